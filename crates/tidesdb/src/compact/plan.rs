@@ -68,16 +68,25 @@ impl CompactionPlan {
     }
 }
 
-/// Returns the compaction that is due and can run concurrently with those that hold `claims`. Prefers merges of at most `bytes_max`.
+/// What bounds planned merges.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MergeLimits {
+    /// Merges of at most this many bytes are preferred.
+    pub(super) bytes_max: u64,
+    /// Entries that may be rewritten to make sorted runs fewer.
+    pub(super) probes_pay: u64,
+}
+
+/// Returns the compaction that is due and can run concurrently with those that hold `claims`.
 pub(super) fn next(
     version: &TableVersion,
     claims: &[Claim],
     options: &LiveOptions,
     readers: &RetainRules,
-    bytes_max: u64,
+    limits: MergeLimits,
 ) -> Option<CompactionPlan> {
-    let tree = picture(version, claims, readers);
-    let settings = PolicySettings { merge_bytes_max: bytes_max, ..settings(options) };
+    let tree = Tree { probes_pay: limits.probes_pay, ..picture(version, claims, readers) };
+    let settings = PolicySettings { merge_bytes_max: limits.bytes_max, ..settings(options) };
     let by_policy = || Spooky.pick(&tree, &settings).and_then(|plan| CompactionPlan::of(version, plan));
     if version.ranges().is_empty() {
         return by_policy();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::plan::{self, CompactionPlan};
+use super::plan::{self, CompactionPlan, MergeLimits};
 use super::policy::{Cause, PlanKind};
 use super::record;
 use crate::events::TARGET;
@@ -77,7 +77,11 @@ pub(super) fn begin<'f>(ctx: &MaintenanceCtx, family: &'f FamilyCore) -> Option<
         // Range tombstones may drop whole tables, so planning raises the floor of history; without them it only looks.
         let has_ranges = !version.ranges().is_empty();
         let readers = if has_ranges { rewrite::rules(ctx, false) } else { rewrite::outlook(ctx) };
-        let planned = |bytes_max| plan::next(&version, claims, &family.options, &readers, bytes_max);
+        let probes_pay = family.owned_view().probes.look();
+        let planned = |bytes_max| {
+            let limits = MergeLimits { bytes_max, probes_pay };
+            plan::next(&version, claims, &family.options, &readers, limits)
+        };
         let mut plan = planned(u64::MAX)?;
         let room = if plan.is_merge() { ctx.write.log.room_for_merge() } else { u64::MAX };
         // A smaller merge may fit. If none does, this one fails, and is tried again later.

@@ -11,6 +11,7 @@
 
 mod claims;
 mod hook;
+mod probes;
 mod read_view;
 mod space;
 mod stats;
@@ -20,6 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use claims::{Claim, Claimed, Claims};
 pub use hook::{CommitHook, Committed, CommittedOp, HookCell};
+pub use probes::{GET_CHARGE, Probes, SEEK_CHARGE};
 pub use read_view::{MemSlot, ReadView};
 pub use space::Collection;
 pub use stats::{FamilyStats, LevelCounters, Metric};
@@ -74,7 +76,8 @@ impl FamilyCore {
         vlog: VlogSet,
         version: Arc<TableVersion>,
     ) -> Self {
-        let view = ReadView { active: None, active_from: 0, immutables: Vec::new(), version };
+        let probes = Arc::default();
+        let view = ReadView { active: None, active_from: 0, immutables: Vec::new(), version, probes };
         Self {
             id,
             options: LiveOptions::new(options),
@@ -246,7 +249,7 @@ impl FamilyCore {
         self.change_view(|view| {
             bytes = view.immutables.iter().map(|(slot, _)| slot.debt()).sum();
             let version = Arc::clone(&view.version);
-            ReadView { active: None, active_from: view.active_from, immutables: Vec::new(), version }
+            ReadView { active: None, immutables: Vec::new(), version, ..view.clone() }
         });
         bytes
     }

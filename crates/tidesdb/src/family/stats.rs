@@ -77,6 +77,13 @@ statistics! {
             c "compaction_bytes_written";
         Count compactions Compactions, "Compactions.", c "compaction_count";
         Count moves Moves, "Compactions that moved tables to another level without writing them again.";
+        Count merges_level_1 MergesLevel1, "Merges because of the number or bytes of the tables in level 1.";
+        Count merges_capacity MergesCapacity, "Merges because a level held more than it may, or for another number of levels.";
+        Count merges_tombstones MergesTombstones, "Merges because of tombstones of keys or of ranges.";
+        Count merges_expired MergesExpired, "Merges because rows had expired.";
+        Count merges_probes MergesProbes, "Merges because reads looked into sorted runs that held nothing for them.";
+        Count merges_values MergesValues, "Merges that moved values out of value logs.";
+        Count merges_manual MergesManual, "Merges that a user asked for.";
         Bytes value_log_written ValueLogWritten, "Bytes of values that commits wrote to the value log.";
         Count dropped Dropped, "Entries that compactions and flushes dropped by rule.";
         Bytes value_bytes_moved ValuesMoved, "Bytes of values that merges moved out of value logs that were mostly garbage.";

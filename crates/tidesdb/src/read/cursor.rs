@@ -9,14 +9,14 @@ use tidesdb_memtable::Memtable;
 use super::ahead::ReadAhead;
 use super::get::resolve;
 use super::track::Track;
-use crate::family::{FamilyCore, ReadView};
+use crate::family::{FamilyCore, ReadView, SEEK_CHARGE};
 use crate::jobs::Job;
 use crate::merge::{HidingCursor, MergeCursor, VisibleCursor};
 use crate::mvcc::SnapshotPin;
 use crate::options::ReadOptions;
 use crate::ranges::{Hidden, RangeSet, RangeTombstone, SharedRanges};
 use crate::shared::ReadCtx;
-use crate::sources::Source;
+use crate::sources::{Source, TableLevel};
 use crate::types::{
     Comparator, EntryCursor, EntryMeta, KeyRange, Kind, ReadPoint, RowSpan, SEQ_MAX, Scope, SeqNo, Slice,
 };
@@ -46,6 +46,8 @@ pub struct Cursor {
     view: Arc<ReadView>,
     pub(super) inner: ReaderCursor,
     seq: SeqNo,
+    /// Charge of each seek for the sorted runs above the first.
+    seek_charge: u32,
     moment: ReadTimestamp,
     /// Writes of the transaction that owns the cursor.
     own: Option<OwnReads>,
@@ -110,6 +112,13 @@ impl ReadTimestamp {
     }
 }
 
+/// Charge of a seek in `view`: for each sorted run above the first.
+fn seek_charge(view: &ReadView) -> u32 {
+    let runs = |level: &Arc<TableLevel>| if level.is_overlapping() { level.len() } else { usize::from(!level.is_empty()) };
+    let runs: usize = view.version.levels().iter().map(runs).sum();
+    u32::try_from(runs.saturating_sub(1)).unwrap_or(u32::MAX).saturating_mul(SEEK_CHARGE)
+}
+
 #[cold]
 fn no_value() -> Error {
     Error::invalid("the cursor has no value: it is keys-only, or not on a key; check Cursor::valid first")
@@ -147,6 +156,7 @@ impl Cursor {
         let mut cursor = Self {
             reads: Arc::clone(reads),
             family: Arc::clone(family),
+            seek_charge: seek_charge(&view),
             view,
             inner,
             seq,
@@ -206,6 +216,7 @@ impl Cursor {
             view: Arc::clone(&self.view),
             inner,
             seq: self.seq,
+            seek_charge: self.seek_charge,
             moment: self.moment.clone(),
             own: self.own.clone(),
             track: self.track.as_ref().map(Track::sibling),
@@ -279,6 +290,7 @@ impl Cursor {
     /// `Corrupt`, `Io`: the cursor is then not valid. The same holds for all methods below.
     pub fn seek_to_first(&mut self) -> Result<()> {
         self.leave();
+        self.charge_seek();
         self.inner.seek_to_first()?;
         self.note(|track, landed| track.forward(Bound::Unbounded, landed));
         Ok(())
@@ -290,6 +302,7 @@ impl Cursor {
     /// As [`Cursor::seek_to_first`].
     pub fn seek_to_last(&mut self) -> Result<()> {
         self.leave();
+        self.charge_seek();
         self.inner.seek_to_last()?;
         self.note(|track, landed| track.backward(Bound::Unbounded, landed));
         Ok(())
@@ -302,6 +315,7 @@ impl Cursor {
     #[inline]
     pub fn seek(&mut self, target: impl AsRef<[u8]>) -> Result<()> {
         self.leave();
+        self.charge_seek();
         let target = target.as_ref();
         self.inner.seek(target)?;
         self.note(|track, landed| track.forward(Bound::Included(target), landed));
@@ -314,6 +328,7 @@ impl Cursor {
     /// As [`Cursor::seek_to_first`].
     pub fn seek_for_prev(&mut self, target: impl AsRef<[u8]>) -> Result<()> {
         self.leave();
+        self.charge_seek();
         let target = target.as_ref();
         self.inner.seek_for_prev(target)?;
         self.note(|track, landed| track.backward(Bound::Included(target), landed));
@@ -386,6 +401,14 @@ impl Cursor {
     #[inline(never)]
     fn read_ahead(&mut self) {
         self.ahead.fill(|rows| self.inner.take_rows(rows));
+    }
+
+    /// Charges a seek for the sorted runs that a merge would spare it.
+    #[inline]
+    fn charge_seek(&self) {
+        if self.seek_charge > 0 {
+            self.view.probes.charge(self.seek_charge);
+        }
     }
 
     /// Discards the position.

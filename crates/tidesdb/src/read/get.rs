@@ -6,7 +6,7 @@ use tidesdb_memtable::{Entry, Memtable};
 use tidesdb_sync::{Guard, pin};
 
 use crate::codec::key_hash;
-use crate::family::{FamilyCore, ReadView};
+use crate::family::{FamilyCore, GET_CHARGE, ReadView};
 use crate::shared::ReadCtx;
 use crate::sst::{AllowAllReads, ReadGate, Table, TableValue, TurnGate};
 use crate::types::{Between, Kind, ReadPoint, SeqNo, Slice};
@@ -291,18 +291,24 @@ fn lookup<'g>(
         slot.table().prefetch(hash);
         candidates.push(slot.table());
     });
-    for table in candidates.iter() {
+    for (wasted, table) in candidates.iter().enumerate() {
         let found = table.get_through((key, hash), seq, want_value, guard, gate)?;
         if gate.is_shut() {
-            break;
+            return Ok(None);
         }
         if let Some(found) = found {
+            if wasted > 0 {
+                view.probes.charge(wasted as u32 * GET_CHARGE);
+            }
             if found.seq < deleted {
                 return Ok(None);
             }
             let (kind, expiry) = (found.kind, found.expiry);
             return Ok(Some(Hit { kind, expiry, place: ValueLocation::Table(found.value) }));
         }
+    }
+    if candidates.count > 1 {
+        view.probes.charge((candidates.count - 1) as u32 * GET_CHARGE);
     }
     Ok(None)
 }
