@@ -46,7 +46,11 @@ mod tests {
                 let piece = &bytes[from..from + len];
                 assert_eq!(crc32c(0, piece), slow(0, piece), "{len} bytes from {from}");
                 let (front, back) = piece.split_at(len / 3);
-                assert_eq!(crc32c(crc32c(0, front), back), slow(0, piece), "{len} bytes from {from}, in two parts");
+                assert_eq!(
+                    crc32c(crc32c(0, front), back),
+                    slow(0, piece),
+                    "{len} bytes from {from}, in two parts"
+                );
             }
         }
     }

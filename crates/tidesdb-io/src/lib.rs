@@ -26,8 +26,8 @@ mod disk;
 mod env;
 pub mod sim;
 
-pub use crc::crc32c;
 pub use clock::{Clock, ManualClock, RealClock};
+pub use crc::crc32c;
 pub use disk::RealDisk;
 pub use entropy::{Entropy, OsEntropy, SeededEntropy};
 pub use env::Env;

@@ -377,9 +377,11 @@ fn newer_than_flushed(state: &State) -> Option<String> {
         let table = family.tables.iter().find(|table| table.meta.max_seq > family.flushed_to);
         let range = family.ranges.keys().find(|seq| **seq > family.flushed_to);
         let id = family.id.0;
-        table.map(|table| format!("table {} is above the flush mark of family {id}", table.meta.id.0)).or_else(
-            || range.map(|seq| format!("range tombstone {seq} is above the flush mark of family {id}")),
-        )
+        table
+            .map(|table| format!("table {} is above the flush mark of family {id}", table.meta.id.0))
+            .or_else(|| {
+                range.map(|seq| format!("range tombstone {seq} is above the flush mark of family {id}"))
+            })
     })
 }
 

@@ -80,7 +80,10 @@ mod tests {
         charge(2 * u64::from(BATCH));
         assert!(probes.is_due());
         let entries = probes.look();
-        assert!(entries >= DUE_MIN / CHARGE_PER_ENTRY && !probes.is_due(), "not again before as much was charged");
+        assert!(
+            entries >= DUE_MIN / CHARGE_PER_ENTRY && !probes.is_due(),
+            "not again before as much was charged"
+        );
         charge(entries + u64::from(BATCH));
         assert!(probes.is_due());
         probes.pay(u64::MAX);

@@ -147,7 +147,11 @@ impl<L: SortedTables> LevelCursor<L> {
 
     /// Has the cursor of the first table that can hold `target` or something after it `seek`.
     #[inline]
-    fn seek_by(&mut self, target: &[u8], seek: impl FnOnce(&mut <L::Table as LevelTable>::Cursor) -> Result<()>) -> Result<()> {
+    fn seek_by(
+        &mut self,
+        target: &[u8],
+        seek: impl FnOnce(&mut <L::Table as LevelTable>::Cursor) -> Result<()>,
+    ) -> Result<()> {
         self.valid = false;
         let i = self.table_at(target);
         if self.tables.get(i).is_none_or(|table| self.scope.is_above(&self.compare, table.smallest())) {
@@ -182,7 +186,9 @@ impl<L: SortedTables> LevelCursor<L> {
 
 impl<L: SortedTables> MergeSource for LevelCursor<L> {
     fn may_contain(&self, key: &[u8]) -> bool {
-        self.tables.get(self.table_at(key)).is_some_and(|table| self.covers(table, key) && table.may_contain(key))
+        self.tables
+            .get(self.table_at(key))
+            .is_some_and(|table| self.covers(table, key) && table.may_contain(key))
     }
 }
 

@@ -114,7 +114,9 @@ impl ReadTimestamp {
 
 /// Charge of a seek in `view`: for each sorted run above the first.
 fn seek_charge(view: &ReadView) -> u32 {
-    let runs = |level: &Arc<TableLevel>| if level.is_overlapping() { level.len() } else { usize::from(!level.is_empty()) };
+    let runs = |level: &Arc<TableLevel>| {
+        if level.is_overlapping() { level.len() } else { usize::from(!level.is_empty()) }
+    };
     let runs: usize = view.version.levels().iter().map(runs).sum();
     u32::try_from(runs.saturating_sub(1)).unwrap_or(u32::MAX).saturating_mul(SEEK_CHARGE)
 }

@@ -120,7 +120,12 @@ fn span_of(family: &Arc<FamilyCore>, op: &Op<'_>) -> Span {
 /// Returns a key in `span` that the snapshot shows and a range tombstone within `during` deleted. A tombstone that
 /// deleted no such key changed nothing for the transaction. A key that was written and deleted since the snapshot also
 /// changed nothing, or is found as a version.
-fn deleted_from(view: &Arc<ReadView>, span: &Span, then: ReadPoint, during: Between) -> Result<Option<Vec<u8>>> {
+fn deleted_from(
+    view: &Arc<ReadView>,
+    span: &Span,
+    then: ReadPoint,
+    during: Between,
+) -> Result<Option<Vec<u8>>> {
     let memtables: Vec<RangeSet> = view
         .memtables_since(during.after)
         .map(|slot| slot.ranges.to_owned())

@@ -90,7 +90,9 @@ impl<T> FamilyVersion<T> {
         for change in edit.changes().iter().filter(|change| change.family() == Some(state.id)) {
             match change {
                 Change::RemoveTable { level, table, .. } => {
-                    let found = self.table(*table).ok_or_else(|| Error::internal("a removed table is in no version"))?;
+                    let found = self
+                        .table(*table)
+                        .ok_or_else(|| Error::internal("a removed table is in no version"))?;
                     gone.insert(*table, (*level, Arc::clone(found)));
                 }
                 Change::AddTable { level, meta, .. } => {
@@ -315,14 +317,18 @@ impl<T> FamilyVersion<T> {
         };
         law(order.compare(&m.smallest, &m.largest).is_le(), "smallest key above largest")?;
         law(m.min_seq <= m.max_seq, "oldest commit above newest")?;
-        law(self.state.tables.get(m.id).is_some_and(|t| t.level == level && t.meta == *m), "not in the state")?;
+        law(
+            self.state.tables.get(m.id).is_some_and(|t| t.level == level && t.meta == *m),
+            "not in the state",
+        )?;
         match self.get_level(level) {
             None => law(false, "in no level"),
             Some(level) if level.is_overlapping() => self.check_ages(level, slot),
             Some(level) => {
                 let [before, after] = level.neighbours(order, slot);
                 let apart = |a: &TableMeta, b: &TableMeta| order.compare(&a.largest, &b.smallest).is_lt();
-                let apart = before.is_none_or(|t| apart(t.meta(), m)) && after.is_none_or(|t| apart(m, t.meta()));
+                let apart =
+                    before.is_none_or(|t| apart(t.meta(), m)) && after.is_none_or(|t| apart(m, t.meta()));
                 law(apart, "overlaps its neighbour in a sorted level")
             }
         }
@@ -335,7 +341,8 @@ impl<T> FamilyVersion<T> {
         let mixed = |t: &&Arc<TableSlot<T>>| {
             t.id() != m.id && t.meta().max_seq >= m.min_seq && m.max_seq >= t.meta().min_seq
         };
-        let other = level.tables().filter(mixed).find(|t| t.meets(self.order(), &(&*m.smallest..=&*m.largest)));
+        let other =
+            level.tables().filter(mixed).find(|t| t.meets(self.order(), &(&*m.smallest..=&*m.largest)));
         other.map_or(Ok(()), |other| {
             let (a, b) = (m.id.0, other.id().0);
             Err(Error::internal(format!("tables {a} and {b} of L1 interleave in age")))

@@ -163,7 +163,8 @@ impl<T> Level<T> {
         }
         self.fences.clear();
         if !self.overlapping && order.is_bytewise() {
-            self.fences.extend(self.tables.chunks().iter().filter_map(|chunk| chunk.last()).map(|last| last.fence));
+            self.fences
+                .extend(self.tables.chunks().iter().filter_map(|chunk| chunk.last()).map(|last| last.fence));
         }
         Ok(())
     }
@@ -173,7 +174,9 @@ impl<T> Level<T> {
         let age = |meta: &TableMeta| (meta.max_seq, meta.id);
         match self.overlapping {
             true => self.tables.find(|place| age(&place.slot.meta) > age(meta)),
-            false => self.tables.find(|place| order.compare(&place.slot.meta.smallest, &meta.smallest).is_lt()),
+            false => {
+                self.tables.find(|place| order.compare(&place.slot.meta.smallest, &meta.smallest).is_lt())
+            }
         }
     }
 
@@ -184,7 +187,8 @@ impl<T> Level<T> {
         slot: &TableSlot<T>,
     ) -> [Option<&Arc<TableSlot<T>>>; 2] {
         let position = self.position(order, slot.meta());
-        [self.tables.before(position), self.tables.after(position)].map(|place| place.map(|place| &place.slot))
+        [self.tables.before(position), self.tables.after(position)]
+            .map(|place| place.map(|place| &place.slot))
     }
 
     /// Returns the tables: newest first in L1, by key in deeper levels.

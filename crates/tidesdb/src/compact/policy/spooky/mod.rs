@@ -88,7 +88,8 @@ fn most_urgent(tree: &Tree<'_>, shape: &Shape, settings: &PolicySettings) -> Due
         }
     }
     let plan = (lower >= 1.0).then(|| partition::plan(tree, shape, settings, level)).flatten();
-    match plan.or_else(|| (upper >= 1.0).then(|| upper::plan(tree, shape, settings, Cause::Level1)).flatten()) {
+    match plan.or_else(|| (upper >= 1.0).then(|| upper::plan(tree, shape, settings, Cause::Level1)).flatten())
+    {
         Some(plan) => Due::Plan(plan),
         None => Due::Nothing,
     }

@@ -63,10 +63,13 @@ pub(super) fn probed(tree: &Tree<'_>, shape: &Shape, settings: &PolicySettings) 
         let is_one_run = plan.inputs.iter().all(|(level, _)| *level > 1 && *level == plan.inputs[0].0);
         plan.inputs.len() > 1 && !is_one_run && tree.sum_of(plan, |t| t.entries) <= tree.probes_pay
     };
-    let down = |level, seeds| to_bottom(tree, shape, Cause::Probes, level, seeds, tree.probes_pay).filter(pays);
-    let flushed = upper::plan(tree, shape, settings, Cause::Probes).filter(pays).or_else(|| down(1, tree.level(1)));
+    let down =
+        |level, seeds| to_bottom(tree, shape, Cause::Probes, level, seeds, tree.probes_pay).filter(pays);
+    let flushed =
+        upper::plan(tree, shape, settings, Cause::Probes).filter(pays).or_else(|| down(1, tree.level(1)));
     flushed.or_else(|| {
-        let mut tables = (2..shape.largest).flat_map(|level| tree.level(level).iter().map(move |t| (level, t)));
+        let mut tables =
+            (2..shape.largest).flat_map(|level| tree.level(level).iter().map(move |t| (level, t)));
         tables.find_map(|(level, table)| down(level, std::slice::from_ref(table)))
     })
 }
