@@ -54,8 +54,11 @@ impl Probes {
     /// Returns how many entries may be rewritten for what was charged.
     pub fn look(&self) -> u64 {
         let charged = self.charged.load(Ordering::Relaxed);
+        if charged < DUE_MIN {
+            return 0;
+        }
         self.looked_at.store(charged, Ordering::Relaxed);
-        if charged < DUE_MIN { 0 } else { charged / CHARGE_PER_ENTRY }
+        charged / CHARGE_PER_ENTRY
     }
 
     /// Pays off charges: a merge of `entries` was installed.

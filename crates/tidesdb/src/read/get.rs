@@ -291,14 +291,15 @@ fn lookup<'g>(
         slot.table().prefetch(hash);
         candidates.push(slot.table());
     });
-    for (wasted, table) in candidates.iter().enumerate() {
+    let mut wasted = 0;
+    for table in candidates.iter() {
         let found = table.get_through((key, hash), seq, want_value, guard, gate)?;
         if gate.is_shut() {
             return Ok(None);
         }
         if let Some(found) = found {
             if wasted > 0 {
-                view.probes.charge(wasted as u32 * GET_CHARGE);
+                view.probes.charge(wasted);
             }
             if found.seq < deleted {
                 return Ok(None);
@@ -306,9 +307,10 @@ fn lookup<'g>(
             let (kind, expiry) = (found.kind, found.expiry);
             return Ok(Some(Hit { kind, expiry, place: ValueLocation::Table(found.value) }));
         }
+        wasted += GET_CHARGE;
     }
-    if candidates.count > 1 {
-        view.probes.charge((candidates.count - 1) as u32 * GET_CHARGE);
+    if wasted > GET_CHARGE {
+        view.probes.charge(wasted - GET_CHARGE); // one run is always searched
     }
     Ok(None)
 }

@@ -228,6 +228,10 @@ impl<T> Level<T> {
     #[inline]
     pub fn find(&self, order: &Comparator, key: &[u8]) -> Option<&Arc<TableSlot<T>>> {
         debug_assert!(!self.overlapping, "L1 has no order by key");
+        if self.len() == 1 {
+            let slot = &self.tables.get(Position { chunk: 0, at: 0 })?.slot;
+            return slot.covers(order, key).then_some(slot);
+        }
         let slot = &self.tables.get(self.seek(order, key))?.slot;
         order.compare(&slot.meta.smallest, key).is_le().then_some(slot)
     }
