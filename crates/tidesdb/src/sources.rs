@@ -104,8 +104,8 @@ impl LevelTable for Arc<TableSlot> {
 impl SortedTables for Arc<TableLevel> {
     type Table = Arc<TableSlot>;
 
-    fn len(&self) -> usize {
-        (**self).len()
+    fn count(&self) -> usize {
+        self.len()
     }
 
     #[inline]

@@ -35,8 +35,8 @@ pub trait LevelTable: Send + Sync {
 pub trait SortedTables: Send + Sync {
     /// A table.
     type Table: LevelTable + Clone;
-    /// Number of tables.
-    fn len(&self) -> usize;
+    /// Returns the number of tables.
+    fn count(&self) -> usize;
     /// Returns the table at `index`.
     fn get(&self, index: usize) -> Option<&Self::Table>;
     /// Returns the index of the first table whose last key is at or after `key`, or the number of tables.
@@ -46,8 +46,8 @@ pub trait SortedTables: Send + Sync {
 impl<T: LevelTable + Clone> SortedTables for Arc<[T]> {
     type Table = T;
 
-    fn len(&self) -> usize {
-        (**self).len()
+    fn count(&self) -> usize {
+        self.len()
     }
 
     #[inline]
@@ -82,7 +82,7 @@ struct Child<T: LevelTable> {
 impl<L: SortedTables> LevelCursor<L> {
     /// Creates a cursor over `tables`, which must be sorted by key and disjoint. Opens none of them.
     pub fn new(compare: Comparator, tables: L) -> Self {
-        debug_assert!((1..tables.len()).all(|i| {
+        debug_assert!((1..tables.count()).all(|i| {
             let pair = [i - 1, i].map(|i| tables.get(i).expect("an index below the number of tables"));
             compare.compare(pair[0].largest(), pair[1].smallest()).is_lt()
         }));
@@ -226,7 +226,7 @@ impl<L: SortedTables> EntryCursor for LevelCursor<L> {
 
     fn seek_to_last(&mut self) -> Result<()> {
         match self.scope.clone().high() {
-            Bound::Unbounded => self.enter_last(self.tables.len()),
+            Bound::Unbounded => self.enter_last(self.tables.count()),
             Bound::Included(high) | Bound::Excluded(high) => self.seek_for_prev(high),
         }
     }
@@ -326,7 +326,7 @@ impl<L: SortedTables> EntryCursor for LevelCursor<L> {
 impl<L: SortedTables> std::fmt::Debug for LevelCursor<L> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LevelCursor")
-            .field("tables", &self.tables.len())
+            .field("tables", &self.tables.count())
             .field("open", &self.open)
             .finish_non_exhaustive()
     }
