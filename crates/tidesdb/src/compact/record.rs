@@ -64,6 +64,7 @@ pub(super) fn done(
                 bytes: out.bytes(),
                 entries: out.entries_in,
                 dropped: out.dropped,
+                parts: out.parts,
                 write_amp,
                 seconds,
             }
