@@ -73,7 +73,7 @@ fn sole(mut merge: Arc<PartedMerge>) -> PartedMerge {
 
 /// A merge in parts.
 #[derive(Debug)]
-struct PartedMerge {
+pub(super) struct PartedMerge {
     family: Arc<FamilyCore>,
     begun: Arc<Begun>,
     progress: Arc<Progress>,
@@ -109,7 +109,11 @@ struct State {
 type Outcome = Result<(Rewritten, ValueMover, Option<Part>)>;
 
 impl PartedMerge {
-    fn begin(
+    /// Reserves the disk space and divides the merge.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`.
+    pub(super) fn begin(
         ctx: &MaintenanceCtx,
         family: &Arc<FamilyCore>,
         begun: &Arc<Begun>,
@@ -144,7 +148,7 @@ impl PartedMerge {
 
     /// Takes a part and carries it out. Returns false if there is none: for a helper at the moment, otherwise for good, because all
     /// parts are done.
-    fn work(&self, ctx: &MaintenanceCtx, helps: bool) -> bool {
+    pub(super) fn work(&self, ctx: &MaintenanceCtx, helps: bool) -> bool {
         let Some((part, more)) = self.claim(helps) else { return false };
         let ask = || ctx.write.jobs.push(Job::MergePart(self.family.id));
         if helps && more {
@@ -236,7 +240,10 @@ impl PartedMerge {
     }
 
     /// Ends the merge, once all parts are done.
-    fn finish(self, ctx: &MaintenanceCtx) -> Result<Merged> {
+    ///
+    /// # Errors
+    /// The first failure of a part; all output is removed.
+    pub(super) fn finish(self, ctx: &MaintenanceCtx) -> Result<Merged> {
         let State { mut done, failure, .. } = self.state.into_inner();
         let order = &self.family.options.comparator;
         let first = |out: &Rewritten| out.tables.first().map(|table| table.smallest.clone());

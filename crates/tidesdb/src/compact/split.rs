@@ -34,7 +34,8 @@ pub(super) fn divide(order: &Comparator, plan: &CompactionPlan, parts: usize, ta
         starts = starts.iter().filter_map(|key| cut_from(order, &plan.cuts, key)).cloned().collect();
         starts.dedup();
     }
-    Division { starts, table_bytes: longer(table_bytes, bytes / parts) }
+    let table_bytes = longer(table_bytes, bytes / (starts.len() as u64 + 1));
+    Division { starts, table_bytes }
 }
 
 /// The keys of `stretches`, in order, that divide their bytes into `parts` about equal shares.

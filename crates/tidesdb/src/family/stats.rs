@@ -76,6 +76,7 @@ statistics! {
         Bytes compaction_written CompactionWritten, "Bytes of tables that compactions wrote.",
             c "compaction_bytes_written";
         Count compactions Compactions, "Compactions.", c "compaction_count";
+        Count merge_parts MergeParts, "Key ranges that merges were divided into, so that several threads could work on one merge.";
         Count moves Moves, "Compactions that moved tables to another level without writing them again.";
         Bytes value_log_written ValueLogWritten, "Bytes of values that commits wrote to the value log.";
         Count dropped Dropped, "Entries that compactions and flushes dropped by rule.";
