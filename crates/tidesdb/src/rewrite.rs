@@ -25,6 +25,8 @@ pub const FLUSH_LEVEL: u8 = 1;
 
 /// Bytes that a merge writes between two looks at its disk space and its rate.
 const STRIDE_BYTES: u64 = 256 << 10;
+/// Entries that a helper writes between two looks for merges of other families.
+const YIELD_EVERY: u64 = 256;
 
 /// Keys at which output tables end, besides at their size; in key order.
 #[derive(Clone, Copy, Debug, Default)]
@@ -367,18 +369,16 @@ impl Output<'_> {
         writer.add(moved.as_ref().map_or(entry, |value| EntryRef { value, ..entry }))?;
         self.written += 1;
         let bytes = writer.file_bytes();
-        if self.target.space.is_some() && bytes >= self.noted + self.stride() {
-            self.note(bytes)?;
-            // Not before half a table is written: a table for each waiting merge would be many short ones.
-            self.yielding = self.target.yields
-                && bytes >= self.target.table_bytes / 2
-                && self.ctx.write.jobs.another_merge_waits(self.family.id);
+        let looks = self.target.yields && self.written.is_multiple_of(YIELD_EVERY);
+        // Not before half a table is written: a table for each waiting merge would be many short ones.
+        self.yielding = looks
+            && writer.file_bytes_estimate() >= self.target.table_bytes / 2
+            && self.ctx.write.jobs.another_merge_waits(self.family.id);
+        if self.target.space.is_some() && bytes >= self.noted + STRIDE_BYTES {
+            self.note(bytes)
+        } else {
+            Ok(())
         }
-        Ok(())
-    }
-
-    fn stride(&self) -> u64 {
-        STRIDE_BYTES.min(self.target.table_bytes / 4)
     }
 
     /// Records that the table being written has `bytes` by now. Waits if merges have a rate.

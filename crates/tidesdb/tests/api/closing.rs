@@ -1,7 +1,6 @@
 //! Use after close: errors, never a panic, and no acknowledged commit is lost.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
-use std::time::Duration;
 
 use tidesdb::{Compression, Db, Error, FamilyOptions, SyncMode};
 use tidesdb_io::sim::{Fault, OpSet, errno};
@@ -150,7 +149,7 @@ fn a_close_during_a_divided_merge_loses_nothing() {
         let before = contents(db.default_family());
         std::thread::scope(|s| {
             let merging = s.spawn(|| db.compact());
-            std::thread::sleep(Duration::from_millis(round));
+            std::thread::sleep(std::time::Duration::from_millis(round));
             db.clone().close().unwrap();
             let merged = merging.join().unwrap();
             assert!(matches!(merged, Ok(()) | Err(Error::Closed)), "{merged:?}");
