@@ -1,5 +1,6 @@
 //! Merges that are divided into parts, carried out by one thread or by several.
 
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::*;
@@ -83,8 +84,9 @@ fn parts_due(rig: &Rig, parts: usize) -> usize {
 
 /// Other threads take parts of the merges of `rig` while `work` runs. Returns how many parts they took.
 fn helped<R>(rig: &Rig, threads: usize, work: impl FnOnce() -> R) -> (R, u64) {
-    let (over, taken) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (over, taken, ready) = (AtomicBool::new(false), AtomicU64::new(0), Barrier::new(threads + 1));
     let help = || {
+        ready.wait();
         while !over.load(Ordering::SeqCst) {
             if rig.ctx.parted.help(&rig.ctx, rig.family.id) {
                 taken.fetch_add(1, Ordering::SeqCst);
@@ -94,6 +96,7 @@ fn helped<R>(rig: &Rig, threads: usize, work: impl FnOnce() -> R) -> (R, u64) {
     };
     let result = std::thread::scope(|s| {
         (0..threads).for_each(|_| drop(s.spawn(help)));
+        ready.wait();
         let result = work();
         over.store(true, Ordering::SeqCst);
         result
@@ -135,7 +138,11 @@ fn a_divided_merge_writes_the_same_entries_as_a_whole_one() {
         assert_eq!(divided.2, whole.2, "dropped in {parts} parts");
     }
     let mut helps = 0;
-    for _ in 0..10 {
+    // A merge takes some milliseconds: the other threads may miss it.
+    for round in 0..300 {
+        if round >= 10 && helps > 0 {
+            break;
+        }
         let (divided, taken) = outcome(8, 2);
         assert!(divided == whole, "8 parts, three threads");
         helps += taken;
