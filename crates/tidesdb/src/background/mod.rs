@@ -104,6 +104,9 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
                 return Ok(true);
             }
         }
+        Job::MergePart(id) => {
+            shared.maintenance.parted.help(&shared.maintenance, id); // a failure is that of the merge
+        }
         Job::FlushActive(id) => {
             if let Some(family) = family(id) {
                 shared.write.rotate_if_scanned(&family);

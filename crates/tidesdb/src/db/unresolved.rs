@@ -58,7 +58,7 @@ impl Db {
             shared.reads.check_open()?
         } else {
             shared.write.check_writable()?;
-            drop(shared.write.log.reserve_space_for_merge(0)?);
+            shared.write.log.check_space_for_merge(0)?;
         }
         let _catalog = shared.catalog.lock();
         if shared.comparator(order.name()).is_some() {

@@ -126,6 +126,7 @@ events! {
         bytes: u64, "Bytes of the new tables.";
         entries: u64, "Entries that were read.";
         dropped: u64, "Entries that were dropped by a rule.";
+        parts: u64, "Key ranges that it was divided into, so that several threads could work on it.";
         write_amp: f64, "Bytes written per byte of the inputs above the target level.";
         seconds: Duration, "Duration.";
     }

@@ -1,6 +1,7 @@
 //! The write path: from a commit to a memtable that waits for its flush.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -15,7 +16,7 @@ use crate::health::Health;
 use crate::jobs::{Job, JobQueue};
 use crate::options::DbOptions;
 use crate::types::{FamilyId, SeqNo};
-use crate::wal::{Log, Place, Purpose};
+use crate::wal::{Log, Place, Purpose, SpaceReservation};
 use crate::{Error, Result};
 
 /// On a full disk, a flush that frees less log than this is not worth a table, unless it frees a whole segment.
@@ -59,6 +60,21 @@ pub struct WriteCtx {
     /// Records what the background does.
     pub events: Events,
 }
+
+/// The log of a write path that this keeps alive.
+#[derive(Clone, Debug)]
+pub struct OwnedLog(pub Arc<WriteCtx>);
+
+impl Deref for OwnedLog {
+    type Target = Log;
+
+    fn deref(&self) -> &Log {
+        &self.0.log
+    }
+}
+
+/// Disk space reserved for a merge, which all threads that work on the merge share.
+pub type MergeSpace = SpaceReservation<OwnedLog>;
 
 impl WriteCtx {
     /// The write path to `log`, with no family.

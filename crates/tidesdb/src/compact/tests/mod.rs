@@ -1,5 +1,7 @@
 //! Flush and merge with a [`MaintenanceCtx`] alone, over a simulated disk: no `Db`, no threads, no catalog.
 
+mod parts;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +39,11 @@ impl Rig {
     }
 
     fn with(family: FamilyOptions) -> Self {
+        Self::divided(family, 1)
+    }
+
+    /// Merges are divided into up to `parts`.
+    fn divided(family: FamilyOptions, parts: usize) -> Self {
         let (env, disk, clock) = sim::env(1);
         let dir = env.disk.open_dir(Path::new("/db"), true).unwrap();
         let tables = TableContext::new(&dir, 1 << 20, false);
@@ -61,7 +68,8 @@ impl Rig {
         let health = Arc::default();
         let log = Log::new(&env, &dir, config, &health, WalId(1));
         log.begin(Vec::new()).unwrap();
-        let options = DbOptions { background_threads: Some(0), ..DbOptions::default() };
+        let options =
+            DbOptions { background_threads: Some(0), merge_parts: Some(parts), ..DbOptions::default() };
         let write = Arc::new(WriteCtx::new(&env, options, &health, log));
         let ctx = MaintenanceCtx::new(&write, &dir, versions);
         let family = create_family(&ctx, family);
