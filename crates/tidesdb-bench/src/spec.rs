@@ -42,11 +42,14 @@ pub enum Workload {
     MultiGet,
     /// Gets, while one additional thread overwrites keys in batches, at the rate of the row.
     ReadWhileWriting,
+    /// Puts of drawn keys, in batches; each thread draws from its own part of the keys. One additional thread gets
+    /// random keys until all puts are done.
+    WriteWhileReading,
 }
 
 impl Workload {
     /// All workloads.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Write,
         Self::Read,
         Self::Mixed,
@@ -62,6 +65,7 @@ impl Workload {
         Self::Overwrite,
         Self::MultiGet,
         Self::ReadWhileWriting,
+        Self::WriteWhileReading,
     ];
 
     /// Returns the name used on command lines and in reports.
@@ -82,6 +86,7 @@ impl Workload {
             Self::Overwrite => "overwrite",
             Self::MultiGet => "multiget",
             Self::ReadWhileWriting => "readwhilewriting",
+            Self::WriteWhileReading => "writewhilereading",
         }
     }
 
@@ -207,11 +212,11 @@ pub struct Spec {
     #[serde(default)]
     pub memory: u64,
     /// If set, the row has a timeline with one line per second. Such a row starts with its files dropped from the page
-    /// cache and ends with the background work done. It scans all rows only if that is its workload or its answers need
-    /// the check.
+    /// cache and ends with the background work done. It scans all rows only if that is its workload or it overwrites. A
+    /// commit that is refused because background work made no progress is retried and counted.
     #[serde(default)]
     pub watched: bool,
-    /// Version of all values before the operations.
+    /// Version of all values before the operations; with `WriteWhileReading`, the newest of them.
     #[serde(default)]
     pub version: u32,
 }
@@ -294,8 +299,11 @@ impl Spec {
             ),
             (
                 self.seconds > 0.0
-                    && matches!(self.workload, Workload::Delete | Workload::Kill | Workload::Overwrite),
-                "delete, overwrite and kill rows need a number of operations, not a duration",
+                    && matches!(
+                        self.workload,
+                        Workload::Delete | Workload::Kill | Workload::Overwrite | Workload::WriteWhileReading
+                    ),
+                "delete, overwrite, writewhilereading and kill rows need a number of operations, not a duration",
             ),
             (
                 self.threads > 0 && self.workload == Workload::Overwrite && self.quota() > self.share(),
@@ -347,13 +355,16 @@ impl Spec {
 
     /// Returns true if the row writes newer versions of existing keys.
     pub fn overwrites(&self) -> bool {
-        use Workload::{Blend, Churn, Overwrite, ReadWhileWriting, Transaction};
-        matches!(self.workload, Churn | Blend | Transaction | Overwrite | ReadWhileWriting)
+        use Workload::{Blend, Churn, Overwrite, ReadWhileWriting, Transaction, WriteWhileReading};
+        let while_others = matches!(self.workload, ReadWhileWriting | WriteWhileReading);
+        while_others || matches!(self.workload, Churn | Blend | Transaction | Overwrite)
     }
 
-    /// Returns the number of threads that issue operations, including the writer of `ReadWhileWriting`.
+    /// Returns the number of threads that issue operations, including the additional one of `ReadWhileWriting` and
+    /// `WriteWhileReading`.
     pub fn crew(&self) -> usize {
-        self.threads + usize::from(self.workload == Workload::ReadWhileWriting)
+        use Workload::{ReadWhileWriting, WriteWhileReading};
+        self.threads + usize::from(matches!(self.workload, ReadWhileWriting | WriteWhileReading))
     }
 
     /// Returns the isolation level of the row's transactions, if it has any.

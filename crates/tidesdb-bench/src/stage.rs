@@ -109,6 +109,9 @@ pub struct Outcome {
     pub checked: u64,
     /// Number of keys at the end, all verified.
     pub keys: u64,
+    /// Bytes of the tables in each level at the end, the newest level first, if the engine reports them.
+    #[serde(default)]
+    pub levels: Vec<u64>,
     /// One line per second, if the row is watched.
     #[serde(default)]
     pub timeline: Vec<Second>,
@@ -167,6 +170,7 @@ impl Outcome {
             settings: String::new(),
             checked: 0,
             keys: 0,
+            levels: Vec::new(),
             timeline: Vec::new(),
             device: None,
         }
@@ -276,15 +280,43 @@ fn watched(task: &Task, open: Open, outcome: &mut Outcome) -> Result<()> {
     outcome.settings = engine.settings();
     let board = Arc::new(Board::new(spec.crew()));
     let bench = Bench::new(spec, engine.keeps_data())?.on_board(board.clone());
+    let measured = std::thread::scope(|scope| {
+        let (dir, group) = (task.dir.clone(), task.group.clone());
+        let watch = Watch::start(scope, Sources { board, dir, group, engine: &*engine }, LINE)?;
+        timed(&bench, &*engine, watch, outcome)
+    })?;
+    (outcome.peak_memory, outcome.peak_addresses) = (process::peak_memory(), process::peak_addresses());
+    if matches!(
+        spec.workload,
+        Workload::Overwrite | Workload::ReadWhileWriting | Workload::WriteWhileReading
+    ) {
+        let phases = outcome.phases.clone();
+        scan(&bench, &*engine, &measured, outcome)?;
+        outcome.phases = phases;
+    }
+    (outcome.stats, outcome.causes, outcome.levels) = (engine.stats(), engine.causes(), engine.levels());
+    let start = now();
+    engine.close()?;
+    outcome.close = start.elapsed().as_secs_f64();
+    outcome.db_bytes = process::bytes_below(&task.dir);
+    Ok(())
+}
+
+/// Runs the operations of a watched row and waits for its background work.
+fn timed(
+    bench: &Bench<'_>,
+    engine: &dyn Engine,
+    watch: Watch<'_>,
+    outcome: &mut Outcome,
+) -> Result<Measured> {
     let (start, before) = (now(), Usage::now());
-    let watch = Watch::start(Sources { board, dir: task.dir.clone(), group: task.group.clone() }, LINE)?;
-    let measured = bench.run(&*engine)?;
+    let measured = bench.run(engine)?;
     outcome.phases.clone_from(&measured.phases);
     outcome.transacted = measured.transacted;
     outcome.processor = measured.processor;
     outcome.checked = measured.checked;
-    if spec.workload == Workload::Iterate {
-        scan(&bench, &*engine, &measured, outcome)?;
+    if outcome.spec.workload == Workload::Iterate {
+        scan(bench, engine, &measured, outcome)?;
     }
     outcome.wall = start.elapsed().as_secs_f64();
     outcome.usage = Usage::now().since(&before);
@@ -294,18 +326,7 @@ fn watched(task: &Task, open: Open, outcome: &mut Outcome) -> Result<()> {
     outcome.settle = start.elapsed().as_secs_f64();
     outcome.settled_written = Usage::now().since(&before).written;
     outcome.timeline = watch.finish()?;
-    (outcome.peak_memory, outcome.peak_addresses) = (process::peak_memory(), process::peak_addresses());
-    if spec.workload == Workload::ReadWhileWriting {
-        let phases = outcome.phases.clone();
-        scan(&bench, &*engine, &measured, outcome)?;
-        outcome.phases = phases;
-    }
-    (outcome.stats, outcome.causes) = (engine.stats(), engine.causes());
-    let start = now();
-    engine.close()?;
-    outcome.close = start.elapsed().as_secs_f64();
-    outcome.db_bytes = process::bytes_below(&task.dir);
-    Ok(())
+    Ok(measured)
 }
 
 /// Reads all rows and compares them with the model.

@@ -20,17 +20,22 @@ struct Tides {
     db: Db,
     settings: String,
     batch: u64,
+    /// If set, commits that are refused with `Busy` are retried.
+    retries: bool,
 }
 
 pub(super) fn open(config: &Config) -> Result<Box<dyn Engine>> {
     let spec = &config.spec;
     let sync = if spec.durability == Durability::Device { SyncMode::Full } else { SyncMode::None };
     let memtable = usize::try_from(spec.memtable).map_err(|e| e.to_string())?;
-    let family = FamilyOptions::default().write_buffer_bytes(memtable);
+    // In the proportion of the defaults, so that a small tree has the shape of a large one.
+    let table = 2 * spec.memtable;
+    let family = 
+        FamilyOptions { table_bytes: table, ..FamilyOptions::default().write_buffer_bytes(memtable) };
     // Where memory is limited, one immutable memtable and a half: as much as RocksDB is seen to hold.
     let waiting = if spec.memory > 0 { spec.memtable * 3 / 2 } else { spec.memtable * 5 / 2 };
     let settings = format!(
-        "tidesdb {}: sync {sync:?}, cache {} B, memtable {memtable} B, memtables at most {waiting} B, compression {:?}, filter {} \
+        "tidesdb {}: sync {sync:?}, cache {} B, memtable {memtable} B, memtables at most {waiting} B, tables {table} B, compression {:?}, filter {} \
          bits/key, values in the log from {} B, other settings at their defaults",
         env!("CARGO_PKG_VERSION"),
         spec.cache,
@@ -45,7 +50,7 @@ pub(super) fn open(config: &Config) -> Result<Box<dyn Engine>> {
         .default_family(family)
         .open()
         .map_err(said)?;
-    Ok(Box::new(Tides { db, settings, batch: spec.batch }))
+    Ok(Box::new(Tides { db, settings, batch: spec.batch, retries: spec.watched }))
 }
 
 fn said(error: ::tidesdb::Error) -> String {
@@ -58,7 +63,8 @@ impl Engine for Tides {
         let direct = self.batch == 1;
         let batch = self.db.batch();
         let transactions = TidesTransactions { db: &self.db, family, open: None };
-        Ok(Box::new(TidesSession { db: &self.db, family, batch, cursor: None, direct, transactions }))
+        let retries = self.retries;
+        Ok(Box::new(TidesSession { db: &self.db, family, batch, cursor: None, direct, retries, transactions }))
     }
 
     fn sync(&self) -> Result<()> {
@@ -88,6 +94,8 @@ impl Engine for Tides {
             stalled: stats.stall_time().as_secs_f64(),
             cache_hits: stats.cache_hits,
             cache_misses: stats.cache_misses,
+            tables_written: stats.families.iter().map(|f| f.flush_bytes + f.compaction_written).sum(),
+            busy: stats.stalled_by_memtables.gave_up + stats.stalled_by_tables.gave_up,
         }
     }
 
@@ -107,6 +115,15 @@ impl Engine for Tides {
             .collect()
     }
 
+    fn debt(&self) -> u64 {
+        let stats = self.db.stats();
+        stats.flush_debt_bytes + stats.merge_debt_bytes
+    }
+
+    fn levels(&self) -> Vec<u64> {
+        self.db.stats().families.first().map_or_else(Vec::new, |family| family.level_bytes.clone())
+    }
+
     fn settings(&self) -> String {
         self.settings.clone()
     }
@@ -118,6 +135,7 @@ struct TidesSession<'a> {
     batch: WriteBatch,
     cursor: Option<Cursor>,
     direct: bool,
+    retries: bool,
     transactions: TidesTransactions<'a>,
 }
 
@@ -149,7 +167,13 @@ impl Session for TidesSession<'_> {
         if self.direct {
             return Ok(());
         }
-        self.db.write(&mut self.batch).map(drop).map_err(said)
+        loop {
+            match self.db.write(&mut self.batch) {
+                // Nothing was written, and the batch is kept.
+                Err(Error::Busy { .. }) if self.retries => {}
+                done => return done.map(drop).map_err(said),
+            }
+        }
     }
 
     fn get(&mut self, key: &[u8], value: &mut dyn FnMut(&[u8])) -> Result<bool> {

@@ -54,7 +54,7 @@ pub(super) fn results(name: &str) -> Results {
         hostile.settings = "</code><script>alert(2)</script>".to_owned();
         outcomes.push(hostile);
     }
-    let broken = rows[3].name.clone();
+    let broken = rows.get(3).map_or_else(String::new, |row| row.name.clone());
     outcomes
         .iter_mut()
         .filter(|o| o.engine == "delta" && o.spec.name == broken)
@@ -114,6 +114,7 @@ fn ours(row: &Spec, repetition: usize, rng: &mut Rng) -> Outcome {
         Workload::Read => vec![("GET", 9e5)],
         Workload::MultiGet => vec![("MULTIGET", 2e6)],
         Workload::ReadWhileWriting => vec![("GET", 5e5), ("PUT", 3e4)],
+        Workload::WriteWhileReading => vec![("PUT", write), ("GET", 2e5)],
         Workload::Mixed => vec![("PUT", write), ("GET", 7e5)],
         Workload::Delete => vec![("DELETE", write * 1.2)],
         Workload::Seek => vec![("SEEK", 5e5)],

@@ -1,8 +1,10 @@
 //! Suites: named lists of rows.
 
+pub mod amplification;
 pub mod beyond;
 mod large;
 mod reference;
+pub mod steady;
 mod transactions;
 
 use crate::keys::Pattern;
@@ -30,10 +32,12 @@ enum Scales {
     Values,
     /// The memory limit, with keys, operations, cache and memtable; durations by the square root of the scale.
     Memory,
+    /// Numbers of operations and keys, cache and memtable, so that the tree keeps its shape.
+    Tree,
 }
 
 /// All suites.
-pub const ALL: [Suite; 8] = [
+pub const ALL: [Suite; 10] = [
     Suite {
         name: "quick",
         about: "every kind of operation, under a minute for this engine",
@@ -84,6 +88,20 @@ pub const ALL: [Suite; 8] = [
         rows: beyond::rows,
     },
     Suite {
+        name: steady::NAME,
+        about: "load and overwrite 40 million random keys as fast as two writers can, second by second",
+        repeat: 1,
+        scales: Scales::Operations,
+        rows: steady::rows,
+    },
+    Suite {
+        name: amplification::NAME,
+        about: "what merges cost: load, overwrite uniformly, overwrite by Zipf's law, with gets meanwhile",
+        repeat: 1,
+        scales: Scales::Tree,
+        rows: amplification::rows,
+    },
+    Suite {
         name: "transactions",
         about: "1, 10 and 1000 operations at every isolation level, with and without conflicts",
         repeat: 1,
@@ -95,6 +113,14 @@ pub const ALL: [Suite; 8] = [
 /// Returns the suite with that name.
 pub fn named(name: &str) -> Option<&'static Suite> {
     ALL.iter().find(|suite| suite.name == name)
+}
+
+/// Separates the name of a row from the scale.
+const SCALED: char = '@';
+
+/// Returns the name of a row without its scale.
+pub fn unscaled(row: &str) -> &str {
+    row.split(SCALED).next().unwrap_or(row)
 }
 
 /// Minimum number of operations per thread, however small the scale.
@@ -119,9 +145,11 @@ impl Suite {
                 row.value_bytes = times(row.value_bytes as u64).max(LEAST_BYTES) as usize;
                 continue;
             }
-            if let Scales::Memory = self.scales {
+            if let Scales::Memory | Scales::Tree = self.scales {
                 row.cache = times(row.cache).max(LEAST_BUFFER);
                 row.memtable = times(row.memtable).max(LEAST_BUFFER);
+            }
+            if let Scales::Memory = self.scales {
                 row.memory = times(row.memory).max(LEAST_MEMORY);
                 row.seconds *= scale.sqrt();
             }
@@ -134,8 +162,17 @@ impl Suite {
             if row.keys > 0 {
                 row.keys = shrink(row.keys, threads);
             }
+            if self.names_scale() {
+                row.name += &format!("{SCALED}{scale}");
+            }
         }
         rows
+    }
+
+    /// Returns true if the names of rows end with the scale: the shape of the tree depends on it, so figures of
+    /// different scales must not be compared.
+    fn names_scale(&self) -> bool {
+        [steady::NAME, amplification::NAME].contains(&self.name)
     }
 }
 

@@ -9,6 +9,7 @@ use crate::engine::{Engine, Result, Session};
 use crate::keys::{Item, Keys};
 use crate::measure::{Meter, Recorder};
 use crate::process::Usage;
+use crate::spec::Workload;
 use crate::timeline::Board;
 use crate::values::Values;
 use crate::verify::{Check, SAMPLE};
@@ -47,7 +48,13 @@ impl Lane<'_> {
             Limit::Count(count) => self.done < count,
             Limit::Time(time) => self.meter.elapsed() < time,
         };
-        more && !self.stop.load(Ordering::Relaxed)
+        more && !self.is_stopped()
+    }
+
+    /// Returns true after another thread has failed.
+    #[inline]
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
     }
 
     /// Returns the size of the next batch.
@@ -171,7 +178,7 @@ impl Bench<'_> {
         limit: Limit,
         stop: &'a AtomicBool,
     ) -> Lane<'a> {
-        let writer = self.spec.crew() > self.spec.threads;
+        let writer = self.spec.workload == Workload::ReadWhileWriting;
         // With readers and a writer, the rate applies to the writer alone.
         let paced = if writer { 1 } else { self.spec.threads };
         let pace = (self.spec.rate > 0.0 && (!writer || thread == self.spec.threads as u64)).then(|| {

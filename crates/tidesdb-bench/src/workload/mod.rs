@@ -12,6 +12,7 @@ mod queue;
 mod blend;
 mod transaction;
 mod beyond;
+mod drawn;
 
 #[cfg(test)]
 mod tests;
@@ -159,6 +160,7 @@ impl<'a> Bench<'a> {
             Workload::Overwrite => self.overwrite(engine, limit),
             Workload::MultiGet => self.multi_gets(engine, limit),
             Workload::ReadWhileWriting => self.read_while_writing(engine, limit),
+            Workload::WriteWhileReading => self.write_while_reading(engine, limit),
         }
     }
 

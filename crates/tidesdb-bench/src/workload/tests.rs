@@ -274,8 +274,14 @@ fn a_correct_engine_passes_every_workload() {
         let what = format!("{:?} {:?}", spec.workload, spec.pattern);
         let measured = on_map(&spec, Fault::None).unwrap_or_else(|e| panic!("{what}: {e}"));
         // The additional writer of `ReadWhileWriting` does as many operations as one reader.
-        let ops: u64 =
-            measured.phases.iter().map(|p| p.ops).sum::<u64>() * spec.threads as u64 / spec.crew() as u64;
+        let ops = match spec.workload {
+            // The additional reader of `WriteWhileReading` does as many as it can.
+            Workload::WriteWhileReading => measured.phases[0].ops,
+            _ => {
+                let all: u64 = measured.phases.iter().map(|p| p.ops).sum();
+                all * spec.threads as u64 / spec.crew() as u64
+            }
+        };
         let whole = [Workload::Iterate, Workload::Mixed].contains(&spec.workload);
         let conflicts = measured.transacted.map_or(0, |t| t.conflicts);
         let refused =
@@ -308,7 +314,7 @@ fn one_lost_write_is_caught_without_reading_a_value() {
         caught(&row(Workload::Mixed, pattern), Fault::LostWrite, "missing");
     }
     caught(&row(Workload::Queue, Pattern::Seq), Fault::LostWrite, "the front of a queue");
-    for workload in [Workload::Overwrite, Workload::ReadWhileWriting] {
+    for workload in [Workload::Overwrite, Workload::ReadWhileWriting, Workload::WriteWhileReading] {
         caught(&row(workload, Pattern::Random), Fault::LostWrite, "or their versions");
     }
     let churn = on_map(&row(Workload::Churn, Pattern::Random), Fault::LostWrite).unwrap_err();
@@ -427,6 +433,8 @@ fn the_timeline_of_a_watched_row_adds_up_to_its_phases() {
         Spec { rate: 0.0, ..timed(Workload::MultiGet) },
         all(Workload::Iterate),
         timed(Workload::ReadWhileWriting),
+        all(Workload::WriteWhileReading),
+        Spec { pattern: Pattern::Scrambled, version: 9, ..all(Workload::WriteWhileReading) },
     ] {
         let (what, outcome) = (spec.workload, staged("tidesdb", &spec));
         assert_eq!(outcome.failure, None, "{what:?}");
@@ -441,8 +449,10 @@ fn the_timeline_of_a_watched_row_adds_up_to_its_phases() {
         assert!(lines.iter().all(|l| l.resident > 0) && lines.iter().any(|l| l.files > 0), "{what:?}");
         let reads = [Workload::Read, Workload::MultiGet, Workload::ReadWhileWriting].contains(&what);
         assert_eq!(outcome.device.is_some(), reads, "{what:?}");
-        let all_read = matches!(what, Workload::Iterate | Workload::ReadWhileWriting);
+        let all_read = spec.overwrites() || what == Workload::Iterate;
         assert_eq!(outcome.keys, if all_read { 6000 } else { 0 }, "{what:?}");
+        assert!(outcome.levels.iter().sum::<u64>() > 0, "{what:?}");
+        assert_eq!(outcome.stats.tables_written > 0, spec.writes(), "{what:?}");
     }
 }
 
