@@ -35,6 +35,16 @@ pub trait Engine: Send + Sync {
     /// Returns the engine's error.
     fn session(&self) -> Result<Box<dyn Session + '_>>;
 
+    /// Creates a session for one thread in one of the families of a `Families` row. Programs of rivals have no such
+    /// rows.
+    ///
+    /// # Errors
+    /// Returns the engine's error.
+    fn session_of(&self, family: usize) -> Result<Box<dyn Session + '_>> {
+        let _ = family;
+        self.session()
+    }
+
     /// Makes all commits durable.
     ///
     /// # Errors
@@ -74,6 +84,11 @@ pub trait Engine: Send + Sync {
         Vec::new()
     }
 
+    /// Returns how long due merges waited until they started, for each family of a `Families` row.
+    fn waits(&self) -> Vec<Wait> {
+        Vec::new()
+    }
+
     /// Returns true if the engine stores what is written. If not, answers are compared as usual, but differences are
     /// not reported.
     fn keeps_data(&self) -> bool {
@@ -110,6 +125,17 @@ pub struct Cause {
     pub count: u64,
     /// Seconds, summed over all threads; 0 if the engine reports only the count.
     pub seconds: f64,
+}
+
+/// How long due merges of one family waited until one started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Wait {
+    /// Number of waits.
+    pub count: u64,
+    /// Seconds of all waits.
+    pub seconds: f64,
+    /// Seconds of the longest wait.
+    pub longest: f64,
 }
 
 impl Cause {

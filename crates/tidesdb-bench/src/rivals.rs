@@ -127,6 +127,9 @@ pub fn absent(engine: &str, spec: &Spec) -> Option<String> {
     if spec.level().is_some() && !rival.transactions {
         return Some(format!("the program of {engine} does not support transactions"));
     }
+    if !spec.families.is_empty() {
+        return Some(format!("the program of {engine} does not support families"));
+    }
     let offered = rival.classes.contains(&spec.durability) || !spec.writes();
     (!offered).then(|| {
         let classes: Vec<&str> = rival.classes.iter().map(|class| class.name()).collect();

@@ -45,11 +45,13 @@ pub enum Workload {
     /// Puts of drawn keys, in batches; each thread draws from its own part of the keys. One additional thread gets
     /// random keys until all puts are done.
     WriteWhileReading,
+    /// Overwrites of several families at once, one thread for each.
+    Families,
 }
 
 impl Workload {
     /// All workloads.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Write,
         Self::Read,
         Self::Mixed,
@@ -66,6 +68,7 @@ impl Workload {
         Self::MultiGet,
         Self::ReadWhileWriting,
         Self::WriteWhileReading,
+        Self::Families,
     ];
 
     /// Returns the name used on command lines and in reports.
@@ -87,6 +90,7 @@ impl Workload {
             Self::MultiGet => "multiget",
             Self::ReadWhileWriting => "readwhilewriting",
             Self::WriteWhileReading => "writewhilereading",
+            Self::Families => "families",
         }
     }
 
@@ -208,6 +212,9 @@ pub struct Spec {
     /// If not empty, the rows of a suite with the same name here are stages over one database, in their order.
     #[serde(default)]
     pub database: String,
+    /// Number of keys of each family of a `Families` row, which has one thread for each; else empty.
+    #[serde(default)]
+    pub families: Vec<u64>,
     /// If not 0, the process runs in a cgroup with this memory limit.
     #[serde(default)]
     pub memory: u64,
@@ -227,6 +234,8 @@ const TIMED_KEYS: u64 = 1_000_000;
 const TIMED_SHARE: u64 = 1_000_000_000_000;
 /// Maximum number of operations per transaction.
 const TX_OPS_MAX: u64 = 1_000_000;
+/// Maximum number of families in a row.
+pub const FAMILIES_MAX: usize = 8;
 
 impl Default for Spec {
     fn default() -> Self {
@@ -257,6 +266,7 @@ impl Default for Spec {
             tx_ops: 10,
             contention: Contention::Low,
             database: String::new(),
+            families: Vec::new(),
             memory: 0,
             watched: false,
             version: 0,
@@ -324,6 +334,18 @@ impl Spec {
                 self.workload == Workload::Write && self.isolation.is_some() && self.pattern.is_drawn(),
                 "puts in transactions need a pattern that writes each key once, so that they are never refused",
             ),
+            (
+                (self.workload == Workload::Families) == self.families.is_empty()
+                    || self.families.len() > FAMILIES_MAX
+                    || self.families.contains(&0),
+                "a families row, and no other, has from one to eight families, none of them empty",
+            ),
+            (
+                !self.families.is_empty()
+                    && (self.families.len() != self.threads
+                        || self.families.iter().sum::<u64>() > self.population()),
+                "a families row has a thread for each family, and as many keys as all families",
+            ),
             (self.rate < 0.0 || !self.rate.is_finite(), "the rate must be a number of operations per second"),
             (self.ops > INDEX_MAX || self.keys > INDEX_MAX, "too many operations or keys"),
         ];
@@ -355,9 +377,11 @@ impl Spec {
 
     /// Returns true if the row writes newer versions of existing keys.
     pub fn overwrites(&self) -> bool {
-        use Workload::{Blend, Churn, Overwrite, ReadWhileWriting, Transaction, WriteWhileReading};
+        use Workload::{
+            Blend, Churn, Families, Overwrite, ReadWhileWriting, Transaction, WriteWhileReading,
+        };
         let while_others = matches!(self.workload, ReadWhileWriting | WriteWhileReading);
-        while_others || matches!(self.workload, Churn | Blend | Transaction | Overwrite)
+        while_others || matches!(self.workload, Churn | Blend | Transaction | Overwrite | Families)
     }
 
     /// Returns the number of threads that issue operations, including the additional one of `ReadWhileWriting` and

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cgroup;
 use crate::device::{self, Device};
-use crate::engine::{Cause, Config, Engine, Open, Result, Stats};
+use crate::engine::{Cause, Config, Engine, Open, Result, Stats, Wait};
 use crate::measure::{Latency, now};
 use crate::process::{self, Usage};
 use crate::rivals;
@@ -109,6 +109,9 @@ pub struct Outcome {
     pub checked: u64,
     /// Number of keys at the end, all verified.
     pub keys: u64,
+    /// How long due merges waited, for each family of a `Families` row.
+    #[serde(default)]
+    pub waits: Vec<Wait>,
     /// Bytes of the tables in each level at the end, the newest level first, if the engine reports them.
     #[serde(default)]
     pub levels: Vec<u64>,
@@ -170,6 +173,7 @@ impl Outcome {
             settings: String::new(),
             checked: 0,
             keys: 0,
+            waits: Vec::new(),
             levels: Vec::new(),
             timeline: Vec::new(),
             device: None,
@@ -193,6 +197,7 @@ impl Outcome {
         for phase in &self.phases {
             match phase.operation.as_str() {
                 "GET" | "MULTIGET" | "SEEK" => payload.read += phase.ops * entry,
+                "HEAD" => payload.read += phase.ops * entry * self.spec.batch,
                 "RANGE" | "SCAN" => payload.read += phase.ops * entry * self.spec.range,
                 "ITER" | "OPEN" | "REOPEN" => {}
                 "TX" => {
@@ -294,6 +299,9 @@ fn watched(task: &Task, open: Open, outcome: &mut Outcome) -> Result<()> {
         scan(&bench, &*engine, &measured, outcome)?;
         outcome.phases = phases;
     }
+    if let (Model::Families(puts), true) = (&measured.model, engine.keeps_data()) {
+        bench.verify_families(&*engine, puts)?;
+    }
     (outcome.stats, outcome.causes, outcome.levels) = (engine.stats(), engine.causes(), engine.levels());
     let start = now();
     engine.close()?;
@@ -320,11 +328,13 @@ fn timed(
     }
     outcome.wall = start.elapsed().as_secs_f64();
     outcome.usage = Usage::now().since(&before);
+    let waits = engine.waits();
     watch.part(Part::Settle);
     let start = now();
     engine.settle()?;
     outcome.settle = start.elapsed().as_secs_f64();
     outcome.settled_written = Usage::now().since(&before).written;
+    outcome.waits = waits;
     outcome.timeline = watch.finish()?;
     Ok(measured)
 }

@@ -82,6 +82,9 @@ pub struct Beat {
     pub ops: u64,
     /// Latency of the slowest one, in microseconds.
     pub slowest: f64,
+    /// Latencies of all commits and reads, in seconds.
+    #[serde(default)]
+    pub seconds: f64,
 }
 
 impl Second {
@@ -104,10 +107,12 @@ struct Cell {
     ops: AtomicU64,
     /// Largest latency since the last line, in nanoseconds.
     slowest: AtomicU64,
+    /// Sum of all latencies, in nanoseconds.
+    time: AtomicU64,
 }
 
 /// Maximum number of operation kinds in a row.
-const KINDS: usize = 5;
+const KINDS: usize = 8;
 
 /// Operation counters of all threads.
 #[derive(Debug)]
@@ -134,18 +139,20 @@ impl Board {
         // Only this thread adds, so a load and a store suffice.
         cell.ops.store(cell.ops.load(Relaxed) + ops, Relaxed);
         let nanos = latency.as_nanos() as u64;
+        cell.time.store(cell.time.load(Relaxed) + nanos, Relaxed);
         if nanos > cell.slowest.load(Relaxed) {
             cell.slowest.fetch_max(nanos, Relaxed);
         }
     }
 
-    /// Returns, per kind, all operations so far and the largest latency since the last call.
-    fn read(&self) -> Vec<(u64, u64)> {
+    /// Returns, per kind, all operations so far, the sum of their latencies, and the largest latency since the last
+    /// call.
+    fn read(&self) -> Vec<(u64, u64, u64)> {
         let kinds = self.kinds.get().map_or(0, Vec::len).min(KINDS);
         let of = |kind: usize| {
             let cells = || self.lanes.iter().map(|lane| &lane[kind]);
-            let ops = cells().map(|cell| cell.ops.load(Relaxed)).sum();
-            (ops, cells().map(|cell| cell.slowest.swap(0, Relaxed)).max().unwrap_or(0))
+            let sum = |of: fn(&Cell) -> &AtomicU64| cells().map(|cell| of(cell).load(Relaxed)).sum();
+            (sum(|c| &c.ops), sum(|c| &c.time), cells().map(|cell| cell.slowest.swap(0, Relaxed)).max().unwrap_or(0))
         };
         (0..kinds).map(of).collect()
     }
@@ -228,7 +235,8 @@ struct Lines<'a> {
     sources: Sources<'a>,
     start: std::time::Instant,
     at: Duration,
-    ops: Vec<u64>,
+    /// Operations, and the sum of their latencies.
+    counts: Vec<(u64, u64)>,
     usage: Usage,
     busy: u64,
     causes: Vec<Cause>,
@@ -241,7 +249,7 @@ impl<'a> Lines<'a> {
             sources,
             start: now(),
             at: Duration::ZERO,
-            ops: Vec::new(),
+            counts: Vec::new(),
             usage: Usage::now(),
             busy: 0,
             causes: Vec::new(),
@@ -251,12 +259,13 @@ impl<'a> Lines<'a> {
 
     fn add(&mut self, part: Part) {
         let (counts, at, usage) = (self.sources.board.read(), self.start.elapsed(), Usage::now());
-        self.ops.resize(counts.len(), 0);
+        self.counts.resize(counts.len(), (0, 0));
         let names = self.sources.board.kinds.get().into_iter().flatten();
-        let beats = names.zip(&counts).zip(&self.ops).map(|((name, (ops, slowest)), before)| Beat {
+        let beats = names.zip(&counts).zip(&self.counts).map(|((name, (ops, time, slowest)), before)| Beat {
             operation: name.clone(),
-            ops: ops - before,
+            ops: ops - before.0,
             slowest: *slowest as f64 / 1e3,
+            seconds: (time - before.1) as f64 / 1e9,
         });
         let used = usage.since(&self.usage);
         let (busy, causes) = (self.sources.engine.stats().busy, self.sources.engine.causes());
@@ -275,7 +284,7 @@ impl<'a> Lines<'a> {
             busy: busy - self.busy,
             stalls: causes.iter().filter_map(|cause| cause.since(&self.causes)).collect(),
         });
-        (self.ops, self.at, self.usage) = (counts.iter().map(|c| c.0).collect(), at, usage);
+        (self.counts, self.at, self.usage) = (counts.iter().map(|c| (c.0, c.1)).collect(), at, usage);
         (self.busy, self.causes) = (busy, causes);
     }
 }

@@ -120,7 +120,8 @@ fn ours(row: &Spec, repetition: usize, rng: &mut Rng) -> Outcome {
         Workload::Seek => vec![("SEEK", 5e5)],
         Workload::Range => vec![("RANGE", 3e6 / row.range as f64)],
         Workload::Churn => vec![("CHURN", write), ("GET", 4e5)],
-        Workload::Queue => vec![("APPEND", write), ("TAKE", 3e5)],
+        Workload::Queue => vec![("APPEND", write), ("HEAD", 3e3), ("TAKE", 3e5)],
+        Workload::Families => vec![("PUT 1", write), ("PUT 2", write)],
         Workload::Blend => vec![("GET", 3e5), ("UPDATE", 2.9e5)],
         Workload::Transaction => vec![("TX", 2e5 / row.tx_ops as f64)],
         Workload::Iterate => Vec::new(),
@@ -166,6 +167,7 @@ fn line(row: &Spec, outcome: &Outcome, second: u64) -> Second {
         operation: phase.operation.clone(),
         ops: phase.rate() as u64,
         slowest: second as f64 * 70.0,
+        seconds: second as f64 * 0.1,
     });
     Second {
         at: second as f64,

@@ -11,6 +11,8 @@ mod columns;
 mod table;
 mod targets;
 mod steady;
+mod families;
+mod queue;
 mod watched;
 mod svg;
 mod plots;

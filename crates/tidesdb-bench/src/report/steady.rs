@@ -224,7 +224,7 @@ mod tests {
     use crate::timeline::Beat;
 
     fn second(part: Part, ops: u64, files: u64) -> Second {
-        let beats = vec![Beat { operation: "PUT".to_owned(), ops, slowest: 1.0 }];
+        let beats = vec![Beat { operation: "PUT".to_owned(), ops, ..Beat::default() }];
         Second { length: 1.0, part, beats, files, ..Second::default() }
     }
 

@@ -8,7 +8,7 @@ use crate::stage::Outcome;
 use crate::timeline::{Beat, Second};
 
 use super::lines::{Line, OURS, YARDSTICK, lines};
-use super::steady;
+use super::{families, queue, steady};
 use super::table::{aligned, lines_table, rate};
 use super::targets::{self, Target};
 use super::words::Unit;
@@ -61,6 +61,9 @@ fn summary(results: &Results, lines: &[Line]) -> String {
             let _ =
                 writeln!(out, "{}: the limit of the device was not measured: {failure}", outcome.spec.name);
         }
+    }
+    for rows in [queue::rows(results), families::rows(results)].into_iter().flatten() {
+        let _ = write!(out, "\n{}", aligned(&rows, &[0, 1]));
     }
     let all = targets(lines);
     if all.is_empty() {

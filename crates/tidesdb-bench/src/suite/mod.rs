@@ -2,7 +2,9 @@
 
 pub mod amplification;
 pub mod beyond;
+pub mod families;
 mod large;
+pub mod queue;
 mod reference;
 pub mod steady;
 mod transactions;
@@ -32,12 +34,14 @@ enum Scales {
     Values,
     /// The memory limit, with keys, operations, cache and memtable; durations by the square root of the scale.
     Memory,
+    /// Durations.
+    Duration,
     /// Numbers of operations and keys, cache and memtable, so that the tree keeps its shape.
     Tree,
 }
 
 /// All suites.
-pub const ALL: [Suite; 10] = [
+pub const ALL: [Suite; 12] = [
     Suite {
         name: "quick",
         about: "every kind of operation, under a minute for this engine",
@@ -102,6 +106,20 @@ pub const ALL: [Suite; 10] = [
         rows: amplification::rows,
     },
     Suite {
+        name: families::NAME,
+        about: "eight families under load, one a hundred times as large as the others, together and alone",
+        repeat: 1,
+        scales: Scales::Operations,
+        rows: families::rows,
+    },
+    Suite {
+        name: queue::NAME,
+        about: "ten minutes of inserts at the end of a queue and deletes at its front; --scale multiplies the time",
+        repeat: 1,
+        scales: Scales::Duration,
+        rows: queue::rows,
+    },
+    Suite {
         name: "transactions",
         about: "1, 10 and 1000 operations at every isolation level, with and without conflicts",
         repeat: 1,
@@ -145,6 +163,11 @@ impl Suite {
                 row.value_bytes = times(row.value_bytes as u64).max(LEAST_BYTES) as usize;
                 continue;
             }
+            if let Scales::Duration = self.scales {
+                row.seconds *= scale;
+                row.name += &format!("{SCALED}{scale}");
+                continue;
+            }
             if let Scales::Memory | Scales::Tree = self.scales {
                 row.cache = times(row.cache).max(LEAST_BUFFER);
                 row.memtable = times(row.memtable).max(LEAST_BUFFER);
@@ -162,6 +185,10 @@ impl Suite {
             if row.keys > 0 {
                 row.keys = shrink(row.keys, threads);
             }
+            if !row.families.is_empty() {
+                row.families.iter_mut().for_each(|keys| *keys = shrink(*keys, 1));
+                row.keys = row.families.iter().sum::<u64>().next_multiple_of(threads);
+            }
             if self.names_scale() {
                 row.name += &format!("{SCALED}{scale}");
             }
@@ -172,7 +199,7 @@ impl Suite {
     /// Returns true if the names of rows end with the scale: the shape of the tree depends on it, so figures of
     /// different scales must not be compared.
     fn names_scale(&self) -> bool {
-        [steady::NAME, amplification::NAME].contains(&self.name)
+        [steady::NAME, amplification::NAME, families::NAME].contains(&self.name)
     }
 }
 

@@ -93,12 +93,18 @@ impl Lane<'_> {
     /// Ends `ops` operations of a kind: records latency and counts, and returns an error if an answer was wrong.
     #[inline]
     pub(super) fn lap(&mut self, kind: usize, ops: u64) -> Result<()> {
+        self.done += ops;
+        self.step(kind, ops)
+    }
+
+    /// Ends a step of an operation, which is measured like an operation but does not count towards the limit.
+    #[inline]
+    pub(super) fn step(&mut self, kind: usize, ops: u64) -> Result<()> {
         let latency = self.meter.lap(kind);
         if let Some(board) = self.board {
             board.beat(self.thread as usize, kind, ops, latency);
         }
         self.counts[kind] += ops;
-        self.done += ops;
         self.check.verdict()
     }
 }
@@ -146,7 +152,10 @@ impl Bench<'_> {
         self.board.as_deref().inspect(|board| board.name(kinds));
         let (barrier, stop) = (Barrier::new(threads), AtomicBool::new(false));
         let work = |thread| {
-            let session = engine.session();
+            let session = match self.spec.families.is_empty() {
+                true => engine.session(),
+                false => engine.session_of(thread),
+            };
             let mut lane = self.lane(thread as u64, kinds.len(), limit, &stop);
             barrier.wait();
             lane.meter.begin();

@@ -13,6 +13,7 @@ mod blend;
 mod transaction;
 mod beyond;
 mod drawn;
+mod families;
 
 #[cfg(test)]
 mod tests;
@@ -34,6 +35,7 @@ use crate::verify::Summary;
 use lane::Gathered;
 pub use lane::Limit;
 pub use model::Model;
+pub use queue::FRONT;
 use model::Order;
 pub use transaction::Transacted;
 
@@ -136,6 +138,9 @@ impl<'a> Bench<'a> {
     /// # Errors
     /// Returns the engine's error.
     pub fn populate(&self, engine: &dyn Engine) -> Result<()> {
+        if self.spec.workload == Workload::Families {
+            return self.fill_families(engine);
+        }
         self.puts(engine, Limit::Count(self.spec.share()), |thread| self.filling(thread)).map(drop)
     }
 
@@ -161,6 +166,7 @@ impl<'a> Bench<'a> {
             Workload::MultiGet => self.multi_gets(engine, limit),
             Workload::ReadWhileWriting => self.read_while_writing(engine, limit),
             Workload::WriteWhileReading => self.write_while_reading(engine, limit),
+            Workload::Families => self.families(engine, limit),
         }
     }
 
