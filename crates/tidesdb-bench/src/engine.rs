@@ -79,7 +79,7 @@ pub trait Engine: Send + Sync {
         0
     }
 
-    /// Returns the bytes of the tables in each level, the newest level first.
+    /// Returns the bytes of the tables in each level of the largest family, the newest level first.
     fn levels(&self) -> Vec<u64> {
         Vec::new()
     }

@@ -271,6 +271,7 @@ fn measure(task: &Task, open: Open, outcome: &mut Outcome) -> Result<()> {
     outcome.phases.push(iter);
     if engine.keeps_data() {
         bench.verify(&measured, &found)?;
+        verify_families(&bench, &*engine, &measured)?;
     }
     finish(task, engine, &before, outcome)
 }
@@ -299,8 +300,8 @@ fn watched(task: &Task, open: Open, outcome: &mut Outcome) -> Result<()> {
         scan(&bench, &*engine, &measured, outcome)?;
         outcome.phases = phases;
     }
-    if let (Model::Families(puts), true) = (&measured.model, engine.keeps_data()) {
-        bench.verify_families(&*engine, puts)?;
+    if engine.keeps_data() {
+        verify_families(&bench, &*engine, &measured)?;
     }
     (outcome.stats, outcome.causes, outcome.levels) = (engine.stats(), engine.causes(), engine.levels());
     let start = now();
@@ -337,6 +338,14 @@ fn timed(
     outcome.waits = waits;
     outcome.timeline = watch.finish()?;
     Ok(measured)
+}
+
+/// Compares the rows of all families with the model, if the row has families.
+fn verify_families(bench: &Bench<'_>, engine: &dyn Engine, measured: &Measured) -> Result<()> {
+    match &measured.model {
+        Model::Families(puts) => bench.verify_families(engine, puts),
+        _ => Ok(()),
+    }
 }
 
 /// Reads all rows and compares them with the model.

@@ -144,7 +144,8 @@ impl Engine for Tides {
     }
 
     fn levels(&self) -> Vec<u64> {
-        self.db.stats().families.first().map_or_else(Vec::new, |family| family.level_bytes.clone())
+        let levels = self.db.stats().families.into_iter().map(|family| family.level_bytes);
+        levels.max_by_key(|levels| levels.iter().sum::<u64>()).unwrap_or_default()
     }
 
     fn settings(&self) -> String {

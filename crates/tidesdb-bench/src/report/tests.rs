@@ -253,7 +253,7 @@ fn watched_rows_have_targets_and_a_timeline() {
 #[test]
 fn steady_rows_show_their_slow_seconds_and_what_merges_cost() {
     let text = table(&fixture::results("steady"));
-    let cells = text.lines().find(|l| l.starts_with("steady_load@0.01  tidesdb") && l.contains(" of "));
+    let cells = text.lines().find(|l| l.starts_with("steady_load@0.01 ") && l.contains(" of "));
     assert!(cells.is_some_and(|cells| cells.contains("  1 of 8  ")), "the fourth second is empty: {text}");
     assert!(text.contains("memtables <full>: 3 in 0.25 s"), "{text}");
     let busy = text.lines().find(|l| l.starts_with("steady_overwrite@0.01: Busy")).unwrap();

@@ -52,6 +52,19 @@ impl SimTable {
     }
 }
 
+/// What a tree is loaded with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    /// Order and kind of the writes.
+    pub(crate) workload: Workload,
+    /// Bytes of all data.
+    pub(crate) bytes: u64,
+    /// Bytes of rows in a memtable, which are less than its size by what the memtable itself needs.
+    pub(crate) flush_bytes: u64,
+    /// Bytes written before anything is measured, and bytes written after, as shares of all data.
+    pub(crate) writes: (f64, f64),
+}
+
 /// One tree under one policy.
 pub(crate) struct Simulation<'a> {
     policy: &'a dyn CompactionPolicy,
@@ -68,13 +81,13 @@ pub(crate) struct Simulation<'a> {
 }
 
 impl<'a> Simulation<'a> {
-    /// Runs `workload` on `bytes` of data.
+    /// Runs a load.
     pub(crate) fn run(
         policy: &'a dyn CompactionPolicy,
         settings: PolicySettings,
-        workload: Workload,
-        bytes: u64,
+        load: Load,
     ) -> Measures {
+        let Load { workload, bytes, flush_bytes, writes: (warm_up, measured) } = load;
         let mut this = Self {
             policy,
             settings,
@@ -93,8 +106,7 @@ impl<'a> Simulation<'a> {
             this.add(2, &mut tables);
             this.settle();
         }
-        let (warm_up, measured) = workload.writes();
-        let entries = settings.buffer_bytes as f64 / ENTRY_BYTES;
+        let entries = flush_bytes as f64 / ENTRY_BYTES;
         let (mut ingested, mut spaces) = (0.0, Vec::new());
         while ingested < (warm_up + measured) * bytes as f64 {
             if ingested < warm_up * bytes as f64 {
@@ -106,7 +118,7 @@ impl<'a> Simulation<'a> {
             if this.levels[0].len() >= settings.l1_tables_trigger {
                 this.settle();
             }
-            ingested += settings.buffer_bytes as f64;
+            ingested += flush_bytes as f64;
             this.peak = this.peak.max(this.bytes);
             spaces.push(this.bytes);
         }
