@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! cargo run --release -p tidesdb --example compaction -- [GiB of data] [file for the plot]
-//! cargo run --release -p tidesdb --example compaction -- point DATA MEMTABLE FLUSH TABLE WRITES
+//! cargo run --release -p tidesdb --example compaction -- point DATA MEMTABLE FLUSH TABLE TABLES WRITES
 //! ```
 //!
 //! The policies are those of the engine (`tidesdb::compact::policy`). Prints the tables of `docs/compaction.md`. `point` simulates one
-//! tree of a measurement: sizes of all data, of a memtable, of the rows in it and of a table in KiB, and how many times all
-//! data is overwritten.
+//! tree of a measurement: sizes of all data, of a memtable, of the rows in it and of a table in KiB, the number of
+//! tables in level 1 when merges start, and how many times all data is overwritten.
 
 mod content;
 mod plot;
@@ -41,7 +41,8 @@ fn main() -> std::io::Result<()> {
     for workload in Workload::ALL {
         for (name, policy, ratio, dividing_offset) in POLICIES {
             let settings = PolicySettings { ratio, dividing_offset, ..settings(bytes) };
-            let load = Load { workload, bytes, flush_bytes: settings.buffer_bytes, writes: workload.writes() };
+            let (flush_bytes, l1_tables) = (settings.buffer_bytes, settings.l1_tables_trigger);
+            let load = Load { workload, bytes, flush_bytes, l1_tables, writes: workload.writes() };
             let measures = Simulation::run(policy, settings, load);
             eprintln!("{} | {name} | {measures:?}", workload.name());
             rows.push(Row { workload, policy: name, measures });
@@ -57,7 +58,9 @@ fn main() -> std::io::Result<()> {
 
 /// Simulates the overwrites of one measured tree.
 fn point(numbers: Vec<f64>) {
-    let [data, memtable, flush, table, times] = numbers[..] else { panic!("five numbers are required") };
+    let [data, memtable, flush, table, l1_tables, times] = numbers[..] else {
+        panic!("six numbers are required")
+    };
     let kib = |n: f64| (n * 1024.0) as u64;
     let settings = PolicySettings {
         buffer_bytes: kib(memtable),
@@ -65,7 +68,9 @@ fn point(numbers: Vec<f64>) {
         ..PolicySettings::default()
     };
     let measure = |workload| {
-        let load = Load { workload, bytes: kib(data), flush_bytes: kib(flush), writes: (0.0, times) };
+        let l1_tables = l1_tables as usize;
+        let load =
+            Load { workload, bytes: kib(data), flush_bytes: kib(flush), l1_tables, writes: (0.0, times) };
         Row { workload, policy: "Spooky", measures: Simulation::run(&Spooky, settings, load) }
     };
     print_rows(&[Workload::Uniform, Workload::Zipf].map(measure));

@@ -61,6 +61,8 @@ pub(crate) struct Load {
     pub(crate) bytes: u64,
     /// Bytes of rows in a memtable, which are less than its size by what the memtable itself needs.
     pub(crate) flush_bytes: u64,
+    /// Tables in level 1 when merges start: the trigger, or more if writers are faster than merges.
+    pub(crate) l1_tables: usize,
     /// Bytes written before anything is measured, and bytes written after, as shares of all data.
     pub(crate) writes: (f64, f64),
 }
@@ -87,7 +89,7 @@ impl<'a> Simulation<'a> {
         settings: PolicySettings,
         load: Load,
     ) -> Measures {
-        let Load { workload, bytes, flush_bytes, writes: (warm_up, measured) } = load;
+        let Load { workload, bytes, flush_bytes, l1_tables, writes: (warm_up, measured) } = load;
         let mut this = Self {
             policy,
             settings,
@@ -115,7 +117,7 @@ impl<'a> Simulation<'a> {
             }
             this.flush(workload.memtable(&this.classes, ingested / ENTRY_BYTES, entries));
             // Between two flushes nothing else changes.
-            if this.levels[0].len() >= settings.l1_tables_trigger {
+            if this.levels[0].len() >= l1_tables {
                 this.settle();
             }
             ingested += flush_bytes as f64;
