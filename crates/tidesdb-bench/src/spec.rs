@@ -335,16 +335,8 @@ impl Spec {
                 "puts in transactions need a pattern that writes each key once, so that they are never refused",
             ),
             (
-                (self.workload == Workload::Families) == self.families.is_empty()
-                    || self.families.len() > FAMILIES_MAX
-                    || self.families.contains(&0),
-                "a families row, and no other, has from one to eight families, none of them empty",
-            ),
-            (
-                !self.families.is_empty()
-                    && (self.families.len() != self.threads
-                        || self.families.iter().sum::<u64>() > self.population()),
-                "a families row has a thread for each family, and as many keys as all families",
+                !self.families_are_right(),
+                "a families row, and no other, has one to eight families with keys, and a thread for each",
             ),
             (self.rate < 0.0 || !self.rate.is_finite(), "the rate must be a number of operations per second"),
             (self.ops > INDEX_MAX || self.keys > INDEX_MAX, "too many operations or keys"),
@@ -353,6 +345,18 @@ impl Spec {
             Some((_, what)) => Err(what.to_owned()),
             None => Ok(()),
         }
+    }
+
+    fn families_are_right(&self) -> bool {
+        let families = &self.families;
+        if self.workload != Workload::Families {
+            return families.is_empty();
+        }
+        let keys: u64 = families.iter().sum();
+        (1..=FAMILIES_MAX).contains(&families.len())
+            && families.len() == self.threads
+            && !families.contains(&0)
+            && keys <= self.population()
     }
 
     /// Returns true if the row shares its database with others.
@@ -377,9 +381,7 @@ impl Spec {
 
     /// Returns true if the row writes newer versions of existing keys.
     pub fn overwrites(&self) -> bool {
-        use Workload::{
-            Blend, Churn, Families, Overwrite, ReadWhileWriting, Transaction, WriteWhileReading,
-        };
+        use Workload::{Blend, Churn, Families, Overwrite, ReadWhileWriting, Transaction, WriteWhileReading};
         let while_others = matches!(self.workload, ReadWhileWriting | WriteWhileReading);
         while_others || matches!(self.workload, Churn | Blend | Transaction | Overwrite | Families)
     }

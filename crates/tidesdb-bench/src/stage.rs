@@ -292,10 +292,8 @@ fn watched(task: &Task, open: Open, outcome: &mut Outcome) -> Result<()> {
         timed(&bench, &*engine, watch, outcome)
     })?;
     (outcome.peak_memory, outcome.peak_addresses) = (process::peak_memory(), process::peak_addresses());
-    if matches!(
-        spec.workload,
-        Workload::Overwrite | Workload::ReadWhileWriting | Workload::WriteWhileReading
-    ) {
+    if matches!(spec.workload, Workload::Overwrite | Workload::ReadWhileWriting | Workload::WriteWhileReading)
+    {
         let phases = outcome.phases.clone();
         scan(&bench, &*engine, &measured, outcome)?;
         outcome.phases = phases;

@@ -152,7 +152,11 @@ impl Board {
         let of = |kind: usize| {
             let cells = || self.lanes.iter().map(|lane| &lane[kind]);
             let sum = |of: fn(&Cell) -> &AtomicU64| cells().map(|cell| of(cell).load(Relaxed)).sum();
-            (sum(|c| &c.ops), sum(|c| &c.time), cells().map(|cell| cell.slowest.swap(0, Relaxed)).max().unwrap_or(0))
+            (
+                sum(|c| &c.ops),
+                sum(|c| &c.time),
+                cells().map(|cell| cell.slowest.swap(0, Relaxed)).max().unwrap_or(0),
+            )
         };
         (0..kinds).map(of).collect()
     }
@@ -209,8 +213,9 @@ impl<'scope> Watch<'scope> {
                 }
             }
         };
-        let thread =
-            std::thread::Builder::new().spawn_scoped(scope, work).map_err(|e| format!("cannot start a thread: {e}"))?;
+        let thread = std::thread::Builder::new()
+            .spawn_scoped(scope, work)
+            .map_err(|e| format!("cannot start a thread: {e}"))?;
         Ok(Self { parts, thread })
     }
 

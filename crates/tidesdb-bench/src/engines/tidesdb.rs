@@ -37,7 +37,7 @@ pub(super) fn open(config: &Config) -> Result<Box<dyn Engine>> {
     let memtable = usize::try_from(spec.memtable).map_err(|e| e.to_string())?;
     // In the proportion of the defaults, so that a small tree has the shape of a large one.
     let table = 2 * spec.memtable;
-    let family = 
+    let family =
         FamilyOptions { table_bytes: table, ..FamilyOptions::default().write_buffer_bytes(memtable) };
     // Where memory is limited, one immutable memtable and a half: as much as RocksDB is seen to hold.
     let waiting = match spec.families.len() as u64 {
@@ -199,7 +199,8 @@ impl Lookout {
             while let (Some(db), true) = (db.upgrade(), Arc::strong_count(&seen) > 1) {
                 let stats = db.stats();
                 drop(db);
-                for (n, looked) in seen.lock().unwrap_or_else(PoisonError::into_inner).iter_mut().enumerate() {
+                for (n, looked) in seen.lock().unwrap_or_else(PoisonError::into_inner).iter_mut().enumerate()
+                {
                     let name = format!("family{n}");
                     let debt = stats.trees.iter().any(|tree| tree.family == name && tree.debt_bytes > 0);
                     let idle = stats.families.iter().any(|family| family.name == name && !family.compacting);

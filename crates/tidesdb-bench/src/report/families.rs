@@ -30,7 +30,8 @@ pub(super) fn rows(results: &Results) -> Option<Vec<Vec<String>>> {
         let is = |o: &&Outcome| o.engine == OURS && o.failure.is_none() && unscaled(&o.spec.name) == row;
         results.outcomes.iter().find(is)
     };
-    let (together, large, small) = (find(families::TOGETHER)?, find(families::LARGE)?, find(families::SMALL)?);
+    let (together, large, small) =
+        (find(families::TOGETHER)?, find(families::LARGE)?, find(families::SMALL)?);
     let mut rows = vec![HEAD.map(str::to_owned).to_vec()];
     for (family, phase) in together.phases.iter().enumerate() {
         let alone = if family == 0 { large } else { small };
@@ -41,7 +42,8 @@ pub(super) fn rows(results: &Results) -> Option<Vec<Vec<String>>> {
 
 fn cells((together, phase, family): (&Outcome, &Phase, usize), alone: &Outcome) -> Option<Vec<String>> {
     let (here, there) = (phase.latency.as_ref()?, alone.phases.first()?.latency.as_ref()?);
-    let wait = |outcome: &Outcome, family: usize| outcome.waits.get(family).map_or(0.0, |wait| wait.longest * 1e6);
+    let wait =
+        |outcome: &Outcome, family: usize| outcome.waits.get(family).map_or(0.0, |wait| wait.longest * 1e6);
     let micros = |n: f64| Unit::Micros.show(n).replace('\u{b5}', "u");
     let waits = (wait(together, family), wait(alone, 0));
     let ratios = [here.max / there.max.max(1e-3), waits.0 / waits.1.max(1e-3)];

@@ -11,7 +11,8 @@ const PARTS: usize = 10;
 
 /// Returns the rows of the table, the titles first; `None` if no watched row has a queue.
 pub(super) fn rows(results: &Results) -> Option<Vec<Vec<String>>> {
-    let mut rows = vec![["row", "engine", "first tenth", "each tenth / first", "worst"].map(str::to_owned).to_vec()];
+    let mut rows =
+        vec![["row", "engine", "first tenth", "each tenth / first", "worst"].map(str::to_owned).to_vec()];
     for outcome in results.outcomes.iter().filter(|o| o.failure.is_none()) {
         let means = means(&outcome.timeline);
         let Some(first) = means.first().copied().filter(|first| *first > 0.0) else { continue };

@@ -92,7 +92,11 @@ pub(super) fn cells(line: &Line, outcome: &Outcome) -> Option<Vec<String>> {
 
 /// Formats the stalls of one cause.
 pub(super) fn stall(cause: &str, count: u64, seconds: f64) -> String {
-    if seconds > 0.0 { format!("{cause}: {count} in {} s", figure(seconds)) } else { format!("{cause}: {count}") }
+    if seconds > 0.0 {
+        format!("{cause}: {count} in {} s", figure(seconds))
+    } else {
+        format!("{cause}: {count}")
+    }
 }
 
 fn micros(n: f64) -> String {
@@ -153,8 +157,18 @@ const SLOWEST: fn(&Line) -> Option<f64> = |l| Some(l.max.median);
 /// Figures of each row of the suite `steady`.
 const STEADY: [Figure; 8] = [
     ("mean", MEAN, per_second, Bound::AtLeastTimes(2.5)),
-    ("slowest second / median second", |l| steadiness(l).map(|s| s.share()), figure, Bound::AtLeast(1.0 / 3.0)),
-    ("seconds below a third of the median", |l| steadiness(l).map(|s| s.slow as f64), number, Bound::AtMost(0.0)),
+    (
+        "slowest second / median second",
+        |l| steadiness(l).map(|s| s.share()),
+        figure,
+        Bound::AtLeast(1.0 / 3.0),
+    ),
+    (
+        "seconds below a third of the median",
+        |l| steadiness(l).map(|s| s.slow as f64),
+        number,
+        Bound::AtMost(0.0),
+    ),
     ("slowest put", SLOWEST, micros, Bound::AtMostTimes(1.0)),
     ("Busy", |l| Some(l.seconds.iter().map(|s| s.busy).sum::<u64>() as f64), number, Bound::AtMost(0.0)),
     ("written / raw", WRITTEN, times, Bound::Free),
@@ -166,17 +180,20 @@ const STEADY: [Figure; 8] = [
 const MERGING: [Figure; 7] = [
     ("put", MEAN, per_second, Bound::AtLeastTimes(2.5)),
     ("slowest put", SLOWEST, micros, Bound::Free),
-    ("slowest second / median second", |l| steadiness(l).map(|s| s.share()), figure, Bound::AtLeast(1.0 / 3.0)),
+    (
+        "slowest second / median second",
+        |l| steadiness(l).map(|s| s.share()),
+        figure,
+        Bound::AtLeast(1.0 / 3.0),
+    ),
     ("written / raw", WRITTEN, times, Bound::AtMostTimes(0.8)),
     ("files at the peak / live", |l| Some(peak(&l.seconds) / live(l)), times, Bound::AtMost(1.35)),
     ("files when settled / live", |l| Some(l.size.median / live(l)), times, Bound::AtMostTimes(1.0)),
     ("Busy", |l| Some(l.seconds.iter().map(|s| s.busy).sum::<u64>() as f64), number, Bound::AtMost(0.0)),
 ];
 
-const READING: [Figure; 2] = [
-    ("get", MEAN, per_second, Bound::AtLeastTimes(2.0)),
-    ("slowest get", SLOWEST, micros, Bound::Free),
-];
+const READING: [Figure; 2] =
+    [("get", MEAN, per_second, Bound::AtLeastTimes(2.0)), ("slowest get", SLOWEST, micros, Bound::Free)];
 
 /// Returns the targets of the two suites against a rival; empty if neither has run.
 pub(super) fn targets(lines: &[Line], rival: &str) -> Vec<Target> {
@@ -248,7 +265,8 @@ mod tests {
             let rates = [rate * 0.3, rate];
             let seconds = rates.map(|n| second(Part::Run, n as u64, 1000)).to_vec();
             let rate = super::super::lines::Spread { low: rate, median: rate, high: rate };
-            let (row, operation, engine) = ("steady_load@0.5".to_owned(), "PUT".to_owned(), engine.to_owned());
+            let (row, operation, engine) =
+                ("steady_load@0.5".to_owned(), "PUT".to_owned(), engine.to_owned());
             Line { row, operation, engine, rate, seconds, ..Line::default() }
         };
         let lines = [line(OURS, 3000.0), line("rocksdb", 1000.0)];

@@ -111,11 +111,7 @@ fn at_most(what: &'static str, both: [Option<f64>; 2], words: fn(f64) -> String)
     }
 }
 
-pub(super) fn shown(
-    what: impl Into<String>,
-    both: [Option<f64>; 2],
-    words: fn(f64) -> String,
-) -> Target {
+pub(super) fn shown(what: impl Into<String>, both: [Option<f64>; 2], words: fn(f64) -> String) -> Target {
     let [ours, rival] = both.map(|n| n.map_or_else(|| "-".to_owned(), words));
     Target { what: what.into(), ours, rival, stands: String::new(), wanted: String::new(), met: None }
 }
@@ -143,7 +139,8 @@ mod tests {
             lines.push(line(GET_WHILE_WRITING, "GET", engine, 3000.0 - rate));
         }
         let found = targets(&lines, "rocksdb");
-        let verdicts: Vec<_> = found.iter().map(|t| (t.what.as_str(), t.verdict(), t.stands.as_str())).collect();
+        let verdicts: Vec<_> =
+            found.iter().map(|t| (t.what.as_str(), t.verdict(), t.stands.as_str())).collect();
         assert_eq!(
             verdicts,
             [

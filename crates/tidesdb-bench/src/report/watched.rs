@@ -8,10 +8,10 @@ use crate::stage::Outcome;
 use crate::timeline::{Beat, Second};
 
 use super::lines::{Line, OURS, YARDSTICK, lines};
-use super::{families, queue, steady};
 use super::table::{aligned, lines_table, rate};
 use super::targets::{self, Target};
 use super::words::Unit;
+use super::{families, queue, steady};
 
 const HEAD: [&str; 14] = [
     "row",

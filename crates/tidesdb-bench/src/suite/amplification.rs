@@ -6,7 +6,7 @@
 
 use crate::keys::Pattern::{Random, Scrambled, Uniform};
 use crate::spec::Spec;
-use crate::spec::Workload::{WriteWhileReading, Write};
+use crate::spec::Workload::{Write, WriteWhileReading};
 use crate::values::Filling;
 
 /// Name of the suite.

@@ -68,7 +68,9 @@ impl Bench<'_> {
                 last = Some(id);
             })?;
             check.verdict()?;
-            found.compare(&self.of_family(family, *puts)).map_err(|e| format!("family {}: {e}", family + 1))?;
+            found
+                .compare(&self.of_family(family, *puts))
+                .map_err(|e| format!("family {}: {e}", family + 1))?;
         }
         Ok(())
     }

@@ -35,8 +35,8 @@ use crate::verify::Summary;
 use lane::Gathered;
 pub use lane::Limit;
 pub use model::Model;
-pub use queue::FRONT;
 use model::Order;
+pub use queue::FRONT;
 pub use transaction::Transacted;
 
 /// Measurements of one kind of operation.

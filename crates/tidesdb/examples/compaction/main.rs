@@ -62,11 +62,8 @@ fn point(numbers: Vec<f64>) {
         panic!("six numbers are required")
     };
     let kib = |n: f64| (n * 1024.0) as u64;
-    let settings = PolicySettings {
-        buffer_bytes: kib(memtable),
-        table_bytes: kib(table),
-        ..PolicySettings::default()
-    };
+    let settings =
+        PolicySettings { buffer_bytes: kib(memtable), table_bytes: kib(table), ..PolicySettings::default() };
     let measure = |workload| {
         let l1_tables = l1_tables as usize;
         let load =

@@ -84,11 +84,7 @@ pub(crate) struct Simulation<'a> {
 
 impl<'a> Simulation<'a> {
     /// Runs a load.
-    pub(crate) fn run(
-        policy: &'a dyn CompactionPolicy,
-        settings: PolicySettings,
-        load: Load,
-    ) -> Measures {
+    pub(crate) fn run(policy: &'a dyn CompactionPolicy, settings: PolicySettings, load: Load) -> Measures {
         let Load { workload, bytes, flush_bytes, l1_tables, writes: (warm_up, measured) } = load;
         let mut this = Self {
             policy,

@@ -322,5 +322,5 @@ fn the_rate_of_merges_includes_what_delays_them() {
     let paid = |now| rig.family.paid_in(second(now), second(1));
     assert_eq!((paid(10), paid(14)), (second(1), second(4)), "a merge was due all the time");
     while super::run(&rig.ctx, &rig.family).unwrap() {}
-    assert_eq!((paid(20), paid(30)), (second(6), second(1)), "nothing was due at 20");
+    assert_eq!((paid(20), paid(30)), (second(1), second(1)), "nothing is due after the merge");
 }
