@@ -216,8 +216,11 @@ fn compact(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, begun: &Arc<Begun>) -
     // A move takes no time: it would report a rate that merges do not reach.
     let level_1 = plan.inputs.iter().filter(|(level, _)| *level == 1 && plan.is_merge());
     let paid: u64 = level_1.map(|(_, t)| t.meta().raw_key_bytes + t.meta().raw_value_bytes).sum();
-    if paid > 0 {
-        ctx.write.debt.merge_rate.measured(paid, job.took());
+    if plan.inputs.iter().any(|(level, _)| *level == 1) {
+        let took = family.paid_in(ctx.write.env.clock.mono(), job.took());
+        if paid > 0 {
+            ctx.write.debt.merge_rate.measured(paid, took);
+        }
     }
     if let Some((file, damage)) = mover.damaged() {
         tracing::error!(family = %family.name(), error = %damage, "a value log cannot be emptied; nothing was dropped");

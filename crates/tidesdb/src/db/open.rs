@@ -189,6 +189,8 @@ impl OpenOptions {
         if let Some(wanted) = self.default_family.take() {
             catalog::put_in_force(&default, wanted)?;
         }
+        // This thread may never touch the engine again, and the views that it replaced would keep their files.
+        tidesdb_sync::reclaim();
         self.log_events(&shared, &report);
         let pool = Pool::start(&shared, workers)?; // last: an open that fails leaves no thread
         shared.write.ask_for_pending();

@@ -366,3 +366,16 @@ fn reads_pay_for_the_merge_that_spares_them_runs() {
     }
     assert!(!super::run(&rig.ctx, &rig.family).unwrap(), "a single run is never merged");
 }
+
+#[test]
+fn the_rate_of_merges_includes_what_delays_them() {
+    let options = FamilyOptions { l1_tables_trigger: 1, ..FamilyOptions::default() };
+    let rig = Rig::with(options);
+    let second = Duration::from_secs;
+    rig.put(b"a", &[1; 1000]);
+    rig.flush().unwrap();
+    let paid = |now| rig.family.paid_in(second(now), second(1));
+    assert_eq!((paid(10), paid(14)), (second(1), second(4)), "a merge was due all the time");
+    while super::run(&rig.ctx, &rig.family).unwrap() {}
+    assert_eq!((paid(20), paid(30)), (second(1), second(1)), "nothing is due after the merge");
+}
