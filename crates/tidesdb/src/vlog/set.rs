@@ -368,6 +368,22 @@ impl VlogSet {
         self.file(pointer.vlog)?.read(pointer)
     }
 
+    /// Verifies the record that `pointer` names, without decoding the value.
+    ///
+    /// # Errors
+    /// As [`VlogSet::read`].
+    pub fn check(&self, pointer: &VlogPointer) -> Result<()> {
+        self.file(pointer.vlog)?.check(pointer)
+    }
+
+    /// Checks that the file of `pointer` exists and is long enough for the record. Does not read the record.
+    ///
+    /// # Errors
+    /// As [`VlogSet::read`].
+    pub fn check_place(&self, pointer: &VlogPointer) -> Result<()> {
+        self.file(pointer.vlog)?.check_range(pointer)
+    }
+
     /// Starts loading the record that `pointer` names, so that a [`VlogSet::read`] shortly afterwards waits less.
     /// Errors are left to that read.
     pub fn load_ahead(&self, pointer: &VlogPointer) {
