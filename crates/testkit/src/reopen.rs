@@ -337,3 +337,54 @@ pub fn empty(path: &Path) -> Result<PathBuf, String> {
         _ => Ok(path.to_owned()),
     }
 }
+
+const PLOT: (f64, f64) = (560.0, 300.0);
+const COLOURS: [&str; 4] = ["#1b6ca8", "#c0392b", "#2e8b57", "#8e5ea2"];
+
+/// Draws a file of figures: the time to the first read against the bytes that were loaded, with a line at one second.
+pub fn plot(csv: &str) -> String {
+    let rows: Vec<Vec<&str>> = csv.lines().skip(1).map(|line| line.split(',').collect()).collect();
+    let number = |row: &[&str], n: usize| row.get(n).and_then(|x| x.parse::<f64>().ok()).unwrap_or(0.0);
+    let x = |mib: f64| 60.0 + mib.max(16.0).log2() / 16.0 * (PLOT.0 - 80.0) - 4.0 / 16.0 * (PLOT.0 - 80.0);
+    let y = |micros: f64| {
+        PLOT.1 - 40.0 - micros.clamp(1e3, 1e7).log10() / 4.0 * (PLOT.1 - 70.0) + 3.0 / 4.0 * (PLOT.1 - 70.0)
+    };
+    let mut out = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" font-family=\"sans-serif\" font-size=\"11\">\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n",
+        PLOT.0, PLOT.1
+    );
+    let mut text = |x: f64, y: f64, what: &str, fill: &str| {
+        out.push_str(&format!("<text x=\"{x:.0}\" y=\"{y:.0}\" fill=\"{fill}\">{what}</text>\n"));
+    };
+    text(60.0, 16.0, "Time from the start of the open to the first read, after a kill under load", "#000");
+    for (micros, name) in [(1e3, "1 ms"), (1e4, "10 ms"), (1e5, "100 ms"), (1e6, "1 s"), (1e7, "10 s")] {
+        text(14.0, y(micros) + 4.0, name, "#333");
+    }
+    for (mib, name) in [(64.0, "64 MiB"), (1024.0, "1 GiB"), (4096.0, "4 GiB"), (40960.0, "40 GiB")] {
+        text(x(mib) - 15.0, PLOT.1 - 22.0, name, "#333");
+    }
+    text(PLOT.0 / 2.0 - 40.0, PLOT.1 - 6.0, "data loaded", "#333");
+    for (n, (name, _)) in Case::ALL.iter().enumerate() {
+        text(PLOT.0 - 60.0, 50.0 + 14.0 * n as f64, name, COLOURS[n]);
+    }
+    let second = y(1e6);
+    out.push_str(&format!(
+        "<path d=\"M60 {second:.0}H{:.0}\" stroke=\"#999\" stroke-dasharray=\"4\"/>\n\
+         <path d=\"M60 {:.0}V{:.0}H{:.0}\" stroke=\"#333\" fill=\"none\"/>\n",
+        PLOT.0 - 20.0,
+        y(1e7),
+        y(1e3),
+        PLOT.0 - 20.0
+    ));
+    for row in &rows {
+        let case = Case::ALL.iter().position(|(name, _)| row.first() == Some(name)).unwrap_or(0);
+        let (cx, cy) = (x(number(row, 1)), y(number(row, 4)));
+        out.push_str(&format!(
+            "<circle cx=\"{cx:.1}\" cy=\"{cy:.1}\" r=\"3\" fill=\"{}\"/>\n",
+            COLOURS[case]
+        ));
+    }
+    out.push_str("</svg>\n");
+    out
+}

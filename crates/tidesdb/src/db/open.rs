@@ -345,9 +345,10 @@ impl OpenOptions {
         Context {
             dir: Arc::clone(dir),
             entropy: Arc::clone(&self.env.entropy),
+            threads: Arc::clone(&self.env.threads),
             comparators: self.comparators.clone(),
             may_wait: Box::new(move |name| patient && name != default),
-            open_table: Box::new(move |family, meta| {
+            open_table: Arc::new(move |family, meta| {
                 Table::open(&tables, &family.options.comparator, meta.clone())
             }),
         }
