@@ -483,11 +483,13 @@ impl Piece {
 
     /// Cuts the piece into at most `parts` of about the same size, in order.
     pub fn split(&self, parts: usize) -> Vec<Self> {
-        let target = self.bytes().div_ceil(parts.max(1)).max(1);
         let mut out = Vec::new();
         let mut rest = &self.commits[..];
-        while let Some((_, first)) = rest.first() {
-            let end = first.start + target;
+        for left in (1..=parts.max(1)).rev() {
+            let (Some((_, first)), Some((_, last))) = (rest.first(), rest.last()) else {
+                break;
+            };
+            let end = first.start + (last.end - first.start).div_ceil(left);
             let n = rest.partition_point(|(_, at)| at.end <= end).max(1);
             let (commits, later) = rest.split_at(n);
             out.push(Self { commits: commits.to_vec(), ..self.clone_empty() });
