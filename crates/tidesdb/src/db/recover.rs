@@ -280,7 +280,7 @@ impl<'a> Replay<'a> {
         Ok(stop)
     }
 
-    /// Keeps the operations of unresolved families.
+    /// Keeps the operations of unresolved families. When they fill a piece of their own, it goes to a value log.
     fn defer(&mut self, piece: &Piece) -> Result<()> {
         if !self.replayer.has_unresolved() {
             return Ok(());
@@ -289,18 +289,19 @@ impl<'a> Replay<'a> {
             for op in ops(commit.body, commit.file, commit.offset) {
                 let op = op?;
                 if let Some(family) = self.replayer.unresolved(commit.seq, op.family) {
-                    self.deferred
-                        .entry(op.family)
-                        .or_insert_with(|| Deferred::new(family))
-                        .add(commit.seq, &op)?;
+                    let deferred = self.deferred.entry(op.family).or_insert_with(|| Deferred::new(family));
+                    deferred.add(commit.seq, &op)?;
                 }
+            }
+            if !self.shared.write.options.read_only {
+                self.deferred.values_mut().try_for_each(|deferred| deferred.write(PIECE_BYTES))?;
             }
         }
         Ok(())
     }
 
     /// Runs before `piece` is replayed: rotates full memtables. If the memtables take more memory than those of an open
-    /// database, writes the largest as tables, and what is deferred to value logs.
+    /// database, writes the largest as tables.
     fn relieve(&mut self, piece: &Piece) -> Result<()> {
         let Some(first) = piece.commits().next() else {
             return Ok(());
@@ -316,7 +317,6 @@ impl<'a> Replay<'a> {
         if options.read_only {
             return Ok(());
         }
-        self.deferred.values_mut().try_for_each(|deferred| deferred.write(PIECE_BYTES))?;
         let bytes = |family: &Arc<FamilyCore>| -> u64 {
             family.owned_view().memtables().map(|slot| slot.bytes() as u64).sum()
         };

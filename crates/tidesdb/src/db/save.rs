@@ -10,6 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -78,7 +79,9 @@ impl Unsaved {
     pub(super) fn save_behind(mut self, report: &RecoveryReport) {
         let shared = Arc::clone(&self.shared);
         let started = shared.write.env.clock.mono();
-        let saved = self.save(report);
+        // A panic, as of a user's comparator, must not leave the writers waiting.
+        let saved = catch_unwind(AssertUnwindSafe(|| self.save(report)))
+            .unwrap_or_else(|_| Err(Error::internal("saving the recovered commits panicked")));
         let event = Event::Recovered {
             seconds: shared.write.env.clock.mono().saturating_sub(started),
             orphans: *saved.as_ref().unwrap_or(&0) as u64,
