@@ -177,6 +177,7 @@ impl Unsaved {
         let refs = self.tables.iter().flat_map(|(_, out)| &out.tables).flat_map(|t| &t.vlog_refs);
         let deferred = self.deferred.values().flat_map(|d| d.vlogs.iter().copied());
         let ids: BTreeSet<VlogId> = refs.map(|r| r.vlog).chain(deferred).collect();
+        let dir = &self.shared.maintenance.dir;
         for id in ids {
             let name = files::vlog(id);
             let io = |op| move |e| Error::io(op, &files::vlog(id), e);
@@ -184,7 +185,10 @@ impl Unsaved {
             if let Some(range) = self.doubtful.get(&id) {
                 rewrite_in_place(&*file, range.clone()).map_err(io("rewrite"))?;
             }
-            file.sync_all().map_err(io("sync"))?;
+            file.sync_all().map_err(io("sync")).inspect_err(|_| {
+                // Unlike the log, values are not copied to new files by the next open.
+                files::note_failed_sync(&**dir);
+            })?;
         }
         self.shared.maintenance.dir.sync().map_err(|e| Error::io("sync", "database directory", e))
     }

@@ -316,6 +316,7 @@ impl VlogSet {
         }
         let files = self.unsynced.lock().clone();
         if let Err(e) = files.iter().try_for_each(|file| file.sync()) {
+            files::note_failed_sync(&*self.dir);
             *failed = Some(e.clone());
             return Err(e);
         }

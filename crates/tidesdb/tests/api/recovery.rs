@@ -194,6 +194,21 @@ fn a_failed_save_refuses_writes_and_loses_nothing() {
     assert!(db.verify().unwrap().is_ok());
 }
 
+/// The kernel marks the pages as clean: another sync would succeed and write nothing.
+#[test]
+fn a_failed_sync_of_recovered_values_makes_the_next_open_write_them_again() {
+    let (sim, expected) = killed();
+    sim.disk.inject(Fault::errno(errno::EIO).on(OpSet::SYNCS).path_ends(".vlog"));
+    assert!(sim.options().open().is_err());
+    sim.disk.log_ops(true);
+    let db = sim.open();
+    assert!(db.recovery_report().sync_failed);
+    assert!(value_log_bytes(&sim, OpKind::Write) > 10 * 3000);
+    assert_eq!(contents(db.default_family()), expected);
+    drop(db);
+    assert_eq!(contents(sim.power_lost(&Image::SYNCED, 1).open().default_family()), expected);
+}
+
 #[test]
 fn a_nearly_full_disk_is_reported_by_the_open() {
     let (sim, _) = killed();
