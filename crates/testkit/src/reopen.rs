@@ -110,8 +110,8 @@ impl World {
     /// The key, family and value number `n` of `thread`. Keys are spread, so that tables overlap.
     fn row(&self, thread: usize, n: u64) -> (Vec<u8>, &Family, &[u8]) {
         let mut rng = Rng::new(n * THREADS as u64 + thread as u64);
-        let mut key = rng.next_u64().to_be_bytes().to_vec();
-        key.extend_from_slice(&((n << 8) | thread as u64).to_be_bytes());
+        let mut key = rng.next_u64().to_le_bytes().to_vec();
+        key.extend_from_slice(&((n << 8) | thread as u64).to_le_bytes());
         let len = self.case.value_bytes(&mut rng) as usize;
         let at = rng.below((POOL_BYTES - len) as u64) as usize;
         let family = &self.families[rng.below(self.families.len() as u64) as usize];
