@@ -228,6 +228,9 @@ impl Ticks {
     /// Runs one round.
     pub fn tick(&mut self, shared: &Arc<Shared>) {
         shared.reads.refresh_clock();
+        if shared.write.recovering.load(Ordering::Acquire) {
+            return;
+        }
         shared.observe(false);
         if shared.write.events.has_pending() {
             shared.write.jobs.push(Job::WriteEvents);

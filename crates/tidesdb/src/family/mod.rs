@@ -258,6 +258,17 @@ impl FamilyCore {
         self.new_map(seed)
     }
 
+    /// Replaces all memtables by the tables of `version`, which hold their entries.
+    pub fn replace_memtables(&self, version: &Arc<TableVersion>) {
+        self.change_view(|view| {
+            for slot in view.memtables() {
+                slot.values.get_or_init(|| version.vlog_slots());
+            }
+            let (active_from, version) = (view.active_from, Arc::clone(version));
+            ReadView { active: None, active_from, immutables: Vec::new(), version }
+        });
+    }
+
     /// Drops all memtables. Returns the debt of the immutable ones.
     pub fn forget_memtables(&self) -> u64 {
         let mut bytes = 0;

@@ -50,9 +50,10 @@ impl Rig {
         let context = Context {
             dir: Arc::clone(&dir),
             entropy: Arc::clone(&env.entropy),
+            threads: Arc::clone(&env.threads),
             comparators: Vec::new(),
             may_wait: Box::new(|_| false),
-            open_table: Box::new(move |family, meta| {
+            open_table: Arc::new(move |family, meta| {
                 Table::open(&tables, &family.options.comparator, meta.clone())
             }),
         };
