@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use crate::codec::Compression;
 use crate::family::{FamilyCore, Metric};
+use crate::memory::{Charge, Use};
 use crate::merge::{CHECK_EVERY, CoveringRanges, Retain, RetainRules, RetainStream};
 use crate::ranges::RangeTombstone;
 use crate::shared::{MaintenanceCtx, Progress};
@@ -214,6 +215,7 @@ pub fn run_moving(
         key: Vec::new(),
         written: 0,
         noted: 0,
+        charge: Charge::default(),
         out: Rewritten::default(),
     };
     let rules = RetainRules {
@@ -276,8 +278,10 @@ struct Output<'a, 'v> {
     writer: Option<TableWriter>,
     key: Vec<u8>,
     written: u64,
-    /// Bytes of the table being written that were taken from the reserved space.
+    /// Bytes of the table being written that were noted; a merge has taken them from its reserved space.
     noted: u64,
+    /// Memory of the table being written.
+    charge: Charge,
     out: Rewritten,
 }
 
@@ -325,19 +329,20 @@ impl Output<'_, '_> {
         writer.add(moved.as_ref().map_or(entry, |value| EntryRef { value, ..entry }))?;
         self.written += 1;
         let bytes = writer.file_bytes();
-        if self.target.space.is_some() && bytes >= self.noted + STRIDE_BYTES {
+        if bytes >= self.noted + STRIDE_BYTES {
+            self.charge.set(self.ctx.write.memory.sum(Use::Jobs), writer.memory_bytes());
             self.note(bytes)
         } else {
             Ok(())
         }
     }
 
-    /// Records that the table being written has `bytes` by now. Waits if merges have a rate.
+    /// Records that the table being written has `bytes` by now. A merge waits if merges have a rate.
     #[cold]
     fn note(&mut self, bytes: u64) -> Result<()> {
-        let Some(space) = self.target.space else { return Ok(()) };
         let more = bytes.saturating_sub(self.noted);
         self.noted += more;
+        let Some(space) = self.target.space else { return Ok(()) };
         space.written(more)?;
         let merges = &self.ctx.write.merges;
         merges.throttle(&*self.ctx.write.env.clock, more, || {
@@ -366,6 +371,7 @@ impl Output<'_, '_> {
             self.out.tables.push(Arc::new(table));
             self.note(bytes)?;
             self.noted = 0;
+            self.charge = Charge::default();
         }
         Ok(())
     }

@@ -18,6 +18,7 @@ use super::replay::{insert, to_table};
 use super::unresolved::{Deferred, PIECE_BYTES};
 use crate::events::{Event, TARGET};
 use crate::family::FamilyCore;
+use crate::memory::Pressure;
 use crate::options::RecoveryMode;
 use crate::rewrite::{FLUSH_LEVEL, Rewritten};
 use crate::shared::{MaintenanceCtx, Shared};
@@ -156,6 +157,8 @@ pub(super) fn run(shared: &Arc<Shared>) -> Result<RecoveryReport> {
     if !shared.write.options.read_only {
         remove_old_segments(&shared.maintenance, &config)?;
         report.orphans = shared.maintenance.versions.settle_orphans().set_aside;
+        tidesdb_sync::reclaim();
+        tidesdb_io::trim_heap(); // the memtables of the replay
     }
     report.took = shared.write.env.clock.mono().saturating_sub(started);
     Ok(report)
@@ -274,12 +277,22 @@ impl Replay<'_> {
         }
         self.unchecked = 0;
         self.deferred.values_mut().try_for_each(|deferred| deferred.write(PIECE_BYTES))?;
-        self.shared.write.all_families().iter().try_for_each(|family| self.relieve_one(family))
+        let families = self.shared.write.all_families();
+        families.iter().try_for_each(|family| self.relieve_one(family))?;
+        let memory = &self.shared.write.memory;
+        let bytes =
+            |family: &&Arc<FamilyCore>| family.owned_view().active.as_ref().map_or(0, |slot| slot.bytes());
+        match families.iter().max_by_key(bytes) {
+            Some(largest) if memory.level() > Pressure::Normal && memory.is_in_memtables() => {
+                self.write_table(largest)
+            }
+            _ => Ok(()),
+        }
     }
 
     fn relieve_one(&mut self, family: &Arc<FamilyCore>) -> Result<()> {
         let bytes = family.owned_view().active.as_ref().map_or(0, |a| a.bytes());
-        let full = bytes >= family.options.write_buffer_bytes();
+        let full = bytes >= family.buffer_bytes();
         if full && !self.shared.write.options.read_only { self.write_table(family) } else { Ok(()) }
     }
 

@@ -15,6 +15,7 @@ mod maintenance;
 mod read;
 mod write;
 mod condition;
+mod relief;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -30,7 +31,7 @@ pub use read::ReadCtx;
 pub use running::{JobStart, JobStats, Progress, RunningJob, RunningJobs};
 use tidesdb_sync::{Mutex, rank};
 pub use watch::Watch;
-pub use write::WriteCtx;
+pub use write::{SCARCE, WriteCtx};
 
 use crate::family::FamilyCore;
 use crate::jobs::Retry;
