@@ -8,7 +8,7 @@ use crate::{inject, stages};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-const PROGRAMS: [&str; 14] = [
+const PROGRAMS: [&str; 15] = [
     "model",
     "metamorphic",
     "isolation",
@@ -22,6 +22,7 @@ const PROGRAMS: [&str; 14] = [
     "races",
     "descriptors",
     "sectors",
+    "memory",
     INJECT,
 ];
 

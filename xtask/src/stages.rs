@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Stages in the order of a full run, the fast ones first.
-const ALL: [&str; 29] = [
+const ALL: [&str; 30] = [
     "tidy",
     "lint",
     "test",
@@ -37,6 +37,7 @@ const ALL: [&str; 29] = [
     "descriptors",
     "sectors",
     "latency",
+    "memory",
     "asan",
     "miri",
 ];
@@ -46,7 +47,7 @@ const ON_REQUEST: [&str; 2] = ["clients", "package"];
 
 /// Programs of the test kit with their arguments in a check run, which takes minutes in total. Without
 /// arguments they run at full size.
-const KIT: [(&str, &[&str]); 15] = [
+const KIT: [(&str, &[&str]); 16] = [
     ("crash", &["--points", "4000"]),
     ("faults", &["--cases", "2000"]),
     ("order", &["--scripts", "100"]),
@@ -62,6 +63,7 @@ const KIT: [(&str, &[&str]); 15] = [
     ("descriptors", &[]),
     ("sectors", &[]),
     ("latency", &["--commits", "2"]),
+    ("memory", &["--mib", "600"]),
 ];
 
 /// Packages that contain `unsafe`.
