@@ -15,7 +15,7 @@ impl Group {
         let name = format!("tidesdb-memory-{}", std::process::id());
         let list = std::fs::read_to_string("/proc/self/cgroup").map_err(|e| e.to_string())?;
         let place = |controllers: &str| {
-            let line = list.lines().find(|line| line.splitn(3, ':').nth(1) == Some(controllers))?;
+            let line = list.lines().find(|line| line.split(':').nth(1) == Some(controllers))?;
             Some(line.splitn(3, ':').nth(2)?.trim_start_matches('/').to_owned())
         };
         let (root, own, setting) = match place("memory") {

@@ -80,7 +80,8 @@ pub fn run(dir: &Path, plan: Plan, last: bool) -> Result<(), String> {
 impl<'l> Load<'l> {
     fn repeat(&self, step: Step<'l>, seed: u64, last: bool) {
         let mut rng = Rng::new(seed);
-        while !(last && self.is_done()) && !self.failed.load(Ordering::Relaxed) {
+        let ends = || self.failed.load(Ordering::Relaxed) || last && self.is_done();
+        while !ends() {
             match step(self, &mut rng) {
                 Ok(()) => {}
                 Err(Error::Busy { .. } | Error::MemoryLimit { .. }) => {
