@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Stages in the order of a full run, the fast ones first.
-const ALL: [&str; 30] = [
+const ALL: [&str; 31] = [
     "tidy",
     "lint",
     "test",
@@ -38,6 +38,7 @@ const ALL: [&str; 30] = [
     "descriptors",
     "sectors",
     "latency",
+    "memory",
     "asan",
     "miri",
 ];
@@ -47,7 +48,7 @@ const ON_REQUEST: [&str; 2] = ["clients", "package"];
 
 /// Programs of the test kit with their arguments in a check run, which takes minutes in total. Without
 /// arguments they run at full size.
-const KIT: [(&str, &[&str]); 16] = [
+const KIT: [(&str, &[&str]); 17] = [
     ("crash", &["--points", "4000"]),
     ("faults", &["--cases", "2000"]),
     ("order", &["--scripts", "100"]),
@@ -64,6 +65,7 @@ const KIT: [(&str, &[&str]); 16] = [
     ("descriptors", &[]),
     ("sectors", &[]),
     ("latency", &["--commits", "2"]),
+    ("memory", &["--mib", "600"]),
 ];
 
 /// Packages that contain `unsafe`.

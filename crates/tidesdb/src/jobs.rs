@@ -20,6 +20,8 @@ pub enum Job {
     PrepareLog,
     /// Write the oldest immutable memtable of a family as a table.
     Flush(FamilyId),
+    /// Free memory: rotate large memtables, shrink the block cache.
+    Relieve,
     /// Rotate the active memtable of a family if scans have stepped over many deleted keys in it.
     FlushActive(FamilyId),
     /// Compact a family if its planner finds something due.
@@ -40,7 +42,7 @@ impl Job {
     /// Lower rank runs first.
     fn rank(self) -> u8 {
         match self {
-            Self::PrepareLog => 0,
+            Self::PrepareLog | Self::Relieve => 0,
             Self::FlushActive(_) | Self::Flush(_) => 1,
             Self::Compact(_) => 2,
             Self::MergePart(_) => 3,

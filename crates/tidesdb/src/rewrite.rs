@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use crate::codec::Compression;
 use crate::family::{FamilyCore, Metric};
+use crate::memory::{Charge, Use};
 use crate::merge::{CHECK_EVERY, CoveringRanges, Retain, RetainRules, RetainStream};
 use crate::ranges::RangeTombstone;
 use crate::shared::{MaintenanceCtx, MergeSpace, Progress};
@@ -250,6 +251,7 @@ pub fn run_part(
         key: Vec::new(),
         written: 0,
         noted: 0,
+        charge: Charge::default(),
         yielding: false,
         out: Rewritten { parts: 1, ..Rewritten::default() },
     };
@@ -314,10 +316,12 @@ struct Output<'a> {
     writer: Option<TableWriter>,
     key: Vec<u8>,
     written: u64,
-    /// Bytes of the table being written that were taken from the reserved space.
+    /// Bytes of the table being written that were noted; a merge has taken them from its reserved space.
     noted: u64,
     /// The rewrite ends after the current key.
     yielding: bool,
+    /// Memory of the table being written.
+    charge: Charge,
     out: Rewritten,
 }
 
@@ -374,19 +378,20 @@ impl Output<'_> {
         self.yielding = looks
             && writer.file_bytes_estimate() >= self.target.table_bytes / 2
             && self.ctx.write.jobs.another_merge_waits(self.family.id);
-        if self.target.space.is_some() && bytes >= self.noted + STRIDE_BYTES {
+        if bytes >= self.noted + STRIDE_BYTES {
+            self.charge.set(self.ctx.write.memory.sum(Use::Jobs), writer.memory_bytes());
             self.note(bytes)
         } else {
             Ok(())
         }
     }
 
-    /// Records that the table being written has `bytes` by now. Waits if merges have a rate.
+    /// Records that the table being written has `bytes` by now. A merge waits if merges have a rate.
     #[cold]
     fn note(&mut self, bytes: u64) -> Result<()> {
-        let Some(space) = self.target.space else { return Ok(()) };
         let more = bytes.saturating_sub(self.noted);
         self.noted += more;
+        let Some(space) = self.target.space else { return Ok(()) };
         space.written(more)?;
         let merges = &self.ctx.write.merges;
         merges.throttle(&*self.ctx.write.env.clock, more, || {
@@ -417,6 +422,7 @@ impl Output<'_> {
             self.out.tables.push(Arc::new(table));
             self.note(bytes)?;
             self.noted = 0;
+            self.charge = Charge::default();
         }
         Ok(())
     }

@@ -127,6 +127,7 @@ impl Engine for Tides {
         let told = [
             ("memtables not flushed yet", stats.stalled_by_memtables),
             ("tables in level 1", stats.stalled_by_tables),
+            ("scarce memory", stats.stalled_by_memory),
         ];
         told.into_iter()
             .filter(|(_, held)| held.slowed + held.stopped > 0)

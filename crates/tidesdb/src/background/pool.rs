@@ -53,7 +53,7 @@ impl Pool {
         pool.spawn(&shared.write, "tidesdb-clock", Priority::Normal, move || {
             let mut ticks = Ticks::default();
             while !timekeeper.write.jobs.is_closed() {
-                timekeeper.write.env.clock.sleep(Ticks::PERIOD);
+                timekeeper.write.env.clock.sleep(ticks.pause(&timekeeper));
                 ticks.tick(&timekeeper);
             }
         })?;
@@ -116,7 +116,7 @@ fn work(shared: &Arc<Shared>, takes: Takes) {
             shared.write.debt.progress.wait_while(seen, Some(Ticks::PERIOD));
             continue;
         }
-        if let Some(job) = shared.write.jobs.pop(Duration::from_millis(200), wanted) {
+        if let Some(job) = shared.write.jobs.pop(Duration::from_millis(500), wanted) {
             let _ = run(shared, job); // failures are handled inside
             // An idle thread would keep the views that it replaced, and with them files that are no longer needed.
             tidesdb_sync::reclaim();

@@ -89,7 +89,7 @@ impl CloneFiles<'_> {
             map.insert(&key, version, pointer.as_ref().map_or(value, |p| &p[..]))
                 .map_err(|_| Error::MemoryLimit { what: "cloning a family".into() })?;
             cursor.next()?;
-            if map.allocated_bytes() >= to.options.write_buffer_bytes() || !cursor.valid() {
+            if map.allocated_bytes() >= to.buffer_bytes() || !cursor.valid() {
                 let full = std::mem::replace(&mut map, staging());
                 let mut source = Source::memtable(&full);
                 source.seek_to_first()?;

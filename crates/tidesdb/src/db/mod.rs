@@ -315,6 +315,11 @@ impl Db {
         self.inner.abandon();
     }
 
+    /// Bytes of memory that the database may use; see [`OpenOptions::memory_limit`].
+    pub fn memory_limit(&self) -> u64 {
+        self.inner.shared.write.memory.limit()
+    }
+
     /// Reports what the open did.
     pub fn recovery_report(&self) -> &RecoveryReport {
         &self.inner.report

@@ -15,6 +15,7 @@ use crate::background::Pool;
 use crate::family::FamilyCore;
 use crate::health::Health;
 use crate::jobs::{Job, Retry};
+use crate::memory::Memory;
 use crate::options::{DbOptions, FamilyOptions, RecoveryMode, RemoteOptions, SyncMode};
 use crate::shared::{Family, MaintenanceCtx, Shared, WriteCtx};
 use crate::sst::{Table, TableContext};
@@ -74,6 +75,13 @@ impl OpenOptions {
     /// Sets how much history [`Db::at`] can read, in bytes of log written since.
     pub fn history_bytes(mut self, bytes: u64) -> Self {
         self.options.history_bytes = bytes;
+        self
+    }
+
+    /// Sets the bytes of memory that the database may use; 0, the default, takes half of the memory of the machine or of the
+    /// control group.
+    pub fn memory_limit(mut self, bytes: u64) -> Self {
+        self.options.memory_limit = bytes;
         self
     }
 
@@ -160,6 +168,7 @@ impl OpenOptions {
             self.options.read_only = true;
         }
         check_options(&self.options)?;
+        self.share_memory();
         if self.options.read_only {
             self.options.remote = None; // neither the folder nor the store may change
         }
@@ -218,6 +227,15 @@ impl OpenOptions {
                 lock: Mutex::new(Some(lock)),
             }),
         })
+    }
+
+    /// Sets the parts of the memory that have a limit of their own.
+    fn share_memory(&mut self) {
+        let memory = Memory::new(self.options.memory_limit);
+        let o = &mut self.options;
+        o.memory_limit = memory.limit();
+        o.cache_bytes = memory.cache_max(o.cache_bytes);
+        o.memtables_bytes_max = memory.immutables_max(o.memtables_bytes_max);
     }
 
     /// Loads the families and replays the log.

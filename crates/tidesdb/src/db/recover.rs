@@ -16,6 +16,7 @@ use super::save::Unsaved;
 use super::unresolved::{Deferred, PIECE_BYTES};
 use crate::events::{Event, TARGET};
 use crate::family::FamilyCore;
+use crate::memory::Pressure;
 use crate::options::RecoveryMode;
 use crate::rewrite::Rewritten;
 use crate::shared::{MaintenanceCtx, Shared};
@@ -147,6 +148,8 @@ pub(super) fn run(shared: &Arc<Shared>) -> Result<(RecoveryReport, Option<Unsave
     let behind = unsaved.may_wait(report.log_bytes.saturating_add(unsynced_bytes))?;
     if !behind {
         report.orphans = unsaved.save(&report)?;
+        tidesdb_sync::reclaim();
+        tidesdb_io::trim_heap(); // the memtables of the replay
     }
     report.took = shared.write.env.clock.mono().saturating_sub(started);
     Ok((report, behind.then_some(unsaved)))
@@ -301,7 +304,7 @@ impl<'a> Replay<'a> {
     }
 
     /// Runs before `piece` is replayed: rotates full memtables. If the memtables take more memory than those of an open
-    /// database, writes the largest as tables.
+    /// database, writes the largest as tables; if memory is scarce, one of them.
     fn relieve(&mut self, piece: &Piece) -> Result<()> {
         let Some(first) = piece.commits().next() else {
             return Ok(());
@@ -309,7 +312,7 @@ impl<'a> Replay<'a> {
         let families = self.shared.write.all_families();
         for family in &families {
             let bytes = family.owned_view().active.as_ref().map_or(0, |slot| slot.bytes());
-            if bytes >= family.options.write_buffer_bytes() {
+            if bytes >= family.buffer_bytes() {
                 family.rotate(first.seq);
             }
         }
@@ -324,7 +327,9 @@ impl<'a> Replay<'a> {
         let mut used: Vec<(u64, &Arc<FamilyCore>)> = families.iter().map(|f| (bytes(f), f)).collect();
         used.sort_unstable_by_key(|(bytes, _)| *bytes);
         let mut total: u64 = used.iter().map(|(bytes, _)| *bytes).sum();
-        while total > limit
+        let memory = &self.shared.write.memory;
+        let mut scarce = memory.level() > Pressure::Normal && memory.is_in_memtables();
+        while (total > limit || std::mem::take(&mut scarce))
             && let Some((bytes, family)) = used.pop()
         {
             total -= bytes;

@@ -155,7 +155,7 @@ fn replay_to_tables(
         }
         Ok(())
     };
-    replay_all(&ctx.write, core, state, || to_table(core.options.write_buffer_bytes()))?;
+    replay_all(&ctx.write, core, state, || to_table(core.buffer_bytes()))?;
     to_table(0)?;
     for out in tables.iter() {
         out.add_to(ctx, core, FLUSH_LEVEL, edit)?;

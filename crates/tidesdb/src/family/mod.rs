@@ -29,6 +29,7 @@ pub use stats::{FamilyStats, LevelCounters, Metric};
 use tidesdb_memtable::{KeyOrder, MapKind, Memtable};
 use tidesdb_sync::{EpochCell, Guard, Mutex, ShardedCounters, pin, rank};
 
+use crate::memory::{Memory, Use};
 use crate::options::{FamilyOptions, LiveOptions, MemtableKind};
 use crate::ranges::SharedRanges;
 use crate::sources::TableVersion;
@@ -68,6 +69,8 @@ pub struct FamilyCore {
     dropped: AtomicBool,
     /// Operation counters, see [`Metric`].
     pub metrics: ShardedCounters<{ Metric::COUNT }>,
+    /// The memory of the database.
+    pub memory: Arc<Memory>,
 }
 
 impl FamilyCore {
@@ -78,6 +81,7 @@ impl FamilyCore {
         options: FamilyOptions,
         vlog: VlogSet,
         version: Arc<TableVersion>,
+        memory: &Arc<Memory>,
     ) -> Self {
         let probes = Arc::default();
         let view = ReadView { active: None, active_from: 0, immutables: Vec::new(), version, probes };
@@ -97,6 +101,7 @@ impl FamilyCore {
             hook: HookCell::default(),
             dropped: AtomicBool::new(false),
             metrics: ShardedCounters::new(),
+            memory: Arc::clone(memory),
         }
     }
 
@@ -160,7 +165,13 @@ impl FamilyCore {
     pub fn has_many_values(&self, slot: &MemSlot) -> bool {
         let files = self.vlog.files_begun().saturating_sub(slot.value_files);
         let bytes = files.saturating_sub(1).saturating_mul(self.vlog.file_bytes_max());
-        bytes >= VALUES_PER_BUFFER * self.options.write_buffer_bytes() as u64
+        bytes >= VALUES_PER_BUFFER * self.buffer_bytes() as u64
+    }
+
+    /// Size of the memtable at which it is flushed: the setting of the family, as far as the memory limit allows.
+    #[inline]
+    pub fn buffer_bytes(&self) -> usize {
+        self.memory.buffer_max(self.options.write_buffer_bytes())
     }
 
     /// Makes the active memtable, if there is one, immutable; it ends at `boundary`. Returns its bytes.
@@ -211,7 +222,7 @@ impl FamilyCore {
         }
         debug_assert!(seq >= view.active_from, "an immutable memtable is missing");
         let slot = Arc::new(MemSlot {
-            map: self.new_map(seed),
+            map: self.new_map(seed, Use::Memtables),
             ranges: SharedRanges::default(),
             from: view.active_from,
             pins: published().min(seq),
@@ -228,7 +239,7 @@ impl FamilyCore {
     /// dropped.
     pub fn rotate_around(&self, mut map: Arc<Memtable>, seq: SeqNo, end: SeqNo) -> bool {
         Arc::get_mut(&mut map).expect("a staged memtable is not shared").rebase(seq);
-        let debt_max = self.options.write_buffer_bytes();
+        let debt_max = self.buffer_bytes();
         let ranges = SharedRanges::default();
         let slot = Arc::new(MemSlot {
             map,
@@ -255,7 +266,12 @@ impl FamilyCore {
 
     /// A memtable in this family's key order, not part of the read view; used to sort entries.
     pub fn staging_memtable(&self, seed: u64) -> Arc<Memtable> {
-        self.new_map(seed)
+        self.new_map(seed, Use::Memtables)
+    }
+
+    /// As [`FamilyCore::staging_memtable`], for the own writes of a transaction.
+    pub fn transaction_memtable(&self, seed: u64) -> Arc<Memtable> {
+        self.new_map(seed, Use::Transactions)
     }
 
     /// Replaces all memtables by the tables of `version`, which hold their entries.
@@ -292,7 +308,7 @@ impl FamilyCore {
         self.change_view(|view| view.with_version(Arc::new(view.version.emptied())));
     }
 
-    fn new_map(&self, seed: u64) -> Arc<Memtable> {
+    fn new_map(&self, seed: u64, of: Use) -> Arc<Memtable> {
         let order = match self.options.comparator.custom_compare() {
             None => KeyOrder::Bytewise,
             Some(compare) => KeyOrder::Custom(compare),
@@ -301,6 +317,6 @@ impl FamilyCore {
             MemtableKind::Auto => MapKind::Tree,
             MemtableKind::SkipList => MapKind::SkipList,
         };
-        Memtable::new(order, kind, self.options.write_buffer_bytes(), seed)
+        Memtable::charged(order, kind, self.buffer_bytes(), seed, self.memory.sum(of))
     }
 }

@@ -38,6 +38,9 @@ pub struct DbOptions {
     pub sync: SyncMode,
     /// What to do with damage in the log. Default `Tail`.
     pub recovery: RecoveryMode,
+    /// Bytes of memory that the database may use, of all kinds together; see docs/memory.md. 0 = half of the memory that the
+    /// process may use: that of its control groups or of the machine, whichever is less. At least 16 MiB. Default 0.
+    pub memory_limit: u64,
     /// Bytes of decoded blocks, filters and indexes kept in memory. Filters and indexes that stay in memory while their
     /// table is open take at most half of it. Default 64 MiB.
     pub cache_bytes: u64,
@@ -92,6 +95,7 @@ impl Default for DbOptions {
         Self {
             sync: SyncMode::Full,
             recovery: RecoveryMode::Tail,
+            memory_limit: 0,
             cache_bytes: 64 << 20,
             memtables_bytes_max: 160 << 20,
             wal_bytes_max: 256 << 20,

@@ -16,6 +16,7 @@ mod maintenance;
 mod read;
 mod write;
 mod condition;
+mod relief;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -32,7 +33,7 @@ pub use read::ReadCtx;
 pub use running::{JobStart, JobStats, Progress, RunningJob, RunningJobs};
 use tidesdb_sync::{Mutex, rank};
 pub use watch::Watch;
-pub use write::{MergeSpace, OwnedLog, WriteCtx};
+pub use write::{MergeSpace, OwnedLog, SCARCE, WriteCtx};
 
 use crate::family::FamilyCore;
 use crate::jobs::Retry;

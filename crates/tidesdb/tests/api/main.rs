@@ -28,6 +28,7 @@ mod large_batches;
 mod lent;
 mod levels;
 mod maintenance;
+mod memory;
 mod merging;
 mod metrics;
 mod opening;

@@ -121,7 +121,7 @@ fn create_family(ctx: &MaintenanceCtx, options: FamilyOptions) -> Arc<FamilyCore
     let entropy = Arc::clone(&ctx.write.env.entropy);
     let vlog = VlogSet::new(Arc::clone(&ctx.dir), entropy, id, 1 << 20, || Ok(VlogId(1)));
     let version = ctx.versions.version(id).unwrap();
-    let family = Arc::new(FamilyCore::new(id, "only", options, vlog, version));
+    let family = Arc::new(FamilyCore::new(id, "only", options, vlog, version, &ctx.write.memory));
     ctx.write.families.write().insert(id, Arc::clone(&family));
     family
 }
