@@ -47,6 +47,13 @@ impl MergeInput {
         Self(Arc::clone(slot))
     }
 
+    /// Returns true if the table may have keys from `start` on and before `end`.
+    pub fn meets(&self, order: &Comparator, start: Option<&[u8]>, end: Option<&[u8]>) -> bool {
+        let meta = self.0.meta();
+        start.is_none_or(|start| order.compare(&meta.largest, start).is_ge())
+            && end.is_none_or(|end| order.compare(&meta.smallest, end).is_lt())
+    }
+
     /// Returns true if most of `tables`, by bytes, are not in the page cache, according to a sample.
     pub fn are_cold(tables: &[&Arc<TableSlot>]) -> bool {
         let (mut cold, mut all) = (0, 0);

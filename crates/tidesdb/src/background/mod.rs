@@ -104,6 +104,9 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
                 return Ok(true);
             }
         }
+        Job::MergePart(id) => {
+            shared.maintenance.parted.help(&shared.maintenance, id); // a failure is that of the merge
+        }
         Job::FlushActive(id) => {
             if let Some(family) = family(id) {
                 shared.write.rotate_if_scanned(&family);
@@ -225,6 +228,9 @@ impl Ticks {
     /// Runs one round.
     pub fn tick(&mut self, shared: &Arc<Shared>) {
         shared.reads.refresh_clock();
+        if shared.write.recovering.load(Ordering::Acquire) {
+            return;
+        }
         shared.observe(false);
         if shared.write.events.has_pending() {
             shared.write.jobs.push(Job::WriteEvents);

@@ -47,6 +47,7 @@ pub(super) fn done(
             let read_bytes: u64 = inputs.iter().map(|part| part.bytes).sum();
             let above = inputs.iter().filter(|part| part.level < plan.target).map(|part| part.bytes);
             let write_amp = out.bytes() as f64 / above.sum::<u64>() as f64;
+            family.count(Metric::MergeParts, out.parts);
             family.count(Metric::CompactionRead, read_bytes);
             family.count(Metric::CompactionWritten, out.bytes());
             family.merged.add(plan.target, out.bytes());
@@ -66,6 +67,7 @@ pub(super) fn done(
                 bytes: out.bytes(),
                 entries: out.entries_in,
                 dropped: out.dropped,
+                parts: out.parts,
                 write_amp,
                 seconds,
             }

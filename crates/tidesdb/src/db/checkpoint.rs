@@ -139,9 +139,10 @@ fn fill(ctx: &MaintenanceCtx, state: &State, target: &Arc<dyn Dir>, transfer: Tr
     let context = Context {
         dir: Arc::clone(target),
         entropy: Arc::clone(&ctx.write.env.entropy),
+        threads: Arc::clone(&ctx.write.env.threads),
         comparators,
         may_wait: Box::new(|_| true),
-        open_table: Box::new(move |family, meta| {
+        open_table: Arc::new(move |family, meta| {
             Table::open(&tables, &family.options.comparator, meta.clone())
         }),
     };

@@ -39,7 +39,7 @@ impl Db {
     pub fn clone_family(&self, source: &str, new: &str) -> Result<Family> {
         let shared = &self.inner.shared;
         shared.write.check_writable()?;
-        drop(shared.write.log.reserve_space_for_merge(0)?);
+        shared.write.log.check_space_for_merge(0)?;
         let _catalog = shared.catalog.lock();
         let from = self.handle(find(shared, source)?);
         if by_name(shared, new).is_some() {

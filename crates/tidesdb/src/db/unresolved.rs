@@ -58,7 +58,7 @@ impl Db {
             shared.reads.check_open()?
         } else {
             shared.write.check_writable()?;
-            drop(shared.write.log.reserve_space_for_merge(0)?);
+            shared.write.log.check_space_for_merge(0)?;
         }
         let _catalog = shared.catalog.lock();
         if shared.comparator(order.name()).is_some() {
@@ -149,8 +149,10 @@ fn replay_to_tables(
 ) -> Result<()> {
     let mut to_table = |least: usize| {
         let full = core.owned_view().active.as_ref().is_some_and(|slot| slot.bytes() >= least);
-        let out = if full { replay::to_table(ctx, core, !tables.is_empty())? } else { None };
-        tables.extend(out);
+        if full {
+            tables.extend(replay::to_tables(ctx, core, !tables.is_empty())?);
+            core.forget_memtables();
+        }
         Ok(())
     };
     replay_all(&ctx.write, core, state, || to_table(core.options.write_buffer_bytes()))?;

@@ -17,7 +17,8 @@ mod space;
 mod stats;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 pub use claims::{Claim, Claimed, Claims};
 pub use hook::{CommitHook, Committed, CommittedOp, HookCell};
@@ -58,6 +59,8 @@ pub struct FamilyCore {
     pub claims: Claims,
     /// Bytes that merges wrote into each level.
     pub merged: LevelCounters,
+    /// When the last merge of level 1 ended, in nanoseconds, if the next one was due already; else 0.
+    paid_at: AtomicU64,
     /// The collection of its value logs.
     pub collection: Collection,
     /// Called with each commit to the family.
@@ -89,6 +92,7 @@ impl FamilyCore {
             naming: Mutex::new(()),
             claims: Claims::default(),
             merged: LevelCounters::default(),
+            paid_at: AtomicU64::new(0),
             collection: Collection::default(),
             hook: HookCell::default(),
             dropped: AtomicBool::new(false),
@@ -169,6 +173,17 @@ impl FamilyCore {
         bytes
     }
 
+    /// Returns the time in which a merge of level 1 that ended `now` and took `took` paid its debt. If it was due when the previous one
+    /// ended, that includes the time in which its thread did other merges.
+    pub fn paid_in(&self, now: Duration, took: Duration) -> Duration {
+        let due = self.view(&pin()).version.level_len(1) >= self.options.l1_tables_trigger();
+        let end = if due { now.as_nanos() as u64 } else { 0 };
+        match self.paid_at.swap(end, Ordering::Relaxed) {
+            0 => took,
+            before => took.max(now.saturating_sub(Duration::from_nanos(before))),
+        }
+    }
+
     /// Removes the immutable memtable `slot`: it is in the tables of `version`, or no longer needed. Returns its debt
     /// if it was in the view.
     pub fn release(&self, slot: &Arc<MemSlot>, version: Option<Arc<TableVersion>>) -> u64 {
@@ -241,6 +256,17 @@ impl FamilyCore {
     /// A memtable in this family's key order, not part of the read view; used to sort entries.
     pub fn staging_memtable(&self, seed: u64) -> Arc<Memtable> {
         self.new_map(seed)
+    }
+
+    /// Replaces all memtables by the tables of `version`, which hold their entries.
+    pub fn replace_memtables(&self, version: &Arc<TableVersion>) {
+        self.change_view(|view| {
+            for slot in view.memtables() {
+                slot.values.get_or_init(|| version.vlog_slots());
+            }
+            let (active_from, version) = (view.active_from, Arc::clone(version));
+            ReadView { active: None, active_from, immutables: Vec::new(), version }
+        });
     }
 
     /// Drops all memtables. Returns the debt of the immutable ones.

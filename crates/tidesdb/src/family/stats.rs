@@ -76,6 +76,7 @@ statistics! {
         Bytes compaction_written CompactionWritten, "Bytes of tables that compactions wrote.",
             c "compaction_bytes_written";
         Count compactions Compactions, "Compactions.", c "compaction_count";
+        Count merge_parts MergeParts, "Key ranges that merges were divided into, so that several threads could work on one merge.";
         Count moves Moves, "Compactions that moved tables to another level without writing them again.";
         Count merges_level_1 MergesLevel1, "Merges because of the number or bytes of the tables in level 1.";
         Count merges_capacity MergesCapacity, "Merges because a level held more than it may, or for another number of levels.";

@@ -52,6 +52,9 @@ pub struct DbOptions {
     /// deterministic, and no thread syncs for `SyncMode::Interval`. With two or more, another one merges while one family
     /// uses all that merge. Default: 2 to 4, by the number of cores.
     pub background_threads: Option<usize>,
+    /// Most key ranges that one merge is divided into. Idle workers that merge take some of them, the thread that runs the merge takes
+    /// the others. 1 = merges are not divided. Default: the number of threads that merge; 1 with fewer than two workers.
+    pub merge_parts: Option<usize>,
     /// Bytes per second that all merges together may write; flushes are not limited. 0 = no limit. Can be changed while the
     /// database is open: [`crate::Db::set_compaction_rate`]. Default 0.
     pub compaction_bytes_per_second: u64,
@@ -64,6 +67,10 @@ pub struct DbOptions {
     /// How much history [`crate::Db::at`] can read, in bytes of log: what was overwritten or deleted since is kept.
     /// Default 0: only until the next flush or merge.
     pub history_bytes: u64,
+    /// Bytes of recovered commits, and of values that they refer to, up to which an open writes tables before it
+    /// returns. With more, reads see the commits at once, and a background thread writes the tables; everything that
+    /// writes waits for it.
+    pub foreground_recovery_bytes: u64,
     /// Create the database if there is none. Default true.
     pub create_if_missing: bool,
     /// Open read-only: nothing on disk is changed. Default false.
@@ -90,10 +97,12 @@ impl Default for DbOptions {
             wal_bytes_max: 256 << 20,
             wal_segment_bytes: 64 << 20,
             background_threads: None,
+            merge_parts: None,
             compaction_bytes_per_second: 0,
             disk_free_min: 100 << 20,
             disk_reserve_bytes: None,
             history_bytes: 0,
+            foreground_recovery_bytes: 4 << 20,
             create_if_missing: true,
             read_only: false,
             mmap_reads: false,

@@ -11,6 +11,7 @@ mod pace;
 
 mod backlog;
 mod running;
+mod parted;
 mod maintenance;
 mod read;
 mod write;
@@ -26,11 +27,12 @@ pub use backlog::{Debt, DelayStats, FLUSH_RATE_ASSUMED, MERGE_RATE_ASSUMED, Merg
 pub use condition::{HealthReport, HealthState};
 pub use maintenance::MaintenanceCtx;
 pub use pace::Pace;
+pub use parted::{PartedJob, PartedJobs, PartedWork};
 pub use read::ReadCtx;
 pub use running::{JobStart, JobStats, Progress, RunningJob, RunningJobs};
 use tidesdb_sync::{Mutex, rank};
 pub use watch::Watch;
-pub use write::WriteCtx;
+pub use write::{MergeSpace, OwnedLog, WriteCtx};
 
 use crate::family::FamilyCore;
 use crate::jobs::Retry;

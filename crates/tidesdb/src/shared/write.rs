@@ -1,8 +1,10 @@
 //! The write path: from a commit to a memtable that waits for its flush.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use tidesdb_io::Env;
 use tidesdb_memtable::Memtable;
@@ -15,11 +17,13 @@ use crate::health::Health;
 use crate::jobs::{Job, JobQueue};
 use crate::options::DbOptions;
 use crate::types::{FamilyId, SeqNo};
-use crate::wal::{Log, Place, Purpose};
+use crate::wal::{Log, Place, Purpose, SpaceReservation};
 use crate::{Error, Result};
 
 /// On a full disk, a flush that frees less log than this is not worth a table, unless it frees a whole segment.
 const FLUSH_FOR_SPACE_MIN: u64 = 64 << 10;
+/// A writer that waits for the recovery looks at least this often whether it failed.
+const RECOVERY_LOOK: Duration = Duration::from_millis(100);
 
 /// The log, the memtables of all families, and what limits the writers. It cannot reach tables or the manifest.
 #[derive(Debug)]
@@ -36,6 +40,9 @@ pub struct WriteCtx {
     pub log: Log,
     /// While recovery replays the log, it is kept from here; `SeqNo::MAX` afterwards.
     pub recovery_pins: AtomicU64,
+    /// Set while a background thread writes recovered commits to tables. Until then, reads find them in memtables, and
+    /// everything that writes waits: the log of this session has not begun.
+    pub recovering: AtomicBool,
     /// Families by id; dropped ones are removed.
     pub families: RwLock<BTreeMap<FamilyId, Arc<FamilyCore>>, { rank::FAMILIES }>,
     /// Families whose value log was written since its last sync.
@@ -60,6 +67,21 @@ pub struct WriteCtx {
     pub events: Events,
 }
 
+/// The log of a write path that this keeps alive.
+#[derive(Clone, Debug)]
+pub struct OwnedLog(pub Arc<WriteCtx>);
+
+impl Deref for OwnedLog {
+    type Target = Log;
+
+    fn deref(&self) -> &Log {
+        &self.0.log
+    }
+}
+
+/// Disk space reserved for a merge, which all threads that work on the merge share.
+pub type MergeSpace = SpaceReservation<OwnedLog>;
+
 impl WriteCtx {
     /// The write path to `log`, with no family.
     pub fn new(env: &Env, options: DbOptions, health: &Arc<Health>, log: Log) -> Self {
@@ -75,6 +97,7 @@ impl WriteCtx {
             health: Arc::clone(health),
             log,
             recovery_pins: AtomicU64::new(u64::MAX),
+            recovering: AtomicBool::new(false),
             families: RwLock::default(),
             dirty_vlogs: Mutex::default(),
             sync_due: SyncDue::default(),
@@ -88,7 +111,7 @@ impl WriteCtx {
         }
     }
 
-    /// Fails unless writes are possible.
+    /// Fails unless writes are possible. Waits until recovered commits are in tables.
     ///
     /// # Errors
     /// `Poisoned`, `ReadOnly`, `Closed`.
@@ -97,7 +120,27 @@ impl WriteCtx {
         if self.options.read_only {
             return Err(Error::ReadOnly);
         }
-        self.reads.check_open()
+        self.reads.check_open()?;
+        if self.recovering.load(Ordering::Acquire) { self.wait_for_recovery() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn wait_for_recovery(&self) -> Result<()> {
+        while self.recovering.load(Ordering::Acquire) {
+            let seen = self.debt.progress.current();
+            if self.recovering.load(Ordering::Acquire) {
+                self.debt.progress.wait_while(seen, Some(RECOVERY_LOOK));
+            }
+            self.health.check()?;
+            self.reads.check_open()?;
+        }
+        self.health.check()
+    }
+
+    /// Lets the writers go on that wait for the recovery.
+    pub fn end_recovery(&self) {
+        self.recovering.store(false, Ordering::Release);
+        self.debt.progress.advance();
     }
 
     /// Makes every value durable that a record in the log refers to.

@@ -45,7 +45,7 @@ impl<T> FamilyVersion<T> {
         state: &Arc<FamilyState>,
         prev: Option<&Self>,
         queue: &Arc<ObsoleteFiles>,
-        open: &OpenTable<T>,
+        open: impl Fn(&FamilyState, &Arc<TableMeta>) -> Result<Arc<T>>,
     ) -> Result<Self> {
         let order = &state.options.comparator;
         let mut unopened = BTreeMap::new();

@@ -77,7 +77,7 @@ impl Log {
         let synced = self.sync_files(target, values);
         self.measured(self.env.clock.mono().saturating_sub(started));
         synced.map_err(|e| {
-            self.note_failed_sync();
+            files::note_failed_sync(&*self.dir);
             let cause = self.health.poison(e);
             self.sequencer.stop();
             Error::Poisoned { cause }
@@ -104,17 +104,6 @@ impl Log {
         SlowSyncs {
             count: self.group.slow.swap(0, Ordering::Relaxed),
             longest: self.group.syncs.take_longest(),
-        }
-    }
-
-    /// Leaves a note for the next open. The note needs no sync: after a machine crash the changed boot identity has the
-    /// same effect.
-    fn note_failed_sync(&self) {
-        match self.dir.create_new(files::SYNC_FAILED, 0) {
-            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                tracing::warn!(%error, "a sync failed, and the note SYNC-FAILED for the next open could not be written");
-            }
-            _ => {}
         }
     }
 

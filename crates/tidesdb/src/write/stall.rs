@@ -35,9 +35,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// that jumps, as after the machine slept, proves nothing about flushing.
 const LOOK: Duration = Duration::from_millis(100);
 const LOOKS_MIN: u32 = 20;
-/// Writers may write at `rate / (STEEPNESS * weight^2)`, where the weight rises from 0 to 1 between the start of the delays and the stop. So
-/// they reach the rate at which debt is paid at a weight of 0.8, before they are stopped.
-const STEEPNESS: f64 = 1.5;
+/// Writers may write at `rate / (STEEPNESS * weight^2)`, where the weight rises from 0 to 1 between the start of the delays and the stop.
+/// Debt is paid in steps: a flush or a merge of level 1 takes away in the end all that it reads. With a steepness of 3, the integral
+/// from 0 to 1 is the time in which that much is paid, so a step as large as the whole range does not stop writers.
+const STEEPNESS: f64 = 3.0;
 /// Most that one commit adds to the schedule, in seconds.
 const COST_MAX: f64 = 1.0;
 /// A shorter delay is not worth a system call; a later commit pays it.

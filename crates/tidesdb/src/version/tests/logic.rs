@@ -175,7 +175,7 @@ fn a_table_that_does_not_open_is_not_installed() {
     let (env, _disk, _) = sim::env(6);
     let dir = dir_of(&env);
     let mut context = context(&env, &dir);
-    context.open_table = Box::new(|family, meta| match meta.id.0 {
+    context.open_table = Arc::new(|family, meta| match meta.id.0 {
         13 => Err(Error::corrupt("000013.klog", 0, format!("of {}", family.name))),
         _ => Ok(Arc::new(meta.id)),
     });

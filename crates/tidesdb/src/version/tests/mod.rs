@@ -36,9 +36,10 @@ fn context(env: &Env, dir: &Arc<dyn Dir>) -> Context<TableId> {
     Context {
         dir: Arc::clone(dir),
         entropy: Arc::clone(&env.entropy),
+        threads: Arc::clone(&env.threads),
         comparators: Vec::new(),
         may_wait: Box::new(|_| false),
-        open_table: Box::new(|_, meta| Ok(Arc::new(meta.id))),
+        open_table: Arc::new(|_, meta| Ok(Arc::new(meta.id))),
     }
 }
 

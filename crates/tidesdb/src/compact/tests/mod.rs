@@ -1,5 +1,7 @@
 //! Flush and merge with a [`MaintenanceCtx`] alone, over a simulated disk: no `Db`, no threads, no catalog.
 
+mod parts;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,15 +39,21 @@ impl Rig {
     }
 
     fn with(family: FamilyOptions) -> Self {
+        Self::divided(family, 1)
+    }
+
+    /// Merges are divided into up to `parts`.
+    fn divided(family: FamilyOptions, parts: usize) -> Self {
         let (env, disk, clock) = sim::env(1);
         let dir = env.disk.open_dir(Path::new("/db"), true).unwrap();
         let tables = TableContext::new(&dir, 1 << 20, false);
         let context = Context {
             dir: Arc::clone(&dir),
             entropy: Arc::clone(&env.entropy),
+            threads: Arc::clone(&env.threads),
             comparators: Vec::new(),
             may_wait: Box::new(|_| false),
-            open_table: Box::new(move |family, meta| {
+            open_table: Arc::new(move |family, meta| {
                 Table::open(&tables, &family.options.comparator, meta.clone())
             }),
         };
@@ -61,7 +69,8 @@ impl Rig {
         let health = Arc::default();
         let log = Log::new(&env, &dir, config, &health, WalId(1));
         log.begin(Vec::new()).unwrap();
-        let options = DbOptions { background_threads: Some(0), ..DbOptions::default() };
+        let options =
+            DbOptions { background_threads: Some(0), merge_parts: Some(parts), ..DbOptions::default() };
         let write = Arc::new(WriteCtx::new(&env, options, &health, log));
         let ctx = MaintenanceCtx::new(&write, &dir, versions);
         let family = create_family(&ctx, family);
@@ -357,4 +366,17 @@ fn reads_pay_for_the_merge_that_spares_them_runs() {
         assert_eq!(rig.get(&[b'k', 25], None), Some(vec![6; 10]));
     }
     assert!(!super::run(&rig.ctx, &rig.family).unwrap(), "a single run is never merged");
+}
+
+#[test]
+fn the_rate_of_merges_includes_what_delays_them() {
+    let options = FamilyOptions { l1_tables_trigger: 1, ..FamilyOptions::default() };
+    let rig = Rig::with(options);
+    let second = Duration::from_secs;
+    rig.put(b"a", &[1; 1000]);
+    rig.flush().unwrap();
+    let paid = |now| rig.family.paid_in(second(now), second(1));
+    assert_eq!((paid(10), paid(14)), (second(1), second(4)), "a merge was due all the time");
+    while super::run(&rig.ctx, &rig.family).unwrap() {}
+    assert_eq!((paid(20), paid(30)), (second(1), second(1)), "nothing is due after the merge");
 }
