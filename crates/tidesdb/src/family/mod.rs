@@ -264,8 +264,8 @@ impl FamilyCore {
             for slot in view.memtables() {
                 slot.values.get_or_init(|| version.vlog_slots());
             }
-            let (active_from, version) = (view.active_from, Arc::clone(version));
-            ReadView { active: None, active_from, immutables: Vec::new(), version }
+            let (active_from, probes) = (view.active_from, Arc::clone(&view.probes));
+            ReadView { active: None, active_from, immutables: Vec::new(), version: Arc::clone(version), probes }
         });
     }
 

@@ -55,7 +55,7 @@ pub(super) fn open_all<T: Send + Sync + 'static>(
     let resolved = state.families.values().filter(|family| !family.options.comparator.is_unresolved());
     let tables_of = |family: &Arc<FamilyState>| {
         let family = Arc::clone(family);
-        let metas: Vec<_> = family.tables.values().map(|(_, meta)| Arc::clone(meta)).collect();
+        let metas: Vec<_> = family.tables.iter().map(|table| Arc::clone(&table.meta)).collect();
         metas.into_iter().map(move |meta| (Arc::clone(&family), meta))
     };
     let tables: Vec<_> = resolved.flat_map(tables_of).collect();
