@@ -265,7 +265,13 @@ impl FamilyCore {
                 slot.values.get_or_init(|| version.vlog_slots());
             }
             let (active_from, probes) = (view.active_from, Arc::clone(&view.probes));
-            ReadView { active: None, active_from, immutables: Vec::new(), version: Arc::clone(version), probes }
+            ReadView {
+                active: None,
+                active_from,
+                immutables: Vec::new(),
+                version: Arc::clone(version),
+                probes,
+            }
         });
     }
 
