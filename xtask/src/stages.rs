@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Stages in the order of a full run, the fast ones first.
-const ALL: [&str; 29] = [
+const ALL: [&str; 30] = [
     "tidy",
     "lint",
     "test",
@@ -26,6 +26,7 @@ const ALL: [&str; 29] = [
     "faults",
     "order",
     "kill",
+    "reopen",
     "sweep",
     "model",
     "metamorphic",
@@ -46,11 +47,12 @@ const ON_REQUEST: [&str; 2] = ["clients", "package"];
 
 /// Programs of the test kit with their arguments in a check run, which takes minutes in total. Without
 /// arguments they run at full size.
-const KIT: [(&str, &[&str]); 15] = [
+const KIT: [(&str, &[&str]); 16] = [
     ("crash", &["--points", "4000"]),
     ("faults", &["--cases", "2000"]),
     ("order", &["--scripts", "100"]),
     ("kill", &["--kills", "90"]),
+    ("reopen", &["--mib", "64"]),
     ("sweep", &["--stride", "7"]),
     ("model", &["--ops", "300000"]),
     ("metamorphic", &["--configs", "16"]),

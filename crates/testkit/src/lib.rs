@@ -3,6 +3,7 @@
 //! remaining data with the model.
 
 pub mod rng;
+pub mod reopen;
 pub mod report;
 pub mod home;
 pub mod order;

@@ -35,6 +35,16 @@ pub trait Engine: Send + Sync {
     /// Returns the engine's error.
     fn session(&self) -> Result<Box<dyn Session + '_>>;
 
+    /// Creates a session for one thread in one of the families of a `Families` row. Programs of rivals have no such
+    /// rows.
+    ///
+    /// # Errors
+    /// Returns the engine's error.
+    fn session_of(&self, family: usize) -> Result<Box<dyn Session + '_>> {
+        let _ = family;
+        self.session()
+    }
+
     /// Makes all commits durable.
     ///
     /// # Errors
@@ -64,6 +74,21 @@ pub trait Engine: Send + Sync {
         Vec::new()
     }
 
+    /// Returns the bytes that background work must still flush or merge, as the engine counts them.
+    fn debt(&self) -> u64 {
+        0
+    }
+
+    /// Returns the bytes of the tables in each level of the largest family, the newest level first.
+    fn levels(&self) -> Vec<u64> {
+        Vec::new()
+    }
+
+    /// Returns how long due merges waited until they started, for each family of a `Families` row.
+    fn waits(&self) -> Vec<Wait> {
+        Vec::new()
+    }
+
     /// Returns true if the engine stores what is written. If not, answers are compared as usual, but differences are
     /// not reported.
     fn keeps_data(&self) -> bool {
@@ -82,6 +107,13 @@ pub struct Stats {
     pub cache_hits: u64,
     /// Blocks not found in the cache.
     pub cache_misses: u64,
+    /// Bytes of tables that flushes and merges wrote; 0 if the engine does not report them.
+    #[serde(default)]
+    pub tables_written: u64,
+    /// Commits that were refused because background work made no progress. A watched row retries them; in other rows
+    /// they are failures.
+    #[serde(default)]
+    pub busy: u64,
 }
 
 /// One cause of write stalls.
@@ -93,6 +125,27 @@ pub struct Cause {
     pub count: u64,
     /// Seconds, summed over all threads; 0 if the engine reports only the count.
     pub seconds: f64,
+}
+
+/// How long due merges of one family waited until one started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Wait {
+    /// Number of waits.
+    pub count: u64,
+    /// Seconds of all waits.
+    pub seconds: f64,
+    /// Seconds of the longest wait.
+    pub longest: f64,
+}
+
+impl Cause {
+    /// Returns the stalls since `before`; `None` if there was none.
+    pub fn since(&self, before: &[Self]) -> Option<Self> {
+        let before = before.iter().find(|b| b.cause == self.cause).cloned().unwrap_or_default();
+        let count = self.count.saturating_sub(before.count);
+        let seconds = (self.seconds - before.seconds).max(0.0);
+        (count > 0 || seconds > 0.0).then(|| Self { cause: self.cause.clone(), count, seconds })
+    }
 }
 
 /// One thread's access to the engine. After a failed operation, the results of later operations are undefined.

@@ -7,7 +7,7 @@
 //! The modules below are listed from the lowest layer up: a module uses only modules above its own line.
 #![forbid(unsafe_code)]
 
-// Base layer: random numbers, keys, values, clock, process, memory limit, device, per-second timeline.
+// Base layer: random numbers, keys, values, clock, process, memory limit, device.
 pub mod rng;
 pub mod keys;
 pub mod values;
@@ -15,13 +15,13 @@ pub mod measure;
 pub mod process;
 pub mod cgroup;
 pub mod device;
-pub mod timeline;
-// Row definitions and the engines they run on.
+// Row definitions, the engines they run on, and the timeline of a row, second by second.
 mod isolation;
 pub mod spec;
 pub mod engine;
 pub mod engines;
 pub mod rivals;
+pub mod timeline;
 // Execution of one row: model, checks, operations, stages.
 pub mod verify;
 pub mod workload;

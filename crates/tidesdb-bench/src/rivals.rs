@@ -39,8 +39,8 @@ use Durability::{Device, None as Nothing, Os};
 pub const ALL: [Rival; 7] = [
     Rival {
         name: "rocksdb",
-        about: "RocksDB; rocksdb:blob keeps values of 4 KiB and more in blob files",
-        variants: &["blob"],
+        about: "RocksDB; rocksdb:blob keeps values of 4 KiB and more in blob files, rocksdb:universal compacts sorted runs",
+        variants: &["blob", "universal"],
         classes: &[Nothing, Os, Device],
         transactions: true,
         packages: "g++ libclang-dev",
@@ -127,6 +127,9 @@ pub fn absent(engine: &str, spec: &Spec) -> Option<String> {
     if spec.level().is_some() && !rival.transactions {
         return Some(format!("the program of {engine} does not support transactions"));
     }
+    if !spec.families.is_empty() {
+        return Some(format!("the program of {engine} does not support families"));
+    }
     let offered = rival.classes.contains(&spec.durability) || !spec.writes();
     (!offered).then(|| {
         let classes: Vec<&str> = rival.classes.iter().map(|class| class.name()).collect();
@@ -209,7 +212,7 @@ mod tests {
         assert_eq!(named("tidesdb-c").map(Rival::program).as_deref(), Some("tidesdb-bench-tidesdb-c"));
         let rocks = named("rocksdb").unwrap();
         assert_eq!((rocks.check(None), rocks.check(Some("blob"))), (Ok(()), Ok(())));
-        assert!(rocks.check(Some("x")).unwrap_err().contains("only blob"));
+        assert!(rocks.check(Some("x")).unwrap_err().contains("only blob, universal"));
         assert!(named("redb:x").unwrap().check(Some("x")).is_err());
         let library = named("libtidesdb").unwrap();
         assert!(library.check(None).unwrap_err().contains("needs a path"));

@@ -42,11 +42,16 @@ pub enum Workload {
     MultiGet,
     /// Gets, while one additional thread overwrites keys in batches, at the rate of the row.
     ReadWhileWriting,
+    /// Puts of drawn keys, in batches; each thread draws from its own part of the keys. One additional thread gets
+    /// random keys until all puts are done.
+    WriteWhileReading,
+    /// Overwrites of several families at once, one thread for each.
+    Families,
 }
 
 impl Workload {
     /// All workloads.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::Write,
         Self::Read,
         Self::Mixed,
@@ -62,6 +67,8 @@ impl Workload {
         Self::Overwrite,
         Self::MultiGet,
         Self::ReadWhileWriting,
+        Self::WriteWhileReading,
+        Self::Families,
     ];
 
     /// Returns the name used on command lines and in reports.
@@ -82,6 +89,8 @@ impl Workload {
             Self::Overwrite => "overwrite",
             Self::MultiGet => "multiget",
             Self::ReadWhileWriting => "readwhilewriting",
+            Self::WriteWhileReading => "writewhilereading",
+            Self::Families => "families",
         }
     }
 
@@ -203,15 +212,18 @@ pub struct Spec {
     /// If not empty, the rows of a suite with the same name here are stages over one database, in their order.
     #[serde(default)]
     pub database: String,
+    /// Number of keys of each family of a `Families` row, which has one thread for each; else empty.
+    #[serde(default)]
+    pub families: Vec<u64>,
     /// If not 0, the process runs in a cgroup with this memory limit.
     #[serde(default)]
     pub memory: u64,
     /// If set, the row has a timeline with one line per second. Such a row starts with its files dropped from the page
-    /// cache and ends with the background work done. It scans all rows only if that is its workload or its answers need
-    /// the check.
+    /// cache and ends with the background work done. It scans all rows only if that is its workload or it overwrites. A
+    /// commit that is refused because background work made no progress is retried and counted.
     #[serde(default)]
     pub watched: bool,
-    /// Version of all values before the operations.
+    /// Version of all values before the operations; with `WriteWhileReading`, the newest of them.
     #[serde(default)]
     pub version: u32,
 }
@@ -222,6 +234,8 @@ const TIMED_KEYS: u64 = 1_000_000;
 const TIMED_SHARE: u64 = 1_000_000_000_000;
 /// Maximum number of operations per transaction.
 const TX_OPS_MAX: u64 = 1_000_000;
+/// Maximum number of families in a row.
+pub const FAMILIES_MAX: usize = 8;
 
 impl Default for Spec {
     fn default() -> Self {
@@ -252,6 +266,7 @@ impl Default for Spec {
             tx_ops: 10,
             contention: Contention::Low,
             database: String::new(),
+            families: Vec::new(),
             memory: 0,
             watched: false,
             version: 0,
@@ -294,8 +309,11 @@ impl Spec {
             ),
             (
                 self.seconds > 0.0
-                    && matches!(self.workload, Workload::Delete | Workload::Kill | Workload::Overwrite),
-                "delete, overwrite and kill rows need a number of operations, not a duration",
+                    && matches!(
+                        self.workload,
+                        Workload::Delete | Workload::Kill | Workload::Overwrite | Workload::WriteWhileReading
+                    ),
+                "delete, overwrite, writewhilereading and kill rows need a number of operations, not a duration",
             ),
             (
                 self.threads > 0 && self.workload == Workload::Overwrite && self.quota() > self.share(),
@@ -316,6 +334,10 @@ impl Spec {
                 self.workload == Workload::Write && self.isolation.is_some() && self.pattern.is_drawn(),
                 "puts in transactions need a pattern that writes each key once, so that they are never refused",
             ),
+            (
+                !self.families_are_right(),
+                "a families row, and no other, has one to eight families with keys, and a thread for each",
+            ),
             (self.rate < 0.0 || !self.rate.is_finite(), "the rate must be a number of operations per second"),
             (self.ops > INDEX_MAX || self.keys > INDEX_MAX, "too many operations or keys"),
         ];
@@ -323,6 +345,18 @@ impl Spec {
             Some((_, what)) => Err(what.to_owned()),
             None => Ok(()),
         }
+    }
+
+    fn families_are_right(&self) -> bool {
+        let families = &self.families;
+        if self.workload != Workload::Families {
+            return families.is_empty();
+        }
+        let keys: u64 = families.iter().sum();
+        (1..=FAMILIES_MAX).contains(&families.len())
+            && families.len() == self.threads
+            && !families.contains(&0)
+            && keys <= self.population()
     }
 
     /// Returns true if the row shares its database with others.
@@ -347,13 +381,16 @@ impl Spec {
 
     /// Returns true if the row writes newer versions of existing keys.
     pub fn overwrites(&self) -> bool {
-        use Workload::{Blend, Churn, Overwrite, ReadWhileWriting, Transaction};
-        matches!(self.workload, Churn | Blend | Transaction | Overwrite | ReadWhileWriting)
+        use Workload::{Blend, Churn, Families, Overwrite, ReadWhileWriting, Transaction, WriteWhileReading};
+        let while_others = matches!(self.workload, ReadWhileWriting | WriteWhileReading);
+        while_others || matches!(self.workload, Churn | Blend | Transaction | Overwrite | Families)
     }
 
-    /// Returns the number of threads that issue operations, including the writer of `ReadWhileWriting`.
+    /// Returns the number of threads that issue operations, including the additional one of `ReadWhileWriting` and
+    /// `WriteWhileReading`.
     pub fn crew(&self) -> usize {
-        self.threads + usize::from(self.workload == Workload::ReadWhileWriting)
+        use Workload::{ReadWhileWriting, WriteWhileReading};
+        self.threads + usize::from(matches!(self.workload, ReadWhileWriting | WriteWhileReading))
     }
 
     /// Returns the isolation level of the row's transactions, if it has any.

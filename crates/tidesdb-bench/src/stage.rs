@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cgroup;
 use crate::device::{self, Device};
-use crate::engine::{Cause, Config, Engine, Open, Result, Stats};
+use crate::engine::{Cause, Config, Engine, Open, Result, Stats, Wait};
 use crate::measure::{Latency, now};
 use crate::process::{self, Usage};
 use crate::rivals;
@@ -109,6 +109,12 @@ pub struct Outcome {
     pub checked: u64,
     /// Number of keys at the end, all verified.
     pub keys: u64,
+    /// How long due merges waited, for each family of a `Families` row.
+    #[serde(default)]
+    pub waits: Vec<Wait>,
+    /// Bytes of the tables in each level at the end, the newest level first, if the engine reports them.
+    #[serde(default)]
+    pub levels: Vec<u64>,
     /// One line per second, if the row is watched.
     #[serde(default)]
     pub timeline: Vec<Second>,
@@ -167,6 +173,8 @@ impl Outcome {
             settings: String::new(),
             checked: 0,
             keys: 0,
+            waits: Vec::new(),
+            levels: Vec::new(),
             timeline: Vec::new(),
             device: None,
         }
@@ -189,6 +197,7 @@ impl Outcome {
         for phase in &self.phases {
             match phase.operation.as_str() {
                 "GET" | "MULTIGET" | "SEEK" => payload.read += phase.ops * entry,
+                "HEAD" => payload.read += phase.ops * entry * self.spec.batch,
                 "RANGE" | "SCAN" => payload.read += phase.ops * entry * self.spec.range,
                 "ITER" | "OPEN" | "REOPEN" => {}
                 "TX" => {
@@ -262,6 +271,7 @@ fn measure(task: &Task, open: Open, outcome: &mut Outcome) -> Result<()> {
     outcome.phases.push(iter);
     if engine.keeps_data() {
         bench.verify(&measured, &found)?;
+        verify_families(&bench, &*engine, &measured)?;
     }
     finish(task, engine, &before, outcome)
 }
@@ -276,36 +286,64 @@ fn watched(task: &Task, open: Open, outcome: &mut Outcome) -> Result<()> {
     outcome.settings = engine.settings();
     let board = Arc::new(Board::new(spec.crew()));
     let bench = Bench::new(spec, engine.keeps_data())?.on_board(board.clone());
-    let (start, before) = (now(), Usage::now());
-    let watch = Watch::start(Sources { board, dir: task.dir.clone(), group: task.group.clone() }, LINE)?;
-    let measured = bench.run(&*engine)?;
-    outcome.phases.clone_from(&measured.phases);
-    outcome.transacted = measured.transacted;
-    outcome.processor = measured.processor;
-    outcome.checked = measured.checked;
-    if spec.workload == Workload::Iterate {
-        scan(&bench, &*engine, &measured, outcome)?;
-    }
-    outcome.wall = start.elapsed().as_secs_f64();
-    outcome.usage = Usage::now().since(&before);
-    watch.part(Part::Settle);
-    let start = now();
-    engine.settle()?;
-    outcome.settle = start.elapsed().as_secs_f64();
-    outcome.settled_written = Usage::now().since(&before).written;
-    outcome.timeline = watch.finish()?;
+    let measured = std::thread::scope(|scope| {
+        let (dir, group) = (task.dir.clone(), task.group.clone());
+        let watch = Watch::start(scope, Sources { board, dir, group, engine: &*engine }, LINE)?;
+        timed(&bench, &*engine, watch, outcome)
+    })?;
     (outcome.peak_memory, outcome.peak_addresses) = (process::peak_memory(), process::peak_addresses());
-    if spec.workload == Workload::ReadWhileWriting {
+    if matches!(spec.workload, Workload::Overwrite | Workload::ReadWhileWriting | Workload::WriteWhileReading)
+    {
         let phases = outcome.phases.clone();
         scan(&bench, &*engine, &measured, outcome)?;
         outcome.phases = phases;
     }
-    (outcome.stats, outcome.causes) = (engine.stats(), engine.causes());
+    if engine.keeps_data() {
+        verify_families(&bench, &*engine, &measured)?;
+    }
+    (outcome.stats, outcome.causes, outcome.levels) = (engine.stats(), engine.causes(), engine.levels());
     let start = now();
     engine.close()?;
     outcome.close = start.elapsed().as_secs_f64();
     outcome.db_bytes = process::bytes_below(&task.dir);
     Ok(())
+}
+
+/// Runs the operations of a watched row and waits for its background work.
+fn timed(
+    bench: &Bench<'_>,
+    engine: &dyn Engine,
+    watch: Watch<'_>,
+    outcome: &mut Outcome,
+) -> Result<Measured> {
+    let (start, before) = (now(), Usage::now());
+    let measured = bench.run(engine)?;
+    outcome.phases.clone_from(&measured.phases);
+    outcome.transacted = measured.transacted;
+    outcome.processor = measured.processor;
+    outcome.checked = measured.checked;
+    if outcome.spec.workload == Workload::Iterate {
+        scan(bench, engine, &measured, outcome)?;
+    }
+    outcome.wall = start.elapsed().as_secs_f64();
+    outcome.usage = Usage::now().since(&before);
+    let waits = engine.waits();
+    watch.part(Part::Settle);
+    let start = now();
+    engine.settle()?;
+    outcome.settle = start.elapsed().as_secs_f64();
+    outcome.settled_written = Usage::now().since(&before).written;
+    outcome.waits = waits;
+    outcome.timeline = watch.finish()?;
+    Ok(measured)
+}
+
+/// Compares the rows of all families with the model, if the row has families.
+fn verify_families(bench: &Bench<'_>, engine: &dyn Engine, measured: &Measured) -> Result<()> {
+    match &measured.model {
+        Model::Families(puts) => bench.verify_families(engine, puts),
+        _ => Ok(()),
+    }
 }
 
 /// Reads all rows and compares them with the model.

@@ -1,4 +1,4 @@
-//! Timeline of a row, one line per second: operations and the slowest of them, bytes, memory, files.
+//! Timeline of a row, one line per second: operations and the slowest of them, bytes, memory, files, stalls, debt.
 //!
 //! Threads count their operations on a [`Board`], each in its own cells. A [`Watch`] reads the board every second, and
 //! also when a part ends, so the first and last lines of a part may cover less than a second.
@@ -7,12 +7,13 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
+use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup::{self, Charged};
+use crate::engine::{Cause, Engine};
 use crate::measure::now;
 use crate::process::{self, Usage};
 
@@ -61,6 +62,15 @@ pub struct Second {
     pub charged: Charged,
     /// Total size of all files of the database.
     pub files: u64,
+    /// Bytes that background work must still flush or merge, as the engine counts them.
+    #[serde(default)]
+    pub debt: u64,
+    /// Commits that were refused in this line.
+    #[serde(default)]
+    pub busy: u64,
+    /// Stalls of writers that ended in this line, by cause.
+    #[serde(default)]
+    pub stalls: Vec<Cause>,
 }
 
 /// Operations of one kind in one line.
@@ -72,6 +82,9 @@ pub struct Beat {
     pub ops: u64,
     /// Latency of the slowest one, in microseconds.
     pub slowest: f64,
+    /// Latencies of all commits and reads, in seconds.
+    #[serde(default)]
+    pub seconds: f64,
 }
 
 impl Second {
@@ -94,10 +107,12 @@ struct Cell {
     ops: AtomicU64,
     /// Largest latency since the last line, in nanoseconds.
     slowest: AtomicU64,
+    /// Sum of all latencies, in nanoseconds.
+    time: AtomicU64,
 }
 
 /// Maximum number of operation kinds in a row.
-const KINDS: usize = 5;
+const KINDS: usize = 8;
 
 /// Operation counters of all threads.
 #[derive(Debug)]
@@ -124,46 +139,58 @@ impl Board {
         // Only this thread adds, so a load and a store suffice.
         cell.ops.store(cell.ops.load(Relaxed) + ops, Relaxed);
         let nanos = latency.as_nanos() as u64;
+        cell.time.store(cell.time.load(Relaxed) + nanos, Relaxed);
         if nanos > cell.slowest.load(Relaxed) {
             cell.slowest.fetch_max(nanos, Relaxed);
         }
     }
 
-    /// Returns, per kind, all operations so far and the largest latency since the last call.
-    fn read(&self) -> Vec<(u64, u64)> {
+    /// Returns, per kind, all operations so far, the sum of their latencies, and the largest latency since the last
+    /// call.
+    fn read(&self) -> Vec<(u64, u64, u64)> {
         let kinds = self.kinds.get().map_or(0, Vec::len).min(KINDS);
         let of = |kind: usize| {
             let cells = || self.lanes.iter().map(|lane| &lane[kind]);
-            let ops = cells().map(|cell| cell.ops.load(Relaxed)).sum();
-            (ops, cells().map(|cell| cell.slowest.swap(0, Relaxed)).max().unwrap_or(0))
+            let sum = |of: fn(&Cell) -> &AtomicU64| cells().map(|cell| of(cell).load(Relaxed)).sum();
+            (
+                sum(|c| &c.ops),
+                sum(|c| &c.time),
+                cells().map(|cell| cell.slowest.swap(0, Relaxed)).max().unwrap_or(0),
+            )
         };
         (0..kinds).map(of).collect()
     }
 }
 
 /// Thread that writes the lines.
-pub struct Watch {
+pub struct Watch<'scope> {
     parts: Sender<Part>,
-    thread: JoinHandle<Vec<Second>>,
+    thread: ScopedJoinHandle<'scope, Vec<Second>>,
 }
 
 /// Sources of the figures.
-#[derive(Clone, Debug)]
-pub struct Sources {
+#[derive(Clone)]
+pub struct Sources<'a> {
     /// Operation counters.
     pub board: Arc<Board>,
     /// Directory of the database.
     pub dir: PathBuf,
     /// Cgroup of this process, if it has one.
     pub group: Option<PathBuf>,
+    /// The engine, for its stalls and its debt.
+    pub engine: &'a dyn Engine,
 }
 
-impl Watch {
+impl<'scope> Watch<'scope> {
     /// Starts with the part `Run` and writes a line every `every`.
     ///
     /// # Errors
     /// Returns an error if the thread cannot be started.
-    pub fn start(sources: Sources, every: Duration) -> Result<Self, String> {
+    pub fn start<'a: 'scope>(
+        scope: &'scope Scope<'scope, '_>,
+        sources: Sources<'a>,
+        every: Duration,
+    ) -> Result<Self, String> {
         let (parts, changes) = channel();
         let mut lines = Lines::new(sources);
         let work = move || {
@@ -186,8 +213,9 @@ impl Watch {
                 }
             }
         };
-        let thread =
-            std::thread::Builder::new().spawn(work).map_err(|e| format!("cannot start a thread: {e}"))?;
+        let thread = std::thread::Builder::new()
+            .spawn_scoped(scope, work)
+            .map_err(|e| format!("cannot start a thread: {e}"))?;
         Ok(Self { parts, thread })
     }
 
@@ -208,37 +236,44 @@ impl Watch {
 }
 
 /// Lines so far, and the counters at the end of the last one.
-struct Lines {
-    sources: Sources,
+struct Lines<'a> {
+    sources: Sources<'a>,
     start: std::time::Instant,
     at: Duration,
-    ops: Vec<u64>,
+    /// Operations, and the sum of their latencies.
+    counts: Vec<(u64, u64)>,
     usage: Usage,
+    busy: u64,
+    causes: Vec<Cause>,
     all: Vec<Second>,
 }
 
-impl Lines {
-    fn new(sources: Sources) -> Self {
+impl<'a> Lines<'a> {
+    fn new(sources: Sources<'a>) -> Self {
         Self {
             sources,
             start: now(),
             at: Duration::ZERO,
-            ops: Vec::new(),
+            counts: Vec::new(),
             usage: Usage::now(),
+            busy: 0,
+            causes: Vec::new(),
             all: Vec::new(),
         }
     }
 
     fn add(&mut self, part: Part) {
         let (counts, at, usage) = (self.sources.board.read(), self.start.elapsed(), Usage::now());
-        self.ops.resize(counts.len(), 0);
+        self.counts.resize(counts.len(), (0, 0));
         let names = self.sources.board.kinds.get().into_iter().flatten();
-        let beats = names.zip(&counts).zip(&self.ops).map(|((name, (ops, slowest)), before)| Beat {
+        let beats = names.zip(&counts).zip(&self.counts).map(|((name, (ops, time, slowest)), before)| Beat {
             operation: name.clone(),
-            ops: ops - before,
+            ops: ops - before.0,
             slowest: *slowest as f64 / 1e3,
+            seconds: (time - before.1) as f64 / 1e9,
         });
         let used = usage.since(&self.usage);
+        let (busy, causes) = (self.sources.engine.stats().busy, self.sources.engine.causes());
         self.all.push(Second {
             at: at.as_secs_f64(),
             length: (at - self.at).as_secs_f64(),
@@ -250,21 +285,66 @@ impl Lines {
             resident: process::resident(),
             charged: self.sources.group.as_deref().map(cgroup::charged).unwrap_or_default(),
             files: process::bytes_below(&self.sources.dir),
+            debt: self.sources.engine.debt(),
+            busy: busy - self.busy,
+            stalls: causes.iter().filter_map(|cause| cause.since(&self.causes)).collect(),
         });
-        (self.ops, self.at, self.usage) = (counts.iter().map(|c| c.0).collect(), at, usage);
+        (self.counts, self.at, self.usage) = (counts.iter().map(|c| (c.0, c.1)).collect(), at, usage);
+        (self.busy, self.causes) = (busy, causes);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::{Result, Session, Stats};
+
+    /// An engine that stalls three times, and refuses one commit, between two looks.
+    struct Stalling(AtomicU64);
+
+    impl Engine for Stalling {
+        fn session(&self) -> Result<Box<dyn Session + '_>> {
+            Err("there is no data".to_owned())
+        }
+
+        fn sync(&self) -> Result<()> {
+            Ok(())
+        }
+
+        fn settle(&self) -> Result<()> {
+            Ok(())
+        }
+
+        fn close(self: Box<Self>) -> Result<()> {
+            Ok(())
+        }
+
+        fn stats(&self) -> Stats {
+            Stats { busy: self.0.fetch_add(1, Relaxed) + 1, ..Stats::default() }
+        }
+
+        fn causes(&self) -> Vec<Cause> {
+            let n = self.0.load(Relaxed);
+            vec![Cause { cause: "debt".to_owned(), count: 3 * n, seconds: n as f64 }, Cause::default()]
+        }
+
+        fn debt(&self) -> u64 {
+            77
+        }
+
+        fn settings(&self) -> String {
+            String::new()
+        }
+    }
 
     #[test]
     fn each_line_covers_the_time_since_the_previous_one() {
         let dir = tempfile::tempdir().unwrap();
         let board = Arc::new(Board::new(2));
         board.name(&["PUT", "GET"]);
-        let mut lines = Lines::new(Sources { board: board.clone(), dir: dir.path().to_owned(), group: None });
+        let engine = Stalling(AtomicU64::new(0));
+        let (group, files) = (None, dir.path().to_owned());
+        let mut lines = Lines::new(Sources { board: board.clone(), dir: files, group, engine: &engine });
         board.beat(0, 0, 100, Duration::from_micros(3));
         board.beat(1, 0, 100, Duration::from_micros(7));
         std::fs::write(dir.path().join("file"), [0; 1234]).unwrap();
@@ -285,6 +365,10 @@ mod tests {
         assert!(ends[0] < ends[1] && (lengths - ends[1]).abs() < 1e-9, "{ends:?} {lengths}");
         assert!(lines.all[0].resident > 1 << 20);
         assert_eq!(lines.all[0].rate("SEEK"), None);
+        let stall = Cause { cause: "debt".to_owned(), count: 3, seconds: 1.0 };
+        for line in &lines.all {
+            assert_eq!((line.busy, line.debt, line.stalls.as_slice()), (1, 77, &[stall.clone()][..]));
+        }
     }
 
     #[test]
@@ -292,15 +376,19 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let board = Arc::new(Board::new(1));
         board.name(&["PUT"]);
-        let sources = Sources { board: board.clone(), dir: dir.path().to_owned(), group: None };
-        let watch = Watch::start(sources, Duration::from_millis(20)).unwrap();
-        for _ in 0..10 {
-            board.beat(0, 0, 5, Duration::from_millis(5));
+        let engine = Stalling(AtomicU64::new(0));
+        let (group, files) = (None, dir.path().to_owned());
+        let sources = Sources { board: board.clone(), dir: files, group, engine: &engine };
+        let lines = std::thread::scope(|scope| {
+            let watch = Watch::start(scope, sources, Duration::from_millis(20)).unwrap();
+            for _ in 0..10 {
+                board.beat(0, 0, 5, Duration::from_millis(5));
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            watch.part(Part::Settle);
             std::thread::sleep(Duration::from_millis(5));
-        }
-        watch.part(Part::Settle);
-        std::thread::sleep(Duration::from_millis(5));
-        let lines = watch.finish().unwrap();
+            watch.finish().unwrap()
+        });
         assert!(lines.len() >= 3, "{lines:?}");
         assert_eq!(lines.iter().map(Second::ops).sum::<u64>(), 50);
         assert!(lines.is_sorted_by(|a, b| a.at < b.at));

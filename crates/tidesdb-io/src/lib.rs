@@ -15,6 +15,7 @@
 //! * Reads and writes may be short. [`FileExt`] provides the loops.
 
 mod region;
+mod crc;
 mod vfs;
 mod pool;
 mod name;
@@ -26,6 +27,7 @@ mod env;
 pub mod sim;
 
 pub use clock::{Clock, ManualClock, RealClock};
+pub use crc::crc32c;
 pub use disk::RealDisk;
 pub use entropy::{Entropy, OsEntropy, SeededEntropy};
 pub use env::Env;

@@ -301,8 +301,8 @@ fn rules_of(ctx: &MaintenanceCtx, mut snapshots: Vec<SeqNo>, bottom: bool) -> Re
     let visible_floor = snapshots.pop().unwrap_or(0);
     let oldest = ctx.reads.snapshots.oldest_validating();
     // Rows that a transaction saw before they expired still count at its commit.
-    let now = oldest.map_or(u32::MAX, |(_, began)| began).min(ctx.reads.now_secs());
-    let conflicts_since = oldest.map(|(seq, _)| seq);
+    let now = oldest.map_or(u32::MAX, |oldest| oldest.now).min(ctx.reads.now_secs());
+    let conflicts_since = oldest.map(|oldest| oldest.seq);
     RetainRules { snapshots, visible_floor, bottom, now: Some(now), conflicts_since, renumber: false }
 }
 

@@ -4,33 +4,49 @@
 //! to the newest commit. In every sync mode the engine hands a commit to the system before it returns, so the class
 //! `none` runs as `os`.
 
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use ::tidesdb::{Cursor, Db, Error, Family, FamilyOptions, SyncMode, Transaction, WriteBatch};
 
-use crate::engine::{Cause, Config, Ended, Engine, Result, Session, Stats, Transactions};
+use crate::engine::{Cause, Config, Ended, Engine, Result, Session, Stats, Transactions, Wait};
 use crate::measure::now;
 use crate::spec::{Durability, Isolation};
 
 /// Background work that takes longer than this after the writes is a failure.
 const SETTLE: Duration = Duration::from_secs(600);
 const POLL: Duration = Duration::from_millis(2);
+/// Interval at which the families of a row are looked at.
+const LOOK: Duration = Duration::from_millis(10);
 
 struct Tides {
-    db: Db,
+    db: Arc<Db>,
+    /// Families of a `Families` row.
+    families: Vec<Family>,
+    lookout: Option<Lookout>,
     settings: String,
     batch: u64,
+    /// If set, commits that are refused with `Busy` are retried.
+    retries: bool,
 }
 
 pub(super) fn open(config: &Config) -> Result<Box<dyn Engine>> {
     let spec = &config.spec;
     let sync = if spec.durability == Durability::Device { SyncMode::Full } else { SyncMode::None };
     let memtable = usize::try_from(spec.memtable).map_err(|e| e.to_string())?;
-    let family = FamilyOptions::default().write_buffer_bytes(memtable);
+    // In the proportion of the defaults, so that a small tree has the shape of a large one.
+    let table = 2 * spec.memtable;
+    let family =
+        FamilyOptions { table_bytes: table, ..FamilyOptions::default().write_buffer_bytes(memtable) };
     // Where memory is limited, one immutable memtable and a half: as much as RocksDB is seen to hold.
-    let waiting = if spec.memory > 0 { spec.memtable * 3 / 2 } else { spec.memtable * 5 / 2 };
+    let waiting = match spec.families.len() as u64 {
+        0 if spec.memory > 0 => spec.memtable * 3 / 2,
+        0 => spec.memtable * 5 / 2,
+        n => spec.memtable * n * 5 / 2,
+    };
     let settings = format!(
-        "tidesdb {}: sync {sync:?}, cache {} B, memtable {memtable} B, memtables at most {waiting} B, compression {:?}, filter {} \
+        "tidesdb {}: sync {sync:?}, cache {} B, memtable {memtable} B, memtables at most {waiting} B, tables {table} B, compression {:?}, filter {} \
          bits/key, values in the log from {} B, other settings at their defaults",
         env!("CARGO_PKG_VERSION"),
         spec.cache,
@@ -42,10 +58,14 @@ pub(super) fn open(config: &Config) -> Result<Box<dyn Engine>> {
         .sync(sync)
         .cache_bytes(spec.cache)
         .with(|o| o.memtables_bytes_max = waiting)
-        .default_family(family)
+        .default_family(family.clone())
         .open()
         .map_err(said)?;
-    Ok(Box::new(Tides { db, settings, batch: spec.batch }))
+    let create = |n: usize| db.family_or_create(&format!("family{n}"), family.clone()).map_err(said);
+    let families = (0..spec.families.len()).map(create).collect::<Result<Vec<_>>>()?;
+    let db = Arc::new(db);
+    let lookout = if families.is_empty() { None } else { Some(Lookout::start(&db, families.len())?) };
+    Ok(Box::new(Tides { db, families, lookout, settings, batch: spec.batch, retries: spec.watched }))
 }
 
 fn said(error: ::tidesdb::Error) -> String {
@@ -54,11 +74,12 @@ fn said(error: ::tidesdb::Error) -> String {
 
 impl Engine for Tides {
     fn session(&self) -> Result<Box<dyn Session + '_>> {
-        let family = self.db.default_family();
-        let direct = self.batch == 1;
-        let batch = self.db.batch();
-        let transactions = TidesTransactions { db: &self.db, family, open: None };
-        Ok(Box::new(TidesSession { db: &self.db, family, batch, cursor: None, direct, transactions }))
+        Ok(Box::new(self.session_in(self.db.default_family())))
+    }
+
+    fn session_of(&self, family: usize) -> Result<Box<dyn Session + '_>> {
+        let family = self.families.get(family).ok_or("the row has no such family")?;
+        Ok(Box::new(self.session_in(family)))
     }
 
     fn sync(&self) -> Result<()> {
@@ -78,7 +99,15 @@ impl Engine for Tides {
     }
 
     fn close(self: Box<Self>) -> Result<()> {
-        self.db.close().map_err(said)
+        let Self { db, families, lookout, .. } = *self;
+        lookout.map(Lookout::end);
+        drop(families);
+        let db = Arc::into_inner(db).ok_or("the database is still in use")?;
+        db.close().map_err(said)
+    }
+
+    fn waits(&self) -> Vec<Wait> {
+        self.lookout.as_ref().map_or_else(Vec::new, Lookout::waits)
     }
 
     fn stats(&self) -> Stats {
@@ -88,6 +117,8 @@ impl Engine for Tides {
             stalled: stats.stall_time().as_secs_f64(),
             cache_hits: stats.cache_hits,
             cache_misses: stats.cache_misses,
+            tables_written: stats.families.iter().map(|f| f.flush_bytes + f.compaction_written).sum(),
+            busy: stats.stalled_by_memtables.gave_up + stats.stalled_by_tables.gave_up,
         }
     }
 
@@ -107,8 +138,91 @@ impl Engine for Tides {
             .collect()
     }
 
+    fn debt(&self) -> u64 {
+        let stats = self.db.stats();
+        stats.flush_debt_bytes + stats.merge_debt_bytes
+    }
+
+    fn levels(&self) -> Vec<u64> {
+        let levels = self.db.stats().families.into_iter().map(|family| family.level_bytes);
+        levels.max_by_key(|levels| levels.iter().sum::<u64>()).unwrap_or_default()
+    }
+
     fn settings(&self) -> String {
         self.settings.clone()
+    }
+}
+
+impl Tides {
+    fn session_in<'a>(&'a self, family: &'a Family) -> TidesSession<'a> {
+        let (db, direct, retries) = (&*self.db, self.batch == 1, self.retries);
+        let transactions = TidesTransactions { db, family, open: None };
+        TidesSession { db, family, batch: db.batch(), cursor: None, direct, retries, transactions }
+    }
+}
+
+/// Thread that measures how long due merges of each family wait: it looks at the statistics again and again.
+struct Lookout {
+    state: Arc<Mutex<Vec<Looked>>>,
+    thread: JoinHandle<()>,
+}
+
+/// What is known of one family.
+#[derive(Clone, Copy, Default)]
+struct Looked {
+    /// When a merge became due, if none runs.
+    due: Option<Instant>,
+    wait: Wait,
+}
+
+impl Looked {
+    fn look(&mut self, waits: bool) {
+        match (self.due, waits) {
+            (None, true) => self.due = Some(now()),
+            (Some(since), false) => {
+                let seconds = since.elapsed().as_secs_f64();
+                self.wait.count += 1;
+                self.wait.seconds += seconds;
+                self.wait.longest = self.wait.longest.max(seconds);
+                self.due = None;
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Lookout {
+    fn start(db: &Arc<Db>, families: usize) -> Result<Self> {
+        let state = Arc::new(Mutex::new(vec![Looked::default(); families]));
+        let (seen, db) = (state.clone(), Arc::downgrade(db));
+        let work = move || {
+            while let (Some(db), true) = (db.upgrade(), Arc::strong_count(&seen) > 1) {
+                let stats = db.stats();
+                drop(db);
+                for (n, looked) in seen.lock().unwrap_or_else(PoisonError::into_inner).iter_mut().enumerate()
+                {
+                    let name = format!("family{n}");
+                    let debt = stats.trees.iter().any(|tree| tree.family == name && tree.debt_bytes > 0);
+                    let idle = stats.families.iter().any(|family| family.name == name && !family.compacting);
+                    looked.look(debt && idle);
+                }
+                std::thread::sleep(LOOK);
+            }
+        };
+        let thread = std::thread::Builder::new().spawn(work).map_err(|e| format!("no thread: {e}"))?;
+        Ok(Self { state, thread })
+    }
+
+    fn waits(&self) -> Vec<Wait> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.iter().map(|looked| looked.wait).collect()
+    }
+
+    /// Ends the thread, so that it does not use the database any more.
+    fn end(self) {
+        drop(self.state);
+        // A panic has been reported by the thread.
+        let _ = self.thread.join();
     }
 }
 
@@ -118,6 +232,7 @@ struct TidesSession<'a> {
     batch: WriteBatch,
     cursor: Option<Cursor>,
     direct: bool,
+    retries: bool,
     transactions: TidesTransactions<'a>,
 }
 
@@ -149,7 +264,13 @@ impl Session for TidesSession<'_> {
         if self.direct {
             return Ok(());
         }
-        self.db.write(&mut self.batch).map(drop).map_err(said)
+        loop {
+            match self.db.write(&mut self.batch) {
+                // Nothing was written, and the batch is kept.
+                Err(Error::Busy { .. }) if self.retries => {}
+                done => return done.map(drop).map_err(said),
+            }
+        }
     }
 
     fn get(&mut self, key: &[u8], value: &mut dyn FnMut(&[u8])) -> Result<bool> {

@@ -2,21 +2,21 @@
 
 use crate::suite::beyond::{GET, GET_WHILE_WRITING, LOAD, MULTIGET, OVERWRITE, SCAN};
 
-use super::lines::{Line, OURS, Spread, YARDSTICK};
+use super::lines::{Line, OURS, Spread};
 use super::words::{Unit, figure};
 
 /// One target.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
     /// Figure that is compared.
-    pub what: &'static str,
+    pub what: String,
     /// Figure of this engine.
     pub ours: String,
     /// Figure of the rival.
     pub rival: String,
     /// Result: a ratio for rates.
     pub stands: String,
-    /// Required result.
+    /// Required result; empty if nothing is required.
     pub wanted: String,
     /// Whether the target is met; `None` if a figure is missing.
     pub met: Option<bool>,
@@ -28,6 +28,7 @@ impl Target {
         match self.met {
             Some(true) => "met",
             Some(false) => "not met",
+            None if self.wanted.is_empty() => "",
             None => "not measured",
         }
     }
@@ -46,18 +47,12 @@ const SLOWEST: [(&str, &str); 2] = [("slowest get", GET), ("slowest get during w
 /// Maximum bytes that a get of a cold key may read from the device.
 const READ_PER_GET: f64 = 4.5 * 1024.0;
 
-/// Returns the rivals that ran the suite, each with all targets; empty for other suites.
-pub fn targets(lines: &[Line]) -> Vec<(String, Vec<Target>)> {
+/// Returns the targets against a rival; empty if it did not run the suite.
+pub(super) fn targets(lines: &[Line], rival: &str) -> Vec<Target> {
     let suite = [LOAD, OVERWRITE, GET, MULTIGET, SCAN, GET_WHILE_WRITING];
-    let mut rivals: Vec<&str> =
-        lines.iter().filter(|l| suite.contains(&l.row.as_str())).map(|l| l.engine.as_str()).collect();
-    rivals.retain(|name| ![OURS, YARDSTICK].contains(name));
-    rivals.sort_unstable();
-    rivals.dedup();
-    rivals.into_iter().map(|rival| (rival.to_owned(), against(lines, rival))).collect()
-}
-
-fn against(lines: &[Line], rival: &str) -> Vec<Target> {
+    if !lines.iter().any(|l| l.engine == rival && suite.contains(&l.row.as_str())) {
+        return Vec::new();
+    }
     let find = |row: &str, operation: &str, engine: &str| {
         let mut of = lines.iter().filter(|l| l.is_measured() && l.row == row && l.engine == engine);
         of.find(|l| l.operation == operation)
@@ -116,9 +111,9 @@ fn at_most(what: &'static str, both: [Option<f64>; 2], words: fn(f64) -> String)
     }
 }
 
-fn shown(what: &'static str, both: [Option<f64>; 2], words: fn(f64) -> String) -> Target {
+pub(super) fn shown(what: impl Into<String>, both: [Option<f64>; 2], words: fn(f64) -> String) -> Target {
     let [ours, rival] = both.map(|n| n.map_or_else(|| "-".to_owned(), words));
-    Target { what, ours, rival, stands: String::new(), wanted: String::new(), met: None }
+    Target { what: what.into(), ours, rival, stands: String::new(), wanted: String::new(), met: None }
 }
 
 #[cfg(test)]
@@ -143,9 +138,9 @@ mod tests {
             lines.extend(RATES.map(|(_, row, operation, _)| line(row, operation, engine, rate)));
             lines.push(line(GET_WHILE_WRITING, "GET", engine, 3000.0 - rate));
         }
-        let found = targets(&lines);
-        assert_eq!((found.len(), found[0].0.as_str()), (1, "rocksdb"));
-        let verdicts: Vec<_> = found[0].1.iter().map(|t| (t.what, t.verdict(), t.stands.as_str())).collect();
+        let found = targets(&lines, "rocksdb");
+        let verdicts: Vec<_> =
+            found.iter().map(|t| (t.what.as_str(), t.verdict(), t.stands.as_str())).collect();
         assert_eq!(
             verdicts,
             [
@@ -160,10 +155,10 @@ mod tests {
                 ("resident memory, peak of all stages", "not met", "2.00x"),
             ]
         );
-        assert_eq!(found[0].1[3].ours, "3.91 KiB");
+        assert_eq!(found[3].ours, "3.91 KiB");
         lines.retain(|l| l.row != SCAN || l.engine == OURS);
-        let scan = &targets(&lines)[0].1[5];
+        let scan = &targets(&lines, "rocksdb")[5];
         assert_eq!((scan.verdict(), scan.rival.as_str()), ("not measured", "-"));
-        assert_eq!(targets(&[line("put_random", "PUT", "rocksdb", 1.0)]), []);
+        assert_eq!(targets(&[line("put_random", "PUT", "rocksdb", 1.0)], "rocksdb"), []);
     }
 }

@@ -251,6 +251,20 @@ fn watched_rows_have_targets_and_a_timeline() {
 }
 
 #[test]
+fn steady_rows_show_their_slow_seconds_and_what_merges_cost() {
+    let text = table(&fixture::results("steady"));
+    let cells = text.lines().find(|l| l.starts_with("steady_load@0.01 ") && l.contains(" of "));
+    assert!(cells.is_some_and(|cells| cells.contains("  1 of 8  ")), "the fourth second is empty: {text}");
+    assert!(text.contains("memtables <full>: 3 in 0.25 s"), "{text}");
+    let busy = text.lines().find(|l| l.starts_with("steady_overwrite@0.01: Busy")).unwrap();
+    assert!(busy.contains("<= 0") && busy.ends_with("met"), "{busy}");
+    let text = table(&fixture::results("amplification"));
+    for words in ["amp_zipf@0.01: written / raw", "amp_uniform@0.01: get ", "<= 0.8x", "<= 1.35"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+}
+
+#[test]
 fn conflicts_are_only_in_reports_of_transactions() {
     let results = fixture::results("transactions");
     let text = table(&results);

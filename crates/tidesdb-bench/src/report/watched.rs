@@ -1,4 +1,5 @@
-//! Text reports of watched rows: bytes read and written, memory, the targets, and the whole timeline as CSV.
+//! Text reports of watched rows: bytes read and written, memory, steadiness, the targets, and the whole timeline as
+//! CSV.
 
 use std::fmt::Write;
 
@@ -6,10 +7,11 @@ use crate::run::Results;
 use crate::stage::Outcome;
 use crate::timeline::{Beat, Second};
 
-use super::lines::{Line, OURS, lines};
+use super::lines::{Line, OURS, YARDSTICK, lines};
 use super::table::{aligned, lines_table, rate};
-use super::targets::targets;
+use super::targets::{self, Target};
 use super::words::Unit;
+use super::{families, queue, steady};
 
 const HEAD: [&str; 14] = [
     "row",
@@ -37,9 +39,12 @@ pub fn table(results: &Results) -> String {
 /// Formats further figures of watched rows, and the targets; empty if there is no such row.
 fn summary(results: &Results, lines: &[Line]) -> String {
     let mut rows = vec![HEAD.map(str::to_owned).to_vec()];
+    let mut steadiness = vec![steady::HEAD.map(str::to_owned).to_vec()];
     for line in lines.iter().filter(|l| l.is_measured()) {
         let of = |o: &&Outcome| o.engine == line.engine && o.spec.name == line.row && !o.timeline.is_empty();
-        rows.extend(results.outcomes.iter().find(of).map(|outcome| cells(line, outcome)));
+        let Some(outcome) = results.outcomes.iter().find(of) else { continue };
+        rows.push(cells(line, outcome));
+        steadiness.extend(steady::cells(line, outcome));
     }
     if rows.len() == 1 {
         return String::new();
@@ -47,12 +52,18 @@ fn summary(results: &Results, lines: &[Line]) -> String {
     let mut out = String::from("\n");
     out += &aligned(&rows, &[0, 1, 2]);
     out += "read/op: bytes from the device per operation of the row; calls/op: bytes that read calls returned; written/op: \
-            bytes to the device per put, background work included\n";
+            bytes to the device per put, background work included\n\n";
+    out += &aligned(&steadiness, &[0, 1, 2, 10]);
+    out += "below 1/3: seconds with less than a third of the median second; raw: keys and values of the puts; written: all \
+            bytes to the device, background work included; tables: those of flushes and merges\n";
     for outcome in &results.outcomes {
         if let Some(failure) = outcome.device.as_ref().and_then(|device| device.failure.as_ref()) {
             let _ =
                 writeln!(out, "{}: the limit of the device was not measured: {failure}", outcome.spec.name);
         }
+    }
+    for rows in [queue::rows(results), families::rows(results)].into_iter().flatten() {
+        let _ = write!(out, "\n{}", aligned(&rows, &[0, 1]));
     }
     let all = targets(lines);
     if all.is_empty() {
@@ -60,9 +71,9 @@ fn summary(results: &Results, lines: &[Line]) -> String {
     }
     for (rival, targets) in all {
         let head = ["target", OURS, &rival, "ratio", "wanted", "verdict"].map(str::to_owned).to_vec();
-        let row = |t: super::Target| {
+        let row = |t: Target| {
             let verdict = t.verdict().to_owned();
-            vec![t.what.to_owned(), t.ours, t.rival, t.stands, t.wanted, verdict]
+            vec![t.what, t.ours, t.rival, t.stands, t.wanted, verdict]
         };
         let rows: Vec<Vec<String>> = std::iter::once(head).chain(targets.into_iter().map(row)).collect();
         let _ = write!(out, "\n{}", aligned(&rows, &[0, 5]));
@@ -99,6 +110,20 @@ fn cells(line: &Line, outcome: &Outcome) -> Vec<String> {
     ]
 }
 
+/// Returns the rivals of a suite with targets, each with all targets; empty for other suites.
+pub fn targets(lines: &[Line]) -> Vec<(String, Vec<Target>)> {
+    let mut rivals: Vec<&str> = lines.iter().map(|l| l.engine.as_str()).collect();
+    rivals.retain(|name| ![OURS, YARDSTICK].contains(name));
+    rivals.sort_unstable();
+    rivals.dedup();
+    let of = |rival: &str| {
+        let mut all = targets::targets(lines, rival);
+        all.extend(steady::targets(lines, rival));
+        (!all.is_empty()).then(|| (rival.to_owned(), all))
+    };
+    rivals.into_iter().filter_map(of).collect()
+}
+
 /// Returns the number of operations of the row, over all kinds.
 fn operations(outcome: &Outcome) -> u64 {
     outcome.phases.iter().map(|p| p.ops).sum()
@@ -119,7 +144,7 @@ fn slowest_second(outcome: &Outcome, operation: &str) -> Option<f64> {
 }
 
 /// Column names of [`seconds_csv`].
-pub const SECONDS: [&str; 22] = [
+pub const SECONDS: [&str; 25] = [
     "engine",
     "row",
     "repetition",
@@ -142,6 +167,9 @@ pub const SECONDS: [&str; 22] = [
     "group_anon_bytes",
     "group_cache_bytes",
     "file_bytes",
+    "debt_bytes",
+    "busy",
+    "stalls",
 ];
 
 /// Formats the timelines as comma-separated values; puts are PUT, reads are all other operations.
@@ -181,5 +209,9 @@ fn record(outcome: &Outcome, second: &Second) -> Vec<String> {
     out.extend(bytes.map(per));
     let memory = [second.resident, second.charged.anonymous, second.charged.cache, second.files];
     out.extend(memory.map(|n| n.to_string()));
+    out.extend([second.debt, second.busy].map(|n| n.to_string()));
+    let stalls: Vec<String> =
+        second.stalls.iter().map(|s| steady::stall(&s.cause, s.count, s.seconds)).collect();
+    out.push(stalls.join(", "));
     out
 }

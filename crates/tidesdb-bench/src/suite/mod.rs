@@ -1,8 +1,12 @@
 //! Suites: named lists of rows.
 
+pub mod amplification;
 pub mod beyond;
+pub mod families;
 mod large;
+pub mod queue;
 mod reference;
+pub mod steady;
 mod transactions;
 
 use crate::keys::Pattern;
@@ -30,10 +34,14 @@ enum Scales {
     Values,
     /// The memory limit, with keys, operations, cache and memtable; durations by the square root of the scale.
     Memory,
+    /// Durations.
+    Duration,
+    /// Numbers of operations and keys, cache and memtable, so that the tree keeps its shape.
+    Tree,
 }
 
 /// All suites.
-pub const ALL: [Suite; 8] = [
+pub const ALL: [Suite; 12] = [
     Suite {
         name: "quick",
         about: "every kind of operation, under a minute for this engine",
@@ -84,6 +92,34 @@ pub const ALL: [Suite; 8] = [
         rows: beyond::rows,
     },
     Suite {
+        name: steady::NAME,
+        about: "load and overwrite 40 million random keys as fast as two writers can, second by second",
+        repeat: 1,
+        scales: Scales::Operations,
+        rows: steady::rows,
+    },
+    Suite {
+        name: amplification::NAME,
+        about: "what merges cost: load, overwrite uniformly, overwrite by Zipf's law, with gets meanwhile",
+        repeat: 1,
+        scales: Scales::Tree,
+        rows: amplification::rows,
+    },
+    Suite {
+        name: families::NAME,
+        about: "eight families under load, one a hundred times as large as the others, together and alone",
+        repeat: 1,
+        scales: Scales::Operations,
+        rows: families::rows,
+    },
+    Suite {
+        name: queue::NAME,
+        about: "ten minutes of inserts at the end of a queue and deletes at its front; --scale multiplies the time",
+        repeat: 1,
+        scales: Scales::Duration,
+        rows: queue::rows,
+    },
+    Suite {
         name: "transactions",
         about: "1, 10 and 1000 operations at every isolation level, with and without conflicts",
         repeat: 1,
@@ -95,6 +131,14 @@ pub const ALL: [Suite; 8] = [
 /// Returns the suite with that name.
 pub fn named(name: &str) -> Option<&'static Suite> {
     ALL.iter().find(|suite| suite.name == name)
+}
+
+/// Separates the name of a row from the scale.
+const SCALED: char = '@';
+
+/// Returns the name of a row without its scale.
+pub fn unscaled(row: &str) -> &str {
+    row.split(SCALED).next().unwrap_or(row)
 }
 
 /// Minimum number of operations per thread, however small the scale.
@@ -119,9 +163,16 @@ impl Suite {
                 row.value_bytes = times(row.value_bytes as u64).max(LEAST_BYTES) as usize;
                 continue;
             }
-            if let Scales::Memory = self.scales {
+            if let Scales::Duration = self.scales {
+                row.seconds *= scale;
+                row.name += &format!("{SCALED}{scale}");
+                continue;
+            }
+            if let Scales::Memory | Scales::Tree = self.scales {
                 row.cache = times(row.cache).max(LEAST_BUFFER);
                 row.memtable = times(row.memtable).max(LEAST_BUFFER);
+            }
+            if let Scales::Memory = self.scales {
                 row.memory = times(row.memory).max(LEAST_MEMORY);
                 row.seconds *= scale.sqrt();
             }
@@ -134,8 +185,21 @@ impl Suite {
             if row.keys > 0 {
                 row.keys = shrink(row.keys, threads);
             }
+            if !row.families.is_empty() {
+                row.families.iter_mut().for_each(|keys| *keys = shrink(*keys, 1));
+                row.keys = row.families.iter().sum::<u64>().next_multiple_of(threads);
+            }
+            if self.names_scale() {
+                row.name += &format!("{SCALED}{scale}");
+            }
         }
         rows
+    }
+
+    /// Returns true if the names of rows end with the scale: the shape of the tree depends on it, so figures of
+    /// different scales must not be compared.
+    fn names_scale(&self) -> bool {
+        [steady::NAME, amplification::NAME, families::NAME].contains(&self.name)
     }
 }
 

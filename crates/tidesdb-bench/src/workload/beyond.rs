@@ -20,7 +20,7 @@ impl Bench<'_> {
     }
 
     /// Returns a stream of keys drawn uniformly.
-    fn drawing(&self, thread: u64) -> Stream {
+    pub(super) fn drawing(&self, thread: u64) -> Stream {
         let rng = Rng::new(self.spec.seed, READERS + thread);
         Stream::Uniform { rng, n: self.spec.population() }
     }

@@ -9,6 +9,7 @@ use crate::engine::{Engine, Result, Session};
 use crate::keys::{Item, Keys};
 use crate::measure::{Meter, Recorder};
 use crate::process::Usage;
+use crate::spec::Workload;
 use crate::timeline::Board;
 use crate::values::Values;
 use crate::verify::{Check, SAMPLE};
@@ -47,7 +48,13 @@ impl Lane<'_> {
             Limit::Count(count) => self.done < count,
             Limit::Time(time) => self.meter.elapsed() < time,
         };
-        more && !self.stop.load(Ordering::Relaxed)
+        more && !self.is_stopped()
+    }
+
+    /// Returns true after another thread has failed.
+    #[inline]
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
     }
 
     /// Returns the size of the next batch.
@@ -86,12 +93,18 @@ impl Lane<'_> {
     /// Ends `ops` operations of a kind: records latency and counts, and returns an error if an answer was wrong.
     #[inline]
     pub(super) fn lap(&mut self, kind: usize, ops: u64) -> Result<()> {
+        self.done += ops;
+        self.step(kind, ops)
+    }
+
+    /// Ends a step of an operation, which is measured like an operation but does not count towards the limit.
+    #[inline]
+    pub(super) fn step(&mut self, kind: usize, ops: u64) -> Result<()> {
         let latency = self.meter.lap(kind);
         if let Some(board) = self.board {
             board.beat(self.thread as usize, kind, ops, latency);
         }
         self.counts[kind] += ops;
-        self.done += ops;
         self.check.verdict()
     }
 }
@@ -139,7 +152,10 @@ impl Bench<'_> {
         self.board.as_deref().inspect(|board| board.name(kinds));
         let (barrier, stop) = (Barrier::new(threads), AtomicBool::new(false));
         let work = |thread| {
-            let session = engine.session();
+            let session = match self.spec.families.is_empty() {
+                true => engine.session(),
+                false => engine.session_of(thread),
+            };
             let mut lane = self.lane(thread as u64, kinds.len(), limit, &stop);
             barrier.wait();
             lane.meter.begin();
@@ -171,7 +187,7 @@ impl Bench<'_> {
         limit: Limit,
         stop: &'a AtomicBool,
     ) -> Lane<'a> {
-        let writer = self.spec.crew() > self.spec.threads;
+        let writer = self.spec.workload == Workload::ReadWhileWriting;
         // With readers and a writer, the rate applies to the writer alone.
         let paced = if writer { 1 } else { self.spec.threads };
         let pace = (self.spec.rate > 0.0 && (!writer || thread == self.spec.threads as u64)).then(|| {

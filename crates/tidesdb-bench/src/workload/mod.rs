@@ -12,6 +12,8 @@ mod queue;
 mod blend;
 mod transaction;
 mod beyond;
+mod drawn;
+mod families;
 
 #[cfg(test)]
 mod tests;
@@ -34,6 +36,7 @@ use lane::Gathered;
 pub use lane::Limit;
 pub use model::Model;
 use model::Order;
+pub use queue::FRONT;
 pub use transaction::Transacted;
 
 /// Measurements of one kind of operation.
@@ -135,6 +138,9 @@ impl<'a> Bench<'a> {
     /// # Errors
     /// Returns the engine's error.
     pub fn populate(&self, engine: &dyn Engine) -> Result<()> {
+        if self.spec.workload == Workload::Families {
+            return self.fill_families(engine);
+        }
         self.puts(engine, Limit::Count(self.spec.share()), |thread| self.filling(thread)).map(drop)
     }
 
@@ -159,6 +165,8 @@ impl<'a> Bench<'a> {
             Workload::Overwrite => self.overwrite(engine, limit),
             Workload::MultiGet => self.multi_gets(engine, limit),
             Workload::ReadWhileWriting => self.read_while_writing(engine, limit),
+            Workload::WriteWhileReading => self.write_while_reading(engine, limit),
+            Workload::Families => self.families(engine, limit),
         }
     }
 

@@ -21,6 +21,10 @@ pub enum Model {
     /// The initial contents, with each key overwritten this many times, and once more those keys that each thread
     /// reached in this many steps of its sweep.
     Rewritten(u32, Vec<u64>),
+    /// The initial contents, overwritten by this many drawn puts of each thread, whose versions are their positions.
+    Drawn(Vec<u64>),
+    /// The contents of each family after this many puts; compared by [`Bench::verify_families`].
+    Families(Vec<u64>),
     /// Contents that are known already.
     Known(Summary),
 }
@@ -151,6 +155,8 @@ impl Bench<'_> {
                 }
                 all
             }
+            Model::Drawn(puts) => self.drawn(puts),
+            Model::Families(_) => Summary::default(),
             Model::Known(all) => *all,
         }
     }

@@ -1,5 +1,6 @@
 //! Queues: each thread appends a batch at the end of its own queue and takes one from the front. It finds the front by
-//! a scan from the original start of the queue, across all deleted entries. This measures the cost of tombstones.
+//! a scan from the original start of the queue, across all deleted entries (HEAD), and deletes what it found (TAKE).
+//! This measures the cost of tombstones.
 
 use super::lane::{Lane, Limit};
 use super::{Bench, Measured, Model};
@@ -7,7 +8,10 @@ use crate::engine::{Engine, Result, Session};
 use crate::verify::Summary;
 
 const APPEND: usize = 0;
-const TAKE: usize = 1;
+const HEAD: usize = 1;
+const TAKE: usize = 2;
+/// Name of the scan that finds the front.
+pub const FRONT: &str = "HEAD";
 /// Number of entries kept in a queue; shorter in short runs.
 const DEPTH: u64 = 1000;
 
@@ -22,7 +26,7 @@ impl Bench<'_> {
     pub(super) fn queue(&self, engine: &dyn Engine, limit: Limit) -> Result<Measured> {
         let (share, batch) = (self.spec.share(), self.spec.batch);
         let depth = DEPTH.min(share / 8).max(batch);
-        let done = self.parallel(engine, &["APPEND", "TAKE"], limit, |lane, session| {
+        let done = self.parallel(engine, &["APPEND", FRONT, "TAKE"], limit, |lane, session| {
             let origin = lane.thread * share;
             let mut queue = Queue { origin, head: origin, tail: origin };
             let mut taken = Vec::with_capacity(batch as usize);
@@ -70,6 +74,7 @@ impl Queue {
         let head = self.head;
         let right = taken.iter().copied().eq(head..head + batch);
         lane.check.ensure(right, || "the front of a queue is not where it should be".to_owned());
+        lane.step(HEAD, 1)?;
         for index in head..head + batch {
             lane.aim(index);
             session.delete(&lane.key)?;

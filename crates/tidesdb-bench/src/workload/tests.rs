@@ -274,8 +274,15 @@ fn a_correct_engine_passes_every_workload() {
         let what = format!("{:?} {:?}", spec.workload, spec.pattern);
         let measured = on_map(&spec, Fault::None).unwrap_or_else(|e| panic!("{what}: {e}"));
         // The additional writer of `ReadWhileWriting` does as many operations as one reader.
-        let ops: u64 =
-            measured.phases.iter().map(|p| p.ops).sum::<u64>() * spec.threads as u64 / spec.crew() as u64;
+        let ops = match spec.workload {
+            // The additional reader of `WriteWhileReading` does as many as it can.
+            Workload::WriteWhileReading => measured.phases[0].ops,
+            _ => {
+                let whole = measured.phases.iter().filter(|p| p.operation != FRONT);
+                let all: u64 = whole.map(|p| p.ops).sum();
+                all * spec.threads as u64 / spec.crew() as u64
+            }
+        };
         let whole = [Workload::Iterate, Workload::Mixed].contains(&spec.workload);
         let conflicts = measured.transacted.map_or(0, |t| t.conflicts);
         let refused =
@@ -308,7 +315,7 @@ fn one_lost_write_is_caught_without_reading_a_value() {
         caught(&row(Workload::Mixed, pattern), Fault::LostWrite, "missing");
     }
     caught(&row(Workload::Queue, Pattern::Seq), Fault::LostWrite, "the front of a queue");
-    for workload in [Workload::Overwrite, Workload::ReadWhileWriting] {
+    for workload in [Workload::Overwrite, Workload::ReadWhileWriting, Workload::WriteWhileReading] {
         caught(&row(workload, Pattern::Random), Fault::LostWrite, "or their versions");
     }
     let churn = on_map(&row(Workload::Churn, Pattern::Random), Fault::LostWrite).unwrap_err();
@@ -390,7 +397,10 @@ fn the_null_engine_runs_every_workload() {
 fn this_engine_passes_every_workload() {
     for workload in Workload::ALL {
         for batch in [1, 10] {
-            let spec = Spec { ops: 6000, batch, ..row(workload, Pattern::Random) };
+            let mut spec = Spec { ops: 6000, batch, ..row(workload, Pattern::Random) };
+            if workload == Workload::Families {
+                spec.families = vec![4000, 1000, 1000];
+            }
             let outcome = staged("tidesdb", &spec);
             assert_eq!(outcome.failure, None, "{workload:?}");
             assert!(outcome.settings.contains("tidesdb") && outcome.db_bytes > 0);
@@ -427,6 +437,10 @@ fn the_timeline_of_a_watched_row_adds_up_to_its_phases() {
         Spec { rate: 0.0, ..timed(Workload::MultiGet) },
         all(Workload::Iterate),
         timed(Workload::ReadWhileWriting),
+        all(Workload::WriteWhileReading),
+        Spec { pattern: Pattern::Scrambled, version: 9, ..all(Workload::WriteWhileReading) },
+        Spec { families: vec![4000, 1000, 1000], ..all(Workload::Families) },
+        timed(Workload::Queue),
     ] {
         let (what, outcome) = (spec.workload, staged("tidesdb", &spec));
         assert_eq!(outcome.failure, None, "{what:?}");
@@ -441,8 +455,10 @@ fn the_timeline_of_a_watched_row_adds_up_to_its_phases() {
         assert!(lines.iter().all(|l| l.resident > 0) && lines.iter().any(|l| l.files > 0), "{what:?}");
         let reads = [Workload::Read, Workload::MultiGet, Workload::ReadWhileWriting].contains(&what);
         assert_eq!(outcome.device.is_some(), reads, "{what:?}");
-        let all_read = matches!(what, Workload::Iterate | Workload::ReadWhileWriting);
+        let all_read = what == Workload::Iterate || (spec.overwrites() && what != Workload::Families);
         assert_eq!(outcome.keys, if all_read { 6000 } else { 0 }, "{what:?}");
+        assert!(outcome.levels.iter().sum::<u64>() > 0, "{what:?}");
+        assert_eq!(outcome.stats.tables_written > 0, spec.writes(), "{what:?}");
     }
 }
 

@@ -2,9 +2,12 @@
 //!
 //! ```text
 //! cargo run --release -p tidesdb --example compaction -- [GiB of data] [file for the plot]
+//! cargo run --release -p tidesdb --example compaction -- point DATA MEMTABLE FLUSH TABLE TABLES WRITES
 //! ```
 //!
-//! The policies are those of the engine (`tidesdb::compact::policy`). Prints the tables of `docs/compaction.md`.
+//! The policies are those of the engine (`tidesdb::compact::policy`). Prints the tables of `docs/compaction.md`. `point` simulates one
+//! tree of a measurement: sizes of all data, of a memtable, of the rows in it and of a table in KiB, the number of
+//! tables in level 1 when merges start, and how many times all data is overwritten.
 
 mod content;
 mod plot;
@@ -12,7 +15,7 @@ mod tree;
 mod workload;
 
 use tidesdb::compact::policy::{CompactionPolicy, Leveled, PolicySettings, Spooky};
-use tree::{Measures, Simulation};
+use tree::{Load, Measures, Simulation};
 use workload::Workload;
 
 const GIB: u64 = 1 << 30;
@@ -27,14 +30,20 @@ const POLICIES: [(&str, &dyn CompactionPolicy, u64, u8); 4] = [
 ];
 
 fn main() -> std::io::Result<()> {
-    let mut arguments = std::env::args().skip(1);
+    let mut arguments = std::env::args().skip(1).peekable();
+    if arguments.next_if_eq("point").is_some() {
+        point(arguments.map(|text| text.parse().expect("a number")).collect());
+        return Ok(());
+    }
     let bytes = arguments.next().map_or(DATA_GIB, |text| text.parse().expect("a number of GiB")) * GIB;
     let plot = arguments.next();
     let mut rows = Vec::new();
     for workload in Workload::ALL {
         for (name, policy, ratio, dividing_offset) in POLICIES {
             let settings = PolicySettings { ratio, dividing_offset, ..settings(bytes) };
-            let measures = Simulation::run(policy, settings, workload, bytes);
+            let (flush_bytes, l1_tables) = (settings.buffer_bytes, settings.l1_tables_trigger);
+            let load = Load { workload, bytes, flush_bytes, l1_tables, writes: workload.writes() };
+            let measures = Simulation::run(policy, settings, load);
             eprintln!("{} | {name} | {measures:?}", workload.name());
             rows.push(Row { workload, policy: name, measures });
         }
@@ -45,6 +54,23 @@ fn main() -> std::io::Result<()> {
         Some(file) => std::fs::write(file, plot::svg(&rows)),
         None => Ok(()),
     }
+}
+
+/// Simulates the overwrites of one measured tree.
+fn point(numbers: Vec<f64>) {
+    let [data, memtable, flush, table, l1_tables, times] = numbers[..] else {
+        panic!("six numbers are required")
+    };
+    let kib = |n: f64| (n * 1024.0) as u64;
+    let settings =
+        PolicySettings { buffer_bytes: kib(memtable), table_bytes: kib(table), ..PolicySettings::default() };
+    let measure = |workload| {
+        let l1_tables = l1_tables as usize;
+        let load =
+            Load { workload, bytes: kib(data), flush_bytes: kib(flush), l1_tables, writes: (0.0, times) };
+        Row { workload, policy: "Spooky", measures: Simulation::run(&Spooky, settings, load) }
+    };
+    print_rows(&[Workload::Uniform, Workload::Zipf].map(measure));
 }
 
 /// One workload under one policy.

@@ -52,6 +52,21 @@ impl SimTable {
     }
 }
 
+/// What a tree is loaded with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    /// Order and kind of the writes.
+    pub(crate) workload: Workload,
+    /// Bytes of all data.
+    pub(crate) bytes: u64,
+    /// Bytes of rows in a memtable, which are less than its size by what the memtable itself needs.
+    pub(crate) flush_bytes: u64,
+    /// Tables in level 1 when merges start: the trigger, or more if writers are faster than merges.
+    pub(crate) l1_tables: usize,
+    /// Bytes written before anything is measured, and bytes written after, as shares of all data.
+    pub(crate) writes: (f64, f64),
+}
+
 /// One tree under one policy.
 pub(crate) struct Simulation<'a> {
     policy: &'a dyn CompactionPolicy,
@@ -68,13 +83,9 @@ pub(crate) struct Simulation<'a> {
 }
 
 impl<'a> Simulation<'a> {
-    /// Runs `workload` on `bytes` of data.
-    pub(crate) fn run(
-        policy: &'a dyn CompactionPolicy,
-        settings: PolicySettings,
-        workload: Workload,
-        bytes: u64,
-    ) -> Measures {
+    /// Runs a load.
+    pub(crate) fn run(policy: &'a dyn CompactionPolicy, settings: PolicySettings, load: Load) -> Measures {
+        let Load { workload, bytes, flush_bytes, l1_tables, writes: (warm_up, measured) } = load;
         let mut this = Self {
             policy,
             settings,
@@ -93,8 +104,7 @@ impl<'a> Simulation<'a> {
             this.add(2, &mut tables);
             this.settle();
         }
-        let (warm_up, measured) = workload.writes();
-        let entries = settings.buffer_bytes as f64 / ENTRY_BYTES;
+        let entries = flush_bytes as f64 / ENTRY_BYTES;
         let (mut ingested, mut spaces) = (0.0, Vec::new());
         while ingested < (warm_up + measured) * bytes as f64 {
             if ingested < warm_up * bytes as f64 {
@@ -103,10 +113,10 @@ impl<'a> Simulation<'a> {
             }
             this.flush(workload.memtable(&this.classes, ingested / ENTRY_BYTES, entries));
             // Between two flushes nothing else changes.
-            if this.levels[0].len() >= settings.l1_tables_trigger {
+            if this.levels[0].len() >= l1_tables {
                 this.settle();
             }
-            ingested += settings.buffer_bytes as f64;
+            ingested += flush_bytes as f64;
             this.peak = this.peak.max(this.bytes);
             spaces.push(this.bytes);
         }

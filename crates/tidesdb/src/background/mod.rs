@@ -228,6 +228,9 @@ impl Ticks {
     /// Runs one round.
     pub fn tick(&mut self, shared: &Arc<Shared>) {
         shared.reads.refresh_clock();
+        if shared.write.recovering.load(Ordering::Acquire) {
+            return;
+        }
         shared.observe(false);
         if shared.write.events.has_pending() {
             shared.write.jobs.push(Job::WriteEvents);
@@ -268,14 +271,15 @@ impl Ticks {
             shared.write.log.restore_reserve();
             // Frees what a reader still used when it was replaced: on an idle database no other call would free it.
             tidesdb_sync::reclaim();
-            // A snapshot may have gone that kept deleted ranges alive, the last row of a table may have expired, or a
-            // quarantine may be over.
+            // A snapshot may have gone that kept deleted ranges alive, the last row of a table may have expired, a
+            // quarantine may be over, or reads may have paid for a merge.
             let now = shared.reads.now_secs();
             let has_dead = |f: &Arc<FamilyCore>| {
                 let version = &f.owned_view().version;
                 !version.ranges().is_empty()
                     || version.tables().any(|t| t.meta().has_expired(now))
                     || f.claims.has_quarantined()
+                    || f.owned_view().probes.is_due()
             };
             for family in shared.write.all_families().iter() {
                 if has_dead(family) {

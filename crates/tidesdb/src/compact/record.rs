@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::plan::CompactionPlan;
-use super::policy::PlanKind;
+use super::policy::{Cause, PlanKind};
 use crate::events::{Event, LevelPart};
 use crate::family::{FamilyCore, Metric};
 use crate::rewrite::Rewritten;
@@ -51,6 +51,8 @@ pub(super) fn done(
             family.count(Metric::CompactionRead, read_bytes);
             family.count(Metric::CompactionWritten, out.bytes());
             family.merged.add(plan.target, out.bytes());
+            family.count(merges_for(plan.cause), 1);
+            family.owned_view().probes.pay(out.entries_in);
             let seconds = job.took();
             ctx.write.running.merges.record(seconds);
             Event::Merge {
@@ -71,6 +73,19 @@ pub(super) fn done(
             }
         }
     });
+}
+
+/// The counter of merges for `cause`.
+fn merges_for(cause: Cause) -> Metric {
+    match cause {
+        Cause::Level1 => Metric::MergesLevel1,
+        Cause::Capacity | Cause::Disjoint | Cause::Levels => Metric::MergesCapacity,
+        Cause::Tombstones | Cause::Ranges => Metric::MergesTombstones,
+        Cause::Expired | Cause::Age => Metric::MergesExpired,
+        Cause::Probes => Metric::MergesProbes,
+        Cause::Values => Metric::MergesValues,
+        Cause::Manual => Metric::MergesManual,
+    }
 }
 
 /// Tables and bytes of the inputs per level.

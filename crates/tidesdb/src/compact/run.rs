@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::plan::{self, CompactionPlan};
+use super::plan::{self, CompactionPlan, MergeLimits};
 use super::policy::{Cause, PlanKind};
 use super::{parts, record};
 use crate::events::TARGET;
@@ -76,7 +76,11 @@ pub(super) fn begin<'f>(ctx: &MaintenanceCtx, family: &'f FamilyCore) -> Option<
         // Range tombstones may drop whole tables, so planning raises the floor of history; without them it only looks.
         let has_ranges = !version.ranges().is_empty();
         let readers = if has_ranges { rewrite::rules(ctx, false) } else { rewrite::outlook(ctx) };
-        let planned = |bytes_max| plan::next(&version, claims, &family.options, &readers, bytes_max);
+        let probes_pay = family.owned_view().probes.look();
+        let planned = |bytes_max| {
+            let limits = MergeLimits { bytes_max, probes_pay };
+            plan::next(&version, claims, &family.options, &readers, limits)
+        };
         let mut plan = planned(u64::MAX)?;
         let room = if plan.is_merge() { ctx.write.log.room_for_merge() } else { u64::MAX };
         // A smaller merge may fit. If none does, this one fails, and is tried again later.
@@ -212,8 +216,11 @@ fn compact(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, begun: &Arc<Begun>) -
     // A move takes no time: it would report a rate that merges do not reach.
     let level_1 = plan.inputs.iter().filter(|(level, _)| *level == 1 && plan.is_merge());
     let paid: u64 = level_1.map(|(_, t)| t.meta().raw_key_bytes + t.meta().raw_value_bytes).sum();
-    if paid > 0 {
-        ctx.write.debt.merge_rate.measured(paid, job.took());
+    if plan.inputs.iter().any(|(level, _)| *level == 1) {
+        let took = family.paid_in(ctx.write.env.clock.mono(), job.took());
+        if paid > 0 {
+            ctx.write.debt.merge_rate.measured(paid, took);
+        }
     }
     if let Some((file, damage)) = mover.damaged() {
         tracing::error!(family = %family.name(), error = %damage, "a value log cannot be emptied; nothing was dropped");

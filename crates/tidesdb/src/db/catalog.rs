@@ -160,6 +160,7 @@ impl Family {
             shared
                 .maintenance
                 .install(&edit, core, |version| core.change_view(|view| view.with_version(version)))?;
+            tidesdb_sync::reclaim(); // the replaced view would keep its files while this thread is idle
         }
         core.options.change(&options);
         core.vlog.set_file_bytes_max(file_bytes(shared, &options));

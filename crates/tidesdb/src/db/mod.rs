@@ -10,6 +10,7 @@ mod family;
 mod open;
 mod recover;
 mod replay;
+mod save;
 mod restore;
 mod snapshot;
 mod stats;

@@ -100,6 +100,16 @@ events! {
         sync_failed: bool, "True if a sync of the log had failed before.";
         damage: String, "Damage that the recovery mode tolerated; empty if there was none.";
     }
+    "replay" Replay INFO "The open has read part of a long log." {
+        bytes: u64, "Bytes of commits that were replayed so far.";
+        total: u64, "Bytes of all commits to replay.";
+        commits: u64, "Commits that were replayed so far.";
+    }
+    "recovered" Recovered INFO "Recovered commits were written to tables after the open had returned." {
+        seconds: Duration, "Duration since the open returned.";
+        orphans: u64, "Files that were set aside because the manifest does not name them.";
+        error: String, "Why it failed; empty if it did not. Writes are refused then, and the next open recovers again.";
+    }
     "close" Close INFO "The database was closed." {
         seconds: Duration, "Duration of the close, with the last flushes.";
         error: String, "Why the close failed; empty if it did not.";

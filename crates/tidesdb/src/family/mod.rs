@@ -11,15 +11,18 @@
 
 mod claims;
 mod hook;
+mod probes;
 mod read_view;
 mod space;
 mod stats;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 pub use claims::{Claim, Claimed, Claims};
 pub use hook::{CommitHook, Committed, CommittedOp, HookCell};
+pub use probes::{GET_CHARGE, Probes, SEEK_CHARGE};
 pub use read_view::{MemSlot, ReadView};
 pub use space::Collection;
 pub use stats::{FamilyStats, LevelCounters, Metric};
@@ -56,6 +59,8 @@ pub struct FamilyCore {
     pub claims: Claims,
     /// Bytes that merges wrote into each level.
     pub merged: LevelCounters,
+    /// When the last merge of level 1 ended, in nanoseconds, if the next one was due already; else 0.
+    paid_at: AtomicU64,
     /// The collection of its value logs.
     pub collection: Collection,
     /// Called with each commit to the family.
@@ -74,7 +79,8 @@ impl FamilyCore {
         vlog: VlogSet,
         version: Arc<TableVersion>,
     ) -> Self {
-        let view = ReadView { active: None, active_from: 0, immutables: Vec::new(), version };
+        let probes = Arc::default();
+        let view = ReadView { active: None, active_from: 0, immutables: Vec::new(), version, probes };
         Self {
             id,
             options: LiveOptions::new(options),
@@ -86,6 +92,7 @@ impl FamilyCore {
             naming: Mutex::new(()),
             claims: Claims::default(),
             merged: LevelCounters::default(),
+            paid_at: AtomicU64::new(0),
             collection: Collection::default(),
             hook: HookCell::default(),
             dropped: AtomicBool::new(false),
@@ -166,6 +173,17 @@ impl FamilyCore {
         bytes
     }
 
+    /// Returns the time in which a merge of level 1 that ended `now` and took `took` paid its debt. If it was due when the previous one
+    /// ended, that includes the time in which its thread did other merges.
+    pub fn paid_in(&self, now: Duration, took: Duration) -> Duration {
+        let due = self.view(&pin()).version.level_len(1) >= self.options.l1_tables_trigger();
+        let end = if due { now.as_nanos() as u64 } else { 0 };
+        match self.paid_at.swap(end, Ordering::Relaxed) {
+            0 => took,
+            before => took.max(now.saturating_sub(Duration::from_nanos(before))),
+        }
+    }
+
     /// Removes the immutable memtable `slot`: it is in the tables of `version`, or no longer needed. Returns its debt
     /// if it was in the view.
     pub fn release(&self, slot: &Arc<MemSlot>, version: Option<Arc<TableVersion>>) -> u64 {
@@ -240,13 +258,30 @@ impl FamilyCore {
         self.new_map(seed)
     }
 
+    /// Replaces all memtables by the tables of `version`, which hold their entries.
+    pub fn replace_memtables(&self, version: &Arc<TableVersion>) {
+        self.change_view(|view| {
+            for slot in view.memtables() {
+                slot.values.get_or_init(|| version.vlog_slots());
+            }
+            let (active_from, probes) = (view.active_from, Arc::clone(&view.probes));
+            ReadView {
+                active: None,
+                active_from,
+                immutables: Vec::new(),
+                version: Arc::clone(version),
+                probes,
+            }
+        });
+    }
+
     /// Drops all memtables. Returns the debt of the immutable ones.
     pub fn forget_memtables(&self) -> u64 {
         let mut bytes = 0;
         self.change_view(|view| {
             bytes = view.immutables.iter().map(|(slot, _)| slot.debt()).sum();
             let version = Arc::clone(&view.version);
-            ReadView { active: None, active_from: view.active_from, immutables: Vec::new(), version }
+            ReadView { active: None, immutables: Vec::new(), version, ..view.clone() }
         });
         bytes
     }

@@ -67,6 +67,10 @@ pub struct DbOptions {
     /// How much history [`crate::Db::at`] can read, in bytes of log: what was overwritten or deleted since is kept.
     /// Default 0: only until the next flush or merge.
     pub history_bytes: u64,
+    /// Bytes of recovered commits, and of values that they refer to, up to which an open writes tables before it
+    /// returns. With more, reads see the commits at once, and a background thread writes the tables; everything that
+    /// writes waits for it.
+    pub foreground_recovery_bytes: u64,
     /// Create the database if there is none. Default true.
     pub create_if_missing: bool,
     /// Open read-only: nothing on disk is changed. Default false.
@@ -98,6 +102,7 @@ impl Default for DbOptions {
             disk_free_min: 100 << 20,
             disk_reserve_bytes: None,
             history_bytes: 0,
+            foreground_recovery_bytes: 4 << 20,
             create_if_missing: true,
             read_only: false,
             mmap_reads: false,

@@ -115,8 +115,8 @@ impl Shared {
         }
         watch.next = now + PERIOD;
         let syncs = self.write.log.take_slow_syncs();
-        if syncs.0 > 0 {
-            self.write.events.record(&Event::SlowSync { syncs: syncs.0, longest: syncs.1 });
+        if syncs.count > 0 {
+            self.write.events.record(&Event::SlowSync { syncs: syncs.count, longest: syncs.longest });
         }
         let health = self.health();
         if (health.state, &health.causes) != (watch.state, &watch.causes) {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use tidesdb_io::Env;
 use tidesdb_memtable::Memtable;
@@ -21,6 +22,8 @@ use crate::{Error, Result};
 
 /// On a full disk, a flush that frees less log than this is not worth a table, unless it frees a whole segment.
 const FLUSH_FOR_SPACE_MIN: u64 = 64 << 10;
+/// A writer that waits for the recovery looks at least this often whether it failed.
+const RECOVERY_LOOK: Duration = Duration::from_millis(100);
 
 /// The log, the memtables of all families, and what limits the writers. It cannot reach tables or the manifest.
 #[derive(Debug)]
@@ -37,6 +40,9 @@ pub struct WriteCtx {
     pub log: Log,
     /// While recovery replays the log, it is kept from here; `SeqNo::MAX` afterwards.
     pub recovery_pins: AtomicU64,
+    /// Set while a background thread writes recovered commits to tables. Until then, reads find them in memtables, and
+    /// everything that writes waits: the log of this session has not begun.
+    pub recovering: AtomicBool,
     /// Families by id; dropped ones are removed.
     pub families: RwLock<BTreeMap<FamilyId, Arc<FamilyCore>>, { rank::FAMILIES }>,
     /// Families whose value log was written since its last sync.
@@ -91,6 +97,7 @@ impl WriteCtx {
             health: Arc::clone(health),
             log,
             recovery_pins: AtomicU64::new(u64::MAX),
+            recovering: AtomicBool::new(false),
             families: RwLock::default(),
             dirty_vlogs: Mutex::default(),
             sync_due: SyncDue::default(),
@@ -104,7 +111,7 @@ impl WriteCtx {
         }
     }
 
-    /// Fails unless writes are possible.
+    /// Fails unless writes are possible. Waits until recovered commits are in tables.
     ///
     /// # Errors
     /// `Poisoned`, `ReadOnly`, `Closed`.
@@ -113,7 +120,27 @@ impl WriteCtx {
         if self.options.read_only {
             return Err(Error::ReadOnly);
         }
-        self.reads.check_open()
+        self.reads.check_open()?;
+        if self.recovering.load(Ordering::Acquire) { self.wait_for_recovery() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn wait_for_recovery(&self) -> Result<()> {
+        while self.recovering.load(Ordering::Acquire) {
+            let seen = self.debt.progress.current();
+            if self.recovering.load(Ordering::Acquire) {
+                self.debt.progress.wait_while(seen, Some(RECOVERY_LOOK));
+            }
+            self.health.check()?;
+            self.reads.check_open()?;
+        }
+        self.health.check()
+    }
+
+    /// Lets the writers go on that wait for the recovery.
+    pub fn end_recovery(&self) {
+        self.recovering.store(false, Ordering::Release);
+        self.debt.progress.advance();
     }
 
     /// Makes every value durable that a record in the log refers to.

@@ -35,19 +35,31 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// that jumps, as after the machine slept, proves nothing about flushing.
 const LOOK: Duration = Duration::from_millis(100);
 const LOOKS_MIN: u32 = 20;
-/// Writers may write at `rate / (STEEPNESS * weight^2)`, where the weight rises from 0 to 1 between the start of the delays and the stop. So
-/// they reach the rate at which debt is paid at a weight of 0.8, before they are stopped.
-const STEEPNESS: f64 = 1.5;
+/// Writers may write at `rate / (STEEPNESS * weight^2)`, where the weight rises from 0 to 1 between the start of the delays and the stop.
+/// Debt is paid in steps: a flush or a merge of level 1 takes away in the end all that it reads. With a steepness of 3, the integral
+/// from 0 to 1 is the time in which that much is paid, so a step as large as the whole range does not stop writers.
+const STEEPNESS: f64 = 3.0;
 /// Most that one commit adds to the schedule, in seconds.
 const COST_MAX: f64 = 1.0;
 /// A shorter delay is not worth a system call; a later commit pays it.
 const DELAY_MIN: Duration = Duration::from_micros(50);
 /// A delayed writer checks after this time whether the debt is paid.
 const SLICE: Duration = Duration::from_millis(10);
-/// Tables in level 1 at which writers slow down, and at which they stop: the larger of the first number, and the second
-/// number times the compaction trigger.
-const L1_SLOW: (usize, usize) = (12, 2);
-const L1_STOP: (usize, usize) = (24, 3);
+/// Tables in level 1 at which writers slow down, and at which they stop.
+const L1_SLOW: TableLimit = TableLimit { least: 12, triggers: 2 };
+const L1_STOP: TableLimit = TableLimit { least: 24, triggers: 3 };
+
+/// A number of tables: that many times the compaction trigger, but not less than `least`.
+struct TableLimit {
+    least: usize,
+    triggers: usize,
+}
+
+impl TableLimit {
+    fn at(&self, trigger: usize) -> usize {
+        self.least.max(trigger.saturating_mul(self.triggers))
+    }
+}
 
 /// Waits as long as the debt requires.
 ///
@@ -130,8 +142,7 @@ fn immutable_bytes_now(ctx: &WriteCtx) -> u64 {
 
 /// Debt caused by `tables` tables in level 1.
 fn table_debt(tables: usize, trigger: usize) -> f64 {
-    let limit = |(least, times): (usize, usize)| least.max(trigger.saturating_mul(times));
-    let (slow, stop) = (limit(L1_SLOW), limit(L1_STOP));
+    let (slow, stop) = (L1_SLOW.at(trigger), L1_STOP.at(trigger));
     if tables <= slow {
         return 0.0;
     }

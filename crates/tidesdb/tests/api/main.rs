@@ -33,6 +33,7 @@ mod metrics;
 mod opening;
 mod pressure;
 mod ranges;
+mod recovery;
 mod read_ahead;
 mod reads;
 mod remote;

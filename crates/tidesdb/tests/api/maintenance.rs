@@ -62,6 +62,25 @@ fn compaction_removes_the_files_it_replaced() {
     sim.eventually(&db, |names| names.iter().filter(|n| n.ends_with(".klog")).count() == 1);
 }
 
+/// The views that an open replaces once stayed with the thread that opened, and with them all tables of that time.
+#[test]
+fn a_thread_that_opens_a_database_and_waits_keeps_no_files() {
+    let sim = Sim::new();
+    let db = sim.open();
+    fill(db.default_family(), 100, &[0; 100]);
+    db.flush().unwrap();
+    db.close().unwrap();
+    let changed = FamilyOptions { l1_tables_trigger: 7, ..small() };
+    for options in [small(), changed] {
+        let db = sim.options().default_family(options).open().unwrap();
+        let other = || {
+            fill(db.default_family(), 100, &[1; 100]);
+            sim.eventually(&db, |names| names.iter().filter(|n| n.ends_with(".klog")).count() == 1);
+        };
+        std::thread::scope(|scope| scope.spawn(other).join()).unwrap();
+    }
+}
+
 #[test]
 fn large_results_are_split_into_tables() {
     let sim = Sim::new();

@@ -1,4 +1,5 @@
-//! RocksDB, configured as an expert would; `rocksdb:blob` stores large values in blob files.
+//! RocksDB, configured as an expert would; `rocksdb:blob` stores large values in blob files, `rocksdb:universal` uses
+//! universal compaction.
 //!
 //! The iterator of a session is kept for all seeks, and refreshed. With the durability class `none` the log stays in
 //! process memory until its buffer is full.
@@ -11,8 +12,8 @@ mod transaction;
 use std::process::ExitCode;
 
 use rocksdb::{
-    BlockBasedOptions, Cache, DB, DBCompressionType, DBRawIteratorWithThreadMode, OptimisticTransactionDB,
-    Options, ReadOptions, WriteOptions,
+    BlockBasedOptions, Cache, DB, DBCompactionStyle, DBCompressionType, DBRawIteratorWithThreadMode,
+    OptimisticTransactionDB, Options, ReadOptions, WriteOptions,
 };
 use tidesdb_bench::engine::{Cause, Config, Engine, Result, Session, Stats, Transactions};
 use tidesdb_bench::rivals;
@@ -22,6 +23,27 @@ use base::Base;
 
 fn main() -> ExitCode {
     tidesdb_bench_peers::serve(open)
+}
+
+/// What follows the name of the engine and a colon.
+#[derive(Clone, Copy, PartialEq)]
+enum Variant {
+    /// Leveled compaction; all values in tables.
+    Plain,
+    /// Leveled compaction; large values in blob files.
+    Blob,
+    /// Universal compaction.
+    Universal,
+}
+
+impl Variant {
+    fn of(engine: &str) -> Self {
+        match rivals::split(engine).1 {
+            Some("blob") => Self::Blob,
+            Some("universal") => Self::Universal,
+            _ => Self::Plain,
+        }
+    }
 }
 
 /// Values of at least this size go to blob files, if those are enabled.
@@ -47,13 +69,13 @@ fn open(config: &Config) -> Result<Box<dyn Engine>> {
 
 fn opened<D: Base>(config: &Config, transactions: &str) -> Result<Box<dyn Engine>> {
     let spec = &config.spec;
-    let blob = rivals::split(&config.engine).1 == Some("blob");
-    let db = D::at(&options(spec, blob)?, &config.dir).map_err(said)?;
-    let settings = settings(spec, blob) + transactions;
+    let variant = Variant::of(&config.engine);
+    let db = D::at(&options(spec, variant)?, &config.dir).map_err(said)?;
+    let settings = settings(spec, variant) + transactions;
     Ok(Box::new(Rocks { db, settings, batch: spec.batch, durability: spec.durability }))
 }
 
-fn options(spec: &Spec, blob: bool) -> Result<Options> {
+fn options(spec: &Spec, variant: Variant) -> Result<Options> {
     let size = |n: u64| usize::try_from(n).map_err(|e| e.to_string());
     let cache = Cache::new_hyper_clock_cache(size(spec.cache)?, 0);
     let mut table = BlockBasedOptions::default();
@@ -68,6 +90,12 @@ fn options(spec: &Spec, blob: bool) -> Result<Options> {
     options.set_compression_type(DBCompressionType::Lz4);
     options.set_write_buffer_size(size(spec.memtable)?);
     options.set_max_write_buffer_number(4);
+    if variant == Variant::Universal {
+        options.set_compaction_style(DBCompactionStyle::Universal);
+    }
+    // In the proportion of the defaults, so that a small tree has the shape of a large one.
+    options.set_max_bytes_for_level_base(4 * spec.memtable);
+    options.set_target_file_size_base(spec.memtable);
     options.set_level_compaction_dynamic_level_bytes(true);
     options.set_enable_pipelined_write(true);
     options.set_recycle_log_file_num(4);
@@ -76,7 +104,7 @@ fn options(spec: &Spec, blob: bool) -> Result<Options> {
     options.increase_parallelism(2);
     options.set_max_subcompactions(2);
     options.set_manual_wal_flush(spec.durability == Durability::None);
-    if blob {
+    if variant == Variant::Blob {
         options.set_enable_blob_files(true);
         options.set_min_blob_size(BLOB);
         options.set_blob_compression_type(DBCompressionType::Lz4);
@@ -86,10 +114,10 @@ fn options(spec: &Spec, blob: bool) -> Result<Options> {
     Ok(options)
 }
 
-fn settings(spec: &Spec, blob: bool) -> String {
+fn settings(spec: &Spec, variant: Variant) -> String {
     format!(
         "RocksDB 11: log {}, hyper clock cache {} B with index and filters, memtable {} B (4 at most), 4 KiB blocks, LZ4, filter \
-         10 bits/key, dynamic levels, pipelined writes, 2 jobs, MultiGet {}, blob files {}, checksums {}",
+         10 bits/key, {}, pipelined writes, 2 jobs, MultiGet {}, blob files {}, checksums {}",
         match spec.durability {
             Durability::None => "in the process",
             Durability::Os => "in the system",
@@ -97,8 +125,12 @@ fn settings(spec: &Spec, blob: bool) -> String {
         },
         spec.cache,
         spec.memtable,
+        match variant {
+            Variant::Universal => "universal compaction",
+            _ => "dynamic levels from 4 memtables on, tables of one memtable",
+        },
         if cfg!(feature = "rocksdb-uring") { "through io_uring" } else { "without io_uring" },
-        if blob { "from 4 KiB" } else { "off" },
+        if variant == Variant::Blob { "from 4 KiB" } else { "off" },
         if cfg!(target_feature = "sse4.2") {
             "by the processor"
         } else {
@@ -107,6 +139,10 @@ fn settings(spec: &Spec, blob: bool) -> String {
     )
 }
 
+/// Property with the bytes that compactions must still write.
+const PENDING: &std::ffi::CStr = c"rocksdb.estimate-pending-compaction-bytes";
+/// Property with the size of each level.
+const LEVELS: &std::ffi::CStr = c"rocksdb.levelstats";
 /// Property with the number of stalls per cause.
 const STALLS: &std::ffi::CStr = c"rocksdb.cf-write-stall-stats";
 
@@ -151,6 +187,24 @@ impl<D: Base> Engine for Rocks<D> {
         // The totals repeat the causes.
         let told = counted.filter(|(cause, count)| *count > 0 && !cause.contains("total"));
         told.map(|(cause, count)| Cause { cause: cause.to_owned(), count, seconds: 0.0 }).collect()
+    }
+
+    fn debt(&self) -> u64 {
+        match self.db.property(PENDING) {
+            Ok(Some(text)) => text.trim().parse().unwrap_or(0),
+            _ => 0,
+        }
+    }
+
+    fn levels(&self) -> Vec<u64> {
+        let Ok(Some(text)) = self.db.property(LEVELS) else { return Vec::new() };
+        // Lines of level, number of files, and size in MiB, after two lines of titles.
+        let sizes = text.lines().filter_map(|line| line.split_whitespace().nth(2)?.parse::<u64>().ok());
+        let mut levels: Vec<u64> = sizes.map(|size| size << 20).collect();
+        while levels.last() == Some(&0) {
+            levels.pop();
+        }
+        levels
     }
 
     fn settings(&self) -> String {

@@ -1,9 +1,9 @@
-//! Table of the targets of the suite `beyond-memory`.
+//! Table of the targets of a suite.
 
 use std::fmt::Write;
 
 use super::super::lines::{Line, OURS};
-use super::super::targets::targets;
+use super::super::watched::targets;
 use super::super::words::escape;
 
 /// Formats a section for each rival; empty for suites without targets.
@@ -19,6 +19,7 @@ pub(super) fn goals(lines: &[Line]) -> String {
         );
         for target in targets {
             let class = match target.met {
+                None if target.wanted.is_empty() => "",
                 Some(true) => "win",
                 Some(false) => "loss",
                 None => "tie",
@@ -28,7 +29,7 @@ pub(super) fn goals(lines: &[Line]) -> String {
             let _ = writeln!(
                 out,
                 "<tr><th scope=\"row\">{}</th><td>{}</td><td class=\"{class}\">{}</td></tr>",
-                escape(target.what),
+                escape(&target.what),
                 cells.join("</td><td>"),
                 target.verdict()
             );

@@ -24,7 +24,7 @@ struct Measure {
 /// Minimum length in seconds of a timeline line whose rate is drawn.
 const SHORTEST: f64 = 0.2;
 
-const MEASURES: [Measure; 6] = [
+const MEASURES: [Measure; 7] = [
     Measure {
         slug: "throughput",
         title: "Operations per second; dashed: limit of the device in random reads of 4 KiB",
@@ -73,6 +73,14 @@ const MEASURES: [Measure; 6] = [
         title: "Size of the files",
         unit: Unit::Bytes,
         pick: |_, second| Some(second.files as f64),
+        by_operation: false,
+        from_zero: true,
+    },
+    Measure {
+        slug: "debt",
+        title: "Bytes that background work must still flush or merge, as each engine counts them",
+        unit: Unit::Bytes,
+        pick: |_, second| Some(second.debt as f64),
         by_operation: false,
         from_zero: true,
     },

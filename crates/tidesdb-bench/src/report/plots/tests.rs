@@ -75,7 +75,7 @@ fn a_plot_has_a_sign_for_each_engine_and_row_and_a_verdict() {
 fn seconds_have_a_line_for_each_engine_and_one_for_the_device() {
     let (plots, _) = made("beyond-memory");
     let seconds = plots.iter().find(|p| p.slug == "seconds").unwrap();
-    assert_eq!(seconds.charts.len(), 6);
+    assert_eq!(seconds.charts.len(), 7);
     let paths = |chart: &Chart, class: &str| {
         let text = chart.wide.inline("", "", "");
         let document = Document::parse(&text).unwrap();
@@ -85,7 +85,7 @@ fn seconds_have_a_line_for_each_engine_and_one_for_the_device() {
         runs.len()
     };
     let slugs: Vec<&str> = seconds.charts.iter().map(|c| c.slug).collect();
-    assert_eq!(slugs, ["throughput", "slowest", "read", "written", "resident", "files"]);
+    assert_eq!(slugs, ["throughput", "slowest", "read", "written", "resident", "files", "debt"]);
     // Six engines in six rows, which have twelve kinds of operations, including ITER. One engine failed in the row with
     // two kinds; one does not offer the row with three.
     let (runs, limits) = (paths(&seconds.charts[0], "run"), paths(&seconds.charts[0], "limit"));

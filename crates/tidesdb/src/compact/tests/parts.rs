@@ -214,7 +214,7 @@ fn damage_in_one_part_is_named_and_quarantined() {
         for threads in [0, 2] {
             let (rig, _snapshot) = filled(4);
             let before = rig.ctx.dir.list().unwrap();
-            let id = rig.family.owned_view().version.level(1)[2].id();
+            let id = rig.family.owned_view().version.level(1).nth(2).unwrap().id();
             let name = files::table(id);
             let length = rig.disk.read_file(&format!("/db/{name}")).unwrap().len() as u64;
             rig.disk.flip_bit(format!("/db/{name}"), at.min(length / 2) * 8).unwrap();
