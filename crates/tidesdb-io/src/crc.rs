@@ -33,13 +33,13 @@ mod tests {
 
     /// One bit at a time, by the definition.
     fn slow(crc: u32, bytes: &[u8]) -> u32 {
-        let bit = |crc: u32, _| if crc & 1 == 0 { crc >> 1 } else { crc >> 1 ^ 0x82F6_3B78 };
+        let bit = |crc: u32, _| if crc & 1 == 0 { crc >> 1 } else { (crc >> 1) ^ 0x82F6_3B78 };
         !bytes.iter().fold(!crc, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), bit))
     }
 
     #[test]
     fn pieces_of_every_length_and_alignment() {
-        let bytes: Vec<u8> = (0..1200_u32).map(|i| (i * 167 >> 3) as u8).collect();
+        let bytes: Vec<u8> = (0..1200_u32).map(|i| ((i * 167) >> 3) as u8).collect();
         assert_eq!(crc32c(0, b"123456789"), 0xE306_9283, "the check value of the definition");
         for from in 0..9 {
             for len in (0..300).chain([511, 768, 1024, 1100]) {

@@ -59,6 +59,11 @@ pub(super) fn merge(
     sole(merge).finish(ctx)
 }
 
+/// How many parts a merge has if `threads` merge: more than threads, so that a slow one does not hold up the others for long.
+fn parts_for(threads: usize) -> usize {
+    if threads > 1 { 2 * threads } else { 1 }
+}
+
 /// Waits until the last helper has let go of `merge`, which it does when its part is done.
 fn sole(mut merge: Arc<PartedMerge>) -> PartedMerge {
     let mut backoff = Backoff::new();
@@ -125,7 +130,7 @@ impl PartedMerge {
         let moving: u64 = metas.map(|meta| meta.value_bytes_in(victims)).sum();
         let log = OwnedLog(Arc::clone(&ctx.write));
         let space = Log::reserve_space_for_merge(log, output_bytes(plan) + moving)?;
-        let parts = ctx.write.options.merge_parts.unwrap_or_else(|| ctx.write.jobs.mergers());
+        let parts = ctx.write.options.merge_parts.unwrap_or_else(|| parts_for(ctx.write.jobs.mergers()));
         let order = &family.options.comparator;
         let Division { starts, table_bytes } =
             split::divide(order, plan, parts, family.options.table_bytes());

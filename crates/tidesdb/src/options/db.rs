@@ -56,7 +56,7 @@ pub struct DbOptions {
     /// uses all that merge. Default: 2 to 4, by the number of cores.
     pub background_threads: Option<usize>,
     /// Most key ranges that one merge is divided into. Idle workers that merge take some of them, the thread that runs the merge takes
-    /// the others. 1 = merges are not divided. Default: the number of threads that merge; 1 with fewer than two workers.
+    /// the others. 1 = merges are not divided. Default: twice the number of threads that merge; 1 with fewer than two workers.
     pub merge_parts: Option<usize>,
     /// Bytes per second that all merges together may write; flushes are not limited. 0 = no limit. Can be changed while the
     /// database is open: [`crate::Db::set_compaction_rate`]. Default 0.
