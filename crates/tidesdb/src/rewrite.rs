@@ -322,7 +322,7 @@ impl Output<'_, '_> {
         }
         let Some(writer) = &mut self.writer else { return Ok(()) };
         let moved = if entry.kind == Kind::PutPointer { self.mover.moved(entry.value)? } else { None };
-        writer.add(moved.as_ref().map_or(entry, |value| EntryRef { value, ..entry }))?;
+        writer.add(moved.as_deref().map_or(entry, |value| EntryRef { value, ..entry }))?;
         self.written += 1;
         let bytes = writer.file_bytes();
         if self.target.space.is_some() && bytes >= self.noted + STRIDE_BYTES {

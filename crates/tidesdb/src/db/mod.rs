@@ -17,6 +17,7 @@ mod metrics;
 mod transact;
 mod single;
 mod unresolved;
+mod values;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,7 @@ pub use open::OpenOptions;
 pub use recover::RecoveryReport;
 pub use snapshot::Snapshot;
 pub use stats::{StallStats, Stats};
+pub use values::ValueWriter;
 use tidesdb_io::DirLock;
 
 use crate::Result;

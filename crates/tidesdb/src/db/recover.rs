@@ -23,7 +23,7 @@ use crate::rewrite::{FLUSH_LEVEL, Rewritten};
 use crate::shared::{MaintenanceCtx, Shared};
 use crate::types::{FamilyId, Kind, SeqNo, VlogId};
 use crate::version::{Change, FamilyState, State, VersionEdit};
-use crate::vlog::{VlogPointer, VlogSet};
+use crate::vlog::{ValuePlace, VlogSet};
 use crate::wal::layout::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, UNIT};
 use crate::wal::reader::{self, Scan, ScanConfig};
 use crate::wal::remove_spare_segments;
@@ -405,16 +405,19 @@ impl Replay<'_> {
             if op.kind != Kind::PutPointer || self.is_flushed(seq, op.family) {
                 continue; // the value log of a flushed commit may have been removed since
             }
-            let pointer = VlogPointer::decode(op.value)
-                .ok_or_else(|| Error::corrupt(file, base, "a pointer of the wrong length"))?;
-            let Some(value) = self.with_vlogs(op.family, |vlogs| vlogs.read(&pointer)) else {
-                continue; // dropped since
-            };
-            match value {
-                Ok(_) => {
-                    let (from, to) = (pointer.offset, pointer.offset + pointer.record_bytes());
-                    let range = self.doubtful.entry(pointer.vlog).or_insert(from..to);
-                    *range = range.start.min(from)..range.end.max(to);
+            let place = ValuePlace::decode(op.value)
+                .ok_or_else(|| Error::corrupt(file, base, "a malformed pointer into a value log"))?;
+            let checked = self.with_vlogs(op.family, |vlogs| match &place {
+                ValuePlace::Record(pointer) => vlogs.read(pointer).map(drop),
+                ValuePlace::Chunks(place) => vlogs.check_chunks(place), // durable before its commit was logged
+            });
+            match checked.unwrap_or(Ok(())) {
+                Ok(()) => {
+                    if let ValuePlace::Record(pointer) = place {
+                        let (from, to) = (pointer.offset, pointer.offset + pointer.record_bytes());
+                        let range = self.doubtful.entry(pointer.vlog).or_insert(from..to);
+                        *range = range.start.min(from)..range.end.max(to);
+                    }
                 }
                 Err(e) if e.is_corruption() || e.io_kind() == Some(std::io::ErrorKind::NotFound) => {
                     return Ok(false);

@@ -20,6 +20,7 @@ use crate::sources::Source;
 use crate::types::{
     Comparator, EntryCursor, EntryMeta, KeyRange, Kind, RowSpan, SEQ_MAX, Scope, SeqNo, Slice,
 };
+use crate::vlog::ChunkedPlace;
 use crate::{Error, Result};
 
 /// Iterates over the keys of a family at one read timestamp. Seeking again does not allocate.
@@ -499,6 +500,20 @@ impl Cursor {
             self.resolved = Some(resolve(&self.family, value)?);
         }
         Ok((key, self.resolved.as_deref().unwrap_or_default()))
+    }
+
+    /// Returns where the value lies if it is stored in chunks.
+    ///
+    /// # Errors
+    /// As [`Cursor::value`].
+    pub(crate) fn chunks(&mut self) -> Result<Option<ChunkedPlace>> {
+        if self.ahead.is_active() || !self.inner.valid() {
+            return Ok(None);
+        }
+        match self.inner.entry()? {
+            (_, Kind::PutPointer, place) => Ok(ChunkedPlace::decode(place)),
+            _ => Ok(None),
+        }
     }
 
     /// Returns the sequence number of the current version: that of the commit that wrote it, or 0 once compaction has

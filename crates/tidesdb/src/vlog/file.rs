@@ -56,7 +56,7 @@ pub struct Lease(Arc<Users>);
 
 impl Lease {
     /// Adds this lease to `leases`, unless the last one there is on the same file.
-    pub(super) fn add_to(self, leases: &mut Vec<Self>) {
+    pub fn add_to(self, leases: &mut Vec<Self>) {
         if leases.last().is_none_or(|last| !Arc::ptr_eq(&last.0, &self.0)) {
             leases.push(self);
         }
@@ -348,6 +348,26 @@ impl VlogFile {
         })
     }
 
+    /// Replaces the content of `value` by the value that `pointer` addresses. Unlike [`VlogFile::read`], reuses memory.
+    pub(super) fn read_into(&self, pointer: &VlogPointer, value: &mut Vec<u8>) -> Result<()> {
+        scratch::with(|buf| {
+            let (header, payload) = self.read_record(pointer, buf)?;
+            if header.codec == Compression::None {
+                value.clear();
+                value.extend_from_slice(payload);
+                return Ok(());
+            }
+            let corrupt = |what: &str| self.corrupt(pointer.offset, what);
+            decompress_into(header.codec, payload, header.raw_len as usize, value, corrupt)
+        })
+    }
+
+    /// Damage in the value that the valid record at `pointer` stores.
+    #[cold]
+    pub(super) fn damaged(&self, pointer: &VlogPointer, what: &str) -> Error {
+        self.corrupt(pointer.offset + RECORD_HEADER_BYTES as u64, what)
+    }
+
     /// Verifies the record that `pointer` names.
     pub(super) fn check(&self, pointer: &VlogPointer) -> Result<()> {
         scratch::with(|buf| self.read_record(pointer, buf).map(drop))
@@ -405,7 +425,7 @@ impl VlogFile {
     }
 
     /// Refuses a pointer beyond the end of the file, before memory is allocated.
-    fn check_range(&self, pointer: &VlogPointer) -> Result<()> {
+    pub(super) fn check_range(&self, pointer: &VlogPointer) -> Result<()> {
         let Some(end) = pointer.offset.checked_add(pointer.record_bytes()) else {
             return Err(self.corrupt(pointer.offset, "a pointer leads beyond the end of the file"));
         };

@@ -45,5 +45,6 @@ mod transactions;
 mod unresolved;
 mod unresolved_crashes;
 mod verify;
+mod streams;
 mod value_space;
 mod versions;
