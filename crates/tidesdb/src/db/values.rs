@@ -66,7 +66,6 @@ struct Stream {
     leases: Vec<Lease>,
     /// The last file that was named in the manifest.
     named: Option<VlogId>,
-    /// Bytes given to helpers that are not in the index yet.
     helpers: Option<Helpers>,
     /// Chunks handed on so far.
     chunks: usize,
@@ -284,12 +283,17 @@ impl Stream {
         leases.into_iter().for_each(|lease| lease.add_to(&mut self.leases));
     }
 
+    /// Names `file` in the manifest if it is new. Then the file before it is full: it is synced, so that little is left to
+    /// sync at the end.
     fn name(&mut self, family: &Family, file: VlogId) -> Result<()> {
-        if self.named < Some(file) {
-            collect::name(&family.shared.maintenance, &family.core, CHUNKED_VALUES)?;
-            self.named = Some(file);
+        if self.named >= Some(file) {
+            return Ok(());
         }
-        Ok(())
+        collect::name(&family.shared.maintenance, &family.core, CHUNKED_VALUES)?;
+        match self.named.replace(file) {
+            Some(_) => sync(family),
+            None => Ok(()),
+        }
     }
 
     /// Waits for the helpers, writes the index and makes everything durable.
@@ -305,9 +309,14 @@ impl Stream {
         let compression = family.core.options.compression();
         let place = family.core.vlog.append_index(&self.index, compression, &mut self.leases)?;
         self.name(family, place.index.vlog)?;
-        family.core.vlog.sync().map_err(|e| Error::clone(&ctx.poison(e)))?;
+        sync(family)?;
         Ok(place)
     }
+}
+
+/// Makes durable what was appended to the value logs of `family`.
+fn sync(family: &Family) -> Result<()> {
+    family.core.vlog.sync().map_err(|e| Error::clone(&family.shared.write.poison(e)))
 }
 
 fn emptied(mut memory: Vec<u8>) -> Vec<u8> {

@@ -8,6 +8,7 @@
 //! ```
 
 mod ahead;
+mod stored;
 mod cursor;
 mod get;
 mod iter;

@@ -348,6 +348,44 @@ impl VlogFile {
         })
     }
 
+    /// Reads the records `wanted[i]` for all `i` in `group`, which are in ascending order and near each other, with one
+    /// call. Passes each value to `visit`.
+    pub(super) fn read_group(
+        &self,
+        wanted: &[VlogPointer],
+        group: &[usize],
+        visit: &mut impl FnMut(usize, Result<Vec<u8>>),
+    ) {
+        let (Some(&first), Some(&last)) = (group.first(), group.last()) else { return };
+        let (start, end) = (wanted[first].offset, wanted[last].offset + wanted[last].record_bytes());
+        scratch::with(|buf| {
+            let whole = self.check_range(&wanted[last]).and_then(|()| {
+                buf.resize((end - start) as usize, 0);
+                self.read_exact(buf, start)
+            });
+            for &i in group {
+                let p = &wanted[i];
+                let at = (p.offset - start) as usize;
+                let value = whole.clone().and_then(|()| self.value_in(p, &buf[at..at + p.record_bytes() as usize]));
+                visit(i, value);
+            }
+        });
+    }
+
+    /// Returns the value of the record that `pointer` names, whose bytes are `record`.
+    fn value_in(&self, pointer: &VlogPointer, record: &[u8]) -> Result<Vec<u8>> {
+        let (head, payload) = record.split_at(RECORD_HEADER_BYTES);
+        let header = self.check_header(pointer, head)?;
+        self.check_payload(pointer, &header, payload)?;
+        if header.codec == Compression::None {
+            return Ok(payload.to_vec());
+        }
+        let mut value = Vec::new();
+        let corrupt = |what: &str| self.corrupt(pointer.offset, what);
+        decompress_into(header.codec, payload, header.raw_len as usize, &mut value, corrupt)?;
+        Ok(value)
+    }
+
     /// Replaces the content of `value` by the value that `pointer` addresses. Unlike [`VlogFile::read`], reuses memory.
     pub(super) fn read_into(&self, pointer: &VlogPointer, value: &mut Vec<u8>) -> Result<()> {
         scratch::with(|buf| {

@@ -26,6 +26,11 @@ use crate::{Error, Result, files};
 /// Values are grouped into writes of about this many bytes.
 const GROUP_BYTES: usize = 256 << 10;
 
+/// Longest record that is read together with its neighbours.
+const NEAR_BYTES_MAX: u64 = 80 << 10;
+/// Most bytes between two records that are read together.
+const GAP_BYTES_MAX: u64 = 8 << 10;
+
 /// Minimum size of a file in bytes: a smaller file is never full.
 const FILE_BYTES_MIN: u64 = 4096;
 
@@ -426,6 +431,27 @@ impl VlogSet {
         self.file(pointer.vlog)?.read(pointer)
     }
 
+    /// Reads the values that `wanted` address, in the order in which they lie in the files. Records that are near each
+    /// other are read with one call. Passes each result to `visit` with its index in `wanted`.
+    pub fn read_many(&self, wanted: &[VlogPointer], mut visit: impl FnMut(usize, Result<Vec<u8>>)) {
+        let mut order: Vec<usize> = (0..wanted.len()).collect();
+        order.sort_unstable_by_key(|&i| (wanted[i].vlog, wanted[i].offset));
+        let groups = || order.chunk_by(|&a, &b| is_near(&wanted[a], &wanted[b]));
+        if groups().nth(1).is_some() {
+            groups().for_each(|group| self.load_ahead(&wanted[group[0]])); // so that the disk works on all of them
+        }
+        for group in groups() {
+            let read = match group {
+                [_] => Err(None),
+                _ => self.file(wanted[group[0]].vlog).map_err(Some),
+            };
+            match read {
+                Ok(file) => file.read_group(wanted, group, &mut visit),
+                Err(_) => group.iter().for_each(|&i| visit(i, self.read(&wanted[i]))),
+            }
+        }
+    }
+
     /// Replaces the content of `value` by the value that `pointer` addresses.
     ///
     /// # Errors
@@ -542,6 +568,13 @@ impl VlogSet {
         let file = Arc::new(VlogFile::open(&*self.dir, self.family, id)?);
         Ok(Arc::clone(self.files.write().entry(id).or_insert(file)))
     }
+}
+
+/// Returns whether the record `b` begins so soon after `a`, and both are so short, that they are read with one call.
+fn is_near(a: &VlogPointer, b: &VlogPointer) -> bool {
+    let gap = b.offset.checked_sub(a.offset.saturating_add(a.record_bytes()));
+    let short = |p: &VlogPointer| p.record_bytes() <= NEAR_BYTES_MAX;
+    a.vlog == b.vlog && gap.is_some_and(|gap| gap <= GAP_BYTES_MAX) && short(a) && short(b)
 }
 
 fn info(file: &VlogFile) -> VlogInfo {

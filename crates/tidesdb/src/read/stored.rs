@@ -1,0 +1,115 @@
+//! Read-ahead of values in value logs.
+//!
+//! The values of neighbouring keys may lie anywhere in the value logs. So once a scan in one direction has read some of
+//! them, a second cursor runs ahead, collects the pointers of the next rows, and their values are read in the order in
+//! which they lie in the files: neighbours with one call. The number of rows doubles from fill to fill, so a short scan
+//! reads little in vain.
+
+use std::collections::VecDeque;
+
+use crate::types::{EntryCursor, Kind, Slice};
+use crate::vlog::{VlogPointer, VlogSet};
+
+/// Values read one by one before read-ahead starts.
+const VALUES: u32 = 8;
+/// Rows of the first fill, and of the longest.
+const FEWEST: usize = 8;
+const MOST: usize = 64;
+/// Most bytes of values to hold. Longer values keep the disk busy on their own.
+const BYTES_MAX: u64 = 1 << 20;
+/// Longest value to read ahead.
+const VALUE_BYTES_MAX: u32 = 64 << 10;
+
+/// Values that were read ahead of a cursor, and the second cursor, of type `C`.
+#[derive(Debug)]
+pub(super) struct StoredAhead<C> {
+    backwards: bool,
+    /// Values read since the last seek or turn.
+    values: u32,
+    buffer: Option<Box<Buffer<C>>>,
+}
+
+#[derive(Debug)]
+struct Buffer<C> {
+    /// Stands on the first row whose pointer was not collected.
+    scout: C,
+    /// In the order of the scan. `None` if reading failed: the caller reads again to get the error.
+    read: VecDeque<(VlogPointer, Option<Slice>)>,
+    /// Rows of the next fill.
+    rows: usize,
+}
+
+impl<C> Default for StoredAhead<C> {
+    fn default() -> Self {
+        Self { backwards: false, values: 0, buffer: None }
+    }
+}
+
+impl<C: EntryCursor> StoredAhead<C> {
+    /// Starts anew: the cursor moves elsewhere.
+    #[inline]
+    pub(super) fn forget(&mut self) {
+        if self.values > 0 {
+            self.values = 0;
+            self.buffer = None;
+        }
+    }
+
+    /// Notes the direction of a step; a turn starts anew.
+    #[inline]
+    pub(super) fn step(&mut self, backwards: bool) {
+        if self.backwards != backwards {
+            self.backwards = backwards;
+            self.forget();
+        }
+    }
+
+    /// Returns the value that `pointer`, the current row's, leads to, if it was read ahead.
+    pub(super) fn take(&mut self, pointer: &VlogPointer) -> Option<Slice> {
+        let buffer = self.buffer.as_mut()?;
+        while let Some((at, value)) = buffer.read.pop_front() {
+            if at == *pointer {
+                return value;
+            }
+        }
+        None
+    }
+
+    /// Called before the value of a row is read. Reads the values of the next rows if it is time to. `scout` creates a
+    /// cursor on the current row.
+    pub(super) fn prepare(&mut self, vlogs: &VlogSet, scout: impl FnOnce(bool) -> Option<C>) {
+        self.values = self.values.saturating_add(1);
+        if self.values <= VALUES || self.buffer.as_ref().is_some_and(|b| !b.read.is_empty()) {
+            return;
+        }
+        if self.buffer.is_none() {
+            let buffer = |scout| Box::new(Buffer { scout, read: VecDeque::new(), rows: FEWEST });
+            self.buffer = scout(self.backwards).map(buffer);
+        }
+        let Some(buffer) = &mut self.buffer else { return };
+        if buffer.fill(vlogs, self.backwards).is_none() {
+            self.buffer = None; // the cursor itself meets the error
+        }
+    }
+}
+
+impl<C: EntryCursor> Buffer<C> {
+    /// `None` if the second cursor fails.
+    fn fill(&mut self, vlogs: &VlogSet, backwards: bool) -> Option<()> {
+        let mut pointers = Vec::with_capacity(self.rows);
+        let mut bytes = 0;
+        while self.scout.valid() && pointers.len() < self.rows && bytes < BYTES_MAX {
+            let (_, kind, value) = self.scout.entry().ok()?;
+            let pointer = (kind == Kind::PutPointer).then(|| VlogPointer::decode(value)).flatten();
+            if let Some(pointer) = pointer.filter(|p| p.raw_len <= VALUE_BYTES_MAX) {
+                bytes += u64::from(pointer.raw_len);
+                pointers.push(pointer);
+            }
+            if backwards { self.scout.prev() } else { self.scout.next() }.ok()?;
+        }
+        self.rows = (2 * self.rows).min(MOST);
+        self.read.extend(pointers.iter().map(|pointer| (*pointer, None)));
+        vlogs.read_many(&pointers, |i, value| self.read[i].1 = value.ok().map(Slice::from));
+        Some(())
+    }
+}
