@@ -30,8 +30,8 @@ pub use open::OpenOptions;
 pub use recover::RecoveryReport;
 pub use snapshot::Snapshot;
 pub use stats::{StallStats, Stats};
-pub use values::ValueWriter;
 use tidesdb_io::DirLock;
+pub use values::ValueWriter;
 
 use crate::Result;
 use crate::background::{self, Pool};

@@ -6,14 +6,14 @@
 //! log never names a chunk that may be missing, so recovery need not read the chunks. The files are named in the
 //! manifest as soon as they have a chunk, so that an open after a crash finds and removes them.
 
-mod helpers;
+mod pipeline;
 
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::ops::RangeBounds;
 use std::time::Duration;
 
-use self::helpers::{Appended, Helpers, append};
+use self::pipeline::{Appended, Helpers, append};
 use super::{Db, Snapshot};
 use crate::options::{SyncMode, WriteOptions};
 use crate::read::{self, ValueReader};
@@ -220,7 +220,10 @@ impl ValueWriter {
             if read(1, &mut next)? == 0 {
                 return Ok(());
             }
-            self.fill(|chunk| Ok(chunk.append(&mut next)))?;
+            self.fill(|chunk| {
+                chunk.append(&mut next);
+                Ok(())
+            })?;
         }
     }
 }

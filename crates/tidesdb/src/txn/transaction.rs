@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::footprint::Footprint;
 use super::own::{Own, OwnValue, OwnWrites, search_batch};
 use super::validate::Depends;
-use crate::options::{Isolation, ReadOptions, WriteOptions};
 use crate::family::ReadView;
+use crate::options::{Isolation, ReadOptions, WriteOptions};
 use crate::read::{self, Cursor, Iter, Located, OwnReads, ReadTimestamp, Track};
 use crate::shared::{Family, ReadCtx, Shared};
 use crate::types::{KeyRange, SeqNo, Slice};
@@ -498,7 +498,12 @@ impl Transaction {
     }
 
     /// Where the value of `key` lies; the transaction's own writes come first.
-    pub(crate) fn locate(&self, family: &Family, key: &[u8], view: &Arc<ReadView>) -> Result<Option<Located>> {
+    pub(crate) fn locate(
+        &self,
+        family: &Family,
+        key: &[u8],
+        view: &Arc<ReadView>,
+    ) -> Result<Option<Located>> {
         let own = |value: OwnValue<'_>| match value {
             OwnValue::Whole(value) => Ok(Located::Inline(value.into())),
             OwnValue::Chunks(place) => Located::stored(place),

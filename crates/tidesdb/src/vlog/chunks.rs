@@ -136,11 +136,6 @@ impl ChunkIndex {
         self.chunks.push(chunk);
     }
 
-    /// Length of the value.
-    pub fn len(&self) -> u64 {
-        self.len
-    }
-
     /// The chunks in order.
     pub fn chunks(&self) -> &[VlogPointer] {
         &self.chunks
@@ -172,7 +167,10 @@ impl ChunkIndex {
         out
     }
 
-    /// Decodes the index of the value at `place`; says what is wrong with bytes that do not fit it.
+    /// Decodes the index of the value at `place`.
+    ///
+    /// # Errors
+    /// Says what is wrong with bytes that do not fit `place`.
     pub fn decode(bytes: &[u8], place: &ChunkedPlace) -> Result<Self, &'static str> {
         let short = "a chunk index is too short";
         let mut d = Decoder::new(bytes, "", 0);

@@ -366,7 +366,8 @@ impl VlogFile {
             for &i in group {
                 let p = &wanted[i];
                 let at = (p.offset - start) as usize;
-                let value = whole.clone().and_then(|()| self.value_in(p, &buf[at..at + p.record_bytes() as usize]));
+                let value =
+                    whole.clone().and_then(|()| self.value_in(p, &buf[at..at + p.record_bytes() as usize]));
                 visit(i, value);
             }
         });

@@ -130,7 +130,8 @@ fn a_scan_reads_scattered_values_in_the_order_of_the_file() {
         assert!(rows == want);
         // Most reads are ahead of the one before, although the keys were written in another order.
         let reads: Vec<&Op> = ops.iter().filter(|op| op.kind == OpKind::Read).collect();
-        let ordered = reads.windows(2).filter(|w| w[0].path == w[1].path && w[0].offset < w[1].offset).count();
+        let ordered =
+            reads.windows(2).filter(|w| w[0].path == w[1].path && w[0].offset < w[1].offset).count();
         assert!(ordered * 10 > reads.len() * 8, "{ordered} of {} reads in order", reads.len());
         assert!(count(&ops, OpKind::Advise) > 0, "the disk is told of all reads of a group");
     }

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use tidesdb::{Db, Error, SyncMode};
+use tidesdb::{Db, Error, Isolation, Snapshot, SyncMode};
 use tidesdb_io::sim::{Image, OpSet, SimDisk};
 
-use crate::common::{DB, Sim, contents, noise};
+use crate::common::{DB, Sim, contents, noise, pairs};
 use crate::streams::{CHUNK, check, content, open, shrinks_to, vlog_bytes, vlogs};
 
 #[test]
@@ -133,94 +134,118 @@ fn every_damaged_byte_is_detected_and_named() {
     check(db.default_family(), "film", &bytes);
 }
 
-/// A random history of plain and chunked values against a model.
-fn history(seed: u64, steps: usize) {
-    let mut sim = Sim::new();
-    let mut db = open(&sim);
-    let mut model: BTreeMap<String, Vec<u8>> = BTreeMap::new();
-    let draws = noise(seed, steps * 4);
-    let mut snapshots = Vec::new();
-    let mut waited = std::time::Duration::ZERO;
-    for (n, draw) in draws.chunks(4).enumerate() {
-        let (key, seed) = (format!("key{:02}", draw[1] % 12), seed * 1000 + n as u64);
-        let f = db.default_family();
+/// A random history of plain and chunked values, and what a model says about it.
+struct History {
+    sim: Sim,
+    db: Db,
+    model: Model,
+    snapshots: Vec<(Snapshot, Model)>,
+    /// What the clock was advanced by.
+    waited: Duration,
+}
+
+type Model = BTreeMap<String, Vec<u8>>;
+
+impl History {
+    fn new() -> Self {
+        let sim = Sim::new();
+        let db = open(&sim);
+        Self { sim, db, model: Model::new(), snapshots: Vec::new(), waited: Duration::ZERO }
+    }
+
+    fn step(&mut self, draw: &[u8], seed: u64) {
+        let key = format!("key{:02}", draw[1] % 12);
+        let f = self.db.default_family();
         match draw[0] % 16 {
             0..=3 => {
                 let bytes = content(seed, CHUNK + 1 + usize::from(draw[2]) * 6007);
                 f.put_reader(&key, &bytes[..]).unwrap();
-                model.insert(key, bytes);
+                self.model.insert(key, bytes);
             }
             4..=6 => {
                 let bytes = content(seed, usize::from(draw[2]) * 40);
                 f.put(&key, &bytes).unwrap();
-                model.insert(key, bytes);
+                self.model.insert(key, bytes);
             }
-            7 => {
-                let mut tx = db.begin(tidesdb::Isolation::Snapshot);
-                let bytes = content(seed, 2 * CHUNK + usize::from(draw[2]));
-                tx.put_reader(f, &key, &bytes[..]).unwrap();
-                tx.delete(f, "key00").unwrap();
-                if draw[3] % 3 > 0 {
-                    tx.commit().unwrap();
-                    model.insert(key, bytes);
-                    model.remove("key00");
-                }
-            }
+            7 => self.transaction(&key, content(seed, 2 * CHUNK + usize::from(draw[2])), draw[3] % 3 > 0),
             8 => {
                 f.delete(&key).unwrap();
-                model.remove(&key);
+                self.model.remove(&key);
             }
             9 => {
                 let end = format!("key{:02}", draw[2] % 12);
                 f.delete_range(key.as_str()..end.as_str()).unwrap();
-                model.retain(|k, _| !(key <= *k && *k < end));
+                self.model.retain(|k, _| !(key <= *k && *k < end));
             }
             10 => f.flush().unwrap(),
             11 => f.compact().unwrap(),
-            12 => snapshots.push((db.snapshot(), model.clone())),
-            13 if draw[2] % 2 == 0 => {
-                snapshots.clear();
-                db.close().unwrap();
-                db = open(&sim);
-            }
-            13 => {
-                snapshots.clear();
-                db.abandon();
-                sim = sim.killed();
-                sim.clock.advance(waited); // a new machine has a new clock
-                db = open(&sim);
-            }
-            14 => {
-                let mut dropped = f.writer(&key).unwrap();
-                dropped.write_all(&noise(seed, 3 * CHUNK)).unwrap();
-            }
-            _ => {
-                let mut writer = f.writer(&key).unwrap().ttl(std::time::Duration::from_secs(1));
-                writer.write_all(&content(seed, CHUNK + 77)).unwrap();
-                writer.commit().unwrap();
-                sim.clock.advance(std::time::Duration::from_secs(2));
-                waited += std::time::Duration::from_secs(2);
-                model.remove(&key);
-            }
-        }
-        if n % 8 == 7 {
-            compare(&db, &model);
-            if let Some((snapshot, then)) = snapshots.pop() {
-                let found = snapshot.iter(db.default_family()).unwrap().map(|kv| kv.unwrap());
-                assert!(found.map(|(k, v)| (k.into_vec(), v.into_vec())).eq(then.iter().map(|(k, v)| (k.clone().into_bytes(), v.clone()))));
-            }
+            12 => self.snapshots.push((self.db.snapshot(), self.model.clone())),
+            13 => self.reopen(draw[2] % 2 == 0),
+            14 => f.writer(&key).unwrap().write_all(&noise(seed, 3 * CHUNK)).unwrap(),
+            _ => self.expire(key, &content(seed, CHUNK + 77)),
         }
     }
-    drop(snapshots);
-    compare(&db, &model);
+
+    fn transaction(&mut self, key: &str, bytes: Vec<u8>, commits: bool) {
+        let mut tx = self.db.begin(Isolation::Snapshot);
+        tx.put_reader(self.db.default_family(), key, &bytes[..]).unwrap();
+        tx.delete(self.db.default_family(), "key00").unwrap();
+        if commits {
+            tx.commit().unwrap();
+            self.model.insert(key.to_owned(), bytes);
+            self.model.remove("key00");
+        }
+    }
+
+    fn reopen(&mut self, cleanly: bool) {
+        self.snapshots.clear();
+        if cleanly {
+            self.db.close().unwrap();
+        } else {
+            self.db.abandon();
+            self.sim = self.sim.killed();
+            self.sim.clock.advance(self.waited); // a new machine has a new clock
+        }
+        self.db = open(&self.sim);
+    }
+
+    fn expire(&mut self, key: String, bytes: &[u8]) {
+        let mut writer = self.db.writer(&key).unwrap().ttl(Duration::from_secs(1));
+        writer.write_all(bytes).unwrap();
+        writer.commit().unwrap();
+        self.sim.clock.advance(Duration::from_secs(2));
+        self.waited += Duration::from_secs(2);
+        self.model.remove(&key);
+    }
+
+    fn compare(&mut self) {
+        compare(&self.db, &self.model);
+        if let Some((snapshot, then)) = self.snapshots.pop() {
+            let found = pairs(snapshot.iter(self.db.default_family()).unwrap());
+            assert!(found.into_iter().eq(then.into_iter().map(|(k, v)| (k.into_bytes(), v))));
+        }
+    }
+}
+
+fn history(seed: u64, steps: usize) {
+    let mut history = History::new();
+    for (n, draw) in noise(seed, steps * 4).chunks(4).enumerate() {
+        history.step(draw, seed * 1000 + n as u64);
+        if n % 8 == 7 {
+            history.compare();
+        }
+    }
+    history.snapshots.clear();
+    let History { sim, db, model, .. } = &history;
+    compare(db, model);
     let report = db.verify().unwrap();
     assert!(report.is_ok(), "{report}");
     let live: u64 = model.values().map(|v| v.len() as u64).sum();
-    shrinks_to(&sim, &db, live * 135 / 100 + (8 << 20));
-    compare(&db, &model);
+    shrinks_to(sim, db, live * 135 / 100 + (8 << 20));
+    compare(db, model);
 }
 
-fn compare(db: &Db, model: &BTreeMap<String, Vec<u8>>) {
+fn compare(db: &Db, model: &Model) {
     let found = contents(db.default_family());
     assert!(found.iter().map(|(k, _)| k.clone()).eq(model.keys().map(|k| k.clone().into_bytes())));
     for (key, value) in model {

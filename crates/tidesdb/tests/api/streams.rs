@@ -53,7 +53,9 @@ pub(crate) fn check(f: &Family, key: &str, want: &[u8]) {
 /// Names and bytes of the value logs on disk.
 pub(crate) fn vlogs(sim: &Sim) -> Vec<(String, u64)> {
     let names = sim.disk.file_names(DB).unwrap().into_iter().filter(|name| name.contains(".vlog"));
-    names.map(|name| (name.clone(), sim.disk.read_file(format!("{DB}/{name}")).unwrap().len() as u64)).collect()
+    names
+        .map(|name| (name.clone(), sim.disk.read_file(format!("{DB}/{name}")).unwrap().len() as u64))
+        .collect()
 }
 
 pub(crate) fn vlog_bytes(sim: &Sim) -> u64 {

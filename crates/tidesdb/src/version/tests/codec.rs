@@ -38,7 +38,7 @@ fn every_change() -> Vec<Change> {
         Change::LastSeq { seq: 99 },
         Change::DurableMark { seq: 98 },
         Change::ClockMark { wall_secs: 1_700_000_000 },
-        Change::Require { features: crate::version::CHUNKED_VALUES },
+        Change::Require { features: CHUNKED_VALUES },
         Change::Unknown { tag: IGNORABLE | 0x33, body: b"future".as_slice().into() },
         Change::CleanShutdown,
     ]
@@ -76,7 +76,7 @@ fn golden_edit() {
         Change::Release { family: FamilyId(1) },
         Change::LogStart { wal: WalId(7) },
         Change::ClockMark { wall_secs: 128 },
-        Change::Require { features: crate::version::CHUNKED_VALUES },
+        Change::Require { features: CHUNKED_VALUES },
         Change::CleanShutdown,
     ]);
     let mut want = vec![20, 0, 1, 7];

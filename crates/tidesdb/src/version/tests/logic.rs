@@ -25,7 +25,7 @@ fn identity_and_marks_survive() {
         Change::DurableMark { seq: 70 },
         Change::DurableMark { seq: 60 },
         Change::ClockMark { wall_secs: 5 },
-        Change::Require { features: crate::version::CHUNKED_VALUES },
+        Change::Require { features: CHUNKED_VALUES },
     ];
     install(&set, marks).unwrap();
     drop(set);
@@ -34,7 +34,7 @@ fn identity_and_marks_survive() {
     let state = set.state();
     assert_eq!(
         (set.identity(), state.log_start, state.durable_mark, state.clock_mark, state.features),
-        (identity, WalId(9), 70, 5, crate::version::CHUNKED_VALUES)
+        (identity, WalId(9), 70, 5, CHUNKED_VALUES)
     );
 }
 

@@ -21,7 +21,11 @@ fn an_index_and_its_place_come_back() {
     assert_eq!(vlogs.read_index(&place).unwrap(), index);
     assert_eq!(ChunkedPlace::decode(&place.encode()), Some(place.clone()));
     assert_eq!(ValuePlace::decode(&place.encode()), Some(ValuePlace::Chunks(place.clone())));
-    assert!(ValuePlace::is_length(place.encode().len()) && !ValuePlace::is_length(25) && !ValuePlace::is_length(32));
+    assert!(
+        ValuePlace::is_length(place.encode().len())
+            && !ValuePlace::is_length(25)
+            && !ValuePlace::is_length(32)
+    );
     assert_eq!(index.find(0), Some((0, 0)));
     assert_eq!(index.find(2999), Some((2, 2000)));
     assert_eq!((index.find(3006), index.find(3007)), (Some((3, 3000)), None));
@@ -34,7 +38,11 @@ fn an_index_and_its_place_come_back() {
     }
     assert_eq!(counted, taken);
     let mut value = Vec::new();
-    vlogs.read_chunks(&place, |chunk| Ok(value.extend_from_slice(chunk))).unwrap();
+    let add = |chunk: &[u8]| {
+        value.extend_from_slice(chunk);
+        Ok(())
+    };
+    vlogs.read_chunks(&place, add).unwrap();
     assert_eq!(value.len(), 3007);
 }
 
@@ -100,14 +108,14 @@ fn impossible_places_are_rejected() {
         ChunkedPlace::decode(&bad)
     };
     for bad in [
-        forge(24, &0u64.to_le_bytes()),          // length
+        forge(24, &0u64.to_le_bytes()), // length
         forge(24, &u64::MAX.to_le_bytes()),
-        forge(32, &0u32.to_le_bytes()),          // file of the first part
+        forge(32, &0u32.to_le_bytes()), // file of the first part
         forge(32, &u32::MAX.to_le_bytes()),
-        forge(36, &0u64.to_le_bytes()),          // its bytes
+        forge(36, &0u64.to_le_bytes()), // its bytes
         forge(36, &17u64.to_le_bytes()),
         forge(36, &u64::MAX.to_le_bytes()),
-        forge(0, &77u32.to_le_bytes()),          // a file of the index that is no part
+        forge(0, &77u32.to_le_bytes()), // a file of the index that is no part
         ChunkedPlace::decode(&place[..32]),
         ChunkedPlace::decode(&place[..place.len() - 1]),
         ChunkedPlace::decode(&[]),
