@@ -137,7 +137,8 @@ fn every_damaged_byte_is_detected_and_named() {
 /// A random history of plain and chunked values, and what a model says about it.
 struct History {
     sim: Sim,
-    db: Db,
+    /// Open except during a reopen.
+    db: Option<Db>,
     model: Model,
     snapshots: Vec<(Snapshot, Model)>,
     /// What the clock was advanced by.
@@ -150,12 +151,16 @@ impl History {
     fn new() -> Self {
         let sim = Sim::new();
         let db = open(&sim);
-        Self { sim, db, model: Model::new(), snapshots: Vec::new(), waited: Duration::ZERO }
+        Self { sim, db: Some(db), model: Model::new(), snapshots: Vec::new(), waited: Duration::ZERO }
+    }
+
+    fn db(&self) -> &Db {
+        self.db.as_ref().unwrap()
     }
 
     fn step(&mut self, draw: &[u8], seed: u64) {
         let key = format!("key{:02}", draw[1] % 12);
-        let f = self.db.default_family();
+        let f = &self.db().default_family().clone();
         match draw[0] % 16 {
             0..=3 => {
                 let bytes = content(seed, CHUNK + 1 + usize::from(draw[2]) * 6007);
@@ -179,7 +184,7 @@ impl History {
             }
             10 => f.flush().unwrap(),
             11 => f.compact().unwrap(),
-            12 => self.snapshots.push((self.db.snapshot(), self.model.clone())),
+            12 => self.snapshots.push((self.db().snapshot(), self.model.clone())),
             13 => self.reopen(draw[2] % 2 == 0),
             14 => f.writer(&key).unwrap().write_all(&noise(seed, 3 * CHUNK)).unwrap(),
             _ => self.expire(key, &content(seed, CHUNK + 77)),
@@ -187,9 +192,9 @@ impl History {
     }
 
     fn transaction(&mut self, key: &str, bytes: Vec<u8>, commits: bool) {
-        let mut tx = self.db.begin(Isolation::Snapshot);
-        tx.put_reader(self.db.default_family(), key, &bytes[..]).unwrap();
-        tx.delete(self.db.default_family(), "key00").unwrap();
+        let mut tx = self.db().begin(Isolation::Snapshot);
+        tx.put_reader(self.db().default_family(), key, &bytes[..]).unwrap();
+        tx.delete(self.db().default_family(), "key00").unwrap();
         if commits {
             tx.commit().unwrap();
             self.model.insert(key.to_owned(), bytes);
@@ -199,18 +204,19 @@ impl History {
 
     fn reopen(&mut self, cleanly: bool) {
         self.snapshots.clear();
+        let db = self.db.take().unwrap();
         if cleanly {
-            self.db.close().unwrap();
+            db.close().unwrap();
         } else {
-            self.db.abandon();
+            db.abandon();
             self.sim = self.sim.killed();
             self.sim.clock.advance(self.waited); // a new machine has a new clock
         }
-        self.db = open(&self.sim);
+        self.db = Some(open(&self.sim));
     }
 
     fn expire(&mut self, key: String, bytes: &[u8]) {
-        let mut writer = self.db.writer(&key).unwrap().ttl(Duration::from_secs(1));
+        let mut writer = self.db().writer(&key).unwrap().ttl(Duration::from_secs(1));
         writer.write_all(bytes).unwrap();
         writer.commit().unwrap();
         self.sim.clock.advance(Duration::from_secs(2));
@@ -219,9 +225,9 @@ impl History {
     }
 
     fn compare(&mut self) {
-        compare(&self.db, &self.model);
+        compare(self.db(), &self.model);
         if let Some((snapshot, then)) = self.snapshots.pop() {
-            let found = pairs(snapshot.iter(self.db.default_family()).unwrap());
+            let found = pairs(snapshot.iter(self.db().default_family()).unwrap());
             assert!(found.into_iter().eq(then.into_iter().map(|(k, v)| (k.into_bytes(), v))));
         }
     }
@@ -236,7 +242,7 @@ fn history(seed: u64, steps: usize) {
         }
     }
     history.snapshots.clear();
-    let History { sim, db, model, .. } = &history;
+    let (sim, db, model) = (&history.sim, history.db(), &history.model);
     compare(db, model);
     let report = db.verify().unwrap();
     assert!(report.is_ok(), "{report}");
