@@ -1,7 +1,7 @@
 //! `tidesdb put`: sets a key.
 
 use std::ffi::OsString;
-use std::fs::{File, Metadata};
+use std::fs::Metadata;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,6 +9,7 @@ use std::time::Duration;
 use tidesdb::{SyncMode, WriteBatch};
 
 use crate::failure::{Exit, Failure, Outcome};
+use crate::host;
 use crate::progress::Progress;
 use crate::session::{self, Session};
 
@@ -68,7 +69,7 @@ impl Put {
         let (mut source, total): (Box<dyn Read>, _) = match path.as_os_str() == "-" {
             true => (Box::new(io::stdin().lock()), None),
             false => {
-                let file = File::open(path).map_err(|e| failed(&e))?;
+                let file = host::open(path).map_err(|e| failed(&e))?;
                 let len = file.metadata().ok().filter(Metadata::is_file).map(|m| m.len());
                 (Box::new(file), len)
             }

@@ -172,7 +172,11 @@ impl History {
                 f.put(&key, &bytes).unwrap();
                 self.model.insert(key, bytes);
             }
-            7 => self.transaction(&key, content(seed, 2 * CHUNK + usize::from(draw[2])), draw[3] % 3 > 0),
+            7 => self.transaction(
+                &key,
+                content(seed, 2 * CHUNK + usize::from(draw[2])),
+                !draw[3].is_multiple_of(3),
+            ),
             8 => {
                 f.delete(&key).unwrap();
                 self.model.remove(&key);
@@ -185,7 +189,7 @@ impl History {
             10 => f.flush().unwrap(),
             11 => f.compact().unwrap(),
             12 => self.snapshots.push((self.db().snapshot(), self.model.clone())),
-            13 => self.reopen(draw[2] % 2 == 0),
+            13 => self.reopen(draw[2].is_multiple_of(2)),
             14 => f.writer(&key).unwrap().write_all(&noise(seed, 3 * CHUNK)).unwrap(),
             _ => self.expire(key, &content(seed, CHUNK + 77)),
         }
