@@ -531,10 +531,10 @@ impl Cursor {
         stored.prepare(&family.vlog, |backwards| {
             let mut scout = Self::merged(family, view, (*seq, inner.now()), own.as_ref());
             scout.set_scope(inner.scope());
-            if backwards { scout.seek_for_prev(inner.key()) } else { scout.seek(inner.key()) }.ok()?;
-            Some(scout)
-        });
-        match stored.take(pointer) {
+            if backwards { scout.seek_for_prev(inner.key()) } else { scout.seek(inner.key()) }?;
+            Ok(scout)
+        })?;
+        match stored.take(pointer)? {
             Some(value) => Ok(value),
             None => family.vlog.read(pointer).map(Slice::from),
         }

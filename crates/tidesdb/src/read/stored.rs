@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 
 use crate::types::{EntryCursor, Kind, Slice};
 use crate::vlog::{VlogPointer, VlogSet};
+use crate::{Error, Result};
 
 /// Values read one by one before read-ahead starts.
 const VALUES: u32 = 8;
@@ -33,8 +34,10 @@ pub(super) struct StoredAhead<C> {
 struct Buffer<C> {
     /// Stands on the first row whose pointer was not collected.
     scout: C,
-    /// In the order of the scan. `None` if reading failed: the caller reads again to get the error.
-    read: VecDeque<(VlogPointer, Option<Slice>)>,
+    /// In the order of the scan.
+    read: VecDeque<(VlogPointer, Result<Slice>)>,
+    /// The error that the second cursor met after these rows.
+    failed: Option<Error>,
     /// Rows of the next fill.
     rows: usize,
 }
@@ -65,51 +68,70 @@ impl<C: EntryCursor> StoredAhead<C> {
     }
 
     /// Returns the value that `pointer`, the current row's, leads to, if it was read ahead.
-    pub(super) fn take(&mut self, pointer: &VlogPointer) -> Option<Slice> {
-        let buffer = self.buffer.as_mut()?;
-        while let Some((at, value)) = buffer.read.pop_front() {
-            if at == *pointer {
-                return value;
-            }
-        }
-        None
+    ///
+    /// # Errors
+    /// That of reading it. A second call returns `None`.
+    pub(super) fn take(&mut self, pointer: &VlogPointer) -> Result<Option<Slice>> {
+        let Some(buffer) = &mut self.buffer else { return Ok(None) };
+        let Some(at) = buffer.read.iter().position(|(at, _)| at == pointer) else { return Ok(None) };
+        buffer.read.drain(..at); // values that were not asked for
+        buffer.read.pop_front().map(|(_, value)| value).transpose()
     }
 
     /// Called before the value of a row is read. Reads the values of the next rows if it is time to. `scout` creates a
     /// cursor on the current row.
-    pub(super) fn prepare(&mut self, vlogs: &VlogSet, scout: impl FnOnce(bool) -> Option<C>) {
+    ///
+    /// # Errors
+    /// That of the second cursor, after the rows that it found. Then read-ahead starts anew.
+    pub(super) fn prepare(&mut self, vlogs: &VlogSet, scout: impl FnOnce(bool) -> Result<C>) -> Result<()> {
         self.values = self.values.saturating_add(1);
         if self.values <= VALUES || self.buffer.as_ref().is_some_and(|b| !b.read.is_empty()) {
-            return;
+            return Ok(());
         }
-        if self.buffer.is_none() {
-            let buffer = |scout| Box::new(Buffer { scout, read: VecDeque::new(), rows: FEWEST });
-            self.buffer = scout(self.backwards).map(buffer);
+        if let Some(e) = self.buffer.as_mut().and_then(|b| b.failed.take()) {
+            self.forget();
+            return Err(e);
         }
-        let Some(buffer) = &mut self.buffer else { return };
-        if buffer.fill(vlogs, self.backwards).is_none() {
-            self.buffer = None; // the cursor itself meets the error
+        let buffer = match &mut self.buffer {
+            Some(buffer) => buffer,
+            none => {
+                let scout = scout(self.backwards)?;
+                none.insert(Box::new(Buffer { scout, read: VecDeque::new(), failed: None, rows: FEWEST }))
+            }
+        };
+        buffer.fill(vlogs, self.backwards);
+        if buffer.read.is_empty() && buffer.failed.is_none() {
+            self.forget(); // long values, or the end
         }
+        Ok(())
     }
 }
 
 impl<C: EntryCursor> Buffer<C> {
-    /// `None` if the second cursor fails.
-    fn fill(&mut self, vlogs: &VlogSet, backwards: bool) -> Option<()> {
+    /// Reads the values of the next rows. Remembers the error of the second cursor.
+    fn fill(&mut self, vlogs: &VlogSet, backwards: bool) {
         let mut pointers = Vec::with_capacity(self.rows);
-        let mut bytes = 0;
-        while self.scout.valid() && pointers.len() < self.rows && bytes < BYTES_MAX {
-            let (_, kind, value) = self.scout.entry().ok()?;
+        self.failed = self.collect(&mut pointers, backwards).err();
+        self.rows = (2 * self.rows).min(MOST);
+        let mut read: Vec<Result<Slice>> = Vec::new();
+        read.resize_with(pointers.len(), || Ok(Slice::from(&[][..])));
+        vlogs.read_many(&pointers, |i, value| read[i] = value.map(Slice::from));
+        self.read.extend(pointers.into_iter().zip(read));
+    }
+
+    /// Moves the second cursor over the next rows and adds their pointers.
+    fn collect(&mut self, pointers: &mut Vec<VlogPointer>, backwards: bool) -> Result<()> {
+        let (mut rows, mut bytes) = (0, 0);
+        while self.scout.valid() && rows < self.rows && bytes < BYTES_MAX {
+            rows += 1;
+            let (_, kind, value) = self.scout.entry()?;
             let pointer = (kind == Kind::PutPointer).then(|| VlogPointer::decode(value)).flatten();
             if let Some(pointer) = pointer.filter(|p| p.raw_len <= VALUE_BYTES_MAX) {
                 bytes += u64::from(pointer.raw_len);
                 pointers.push(pointer);
             }
-            if backwards { self.scout.prev() } else { self.scout.next() }.ok()?;
+            if backwards { self.scout.prev() } else { self.scout.next() }?;
         }
-        self.rows = (2 * self.rows).min(MOST);
-        self.read.extend(pointers.iter().map(|pointer| (*pointer, None)));
-        vlogs.read_many(&pointers, |i, value| self.read[i].1 = value.ok().map(Slice::from));
-        Some(())
+        Ok(())
     }
 }
