@@ -150,7 +150,7 @@ mod tests {
     fn a_file_is_streamed() {
         let stage = Stage::new();
         let file = tempfile::NamedTempFile::new().unwrap();
-        let bytes: Vec<u8> = (0..3_000_000u32).map(|n| (n % 251) as u8).collect();
+        let bytes: Vec<u8> = (0..3_000_000u32).map(|n| b'a' + (n % 26) as u8).collect();
         std::fs::write(file.path(), &bytes).unwrap();
         let path = file.path().to_str().unwrap();
         stage.run(&["put", "film", "--file", path, "--ttl", "1h"]);

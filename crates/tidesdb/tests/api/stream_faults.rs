@@ -245,7 +245,8 @@ fn history(seed: u64, steps: usize) {
             history.compare();
         }
     }
-    history.snapshots.clear();
+    history.reopen(true); // files that a killed session set aside go after a clean one
+    history.reopen(true);
     let (sim, db, model) = (&history.sim, history.db(), &history.model);
     compare(db, model);
     let report = db.verify().unwrap();
