@@ -106,7 +106,7 @@ pub(crate) fn not_in_order() -> Answer {
     }
 }
 
-/// Converts an operation for C. Range deletes are left out, because the C interface has none.
+/// Converts an operation for C. Range deletes and streamed values are left out, because the C interface has none.
 fn show(op: &CommittedOp<'_>) -> Option<CommitOp> {
     let (key, value, expiry) = match *op {
         CommittedOp::Put { key, value, expiry } => (key, Some(value), expiry),

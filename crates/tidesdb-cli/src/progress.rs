@@ -37,6 +37,16 @@ impl Progress {
         }
     }
 
+    /// Shows that `bytes` of one value are done.
+    pub(crate) fn stream(&self, bytes: u64) {
+        if self.bar.is_hidden() {
+            return;
+        }
+        let secs = self.bar.elapsed().as_secs_f64().max(1e-3);
+        self.bar.set_position(bytes);
+        self.bar.set_message(format!("{}, {}/s", size(bytes), size((bytes as f64 / secs) as u64)));
+    }
+
     /// Shows that `rows` and `bytes` are done.
     pub(crate) fn update(&self, rows: u64, bytes: u64) {
         if self.bar.is_hidden() {

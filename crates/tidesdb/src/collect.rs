@@ -23,7 +23,7 @@ use crate::shared::MaintenanceCtx;
 use crate::sources::TableVersion;
 use crate::types::{SeqNo, VlogId};
 use crate::version::{Change, VersionEdit, VlogState};
-use crate::{Error, Result, compact};
+use crate::{Error, Result, compact, rewrite};
 
 /// Garbage that is tolerated in any case, as a part of a value log.
 const SLACK_PART: u64 = 4;
@@ -294,6 +294,24 @@ fn sealable(family: &FamilyCore, version: &TableVersion) -> BTreeMap<VlogId, Sea
         Some((*id, Sealable { unnamed: None, bytes: family.vlog.info(*id).ok()?.bytes }))
     });
     of_session.chain(of_others).collect()
+}
+
+/// Names in the manifest the value logs of `family` that it does not name yet, and the `features` that their values use:
+/// after a crash, an open removes those that nothing refers to.
+///
+/// # Errors
+/// Those of an install; `NotFound` for a dropped family.
+pub fn name(ctx: &MaintenanceCtx, family: &FamilyCore, features: u64) -> Result<()> {
+    let _naming = family.naming.lock();
+    if family.is_dropped() {
+        return Err(Error::NotFound { what: format!("column family {}", family.name()).into() });
+    }
+    let mut edit = VersionEdit::new();
+    if ctx.versions.features() & features != features {
+        edit.push(Change::Require { features });
+    }
+    rewrite::name_vlogs(ctx, family, family.vlog.begun().iter().map(|f| f.id), &mut edit)?;
+    if edit.is_empty() { Ok(()) } else { install(ctx, family, &edit) }
 }
 
 fn seal(ctx: &MaintenanceCtx, family: &FamilyCore) -> Result<()> {

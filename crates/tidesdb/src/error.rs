@@ -136,6 +136,21 @@ pub enum Error {
     },
 }
 
+impl From<Error> for io::Error {
+    /// Wraps the error; [`io::Error::get_ref`] and [`io::Error::into_inner`] return it.
+    fn from(e: Error) -> Self {
+        let kind = match &e {
+            Error::Io { source, .. } => source.kind(),
+            Error::Corrupt { .. } => io::ErrorKind::InvalidData,
+            Error::NoSpace { .. } => io::ErrorKind::StorageFull,
+            Error::InvalidArgument { .. } => io::ErrorKind::InvalidInput,
+            Error::NotFound { .. } => io::ErrorKind::NotFound,
+            _ => io::ErrorKind::Other,
+        };
+        Self::new(kind, e)
+    }
+}
+
 /// Formats the offset for a message; empty if there is none.
 fn at(offset: Option<u64>) -> String {
     offset.map_or(String::new(), |offset| format!(" at byte {offset}"))

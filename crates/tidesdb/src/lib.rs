@@ -49,7 +49,8 @@ pub mod inspect;
 pub use codec::Compression;
 pub use compact::{LevelStats, TreeStats};
 pub use db::{
-    DEFAULT_FAMILY, Db, OpenOptions, RangeEstimate, RecoveryReport, Snapshot, StallStats, Stats, VerifyReport,
+    DEFAULT_FAMILY, Db, OpenOptions, RangeEstimate, RecoveryReport, Snapshot, StallStats, Stats, ValueWriter,
+    VerifyReport,
 };
 pub use error::{Error, Result};
 pub use events::{Event, EventInfo, LevelPart};
@@ -58,7 +59,7 @@ pub use options::{
     DbOptions, FamilyOptions, Isolation, MemtableKind, ReadOptions, RecoveryMode, RemoteOptions, SettingInfo,
     SyncMode, TransactOptions, WriteOptions,
 };
-pub use read::{Cursor, Iter};
+pub use read::{Cursor, Iter, ValueReader};
 pub use remote::RemoteStats;
 pub use shared::{Family, HealthReport, HealthState, JobStats};
 pub use stats::{Durations, StatInfo, StatKind, StatUnit, StatValue, TimeStats};

@@ -370,7 +370,7 @@ impl Output<'_> {
         } else {
             None
         };
-        writer.add(moved.as_ref().map_or(entry, |value| EntryRef { value, ..entry }))?;
+        writer.add(moved.as_deref().map_or(entry, |value| EntryRef { value, ..entry }))?;
         self.written += 1;
         let bytes = writer.file_bytes();
         let looks = self.target.yields && self.written.is_multiple_of(YIELD_EVERY);

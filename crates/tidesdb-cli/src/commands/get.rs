@@ -1,24 +1,34 @@
 //! `tidesdb get`: the value of a key.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
 
-use crate::failure::{Exit, Outcome};
+use super::put::copy;
+use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Out, row_json};
 use crate::session::Session;
 
 /// Print the value of a key
 ///
 /// To a file or a pipe the value is written unchanged, without a line feed at the end. On a terminal it is printed with
-/// escapes. Exit code 1 if there is no such key.
+/// escapes. Exit code 1 if there is no such key. With --file, the value is streamed: it may be longer than the memory.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Get {
     /// The key
     key: OsString,
+    /// Write the value to this file; - is the standard output
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    file: Option<PathBuf>,
 }
 
 impl Get {
     pub(crate) fn run(&self, session: &Session, out: &mut Out<'_>) -> Outcome {
         let key = session.bytes(&self.key)?;
+        if let Some(path) = &self.file {
+            return stream(session, &key, path, out);
+        }
         let Some(value) = session.family()?.get(&key)? else {
             return Ok(Exit::No);
         };
@@ -28,6 +38,30 @@ impl Get {
             out.value(&value)?;
         }
         Ok(Exit::Done)
+    }
+}
+
+/// Writes the value of `key` to the file at `path`, in constant memory. Without such a key, no file is created.
+fn stream(session: &Session, key: &[u8], path: &Path, out: &mut Out<'_>) -> Outcome {
+    let Some(mut reader) = session.family()?.reader(key)? else {
+        return Ok(Exit::No);
+    };
+    let total = Some(reader.len());
+    if path.as_os_str() == "-" {
+        copy(&mut reader, out, total, failed_read)?;
+    } else {
+        let failed = |e: io::Error| Failure::file("write", path, &e);
+        let mut file = File::create(path).map_err(failed)?;
+        copy(&mut reader, &mut file, total, failed_read)?;
+        file.sync_all().map_err(failed)?;
+    }
+    Ok(Exit::Done)
+}
+
+fn failed_read(e: &io::Error) -> Failure {
+    match e.get_ref().and_then(|e| e.downcast_ref::<tidesdb::Error>()) {
+        Some(error) => error.clone().into(),
+        None => Failure::failed(e.to_string()),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::family::FamilyCore;
 use crate::shared::HealthReport;
 use crate::sources::TableSlot;
 use crate::types::{EntryCursor, Kind};
-use crate::vlog::VlogPointer;
+use crate::vlog::ValuePlace;
 use crate::{Error, Result, collect, compact, files, flush};
 
 /// Timeout of one wait for running merges, and the number of timeouts before giving up (30 seconds in total).
@@ -180,9 +180,12 @@ fn follow_pointers(family: &Arc<FamilyCore>, slot: &Arc<TableSlot>, report: &mut
     cursor.seek_to_first()?;
     while cursor.valid() {
         if cursor.kind() == Kind::PutPointer {
-            let pointer = VlogPointer::decode(cursor.value()?)
-                .ok_or_else(|| Error::corrupt(&name, 0, "an entry holds a pointer of the wrong length"))?;
-            family.vlog.read(&pointer)?;
+            let place = ValuePlace::decode(cursor.value()?)
+                .ok_or_else(|| Error::corrupt(&name, 0, "an entry holds a malformed pointer"))?;
+            match place {
+                ValuePlace::Record(pointer) => drop(family.vlog.read(&pointer)?),
+                ValuePlace::Chunks(place) => family.vlog.read_chunks(&place, |_| Ok(()))?,
+            }
             report.pointers += 1;
         }
         cursor.next()?;

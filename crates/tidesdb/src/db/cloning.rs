@@ -9,6 +9,7 @@ use super::Db;
 use super::catalog::{by_name, core, find, publish_new};
 use crate::family::FamilyCore;
 use crate::merge::CoveringRanges;
+use crate::read::Cursor;
 use crate::rewrite::{self, FLUSH_LEVEL, RewriteTarget, Rewritten};
 use crate::shared::{Family, Shared};
 use crate::sources::Source;
@@ -80,13 +81,9 @@ impl CloneFiles<'_> {
         let mut map = staging();
         while cursor.valid() {
             let (key, expiry) = (cursor.key().to_vec(), cursor.expiry());
-            let value = cursor.value()?;
-            let separate = value.len() >= to.options.value_threshold();
-            let pointer =
-                if separate { Some(to.vlog.append(value, to.options.compression())?.encode()) } else { None };
-            let kind = if separate { Kind::PutPointer } else { Kind::Put };
+            let (kind, value) = self.copy_value(from, &mut cursor)?;
             let version = tidesdb_memtable::Version { seq, kind: kind as u8, expiry };
-            map.insert(&key, version, pointer.as_ref().map_or(value, |p| &p[..]))
+            map.insert(&key, version, &value)
                 .map_err(|_| Error::MemoryLimit { what: "cloning a family".into() })?;
             cursor.next()?;
             if map.allocated_bytes() >= to.buffer_bytes() || !cursor.valid() {
@@ -104,6 +101,20 @@ impl CloneFiles<'_> {
             }
         }
         to.vlog.sync()
+    }
+
+    /// Copies the value on which `cursor` stands. Returns the kind and the value of its new entry.
+    fn copy_value(&self, from: &Family, cursor: &mut Cursor) -> Result<(Kind, Vec<u8>)> {
+        let to = &self.to;
+        if let Some(place) = cursor.chunks()? {
+            let place = to.vlog.copy_chunks(&from.core.vlog, &place, &mut Vec::new())?;
+            return Ok((Kind::PutPointer, place.encode()));
+        }
+        let value = cursor.value()?;
+        if value.len() < to.options.value_threshold() {
+            return Ok((Kind::Put, value.to_vec()));
+        }
+        Ok((Kind::PutPointer, to.vlog.append(value, to.options.compression())?.encode().to_vec()))
     }
 }
 

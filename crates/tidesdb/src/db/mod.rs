@@ -18,6 +18,7 @@ mod metrics;
 mod transact;
 mod single;
 mod unresolved;
+mod values;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -31,6 +32,7 @@ pub use recover::RecoveryReport;
 pub use snapshot::Snapshot;
 pub use stats::{StallStats, Stats};
 use tidesdb_io::DirLock;
+pub use values::ValueWriter;
 
 use crate::Result;
 use crate::background::{self, Pool};

@@ -15,7 +15,7 @@ use crate::shared::{JobStart, MaintenanceCtx, Shared, WriteCtx};
 use crate::sources::Source;
 use crate::types::{EntryCursor, FamilyId, Kind, SeqNo, VlogId};
 use crate::version::State;
-use crate::vlog::VlogPointer;
+use crate::vlog::ValuePlace;
 use crate::wal::reader::{Piece, Scan};
 use crate::write::{Op, ops};
 use crate::{Error, Result};
@@ -177,11 +177,11 @@ impl Replayer {
                 if commit.seq <= *flushed {
                     continue; // the value log of a flushed commit may have been removed since
                 }
-                let pointer = VlogPointer::decode(op.value).ok_or_else(|| {
-                    Error::corrupt(commit.file, commit.offset, "a pointer of the wrong length")
+                let place = ValuePlace::decode(op.value).ok_or_else(|| {
+                    Error::corrupt(commit.file, commit.offset, "a malformed pointer into a value log")
                 })?;
-                match self.check_value(family, &pointer) {
-                    Ok(()) => found.add(&pointer, self.sync_failed),
+                match self.check_value(family, &place) {
+                    Ok(()) => found.add(&place, self.sync_failed),
                     Err(e) if e.is_corruption() || e.io_kind() == Some(std::io::ErrorKind::NotFound) => {
                         found.missing = Some(commit.seq);
                         return Ok(found);
@@ -193,8 +193,12 @@ impl Replayer {
         Ok(found)
     }
 
-    fn check_value(&self, family: &FamilyCore, pointer: &VlogPointer) -> Result<()> {
-        if self.same_boot { family.vlog.check_place(pointer) } else { family.vlog.check(pointer) }
+    fn check_value(&self, family: &FamilyCore, place: &ValuePlace) -> Result<()> {
+        match place {
+            ValuePlace::Record(pointer) if self.same_boot => family.vlog.check_place(pointer),
+            ValuePlace::Record(pointer) => family.vlog.check(pointer),
+            ValuePlace::Chunks(place) => family.vlog.check_chunks(place), // durable before its commit was logged
+        }
     }
 
     /// Returns whether a family is unresolved.
@@ -212,7 +216,8 @@ impl Replayer {
 type Running<R> = (JoinHandle, Arc<Mutex<Option<Result<R>>>>);
 
 impl CheckedValues {
-    fn add(&mut self, pointer: &VlogPointer, doubtful: bool) {
+    fn add(&mut self, place: &ValuePlace, doubtful: bool) {
+        let ValuePlace::Record(pointer) = place else { return };
         self.bytes += pointer.record_bytes();
         if doubtful {
             let (from, to) = (pointer.offset, pointer.offset + pointer.record_bytes());

@@ -48,7 +48,7 @@ impl Snapshot {
     }
 
     /// Rejects families of another database: sequence numbers of one database mean nothing in another.
-    fn check(&self, family: &Family) -> Result<()> {
+    pub(super) fn check(&self, family: &Family) -> Result<()> {
         if Arc::ptr_eq(&self.reads, &family.shared.reads) {
             return Ok(());
         }

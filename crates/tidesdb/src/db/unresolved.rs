@@ -22,7 +22,7 @@ use crate::rewrite::{FLUSH_LEVEL, Rewritten, name_vlogs};
 use crate::shared::{MaintenanceCtx, Shared, WriteCtx};
 use crate::types::{Comparator, Kind, SEQ_MAX, SeqNo, VlogId};
 use crate::version::{Change, FamilyState, VersionEdit};
-use crate::vlog::VlogPointer;
+use crate::vlog::{ValuePlace, VlogPointer};
 use crate::write::{Op, encode_op, ops};
 use crate::{Error, Result, files};
 
@@ -246,7 +246,9 @@ impl Deferred {
         let length = length.map_err(|_| Error::internal("a commit beyond 4 GiB"))?;
         self.piece[self.ops_at - 4..self.ops_at].copy_from_slice(&length.to_le_bytes());
         if op.kind == Kind::PutPointer {
-            self.vlogs.extend(VlogPointer::decode(op.value).map(|p| p.vlog));
+            let place = ValuePlace::decode(op.value)
+                .ok_or_else(|| Error::internal("an operation holds a malformed pointer"))?;
+            place.each_part(|vlog, _| self.vlogs.extend([vlog]));
         }
         Ok(())
     }

@@ -41,6 +41,15 @@ pub enum CommittedOp<'a> {
         /// Seconds since the UNIX epoch after which it is dead; 0 = never.
         expiry: u32,
     },
+    /// A put of a value that was written through a [`ValueWriter`](crate::ValueWriter) and stored in chunks.
+    PutStream {
+        /// The key.
+        key: &'a [u8],
+        /// Length of its new value.
+        len: u64,
+        /// Seconds since the UNIX epoch after which it is dead; 0 = never.
+        expiry: u32,
+    },
     /// A delete of one key.
     Delete {
         /// The key.

@@ -8,6 +8,7 @@ use tidesdb_memtable::Memtable;
 
 use super::ahead::ReadAhead;
 use super::get::resolve;
+use super::stored::StoredAhead;
 use super::track::Track;
 use crate::family::{FamilyCore, ReadView, SEEK_CHARGE};
 use crate::jobs::Job;
@@ -20,6 +21,7 @@ use crate::sources::{Source, TableLevel};
 use crate::types::{
     Comparator, EntryCursor, EntryMeta, KeyRange, Kind, ReadPoint, RowSpan, SEQ_MAX, Scope, SeqNo, Slice,
 };
+use crate::vlog::{ChunkedPlace, VlogPointer};
 use crate::{Error, Result};
 
 /// Iterates over the keys of a family at one read timestamp. Seeking again does not allocate.
@@ -57,6 +59,8 @@ pub struct Cursor {
     resolved: Option<Slice>,
     /// Buffered rows of read-ahead. While there are some, `inner` stands after them.
     ahead: ReadAhead,
+    /// Read-ahead of values in value logs.
+    stored: StoredAhead<ReaderCursor>,
 }
 
 /// Deleted keys that a cursor steps over before it charges them.
@@ -168,6 +172,7 @@ impl Cursor {
             own,
             track,
             resolved: None,
+            stored: StoredAhead::default(),
         };
         if options.keys_only {
             cursor.set_keys_only();
@@ -224,6 +229,7 @@ impl Cursor {
             track: self.track.as_ref().map(Track::sibling),
             resolved: None,
             ahead: self.ahead.sibling(),
+            stored: StoredAhead::default(),
         }
     }
 
@@ -256,7 +262,7 @@ impl Cursor {
 
     /// Limits every layer of the cursor, and what it notes as read.
     fn set_scope(&mut self, scope: &Scope) {
-        self.leave();
+        self.jump();
         self.inner.set_scope(scope);
         if let Some(track) = &mut self.track {
             track.clip(scope);
@@ -291,7 +297,7 @@ impl Cursor {
     /// # Errors
     /// `Corrupt`, `Io`: the cursor is then not valid. The same holds for all methods below.
     pub fn seek_to_first(&mut self) -> Result<()> {
-        self.leave();
+        self.jump();
         self.charge_seek();
         self.inner.seek_to_first()?;
         self.note(|track, landed| track.forward(Bound::Unbounded, landed));
@@ -303,7 +309,7 @@ impl Cursor {
     /// # Errors
     /// As [`Cursor::seek_to_first`].
     pub fn seek_to_last(&mut self) -> Result<()> {
-        self.leave();
+        self.jump();
         self.charge_seek();
         self.inner.seek_to_last()?;
         self.note(|track, landed| track.backward(Bound::Unbounded, landed));
@@ -316,7 +322,7 @@ impl Cursor {
     /// As [`Cursor::seek_to_first`].
     #[inline]
     pub fn seek(&mut self, target: impl AsRef<[u8]>) -> Result<()> {
-        self.leave();
+        self.jump();
         self.charge_seek();
         let target = target.as_ref();
         self.inner.seek(target)?;
@@ -329,7 +335,7 @@ impl Cursor {
     /// # Errors
     /// As [`Cursor::seek_to_first`].
     pub fn seek_for_prev(&mut self, target: impl AsRef<[u8]>) -> Result<()> {
-        self.leave();
+        self.jump();
         self.charge_seek();
         let target = target.as_ref();
         self.inner.seek_for_prev(target)?;
@@ -383,6 +389,7 @@ impl Cursor {
     #[inline]
     fn step(&mut self) -> Result<()> {
         self.resolved = None;
+        self.stored.step(false);
         if self.ahead.is_active() {
             self.ahead.finish()?;
             self.inner.resume()?;
@@ -413,6 +420,13 @@ impl Cursor {
         }
     }
 
+    /// Discards the position, because a seek follows.
+    #[inline]
+    fn jump(&mut self) {
+        self.leave();
+        self.stored.forget();
+    }
+
     /// Discards the position.
     #[inline]
     fn leave(&mut self) {
@@ -435,6 +449,7 @@ impl Cursor {
             sought?;
         }
         self.leave();
+        self.stored.step(true);
         if self.inner.valid() {
             self.inner.prev()?
         } else {
@@ -511,14 +526,53 @@ impl Cursor {
         if self.inner.scope().keys_only || !self.valid() {
             return Err(no_value());
         }
-        let (key, kind, value) = self.inner.entry()?;
-        if kind != Kind::PutPointer {
-            return Ok((key, value));
+        if self.inner.entry_meta().kind == Kind::PutPointer {
+            return self.stored_entry();
         }
+        let (key, _, value) = self.inner.entry()?;
+        Ok((key, value))
+    }
+
+    /// Like [`Cursor::entry`], for a value in a value log.
+    fn stored_entry(&mut self) -> Result<(&[u8], &[u8])> {
         if self.resolved.is_none() {
-            self.resolved = Some(resolve(&self.family, value)?);
+            let value = match VlogPointer::decode(self.inner.entry()?.2) {
+                Some(pointer) => self.read_stored(&pointer)?,
+                None => resolve(&self.family, self.inner.entry()?.2)?,
+            };
+            self.resolved = Some(value);
         }
-        Ok((key, self.resolved.as_deref().unwrap_or_default()))
+        Ok((self.inner.key(), self.resolved.as_deref().unwrap_or_default()))
+    }
+
+    /// Returns the value that `pointer` leads to; reads those of the next rows too in a long scan.
+    fn read_stored(&mut self, pointer: &VlogPointer) -> Result<Slice> {
+        let Self { stored, inner, family, view, own, seq, .. } = self;
+        stored.prepare(&family.vlog, |backwards| {
+            let at = ReadPoint { seq: *seq, now: inner.now() };
+            let mut scout = Self::merged(family, view, at, own.as_ref());
+            scout.set_scope(inner.scope());
+            if backwards { scout.seek_for_prev(inner.key()) } else { scout.seek(inner.key()) }?;
+            Ok(scout)
+        })?;
+        match stored.take(pointer)? {
+            Some(value) => Ok(value),
+            None => family.vlog.read(pointer).map(Slice::from),
+        }
+    }
+
+    /// Returns where the value lies if it is stored in chunks.
+    ///
+    /// # Errors
+    /// As [`Cursor::value`].
+    pub(crate) fn chunks(&mut self) -> Result<Option<ChunkedPlace>> {
+        if self.ahead.is_active() || !self.inner.valid() {
+            return Ok(None);
+        }
+        match self.inner.entry()? {
+            (_, Kind::PutPointer, place) => Ok(ChunkedPlace::decode(place)),
+            _ => Ok(None),
+        }
     }
 
     /// Returns the sequence number of the current version: that of the commit that wrote it, or 0 once compaction has

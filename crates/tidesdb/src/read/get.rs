@@ -9,8 +9,8 @@ use crate::codec::key_hash;
 use crate::family::{FamilyCore, GET_CHARGE, ReadView};
 use crate::shared::ReadCtx;
 use crate::sst::{AllowAllReads, ReadGate, Table, TableValue, TurnGate};
-use crate::types::{Between, Kind, ReadPoint, SeqNo, Slice};
-use crate::vlog::VlogPointer;
+use crate::types::{Between, Kind, ReadPoint, SeqNo, Slice, VALUE_BYTES_MAX};
+use crate::vlog::{ChunkedPlace, ValuePlace, VlogPointer};
 use crate::{Error, Result};
 
 /// Result of a lookup.
@@ -126,16 +126,22 @@ pub fn multi_get<K: AsRef<[u8]>>(
     order.sort_by(|a, b| comparator.compare(keys[*a].as_ref(), keys[*b].as_ref()));
     let mut out = vec![None; keys.len()];
     for group in order.chunks_mut(GROUP_KEYS) {
-        let pointers = get_group(reads, family, (&view, seq), (keys, group), &mut out)?;
+        let (pointers, chunked) = get_group(reads, family, (&view, seq), (keys, group), &mut out)?;
         if pointers.len() > 1 {
             pointers.iter().for_each(|(_, pointer)| family.vlog.load_ahead(pointer));
         }
         for (i, pointer) in pointers {
             out[i] = Some(family.vlog.read(&pointer).map(Slice::from)?);
         }
+        for (i, place) in chunked {
+            out[i] = Some(whole(family, &place)?);
+        }
     }
     Ok(out)
 }
+
+/// Values in value logs, by the index of their key: those in one record, and those in chunks.
+type GroupPlaces = (Vec<(usize, VlogPointer)>, Vec<(usize, ChunkedPlace)>);
 
 /// Looks up the keys with the indexes in `pending`. Fills in the values that are not in a value log, and returns the
 /// pointers to those that are.
@@ -149,8 +155,8 @@ fn get_group<K: AsRef<[u8]>>(
     (view, seq): (&Arc<ReadView>, SeqNo),
     (keys, mut pending): (&[K], &mut [usize]),
     out: &mut [Option<Slice>],
-) -> Result<Vec<(usize, VlogPointer)>> {
-    let mut pointers = Vec::new();
+) -> Result<GroupPlaces> {
+    let (mut pointers, mut chunked) = GroupPlaces::default();
     for round in 0..=LAST_ROUND {
         let alone = pending.len() == 1; // there is no other lookup to overlap with
         let mut gate = TurnGate::new(if alone || round == LAST_ROUND { u32::MAX } else { round });
@@ -167,7 +173,10 @@ fn get_group<K: AsRef<[u8]>>(
                 continue;
             }
             match hit.filter(|hit| hit.is_live(reads)) {
-                Some(hit) if hit.kind == Kind::PutPointer => pointers.push((i, pointer(hit.place.bytes())?)),
+                Some(hit) if hit.kind == Kind::PutPointer => match place(hit.place.bytes())? {
+                    ValuePlace::Record(pointer) => pointers.push((i, pointer)),
+                    ValuePlace::Chunks(place) => chunked.push((i, place)),
+                },
                 hit => out[i] = hit.map(|hit| hit.place.into_slice()),
             }
         }
@@ -176,7 +185,7 @@ fn get_group<K: AsRef<[u8]>>(
             break;
         }
     }
-    Ok(pointers)
+    Ok((pointers, chunked))
 }
 
 /// Returns the sequence number of the newest version of `key` below `end`, including tombstones; 0 if there is none
@@ -339,14 +348,82 @@ impl<'a> Candidates<'a> {
     }
 }
 
-/// Returns the value that a pointer refers to.
-///
-/// # Errors
-/// `Corrupt`, `Io`.
-pub(super) fn resolve(family: &FamilyCore, pointer: &[u8]) -> Result<Slice> {
-    family.vlog.read(&self::pointer(pointer)?).map(Slice::from)
+/// What an entry says about its value.
+#[derive(Debug)]
+pub enum Located {
+    /// The value.
+    Inline(Slice),
+    /// Where it lies in the value log.
+    Stored(ValuePlace),
 }
 
-fn pointer(bytes: &[u8]) -> Result<VlogPointer> {
-    VlogPointer::decode(bytes).ok_or_else(|| Error::internal("an entry holds a pointer of the wrong length"))
+impl Located {
+    /// The value at an encoded place.
+    ///
+    /// # Errors
+    /// `Internal`: the bytes are not a place.
+    pub fn stored(bytes: &[u8]) -> Result<Self> {
+        place(bytes).map(Self::Stored)
+    }
+}
+
+/// Returns what the entry of `key` in `view` says about its value.
+///
+/// # Errors
+/// As [`get`].
+pub fn locate(
+    reads: &ReadCtx,
+    family: &FamilyCore,
+    view: &Arc<ReadView>,
+    key: &[u8],
+    snapshot: Option<SeqNo>,
+) -> Result<Option<Located>> {
+    reads.check_open()?;
+    let guard = pin();
+    let key = comparator_key(family, key)?;
+    let seq = snapshot.unwrap_or_else(|| reads.visible());
+    match lookup(view, key, seq, true, &guard, &mut AllowAllReads)?.filter(|hit| hit.is_live(reads)) {
+        None => Ok(None),
+        Some(hit) if hit.kind == Kind::PutPointer => Ok(Some(Located::stored(hit.place.bytes())?)),
+        Some(hit) => Ok(Some(Located::Inline(hit.place.into_slice()))),
+    }
+}
+
+/// Returns the value at an encoded place.
+///
+/// # Errors
+/// `Corrupt`, `Io`; `MemoryLimit` if the value is too long to be returned whole.
+pub fn resolve(family: &FamilyCore, bytes: &[u8]) -> Result<Slice> {
+    match VlogPointer::decode(bytes) {
+        Some(pointer) => family.vlog.read(&pointer).map(Slice::from),
+        None => resolve_chunks(family, bytes),
+    }
+}
+
+#[cold]
+fn resolve_chunks(family: &FamilyCore, bytes: &[u8]) -> Result<Slice> {
+    match place(bytes)? {
+        ValuePlace::Record(pointer) => family.vlog.read(&pointer).map(Slice::from),
+        ValuePlace::Chunks(place) => whole(family, &place),
+    }
+}
+
+/// Reads a chunked value into memory.
+fn whole(family: &FamilyCore, place: &ChunkedPlace) -> Result<Slice> {
+    let too_long = || Error::MemoryLimit {
+        what: format!("a value of {} bytes is too long to be read whole; read it with `reader`", place.len)
+            .into(),
+    };
+    let len = usize::try_from(place.len).ok().filter(|len| *len <= VALUE_BYTES_MAX).ok_or_else(too_long)?;
+    let mut value = Vec::new();
+    value.try_reserve_exact(len).map_err(|_| too_long())?;
+    family.vlog.read_chunks(place, |chunk| {
+        value.extend_from_slice(chunk);
+        Ok(())
+    })?;
+    Ok(value.into())
+}
+
+fn place(bytes: &[u8]) -> Result<ValuePlace> {
+    ValuePlace::decode(bytes).ok_or_else(|| Error::internal("an entry holds a malformed pointer"))
 }

@@ -8,6 +8,7 @@
 //! ```
 
 mod ahead;
+mod stored;
 mod cursor;
 mod get;
 mod iter;
@@ -15,10 +16,14 @@ mod spans;
 #[cfg(test)]
 mod tests;
 mod track;
+mod value;
 
 pub use cursor::{Cursor, OwnReads, ReadTimestamp, show};
-pub use get::{contains, get, get_with, multi_get, newest_range, newest_version, sees};
+pub use get::{
+    Located, contains, get, get_with, locate, multi_get, newest_range, newest_version, resolve, sees,
+};
 pub use iter::Iter;
 pub(crate) use iter::prefix_range;
 pub use spans::{Span, Spans, is_before};
 pub(crate) use track::Track;
+pub use value::ValueReader;

@@ -17,9 +17,9 @@ use crate::vlog::RECORD_HEADER_BYTES;
 pub struct VlogRef {
     /// The value log.
     pub vlog: VlogId,
-    /// Stored bytes of the values referred to.
+    /// Stored bytes of the values referred to. Of a chunked value: the bytes of its records there, less one record header.
     pub bytes: u64,
-    /// Number of values referred to.
+    /// Number of values referred to. A chunked value counts once in each of its files.
     pub count: u64,
 }
 

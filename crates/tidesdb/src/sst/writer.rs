@@ -15,15 +15,14 @@ use super::index::{IndexBuilder, PARTITION_BYTES};
 use super::layout::{Footer, VERSION, begin_section, seal_section};
 use super::{TableMeta, VlogRef};
 use crate::codec::{Compression, Salt, key_hash};
-use crate::types::{Comparator, EntryRef, KEY_BYTES_MAX, Kind, SeqNo, TableId, VALUE_BYTES_MAX, VlogId};
+use crate::types::{Comparator, EntryRef, KEY_BYTES_MAX, Kind, SeqNo, TableId, VALUE_BYTES_MAX};
+use crate::vlog::ValuePlace;
 use crate::{Error, FamilyOptions, Result, files};
 
 /// Number of buffered bytes that triggers a write.
 const WRITE_BYTES: usize = 1 << 20;
 /// With `drop_pages`: pages within this distance of the last write may still be on their way to the disk.
 const DROP_BEHIND_BYTES: u64 = 8 << 20;
-/// Length of an encoded pointer into a value log, in bytes.
-const POINTER_BYTES: usize = 24;
 
 /// Settings for writing a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -337,22 +336,15 @@ impl TableMeta {
 
     /// Adds the value that an encoded pointer refers to.
     pub(super) fn note_pointer(&mut self, pointer: &[u8]) -> Result<()> {
-        let (Some(id), Some(len)) =
-            (pointer.first_chunk::<4>(), pointer.get(4..).and_then(|p| p.first_chunk::<4>()))
-        else {
-            return Err(Error::internal("malformed pointer into a value log"));
-        };
-        if pointer.len() != POINTER_BYTES {
-            return Err(Error::internal("malformed pointer into a value log"));
-        }
-        let (vlog, bytes) = (VlogId(u32::from_le_bytes(*id)), u64::from(u32::from_le_bytes(*len)));
-        match self.vlog_refs.binary_search_by_key(&vlog, |r| r.vlog) {
+        let place = ValuePlace::decode(pointer)
+            .ok_or_else(|| Error::internal("malformed pointer into a value log"))?;
+        place.each_part(|vlog, bytes| match self.vlog_refs.binary_search_by_key(&vlog, |r| r.vlog) {
             Ok(i) => {
                 self.vlog_refs[i].bytes += bytes;
                 self.vlog_refs[i].count += 1;
             }
             Err(i) => self.vlog_refs.insert(i, VlogRef { vlog, bytes, count: 1 }),
-        }
+        });
         Ok(())
     }
 }

@@ -4,7 +4,7 @@ use tidesdb_memtable::Version;
 
 use crate::family::FamilyCore;
 use crate::ranges::RangeTombstone;
-use crate::read::OwnReads;
+use crate::read::{OwnReads, resolve};
 use crate::shared::ReadCtx;
 use crate::types::{Comparator, FamilyId, Kind, SEQ_MAX};
 use crate::write::WriteBatch;
@@ -16,8 +16,30 @@ const SEARCH_MAX: usize = 16;
 /// The transaction's own write to a key.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum OwnWrite<'a> {
-    Value(&'a [u8]),
+    Value(OwnValue<'a>),
     Deleted,
+}
+
+/// A value that the transaction wrote.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum OwnValue<'a> {
+    Whole(&'a [u8]),
+    /// The encoded place of a chunked value.
+    Chunks(&'a [u8]),
+}
+
+impl OwnValue<'_> {
+    /// Calls `read` with the value, which is read into memory if it is chunked.
+    ///
+    /// # Errors
+    /// As [`resolve`].
+    #[inline]
+    pub(super) fn read<R>(self, family: &FamilyCore, read: impl FnOnce(&[u8]) -> R) -> Result<R> {
+        match self {
+            Self::Whole(value) => Ok(read(value)),
+            Self::Chunks(place) => resolve(family, place).map(|value| read(&value)),
+        }
+    }
 }
 
 /// Result of a lookup in the own writes. If they do not contain the key, the caller's `read` closure is returned
@@ -27,12 +49,12 @@ pub(super) enum Own<R, F> {
     Unwritten(F),
 }
 
-impl<R, F: FnOnce(&[u8]) -> R> Own<R, F> {
-    pub(super) fn said(own: OwnWrite<'_>, read: F) -> Self {
-        Self::Written(match own {
-            OwnWrite::Value(value) => Some(read(value)),
+impl<R, F: FnOnce(OwnValue<'_>) -> Result<R>> Own<R, F> {
+    pub(super) fn said(own: OwnWrite<'_>, read: F) -> Result<Self> {
+        Ok(Self::Written(match own {
+            OwnWrite::Value(value) => Some(read(value)?),
             OwnWrite::Deleted => None,
-        })
+        }))
     }
 }
 
@@ -161,5 +183,9 @@ fn full() -> Error {
 
 /// An expired put hides what others wrote, as a delete does.
 fn own_write<'v>(reads: &ReadCtx, kind: Kind, expiry: u32, value: &'v [u8]) -> OwnWrite<'v> {
-    if kind.is_tombstone() || reads.is_expired(expiry) { OwnWrite::Deleted } else { OwnWrite::Value(value) }
+    match kind {
+        _ if kind.is_tombstone() || reads.is_expired(expiry) => OwnWrite::Deleted,
+        Kind::PutPointer => OwnWrite::Value(OwnValue::Chunks(value)),
+        _ => OwnWrite::Value(OwnValue::Whole(value)),
+    }
 }

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::footprint::Footprint;
-use super::own::{Own, OwnWrites, search_batch};
+use super::own::{Own, OwnValue, OwnWrites, search_batch};
 use super::validate::Depends;
+use crate::family::ReadView;
 use crate::options::{Isolation, ReadOptions, WriteOptions};
-use crate::read::{self, Cursor, Iter, OwnReads, ReadTimestamp, Track};
+use crate::read::{self, Cursor, Iter, Located, OwnReads, ReadTimestamp, Track};
 use crate::shared::{Family, ReadCtx, Shared};
 use crate::types::{KeyRange, ReadPoint, SeqNo, Slice};
+use crate::vlog::Lease;
 use crate::write::{self, Mark, WriteBatch};
 use crate::{Error, Result};
 
@@ -249,7 +251,8 @@ impl Transaction {
         let mut values = Vec::with_capacity(keys.len());
         let (mut asked, mut places) = (Vec::new(), Vec::new());
         for (place, key) in keys.iter().map(AsRef::as_ref).enumerate() {
-            values.push(match self.ask_own(family, key, true, |value| Slice::from(value))? {
+            let read = |value: OwnValue<'_>| value.read(&family.core, |value| Slice::from(value));
+            values.push(match self.ask_own(family, key, true, read)? {
                 Own::Written(said) => said,
                 Own::Unwritten(_) => {
                     asked.push(key);
@@ -422,7 +425,8 @@ impl Transaction {
     }
 
     fn read(&self, family: &Family, key: &[u8], tracked: bool) -> Result<Option<Slice>> {
-        match self.ask_own(family, key, tracked, |value| Slice::from(value))? {
+        let read = |value: OwnValue<'_>| value.read(&family.core, |value| Slice::from(value));
+        match self.ask_own(family, key, tracked, read)? {
             Own::Written(said) => Ok(said),
             Own::Unwritten(_) => read::get(&self.shared.reads, &family.core, key, self.read_seq()),
         }
@@ -435,16 +439,17 @@ impl Transaction {
         tracked: bool,
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
-        match self.ask_own(family, key, tracked, read)? {
+        match self.ask_own(family, key, tracked, |value| value.read(&family.core, read))? {
             Own::Written(said) => Ok(said),
             Own::Unwritten(read) => {
-                read::get_with(&self.shared.reads, &family.core, key, self.read_seq(), read)
+                let read = |value: &[u8]| read(OwnValue::Whole(value));
+                read::get_with(&self.shared.reads, &family.core, key, self.read_seq(), read)?.transpose()
             }
         }
     }
 
     fn exists(&self, family: &Family, key: &[u8], tracked: bool) -> Result<bool> {
-        match self.ask_own(family, key, tracked, |_| ())? {
+        match self.ask_own(family, key, tracked, |_| Ok(()))? {
             Own::Written(said) => Ok(said.is_some()),
             Own::Unwritten(_) => read::contains(&self.shared.reads, &family.core, key, self.read_seq()),
         }
@@ -453,7 +458,7 @@ impl Transaction {
     /// Looks up `key` in the transaction's own writes. If they do not contain it, the read is recorded if it is
     /// tracked, and the caller must read the database. `read` may call the transaction again: nothing is mutably
     /// borrowed meanwhile.
-    fn ask_own<R, F: FnOnce(&[u8]) -> R>(
+    fn ask_own<R, F: FnOnce(OwnValue<'_>) -> Result<R>>(
         &self,
         family: &Family,
         key: &[u8],
@@ -464,14 +469,14 @@ impl Transaction {
         if self.batch.has_family(&family.core) {
             if self.own.borrow().is_short(&self.batch) {
                 if let Some(said) = search_batch(&self.shared.reads, &self.batch, &family.core, key)? {
-                    return Ok(Own::said(said, read));
+                    return Own::said(said, read);
                 }
             } else {
                 if !self.own.borrow().is_caught_up(&self.batch) {
                     self.own.borrow_mut().catch_up(&self.batch)?;
                 }
                 if let Some(said) = self.own.borrow().get(&self.shared.reads, &family.core, key) {
-                    return Ok(Own::said(said, read));
+                    return Own::said(said, read);
                 }
             }
         }
@@ -490,6 +495,33 @@ impl Transaction {
             self.own.borrow_mut().catch_up(&self.batch)?;
         }
         Ok(self.own.borrow().of(&family.core).cloned())
+    }
+
+    /// Where the value of `key` lies; the transaction's own writes come first.
+    pub(crate) fn locate(
+        &self,
+        family: &Family,
+        key: &[u8],
+        view: &Arc<ReadView>,
+    ) -> Result<Option<Located>> {
+        let own = |value: OwnValue<'_>| match value {
+            OwnValue::Whole(value) => Ok(Located::Inline(value.into())),
+            OwnValue::Chunks(place) => Located::stored(place),
+        };
+        match self.ask_own(family, key, true, own)? {
+            Own::Written(said) => Ok(said),
+            Own::Unwritten(_) => read::locate(&self.shared.reads, &family.core, view, key, self.read_seq()),
+        }
+    }
+
+    /// Leases on the value logs that its writes refer to.
+    pub(crate) fn leases(&self) -> Vec<Lease> {
+        self.batch.leases().to_vec()
+    }
+
+    /// The batch that commits, to add a write to `family`.
+    pub(crate) fn batch_for(&mut self, family: &Family) -> Result<&mut WriteBatch> {
+        self.for_writing(family)
     }
 
     /// The sequence number to read at; `None` = the newest.

@@ -20,6 +20,10 @@ use crate::{Error, FamilyOptions, Result};
 
 /// Newest manifest format that this version writes and reads.
 pub const MANIFEST_FORMAT: u32 = 1;
+/// Feature: entries may refer to chunked values.
+pub const CHUNKED_VALUES: u64 = 1;
+/// All features that this version knows.
+const FEATURES: u64 = CHUNKED_VALUES;
 /// Tag bit: an older reader may skip the change.
 pub const IGNORABLE: u8 = 0x80;
 /// Deepest level a table can be in.
@@ -165,6 +169,11 @@ pub enum Change {
         /// Seconds since the UNIX epoch.
         wall_secs: u64,
     },
+    /// The files may use these features, so a version that does not know them all must not open the database.
+    Require {
+        /// One bit for each feature.
+        features: u64,
+    },
     /// The database was closed cleanly. No record may follow in this manifest.
     CleanShutdown,
     /// A change written by a newer version that this version may ignore.
@@ -200,6 +209,7 @@ mod tag {
     pub(super) const CREATE_FAMILY: u8 = 20;
     pub(super) const SET_OPTIONS: u8 = 21;
     pub(super) const ADD_TABLE: u8 = 22;
+    pub(super) const REQUIRE: u8 = 23;
     pub(super) const CLOCK_MARK: u8 = super::IGNORABLE | 1;
 }
 
@@ -224,6 +234,7 @@ impl Change {
             Self::Release { .. } => tag::RELEASE,
             Self::LastSeq { .. } => tag::LAST_SEQ,
             Self::DurableMark { .. } => tag::DURABLE_MARK,
+            Self::Require { .. } => tag::REQUIRE,
             Self::CleanShutdown => tag::CLEAN_SHUTDOWN,
             Self::ClockMark { .. } => tag::CLOCK_MARK,
             Self::Unknown { tag, .. } => *tag,
@@ -252,6 +263,7 @@ impl Change {
             | Self::LastSeq { .. }
             | Self::DurableMark { .. }
             | Self::ClockMark { .. }
+            | Self::Require { .. }
             | Self::CleanShutdown
             | Self::Unknown { .. } => None,
         }
@@ -302,6 +314,7 @@ impl Change {
             | Self::LastSeq { seq }
             | Self::DurableMark { seq } => put_varint(out, *seq),
             Self::ClockMark { wall_secs } => put_varint(out, *wall_secs),
+            Self::Require { features } => put_varint(out, *features),
             Self::Hold { pointer, .. } => out.extend_from_slice(&pointer.encode()),
             Self::Unknown { body, .. } => out.extend_from_slice(body),
             Self::DropFamily { .. } | Self::Release { .. } | Self::CleanShutdown => {}
@@ -354,6 +367,7 @@ impl Change {
             tag::RELEASE => Self::Release { family: family(d)? },
             tag::LAST_SEQ => Self::LastSeq { seq: seq(d)? },
             tag::DURABLE_MARK => Self::DurableMark { seq: seq(d)? },
+            tag::REQUIRE => Self::Require { features: features(d)? },
             tag::CLEAN_SHUTDOWN => Self::CleanShutdown,
             tag::CLOCK_MARK => Self::ClockMark { wall_secs: d.varint()? },
             _ if tag & IGNORABLE != 0 => Self::Unknown { tag, body: d.take(d.remaining())?.into() },
@@ -421,10 +435,7 @@ impl VersionEdit {
                     edit.changes.push(change);
                 }
                 None if tag == 0 => return Err(body.corrupt("change with tag 0")),
-                None => {
-                    let (found, supported) = (MANIFEST_FORMAT + 1, MANIFEST_FORMAT);
-                    return Err(Error::FormatTooNew { file: file.into(), found, supported });
-                }
+                None => return Err(too_new(file)),
             }
         }
         Ok(edit)
@@ -452,6 +463,19 @@ fn table(d: &mut Decoder<'_>, further: u64) -> Result<u64> {
 
 fn seq(d: &mut Decoder<'_>) -> Result<SeqNo> {
     d.number(0..=SEQ_MAX, "sequence number")
+}
+
+/// Decodes required features; fails if this version does not know them all.
+fn features(d: &mut Decoder<'_>) -> Result<u64> {
+    let features = d.varint()?;
+    match features & !FEATURES {
+        0 => Ok(features),
+        _ => Err(too_new(d.file())),
+    }
+}
+
+fn too_new(file: &str) -> Error {
+    Error::FormatTooNew { file: file.into(), found: MANIFEST_FORMAT + 1, supported: MANIFEST_FORMAT }
 }
 
 fn level(d: &mut Decoder<'_>) -> Result<u8> {

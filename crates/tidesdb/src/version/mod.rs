@@ -28,7 +28,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-pub use edit::{Change, IGNORABLE, LEVEL_MAX, MANIFEST_FORMAT, VersionEdit};
+pub use edit::{CHUNKED_VALUES, Change, IGNORABLE, LEVEL_MAX, MANIFEST_FORMAT, VersionEdit};
 pub use family::{FamilyVersion, OpenTable, VlogSlot, VlogSlots};
 pub use format::Identity;
 pub use image::{Image, in_force};

@@ -321,6 +321,11 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         self.inner.lock().state.clone()
     }
 
+    /// Returns the features that the files may use.
+    pub fn features(&self) -> u64 {
+        self.inner.lock().state.features
+    }
+
     /// Returns the state in force and the versions of all families, which keep its files alive.
     pub fn pinned_state(&self) -> (State, Vec<Arc<FamilyVersion<T>>>) {
         let inner = self.inner.lock();

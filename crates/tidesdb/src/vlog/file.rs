@@ -56,7 +56,7 @@ pub struct Lease(Arc<Users>);
 
 impl Lease {
     /// Adds this lease to `leases`, unless the last one there is on the same file.
-    pub(super) fn add_to(self, leases: &mut Vec<Self>) {
+    pub fn add_to(self, leases: &mut Vec<Self>) {
         if leases.last().is_none_or(|last| !Arc::ptr_eq(&last.0, &self.0)) {
             leases.push(self);
         }
@@ -346,6 +346,65 @@ impl VlogFile {
             decompress_into(header.codec, payload, header.raw_len as usize, &mut value, corrupt)?;
             Ok(value)
         })
+    }
+
+    /// Reads the records `wanted[i]` for all `i` in `group`, which are in ascending order and near each other, with one
+    /// call. Passes each value to `visit`.
+    pub(super) fn read_group(
+        &self,
+        wanted: &[VlogPointer],
+        group: &[usize],
+        visit: &mut impl FnMut(usize, Result<Vec<u8>>),
+    ) {
+        let (Some(&first), Some(&last)) = (group.first(), group.last()) else { return };
+        let (start, end) = (wanted[first].offset, wanted[last].offset + wanted[last].record_bytes());
+        scratch::with(|buf| {
+            let whole = self.check_range(&wanted[last]).and_then(|()| {
+                buf.resize((end - start) as usize, 0);
+                self.read_exact(buf, start)
+            });
+            for &i in group {
+                let p = &wanted[i];
+                let at = (p.offset - start) as usize;
+                let value =
+                    whole.clone().and_then(|()| self.value_in(p, &buf[at..at + p.record_bytes() as usize]));
+                visit(i, value);
+            }
+        });
+    }
+
+    /// Returns the value of the record that `pointer` names, whose bytes are `record`.
+    fn value_in(&self, pointer: &VlogPointer, record: &[u8]) -> Result<Vec<u8>> {
+        let (head, payload) = record.split_at(RECORD_HEADER_BYTES);
+        let header = self.check_header(pointer, head)?;
+        self.check_payload(pointer, &header, payload)?;
+        if header.codec == Compression::None {
+            return Ok(payload.to_vec());
+        }
+        let mut value = Vec::new();
+        let corrupt = |what: &str| self.corrupt(pointer.offset, what);
+        decompress_into(header.codec, payload, header.raw_len as usize, &mut value, corrupt)?;
+        Ok(value)
+    }
+
+    /// Replaces the content of `value` by the value that `pointer` addresses. Unlike [`VlogFile::read`], reuses memory.
+    pub(super) fn read_into(&self, pointer: &VlogPointer, value: &mut Vec<u8>) -> Result<()> {
+        scratch::with(|buf| {
+            let (header, payload) = self.read_record(pointer, buf)?;
+            if header.codec == Compression::None {
+                value.clear();
+                value.extend_from_slice(payload);
+                return Ok(());
+            }
+            let corrupt = |what: &str| self.corrupt(pointer.offset, what);
+            decompress_into(header.codec, payload, header.raw_len as usize, value, corrupt)
+        })
+    }
+
+    /// Damage in the value that the valid record at `pointer` stores.
+    #[cold]
+    pub(super) fn damaged(&self, pointer: &VlogPointer, what: &str) -> Error {
+        self.corrupt(pointer.offset + RECORD_HEADER_BYTES as u64, what)
     }
 
     /// Verifies the record that `pointer` names.

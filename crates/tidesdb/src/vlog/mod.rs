@@ -13,6 +13,7 @@ mod budget;
 mod file;
 mod format;
 mod pointer;
+mod chunks;
 mod scan;
 mod scratch;
 mod set;
@@ -21,6 +22,7 @@ mod mover;
 mod tests;
 
 pub use budget::WriteBudget;
+pub use chunks::{CHUNK_BYTES, CHUNKED_BYTES_MAX, ChunkIndex, ChunkedPlace, Part, ValuePlace};
 pub use file::Lease;
 pub use format::{FILE_HEADER_BYTES, RECORD_HEADER_BYTES};
 pub use mover::ValueMover;

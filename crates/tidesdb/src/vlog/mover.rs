@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Lease, VlogPointer, VlogSet};
+use super::{ChunkedPlace, Lease, ValuePlace, VlogPointer, VlogSet};
+use crate::codec::Compression;
 use crate::types::VlogId;
 use crate::{Error, Result};
 
@@ -29,27 +30,61 @@ impl ValueMover {
     ///
     /// # Errors
     /// `Io`, `NoSpace`.
-    pub fn moved(&mut self, set: &VlogSet, old: &[u8]) -> Result<Option<[u8; VlogPointer::BYTES]>> {
+    pub fn moved(&mut self, set: &VlogSet, old: &[u8]) -> Result<Option<Vec<u8>>> {
         if self.from.is_empty() {
             return Ok(None);
         }
-        let old = VlogPointer::decode(old)
-            .ok_or_else(|| Error::internal("an entry holds a pointer of the wrong length"))?;
-        let is_damaged = self.damaged.as_ref().is_some_and(|(id, _)| *id == old.vlog);
-        if is_damaged || !self.from.contains(&old.vlog) {
+        match ValuePlace::decode(old) {
+            Some(ValuePlace::Record(old)) => Ok(self.record(set, &old)?.map(|new| new.encode().to_vec())),
+            Some(ValuePlace::Chunks(old)) => Ok(self.chunks(set, &old)?.map(|new| new.encode())),
+            None => Err(Error::internal("an entry holds a malformed pointer")),
+        }
+    }
+
+    fn moves(&self, file: VlogId) -> bool {
+        let is_damaged = self.damaged.as_ref().is_some_and(|(id, _)| *id == file);
+        !is_damaged && self.from.contains(&file)
+    }
+
+    fn record(&mut self, set: &VlogSet, old: &VlogPointer) -> Result<Option<VlogPointer>> {
+        if !self.moves(old.vlog) {
             return Ok(None);
         }
-        match set.copy(&old, &mut self.leases) {
+        match set.copy(old, &mut self.leases) {
             Ok(new) => {
                 self.bytes += new.record_bytes();
-                Ok(Some(new.encode()))
+                Ok(Some(new))
             }
-            Err(e) if e.is_corruption() => {
-                self.damaged.get_or_insert((old.vlog, e));
-                Ok(None)
-            }
-            Err(e) => Err(e),
+            Err(e) => self.note_damage(old.vlog, e),
         }
+    }
+
+    /// Moves the chunks that lie in the files to empty, and the index, which names them.
+    fn chunks(&mut self, set: &VlogSet, old: &ChunkedPlace) -> Result<Option<ChunkedPlace>> {
+        let Some(victim) = old.parts.iter().map(|p| p.vlog).find(|&id| self.moves(id)) else {
+            return Ok(None);
+        };
+        let mut index = match set.read_index(old) {
+            Ok(index) => index,
+            Err(e) => return self.note_damage(victim, e), // its chunks cannot be found
+        };
+        for chunk in index.chunks_mut() {
+            if let Some(new) = self.record(set, chunk)? {
+                *chunk = new;
+            }
+        }
+        let new = set.append_index(&index, Compression::Lz4, &mut self.leases)?;
+        self.bytes += new.index.record_bytes();
+        Ok(Some(new))
+    }
+
+    /// Remembers damage that keeps `file` from being emptied; other errors are returned.
+    fn note_damage<T>(&mut self, file: VlogId, e: Error) -> Result<Option<T>> {
+        if !e.is_corruption() {
+            return Err(e);
+        }
+        self.damaged.get_or_insert((file, e));
+        Ok(None)
     }
 
     /// Makes the moved values durable.

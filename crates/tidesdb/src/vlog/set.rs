@@ -18,13 +18,18 @@ use super::budget::{Limit, WriteBudget};
 use super::file::{Lease, RecordGroup, Users, VlogFile};
 use super::format::FileHeader;
 use super::scan::{self, RecordInfo, VlogReport};
-use super::{VlogPointer, scratch};
+use super::{ChunkIndex, ChunkedPlace, VlogPointer, scratch};
 use crate::codec::{Compression, Salt};
 use crate::types::{FILE_BYTES_MAX, FamilyId, VlogId};
 use crate::{Error, Result, files};
 
 /// Values are grouped into writes of about this many bytes.
 const GROUP_BYTES: usize = 256 << 10;
+
+/// Longest record that is read together with its neighbours.
+const NEAR_BYTES_MAX: u64 = 80 << 10;
+/// Most bytes between two records that are read together.
+const GAP_BYTES_MAX: u64 = 8 << 10;
 
 /// Minimum size of a file in bytes: a smaller file is never full.
 const FILE_BYTES_MIN: u64 = 4096;
@@ -175,6 +180,34 @@ impl VlogSet {
         }
     }
 
+    /// Like [`VlogSet::append`], and adds a lease on the file.
+    ///
+    /// # Errors
+    /// As [`VlogSet::append`].
+    pub fn append_leased(
+        &self,
+        value: &[u8],
+        compression: Compression,
+        leases: &mut Vec<Lease>,
+    ) -> Result<VlogPointer> {
+        let (pointer, lease) = self.place(|file| file.append(value, compression))?;
+        lease.add_to(leases);
+        Ok(pointer)
+    }
+
+    /// Appends the index of a value whose chunks were appended, and returns where the value lies.
+    ///
+    /// # Errors
+    /// As [`VlogSet::append`].
+    pub fn append_index(
+        &self,
+        chunks: &ChunkIndex,
+        compression: Compression,
+        leases: &mut Vec<Lease>,
+    ) -> Result<ChunkedPlace> {
+        Ok(chunks.place(self.append_leased(&chunks.encode(), compression, leases)?))
+    }
+
     /// Returns whether the files are in the directory handle `dir`, which identifies one open database.
     pub fn is_in(&self, dir: &Arc<dyn Dir>) -> bool {
         Arc::ptr_eq(&self.dir, dir)
@@ -186,7 +219,20 @@ impl VlogSet {
     /// # Errors
     /// `Corrupt` if the record is missing or damaged; `Io`.
     pub fn copy(&self, pointer: &VlogPointer, leases: &mut Vec<Lease>) -> Result<VlogPointer> {
-        let source = self.file(pointer.vlog)?;
+        self.copy_from(self, pointer, leases)
+    }
+
+    /// Like [`VlogSet::copy`], for a record of the set `from`.
+    ///
+    /// # Errors
+    /// As [`VlogSet::copy`].
+    pub fn copy_from(
+        &self,
+        from: &Self,
+        pointer: &VlogPointer,
+        leases: &mut Vec<Lease>,
+    ) -> Result<VlogPointer> {
+        let source = from.file(pointer.vlog)?;
         scratch::with(|buf| {
             let header = source.read_record(pointer, buf)?.0;
             let record = &mut buf[..pointer.record_bytes() as usize];
@@ -194,6 +240,23 @@ impl VlogSet {
             lease.add_to(leases);
             Ok(new)
         })
+    }
+
+    /// Copies the value at `place` of the set `from`, chunk by chunk, and returns its new place.
+    ///
+    /// # Errors
+    /// As [`VlogSet::copy`].
+    pub fn copy_chunks(
+        &self,
+        from: &Self,
+        place: &ChunkedPlace,
+        leases: &mut Vec<Lease>,
+    ) -> Result<ChunkedPlace> {
+        let mut index = from.read_index(place)?;
+        for chunk in index.chunks_mut() {
+            *chunk = self.copy_from(from, chunk, leases)?;
+        }
+        self.append_index(&index, Compression::Lz4, leases)
     }
 
     /// Returns the file that receives appends and its bytes, if there is one.
@@ -385,6 +448,71 @@ impl VlogSet {
         self.file(pointer.vlog)?.check_range(pointer)
     }
 
+    /// Reads the values that `wanted` address, in the order in which they lie in the files. Records that are near each
+    /// other are read with one call. Passes each result to `visit` with its index in `wanted`.
+    pub fn read_many(&self, wanted: &[VlogPointer], mut visit: impl FnMut(usize, Result<Vec<u8>>)) {
+        let mut order: Vec<usize> = (0..wanted.len()).collect();
+        order.sort_unstable_by_key(|&i| (wanted[i].vlog, wanted[i].offset));
+        let groups = || order.chunk_by(|&a, &b| is_near(&wanted[a], &wanted[b]));
+        if groups().nth(1).is_some() {
+            groups().for_each(|group| self.load_ahead(&wanted[group[0]])); // so that the disk works on all of them
+        }
+        for group in groups() {
+            let read = match group {
+                [_] => Err(None),
+                _ => self.file(wanted[group[0]].vlog).map_err(Some),
+            };
+            match read {
+                Ok(file) => file.read_group(wanted, group, &mut visit),
+                Err(_) => group.iter().for_each(|&i| visit(i, self.read(&wanted[i]))),
+            }
+        }
+    }
+
+    /// Replaces the content of `value` by the value that `pointer` addresses.
+    ///
+    /// # Errors
+    /// As [`VlogSet::read`].
+    pub fn read_into(&self, pointer: &VlogPointer, value: &mut Vec<u8>) -> Result<()> {
+        self.file(pointer.vlog)?.read_into(pointer, value)
+    }
+
+    /// Returns the chunk index of the value at `place`.
+    ///
+    /// # Errors
+    /// As [`VlogSet::read`]; `Corrupt` if the index contradicts itself or `place`.
+    pub fn read_index(&self, place: &ChunkedPlace) -> Result<ChunkIndex> {
+        let file = self.file(place.index.vlog)?;
+        let bytes = file.read(&place.index)?;
+        ChunkIndex::decode(&bytes, place).map_err(|what| file.damaged(&place.index, what))
+    }
+
+    /// Checks that the files have every chunk of the value at `place`, without reading more than the index.
+    ///
+    /// # Errors
+    /// As [`VlogSet::read_index`].
+    pub fn check_chunks(&self, place: &ChunkedPlace) -> Result<()> {
+        let index = self.read_index(place)?;
+        index.chunks().iter().try_for_each(|chunk| self.file(chunk.vlog)?.check_range(chunk))
+    }
+
+    /// Calls `visit` with each chunk of the value at `place`, in order.
+    ///
+    /// # Errors
+    /// As [`VlogSet::read_index`]; those of `visit`.
+    pub fn read_chunks(
+        &self,
+        place: &ChunkedPlace,
+        mut visit: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let index = self.read_index(place)?;
+        let mut chunk = Vec::new();
+        index.chunks().iter().try_for_each(|pointer| {
+            self.read_into(pointer, &mut chunk)?;
+            visit(&chunk)
+        })
+    }
+
     /// Starts loading the record that `pointer` names, so that a [`VlogSet::read`] shortly afterwards waits less.
     /// Errors are left to that read.
     pub fn load_ahead(&self, pointer: &VlogPointer) {
@@ -457,6 +585,13 @@ impl VlogSet {
         let file = Arc::new(VlogFile::open(&*self.dir, self.family, id)?);
         Ok(Arc::clone(self.files.write().entry(id).or_insert(file)))
     }
+}
+
+/// Returns whether the record `b` begins so soon after `a`, and both are so short, that they are read with one call.
+fn is_near(a: &VlogPointer, b: &VlogPointer) -> bool {
+    let gap = b.offset.checked_sub(a.offset.saturating_add(a.record_bytes()));
+    let short = |p: &VlogPointer| p.record_bytes() <= NEAR_BYTES_MAX;
+    a.vlog == b.vlog && gap.is_some_and(|gap| gap <= GAP_BYTES_MAX) && short(a) && short(b)
 }
 
 fn info(file: &VlogFile) -> VlogInfo {

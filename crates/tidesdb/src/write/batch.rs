@@ -20,7 +20,7 @@ use crate::ranges::{BORDER_BYTES_MAX, Interval, RangeTombstone};
 use crate::read::prefix_range;
 use crate::shared::Family;
 use crate::types::{FamilyId, KEY_BYTES_MAX, KeyRange, Kind, SeqNo, VALUE_BYTES_MAX};
-use crate::vlog::{Lease, VlogPointer};
+use crate::vlog::{ChunkedPlace, Lease, ValuePlace};
 use crate::wal::Purpose;
 use crate::wal::layout::RECORD_HEADER_BYTES;
 use crate::{Error, Result};
@@ -264,6 +264,11 @@ impl WriteBatch {
         decode_ops(&self.record[RECORD_HEADER_BYTES + bytes..], "a batch in memory", bytes as u64, None)
     }
 
+    /// Leases on the value logs that the operations refer to.
+    pub(crate) fn leases(&self) -> &[Lease] {
+        &self.leases
+    }
+
     /// The current position, for [`WriteBatch::cut_back`].
     pub(crate) fn mark(&self) -> Mark {
         Mark {
@@ -287,13 +292,24 @@ impl WriteBatch {
         self.user_bytes.clone_from(&mark.user_bytes);
     }
 
-    fn push(&mut self, family: &Family, kind: Kind, expiry: u32, key: &[u8], value: &[u8]) -> Result<()> {
-        if key.is_empty() || key.len() > KEY_BYTES_MAX {
-            return Err(Error::invalid(format!(
-                "a key has 1 to {KEY_BYTES_MAX} bytes, this one {}",
-                key.len()
-            )));
+    /// Sets `key` to the chunked value at `place`, whose files `leases` keep.
+    pub(crate) fn put_chunks(
+        &mut self,
+        family: &Family,
+        key: &[u8],
+        (place, leases): (&ChunkedPlace, Vec<Lease>),
+        expiry: u32,
+    ) -> Result<()> {
+        self.push(family, Kind::PutPointer, expiry, key, &place.encode())?;
+        self.leases.extend(leases);
+        if let Some(at) = self.families.iter().position(|f| Arc::ptr_eq(f, &family.core)) {
+            self.user_bytes[at] += place.len;
         }
+        Ok(())
+    }
+
+    fn push(&mut self, family: &Family, kind: Kind, expiry: u32, key: &[u8], value: &[u8]) -> Result<()> {
+        check_key(key)?;
         if value.len() > VALUE_BYTES_MAX {
             return Err(Error::invalid("a value is limited to 4 GiB"));
         }
@@ -338,10 +354,22 @@ impl WriteBatch {
         let op = Op { family: family.core.id, kind, expiry, key, value, rank: self.ranges };
         encode_op(&mut self.record, &op);
         self.ops += 1;
-        self.puts += u32::from(kind == Kind::Put);
+        self.puts += u32::from(matches!(kind, Kind::Put | Kind::PutPointer));
         self.value_bytes_max = self.value_bytes_max.max(value.len());
         self.user_bytes[at] += (key.len() + value.len()) as u64;
     }
+}
+
+/// Checks the length of a key.
+///
+/// # Errors
+/// `InvalidArgument`.
+#[inline]
+pub fn check_key(key: &[u8]) -> Result<()> {
+    if key.is_empty() || key.len() > KEY_BYTES_MAX {
+        return Err(Error::invalid(format!("a key has 1 to {KEY_BYTES_MAX} bytes, this one {}", key.len())));
+    }
+    Ok(())
 }
 
 /// A position in a batch.
@@ -428,7 +456,7 @@ fn decode_op<'a>(d: &mut Decoder<'a>, rank: &mut Option<u32>) -> Result<Op<'a>> 
         return Err(d.corrupt("empty key"));
     }
     let fits = match kind {
-        Kind::PutPointer => value_len == VlogPointer::BYTES,
+        Kind::PutPointer => ValuePlace::is_length(value_len),
         Kind::Delete | Kind::SingleDelete => value_len == 0,
         Kind::Put | Kind::RangeDelete => true,
     };

@@ -20,7 +20,7 @@ use crate::memory::Charge;
 use crate::options::{SyncMode, WriteOptions};
 use crate::shared::WriteCtx;
 use crate::types::{Between, FamilyId, Kind, SeqNo};
-use crate::vlog::{Appended, VlogPointer};
+use crate::vlog::{Appended, ChunkedPlace, VlogPointer};
 use crate::wal::layout::{RECORD_HEADER_BYTES, RecordKind};
 use crate::wal::{Commit, Sequencer, Unpublished};
 use crate::{Error, Result};
@@ -396,7 +396,11 @@ fn call_hooks(batch: &WriteBatch, seq: SeqNo) -> Result<()> {
 
 fn committed<'a>(op: &Op<'a>) -> CommittedOp<'a> {
     match op.kind {
-        Kind::Put | Kind::PutPointer => CommittedOp::Put { key: op.key, value: op.value, expiry: op.expiry },
+        Kind::Put => CommittedOp::Put { key: op.key, value: op.value, expiry: op.expiry },
+        Kind::PutPointer => {
+            let len = ChunkedPlace::decode(op.value).map_or(0, |place| place.len);
+            CommittedOp::PutStream { key: op.key, len, expiry: op.expiry }
+        }
         Kind::Delete | Kind::SingleDelete => CommittedOp::Delete { key: op.key },
         Kind::RangeDelete => CommittedOp::DeleteRange { start: op.key, end: op.value },
     }

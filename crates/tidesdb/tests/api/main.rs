@@ -47,5 +47,8 @@ mod transactions;
 mod unresolved;
 mod unresolved_crashes;
 mod verify;
+mod stored_scans;
+mod stream_faults;
+mod streams;
 mod value_space;
 mod versions;

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::codec::{Compression, longest_raw};
 use crate::types::{Comparator, EntryMeta, Kind, SEQ_MAX, SeqNo};
-use crate::vlog::VlogPointer;
+use crate::vlog::ValuePlace;
 
 /// A view of a block: its shape, and its header, frame table and raw key section as bytes.
 #[derive(Clone, Copy, Debug)]
@@ -264,7 +264,7 @@ impl<'a> Block<'a> {
         let span = self.value_span(i);
         match self.kind(i) {
             Kind::Put => true,
-            Kind::PutPointer => span.len() == VlogPointer::BYTES,
+            Kind::PutPointer => ValuePlace::is_length(span.len()),
             Kind::Delete | Kind::SingleDelete | Kind::RangeDelete => span.is_empty(),
         }
     }

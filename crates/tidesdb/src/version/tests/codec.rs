@@ -38,6 +38,7 @@ fn every_change() -> Vec<Change> {
         Change::LastSeq { seq: 99 },
         Change::DurableMark { seq: 98 },
         Change::ClockMark { wall_secs: 1_700_000_000 },
+        Change::Require { features: CHUNKED_VALUES },
         Change::Unknown { tag: IGNORABLE | 0x33, body: b"future".as_slice().into() },
         Change::CleanShutdown,
     ]
@@ -75,6 +76,7 @@ fn golden_edit() {
         Change::Release { family: FamilyId(1) },
         Change::LogStart { wal: WalId(7) },
         Change::ClockMark { wall_secs: 128 },
+        Change::Require { features: CHUNKED_VALUES },
         Change::CleanShutdown,
     ]);
     let mut want = vec![20, 0, 1, 7];
@@ -105,8 +107,17 @@ fn golden_edit() {
     want.extend_from_slice(&[19, 1, 1]);
     want.extend_from_slice(&[11, 1, 7]);
     want.extend_from_slice(&[0x81, 2, 0x80, 0x01]);
+    want.extend_from_slice(&[23, 1, 1]);
     want.extend_from_slice(&[15, 0]);
     assert_eq!(bytes, want);
+}
+
+#[test]
+fn features_that_this_version_does_not_know_are_refused() {
+    for features in [2, 3, 1 << 40, u64::MAX] {
+        let error = VersionEdit::decode(&encoded(&[Change::Require { features }]), "m", 0).unwrap_err();
+        assert!(matches!(error, Error::FormatTooNew { .. }), "{error}");
+    }
 }
 
 #[test]

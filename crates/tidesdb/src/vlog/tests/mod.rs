@@ -1,6 +1,7 @@
 //! Helpers for these tests: a `VlogSet` on a simulated disk, and reading and writing files as bytes.
 
 mod append;
+mod chunks;
 mod crash;
 mod hostile;
 

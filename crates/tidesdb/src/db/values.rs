@@ -1,0 +1,483 @@
+//! Values of any length: written and read piece by piece.
+//!
+//! A [`ValueWriter`] keeps what it gets until it has a chunk. A value that fits one chunk is put like any other. Of a
+//! longer one, each chunk goes to the value log as soon as it is full. Nothing refers to the chunks until the commit,
+//! and leases keep their files from being sealed. The commit syncs the chunks first, in every sync mode: a row in the
+//! log never names a chunk that may be missing, so recovery need not read the chunks. The files are named in the
+//! manifest as soon as they have a chunk, so that an open after a crash finds and removes them.
+
+mod pipeline;
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::ops::RangeBounds;
+use std::time::Duration;
+
+use self::pipeline::{Appended, Helpers, append};
+use super::{Db, Snapshot};
+use crate::options::{SyncMode, WriteOptions};
+use crate::read::{self, ValueReader};
+use crate::shared::Family;
+use crate::txn::Transaction;
+use crate::types::{SeqNo, Slice, VlogId};
+use crate::version::CHUNKED_VALUES;
+use crate::vlog::{CHUNK_BYTES, CHUNKED_BYTES_MAX, ChunkIndex, ChunkedPlace, Lease};
+use crate::write::{WriteBatch, check_key};
+use crate::{Error, Result, collect};
+
+/// Chunks written by the caller's thread before helpers are started: for a short value they would not pay.
+const CHUNKS_ALONE: usize = 2;
+
+/// Writes one value of any length in constant memory. The value becomes visible as a whole with [`ValueWriter::commit`] or
+/// with the transaction that it [joins](ValueWriter::join). Dropping the writer discards it: what was written is garbage,
+/// whose space comes back.
+///
+/// A value of more than 1 MiB is stored in chunks of 1 MiB, each with its own checksum and compression. At most 16 TiB. A
+/// chunked value is durable before its commit, in every sync mode. After an error the writer can only be dropped.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let db = tidesdb::Db::open(dir.path())?;
+/// use std::io::Write;
+/// let mut writer = db.default_family().writer("film")?;
+/// for scene in 0..1000 {
+///     writeln!(writer, "scene {scene}")?;
+/// }
+/// assert!(!db.contains("film")?);
+/// writer.commit()?;
+/// let mut film = db.default_family().reader("film")?.expect("it was committed");
+/// assert_eq!(std::io::read_to_string(&mut film)?.lines().count(), 1000);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct ValueWriter {
+    family: Family,
+    key: Vec<u8>,
+    options: WriteOptions,
+    expiry: u32,
+    /// The chunk being filled.
+    chunk: Vec<u8>,
+    stream: Option<Stream>,
+    failed: Option<Error>,
+}
+
+/// The chunks of a value that has more than one.
+struct Stream {
+    index: ChunkIndex,
+    leases: Vec<Lease>,
+    /// The last file that was named in the manifest.
+    named: Option<VlogId>,
+    helpers: Option<Helpers>,
+    /// Chunks handed on so far.
+    chunks: usize,
+}
+
+impl ValueWriter {
+    fn new(family: &Family, key: &[u8]) -> Result<Self> {
+        family.shared.write.check_writable()?;
+        check_key(key)?;
+        check_exists(family)?;
+        Ok(Self {
+            family: family.clone(),
+            key: key.to_vec(),
+            options: WriteOptions::default(),
+            expiry: 0,
+            chunk: Vec::new(),
+            stream: None,
+            failed: None,
+        })
+    }
+
+    /// Sets the sync mode of the commit.
+    #[must_use]
+    pub fn sync(mut self, mode: SyncMode) -> Self {
+        self.options.sync = Some(mode);
+        self
+    }
+
+    /// Lets the value expire after `ttl`, counted from now in whole seconds (at least one).
+    #[must_use]
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        let now = u64::from(self.family.shared.reads.refresh_clock());
+        self.expiry = u32::try_from(now.saturating_add(ttl.as_secs().max(1))).unwrap_or(u32::MAX);
+        self
+    }
+
+    /// Lets the value expire at `expiry`, in seconds since the UNIX epoch; 0 = never.
+    #[must_use]
+    pub fn expires_at(mut self, expiry: u32) -> Self {
+        self.expiry = expiry;
+        self
+    }
+
+    /// Bytes written so far.
+    pub fn len(&self) -> u64 {
+        let handed = self.stream.as_ref().map_or(0, |s| s.chunks as u64 * CHUNK_BYTES as u64);
+        handed + self.chunk.len() as u64
+    }
+
+    /// Returns true if nothing was written so far.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Sets the key to what was written. Returns the commit's sequence number.
+    ///
+    /// # Errors
+    /// The error of an earlier write; as [`crate::Db::write`]. Unless it is `CommitUnknown`, nothing was committed.
+    pub fn commit(mut self) -> Result<SeqNo> {
+        let mut batch = WriteBatch::new();
+        self.add_to(&mut batch)?;
+        super::write(&self.family.shared, &mut batch, &self.options)
+    }
+
+    /// Adds the put to `transaction`: the value becomes visible with its other writes. The transaction decides about the sync
+    /// mode.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// let films = db.default_family();
+    /// let mut tx = db.begin(tidesdb::Isolation::Snapshot);
+    /// let mut writer = films.writer("film")?;
+    /// std::io::copy(&mut &[7; 3 << 20][..], &mut writer)?;
+    /// writer.join(&mut tx)?;
+    /// tx.put(films, "film:title", "Sevens")?;
+    /// tx.commit()?;
+    /// assert_eq!(films.reader("film")?.expect("it was committed").len(), 3 << 20);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The error of an earlier write; as [`Transaction::put`]; `Io`, `NoSpace`, `Poisoned`.
+    pub fn join(mut self, transaction: &mut Transaction) -> Result<()> {
+        let family = self.family.clone();
+        self.add_to(transaction.batch_for(&family)?)
+    }
+
+    /// Adds the put to `batch`, once all chunks are durable.
+    fn add_to(&mut self, batch: &mut WriteBatch) -> Result<()> {
+        if let Some(e) = self.failed.take() {
+            return Err(e);
+        }
+        let Some(stream) = &mut self.stream else {
+            return batch.put_expiring(&self.family, &self.key, &self.chunk, self.expiry);
+        };
+        let last = std::mem::take(&mut self.chunk);
+        if !last.is_empty() {
+            stream.hand_on(&self.family, last)?;
+        }
+        let place = stream.finish(&self.family)?;
+        batch.put_chunks(&self.family, &self.key, (&place, std::mem::take(&mut stream.leases)), self.expiry)
+    }
+
+    /// Hands on the full chunk. The next one uses the memory of an earlier one, if there is some.
+    fn hand_on(&mut self) -> Result<()> {
+        if self.stream.is_none() {
+            collect::name(&self.family.shared.maintenance, &self.family.core, CHUNKED_VALUES)?;
+        }
+        let stream = self.stream.get_or_insert_with(|| Stream {
+            index: ChunkIndex::new(CHUNK_BYTES as u32),
+            leases: Vec::new(),
+            named: None,
+            helpers: None,
+            chunks: 0,
+        });
+        if (stream.chunks as u64 + 1) * CHUNK_BYTES as u64 >= CHUNKED_BYTES_MAX {
+            return Err(Error::invalid(format!("a value is limited to {CHUNKED_BYTES_MAX} bytes")));
+        }
+        self.chunk = stream.hand_on(&self.family, std::mem::take(&mut self.chunk))?;
+        Ok(())
+    }
+
+    /// Fills the chunk by `fill` and hands it on if more follows. Remembers an error.
+    fn fill<R>(&mut self, fill: impl FnOnce(&mut Vec<u8>) -> Result<R>) -> Result<R> {
+        let filled = || {
+            if let Some(e) = &self.failed {
+                return Err(e.clone());
+            }
+            if self.chunk.len() == CHUNK_BYTES {
+                self.hand_on()?;
+            }
+            fill(&mut self.chunk)
+        };
+        let result = filled();
+        if let Err(e) = &result {
+            self.failed = Some(e.clone());
+        }
+        result
+    }
+
+    /// Writes all that `source` yields.
+    fn read_from(&mut self, mut source: impl Read) -> Result<()> {
+        let mut read = |most: usize, out: &mut Vec<u8>| {
+            let read = source.by_ref().take(most as u64).read_to_end(out);
+            read.map_err(|e| Error::io("read", "the source of a value", e))
+        };
+        let mut next = Vec::with_capacity(1);
+        loop {
+            self.fill(|chunk| read(CHUNK_BYTES - chunk.len(), chunk))?;
+            next.clear();
+            if read(1, &mut next)? == 0 {
+                return Ok(());
+            }
+            self.fill(|chunk| {
+                chunk.append(&mut next);
+                Ok(())
+            })?;
+        }
+    }
+}
+
+impl Write for ValueWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        let written = self.fill(|chunk| {
+            let n = bytes.len().min(CHUNK_BYTES - chunk.len());
+            chunk.extend_from_slice(&bytes[..n]);
+            Ok(n)
+        });
+        Ok(written?)
+    }
+
+    /// Does nothing: a value is durable only with its commit.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl fmt::Debug for ValueWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ValueWriter").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+impl Stream {
+    /// Has `chunk` appended to the value log: by a helper, or here. Returns memory for the next chunk.
+    fn hand_on(&mut self, family: &Family, chunk: Vec<u8>) -> Result<Vec<u8>> {
+        if self.chunks == CHUNKS_ALONE {
+            self.helpers = Helpers::start(family);
+        }
+        self.chunks += 1;
+        let Some(helpers) = &mut self.helpers else {
+            let done = append(family, &chunk)?;
+            self.note(family, done)?;
+            return Ok(emptied(chunk));
+        };
+        match helpers.exchange(chunk) {
+            Some((memory, done)) => {
+                self.note(family, done?)?;
+                Ok(emptied(memory))
+            }
+            None => Ok(Vec::with_capacity(CHUNK_BYTES)),
+        }
+    }
+
+    /// Adds an appended chunk to the index, and names its file in the manifest if it is new.
+    fn note(&mut self, family: &Family, (chunk, leases): Appended) -> Result<()> {
+        self.index.push(chunk);
+        self.keep(leases);
+        self.name(family, chunk.vlog)
+    }
+
+    /// Keeps one lease for each file.
+    fn keep(&mut self, leases: Vec<Lease>) {
+        leases.into_iter().for_each(|lease| lease.add_to(&mut self.leases));
+    }
+
+    /// Names `file` in the manifest if it is new. Then the file before it is full: it is synced, so that little is left to
+    /// sync at the end.
+    fn name(&mut self, family: &Family, file: VlogId) -> Result<()> {
+        if self.named >= Some(file) {
+            return Ok(());
+        }
+        collect::name(&family.shared.maintenance, &family.core, CHUNKED_VALUES)?;
+        match self.named.replace(file) {
+            Some(_) => sync(family),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits for the helpers, writes the index and makes everything durable.
+    fn finish(&mut self, family: &Family) -> Result<ChunkedPlace> {
+        if let Some(mut helpers) = self.helpers.take() {
+            while let Some((_, done)) = helpers.next() {
+                self.note(family, done?)?;
+            }
+        }
+        let ctx = &family.shared.write;
+        let _reservation = ctx.log.reserve_space_for_values(self.index.encoded_bytes())?;
+        ctx.check_writable()?;
+        let compression = family.core.options.compression();
+        let place = family.core.vlog.append_index(&self.index, compression, &mut self.leases)?;
+        self.name(family, place.index.vlog)?;
+        sync(family)?;
+        Ok(place)
+    }
+}
+
+/// Makes durable what was appended to the value logs of `family`.
+fn sync(family: &Family) -> Result<()> {
+    family.core.vlog.sync().map_err(|e| Error::clone(&family.shared.write.poison(e)))
+}
+
+fn emptied(mut memory: Vec<u8>) -> Vec<u8> {
+    memory.clear();
+    memory
+}
+
+fn check_exists(family: &Family) -> Result<()> {
+    match family.core.is_dropped() {
+        true => Err(Error::NotFound { what: format!("column family {}", family.name()).into() }),
+        false => Ok(()),
+    }
+}
+
+impl Family {
+    /// Returns a writer of the value of `key`, for values of any length. Nothing is visible until its
+    /// [`commit`](ValueWriter::commit).
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an empty or too long key; `NotFound` (dropped family), `ReadOnly`, `Closed`, `Poisoned`.
+    pub fn writer(&self, key: impl AsRef<[u8]>) -> Result<ValueWriter> {
+        ValueWriter::new(self, key.as_ref())
+    }
+
+    /// Sets `key` to all that `source` yields, in constant memory. Returns the commit's sequence number.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// let source = std::io::Read::take(std::io::repeat(b'x'), 5_000_000);
+    /// db.put_reader("film", source)?;
+    /// assert_eq!(db.get_range("film", 4_999_990..)?.as_deref(), Some(&b"xxxxxxxxxx"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Io` if reading `source` fails; as [`ValueWriter::commit`]. Unless it is `CommitUnknown`, nothing was committed.
+    pub fn put_reader(&self, key: impl AsRef<[u8]>, source: impl Read) -> Result<SeqNo> {
+        let mut writer = self.writer(key)?;
+        writer.read_from(source)?;
+        writer.commit()
+    }
+
+    /// Returns a reader of the value of `key`, for values of any length.
+    ///
+    /// # Errors
+    /// As [`Family::get`].
+    pub fn reader(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
+        read_at(self, key.as_ref(), None)
+    }
+
+    /// Returns the bytes of the value of `key` in `range`, as far as the value has them. Reads only the chunks that
+    /// hold them.
+    ///
+    /// # Errors
+    /// As [`Family::get`]; `MemoryLimit` if the bytes are too many.
+    pub fn get_range(&self, key: impl AsRef<[u8]>, range: impl RangeBounds<u64>) -> Result<Option<Slice>> {
+        self.reader(key)?.map(|reader| reader.range(range)).transpose()
+    }
+}
+
+fn read_at(family: &Family, key: &[u8], seq: Option<SeqNo>) -> Result<Option<ValueReader>> {
+    let view = family.core.owned_view();
+    let located = read::locate(&family.shared.reads, &family.core, &view, key, seq)?;
+    located.map(|located| ValueReader::new(&family.core, view, Vec::new(), located)).transpose()
+}
+
+impl Db {
+    /// Returns a writer of the value of `key`: see [`Family::writer`].
+    ///
+    /// # Errors
+    /// As [`Family::writer`].
+    pub fn writer(&self, key: impl AsRef<[u8]>) -> Result<ValueWriter> {
+        self.inner.default.writer(key)
+    }
+
+    /// Sets `key` to all that `source` yields: see [`Family::put_reader`].
+    ///
+    /// # Errors
+    /// As [`Family::put_reader`].
+    pub fn put_reader(&self, key: impl AsRef<[u8]>, source: impl Read) -> Result<SeqNo> {
+        self.inner.default.put_reader(key, source)
+    }
+
+    /// Returns a reader of the value of `key`: see [`Family::reader`].
+    ///
+    /// # Errors
+    /// As [`Family::get`].
+    pub fn reader(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
+        self.inner.default.reader(key)
+    }
+
+    /// Returns the bytes of the value of `key` in `range`: see [`Family::get_range`].
+    ///
+    /// # Errors
+    /// As [`Family::get_range`].
+    pub fn get_range(&self, key: impl AsRef<[u8]>, range: impl RangeBounds<u64>) -> Result<Option<Slice>> {
+        self.inner.default.get_range(key, range)
+    }
+}
+
+impl Snapshot {
+    /// Returns a reader of the value of `key` as of the snapshot. It may outlive the snapshot.
+    ///
+    /// # Errors
+    /// As [`Family::get`].
+    pub fn reader(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
+        self.check(family)?;
+        read_at(family, key.as_ref(), Some(self.seq()))
+    }
+
+    /// Returns the bytes of the value of `key` in `range` as of the snapshot, as far as the value has them.
+    ///
+    /// # Errors
+    /// As [`Family::get_range`].
+    pub fn get_range(
+        &self,
+        family: &Family,
+        key: impl AsRef<[u8]>,
+        range: impl RangeBounds<u64>,
+    ) -> Result<Option<Slice>> {
+        self.reader(family, key)?.map(|reader| reader.range(range)).transpose()
+    }
+}
+
+impl Transaction {
+    /// Sets `key` to all that `source` yields, in constant memory, with the commit of the transaction.
+    ///
+    /// # Errors
+    /// As [`Family::put_reader`] and [`Transaction::put`].
+    pub fn put_reader(&mut self, family: &Family, key: impl AsRef<[u8]>, source: impl Read) -> Result<()> {
+        self.batch_for(family)?;
+        let mut writer = family.writer(key)?;
+        writer.read_from(source)?;
+        writer.join(self)
+    }
+
+    /// Returns a reader of the value of `key`; the transaction's own writes come first. It may outlive the transaction.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn reader(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
+        let view = family.core.owned_view();
+        let located = self.locate(family, key.as_ref(), &view)?;
+        located.map(|located| ValueReader::new(&family.core, view, self.leases(), located)).transpose()
+    }
+
+    /// Returns the bytes of the value of `key` in `range`, as far as the value has them; the transaction's own writes
+    /// come first.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`] and [`Family::get_range`].
+    pub fn get_range(
+        &self,
+        family: &Family,
+        key: impl AsRef<[u8]>,
+        range: impl RangeBounds<u64>,
+    ) -> Result<Option<Slice>> {
+        self.reader(family, key)?.map(|reader| reader.range(range)).transpose()
+    }
+}

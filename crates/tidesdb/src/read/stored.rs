@@ -1,0 +1,137 @@
+//! Read-ahead of values in value logs.
+//!
+//! The values of neighbouring keys may lie anywhere in the value logs. So once a scan in one direction has read some of
+//! them, a second cursor runs ahead, collects the pointers of the next rows, and their values are read in the order in
+//! which they lie in the files: neighbours with one call. The number of rows doubles from fill to fill, so a short scan
+//! reads little in vain.
+
+use std::collections::VecDeque;
+
+use crate::types::{EntryCursor, Kind, Slice};
+use crate::vlog::{VlogPointer, VlogSet};
+use crate::{Error, Result};
+
+/// Values read one by one before read-ahead starts.
+const VALUES: u32 = 8;
+/// Rows of the first fill, and of the longest.
+const FEWEST: usize = 8;
+const MOST: usize = 64;
+/// Most bytes of values to hold. Longer values keep the disk busy on their own.
+const BYTES_MAX: u64 = 1 << 20;
+/// Longest value to read ahead.
+const VALUE_BYTES_MAX: u32 = 64 << 10;
+
+/// Values that were read ahead of a cursor, and the second cursor, of type `C`.
+#[derive(Debug)]
+pub(super) struct StoredAhead<C> {
+    backwards: bool,
+    /// Values read since the last seek or turn.
+    values: u32,
+    buffer: Option<Box<Buffer<C>>>,
+}
+
+#[derive(Debug)]
+struct Buffer<C> {
+    /// Stands on the first row whose pointer was not collected.
+    scout: C,
+    /// In the order of the scan.
+    read: VecDeque<(VlogPointer, Result<Slice>)>,
+    /// The error that the second cursor met after these rows.
+    failed: Option<Error>,
+    /// Rows of the next fill.
+    rows: usize,
+}
+
+impl<C> Default for StoredAhead<C> {
+    fn default() -> Self {
+        Self { backwards: false, values: 0, buffer: None }
+    }
+}
+
+impl<C: EntryCursor> StoredAhead<C> {
+    /// Starts anew: the cursor moves elsewhere.
+    #[inline]
+    pub(super) fn forget(&mut self) {
+        if self.values > 0 {
+            self.values = 0;
+            self.buffer = None;
+        }
+    }
+
+    /// Notes the direction of a step; a turn starts anew.
+    #[inline]
+    pub(super) fn step(&mut self, backwards: bool) {
+        if self.backwards != backwards {
+            self.backwards = backwards;
+            self.forget();
+        }
+    }
+
+    /// Returns the value that `pointer`, the current row's, leads to, if it was read ahead.
+    ///
+    /// # Errors
+    /// That of reading it. A second call returns `None`.
+    pub(super) fn take(&mut self, pointer: &VlogPointer) -> Result<Option<Slice>> {
+        let Some(buffer) = &mut self.buffer else { return Ok(None) };
+        let Some(at) = buffer.read.iter().position(|(at, _)| at == pointer) else { return Ok(None) };
+        buffer.read.drain(..at); // values that were not asked for
+        buffer.read.pop_front().map(|(_, value)| value).transpose()
+    }
+
+    /// Called before the value of a row is read. Reads the values of the next rows if it is time to. `scout` creates a
+    /// cursor on the current row.
+    ///
+    /// # Errors
+    /// That of the second cursor, after the rows that it found. Then read-ahead starts anew.
+    pub(super) fn prepare(&mut self, vlogs: &VlogSet, scout: impl FnOnce(bool) -> Result<C>) -> Result<()> {
+        self.values = self.values.saturating_add(1);
+        if self.values <= VALUES || self.buffer.as_ref().is_some_and(|b| !b.read.is_empty()) {
+            return Ok(());
+        }
+        if let Some(e) = self.buffer.as_mut().and_then(|b| b.failed.take()) {
+            self.forget();
+            return Err(e);
+        }
+        let buffer = match &mut self.buffer {
+            Some(buffer) => buffer,
+            none => {
+                let scout = scout(self.backwards)?;
+                none.insert(Box::new(Buffer { scout, read: VecDeque::new(), failed: None, rows: FEWEST }))
+            }
+        };
+        buffer.fill(vlogs, self.backwards);
+        if buffer.read.is_empty() && buffer.failed.is_none() {
+            self.forget(); // long values, or the end
+        }
+        Ok(())
+    }
+}
+
+impl<C: EntryCursor> Buffer<C> {
+    /// Reads the values of the next rows. Remembers the error of the second cursor.
+    fn fill(&mut self, vlogs: &VlogSet, backwards: bool) {
+        let mut pointers = Vec::with_capacity(self.rows);
+        self.failed = self.collect(&mut pointers, backwards).err();
+        self.rows = (2 * self.rows).min(MOST);
+        let mut read: Vec<Result<Slice>> = Vec::new();
+        read.resize_with(pointers.len(), || Ok(Slice::from(&[][..])));
+        vlogs.read_many(&pointers, |i, value| read[i] = value.map(Slice::from));
+        self.read.extend(pointers.into_iter().zip(read));
+    }
+
+    /// Moves the second cursor over the next rows and adds their pointers.
+    fn collect(&mut self, pointers: &mut Vec<VlogPointer>, backwards: bool) -> Result<()> {
+        let (mut rows, mut bytes) = (0, 0);
+        while self.scout.valid() && rows < self.rows && bytes < BYTES_MAX {
+            rows += 1;
+            let (_, kind, value) = self.scout.entry()?;
+            let pointer = (kind == Kind::PutPointer).then(|| VlogPointer::decode(value)).flatten();
+            if let Some(pointer) = pointer.filter(|p| p.raw_len <= VALUE_BYTES_MAX) {
+                bytes += u64::from(pointer.raw_len);
+                pointers.push(pointer);
+            }
+            if backwards { self.scout.prev() } else { self.scout.next() }?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,194 @@
+//! [`ValueReader`]: reads a value piece by piece.
+
+use std::fmt;
+use std::io::{self, BufRead, Read, Seek, SeekFrom};
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+use super::get::Located;
+use crate::family::{FamilyCore, ReadView};
+use crate::types::{Slice, VALUE_BYTES_MAX};
+use crate::vlog::{ChunkIndex, Lease, ValuePlace};
+use crate::{Error, Result};
+
+/// Reads one value in constant memory, from any position. Reads what the value was when the reader was made, whatever is
+/// written or deleted meanwhile: it keeps the files of the value until it is dropped.
+///
+/// A value that a [`ValueWriter`](crate::ValueWriter) stored in chunks is read chunk by chunk, and each chunk is verified. Any
+/// other value is read whole when the reader is made. Errors are [`io::Error`]s that hold an [`Error`].
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let db = tidesdb::Db::open(dir.path())?;
+/// use std::io::{Read, Seek, SeekFrom};
+/// db.put("film", "opening, plot, ending")?;
+/// let mut reader = db.default_family().reader("film")?.expect("it was put");
+/// assert_eq!(reader.len(), 21);
+/// reader.seek(SeekFrom::End(-6))?;
+/// let mut end = String::new();
+/// reader.read_to_string(&mut end)?;
+/// assert_eq!(end, "ending");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct ValueReader {
+    source: Source,
+    len: u64,
+    at: u64,
+}
+
+enum Source {
+    Whole(Slice),
+    Chunks(Box<Chunks>),
+}
+
+/// A chunked value, and the chunk that was read last.
+struct Chunks {
+    family: Arc<FamilyCore>,
+    /// Keeps the files of a committed value.
+    _view: Arc<ReadView>,
+    /// Keep the files of a value that is not committed yet.
+    _leases: Vec<Lease>,
+    index: ChunkIndex,
+    chunk: Vec<u8>,
+    /// Number of the chunk in `chunk`.
+    loaded: Option<usize>,
+}
+
+impl Chunks {
+    /// Returns the rest of the chunk that contains byte `at` of the value; empty at the end.
+    fn from(&mut self, at: u64) -> Result<&[u8]> {
+        let Some((number, start)) = self.index.find(at) else { return Ok(&[]) };
+        if self.loaded != Some(number) {
+            self.load(number)?;
+        }
+        Ok(self.chunk.get((at - start) as usize..).unwrap_or_default())
+    }
+
+    fn load(&mut self, number: usize) -> Result<()> {
+        let chunks = self.index.chunks();
+        let in_order = number == self.loaded.take().map_or(0, |last| last + 1);
+        self.family.vlog.read_into(&chunks[number], &mut self.chunk)?;
+        self.loaded = Some(number);
+        if let Some(next) = chunks.get(number + 1).filter(|_| in_order) {
+            self.family.vlog.load_ahead(next);
+        }
+        Ok(())
+    }
+}
+
+impl ValueReader {
+    /// Creates a reader of the value at `located`, whose files `view` or `leases` keep.
+    pub(crate) fn new(
+        family: &Arc<FamilyCore>,
+        view: Arc<ReadView>,
+        leases: Vec<Lease>,
+        located: Located,
+    ) -> Result<Self> {
+        let place = match located {
+            Located::Inline(value) => return Ok(Self::whole(value)),
+            Located::Stored(ValuePlace::Record(pointer)) => {
+                return family.vlog.read(&pointer).map(|value| Self::whole(value.into()));
+            }
+            Located::Stored(ValuePlace::Chunks(place)) => place,
+        };
+        let index = family.vlog.read_index(&place)?;
+        let family = Arc::clone(family);
+        let (chunk, loaded) = (Vec::new(), None);
+        let chunks = Chunks { family, _view: view, _leases: leases, index, chunk, loaded };
+        Ok(Self { source: Source::Chunks(Box::new(chunks)), len: place.len, at: 0 })
+    }
+
+    fn whole(value: Slice) -> Self {
+        Self { len: value.len() as u64, source: Source::Whole(value), at: 0 }
+    }
+
+    /// Length of the value in bytes.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Returns true if the value is empty.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Returns the bytes in `range`, as far as the value has them.
+    pub(crate) fn range(mut self, range: impl RangeBounds<u64>) -> Result<Slice> {
+        let start = match range.start_bound() {
+            Bound::Included(&at) => at,
+            Bound::Excluded(&at) => at.saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&at) => at.saturating_add(1),
+            Bound::Excluded(&at) => at,
+            Bound::Unbounded => u64::MAX,
+        };
+        let end = end.min(self.len);
+        let len = end.saturating_sub(start);
+        let too_long = || Error::MemoryLimit {
+            what: format!("{len} bytes are too long to be read at once; read them with `reader`").into(),
+        };
+        let mut out = Vec::new();
+        let room = usize::try_from(len).ok().filter(|len| *len <= VALUE_BYTES_MAX).ok_or_else(too_long)?;
+        out.try_reserve_exact(room).map_err(|_| too_long())?;
+        self.at = start;
+        while out.len() < room {
+            let bytes = self.rest()?;
+            let n = bytes.len().min(room - out.len());
+            out.extend_from_slice(&bytes[..n]);
+            self.at += n as u64;
+        }
+        Ok(out.into())
+    }
+
+    /// Returns bytes from the position on: at least one, unless the position is at or after the end.
+    fn rest(&mut self) -> Result<&[u8]> {
+        match &mut self.source {
+            Source::Whole(value) => {
+                Ok(usize::try_from(self.at).ok().and_then(|at| value.get(at..)).unwrap_or_default())
+            }
+            Source::Chunks(chunks) => chunks.from(self.at),
+        }
+    }
+}
+
+impl Read for ValueReader {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let bytes = self.rest()?;
+        let n = bytes.len().min(out.len());
+        out[..n].copy_from_slice(&bytes[..n]);
+        self.at += n as u64;
+        Ok(n)
+    }
+}
+
+impl BufRead for ValueReader {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        Ok(self.rest()?)
+    }
+
+    fn consume(&mut self, n: usize) {
+        self.at = self.at.saturating_add(n as u64).min(self.len.max(self.at));
+    }
+}
+
+impl Seek for ValueReader {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let at = match to {
+            SeekFrom::Start(at) => Some(at),
+            SeekFrom::End(by) => self.len.checked_add_signed(by),
+            SeekFrom::Current(by) => self.at.checked_add_signed(by),
+        };
+        self.at = at.ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidInput, "a seek to a position before the start of the value")
+        })?;
+        Ok(self.at)
+    }
+}
+
+impl fmt::Debug for ValueReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ValueReader").field("len", &self.len).field("at", &self.at).finish_non_exhaustive()
+    }
+}
