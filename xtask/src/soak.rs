@@ -8,7 +8,7 @@ use crate::{inject, stages};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-const PROGRAMS: [&str; 14] = [
+const PROGRAMS: [&str; 16] = [
     "model",
     "metamorphic",
     "isolation",
@@ -18,10 +18,12 @@ const PROGRAMS: [&str; 14] = [
     "order",
     "sweep",
     "kill",
+    "reopen",
     "fuzz",
     "races",
     "descriptors",
     "sectors",
+    "memory",
     INJECT,
 ];
 

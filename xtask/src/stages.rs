@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Stages in the order of a full run, the fast ones first.
-const ALL: [&str; 29] = [
+const ALL: [&str; 31] = [
     "tidy",
     "lint",
     "test",
@@ -26,6 +26,7 @@ const ALL: [&str; 29] = [
     "faults",
     "order",
     "kill",
+    "reopen",
     "sweep",
     "model",
     "metamorphic",
@@ -37,6 +38,7 @@ const ALL: [&str; 29] = [
     "descriptors",
     "sectors",
     "latency",
+    "memory",
     "asan",
     "miri",
 ];
@@ -46,11 +48,12 @@ const ON_REQUEST: [&str; 2] = ["clients", "package"];
 
 /// Programs of the test kit with their arguments in a check run, which takes minutes in total. Without
 /// arguments they run at full size.
-const KIT: [(&str, &[&str]); 15] = [
+const KIT: [(&str, &[&str]); 17] = [
     ("crash", &["--points", "4000"]),
     ("faults", &["--cases", "2000"]),
     ("order", &["--scripts", "100"]),
     ("kill", &["--kills", "90"]),
+    ("reopen", &["--mib", "64"]),
     ("sweep", &["--stride", "7"]),
     ("model", &["--ops", "300000"]),
     ("metamorphic", &["--configs", "16"]),
@@ -62,6 +65,7 @@ const KIT: [(&str, &[&str]); 15] = [
     ("descriptors", &[]),
     ("sectors", &[]),
     ("latency", &["--commits", "2"]),
+    ("memory", &["--mib", "600"]),
 ];
 
 /// Packages that contain `unsafe`.

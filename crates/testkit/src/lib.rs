@@ -3,6 +3,7 @@
 //! remaining data with the model.
 
 pub mod rng;
+pub mod reopen;
 pub mod report;
 pub mod home;
 pub mod order;
@@ -18,6 +19,7 @@ pub mod sweep;
 pub mod trial;
 pub mod history;
 pub mod kill;
+pub mod memory;
 pub mod faults;
 pub mod group;
 pub mod isolation;

@@ -137,6 +137,8 @@ pub struct Config {
     cache_bytes: u64,
     segment_bytes: u64,
     mmap_reads: bool,
+    /// Most parts of a merge.
+    merge_parts: usize,
     /// False: flushes and merges of the history are left out.
     maintains: bool,
 }
@@ -150,6 +152,7 @@ impl Config {
             cache_bytes: 64 << 20,
             segment_bytes: 64 << 20,
             mmap_reads: false,
+            merge_parts: 1,
             maintains: false,
         }
     }
@@ -183,6 +186,7 @@ impl Config {
             segment_bytes: one_of(&[64 << 10, 1 << 20]),
             mmap_reads: one_of(&[0, 0, 0, 1]) == 1,
             maintains: one_of(&[0, 1, 1]) == 1,
+            merge_parts: one_of(&[1, 2, 3, 8]) as usize,
         }
     }
 }
@@ -202,6 +206,8 @@ pub struct Answers {
     pub levels: u64,
     /// Merges.
     pub merges: u64,
+    /// Parts of merges that were divided.
+    pub parts: u64,
     /// Opens after the first one.
     pub reopens: u64,
 }
@@ -259,6 +265,7 @@ impl Run<'_> {
                 o.wal_segment_bytes = config.segment_bytes;
                 o.disk_free_min = 0;
                 o.mmap_reads = config.mmap_reads;
+                o.merge_parts = Some(config.merge_parts);
             });
         match &self.env {
             Some(env) => options.env(env.clone()).open(),
@@ -335,6 +342,7 @@ impl Run<'_> {
         let stats = db.default_family().stats();
         self.answers.levels = self.answers.levels.max(stats.level_tables.len() as u64);
         self.answers.merges += stats.compactions;
+        self.answers.parts += stats.merge_parts.saturating_sub(stats.compactions - stats.moves);
         self.answers.reopens += 1;
         if self.answers.reopens.is_multiple_of(3) {
             db.abandon();

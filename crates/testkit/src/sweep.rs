@@ -122,6 +122,7 @@ impl Subject {
             write_buffer: 1 << 20,
             wal_segment: 16 << 10,
             vlog_file: 256 << 20,
+            divides: false,
             compression,
         };
         let (env, disk, _clock) = sim::env(seed);

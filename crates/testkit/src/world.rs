@@ -30,6 +30,8 @@ pub struct Config {
     pub compression: Compression,
     /// Size of a value log in bytes.
     pub vlog_file: u64,
+    /// Tables are short, and merges are divided into parts.
+    pub divides: bool,
 }
 
 impl Config {
@@ -43,6 +45,7 @@ impl Config {
             compression: [Compression::Lz4, Compression::None, Compression::Zstd, Compression::Snappy]
                 [(n / 18 % 4) as usize],
             vlog_file: [4 << 10, 16 << 10, 256 << 20][(n / 5 % 3) as usize],
+            divides: n / 2 % 2 == 1,
         }
     }
 
@@ -51,6 +54,9 @@ impl Config {
         let mut options =
             FamilyOptions::default().write_buffer_bytes(self.write_buffer).compression(self.compression);
         options.vlog_file_bytes = self.vlog_file;
+        if self.divides {
+            options.table_bytes = 2 << 10;
+        }
         options
     }
 
@@ -68,6 +74,7 @@ impl Config {
             .with(|o| {
                 o.wal_segment_bytes = self.wal_segment;
                 o.disk_free_min = 0;
+                o.merge_parts = Some(if self.divides { 3 } else { 1 });
             })
             .open()
     }

@@ -124,7 +124,7 @@ fn a_family_is_unresolved_until_its_comparator_is_registered() {
         let env = machine(&path);
         let rows = expected(set);
         let db = options(set, &env).await_comparators(true).open().unwrap();
-        assert_eq!(db.waiting_families(), [("by length".to_owned(), "golden.by-length".to_owned())]);
+        assert_eq!(db.unresolved_families(), [("by length".to_owned(), "golden.by-length".to_owned())]);
         check(set, &db, &rows, &["by length"]);
         db.close().unwrap();
         let db = options(set, &env).await_comparators(true).open().unwrap();

@@ -15,20 +15,26 @@
 //! * Reads and writes may be short. [`FileExt`] provides the loops.
 
 mod region;
+mod crc;
 mod vfs;
 mod pool;
 mod name;
 mod clock;
 mod threads;
 mod entropy;
+mod machine;
+mod heap;
 mod disk;
 mod env;
 pub mod sim;
 
 pub use clock::{Clock, ManualClock, RealClock};
+pub use crc::crc32c;
 pub use disk::RealDisk;
 pub use entropy::{Entropy, OsEntropy, SeededEntropy};
 pub use env::Env;
+pub use heap::trim_heap;
+pub use machine::MachineMemory;
 pub use pool::{Descriptors, PooledDir};
 pub use region::zeroed;
 pub use threads::{JoinHandle, Priority, RealThreads, Threads};

@@ -3,9 +3,12 @@
 use std::fmt::Debug;
 use std::io;
 
-/// Niceness of [`Priority::Low`]: such a thread gets about a tenth of a busy processor when it competes with
-/// one normal thread.
-const LOW_NICE: i32 = 10;
+/// Niceness of [`Priority::Low`], added to that of the process: such a thread gets about a quarter of a busy processor
+/// when it competes with one normal thread. With much less, merges would fall behind while other programs keep the
+/// processors busy, and writers would wait for them.
+const LOW_NICE: i32 = 5;
+/// Highest niceness of the system.
+const NICE_MAX: i32 = 19;
 
 /// Starts threads.
 pub trait Threads: Send + Sync + Debug {
@@ -59,9 +62,10 @@ impl Threads for RealThreads {
     ) -> io::Result<JoinHandle> {
         let run = move || {
             if priority == Priority::Low {
-                // Changes the calling thread only. If the system forbids it, the thread runs at normal
-                // priority.
-                let _ = rustix::process::setpriority_process(None, LOW_NICE);
+                // Reads and changes the calling thread only, which has the niceness of the thread that started it. If
+                // the system forbids it, the thread runs at normal priority.
+                let nice = rustix::process::getpriority_process(None).unwrap_or(0);
+                let _ = rustix::process::setpriority_process(None, (nice + LOW_NICE).min(NICE_MAX));
             }
             body();
         };

@@ -37,6 +37,7 @@ mod skiplist;
 mod tree;
 mod memtable;
 
+pub use arena::{free_spare, spare_bytes};
 pub use memtable::{Cursor, Entry, MapKind, Memtable, ValueHandle};
 pub use order::{CompareFn, KeyOrder};
 pub use record::{MemtableFull, Version};

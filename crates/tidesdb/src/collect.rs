@@ -172,7 +172,7 @@ impl Usage {
         let deepest = version.depth();
         // Of level 1 all tables but the oldest may hide values of others, if there is no deeper level.
         let lowest = if deepest == 1 { 1 } else { version.level_len(deepest) };
-        let entries = |level| version.level(level).iter().map(|t| t.meta().entries);
+        let entries = |level| version.level(level).map(|t| t.meta().entries);
         let upper: u64 = (1..deepest).flat_map(entries).sum();
         let shallow = entries(deepest).take(version.level_len(deepest) - lowest).sum::<u64>();
         let excluded = |id| family.collection.is_excluded(id);

@@ -1,12 +1,14 @@
 //! File names: built and parsed in one place. All names are numbers; a family's name is data.
 
+use tidesdb_io::Dir;
+
 use crate::types::{FILE_NUMBER_MAX, ID_MAX, TableId, VlogId, WAL_ID_MAX, WalId};
 
 /// The lock file.
 pub const LOCK: &str = "LOCK";
 /// Names the manifest in force.
 pub const CURRENT: &str = "CURRENT";
-/// Marks that a sync of the log failed since the machine started, so pages may have been dropped without being written.
+/// Marks that a sync of the log or of values failed since the machine started, so pages may have been dropped without being written.
 /// Empty.
 pub const SYNC_FAILED: &str = "SYNC-FAILED";
 /// Occupies disk space that is given back when the disk is full: see `wal/reserve.rs`. Its bytes have no meaning.
@@ -91,4 +93,15 @@ pub fn parse(name: &str) -> Option<FileKind> {
         _ => return None,
     };
     Some(kind)
+}
+
+/// Leaves a note for the next open: bytes that can be read may not be on disk. The note needs no sync: after a machine
+/// crash the changed boot identity has the same effect.
+pub fn note_failed_sync(dir: &dyn Dir) {
+    match dir.create_new(SYNC_FAILED, 0) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            tracing::warn!(%error, "a sync failed, and the note SYNC-FAILED for the next open could not be written");
+        }
+        _ => {}
+    }
 }

@@ -20,10 +20,14 @@ pub enum Job {
     PrepareLog,
     /// Write the oldest immutable memtable of a family as a table.
     Flush(FamilyId),
+    /// Free memory: rotate large memtables, shrink the block cache.
+    Relieve,
     /// Rotate the active memtable of a family if scans have stepped over many deleted keys in it.
     FlushActive(FamilyId),
     /// Compact a family if its planner finds something due.
     Compact(FamilyId),
+    /// Take a part of a running merge of a family.
+    MergePart(FamilyId),
     /// Seal full value logs of a family and remove dead ones.
     Collect(FamilyId),
     /// Write recorded events to the event log.
@@ -38,12 +42,13 @@ impl Job {
     /// Lower rank runs first.
     fn rank(self) -> u8 {
         match self {
-            Self::PrepareLog => 0,
+            Self::PrepareLog | Self::Relieve => 0,
             Self::FlushActive(_) | Self::Flush(_) => 1,
             Self::Compact(_) => 2,
-            Self::Collect(_) | Self::WriteEvents => 3,
-            Self::RemoveObsolete => 4,
-            Self::Upload => 5,
+            Self::MergePart(_) => 3,
+            Self::Collect(_) | Self::WriteEvents => 4,
+            Self::RemoveObsolete => 5,
+            Self::Upload => 6,
         }
     }
 
@@ -54,16 +59,19 @@ impl Job {
 
     /// True for jobs that may take long and that no thread waits for at once.
     pub fn is_long(self) -> bool {
-        matches!(self, Self::Compact(_) | Self::Collect(_) | Self::RemoveObsolete)
+        matches!(self, Self::Compact(_) | Self::MergePart(_) | Self::Collect(_) | Self::RemoveObsolete)
     }
 }
 
 /// Queued jobs. Each is queued at most once, no matter how often it is requested, and never runs twice at a time, so
-/// that no worker waits for another; only merges of one family may run beside each other, as long as they share no table.
+/// that no worker waits for another; only merges of one family may run beside each other, as long as they share no table, and the
+/// parts of a merge.
 ///
 /// Jobs of one kind run in the order of their requests. Merges are fair between families: a family with fewer running merges comes
 /// first; a merge that is requested while another one of its family runs counts as requested when that one ends; and no family may
-/// use the last worker ([`JobQueue::limit_merges`]). So a family waits for at most one merge of each other family.
+/// use the last worker ([`JobQueue::limit_merges`]). So a family waits for at most one merge of each other family. A part of a merge
+/// may use the last worker, but only while no merge is queued, and it ends early for a merge of another family
+/// ([`JobQueue::another_merge_waits`]).
 #[derive(Debug, Default)]
 pub struct JobQueue {
     inner: Mutex<Inner, { rank::JOBS }>,
@@ -89,10 +97,13 @@ impl Inner {
 
     /// How many of `job` may run at the same time.
     fn limit(&self, job: Job) -> usize {
-        if !matches!(job, Job::Compact(_)) {
-            return 1;
+        match job {
+            Job::Compact(_) => {
+                self.merges_max.map_or(MERGES_OF_A_FAMILY, |max| max.clamp(1, MERGES_OF_A_FAMILY))
+            }
+            Job::MergePart(_) => MERGES_OF_A_FAMILY,
+            _ => 1,
         }
-        self.merges_max.map_or(MERGES_OF_A_FAMILY, |max| max.clamp(1, MERGES_OF_A_FAMILY))
     }
 }
 
@@ -111,6 +122,18 @@ impl JobQueue {
     /// Limits the merges of one family that run at the same time.
     pub fn limit_merges(&self, max: usize) {
         self.inner.lock().merges_max = Some(max);
+    }
+
+    /// Number of threads that merge; 1 without workers.
+    pub fn mergers(&self) -> usize {
+        self.inner.lock().merges_max.map_or(1, |max| max + 1)
+    }
+
+    /// Returns true if a merge of a family other than `family` is queued and waits for a worker.
+    pub fn another_merge_waits(&self, family: FamilyId) -> bool {
+        let inner = self.inner.lock();
+        let is_other = |job: Job| matches!(job, Job::Compact(id) if id != family);
+        inner.waiting.keys().any(|job| is_other(*job) && inner.running(*job) < inner.limit(*job))
     }
 
     /// Takes the most urgent job for which `wanted` returns true; waits at most `patience` for one. `None` if there is
@@ -306,6 +329,30 @@ mod tests {
             }
             assert!(served.iter().all(|n| *n > 100), "{served:?}");
         }
+    }
+
+    #[test]
+    fn parts_of_a_merge_come_after_merges_and_notice_those_of_other_families() {
+        let queue = JobQueue::default();
+        assert_eq!(queue.mergers(), 1);
+        queue.limit_merges(1);
+        assert_eq!(queue.mergers(), 2);
+        let [(merge, part), (other, _)] =
+            [1, 2].map(|n| (Job::Compact(FamilyId(n)), Job::MergePart(FamilyId(n))));
+        let next = || queue.pop(Duration::ZERO, Job::is_long);
+        queue.push(merge);
+        assert_eq!(next(), Some(merge));
+        [part, Job::RemoveObsolete, merge].into_iter().for_each(|job| queue.push(job));
+        assert!(!queue.another_merge_waits(FamilyId(1)), "its own merge does not count");
+        assert_eq!(next(), Some(part), "the family may not merge more, but its merge may be helped");
+        queue.push(part);
+        queue.push(other);
+        assert!(queue.another_merge_waits(FamilyId(1)) && !queue.another_merge_waits(FamilyId(2)));
+        assert_eq!((next(), next()), (Some(other), Some(part)));
+        queue.push(other);
+        assert!(!queue.another_merge_waits(FamilyId(1)), "it may not run now");
+        queue.finished(merge);
+        assert_eq!((next(), next()), (Some(merge), Some(Job::RemoveObsolete)));
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub mod options;
 pub mod health;
 pub mod clock;
 pub mod stats;
+pub mod memory;
 // Files: names, events, range deletes, values, tables, log.
 pub mod files;
 pub mod events;
@@ -65,6 +66,8 @@ pub use store::{MemoryStore, ObjectStore};
 pub use txn::{Savepoint, Transaction};
 pub use types::{Comparator, KeyRange, SeqNo, Slice};
 pub use write::WriteBatch;
+
+pub use tidesdb_io::MachineMemory;
 
 /// Compiles the examples of the README as doc tests.
 #[cfg(doctest)]

@@ -8,14 +8,14 @@ use std::sync::atomic::Ordering;
 
 use crate::codec::Compression;
 use crate::family::{FamilyCore, Metric};
+use crate::memory::{Charge, Use};
 use crate::merge::{CHECK_EVERY, CoveringRanges, Retain, RetainRules, RetainStream};
 use crate::ranges::RangeTombstone;
-use crate::shared::{MaintenanceCtx, Progress};
+use crate::shared::{MaintenanceCtx, MergeSpace, Progress};
 use crate::sst::{TableMeta, TableOptions, TableWriter};
 use crate::types::{Comparator, EntryCursor, EntryRef, Kind, SeqNo, VlogId};
 use crate::version::{Change, VersionEdit};
 use crate::vlog::ValueMover;
-use crate::wal::SpaceReservation;
 use crate::wal::layout::UNIT;
 use crate::{Error, Result, files};
 
@@ -26,6 +26,8 @@ pub const FLUSH_LEVEL: u8 = 1;
 
 /// Bytes that a merge writes between two looks at its disk space and its rate.
 const STRIDE_BYTES: u64 = 256 << 10;
+/// Entries that a helper writes between two looks for merges of other families.
+const YIELD_EVERY: u64 = 256;
 
 /// Keys at which output tables end, besides at their size; in key order.
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,6 +60,10 @@ pub struct RewriteTarget<'a> {
     pub table_bytes: u64,
     /// Where else tables end.
     pub splits: Splits<'a>,
+    /// The rewrite ends before this key, if there is one.
+    pub end: Option<&'a [u8]>,
+    /// End early if a merge of another family waits for a thread.
+    pub yields: bool,
     /// Number of merge stops when this merge began; `None` for rewrites that are not stopped, such as flushes.
     pub stops_seen: Option<u64>,
     /// How far the rewrite is.
@@ -66,7 +72,7 @@ pub struct RewriteTarget<'a> {
     /// writes stay: readers or a merge soon read them again.
     pub drop_pages: bool,
     /// Reserved disk space of a merge. The rate of merges applies to rewrites that have it.
-    pub space: Option<&'a SpaceReservation<'a>>,
+    pub space: Option<&'a MergeSpace>,
 }
 
 impl RewriteTarget<'_> {
@@ -77,6 +83,8 @@ impl RewriteTarget<'_> {
             bottom,
             table_bytes: u64::MAX,
             splits: Splits::default(),
+            end: None,
+            yields: false,
             stops_seen: None,
             progress: None,
             drop_pages: false,
@@ -93,7 +101,7 @@ impl RewriteTarget<'_> {
     }
 }
 
-/// The result of a rewrite. The files are durable, and so are their names.
+/// The result of a rewrite. The files are durable.
 #[derive(Debug, Default)]
 pub struct Rewritten {
     /// The new tables, in key order, disjoint.
@@ -104,9 +112,34 @@ pub struct Rewritten {
     pub entries_in: u64,
     /// Entries dropped by a rule.
     pub dropped: u64,
+    /// Number of key ranges that were rewritten, each on its own.
+    pub parts: u64,
 }
 
 impl Rewritten {
+    /// Makes the names of the new tables durable.
+    ///
+    /// # Errors
+    /// `Io`; the tables are removed.
+    pub fn sync_names(&self, ctx: &MaintenanceCtx) -> Result<()> {
+        if self.tables.is_empty() {
+            return Ok(());
+        }
+        ctx.dir
+            .sync()
+            .map_err(|e| Error::io("sync", "database directory", e))
+            .inspect_err(|_| self.abandon(ctx))
+    }
+
+    /// Adds the result of another part of the same job.
+    pub fn absorb(&mut self, other: Self) {
+        self.tables.extend(other.tables);
+        self.ranges.extend(other.ranges);
+        self.entries_in += other.entries_in;
+        self.dropped += other.dropped;
+        self.parts += other.parts;
+    }
+
     /// Bytes of the new tables.
     pub fn bytes(&self) -> u64 {
         self.tables.iter().map(|t| t.file_bytes).sum()
@@ -190,21 +223,25 @@ pub fn run(
     target: RewriteTarget<'_>,
     purge: &CoveringRanges,
 ) -> Result<Rewritten> {
-    run_moving(ctx, family, cursor, target, purge, &mut ValueMover::new(&family.vlog, Arc::default()))
+    let (out, _) = run_part(ctx, family, cursor, target, purge, &mut ValueMover::default())?;
+    out.sync_names(ctx)?;
+    family.count(Metric::Dropped, out.dropped);
+    Ok(out)
 }
 
-/// Like [`run`], and lets `mover` move values. The moved values are not durable yet.
+/// Like [`run`], and lets `mover` move values. Neither they nor the names of the tables are durable yet. If the rewrite ended early, also
+/// returns the first key that it left out.
 ///
 /// # Errors
 /// As [`run`]; those of moving a value.
-pub fn run_moving(
+pub fn run_part(
     ctx: &MaintenanceCtx,
     family: &FamilyCore,
     cursor: impl EntryCursor,
     target: RewriteTarget<'_>,
     purge: &CoveringRanges,
-    mover: &mut ValueMover<'_>,
-) -> Result<Rewritten> {
+    mover: &mut ValueMover,
+) -> Result<(Rewritten, Option<Vec<u8>>)> {
     let mut output = Output {
         ctx,
         family,
@@ -214,7 +251,9 @@ pub fn run_moving(
         key: Vec::new(),
         written: 0,
         noted: 0,
-        out: Rewritten::default(),
+        charge: Charge::default(),
+        yielding: false,
+        out: Rewritten { parts: 1, ..Rewritten::default() },
     };
     let rules = RetainRules {
         // Tables of the level that flushes write to are ordered by their numbers.
@@ -227,11 +266,12 @@ pub fn run_moving(
         write.debt.moved.fetch_add(1, Ordering::Relaxed);
         if let Some(progress) = &progress {
             progress.advance(CHECK_EVERY);
+            progress.check()?;
         }
         write.health.check().and_then(|()| write.merges.check(target.stops_seen))
     };
-    match output.write_all(RetainStream::new(cursor, retain, None).purging(purge).checking(go_on)) {
-        Ok(()) => Ok(output.out),
+    match output.write_all(RetainStream::new(cursor, retain, target.end).purging(purge).checking(go_on)) {
+        Ok(rest) => Ok((output.out, rest)),
         Err(e) => {
             if let Some(writer) = output.writer.take() {
                 writer.abandon();
@@ -263,31 +303,39 @@ fn rules_of(ctx: &MaintenanceCtx, mut snapshots: Vec<SeqNo>, bottom: bool) -> Re
     let visible_floor = snapshots.pop().unwrap_or(0);
     let oldest = ctx.reads.snapshots.oldest_validating();
     // Rows that a transaction saw before they expired still count at its commit.
-    let now = oldest.map_or(u32::MAX, |(_, began)| began).min(ctx.reads.now_secs());
-    let conflicts_since = oldest.map(|(seq, _)| seq);
+    let now = oldest.map_or(u32::MAX, |oldest| oldest.now).min(ctx.reads.now_secs());
+    let conflicts_since = oldest.map(|oldest| oldest.seq);
     RetainRules { snapshots, visible_floor, bottom, now: Some(now), conflicts_since, renumber: false }
 }
 
-struct Output<'a, 'v> {
+struct Output<'a> {
     ctx: &'a MaintenanceCtx,
     family: &'a FamilyCore,
     target: RewriteTarget<'a>,
-    mover: &'a mut ValueMover<'v>,
+    mover: &'a mut ValueMover,
     writer: Option<TableWriter>,
     key: Vec<u8>,
     written: u64,
-    /// Bytes of the table being written that were taken from the reserved space.
+    /// Bytes of the table being written that were noted; a merge has taken them from its reserved space.
     noted: u64,
+    /// The rewrite ends after the current key.
+    yielding: bool,
+    /// Memory of the table being written.
+    charge: Charge,
     out: Rewritten,
 }
 
-impl Output<'_, '_> {
-    fn write_all<C: EntryCursor>(&mut self, mut stream: RetainStream<C>) -> Result<()> {
+impl Output<'_> {
+    /// Returns the first key that was left out, if the rewrite ended early.
+    fn write_all<C: EntryCursor>(&mut self, mut stream: RetainStream<C>) -> Result<Option<Vec<u8>>> {
         loop {
             // Covers what was written so far: the table is finished before the next entry is added.
             let purged_to = stream.purged_to();
             let Some(entry) = stream.next()? else { break };
             self.write(entry, purged_to)?;
+            if self.yielding {
+                stream.end_after_key();
+            }
         }
         self.finish_table(stream.purged_to())?;
         let counts = stream.counts();
@@ -299,11 +347,7 @@ impl Output<'_, '_> {
             self.written + counts.dropped_in_all(),
             "a rewrite writes or drops by a rule each entry that it reads"
         );
-        if !self.out.tables.is_empty() {
-            self.ctx.dir.sync().map_err(|e| Error::io("sync", "database directory", e))?;
-        }
-        self.family.count(Metric::Dropped, self.out.dropped);
-        Ok(())
+        Ok(stream.rest().map(<[u8]>::to_vec))
     }
 
     fn write(&mut self, entry: EntryRef<'_>, purged_to: SeqNo) -> Result<()> {
@@ -321,27 +365,39 @@ impl Output<'_, '_> {
             self.writer = Some(self.begin_table()?);
         }
         let Some(writer) = &mut self.writer else { return Ok(()) };
-        let moved = if entry.kind == Kind::PutPointer { self.mover.moved(entry.value)? } else { None };
+        let moved = if entry.kind == Kind::PutPointer {
+            self.mover.moved(&self.family.vlog, entry.value)?
+        } else {
+            None
+        };
         writer.add(moved.as_ref().map_or(entry, |value| EntryRef { value, ..entry }))?;
         self.written += 1;
         let bytes = writer.file_bytes();
-        if self.target.space.is_some() && bytes >= self.noted + STRIDE_BYTES {
+        let looks = self.target.yields && self.written.is_multiple_of(YIELD_EVERY);
+        // Not before half a table is written: a table for each waiting merge would be many short ones.
+        self.yielding = looks
+            && writer.file_bytes_estimate() >= self.target.table_bytes / 2
+            && self.ctx.write.jobs.another_merge_waits(self.family.id);
+        if bytes >= self.noted + STRIDE_BYTES {
+            self.charge.set(self.ctx.write.memory.sum(Use::Jobs), writer.memory_bytes());
             self.note(bytes)
         } else {
             Ok(())
         }
     }
 
-    /// Records that the table being written has `bytes` by now. Waits if merges have a rate.
+    /// Records that the table being written has `bytes` by now. A merge waits if merges have a rate.
     #[cold]
     fn note(&mut self, bytes: u64) -> Result<()> {
-        let Some(space) = self.target.space else { return Ok(()) };
         let more = bytes.saturating_sub(self.noted);
         self.noted += more;
+        let Some(space) = self.target.space else { return Ok(()) };
         space.written(more)?;
         let merges = &self.ctx.write.merges;
         merges.throttle(&*self.ctx.write.env.clock, more, || {
-            self.ctx.write.health.check().is_ok() && merges.check(self.target.stops_seen).is_ok()
+            self.ctx.write.health.check().is_ok()
+                && merges.check(self.target.stops_seen).is_ok()
+                && self.target.progress.is_none_or(|progress| progress.check().is_ok())
         });
         Ok(())
     }
@@ -366,6 +422,7 @@ impl Output<'_, '_> {
             self.out.tables.push(Arc::new(table));
             self.note(bytes)?;
             self.noted = 0;
+            self.charge = Charge::default();
         }
         Ok(())
     }

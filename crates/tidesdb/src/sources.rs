@@ -6,13 +6,15 @@ use tidesdb_memtable::Memtable;
 
 use crate::Result;
 use crate::codec::key_hash;
-use crate::merge::{LevelCursor, LevelTable, MergeSource};
+use crate::merge::{LevelCursor, LevelTable, MergeSource, SortedTables};
 use crate::sst::{Table, TableCursor};
 use crate::types::{Comparator, EntryCursor, EntryMeta, Kind, Rows, Scope, SeqNo, Stored, Visibility};
 use crate::version;
 
 /// A table in a version.
 pub type TableSlot = version::TableSlot<Table>;
+/// The tables of one level, as of one version.
+pub type TableLevel = version::Level<Table>;
 /// All tables of a family, as of one version.
 pub type TableVersion = version::FamilyVersion<Table>;
 
@@ -26,9 +28,9 @@ pub enum Source {
     /// A table of level 1.
     Table(TableCursor),
     /// A deeper level.
-    Level(LevelCursor<Arc<TableSlot>>),
+    Level(LevelCursor<Arc<TableLevel>>),
     /// A deeper level, as input of a merge.
-    Run(LevelCursor<MergeInput>),
+    Run(LevelCursor<Arc<[MergeInput]>>),
 }
 
 /// A table that a merge reads. It is opened when the merge reaches it. The merge leaves the page cache as it found it: pages of a
@@ -43,6 +45,13 @@ impl MergeInput {
     /// An input that will be read soon.
     pub fn new(slot: &Arc<TableSlot>) -> Self {
         Self(Arc::clone(slot))
+    }
+
+    /// Returns true if the table may have keys from `start` on and before `end`.
+    pub fn meets(&self, order: &Comparator, start: Option<&[u8]>, end: Option<&[u8]>) -> bool {
+        let meta = self.0.meta();
+        start.is_none_or(|start| order.compare(&meta.largest, start).is_ge())
+            && end.is_none_or(|end| order.compare(&meta.smallest, end).is_lt())
     }
 
     /// Returns true if most of `tables`, by bytes, are not in the page cache, according to a sample.
@@ -99,6 +108,24 @@ impl LevelTable for Arc<TableSlot> {
     }
 }
 
+impl SortedTables for Arc<TableLevel> {
+    type Table = Arc<TableSlot>;
+
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    #[inline]
+    fn get(&self, index: usize) -> Option<&Arc<TableSlot>> {
+        (**self).get(index)
+    }
+
+    #[inline]
+    fn lower_bound(&self, order: &Comparator, key: &[u8]) -> usize {
+        (**self).lower_bound(order, key)
+    }
+}
+
 impl Source {
     /// A cursor over a memtable.
     pub fn memtable(map: &Arc<Memtable>) -> Self {
@@ -121,14 +148,14 @@ impl Source {
     pub fn for_merge(comparator: &Comparator, inputs: Vec<MergeInput>, run: bool) -> Vec<Self> {
         match inputs.is_empty() {
             true => Vec::new(),
-            false if run => vec![Self::Run(LevelCursor::new(comparator.clone(), inputs.into()))],
+            false if run => vec![Self::Run(LevelCursor::new(comparator.clone(), Arc::from(inputs)))],
             false => inputs.iter().map(|input| Self::Table(input.cursor())).collect(),
         }
     }
 
-    /// A cursor over disjoint tables in key order.
-    pub fn level(tables: Arc<[Arc<TableSlot>]>, comparator: &Comparator) -> Self {
-        Self::Level(LevelCursor::new(comparator.clone(), tables))
+    /// A cursor over a deeper level.
+    pub fn level(level: &Arc<TableLevel>, comparator: &Comparator) -> Self {
+        Self::Level(LevelCursor::new(comparator.clone(), Arc::clone(level)))
     }
 }
 

@@ -166,8 +166,8 @@ fn put_files(
     state: &State,
     families: &[Arc<FamilyCore>],
 ) -> Result<()> {
-    let tables = state.families.values().flat_map(|f| f.tables.keys());
-    let tables: Vec<String> = tables.map(|id| files::table(*id)).collect();
+    let tables = state.families.values().flat_map(|f| f.tables.ids());
+    let tables: Vec<String> = tables.map(files::table).collect();
     let is_stored = |name: &&String| remote.objects.lock().has(name);
     let (stored, new): (Vec<&String>, Vec<&String>) = tables.iter().partition(is_stored);
     for name in stored {
@@ -338,7 +338,7 @@ fn remove_garbage(remote: &Remote, state: &State, number: u64, log_start: WalId)
 
 /// Names of the tables and value logs of `state`.
 pub fn names(state: &State) -> impl Iterator<Item = String> {
-    let tables = state.families.values().flat_map(|f| f.tables.keys().map(|id| files::table(*id)));
+    let tables = state.families.values().flat_map(|f| f.tables.ids().map(files::table));
     let vlogs = state.families.values().flat_map(|f| f.vlogs.keys().map(|id| files::vlog(*id)));
     tables.chain(vlogs)
 }

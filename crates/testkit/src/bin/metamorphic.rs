@@ -37,18 +37,25 @@ fn main() -> ExitCode {
         different += u64::from(answers.reads.len() != wanted.reads.len());
         all.levels = all.levels.max(answers.levels);
         all.merges += answers.merges;
+        all.parts += answers.parts;
         all.reopens += answers.reopens;
     }
     let figures = [
         ("configs", configs),
         ("answers", wanted.reads.len() as u64),
         ("merges", all.merges),
+        ("parts", all.parts),
         ("levels", all.levels),
         ("reopens", all.reopens),
         ("violations", violations + different),
         ("seed", seed),
     ];
-    let floors =
-        [("answers", length / 5), ("merges", configs * length / 1000), ("levels", 4), ("reopens", configs)];
+    let floors = [
+        ("answers", length / 5),
+        ("merges", configs * length / 1000),
+        ("parts", configs * length / 1000),
+        ("levels", 4),
+        ("reopens", configs),
+    ];
     exit(finish("T15-metamorphic", &figures, &floors))
 }

@@ -100,7 +100,9 @@ impl Engine for Tides {
 
     fn close(self: Box<Self>) -> Result<()> {
         let Self { db, families, lookout, .. } = *self;
-        lookout.map(Lookout::end);
+        if let Some(lookout) = lookout {
+            lookout.end();
+        }
         drop(families);
         let db = Arc::into_inner(db).ok_or("the database is still in use")?;
         db.close().map_err(said)
@@ -127,6 +129,7 @@ impl Engine for Tides {
         let told = [
             ("memtables not flushed yet", stats.stalled_by_memtables),
             ("tables in level 1", stats.stalled_by_tables),
+            ("scarce memory", stats.stalled_by_memory),
         ];
         told.into_iter()
             .filter(|(_, held)| held.slowed + held.stopped > 0)

@@ -26,7 +26,7 @@ pub const GET_WHILE_WRITING: &str = "beyond_get_while_writing";
 
 const MEMORY: u64 = 1 << 30;
 const KEYS: u64 = 10_000_000;
-const SECONDS: f64 = 30.0;
+const SECONDS: f64 = 60.0;
 /// Puts per second during the gets. It is below the limit of every engine, so that all do the same work.
 const BESIDE: f64 = 30_000.0;
 

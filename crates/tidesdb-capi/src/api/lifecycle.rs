@@ -18,9 +18,6 @@ use crate::{callback, log, settings, system};
 /// Minimum time between two uploads of tables.
 const UPLOAD_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Minimum memory limit; a smaller request is raised to this.
-const MEMORY_MIN: u64 = 16 << 20;
-
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_default_config() -> Config {
     Config::default()
@@ -91,7 +88,6 @@ fn open(config: &Config) -> Answer<Handle> {
     let sync = settings::unified_sync_mode(config)?;
     system::check_parent(path)?;
     memory::settle();
-    let limit = memory_limit(config);
     // Before the engine opens, so that messages of recovery and of a failed open are logged too.
     let directory = (config.log_to_file != 0).then_some(path);
     if directory.is_some() {
@@ -100,12 +96,12 @@ fn open(config: &Config) -> Answer<Handle> {
     let messages = log::open(config.log_level, directory, config.log_truncation_at as u64);
     let opened = Db::options(path)
         .sync(SyncMode::None)
-        .cache_bytes((config.block_cache_size as u64).min(limit / 2))
+        .memory_limit(config.max_memory_usage as u64)
+        .cache_bytes(config.block_cache_size as u64)
         .default_family_name(SETTINGS_FAMILY)
         .await_comparators(true)
         .with(|options| {
             options.background_threads = threads(config);
-            options.memtables_bytes_max = options.memtables_bytes_max.min(limit / 3);
             options.remote = remote;
         })
         .open()?;
@@ -115,7 +111,7 @@ fn open(config: &Config) -> Answer<Handle> {
     connector.iter().for_each(|connector| connector.remove_leftovers());
     let facts = Facts {
         path: path.canonicalize().unwrap_or_else(|_| path.to_owned()),
-        memory_limit: limit,
+        memory_limit: opened.memory_limit(),
         has_cache: config.block_cache_size > 0,
         unified: config.unified_memtable != 0,
         sync,
@@ -143,14 +139,6 @@ fn remote(config: &Config, connector: &Arc<Connector>) -> Answer<RemoteOptions> 
     remote.log_bytes = if given.wal_sync_on_commit != 0 { 1 } else { given.wal_sync_threshold_bytes as u64 };
     remote.interval = UPLOAD_INTERVAL;
     Ok(remote)
-}
-
-/// Returns the configured memory limit; by default half of the memory of the system.
-fn memory_limit(config: &Config) -> u64 {
-    match config.max_memory_usage as u64 {
-        0 => (system::memory().0 / 2).max(MEMORY_MIN),
-        n => n.max(MEMORY_MIN),
-    }
 }
 
 /// Returns the number of threads for flushes and merges together, which the engine divides. Returns `None`, the

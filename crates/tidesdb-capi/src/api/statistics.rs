@@ -4,14 +4,14 @@ use std::ffi::c_int;
 use std::ops::Bound;
 use std::ptr::null;
 
-use tidesdb::{StatInfo, StatValue};
+use tidesdb::{MachineMemory, StatInfo, StatValue};
 
 use crate::abi::{CacheStats, Code, DbStats, FamilyStats};
 use crate::failure::{Answer, answer};
 use crate::handle::Handle;
+use crate::memory;
 use crate::pointer::{In, Out};
 use crate::state::{DATABASES, Database, FAMILIES, Family, SETTINGS_FAMILY};
-use crate::{memory, system};
 
 /// Relative costs: reading one compressed or plain block, an entry, a source, an entry of a memtable.
 const BLOCK_COMPRESSED: f64 = 1.5;
@@ -149,25 +149,21 @@ fn totals(database: &Database) -> DbStats {
     let memtables = sum(|f| f.memtable_bytes);
     let tables: usize = families().map(|f| f.level_tables.iter().sum::<usize>()).sum();
     let immutables: usize = families().map(|f| f.immutables).sum();
-    let (total, available) = system::memory();
-    // The cache is not counted: it is supposed to be full, and takes at most half of the limit.
-    let used = memtables + sum(|f| f.resident_bytes);
-    let limit = database.memory_limit();
+    let machine = MachineMemory::now();
     // There is one log for all families. It is reported in the field for the mode that the caller asked for.
     let unified = |n: u64| if database.is_unified() { n } else { 0 };
     let mut shown = DbStats {
         num_column_families: int(database.names().len()),
-        total_memory: total,
-        available_memory: available,
-        resolved_memory_limit: limit as usize,
-        memory_pressure_level: pressure(used, limit),
+        total_memory: machine.total,
+        available_memory: machine.available,
         flush_pending_count: int(immutables),
         total_memtable_bytes: memtables as i64,
         total_immutable_count: int(immutables),
         total_sstable_count: int(tables),
         total_data_size_bytes: sum(table_bytes),
         num_open_sstables: int(tables),
-        txn_memory_bytes: database.transaction_bytes() as i64,
+        // The engine counts what transactions keep in memory, the list what small ones have written.
+        txn_memory_bytes: all.memory_transactions_bytes.max(database.transaction_bytes()) as i64,
         compaction_queue_size: families().filter(|f| f.compacting).count(),
         flush_queue_size: immutables,
         unified_memtable_enabled: c_int::from(database.is_unified()),
@@ -182,7 +178,7 @@ fn totals(database: &Database) -> DbStats {
         wal_bytes_written: all.wal_bytes - unified(all.wal_bytes),
         ..DbStats::default()
     };
-    set_from_table!(shown from [&all].into_iter(); global_seq);
+    set_from_table!(shown from [&all].into_iter(); global_seq resolved_memory_limit memory_pressure_level);
     set_from_table!(shown from all.remote.iter();
         local_cache_bytes_used local_cache_bytes_max local_cache_num_files last_uploaded_generation
         upload_queue_depth total_uploads total_upload_failures);
@@ -190,12 +186,6 @@ fn totals(database: &Database) -> DbStats {
         flush_bytes_written compaction_bytes_written compaction_bytes_read user_bytes_written flush_count
         compaction_count);
     shown
-}
-
-/// Returns 0 for normal, 1 for elevated (from 60 %), 2 for high (from 75 %), 3 for critical (from 95 %).
-fn pressure(used: u64, limit: u64) -> c_int {
-    let percent = used.saturating_mul(100) / limit.max(1);
-    c_int::from(percent >= 60) + c_int::from(percent >= 75) + c_int::from(percent >= 95)
 }
 
 #[unsafe(no_mangle)]

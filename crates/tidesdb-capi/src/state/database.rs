@@ -111,12 +111,6 @@ impl Database {
         &self.engine
     }
 
-    /// Returns the memory limit in bytes.
-    #[inline]
-    pub(crate) fn memory_limit(&self) -> u64 {
-        self.facts.memory_limit
-    }
-
     /// Returns whether the caller asked for one memtable for all families.
     pub(crate) fn is_unified(&self) -> bool {
         self.facts.unified

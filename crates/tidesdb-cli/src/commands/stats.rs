@@ -52,8 +52,12 @@ impl Stats {
             out.line(out.paint(Style::Strong, &format!("running: {} of family {}", job.kind, job.family)))?;
             print(job.figures(), out)?;
         }
-        for (cause, held) in [("memtables", stats.stalled_by_memtables), ("tables", stats.stalled_by_tables)]
-        {
+        let causes = [
+            ("memtables", stats.stalled_by_memtables),
+            ("tables", stats.stalled_by_tables),
+            ("memory", stats.stalled_by_memory),
+        ];
+        for (cause, held) in causes {
             out.line(out.paint(Style::Strong, &format!("writers delayed by {cause}")))?;
             print(held.figures(), out)?;
         }
@@ -99,6 +103,7 @@ fn database_json(stats: &tidesdb::Stats) -> Value {
     let mut all = figures_json(stats.figures());
     all.insert("stalled_by_memtables".into(), figures_json(stats.stalled_by_memtables.figures()).into());
     all.insert("stalled_by_tables".into(), figures_json(stats.stalled_by_tables.figures()).into());
+    all.insert("stalled_by_memory".into(), figures_json(stats.stalled_by_memory.figures()).into());
     for (work, times) in [("syncs", stats.syncs), ("flushes", stats.flushes), ("merges", stats.merges)] {
         all.insert(work.into(), figures_json(times.figures()).into());
     }

@@ -4,8 +4,9 @@
 //! handed out lies inside one block, is aligned to [`ALIGN`] and is never handed out again.
 //! Threads: none; the arena accesses it under its lock.
 //!
-//! Small blocks come from the process heap. In an arena that expects to be large, blocks of 2 MiB and more are
-//! separate mappings, aligned to huge pages and advised to use them. A page fault on fresh memory costs
+//! Small blocks come from the process heap. Blocks of 256 KiB and more are separate mappings, so their memory returns
+//! to the system when the arena drops, whatever the allocator keeps. In an arena that expects to be large, blocks of
+//! 2 MiB and more are aligned to huge pages and advised to use them. A page fault on fresh memory costs
 //! 0.25-0.5 us per 4 KiB; on a fresh huge page it costs a third of that per byte. When an arena drops, a few of
 //! these mappings are kept for the next arena. They are marked so that the system can take their pages when it
 //! is short of memory.
@@ -17,6 +18,8 @@
 use std::alloc::Layout;
 use std::mem::{ManuallyDrop, size_of};
 use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Alignment of blocks and of every piece: a cache line.
 pub(super) const ALIGN: usize = 64;
@@ -24,6 +27,8 @@ pub(super) const ALIGN: usize = 64;
 pub(super) const HEADER: usize = ALIGN;
 
 const SMALLEST: usize = 4 << 10;
+/// Smallest block that is a separate mapping.
+const MAPPED_FROM: usize = 256 << 10;
 const HUGE_PAGE: usize = 2 << 20;
 /// Largest block of an arena that expects to be large.
 const LARGEST: usize = HUGE_PAGE;
@@ -35,8 +40,17 @@ struct Block {
     /// The block taken before this one.
     previous: Option<NonNull<Block>>,
     layout: Layout,
-    /// True if the block is a separate mapping, false if it is from the heap.
-    mapped: bool,
+    origin: Origin,
+}
+
+/// Where the memory of a block is from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    Heap,
+    /// A separate mapping.
+    Mapped,
+    /// A separate mapping on huge pages.
+    Huge,
 }
 
 const _: () = assert!(size_of::<Block>() <= HEADER);
@@ -53,6 +67,33 @@ pub(super) struct Blocks {
     ahead_until: u64,
     ahead: AheadState,
     huge: bool,
+    /// Whether `rest` is on huge pages, and charged already.
+    rest_huge: bool,
+    charge: Charge,
+}
+
+/// The resident bytes of one arena, which are part of a sum over many arenas: blocks on huge pages as a whole, because a
+/// fault makes all of a huge page resident, and the pieces taken from other blocks.
+struct Charge {
+    sum: Option<Arc<AtomicU64>>,
+    bytes: u64,
+}
+
+impl Charge {
+    fn add(&mut self, bytes: usize) {
+        if let Some(sum) = &self.sum {
+            self.bytes += bytes as u64;
+            sum.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        if let Some(sum) = &self.sum {
+            sum.fetch_sub(self.bytes, Ordering::Relaxed);
+        }
+    }
 }
 
 /// A populated block that is not in use yet.
@@ -98,13 +139,22 @@ enum AheadState {
 unsafe impl Send for Blocks {}
 
 impl Blocks {
-    pub(super) fn new(capacity_hint: usize) -> Self {
+    pub(super) fn new(capacity_hint: usize, sum: Option<Arc<AtomicU64>>) -> Self {
         let huge = capacity_hint >= HUGE_FROM;
         let largest = if huge { LARGEST } else { (capacity_hint / 4).clamp(4 * SMALLEST, HUGE_PAGE / 2) };
         // The last block of a full arena needs no successor.
         let ahead = if huge && mapping::AVAILABLE { capacity_hint - 2 * LARGEST } else { 0 };
         let largest = largest.next_power_of_two();
-        Blocks { newest: None, rest: None, largest, ahead_until: ahead as u64, ahead: AheadState::Idle, huge }
+        Blocks {
+            newest: None,
+            rest: None,
+            largest,
+            ahead_until: ahead as u64,
+            ahead: AheadState::Idle,
+            huge,
+            rest_huge: false,
+            charge: Charge { sum, bytes: 0 },
+        }
     }
 
     /// Returns whether the caller should [prepare](Ahead::prepare) a block, without the arena's lock, and pass
@@ -153,44 +203,68 @@ impl Blocks {
             if least > self.largest / 4 {
                 // Gets a block of its own, so that the rest of the current one stays in use.
                 let layout = Layout::from_size_align(least.checked_add(HEADER)?, ALIGN).ok()?;
-                return Some((self.add_block(layout, handed_out)?, least));
+                let (start, origin) = self.add_block(layout, handed_out)?;
+                self.charge.add(if origin == Origin::Huge { layout.size() } else { least });
+                return Some((start, least));
             }
             let size = usize::try_from(handed_out).unwrap_or(self.largest).next_power_of_two();
             let size = size.max(HEADER + least).next_power_of_two().clamp(SMALLEST, self.largest);
-            let start = self.add_block(Layout::from_size_align(size, ALIGN).ok()?, handed_out)?;
+            let (start, origin) = self.add_block(Layout::from_size_align(size, ALIGN).ok()?, handed_out)?;
             self.rest = Some((start, size - HEADER));
+            self.rest_huge = origin == Origin::Huge;
+            self.charge.add(if self.rest_huge { size } else { 0 });
         }
         let (start, left) = self.rest?;
         let got = wish.min(left);
         debug_assert!(got >= least && got % ALIGN == 0);
+        self.charge.add(if self.rest_huge { 0 } else { got });
         // SAFETY: got <= left, so the result is inside the block or one past its end.
         self.rest = Some((unsafe { start.add(got) }, left - got));
         Some((start, got))
     }
 
-    /// Takes a block from the system and returns its first byte after the header.
-    fn add_block(&mut self, layout: Layout, handed_out: u64) -> Option<NonNull<u8>> {
-        let mapped = self.huge && layout.size() >= HUGE_PAGE && mapping::AVAILABLE;
-        let start = if mapped {
-            self.map(layout.size(), handed_out)?
-        } else {
-            debug_assert!(layout.size() > 0);
-            // SAFETY: the layout is not empty.
-            let start = NonNull::new(unsafe { std::alloc::alloc(layout) })?;
-            if cfg!(loom) {
-                // Models should detect memory that is read before it is written.
-                // SAFETY: the block is layout.size() bytes long.
-                unsafe { start.write_bytes(0xA5, layout.size()) };
-            }
-            start
+    /// Takes a block from the system. Returns its first byte after the header, and where it is from.
+    fn add_block(&mut self, layout: Layout, handed_out: u64) -> Option<(NonNull<u8>, Origin)> {
+        let origin = match layout.size() {
+            HUGE_PAGE.. if self.huge && mapping::AVAILABLE => Origin::Huge,
+            MAPPED_FROM.. if mapping::AVAILABLE => Origin::Mapped,
+            _ => Origin::Heap,
+        };
+        let start = match origin {
+            Origin::Huge => self.map(layout.size(), handed_out)?,
+            Origin::Mapped => mapping::map(layout.size())?,
+            Origin::Heap => heap_block(layout)?,
         };
         let block = start.cast::<Block>();
         // SAFETY: the block is fresh, aligned to ALIGN and longer than HEADER >= size_of::<Block>().
-        unsafe { block.write(Block { previous: self.newest, layout, mapped }) };
+        unsafe { block.write(Block { previous: self.newest, layout, origin }) };
         self.newest = Some(block);
         // SAFETY: every layout is longer than HEADER.
-        Some(unsafe { start.add(HEADER) })
+        Some((unsafe { start.add(HEADER) }, origin))
     }
+}
+
+/// Allocates a block from the heap.
+fn heap_block(layout: Layout) -> Option<NonNull<u8>> {
+    debug_assert!(layout.size() > 0);
+    // SAFETY: the layout is not empty.
+    let start = NonNull::new(unsafe { std::alloc::alloc(layout) })?;
+    if cfg!(loom) {
+        // Models should detect memory that is read before it is written.
+        // SAFETY: the block is layout.size() bytes long.
+        unsafe { start.write_bytes(0xA5, layout.size()) };
+    }
+    Some(start)
+}
+
+/// Bytes of unused mappings that are kept for new arenas of this process.
+pub fn spare_bytes() -> u64 {
+    mapping::spare_bytes()
+}
+
+/// Returns these mappings to the system.
+pub fn free_spare() {
+    mapping::free_spare();
 }
 
 impl Drop for Blocks {
@@ -199,12 +273,14 @@ impl Drop for Blocks {
             // SAFETY: the list holds initialized headers of blocks not yet freed.
             let block = unsafe { newest.read() };
             self.newest = block.previous;
-            if block.mapped {
+            let (start, size) = (newest.cast(), block.layout.size());
+            match block.origin {
                 // SAFETY: `reserve` made the mapping with this size, and nothing refers to it any more.
-                unsafe { mapping::release(newest.cast(), block.layout.size()) };
-            } else {
+                Origin::Huge => unsafe { mapping::release(start, size) },
+                // SAFETY: `map` made the mapping with this size, and nothing refers to it any more.
+                Origin::Mapped => unsafe { mapping::unmap(start, size) },
                 // SAFETY: allocated with this layout, and nothing refers to it any more.
-                unsafe { std::alloc::dealloc(newest.cast().as_ptr(), block.layout) };
+                Origin::Heap => unsafe { std::alloc::dealloc(start.as_ptr(), block.layout) },
             }
         }
     }
@@ -223,6 +299,18 @@ mod mapping {
 
     /// Upper limit of spare mappings: 64 MiB.
     const MAX_SPARE: usize = (64 << 20) / LARGEST;
+
+    pub(super) fn spare_bytes() -> u64 {
+        (SPARE.lock().len() * LARGEST) as u64
+    }
+
+    pub(super) fn free_spare() {
+        let spare = std::mem::take(&mut *SPARE.lock());
+        for Spare(start) in spare {
+            // SAFETY: a whole mapping of this size that only the list owned.
+            let _ = unsafe { munmap(start.as_ptr().cast(), LARGEST) };
+        }
+    }
 
     /// An unused mapping of [`LARGEST`] bytes. The system may take its pages until they are written again.
     struct Spare(NonNull<u8>);
@@ -262,6 +350,25 @@ mod mapping {
         // are small.
         let _ = unsafe { madvise(aligned, size, Advice::LinuxHugepage) };
         NonNull::new(aligned.cast())
+    }
+
+    /// Returns `size` fresh bytes, aligned to a page; `None` if the system has no memory.
+    pub(super) fn map(size: usize) -> Option<NonNull<u8>> {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new anonymous mapping touches no memory of ours.
+        let start =
+            unsafe { mmap_anonymous(ptr::null_mut(), size, ProtFlags::READ | ProtFlags::WRITE, flags) };
+        NonNull::new(start.ok()?.cast())
+    }
+
+    /// Frees what [`map`] returned.
+    ///
+    /// # Safety
+    ///
+    /// `start` came from `map(size)`, and nothing uses the memory any more.
+    pub(super) unsafe fn unmap(start: NonNull<u8>, size: usize) {
+        // SAFETY: by contract the mapping is ours and unused.
+        let _ = unsafe { munmap(start.as_ptr().cast(), size) };
     }
 
     /// Populates the pages of `size` bytes from `start` on, which [`reserve`] returned. If it fails, page
@@ -305,7 +412,22 @@ mod mapping {
         None
     }
 
+    pub(super) fn map(_size: usize) -> Option<NonNull<u8>> {
+        None
+    }
+
+    /// # Safety
+    ///
+    /// Never called: `map` returns nothing.
+    pub(super) unsafe fn unmap(_start: NonNull<u8>, _size: usize) {}
+
     pub(super) fn populate(_start: NonNull<u8>, _size: usize) {}
+
+    pub(super) fn spare_bytes() -> u64 {
+        0
+    }
+
+    pub(super) fn free_spare() {}
 
     /// # Safety
     ///

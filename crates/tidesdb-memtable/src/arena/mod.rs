@@ -21,9 +21,12 @@ mod tests;
 
 use std::mem::{align_of, size_of};
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64 as Sum;
 
 use crate::sync::{AtomicPtr, AtomicU64, Mutex, Ordering, thread_index};
 use block::{Ahead, Blocks};
+pub use block::{free_spare, spare_bytes};
 
 /// Lanes of a large arena.
 const LANES: usize = 16;
@@ -98,6 +101,11 @@ impl Arena {
         Self::with_limit(capacity_hint, MAX_BYTES)
     }
 
+    /// Like `new`; adds its resident bytes to `sum` while it lives.
+    pub(crate) fn charged(capacity_hint: usize, sum: Arc<Sum>) -> Self {
+        Arena { blocks: Mutex::new(Blocks::new(capacity_hint, Some(sum))), ..Self::new(capacity_hint) }
+    }
+
     /// Like `new`, with its own limit on the bytes handed out.
     pub(crate) fn with_limit(capacity_hint: usize, limit: u64) -> Self {
         Arena {
@@ -106,7 +114,7 @@ impl Arena {
             large: AtomicU64::new(large_of(SMALL_CHUNK)),
             handed_out: AtomicU64::new(0),
             counted: AtomicU64::new(0),
-            blocks: Mutex::new(Blocks::new(capacity_hint)),
+            blocks: Mutex::new(Blocks::new(capacity_hint, None)),
             limit,
         }
     }

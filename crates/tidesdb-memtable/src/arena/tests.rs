@@ -105,3 +105,19 @@ fn an_absurd_size_is_refused() {
     assert!(arena.alloc(usize::MAX / 2, 8).is_none());
     assert!(arena.alloc(16, 8).is_some());
 }
+
+/// What an arena charges is at least what it handed out, and goes with it.
+#[test]
+#[cfg_attr(miri, ignore = "counts over many operations; too slow under Miri")]
+fn a_charged_arena_adds_its_memory_to_the_sum() {
+    let sum = Arc::default();
+    for hint in [0, 1 << 20, 64 << 20] {
+        let arena = Arena::charged(hint, Arc::clone(&sum));
+        assert_eq!(sum.load(Ordering::Relaxed), 0, "an empty arena takes no memory");
+        allocate(&arena, 2, &[(300, 8); 20_000]);
+        let (charged, handed_out) = (sum.load(Ordering::Relaxed), arena.allocated_bytes() as u64);
+        assert!(charged >= handed_out && charged < handed_out + (3 << 20), "{charged} {handed_out}");
+        drop(arena);
+        assert_eq!(sum.load(Ordering::Relaxed), 0);
+    }
+}

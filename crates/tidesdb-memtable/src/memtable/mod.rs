@@ -9,6 +9,7 @@ mod entry;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use crate::arena::Arena;
 use crate::order::KeyOrder;
@@ -69,6 +70,19 @@ impl Memtable {
     #[must_use]
     pub fn new(order: KeyOrder, kind: MapKind, capacity_hint_bytes: usize, seed: u64) -> Arc<Memtable> {
         Self::with_arena(order, kind, Arena::new(capacity_hint_bytes), seed)
+    }
+
+    /// Like [`new`](Self::new); adds the bytes it keeps resident to `sum` until it is dropped. `sum` changes once per 4 to
+    /// 64 KiB of entries, not with each insert.
+    #[must_use]
+    pub fn charged(
+        order: KeyOrder,
+        kind: MapKind,
+        capacity_hint_bytes: usize,
+        seed: u64,
+        sum: &Arc<AtomicU64>,
+    ) -> Arc<Memtable> {
+        Self::with_arena(order, kind, Arena::charged(capacity_hint_bytes, Arc::clone(sum)), seed)
     }
 
     pub(crate) fn with_arena(order: KeyOrder, kind: MapKind, arena: Arena, seed: u64) -> Arc<Memtable> {

@@ -22,8 +22,9 @@ pub use pool::Pool;
 use crate::events::Event;
 use crate::family::FamilyCore;
 use crate::jobs::Job;
+use crate::memory::Pressure;
 use crate::options::SyncMode;
-use crate::shared::{Shared, WriteCtx};
+use crate::shared::{Shared, SyncDue, WriteCtx};
 use crate::types::SeqNo;
 use crate::{Error, Result, collect, compact, flush, upload};
 
@@ -104,6 +105,10 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
                 return Ok(true);
             }
         }
+        Job::MergePart(id) => {
+            shared.maintenance.parted.help(&shared.maintenance, id); // a failure is that of the merge
+        }
+        Job::Relieve => shared.relieve(),
         Job::FlushActive(id) => {
             if let Some(family) = family(id) {
                 shared.write.rotate_if_scanned(&family);
@@ -199,14 +204,19 @@ pub struct Ticks {
     tail_since: Duration,
     sealed: SeqNo,
     last_sweep: Duration,
+    last_reap: Duration,
     uploads: upload::Due,
 }
 
 impl Ticks {
-    /// How often [`Ticks::tick`] must be called.
-    pub const PERIOD: Duration = Duration::from_millis(10);
+    /// How often [`Ticks::tick`] is called while there are commits.
+    const PERIOD: Duration = Duration::from_millis(10);
+    /// A database is idle after this time without commits; its ticks then come every [`SyncDue::IDLE_PERIOD`].
+    const CALM: Duration = Duration::from_secs(1);
     /// A log without commits for this long is sealed.
     const IDLE: Duration = Duration::from_millis(50);
+    /// How often memory is summed up.
+    const REAP: Duration = Duration::from_millis(100);
     /// How often unneeded memory and files are collected.
     const SWEEP: Duration = Duration::from_secs(1);
     /// After this long without commits, space is collected down to its bound.
@@ -222,9 +232,25 @@ impl Ticks {
         }
     }
 
+    /// Returns when [`Ticks::tick`] must be called next. An idle database is looked at less often, so that it takes next to no
+    /// processor time.
+    pub fn pause(&self, shared: &Shared) -> Duration {
+        let now = shared.write.env.clock.mono();
+        let sequencer = shared.write.log.sequencer();
+        let is_calm = sequencer.tail() == self.tail_seen
+            && sequencer.durable().max(self.sync_until) == sequencer.durable()
+            && now.saturating_sub(self.tail_since) >= Self::CALM
+            && shared.write.memory.level() == Pressure::Normal
+            && shared.remote.is_none();
+        if shared.write.sync_due.set_idle(is_calm) { SyncDue::IDLE_PERIOD } else { Self::PERIOD }
+    }
+
     /// Runs one round.
     pub fn tick(&mut self, shared: &Arc<Shared>) {
         shared.reads.refresh_clock();
+        if shared.write.recovering.load(Ordering::Acquire) {
+            return;
+        }
         shared.observe(false);
         if shared.write.events.has_pending() {
             shared.write.jobs.push(Job::WriteEvents);
@@ -258,33 +284,44 @@ impl Ticks {
         {
             shared.write.jobs.push(Job::Upload);
         }
+        shared.write.memory.allow_relief();
+        if now.saturating_sub(self.last_reap) >= Self::REAP {
+            self.last_reap = now;
+            shared.watch_memory();
+        }
         if now.saturating_sub(self.last_sweep) >= Self::SWEEP {
             self.last_sweep = now;
             let quiet = now.saturating_sub(self.tail_since) >= Self::QUIET;
             shared.write.idle.store(quiet, Ordering::Relaxed);
-            shared.write.log.restore_reserve();
-            // Frees what a reader still used when it was replaced: on an idle database no other call would free it.
-            tidesdb_sync::reclaim();
-            // A snapshot may have gone that kept deleted ranges alive, the last row of a table may have expired, or a
-            // quarantine may be over.
-            let now = shared.reads.now_secs();
-            let has_dead = |f: &Arc<FamilyCore>| {
-                let version = &f.owned_view().version;
-                !version.ranges().is_empty()
-                    || version.tables().any(|t| t.meta().has_expired(now))
-                    || f.claims.has_quarantined()
-            };
-            for family in shared.write.all_families().iter() {
-                if has_dead(family) {
-                    shared.write.jobs.push(Job::Compact(family.id));
-                }
-                if collect::is_due(&shared.maintenance, family, shared.stored_to()) {
-                    shared.write.jobs.push(Job::Collect(family.id));
-                }
-            }
-            if !shared.maintenance.versions.obsolete().is_empty() {
-                shared.write.jobs.push(Job::RemoveObsolete);
-            }
+            sweep(shared);
         }
+    }
+}
+
+/// Frees what nothing needs any more, and requests the work that became due without a commit.
+fn sweep(shared: &Shared) {
+    shared.write.log.restore_reserve();
+    // Frees what a reader still used when it was replaced: on an idle database no other call would free it.
+    tidesdb_sync::reclaim();
+    // A snapshot may have gone that kept deleted ranges alive, the last row of a table may have expired, a quarantine
+    // may be over, or reads may have paid for a merge.
+    let now = shared.reads.now_secs();
+    let has_dead = |f: &Arc<FamilyCore>| {
+        let version = &f.owned_view().version;
+        !version.ranges().is_empty()
+            || version.tables().any(|t| t.meta().has_expired(now))
+            || f.claims.has_quarantined()
+            || f.owned_view().probes.is_due()
+    };
+    for family in shared.write.all_families().iter() {
+        if has_dead(family) {
+            shared.write.jobs.push(Job::Compact(family.id));
+        }
+        if collect::is_due(&shared.maintenance, family, shared.stored_to()) {
+            shared.write.jobs.push(Job::Collect(family.id));
+        }
+    }
+    if !shared.maintenance.versions.obsolete().is_empty() {
+        shared.write.jobs.push(Job::RemoveObsolete);
     }
 }

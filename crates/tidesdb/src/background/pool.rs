@@ -1,6 +1,7 @@
 //! The worker threads, and the timekeeper thread.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidesdb_io::{JoinHandle, Priority};
@@ -52,14 +53,18 @@ impl Pool {
         pool.spawn(&shared.write, "tidesdb-clock", Priority::Normal, move || {
             let mut ticks = Ticks::default();
             while !timekeeper.write.jobs.is_closed() {
-                timekeeper.write.env.clock.sleep(Ticks::PERIOD);
+                timekeeper.write.env.clock.sleep(ticks.pause(&timekeeper));
                 ticks.tick(&timekeeper);
             }
         })?;
         Ok(pool)
     }
 
-    fn spawn(
+    /// Starts a thread that ends by itself.
+    ///
+    /// # Errors
+    /// `Io` if it cannot be started; the threads already started are stopped.
+    pub fn spawn(
         &self,
         ctx: &WriteCtx,
         name: &str,
@@ -106,7 +111,12 @@ fn work(shared: &Arc<Shared>, takes: Takes) {
     };
     while !shared.write.jobs.is_closed() {
         shared.reads.refresh_clock(); // in case the timekeeper waits for a slow disk
-        if let Some(job) = shared.write.jobs.pop(Duration::from_millis(200), wanted) {
+        if shared.write.recovering.load(Ordering::Acquire) {
+            let seen = shared.write.debt.progress.current();
+            shared.write.debt.progress.wait_while(seen, Some(Ticks::PERIOD));
+            continue;
+        }
+        if let Some(job) = shared.write.jobs.pop(Duration::from_millis(500), wanted) {
             let _ = run(shared, job); // failures are handled inside
             // An idle thread would keep the views that it replaced, and with them files that are no longer needed.
             tidesdb_sync::reclaim();

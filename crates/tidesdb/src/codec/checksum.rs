@@ -13,11 +13,7 @@ pub fn bound_crc(salt: &Salt, offset: u64, parts: &[&[u8]]) -> u32 {
     let mut seed = [0u8; 24];
     seed[..16].copy_from_slice(salt);
     seed[16..].copy_from_slice(&offset.to_le_bytes());
-    let mut crc = crc32c::crc32c(&seed);
-    for part in parts {
-        crc = crc32c::crc32c_append(crc, part);
-    }
-    crc
+    parts.iter().fold(tidesdb_io::crc32c(0, &seed), |crc, part| tidesdb_io::crc32c(crc, part))
 }
 
 /// Returns the hash of a key for filters: XXH3 with seed 0. Filters on disk depend on it.

@@ -66,13 +66,13 @@ statistics! {
 /// The tree of `version`.
 pub fn tree(name: &str, version: &TableVersion, options: &LiveOptions) -> TreeStats {
     let tables = version.levels().iter().zip(1..);
-    let tables = tables.flat_map(|(level, n)| level.tables().iter().map(move |t| (n, &**t.meta())));
+    let tables = tables.flat_map(|(level, n)| level.tables().map(move |t| (n, &**t.meta())));
     SeenTree::stats((name, version.order(), true), tables.collect(), options)
 }
 
 /// The tree that the manifest records of a family.
 pub fn stored_tree(family: &FamilyState) -> TreeStats {
-    let tables = family.tables.values().map(|(level, meta)| (*level, &**meta)).collect();
+    let tables = family.tables.iter().map(|table| (table.level, &*table.meta)).collect();
     let options = LiveOptions::new(family.options.clone());
     SeenTree::stats((&family.name, &family.options.comparator, false), tables, &options)
 }

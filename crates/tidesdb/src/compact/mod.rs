@@ -2,10 +2,11 @@
 //!
 //! ```text
 //!   version --plan::next--> CompactionPlan --rewrite::run--> tables --install--> version
-//!              (pure)                        (one merge loop)
+//!              (pure)                   (one merge loop, in parts)
 //! ```
 //!
-//! `plan.rs` asks the policy (`policy/`) which merge is due; `run.rs` carries it out and installs the result; `manual.rs` divides
+//! `plan.rs` asks the policy (`policy/`) which merge is due; `run.rs` carries it out and installs the result; `parts.rs`
+//! divides the rewrite over threads; `manual.rs` divides
 //! what a user asks for into several merges. Level 1 holds flushed tables, newest first, which may overlap. Each deeper level is one
 //! sorted run of disjoint tables.
 
@@ -13,6 +14,8 @@ pub mod policy;
 mod plan;
 mod levels;
 mod record;
+mod split;
+mod parts;
 mod run;
 mod manual;
 #[cfg(test)]

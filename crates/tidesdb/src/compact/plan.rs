@@ -68,16 +68,25 @@ impl CompactionPlan {
     }
 }
 
-/// Returns the compaction that is due and can run concurrently with those that hold `claims`. Prefers merges of at most `bytes_max`.
+/// What bounds planned merges.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MergeLimits {
+    /// Merges of at most this many bytes are preferred.
+    pub(super) bytes_max: u64,
+    /// Entries that may be rewritten to make sorted runs fewer.
+    pub(super) probes_pay: u64,
+}
+
+/// Returns the compaction that is due and can run concurrently with those that hold `claims`.
 pub(super) fn next(
     version: &TableVersion,
     claims: &[Claim],
     options: &LiveOptions,
     readers: &RetainRules,
-    bytes_max: u64,
+    limits: MergeLimits,
 ) -> Option<CompactionPlan> {
-    let tree = picture(version, claims, readers);
-    let settings = PolicySettings { merge_bytes_max: bytes_max, ..settings(options) };
+    let tree = Tree { probes_pay: limits.probes_pay, ..picture(version, claims, readers) };
+    let settings = PolicySettings { merge_bytes_max: limits.bytes_max, ..settings(options) };
     let by_policy = || Spooky.pick(&tree, &settings).and_then(|plan| CompactionPlan::of(version, plan));
     if version.ranges().is_empty() {
         return by_policy();
@@ -91,7 +100,7 @@ fn picture<'a>(version: &'a TableVersion, claims: &'a [Claim], readers: &RetainR
     let taken: HashSet<_> = claims.iter().flat_map(|claim| &claim.tables).collect();
     let view = |slot: &'a Arc<TableSlot>| view(slot.meta(), taken.contains(&slot.id()));
     let mut levels: Vec<Vec<_>> =
-        version.levels().iter().map(|level| level.tables().iter().map(view).collect()).collect();
+        version.levels().iter().map(|level| level.tables().map(view).collect()).collect();
     if claims.iter().any(Claim::is_quarantine) {
         let stay = staying(version, claims);
         levels[0].retain(|table| !stay.contains(&table.id));
@@ -127,7 +136,7 @@ pub(super) fn view(meta: &TableMeta, taken: bool) -> TableView<'_> {
 fn staying(version: &TableVersion, claims: &[Claim]) -> HashSet<TableId> {
     let damaged: HashSet<_> = claims.iter().filter(|c| c.is_quarantine()).flat_map(|c| &c.tables).collect();
     let mut stay: Vec<&Arc<TableSlot>> = Vec::new();
-    for table in version.level(1).iter().rev() {
+    for table in version.level(1).rev() {
         if damaged.contains(&table.id()) || stay.iter().any(|older| overlap(version, older, table)) {
             stay.push(table);
         }
@@ -336,14 +345,14 @@ fn all_meeting<'k>(
 /// The tables of level 1 that overlap `range`, and older ones that overlap one of them.
 fn flushed_meeting<'k>(version: &TableVersion, range: &impl RangeBounds<&'k [u8]>) -> Vec<Arc<TableSlot>> {
     let order = version.order();
-    let upper = version.level(1);
+    let upper: Vec<_> = version.level(1).collect();
     let mut goes: Vec<bool> = upper.iter().map(|table| table.meets(order, range)).collect();
     for newer in 0..upper.len() {
         for older in newer + 1..upper.len() {
-            goes[older] |= goes[newer] && overlap(version, &upper[newer], &upper[older]);
+            goes[older] |= goes[newer] && overlap(version, upper[newer], upper[older]);
         }
     }
-    upper.iter().zip(goes).filter(|(_, goes)| *goes).map(|(t, _)| Arc::clone(t)).collect()
+    upper.into_iter().zip(goes).filter(|(_, goes)| *goes).map(|(t, _)| Arc::clone(t)).collect()
 }
 
 /// The first and the last key of `tables`.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::plan::CompactionPlan;
-use super::policy::PlanKind;
+use super::policy::{Cause, PlanKind};
 use crate::events::{Event, LevelPart};
 use crate::family::{FamilyCore, Metric};
 use crate::rewrite::Rewritten;
@@ -47,9 +47,12 @@ pub(super) fn done(
             let read_bytes: u64 = inputs.iter().map(|part| part.bytes).sum();
             let above = inputs.iter().filter(|part| part.level < plan.target).map(|part| part.bytes);
             let write_amp = out.bytes() as f64 / above.sum::<u64>() as f64;
+            family.count(Metric::MergeParts, out.parts);
             family.count(Metric::CompactionRead, read_bytes);
             family.count(Metric::CompactionWritten, out.bytes());
             family.merged.add(plan.target, out.bytes());
+            family.count(merges_for(plan.cause), 1);
+            family.owned_view().probes.pay(out.entries_in);
             let seconds = job.took();
             ctx.write.running.merges.record(seconds);
             Event::Merge {
@@ -64,11 +67,25 @@ pub(super) fn done(
                 bytes: out.bytes(),
                 entries: out.entries_in,
                 dropped: out.dropped,
+                parts: out.parts,
                 write_amp,
                 seconds,
             }
         }
     });
+}
+
+/// The counter of merges for `cause`.
+fn merges_for(cause: Cause) -> Metric {
+    match cause {
+        Cause::Level1 => Metric::MergesLevel1,
+        Cause::Capacity | Cause::Disjoint | Cause::Levels => Metric::MergesCapacity,
+        Cause::Tombstones | Cause::Ranges => Metric::MergesTombstones,
+        Cause::Expired | Cause::Age => Metric::MergesExpired,
+        Cause::Probes => Metric::MergesProbes,
+        Cause::Values => Metric::MergesValues,
+        Cause::Manual => Metric::MergesManual,
+    }
 }
 
 /// Tables and bytes of the inputs per level.

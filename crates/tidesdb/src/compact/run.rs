@@ -2,22 +2,21 @@
 
 use std::sync::Arc;
 
-use super::plan::{self, CompactionPlan};
+use super::plan::{self, CompactionPlan, MergeLimits};
 use super::policy::{Cause, PlanKind};
-use super::record;
+use super::{parts, record};
 use crate::events::TARGET;
 use crate::family::{Claimed, FamilyCore, Metric};
 use crate::jobs::Job;
-use crate::merge::{CoveringRanges, MergeCursor};
+use crate::merge::CoveringRanges;
 use crate::ranges::RangeTombstone;
-use crate::rewrite::{self, RewriteTarget, Rewritten, Splits};
-use crate::shared::{MaintenanceCtx, Progress};
-use crate::sources::{MergeInput, Source, TableVersion};
+use crate::rewrite::{self, Rewritten};
+use crate::shared::MaintenanceCtx;
+use crate::sources::TableVersion;
 use crate::sst::TableMeta;
-use crate::types::{EntryCursor, SeqNo, TableId};
+use crate::types::{SeqNo, TableId};
 use crate::version::{Change, VersionEdit};
 use crate::vlog::ValueMover;
-use crate::wal::SpaceReservation;
 use crate::{Error, Result, files};
 
 /// Runs the compaction of `family` that is due. Returns `false` if none is due.
@@ -38,7 +37,7 @@ pub fn run(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>) -> Result<bool> {
 ///
 /// # Errors
 /// As [`run`]; `Corrupt` if a value is damaged: it stays where it is, and so do the other values of its file.
-pub fn move_values(ctx: &MaintenanceCtx, family: &FamilyCore) -> Result<bool> {
+pub fn move_values(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>) -> Result<bool> {
     let stops = ctx.write.merges.stops(); // read first, so that no later stop is missed
     let victims = family.collection.victims();
     let begun = family.claims.begin(ctx.write.env.clock.mono(), |claims| {
@@ -48,7 +47,7 @@ pub fn move_values(ctx: &MaintenanceCtx, family: &FamilyCore) -> Result<bool> {
         let version = version_of(family);
         let plan = plan::of_values(&version, claims, &victims)?;
         let claim = plan.claim(&version);
-        Some((Begun { plan, purge: purge_of(&version), stops }, claim))
+        Some((Arc::new(Begun { plan, purge: purge_of(&version), stops }), claim))
     });
     let Some((begun, _claimed)) = begun else { return Ok(false) };
     carry_out(ctx, family, &begun)?;
@@ -60,13 +59,13 @@ pub fn move_values(ctx: &MaintenanceCtx, family: &FamilyCore) -> Result<bool> {
 pub(super) struct Begun {
     pub(super) plan: CompactionPlan,
     /// Range tombstones of the tables.
-    purge: CoveringRanges,
+    pub(super) purge: CoveringRanges,
     /// How often merges had been stopped.
-    stops: u64,
+    pub(super) stops: u64,
 }
 
 /// Plans a compaction and claims what it uses.
-pub(super) fn begin<'f>(ctx: &MaintenanceCtx, family: &'f FamilyCore) -> Option<(Begun, Claimed<'f>)> {
+pub(super) fn begin<'f>(ctx: &MaintenanceCtx, family: &'f FamilyCore) -> Option<(Arc<Begun>, Claimed<'f>)> {
     let stops = ctx.write.merges.stops(); // read first, so that no later stop is missed
     family.claims.begin(ctx.write.env.clock.mono(), |claims| {
         if ctx.write.merges.are_off() || family.is_dropped() {
@@ -77,7 +76,11 @@ pub(super) fn begin<'f>(ctx: &MaintenanceCtx, family: &'f FamilyCore) -> Option<
         // Range tombstones may drop whole tables, so planning raises the floor of history; without them it only looks.
         let has_ranges = !version.ranges().is_empty();
         let readers = if has_ranges { rewrite::rules(ctx, false) } else { rewrite::outlook(ctx) };
-        let planned = |bytes_max| plan::next(&version, claims, &family.options, &readers, bytes_max);
+        let probes_pay = family.owned_view().probes.look();
+        let planned = |bytes_max| {
+            let limits = MergeLimits { bytes_max, probes_pay };
+            plan::next(&version, claims, &family.options, &readers, limits)
+        };
         let mut plan = planned(u64::MAX)?;
         let room = if plan.is_merge() { ctx.write.log.room_for_merge() } else { u64::MAX };
         // A smaller merge may fit. If none does, this one fails, and is tried again later.
@@ -87,22 +90,22 @@ pub(super) fn begin<'f>(ctx: &MaintenanceCtx, family: &'f FamilyCore) -> Option<
             plan = smaller;
         }
         let claim = plan.claim(&version);
-        Some((Begun { plan, purge: purge_of(&version), stops }, claim))
+        Some((Arc::new(Begun { plan, purge: purge_of(&version), stops }), claim))
     })
 }
 
 /// Executes the plan that `plan` returns for the current version, while no other merge of the family runs. Fails with `Busy` if merges
-/// were stopped since `stops` stops were counted. Returns the plan.
+/// were stopped since `stops` stops were counted. Returns what was carried out.
 pub(super) fn run_alone(
     ctx: &MaintenanceCtx,
     family: &Arc<FamilyCore>,
     stops: u64,
     plan: impl FnOnce(&TableVersion) -> Option<CompactionPlan>,
-) -> Result<Option<CompactionPlan>> {
+) -> Result<Option<Arc<Begun>>> {
     let running = family.claims.begin_alone();
     ctx.write.merges.check(Some(stops))?;
     let version = version_of(family);
-    let begun = plan(&version).map(|plan| Begun { plan, purge: purge_of(&version), stops });
+    let begun = plan(&version).map(|plan| Arc::new(Begun { plan, purge: purge_of(&version), stops }));
     drop(version);
     let result = match &begun {
         Some(begun) if !family.is_dropped() => carry_out(ctx, family, begun),
@@ -110,7 +113,7 @@ pub(super) fn run_alone(
     };
     drop(running);
     ctx.write.jobs.push(Job::Compact(family.id)); // what was due meanwhile could not begin
-    result.map(|()| begun.map(|begun| begun.plan))
+    result.map(|()| begun)
 }
 
 /// Returns the current tables. Does not keep the view, which would keep its memtables in memory until the merge ends.
@@ -124,7 +127,7 @@ fn purge_of(version: &TableVersion) -> CoveringRanges {
 }
 
 /// Executes a plan. If the family is dropped meanwhile, that is not an error.
-pub(super) fn carry_out(ctx: &MaintenanceCtx, family: &FamilyCore, begun: &Begun) -> Result<()> {
+pub(super) fn carry_out(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, begun: &Arc<Begun>) -> Result<()> {
     match compact(ctx, family, begun) {
         Err(Error::NotFound { .. }) if family.is_dropped() => Ok(()),
         Err(e) => {
@@ -158,7 +161,7 @@ fn blame(plan: &CompactionPlan, e: Error) -> Error {
     damage.into_iter().find(Error::is_corruption).unwrap_or(e)
 }
 
-fn compact(ctx: &MaintenanceCtx, family: &FamilyCore, begun: &Begun) -> Result<()> {
+fn compact(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, begun: &Arc<Begun>) -> Result<()> {
     let plan = &begun.plan;
     let job = record::begin(ctx, family, plan);
     let _span =
@@ -166,22 +169,23 @@ fn compact(ctx: &MaintenanceCtx, family: &FamilyCore, begun: &Begun) -> Result<(
             .entered();
     let moves = plan.bottom || plan.cause == Cause::Values;
     let victims = if moves { family.collection.victims() } else { Arc::default() };
-    let mut mover = ValueMover::new(&family.vlog, victims); // its leases end after the install
-    let (out, _space) = match plan.kind {
+    // The leases of `mover` end after the install.
+    let (out, mover, _space) = match plan.kind {
         PlanKind::Move => {
             let tables = plan.inputs.iter().map(|(_, t)| Arc::clone(t.meta())).collect();
-            (Rewritten { tables, ..Rewritten::default() }, None)
+            (Rewritten { tables, ..Rewritten::default() }, ValueMover::default(), None)
         }
-        PlanKind::Drop => (Rewritten::default(), None),
+        PlanKind::Drop => (Rewritten::default(), ValueMover::default(), None),
         _ => {
-            let merged = merge(ctx, family, begun, (&job.progress, &mut mover));
-            merged.map(|(out, space)| (out, Some(space))).map_err(|e| match e.is_full() {
-                true => ctx.write.log.no_space(output_bytes(plan)),
-                false => e,
-            })?
+            let merged =
+                parts::merge(ctx, family, begun, &job.progress, &victims).map_err(|e| match e.is_full() {
+                    true => ctx.write.log.no_space(output_bytes(plan)),
+                    false => e,
+                })?;
+            (merged.out, merged.mover, Some(merged.space))
         }
     };
-    mover.sync().map_err(|e| {
+    mover.sync(&family.vlog).map_err(|e| {
         out.abandon(ctx);
         Error::clone(&ctx.write.poison(e)) // a later sync of the log would fail too
     })?;
@@ -206,6 +210,7 @@ fn compact(ctx: &MaintenanceCtx, family: &FamilyCore, begun: &Begun) -> Result<(
     drop((naming, installing));
     family.claims.forget(plan.inputs.iter().map(|(_, table)| table.id()));
     ctx.write.debt.progress.advance();
+    family.count(Metric::Dropped, out.dropped);
     family.count(Metric::ValuesMoved, mover.bytes());
     record::done(ctx, family, plan, &out, &job);
     // A move takes no time: it would report a rate that merges do not reach.
@@ -236,7 +241,7 @@ fn no_longer_hiding(version: &TableVersion, plan: &CompactionPlan, out: &Rewritt
 
 /// Estimates the bytes that the merge will write. Each tombstone in level 1 is assumed to remove one entry of the
 /// lowest level. If fewer entries are removed, the merge asks for more space while it writes.
-fn output_bytes(plan: &CompactionPlan) -> u64 {
+pub(super) fn output_bytes(plan: &CompactionPlan) -> u64 {
     let deepest = plan.inputs.iter().map(|(level, _)| *level).max();
     let sum = |bottom: bool, of: fn(&TableMeta) -> u64| {
         let tables = plan.inputs.iter().filter(move |(level, _)| (Some(*level) == deepest) == bottom);
@@ -246,38 +251,4 @@ fn output_bytes(plan: &CompactionPlan) -> u64 {
     let gone = sum(false, |meta| meta.tombstones).min(entries);
     let stays = below as f64 * (1.0 - gone as f64 / entries.max(1) as f64);
     sum(false, |meta| meta.file_bytes) + stays as u64
-}
-
-/// Writes the tables of a merge. Also returns the space reservation, which lives until the tables are installed or removed: a close
-/// waits for it.
-fn merge<'c>(
-    ctx: &'c MaintenanceCtx,
-    family: &FamilyCore,
-    begun: &Begun,
-    (progress, mover): (&Arc<Progress>, &mut ValueMover<'_>),
-) -> Result<(Rewritten, SpaceReservation<'c>)> {
-    let Begun { plan, purge, stops } = begun;
-    let moving = plan.inputs.iter().map(|(_, table)| table.meta().value_bytes_in(mover.from())).sum::<u64>();
-    let space = ctx.write.log.reserve_space_for_merge(output_bytes(plan) + moving)?;
-    let order = &family.options.comparator;
-    let inputs: Vec<_> = plan.inputs.iter().map(|(_, table)| table).collect();
-    // Each table of level 1 is a sorted run, and so are the inputs of each deeper level.
-    let runs = plan.inputs.chunk_by(|a, b| a.0 == b.0).flat_map(|level| {
-        let tables = level.iter().map(|(_, table)| MergeInput::new(table)).collect();
-        Source::for_merge(order, tables, level[0].0 > 1)
-    });
-    let mut cursor = MergeCursor::new(order.clone(), runs.collect());
-    cursor.seek_to_first()?;
-    let target = RewriteTarget {
-        level: plan.target,
-        bottom: plan.bottom,
-        table_bytes: family.options.table_bytes(),
-        splits: Splits { cuts: &plan.cuts, guards: &plan.guards },
-        stops_seen: Some(*stops),
-        progress: Some(progress),
-        drop_pages: MergeInput::are_cold(&inputs),
-        space: Some(&space),
-    };
-    let out = rewrite::run_moving(ctx, family, cursor, target, purge, mover)?;
-    Ok((out, space))
 }

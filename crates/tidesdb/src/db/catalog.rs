@@ -60,7 +60,7 @@ pub(super) fn core(
     version: Arc<TableVersion>,
 ) -> Arc<FamilyCore> {
     let vlog = vlog_set(shared, id, &options);
-    Arc::new(FamilyCore::new(id, name, options, vlog, version))
+    Arc::new(FamilyCore::new(id, name, options, vlog, version, &shared.write.memory))
 }
 
 /// Creates a family.

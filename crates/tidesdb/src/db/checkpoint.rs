@@ -121,7 +121,7 @@ fn transfer_all(
     target: &Arc<dyn Dir>,
     transfer: Transfer,
 ) -> Result<()> {
-    let tables = state.families.values().flat_map(|f| f.tables.keys().map(|id| files::table(*id)));
+    let tables = state.families.values().flat_map(|f| f.tables.ids().map(files::table));
     let vlogs = state.families.values().flat_map(|f| f.vlogs.keys().map(|id| files::vlog(*id)));
     for name in tables.chain(vlogs) {
         transfer(ctx, &name, target)?;
@@ -139,9 +139,10 @@ fn fill(ctx: &MaintenanceCtx, state: &State, target: &Arc<dyn Dir>, transfer: Tr
     let context = Context {
         dir: Arc::clone(target),
         entropy: Arc::clone(&ctx.write.env.entropy),
+        threads: Arc::clone(&ctx.write.env.threads),
         comparators,
         may_wait: Box::new(|_| true),
-        open_table: Box::new(move |family, meta| {
+        open_table: Arc::new(move |family, meta| {
             Table::open(&tables, &family.options.comparator, meta.clone())
         }),
     };

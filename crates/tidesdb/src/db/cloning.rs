@@ -39,7 +39,7 @@ impl Db {
     pub fn clone_family(&self, source: &str, new: &str) -> Result<Family> {
         let shared = &self.inner.shared;
         shared.write.check_writable()?;
-        drop(shared.write.log.reserve_space_for_merge(0)?);
+        shared.write.log.check_space_for_merge(0)?;
         let _catalog = shared.catalog.lock();
         let from = self.handle(find(shared, source)?);
         if by_name(shared, new).is_some() {
@@ -89,7 +89,7 @@ impl CloneFiles<'_> {
             map.insert(&key, version, pointer.as_ref().map_or(value, |p| &p[..]))
                 .map_err(|_| Error::MemoryLimit { what: "cloning a family".into() })?;
             cursor.next()?;
-            if map.allocated_bytes() >= to.options.write_buffer_bytes() || !cursor.valid() {
+            if map.allocated_bytes() >= to.buffer_bytes() || !cursor.valid() {
                 let full = std::mem::replace(&mut map, staging());
                 let mut source = Source::memtable(&full);
                 source.seek_to_first()?;

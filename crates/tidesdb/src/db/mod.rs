@@ -10,6 +10,7 @@ mod family;
 mod open;
 mod recover;
 mod replay;
+mod save;
 mod restore;
 mod snapshot;
 mod stats;
@@ -312,6 +313,11 @@ impl Db {
     #[doc(hidden)]
     pub fn abandon(self) {
         self.inner.abandon();
+    }
+
+    /// Bytes of memory that the database may use; see [`OpenOptions::memory_limit`].
+    pub fn memory_limit(&self) -> u64 {
+        self.inner.shared.write.memory.limit()
     }
 
     /// Reports what the open did.

@@ -2,17 +2,20 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use tidesdb_io::{Descriptors, Dir, DirLock, Env, PooledDir};
+use tidesdb_io::{Descriptors, Dir, DirLock, Env, PooledDir, Priority};
 use tidesdb_sync::Mutex;
 
 use super::recover;
 use super::restore::{self, Attached};
+use super::save::Unsaved;
 use super::{DEFAULT_FAMILY, Db, Inner, RecoveryReport, catalog, unresolved};
 use crate::background::Pool;
 use crate::family::FamilyCore;
 use crate::health::Health;
 use crate::jobs::{Job, Retry};
+use crate::memory::Memory;
 use crate::options::{DbOptions, FamilyOptions, RecoveryMode, RemoteOptions, SyncMode};
 use crate::shared::{Family, MaintenanceCtx, Shared, WriteCtx};
 use crate::sst::{Table, TableContext};
@@ -26,6 +29,9 @@ use crate::{Error, Result, files};
 const NEARLY_FULL_BYTES: u64 = 64 << 20;
 /// Value logs open for writing may use 1/4 of the descriptor budget.
 const VLOG_WRITES_SHARE: usize = 4;
+
+/// The default family, if it exists, what the recovery found, and what it has not saved yet.
+type Recovered = (Option<Arc<FamilyCore>>, RecoveryReport, Option<Unsaved>);
 
 /// Options for opening a database; created by [`Db::options`].
 #[derive(Clone, Debug)]
@@ -69,6 +75,13 @@ impl OpenOptions {
     /// Sets how much history [`Db::at`] can read, in bytes of log written since.
     pub fn history_bytes(mut self, bytes: u64) -> Self {
         self.options.history_bytes = bytes;
+        self
+    }
+
+    /// Sets the bytes of memory that the database may use; 0, the default, takes half of the memory of the machine or of the
+    /// control group.
+    pub fn memory_limit(mut self, bytes: u64) -> Self {
+        self.options.memory_limit = bytes;
         self
     }
 
@@ -155,6 +168,7 @@ impl OpenOptions {
             self.options.read_only = true;
         }
         check_options(&self.options)?;
+        self.share_memory();
         if self.options.read_only {
             self.options.remote = None; // neither the folder nor the store may change
         }
@@ -168,7 +182,7 @@ impl OpenOptions {
         let dir = PooledDir::wrap(dir, &Descriptors::of(&*self.env.disk));
         self.make_room(&dir)?;
         let shared = self.build(&dir, attached)?;
-        let (default, report) = self.recover(&shared).map_err(|e| match e.is_full() {
+        let (default, report, unsaved) = self.recover(&shared).map_err(|e| match e.is_full() {
             true => full(&shared.maintenance, &dir, e),
             false => e, // after damage, keep every file: a person may need it
         })?;
@@ -191,10 +205,18 @@ impl OpenOptions {
         }
         // This thread may never touch the engine again, and the views that it replaced would keep their files.
         tidesdb_sync::reclaim();
-        self.log_events(&shared, &report);
+        shared.write.events.record(&report.event());
+        shared.write.events.write();
+        shared.write.recovering.store(unsaved.is_some(), Ordering::SeqCst);
         let pool = Pool::start(&shared, workers)?; // last: an open that fails leaves no thread
-        shared.write.ask_for_pending();
-        shared.write.jobs.push(Job::RemoveObsolete); // files that recovery replaced
+        if let Some(unsaved) = unsaved {
+            let report = report.clone();
+            let body = move || unsaved.save_behind(&report);
+            pool.spawn(&shared.write, "tidesdb-recover", Priority::Normal, body)?;
+        } else {
+            shared.write.ask_for_pending();
+            shared.write.jobs.push(Job::RemoveObsolete); // files that recovery replaced
+        }
         Ok(Db {
             inner: Arc::new(Inner {
                 path: self.path,
@@ -207,20 +229,22 @@ impl OpenOptions {
         })
     }
 
-    /// Begins the event log.
-    fn log_events(&self, shared: &Shared, report: &RecoveryReport) {
-        let events = &shared.write.events;
-        if self.options.event_log && !self.options.read_only {
-            events.log_to(&shared.maintenance.dir);
-        }
-        events.record(&report.event());
-        events.write();
+    /// Sets the parts of the memory that have a limit of their own.
+    fn share_memory(&mut self) {
+        let memory = Memory::new(self.options.memory_limit);
+        let o = &mut self.options;
+        o.memory_limit = memory.limit();
+        o.cache_bytes = memory.cache_max(o.cache_bytes);
+        o.memtables_bytes_max = memory.immutables_max(o.memtables_bytes_max);
     }
 
     /// Loads the families and replays the log.
-    fn recover(&self, shared: &Arc<Shared>) -> Result<(Option<Arc<FamilyCore>>, RecoveryReport)> {
+    fn recover(&self, shared: &Arc<Shared>) -> Result<Recovered> {
         let writes = !self.options.read_only;
         if writes {
+            if self.options.event_log {
+                shared.write.events.log_to(&shared.maintenance.dir);
+            }
             shared.write.log.take_over_reserve()?;
         }
         catalog::load(shared)?;
@@ -228,12 +252,12 @@ impl OpenOptions {
         if let (Some(family), Some(wanted)) = (default(), &self.default_family) {
             catalog::check_order(&family, &wanted.comparator)?;
         }
-        let report = recover::run(shared)?;
+        let (report, unsaved) = recover::run(shared)?;
         unresolved::resolve_known(shared)?;
         if writes {
             shared.write.log.restore_reserve();
         }
-        Ok((default(), report))
+        Ok((default(), report, unsaved))
     }
 
     /// On a nearly full disk, releases the space of the reserve and of spare log segments before opening.
@@ -341,9 +365,10 @@ impl OpenOptions {
         Context {
             dir: Arc::clone(dir),
             entropy: Arc::clone(&self.env.entropy),
+            threads: Arc::clone(&self.env.threads),
             comparators: self.comparators.clone(),
             may_wait: Box::new(move |name| patient && name != default),
-            open_table: Box::new(move |family, meta| {
+            open_table: Arc::new(move |family, meta| {
                 Table::open(&tables, &family.options.comparator, meta.clone())
             }),
         }
@@ -376,12 +401,14 @@ fn check_options(options: &DbOptions) -> Result<()> {
 /// description of the first violation.
 fn newer_than_flushed(state: &State) -> Option<String> {
     state.families.values().find_map(|family| {
-        let table = family.tables.values().find(|(_, meta)| meta.max_seq > family.flushed_to);
+        let table = family.tables.iter().find(|table| table.meta.max_seq > family.flushed_to);
         let range = family.ranges.keys().find(|seq| **seq > family.flushed_to);
         let id = family.id.0;
-        table.map(|(_, meta)| format!("table {} is above the flush mark of family {id}", meta.id.0)).or_else(
-            || range.map(|seq| format!("range tombstone {seq} is above the flush mark of family {id}")),
-        )
+        table
+            .map(|table| format!("table {} is above the flush mark of family {id}", table.meta.id.0))
+            .or_else(|| {
+                range.map(|seq| format!("range tombstone {seq} is above the flush mark of family {id}"))
+            })
     })
 }
 

@@ -1,37 +1,40 @@
-//! Recovery: reads the log into memtables and writes these to tables before new commits are accepted.
+//! Recovery: reads the log into memtables. `save.rs` writes these to tables before new commits are accepted.
 //!
-//! Data is not assumed to be on disk because it could be read: after a failed sync the page cache can hold what the
-//! disk does not. So all replayed data goes to new, synced tables first. Then the manifest moves the beginning of the
-//! log past it. Then the old segments are removed. A crash at any point starts over from the same log. Operations of
-//! families with an unknown key order are deferred without being sorted: see `unresolved.rs`.
+//! Pieces of the log are decoded and inserted by several threads; memtables are rotated between two pieces. If the
+//! memtables outgrow their memory, the largest are written to tables at once. Operations of families with an unknown
+//! key order are deferred without being sorted: see `unresolved.rs`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidesdb_io::{Access, File, FileExt};
-
-use super::replay::{insert, to_table};
+use super::replay::{Replayer, to_tables};
+use super::save::Unsaved;
 use super::unresolved::{Deferred, PIECE_BYTES};
 use crate::events::{Event, TARGET};
 use crate::family::FamilyCore;
+use crate::memory::Pressure;
 use crate::options::RecoveryMode;
-use crate::rewrite::{FLUSH_LEVEL, Rewritten};
+use crate::rewrite::Rewritten;
 use crate::shared::{MaintenanceCtx, Shared};
-use crate::types::{FamilyId, Kind, SeqNo, VlogId};
-use crate::version::{Change, FamilyState, State, VersionEdit};
-use crate::vlog::{VlogPointer, VlogSet};
+use crate::types::{FamilyId, SeqNo, VlogId};
+use crate::version::State;
 use crate::wal::layout::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, UNIT};
-use crate::wal::reader::{self, Scan, ScanConfig};
-use crate::wal::remove_spare_segments;
+use crate::wal::reader::{self, Piece, Scan, ScanConfig};
 use crate::write::ops;
 use crate::{Error, Result, files};
 
-/// Bytes of commits replayed between two checks of the memtable sizes.
-const UNCHECKED_BYTES_MAX: usize = 64 << 10;
+/// Bytes of log that are replayed between two checks of the memtable sizes.
+const REPLAY_BYTES: usize = 4 << 20;
+/// Shorter pieces of the log are replayed by one thread.
+const PARALLEL_BYTES_MIN: usize = 256 << 10;
+/// Most threads of a replay.
+const THREADS_MAX: usize = 8;
+/// Bytes of log between two events about the progress.
+const EVENT_BYTES: u64 = 64 << 20;
 
 /// Outcome of an open. Its `Display` is for people.
 #[derive(Clone, Debug, Default)]
@@ -57,7 +60,7 @@ pub struct RecoveryReport {
     pub damage: Option<Error>,
     /// First sequence number after the recovered commits.
     pub end: SeqNo,
-    /// Files set aside because the manifest does not name them.
+    /// Files set aside because the manifest does not name them. 0 if the open returned before that was decided.
     pub orphans: usize,
     /// Duration of the recovery.
     pub took: Duration,
@@ -110,31 +113,18 @@ impl RecoveryReport {
     }
 }
 
-/// Recovers the database. The families must be loaded already.
+/// Recovers the database. The families must be loaded already. The commits that were recovered are readable afterwards;
+/// what is returned beside the report must be saved before anything else is written.
 ///
 /// # Errors
 /// `Corrupt` for damage that the recovery mode does not tolerate; `Io`, `NoSpace`. Nothing was deleted.
-pub(super) fn run(shared: &Arc<Shared>) -> Result<RecoveryReport> {
+pub(super) fn run(shared: &Arc<Shared>) -> Result<(RecoveryReport, Option<Unsaved>)> {
     let started = shared.write.env.clock.mono();
     let _span = tracing::debug_span!(target: TARGET, "recovery").entered();
     let state = shared.maintenance.versions.state();
     let config = scan_config(&shared.maintenance, &state)?;
     let scan = reader::scan(&shared.maintenance.dir, &config)?;
     shared.write.recovery_pins.store(first_seq(&config), Ordering::SeqCst);
-
-    let mut replay = Replay {
-        shared,
-        state: &state,
-        scan: &scan,
-        commits: 0,
-        operations: 0,
-        log_bytes: 0,
-        stopped_at: None,
-        unchecked: 0,
-        tables: Vec::new(),
-        deferred: BTreeMap::new(),
-        doubtful: BTreeMap::new(),
-    };
     let mut report = RecoveryReport {
         clean: scan.commits == 0 && scan.cut.is_none() && scan.damage.is_none(),
         unfinished: scan.unfinished.len() as u64,
@@ -142,23 +132,27 @@ pub(super) fn run(shared: &Arc<Shared>) -> Result<RecoveryReport> {
         damage: scan.damage.clone(),
         ..RecoveryReport::default()
     };
-    let result = replay.run(&config, &mut report).and_then(|()| match shared.write.options.read_only {
-        true => {
-            replay.keep_deferred();
-            Ok(())
-        }
-        false => replay.persist(&report),
-    });
+    let mut replay = Replay::new(shared, &state, &scan, config.sync_failed);
+    let result = replay.run(&config, &mut report);
+    let Replay { tables, deferred, doubtful, unsynced_bytes, .. } = replay;
+    let mut unsaved = Unsaved { shared: Arc::clone(shared), state, config, tables, deferred, doubtful };
     if let Err(e) = result {
-        replay.tables.iter().for_each(|(_, out)| out.abandon(&shared.maintenance));
+        unsaved.abandon();
         return Err(e);
     }
-    if !shared.write.options.read_only {
-        remove_old_segments(&shared.maintenance, &config)?;
-        report.orphans = shared.maintenance.versions.settle_orphans().set_aside;
+    if shared.write.options.read_only {
+        unsaved.keep_deferred();
+        report.took = shared.write.env.clock.mono().saturating_sub(started);
+        return Ok((report, None));
+    }
+    let behind = unsaved.may_wait(report.log_bytes.saturating_add(unsynced_bytes))?;
+    if !behind {
+        report.orphans = unsaved.save(&report)?;
+        tidesdb_sync::reclaim();
+        tidesdb_io::trim_heap(); // the memtables of the replay
     }
     report.took = shared.write.env.clock.mono().saturating_sub(started);
-    Ok(report)
+    Ok((report, behind.then_some(unsaved)))
 }
 
 fn first_seq(config: &ScanConfig) -> SeqNo {
@@ -188,27 +182,43 @@ fn scan_config(ctx: &MaintenanceCtx, state: &State) -> Result<ScanConfig> {
 
 struct Replay<'a> {
     shared: &'a Arc<Shared>,
-    state: &'a State,
     scan: &'a Scan,
+    replayer: Arc<Replayer>,
     commits: u64,
     operations: u64,
     log_bytes: u64,
+    /// Bytes of values that replayed commits refer to and that are not known to be durable.
+    unsynced_bytes: u64,
     stopped_at: Option<SeqNo>,
-    /// Bytes of commits applied since the memtable sizes were last checked.
-    unchecked: usize,
     /// Tables written so far; all are installed together at the end.
     tables: Vec<(Arc<FamilyCore>, Rewritten)>,
     /// Operations of unresolved families.
     deferred: BTreeMap<FamilyId, Deferred>,
-    /// Parts of value logs that replayed commits refer to and that are not known to be durable.
+    /// Parts of value logs that replayed commits refer to and that a failed sync may have lost.
     doubtful: BTreeMap<VlogId, Range<u64>>,
 }
 
-impl Replay<'_> {
+impl<'a> Replay<'a> {
+    fn new(shared: &'a Arc<Shared>, state: &State, scan: &'a Scan, sync_failed: bool) -> Self {
+        Self {
+            shared,
+            scan,
+            replayer: Arc::new(Replayer::new(shared, state, scan, sync_failed)),
+            commits: 0,
+            operations: 0,
+            log_bytes: 0,
+            unsynced_bytes: 0,
+            stopped_at: None,
+            tables: Vec::new(),
+            deferred: BTreeMap::new(),
+            doubtful: BTreeMap::new(),
+        }
+    }
+
     fn run(&mut self, config: &ScanConfig, report: &mut RecoveryReport) -> Result<()> {
         let scan = self.scan;
         let dir = Arc::clone(&self.shared.maintenance.dir);
-        reader::replay(&dir, config, scan, |seq, body, file, base| self.commit(seq, body, file, base))?;
+        reader::replay(&dir, config, scan, REPLAY_BYTES, |piece| self.apply(piece))?;
         report.commits = self.commits;
         report.operations = self.operations;
         report.log_bytes = self.log_bytes;
@@ -221,264 +231,113 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Keeps the deferred operations in memory: a read-only open cannot store them.
-    fn keep_deferred(&mut self) {
-        let deferred = std::mem::take(&mut self.deferred);
-        *self.shared.deferred.lock() = deferred.into_iter().map(|(id, d)| (id, d.into_piece())).collect();
-    }
-
-    /// Applies one commit. Returns `false` to end the replay before this commit.
-    fn commit(&mut self, seq: SeqNo, body: &[u8], file: &str, base: u64) -> Result<bool> {
-        self.relieve(body.len())?;
-        if !self.values_are_there(seq, body, file, base)? {
-            if self.shared.write.options.recovery == RecoveryMode::Strict {
-                return Err(Error::corrupt(
-                    file,
-                    base,
-                    "a commit refers to a value that is missing in its value log",
-                ));
+    /// Applies a piece of the log. Returns `false` to end the replay, because a value is missing.
+    fn apply(&mut self, mut piece: Piece) -> Result<bool> {
+        self.relieve(&piece)?;
+        let stop = self.check_values(&piece)?;
+        if let Some(seq) = stop {
+            let strict = self.shared.write.options.recovery == RecoveryMode::Strict;
+            let at = piece.commits().find(|commit| commit.seq == seq).filter(|_| strict);
+            if let Some(at) = at {
+                let what = "a commit refers to a value that is missing in its value log";
+                return Err(Error::corrupt(at.file, at.offset, what));
             }
-            self.stopped_at = Some(seq);
-            return Ok(false);
+            self.stopped_at = stop;
+            piece.truncate(seq);
         }
-        for op in ops(body, file, base) {
-            let op = op?;
-            let family = self.shared.write.families.read().get(&op.family).cloned();
-            match family {
-                Some(_) if self.is_flushed(seq, op.family) => {}
-                Some(family) if family.is_unresolved() => {
-                    self.deferred.entry(op.family).or_insert_with(|| Deferred::new(&family)).add(seq, &op)?
-                }
-                Some(family) => insert(&self.shared.write, &family, seq, &op)?,
-                None if op.family < self.state.next_family => {} // dropped since
-                None => return Err(Error::corrupt(file, base, "a commit for a family that never existed")),
+        let inserted = self.replayer.in_parallel(self.parts(&piece), Replayer::insert)?;
+        self.operations += inserted.iter().sum::<u64>();
+        self.defer(&piece)?;
+        let before = self.log_bytes;
+        for commit in piece.commits() {
+            self.commits += 1;
+            self.log_bytes += (RECORD_HEADER_BYTES + commit.body.len()) as u64;
+        }
+        if before / EVENT_BYTES != self.log_bytes / EVENT_BYTES {
+            let (bytes, total) = (self.log_bytes, self.scan.commit_bytes);
+            self.shared.write.events.record(&Event::Replay { bytes, total, commits: self.commits });
+            self.shared.write.events.write();
+        }
+        Ok(stop.is_none())
+    }
+
+    /// The parts of `piece` for the threads.
+    fn parts(&self, piece: &Piece) -> Vec<Piece> {
+        let env = &self.shared.write.env;
+        let alone =
+            self.shared.write.options.background_threads == Some(0) || piece.bytes() < PARALLEL_BYTES_MIN;
+        piece.split(if alone { 1 } else { env.threads.parallelism().clamp(1, THREADS_MAX) })
+    }
+
+    /// Returns the first commit of `piece` whose values are not there.
+    fn check_values(&mut self, piece: &Piece) -> Result<Option<SeqNo>> {
+        let mut stop = None;
+        for checked in self.replayer.in_parallel(self.parts(piece), Replayer::check_values)? {
+            stop = stop.or(checked.missing);
+            self.unsynced_bytes += checked.bytes;
+            for (vlog, part) in checked.doubtful {
+                let range = self.doubtful.entry(vlog).or_insert(part.clone());
+                *range = range.start.min(part.start)..range.end.max(part.end);
             }
-            self.operations += 1;
         }
-        self.commits += 1;
-        self.log_bytes += (RECORD_HEADER_BYTES + body.len()) as u64;
-        Ok(true)
+        Ok(stop)
     }
 
-    /// Returns whether the commit is in tables of the family already, or deferred.
-    fn is_flushed(&self, seq: SeqNo, family: FamilyId) -> bool {
-        self.state.families.get(&family).is_some_and(|f| seq <= f.flushed_to)
-    }
-
-    /// Runs between two commits: writes full memtables as tables, and what is deferred to value logs, so a long log needs no more memory than a short one.
-    /// `bytes` is the size of the next commit.
-    fn relieve(&mut self, bytes: usize) -> Result<()> {
-        self.unchecked += bytes;
-        if self.shared.write.options.read_only || self.unchecked < UNCHECKED_BYTES_MAX {
+    /// Keeps the operations of unresolved families. When they fill a piece of their own, it goes to a value log.
+    fn defer(&mut self, piece: &Piece) -> Result<()> {
+        if !self.replayer.has_unresolved() {
             return Ok(());
         }
-        self.unchecked = 0;
-        self.deferred.values_mut().try_for_each(|deferred| deferred.write(PIECE_BYTES))?;
-        self.shared.write.all_families().iter().try_for_each(|family| self.relieve_one(family))
-    }
-
-    fn relieve_one(&mut self, family: &Arc<FamilyCore>) -> Result<()> {
-        let bytes = family.owned_view().active.as_ref().map_or(0, |a| a.bytes());
-        let full = bytes >= family.options.write_buffer_bytes();
-        if full && !self.shared.write.options.read_only { self.write_table(family) } else { Ok(()) }
-    }
-
-    /// Writes the memtable of `family` as tables that are not installed yet.
-    fn write_table(&mut self, family: &Arc<FamilyCore>) -> Result<()> {
-        let has_more = self.tables.iter().any(|(f, _)| Arc::ptr_eq(f, family));
-        let out = to_table(&self.shared.maintenance, family, has_more)?;
-        self.tables.extend(out.map(|out| (Arc::clone(family), out)));
+        for commit in piece.commits() {
+            for op in ops(commit.body, commit.file, commit.offset) {
+                let op = op?;
+                if let Some(family) = self.replayer.unresolved(commit.seq, op.family) {
+                    let deferred = self.deferred.entry(op.family).or_insert_with(|| Deferred::new(family));
+                    deferred.add(commit.seq, &op)?;
+                }
+            }
+            if !self.shared.write.options.read_only {
+                self.deferred.values_mut().try_for_each(|deferred| deferred.write(PIECE_BYTES))?;
+            }
+        }
         Ok(())
     }
 
-    /// Makes the replayed data durable and moves the beginning of the log past it, in one edit. A crash before the edit
-    /// starts over from the same log, whose bytes may still be only in the page cache.
-    fn persist(&mut self, report: &RecoveryReport) -> Result<()> {
-        let shared = self.shared;
-        self.install(report).inspect_err(|_| {
-            if !shared.maintenance.versions.is_poisoned() {
-                shared.write.log.remove_all(); // the manifest does not name its segments
-            }
-        })?;
-        shared.write.recovery_pins.store(u64::MAX, Ordering::SeqCst);
-        self.tables.clear();
-        self.remove_dead_vlogs()
-    }
-
-    fn install(&mut self, report: &RecoveryReport) -> Result<()> {
-        let shared = self.shared;
-        keep_lost_segments(&shared.maintenance, report)?;
-        for family in shared.write.all_families() {
-            self.write_table(&family)?;
-        }
-        self.deferred.values_mut().try_for_each(Deferred::finish)?;
-        self.sync_values()?;
-        shared.write.log.begin(Vec::new())?;
-        let tail = shared.write.log.sequencer().tail();
-        let mut edit = VersionEdit::new();
-        for (family, out) in &self.tables {
-            out.add_to(&shared.maintenance, family, FLUSH_LEVEL, &mut edit)?;
-        }
-        for deferred in self.deferred.values() {
-            deferred.add_to(&shared.maintenance, &mut edit)?;
-        }
-        for family in self.state.families.keys() {
-            edit.push(Change::FlushedTo { family: *family, seq: tail - 1 });
-        }
-        self.seal_vlogs(tail - 1, &mut edit)?;
-        edit.push(Change::LogStart { wal: shared.write.log.segment_of(tail) });
-        // On a full disk the first segment is created later, and the manifest must not say that it exists.
-        let begun = shared.write.log.has_begun();
-        edit.push(Change::LastSeq { seq: if begun { tail } else { tail - 1 } });
-        shared.maintenance.install_for_all(&edit)
-    }
-
-    /// Makes durable the value logs of earlier sessions that the new tables and the deferred operations refer to. Bytes
-    /// that may be only in the page cache, and marked clean there after a failed sync, are written again: otherwise a
-    /// sync would not cover them.
-    fn sync_values(&self) -> Result<()> {
-        let refs = self.tables.iter().flat_map(|(_, out)| &out.tables).flat_map(|t| &t.vlog_refs);
-        let deferred = self.deferred.values().flat_map(|d| d.vlogs.iter().copied());
-        let ids: BTreeSet<VlogId> = refs.map(|r| r.vlog).chain(deferred).collect();
-        for id in ids {
-            let name = files::vlog(id);
-            let io = |op| move |e| Error::io(op, &files::vlog(id), e);
-            let file = self.shared.maintenance.dir.open(&name, Access::ReadWrite).map_err(io("open"))?;
-            if let Some(range) = self.doubtful.get(&id) {
-                rewrite_in_place(&*file, range.clone()).map_err(io("rewrite"))?;
-            }
-            file.sync_all().map_err(io("sync"))?;
-        }
-        self.shared.maintenance.dir.sync().map_err(|e| Error::io("sync", "database directory", e))
-    }
-
-    /// Seals the value logs of earlier sessions: nothing is appended to them any more.
-    fn seal_vlogs(&self, sealed_at: SeqNo, edit: &mut VersionEdit) -> Result<()> {
-        let added: Vec<(FamilyId, VlogId)> = edit
-            .changes()
-            .iter()
-            .filter_map(|c| match c {
-                Change::AddVlog { family, vlog, .. } => Some((*family, *vlog)),
-                _ => None,
-            })
-            .collect();
-        let open = |f: &Arc<FamilyState>| {
-            let id = f.id;
-            let unsealed = f.vlogs.iter().filter(|(_, v)| v.sealed_at.is_none()).map(move |(v, _)| (id, *v));
-            unsealed.collect::<Vec<_>>()
+    /// Runs before `piece` is replayed: rotates full memtables. If the memtables take more memory than those of an open
+    /// database, writes the largest as tables; if memory is scarce, one of them.
+    fn relieve(&mut self, piece: &Piece) -> Result<()> {
+        let Some(first) = piece.commits().next() else {
+            return Ok(());
         };
-        for (family, vlog) in self.state.families.values().flat_map(open).chain(added) {
-            let bytes = self.with_vlogs(family, |vlogs| vlogs.info(vlog)).transpose()?;
-            let bytes = bytes.ok_or_else(|| Error::internal("a family of the manifest is not loaded"))?.bytes;
-            edit.push(Change::SealVlog { family, vlog, bytes, sealed_at });
+        let families = self.shared.write.all_families();
+        for family in &families {
+            let bytes = family.owned_view().active.as_ref().map_or(0, |slot| slot.bytes());
+            if bytes >= family.buffer_bytes() {
+                family.rotate(first.seq);
+            }
+        }
+        let options = &self.shared.write.options;
+        if options.read_only {
+            return Ok(());
+        }
+        let bytes = |family: &Arc<FamilyCore>| -> u64 {
+            family.owned_view().memtables().map(|slot| slot.bytes() as u64).sum()
+        };
+        let limit = options.memtables_bytes_max.saturating_add(options.wal_bytes_max);
+        let mut used: Vec<(u64, &Arc<FamilyCore>)> = families.iter().map(|f| (bytes(f), f)).collect();
+        used.sort_unstable_by_key(|(bytes, _)| *bytes);
+        let mut total: u64 = used.iter().map(|(bytes, _)| *bytes).sum();
+        let memory = &self.shared.write.memory;
+        let mut scarce = memory.level() > Pressure::Normal && memory.is_in_memtables();
+        while (total > limit || std::mem::take(&mut scarce))
+            && let Some((bytes, family)) = used.pop()
+        {
+            total -= bytes;
+            let has_more = self.tables.iter().any(|(f, _)| Arc::ptr_eq(f, family));
+            let out = to_tables(&self.shared.maintenance, family, has_more)?;
+            self.tables.extend(out.into_iter().map(|out| (Arc::clone(family), out)));
+            family.forget_memtables();
         }
         Ok(())
-    }
-
-    /// Calls `read` with the value logs of `family`.
-    fn with_vlogs<R>(&self, family: FamilyId, read: impl FnOnce(&VlogSet) -> R) -> Option<R> {
-        let core = self.shared.write.families.read().get(&family).cloned();
-        core.map(|core| read(&core.vlog))
-    }
-
-    /// Removes value logs that nothing refers to.
-    fn remove_dead_vlogs(&self) -> Result<()> {
-        let mut edit = VersionEdit::new();
-        let state = self.shared.maintenance.versions.state();
-        for family in state.families.values() {
-            for vlog in family.obsolete_vlogs() {
-                edit.push(Change::RemoveVlog { family: family.id, vlog });
-            }
-        }
-        if edit.is_empty() { Ok(()) } else { self.shared.maintenance.install_for_all(&edit) }
-    }
-
-    /// Returns whether every value that the commit points to can be read. A record that was not durable may exist
-    /// without its value, after a machine crash or a failed sync of the value log. Such a commit was never acknowledged
-    /// as durable.
-    fn values_are_there(&mut self, seq: SeqNo, body: &[u8], file: &str, base: u64) -> Result<bool> {
-        if seq < self.scan.synced {
-            return Ok(true);
-        }
-        for op in ops(body, file, base) {
-            let op = op?;
-            if op.kind != Kind::PutPointer || self.is_flushed(seq, op.family) {
-                continue; // the value log of a flushed commit may have been removed since
-            }
-            let pointer = VlogPointer::decode(op.value)
-                .ok_or_else(|| Error::corrupt(file, base, "a pointer of the wrong length"))?;
-            let Some(value) = self.with_vlogs(op.family, |vlogs| vlogs.read(&pointer)) else {
-                continue; // dropped since
-            };
-            match value {
-                Ok(_) => {
-                    let (from, to) = (pointer.offset, pointer.offset + pointer.record_bytes());
-                    let range = self.doubtful.entry(pointer.vlog).or_insert(from..to);
-                    *range = range.start.min(from)..range.end.max(to);
-                }
-                Err(e) if e.is_corruption() || e.io_kind() == Some(std::io::ErrorKind::NotFound) => {
-                    return Ok(false);
-                }
-                Err(e) => return Err(e),
-            }
-        }
-        Ok(true)
-    }
-}
-
-/// Rewrites a part of a file with its own bytes.
-fn rewrite_in_place(file: &dyn File, mut range: Range<u64>) -> std::io::Result<()> {
-    let mut buf = vec![0; (64 << 10).min(range.end - range.start) as usize];
-    while !range.is_empty() {
-        let n = buf.len().min((range.end - range.start) as usize);
-        file.read_exact_at(&mut buf[..n], range.start)?;
-        file.write_all_at(&buf[..n], range.start)?;
-        range.start += n as u64;
-    }
-    Ok(())
-}
-
-/// Removes the old log segments, which nothing on disk needs any more.
-fn remove_old_segments(ctx: &MaintenanceCtx, config: &ScanConfig) -> Result<()> {
-    let files = reader::segment_files(&ctx.dir, config.first, config.segment_bytes)?;
-    let begin = ctx.write.log.segment_of(ctx.write.log.sequencer().tail());
-    for id in files.needed.into_iter().chain(files.old).filter(|id| *id < begin) {
-        let name = files::wal(id);
-        if let Err(error) = ctx.dir.unlink(&name) {
-            tracing::warn!(%name, %error, "an old log segment could not be removed; it is ignored");
-        }
-    }
-    remove_spent(ctx, config);
-    Ok(())
-}
-
-/// Keeps segments that are discarded because of damage, for a person to examine. They get a second name before the
-/// manifest drops the first, so a crash in between loses neither.
-fn keep_lost_segments(ctx: &MaintenanceCtx, report: &RecoveryReport) -> Result<()> {
-    let Some(cut) = report.damage.as_ref().and(report.cut) else {
-        return Ok(());
-    };
-    let segment_bytes = ctx.versions.identity().wal_segment_bytes;
-    let lost = reader::segment_files(&ctx.dir, ctx.write.log.segment_of(cut), segment_bytes)?;
-    for name in lost.needed.into_iter().map(files::wal) {
-        let kept = format!("{name}.lost");
-        match ctx.dir.link(&name, &*ctx.dir, &kept) {
-            Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
-                return Err(Error::io("link", &kept, e));
-            }
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-/// Removes spare segment files of an earlier session, and the note of a failed sync, since the log it refers to is
-/// replayed.
-fn remove_spent(ctx: &MaintenanceCtx, config: &ScanConfig) {
-    remove_spare_segments(&*ctx.dir);
-    if config.sync_failed
-        && let Err(error) = ctx.dir.unlink(files::SYNC_FAILED)
-    {
-        tracing::warn!(%error, "the note of a failed sync could not be removed; the next open tries again");
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::Db;
 use crate::compact::{self, TreeStats};
 use crate::family::{FamilyCore, FamilyStats, Metric};
+use crate::memory::Use;
 use crate::remote::RemoteStats;
 use crate::shared::{DelayStats, FLUSH_RATE_ASSUMED, Family, JobStats, MERGE_RATE_ASSUMED, Shared};
 use crate::stats::{Durations, TimeStats, statistics, write_lines};
@@ -22,6 +23,8 @@ statistics! {
         stalled_by_memtables: StallStats = StallStats::of(&seen.shared.write.debt.by_memtables);
         "Writers held up because a family has too many tables in level 1."
         stalled_by_tables: StallStats = StallStats::of(&seen.shared.write.debt.by_tables);
+        "Writers held up because memory is scarce."
+        stalled_by_memory: StallStats = StallStats::of(&seen.shared.write.debt.by_memory);
         "Syncs of the log, with the value logs."
         syncs: TimeStats = seen.shared.write.log.sync_times().into();
         "Flushes."
@@ -62,6 +65,24 @@ statistics! {
             "Table reads by lookups that missed the cache. Reads through memory maps are not counted.";
         Counter Bytes lookup_read_bytes: u64 = seen.shared.tables.reads.bytes(),
             "Bytes read by these reads.";
+        Gauge Bytes memory_limit_bytes: u64 = seen.shared.write.memory.limit(),
+            "Limit for the memory of the database.", c "resolved_memory_limit";
+        Gauge Bytes memory_memtables_bytes: u64 = seen.memory(Use::Memtables),
+            "Memory of memtables: active, immutable, and those that only readers still use.";
+        Gauge Bytes memory_transactions_bytes: u64 = seen.memory(Use::Transactions),
+            "Memory of batches and transactions of more than 4 KiB: their writes, and the keys they read.";
+        Gauge Bytes memory_cursors_bytes: u64 = seen.memory(Use::Cursors),
+            "Memory of the buffers of iterators and merges.";
+        Gauge Bytes memory_jobs_bytes: u64 = seen.memory(Use::Jobs),
+            "Memory of the tables that flushes and merges build.";
+        Gauge Bytes memory_tables_bytes: u64 = seen.memory(Use::Tables),
+            "Memory of the block cache, and of the filters and indexes of open tables.";
+        Gauge Bytes memory_spare_bytes: u64 = tidesdb_memtable::spare_bytes(),
+            "Memory of this process that is kept for new memtables and freed under pressure.";
+        Gauge Bytes memory_fixed_bytes: u64 = seen.shared.write.memory.fixed_bytes(),
+            "Memory of threads, the log and other parts of a fixed size.";
+        Gauge Count memory_pressure: u64 = seen.shared.write.memory.level() as u64,
+            "How scarce memory is: 0 normal, 1 elevated, 2 high, 3 critical.", c "memory_pressure_level";
         Gauge Count snapshots: usize = seen.shared.reads.snapshots.count(),
             "Live snapshots.";
         Gauge Count jobs_pending: usize = seen.shared.write.jobs.pending(),
@@ -124,6 +145,10 @@ impl Seen<'_> {
         self.shared.write.all_families().iter().map(|family| family.total(metric)).sum()
     }
 
+    fn memory(&self, of: Use) -> u64 {
+        self.shared.write.memory.used_for(of)
+    }
+
     fn written_bytes(&self) -> u64 {
         let tables = [Metric::FlushBytes, Metric::CompactionWritten, Metric::ValueLogWritten];
         self.shared.write.log.bytes_written() + tables.into_iter().map(|m| self.total(m)).sum::<u64>()
@@ -151,12 +176,12 @@ fn share(part: u64, rest: u64) -> f64 {
 impl Stats {
     /// Returns the time writers were delayed since the open, summed over all threads.
     pub fn stall_time(&self) -> Duration {
-        self.stalled_by_memtables.time + self.stalled_by_tables.time
+        self.stalled_by_memtables.time + self.stalled_by_tables.time + self.stalled_by_memory.time
     }
 
     /// Returns how often a writer was stopped since the open.
     pub fn stalls(&self) -> u64 {
-        self.stalled_by_memtables.stopped + self.stalled_by_tables.stopped
+        self.stalled_by_memtables.stopped + self.stalled_by_tables.stopped + self.stalled_by_memory.stopped
     }
 }
 
@@ -175,6 +200,7 @@ impl Db {
     /// Returns statistics of the database.
     pub fn stats(&self) -> Stats {
         let shared = &self.inner.shared;
+        shared.count_memory();
         let trees = shared.write.resolved_families().iter().map(|family| tree_of(family)).collect();
         Stats::of(&Seen { shared, cache: shared.tables.cache.stats(), trees })
     }
@@ -191,7 +217,12 @@ impl fmt::Display for Stats {
             writeln!(f, "running: {} of family {:?}", job.kind, job.family)?;
             write_lines(f, "  ", job.figures())?;
         }
-        for (cause, held) in [("memtables", self.stalled_by_memtables), ("tables", self.stalled_by_tables)] {
+        let causes = [
+            ("memtables", self.stalled_by_memtables),
+            ("tables", self.stalled_by_tables),
+            ("memory", self.stalled_by_memory),
+        ];
+        for (cause, held) in causes {
             writeln!(f, "writers delayed by {cause}")?;
             write_lines(f, "  ", held.figures())?;
         }

@@ -42,7 +42,7 @@ impl Db {
     /// db.close()?;
     ///
     /// let db = Db::options(dir.path()).await_comparators(true).open()?;
-    /// assert_eq!(db.waiting_families(), [("words".to_owned(), "by-length".to_owned())]);
+    /// assert_eq!(db.unresolved_families(), [("words".to_owned(), "by-length".to_owned())]);
     /// db.register_comparator(order)?;
     /// assert_eq!(db.family("words")?.get(b"whale")?.as_deref(), Some(&b"1"[..]));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -58,7 +58,7 @@ impl Db {
             shared.reads.check_open()?
         } else {
             shared.write.check_writable()?;
-            drop(shared.write.log.reserve_space_for_merge(0)?);
+            shared.write.log.check_space_for_merge(0)?;
         }
         let _catalog = shared.catalog.lock();
         if shared.comparator(order.name()).is_some() {
@@ -77,7 +77,7 @@ impl Db {
     }
 
     /// Returns the unresolved families, each with the name of its key order, sorted.
-    pub fn waiting_families(&self) -> Vec<(String, String)> {
+    pub fn unresolved_families(&self) -> Vec<(String, String)> {
         let order = |family: &FamilyCore| family.options.comparator.name().to_owned();
         let mut names: Vec<_> =
             unresolved(&self.inner.shared).iter().map(|f| (f.name().to_string(), order(f))).collect();
@@ -149,11 +149,13 @@ fn replay_to_tables(
 ) -> Result<()> {
     let mut to_table = |least: usize| {
         let full = core.owned_view().active.as_ref().is_some_and(|slot| slot.bytes() >= least);
-        let out = if full { replay::to_table(ctx, core, !tables.is_empty())? } else { None };
-        tables.extend(out);
+        if full {
+            tables.extend(replay::to_tables(ctx, core, !tables.is_empty())?);
+            core.forget_memtables();
+        }
         Ok(())
     };
-    replay_all(&ctx.write, core, state, || to_table(core.options.write_buffer_bytes()))?;
+    replay_all(&ctx.write, core, state, || to_table(core.buffer_bytes()))?;
     to_table(0)?;
     for out in tables.iter() {
         out.add_to(ctx, core, FLUSH_LEVEL, edit)?;

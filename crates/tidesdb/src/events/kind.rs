@@ -100,6 +100,16 @@ events! {
         sync_failed: bool, "True if a sync of the log had failed before.";
         damage: String, "Damage that the recovery mode tolerated; empty if there was none.";
     }
+    "replay" Replay INFO "The open has read part of a long log." {
+        bytes: u64, "Bytes of commits that were replayed so far.";
+        total: u64, "Bytes of all commits to replay.";
+        commits: u64, "Commits that were replayed so far.";
+    }
+    "recovered" Recovered INFO "Recovered commits were written to tables after the open had returned." {
+        seconds: Duration, "Duration since the open returned.";
+        orphans: u64, "Files that were set aside because the manifest does not name them.";
+        error: String, "Why it failed; empty if it did not. Writes are refused then, and the next open recovers again.";
+    }
     "close" Close INFO "The database was closed." {
         seconds: Duration, "Duration of the close, with the last flushes.";
         error: String, "Why the close failed; empty if it did not.";
@@ -126,6 +136,7 @@ events! {
         bytes: u64, "Bytes of the new tables.";
         entries: u64, "Entries that were read.";
         dropped: u64, "Entries that were dropped by a rule.";
+        parts: u64, "Key ranges that it was divided into, so that several threads could work on it.";
         write_amp: f64, "Bytes written per byte of the inputs above the target level.";
         seconds: Duration, "Duration.";
     }
@@ -141,7 +152,7 @@ events! {
         inputs: Vec<LevelPart>, "The tables per level: `level`, `tables`, `bytes`.";
     }
     "stall_begin" StallBegin WARN "Writers are being delayed. One line covers all commits until `stall_end`." {
-        cause: &'static str, "Why: `memtables` (too many bytes wait for a flush) or `tables` (too many tables in level 1).";
+        cause: &'static str, "Why: `memtables` (too many bytes wait for a flush), `tables` (too many tables in level 1) or `memory` (memory is scarce).";
         memtable_bytes: u64, "Bytes of memtables that wait for a flush.";
         jobs: u64, "Background jobs that are queued or run.";
     }

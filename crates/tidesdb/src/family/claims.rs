@@ -47,8 +47,10 @@ pub struct Claims {
     has_quarantined: AtomicBool,
 }
 
-/// The first pause after which a damaged table is merged again, and the longest.
-const QUARANTINE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
+/// The first pause after which a damaged table is merged again.
+const QUARANTINE_MIN: Duration = Duration::from_secs(1);
+/// The longest such pause.
+const QUARANTINE_MAX: Duration = Duration::from_secs(300);
 
 #[derive(Debug, Default)]
 struct Running {
@@ -57,8 +59,17 @@ struct Running {
     begun: u64,
     /// Merges that wait until they can run alone; no other begins.
     waiting: usize,
-    /// Damaged tables: how often they failed a merge, and until when merges leave them out.
-    quarantined: BTreeMap<TableId, (u32, Duration)>,
+    /// Damaged tables.
+    quarantined: BTreeMap<TableId, Quarantine>,
+}
+
+/// A damaged table.
+#[derive(Debug, Default)]
+struct Quarantine {
+    /// How often it failed a merge.
+    failures: u32,
+    /// Until when merges leave it out.
+    until: Duration,
 }
 
 impl Running {
@@ -82,7 +93,7 @@ impl Claims {
             return None;
         }
         let mut claims: Vec<Claim> = running.merges.values().flatten().cloned().collect();
-        let damaged = running.quarantined.iter().filter(|(_, (_, until))| now < *until).map(|(id, _)| *id);
+        let damaged = running.quarantined.iter().filter(|(_, table)| now < table.until).map(|(id, _)| *id);
         let tables: Vec<TableId> = damaged.collect();
         if !tables.is_empty() {
             claims.push(Claim::quarantine(tables));
@@ -113,9 +124,9 @@ impl Claims {
     pub fn quarantine(&self, tables: &[TableId], now: Duration) {
         let mut running = self.running.lock();
         for id in tables {
-            let (failures, until) = running.quarantined.entry(*id).or_default();
-            *until = now + (QUARANTINE.0 * (1 << (*failures).min(16))).min(QUARANTINE.1);
-            *failures += 1;
+            let table = running.quarantined.entry(*id).or_default();
+            table.until = now + (QUARANTINE_MIN * (1 << table.failures.min(16))).min(QUARANTINE_MAX);
+            table.failures += 1;
         }
         self.has_quarantined.store(!running.quarantined.is_empty(), Ordering::Relaxed);
     }

@@ -11,6 +11,7 @@
 
 mod claims;
 mod hook;
+mod probes;
 mod read_view;
 mod space;
 mod stats;
@@ -21,12 +22,14 @@ use std::time::Duration;
 
 pub use claims::{Claim, Claimed, Claims};
 pub use hook::{CommitHook, Committed, CommittedOp, HookCell};
+pub use probes::{GET_CHARGE, Probes, SEEK_CHARGE};
 pub use read_view::{MemSlot, ReadView};
 pub use space::Collection;
 pub use stats::{FamilyStats, LevelCounters, Metric};
 use tidesdb_memtable::{KeyOrder, MapKind, Memtable};
 use tidesdb_sync::{EpochCell, Guard, Mutex, ShardedCounters, pin, rank};
 
+use crate::memory::{Memory, Use};
 use crate::options::{FamilyOptions, LiveOptions, MemtableKind};
 use crate::ranges::SharedRanges;
 use crate::sources::TableVersion;
@@ -66,6 +69,8 @@ pub struct FamilyCore {
     dropped: AtomicBool,
     /// Operation counters, see [`Metric`].
     pub metrics: ShardedCounters<{ Metric::COUNT }>,
+    /// The memory of the database.
+    pub memory: Arc<Memory>,
 }
 
 impl FamilyCore {
@@ -76,8 +81,10 @@ impl FamilyCore {
         options: FamilyOptions,
         vlog: VlogSet,
         version: Arc<TableVersion>,
+        memory: &Arc<Memory>,
     ) -> Self {
-        let view = ReadView { active: None, active_from: 0, immutables: Vec::new(), version };
+        let probes = Arc::default();
+        let view = ReadView { active: None, active_from: 0, immutables: Vec::new(), version, probes };
         Self {
             id,
             options: LiveOptions::new(options),
@@ -94,6 +101,7 @@ impl FamilyCore {
             hook: HookCell::default(),
             dropped: AtomicBool::new(false),
             metrics: ShardedCounters::new(),
+            memory: Arc::clone(memory),
         }
     }
 
@@ -157,7 +165,13 @@ impl FamilyCore {
     pub fn has_many_values(&self, slot: &MemSlot) -> bool {
         let files = self.vlog.files_begun().saturating_sub(slot.value_files);
         let bytes = files.saturating_sub(1).saturating_mul(self.vlog.file_bytes_max());
-        bytes >= VALUES_PER_BUFFER * self.options.write_buffer_bytes() as u64
+        bytes >= VALUES_PER_BUFFER * self.buffer_bytes() as u64
+    }
+
+    /// Size of the memtable at which it is flushed: the setting of the family, as far as the memory limit allows.
+    #[inline]
+    pub fn buffer_bytes(&self) -> usize {
+        self.memory.buffer_max(self.options.write_buffer_bytes())
     }
 
     /// Makes the active memtable, if there is one, immutable; it ends at `boundary`. Returns its bytes.
@@ -208,7 +222,7 @@ impl FamilyCore {
         }
         debug_assert!(seq >= view.active_from, "an immutable memtable is missing");
         let slot = Arc::new(MemSlot {
-            map: self.new_map(seed),
+            map: self.new_map(seed, Use::Memtables),
             ranges: SharedRanges::default(),
             from: view.active_from,
             pins: published().min(seq),
@@ -225,7 +239,7 @@ impl FamilyCore {
     /// dropped.
     pub fn rotate_around(&self, mut map: Arc<Memtable>, seq: SeqNo, end: SeqNo) -> bool {
         Arc::get_mut(&mut map).expect("a staged memtable is not shared").rebase(seq);
-        let debt_max = self.options.write_buffer_bytes();
+        let debt_max = self.buffer_bytes();
         let ranges = SharedRanges::default();
         let slot = Arc::new(MemSlot {
             map,
@@ -252,7 +266,29 @@ impl FamilyCore {
 
     /// A memtable in this family's key order, not part of the read view; used to sort entries.
     pub fn staging_memtable(&self, seed: u64) -> Arc<Memtable> {
-        self.new_map(seed)
+        self.new_map(seed, Use::Memtables)
+    }
+
+    /// As [`FamilyCore::staging_memtable`], for the own writes of a transaction.
+    pub fn transaction_memtable(&self, seed: u64) -> Arc<Memtable> {
+        self.new_map(seed, Use::Transactions)
+    }
+
+    /// Replaces all memtables by the tables of `version`, which hold their entries.
+    pub fn replace_memtables(&self, version: &Arc<TableVersion>) {
+        self.change_view(|view| {
+            for slot in view.memtables() {
+                slot.values.get_or_init(|| version.vlog_slots());
+            }
+            let (active_from, probes) = (view.active_from, Arc::clone(&view.probes));
+            ReadView {
+                active: None,
+                active_from,
+                immutables: Vec::new(),
+                version: Arc::clone(version),
+                probes,
+            }
+        });
     }
 
     /// Drops all memtables. Returns the debt of the immutable ones.
@@ -261,7 +297,7 @@ impl FamilyCore {
         self.change_view(|view| {
             bytes = view.immutables.iter().map(|(slot, _)| slot.debt()).sum();
             let version = Arc::clone(&view.version);
-            ReadView { active: None, active_from: view.active_from, immutables: Vec::new(), version }
+            ReadView { active: None, immutables: Vec::new(), version, ..view.clone() }
         });
         bytes
     }
@@ -272,7 +308,7 @@ impl FamilyCore {
         self.change_view(|view| view.with_version(Arc::new(view.version.emptied())));
     }
 
-    fn new_map(&self, seed: u64) -> Arc<Memtable> {
+    fn new_map(&self, seed: u64, of: Use) -> Arc<Memtable> {
         let order = match self.options.comparator.custom_compare() {
             None => KeyOrder::Bytewise,
             Some(compare) => KeyOrder::Custom(compare),
@@ -281,6 +317,6 @@ impl FamilyCore {
             MemtableKind::Auto => MapKind::Tree,
             MemtableKind::SkipList => MapKind::SkipList,
         };
-        Memtable::new(order, kind, self.options.write_buffer_bytes(), seed)
+        Memtable::charged(order, kind, self.buffer_bytes(), seed, self.memory.sum(of))
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use tidesdb_memtable::Memtable;
 
+use super::probes::Probes;
 use crate::ranges::SharedRanges;
 use crate::sources::TableVersion;
 use crate::types::SeqNo;
@@ -71,6 +72,8 @@ pub struct ReadView {
     pub immutables: Vec<(Arc<MemSlot>, SeqNo)>,
     /// The tables.
     pub version: Arc<TableVersion>,
+    /// What reads spent on sorted runs that held nothing for them. All views of a family share it.
+    pub probes: Arc<Probes>,
 }
 
 impl ReadView {

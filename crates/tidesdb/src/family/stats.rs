@@ -76,7 +76,15 @@ statistics! {
         Bytes compaction_written CompactionWritten, "Bytes of tables that compactions wrote.",
             c "compaction_bytes_written";
         Count compactions Compactions, "Compactions.", c "compaction_count";
+        Count merge_parts MergeParts, "Key ranges that merges were divided into, so that several threads could work on one merge.";
         Count moves Moves, "Compactions that moved tables to another level without writing them again.";
+        Count merges_level_1 MergesLevel1, "Merges because of the number or bytes of the tables in level 1.";
+        Count merges_capacity MergesCapacity, "Merges because a level held more than it may, or for another number of levels.";
+        Count merges_tombstones MergesTombstones, "Merges because of tombstones of keys or of ranges.";
+        Count merges_expired MergesExpired, "Merges because rows had expired.";
+        Count merges_probes MergesProbes, "Merges because reads looked into sorted runs that held nothing for them.";
+        Count merges_values MergesValues, "Merges that moved values out of value logs.";
+        Count merges_manual MergesManual, "Merges that a user asked for.";
         Bytes value_log_written ValueLogWritten, "Bytes of values that commits wrote to the value log.";
         Count dropped Dropped, "Entries that compactions and flushes dropped by rule.";
         Bytes value_bytes_moved ValuesMoved, "Bytes of values that merges moved out of value logs that were mostly garbage.";
@@ -135,7 +143,7 @@ impl Seen<'_> {
 
     fn by_level(&self, of: fn(&TableMeta) -> u64) -> Vec<u64> {
         let levels = self.version().levels().iter();
-        levels.map(|l| l.tables().iter().map(|t| of(t.meta())).sum()).collect()
+        levels.map(|l| l.tables().map(|t| of(t.meta())).sum()).collect()
     }
 
     /// Length and live bytes of each value log.
@@ -153,7 +161,7 @@ impl Seen<'_> {
     fn densest(&self) -> (f64, usize) {
         let shares = (1..)
             .zip(self.version().levels())
-            .flat_map(|(level, l)| l.tables().iter().map(move |t| (tombstone_share(t.meta()), level)));
+            .flat_map(|(level, l)| l.tables().map(move |t| (tombstone_share(t.meta()), level)));
         shares.filter(|(share, _)| *share > 0.0).max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default()
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{hex, keep_damage, open, shown};
 use crate::compact::{self, TreeStats};
 use crate::ranges::RangeTombstone;
-use crate::version::{self, Change, State};
+use crate::version::{self, Change, PlacedTable, State};
 use crate::{Error, Result};
 
 /// Shows the manifest in force of the database in `path`: every edit with its offset, then the families, tables and
@@ -53,7 +53,7 @@ fn show_state(state: &State, show: &mut dyn FnMut(&str)) {
         let (id, name) = (family.id.0, &family.name);
         let (compression, order) = (family.options.compression.name(), family.options.comparator.name());
         show(&format!("  family {id} {name:?}: {compression}, {order}, flushed to {}", family.flushed_to));
-        for (level, meta) in family.tables.values() {
+        for PlacedTable { level, meta } in family.tables.iter() {
             let (low, high) = (shown(&meta.smallest), shown(&meta.largest));
             let (table, entries, bytes) = (meta.id.0, meta.entries, meta.file_bytes);
             show(&format!(

@@ -26,7 +26,7 @@ pub fn table(
     let (_, dir) = open(path.as_ref())?;
     let (state, _) = version::inspect(&*dir, &mut |_, _| ())?;
     let found =
-        state.families.values().find_map(|f| f.tables.get(&id).map(|(level, meta)| (f, *level, meta)));
+        state.families.values().find_map(|f| f.tables.get(id).map(|table| (f, table.level, &table.meta)));
     let Some((family, level, meta)) = found else {
         return Err(Error::NotFound { what: format!("table {file} in the manifest").into() });
     };

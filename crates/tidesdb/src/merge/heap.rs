@@ -159,11 +159,15 @@ impl<C: MergeSource> MergeCursor<C> {
         if self.ahead(moved, next) {
             return;
         }
+        self.current = next;
         let last = self.waiting.len() - 1;
+        if last == 0 {
+            self.waiting[0] = moved; // two children, such as a memtable and a level
+            return;
+        }
         let at = self.waiting[..last].partition_point(|&w| self.ahead(moved, w));
         self.waiting.copy_within(at..last, at + 1);
         self.waiting[at] = moved;
-        self.current = next;
     }
 
     /// Positions the children that a lazy seek left out, for iterating forward.

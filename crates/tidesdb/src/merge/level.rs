@@ -31,12 +31,42 @@ pub trait LevelTable: Send + Sync {
     }
 }
 
+/// Disjoint tables in key order.
+pub trait SortedTables: Send + Sync {
+    /// A table.
+    type Table: LevelTable + Clone;
+    /// Returns the number of tables.
+    fn count(&self) -> usize;
+    /// Returns the table at `index`.
+    fn get(&self, index: usize) -> Option<&Self::Table>;
+    /// Returns the index of the first table whose last key is at or after `key`, or the number of tables.
+    fn lower_bound(&self, order: &Comparator, key: &[u8]) -> usize;
+}
+
+impl<T: LevelTable + Clone> SortedTables for Arc<[T]> {
+    type Table = T;
+
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    #[inline]
+    fn get(&self, index: usize) -> Option<&T> {
+        (**self).get(index)
+    }
+
+    #[inline]
+    fn lower_bound(&self, order: &Comparator, key: &[u8]) -> usize {
+        self.partition_point(|t| order.compare(t.largest(), key).is_lt())
+    }
+}
+
 /// Iterates over the tables of one level.
-pub struct LevelCursor<T: LevelTable> {
+pub struct LevelCursor<L: SortedTables> {
     compare: Comparator,
-    tables: Arc<[T]>,
-    /// Cursor of the last opened table, kept for the next seek into it.
-    child: Option<T::Cursor>,
+    tables: L,
+    /// The last opened table and its cursor, kept for the next seek into it.
+    child: Option<Child<L::Table>>,
     /// Index of that table; meaningless without a child.
     open: usize,
     /// Whether the child stands on the current entry.
@@ -44,56 +74,60 @@ pub struct LevelCursor<T: LevelTable> {
     scope: Scope,
 }
 
-impl<T: LevelTable> LevelCursor<T> {
+struct Child<T: LevelTable> {
+    table: T,
+    cursor: T::Cursor,
+}
+
+impl<L: SortedTables> LevelCursor<L> {
     /// Creates a cursor over `tables`, which must be sorted by key and disjoint. Opens none of them.
-    pub fn new(compare: Comparator, tables: Arc<[T]>) -> Self {
-        debug_assert!(
-            tables
-                .iter()
-                .zip(tables.iter().skip(1))
-                .all(|(a, b)| compare.compare(a.largest(), b.smallest()).is_lt())
-        );
+    pub fn new(compare: Comparator, tables: L) -> Self {
+        debug_assert!((1..tables.count()).all(|i| {
+            let pair = [i - 1, i].map(|i| tables.get(i).expect("an index below the number of tables"));
+            compare.compare(pair[0].largest(), pair[1].smallest()).is_lt()
+        }));
         Self { compare, tables, child: None, open: 0, valid: false, scope: Scope::default() }
     }
 
     /// Returns the index of the first table whose last key is at or after `target`, or the number of tables.
     #[inline]
     fn table_at(&self, target: &[u8]) -> usize {
-        if self.child.is_some() && self.covers(self.open, target) {
+        if self.child.as_ref().is_some_and(|child| self.covers(&child.table, target)) {
             return self.open;
         }
-        self.tables.partition_point(|t| self.compare.compare(t.largest(), target).is_lt())
+        self.tables.lower_bound(&self.compare, target)
     }
 
     #[inline]
-    fn covers(&self, table: usize, key: &[u8]) -> bool {
-        let table = &self.tables[table];
+    fn covers(&self, table: &L::Table, key: &[u8]) -> bool {
         self.compare.compare(table.smallest(), key).is_le()
             && self.compare.compare(key, table.largest()).is_le()
     }
 
-    /// Returns the cursor of table `i`, opening it if needed.
+    /// Returns the cursor of table `i`, which exists, opening it if needed.
     #[inline]
-    fn open(&mut self, i: usize) -> &mut T::Cursor {
+    fn open(&mut self, i: usize) -> &mut <L::Table as LevelTable>::Cursor {
         if self.open != i {
             self.child = None;
             self.open = i;
         }
-        self.child.get_or_insert_with(|| {
-            let mut child = self.tables[i].cursor();
-            child.set_scope(&self.scope);
-            child
-        })
+        let child = self.child.get_or_insert_with(|| {
+            let table = self.tables.get(i).expect("an index below the number of tables").clone();
+            let mut cursor = table.cursor();
+            cursor.set_scope(&self.scope);
+            Child { table, cursor }
+        });
+        &mut child.cursor
     }
 
     #[inline]
-    fn child(&self) -> &T::Cursor {
-        self.child.as_ref().expect("a valid cursor has a child")
+    fn child(&self) -> &<L::Table as LevelTable>::Cursor {
+        &self.child.as_ref().expect("a valid cursor has a child").cursor
     }
 
     #[inline]
-    fn child_mut(&mut self) -> &mut T::Cursor {
-        self.child.as_mut().expect("a valid cursor has a child")
+    fn child_mut(&mut self) -> &mut <L::Table as LevelTable>::Cursor {
+        &mut self.child.as_mut().expect("a valid cursor has a child").cursor
     }
 
     /// Moves to the first entry of table `i` or, if it has none, of a later table.
@@ -113,7 +147,11 @@ impl<T: LevelTable> LevelCursor<T> {
 
     /// Has the cursor of the first table that can hold `target` or something after it `seek`.
     #[inline]
-    fn seek_by(&mut self, target: &[u8], seek: impl FnOnce(&mut T::Cursor) -> Result<()>) -> Result<()> {
+    fn seek_by(
+        &mut self,
+        target: &[u8],
+        seek: impl FnOnce(&mut <L::Table as LevelTable>::Cursor) -> Result<()>,
+    ) -> Result<()> {
         self.valid = false;
         let i = self.table_at(target);
         if self.tables.get(i).is_none_or(|table| self.scope.is_above(&self.compare, table.smallest())) {
@@ -131,7 +169,9 @@ impl<T: LevelTable> LevelCursor<T> {
     /// Goes to the last entry of the last table before index `end` that has one, as far as they are in scope.
     fn enter_last(&mut self, mut end: usize) -> Result<()> {
         self.valid = false;
-        while end > 0 && !self.scope.is_below(&self.compare, self.tables[end - 1].largest()) {
+        while let Some(table) = end.checked_sub(1).and_then(|last| self.tables.get(last))
+            && !self.scope.is_below(&self.compare, table.largest())
+        {
             end -= 1;
             let child = self.open(end);
             child.seek_to_last()?;
@@ -144,17 +184,20 @@ impl<T: LevelTable> LevelCursor<T> {
     }
 }
 
-impl<T: LevelTable> MergeSource for LevelCursor<T> {
+impl<L: SortedTables> MergeSource for LevelCursor<L> {
     fn may_contain(&self, key: &[u8]) -> bool {
-        let i = self.table_at(key);
-        i < self.tables.len() && self.covers(i, key) && self.tables[i].may_contain(key)
+        self.tables
+            .get(self.table_at(key))
+            .is_some_and(|table| self.covers(table, key) && table.may_contain(key))
     }
 }
 
-impl<T: LevelTable> EntryCursor for LevelCursor<T> {
+impl<L: SortedTables> EntryCursor for LevelCursor<L> {
     fn skip_older(&mut self, below: SeqNo, until: Option<&[u8]>) -> Result<()> {
-        while self.valid && self.tables[self.open].max_seq() < below {
-            let table = &self.tables[self.open];
+        while self.valid
+            && let Some(Child { table, .. }) = &self.child
+            && table.max_seq() < below
+        {
             match until {
                 Some(key) if self.compare.compare(self.key(), key).is_ge() => break,
                 Some(key) if self.compare.compare(key, table.largest()).is_le() => return self.seek(key),
@@ -168,7 +211,7 @@ impl<T: LevelTable> EntryCursor for LevelCursor<T> {
         self.scope = scope.clone();
         self.valid = false;
         if let Some(child) = &mut self.child {
-            child.set_scope(scope);
+            child.cursor.set_scope(scope);
         }
     }
 
@@ -183,7 +226,7 @@ impl<T: LevelTable> EntryCursor for LevelCursor<T> {
 
     fn seek_to_last(&mut self) -> Result<()> {
         match self.scope.clone().high() {
-            Bound::Unbounded => self.enter_last(self.tables.len()),
+            Bound::Unbounded => self.enter_last(self.tables.count()),
             Bound::Included(high) | Bound::Excluded(high) => self.seek_for_prev(high),
         }
     }
@@ -199,7 +242,7 @@ impl<T: LevelTable> EntryCursor for LevelCursor<T> {
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
         self.valid = false;
         let i = self.table_at(target);
-        if i == self.tables.len() || self.compare.compare(target, self.tables[i].smallest()).is_lt() {
+        if self.tables.get(i).is_none_or(|table| self.compare.compare(target, table.smallest()).is_lt()) {
             return self.enter_last(i);
         }
         let child = self.open(i);
@@ -280,10 +323,10 @@ impl<T: LevelTable> EntryCursor for LevelCursor<T> {
     }
 }
 
-impl<T: LevelTable> std::fmt::Debug for LevelCursor<T> {
+impl<L: SortedTables> std::fmt::Debug for LevelCursor<L> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LevelCursor")
-            .field("tables", &self.tables.len())
+            .field("tables", &self.tables.count())
             .field("open", &self.open)
             .finish_non_exhaustive()
     }

@@ -18,7 +18,7 @@ mod visible;
 
 pub use heap::MergeCursor;
 pub use hide::HidingCursor;
-pub use level::{LevelCursor, LevelTable};
+pub use level::{LevelCursor, LevelTable, SortedTables};
 pub use purge::CoveringRanges;
 pub use retain::{Reason, Retain, RetainCounts, RetainRules, Verdict};
 pub use source::MergeSource;

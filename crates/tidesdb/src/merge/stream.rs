@@ -17,6 +17,8 @@ pub struct RetainStream<C> {
     retain: Retain,
     /// Keys from here on belong to the next part of the merge.
     end: Option<Box<[u8]>>,
+    /// If set, the part ends early: after all versions of this key.
+    last_key: Option<Box<[u8]>>,
     step: Step,
     /// Number of entries of the source processed so far.
     met: u64,
@@ -60,7 +62,16 @@ impl<C: EntryCursor> RetainStream<C> {
     /// Judges the entries of `inner` from its position on, up to the key `end` (exclusive) if given.
     pub fn new(inner: C, retain: Retain, end: Option<&[u8]>) -> Self {
         let purger = RangeFilter::new(&CoveringRanges::nothing(), retain.order().clone());
-        Self { inner, purger, retain, end: end.map(Into::into), step: Step::Judge, met: 0, check: None }
+        Self {
+            inner,
+            purger,
+            retain,
+            end: end.map(Into::into),
+            last_key: None,
+            step: Step::Judge,
+            met: 0,
+            check: None,
+        }
     }
 
     /// Drops the entries that `purge` hides from all readers, before the other rules apply.
@@ -96,6 +107,20 @@ impl<C: EntryCursor> RetainStream<C> {
         };
         self.step = next;
         Ok(entry)
+    }
+
+    /// Ends the part after the key at which the source stands. [`RetainStream::rest`] then returns what was left out.
+    pub fn end_after_key(&mut self) {
+        if self.inner.valid() && self.last_key.is_none() {
+            self.last_key = Some(self.inner.key().into());
+        }
+    }
+
+    /// Returns the first key of the part that was not read because the part ended early, once [`RetainStream::next`] has returned
+    /// `None`.
+    pub fn rest(&self) -> Option<&[u8]> {
+        let left_out = self.last_key.is_some() && self.inner.valid() && !self.is_beyond(self.end.as_deref());
+        left_out.then(|| self.inner.key())
     }
 
     /// Returns the counts so far; complete once [`RetainStream::next`] has returned `None`.
@@ -148,6 +173,15 @@ impl<C: EntryCursor> RetainStream<C> {
     }
 
     fn at_end(&self) -> bool {
-        self.end.as_ref().is_some_and(|end| self.retain.order().compare(self.inner.key(), end).is_ge())
+        self.is_beyond(self.end.as_deref()) || self.last_key.as_ref().is_some_and(|last| self.is_past(last))
+    }
+
+    fn is_beyond(&self, end: Option<&[u8]>) -> bool {
+        end.is_some_and(|end| self.retain.order().compare(self.inner.key(), end).is_ge())
+    }
+
+    #[cold]
+    fn is_past(&self, last: &[u8]) -> bool {
+        self.retain.order().compare(self.inner.key(), last).is_gt()
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tidesdb_sync::modelled::Mutex;
 use tidesdb_sync::rank;
 
-use crate::types::SeqNo;
+use crate::types::{ReadPoint, SeqNo};
 
 /// All live snapshots of a database. Their number is not limited.
 #[derive(Debug, Default)]
@@ -76,10 +76,10 @@ impl Snapshots {
 
     /// The oldest live snapshot of a transaction whose commit checks for conflicts, and the time at which the
     /// transaction began. Time never goes back, so no other such transaction began earlier.
-    pub fn oldest_validating(&self) -> Option<(SeqNo, u32)> {
+    pub fn oldest_validating(&self) -> Option<ReadPoint> {
         let state = self.state.lock();
         let oldest = state.live.iter().find(|(_, pins)| pins.validating > 0);
-        oldest.map(|(seq, pins)| (*seq, pins.began))
+        oldest.map(|(seq, pins)| ReadPoint { seq: *seq, now: pins.began })
     }
 
     /// Registers a snapshot at `seq`, which is published, if everything that it shows still exists.

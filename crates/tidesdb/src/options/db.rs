@@ -38,6 +38,9 @@ pub struct DbOptions {
     pub sync: SyncMode,
     /// What to do with damage in the log. Default `Tail`.
     pub recovery: RecoveryMode,
+    /// Bytes of memory that the database may use, of all kinds together; see docs/memory.md. 0 = half of the memory that the
+    /// process may use: that of its control groups or of the machine, whichever is less. At least 16 MiB. Default 0.
+    pub memory_limit: u64,
     /// Bytes of decoded blocks, filters and indexes kept in memory. Filters and indexes that stay in memory while their
     /// table is open take at most half of it. Default 64 MiB.
     pub cache_bytes: u64,
@@ -52,6 +55,9 @@ pub struct DbOptions {
     /// deterministic, and no thread syncs for `SyncMode::Interval`. With two or more, another one merges while one family
     /// uses all that merge. Default: 2 to 4, by the number of cores.
     pub background_threads: Option<usize>,
+    /// Most key ranges that one merge is divided into. Idle workers that merge take some of them, the thread that runs the merge takes
+    /// the others. 1 = merges are not divided. Default: twice the number of threads that merge; 1 with fewer than two workers.
+    pub merge_parts: Option<usize>,
     /// Bytes per second that all merges together may write; flushes are not limited. 0 = no limit. Can be changed while the
     /// database is open: [`crate::Db::set_compaction_rate`]. Default 0.
     pub compaction_bytes_per_second: u64,
@@ -64,6 +70,10 @@ pub struct DbOptions {
     /// How much history [`crate::Db::at`] can read, in bytes of log: what was overwritten or deleted since is kept.
     /// Default 0: only until the next flush or merge.
     pub history_bytes: u64,
+    /// Bytes of recovered commits, and of values that they refer to, up to which an open writes tables before it
+    /// returns. With more, reads see the commits at once, and a background thread writes the tables; everything that
+    /// writes waits for it.
+    pub foreground_recovery_bytes: u64,
     /// Create the database if there is none. Default true.
     pub create_if_missing: bool,
     /// Open read-only: nothing on disk is changed. Default false.
@@ -85,15 +95,18 @@ impl Default for DbOptions {
         Self {
             sync: SyncMode::Full,
             recovery: RecoveryMode::Tail,
+            memory_limit: 0,
             cache_bytes: 64 << 20,
             memtables_bytes_max: 160 << 20,
             wal_bytes_max: 256 << 20,
             wal_segment_bytes: 64 << 20,
             background_threads: None,
+            merge_parts: None,
             compaction_bytes_per_second: 0,
             disk_free_min: 100 << 20,
             disk_reserve_bytes: None,
             history_bytes: 0,
+            foreground_recovery_bytes: 4 << 20,
             create_if_missing: true,
             read_only: false,
             mmap_reads: false,

@@ -9,16 +9,16 @@ use tidesdb_memtable::Memtable;
 use super::ahead::ReadAhead;
 use super::get::resolve;
 use super::track::Track;
-use crate::family::{FamilyCore, ReadView};
+use crate::family::{FamilyCore, ReadView, SEEK_CHARGE};
 use crate::jobs::Job;
 use crate::merge::{HidingCursor, MergeCursor, VisibleCursor};
 use crate::mvcc::SnapshotPin;
 use crate::options::ReadOptions;
 use crate::ranges::{Hidden, RangeSet, RangeTombstone, SharedRanges};
 use crate::shared::ReadCtx;
-use crate::sources::Source;
+use crate::sources::{Source, TableLevel};
 use crate::types::{
-    Comparator, EntryCursor, EntryMeta, KeyRange, Kind, RowSpan, SEQ_MAX, Scope, SeqNo, Slice,
+    Comparator, EntryCursor, EntryMeta, KeyRange, Kind, ReadPoint, RowSpan, SEQ_MAX, Scope, SeqNo, Slice,
 };
 use crate::{Error, Result};
 
@@ -46,6 +46,8 @@ pub struct Cursor {
     view: Arc<ReadView>,
     pub(super) inner: ReaderCursor,
     seq: SeqNo,
+    /// Charge of each seek for the sorted runs above the first.
+    seek_charge: u32,
     moment: ReadTimestamp,
     /// Writes of the transaction that owns the cursor.
     own: Option<OwnReads>,
@@ -65,9 +67,9 @@ type ReaderCursor = VisibleCursor<Versions>;
 /// All versions of a family except those hidden by range tombstones.
 type Versions = HidingCursor<MergeCursor<Source>>;
 
-/// Returns a cursor over what a reader at `seq` and time `now` sees in `view`, not positioned yet.
-pub fn show(view: &ReadView, family: &FamilyCore, (seq, now): (SeqNo, u32)) -> impl EntryCursor + use<> {
-    Cursor::merged(family, view, (seq, now), None)
+/// Returns a cursor over what a reader at `at` sees in `view`, not positioned yet.
+pub fn show(view: &ReadView, family: &FamilyCore, at: ReadPoint) -> impl EntryCursor + use<> {
+    Cursor::merged(family, view, at, None)
 }
 
 /// A transaction's own writes to a family, in readable form.
@@ -110,6 +112,15 @@ impl ReadTimestamp {
     }
 }
 
+/// Charge of a seek in `view`: for each sorted run above the first.
+fn seek_charge(view: &ReadView) -> u32 {
+    let runs = |level: &Arc<TableLevel>| {
+        if level.is_overlapping() { level.len() } else { usize::from(!level.is_empty()) }
+    };
+    let runs: usize = view.version.levels().iter().map(runs).sum();
+    u32::try_from(runs.saturating_sub(1)).unwrap_or(u32::MAX).saturating_mul(SEEK_CHARGE)
+}
+
 #[cold]
 fn no_value() -> Error {
     Error::invalid("the cursor has no value: it is keys-only, or not on a key; check Cursor::valid first")
@@ -143,10 +154,11 @@ impl Cursor {
             return Err(Error::NotFound { what: format!("column family {}", family.name()).into() });
         }
         let seq = moment.seq(reads);
-        let inner = Self::merged(family, &view, (seq, reads.now_secs()), own.as_ref());
+        let inner = Self::merged(family, &view, ReadPoint { seq, now: reads.now_secs() }, own.as_ref());
         let mut cursor = Self {
             reads: Arc::clone(reads),
             family: Arc::clone(family),
+            seek_charge: seek_charge(&view),
             view,
             inner,
             seq,
@@ -163,15 +175,10 @@ impl Cursor {
         Ok(cursor)
     }
 
-    /// Returns a cursor over what a reader at `seq` and time `now` sees in `view`.
-    fn merged(
-        family: &FamilyCore,
-        view: &ReadView,
-        (seq, now): (SeqNo, u32),
-        own: Option<&OwnReads>,
-    ) -> ReaderCursor {
-        let versions = Self::versions(family, view, seq, own);
-        VisibleCursor::new(versions, family.options.comparator.clone(), seq, now)
+    /// Returns a cursor over what a reader at `at` sees in `view`.
+    fn merged(family: &FamilyCore, view: &ReadView, at: ReadPoint, own: Option<&OwnReads>) -> ReaderCursor {
+        let versions = Self::versions(family, view, at.seq, own);
+        VisibleCursor::new(versions, family.options.comparator.clone(), at.seq, at.now)
             .counting_from(view.active_from)
     }
 
@@ -182,9 +189,9 @@ impl Cursor {
         sources.extend(view.memtables().map(|slot| Source::memtable(&slot.map)));
         for level in view.version.levels().iter().filter(|l| !l.is_empty()) {
             if level.is_overlapping() {
-                sources.extend(level.tables().iter().map(Source::table));
+                sources.extend(level.tables().map(Source::table));
             } else {
-                sources.push(Source::level(level.tables_arc(), comparator));
+                sources.push(Source::level(level, comparator));
             }
         }
         // For the reader, its own writes are as new as its snapshot, while the memtables may hold newer versions.
@@ -202,8 +209,8 @@ impl Cursor {
 
     /// Creates a second cursor at the same read timestamp and the same expiry time.
     pub(super) fn sibling(&self) -> Self {
-        let moment = (self.seq, self.inner.now());
-        let mut inner = Self::merged(&self.family, &self.view, moment, self.own.as_ref());
+        let at = ReadPoint { seq: self.seq, now: self.inner.now() };
+        let mut inner = Self::merged(&self.family, &self.view, at, self.own.as_ref());
         inner.set_scope(self.inner.scope());
         Self {
             reads: Arc::clone(&self.reads),
@@ -211,6 +218,7 @@ impl Cursor {
             view: Arc::clone(&self.view),
             inner,
             seq: self.seq,
+            seek_charge: self.seek_charge,
             moment: self.moment.clone(),
             own: self.own.clone(),
             track: self.track.as_ref().map(Track::sibling),
@@ -284,6 +292,7 @@ impl Cursor {
     /// `Corrupt`, `Io`: the cursor is then not valid. The same holds for all methods below.
     pub fn seek_to_first(&mut self) -> Result<()> {
         self.leave();
+        self.charge_seek();
         self.inner.seek_to_first()?;
         self.note(|track, landed| track.forward(Bound::Unbounded, landed));
         Ok(())
@@ -295,6 +304,7 @@ impl Cursor {
     /// As [`Cursor::seek_to_first`].
     pub fn seek_to_last(&mut self) -> Result<()> {
         self.leave();
+        self.charge_seek();
         self.inner.seek_to_last()?;
         self.note(|track, landed| track.backward(Bound::Unbounded, landed));
         Ok(())
@@ -307,6 +317,7 @@ impl Cursor {
     #[inline]
     pub fn seek(&mut self, target: impl AsRef<[u8]>) -> Result<()> {
         self.leave();
+        self.charge_seek();
         let target = target.as_ref();
         self.inner.seek(target)?;
         self.note(|track, landed| track.forward(Bound::Included(target), landed));
@@ -319,6 +330,7 @@ impl Cursor {
     /// As [`Cursor::seek_to_first`].
     pub fn seek_for_prev(&mut self, target: impl AsRef<[u8]>) -> Result<()> {
         self.leave();
+        self.charge_seek();
         let target = target.as_ref();
         self.inner.seek_for_prev(target)?;
         self.note(|track, landed| track.backward(Bound::Included(target), landed));
@@ -391,6 +403,14 @@ impl Cursor {
     #[inline(never)]
     fn read_ahead(&mut self) {
         self.ahead.fill(|rows| self.inner.take_rows(rows));
+    }
+
+    /// Charges a seek for the sorted runs that a merge would spare it.
+    #[inline]
+    fn charge_seek(&self) {
+        if self.seek_charge > 0 {
+            self.view.probes.charge(self.seek_charge);
+        }
     }
 
     /// Discards the position.

@@ -6,10 +6,10 @@ use tidesdb_memtable::{Entry, Memtable};
 use tidesdb_sync::{Guard, pin};
 
 use crate::codec::key_hash;
-use crate::family::{FamilyCore, ReadView};
+use crate::family::{FamilyCore, GET_CHARGE, ReadView};
 use crate::shared::ReadCtx;
 use crate::sst::{AllowAllReads, ReadGate, Table, TableValue, TurnGate};
-use crate::types::{Between, Kind, SeqNo, Slice};
+use crate::types::{Between, Kind, ReadPoint, SeqNo, Slice};
 use crate::vlog::VlogPointer;
 use crate::{Error, Result};
 
@@ -217,13 +217,13 @@ pub fn newest_range(view: &Arc<ReadView>, key: &[u8], during: Between, guard: &G
     memtables.chain([view.version.ranges().newest(order, key, during.before - 1)]).max().unwrap_or(0)
 }
 
-/// Returns whether a reader at `seq` and time `now` sees a value for `key` in `view`.
+/// Returns whether a reader at `at` sees a value for `key` in `view`.
 ///
 /// # Errors
 /// `Corrupt`, `Io`.
-pub fn sees(view: &Arc<ReadView>, key: &[u8], (seq, now): (SeqNo, u32), guard: &Guard) -> Result<bool> {
-    let hit = lookup(view, key, seq, false, guard, &mut AllowAllReads)?;
-    Ok(hit.is_some_and(|hit| !hit.kind.is_tombstone() && (hit.expiry == 0 || hit.expiry > now)))
+pub fn sees(view: &Arc<ReadView>, key: &[u8], at: ReadPoint, guard: &Guard) -> Result<bool> {
+    let hit = lookup(view, key, at.seq, false, guard, &mut AllowAllReads)?;
+    Ok(hit.is_some_and(|hit| !hit.kind.is_tombstone() && (hit.expiry == 0 || hit.expiry > at.now)))
 }
 
 /// Returns `key`; fails if the family was dropped.
@@ -291,18 +291,26 @@ fn lookup<'g>(
         slot.table().prefetch(hash);
         candidates.push(slot.table());
     });
+    let mut wasted = 0;
     for table in candidates.iter() {
         let found = table.get_through((key, hash), seq, want_value, guard, gate)?;
         if gate.is_shut() {
-            break;
+            return Ok(None);
         }
         if let Some(found) = found {
+            if wasted > 0 {
+                view.probes.charge(wasted);
+            }
             if found.seq < deleted {
                 return Ok(None);
             }
             let (kind, expiry) = (found.kind, found.expiry);
             return Ok(Some(Hit { kind, expiry, place: ValueLocation::Table(found.value) }));
         }
+        wasted += GET_CHARGE;
+    }
+    if wasted > GET_CHARGE {
+        view.probes.charge(wasted - GET_CHARGE); // one run is always searched
     }
     Ok(None)
 }

@@ -80,7 +80,7 @@ fn tables_beside_a_range_are_not_read() {
             }
         }
         let levels: Vec<usize> =
-            db.default_family().core.owned_view().version.levels().iter().map(|l| l.tables().len()).collect();
+            db.default_family().core.owned_view().version.levels().iter().map(|l| l.len()).collect();
         assert_eq!(levels.iter().position(|n| *n == 8), Some(usize::from(deep)), "{levels:?}");
         disk.log_ops(true);
         assert_eq!(db.range("3".."4").unwrap().count(), 200);

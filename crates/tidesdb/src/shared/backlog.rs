@@ -37,6 +37,8 @@ pub struct Debt {
     pub by_memtables: DelayStats,
     /// Writers delayed because level 1 must be compacted.
     pub by_tables: DelayStats,
+    /// Writers delayed because memory is scarce.
+    pub by_memory: DelayStats,
 }
 
 /// A rate in bytes per second: the moving average of what was measured.
@@ -188,23 +190,44 @@ pub struct SyncDue {
     tick_nanos: AtomicU64,
     /// `u64::MAX` = no commit waits.
     due_nanos: AtomicU64,
+    /// Set while the database is idle: the next tick comes after [`SyncDue::IDLE_PERIOD`].
+    idle: AtomicBool,
 }
 
 impl Default for SyncDue {
     fn default() -> Self {
-        Self { tick_nanos: AtomicU64::new(0), due_nanos: AtomicU64::new(u64::MAX) }
+        let (tick_nanos, due_nanos) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
+        Self { tick_nanos, due_nanos, idle: AtomicBool::new(false) }
     }
 }
 
 impl SyncDue {
+    /// Time between two ticks of an idle database.
+    pub const IDLE_PERIOD: Duration = Duration::from_millis(100);
+
     /// Requests that a commit, which has its place in the log, is durable within `period`. Of many such commits only
-    /// the first after a sync writes to shared memory.
-    pub fn within(&self, period: Duration) {
+    /// the first after a sync writes to shared memory. Returns false if the database is idle and the next tick may come too late:
+    /// then the caller must sync.
+    #[must_use]
+    pub fn within(&self, period: Duration) -> bool {
+        let is_short = period < Self::IDLE_PERIOD;
         let period = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
         let due = self.tick_nanos.load(Ordering::Relaxed).saturating_add(period);
         if due < self.due_nanos.load(Ordering::SeqCst) {
             self.due_nanos.fetch_min(due, Ordering::SeqCst);
         }
+        !(is_short && self.idle.load(Ordering::SeqCst))
+    }
+
+    /// Notes whether the next tick comes late. Returns false if a commit waits for a sync: then it must not.
+    pub fn set_idle(&self, yes: bool) -> bool {
+        self.idle.store(yes, Ordering::SeqCst);
+        // A commit that has not seen the flag has set its deadline before.
+        let is_idle = yes && self.due_nanos.load(Ordering::SeqCst) == u64::MAX;
+        if yes && !is_idle {
+            self.idle.store(false, Ordering::SeqCst);
+        }
+        is_idle
     }
 
     /// Returns true once when a sync is due at `now`. The tail of the log read after that covers every commit that
@@ -232,5 +255,21 @@ impl Debt {
             .immutable_bytes
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |b| Some(b.saturating_sub(bytes)));
         self.progress.advance();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_sync_interval_does_not_rely_on_the_late_tick_of_an_idle_database() {
+        let (due, short, long) = (SyncDue::default(), Duration::from_millis(5), SyncDue::IDLE_PERIOD * 2);
+        due.tick(Duration::from_secs(1));
+        assert!(due.within(short), "ticks come often");
+        assert!(!due.set_idle(true), "a commit waits for a tick");
+        assert!(due.tick(Duration::from_secs(2)) && due.set_idle(true));
+        assert!(due.within(long) && !due.within(short));
+        assert!(!due.set_idle(true) && due.within(short));
     }
 }

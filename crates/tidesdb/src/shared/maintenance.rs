@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tidesdb_io::Dir;
 use tidesdb_sync::Backoff;
 
+use super::parted::PartedJobs;
 use super::{ReadCtx, WriteCtx};
 use crate::family::{FamilyCore, MemSlot};
 use crate::files::FileKind;
@@ -26,13 +27,15 @@ pub struct MaintenanceCtx {
     pub dir: Arc<dyn Dir>,
     /// Which tables, value logs and families exist.
     pub versions: VersionSet<Table>,
+    /// Running merges whose parts other threads may take.
+    pub parted: PartedJobs,
 }
 
 impl MaintenanceCtx {
     /// Maintenance of the tables of `versions` in `dir`, behind the write path `write`.
     pub fn new(write: &Arc<WriteCtx>, dir: &Arc<dyn Dir>, versions: VersionSet<Table>) -> Self {
         let (reads, write) = (Arc::clone(&write.reads), Arc::clone(write));
-        Self { reads, write, dir: Arc::clone(dir), versions }
+        Self { reads, write, dir: Arc::clone(dir), versions, parted: PartedJobs::default() }
     }
 
     /// Makes `edit` durable, then calls `swap` with the new version of `family`; on failure neither happens.

@@ -11,10 +11,12 @@ mod pace;
 
 mod backlog;
 mod running;
+mod parted;
 mod maintenance;
 mod read;
 mod write;
 mod condition;
+mod relief;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -26,11 +28,12 @@ pub use backlog::{Debt, DelayStats, FLUSH_RATE_ASSUMED, MERGE_RATE_ASSUMED, Merg
 pub use condition::{HealthReport, HealthState};
 pub use maintenance::MaintenanceCtx;
 pub use pace::Pace;
+pub use parted::{PartedJob, PartedJobs, PartedWork};
 pub use read::ReadCtx;
 pub use running::{JobStart, JobStats, Progress, RunningJob, RunningJobs};
 use tidesdb_sync::{Mutex, rank};
 pub use watch::Watch;
-pub use write::WriteCtx;
+pub use write::{MergeSpace, OwnedLog, SCARCE, WriteCtx};
 
 use crate::family::FamilyCore;
 use crate::jobs::Retry;

@@ -1,13 +1,14 @@
 //! Flushes and merges that run, with their progress, and the durations of those that are done.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidesdb_io::Clock;
 use tidesdb_sync::Mutex;
 
 use crate::stats::{Histogram, statistics};
+use crate::{Error, Result};
 
 /// What a flush or a merge reads.
 #[derive(Clone, Debug)]
@@ -30,12 +31,29 @@ pub struct Progress {
     start: JobStart,
     started: Duration,
     entries_done: AtomicU64,
+    aborted: AtomicBool,
 }
 
 impl Progress {
     /// Adds `entries` to what was read.
     pub fn advance(&self, entries: u64) {
         self.entries_done.fetch_add(entries, Ordering::Relaxed);
+    }
+
+    /// Asks all threads that work on the job to stop.
+    pub fn abort(&self) {
+        self.aborted.store(true, Ordering::Relaxed);
+    }
+
+    /// Fails if the job was aborted.
+    ///
+    /// # Errors
+    /// `Busy`.
+    pub fn check(&self) -> Result<()> {
+        match self.aborted.load(Ordering::Relaxed) {
+            true => Err(Error::Busy { cause: "another part of the merge failed" }),
+            false => Ok(()),
+        }
     }
 }
 
@@ -63,8 +81,12 @@ impl RunningJobs {
 
     /// Registers a job until the result is dropped.
     pub fn begin(&self, start: JobStart) -> RunningJob<'_> {
-        let progress =
-            Arc::new(Progress { start, started: self.clock.mono(), entries_done: AtomicU64::new(0) });
+        let progress = Arc::new(Progress {
+            start,
+            started: self.clock.mono(),
+            entries_done: AtomicU64::new(0),
+            aborted: AtomicBool::new(false),
+        });
         self.jobs.lock().push(Arc::clone(&progress));
         RunningJob { of: self, progress }
     }

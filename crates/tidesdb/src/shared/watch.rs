@@ -19,6 +19,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 pub struct Watch {
     by_memtables: Stall,
     by_tables: Stall,
+    by_memory: Stall,
     state: HealthState,
     causes: Vec<String>,
     next: Duration,
@@ -98,6 +99,7 @@ impl Shared {
         let stalls = [
             ("memtables", watch.by_memtables.look("memtables", &debt.by_memtables, now, ends)),
             ("tables", watch.by_tables.look("tables", &debt.by_tables, now, ends)),
+            ("memory", watch.by_memory.look("memory", &debt.by_memory, now, ends)),
         ];
         for (cause, change) in stalls.into_iter().filter_map(|(cause, change)| Some((cause, change?))) {
             self.write.events.record(&match change {
@@ -115,8 +117,8 @@ impl Shared {
         }
         watch.next = now + PERIOD;
         let syncs = self.write.log.take_slow_syncs();
-        if syncs.0 > 0 {
-            self.write.events.record(&Event::SlowSync { syncs: syncs.0, longest: syncs.1 });
+        if syncs.count > 0 {
+            self.write.events.record(&Event::SlowSync { syncs: syncs.count, longest: syncs.longest });
         }
         let health = self.health();
         if (health.state, &health.causes) != (watch.state, &watch.causes) {

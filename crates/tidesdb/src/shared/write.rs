@@ -1,8 +1,10 @@
 //! The write path: from a commit to a memtable that waits for its flush.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use tidesdb_io::Env;
 use tidesdb_memtable::Memtable;
@@ -13,13 +15,26 @@ use crate::events::Events;
 use crate::family::{FamilyCore, MemSlot};
 use crate::health::Health;
 use crate::jobs::{Job, JobQueue};
+use crate::memory::{Memory, Pressure, Use};
 use crate::options::DbOptions;
 use crate::types::{FamilyId, SeqNo};
-use crate::wal::{Log, Place, Purpose};
+use crate::wal::{Log, Place, Purpose, SpaceReservation};
 use crate::{Error, Result};
 
 /// On a full disk, a flush that frees less log than this is not worth a table, unless it frees a whole segment.
 const FLUSH_FOR_SPACE_MIN: u64 = 64 << 10;
+/// A writer that waits for the recovery looks at least this often whether it failed.
+const RECOVERY_LOOK: Duration = Duration::from_millis(100);
+/// Why a writer gave up waiting for memory.
+pub const SCARCE: &str =
+    "memory: transactions, iterators or memtables hold all of memory_limit; see the statistics";
+/// How long a batch or transaction that grows waits for memory.
+const MEMORY_PATIENCE: Duration = Duration::from_secs(10);
+/// Interval at which it looks, and the least number of looks: a clock that jumps proves nothing.
+const MEMORY_LOOK: Duration = Duration::from_millis(100);
+const MEMORY_LOOKS_MIN: u32 = 20;
+/// Size from which a memtable is flushed when memory begins to be scarce.
+const FLUSH_FOR_MEMORY_MIN: u64 = 1 << 20;
 
 /// The log, the memtables of all families, and what limits the writers. It cannot reach tables or the manifest.
 #[derive(Debug)]
@@ -36,6 +51,9 @@ pub struct WriteCtx {
     pub log: Log,
     /// While recovery replays the log, it is kept from here; `SeqNo::MAX` afterwards.
     pub recovery_pins: AtomicU64,
+    /// Set while a background thread writes recovered commits to tables. Until then, reads find them in memtables, and
+    /// everything that writes waits: the log of this session has not begun.
+    pub recovering: AtomicBool,
     /// Families by id; dropped ones are removed.
     pub families: RwLock<BTreeMap<FamilyId, Arc<FamilyCore>>, { rank::FAMILIES }>,
     /// Families whose value log was written since its last sync.
@@ -50,6 +68,8 @@ pub struct WriteCtx {
     pub jobs: Arc<JobQueue>,
     /// Memory that must be flushed, and statistics of delayed writers.
     pub debt: Debt,
+    /// The memory limit, and who uses how much.
+    pub memory: Arc<Memory>,
     /// Whether merges start automatically, and how to stop them.
     pub merges: Merges,
     /// Set while there have been no commits for some seconds: work that would only delay commits may run.
@@ -59,6 +79,21 @@ pub struct WriteCtx {
     /// Records what the background does.
     pub events: Events,
 }
+
+/// The log of a write path that this keeps alive.
+#[derive(Clone, Debug)]
+pub struct OwnedLog(pub Arc<WriteCtx>);
+
+impl Deref for OwnedLog {
+    type Target = Log;
+
+    fn deref(&self) -> &Log {
+        &self.0.log
+    }
+}
+
+/// Disk space reserved for a merge, which all threads that work on the merge share.
+pub type MergeSpace = SpaceReservation<OwnedLog>;
 
 impl WriteCtx {
     /// The write path to `log`, with no family.
@@ -71,24 +106,26 @@ impl WriteCtx {
             jobs: Arc::clone(&reads.jobs),
             reads,
             env: env.clone(),
-            options,
             health: Arc::clone(health),
             log,
             recovery_pins: AtomicU64::new(u64::MAX),
+            recovering: AtomicBool::new(false),
             families: RwLock::default(),
             dirty_vlogs: Mutex::default(),
             sync_due: SyncDue::default(),
             deciding: Mutex::default(),
             rotating: Mutex::default(),
             debt: Debt::default(),
+            memory: Memory::new(options.memory_limit),
             merges,
             idle: AtomicBool::new(false),
             running: RunningJobs::new(&env.clock),
             events: Events::new(&env.clock),
+            options,
         }
     }
 
-    /// Fails unless writes are possible.
+    /// Fails unless writes are possible. Waits until recovered commits are in tables.
     ///
     /// # Errors
     /// `Poisoned`, `ReadOnly`, `Closed`.
@@ -97,7 +134,27 @@ impl WriteCtx {
         if self.options.read_only {
             return Err(Error::ReadOnly);
         }
-        self.reads.check_open()
+        self.reads.check_open()?;
+        if self.recovering.load(Ordering::Acquire) { self.wait_for_recovery() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn wait_for_recovery(&self) -> Result<()> {
+        while self.recovering.load(Ordering::Acquire) {
+            let seen = self.debt.progress.current();
+            if self.recovering.load(Ordering::Acquire) {
+                self.debt.progress.wait_while(seen, Some(RECOVERY_LOOK));
+            }
+            self.health.check()?;
+            self.reads.check_open()?;
+        }
+        self.health.check()
+    }
+
+    /// Lets the writers go on that wait for the recovery.
+    pub fn end_recovery(&self) {
+        self.recovering.store(false, Ordering::Release);
+        self.debt.progress.advance();
     }
 
     /// Makes every value durable that a record in the log refers to.
@@ -189,6 +246,76 @@ impl WriteCtx {
         }
     }
 
+    /// Waits until memory is within the limit, while flushes and the cache free some.
+    ///
+    /// # Errors
+    /// `Busy` after [`MEMORY_PATIENCE`]; the failure that poisoned the database.
+    pub fn wait_for_memory(&self) -> Result<()> {
+        if self.memory.is_within_limit() {
+            return Ok(());
+        }
+        self.ask_for_relief();
+        if self.options.background_threads == Some(0) {
+            return Ok(()); // the next commit runs the job
+        }
+        let (held, clock) = (&self.debt.by_memory, &self.env.clock);
+        let started = clock.mono();
+        held.stopped.fetch_add(1, Ordering::Relaxed);
+        held.measure(&**clock, started, || {
+            let mut looks = 0;
+            while !self.memory.is_within_limit() {
+                self.health.check()?;
+                if looks >= MEMORY_LOOKS_MIN && clock.mono().saturating_sub(started) >= MEMORY_PATIENCE {
+                    held.gave_up.fetch_add(1, Ordering::Relaxed);
+                    return Err(Error::Busy { cause: SCARCE });
+                }
+                let seen = self.debt.progress.current();
+                self.ask_for_relief();
+                self.debt.progress.wait_while(seen, Some(MEMORY_LOOK));
+                looks += 1;
+            }
+            Ok(())
+        })
+    }
+
+    /// Requests a job that frees memory, unless one is queued.
+    pub fn ask_for_relief(&self) {
+        if self.memory.ask_for_relief() {
+            self.jobs.push(Job::Relieve);
+        }
+    }
+
+    /// Under pressure, rotates the largest active memtables until their flushes bring memory below the level at which pressure
+    /// begins. The scarcer memory is, the smaller the memtables that are flushed.
+    pub fn flush_for_memory(&self) {
+        let level = self.memory.level();
+        let least = match level {
+            _ if !self.memory.is_in_memtables() => return,
+            Pressure::Normal => return,
+            Pressure::Elevated => FLUSH_FOR_MEMORY_MIN,
+            Pressure::High => FLUSH_FOR_MEMORY_MIN / 8,
+            Pressure::Critical => FLUSH_FOR_MEMORY_MIN / 128,
+        };
+        let active = |family: Arc<FamilyCore>| {
+            let bytes = family.owned_view().active.as_ref().map_or(0, |slot| slot.bytes() as u64);
+            (bytes >= least).then_some((bytes, family))
+        };
+        let mut largest: Vec<_> = self.all_families().into_iter().filter_map(active).collect();
+        largest.sort_unstable_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+        // What is immutable will be free soon.
+        let freed =
+            self.debt.immutable_bytes.load(Ordering::Relaxed).min(self.memory.used_for(Use::Memtables));
+        let wanted = self.memory.wanted().saturating_sub(self.memory.begin_of(Pressure::Elevated));
+        let mut missing = wanted.saturating_sub(freed);
+        for (bytes, family) in largest {
+            if missing == 0 {
+                break;
+            }
+            self.rotate(&family);
+            missing = missing.saturating_sub(bytes);
+        }
+    }
+
     /// Makes the active memtable of `family` immutable and requests its flush. Does nothing if there is none.
     pub fn rotate(&self, family: &Arc<FamilyCore>) {
         self.rotate_if(family, |_| true);
@@ -196,7 +323,7 @@ impl WriteCtx {
 
     /// As [`WriteCtx::rotate`], if the active memtable has reached its size.
     pub fn rotate_if_full(&self, family: &Arc<FamilyCore>) {
-        let limit = family.options.write_buffer_bytes();
+        let limit = family.buffer_bytes();
         self.rotate_if(family, |bytes| bytes >= limit);
     }
 
@@ -242,7 +369,7 @@ impl WriteCtx {
         let place = self.log.reserve_holding(record, purpose, |commit| {
             for (family, map) in staged {
                 let active = family.owned_view().active.as_ref().map_or(0, |slot| slot.debt());
-                let debt = active + map.allocated_bytes().min(family.options.write_buffer_bytes()) as u64;
+                let debt = active + map.allocated_bytes().min(family.buffer_bytes()) as u64;
                 self.debt.add(debt); // add first: a flush may subtract it as soon as the memtable is in the view
                 if !family.rotate_around(map, commit.seq, commit.end) {
                     self.debt.subtract(debt);

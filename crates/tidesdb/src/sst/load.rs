@@ -19,7 +19,7 @@ use super::partitions::CurrentPartition;
 use super::reader::CachedPart;
 use super::source::slice;
 use crate::Result;
-use crate::codec::{bound_crc, decompress, decompress_into};
+use crate::codec::{bound_crc, decompress_into};
 
 /// Blocks up to this length on disk, two pages, are read as a whole. Writers close blocks at one page, so a single
 /// entry of up to two pages needs no second read.
@@ -235,7 +235,7 @@ impl Table {
         if shape.is_compressed() {
             bytes.resize(shape.end as usize, 0);
             let raw = &mut bytes[shape.prefix_at as usize..];
-            decompress(self.meta.compression, keys, raw, |what| self.corrupt(fence.at, what))?;
+            shape.decode_keys(self.meta.compression, keys, raw, |what| self.corrupt(fence.at, what))?;
         } else {
             bytes.extend_from_slice(keys);
         }

@@ -20,18 +20,48 @@ pub struct TableMemory {
     cache: Arc<Cache<CachedPart>>,
     /// Limit for tables and cache together, in bytes.
     capacity: u64,
+    /// This limit, lowered while memory is scarce.
+    allowed: AtomicU64,
     /// Bytes used by tables.
     held: AtomicU64,
     /// The value of `held` for which the cache capacity was last set.
     settled: AtomicU64,
     settling: Mutex<(), { rank::TABLE_MEMORY }>,
+    /// Bytes of the buffers of cursors, which are not part of the limit.
+    cursors: Arc<AtomicU64>,
 }
 
 impl TableMemory {
     /// Creates a memory limit of `capacity` bytes. `cache` may use all of it while no table is open.
     pub fn new(cache: &Arc<Cache<CachedPart>>, capacity: u64) -> Arc<Self> {
         let (held, settled) = (AtomicU64::new(0), AtomicU64::new(0));
-        Arc::new(Self { cache: Arc::clone(cache), capacity, held, settled, settling: Mutex::new(()) })
+        let (cache, allowed) = (Arc::clone(cache), AtomicU64::new(capacity));
+        let settling = Mutex::new(());
+        Arc::new(Self { cache, capacity, allowed, held, settled, settling, cursors: Arc::default() })
+    }
+
+    /// The sum of the buffers of cursors.
+    pub fn cursors(&self) -> &Arc<AtomicU64> {
+        &self.cursors
+    }
+
+    /// Returns the bytes that tables and cache use, including values that only readers keep.
+    pub fn used(&self) -> u64 {
+        let cache = self.cache.stats();
+        self.held.load(Ordering::Relaxed) + cache.used_bytes.max(cache.live_bytes)
+    }
+
+    /// Lowers the limit to `bytes`, or raises it again, at most to the capacity. The cache shrinks at once; the memory of open
+    /// tables stays.
+    pub fn lower_to(&self, bytes: u64) {
+        let _alone = self.settling.lock();
+        self.allowed.store(bytes.min(self.capacity), Ordering::Relaxed);
+        self.set_cache();
+    }
+
+    /// Returns true while the limit is lowered.
+    pub fn is_lowered(&self) -> bool {
+        self.allowed.load(Ordering::Relaxed) < self.capacity
     }
 
     /// Takes `bytes` from the cache, unless the tables would then use more than half of the memory.
@@ -63,8 +93,14 @@ impl TableMemory {
             if self.settled.swap(held, Ordering::Relaxed) == held {
                 return;
             }
-            self.cache.set_capacity(self.capacity - held.min(self.capacity / 2));
+            self.set_cache();
         }
+    }
+
+    /// Gives the cache what tables leave of the limit, at least half of it. The caller holds `settling`.
+    fn set_cache(&self) {
+        let (held, allowed) = (self.held.load(Ordering::Relaxed), self.allowed.load(Ordering::Relaxed));
+        self.cache.set_capacity(allowed - held.min(allowed / 2));
     }
 }
 

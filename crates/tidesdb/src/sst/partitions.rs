@@ -257,6 +257,25 @@ impl Table {
         BlocksWithin { blocks: within.len() as u64, all: all as u64, bytes: end.saturating_sub(begin) }
     }
 
+    /// Divides the table into at most `pieces` stretches of about equal length and reads nothing for it. Returns the first key of
+    /// each, or a key between that and the one before, and its bytes.
+    pub fn stretches(&self, pieces: usize) -> Vec<(Vec<u8>, u64)> {
+        let step = |of: usize| of.div_ceil(pieces.max(1)).max(1);
+        let mut starts: Vec<(Option<Border>, u64)> = match &self.guide.index {
+            Index::Resident(index) => {
+                let start = |b| Some((index.border(b), index.place(b)?.at));
+                (0..self.blocks()).step_by(step(self.blocks())).filter_map(start).collect()
+            }
+            Index::Partitioned(top) => {
+                let partitions = top.partitions().step_by(step(top.partitions().count()));
+                partitions.map(|p| (top.border(p.number), p.data.0)).collect()
+            }
+        };
+        starts.push((None, self.footer.filter_at));
+        let key = |border: &Option<Border>| border.as_ref().map_or(&self.meta.smallest, |b| &b.fence).clone();
+        starts.windows(2).map(|w| (key(&w[0].0), w[1].1.saturating_sub(w[0].1))).collect()
+    }
+
     /// Returns a partition of the index, which `near` keeps.
     fn near<'n>(
         &self,

@@ -14,6 +14,7 @@ use super::index::Fence;
 use super::partitions::CurrentPartition;
 use super::source::{Source, slice};
 use crate::Result;
+use crate::memory::Charge;
 use crate::types::Scope;
 
 /// Number of consecutive blocks that a scan reads one by one before read-ahead starts.
@@ -49,6 +50,7 @@ pub(super) struct Window {
     consumed: u64,
     /// Bytes that were read or prefetched for those blocks.
     loaded: u64,
+    charge: Charge,
 }
 
 impl Window {
@@ -170,6 +172,7 @@ impl Window {
         // Invalidates the old content in case the read fails.
         self.at = u64::MAX;
         table.source.read(at, len, &mut self.bytes, &table.name)?;
+        self.charge.set(table.memory.cursors(), self.bytes.capacity() as u64);
         self.at = at;
         if self.drop_behind {
             table.source.drop_cached(at, len);

@@ -145,6 +145,11 @@ impl TableWriter {
         self.written
     }
 
+    /// Returns about how much memory the writer uses.
+    pub fn memory_bytes(&self) -> u64 {
+        (self.out.capacity() + self.hashes.capacity() * size_of::<u64>() + self.index.len()) as u64
+    }
+
     /// Returns about how long the file would be if it were finished now.
     pub fn file_bytes_estimate(&self) -> u64 {
         let filter = self.hashes.len() as u64 * u64::from(self.options.filter_bits_per_key) / 8;

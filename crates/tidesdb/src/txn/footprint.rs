@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::family::FamilyCore;
+use crate::memory::{Charge, Use};
 use crate::read::Spans;
 
 /// Keys and intervals that were read.
@@ -15,6 +16,7 @@ pub(super) struct Footprint {
     tidy_at: usize,
     /// Intervals scanned by cursors.
     pub(super) spans: Spans,
+    charge: Charge,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -25,12 +27,17 @@ struct Point {
 }
 
 const TIDY_MIN: usize = 4096;
+/// Memory for keys that is kept for the next transaction.
+const KEPT_BYTES_MAX: usize = 1 << 20;
 
 impl Footprint {
     /// Records that `key` was read, whether it was found or not.
     pub(super) fn read(&mut self, family: &Arc<FamilyCore>, key: &[u8]) {
         if self.points.len() >= self.tidy_at.max(TIDY_MIN) {
             self.tidy();
+            // They may double before the next time.
+            let bytes = 2 * (self.keys.len() + self.points.len() * size_of::<Point>());
+            self.charge.set(family.memory.sum(Use::Transactions), bytes as u64);
         }
         let known = self.families.iter().position(|f| Arc::ptr_eq(f, family));
         let index = known.unwrap_or_else(|| {
@@ -54,6 +61,10 @@ impl Footprint {
         self.keys.clear();
         self.tidy_at = 0;
         self.spans = Spans::default();
+        if self.keys.capacity() > KEPT_BYTES_MAX {
+            (self.keys, self.points) = (Vec::new(), Vec::new());
+            self.charge = Charge::default();
+        }
     }
 
     /// Number of keys and intervals; some may be equal or overlap.

@@ -90,7 +90,7 @@ impl OwnWrites {
             let op = op?;
             let family = batch.family(op.family).ok_or_else(|| Error::internal("a batch lost a family"))?;
             if self.find(op.family).is_none() {
-                let map = family.staging_memtable(u64::from(op.family.0));
+                let map = family.transaction_memtable(u64::from(op.family.0));
                 self.families.push((op.family, OwnReads { map, ranges: Vec::new() }));
             }
             self.count += 1;

@@ -10,7 +10,7 @@ use super::validate::Depends;
 use crate::options::{Isolation, ReadOptions, WriteOptions};
 use crate::read::{self, Cursor, Iter, OwnReads, ReadTimestamp, Track};
 use crate::shared::{Family, ReadCtx, Shared};
-use crate::types::{KeyRange, SeqNo, Slice};
+use crate::types::{KeyRange, ReadPoint, SeqNo, Slice};
 use crate::write::{self, Mark, WriteBatch};
 use crate::{Error, Result};
 
@@ -359,7 +359,7 @@ impl Transaction {
             ReadTimestamp::Snapshot(pin) if checks_writes || depends.on_reads() => {
                 write::commit_if(&self.shared.write, &mut self.batch, options, pin.seq(), |batch, during| {
                     let writes = checks_writes.then_some(batch);
-                    depends.check_unchanged(writes, (pin.seq(), self.began), during)
+                    depends.check_unchanged(writes, ReadPoint { seq: pin.seq(), now: self.began }, during)
                 })
             }
             _ => write::commit(&self.shared.write, &mut self.batch, options),

@@ -13,13 +13,9 @@ use crate::family::{FamilyCore, ReadView};
 use crate::ranges::RangeSet;
 use crate::read::{Span, is_before, newest_range, newest_version, sees, show};
 use crate::sources::Source;
-use crate::types::{Between, EntryCursor, Kind, SeqNo};
+use crate::types::{Between, EntryCursor, Kind, ReadPoint};
 use crate::write::{Op, WriteBatch};
 use crate::{Error, Result};
-
-/// When a transaction read: its snapshot, and the time at which it began. A row that has expired since the beginning
-/// still counts as visible, because the transaction may have read it.
-pub(super) type Then = (SeqNo, u32);
 
 /// What the commit of a transaction depends on, in addition to the keys it writes.
 #[derive(Clone, Copy, Debug)]
@@ -39,14 +35,15 @@ impl Depends<'_> {
     }
 
     /// Checks that none of these keys and intervals, nor any key of `writes`, has a version within `during` (both ends
-    /// excluded). The transaction read at `then`.
+    /// excluded). The transaction read at `then`, its snapshot and the time at which it began: a row that has expired since
+    /// still counts as visible, because the transaction may have read it.
     ///
     /// # Errors
     /// `Conflict`, naming a key that has one. `Corrupt`, `Io`: the check could not be completed.
     pub(super) fn check_unchanged(
         &self,
         writes: Option<&WriteBatch>,
-        then: Then,
+        then: ReadPoint,
         during: Between,
     ) -> Result<()> {
         if let Some(batch) = writes {
@@ -69,7 +66,7 @@ impl Depends<'_> {
         self.spans.iter().try_for_each(|span| self.check_span(span, then, during))
     }
 
-    fn check_span(&self, span: &Span, then: Then, during: Between) -> Result<()> {
+    fn check_span(&self, span: &Span, then: ReadPoint, during: Between) -> Result<()> {
         match self.written_into(span, then, during)? {
             Some(key) => Err(conflict(&span.family, &key)),
             None => Ok(()),
@@ -77,7 +74,7 @@ impl Depends<'_> {
     }
 
     /// Returns a key in `span` that was written.
-    fn written_into(&self, span: &Span, then: Then, during: Between) -> Result<Option<Vec<u8>>> {
+    fn written_into(&self, span: &Span, then: ReadPoint, during: Between) -> Result<Option<Vec<u8>>> {
         let view = span.family.owned_view();
         if let Some(key) = deleted_from(&view, span, then, during)? {
             return Ok(Some(key));
@@ -102,7 +99,7 @@ fn conflict(family: &FamilyCore, key: &[u8]) -> Error {
 
 /// Fails if `key` has a version within `during`, or if a range tombstone within `during` deleted a value that the
 /// snapshot shows.
-fn check_key(family: &FamilyCore, key: &[u8], then: Then, during: Between) -> Result<()> {
+fn check_key(family: &FamilyCore, key: &[u8], then: ReadPoint, during: Between) -> Result<()> {
     let guard = pin();
     let view = family.view(&guard);
     let written = newest_version(view, key, during, &guard)? > during.after
@@ -123,7 +120,12 @@ fn span_of(family: &Arc<FamilyCore>, op: &Op<'_>) -> Span {
 /// Returns a key in `span` that the snapshot shows and a range tombstone within `during` deleted. A tombstone that
 /// deleted no such key changed nothing for the transaction. A key that was written and deleted since the snapshot also
 /// changed nothing, or is found as a version.
-fn deleted_from(view: &Arc<ReadView>, span: &Span, then: Then, during: Between) -> Result<Option<Vec<u8>>> {
+fn deleted_from(
+    view: &Arc<ReadView>,
+    span: &Span,
+    then: ReadPoint,
+    during: Between,
+) -> Result<Option<Vec<u8>>> {
     let memtables: Vec<RangeSet> = view
         .memtables_since(during.after)
         .map(|slot| slot.ranges.to_owned())

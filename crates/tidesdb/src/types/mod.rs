@@ -29,6 +29,15 @@ pub use slice::Slice;
 /// all entries of one commit share it.
 pub type SeqNo = u64;
 
+/// When a reader reads.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadPoint {
+    /// It sees the versions up to this sequence number.
+    pub seq: SeqNo,
+    /// Second for which it decides what has expired.
+    pub now: u32,
+}
+
 /// Sequence numbers after one and before another, both excluded.
 #[derive(Clone, Copy, Debug)]
 pub struct Between {

@@ -1,13 +1,14 @@
 //! The immutable version of one family: its levels and value logs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
+use super::edit::{Change, VersionEdit};
 use super::level::{Level, TableSlot};
 use super::obsolete::{FileGuard, ObsoleteFiles};
-use super::state::{FamilyState, VlogState};
+use super::state::{FamilyState, PlacedTable, VlogState};
 use crate::files::FileKind;
 use crate::ranges::RangeSet;
 use crate::sst::{Table, TableMeta};
@@ -30,8 +31,7 @@ pub type VlogSlots = Arc<BTreeMap<VlogId, Arc<VlogSlot>>>;
 /// All tables and value logs of a family in one version. Immutable; shared by `Arc`.
 pub struct FamilyVersion<T = Table> {
     pub(super) state: Arc<FamilyState>,
-    levels: Vec<Level<T>>,
-    slots: BTreeMap<TableId, Arc<TableSlot<T>>>,
+    levels: Vec<Arc<Level<T>>>,
     /// Tables of an unresolved family, which cannot be opened.
     unopened: BTreeMap<TableId, Arc<FileGuard>>,
     vlogs: VlogSlots,
@@ -45,19 +45,20 @@ impl<T> FamilyVersion<T> {
         state: &Arc<FamilyState>,
         prev: Option<&Self>,
         queue: &Arc<ObsoleteFiles>,
-        open: &OpenTable<T>,
+        open: impl Fn(&FamilyState, &Arc<TableMeta>) -> Result<Arc<T>>,
     ) -> Result<Self> {
         let order = &state.options.comparator;
-        let (mut slots, mut unopened) = (BTreeMap::new(), BTreeMap::new());
+        let mut unopened = BTreeMap::new();
         let mut by_level: Vec<Vec<Arc<TableSlot<T>>>> = Vec::new();
-        for (&id, (level, meta)) in &state.tables {
+        for PlacedTable { level, meta } in state.tables.iter() {
+            let id = meta.id;
             let shared = prev.and_then(|p| p.unopened.get(&id)).cloned();
             let file = || shared.unwrap_or_else(|| Arc::new(FileGuard::new(FileKind::Table(id), queue)));
             if order.is_unresolved() {
                 unopened.insert(id, file());
                 continue;
             }
-            let slot = match prev.and_then(|p| p.slots.get(&id)) {
+            let slot = match prev.and_then(|p| p.table(id)) {
                 Some(slot) => Arc::clone(slot),
                 None => Arc::new(TableSlot::new(Arc::clone(meta), open(state, meta)?, file())),
             };
@@ -65,14 +66,79 @@ impl<T> FamilyVersion<T> {
             if by_level.len() <= index {
                 by_level.resize_with(index + 1, Vec::new);
             }
-            by_level[index].push(Arc::clone(&slot));
-            slots.insert(id, slot);
+            by_level[index].push(slot);
         }
+        let mut levels = Vec::with_capacity(by_level.len());
+        for (i, tables) in by_level.into_iter().enumerate() {
+            levels.push(Arc::new(Level::new(tables, order, i == 0)));
+        }
+        let this = Self::with_levels(state, prev, queue, levels, unopened);
+        this.check()?;
+        Ok(this)
+    }
+
+    /// Returns the version of `state` that `edit` makes of this resolved one. Costs what the edit changes: all else is shared.
+    pub(super) fn successor(
+        &self,
+        state: &Arc<FamilyState>,
+        edit: &VersionEdit,
+        queue: &Arc<ObsoleteFiles>,
+        open: &OpenTable<T>,
+    ) -> Result<Self> {
+        let order = &state.options.comparator;
+        let (mut gone, mut new) = (BTreeMap::new(), BTreeMap::new());
+        for change in edit.changes().iter().filter(|change| change.family() == Some(state.id)) {
+            match change {
+                Change::RemoveTable { level, table, .. } => {
+                    let found = self
+                        .table(*table)
+                        .ok_or_else(|| Error::internal("a removed table is in no version"))?;
+                    gone.insert(*table, (*level, Arc::clone(found)));
+                }
+                Change::AddTable { level, meta, .. } => {
+                    let slot = match gone.get(&meta.id) {
+                        Some((_, slot)) => Arc::clone(slot), // it changes its level
+                        None => {
+                            let file = Arc::new(FileGuard::new(FileKind::Table(meta.id), queue));
+                            Arc::new(TableSlot::new(Arc::clone(meta), open(state, meta)?, file))
+                        }
+                    };
+                    new.insert(meta.id, (*level, slot));
+                }
+                _ => {}
+            }
+        }
+        let mut levels = self.levels.clone();
+        let touched: BTreeSet<u8> = gone.values().chain(new.values()).map(|(level, _)| *level).collect();
+        for level in touched {
+            while levels.len() < usize::from(level) {
+                levels.push(Arc::new(Level::empty(levels.is_empty())));
+            }
+            let of = |(at, slot): &'_ (u8, Arc<TableSlot<T>>)| (*at == level).then(|| Arc::clone(slot));
+            let removed: Vec<_> = gone.values().filter_map(of).collect();
+            Arc::make_mut(&mut levels[usize::from(level) - 1])
+                .change(order, removed.iter().map(|slot| &**slot), new.values().filter_map(of))
+                .map_err(|id| Error::internal(format!("table {} is not in level {level}", id.0)))?;
+        }
+        while levels.pop_if(|level| level.is_empty()).is_some() {}
+        let this = Self::with_levels(state, Some(self), queue, levels, BTreeMap::new());
+        new.values().try_for_each(|(level, slot)| this.check_table(*level, slot))?;
+        debug_assert!(this.check().is_ok(), "{:?}", this.check());
+        Ok(this)
+    }
+
+    fn with_levels(
+        state: &Arc<FamilyState>,
+        prev: Option<&Self>,
+        queue: &Arc<ObsoleteFiles>,
+        levels: Vec<Arc<Level<T>>>,
+        unopened: BTreeMap<TableId, Arc<FileGuard>>,
+    ) -> Self {
+        let order = &state.options.comparator;
         let vlog_slot = |&id: &VlogId| match prev.and_then(|p| p.vlogs.get(&id)) {
             Some(slot) => (id, Arc::clone(slot)),
             None => (id, Arc::new(VlogSlot { file: FileGuard::new(FileKind::Vlog(id), queue) })),
         };
-        let levels = by_level.into_iter().enumerate().map(|(i, t)| Level::new(t, order, i == 0)).collect();
         let vlogs = match prev {
             Some(prev) if prev.vlogs.keys().eq(state.vlogs.keys()) => Arc::clone(&prev.vlogs),
             _ => Arc::new(state.vlogs.keys().map(vlog_slot).collect()),
@@ -84,19 +150,26 @@ impl<T> FamilyVersion<T> {
             }
             _ => RangeSet::new(order, state.ranges.values().cloned().collect()),
         };
-        let this = Self { state: Arc::clone(state), levels, slots, unopened, vlogs, ranges };
-        this.check()?;
-        Ok(this)
+        Self { state: Arc::clone(state), levels, unopened, vlogs, ranges }
     }
 
-    /// Marks as obsolete all files that `next` lacks. `next` is the following version, or `None` if the family was
+    /// Marks as obsolete all files that `next` lacks. `next` is what `edit` made of this version, or `None` if the family was
     /// dropped.
-    pub(super) fn retire_into(&self, next: Option<&Self>) {
-        let opened = self.slots.iter().map(|(id, slot)| (id, slot.guard()));
-        for (id, file) in opened.chain(self.unopened.iter().map(|(id, file)| (id, &**file))) {
-            if next.is_none_or(|n| !n.state.tables.contains_key(id)) {
-                file.set_obsolete();
-            }
+    pub(super) fn retire_into(&self, next: Option<&Self>, edit: &VersionEdit) {
+        let is_gone = |id: TableId| next.is_none_or(|n| n.state.tables.get(id).is_none());
+        let removed = |change: &Change| match change {
+            Change::RemoveTable { family, table, .. } if *family == self.state.id => self.table(*table),
+            _ => None,
+        };
+        match next {
+            Some(_) => edit.changes().iter().filter_map(removed).for_each(|slot| retire(slot, is_gone)),
+            None => self.tables().for_each(|slot| retire(slot, is_gone)),
+        }
+        for (_, file) in self.unopened.iter().filter(|(id, _)| is_gone(**id)) {
+            file.set_obsolete();
+        }
+        if next.is_some_and(|next| Arc::ptr_eq(&next.vlogs, &self.vlogs)) {
+            return;
         }
         for (id, slot) in &*self.vlogs {
             if next.is_none_or(|n| !n.vlogs.contains_key(id)) {
@@ -111,7 +184,6 @@ impl<T> FamilyVersion<T> {
         Self {
             state: Arc::clone(&self.state),
             levels: Vec::new(),
-            slots: BTreeMap::new(),
             unopened: BTreeMap::new(),
             vlogs: Arc::default(),
             ranges: RangeSet::new(self.order(), Vec::new()),
@@ -133,23 +205,30 @@ impl<T> FamilyVersion<T> {
         self.state.flushed_to
     }
 
+    /// Returns false for the version of an unresolved family, whose tables are not open.
+    pub(super) fn is_resolved(&self) -> bool {
+        !self.order().is_unresolved()
+    }
+
     /// Returns the levels; the first is L1. Trailing empty levels are absent.
-    pub fn levels(&self) -> &[Level<T>] {
+    pub fn levels(&self) -> &[Arc<Level<T>>] {
         &self.levels
     }
 
     /// Returns the tables of level `n` (1 for L1): newest first in L1, by key in deeper levels.
-    pub fn level(&self, n: u8) -> &[Arc<TableSlot<T>>] {
-        self.get_level(n).map(Level::tables).unwrap_or_default()
+    pub fn level(&self, n: u8) -> impl DoubleEndedIterator<Item = &Arc<TableSlot<T>>> + Clone {
+        self.get_level(n).into_iter().flat_map(Level::tables)
     }
 
     /// Returns the number of tables in level `n`.
+    #[inline]
     pub fn level_len(&self, n: u8) -> usize {
-        self.level(n).len()
+        self.get_level(n).map_or(0, Level::len)
     }
 
+    #[inline]
     fn get_level(&self, n: u8) -> Option<&Level<T>> {
-        self.levels.get(usize::from(n).checked_sub(1)?)
+        self.levels.get(usize::from(n).checked_sub(1)?).map(|level| &**level)
     }
 
     /// Returns the number of the deepest level that holds a table; 0 without tables.
@@ -165,7 +244,7 @@ impl<T> FamilyVersion<T> {
 
     /// Returns whether there is no table, opened or not.
     pub fn is_empty(&self) -> bool {
-        self.slots.is_empty() && self.unopened.is_empty()
+        self.levels.is_empty() && self.unopened.is_empty()
     }
 
     /// Calls `each` with all tables that may hold `key`, newest data first: the order in which a read must search.
@@ -182,12 +261,13 @@ impl<T> FamilyVersion<T> {
 
     /// Returns the table numbered `id`.
     pub fn table(&self, id: TableId) -> Option<&Arc<TableSlot<T>>> {
-        self.slots.get(&id)
+        let PlacedTable { level, meta } = self.state.tables.get(id)?;
+        self.get_level(*level)?.table(self.order(), meta)
     }
 
-    /// Returns all tables, by number.
-    pub fn tables(&self) -> impl ExactSizeIterator<Item = &Arc<TableSlot<T>>> {
-        self.slots.values()
+    /// Returns all tables, level by level.
+    pub fn tables(&self) -> impl DoubleEndedIterator<Item = &Arc<TableSlot<T>>> + Clone {
+        self.levels.iter().flat_map(|level| level.tables())
     }
 
     /// Returns the value logs that are obsolete once the family is flushed up to `flushed_to`.
@@ -216,57 +296,63 @@ impl<T> FamilyVersion<T> {
     /// # Errors
     /// `Internal`, naming the violated invariant and the tables.
     pub fn check(&self) -> Result<()> {
-        let law = |holds: bool, what: &str, t: TableId| match holds {
-            true => Ok(()),
-            false => Err(Error::internal(format!("family {}, table {}: {what}", self.state.id.0, t.0))),
-        };
-        let order = self.order();
-        if order.is_unresolved() {
+        if !self.is_resolved() {
             return Ok(());
         }
-        for slot in self.slots.values() {
-            let m = slot.meta();
-            law(order.compare(&m.smallest, &m.largest).is_le(), "smallest key above largest", m.id)?;
-            law(m.min_seq <= m.max_seq, "oldest commit above newest", m.id)?;
-            law(self.state.tables.get(&m.id).is_some_and(|(_, s)| s == m), "not in the state", m.id)?;
+        for (level, slot) in self.levels.iter().zip(1..).flat_map(|(l, n)| l.tables().map(move |t| (n, t))) {
+            self.check_table(level, slot)?;
         }
-        law(
-            self.levels.iter().map(Level::len).sum::<usize>() == self.slots.len(),
-            "in two levels",
-            TableId(0),
-        )?;
-        for level in &self.levels {
-            if level.is_overlapping() {
-                self.check_ages(level)?;
-                continue;
-            }
-            for pair in level.tables().windows(2) {
-                let [a, b] = pair else { continue };
-                let apart = order.compare(&a.meta().largest, &b.meta().smallest).is_lt();
-                law(apart, "overlaps its neighbour in a sorted level", b.meta().id)?;
-            }
+        if self.levels.iter().map(|level| level.len()).sum::<usize>() != self.state.tables.iter().count() {
+            return Err(Error::internal(format!("family {}: a table is in two levels", self.state.id.0)));
         }
         self.check_vlogs()
     }
 
-    /// Checks that, of two L1 tables that may share a key, all entries of one are newer than those of the other.
-    fn check_ages(&self, level: &Level<T>) -> Result<()> {
-        let tables = level.tables();
-        for (i, newer) in tables.iter().enumerate() {
-            for older in tables.iter().skip(i + 1).filter(|o| o.meta().max_seq >= newer.meta().min_seq) {
-                if older.meets(self.order(), &(&*newer.meta().smallest..=&*newer.meta().largest)) {
-                    let (a, b) = (newer.meta().id.0, older.meta().id.0);
-                    return Err(Error::internal(format!("tables {a} and {b} of L1 interleave in age")));
-                }
+    /// Checks the invariants that concern one table of `level`: what it says of itself, and its place between the others.
+    fn check_table(&self, level: u8, slot: &TableSlot<T>) -> Result<()> {
+        let (order, m) = (self.order(), slot.meta());
+        let law = |holds: bool, what: &str| match holds {
+            true => Ok(()),
+            false => Err(Error::internal(format!("family {}, table {}: {what}", self.state.id.0, m.id.0))),
+        };
+        law(order.compare(&m.smallest, &m.largest).is_le(), "smallest key above largest")?;
+        law(m.min_seq <= m.max_seq, "oldest commit above newest")?;
+        law(
+            self.state.tables.get(m.id).is_some_and(|t| t.level == level && t.meta == *m),
+            "not in the state",
+        )?;
+        match self.get_level(level) {
+            None => law(false, "in no level"),
+            Some(level) if level.is_overlapping() => self.check_ages(level, slot),
+            Some(level) => {
+                let [before, after] = level.neighbours(order, slot);
+                let apart = |a: &TableMeta, b: &TableMeta| order.compare(&a.largest, &b.smallest).is_lt();
+                let apart =
+                    before.is_none_or(|t| apart(t.meta(), m)) && after.is_none_or(|t| apart(m, t.meta()));
+                law(apart, "overlaps its neighbour in a sorted level")
             }
         }
-        Ok(())
+    }
+
+    /// Checks that of `slot` and any other L1 table that may share a key with it, all entries of one are newer than those of the
+    /// other.
+    fn check_ages(&self, level: &Level<T>, slot: &TableSlot<T>) -> Result<()> {
+        let m = slot.meta();
+        let mixed = |t: &&Arc<TableSlot<T>>| {
+            t.id() != m.id && t.meta().max_seq >= m.min_seq && m.max_seq >= t.meta().min_seq
+        };
+        let other =
+            level.tables().filter(mixed).find(|t| t.meets(self.order(), &(&*m.smallest..=&*m.largest)));
+        other.map_or(Ok(()), |other| {
+            let (a, b) = (m.id.0, other.id().0);
+            Err(Error::internal(format!("tables {a} and {b} of L1 interleave in age")))
+        })
     }
 
     /// Checks that the counts of live values are exactly the sums over the tables.
     fn check_vlogs(&self) -> Result<()> {
         let mut sums: BTreeMap<VlogId, (u64, u64)> = self.vlogs.keys().map(|id| (*id, (0, 0))).collect();
-        for r in self.slots.values().flat_map(|s| &s.meta().vlog_refs) {
+        for r in self.tables().flat_map(|s| &s.meta().vlog_refs) {
             let sum = sums.entry(r.vlog).or_default();
             *sum = (sum.0.saturating_add(r.bytes), sum.1.saturating_add(r.count));
         }
@@ -287,5 +373,11 @@ impl<T> fmt::Debug for FamilyVersion<T> {
             .field("family", &self.id())
             .field("levels", &self.levels)
             .finish_non_exhaustive()
+    }
+}
+
+fn retire<T>(slot: &TableSlot<T>, is_gone: impl Fn(TableId) -> bool) {
+    if is_gone(slot.id()) {
+        slot.guard().set_obsolete();
     }
 }

@@ -2,14 +2,17 @@
 //!
 //! L1 holds flushed memtables, newest first. Their key ranges may overlap, so every table whose range covers a key is a
 //! candidate. Deeper levels are sorted by key and disjoint, so there is one candidate, found by binary search. In byte
-//! order the search uses an array of the first eight bytes of the largest keys, and reads a table's metadata only to
+//! order the search uses the first eight bytes of the largest keys, and reads a table's metadata only to
 //! resolve equal prefixes.
+//!
+//! A level shares its chunks of tables with the level that it was made from: see `chunks.rs`.
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
+use super::chunks::{Chunks, Position};
 use super::obsolete::FileGuard;
 use crate::sst::{Table, TableMeta};
 use crate::types::{Comparator, TableId};
@@ -77,43 +80,133 @@ impl<T> fmt::Debug for TableSlot<T> {
     }
 }
 
+/// A table in its level.
+struct Place<T> {
+    /// First eight bytes of the largest key, as a big-endian number.
+    fence: u64,
+    slot: Arc<TableSlot<T>>,
+}
+
+impl<T> Clone for Place<T> {
+    fn clone(&self) -> Self {
+        Self { fence: self.fence, slot: Arc::clone(&self.slot) }
+    }
+}
+
 /// The tables of one level.
 pub struct Level<T = Table> {
-    tables: Arc<[Arc<TableSlot<T>>]>,
-    bytes: u64,
-    /// First eight bytes of each largest key, as big-endian numbers; empty for L1 and for custom key orders.
+    tables: Chunks<Place<T>>,
+    /// Index of the first table of each chunk, and the number of all tables.
+    starts: Vec<usize>,
+    /// Fence of the last table of each chunk; empty for L1 and for custom key orders.
     fences: Vec<u64>,
+    bytes: u128,
     overlapping: bool,
 }
 
+impl<T> Clone for Level<T> {
+    fn clone(&self) -> Self {
+        let (starts, fences) = (self.starts.clone(), self.fences.clone());
+        Self { tables: self.tables.clone(), starts, fences, ..*self }
+    }
+}
+
 impl<T> Level<T> {
-    /// Orders the tables: newest first for L1 (`overlapping`), by smallest key for deeper levels.
-    pub(super) fn new(mut tables: Vec<Arc<TableSlot<T>>>, order: &Comparator, overlapping: bool) -> Self {
-        if overlapping {
-            tables.sort_by_key(|t| std::cmp::Reverse((t.meta.max_seq, t.meta.id)));
-        } else {
-            tables.sort_by(|a, b| order.compare(&a.meta.smallest, &b.meta.smallest));
+    /// A level of `tables`, in any order.
+    pub(super) fn new(tables: Vec<Arc<TableSlot<T>>>, order: &Comparator, overlapping: bool) -> Self {
+        let mut this = Self::empty(overlapping);
+        let _none_is_removed = this.change(order, [], tables);
+        this
+    }
+
+    /// Returns the table that `meta` describes.
+    pub(super) fn table(&self, order: &Comparator, meta: &TableMeta) -> Option<&Arc<TableSlot<T>>> {
+        let slot = &self.tables.get(self.position(order, meta))?.slot;
+        (slot.id() == meta.id).then_some(slot)
+    }
+
+    /// An empty level.
+    pub(super) fn empty(overlapping: bool) -> Self {
+        let (starts, fences) = (vec![0], Vec::new());
+        Self { tables: Chunks::default(), starts, fences, bytes: 0, overlapping }
+    }
+
+    /// Adds and removes tables. The order is newest first for L1, and by smallest key for deeper levels.
+    ///
+    /// # Errors
+    /// The first of `gone` that is not in the level.
+    pub(super) fn change<'t>(
+        &mut self,
+        order: &Comparator,
+        gone: impl IntoIterator<Item = &'t TableSlot<T>>,
+        new: impl IntoIterator<Item = Arc<TableSlot<T>>>,
+    ) -> Result<(), TableId>
+    where
+        T: 't,
+    {
+        for slot in gone {
+            let position = self.position(order, slot.meta());
+            if self.tables.get(position).is_none_or(|place| place.slot.id() != slot.id()) {
+                return Err(slot.id());
+            }
+            self.bytes -= u128::from(self.tables.remove(position).slot.meta.file_bytes);
         }
-        let fenced = !overlapping && order.is_bytewise();
-        let fences =
-            if fenced { tables.iter().map(|t| fence(&t.meta.largest)).collect() } else { Vec::new() };
-        let bytes = tables.iter().map(|t| t.meta.file_bytes).fold(0, u64::saturating_add);
-        Self { tables: tables.into(), bytes, fences, overlapping }
+        for slot in new {
+            self.bytes += u128::from(slot.meta.file_bytes);
+            let position = self.position(order, slot.meta());
+            self.tables.insert(position, Place { fence: fence(&slot.meta.largest), slot });
+        }
+        self.starts.clear();
+        self.starts.push(0);
+        for chunk in self.tables.chunks() {
+            self.starts.push(self.len() + chunk.len());
+        }
+        self.fences.clear();
+        if !self.overlapping && order.is_bytewise() {
+            self.fences
+                .extend(self.tables.chunks().iter().filter_map(|chunk| chunk.last()).map(|last| last.fence));
+        }
+        Ok(())
+    }
+
+    /// Position of a table, or the one where it belongs.
+    fn position(&self, order: &Comparator, meta: &TableMeta) -> Position {
+        let age = |meta: &TableMeta| (meta.max_seq, meta.id);
+        match self.overlapping {
+            true => self.tables.find(|place| age(&place.slot.meta) > age(meta)),
+            false => {
+                self.tables.find(|place| order.compare(&place.slot.meta.smallest, &meta.smallest).is_lt())
+            }
+        }
+    }
+
+    /// The tables before and after `slot`.
+    pub(super) fn neighbours(
+        &self,
+        order: &Comparator,
+        slot: &TableSlot<T>,
+    ) -> [Option<&Arc<TableSlot<T>>>; 2] {
+        let position = self.position(order, slot.meta());
+        [self.tables.before(position), self.tables.after(position)]
+            .map(|place| place.map(|place| &place.slot))
     }
 
     /// Returns the tables: newest first in L1, by key in deeper levels.
-    pub fn tables(&self) -> &[Arc<TableSlot<T>>] {
-        &self.tables
+    pub fn tables(&self) -> impl DoubleEndedIterator<Item = &Arc<TableSlot<T>>> + Clone {
+        self.tables.iter().map(|place| &place.slot)
     }
 
-    /// Like [`Level::tables`], but returns shared ownership.
-    pub fn tables_arc(&self) -> Arc<[Arc<TableSlot<T>>]> {
-        Arc::clone(&self.tables)
+    /// Returns the table at `index` of [`Level::tables`].
+    #[inline]
+    pub fn get(&self, index: usize) -> Option<&Arc<TableSlot<T>>> {
+        let chunk = self.starts.partition_point(|start| *start <= index).checked_sub(1)?;
+        Some(&self.tables.get(Position { chunk, at: index - self.starts[chunk] })?.slot)
     }
 
     /// Returns the number of tables.
+    #[inline]
     pub fn len(&self) -> usize {
-        self.tables.len()
+        self.starts.last().copied().unwrap_or(0)
     }
 
     /// Returns whether there is no table.
@@ -123,7 +216,7 @@ impl<T> Level<T> {
 
     /// Returns the total file size of all tables, in bytes.
     pub fn bytes(&self) -> u64 {
-        self.bytes
+        u64::try_from(self.bytes).unwrap_or(u64::MAX)
     }
 
     /// Returns whether key ranges may overlap: true for L1.
@@ -135,7 +228,11 @@ impl<T> Level<T> {
     #[inline]
     pub fn find(&self, order: &Comparator, key: &[u8]) -> Option<&Arc<TableSlot<T>>> {
         debug_assert!(!self.overlapping, "L1 has no order by key");
-        let slot = self.tables.get(self.lower_bound(order, key))?;
+        if self.len() == 1 {
+            let slot = &self.tables.get(Position { chunk: 0, at: 0 })?.slot;
+            return slot.covers(order, key).then_some(slot);
+        }
+        let slot = &self.tables.get(self.seek(order, key))?.slot;
         order.compare(&slot.meta.smallest, key).is_le().then_some(slot)
     }
 
@@ -143,14 +240,36 @@ impl<T> Level<T> {
     /// begins.
     #[inline]
     pub fn lower_bound(&self, order: &Comparator, key: &[u8]) -> usize {
-        let before = |t: &Arc<TableSlot<T>>| order.compare(&t.meta.largest, key) == Ordering::Less;
+        let Position { chunk, at } = self.seek(order, key);
+        self.starts[chunk] + at
+    }
+
+    /// As [`Level::lower_bound`].
+    #[inline]
+    fn seek(&self, order: &Comparator, key: &[u8]) -> Position {
+        let before = |place: &Place<T>| order.compare(&place.slot.meta.largest, key) == Ordering::Less;
         if self.fences.is_empty() {
-            return self.tables.partition_point(before);
+            return self.tables.find(before);
         }
-        let probe = fence(key);
-        let from = self.fences.partition_point(|f| *f < probe);
-        let equal = self.fences.get(from..).unwrap_or_default().partition_point(|f| *f == probe);
-        from + self.tables.get(from..from + equal).unwrap_or_default().partition_point(before)
+        let (probe, chunks) = (fence(key), self.tables.chunks());
+        let mut chunk = 0;
+        if self.fences.len() > 1 {
+            chunk = self.fences.partition_point(|f| *f < probe);
+            // Of several chunks that end with the same eight bytes, the first whose last key is not before `key`, or the last one.
+            let equal = self.fences[chunk..].partition_point(|f| *f == probe);
+            let but_last = &chunks[chunk..chunk + equal.saturating_sub(1)];
+            chunk += but_last.partition_point(|c| c.last().is_some_and(before));
+        }
+        while let Some(tables) = chunks.get(chunk) {
+            let from = tables.partition_point(|place| place.fence < probe);
+            let equal = tables[from..].partition_point(|place| place.fence == probe);
+            let at = from + tables[from..from + equal].partition_point(before);
+            if at < tables.len() {
+                return Position { chunk, at };
+            }
+            chunk += 1;
+        }
+        Position { chunk, at: 0 }
     }
 
     /// Calls `each` with all tables that may hold `key`, newest first.
@@ -162,7 +281,7 @@ impl<T> Level<T> {
             }
             return;
         }
-        for slot in self.tables.iter().filter(|t| t.covers(order, key)) {
+        for slot in self.tables().filter(|t| t.covers(order, key)) {
             each(slot);
         }
     }
@@ -174,21 +293,18 @@ impl<T> Level<T> {
         range: &impl RangeBounds<&'k [u8]>,
     ) -> Vec<Arc<TableSlot<T>>> {
         let from = match (self.overlapping, range.start_bound()) {
-            (false, Bound::Included(key) | Bound::Excluded(key)) => self.lower_bound(order, key),
-            _ => 0,
+            (true, _) => return self.tables().filter(|t| t.meets(order, range)).cloned().collect(),
+            (false, Bound::Included(key) | Bound::Excluded(key)) => self.seek(order, key),
+            (false, Bound::Unbounded) => Position { chunk: 0, at: 0 },
         };
-        let rest = self.tables.get(from..).unwrap_or_default();
-        if self.overlapping {
-            return rest.iter().filter(|t| t.meets(order, range)).cloned().collect();
-        }
-        let skipped = rest.iter().skip_while(|t| !t.meets(order, range));
-        skipped.take_while(|t| t.meets(order, range)).cloned().collect()
+        let rest = self.tables.iter_from(from).map(|place| &place.slot);
+        rest.skip_while(|t| !t.meets(order, range)).take_while(|t| t.meets(order, range)).cloned().collect()
     }
 }
 
 impl<T> fmt::Debug for Level<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.tables.iter()).finish()
+        f.debug_list().entries(self.tables()).finish()
     }
 }
 

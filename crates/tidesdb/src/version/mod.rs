@@ -4,6 +4,7 @@
 //! edit      a list of changes                     state    the facts they add up to (pure)
 //! format    bytes of the manifest                 current  names the manifest in force
 //! manifest  appends edits, synced                 replay   reads them back, tells a crash from damage
+//! chunks    a sequence in chunks that its successors share
 //! level     tables of one level, in order         family   FamilyVersion: immutable tables and value logs of one family
 //! set       install: the only way to change it    obsolete unlinks files that are no longer needed
 //! ```
@@ -12,6 +13,7 @@
 //! removed them. A version never changes; holding one allows reading all its files. Numbers are never reused. Versions
 //! are generic over the type of an open table, because this layer only passes tables through.
 
+mod chunks;
 mod current;
 mod edit;
 mod family;
@@ -34,4 +36,4 @@ pub use level::{Level, TableSlot};
 pub use obsolete::{FileGuard, ObsoleteFiles, OrphanReport};
 pub use replay::{ManifestReport, Presence, presence};
 pub use set::{Context, Installed, VersionSet, inspect};
-pub use state::{FamilyState, State, VlogState};
+pub use state::{FamilyState, PlacedTable, State, Tables, VlogState};

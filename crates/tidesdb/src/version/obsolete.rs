@@ -154,7 +154,7 @@ impl Orphans {
     /// Finds orphans among `names`, which must not contain the manifest in force. The manifest `spent` will be unlinked
     /// and is no orphan. Files set aside earlier may be unlinked only if the last session was closed cleanly.
     pub(super) fn find(names: &[String], state: &State, spent: Option<u64>, clean: bool) -> Self {
-        let tables: BTreeSet<&TableId> = state.families.values().flat_map(|f| f.tables.keys()).collect();
+        let tables: BTreeSet<TableId> = state.families.values().flat_map(|f| f.tables.ids()).collect();
         let vlogs: BTreeSet<&VlogId> = state.families.values().flat_map(|f| f.vlogs.keys()).collect();
         let stray = |name: &str| match files::parse(name) {
             Some(FileKind::Table(id)) => name == files::table(id) && !tables.contains(&id),
@@ -175,7 +175,7 @@ impl Orphans {
     pub(super) fn settle(self, dir: &dyn Dir, state: &State) -> OrphanReport {
         let mut report = OrphanReport::default();
         let adopted = |name: &str| match files::parse(name) {
-            Some(FileKind::Table(id)) => state.families.values().any(|f| f.tables.contains_key(&id)),
+            Some(FileKind::Table(id)) => state.families.values().any(|f| f.tables.get(id).is_some()),
             Some(FileKind::Vlog(id)) => state.families.values().any(|f| f.vlogs.contains_key(&id)),
             _ => false,
         };

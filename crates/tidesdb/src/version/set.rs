@@ -8,6 +8,7 @@
 //! Opening for writing always begins a new manifest. What was read, perhaps only from the page cache, becomes durable
 //! again before anything relies on it. And no append ever follows a torn one.
 
+mod opening;
 mod orders;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +16,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidesdb_io::{Dir, Entropy};
+use tidesdb_io::{Dir, Entropy, Threads};
 use tidesdb_sync::{Mutex, rank};
 
 use super::current::{self, Current, SwitchError};
@@ -27,7 +28,7 @@ use super::replay::{self, ManifestReport, Presence};
 use super::state::{FamilyState, State};
 use super::{FamilyVersion, OpenTable, presence};
 use crate::files::{self, FileKind};
-use crate::sst::Table;
+use crate::sst::{Table, TableMeta};
 use crate::types::{Comparator, FILE_NUMBER_MAX, FamilyId, ID_MAX, TableId, VlogId};
 use crate::{Error, Result};
 
@@ -45,7 +46,9 @@ pub struct Context<T = Table> {
     /// Returns whether the family of this name may lack its key order until [`VersionSet::resolve`].
     pub may_wait: Box<dyn Fn(&str) -> bool + Send + Sync>,
     /// Opens tables.
-    pub open_table: Box<OpenTable<T>>,
+    pub open_table: Arc<OpenTable<T>>,
+    /// Open the tables of a large database.
+    pub threads: Arc<dyn Threads>,
 }
 
 /// Argument of `publish`: the state and versions just installed.
@@ -85,7 +88,7 @@ enum Phase {
     Closed,
 }
 
-impl<T> VersionSet<T> {
+impl<T: Send + Sync + 'static> VersionSet<T> {
     /// Creates the database: a first manifest without families, and `CURRENT`.
     ///
     /// # Errors
@@ -190,8 +193,15 @@ impl<T> VersionSet<T> {
     fn open_tables(&self) -> Result<()> {
         let mut inner = self.inner.lock();
         let mut versions = BTreeMap::new();
+        let open = &self.context.open_table;
+        let opened = opening::open_all(&inner.state, open, &*self.context.threads);
+        let open_rest = |family: &FamilyState, meta: &Arc<TableMeta>| match opened.get(&meta.id) {
+            Some(table) => Ok(Arc::clone(table)),
+            None => open(family, meta),
+        };
         for (id, family) in &inner.state.families {
-            versions.insert(*id, Arc::new(self.build(family, None)?));
+            let version = FamilyVersion::build(family, None, &self.obsolete, &open_rest)?;
+            versions.insert(*id, Arc::new(version));
         }
         inner.versions = versions;
         Ok(())
@@ -416,7 +426,7 @@ impl<T> VersionSet<T> {
                 None => inner.versions.remove(&id),
             };
             if let Some(prev) = prev {
-                prev.retire_into(next.as_deref());
+                prev.retire_into(next.as_deref(), &edit);
             }
         }
         Ok(())
@@ -446,7 +456,13 @@ impl<T> VersionSet<T> {
                 continue;
             }
             let prev = inner.versions.get(&id).map(|v| &**v);
-            let next = state.families.get(&id).map(|f| self.build(f, prev)).transpose()?;
+            let next = match (state.families.get(&id), prev) {
+                (Some(family), Some(prev)) if prev.is_resolved() => {
+                    Some(prev.successor(family, edit, &self.obsolete, &*self.context.open_table)?)
+                }
+                (Some(family), prev) => Some(self.build(family, prev)?),
+                (None, _) => None,
+            };
             fresh.insert(id, next.map(Arc::new));
         }
         Ok(fresh)
@@ -541,7 +557,7 @@ fn assert_inputs_exist(state: &State, edit: &VersionEdit) {
     for change in edit.changes() {
         let Change::RemoveTable { family, level, table } = change else { continue };
         let Some(family) = state.families.get(family) else { continue };
-        let found = family.tables.get(table).map(|(level, _)| *level);
+        let found = family.tables.get(*table).map(|found| found.level);
         assert_eq!(found, Some(*level), "table {} goes from a level where it is not", table.0);
     }
 }

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use super::chunks::Chunks;
 use super::edit::{Change, LEVEL_MAX, VersionEdit};
 use crate::codec::Salt;
 use crate::options::COMPARATOR_NAME_BYTES_MAX;
@@ -45,6 +46,53 @@ impl VlogState {
     }
 }
 
+/// A table and the level that it is in (1 for L1).
+#[derive(Clone, Debug)]
+pub struct PlacedTable {
+    /// Its level.
+    pub level: u8,
+    /// Its description.
+    pub meta: Arc<TableMeta>,
+}
+
+/// The tables of a family, by number. A clone shares them: see `chunks.rs`.
+#[derive(Clone, Debug, Default)]
+pub struct Tables(Chunks<PlacedTable>);
+
+impl Tables {
+    /// The table numbered `id`.
+    pub fn get(&self, id: TableId) -> Option<&PlacedTable> {
+        self.0.get(self.0.find(|table| table.meta.id < id)).filter(|table| table.meta.id == id)
+    }
+
+    /// All tables, by number.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &PlacedTable> + Clone {
+        self.0.iter()
+    }
+
+    /// The numbers of all tables.
+    pub fn ids(&self) -> impl Iterator<Item = TableId> {
+        self.iter().map(|table| table.meta.id)
+    }
+
+    /// Adds a table. Returns false if there is one of this number.
+    fn insert(&mut self, table: PlacedTable) -> bool {
+        let position = self.0.find(|other| other.meta.id < table.meta.id);
+        let is_new = self.0.get(position).is_none_or(|other| other.meta.id != table.meta.id);
+        if is_new {
+            self.0.insert(position, table);
+        }
+        is_new
+    }
+
+    /// Removes the table numbered `id`.
+    fn remove(&mut self, id: TableId) -> Option<PlacedTable> {
+        let position = self.0.find(|table| table.meta.id < id);
+        let is_there = self.0.get(position).is_some_and(|table| table.meta.id == id);
+        is_there.then(|| self.0.remove(position))
+    }
+}
+
 /// Recorded facts of one family.
 #[derive(Clone, Debug)]
 pub struct FamilyState {
@@ -54,8 +102,8 @@ pub struct FamilyState {
     pub name: Arc<str>,
     /// Its options.
     pub options: FamilyOptions,
-    /// Its tables, each with its level (1 for L1).
-    pub tables: BTreeMap<TableId, (u8, Arc<TableMeta>)>,
+    /// Its tables.
+    pub tables: Tables,
     /// Its value logs.
     pub vlogs: BTreeMap<VlogId, VlogState>,
     /// Range tombstones of flushed commits, by sequence number.
@@ -139,14 +187,15 @@ impl FamilyState {
             live.live_bytes = add(live.live_bytes, r.bytes)?;
             live.live_count = add(live.live_count, r.count)?;
         }
-        match self.tables.insert(meta.id, (level, Arc::clone(meta))) {
-            None => Ok(()),
-            Some(_) => Err(Error::internal(format!("table {} is there already", meta.id.0))),
+        match self.tables.insert(PlacedTable { level, meta: Arc::clone(meta) }) {
+            true => Ok(()),
+            false => Err(Error::internal(format!("table {} is there already", meta.id.0))),
         }
     }
 
     fn remove_table(&mut self, level: u8, table: TableId) -> Result<()> {
-        let (found, meta) = self.tables.remove(&table).ok_or_else(|| missing("table", table.0))?;
+        let PlacedTable { level: found, meta } =
+            self.tables.remove(table).ok_or_else(|| missing("table", table.0))?;
         if found != level {
             return Err(Error::internal(format!("table {} is in level {found}, not {level}", table.0)));
         }
@@ -210,7 +259,7 @@ impl FamilyState {
                 out.push(Change::SealVlog { family, vlog, bytes: info.bytes, sealed_at });
             }
         }
-        for (level, meta) in self.tables.values() {
+        for PlacedTable { level, meta } in self.tables.iter() {
             out.push(Change::AddTable { family, level: *level, meta: Arc::clone(meta) });
         }
         out.extend(self.ranges.values().map(|range| Change::AddRange { family, range: Arc::clone(range) }));
@@ -356,7 +405,7 @@ impl State {
             id,
             name: Arc::clone(name),
             options: options.clone(),
-            tables: BTreeMap::new(),
+            tables: Tables::default(),
             vlogs: BTreeMap::new(),
             ranges: Arc::default(),
             held: Vec::new(),
@@ -395,11 +444,11 @@ impl State {
         let mut vlogs = HashSet::new();
         for (id, family) in &self.families {
             let counted = *id < self.next_family
-                && family.tables.keys().all(|t| *t < self.next_table)
+                && family.tables.ids().all(|t| t < self.next_table)
                 && family.vlogs.keys().all(|v| *v < self.next_vlog);
             let unique = names.insert(&family.name)
                 && self.names.get(&family.name) == Some(id)
-                && family.tables.keys().all(|t| tables.insert(*t))
+                && family.tables.ids().all(|t| tables.insert(t))
                 && family.vlogs.keys().all(|v| vlogs.insert(*v));
             if !counted || !unique || *id != family.id {
                 return Err(Error::internal(format!("family {}: a number or name is used twice", id.0)));
@@ -423,7 +472,7 @@ impl State {
         edit.changes().iter().try_for_each(|change| {
             let holders = match change {
                 Change::AddTable { meta, .. } => {
-                    self.families.values().filter(|f| f.tables.contains_key(&meta.id)).count()
+                    self.families.values().filter(|f| f.tables.get(meta.id).is_some()).count()
                 }
                 Change::AddVlog { vlog, .. } => {
                     self.families.values().filter(|f| f.vlogs.contains_key(vlog)).count()

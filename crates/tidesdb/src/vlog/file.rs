@@ -405,7 +405,7 @@ impl VlogFile {
     }
 
     /// Refuses a pointer beyond the end of the file, before memory is allocated.
-    fn check_range(&self, pointer: &VlogPointer) -> Result<()> {
+    pub(super) fn check_range(&self, pointer: &VlogPointer) -> Result<()> {
         let Some(end) = pointer.offset.checked_add(pointer.record_bytes()) else {
             return Err(self.corrupt(pointer.offset, "a pointer leads beyond the end of the file"));
         };

@@ -80,7 +80,7 @@ impl VlogRecordHeader {
     /// Creates the header of a record whose offset is not known yet.
     pub(super) fn new(payload: &[u8], raw_len: u32, codec: Compression) -> Self {
         let disk_len = u32::try_from(payload.len()).expect("a payload is never longer than its value");
-        Self { crc: 0, payload_crc: crc32c::crc32c(payload), raw_len, disk_len, codec }
+        Self { crc: 0, payload_crc: tidesdb_io::crc32c(0, payload), raw_len, disk_len, codec }
     }
 
     /// Computes the header checksum for a record at `offset`.
@@ -131,6 +131,6 @@ impl VlogRecordHeader {
     }
 
     pub(super) fn payload_matches(&self, payload: &[u8]) -> bool {
-        payload.len() == self.disk_len as usize && crc32c::crc32c(payload) == self.payload_crc
+        payload.len() == self.disk_len as usize && tidesdb_io::crc32c(0, payload) == self.payload_crc
     }
 }

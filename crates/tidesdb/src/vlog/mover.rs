@@ -9,28 +9,27 @@ use crate::{Error, Result};
 
 /// Moves the values of some files to the current file of their set, as the entries that refer to them are written to new
 /// tables. Keeps leases on the files that it wrote: drop it after the tables are installed.
-#[derive(Debug)]
-pub struct ValueMover<'a> {
-    set: &'a VlogSet,
+#[derive(Debug, Default)]
+pub struct ValueMover {
     from: Arc<BTreeSet<VlogId>>,
     leases: Vec<Lease>,
     bytes: u64,
     damaged: Option<(VlogId, Error)>,
 }
 
-impl<'a> ValueMover<'a> {
-    /// Moves the values of the files `from` of `set`.
-    pub fn new(set: &'a VlogSet, from: Arc<BTreeSet<VlogId>>) -> Self {
-        Self { set, from, leases: Vec::new(), bytes: 0, damaged: None }
+impl ValueMover {
+    /// Moves the values of the files `from`.
+    pub fn new(from: &Arc<BTreeSet<VlogId>>) -> Self {
+        Self { from: Arc::clone(from), ..Self::default() }
     }
 
-    /// Returns the new place of the value that the encoded pointer `old` addresses, as an encoded pointer, or `None` if
+    /// Returns the new place in `set` of the value that the encoded pointer `old` addresses, as an encoded pointer, or `None` if
     /// the value stays where it is. A damaged value stays, so that a read of it reports the damage, and so do the other
     /// values of its file.
     ///
     /// # Errors
     /// `Io`, `NoSpace`.
-    pub fn moved(&mut self, old: &[u8]) -> Result<Option<[u8; VlogPointer::BYTES]>> {
+    pub fn moved(&mut self, set: &VlogSet, old: &[u8]) -> Result<Option<[u8; VlogPointer::BYTES]>> {
         if self.from.is_empty() {
             return Ok(None);
         }
@@ -40,7 +39,7 @@ impl<'a> ValueMover<'a> {
         if is_damaged || !self.from.contains(&old.vlog) {
             return Ok(None);
         }
-        match self.set.copy(&old, &mut self.leases) {
+        match set.copy(&old, &mut self.leases) {
             Ok(new) => {
                 self.bytes += new.record_bytes();
                 Ok(Some(new.encode()))
@@ -57,8 +56,15 @@ impl<'a> ValueMover<'a> {
     ///
     /// # Errors
     /// As [`VlogSet::sync`].
-    pub fn sync(&self) -> Result<()> {
-        if self.bytes > 0 { self.set.sync() } else { Ok(()) }
+    pub fn sync(&self, set: &VlogSet) -> Result<()> {
+        if self.bytes > 0 { set.sync() } else { Ok(()) }
+    }
+
+    /// Takes over what `other` moved for another part of the same merge.
+    pub fn absorb(&mut self, other: Self) {
+        self.leases.extend(other.leases);
+        self.bytes += other.bytes;
+        self.damaged = self.damaged.take().or(other.damaged);
     }
 
     /// Returns the files whose values it moves.

@@ -316,6 +316,7 @@ impl VlogSet {
         }
         let files = self.unsynced.lock().clone();
         if let Err(e) = files.iter().try_for_each(|file| file.sync()) {
+            files::note_failed_sync(&*self.dir);
             *failed = Some(e.clone());
             return Err(e);
         }
@@ -366,6 +367,22 @@ impl VlogSet {
     /// `Corrupt` if the file or the record is missing or does not match the pointer; `Io`.
     pub fn read(&self, pointer: &VlogPointer) -> Result<Vec<u8>> {
         self.file(pointer.vlog)?.read(pointer)
+    }
+
+    /// Verifies the record that `pointer` names, without decoding the value.
+    ///
+    /// # Errors
+    /// As [`VlogSet::read`].
+    pub fn check(&self, pointer: &VlogPointer) -> Result<()> {
+        self.file(pointer.vlog)?.check(pointer)
+    }
+
+    /// Checks that the file of `pointer` exists and is long enough for the record. Does not read the record.
+    ///
+    /// # Errors
+    /// As [`VlogSet::read`].
+    pub fn check_place(&self, pointer: &VlogPointer) -> Result<()> {
+        self.file(pointer.vlog)?.check_range(pointer)
     }
 
     /// Starts loading the record that `pointer` names, so that a [`VlogSet::read`] shortly afterwards waits less.

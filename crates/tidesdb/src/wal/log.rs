@@ -324,13 +324,24 @@ impl Log {
 
     /// The segment `id`; recent segments are found without a lock. It exists, because a place in it was reserved.
     fn segment(&self, id: u64) -> Result<Arc<Segment>> {
-        if let Some(segment) = self.recent[id as usize % RECENT].load(&pin())
-            && segment.header.id == id
-        {
-            return Ok(Arc::clone(segment));
+        if let Some(segment) = self.recent_segment(id) {
+            return Ok(segment);
         }
         let segment = self.table.lock().live.get(&id).cloned();
         segment.ok_or_else(|| Error::internal(format!("log segment {id} of a reserved place is missing")))
+    }
+
+    #[inline]
+    fn recent_segment(&self, id: u64) -> Option<Arc<Segment>> {
+        let guard = pin();
+        let segment = self.recent[id as usize % RECENT].load(&guard).as_ref()?;
+        (segment.header.id == id).then(|| Arc::clone(segment))
+    }
+
+    /// The segment that alone holds everything between `from` and `end`, if it is found without a lock.
+    pub(super) fn only_segment(&self, from: SeqNo, end: SeqNo) -> Option<Arc<Segment>> {
+        let id = self.segment_of(end);
+        (self.segment_of(from) == id).then(|| self.recent_segment(id.0)).flatten()
     }
 
     /// Makes a finished segment available to writers. The caller holds `preparing`.

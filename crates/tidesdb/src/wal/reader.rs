@@ -19,7 +19,9 @@
 //! A read error is none of these: the open fails with it. Segments are read by system calls, because a bad sector under
 //! a memory map would kill the process.
 
+use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use tidesdb_io::{Access, Dir, File, FileExt};
@@ -63,6 +65,8 @@ pub struct Scan {
     pub end: SeqNo,
     /// Commits that will be replayed.
     pub commits: u64,
+    /// Bytes of log that these commits take.
+    pub commit_bytes: u64,
     /// Commits after the cut that are given up.
     pub discarded: u64,
     /// Addresses of commits that were being written when the process died.
@@ -75,6 +79,10 @@ pub struct Scan {
     pub last_segment: u64,
     /// The log is durable up to here, by the highest claim found.
     pub synced: SeqNo,
+    /// True if all segments were written since the machine started, and no sync failed: no written byte is lost.
+    pub same_boot: bool,
+    /// Where the last record of each segment file ends, by the segment's number.
+    used: BTreeMap<u64, u64>,
 }
 
 /// Findings of a scan.
@@ -88,6 +96,8 @@ struct Findings {
     sealed: bool,
     same_boot: bool,
     dangling_pad: Option<SeqNo>,
+    /// As [`Scan::used`].
+    used: BTreeMap<u64, u64>,
     /// Start of a segment that must have existed and is missing, although a later one exists.
     missing: Option<SeqNo>,
     /// Start of a segment with a damaged header, where the scan ended.
@@ -181,7 +191,7 @@ pub fn scan(dir: &Arc<dyn Dir>, config: &ScanConfig) -> Result<Scan> {
             walk.holes.push(Hole { at: first_seq(config, expected), followed: false });
             walk.missing = walk.missing.or(walk.dangling_pad);
         }
-        let (header, bytes) = match load(dir, id, config) {
+        let (header, bytes) = match load(dir, id, config, u64::MAX) {
             Ok(x) => x,
             Err(Unusable::Damaged(e) | Unusable::Foreign(e)) if config.mode == RecoveryMode::Salvage => {
                 tracing::warn!(error = %e, "skipping a damaged log segment");
@@ -196,7 +206,8 @@ pub fn scan(dir: &Arc<dyn Dir>, config: &ScanConfig) -> Result<Scan> {
         expected = id.0 + u64::from(header.span);
         // All zeros mean "unknown", which never counts as the same boot.
         walk.same_boot &= header.boot_id == config.boot_id && header.boot_id != [0; 16];
-        walk_segment(&header, &bytes, &mut walk);
+        let used = walk_segment(&header, &bytes, &mut walk);
+        walk.used.insert(header.id, used);
         segments.push(header);
     }
     let last_segment = segments.last().map_or(config.first.0, |h| h.id + u64::from(h.span) - 1);
@@ -219,6 +230,8 @@ fn decide(
         sealed: walk.sealed,
         last_segment,
         synced: walk.synced,
+        same_boot: walk.same_boot,
+        used: walk.used.clone(),
         ..Scan::default()
     };
     let stop = first_stop(&walk, config, &mut out.unfinished);
@@ -246,7 +259,9 @@ fn decide(
             .unwrap_or(cut)
             .min(cut);
     }
-    out.commits = walk.commits.iter().filter(|(seq, _)| out.cut.is_none_or(|cut| *seq < cut)).count() as u64;
+    let before_cut = walk.commits.iter().filter(|(seq, _)| out.cut.is_none_or(|cut| *seq < cut));
+    (out.commits, out.commit_bytes) =
+        before_cut.fold((0, 0), |(n, bytes), (_, units)| (n + 1, bytes + units * UNIT));
     out.discarded = walk.commits.len() as u64 - out.commits;
     Ok(out)
 }
@@ -319,11 +334,12 @@ impl From<Unusable> for Error {
     }
 }
 
-/// Opens a segment and checks its header against the database.
+/// Opens a segment and checks its header against the database. Reads its first `bytes_max` bytes.
 fn load(
     dir: &Arc<dyn Dir>,
     id: WalId,
     config: &ScanConfig,
+    bytes_max: u64,
 ) -> std::result::Result<(SegmentHeader, Vec<u8>), Unusable> {
     let name = files::wal(id);
     let io = |op| move |e| Unusable::Failed(Error::io(op, &files::wal(id), e));
@@ -344,11 +360,8 @@ fn load(
         let what = "the file is not as long as its header says";
         return Err(Unusable::Damaged(Error::corrupt(&name, len, what)));
     }
-    let mut bytes = Vec::new();
-    bytes
-        .try_reserve_exact(len as usize)
+    let mut bytes = tidesdb_io::zeroed(len.min(bytes_max) as usize)
         .map_err(|_| Unusable::Failed(Error::MemoryLimit { what: "reading a log segment".into() }))?;
-    bytes.resize(len as usize, 0);
     read_all(&*file, &mut bytes).map_err(|(at, e)| Unusable::Failed(Error::io_at("read", &name, at, e)))?;
     Ok((header, bytes))
 }
@@ -367,12 +380,13 @@ fn read_all(file: &dyn File, bytes: &mut [u8]) -> std::result::Result<(), (u64, 
     Ok(())
 }
 
-/// Scans one segment and adds its holes and claims to `walk`.
-fn walk_segment(header: &SegmentHeader, bytes: &[u8], walk: &mut Findings) {
+/// Scans one segment and adds its holes and claims to `walk`. Returns where its last record ends.
+fn walk_segment(header: &SegmentHeader, bytes: &[u8], walk: &mut Findings) -> u64 {
     let base = header.id * header.segment_bytes;
     let mut pos = SEGMENT_HEADER_BYTES;
     walk.dangling_pad = None;
     let mut any = false;
+    let mut used = pos;
     while pos + RECORD_HEADER_BYTES as u64 <= bytes.len() as u64 {
         let seq = (base + pos) / UNIT;
         let Some(record) = record_at(bytes, pos, seq, header) else {
@@ -382,7 +396,7 @@ fn walk_segment(header: &SegmentHeader, bytes: &[u8], walk: &mut Findings) {
                     pos = next;
                     continue;
                 }
-                None => return,
+                None => return used,
             }
         };
         if !any || walk.holes.last().is_some_and(|h| !h.followed) {
@@ -395,17 +409,19 @@ fn walk_segment(header: &SegmentHeader, bytes: &[u8], walk: &mut Findings) {
         walk.sealed = record.kind == RecordKind::Seal;
         if record.kind == RecordKind::Pad {
             walk.dangling_pad = Some((base + bytes.len() as u64 + SEGMENT_HEADER_BYTES) / UNIT);
-            return;
+            return used;
         }
         if record.kind == RecordKind::Commit {
             walk.commits.push((seq, record.record_bytes() / UNIT));
         }
         pos += record.record_bytes();
+        used = pos.min(bytes.len() as u64);
         walk.end = (base + pos) / UNIT;
         if header.span > 1 {
-            return; // the file of an oversized record holds only that record; the rest is unused
+            break; // the file of an oversized record holds only that record; the rest is unused
         }
     }
+    used
 }
 
 fn record_at(bytes: &[u8], pos: u64, seq: SeqNo, header: &SegmentHeader) -> Option<RecordHeader> {
@@ -423,8 +439,77 @@ fn next_record(bytes: &[u8], pos: u64, base: u64, header: &SegmentHeader) -> Opt
     })
 }
 
-/// Calls `apply` for every commit that counts, in order, with its sequence number, body, and the file and offset of the
-/// body. Stops when `apply` returns `false`.
+/// Consecutive commits of one segment.
+#[derive(Clone, Debug)]
+pub struct Piece {
+    /// Name of the segment file.
+    pub file: Arc<str>,
+    bytes: Arc<Vec<u8>>,
+    /// Sequence number of each commit, and where its body lies in the file.
+    commits: Vec<(SeqNo, Range<usize>)>,
+}
+
+/// One commit of the log.
+#[derive(Clone, Copy, Debug)]
+pub struct LoggedCommit<'a> {
+    /// Its sequence number.
+    pub seq: SeqNo,
+    /// Its operations.
+    pub body: &'a [u8],
+    /// The file that it is in.
+    pub file: &'a str,
+    /// Where the body begins in the file.
+    pub offset: u64,
+}
+
+impl Piece {
+    /// The commits in order.
+    pub fn commits(&self) -> impl ExactSizeIterator<Item = LoggedCommit<'_>> {
+        self.commits.iter().map(|(seq, at)| LoggedCommit {
+            seq: *seq,
+            body: &self.bytes[at.clone()],
+            file: &self.file,
+            offset: at.start as u64,
+        })
+    }
+
+    /// Bytes of the commits, with what lies between them.
+    pub fn bytes(&self) -> usize {
+        match (self.commits.first(), self.commits.last()) {
+            (Some((_, first)), Some((_, last))) => last.end - first.start,
+            _ => 0,
+        }
+    }
+
+    /// Cuts the piece into at most `parts` of about the same size, in order.
+    pub fn split(&self, parts: usize) -> Vec<Self> {
+        let mut out = Vec::new();
+        let mut rest = &self.commits[..];
+        for left in (1..=parts.max(1)).rev() {
+            let (Some((_, first)), Some((_, last))) = (rest.first(), rest.last()) else {
+                break;
+            };
+            let end = first.start + (last.end - first.start).div_ceil(left);
+            let n = rest.partition_point(|(_, at)| at.end <= end).max(1);
+            let (commits, later) = rest.split_at(n);
+            out.push(Self { commits: commits.to_vec(), ..self.clone_empty() });
+            rest = later;
+        }
+        out
+    }
+
+    fn clone_empty(&self) -> Self {
+        Self { file: Arc::clone(&self.file), bytes: Arc::clone(&self.bytes), commits: Vec::new() }
+    }
+
+    /// Removes the commits from `seq` on.
+    pub fn truncate(&mut self, seq: SeqNo) {
+        self.commits.truncate(self.commits.partition_point(|(at, _)| *at < seq));
+    }
+}
+
+/// Calls `apply` for all commits that count, in order, in pieces of at most about `piece_bytes`, of one commit at least.
+/// Stops when `apply` returns `false`.
 ///
 /// # Errors
 /// Those of `apply`; `Io`; `Corrupt` if the log changed since [`scan`].
@@ -432,37 +517,59 @@ pub fn replay(
     dir: &Arc<dyn Dir>,
     config: &ScanConfig,
     scan: &Scan,
-    mut apply: impl FnMut(SeqNo, &[u8], &str, u64) -> Result<bool>,
+    piece_bytes: usize,
+    mut apply: impl FnMut(Piece) -> Result<bool>,
 ) -> Result<()> {
     for known in &scan.segments {
-        let (header, bytes) = load(dir, WalId(known.id), config)?;
-        let name = files::wal(WalId(header.id));
-        let base = header.id * header.segment_bytes;
-        let mut pos = SEGMENT_HEADER_BYTES;
-        while pos + RECORD_HEADER_BYTES as u64 <= bytes.len() as u64 {
-            let seq = (base + pos) / UNIT;
-            if scan.cut.is_some_and(|cut| seq >= cut) {
-                return Ok(());
-            }
-            let Some(record) = record_at(&bytes, pos, seq, &header) else {
-                match next_record(&bytes, pos + UNIT, base, &header) {
-                    Some(next) => pos = next,
-                    None => break,
-                }
-                continue;
-            };
-            if record.kind == RecordKind::Commit {
-                let begin = pos as usize + RECORD_HEADER_BYTES;
-                let body = bytes.get(begin..begin + record.body_len as usize).unwrap_or_default();
-                if !apply(seq, body, &name, begin as u64)? {
+        if scan.cut.is_some_and(|cut| cut <= known.id * config.segment_bytes / UNIT) {
+            return Ok(());
+        }
+        let used = scan.used.get(&known.id).copied().unwrap_or(SEGMENT_HEADER_BYTES);
+        let (header, bytes) = load(dir, WalId(known.id), config, used)?;
+        let commits = commits_of(&header, &bytes, scan.cut);
+        let bytes = Arc::new(bytes);
+        let mut piece = Piece { file: files::wal(WalId(header.id)).into(), bytes, commits: Vec::new() };
+        for commit in commits {
+            piece.commits.push(commit);
+            if piece.bytes() >= piece_bytes {
+                let full = Piece { commits: std::mem::take(&mut piece.commits), ..piece.clone_empty() };
+                if !apply(full)? {
                     return Ok(());
                 }
             }
-            pos += record.record_bytes();
-            if header.span > 1 {
-                break; // as in `walk_segment`: nothing else counts
-            }
+        }
+        if !piece.commits.is_empty() && !apply(piece)? {
+            return Ok(());
         }
     }
     Ok(())
+}
+
+/// Returns the commits of a segment before `cut`: the sequence number of each, and where its body lies.
+fn commits_of(header: &SegmentHeader, bytes: &[u8], cut: Option<SeqNo>) -> Vec<(SeqNo, Range<usize>)> {
+    let base = header.id * header.segment_bytes;
+    let mut pos = SEGMENT_HEADER_BYTES;
+    let mut commits = Vec::new();
+    while pos + RECORD_HEADER_BYTES as u64 <= bytes.len() as u64 {
+        let seq = (base + pos) / UNIT;
+        if cut.is_some_and(|cut| seq >= cut) {
+            break;
+        }
+        let Some(record) = record_at(bytes, pos, seq, header) else {
+            match next_record(bytes, pos + UNIT, base, header) {
+                Some(next) => pos = next,
+                None => break,
+            }
+            continue;
+        };
+        if record.kind == RecordKind::Commit {
+            let begin = pos as usize + RECORD_HEADER_BYTES;
+            commits.push((seq, begin..begin + record.body_len as usize));
+        }
+        pos += record.record_bytes();
+        if header.span > 1 {
+            break; // as in `walk_segment`: nothing else counts
+        }
+    }
+    commits
 }

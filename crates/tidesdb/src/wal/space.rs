@@ -13,6 +13,7 @@
 //! bytes. So acknowledged data can always be flushed, which frees log space. A commit that only deletes may also use
 //! `free_min` and the reserve except its last piece (`reserve.rs`), as long as the next open could flush the log.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -54,29 +55,29 @@ pub fn remove_spare_segments(dir: &dyn Dir) {
 
 /// A disk space reservation: bytes that running work is about to write; other work leaves them free.
 #[derive(Debug)]
-pub struct SpaceReservation<'a> {
-    log: &'a Log,
+pub struct SpaceReservation<L: Deref<Target = Log>> {
+    log: L,
     /// Bytes still to be written, and one more: a close waits until no byte is reserved.
     bytes: AtomicU64,
 }
 
-impl<'a> SpaceReservation<'a> {
-    fn new(log: &'a Log, bytes: u64) -> Self {
+impl<L: Deref<Target = Log>> SpaceReservation<L> {
+    fn new(log: L, bytes: u64) -> Self {
         let bytes = bytes + 1;
         log.reserved_bytes.fetch_add(bytes, Ordering::SeqCst);
         Self { log, bytes: AtomicU64::new(bytes) }
     }
 
-    /// Records that `bytes` of a merge were written: from now on the disk counts them. Fails if the space that commits
+    /// Records that `bytes` of a merge were written: from now on the disk counts them. All parts of a merge share one reservation. Fails if the space that commits
     /// and flushes leave free is used up, because something else took it; beyond the bytes that were reserved, also if other
     /// reservations need it.
     ///
     /// # Errors
     /// `NoSpace`, `Io`.
     pub fn written(&self, bytes: u64) -> Result<()> {
-        let left = self.bytes.load(Ordering::Relaxed) - 1;
-        let covered = left.min(bytes);
-        self.bytes.fetch_sub(covered, Ordering::Relaxed);
+        let take = |left: u64| Some(left - (left - 1).min(bytes));
+        let left = self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).unwrap_or(1);
+        let covered = (left - 1).min(bytes);
         self.log.reserved_bytes.fetch_sub(covered, Ordering::SeqCst);
         if covered < bytes {
             return self.log.check_space_for_merge(bytes);
@@ -86,7 +87,7 @@ impl<'a> SpaceReservation<'a> {
     }
 }
 
-impl Drop for SpaceReservation<'_> {
+impl<L: Deref<Target = Log>> Drop for SpaceReservation<L> {
     fn drop(&mut self) {
         self.log.reserved_bytes.fetch_sub(*self.bytes.get_mut(), Ordering::SeqCst);
     }
@@ -348,7 +349,7 @@ impl Log {
     ///
     /// # Errors
     /// `NoSpace`, `Io`.
-    pub fn reserve_space_for_values(&self, bytes: u64) -> Result<SpaceReservation<'_>> {
+    pub fn reserve_space_for_values(&self, bytes: u64) -> Result<SpaceReservation<&Self>> {
         let reservation = SpaceReservation::new(self, bytes);
         let unchecked = self.values_unchecked.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if unchecked >= VALUES_UNCHECKED_MAX {
@@ -363,14 +364,20 @@ impl Log {
     ///
     /// # Errors
     /// `NoSpace`, `Io`.
-    pub fn reserve_space_for_merge(&self, bytes: u64) -> Result<SpaceReservation<'_>> {
-        let reservation = SpaceReservation::new(self, bytes);
-        self.check_space_for_merge(0)?;
+    pub fn reserve_space_for_merge<L: Deref<Target = Self>>(
+        log: L,
+        bytes: u64,
+    ) -> Result<SpaceReservation<L>> {
+        let reservation = SpaceReservation::new(log, bytes);
+        reservation.log.check_space_for_merge(0)?;
         Ok(reservation)
     }
 
     /// Fails if the disk lacks space for all reservations and `bytes` more.
-    fn check_space_for_merge(&self, bytes: u64) -> Result<()> {
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`.
+    pub fn check_space_for_merge(&self, bytes: u64) -> Result<()> {
         self.check_space(self.needed_for_merges().saturating_add(bytes))
     }
 

@@ -21,6 +21,15 @@ const SLOW_SYNC: Duration = Duration::from_millis(100);
 /// Bytes between the two seals of an idle log.
 const SEAL_DISTANCE: usize = 4096;
 
+/// Slow syncs of some time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlowSyncs {
+    /// Number of slow syncs.
+    pub count: u64,
+    /// Duration of the longest sync, slow or not.
+    pub longest: Duration,
+}
+
 impl Log {
     /// Returns once everything up to `end` is durable. `values` makes the values durable that records refer to; it is
     /// called before the log is synced.
@@ -68,7 +77,7 @@ impl Log {
         let synced = self.sync_files(target, values);
         self.measured(self.env.clock.mono().saturating_sub(started));
         synced.map_err(|e| {
-            self.note_failed_sync();
+            files::note_failed_sync(&*self.dir);
             let cause = self.health.poison(e);
             self.sequencer.stop();
             Error::Poisoned { cause }
@@ -90,28 +99,21 @@ impl Log {
         &self.group.syncs
     }
 
-    /// Returns the number of slow syncs since the previous call, and the duration of the longest sync.
-    pub fn take_slow_syncs(&self) -> (u64, Duration) {
-        (self.group.slow.swap(0, Ordering::Relaxed), self.group.syncs.take_longest())
-    }
-
-    /// Leaves a note for the next open. The note needs no sync: after a machine crash the changed boot identity has the
-    /// same effect.
-    fn note_failed_sync(&self) {
-        match self.dir.create_new(files::SYNC_FAILED, 0) {
-            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                tracing::warn!(%error, "a sync failed, and the note SYNC-FAILED for the next open could not be written");
-            }
-            _ => {}
+    /// Returns what was slow since the previous call.
+    pub fn take_slow_syncs(&self) -> SlowSyncs {
+        SlowSyncs {
+            count: self.group.slow.swap(0, Ordering::Relaxed),
+            longest: self.group.syncs.take_longest(),
         }
     }
 
     fn sync_files(&self, target: SeqNo, values: &dyn Fn() -> Result<()>) -> Result<()> {
         values()?;
-        for segment in self.segments_between(self.sequencer.durable(), target) {
-            segment.sync()?;
+        let durable = self.sequencer.durable();
+        match self.only_segment(durable, target) {
+            Some(segment) => segment.sync(),
+            None => self.segments_between(durable, target).iter().try_for_each(|segment| segment.sync()),
         }
-        Ok(())
     }
 
     /// Makes everything durable that was committed before the call. If records were added since the last seal, appends

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use crate::codec::{Decoder, put_varint};
 use crate::family::FamilyCore;
+use crate::memory::{Charge, Use};
 use crate::ranges::{BORDER_BYTES_MAX, Interval, RangeTombstone};
 use crate::read::prefix_range;
 use crate::shared::Family;
@@ -27,6 +28,15 @@ use crate::{Error, Result};
 const HAS_EXPIRY: u8 = 0x80;
 /// Longest body of a record; leaves room for pointers that replace values.
 const BATCH_BYTES_MAX: usize = (1 << 32) - (1 << 20);
+
+/// Bytes of an operation besides its key and value, at most.
+const OP_BYTES: usize = 24;
+/// Records up to this length are not charged to the memory limit.
+const ROOM_MIN: usize = 4 << 10;
+/// A longer record grows by one part in this many.
+const ROOM_PART: usize = 4;
+/// Memory that a batch keeps when it is cleared.
+const KEPT_BYTES_MAX: usize = 1 << 20;
 
 /// Operations over any families of one database, committed all or none.
 ///
@@ -58,6 +68,9 @@ pub struct WriteBatch {
     pub(super) whole: Option<Vec<u8>>,
     /// Leases on the value logs that the operations refer to.
     pub(super) leases: Vec<Lease>,
+    /// Length up to which the record may grow before more memory is charged.
+    room: usize,
+    charge: Charge,
 }
 
 impl fmt::Debug for WriteBatch {
@@ -85,13 +98,16 @@ impl WriteBatch {
             user_bytes: Vec::new(),
             whole: None,
             leases: Vec::new(),
+            room: ROOM_MIN,
+            charge: Charge::default(),
         }
     }
 
     /// Sets `key` to `value`.
     ///
     /// # Errors
-    /// `InvalidArgument` for an empty or too long key, a too long value or batch. The batch is as before.
+    /// `InvalidArgument` for an empty or too long key, a too long value or batch. `MemoryLimit` if all batches and transactions
+    /// would take more than their share of `memory_limit`; `Busy` if memory stays scarce for ten seconds. The batch is as before.
     pub fn put(&mut self, family: &Family, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.push(family, Kind::Put, 0, key.as_ref(), value.as_ref())
     }
@@ -169,9 +185,7 @@ impl WriteBatch {
         let (start, end) = (start.map(<[u8]>::to_vec), end.map(<[u8]>::to_vec));
         let Some(interval) = Interval::new(order, start, end)? else { return Ok(()) };
         let (start, end) = (interval.start.unwrap_or_default(), interval.end.unwrap_or_default());
-        if self.record.len() + start.len() + end.len() > BATCH_BYTES_MAX {
-            return Err(Error::invalid("a batch is limited to 4 GiB; split it"));
-        }
+        self.make_room(family, start.len() + end.len())?;
         self.ranges += 1;
         self.append(family, Kind::RangeDelete, 0, &start, &end);
         if let Some(last) = interval.last {
@@ -207,9 +221,14 @@ impl WriteBatch {
         self.record.len()
     }
 
-    /// Removes all operations and keeps the memory.
+    /// Removes all operations. Keeps the memory, up to 1 MiB.
     pub fn clear(&mut self) {
         self.record.truncate(RECORD_HEADER_BYTES);
+        if self.room > KEPT_BYTES_MAX {
+            self.record.shrink_to(ROOM_MIN);
+            self.room = ROOM_MIN;
+            self.charge = Charge::default();
+        }
         self.ops = 0;
         self.ranges = 0;
         self.puts = 0;
@@ -275,10 +294,37 @@ impl WriteBatch {
                 key.len()
             )));
         }
-        if value.len() > VALUE_BYTES_MAX || self.record.len() + key.len() + value.len() > BATCH_BYTES_MAX {
-            return Err(Error::invalid("a value or batch is limited to 4 GiB; split it"));
+        if value.len() > VALUE_BYTES_MAX {
+            return Err(Error::invalid("a value is limited to 4 GiB"));
         }
+        self.make_room(family, key.len() + value.len())?;
         self.append(family, kind, expiry, key, value);
+        Ok(())
+    }
+
+    /// Makes room for an operation with a key and a value of `bytes` bytes.
+    #[inline]
+    fn make_room(&mut self, family: &Family, bytes: usize) -> Result<()> {
+        let wanted = self.record.len() + bytes + OP_BYTES;
+        if wanted <= self.room { Ok(()) } else { self.grow(family, wanted) }
+    }
+
+    /// Charges the memory of a record of `wanted` bytes and more.
+    #[cold]
+    fn grow(&mut self, family: &Family, wanted: usize) -> Result<()> {
+        if wanted > BATCH_BYTES_MAX {
+            return Err(Error::invalid("a batch is limited to 4 GiB; split it"));
+        }
+        let room = (wanted + wanted / ROOM_PART).min(BATCH_BYTES_MAX);
+        let memory = &family.core.memory;
+        let before = self.charge.grow_transaction(memory, room as u64)?;
+        family
+            .shared
+            .write
+            .wait_for_memory()
+            .inspect_err(|_| self.charge.set(memory.sum(Use::Transactions), before))?;
+        self.record.reserve_exact(room - self.record.len());
+        self.room = room;
         Ok(())
     }
 
@@ -337,7 +383,7 @@ impl Op<'_> {
 
 /// Appends an operation.
 pub fn encode_op(out: &mut Vec<u8>, op: &Op<'_>) {
-    out.reserve(op.key.len() + op.value.len() + 24);
+    out.reserve(op.key.len() + op.value.len() + OP_BYTES);
     let number = if op.kind == Kind::RangeDelete { op.rank } else { op.expiry };
     out.push(op.kind as u8 | if op.expiry != 0 { HAS_EXPIRY } else { 0 });
     put_varint(out, u64::from(op.family.0));

@@ -16,6 +16,7 @@ use super::staged::Staged;
 use super::stall;
 use crate::family::{Committed, CommittedOp, FamilyCore, MemSlot, Metric};
 use crate::jobs::Job;
+use crate::memory::Charge;
 use crate::options::{SyncMode, WriteOptions};
 use crate::shared::WriteCtx;
 use crate::types::{Between, FamilyId, Kind, SeqNo};
@@ -40,7 +41,7 @@ pub fn commit(ctx: &WriteCtx, batch: &mut WriteBatch, options: &WriteOptions) ->
     if batch.is_empty() {
         return Ok(ctx.reads.visible());
     }
-    make_ready(ctx, batch)?;
+    let _kept = make_ready(ctx, batch)?;
     let sync = options.sync.unwrap_or(ctx.options.sync);
     let durable = sync == SyncMode::Full;
     let end = batch.record.len();
@@ -92,7 +93,7 @@ pub fn commit_if(
     // Most conflicts already exist at this point; detecting them here saves a log record.
     let seen = ctx.log.sequencer().visible_end();
     check_unchanged(batch, Between { after: since, before: seen })?;
-    make_ready(ctx, batch)?;
+    let _kept = make_ready(ctx, batch)?;
     let sync = options.sync.unwrap_or(ctx.options.sync);
     let durable = sync == SyncMode::Full;
     let end = batch.record.len();
@@ -154,14 +155,16 @@ fn check(ctx: &WriteCtx, batch: &WriteBatch) -> Result<()> {
 }
 
 /// Does everything that can be refused without harm before a place in the order of commits is drawn.
-fn make_ready(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<()> {
-    stall::admit(ctx, batch)?;
+/// Returns the memory that is kept for it.
+fn make_ready(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<Charge> {
+    let kept = stall::admit(ctx, batch)?;
     let bytes = batch.record.len() as u64;
     ctx.log.make_room(bytes, batch.purpose()).map_err(|e| refused(ctx, e))?;
     separate(ctx, batch).map_err(|e| match e.is_full() {
         true => refused(ctx, ctx.log.no_space(bytes)),
         false => e,
-    })
+    })?;
+    Ok(kept)
 }
 
 /// Handles a commit that was refused before it had a number. On a full disk, flushes what is only in the log, which
@@ -333,8 +336,9 @@ fn make_durable(ctx: &WriteCtx, commit: &Commit, sync: SyncMode) -> Result<()> {
     match sync {
         SyncMode::None => return Ok(()),
         SyncMode::Interval(period) => {
-            ctx.sync_due.within(period);
-            return Ok(());
+            if ctx.sync_due.within(period) {
+                return Ok(());
+            }
         }
         SyncMode::Full => {}
     }
@@ -366,7 +370,7 @@ fn after(ctx: &WriteCtx, batch: &mut WriteBatch, commit: &Commit) -> Result<SeqN
 fn rotate_full(ctx: &WriteCtx, batch: &WriteBatch) {
     let guard = pin();
     for family in &batch.families {
-        let full = |bytes: usize| bytes >= family.options.write_buffer_bytes();
+        let full = |bytes: usize| bytes >= family.buffer_bytes();
         let active = family.view(&guard).active.as_ref();
         if active.is_some_and(|a| full(a.bytes())) {
             ctx.rotate_if_full(family);

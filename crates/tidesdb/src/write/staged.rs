@@ -34,8 +34,7 @@ impl Staged {
     /// # Errors
     /// `Internal`; nothing happened.
     pub(super) fn of(ctx: &WriteCtx, batch: &WriteBatch) -> Result<Option<Self>> {
-        let least =
-            |family: &Arc<FamilyCore>| (family.options.write_buffer_bytes() / BUFFER_PART).max(BYTES_MIN);
+        let least = |family: &Arc<FamilyCore>| (family.buffer_bytes() / BUFFER_PART).max(BYTES_MIN);
         if batch.record.len() < BYTES_MIN
             || batch.ranges > 0
             || batch.record.len() < batch.families.iter().map(least).sum()

@@ -14,6 +14,9 @@
 //! few large ones. Above `H` a writer waits for a flush; if none makes progress for [`PATIENCE`], the write
 //! fails with `Busy` and nothing was done. A family with too many tables in level 1 feeds the same curve.
 //!
+//! Memory feeds the same curve from the level `High` on, and stops writers at `Critical`: see `memory.rs`. A commit of a megabyte or more
+//! also waits until its memtables fit, and other writers leave it that memory.
+//!
 //! A memtable that holds one large batch counts as one write buffer, so that small commits continue while it is
 //! flushed; the next large batch waits until all of its bytes are flushed.
 //! Reads are never delayed.
@@ -26,11 +29,14 @@ use super::batch::WriteBatch;
 use super::commit::LARGE_BYTES_MIN;
 use crate::family::FamilyCore;
 use crate::jobs::Job;
-use crate::shared::{DelayStats, FLUSH_RATE_ASSUMED, MERGE_RATE_ASSUMED, WriteCtx};
+use crate::memory::{Charge, Pressure};
+use crate::shared::{DelayStats, FLUSH_RATE_ASSUMED, MERGE_RATE_ASSUMED, SCARCE, WriteCtx};
 use crate::{Error, Result};
 
 /// How long a stopped writer waits without any progress.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long it waits for memory in all: flushes and merges may go on without freeing what transactions or readers hold.
+const MEMORY_PATIENCE: Duration = Duration::from_secs(30);
 /// Interval at which a stopped writer checks the clock, and the minimum number of checks before it gives up. A clock
 /// that jumps, as after the machine slept, proves nothing about flushing.
 const LOOK: Duration = Duration::from_millis(100);
@@ -45,22 +51,37 @@ const COST_MAX: f64 = 1.0;
 const DELAY_MIN: Duration = Duration::from_micros(50);
 /// A delayed writer checks after this time whether the debt is paid.
 const SLICE: Duration = Duration::from_millis(10);
-/// Tables in level 1 at which writers slow down, and at which they stop: the larger of the first number, and the second
-/// number times the compaction trigger.
-const L1_SLOW: (usize, usize) = (12, 2);
-const L1_STOP: (usize, usize) = (24, 3);
+/// Tables in level 1 at which writers slow down, and at which they stop.
+const L1_SLOW: TableLimit = TableLimit { least: 12, triggers: 2 };
+const L1_STOP: TableLimit = TableLimit { least: 24, triggers: 3 };
 
-/// Waits as long as the debt requires.
+/// A number of tables: that many times the compaction trigger, but not less than `least`.
+struct TableLimit {
+    least: usize,
+    triggers: usize,
+}
+
+impl TableLimit {
+    fn at(&self, trigger: usize) -> usize {
+        self.least.max(trigger.saturating_mul(self.triggers))
+    }
+}
+
+/// Waits as long as the debt requires. Returns the memory that is kept for the commit.
 ///
 /// # Errors
 /// `Busy` if nothing made progress for a long time.
-pub(super) fn admit(ctx: &WriteCtx, batch: &WriteBatch) -> Result<()> {
+pub(super) fn admit(ctx: &WriteCtx, batch: &WriteBatch) -> Result<Charge> {
+    let kept = match batch.bytes() < LARGE_BYTES_MIN {
+        true => Charge::default(),
+        false => ctx.memory.reserve(batch.bytes() as u64),
+    };
     let debt = debt(ctx, batch);
     if debt.share <= 0.5 || ctx.options.background_threads == Some(0) {
-        return Ok(());
+        return Ok(kept);
     }
     if debt.share >= 1.0 {
-        return stop(ctx, batch);
+        return stop(ctx, batch).map(|()| kept);
     }
     let clock = &ctx.env.clock;
     let now = clock.mono();
@@ -71,7 +92,7 @@ pub(super) fn admit(ctx: &WriteCtx, batch: &WriteBatch) -> Result<()> {
         debt.cause.slowed.fetch_add(1, Ordering::Relaxed);
         debt.cause.measure(&**clock, now, || sleep_until(ctx, batch, now + wait));
     }
-    Ok(())
+    Ok(kept)
 }
 
 /// Sleeps until `end` or until the debt is paid.
@@ -113,11 +134,29 @@ fn debt<'a>(ctx: &'a WriteCtx, batch: &WriteBatch) -> Owed<'a> {
         debt => debt,
     };
     let debt = &ctx.debt;
-    if tables > memory {
+    let pressure = pressure(ctx, batch);
+    if pressure > tables && pressure > memory {
+        Owed { share: pressure, cause: &debt.by_memory, rate: debt.flush_rate.or(FLUSH_RATE_ASSUMED) }
+    } else if tables > memory {
         Owed { share: tables, cause: &debt.by_tables, rate: debt.merge_rate.or(MERGE_RATE_ASSUMED) }
     } else {
         Owed { share: memory, cause: &debt.by_memtables, rate: debt.flush_rate.or(FLUSH_RATE_ASSUMED) }
     }
+}
+
+/// Debt caused by scarce memory: 0.5 where `High` begins, 1 at `Critical`. A large batch may use the rest up to the limit.
+#[inline]
+fn pressure(ctx: &WriteCtx, batch: &WriteBatch) -> f64 {
+    let (memory, wanted) = (&ctx.memory, ctx.memory.wanted());
+    if wanted < memory.begin_of(Pressure::Elevated) {
+        return 0.0;
+    }
+    ctx.ask_for_relief();
+    if batch.bytes() >= LARGE_BYTES_MIN {
+        return if wanted >= memory.limit() { 1.0 } else { 0.0 };
+    }
+    let (high, critical) = (memory.begin_of(Pressure::High), memory.begin_of(Pressure::Critical));
+    if wanted < high { 0.0 } else { 0.5 + (wanted - high) as f64 / (critical - high) as f64 * 0.5 }
 }
 
 /// Bytes of all immutable memtables.
@@ -131,8 +170,7 @@ fn immutable_bytes_now(ctx: &WriteCtx) -> u64 {
 
 /// Debt caused by `tables` tables in level 1.
 fn table_debt(tables: usize, trigger: usize) -> f64 {
-    let limit = |(least, times): (usize, usize)| least.max(trigger.saturating_mul(times));
-    let (slow, stop) = (limit(L1_SLOW), limit(L1_STOP));
+    let (slow, stop) = (L1_SLOW.at(trigger), L1_STOP.at(trigger));
     if tables <= slow {
         return 0.0;
     }
@@ -156,10 +194,17 @@ fn wait_for_progress(ctx: &WriteCtx, batch: &WriteBatch, started: Duration) -> R
     let mut patience = Patience::new(ctx, started);
     while debt(ctx, batch).share >= 1.0 {
         let seen = ctx.debt.progress.current();
-        if debt(ctx, batch).share < 1.0 {
+        let owed = debt(ctx, batch);
+        if owed.share < 1.0 {
             break;
         }
         ctx.check_writable()?;
+        if std::ptr::eq(owed.cause, &ctx.debt.by_memory) {
+            if ctx.env.clock.mono().saturating_sub(started) >= MEMORY_PATIENCE {
+                return Err(Error::Busy { cause: SCARCE });
+            }
+            ctx.ask_for_relief();
+        }
         for family in &batch.families {
             ctx.jobs.push(Job::Flush(family.id));
             ctx.jobs.push(Job::Compact(family.id));
@@ -168,7 +213,10 @@ fn wait_for_progress(ctx: &WriteCtx, batch: &WriteBatch, started: Duration) -> R
         let progress = ctx.debt.progress.wait_while(seen, Some(LOOK));
         if patience.is_exhausted(ctx, progress) {
             return Err(Error::Busy {
-                cause: "flushes and merges make no progress; the logged warnings say why",
+                cause: match std::ptr::eq(owed.cause, &ctx.debt.by_memory) {
+                    true => SCARCE,
+                    false => "flushes and merges make no progress; the logged warnings say why",
+                },
             });
         }
     }

@@ -134,6 +134,36 @@ fn two_threads_close_at_once() {
     assert!(sim.open().recovery_report().clean);
 }
 
+/// A close waits for a merge that several threads carry out, and loses nothing.
+#[test]
+fn a_close_during_a_divided_merge_loses_nothing() {
+    for round in 0..15u64 {
+        let sim = Sim::new();
+        let family = FamilyOptions { l1_tables_trigger: 1000, table_bytes: 16 << 10, ..small() };
+        let db = sim.options().sync(SyncMode::None).background_threads(4).default_family(family);
+        let db = db.open().unwrap();
+        for n in 0..3 {
+            fill(db.default_family(), 3000, &[n; 100]);
+            db.flush().unwrap();
+        }
+        let before = contents(db.default_family());
+        std::thread::scope(|s| {
+            let merging = s.spawn(|| db.compact());
+            std::thread::sleep(std::time::Duration::from_millis(round));
+            db.clone().close().unwrap();
+            let merged = merging.join().unwrap();
+            assert!(matches!(merged, Ok(()) | Err(Error::Closed)), "{merged:?}");
+        });
+        drop(db);
+        let db = sim.open();
+        assert_eq!(contents(db.default_family()), before);
+        assert!(db.verify().unwrap().is_ok());
+        let unnamed =
+            sim.disk.file_names("/db").unwrap().into_iter().filter(|name| name.ends_with(".orphan"));
+        assert_eq!(unnamed.count(), 0, "an output was neither installed nor removed");
+    }
+}
+
 /// A commit that returned before or during a close is there after the next open.
 #[test]
 fn a_close_during_writes_loses_no_acknowledged_commit() {

@@ -238,6 +238,26 @@ fn after_a_cancel_no_merge_starts_automatically_until_the_next_open() {
     panic!("no merge started after the open");
 }
 
+#[test]
+fn merges_are_divided_if_several_threads_merge() {
+    for (threads, divided) in [(0, false), (1, false), (2, true), (4, true)] {
+        let sim = Sim::new();
+        let options = sim.options().sync(SyncMode::None).background_threads(threads);
+        let db = options.default_family(quiet()).open().unwrap();
+        let f = db.default_family();
+        for round in 0..3 {
+            put(f, 0..2000, round);
+            f.flush().unwrap();
+        }
+        f.compact().unwrap();
+        let stats = f.stats();
+        assert_eq!(stats.merge_parts > stats.compactions, divided, "{stats:?}");
+        assert_eq!((stats.table_entries, stats.level_tables[0]), (2000, 0));
+        assert_eq!(contents(f).len(), 2000);
+        assert!(db.verify().unwrap().is_ok());
+    }
+}
+
 /// A merge opened each of its inputs a second time: index and filter were read again, into memory that no statistics counted.
 #[test]
 fn a_merge_does_not_reopen_open_tables() {

@@ -80,7 +80,7 @@ fn assert_holds(db: &Db, expected: &[Pair]) {
 
 fn wait(sim: &Sim) -> Db {
     let db = awaiting(sim).open().unwrap();
-    assert_eq!(db.waiting_families(), [(NAME.to_owned(), "mine".to_owned())]);
+    assert_eq!(db.unresolved_families(), [(NAME.to_owned(), "mine".to_owned())]);
     db
 }
 
@@ -99,7 +99,7 @@ fn registering_the_comparator_resolves_the_family() {
     db.register_comparator(mine()).unwrap();
     assert_holds(&db, &expected);
     assert_eq!(db.families(), ["default", NAME]);
-    assert!(db.waiting_families().is_empty());
+    assert!(db.unresolved_families().is_empty());
     let f = db.family(NAME).unwrap();
     f.put(&key(999), b"new").unwrap();
     f.delete(&key(999)).unwrap();
@@ -191,9 +191,9 @@ fn one_comparator_resolves_two_families_and_not_a_third() {
     let db = awaiting(&sim).open().unwrap();
     let name = |s: &str| s.to_owned();
     let (a, b, c) = ((name("a"), name("mine")), (name("b"), name("mine")), (name("c"), name("other")));
-    assert_eq!(db.waiting_families(), [a, b, c.clone()]);
+    assert_eq!(db.unresolved_families(), [a, b, c.clone()]);
     db.register_comparator(mine()).unwrap();
-    assert_eq!(db.waiting_families(), [c]);
+    assert_eq!(db.unresolved_families(), [c]);
     for name in ["a", "b"] {
         assert_eq!(value(&db.family(name).unwrap(), &key(3)).unwrap(), name.as_bytes());
     }
@@ -338,7 +338,7 @@ fn an_unresolved_family_can_be_dropped() {
     db.abandon();
     let db = wait(&sim);
     db.drop_family(NAME).unwrap();
-    assert!(db.waiting_families().is_empty());
+    assert!(db.unresolved_families().is_empty());
     assert!(matches!(db.family(NAME), Err(Error::NotFound { .. })));
     db.register_comparator(mine()).unwrap();
     db.create_family(NAME, small()).unwrap().put(b"k", b"v").unwrap();
@@ -423,7 +423,7 @@ fn damage_fails_the_registration_and_the_family_stays_unresolved() {
         for _ in 0..2 {
             let e = db.register_comparator(mine()).unwrap_err();
             assert!(e.is_corruption(), "{file}: {e}");
-            assert_eq!(db.waiting_families().len(), 1);
+            assert_eq!(db.unresolved_families().len(), 1);
         }
         db.put(b"others", b"go on").unwrap();
         db.close().unwrap();
@@ -475,7 +475,7 @@ fn a_failed_registration_may_be_repeated() {
     let db = wait(&sim);
     let full = sim.disk.inject(Fault::errno(errno::ENOSPC).on(OpKind::Create).path_ends(".klog").forever());
     assert!(db.register_comparator(mine()).is_err());
-    assert_eq!(db.waiting_families().len(), 1);
+    assert_eq!(db.unresolved_families().len(), 1);
     assert!(matches!(db.family(NAME), Err(Error::InvalidArgument { .. })));
     sim.disk.remove_fault(full);
     db.register_comparator(mine()).unwrap();

@@ -32,7 +32,7 @@ fn check(sim: &Sim, promised: &Promised, way: u64, what: &str) {
             open(sim.options().comparator(mine()))
         }
     };
-    if !db.waiting_families().is_empty() {
+    if !db.unresolved_families().is_empty() {
         db.register_comparator(mine()).unwrap_or_else(|e| panic!("{what}: {e}"));
     }
     let f = db.family(NAME).unwrap();

@@ -21,7 +21,7 @@ impl CompactionPolicy for Leveled {
         if let Some(plan) = drop_expired(tree).or_else(|| add_level(tree, &shape)) {
             return Some(plan);
         }
-        let mut debts = vec![(1, upper_debt(tree, settings).1)];
+        let mut debts = vec![(1, upper_debt(tree, settings))];
         debts.extend(
             (2..shape.largest).map(|level| (level, tree.bytes(level) as f64 / shape.capacity(level) as f64)),
         );

@@ -57,14 +57,14 @@ pub struct Tree<'a> {
     pub floor: SeqNo,
     /// Second at or before the clock of every reader; 0 = nothing counts as expired.
     pub now: u32,
-    /// Sorted runs that a read probes on average, in hundredths; 0 = not measured.
-    pub probes: u32,
+    /// Entries that may be rewritten to make sorted runs fewer: reads have spent as much on runs that held nothing for them.
+    pub probes_pay: u64,
 }
 
 impl<'a> Tree<'a> {
     /// A tree of these levels on which no job runs.
     pub fn new(order: &'a Comparator, levels: Vec<Vec<TableView<'a>>>) -> Self {
-        Self { order, levels, claims: Vec::new(), floor: SeqNo::MAX, now: 0, probes: 0 }
+        Self { order, levels, claims: Vec::new(), floor: SeqNo::MAX, now: 0, probes_pay: 0 }
     }
 
     /// Tables of `level`, 1 for level 1.
@@ -84,11 +84,17 @@ impl<'a> Tree<'a> {
 
     /// Bytes of the inputs of `plan`.
     pub fn bytes_of(&self, plan: &Plan) -> u64 {
+        self.sum_of(plan, |table| table.bytes)
+    }
+
+    /// Sum of a figure over the inputs of `plan`.
+    pub fn sum_of(&self, plan: &Plan, figure: impl Fn(&TableView<'a>) -> u64) -> u64 {
         let of_level = |inputs: &[(u8, TableId)]| {
             let ids: HashSet<TableId> = inputs.iter().map(|(_, id)| *id).collect();
-            sum_bytes(self.level(inputs[0].0).iter().filter(|t| ids.contains(&t.id)))
+            let tables = self.level(inputs[0].0).iter().filter(|t| ids.contains(&t.id));
+            tables.map(&figure).fold(0, u64::saturating_add)
         };
-        plan.inputs.chunk_by(|a, b| a.0 == b.0).map(of_level).sum()
+        plan.inputs.chunk_by(|a, b| a.0 == b.0).map(of_level).fold(0, u64::saturating_add)
     }
 
     /// The deepest level that holds a table; 0 without tables.

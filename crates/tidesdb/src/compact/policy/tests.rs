@@ -97,7 +97,7 @@ impl Case {
         let told = |name: &str, default| self.numbers.get(name).copied().unwrap_or(default);
         tree.floor = told("floor", u64::MAX);
         tree.now = told("now", 0) as u32;
-        tree.probes = told("probes", 0) as u32;
+        tree.probes_pay = told("probes_pay", 0);
         let policy: &dyn CompactionPolicy = match &*self.policy {
             "spooky" => &Spooky,
             "leveled" => &Leveled,
@@ -169,7 +169,6 @@ fn set(settings: &mut PolicySettings, text: &str) {
         "density" => settings.density_permille = value as u32,
         "density_min" => settings.density_min_entries = value,
         "merge_max" => settings.merge_bytes_max = value,
-        "probes_max" => settings.probes_max = value as u32,
         "fifo" => settings.fifo_bytes = value,
         _ => panic!("no setting is called {name}"),
     }

@@ -35,6 +35,7 @@ fn a_level_cursor_behaves_like_a_cursor_over_one_table() {
 }
 
 /// Counts how often tables are opened.
+#[derive(Clone)]
 struct Counted(VecTable, Arc<std::sync::atomic::AtomicUsize>);
 
 impl LevelTable for Counted {
@@ -64,7 +65,7 @@ fn tables_are_opened_when_reached_and_reused() {
             )
         })
         .collect();
-    let mut cursor = LevelCursor::new(order, tables.into());
+    let mut cursor = LevelCursor::new(order, Arc::<[_]>::from(tables));
     let opens = || opened.load(std::sync::atomic::Ordering::SeqCst);
     assert_eq!(opens(), 0);
     cursor.seek(b"c").unwrap();
@@ -81,6 +82,7 @@ fn tables_are_opened_when_reached_and_reused() {
 
 #[test]
 fn damage_in_a_table_is_not_skipped() {
+    #[derive(Clone)]
     struct Bad(VecTable);
     impl LevelTable for Bad {
         type Cursor = VecCursor;
@@ -101,7 +103,7 @@ fn damage_in_a_table_is_not_skipped() {
         .iter()
         .map(|k| Bad(VecTable::new(&order, vec![put(k.as_bytes(), 1)].into())))
         .collect();
-    let mut cursor = LevelCursor::new(order, tables.into());
+    let mut cursor = LevelCursor::new(order, Arc::<[_]>::from(tables));
     cursor.seek_to_first().unwrap();
     assert!(cursor.next().is_err());
     assert!(!cursor.valid());

@@ -193,7 +193,7 @@ pub(super) fn cut(compare: &Comparator, run: &[Version], size: usize) -> Arc<[Ve
 /// Any kind of source that the engine has.
 pub(super) enum Source {
     Run(VecCursor),
-    Level(LevelCursor<VecTable>),
+    Level(LevelCursor<Arc<[VecTable]>>),
 }
 
 macro_rules! forward {

@@ -96,23 +96,30 @@ impl World {
             conflicts_since: self.transactions.first().copied(),
             renumber: rng.one_in(2),
         };
-        let middle = [b'a' + rng.below(KEYS) as u8];
-        let mut out = Vec::new();
-        for (from, end) in [(&[][..], Some(&middle[..])), (&middle[..], None)] {
+        let middle = vec![b'a' + rng.below(KEYS) as u8];
+        let (mut out, mut seen) = (Vec::new(), 0);
+        let mut parts = vec![(middle.clone(), None), (Vec::new(), Some(middle))];
+        while let Some((from, end)) = parts.pop() {
             let children = inputs.iter().map(|run| VecCursor::sorted(&self.order, run.clone())).collect();
             let mut merged = MergeCursor::new(self.order.clone(), children);
-            merged.seek(from).unwrap();
+            merged.seek(&from).unwrap();
             let retain = Retain::new(rules.clone(), self.order.clone());
-            let mut stream = RetainStream::new(merged, retain, end);
+            let mut stream = RetainStream::new(merged, retain, end.as_deref());
             while let Some(e) = stream.next().unwrap() {
                 let (key, value) = (e.key.to_vec(), e.value.to_vec());
                 self.renumbered += u64::from(e.seq == 0);
                 out.push(Version { key, seq: e.seq, kind: e.kind, expiry: e.expiry, value });
+                if rng.one_in(6) {
+                    stream.end_after_key();
+                }
             }
+            parts.extend(stream.rest().map(|rest| (rest.to_vec(), end.clone())));
             let counts = stream.counts();
             assert_eq!(counts.seen, counts.kept + counts.dropped_in_all());
             self.dropped += counts.dropped_in_all();
+            seen += counts.seen;
         }
+        assert_eq!(seen, inputs.iter().map(|run| run.len() as u64).sum(), "each entry is in one part");
         assert!(
             out.is_sorted_by(|a, b| order(&self.order, a, b).is_lt()),
             "the output must be sorted and have no version twice"

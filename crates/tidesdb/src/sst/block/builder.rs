@@ -1,11 +1,15 @@
 //! Collects entries and encodes them as a block. The buffers are reused from block to block.
 
 use super::estimate::{Estimate, RawSizes};
+use super::packing::pack;
 use super::search::head_of;
 use super::{
-    ENTRIES_MAX, EXPIRY_UNIFORM, FRAME_BYTES, HEADER_BYTES, HEADS, Header, KIND_UNIFORM, Limits,
-    SUFFIX_UNIFORM, VALUE_UNIFORM,
+    ENTRIES_MAX, EXPIRY_UNIFORM, FRAME_BYTES, HEADER_BYTES, HEADS, Header, KIND_UNIFORM, Limits, PACKED,
+    SUFFIX_UNIFORM, Shape, VALUE_UNIFORM,
 };
+
+/// Keys are packed if that saves at least the block divided by this.
+const PACKING_WORTH: usize = 32;
 use crate::codec::{Compression, Salt, bound_crc, compress};
 use crate::types::{EntryRef, SeqNo};
 
@@ -164,8 +168,8 @@ impl BlockBuilder {
         self.compress_frames(n);
         let mut header = self.lay_out_keys(n);
         header.frames = self.frame_table.len() as u16;
-        let compressed = self.compress_keys(out, start);
         header.key_raw = self.section.len() as u32;
+        let compressed = self.compress_keys(&mut header, out, start);
         header.key_disk = compressed.unwrap_or(self.section.len()) as u32;
         let key_part = HEADER_BYTES + FRAME_BYTES * self.frame_table.len() + header.key_disk as usize;
         self.fill_front(&header, salt, at, &mut out[start..]);
@@ -301,21 +305,40 @@ impl BlockBuilder {
     }
 
     /// Appends space for header and frame table, and the key section as stored on disk. Returns its length if it was
-    /// compressed. Compressed keys cost every reader time, so compression must pay off for the block as a whole.
-    fn compress_keys(&self, out: &mut Vec<u8>, start: usize) -> Option<usize> {
+    /// packed or compressed. Both cost every reader time, so they must pay off for the block as a whole; packed keys are
+    /// faster to read.
+    fn compress_keys(&self, header: &mut Header, out: &mut Vec<u8>, start: usize) -> Option<usize> {
         out.resize(start + HEADER_BYTES + FRAME_BYTES * self.frame_table.len(), 0);
-        let (raw, block) = (self.section.len(), self.section.len() + self.frames.len());
+        let (at, raw) = (out.len(), self.section.len());
+        let block = raw + self.frames.len();
         let worth = |saved: usize| saved >= block / 8;
         // Keys rarely shrink to less than a quarter. Skip the attempt if that would not be enough.
-        if worth(raw - raw / 4) {
-            let at = out.len();
-            match compress(self.compression, &self.section, out) {
-                Some(n) if worth(raw - n) => return Some(n),
-                _ => out.truncate(at),
-            }
+        let compressed = if worth(raw - raw / 4) {
+            compress(self.compression, &self.section, out).filter(|&n| worth(raw - n))
+        } else {
+            None
+        };
+        let packed_worth = compressed.map_or(block / PACKING_WORTH, |n| raw - n);
+        let packed_at = out.len();
+        if let Some(n) = self.pack_keys(header, packed_worth.max(1), out) {
+            out.drain(at..packed_at);
+            header.flags |= PACKED;
+            return Some(n);
         }
-        out.extend_from_slice(&self.section);
-        None
+        if compressed.is_none() {
+            out.truncate(at);
+            out.extend_from_slice(&self.section);
+        }
+        compressed
+    }
+
+    /// Appends the packed key section if that saves at least `worth` bytes, and returns its length.
+    fn pack_keys(&self, header: &Header, worth: usize, out: &mut Vec<u8>) -> Option<usize> {
+        if self.compression == Compression::None {
+            return None;
+        }
+        let shape = Shape::new(header).ok()?;
+        pack(&self.section, &shape.packed_parts(), worth, out)
     }
 
     /// Fills in header and frame table of `block`, whose key section is already in place.

@@ -11,10 +11,18 @@
 
 mod builder;
 mod estimate;
+mod packing;
 mod reader;
 mod search;
 
+use crate::codec::{Compression, decompress};
 use crate::types::{KEY_BYTES_MAX, Kind};
+use crate::{Error, Result};
+
+use packing::{PackedParts, unpack};
+
+#[cfg(test)]
+pub(super) use packing::SYMBOLS_MAX;
 
 pub(super) use builder::{BlockBuilder, BuiltBlock, common_prefix};
 pub(super) use reader::{Block, Frame};
@@ -69,7 +77,9 @@ pub(super) const KIND_UNIFORM: u8 = 4;
 pub(super) const EXPIRY_UNIFORM: u8 = 8;
 /// Keys are split into prefix, head and tail: the order is byte order.
 pub(super) const HEADS: u8 = 16;
-const FLAGS: u8 = 31;
+/// Heads and tails are packed on disk.
+pub(super) const PACKED: u8 = 32;
+const FLAGS: u8 = 63;
 
 /// A checked block header, and the locations of the columns. Offsets count from the start of the block, with its key
 /// section decompressed.
@@ -152,14 +162,14 @@ impl Header {
 impl Shape {
     /// Parses the header of `block`. Checks only the header and the total length of the columns.
     #[inline]
-    pub(super) fn parse(block: &[u8]) -> Result<Self, &'static str> {
+    pub(super) fn parse(block: &[u8]) -> std::result::Result<Self, &'static str> {
         let bytes = block.first_chunk::<HEADER_BYTES>().ok_or("block shorter than its header")?;
         Self::new(&Header::decode(bytes))
     }
 
     /// Computes the locations of the columns of a block with this header.
     #[inline]
-    pub(super) fn new(h: &Header) -> Result<Self, &'static str> {
+    pub(super) fn new(h: &Header) -> std::result::Result<Self, &'static str> {
         let entries = u32::from(h.entries);
         let frames = u32::from(h.frames);
         let bad_kind =
@@ -175,6 +185,7 @@ impl Shape {
         let prefix_limit = if h.flags & HEADS != 0 { KEY_BYTES_MAX as u32 } else { 0 };
         if h.key_raw > KEY_SECTION_MAX as u32
             || h.key_disk > h.key_raw
+            || (h.flags & PACKED != 0 && h.key_disk == h.key_raw)
             || h.prefix > prefix_limit
             || h.suffix > KEY_BYTES_MAX as u32
             || !matches!(h.seq_width, 0 | 1 | 2 | 4 | 8)
@@ -233,10 +244,34 @@ impl Shape {
         self.has(HEADS)
     }
 
-    /// Returns whether the key section is compressed on disk.
+    /// Returns whether the key section is packed or compressed on disk.
     #[inline]
     pub(super) fn is_compressed(&self) -> bool {
         self.key_disk != self.key_raw
+    }
+
+    /// Returns the parts of the raw key section that are packed.
+    fn packed_parts(&self) -> PackedParts {
+        let part = |start: u32, end: u32| (start - self.prefix_at) as usize..(end - self.prefix_at) as usize;
+        PackedParts { heads: part(self.heads_at, self.shorts_at), tails: part(self.tails_at, self.end) }
+    }
+
+    /// Decodes the stored key section `disk`, which is packed or compressed, into `raw`, which has its raw length.
+    ///
+    /// # Errors
+    /// The error made by `corrupt` from a description of what no writer produces.
+    pub(super) fn decode_keys(
+        &self,
+        compression: Compression,
+        disk: &[u8],
+        raw: &mut [u8],
+        corrupt: impl Fn(&str) -> Error,
+    ) -> Result<()> {
+        if self.has(PACKED) {
+            unpack(disk, &self.packed_parts(), raw).map_err(corrupt)
+        } else {
+            decompress(compression, disk, raw, corrupt)
+        }
     }
 
     /// Returns the length on disk of header, frame table and key section.

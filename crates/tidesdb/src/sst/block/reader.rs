@@ -227,16 +227,36 @@ impl<'a> Block<'a> {
         if kinds.iter().any(|&k| Kind::from_u8(k).is_none()) {
             return Err("unknown kind of an entry");
         }
-        if s.base_seq > SEQ_MAX || (0..n).any(|i| self.seq(i) < s.base_seq || !seqs.contains(&self.seq(i))) {
+        if s.base_seq > SEQ_MAX || !self.are_seqs_in(&seqs) {
             return Err("invalid sequence number of an entry");
         }
-        if (0..n).map(|i| self.value_span(i)).any(|span| span.start > span.end) {
+        if !s.has(VALUE_UNIFORM) && (0..n).map(|i| self.value_span(i)).any(|span| span.start > span.end) {
             return Err("invalid lengths of values");
         }
-        if !(0..n).all(|i| self.value_fits(i)) {
+        let all_are_puts = s.has(KIND_UNIFORM) && self.kind(0) == Kind::Put;
+        if !all_are_puts && !(0..n).all(|i| self.value_fits(i)) {
             return Err("invalid length of a pointer or of the value of a tombstone");
         }
         self.validate_frames(values_disk, compression)
+    }
+
+    /// Returns whether all sequence numbers are within `seqs`.
+    fn are_seqs_in(&self, seqs: &RangeInclusive<SeqNo>) -> bool {
+        fn ends<const N: usize, T: Ord + Into<u64>>(column: &[u8], number: fn([u8; N]) -> T) -> (u64, u64) {
+            let numbers = || column.as_chunks().0.iter().map(|bytes| number(*bytes));
+            (numbers().min().map_or(0, T::into), numbers().max().map_or(0, T::into))
+        }
+        let (s, width) = (self.shape, usize::from(self.shape.seq_width));
+        let column = self.part(s.seqs_at as usize, s.seqs_at as usize + self.len() * width);
+        let (least, most) = match width {
+            0 => (0, 0),
+            1 => ends(column, u8::from_le_bytes),
+            2 => ends(column, u16::from_le_bytes),
+            4 => ends(column, u32::from_le_bytes),
+            _ => ends(column, u64::from_le_bytes),
+        };
+        let in_range = |delta| s.base_seq.checked_add(delta).is_some_and(|seq| seqs.contains(&seq));
+        in_range(least) && in_range(most)
     }
 
     /// Returns whether value `i` has a length that its kind allows.
@@ -273,14 +293,19 @@ impl<'a> Block<'a> {
 
     /// Returns whether keys ascend, versions of a key descend, and heads are padded with zeros.
     pub(in crate::sst) fn is_sorted(&self, order: &Comparator) -> bool {
-        let head = |i: usize| self.heads().get(i).map_or(0, |h| u64::from_le_bytes(*h));
-        let heads = self.shape.has(HEADS);
-        let padded = |i: usize| heads && head(i).checked_shl(8 * self.head_len(i) as u32).unwrap_or(0) != 0;
-        if (0..self.len()).any(padded) {
+        let (heads, has_heads) = (self.heads(), self.shape.has(HEADS));
+        let head = |i: usize| heads.get(i).map_or(0, |h| u64::from_le_bytes(*h));
+        let is_padded = |i: usize| head(i).checked_shl(8 * self.head_len(i) as u32).unwrap_or(0) == 0;
+        let has_full_heads = self.shape.has(SUFFIX_UNIFORM) && self.shape.suffix >= 8;
+        if has_heads && !has_full_heads && !(0..self.len()).all(is_padded) {
             return false;
         }
+        let ascends = |pair: &[[u8; 8]; 2]| u64::from_le_bytes(pair[0]) < u64::from_le_bytes(pair[1]);
+        if heads.len() == self.len() && heads.array_windows().fold(true, |all, pair| all & ascends(pair)) {
+            return true; // most blocks
+        }
         (1..self.len()).all(|i| {
-            let keys = if heads {
+            let keys = if has_heads {
                 let lengths = || self.head_len(i - 1).cmp(&self.head_len(i));
                 head(i - 1).cmp(&head(i)).then_with(lengths).then_with(|| self.tail(i - 1).cmp(self.tail(i)))
             } else {

@@ -98,6 +98,7 @@ fn the_documented_limits_match_the_code() {
         ("bytes of values that close a block", block::LIMITS.values),
         ("bytes of values in a frame, unless one value is longer", block::LIMITS.frame),
         ("bytes of a raw key section", block::KEY_SECTION_MAX),
+        ("symbols of packed keys", block::SYMBOLS_MAX),
         ("bytes of a filter line", filter::LINE_BYTES),
         ("lines of a partition of a filter", filter::PARTITION_LINES),
         ("bytes that close a partition of an index", index::PARTITION_BYTES),

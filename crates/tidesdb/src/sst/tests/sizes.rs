@@ -130,6 +130,34 @@ fn blocks_fit_in_a_page_even_if_the_entries_change_abruptly() {
     }
 }
 
+/// Keys of 24 random letters of an alphabet take as many bits for each letter as the alphabet needs.
+#[test]
+fn keys_of_few_letters_are_packed() {
+    let letters: Vec<u8> = (b'0'..=b'9').chain(b'A'..=b'Z').chain(b'a'..=b'z').chain(*b"+/").collect();
+    let bytes: Vec<u8> = (0..=255).collect();
+    let mut rng = Rng::new(7);
+    for order in [Comparator::bytewise(), Comparator::reverse_bytewise()] {
+        for (alphabet, bits) in [(&letters[..10], 4), (&letters[..17], 5), (&letters[..], 6), (&bytes, 8)] {
+            let mut keys: Vec<Vec<u8>> =
+                (0..5000).map(|_| (0..24).map(|_| alphabet[rng.below(alphabet.len())]).collect()).collect();
+            keys.sort_by(|a, b| order.compare(a, b));
+            let all: Vec<_> = keys.iter().map(|key| Entry::put(key, 0, rng.bytes(8))).collect();
+            let rig = Rig::new();
+            let meta = rig.write(1, &all, options(Compression::Lz4), &order);
+            let table = rig.open(&meta, &order, false).unwrap();
+            let data = table.footer.filter_at as usize / all.len();
+            // The common prefix of a block saves one or two letters.
+            let (fewest, most) = (22 * bits / 8 + 8, 24 * bits / 8 + 8 + 2);
+            assert!((fewest..=most).contains(&data), "{} letters: {data}", alphabet.len());
+            assert_eq!(scan(&table).0, all);
+            assert_eq!(table.verify().unwrap(), 5000);
+            for e in all.iter().step_by(7) {
+                assert_eq!(get(&table, &e.key, u64::MAX).unwrap().as_ref(), Some(e));
+            }
+        }
+    }
+}
+
 /// Returns offset and length of each table read since the operation log was enabled.
 fn reads(rig: &Rig) -> Vec<(u64, u64)> {
     rig.disk.ops().iter().filter(|op| op.kind == OpKind::Read).map(|op| (op.offset, op.len)).collect()

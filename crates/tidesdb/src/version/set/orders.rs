@@ -12,7 +12,7 @@ use crate::version::format::RECORDS_AT;
 use crate::version::state::State;
 use crate::{Error, Result};
 
-impl<T> VersionSet<T> {
+impl<T: Send + Sync + 'static> VersionSet<T> {
     /// Gives the unresolved family `id` its comparator, opens its tables and installs `edit`, all or nothing. Installs
     /// nothing if `edit` is empty, so that a read-only set can resolve families too.
     ///

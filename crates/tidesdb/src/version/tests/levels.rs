@@ -14,7 +14,7 @@ fn family_with(order: Comparator, tables: &[(u8, Arc<TableMeta>)]) -> Result<Fam
     }
     state.apply(&e)?;
     let family = &state.families[&FamilyId(1)];
-    FamilyVersion::build(family, None, &Arc::default(), &|_, m| Ok(Arc::new(m.id)))
+    FamilyVersion::build(family, None, &Arc::default(), |_, m| Ok(Arc::new(m.id)))
 }
 
 fn ids<'a>(slots: impl IntoIterator<Item = &'a Arc<TableSlot<TableId>>>) -> Vec<u64> {

@@ -125,7 +125,7 @@ fn dropped_families_never_reappear() {
         assert_eq!(state.families.len(), live.len());
         for (id, name, tables) in &live {
             assert_eq!(&*state.families[id].name, name);
-            assert_eq!(set.version(*id).unwrap().tables().len(), *tables);
+            assert_eq!(set.version(*id).unwrap().tables().count(), *tables);
         }
     }
 }
@@ -175,14 +175,14 @@ fn a_table_that_does_not_open_is_not_installed() {
     let (env, _disk, _) = sim::env(6);
     let dir = dir_of(&env);
     let mut context = context(&env, &dir);
-    context.open_table = Box::new(|family, meta| match meta.id.0 {
+    context.open_table = Arc::new(|family, meta| match meta.id.0 {
         13 => Err(Error::corrupt("000013.klog", 0, format!("of {}", family.name))),
         _ => Ok(Arc::new(meta.id)),
     });
     let set = Set::create(context, SEGMENT).unwrap();
     install(&set, [create_family(1, "f"), add(1, 1, &meta(12, ("a", "b"), (1, 1), &[]))]).unwrap();
     assert!(install(&set, [add(1, 1, &meta(13, ("a", "b"), (2, 2), &[]))]).unwrap_err().is_corruption());
-    assert_eq!(set.version(FamilyId(1)).unwrap().tables().len(), 1);
+    assert_eq!(set.version(FamilyId(1)).unwrap().tables().count(), 1);
     install(&set, [add(1, 1, &meta(14, ("a", "b"), (3, 3), &[]))]).unwrap();
 }
 
@@ -365,7 +365,7 @@ fn a_custom_key_order_must_be_given_at_each_open() {
     let given = Context { comparators: vec![mine()], ..context(&env, &dir) };
     let (set, _) = Set::open(given, false).unwrap();
     let version = set.version(FamilyId(1)).unwrap();
-    assert_eq!(version.level(2)[0].id(), TableId(1), "sorted by the order given");
+    assert_eq!(version.level(2).next().unwrap().id(), TableId(1), "sorted by the order given");
     let mut first = None;
     version.tables_for(b"c", |slot| first = first.or(Some(slot.id())));
     assert_eq!(first, Some(TableId(2)));
@@ -410,7 +410,7 @@ fn a_family_may_be_unresolved_until_its_order_is_registered() {
     assert!(resolve(&mine(), &impossible).is_err() && unresolved(), "all or nothing");
     let before = version();
     resolve(&mine(), &VersionEdit::new()).unwrap();
-    assert_eq!((version().level(2)[0].id(), version().flushed_to()), (TableId(101), 50));
+    assert_eq!((version().level(2).next().unwrap().id(), version().flushed_to()), (TableId(101), 50));
     assert_eq!(version().ranges().len(), 1);
     let gone = Change::RemoveTable { family: FamilyId(7), level: 2, table: TableId(101) };
     install(&set, [gone]).unwrap();

@@ -36,9 +36,10 @@ fn context(env: &Env, dir: &Arc<dyn Dir>) -> Context<TableId> {
     Context {
         dir: Arc::clone(dir),
         entropy: Arc::clone(&env.entropy),
+        threads: Arc::clone(&env.threads),
         comparators: Vec::new(),
         may_wait: Box::new(|_| false),
-        open_table: Box::new(|_, meta| Ok(Arc::new(meta.id))),
+        open_table: Arc::new(|_, meta| Ok(Arc::new(meta.id))),
     }
 }
 
@@ -155,7 +156,7 @@ fn step(set: &Set, n: u64) -> Vec<Change> {
 }
 
 fn level_of(version: &FamilyVersion<TableId>, id: TableId) -> u8 {
-    version.state.tables[&id].0
+    version.state.tables.get(id).unwrap().level
 }
 
 fn disk_with(seed: u64, installs: u64) -> (Env, Arc<SimDisk>, Set) {

@@ -92,8 +92,8 @@ impl Rig {
     fn read_with(&self, config: &ScanConfig) -> Result<(Scan, Vec<Read>)> {
         let found = scan(&self.dir, config)?;
         let mut commits = Vec::new();
-        replay(&self.dir, config, &found, |seq, body, _, _| {
-            commits.push((seq, body.to_vec()));
+        replay(&self.dir, config, &found, 1000, |piece| {
+            commits.extend(piece.commits().map(|commit| (commit.seq, commit.body.to_vec())));
             Ok(true)
         })?;
         assert_eq!(found.commits, commits.len() as u64, "the scan and the replay count the same commits");

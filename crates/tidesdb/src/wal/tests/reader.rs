@@ -4,6 +4,7 @@ use tidesdb_io::sim::{Fault, errno};
 
 use super::*;
 use crate::Error;
+use crate::wal::reader::LoggedCommit;
 
 const MODES: [RecoveryMode; 4] =
     [RecoveryMode::Strict, RecoveryMode::Tail, RecoveryMode::PointInTime, RecoveryMode::Salvage];
@@ -341,14 +342,17 @@ fn replay_passes_offsets_and_stops_on_false() {
     let after = rig.reopened();
     let found = scan(&after.dir, &after.config()).unwrap();
     let mut seen = Vec::new();
-    replay(&after.dir, &after.config(), &found, |seq, _, file, offset| {
-        assert_eq!((file, offset), ("000001.wal", seq * UNIT % SEGMENT + RECORD_HEADER_BYTES as u64));
-        seen.push(seq);
+    replay(&after.dir, &after.config(), &found, 1, |piece| {
+        assert_eq!(piece.commits().len(), 1, "a piece ends at the first commit that fills it");
+        for LoggedCommit { seq, file, offset, .. } in piece.commits() {
+            assert_eq!((file, offset), ("000001.wal", seq * UNIT % SEGMENT + RECORD_HEADER_BYTES as u64));
+            seen.push(seq);
+        }
         Ok(seen.len() < 3)
     })
     .unwrap();
     assert_eq!(seen, all(&commits[..3]));
-    let failed = replay(&after.dir, &after.config(), &found, |_, _, _, _| Err(Error::Closed));
+    let failed = replay(&after.dir, &after.config(), &found, 1, |_| Err(Error::Closed));
     assert!(matches!(failed, Err(Error::Closed)));
 }
 
@@ -358,4 +362,26 @@ fn segments_below_the_first_are_ignored() {
     rig.disk.corrupt(path(1), 0, |b| b ^ 1).unwrap();
     let config = ScanConfig { first: WalId(2), ..rig.config() };
     assert_eq!(seqs(&rig.reopened().read_with(&config).unwrap().1), all(&commits[1..]));
+}
+
+#[test]
+fn a_piece_splits_into_parts_in_order() {
+    let (rig, _, commits) = written(20);
+    let after = rig.reopened();
+    let found = scan(&after.dir, &after.config()).unwrap();
+    let mut pieces = Vec::new();
+    replay(&after.dir, &after.config(), &found, usize::MAX, |piece| {
+        pieces.push(piece);
+        Ok(true)
+    })
+    .unwrap();
+    assert_eq!(pieces.len(), 1);
+    for parts in [1, 2, 3, 19, 100] {
+        let split = pieces[0].split(parts);
+        assert!(split.len() <= parts && split.len() > parts.min(20) / 2, "{} of {parts}", split.len());
+        let seen: Vec<SeqNo> = split.iter().flat_map(|part| part.commits().map(|c| c.seq)).collect();
+        assert_eq!(seen, all(&commits));
+    }
+    pieces[0].truncate(commits[7].seq);
+    assert_eq!(pieces[0].commits().len(), 7);
 }

@@ -21,7 +21,7 @@ mod partition;
 mod upkeep;
 mod upper;
 
-use super::{CompactionPolicy, Plan, PolicySettings, Shape, Tree};
+use super::{Cause, CompactionPolicy, Plan, PolicySettings, Shape, Tree};
 
 pub(super) use upkeep::{add_level, drop_expired};
 pub(super) use upper::debt as upper_debt;
@@ -44,7 +44,8 @@ impl CompactionPolicy for Spooky {
             Due::Wait => None,
             Due::Nothing => upkeep::dense(tree, &shape, settings)
                 .or_else(|| upkeep::expired(tree, &shape))
-                .or_else(|| upkeep::remove_level(tree, &shape, settings)),
+                .or_else(|| upkeep::remove_level(tree, &shape, settings))
+                .or_else(|| upkeep::probed(tree, &shape, settings)),
         }
     }
 }
@@ -60,7 +61,7 @@ impl Spooky {
     pub fn debt_bytes(tree: &Tree<'_>, settings: &PolicySettings, level: u8) -> u64 {
         let (shape, bytes) = (Shape::of(tree, settings), tree.bytes(level));
         match level {
-            1 if upper::debt(tree, settings).1 >= 1.0 => bytes,
+            1 if upper::debt(tree, settings) >= 1.0 => bytes,
             1 => 0,
             level if level == shape.dividing => bytes.saturating_sub(shape.capacity(level) / 2),
             level => bytes.saturating_sub(shape.capacity(level)),
@@ -77,17 +78,18 @@ enum Due {
 
 /// The merge with the highest debt; 1 is due.
 fn most_urgent(tree: &Tree<'_>, shape: &Shape, settings: &PolicySettings) -> Due {
-    let (cause, upper) = upper::debt(tree, settings);
+    let upper = upper::debt(tree, settings);
     let (level, lower) = partition::debt(tree, shape);
     if upper >= 1.0 && upper >= lower {
-        match upper::plan(tree, shape, settings, cause) {
+        match upper::plan(tree, shape, settings, Cause::Level1) {
             Some(plan) => return Due::Plan(plan),
             None if !upper::is_running(tree) => return Due::Wait,
             None => {}
         }
     }
     let plan = (lower >= 1.0).then(|| partition::plan(tree, shape, settings, level)).flatten();
-    match plan.or_else(|| (upper >= 1.0).then(|| upper::plan(tree, shape, settings, cause)).flatten()) {
+    match plan.or_else(|| (upper >= 1.0).then(|| upper::plan(tree, shape, settings, Cause::Level1)).flatten())
+    {
         Some(plan) => Due::Plan(plan),
         None => Due::Nothing,
     }

@@ -25,7 +25,7 @@ pub(super) fn expired(tree: &Tree<'_>, shape: &Shape) -> Option<Plan> {
     let candidates =
         tree.tables().filter(|(level, t)| *level > 1 && *level < shape.largest && is_expired(tree, t));
     candidates.into_iter().find_map(|(level, t)| {
-        to_bottom(tree, shape, Cause::Expired, level, std::slice::from_ref(t), t.entries)
+        to_bottom(tree, shape, Cause::Expired, level, std::slice::from_ref(t), worth(t.entries))
     })
 }
 
@@ -43,24 +43,51 @@ pub(super) fn dense(tree: &Tree<'_>, shape: &Shape, settings: &PolicySettings) -
     let flushed = tree.level(1);
     if !flushed.is_empty()
         && is_dense(flushed)
-        && let Some(plan) = to_bottom(tree, shape, Cause::Tombstones, 1, flushed, tombstones(flushed))
+        && let Some(plan) = to_bottom(tree, shape, Cause::Tombstones, 1, flushed, worth(tombstones(flushed)))
     {
         return Some(plan);
     }
     (2..shape.largest).find_map(|level| {
         let mut seeds = tree.level(level).iter().map(std::slice::from_ref).filter(|t| is_dense(t));
-        seeds.find_map(|t| to_bottom(tree, shape, Cause::Tombstones, level, t, tombstones(t)))
+        seeds.find_map(|t| to_bottom(tree, shape, Cause::Tombstones, level, t, worth(tombstones(t))))
     })
 }
 
-/// Merges `seeds` of `level`, and all that overlaps them from there on, into the largest level. `dead` entries pay for it.
+/// Merges sorted runs into one, if reads have spent as much on looking into each of them as the merge will cost: level 1 with what
+/// lies below it, or else a table of another level. A merge that leaves as many runs is not planned.
+pub(super) fn probed(tree: &Tree<'_>, shape: &Shape, settings: &PolicySettings) -> Option<Plan> {
+    if tree.probes_pay == 0 {
+        return None;
+    }
+    let pays = |plan: &Plan| {
+        let is_one_run = plan.inputs.iter().all(|(level, _)| *level > 1 && *level == plan.inputs[0].0);
+        plan.inputs.len() > 1 && !is_one_run && tree.sum_of(plan, |t| t.entries) <= tree.probes_pay
+    };
+    let down =
+        |level, seeds| to_bottom(tree, shape, Cause::Probes, level, seeds, tree.probes_pay).filter(pays);
+    let flushed =
+        upper::plan(tree, shape, settings, Cause::Probes).filter(pays).or_else(|| down(1, tree.level(1)));
+    flushed.or_else(|| {
+        let mut tables =
+            (2..shape.largest).flat_map(|level| tree.level(level).iter().map(move |t| (level, t)));
+        tables.find_map(|(level, table)| down(level, std::slice::from_ref(table)))
+    })
+}
+
+/// Entries that a merge may read to remove `dead` ones.
+fn worth(dead: u64) -> u64 {
+    dead.saturating_mul(DEAD_SHARE)
+}
+
+/// Merges `seeds` of `level`, and all that overlaps them from there on, into the largest level, if these are at most `entries_max`
+/// entries.
 fn to_bottom<'a>(
     tree: &Tree<'a>,
     shape: &Shape,
     cause: Cause,
     level: u8,
     seeds: &[TableView<'a>],
-    dead: u64,
+    entries_max: u64,
 ) -> Option<Plan> {
     let mut range = tree.hull(seeds)?;
     let mut inputs: Vec<(u8, &TableView<'a>)> = Vec::new();
@@ -79,7 +106,7 @@ fn to_bottom<'a>(
         }
     }
     let read = inputs.iter().map(|(_, t)| t.entries).fold(0, u64::saturating_add);
-    if read > dead.saturating_mul(DEAD_SHARE) {
+    if read > entries_max {
         return None;
     }
     Plan::new(tree, (PlanKind::Partitioned, cause), inputs, shape.largest)
@@ -99,7 +126,7 @@ pub(super) fn sink(tree: &Tree<'_>, shape: &Shape, settings: &PolicySettings) ->
             return Some(plan);
         }
     }
-    if upper::debt(tree, settings).1 < 1.0 {
+    if upper::debt(tree, settings) < 1.0 {
         return None;
     }
     let small = settings.table_bytes.min(settings.buffer_bytes) / SMALL_SHARE;

@@ -10,15 +10,11 @@ use super::partition;
 const GUARDS: usize = 16;
 
 /// How urgent a merge of level 1 is; from 1 on it is due.
-pub(in super::super) fn debt(tree: &Tree<'_>, settings: &PolicySettings) -> (Cause, f64) {
+pub(in super::super) fn debt(tree: &Tree<'_>, settings: &PolicySettings) -> f64 {
     let tables = tree.level(1).len();
     let by_count = tables as f64 / settings.l1_tables_trigger.max(1) as f64;
     let by_bytes = tree.bytes(1) as f64 / settings.base_bytes() as f64;
-    let debt = by_count.max(by_bytes);
-    if debt < 1.0 && settings.probes_max > 0 && tree.probes > settings.probes_max && tables >= 2 {
-        return (Cause::Probes, 1.0);
-    }
-    (Cause::Level1, debt)
+    by_count.max(by_bytes)
 }
 
 /// Returns true if a job merges tables of level 1.

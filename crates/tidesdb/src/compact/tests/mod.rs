@@ -1,5 +1,7 @@
 //! Flush and merge with a [`MaintenanceCtx`] alone, over a simulated disk: no `Db`, no threads, no catalog.
 
+mod parts;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,15 +39,21 @@ impl Rig {
     }
 
     fn with(family: FamilyOptions) -> Self {
+        Self::divided(family, 1)
+    }
+
+    /// Merges are divided into up to `parts`.
+    fn divided(family: FamilyOptions, parts: usize) -> Self {
         let (env, disk, clock) = sim::env(1);
         let dir = env.disk.open_dir(Path::new("/db"), true).unwrap();
         let tables = TableContext::new(&dir, 1 << 20, false);
         let context = Context {
             dir: Arc::clone(&dir),
             entropy: Arc::clone(&env.entropy),
+            threads: Arc::clone(&env.threads),
             comparators: Vec::new(),
             may_wait: Box::new(|_| false),
-            open_table: Box::new(move |family, meta| {
+            open_table: Arc::new(move |family, meta| {
                 Table::open(&tables, &family.options.comparator, meta.clone())
             }),
         };
@@ -61,7 +69,8 @@ impl Rig {
         let health = Arc::default();
         let log = Log::new(&env, &dir, config, &health, WalId(1));
         log.begin(Vec::new()).unwrap();
-        let options = DbOptions { background_threads: Some(0), ..DbOptions::default() };
+        let options =
+            DbOptions { background_threads: Some(0), merge_parts: Some(parts), ..DbOptions::default() };
         let write = Arc::new(WriteCtx::new(&env, options, &health, log));
         let ctx = MaintenanceCtx::new(&write, &dir, versions);
         let family = create_family(&ctx, family);
@@ -112,7 +121,7 @@ fn create_family(ctx: &MaintenanceCtx, options: FamilyOptions) -> Arc<FamilyCore
     let entropy = Arc::clone(&ctx.write.env.entropy);
     let vlog = VlogSet::new(Arc::clone(&ctx.dir), entropy, id, 1 << 20, || Ok(VlogId(1)));
     let version = ctx.versions.version(id).unwrap();
-    let family = Arc::new(FamilyCore::new(id, "only", options, vlog, version));
+    let family = Arc::new(FamilyCore::new(id, "only", options, vlog, version, &ctx.write.memory));
     ctx.write.families.write().insert(id, Arc::clone(&family));
     family
 }
@@ -160,7 +169,7 @@ fn a_merge_keeps_the_newest_versions_and_drops_tombstones_at_the_bottom() {
     rig.put(b"a", b"new");
     rig.commit(b"b", Kind::Delete, b"");
     rig.flush().unwrap();
-    assert_eq!(rig.tables(), [(1, 2, 0), (1, 2, 1)]);
+    assert_eq!(rig.tables(), [(1, 2, 1), (1, 2, 0)]);
 
     everything(&rig.ctx, &rig.family).unwrap();
 
@@ -250,7 +259,7 @@ fn damaged() -> (Rig, TableId) {
         rig.put(key, &[1; 1000]);
     }
     rig.flush().unwrap();
-    let id = rig.family.owned_view().version.level(1)[0].id();
+    let id = rig.family.owned_view().version.level(1).next().unwrap().id();
     rig.disk.flip_bit(format!("/db/{}", files::table(id)), 20 * 8).unwrap();
     rig.put(b"a", &[2; 1000]);
     rig.flush().unwrap();
@@ -310,6 +319,53 @@ fn the_rate_of_merges_counts_merges_alone() {
     rig.flush().unwrap();
     assert!(super::run(&rig.ctx, &rig.family).unwrap());
     assert!(rate() > 0);
+}
+
+/// A family below every other trigger that is only read.
+#[test]
+fn reads_pay_for_the_merge_that_spares_them_runs() {
+    let rig = Rig::with(FamilyOptions { l1_tables_trigger: 100, ..FamilyOptions::default() });
+    let fill = |round: u8| {
+        for n in 0..50 {
+            rig.put(&[b'k', n], &[round; 10]);
+        }
+        rig.flush().unwrap();
+    };
+    let probes = || {
+        let mut tables = 0;
+        rig.family.owned_view().version.tables_for(&[b'k', 25, 1], |_| tables += 1);
+        tables
+    };
+    let until_merged = |read: &dyn Fn()| {
+        let mut reads = 0;
+        while !super::run(&rig.ctx, &rig.family).unwrap() {
+            (0..100).for_each(|_| read());
+            reads += 100;
+            assert!(reads < 100_000, "no merge is due after {reads} reads");
+        }
+        reads
+    };
+    (0..5).for_each(fill);
+    assert!(!super::run(&rig.ctx, &rig.family).unwrap(), "writes alone make no merge due");
+    assert_eq!(probes(), 5);
+    let gets = until_merged(&|| assert_eq!(rig.get(&[b'k', 25, 1], None), None));
+    assert_eq!((probes(), rig.family.stats().merges_probes), (1, 1));
+    assert!(gets > 10_000, "a merge after {gets} gets costs more than they did");
+
+    fill(5);
+    fill(6);
+    assert_eq!(probes(), 3);
+    let mut cursor =
+        read::Cursor::new(&rig.ctx.reads, &rig.family, None, crate::options::ReadOptions::default()).unwrap();
+    let cursor = std::cell::RefCell::new(&mut cursor);
+    let seeks = until_merged(&|| cursor.borrow_mut().seek([b'k', 25]).unwrap());
+    assert_eq!((probes(), rig.family.stats().merges_probes), (1, 2));
+    assert!(seeks * 3 < gets, "{seeks} seeks, {gets} gets: a seek in a run costs more than a filter");
+
+    for _ in 0..20_000 {
+        assert_eq!(rig.get(&[b'k', 25], None), Some(vec![6; 10]));
+    }
+    assert!(!super::run(&rig.ctx, &rig.family).unwrap(), "a single run is never merged");
 }
 
 #[test]

@@ -1,0 +1,101 @@
+//! T41: kills a loading process and measures how long a new process needs to the first read. Usage: `reopen [--mib N]
+//! [--trials N] [--case values|rows|tables|tail] [--limit-ms N] [--seed S] [--dir PATH] [--csv FILE]`. The file gets the
+//! figures of all runs that name it. `reopen --plot FILE` prints a plot of such a file as SVG.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use testkit::reopen::{Case, Opened, THREADS, empty, load, open, plot, trial};
+use testkit::report::{argument, exit, finish, text_argument};
+use testkit::rng::Rng;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(result) = child(&args) {
+        if let Err(e) = &result {
+            eprintln!("child: {e}");
+        }
+        return exit(result.is_ok());
+    }
+    let (mib, trials) = (argument("mib").unwrap_or(64), argument("trials").unwrap_or(1));
+    let seed = argument("seed").unwrap_or(1);
+    let limit = argument("limit-ms").map_or(u64::MAX, |ms| ms.saturating_mul(1000));
+    let temp = match text_argument("dir") {
+        Some(dir) => tempfile::tempdir_in(dir),
+        None => tempfile::tempdir(),
+    };
+    let (Ok(temp), Ok(program)) = (temp, std::env::current_exe()) else {
+        eprintln!("cannot create a temporary directory");
+        return ExitCode::FAILURE;
+    };
+    let only = text_argument("case");
+    let mut rng = Rng::new(seed);
+    let mut csv = String::new();
+    let (mut opened, mut checked, mut slowest, mut violations) = (0, 0, 0, 0);
+    for (name, _) in Case::ALL.iter().filter(|(name, _)| only.as_deref().is_none_or(|only| only == *name)) {
+        for n in 0..trials {
+            let result =
+                empty(&temp.path().join("db")).and_then(|path| trial(&program, &path, name, mib, &mut rng));
+            match result {
+                Ok(figures) => {
+                    let pairs = Opened::NAMES.iter().zip(figures.0).map(|(name, n)| format!("{name}={n}"));
+                    println!("{name} mib={mib} {}", pairs.collect::<Vec<_>>().join(" "));
+                    let _ = writeln!(csv, "{name},{mib},{n},{}", figures.0.map(|n| n.to_string()).join(","));
+                    opened += 1;
+                    slowest = slowest.max(figures.0[1]);
+                    checked += figures.0[10];
+                    violations += u64::from(figures.0[1] > limit);
+                }
+                Err(e) => {
+                    eprintln!("VIOLATION seed {seed} case {name} trial {n}: {e}");
+                    violations += 1;
+                }
+            }
+        }
+    }
+    if let Some(file) = text_argument("csv")
+        && let Err(e) = append(&file, &csv)
+    {
+        eprintln!("{file}: {e}");
+        violations += 1;
+    }
+    let figures = [
+        ("opened", opened),
+        ("checked", checked),
+        ("slowest_us", slowest),
+        ("violations", violations),
+        ("seed", seed),
+    ];
+    exit(finish("T41", &figures, &[("opened", trials), ("checked", trials)]))
+}
+
+/// Appends `lines` to a file of figures; a new file gets a head.
+fn append(file: &str, lines: &str) -> std::io::Result<()> {
+    let known = match std::fs::read_to_string(file) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            format!("case,mib,trial,{}\n", Opened::NAMES.join(","))
+        }
+        other => other?,
+    };
+    std::fs::write(file, known + lines)
+}
+
+/// Runs a child if the arguments ask for one.
+fn child(args: &[String]) -> Option<Result<(), String>> {
+    let parse = |n: &String| n.parse::<u64>().unwrap_or(0);
+    match args {
+        [flag, case, path, mib] if flag == "--load" => {
+            Some(load(Case::by_name(case)?, &PathBuf::from(path), parse(mib)))
+        }
+        [flag, file] if flag == "--plot" => {
+            let figures = std::fs::read_to_string(file).map_err(|e| format!("{file}: {e}"));
+            Some(figures.map(|figures| print!("{}", plot(&figures))))
+        }
+        [flag, case, path, acked @ ..] if flag == "--open" && acked.len() == THREADS => {
+            let acked = std::array::from_fn(|n| parse(&acked[n]));
+            Some(open(Case::by_name(case)?, &PathBuf::from(path), acked))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,298 @@
+//! Saving what recovery has read: tables, their values and the new beginning of the log become durable together.
+//!
+//! Data is not assumed to be on disk because it could be read: after a failed sync the page cache can hold what the
+//! disk does not. So all replayed data goes to new, synced tables. Then one edit of the manifest moves the beginning of
+//! the log past it. Then the old segments are removed. A crash at any point starts over from the same log.
+//!
+//! Reads do not need any of this: until the edit is installed, they find the commits in memtables. So after a kill with
+//! much data the open returns first, and a background thread saves. Everything that writes waits for it, because the
+//! new log begins behind the old one and may not be durable before it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tidesdb_io::{Access, File, FileExt};
+
+use super::RecoveryReport;
+use super::replay::to_tables;
+use super::unresolved::Deferred;
+use crate::events::Event;
+use crate::family::FamilyCore;
+use crate::jobs::Job;
+use crate::rewrite::{FLUSH_LEVEL, Rewritten};
+use crate::shared::{MaintenanceCtx, Shared};
+use crate::sst::Table;
+use crate::types::{FamilyId, SeqNo, VlogId};
+use crate::version::{Change, FamilyState, Installed, State, VersionEdit};
+use crate::vlog::VlogSet;
+use crate::wal::reader::{self, ScanConfig};
+use crate::wal::remove_spare_segments;
+use crate::{Error, Result, files};
+
+/// Free space, on top of what the tables may take and of `disk_free_min`, without which an open saves before it returns:
+/// it then reports a full disk itself.
+const FREE_BYTES_MIN: u64 = 64 << 20;
+
+/// Commits that were recovered and are not in installed tables yet.
+pub(super) struct Unsaved {
+    pub(super) shared: Arc<Shared>,
+    /// The state that the manifest had before.
+    pub(super) state: State,
+    pub(super) config: ScanConfig,
+    /// Tables written so far.
+    pub(super) tables: Vec<(Arc<FamilyCore>, Rewritten)>,
+    /// Operations of unresolved families.
+    pub(super) deferred: BTreeMap<FamilyId, Deferred>,
+    /// Parts of value logs to write again.
+    pub(super) doubtful: BTreeMap<VlogId, Range<u64>>,
+}
+
+impl Unsaved {
+    /// Returns whether `bytes` of commits and values may be saved after the open has returned.
+    pub(super) fn may_wait(&self, bytes: u64) -> Result<bool> {
+        let write = &self.shared.write;
+        let is_large = bytes > write.options.foreground_recovery_bytes;
+        // Tables that were written for lack of memory are not readable before they are installed. An object store gets
+        // the first state of a session from the open.
+        let readable = self.tables.is_empty() && self.deferred.is_empty();
+        let resolved = write.all_families().iter().all(|family| !family.is_unresolved());
+        if !is_large
+            || !readable
+            || !resolved
+            || self.shared.remote.is_some()
+            || write.options.background_threads == Some(0)
+        {
+            return Ok(false);
+        }
+        let space = self.shared.maintenance.dir.space();
+        let space = space.map_err(|e| Error::io("read free space", "database directory", e))?;
+        let memory: usize = write.all_families().iter().flat_map(memtable_bytes).sum();
+        let needed = (memory as u64).saturating_mul(2).saturating_add(write.options.disk_free_min);
+        Ok(space.free >= needed.saturating_add(FREE_BYTES_MIN))
+    }
+
+    /// Saves in a background thread, while reads go on. A failure poisons the database; the log is intact, and the next
+    /// open recovers it.
+    pub(super) fn save_behind(mut self, report: &RecoveryReport) {
+        let shared = Arc::clone(&self.shared);
+        let started = shared.write.env.clock.mono();
+        // A panic, as of a user's comparator, must not leave the writers waiting.
+        let saved = catch_unwind(AssertUnwindSafe(|| self.save(report)))
+            .unwrap_or_else(|_| Err(Error::internal("saving the recovered commits panicked")));
+        let event = Event::Recovered {
+            seconds: shared.write.env.clock.mono().saturating_sub(started),
+            orphans: *saved.as_ref().unwrap_or(&0) as u64,
+            error: saved.as_ref().err().map(Error::to_string).unwrap_or_default(),
+        };
+        if let Err(e) = saved {
+            tracing::error!(error = %e, "recovered commits could not be written to tables; the log keeps them");
+            shared.write.poison(e);
+        }
+        shared.write.end_recovery();
+        shared.write.events.record(&event);
+        shared.write.events.write();
+        shared.write.ask_for_pending();
+        shared.write.jobs.push(Job::RemoveObsolete); // files that recovery replaced
+    }
+
+    /// Makes the replayed data durable and moves the beginning of the log past it, in one edit. Returns the number of
+    /// files that were set aside.
+    pub(super) fn save(&mut self, report: &RecoveryReport) -> Result<usize> {
+        let shared = Arc::clone(&self.shared);
+        self.install(report).inspect_err(|_| {
+            if !shared.maintenance.versions.is_poisoned() {
+                shared.write.log.remove_all(); // the manifest does not name its segments
+            }
+            self.abandon();
+        })?;
+        shared.write.recovery_pins.store(u64::MAX, Ordering::SeqCst);
+        self.tables.clear();
+        self.remove_dead_vlogs()?;
+        remove_old_segments(&shared.maintenance, &self.config)?;
+        Ok(shared.maintenance.versions.settle_orphans().set_aside)
+    }
+
+    /// Removes the tables written so far.
+    pub(super) fn abandon(&self) {
+        self.tables.iter().for_each(|(_, out)| out.abandon(&self.shared.maintenance));
+    }
+
+    /// Keeps the deferred operations in memory: a read-only open cannot store them.
+    pub(super) fn keep_deferred(&mut self) {
+        let deferred = std::mem::take(&mut self.deferred);
+        *self.shared.deferred.lock() = deferred.into_iter().map(|(id, d)| (id, d.into_piece())).collect();
+    }
+
+    fn install(&mut self, report: &RecoveryReport) -> Result<()> {
+        let shared = Arc::clone(&self.shared);
+        keep_lost_segments(&shared.maintenance, report)?;
+        for family in shared.write.all_families() {
+            let has_more = self.tables.iter().any(|(f, _)| Arc::ptr_eq(f, &family));
+            let out = to_tables(&shared.maintenance, &family, has_more)?;
+            self.tables.extend(out.into_iter().map(|out| (Arc::clone(&family), out)));
+        }
+        self.deferred.values_mut().try_for_each(Deferred::finish)?;
+        self.sync_values()?;
+        shared.write.log.begin(Vec::new())?;
+        let tail = shared.write.log.sequencer().tail();
+        let mut edit = VersionEdit::new();
+        for (family, out) in &self.tables {
+            out.add_to(&shared.maintenance, family, FLUSH_LEVEL, &mut edit)?;
+        }
+        for deferred in self.deferred.values() {
+            deferred.add_to(&shared.maintenance, &mut edit)?;
+        }
+        for family in self.state.families.keys() {
+            edit.push(Change::FlushedTo { family: *family, seq: tail - 1 });
+        }
+        self.seal_vlogs(tail - 1, &mut edit)?;
+        edit.push(Change::LogStart { wal: shared.write.log.segment_of(tail) });
+        // On a full disk the first segment is created later, and the manifest must not say that it exists.
+        let begun = shared.write.log.has_begun();
+        edit.push(Change::LastSeq { seq: if begun { tail } else { tail - 1 } });
+        self.publish(&edit)
+    }
+
+    /// Installs `edit`, and replaces the memtables by the tables that it adds.
+    fn publish(&self, edit: &VersionEdit) -> Result<()> {
+        let ctx = &self.shared.maintenance;
+        let families = ctx.write.all_families();
+        let publish = |installed: &Installed<'_, Table>| {
+            for family in &families {
+                let now = || Arc::clone(&family.owned_view().version);
+                let version = installed.versions.get(&family.id).map_or_else(now, Arc::clone);
+                family.replace_memtables(&version);
+            }
+        };
+        ctx.versions.install(edit, publish).inspect_err(|e| ctx.poison_if_unknown(e))
+    }
+
+    /// Makes durable the value logs of earlier sessions that the new tables and the deferred operations refer to. After a
+    /// failed sync, bytes may be only in the page cache and marked clean there; these are written again, because
+    /// otherwise a sync would not cover them.
+    fn sync_values(&self) -> Result<()> {
+        let refs = self.tables.iter().flat_map(|(_, out)| &out.tables).flat_map(|t| &t.vlog_refs);
+        let deferred = self.deferred.values().flat_map(|d| d.vlogs.iter().copied());
+        let ids: BTreeSet<VlogId> = refs.map(|r| r.vlog).chain(deferred).collect();
+        let dir = &self.shared.maintenance.dir;
+        for id in ids {
+            let name = files::vlog(id);
+            let io = |op| move |e| Error::io(op, &files::vlog(id), e);
+            let file = self.shared.maintenance.dir.open(&name, Access::ReadWrite).map_err(io("open"))?;
+            if let Some(range) = self.doubtful.get(&id) {
+                rewrite_in_place(&*file, range.clone()).map_err(io("rewrite"))?;
+            }
+            file.sync_all().map_err(io("sync")).inspect_err(|_| {
+                // Unlike the log, values are not copied to new files by the next open.
+                files::note_failed_sync(&**dir);
+            })?;
+        }
+        self.shared.maintenance.dir.sync().map_err(|e| Error::io("sync", "database directory", e))
+    }
+
+    /// Seals the value logs of earlier sessions: nothing is appended to them any more.
+    fn seal_vlogs(&self, sealed_at: SeqNo, edit: &mut VersionEdit) -> Result<()> {
+        let added: Vec<(FamilyId, VlogId)> = edit
+            .changes()
+            .iter()
+            .filter_map(|c| match c {
+                Change::AddVlog { family, vlog, .. } => Some((*family, *vlog)),
+                _ => None,
+            })
+            .collect();
+        let open = |f: &Arc<FamilyState>| {
+            let id = f.id;
+            let unsealed = f.vlogs.iter().filter(|(_, v)| v.sealed_at.is_none()).map(move |(v, _)| (id, *v));
+            unsealed.collect::<Vec<_>>()
+        };
+        for (family, vlog) in self.state.families.values().flat_map(open).chain(added) {
+            let bytes = self.with_vlogs(family, |vlogs| vlogs.info(vlog)).transpose()?;
+            let bytes = bytes.ok_or_else(|| Error::internal("a family of the manifest is not loaded"))?.bytes;
+            edit.push(Change::SealVlog { family, vlog, bytes, sealed_at });
+        }
+        Ok(())
+    }
+
+    /// Calls `read` with the value logs of `family`.
+    fn with_vlogs<R>(&self, family: FamilyId, read: impl FnOnce(&VlogSet) -> R) -> Option<R> {
+        let core = self.shared.write.families.read().get(&family).cloned();
+        core.map(|core| read(&core.vlog))
+    }
+
+    /// Removes value logs that nothing refers to.
+    fn remove_dead_vlogs(&self) -> Result<()> {
+        let mut edit = VersionEdit::new();
+        let state = self.shared.maintenance.versions.state();
+        for family in state.families.values() {
+            for vlog in family.obsolete_vlogs() {
+                edit.push(Change::RemoveVlog { family: family.id, vlog });
+            }
+        }
+        if edit.is_empty() { Ok(()) } else { self.shared.maintenance.install_for_all(&edit) }
+    }
+}
+
+/// Bytes of each memtable of `family`.
+fn memtable_bytes(family: &Arc<FamilyCore>) -> Vec<usize> {
+    family.owned_view().memtables().map(|slot| slot.bytes()).collect()
+}
+
+/// Rewrites a part of a file with its own bytes.
+fn rewrite_in_place(file: &dyn File, mut range: Range<u64>) -> std::io::Result<()> {
+    let mut buf = vec![0; (64 << 10).min(range.end - range.start) as usize];
+    while !range.is_empty() {
+        let n = buf.len().min((range.end - range.start) as usize);
+        file.read_exact_at(&mut buf[..n], range.start)?;
+        file.write_all_at(&buf[..n], range.start)?;
+        range.start += n as u64;
+    }
+    Ok(())
+}
+
+/// Removes the old log segments, which nothing on disk needs any more.
+fn remove_old_segments(ctx: &MaintenanceCtx, config: &ScanConfig) -> Result<()> {
+    let files = reader::segment_files(&ctx.dir, config.first, config.segment_bytes)?;
+    let begin = ctx.write.log.segment_of(ctx.write.log.sequencer().tail());
+    for id in files.needed.into_iter().chain(files.old).filter(|id| *id < begin) {
+        let name = files::wal(id);
+        if let Err(error) = ctx.dir.unlink(&name) {
+            tracing::warn!(%name, %error, "an old log segment could not be removed; it is ignored");
+        }
+    }
+    remove_spent(ctx, config);
+    Ok(())
+}
+
+/// Keeps segments that are discarded because of damage, for a person to examine. They get a second name before the
+/// manifest drops the first, so a crash in between loses neither.
+fn keep_lost_segments(ctx: &MaintenanceCtx, report: &RecoveryReport) -> Result<()> {
+    let Some(cut) = report.damage.as_ref().and(report.cut) else {
+        return Ok(());
+    };
+    let segment_bytes = ctx.versions.identity().wal_segment_bytes;
+    let lost = reader::segment_files(&ctx.dir, ctx.write.log.segment_of(cut), segment_bytes)?;
+    for name in lost.needed.into_iter().map(files::wal) {
+        let kept = format!("{name}.lost");
+        match ctx.dir.link(&name, &*ctx.dir, &kept) {
+            Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+                return Err(Error::io("link", &kept, e));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Removes spare segment files of an earlier session, and the note of a failed sync, since the log it refers to is
+/// replayed.
+fn remove_spent(ctx: &MaintenanceCtx, config: &ScanConfig) {
+    remove_spare_segments(&*ctx.dir);
+    if config.sync_failed
+        && let Err(error) = ctx.dir.unlink(files::SYNC_FAILED)
+    {
+        tracing::warn!(%error, "the note of a failed sync could not be removed; the next open tries again");
+    }
+}

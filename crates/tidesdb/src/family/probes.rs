@@ -1,0 +1,95 @@
+//! What reads spend on sorted runs that hold nothing for them, so that the merges they would gain from are planned.
+//!
+//! A read that looks into several sorted runs finds its row in one of them; a merge would have spared it the others. Reads charge these
+//! others, and a merge that makes runs fewer is due once they have cost as much as the merge will. So the merges cost at most what
+//! reads have spent already; a family that is not read, and one with a single run, see no change.
+//!
+//! A thread adds its charges to the shared counter once in [`BATCH`], so reads of many threads do not contend. What is left of a batch
+//! is charged to the family that fills it: each family pays its share on average.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Charge of a get for a table that it looked into for nothing: mostly a filter that said no.
+pub const GET_CHARGE: u32 = 1;
+/// Charge of a seek for each run above the first: its position in each is a search, often a block.
+pub const SEEK_CHARGE: u32 = 8;
+/// A merge rewrites one entry for so much: about 1 us both.
+const CHARGE_PER_ENTRY: u64 = 8;
+/// Charges that a thread keeps before it adds them to the counter.
+const BATCH: u32 = 1024;
+/// Charges from which a merge is looked for at all.
+const DUE_MIN: u64 = 64 * BATCH as u64;
+
+thread_local! {
+    static KEPT: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Charges of one family that no merge has paid off.
+#[derive(Debug, Default)]
+pub struct Probes {
+    charged: AtomicU64,
+    /// The charges when a merge was last looked for.
+    looked_at: AtomicU64,
+}
+
+impl Probes {
+    /// Charges a read.
+    #[inline]
+    pub fn charge(&self, n: u32) {
+        let kept = KEPT.get().saturating_add(n);
+        if kept < BATCH {
+            return KEPT.set(kept);
+        }
+        KEPT.set(0);
+        self.charged.fetch_add(kept.into(), Ordering::Relaxed);
+    }
+
+    /// Returns true if enough was charged since the last look to look for a merge again: as much as ever before.
+    pub fn is_due(&self) -> bool {
+        let looked_at = self.looked_at.load(Ordering::Relaxed);
+        self.charged.load(Ordering::Relaxed) >= looked_at.saturating_mul(2).max(DUE_MIN)
+    }
+
+    /// Returns how many entries may be rewritten for what was charged.
+    pub fn look(&self) -> u64 {
+        let charged = self.charged.load(Ordering::Relaxed);
+        if charged < DUE_MIN {
+            return 0;
+        }
+        self.looked_at.store(charged, Ordering::Relaxed);
+        charged / CHARGE_PER_ENTRY
+    }
+
+    /// Pays off charges: a merge of `entries` was installed.
+    pub fn pay(&self, entries: u64) {
+        let paid = entries.saturating_mul(CHARGE_PER_ENTRY);
+        let left = |charged: u64| Some(charged.saturating_sub(paid));
+        let _always_some = self.charged.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left);
+        self.looked_at.store(0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn charges_come_in_batches_and_are_paid_off() {
+        let probes = Probes::default();
+        let charge = |n: u64| (0..n).for_each(|_| probes.charge(SEEK_CHARGE));
+        charge(DUE_MIN / u64::from(SEEK_CHARGE) - u64::from(BATCH));
+        assert_eq!((probes.is_due(), probes.look()), (false, 0), "below the least");
+        charge(2 * u64::from(BATCH));
+        assert!(probes.is_due());
+        let entries = probes.look();
+        assert!(
+            entries >= DUE_MIN / CHARGE_PER_ENTRY && !probes.is_due(),
+            "not again before as much was charged"
+        );
+        charge(entries + u64::from(BATCH));
+        assert!(probes.is_due());
+        probes.pay(u64::MAX);
+        assert_eq!((probes.is_due(), probes.look()), (false, 0));
+    }
+}

@@ -1,0 +1,326 @@
+//! One limit for the memory of a database: who uses how much, and how scarce it is.
+//!
+//! Each kind of memory has one sum. Code that takes memory charges it in large steps (a chunk of a memtable, a quarter of a batch, a
+//! buffer of a cursor), so no operation on a hot path writes to a sum. The memory of the block cache and of open tables has a limit
+//! of its own, which this one lowers; the reaper copies it here ten times a second.
+//!
+//! ```text
+//! share of the limit   0 ........ 60 % ......... 75 % ............. 95 %
+//! level                  Normal    Elevated       High               Critical
+//! what happens                     large          the cache shrinks, writers wait, and get `Busy`
+//!                                  memtables      writers are        if nothing helps
+//!                                  are flushed    slowed down
+//! ```
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tidesdb_io::MachineMemory;
+
+use crate::{Error, Result};
+
+/// Lowest limit.
+const LIMIT_MIN: u64 = 16 << 20;
+/// The default limit is the memory of the machine, or of the control group, divided by this.
+const AUTO_PART: u64 = 2;
+/// Bytes that the database takes for its threads, the log and other fixed parts.
+const FIXED_BYTES: u64 = 4 << 20;
+
+/// What memory is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Use {
+    /// Memtables: active, immutable, and those that only a reader still uses.
+    Memtables,
+    /// Batches and transactions: their writes, and what they read.
+    Transactions,
+    /// Buffers of cursors, including those of merges.
+    Cursors,
+    /// Tables that flushes and merges build.
+    Jobs,
+    /// The block cache, and the filters and indexes of open tables.
+    Tables,
+}
+
+const USES: usize = Use::Tables as usize + 1;
+
+/// How scarce memory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Pressure {
+    /// Below 60 % of the limit.
+    #[default]
+    Normal,
+    /// From 60 % on: large memtables are flushed early.
+    Elevated,
+    /// From 75 % on: the block cache shrinks and writers are slowed down.
+    High,
+    /// From 95 % on: writers wait.
+    Critical,
+}
+
+impl Pressure {
+    /// Its name, in lower case.
+    pub fn name(self) -> &'static str {
+        ["normal", "elevated", "high", "critical"][self as usize]
+    }
+}
+
+/// The memory of one database.
+pub struct Memory {
+    limit: u64,
+    /// Bytes at which each level begins.
+    begins: [u64; 4],
+    sums: [Arc<AtomicU64>; USES],
+    /// Memory that commits will need for their memtables, for which they have waited.
+    reserved: Arc<AtomicU64>,
+    /// Set once a job that frees memory was asked for, until the next tick.
+    relief: AtomicBool,
+    /// Set from the first relief until pressure has ended.
+    pressed: AtomicBool,
+    /// When the free memory of the heap may next be returned to the system, in nanoseconds.
+    next_trim: AtomicU64,
+}
+
+impl Memory {
+    /// Creates the sums for a limit of `limit` bytes; 0 = [`Memory::auto`].
+    pub fn new(limit: u64) -> Arc<Self> {
+        let limit = if limit == 0 { Self::auto() } else { limit.max(LIMIT_MIN) };
+        Arc::new(Self {
+            limit,
+            begins: [0, 60, 75, 95].map(|percent| limit / 100 * percent),
+            sums: Default::default(),
+            reserved: Arc::default(),
+            relief: AtomicBool::new(false),
+            pressed: AtomicBool::new(false),
+            next_trim: AtomicU64::new(0),
+        })
+    }
+
+    /// The default limit: half of the memory that this process may use.
+    pub fn auto() -> u64 {
+        (MachineMemory::now().total / AUTO_PART).max(LIMIT_MIN)
+    }
+
+    /// Limit in bytes.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// The sum of one use, for code that charges by itself.
+    pub fn sum(&self, of: Use) -> &Arc<AtomicU64> {
+        &self.sums[of as usize]
+    }
+
+    /// Bytes charged for one use.
+    pub fn used_for(&self, of: Use) -> u64 {
+        self.sums[of as usize].load(Ordering::Relaxed)
+    }
+
+    /// Bytes charged for all uses.
+    #[inline]
+    pub fn used(&self) -> u64 {
+        self.sums.iter().map(|sum| sum.load(Ordering::Relaxed)).sum::<u64>() + FIXED_BYTES
+    }
+
+    /// Bytes of parts that no other sum holds.
+    pub fn fixed_bytes(&self) -> u64 {
+        FIXED_BYTES
+    }
+
+    /// These bytes, and those that commits wait for.
+    #[inline]
+    pub fn wanted(&self) -> u64 {
+        self.used() + self.reserved.load(Ordering::Relaxed)
+    }
+
+    /// The level of `bytes`.
+    #[inline]
+    pub fn level_of(&self, bytes: u64) -> Pressure {
+        let levels = [Pressure::Critical, Pressure::High, Pressure::Elevated];
+        levels.into_iter().find(|level| bytes >= self.begin_of(*level)).unwrap_or_default()
+    }
+
+    /// The current level.
+    pub fn level(&self) -> Pressure {
+        self.level_of(self.wanted())
+    }
+
+    /// Bytes at which `level` begins.
+    #[inline]
+    pub fn begin_of(&self, level: Pressure) -> u64 {
+        self.begins[level as usize]
+    }
+
+    /// Sets the bytes of one use.
+    pub fn set(&self, of: Use, bytes: u64) {
+        self.sums[of as usize].store(bytes, Ordering::Relaxed);
+    }
+
+    /// Capacity of the block cache, with the filters and indexes of tables, if `wanted` bytes are asked for.
+    pub fn cache_max(&self, wanted: u64) -> u64 {
+        wanted.min(self.limit / 4)
+    }
+
+    /// Limit of immutable memtables, if `wanted` bytes are asked for.
+    pub fn immutables_max(&self, wanted: u64) -> u64 {
+        wanted.min(self.limit / 4)
+    }
+
+    /// Size of one memtable at which it is flushed, if `wanted` bytes are asked for.
+    #[inline]
+    pub fn buffer_max(&self, wanted: usize) -> usize {
+        wanted.min(usize::try_from(self.limit / 8).unwrap_or(usize::MAX))
+    }
+
+    /// Limit of all batches and transactions together. A commit needs as much again for its memtables.
+    pub fn transactions_max(&self) -> u64 {
+        self.limit / 16 * 7
+    }
+
+    /// Returns whether memtables take enough that flushing them early is worth small tables.
+    pub fn is_in_memtables(&self) -> bool {
+        self.used_for(Use::Memtables) >= self.limit / 16
+    }
+
+    /// Returns whether all memory is within the limit.
+    pub fn is_within_limit(&self) -> bool {
+        self.wanted() <= self.limit
+    }
+
+    /// Asks for a job that frees memory. Returns true if the caller must queue it.
+    pub fn ask_for_relief(&self) -> bool {
+        !self.relief.load(Ordering::Relaxed) && !self.relief.swap(true, Ordering::Relaxed)
+    }
+
+    /// Lets the next caller ask for relief again.
+    pub fn allow_relief(&self) {
+        self.relief.store(false, Ordering::Relaxed);
+    }
+
+    /// Returns true while memory is, or was at the last look, scarce.
+    pub fn is_pressed(&self) -> bool {
+        self.pressed.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether memory is scarce. Returns whether it was.
+    pub fn set_pressed(&self, yes: bool) -> bool {
+        self.pressed.swap(yes, Ordering::Relaxed)
+    }
+
+    /// Returns true at most once in `period`.
+    pub fn trims(&self, now: Duration, period: Duration) -> bool {
+        let due = now.as_nanos() as u64 >= self.next_trim.load(Ordering::Relaxed);
+        if due {
+            self.next_trim.store((now + period).as_nanos() as u64, Ordering::Relaxed);
+        }
+        due
+    }
+
+    /// Keeps `bytes` for a commit, so that other writers leave them free, until the result is dropped.
+    pub fn reserve(&self, bytes: u64) -> Charge {
+        let mut charge = Charge::default();
+        charge.set(&self.reserved, bytes);
+        charge
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memory").field("limit", &self.limit).field("used", &self.used()).finish()
+    }
+}
+
+/// Bytes that are charged to a sum until this is dropped.
+#[derive(Debug, Default)]
+pub struct Charge {
+    sum: Option<Arc<AtomicU64>>,
+    bytes: u64,
+}
+
+impl Charge {
+    /// Changes the charge to `bytes` of `sum`, which is the same at each call.
+    pub fn set(&mut self, sum: &Arc<AtomicU64>, bytes: u64) {
+        if bytes == self.bytes {
+            return;
+        }
+        let sum = self.sum.get_or_insert_with(|| Arc::clone(sum));
+        match bytes >= self.bytes {
+            true => sum.fetch_add(bytes - self.bytes, Ordering::Relaxed),
+            false => sum.fetch_sub(self.bytes - bytes, Ordering::Relaxed),
+        };
+        self.bytes = bytes;
+    }
+
+    /// Changes the charge of a batch or transaction to `bytes`. Returns the old one.
+    ///
+    /// # Errors
+    /// `MemoryLimit` if all of them would take more than their share; the charge is as before.
+    pub fn grow_transaction(&mut self, memory: &Memory, bytes: u64) -> Result<u64> {
+        let before = self.bytes;
+        let others = memory.used_for(Use::Transactions).saturating_sub(self.bytes);
+        if others.saturating_add(bytes) > memory.transactions_max() {
+            let max = memory.transactions_max();
+            return Err(Error::MemoryLimit {
+                what: format!("batches and transactions together may take {max} bytes; see memory_limit")
+                    .into(),
+            });
+        }
+        self.set(memory.sum(Use::Transactions), bytes);
+        Ok(before)
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        if let Some(sum) = &self.sum {
+            sum.fetch_sub(self.bytes, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_begin_at_their_shares() {
+        let memory = Memory::new(100 << 20);
+        let level = |percent: u64| memory.level_of(memory.limit() / 100 * percent);
+        assert_eq!(
+            [0, 59, 60, 74].map(level),
+            [Pressure::Normal, Pressure::Normal, Pressure::Elevated, Pressure::Elevated]
+        );
+        assert_eq!(
+            [75, 94, 95, 200].map(level),
+            [Pressure::High, Pressure::High, Pressure::Critical, Pressure::Critical]
+        );
+    }
+
+    #[test]
+    fn a_charge_is_part_of_the_sum_until_it_is_dropped() {
+        let memory = Memory::new(100 << 20);
+        let fixed = memory.used();
+        let mut charge = Charge::default();
+        charge.set(memory.sum(Use::Jobs), 500);
+        charge.set(memory.sum(Use::Jobs), 300);
+        let kept = memory.reserve(50);
+        assert_eq!((memory.used() - fixed, memory.wanted() - fixed), (300, 350));
+        drop((charge, kept));
+        assert_eq!(memory.wanted(), fixed);
+    }
+
+    #[test]
+    fn transactions_share_one_limit() {
+        let memory = Memory::new(160 << 20);
+        let (mut first, mut second) = (Charge::default(), Charge::default());
+        first.grow_transaction(&memory, 60 << 20).unwrap();
+        assert!(matches!(second.grow_transaction(&memory, 11 << 20), Err(Error::MemoryLimit { .. })));
+        second.grow_transaction(&memory, 10 << 20).unwrap();
+        first.grow_transaction(&memory, 60 << 20).unwrap();
+        drop(first);
+        second.grow_transaction(&memory, 70 << 20).unwrap();
+        assert_eq!(memory.used_for(Use::Transactions), 70 << 20);
+    }
+}

@@ -1,0 +1,62 @@
+//! Frees memory when the database comes near its limit, and takes it back when it does not.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::Shared;
+use crate::memory::{Pressure, Use};
+
+/// Under pressure the block cache keeps at least this part of the memory limit.
+const CACHE_PART_MIN: u64 = 32;
+/// The heap is returned to the system at most once in this time.
+const TRIM_PERIOD: Duration = Duration::from_secs(1);
+
+impl Shared {
+    /// Sums up the memory that has no sum of its own.
+    pub fn count_memory(&self) {
+        let (memory, tables) = (&self.write.memory, &self.tables.memory);
+        memory.set(Use::Tables, tables.used());
+        memory.set(Use::Cursors, tables.cursors().load(Ordering::Relaxed));
+    }
+
+    /// Looks how scarce memory is; the timekeeper calls this ten times a second. In between, commits ask for relief, at most once
+    /// per tick.
+    pub fn watch_memory(&self) {
+        self.count_memory();
+        let memory = &self.write.memory;
+        if memory.level() > Pressure::Normal || memory.is_pressed() {
+            self.write.ask_for_relief();
+        }
+    }
+
+    /// Frees memory as the pressure requires.
+    pub fn relieve(&self) {
+        let memory = &self.write.memory;
+        if self.write.options.background_threads == Some(0) {
+            memory.allow_relief(); // there are no ticks
+        }
+        self.count_memory();
+        let now = self.write.env.clock.mono();
+        if memory.level() == Pressure::Normal {
+            if memory.set_pressed(false) {
+                self.tables.memory.lower_to(u64::MAX);
+                tidesdb_io::trim_heap(); // what was freed last
+            }
+            return;
+        }
+        memory.set_pressed(true);
+        tidesdb_memtable::free_spare();
+        self.write.flush_for_memory();
+        let excess = memory.wanted().saturating_sub(memory.begin_of(Pressure::High));
+        if excess > 0 {
+            let used = memory.used_for(Use::Tables);
+            let least = memory.limit() / CACHE_PART_MIN;
+            self.tables.memory.lower_to(used.saturating_sub(excess).max(least));
+            self.count_memory();
+        }
+        tidesdb_sync::reclaim();
+        if memory.trims(now, TRIM_PERIOD) {
+            tidesdb_io::trim_heap();
+        }
+    }
+}

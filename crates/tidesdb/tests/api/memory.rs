@@ -1,0 +1,162 @@
+//! One limit for all memory: what is counted, what is refused, and what happens when it becomes scarce.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tidesdb::{Db, Error, FamilyOptions, Isolation, SyncMode};
+
+use crate::common::Sim;
+
+const LIMIT: u64 = 16 << 20;
+
+/// A database with the lowest limit, and families whose memtables the limit alone keeps small.
+fn limited(sim: &Sim, threads: usize) -> Db {
+    let family = FamilyOptions { l1_tables_trigger: 1000, ..large() };
+    let options = sim.options().default_family(family).memory_limit(LIMIT).sync(SyncMode::None);
+    options.background_threads(threads).with(|o| o.wal_segment_bytes = 1 << 20).open().unwrap()
+}
+
+fn large() -> FamilyOptions {
+    FamilyOptions::default().write_buffer_bytes(1 << 30).value_threshold(usize::MAX)
+}
+
+/// Bytes of all parts.
+fn used(db: &Db) -> u64 {
+    let s = db.stats();
+    s.memory_memtables_bytes
+        + s.memory_transactions_bytes
+        + s.memory_cursors_bytes
+        + s.memory_jobs_bytes
+        + s.memory_tables_bytes
+        + s.memory_fixed_bytes
+}
+
+#[test]
+fn the_limit_is_at_least_16_mib_and_by_default_part_of_the_machine() {
+    let sim = Sim::new();
+    let open = |bytes| sim.options().memory_limit(bytes).open().unwrap().memory_limit();
+    assert_eq!((open(1), open(1 << 40)), (LIMIT, 1 << 40));
+    assert!(open(0) >= LIMIT);
+    let half = tidesdb::MachineMemory::now().total / 2;
+    assert!(open(0) == half.max(LIMIT), "{half}");
+}
+
+#[test]
+fn a_transaction_is_counted_and_gets_an_error_at_the_share_of_transactions() {
+    let sim = Sim::new();
+    let db = limited(&sim, 0);
+    let family = db.default_family();
+    let mut tx = db.begin(Isolation::Snapshot);
+    let (mut puts, row) = (0u32, vec![7; 100_000]);
+    let e = loop {
+        match tx.put(family, puts.to_be_bytes(), &row) {
+            Ok(()) => puts += 1,
+            Err(e) => break e,
+        }
+        let (held, counted) = (tx.bytes() as u64, db.stats().memory_transactions_bytes);
+        assert!(counted >= held && counted <= held + held / 4 + 4096, "{counted} for {held}");
+    };
+    assert!(matches!(&e, Error::MemoryLimit { .. }) && e.is_retryable(), "{e}");
+    assert!((50..75).contains(&puts), "7 of 16 MiB: {puts} puts");
+    let mut other = db.begin(Isolation::Snapshot);
+    let refused = other.put(family, b"other", vec![7; 2_000_000]);
+    assert!(matches!(refused, Err(Error::MemoryLimit { .. })), "all transactions share it");
+    assert_eq!(tx.len(), puts as usize, "the refused put left nothing");
+    tx.commit().unwrap();
+    drop(tx);
+    other.put(family, b"other", vec![7; 2_000_000]).unwrap();
+    drop(other);
+    assert_eq!(db.stats().memory_transactions_bytes, 0);
+    assert_eq!(db.iter().unwrap().count(), puts as usize);
+}
+
+#[test]
+fn what_a_transaction_reads_is_counted() {
+    let sim = Sim::new();
+    let db = limited(&sim, 0);
+    let tx = db.begin(Isolation::Serializable);
+    for n in 0..20_000u32 {
+        tx.get(db.default_family(), n.to_be_bytes()).unwrap();
+    }
+    assert!(db.stats().memory_transactions_bytes >= 20_000 * 4, "{}", db.stats());
+    drop(tx);
+    assert_eq!(db.stats().memory_transactions_bytes, 0);
+}
+
+/// The memtables of all families together would take more than twice the limit.
+#[test]
+fn memtables_of_many_families_are_flushed_before_memory_runs_out() {
+    let sim = Sim::new();
+    let db = limited(&sim, 0);
+    let families: Vec<_> = (0..20).map(|n| db.create_family(&format!("f{n}"), large()).unwrap()).collect();
+    let mut highest = 0;
+    for n in 0..1700u32 {
+        for family in &families {
+            family.put(n.to_be_bytes(), [1; 1000]).unwrap();
+        }
+        if n % 50 == 0 {
+            highest = highest.max(used(&db));
+        }
+    }
+    assert!(highest > LIMIT / 2 && highest < LIMIT * 9 / 10, "{highest} of {LIMIT}");
+    assert!(families.iter().all(|family| family.iter().unwrap().keys_only().count() == 1700));
+}
+
+/// A transaction and iterators hold memory, so flushes free none: the writer gets `Busy` in time, and the database goes on by itself once
+/// they are gone.
+#[test]
+fn a_writer_gets_busy_while_memory_stays_scarce_and_the_database_heals() {
+    let sim = Sim::new();
+    let db = limited(&sim, 2);
+    let side = db.create_family("side", large()).unwrap();
+    let mut tx = db.begin(Isolation::Snapshot);
+    while tx.put(&side, tx.len().to_be_bytes(), vec![7; 50_000]).is_ok() {}
+    let (ticking, mut iterators) = (AtomicBool::new(true), Vec::new());
+    let put = |n: u32| db.put(n.to_be_bytes(), vec![1; 20_000]);
+    let e = std::thread::scope(|s| {
+        // Advances the clock: the timeout is measured on the clock of the environment.
+        s.spawn(|| {
+            while ticking.load(Ordering::SeqCst) {
+                sim.clock.advance(Duration::from_millis(500));
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        let e = (0..100).find_map(|_| {
+            let refused = (0..25).find_map(|n| put(n).err());
+            iterators.push(db.iter().unwrap()); // keeps the memtable
+            db.flush().unwrap();
+            refused
+        });
+        ticking.store(false, Ordering::SeqCst);
+        e.expect("memory is bounded")
+    });
+    assert!(matches!(e, Error::Busy { cause } if cause.starts_with("memory")), "{e}");
+    let stats = db.stats();
+    assert!(stats.stalled_by_memory.gave_up > 0 && stats.memory_pressure >= 2, "{stats}");
+    assert!(used(&db) < LIMIT * 115 / 100, "{}", used(&db));
+    drop((tx, iterators));
+    for n in 0..500 {
+        put(n).unwrap();
+    }
+    assert_eq!(db.stats().stalled_by_memory.gave_up, stats.stalled_by_memory.gave_up);
+}
+
+/// Replay writes tables before its memtables outgrow the limit.
+#[test]
+fn recovery_stays_within_the_limit() {
+    let sim = Sim::new();
+    let db = limited(&sim, 0);
+    let families: Vec<_> = (0..12).map(|n| db.create_family(&format!("f{n}"), large()).unwrap()).collect();
+    for n in 0..500u32 {
+        for family in &families {
+            family.put(n.to_be_bytes(), [1; 1000]).unwrap();
+        }
+    }
+    let killed = sim.killed();
+    let db = limited(&killed, 0);
+    assert!(db.recovery_report().commits > 0 && used(&db) < LIMIT / 2, "{}", db.stats());
+    for n in 0..12 {
+        let family = db.family(&format!("f{n}")).unwrap();
+        assert_eq!(family.iter().unwrap().keys_only().count(), 500);
+    }
+}
