@@ -128,6 +128,7 @@ impl Engine for Tides {
             stalled: causes.iter().map(|c| c.seconds).sum(),
             cache_hits: cache.0,
             cache_misses: cache.1,
+            ..Stats::default()
         }
     }
 

@@ -100,7 +100,9 @@ impl Engine for Tides {
 
     fn close(self: Box<Self>) -> Result<()> {
         let Self { db, families, lookout, .. } = *self;
-        lookout.map(Lookout::end);
+        if let Some(lookout) = lookout {
+            lookout.end();
+        }
         drop(families);
         let db = Arc::into_inner(db).ok_or("the database is still in use")?;
         db.close().map_err(said)
