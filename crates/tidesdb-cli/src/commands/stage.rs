@@ -13,7 +13,7 @@ use crate::session::{Common, Session};
 /// A command line without the program's name.
 #[derive(Parser)]
 #[command(no_binary_name = true)]
-struct Line {
+pub(super) struct Line {
     #[command(flatten)]
     common: Common,
     #[command(subcommand)]

@@ -249,7 +249,7 @@ impl WriteCtx {
     /// Waits until memory is within the limit, while flushes and the cache free some.
     ///
     /// # Errors
-    /// `Busy` after [`MEMORY_PATIENCE`]; the failure that poisoned the database.
+    /// `Busy` after ten seconds; the failure that poisoned the database.
     pub fn wait_for_memory(&self) -> Result<()> {
         if self.memory.is_within_limit() {
             return Ok(());
