@@ -162,8 +162,7 @@ fn totals(database: &Database) -> DbStats {
         total_sstable_count: int(tables),
         total_data_size_bytes: sum(table_bytes),
         num_open_sstables: int(tables),
-        // The engine counts what transactions keep in memory, the list what small ones have written.
-        txn_memory_bytes: all.memory_transactions_bytes.max(database.transaction_bytes()) as i64,
+        txn_memory_bytes: transaction_memory(database.transaction_bytes(), all.memory_transactions_bytes) as i64,
         compaction_queue_size: families().filter(|f| f.compacting).count(),
         flush_queue_size: immutables,
         unified_memtable_enabled: c_int::from(database.is_unified()),
@@ -244,4 +243,10 @@ pub extern "C" fn tidesdb_cf_estimate_cardinality(cf: Handle, keys: Out<u64>) ->
         keys.set(FAMILIES.share(cf)?.engine().cardinality_max());
         Ok(())
     })
+}
+
+/// The memory of transactions that have not ended: what they have written, or what their buffers take if that is more.
+/// Buffers that ended transactions leave for later ones are not theirs.
+fn transaction_memory(written: u64, buffers: u64) -> u64 {
+    if written == 0 { 0 } else { written.max(buffers) }
 }
