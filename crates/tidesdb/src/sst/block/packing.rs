@@ -14,6 +14,8 @@ use std::ops::Range;
 pub(in crate::sst) const SYMBOLS_MAX: usize = 64;
 /// Codes in a group.
 const GROUP: usize = 8;
+/// Codes that are unpacked at once.
+const BATCH: usize = 64;
 /// Maximum number of bits of a code.
 const WIDTH_MAX: usize = 6;
 /// Maximum number of runs of consecutive symbols to unpack run by run: looking up each code is faster with more.
@@ -111,34 +113,42 @@ pub(super) fn unpack(packed: &[u8], parts: &PackedParts, section: &mut [u8]) -> 
 /// Unpacks groups of codes of `WIDTH` bits into `to`, one byte per code. Returns the highest code, or 255 if the bits
 /// behind the last code are not zero.
 fn unpack_codes<const WIDTH: usize>(groups: &[u8], to: &mut [u8]) -> u8 {
-    let (whole, last) = to.as_chunks_mut::<GROUP>();
-    let mut at = 0;
-    for to in whole {
-        *to = spread::<WIDTH>(group_at::<WIDTH>(groups, at)).to_le_bytes();
-        at += WIDTH;
-    }
-    let codes = spread::<WIDTH>(group_at::<WIDTH>(groups, at)).to_le_bytes();
-    let (codes, behind) = codes.split_at(last.len());
-    last.copy_from_slice(codes);
-    if behind.iter().any(|&code| code != 0) {
-        return u8::MAX;
+    for (i, to) in to.chunks_mut(BATCH).enumerate() {
+        let groups = groups.get(i * BATCH / GROUP * WIDTH..).unwrap_or_default();
+        let codes = match groups.first_chunk() {
+            Some(groups) => unpack_batch::<WIDTH>(groups),
+            None => unpack_batch::<WIDTH>(&padded(groups)),
+        };
+        if let Some(to) = to.as_mut_array() {
+            *to = codes;
+        } else {
+            let (codes, behind) = codes.split_at(to.len());
+            to.copy_from_slice(codes);
+            if behind.iter().any(|&code| code != 0) {
+                return u8::MAX;
+            }
+        }
     }
     to.iter().fold(0, |highest, &code| highest.max(code))
 }
 
-/// Returns the group of codes of `WIDTH` bits at `groups[at]`; zero at the end of `groups`.
-#[inline]
-fn group_at<const WIDTH: usize>(groups: &[u8], at: usize) -> u64 {
-    let rest = groups.get(at..).unwrap_or_default();
-    // A load of eight bytes, of which some belong to the next groups, is faster than a load of an odd length.
-    let number = rest.first_chunk().copied().map_or_else(|| last_number(rest), u64::from_le_bytes);
-    number & low_bits(GROUP * WIDTH)
+/// Returns `groups`, which are less than a batch, with zeros behind them.
+fn padded(groups: &[u8]) -> [u8; BATCH] {
+    let mut batch = [0; BATCH];
+    batch[..groups.len()].copy_from_slice(groups);
+    batch
 }
 
-/// Returns the number in `bytes`, which are fewer than eight.
-#[cold]
-fn last_number(bytes: &[u8]) -> u64 {
-    bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
+/// Unpacks the groups at the start of `groups`. The compiler spreads several groups with each vector instruction.
+#[inline]
+fn unpack_batch<const WIDTH: usize>(groups: &[u8; BATCH]) -> [u8; BATCH] {
+    let mut codes = [0; BATCH];
+    for (i, codes) in codes.as_chunks_mut::<GROUP>().0.iter_mut().enumerate() {
+        // Some of the eight bytes belong to the next groups: a load of an odd length would be slower.
+        let group = groups[i * WIDTH..].first_chunk().map_or(0, |group| u64::from_le_bytes(*group));
+        *codes = spread::<WIDTH>(group & low_bits(GROUP * WIDTH)).to_le_bytes();
+    }
+    codes
 }
 
 /// Spreads eight codes of `WIDTH` bits into eight bytes: halves the codes three times, and moves the upper half of each
