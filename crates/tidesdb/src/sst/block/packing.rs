@@ -14,8 +14,12 @@ use std::ops::Range;
 pub(in crate::sst) const SYMBOLS_MAX: usize = 64;
 /// Codes in a group.
 const GROUP: usize = 8;
-/// Longest group in bytes.
-const GROUP_BYTES_MAX: usize = 6;
+/// Codes that are unpacked at once.
+const BATCH: usize = 64;
+/// Maximum number of bits of a code.
+const WIDTH_MAX: usize = 6;
+/// Maximum number of runs of consecutive symbols to unpack run by run: looking up each code is faster with more.
+const RUNS_MAX: usize = 8;
 
 /// The packed parts of a raw key section.
 #[derive(Clone, Debug)]
@@ -39,10 +43,10 @@ impl PackedParts {
 
 /// Appends `section` to `out`, packed, and returns its length, if that saves at least `worth` bytes.
 pub(super) fn pack(section: &[u8], parts: &PackedParts, worth: usize, out: &mut Vec<u8>) -> Option<usize> {
-    let keys = || section[parts.heads.clone()].iter().chain(&section[parts.tails.clone()]);
+    let keys = [&section[parts.heads.clone()], &section[parts.tails.clone()]];
     let mut codes = [u8::MAX; 256];
-    for &byte in keys() {
-        codes[usize::from(byte)] = 0;
+    for part in keys {
+        part.iter().for_each(|&byte| codes[usize::from(byte)] = 0);
     }
     let symbols: Vec<u8> = (0..=u8::MAX).filter(|&byte| codes[usize::from(byte)] == 0).collect();
     let width = width_of(symbols.len())?;
@@ -57,12 +61,12 @@ pub(super) fn pack(section: &[u8], parts: &PackedParts, worth: usize, out: &mut 
     out.extend_from_slice(&symbols);
     out.extend_from_slice(&section[..parts.heads.start]);
     out.extend_from_slice(&section[parts.heads.end..parts.tails.start]);
-    for part in [&parts.heads, &parts.tails] {
-        for group in section[part.clone()].chunks(GROUP) {
-            let code = |(i, &byte): (usize, &u8)| u64::from(codes[usize::from(byte)]) << (width * i);
-            let group = group.iter().enumerate().map(code).fold(0, |all, code| all | code);
-            out.extend_from_slice(&group.to_le_bytes()[..width]);
-        }
+    for group in keys.iter().flat_map(|part| part.chunks(GROUP)) {
+        let append = |group: u64, &byte: &u8| group << width | u64::from(codes[usize::from(byte)]);
+        let group = group.iter().rev().fold(0, append);
+        // One store of known length, cut to the length of the group, is faster than a copy of variable length.
+        out.extend_from_slice(&group.to_le_bytes());
+        out.truncate(out.len() + width - GROUP);
     }
     Some(len)
 }
@@ -87,42 +91,111 @@ pub(super) fn unpack(packed: &[u8], parts: &PackedParts, section: &mut [u8]) -> 
     section[..parts.heads.start].copy_from_slice(prefix);
     section[parts.heads.end..parts.tails.start].copy_from_slice(columns);
     let (heads, tails) = codes.split_at(parts.heads.len() / GROUP * width);
-    let mut table = [0; SYMBOLS_MAX];
-    table[..symbols.len()].copy_from_slice(symbols);
-    let highest = unpack_groups(heads, width, &table, &mut section[parts.heads.clone()]).max(unpack_groups(
-        tails,
-        width,
-        &table,
-        &mut section[parts.tails.clone()],
-    ));
-    if highest >= symbols.len() as u64 { Err("invalid code of packed keys") } else { Ok(()) }
+    let unpack_codes = match width {
+        1 => unpack_codes::<1>,
+        2 => unpack_codes::<2>,
+        3 => unpack_codes::<3>,
+        4 => unpack_codes::<4>,
+        5 => unpack_codes::<5>,
+        _ => unpack_codes::<WIDTH_MAX>,
+    };
+    let replace = if runs(symbols) <= RUNS_MAX { replace_by_runs } else { replace_by_table };
+    for (groups, part) in [(heads, &parts.heads), (tails, &parts.tails)] {
+        let to = &mut section[part.clone()];
+        if unpack_codes(groups, to) >= count {
+            return Err("invalid code of packed keys");
+        }
+        replace(to, symbols);
+    }
+    Ok(())
 }
 
-/// Unpacks groups of codes of `width` bits into `to`. Returns the highest code; above all symbols if the bits behind the
-/// last code are not zero.
-fn unpack_groups(groups: &[u8], width: usize, table: &[u8; SYMBOLS_MAX], to: &mut [u8]) -> u64 {
-    let mask = (1 << width) - 1;
-    let mut highest = 0;
-    for (group, to) in groups.chunks_exact(width).zip(to.chunks_mut(GROUP)) {
-        let mut codes = number(group);
-        for byte in to {
-            let code = codes & mask;
-            highest = highest.max(code);
-            *byte = table[code as usize % SYMBOLS_MAX];
-            codes >>= width;
-        }
-        if codes != 0 {
-            return u64::MAX;
+/// Unpacks groups of codes of `WIDTH` bits into `to`, one byte per code. Returns the highest code, or 255 if the bits
+/// behind the last code are not zero.
+fn unpack_codes<const WIDTH: usize>(groups: &[u8], to: &mut [u8]) -> u8 {
+    for (i, to) in to.chunks_mut(BATCH).enumerate() {
+        let groups = groups.get(i * BATCH / GROUP * WIDTH..).unwrap_or_default();
+        let codes = match groups.first_chunk() {
+            Some(groups) => unpack_batch::<WIDTH>(groups),
+            None => unpack_batch::<WIDTH>(&padded(groups)),
+        };
+        if let Some(to) = to.as_mut_array() {
+            *to = codes;
+        } else {
+            let (codes, behind) = codes.split_at(to.len());
+            to.copy_from_slice(codes);
+            if behind.iter().any(|&code| code != 0) {
+                return u8::MAX;
+            }
         }
     }
-    highest
+    to.iter().fold(0, |highest, &code| highest.max(code))
 }
 
+/// Returns `groups`, which are less than a batch, with zeros behind them.
+fn padded(groups: &[u8]) -> [u8; BATCH] {
+    let mut batch = [0; BATCH];
+    batch[..groups.len()].copy_from_slice(groups);
+    batch
+}
+
+/// Unpacks the groups at the start of `groups`. The compiler spreads several groups with each vector instruction.
 #[inline]
-fn number(group: &[u8]) -> u64 {
-    let mut bytes = [0; 8];
-    bytes[..group.len().min(GROUP_BYTES_MAX)].copy_from_slice(group);
-    u64::from_le_bytes(bytes)
+fn unpack_batch<const WIDTH: usize>(groups: &[u8; BATCH]) -> [u8; BATCH] {
+    let mut codes = [0; BATCH];
+    for (i, codes) in codes.as_chunks_mut::<GROUP>().0.iter_mut().enumerate() {
+        // Some of the eight bytes belong to the next groups: a load of an odd length would be slower.
+        let group = groups[i * WIDTH..].first_chunk().map_or(0, |group| u64::from_le_bytes(*group));
+        *codes = spread::<WIDTH>(group & low_bits(GROUP * WIDTH)).to_le_bytes();
+    }
+    codes
+}
+
+/// Spreads eight codes of `WIDTH` bits into eight bytes: halves the codes three times, and moves the upper half of each
+/// piece to the middle of its lane.
+#[inline]
+fn spread<const WIDTH: usize>(group: u64) -> u64 {
+    let fours = low_bits(4 * WIDTH);
+    let twos = low_bits(2 * WIDTH) * 0x0000_0001_0000_0001;
+    let ones = low_bits(WIDTH) * 0x0001_0001_0001_0001;
+    let group = (group & fours) | (group & !fours) << (32 - 4 * WIDTH);
+    let group = (group & twos) | (group & !twos) << (16 - 2 * WIDTH);
+    (group & ones) | (group & !ones) << (8 - WIDTH)
+}
+
+/// Returns a number whose lowest `bits` bits are set.
+const fn low_bits(bits: usize) -> u64 {
+    (1 << bits) - 1
+}
+
+/// Returns the number of runs of consecutive symbols: one for digits, two for hexadecimal numbers.
+fn runs(symbols: &[u8]) -> usize {
+    1 + symbols.windows(2).filter(|pair| pair[1] - pair[0] > 1).count()
+}
+
+/// Replaces codes by symbols: adds the gap before each run to all codes from the start of the run on. The compiler turns
+/// each pass into vector instructions.
+fn replace_by_runs(codes: &mut [u8], symbols: &[u8]) {
+    // What the code of the next symbol has become so far.
+    let mut reached = 0;
+    for &symbol in symbols {
+        let gap = symbol - reached;
+        if gap > 0 {
+            for code in &mut *codes {
+                *code += if *code >= reached { gap } else { 0 };
+            }
+        }
+        reached = symbol.wrapping_add(1);
+    }
+}
+
+/// Replaces codes by symbols: looks up each one.
+fn replace_by_table(codes: &mut [u8], symbols: &[u8]) {
+    let mut table = [0; SYMBOLS_MAX];
+    table[..symbols.len()].copy_from_slice(symbols);
+    for code in codes {
+        *code = table[usize::from(*code) % SYMBOLS_MAX];
+    }
 }
 
 /// Returns the bits of a code, which are the bytes of a group. `None` if keys with so many symbols are not packed.
@@ -142,38 +215,94 @@ mod tests {
         PackedParts { heads, tails }
     }
 
+    /// Returns `count` symbols in runs of `run` consecutive ones.
+    fn symbols(count: usize, run: usize) -> Vec<u8> {
+        (0..count).map(|i| (i + i / run * 2) as u8).collect()
+    }
+
     #[test]
-    fn every_number_of_symbols_survives_the_round_trip() {
-        for symbols in 1..=SYMBOLS_MAX + 1 {
+    fn every_number_of_symbols_and_runs_survives_the_round_trip() {
+        for (count, run) in (1..=SYMBOLS_MAX + 1).flat_map(|count| [1, 3, 10, 64].map(|run| (count, run))) {
+            let symbols = symbols(count, run);
             for (columns, tails) in [(0, 400), (3, 401), (11, 407)] {
                 let head_end = 5 + 16;
                 let tail_at = head_end + columns;
                 let section: Vec<u8> = (0..tail_at + tails)
                     .map(|i| {
                         if (5..head_end).contains(&i) || i >= tail_at {
-                            (i * 7 % symbols * 3) as u8
+                            symbols[i * 7 % count]
                         } else {
                             255 - i as u8
                         }
                     })
                     .collect();
-                let parts = parts(5..head_end, tail_at..section.len());
-                let mut packed = b"before".to_vec();
-                let Some(len) = pack(&section, &parts, 1, &mut packed) else {
-                    assert!(symbols > SYMBOLS_MAX, "{symbols} symbols are not packed");
-                    assert_eq!(packed, b"before");
-                    continue;
-                };
-                assert!(symbols <= SYMBOLS_MAX);
-                let packed = &packed[6..];
-                assert!(packed.len() == len && len < section.len());
-                let mut raw = vec![0xEE; section.len()];
-                unpack(packed, &parts, &mut raw).unwrap();
-                assert_eq!(raw, section);
-                for cut in 0..packed.len() {
-                    assert!(unpack(&packed[..cut], &parts, &mut raw).is_err());
+                check_round_trip(&section, &parts(5..head_end, tail_at..section.len()), count);
+            }
+        }
+    }
+
+    fn check_round_trip(section: &[u8], parts: &PackedParts, symbols: usize) {
+        let mut packed = b"before".to_vec();
+        let Some(len) = pack(section, parts, 1, &mut packed) else {
+            assert!(symbols > SYMBOLS_MAX, "{symbols} symbols are not packed");
+            assert_eq!(packed, b"before");
+            return;
+        };
+        assert!(symbols <= SYMBOLS_MAX);
+        let packed = &packed[6..];
+        assert!(packed.len() == len && len < section.len());
+        let mut raw = vec![0xEE; section.len()];
+        unpack(packed, parts, &mut raw).unwrap();
+        assert_eq!(raw, section);
+        for cut in 0..packed.len() {
+            assert!(unpack(&packed[..cut], parts, &mut raw).is_err());
+        }
+        assert!(unpack(&[packed, &[0]].concat(), parts, &mut raw).is_err());
+    }
+
+    #[test]
+    fn both_ways_to_replace_codes_agree() {
+        for (count, run) in (1..=SYMBOLS_MAX).flat_map(|count| (1..=count).map(move |run| (count, run))) {
+            let lowest = symbols(count, run);
+            assert_eq!(runs(&lowest), count.div_ceil(run));
+            let up = u8::MAX - lowest[count - 1];
+            let highest: Vec<u8> = lowest.iter().map(|symbol| symbol + up).collect();
+            for symbols in [lowest, highest] {
+                let codes: Vec<u8> = (0..count as u8).collect();
+                for replace in [replace_by_runs, replace_by_table] {
+                    let mut replaced = codes.clone();
+                    replace(&mut replaced, &symbols);
+                    assert_eq!(replaced, symbols);
                 }
-                assert!(unpack(&[packed, &[0]].concat(), &parts, &mut raw).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn codes_of_every_width_are_unpacked_and_checked() {
+        check_codes::<1>();
+        check_codes::<2>();
+        check_codes::<3>();
+        check_codes::<4>();
+        check_codes::<5>();
+        check_codes::<WIDTH_MAX>();
+    }
+
+    fn check_codes<const WIDTH: usize>() {
+        let highest = (1 << WIDTH) - 1;
+        for count in 0..4 * GROUP {
+            let codes: Vec<u8> = (0..count).map(|i| (i * 29 + 3) as u8 & highest).collect();
+            let mut groups = vec![0; count.div_ceil(GROUP) * WIDTH];
+            for bit in 0..count * WIDTH {
+                groups[bit / 8] |= (codes[bit / WIDTH] >> (bit % WIDTH) & 1) << (bit % 8);
+            }
+            let mut to = vec![0xEE; count];
+            assert_eq!(unpack_codes::<WIDTH>(&groups, &mut to), codes.iter().copied().max().unwrap_or(0));
+            assert_eq!(to, codes);
+            for bit in count * WIDTH..groups.len() * 8 {
+                let mut bad = groups.clone();
+                bad[bit / 8] |= 1 << (bit % 8);
+                assert_eq!(unpack_codes::<WIDTH>(&bad, &mut to), u8::MAX, "bit {bit} behind {count} codes");
             }
         }
     }
