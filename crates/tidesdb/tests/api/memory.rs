@@ -243,3 +243,27 @@ fn large_transactions_commit_at_the_same_time() {
     assert_eq!(db.iter().unwrap().keys_only().count(), written.into_inner());
     assert_eq!(db.stats().memory_transactions_bytes, 0);
 }
+
+/// A transaction that waits for memory does not outwait the database.
+#[test]
+fn a_close_ends_the_wait_for_memory() {
+    let sim = Sim::new();
+    let db = limited(&sim, 2);
+    let mut iterators = Vec::new();
+    while used(&db) < LIMIT / 100 * 90 {
+        db.put(iterators.len().to_be_bytes(), vec![1; 300_000]).unwrap();
+        iterators.push(db.iter().unwrap()); // keeps the memtable
+    }
+    let mut tx = db.begin(Isolation::Snapshot);
+    let family = db.default_family().clone();
+    let waiting = std::thread::spawn(move || {
+        (0..100u64).find_map(|n| tx.put(&family, n.to_be_bytes(), vec![1; 40_000]).err())
+    });
+    while db.stats().stalled_by_memory.delayed_now == 0 {
+        assert!(!waiting.is_finished(), "memory is left");
+        std::thread::yield_now();
+    }
+    db.close().unwrap();
+    let e = with_time(&sim, || waiting.join().unwrap());
+    assert!(matches!(e, Some(Error::Closed)), "{e:?}");
+}
