@@ -249,7 +249,7 @@ impl WriteCtx {
     /// Waits until memory is within the limit, while flushes and the cache free some.
     ///
     /// # Errors
-    /// `Busy` after ten seconds; the failure that poisoned the database.
+    /// `Busy` after ten seconds; `Closed`; the failure that poisoned the database.
     pub fn wait_for_memory(&self) -> Result<()> {
         if self.memory.is_within_limit() {
             return Ok(());
@@ -265,6 +265,7 @@ impl WriteCtx {
             let mut looks = 0;
             while !self.memory.is_within_limit() {
                 self.health.check()?;
+                self.reads.check_open()?;
                 if looks >= MEMORY_LOOKS_MIN && clock.mono().saturating_sub(started) >= MEMORY_PATIENCE {
                     held.gave_up.fetch_add(1, Ordering::Relaxed);
                     return Err(Error::Busy { cause: SCARCE });

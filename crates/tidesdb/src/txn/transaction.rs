@@ -350,6 +350,7 @@ impl Transaction {
     pub(crate) fn commit_only(&mut self, options: &WriteOptions) -> Result<SeqNo> {
         self.check_open()?;
         self.open = false;
+        self.own.get_mut().clear(); // nothing reads them any more, and the commit needs memory for its memtables
         let reads = self.reads.borrow();
         let spans = reads.spans.lock().take_merged();
         let depends = Depends {

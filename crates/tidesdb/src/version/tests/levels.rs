@@ -118,3 +118,129 @@ proptest! {
         }
     }
 }
+
+/// A slot for a table of the one key `key`.
+fn slot(id: u64, key: &[u8], seq: u64, queue: &Arc<ObsoleteFiles>) -> Arc<TableSlot<TableId>> {
+    let mut m = (*meta(id, ("", ""), (seq, seq), &[])).clone();
+    (m.smallest, m.largest) = (key.into(), key.into());
+    let guard = Arc::new(FileGuard::new(crate::files::FileKind::Table(m.id), queue));
+    Arc::new(TableSlot::new(Arc::new(m), Arc::new(TableId(id)), guard))
+}
+
+/// Checks every search of a sorted level against `model`, the keys in order with the numbers of their tables.
+fn check_searches(level: &Level<TableId>, order: &Comparator, model: &[(Vec<u8>, u64)], probes: &[Vec<u8>]) {
+    let numbers: Vec<u64> = model.iter().map(|(_, id)| *id).collect();
+    assert_eq!((level.len(), ids(level.tables())), (model.len(), numbers.clone()));
+    assert_eq!(
+        level.tables().rev().map(|t| t.id().0).collect::<Vec<_>>(),
+        numbers.iter().rev().copied().collect::<Vec<_>>()
+    );
+    assert_eq!(level.bytes(), level.tables().map(|t| t.meta().file_bytes).sum::<u64>());
+    for (at, id) in numbers.iter().enumerate() {
+        assert_eq!(level.get(at).map(|t| t.id().0), Some(*id));
+    }
+    assert!(level.get(model.len()).is_none());
+    for probe in probes.iter().chain(model.iter().map(|(key, _)| key)) {
+        let at = model.partition_point(|(key, _)| order.compare(key, probe).is_lt());
+        let here = model.get(at).filter(|(key, _)| key == probe).map(|(_, id)| *id);
+        assert_eq!(level.find(order, probe).map(|t| t.id().0), here);
+        assert_eq!(level.lower_bound(order, probe), at);
+    }
+    for pair in probes.chunks_exact(2) {
+        let (lo, hi) = if order.compare(&pair[0], &pair[1]).is_le() {
+            (&pair[0], &pair[1])
+        } else {
+            (&pair[1], &pair[0])
+        };
+        let range = lo.as_slice()..=hi.as_slice();
+        let within =
+            model.iter().filter(|(key, _)| order.compare(key, lo).is_ge() && order.compare(key, hi).is_le());
+        assert_eq!(ids(&level.meeting(order, &range)), within.map(|(_, id)| *id).collect::<Vec<_>>());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// Levels of many chunks, whose keys share their first eight bytes in long runs, and which grow and shrink.
+    #[test]
+    fn changed_levels_of_many_chunks_are_searched_like_a_sorted_vector(
+        steps in prop::collection::vec((any::<u64>(), 1..700_usize, any::<bool>()), 1..8),
+        fronts in 1..6_u64,
+        reverse in any::<bool>(),
+    ) {
+        let order = if reverse { Comparator::reverse_bytewise() } else { Comparator::bytewise() };
+        let queue = Arc::default();
+        let key = |n: u64| [&[b'k'; 7][..], &[(n % fronts) as u8], &(n / fronts % 3000).to_be_bytes()[5..]].concat();
+        let (mut level, mut model) = (Level::new(Vec::new(), &order, false), Vec::<(Vec<u8>, u64)>::new());
+        let (mut slots, mut next) = (std::collections::BTreeMap::new(), 0);
+        for (seed, count, grows) in steps {
+            let mut x = seed | 1;
+            let mut random = || {
+                x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                x >> 33
+            };
+            let (mut gone, mut new) = (Vec::new(), Vec::new());
+            for _ in 0..count {
+                if !grows {
+                    if model.is_empty() {
+                        break;
+                    }
+                    let (_, id) = model.remove(random() as usize % model.len());
+                    let slot: Arc<TableSlot<TableId>> = slots.remove(&id).unwrap();
+                    gone.push(slot);
+                    continue;
+                }
+                let key = key(random());
+                let at = model.partition_point(|(k, _)| order.compare(k, &key).is_lt());
+                if model.get(at).is_none_or(|(k, _)| *k != key) {
+                    next += 1;
+                    let slot = slot(next, &key, 1, &queue);
+                    slots.insert(next, Arc::clone(&slot));
+                    model.insert(at, (key, next));
+                    new.push(slot);
+                }
+            }
+            let before = level.clone();
+            let numbers = ids(before.tables());
+            level.change(&order, gone.iter().map(|slot| &**slot), new).unwrap();
+            let probes: Vec<_> = (0..60).map(|_| key(random())).chain([Vec::new(), b"k".to_vec(), vec![255; 20]]).collect();
+            check_searches(&level, &order, &model, &probes);
+            prop_assert_eq!(ids(before.tables()), numbers, "the older version is as before");
+        }
+    }
+
+    /// Level 1 stays in the order of ages.
+    #[test]
+    fn changed_levels_of_overlapping_tables_are_ordered_by_age(
+        steps in prop::collection::vec((any::<u64>(), 1..400_usize, any::<bool>()), 1..8),
+    ) {
+        let (order, queue) = (Comparator::bytewise(), Arc::default());
+        let mut level = Level::new(Vec::new(), &order, true);
+        let (mut slots, mut next) = (Vec::<Arc<TableSlot<TableId>>>::new(), 0);
+        for (seed, count, grows) in steps {
+            let mut x = seed | 1;
+            let mut random = || {
+                x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                x >> 33
+            };
+            let (mut gone, mut new) = (Vec::new(), Vec::new());
+            for _ in 0..count {
+                if !grows {
+                    if slots.is_empty() {
+                        break;
+                    }
+                    gone.push(slots.swap_remove(random() as usize % slots.len()));
+                } else {
+                    next += 1;
+                    new.push(slot(next, b"a", random() % 50, &queue));
+                }
+            }
+            slots.extend(new.iter().cloned());
+            level.change(&order, gone.iter().map(|slot| &**slot), new).unwrap();
+            slots.sort_by_key(|slot| std::cmp::Reverse((slot.meta().max_seq, slot.id())));
+            prop_assert_eq!(ids(level.tables()), ids(&slots));
+            prop_assert!((0..slots.len()).all(|at| level.get(at).map(|t| t.id()) == Some(slots[at].id())));
+        }
+    }
+}
