@@ -13,7 +13,7 @@ use std::io::{self, Read, Write};
 use std::ops::RangeBounds;
 use std::time::Duration;
 
-use self::pipeline::{Appended, Helpers, append};
+use self::pipeline::{Appended, Helpers, append, begin_writing};
 use super::{Db, Snapshot};
 use crate::options::{SyncMode, WriteOptions};
 use crate::read::{self, ValueReader};
@@ -292,6 +292,7 @@ impl Stream {
         if self.named >= Some(file) {
             return Ok(());
         }
+        let _reservation = begin_writing(family, 0)?;
         collect::name(&family.shared.maintenance, &family.core, CHUNKED_VALUES)?;
         match self.named.replace(file) {
             Some(_) => sync(family),
@@ -306,9 +307,7 @@ impl Stream {
                 self.note(family, done?)?;
             }
         }
-        let ctx = &family.shared.write;
-        let _reservation = ctx.log.reserve_space_for_values(self.index.encoded_bytes())?;
-        ctx.check_writable()?;
+        let _reservation = begin_writing(family, self.index.encoded_bytes() as usize)?;
         let compression = family.core.options.compression();
         let place = family.core.vlog.append_index(&self.index, compression, &mut self.leases)?;
         self.name(family, place.index.vlog)?;

@@ -4,7 +4,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::time::Duration;
 
 use tidesdb::{CommittedOp, Db, Error, Family, FamilyOptions, Isolation, SyncMode, ValueReader};
-use tidesdb_io::sim::{Fault, OpKind, errno};
+use tidesdb_io::sim::{Fault, OpKind, OpSet, errno};
 
 use crate::common::{DB, Sim, contents, noise, small};
 
@@ -377,4 +377,30 @@ fn several_threads_stream_at_once() {
     });
     (0..6).for_each(|n| check(db.default_family(), &format!("film{n}"), &content(n * 10 + 2, 9 * CHUNK + 3)));
     assert!(db.verify().unwrap().is_ok());
+}
+
+#[test]
+fn nothing_is_written_after_a_close() {
+    let bytes = noise(1, 8 * CHUNK);
+    for round in 0..60 {
+        let sim = Sim::new();
+        sim.disk.log_ops(true);
+        let db = sim.options().default_family(quiet()).background_threads(2).open().unwrap();
+        let f = db.default_family().clone();
+        std::thread::scope(|scope| {
+            let writers = [0, 1].map(|t| {
+                let (f, bytes) = (&f, &bytes);
+                scope.spawn(move || {
+                    (0..20).try_for_each(|i| f.put_reader(format!("{t}{i}"), &bytes[..]).map(drop))
+                })
+            });
+            std::thread::sleep(Duration::from_micros(2000 + round * 100));
+            db.close().unwrap();
+            let before = sim.disk.ops().len();
+            assert!(writers.map(|w| w.join().unwrap().is_err()).iter().any(|ended| *ended));
+            let changes = |op: &&tidesdb_io::sim::Op| OpSet::CHANGES.has(op.kind);
+            let late = sim.disk.ops()[before..].iter().find(changes).cloned();
+            assert!(late.is_none(), "another process may have the directory open: {late:?}");
+        });
+    }
 }

@@ -11,6 +11,7 @@ use tidesdb_io::{JoinHandle, Priority};
 use crate::family::Metric;
 use crate::shared::Family;
 use crate::vlog::{Lease, VlogPointer};
+use crate::wal::{Log, SpaceReservation};
 use crate::{Error, Result};
 
 /// Most helpers of one writer.
@@ -26,11 +27,18 @@ pub(super) type Appended = (VlogPointer, Vec<Lease>);
 /// A chunk's memory, and where it was appended.
 type Done = (Vec<u8>, Result<Appended>);
 
+/// Reserves disk space for `bytes` of values. A close waits until the reservation is dropped: once it has returned, another
+/// process may have the directory open.
+pub(super) fn begin_writing(family: &Family, bytes: usize) -> Result<SpaceReservation<&Log>> {
+    let ctx = &family.shared.write;
+    let reservation = ctx.log.reserve_space_for_values(bytes.max(1) as u64)?;
+    ctx.check_writable()?; // after the reservation: a close that does not wait for it is seen here
+    Ok(reservation)
+}
+
 /// Appends `chunk` to the value log of `family`.
 pub(super) fn append(family: &Family, chunk: &[u8]) -> Result<Appended> {
-    let ctx = &family.shared.write;
-    ctx.check_writable()?;
-    let _reservation = ctx.log.reserve_space_for_values(chunk.len() as u64)?;
+    let _reservation = begin_writing(family, chunk.len())?;
     let mut leases = Vec::new();
     let compression = family.core.options.compression();
     let pointer = family.core.vlog.append_leased(chunk, compression, &mut leases)?;
