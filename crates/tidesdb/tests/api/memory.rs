@@ -81,6 +81,13 @@ fn what_a_transaction_reads_is_counted() {
     assert!(db.stats().memory_transactions_bytes >= 20_000 * 4, "{}", db.stats());
     drop(tx);
     assert_eq!(db.stats().memory_transactions_bytes, 0);
+    let tx = db.begin(Isolation::Serializable);
+    for n in 0..1000u32 {
+        tx.get(db.default_family(), n.to_be_bytes().repeat(1000)).unwrap();
+    }
+    assert!(db.stats().memory_transactions_bytes >= 1000 * 4000, "few long keys: {}", db.stats());
+    drop(tx);
+    assert_eq!(db.stats().memory_transactions_bytes, 0);
 }
 
 /// The memtables of all families together would take more than twice the limit.
