@@ -14,6 +14,8 @@ pub(super) struct Footprint {
     keys: Vec<u8>,
     /// Number of points at which they are sorted and duplicates removed.
     tidy_at: usize,
+    /// The same for the bytes of their keys.
+    tidy_bytes: usize,
     /// Intervals scanned by cursors.
     pub(super) spans: Spans,
     charge: Charge,
@@ -27,13 +29,16 @@ struct Point {
 }
 
 const TIDY_MIN: usize = 4096;
+const TIDY_BYTES_MIN: usize = 256 << 10;
 /// Memory for keys that is kept for the next transaction.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
 impl Footprint {
     /// Records that `key` was read, whether it was found or not.
     pub(super) fn read(&mut self, family: &Arc<FamilyCore>, key: &[u8]) {
-        if self.points.len() >= self.tidy_at.max(TIDY_MIN) {
+        if self.points.len() >= self.tidy_at.max(TIDY_MIN)
+            || self.keys.len() >= self.tidy_bytes.max(TIDY_BYTES_MIN)
+        {
             self.tidy();
             // They may double before the next time.
             let bytes = 2 * (self.keys.len() + self.points.len() * size_of::<Point>());
@@ -59,7 +64,7 @@ impl Footprint {
         self.families.clear();
         self.points.clear();
         self.keys.clear();
-        self.tidy_at = 0;
+        (self.tidy_at, self.tidy_bytes) = (0, 0);
         self.spans = Spans::default();
         if self.keys.capacity() > KEPT_BYTES_MAX {
             (self.keys, self.points) = (Vec::new(), Vec::new());
@@ -88,6 +93,6 @@ impl Footprint {
             point.start = start;
         }
         (self.points, self.keys) = (points, keys);
-        self.tidy_at = self.points.len() * 2;
+        (self.tidy_at, self.tidy_bytes) = (self.points.len() * 2, self.keys.len() * 2);
     }
 }

@@ -81,6 +81,13 @@ fn what_a_transaction_reads_is_counted() {
     assert!(db.stats().memory_transactions_bytes >= 20_000 * 4, "{}", db.stats());
     drop(tx);
     assert_eq!(db.stats().memory_transactions_bytes, 0);
+    let tx = db.begin(Isolation::Serializable);
+    for n in 0..1000u32 {
+        tx.get(db.default_family(), n.to_be_bytes().repeat(1000)).unwrap();
+    }
+    assert!(db.stats().memory_transactions_bytes >= 1000 * 4000, "few long keys: {}", db.stats());
+    drop(tx);
+    assert_eq!(db.stats().memory_transactions_bytes, 0);
 }
 
 /// The memtables of all families together would take more than twice the limit.
@@ -256,14 +263,15 @@ fn a_close_ends_the_wait_for_memory() {
     }
     let mut tx = db.begin(Isolation::Snapshot);
     let family = db.default_family().clone();
-    let waiting = std::thread::spawn(move || {
-        (0..100u64).find_map(|n| tx.put(&family, n.to_be_bytes(), vec![1; 40_000]).err())
+    let e = std::thread::scope(|s| {
+        let waiting = s
+            .spawn(move || (0..100u64).find_map(|n| tx.put(&family, n.to_be_bytes(), vec![1; 40_000]).err()));
+        while db.stats().stalled_by_memory.delayed_now == 0 {
+            assert!(!waiting.is_finished(), "memory is left");
+            std::thread::yield_now();
+        }
+        db.close().unwrap();
+        with_time(&sim, || waiting.join().unwrap())
     });
-    while db.stats().stalled_by_memory.delayed_now == 0 {
-        assert!(!waiting.is_finished(), "memory is left");
-        std::thread::yield_now();
-    }
-    db.close().unwrap();
-    let e = with_time(&sim, || waiting.join().unwrap());
     assert!(matches!(e, Some(Error::Closed)), "{e:?}");
 }

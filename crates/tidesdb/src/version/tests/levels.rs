@@ -171,7 +171,7 @@ proptest! {
     ) {
         let order = if reverse { Comparator::reverse_bytewise() } else { Comparator::bytewise() };
         let queue = Arc::default();
-        let key = |n: u64| [&[b'k'; 7][..], &[(n % fronts) as u8], &(n / fronts % 3000).to_be_bytes()[5..]].concat();
+        let key = |n: u64| format!("front-{:02}{:04}", n % fronts, n / fronts % 3000).into_bytes();
         let (mut level, mut model) = (Level::new(Vec::new(), &order, false), Vec::<(Vec<u8>, u64)>::new());
         let (mut slots, mut next) = (std::collections::BTreeMap::new(), 0);
         for (seed, count, grows) in steps {
