@@ -177,7 +177,7 @@ impl Memory {
     /// Limit of all batches and transactions together. A commit needs as much again for its memtables, so what this admits fits in beside
     /// the fixed parts, the indexes of open tables and memtables too small to flush.
     pub fn transactions_max(&self) -> u64 {
-        (self.limit - FIXED_BYTES) / 8 * 3
+        (self.limit - FIXED_BYTES) / 32 * 13
     }
 
     /// Returns whether memtables take enough that flushing them early is worth small tables.
@@ -316,12 +316,12 @@ mod tests {
     fn transactions_share_one_limit() {
         let memory = Memory::new(164 << 20);
         let (mut first, mut second) = (Charge::default(), Charge::default());
-        first.grow_transaction(&memory, 50 << 20).unwrap();
+        first.grow_transaction(&memory, 55 << 20).unwrap();
         assert!(matches!(second.grow_transaction(&memory, 11 << 20), Err(Error::MemoryLimit { .. })));
         second.grow_transaction(&memory, 10 << 20).unwrap();
-        first.grow_transaction(&memory, 50 << 20).unwrap();
+        first.grow_transaction(&memory, 55 << 20).unwrap();
         drop(first);
-        second.grow_transaction(&memory, 60 << 20).unwrap();
-        assert_eq!(memory.used_for(Use::Transactions), 60 << 20);
+        second.grow_transaction(&memory, 65 << 20).unwrap();
+        assert_eq!(memory.used_for(Use::Transactions), 65 << 20);
     }
 }

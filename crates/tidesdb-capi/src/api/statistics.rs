@@ -162,7 +162,8 @@ fn totals(database: &Database) -> DbStats {
         total_sstable_count: int(tables),
         total_data_size_bytes: sum(table_bytes),
         num_open_sstables: int(tables),
-        txn_memory_bytes: transaction_memory(database.transaction_bytes(), all.memory_transactions_bytes) as i64,
+        txn_memory_bytes: transaction_memory(database.transaction_bytes(), all.memory_transactions_bytes)
+            as i64,
         compaction_queue_size: families().filter(|f| f.compacting).count(),
         flush_queue_size: immutables,
         unified_memtable_enabled: c_int::from(database.is_unified()),

@@ -94,6 +94,9 @@ impl Unsaved {
         shared.write.end_recovery();
         shared.write.events.record(&event);
         shared.write.events.write();
+        drop(self);
+        tidesdb_sync::reclaim();
+        tidesdb_io::trim_heap(); // the memtables of the replay
         shared.write.ask_for_pending();
         shared.write.jobs.push(Job::RemoveObsolete); // files that recovery replaced
     }

@@ -35,6 +35,8 @@ const OP_BYTES: usize = 24;
 const ROOM_MIN: usize = 4 << 10;
 /// A longer record grows by one part in this many.
 const ROOM_PART: usize = 4;
+/// The same where the share of transactions has no room for that.
+const SCANT_ROOM_PART: usize = 64;
 /// Memory that a batch keeps when it is cleared.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
@@ -331,9 +333,16 @@ impl WriteBatch {
         if wanted > BATCH_BYTES_MAX {
             return Err(Error::invalid("a batch is limited to 4 GiB; split it"));
         }
-        let room = (wanted + wanted / ROOM_PART).min(BATCH_BYTES_MAX);
         let memory = &family.core.memory;
-        let before = self.charge.grow_transaction(memory, room as u64)?;
+        let room_of = |part: usize| (wanted + wanted / part).min(BATCH_BYTES_MAX);
+        let ample = self.charge.grow_transaction(memory, room_of(ROOM_PART) as u64);
+        let (room, before) = match ample {
+            Ok(before) => (room_of(ROOM_PART), before),
+            Err(_) => {
+                let scant = room_of(SCANT_ROOM_PART);
+                (scant, self.charge.grow_transaction(memory, scant as u64)?)
+            }
+        };
         family
             .shared
             .write

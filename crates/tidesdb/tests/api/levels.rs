@@ -226,7 +226,10 @@ fn the_tree_in_figures() {
         assert!((level.fill - level.bytes as f64 / level.capacity_bytes as f64).abs() < 1e-9);
     }
     let largest = tree.levels.last().unwrap();
-    assert!(largest.first_key < key(20) && (key(11_980)..=key(11_999)).contains(&largest.last_key), "{largest:?}");
+    assert!(
+        largest.first_key < key(20) && (key(11_980)..=key(11_999)).contains(&largest.last_key),
+        "{largest:?}"
+    );
     assert!(
         tree.levels[0].oldest_seq > largest.oldest_seq && tree.levels[0].capacity_bytes == 2 * (16 << 10)
     );
