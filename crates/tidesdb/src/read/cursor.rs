@@ -554,7 +554,7 @@ impl Cursor {
             scout.set_scope(inner.scope());
             if backwards { scout.seek_for_prev(inner.key()) } else { scout.seek(inner.key()) }?;
             Ok(scout)
-        })?;
+        });
         match stored.take(pointer)? {
             Some(value) => Ok(value),
             None => family.vlog.read(pointer).map(Slice::from),

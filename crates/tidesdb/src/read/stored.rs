@@ -7,9 +7,9 @@
 
 use std::collections::VecDeque;
 
+use crate::Result;
 use crate::types::{EntryCursor, Kind, Slice};
 use crate::vlog::{VlogPointer, VlogSet};
-use crate::{Error, Result};
 
 /// Values read one by one before read-ahead starts.
 const VALUES: u32 = 8;
@@ -36,8 +36,8 @@ struct Buffer<C> {
     scout: C,
     /// In the order of the scan.
     read: VecDeque<(VlogPointer, Result<Slice>)>,
-    /// The error that the second cursor met after these rows.
-    failed: Option<Error>,
+    /// The second cursor met an error after these rows.
+    failed: bool,
     /// Rows of the next fill.
     rows: usize,
 }
@@ -79,39 +79,31 @@ impl<C: EntryCursor> StoredAhead<C> {
     }
 
     /// Called before the value of a row is read. Reads the values of the next rows if it is time to. `scout` creates a
-    /// cursor on the current row.
-    ///
-    /// # Errors
-    /// That of the second cursor, after the rows that it found. Then read-ahead starts anew.
-    pub(super) fn prepare(&mut self, vlogs: &VlogSet, scout: impl FnOnce(bool) -> Result<C>) -> Result<()> {
+    /// cursor on the current row. An error of that cursor is left to the scan, which meets it when it gets there: the rows
+    /// before it can be read.
+    pub(super) fn prepare(&mut self, vlogs: &VlogSet, scout: impl FnOnce(bool) -> Result<C>) {
         self.values = self.values.saturating_add(1);
         if self.values <= VALUES || self.buffer.as_ref().is_some_and(|b| !b.read.is_empty()) {
-            return Ok(());
+            return;
         }
-        if let Some(e) = self.buffer.as_mut().and_then(|b| b.failed.take()) {
-            self.forget();
-            return Err(e);
+        if self.buffer.is_none() {
+            let buffer = |scout| Buffer { scout, read: VecDeque::new(), failed: false, rows: FEWEST };
+            self.buffer = scout(self.backwards).ok().map(|scout| Box::new(buffer(scout)));
         }
-        let buffer = match &mut self.buffer {
-            Some(buffer) => buffer,
-            none => {
-                let scout = scout(self.backwards)?;
-                none.insert(Box::new(Buffer { scout, read: VecDeque::new(), failed: None, rows: FEWEST }))
-            }
-        };
-        buffer.fill(vlogs, self.backwards);
-        if buffer.read.is_empty() && buffer.failed.is_none() {
-            self.forget(); // long values, or the end
+        if let Some(buffer) = self.buffer.as_mut().filter(|buffer| !buffer.failed) {
+            buffer.fill(vlogs, self.backwards);
         }
-        Ok(())
+        if self.buffer.as_ref().is_none_or(|buffer| buffer.read.is_empty()) {
+            self.forget(); // long values, an error, or the end
+        }
     }
 }
 
 impl<C: EntryCursor> Buffer<C> {
-    /// Reads the values of the next rows. Remembers the error of the second cursor.
+    /// Reads the values of the next rows.
     fn fill(&mut self, vlogs: &VlogSet, backwards: bool) {
         let mut pointers = Vec::with_capacity(self.rows);
-        self.failed = self.collect(&mut pointers, backwards).err();
+        self.failed = self.collect(&mut pointers, backwards).is_err();
         self.rows = (2 * self.rows).min(MOST);
         let mut read: Vec<Result<Slice>> = Vec::new();
         read.resize_with(pointers.len(), || Ok(Slice::from(&[][..])));

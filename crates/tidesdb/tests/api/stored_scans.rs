@@ -211,3 +211,31 @@ fn damage_is_reported_at_the_row_that_it_concerns() {
     }
     assert!(damaged.len() == 1 && damaged[0].contains(log.as_str()), "{damaged:?}");
 }
+
+#[test]
+fn damage_ahead_of_a_scan_does_not_hide_the_rows_before_it() {
+    let sim = Sim::new();
+    let db = sim.open();
+    for i in 0..400u32 {
+        db.put(noise(u64::from(i) + 1, 40), noise(u64::from(i), 66 << 10)).unwrap();
+    }
+    db.compact().unwrap();
+    db.close().unwrap();
+    let names = sim.disk.file_names("/db").unwrap();
+    let table = format!("/db/{}", names.iter().find(|name| name.ends_with(".klog")).unwrap());
+    let middle = sim.disk.read_file(&table).unwrap().len() as u64 / 2;
+    sim.disk.corrupt(&table, middle, |byte| byte ^ 1).unwrap();
+    let db = sim.open();
+    let mut keys: Vec<Vec<u8>> = (1..=400).map(|i| noise(i, 40)).collect();
+    keys.sort();
+    let whole = keys.iter().take_while(|key| db.get(key).is_ok()).count();
+    assert!((70..400).contains(&whole), "{whole}");
+    let mut cursor = db.cursor().unwrap();
+    let mut read = 0;
+    let mut step = cursor.seek_to_first();
+    while step.is_ok() && cursor.value().is_ok() {
+        read += 1;
+        step = cursor.next();
+    }
+    assert_eq!(read, whole);
+}
