@@ -57,7 +57,7 @@ fn a_transaction_is_counted_and_gets_an_error_at_the_share_of_transactions() {
         assert!(counted >= held && counted <= held + held / 4 + 4096, "{counted} for {held}");
     };
     assert!(matches!(&e, Error::MemoryLimit { .. }) && e.is_retryable(), "{e}");
-    assert!((37..48).contains(&puts), "4.5 of 16 MiB: {puts} puts");
+    assert!((45..52).contains(&puts), "4.9 of 16 MiB: {puts} puts");
     let mut other = db.begin(Isolation::Snapshot);
     let refused = other.put(family, b"other", vec![7; 2_000_000]);
     assert!(matches!(refused, Err(Error::MemoryLimit { .. })), "all transactions share it");

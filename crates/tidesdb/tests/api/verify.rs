@@ -176,6 +176,7 @@ fn an_iterator_ends_at_a_failed_read_and_skips_nothing() {
     let sim = closed();
     let db = sim.options().cache_bytes(0).open().unwrap();
     let all = contents(db.default_family());
+    let mut failures = 0;
     for skip in 0..30 {
         let fault = sim.disk.inject(Fault::errno(errno::EIO).on(OpKind::Read).skip(skip));
         let mut seen = 0;
@@ -189,8 +190,11 @@ fn an_iterator_ends_at_a_failed_read_and_skips_nothing() {
                 Err(_) => failed = true,
             }
         }
-        assert_eq!(failed, sim.disk.struck(fault) == 1);
+        // A failed read ahead of the scan is repeated by the scan itself.
+        assert!(!failed || sim.disk.struck(fault) == 1);
         assert!(failed || seen == all.len());
+        failures += u32::from(failed);
         sim.disk.clear_faults();
     }
+    assert!(failures > 5, "{failures} of 30 scans failed");
 }
