@@ -336,16 +336,9 @@ impl VlogFile {
         if pointer.raw_len == pointer.disk_len && pointer.disk_len as usize > ONE_CALL_BYTES_MAX {
             return self.read_in_place(pointer);
         }
-        scratch::with(|buf| {
-            let (header, payload) = self.read_record(pointer, buf)?;
-            if header.codec == Compression::None {
-                return Ok(payload.to_vec());
-            }
-            let mut value = Vec::new();
-            let corrupt = |what: &str| self.corrupt(pointer.offset, what);
-            decompress_into(header.codec, payload, header.raw_len as usize, &mut value, corrupt)?;
-            Ok(value)
-        })
+        let mut value = Vec::new();
+        self.read_into(pointer, &mut value)?;
+        Ok(value)
     }
 
     /// Reads the records `wanted[i]` for all `i` in `group`, which are in ascending order and near each other, with one
@@ -378,12 +371,8 @@ impl VlogFile {
         let (head, payload) = record.split_at(RECORD_HEADER_BYTES);
         let header = self.check_header(pointer, head)?;
         self.check_payload(pointer, &header, payload)?;
-        if header.codec == Compression::None {
-            return Ok(payload.to_vec());
-        }
         let mut value = Vec::new();
-        let corrupt = |what: &str| self.corrupt(pointer.offset, what);
-        decompress_into(header.codec, payload, header.raw_len as usize, &mut value, corrupt)?;
+        self.decode_into(pointer, &header, payload, &mut value)?;
         Ok(value)
     }
 
@@ -391,14 +380,25 @@ impl VlogFile {
     pub(super) fn read_into(&self, pointer: &VlogPointer, value: &mut Vec<u8>) -> Result<()> {
         scratch::with(|buf| {
             let (header, payload) = self.read_record(pointer, buf)?;
-            if header.codec == Compression::None {
-                value.clear();
-                value.extend_from_slice(payload);
-                return Ok(());
-            }
-            let corrupt = |what: &str| self.corrupt(pointer.offset, what);
-            decompress_into(header.codec, payload, header.raw_len as usize, value, corrupt)
+            self.decode_into(pointer, &header, payload, value)
         })
+    }
+
+    /// Replaces the content of `value` by the value that the verified record at `pointer` stores as `payload`.
+    fn decode_into(
+        &self,
+        pointer: &VlogPointer,
+        header: &VlogRecordHeader,
+        payload: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<()> {
+        if header.codec == Compression::None {
+            value.clear();
+            value.extend_from_slice(payload);
+            return Ok(());
+        }
+        let corrupt = |what: &str| self.corrupt(pointer.offset, what);
+        decompress_into(header.codec, payload, header.raw_len as usize, value, corrupt)
     }
 
     /// Damage in the value that the valid record at `pointer` stores.

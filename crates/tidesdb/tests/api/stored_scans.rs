@@ -99,18 +99,24 @@ fn one_by_one(db: &Db) -> Vec<Pair> {
     keys.map(|key| (key.clone(), db.get(key).unwrap().unwrap().into_vec())).collect()
 }
 
+/// Scans all rows, which must be `want`, and returns the calls that this took.
+fn scanned(sim: &Sim, db: &Db, want: &[Pair], backwards: bool) -> Vec<Op> {
+    let mut rows = Vec::new();
+    let ops = ops_of(sim, || rows = walk(db, backwards));
+    if backwards {
+        rows.reverse();
+    }
+    assert!(rows == want);
+    ops
+}
+
 #[test]
 fn a_scan_reads_values_that_lie_together_with_one_call() {
     let sim = Sim::new();
     let db = sample(&sim, false);
     let want = one_by_one(&db);
     for backwards in [false, true] {
-        let mut rows = Vec::new();
-        let ops = ops_of(&sim, || rows = walk(&db, backwards));
-        if backwards {
-            rows.reverse();
-        }
-        assert!(rows == want);
+        let ops = scanned(&sim, &db, &want, backwards);
         let reads = count(&ops, OpKind::Read);
         assert!(reads < want.len() / 4, "{reads} reads for {} values, backwards: {backwards}", want.len());
     }
@@ -122,12 +128,7 @@ fn a_scan_reads_scattered_values_in_the_order_of_the_file() {
     let db = sample(&sim, true);
     let want = one_by_one(&db);
     for backwards in [false, true] {
-        let mut rows = Vec::new();
-        let ops = ops_of(&sim, || rows = walk(&db, backwards));
-        if backwards {
-            rows.reverse();
-        }
-        assert!(rows == want);
+        let ops = scanned(&sim, &db, &want, backwards);
         // Most reads are ahead of the one before, although the keys were written in another order.
         let reads: Vec<&Op> = ops.iter().filter(|op| op.kind == OpKind::Read).collect();
         let ordered =
