@@ -247,5 +247,8 @@ fn the_tree_in_figures() {
     assert!(all.merge_debt_bytes == tree.debt_bytes && tree.debt_bytes > 0 && all.merge_debt_seconds > 0.0);
     assert_eq!(db.health().state, tidesdb::HealthState::Degraded);
     db.compact().unwrap();
-    assert_eq!(db.default_family().tree().debt_bytes, 0);
+    let tree = db.default_family().tree();
+    let largest = tree.levels.last().unwrap();
+    assert_eq!((&*largest.first_key, &*largest.last_key), (&*key(0), &*key(11_999)));
+    assert_eq!(tree.debt_bytes, 0);
 }
