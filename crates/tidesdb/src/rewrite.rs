@@ -270,7 +270,11 @@ pub fn run_part(
         }
         write.health.check().and_then(|()| write.merges.check(target.stops_seen))
     };
-    match output.write_all(RetainStream::new(cursor, retain, target.end).purging(purge).checking(go_on)) {
+    let stream = RetainStream::new(cursor, retain, target.end)
+        .purging(purge)
+        .folding(family.options.merge_operator().cloned())
+        .checking(go_on);
+    match output.write_all(stream) {
         Ok(rest) => Ok((output.out, rest)),
         Err(e) => {
             if let Some(writer) = output.writer.take() {

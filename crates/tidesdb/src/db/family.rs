@@ -63,6 +63,15 @@ impl Family {
         self.one(&WriteOptions::default(), |batch| batch.put_with_ttl(self, key, value, ttl))
     }
 
+    /// Combines `operand` with the value of `key` by the merge operator of the family, without reading the value: see
+    /// [`WriteBatch::merge`].
+    ///
+    /// # Errors
+    /// As [`WriteBatch::merge`] and [`crate::Db::write`].
+    pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<SeqNo> {
+        self.one(&WriteOptions::default(), |batch| batch.merge(self, key, operand))
+    }
+
     /// Deletes `key`, whether it exists or not.
     ///
     /// # Errors

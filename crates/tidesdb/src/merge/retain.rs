@@ -60,9 +60,26 @@
 //!    it. With `renumber`, no stored range tombstone is older than `v`, so none hides it now that did not before.
 //!    Numbers that are all 0 take no space in a block.
 //!
+//!
+//! # Operands
+//!
+//! An operand answers with the versions below it: reader `r` needs the newest version at or below `r` and, as long as these are
+//! operands, the next older one. So a version is needed if a reader lies between it and the nearest newer version that is no
+//! operand, and the rules above take that version for `n`. An operand counts as a put for Reads and Separation. No
+//! operand lies below a single delete, because a family with a merge operator has only full deletes from then on.
+//!
+//! 10. **`n` is an operand that stays, `v` is the adjacent older version, no reader is in `[v, n)`, and no range tombstone between the
+//!     two covers the key: `n` becomes their combination, and `v` is dropped** (`Folded`). Readers of `n` find the same value, and
+//!     nobody else reads `v`. If `v` is an operand, `n` stays an operand. If `v` is a put, `n` becomes a put; then `v` must not expire
+//!     later and its value must be in the table. Separation: the two were adjacent.
+//! 11. **`n` is an operand that stays, and hides from its readers whatever is older: `v` hides, or a range tombstone lies between the
+//!     two, or `n` is the last of `S`: `n` becomes a put** with its operand as the value.
+//!
+//! If the operator fails, both stay.
+//!
 //! Rules 4, 5 and 6 do not drop a version that is evidence; under rule 4 the put below it is then dropped by rule 1.
 //! The other rules never drop the newest version of a key: rules 1, 2 and 8 drop a version with a newer neighbour, and
-//! rule 7 keeps its number; rule 9 changes no number that is evidence. A transaction that begins later has a snapshot at or above all versions of the input, so
+//! rules 7, 10 and 11 keep its number; rule 9 changes no number that is evidence. A transaction that begins later has a snapshot at or above all versions of the input, so
 //! none of them is evidence for it.
 //!
 //! All other versions are kept. A hiding version stays pending until the next version of its key, or the end of the
@@ -124,7 +141,7 @@ impl RetainRules {
     }
 
     #[inline]
-    fn expired(&self, expiry: u32) -> bool {
+    pub(super) fn expired(&self, expiry: u32) -> bool {
         expiry != 0 && self.now.is_some_and(|now| expiry <= now)
     }
 }
@@ -147,15 +164,18 @@ pub enum Reason {
     Bottom,
     /// An expired put with nothing left to hide \[6\].
     Expired,
+    /// A version that was combined with a newer operand \[10\].
+    Folded,
 }
 
-const REASONS: [Reason; 6] = [
+const REASONS: [Reason; 7] = [
     Reason::SameCommit,
     Reason::Shadowed,
     Reason::Paired,
     Reason::Redundant,
     Reason::Bottom,
     Reason::Expired,
+    Reason::Folded,
 ];
 
 /// Decision on the entry just judged.
@@ -215,7 +235,7 @@ pub struct Retain {
     renumbers_to: SeqNo,
     /// The key being judged; empty and meaningless before the first entry.
     key: Vec<u8>,
-    /// Sequence number of the previous version of this key.
+    /// Sequence number of the previous version of this key that is no operand; `NO_SEQ` if there is none.
     newer: SeqNo,
     /// Sequence number of the last put of this key that was kept, or `NO_SEQ`.
     kept: SeqNo,
@@ -254,11 +274,14 @@ impl Retain {
         self.counts.seen += 1;
         self.released = None;
         let verdict = if self.started && self.same_key(key) {
-            let newer = std::mem::replace(&mut self.newer, seq);
+            let newer = self.newer;
+            if kind != Kind::Merge {
+                self.newer = seq;
+            }
             debug_assert!(seq <= newer, "versions of a key must come newest first");
             self.judge_older(newer, seq, kind, expiry)
         } else {
-            self.begin_key(key, seq);
+            self.begin_key(key, if kind == Kind::Merge { NO_SEQ } else { seq });
             self.judge_answer(seq, kind, expiry)
         };
         match verdict {
@@ -282,6 +305,23 @@ impl Retain {
         self.end_key();
         self.released_is_older_key = false;
         self.released()
+    }
+
+    /// Notes that the operand judged last, which stays, is written as a put.
+    pub(super) fn becomes_put(&mut self, seq: SeqNo) {
+        (self.newer, self.kept) = (seq, seq);
+    }
+
+    /// Counts an older version of the key, which was combined with the operand judged last.
+    pub(super) fn count_folded(&mut self, versions: u64) {
+        self.counts.seen += versions;
+        self.counts.dropped[Reason::Folded as usize] += versions;
+    }
+
+    /// Counts an older operand that stays with the one judged last.
+    pub(super) fn count_kept(&mut self) {
+        self.counts.seen += 1;
+        self.counts.kept += 1;
     }
 
     /// Returns the number to write with the entry just judged, a put that stays and has number `seq`.
@@ -310,7 +350,7 @@ impl Retain {
     }
 
     #[inline]
-    fn same_key(&self, key: &[u8]) -> bool {
+    pub(super) fn same_key(&self, key: &[u8]) -> bool {
         if self.compare.is_bytewise() {
             self.key == key
         } else {
@@ -319,7 +359,7 @@ impl Retain {
     }
 
     #[inline]
-    fn begin_key(&mut self, key: &[u8], seq: SeqNo) {
+    fn begin_key(&mut self, key: &[u8], newer: SeqNo) {
         self.end_key();
         if self.released.is_some() {
             std::mem::swap(&mut self.key, &mut self.released_key);
@@ -327,7 +367,7 @@ impl Retain {
         }
         self.key.clear();
         self.key.extend_from_slice(key);
-        self.newer = seq;
+        self.newer = newer;
         self.kept = NO_SEQ;
         self.started = true;
     }
@@ -350,6 +390,10 @@ impl Retain {
         }
         let reason = if seq == newer { Reason::SameCommit } else { Reason::Shadowed };
         match (&mut self.held, kind.is_tombstone()) {
+            (Some(held), false) if kind == Kind::Merge => {
+                held.kind = Kind::Delete; // a single delete follows no operand; if it did, it would have to hide more
+                Verdict::Drop(reason)
+            }
             (Some(held), false) if held.kind == Kind::SingleDelete && !self.rules.is_evidence(held.seq) => {
                 self.drop_held(Reason::Paired); // rule 4
                 Verdict::Drop(Reason::Paired)
@@ -374,7 +418,9 @@ impl Retain {
             if self.held.is_some() {
                 self.release();
             }
-            self.kept = seq;
+            if kind != Kind::Merge {
+                self.kept = seq;
+            }
             return Verdict::Keep;
         }
         match self.held {

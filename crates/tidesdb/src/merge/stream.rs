@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use super::fold::Chain;
 use super::purge::{CoveringRanges, RangeFilter};
 use super::{Retain, RetainCounts, Verdict};
-use crate::types::{EntryCursor, EntryMeta, EntryRef, SeqNo};
+use crate::types::{EntryCursor, EntryMeta, EntryRef, Kind, MergeOperator, SeqNo};
 use crate::{Error, Result};
 
 /// Iterates over a source of versions and yields those that must be written, in order.
@@ -23,6 +24,8 @@ pub struct RetainStream<C> {
     /// Number of entries of the source processed so far.
     met: u64,
     check: Option<Check>,
+    operator: Option<MergeOperator>,
+    chain: Chain,
 }
 
 /// Callback that returns whether the merge may continue.
@@ -46,6 +49,8 @@ enum Step {
     Advance,
     /// Yield the current entry of the source: it was judged, and a pending tombstone was yielded before it.
     Yield,
+    /// Yield the next entry of the chain of operands. The source stands after the chain.
+    YieldChain,
     /// Nothing is left.
     Done,
     /// The source failed, or the current call has not finished.
@@ -54,6 +59,7 @@ enum Step {
 
 enum NextEntry {
     Entry,
+    Folded(SeqNo, Kind),
     Released,
     Last,
 }
@@ -71,6 +77,8 @@ impl<C: EntryCursor> RetainStream<C> {
             step: Step::Judge,
             met: 0,
             check: None,
+            operator: None,
+            chain: Chain::default(),
         }
     }
 
@@ -78,6 +86,13 @@ impl<C: EntryCursor> RetainStream<C> {
     #[must_use]
     pub fn purging(mut self, purge: &CoveringRanges) -> Self {
         self.purger = RangeFilter::new(purge, self.retain.order().clone());
+        self
+    }
+
+    /// Combines operands by `operator`; see [`super::retain`].
+    #[must_use]
+    pub fn folding(mut self, operator: Option<MergeOperator>) -> Self {
+        self.operator = operator;
         self
     }
 
@@ -101,6 +116,10 @@ impl<C: EntryCursor> RetainStream<C> {
                 let EntryMeta { seq, kind, expiry } = self.inner.entry_meta();
                 let (seq, value) = (self.retain.number(seq), self.inner.value()?);
                 Some(EntryRef { key: self.retain.key(), seq, kind, expiry, value })
+            }
+            NextEntry::Folded(seq, kind) => {
+                let seq = if kind == Kind::Put { self.retain.number(seq) } else { seq };
+                Some(EntryRef { key: self.retain.key(), seq, kind, expiry: 0, value: self.chain.value() })
             }
             NextEntry::Released => self.retain.released(),
             NextEntry::Last => self.retain.finish(),
@@ -145,19 +164,24 @@ impl<C: EntryCursor> RetainStream<C> {
             match step {
                 Step::Judge => {}
                 Step::Advance => self.inner.next()?,
+                Step::Yield if self.operator.is_some() && self.inner.kind() == Kind::Merge => {
+                    self.fold()?;
+                    step = Step::YieldChain;
+                    continue;
+                }
                 Step::Yield => return Ok((NextEntry::Entry, Step::Advance)),
+                Step::YieldChain => {
+                    if let Some((seq, kind)) = self.chain.pop() {
+                        return Ok((NextEntry::Folded(seq, kind), Step::YieldChain));
+                    }
+                }
                 Step::Done => return Ok((NextEntry::Last, Step::Done)),
                 Step::Failed => return Err(Error::internal("a merge continued after it had failed")),
             }
             if !self.inner.valid() || self.at_end() {
                 return Ok((NextEntry::Last, Step::Done));
             }
-            self.met += 1;
-            if self.met.is_multiple_of(CHECK_EVERY)
-                && let Some(Check(check)) = &self.check
-            {
-                check()?;
-            }
+            self.note_met()?;
             let inner = &self.inner;
             if self.purger.drops(self.retain.rules(), inner.key(), inner.seq()) {
                 step = Step::Advance;
@@ -169,6 +193,74 @@ impl<C: EntryCursor> RetainStream<C> {
             if self.retain.released().is_some() {
                 return Ok((NextEntry::Released, step));
             }
+        }
+    }
+
+    /// Counts an entry of the source, and asks from time to time whether the merge may continue.
+    #[inline]
+    fn note_met(&mut self) -> Result<()> {
+        self.met += 1;
+        match &self.check {
+            Some(Check(check)) if self.met.is_multiple_of(CHECK_EVERY) => check(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Combines the operand on which the source stands, which stays, with older versions of its key, as far as rules 10
+    /// and 11 allow. Leaves the source on the first version that was not combined.
+    #[cold]
+    fn fold(&mut self) -> Result<()> {
+        self.chain.begin(self.inner.seq(), self.inner.value()?);
+        let ended = loop {
+            self.inner.next()?;
+            if !self.inner.valid() || !self.retain.same_key(self.inner.key()) {
+                break self.retain.rules().bottom && self.end_chain(None);
+            }
+            let EntryMeta { seq, kind, expiry } = self.inner.entry_meta();
+            if self.purger.drops(self.retain.rules(), self.inner.key(), seq) {
+                self.note_met()?;
+                self.inner.next()?;
+                break self.end_chain(None);
+            }
+            let covered = self.purger.covers_between(self.inner.key(), seq, self.chain.oldest());
+            if kind.is_tombstone() || self.retain.rules().expired(expiry) || covered == Some(true) {
+                break self.end_chain(None);
+            }
+            let apart = covered.is_none() || self.retain.rules().reader_within(seq..self.chain.oldest());
+            match (kind, &self.operator) {
+                (Kind::Merge, Some(operator)) if !apart => {
+                    if self.chain.is_long() && !self.chain.compact(operator) {
+                        break false;
+                    }
+                    self.note_met()?;
+                    self.chain.push(seq, self.inner.value()?);
+                }
+                (Kind::Put, Some(operator)) if !apart && expiry == 0 => {
+                    let done = self.chain.end_with(operator, Some(self.inner.value()?));
+                    if done {
+                        self.note_met()?;
+                        self.inner.next()?;
+                    }
+                    break done;
+                }
+                _ => break false,
+            }
+        };
+        if ended {
+            self.retain.becomes_put(self.chain.newest());
+        } else {
+            self.chain.end_open(self.operator.as_ref());
+        }
+        self.retain.count_folded(self.chain.folded());
+        (1..self.chain.entries()).for_each(|_| self.retain.count_kept());
+        Ok(())
+    }
+
+    /// Makes the chain a put without a base. Returns false if the operator failed.
+    fn end_chain(&mut self, base: Option<&[u8]>) -> bool {
+        match &self.operator {
+            Some(operator) => self.chain.end_with(operator, base),
+            None => false,
         }
     }
 

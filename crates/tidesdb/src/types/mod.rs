@@ -5,6 +5,7 @@ mod cursor;
 mod entry;
 mod ids;
 mod limits;
+mod operator;
 mod order;
 mod range;
 mod rows;
@@ -19,6 +20,7 @@ pub use limits::{
     FILE_BYTES_MAX, FILE_NUMBER_MAX, ID_MAX, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, WAL_ID_MAX,
     is_segment_bytes, wal_id_max,
 };
+pub use operator::{MergeFn, MergeOperator, Operands};
 pub use order::{Comparator, KeyCompare, PrefixLayout};
 pub use range::KeyRange;
 pub use rows::{RowSpan, Rows, Visibility};

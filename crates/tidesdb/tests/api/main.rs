@@ -29,6 +29,7 @@ mod lent;
 mod levels;
 mod maintenance;
 mod memory;
+mod merge_operators;
 mod merging;
 mod metrics;
 mod opening;
