@@ -182,7 +182,15 @@ impl World {
             let mut p = self.promises.lock();
             let number = p.model.commits.len() + 1;
             let value = Some(number.to_string().into_bytes());
-            ops.push(Op { family: 0, key: MARK.to_vec(), value, expiry: 0, single: false, until: None, merge: false });
+            ops.push(Op {
+                family: 0,
+                key: MARK.to_vec(),
+                value,
+                expiry: 0,
+                single: false,
+                until: None,
+                merge: false,
+            });
             p.model.commits.push(ops.clone());
             number
         };

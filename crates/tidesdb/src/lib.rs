@@ -65,7 +65,7 @@ pub use shared::{Family, HealthReport, HealthState, JobStats};
 pub use stats::{Durations, StatInfo, StatKind, StatUnit, StatValue, TimeStats};
 pub use store::{MemoryStore, ObjectStore};
 pub use txn::{Savepoint, Transaction};
-pub use types::{Comparator, KeyRange, MergeOperator, SeqNo, Slice};
+pub use types::{CompactionFilter, Comparator, Decision, FilterRow, KeyRange, MergeOperator, SeqNo, Slice};
 pub use write::WriteBatch;
 
 pub use tidesdb_io::MachineMemory;

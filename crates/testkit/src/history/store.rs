@@ -123,7 +123,8 @@ impl Store {
         let Some(until) = write.until.clone() else { return vec![write] };
         let Some(map) = self.families.get(&write.family) else { return Vec::new() };
         let keys = map.keys().filter(|key| **key >= write.key && **key < until);
-        keys.map(|key| Write { key: key.clone(), value: None, expiry: 0, until: None, merge: false, ..write }).collect()
+        keys.map(|key| Write { key: key.clone(), value: None, expiry: 0, until: None, merge: false, ..write })
+            .collect()
     }
 
     /// Returns the value of `key` at read timestamp `at` and wall time `wall`.
@@ -147,7 +148,8 @@ impl Cell {
         let live_base = base.map(|base| &visible[base]).filter(live);
         let operands = &visible[base.map_or(0, |base| base + 1)..];
         let expiry = live_base.filter(|_| operands.is_empty()).map_or(0, |v| v.expiry);
-        let parts: Vec<_> = live_base.into_iter().chain(operands).filter_map(|v| v.value.as_deref()).collect();
+        let parts: Vec<_> =
+            live_base.into_iter().chain(operands).filter_map(|v| v.value.as_deref()).collect();
         (!parts.is_empty()).then(|| (parts.join(SEPARATOR.as_bytes()), expiry))
     }
 }

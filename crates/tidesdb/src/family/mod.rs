@@ -33,7 +33,7 @@ use crate::memory::{Memory, Use};
 use crate::options::{FamilyOptions, LiveOptions, MemtableKind};
 use crate::ranges::SharedRanges;
 use crate::sources::TableVersion;
-use crate::types::{FamilyId, SeqNo};
+use crate::types::{CompactionFilter, FamilyId, SeqNo};
 use crate::vlog::VlogSet;
 use crate::{Error, Result};
 
@@ -67,6 +67,8 @@ pub struct FamilyCore {
     pub collection: Collection,
     /// Called with each commit to the family.
     pub hook: HookCell,
+    /// Decides about the rows that merges rewrite.
+    pub filter: Mutex<Option<CompactionFilter>>,
     dropped: AtomicBool,
     /// Operation counters, see [`Metric`].
     pub metrics: ShardedCounters<{ Metric::COUNT }>,
@@ -100,6 +102,7 @@ impl FamilyCore {
             paid_at: AtomicU64::new(0),
             collection: Collection::default(),
             hook: HookCell::default(),
+            filter: Mutex::default(),
             dropped: AtomicBool::new(false),
             metrics: ShardedCounters::new(),
             memory: Arc::clone(memory),

@@ -77,6 +77,13 @@
 //!
 //! If the operator fails, both stay.
 //!
+//! # The compaction filter
+//!
+//! 12. **`v` is the newest version of its key in the input, a put that stays, at or below the floor, above every snapshot, and no
+//!     evidence: the filter may change its value, or make it a full delete** with the same number. Reads does not hold for `v`: no
+//!     snapshot has it as its answer, but later readers do, and they find what the filter decided. If there is no snapshot at all and
+//!     the input reaches the bottom, all older versions are dropped, so the full delete is not written (`Filtered`).
+//!
 //! Rules 4, 5 and 6 do not drop a version that is evidence; under rule 4 the put below it is then dropped by rule 1.
 //! The other rules never drop the newest version of a key: rules 1, 2 and 8 drop a version with a newer neighbour, and
 //! rules 7, 10 and 11 keep its number; rule 9 changes no number that is evidence. A transaction that begins later has a snapshot at or above all versions of the input, so
@@ -103,6 +110,8 @@ pub struct RetainRules {
     pub now: Option<u32>,
     /// Oldest snapshot of a live transaction that checks for conflicts; `None` without such a transaction.
     pub conflicts_since: Option<SeqNo>,
+    /// The newest live snapshot, which may be above the floor.
+    pub newest_snapshot: Option<SeqNo>,
     /// Whether rule 9 applies. No stored range tombstone may then be older than an entry of the input that it covers.
     pub renumber: bool,
 }
@@ -166,9 +175,11 @@ pub enum Reason {
     Expired,
     /// A version that was combined with a newer operand \[10\].
     Folded,
+    /// A put that the compaction filter removed and that hid nothing \[12\].
+    Filtered,
 }
 
-const REASONS: [Reason; 7] = [
+const REASONS: [Reason; 8] = [
     Reason::SameCommit,
     Reason::Shadowed,
     Reason::Paired,
@@ -176,6 +187,7 @@ const REASONS: [Reason; 7] = [
     Reason::Bottom,
     Reason::Expired,
     Reason::Folded,
+    Reason::Filtered,
 ];
 
 /// Decision on the entry just judged.
@@ -239,6 +251,8 @@ pub struct Retain {
     newer: SeqNo,
     /// Sequence number of the last put of this key that was kept, or `NO_SEQ`.
     kept: SeqNo,
+    /// Sequence number of the newest version of this key.
+    newest: SeqNo,
     started: bool,
     held: Option<PendingVersion>,
     /// Key of a released tombstone, if judging has moved on to another key.
@@ -259,6 +273,7 @@ impl Retain {
             key: Vec::new(),
             newer: 0,
             kept: NO_SEQ,
+            newest: 0,
             started: false,
             held: None,
             released_key: Vec::new(),
@@ -282,6 +297,7 @@ impl Retain {
             self.judge_older(newer, seq, kind, expiry)
         } else {
             self.begin_key(key, if kind == Kind::Merge { NO_SEQ } else { seq });
+            self.newest = seq;
             self.judge_answer(seq, kind, expiry)
         };
         match verdict {
@@ -316,6 +332,24 @@ impl Retain {
     pub(super) fn count_folded(&mut self, versions: u64) {
         self.counts.seen += versions;
         self.counts.dropped[Reason::Folded as usize] += versions;
+    }
+
+    /// Returns whether rule 12 applies to version `seq` of the current key, a put that stays.
+    pub(super) fn may_filter(&self, seq: SeqNo) -> bool {
+        seq == self.newest
+            && seq <= self.rules.visible_floor
+            && self.rules.newest_snapshot.is_none_or(|snapshot| snapshot < seq)
+            && !self.rules.is_evidence(seq)
+    }
+
+    /// Returns whether a put that the filter removes leaves a full delete. If not, it is counted as dropped instead of kept.
+    pub(super) fn filtered_stays(&mut self) -> bool {
+        let stays = !(self.rules.bottom && self.rules.snapshots.is_empty());
+        if !stays {
+            self.counts.kept -= 1;
+            self.drop(Reason::Filtered);
+        }
+        stays
     }
 
     /// Counts an older operand that stays with the one judged last.

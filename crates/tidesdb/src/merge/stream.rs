@@ -5,7 +5,11 @@ use std::fmt;
 use super::fold::Chain;
 use super::purge::{CoveringRanges, RangeFilter};
 use super::{Retain, RetainCounts, Verdict};
-use crate::types::{EntryCursor, EntryMeta, EntryRef, Kind, MergeOperator, SeqNo};
+use crate::events::TARGET;
+use crate::types::{
+    CompactionFilter, Decision, EntryCursor, EntryMeta, EntryRef, FilterRow, Kind, MergeOperator, SeqNo,
+    VALUE_BYTES_MAX,
+};
 use crate::{Error, Result};
 
 /// Iterates over a source of versions and yields those that must be written, in order.
@@ -26,6 +30,17 @@ pub struct RetainStream<C> {
     check: Option<Check>,
     operator: Option<MergeOperator>,
     chain: Chain,
+    filter: Option<CompactionFilter>,
+    /// The value that the filter gave to the current entry.
+    changed: Vec<u8>,
+}
+
+/// What the filter made of an entry.
+enum Filtered {
+    Keep,
+    Change,
+    Delete,
+    Gone,
 }
 
 /// Callback that returns whether the merge may continue.
@@ -79,6 +94,8 @@ impl<C: EntryCursor> RetainStream<C> {
             check: None,
             operator: None,
             chain: Chain::default(),
+            filter: None,
+            changed: Vec::new(),
         }
     }
 
@@ -96,6 +113,13 @@ impl<C: EntryCursor> RetainStream<C> {
         self
     }
 
+    /// Applies `filter`; see [`super::retain`].
+    #[must_use]
+    pub fn filtering(mut self, filter: Option<CompactionFilter>) -> Self {
+        self.filter = filter;
+        self
+    }
+
     /// Calls `check` regularly to ask whether the merge may continue.
     #[must_use]
     pub fn checking(mut self, check: impl Fn() -> Result<()> + 'static) -> Self {
@@ -109,8 +133,27 @@ impl<C: EntryCursor> RetainStream<C> {
     /// Errors of the source or the check. The merge must then be abandoned: nothing more is yielded.
     #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend its entries")]
     pub fn next(&mut self) -> Result<Option<EntryRef<'_>>> {
-        let step = std::mem::replace(&mut self.step, Step::Failed);
-        let (found, next) = self.find(step)?;
+        loop {
+            let step = std::mem::replace(&mut self.step, Step::Failed);
+            let (found, next) = self.find(step)?;
+            if self.filter.is_some()
+                && let Some(filtered) = self.filtered(&found)?
+            {
+                self.step = next;
+                match filtered {
+                    Filtered::Keep => {}
+                    Filtered::Gone => continue,
+                    Filtered::Change => return Ok(Some(self.filtered_entry(&found, Kind::Put))),
+                    Filtered::Delete => return Ok(Some(self.filtered_entry(&found, Kind::Delete))),
+                }
+            }
+            return self.entry(found, next);
+        }
+    }
+
+    /// Returns the entry that was found.
+    #[inline]
+    fn entry(&mut self, found: NextEntry, next: Step) -> Result<Option<EntryRef<'_>>> {
         let entry = match found {
             NextEntry::Entry => {
                 let EntryMeta { seq, kind, expiry } = self.inner.entry_meta();
@@ -126,6 +169,55 @@ impl<C: EntryCursor> RetainStream<C> {
         };
         self.step = next;
         Ok(entry)
+    }
+
+    /// Returns number, kind and expiry of an entry that was found and stays.
+    fn meta_of(&self, found: &NextEntry) -> Option<EntryMeta> {
+        match *found {
+            NextEntry::Entry => Some(self.inner.entry_meta()),
+            NextEntry::Folded(seq, kind) => Some(EntryMeta { seq, kind, expiry: 0 }),
+            NextEntry::Released | NextEntry::Last => None,
+        }
+    }
+
+    /// Asks the filter about the entry that was found; `None` if rule 12 does not apply to it.
+    #[cold]
+    fn filtered(&mut self, found: &NextEntry) -> Result<Option<Filtered>> {
+        let Some(EntryMeta { seq, kind, expiry }) = self.meta_of(found) else { return Ok(None) };
+        let is_put = matches!(kind, Kind::Put | Kind::PutPointer);
+        let Some(filter) = self.filter.as_ref().filter(|_| is_put && self.retain.may_filter(seq)) else {
+            return Ok(None);
+        };
+        let value = match found {
+            NextEntry::Entry => self.inner.value()?,
+            _ => self.chain.value(),
+        };
+        let row = FilterRow::new(self.retain.key(), (kind == Kind::Put).then_some(value), expiry);
+        Ok(Some(match filter.decide(&row) {
+            Some(Decision::Keep) => Filtered::Keep,
+            Some(Decision::Change(value)) if value.len() <= VALUE_BYTES_MAX => {
+                self.changed = value;
+                Filtered::Change
+            }
+            Some(Decision::Remove) if self.retain.filtered_stays() => Filtered::Delete,
+            Some(Decision::Remove) => Filtered::Gone,
+            Some(Decision::Change(_)) | None => {
+                tracing::error!(target: TARGET, filter = filter.name(), "a compaction filter panicked or returned a value of more than 4 GiB; the row stays");
+                Filtered::Keep
+            }
+        }))
+    }
+
+    /// The entry that the filter put in the place of the one that was found.
+    fn filtered_entry(&self, found: &NextEntry, kind: Kind) -> EntryRef<'_> {
+        let EntryMeta { seq, expiry, .. } = self.meta_of(found).unwrap_or_default();
+        match kind {
+            Kind::Put => {
+                let seq = self.retain.number(seq);
+                EntryRef { key: self.retain.key(), seq, kind, expiry, value: &self.changed }
+            }
+            _ => EntryRef { key: self.retain.key(), seq, kind, expiry: 0, value: &[] },
+        }
     }
 
     /// Ends the part after the key at which the source stands. [`RetainStream::rest`] then returns what was left out.

@@ -3,6 +3,7 @@
 mod border;
 mod cursor;
 mod entry;
+mod filter;
 mod ids;
 mod limits;
 mod operator;
@@ -15,6 +16,7 @@ mod slice;
 pub use border::KeyBorder;
 pub use cursor::{EntryCursor, EntryMeta, Stored};
 pub use entry::{EntryRef, Kind};
+pub use filter::{CompactionFilter, Decision, FilterFn, FilterRow};
 pub use ids::{FamilyId, TableId, VlogId, WalId};
 pub use limits::{
     FILE_BYTES_MAX, FILE_NUMBER_MAX, ID_MAX, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, WAL_ID_MAX,

@@ -19,6 +19,7 @@ mod durability;
 mod estimates;
 mod events;
 mod expiry;
+mod filters;
 mod history;
 mod isolation;
 mod families;

@@ -90,7 +90,13 @@ impl World {
         }
     }
 
-    fn rewrite(&mut self, rng: &mut Rng, inputs: Vec<Vec<Version>>, bottom: bool, flush: bool) -> Vec<Version> {
+    fn rewrite(
+        &mut self,
+        rng: &mut Rng,
+        inputs: Vec<Vec<Version>>,
+        bottom: bool,
+        flush: bool,
+    ) -> Vec<Version> {
         let order = Comparator::bytewise();
         let rules = RetainRules {
             visible_floor: self.published,
@@ -98,6 +104,7 @@ impl World {
             bottom,
             now: (!rng.one_in(3)).then_some(self.now),
             conflicts_since: self.transactions.first().copied(),
+            newest_snapshot: self.snapshots.last().copied(),
             renumber: !self.with_ranges && rng.one_in(2),
         };
         // A flush knows the range tombstones of its memtable, a merge those of all tables.
@@ -178,7 +185,8 @@ impl World {
 
     fn expected_value(&self, key: &[u8], reader: SeqNo) -> Option<Row> {
         let order = Comparator::bytewise();
-        let deleted = self.ranges.iter().filter(|t| t.seq <= reader && t.covers(&order, key)).map(|t| t.seq).max();
+        let deleted =
+            self.ranges.iter().filter(|t| t.seq <= reader && t.covers(&order, key)).map(|t| t.seq).max();
         let visible = |v: &&Version| v.key == key && v.seq <= reader && deleted.is_none_or(|by| v.seq > by);
         let mut parts: Vec<&[u8]> = Vec::new();
         for v in self.history.iter().filter(visible) {
@@ -282,8 +290,13 @@ fn without_older_readers_the_bottom_level_has_one_put_of_each_key() {
         all.extend(versions);
         let mut cursor = VecCursor::new(&order, all.into());
         cursor.seek_to_first().unwrap();
-        let rules =
-            RetainRules { visible_floor: 10_000, bottom, now: Some(5), renumber: true, ..RetainRules::default() };
+        let rules = RetainRules {
+            visible_floor: 10_000,
+            bottom,
+            now: Some(5),
+            renumber: true,
+            ..RetainRules::default()
+        };
         let purge = CoveringRanges { ranges: RangeSet::default(), complete_to: 10_000 };
         let mut stream = RetainStream::new(cursor, Retain::new(rules, order.clone()), None)
             .purging(&purge)
