@@ -403,6 +403,29 @@ mod tests {
         }
     }
 
+    /// A version without merge operators refuses a family that has one. A family without one has no such field.
+    #[test]
+    fn the_merge_operator_is_a_required_field() {
+        let ids = |options: &FamilyOptions| {
+            let (mut bytes, mut ids) = (Vec::new(), Vec::new());
+            options.write(&mut bytes);
+            let older = read_fields(&mut Decoder::new(&bytes, "file", 0), |id, field| {
+                ids.push(id);
+                field.rest();
+                Ok(id < OPERATOR_FIELD)
+            });
+            (ids, older.map(drop))
+        };
+        let (plain, older) = ids(&FamilyOptions::default());
+        assert!(!plain.contains(&OPERATOR_FIELD) && older.is_ok());
+        let options = FamilyOptions::default().merge_operator(MergeOperator::custom("mine", |_, _| Ok(())));
+        assert!(matches!(ids(&options).1, Err(Error::FormatTooNew { .. })));
+        let mut bytes = Vec::new();
+        options.write(&mut bytes);
+        let again = read(&bytes).unwrap().merge_operator.unwrap();
+        assert!(again.name() == "mine" && again.is_unresolved());
+    }
+
     #[test]
     fn numbers_outside_a_domain_are_refused_by_set_and_read() {
         let mut options = FamilyOptions::default();

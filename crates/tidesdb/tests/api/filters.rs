@@ -1,13 +1,13 @@
 //! Compaction filters: merges decide about rows that no snapshot sees.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidesdb::{CompactionFilter, Db, Decision, Isolation, MergeOperator};
-use tidesdb_io::sim::Image;
+use tidesdb_io::sim::{Image, OpSet, SimDisk};
 
-use crate::common::{Sim, contents, small, value};
+use crate::common::{Sim, contents, noise, small, value};
 
 /// Removes "bad" values, and raises "old" ones to "new".
 fn filter() -> CompactionFilter {
@@ -99,21 +99,37 @@ fn a_live_snapshot_sees_no_change() {
 
 #[test]
 fn after_a_crash_a_row_is_as_before_or_filtered() {
-    for seed in 0..40 {
-        let sim = Sim::new();
-        let db = open(&sim);
-        for n in 0..40 {
-            db.put(format!("k{n:02}"), if n % 2 == 0 { "bad" } else { "old" }).unwrap();
-        }
-        db.flush().unwrap();
-        db.compact().unwrap();
-        let after = if seed % 2 == 0 { sim.killed() } else { sim.power_lost(&Image::SYNCED, seed) };
-        let again = after.open();
-        let rows = rows(&again);
-        assert_eq!(rows.len(), 20);
-        assert!(rows.iter().all(|row| row.ends_with("=new")), "{rows:?}");
-        assert!(again.verify().unwrap().is_ok());
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.default_family();
+    for n in 0..40 {
+        db.put(format!("k{n:02}"), if n % 2 == 0 { "bad" } else { "old" }).unwrap();
+        db.put(format!("k{n:02}v"), noise(n, 600)).unwrap();
     }
+    db.compact().unwrap();
+    f.set_compaction_filter(Some(filter()));
+    db.put("k", "good").unwrap();
+    db.flush().unwrap();
+    let images: Arc<Mutex<Vec<SimDisk>>> = Arc::default();
+    let taken = Arc::clone(&images);
+    sim.disk.observe(OpSet::CHANGES, move |_, fork| taken.lock().unwrap().push(fork));
+    db.compact().unwrap();
+    sim.disk.stop_observing();
+    let images = std::mem::take(&mut *images.lock().unwrap());
+    assert!(images.len() > 5, "{}", images.len());
+    let mut outcomes = [0; 2];
+    for (n, image) in images.into_iter().enumerate() {
+        let after = Sim::on(if n % 2 == 0 { image } else { image.crash_image(&Image::SYNCED, n as u64) });
+        let again = after.open();
+        let rows: Vec<String> = rows(&again).into_iter().filter(|row| row.len() < 20).collect();
+        let count = |end: &str| rows.iter().filter(|row| row.ends_with(end)).count();
+        let found = (count("=bad"), count("=old"), count("=new"), count("=good"));
+        assert!(found == (20, 20, 0, 1) || found == (0, 0, 20, 1), "image {n}: {found:?}");
+        outcomes[usize::from(found.0 == 0)] += 1;
+        assert!(again.verify().unwrap().is_ok(), "image {n}");
+    }
+    assert!(outcomes[0] > 0, "{outcomes:?}");
+    assert_eq!(rows(&db).iter().filter(|row| row.ends_with("=new")).count(), 20);
 }
 
 #[test]

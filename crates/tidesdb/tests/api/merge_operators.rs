@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tidesdb::{Db, Error, Family, FamilyOptions, Isolation, MergeOperator, ReadOptions};
+use tidesdb::{Db, Error, Family, FamilyOptions, Isolation, MergeOperator, ReadOptions, SyncMode};
 
 use crate::common::{Sim, contents, small, value};
 
@@ -483,4 +483,63 @@ fn copies_keep_the_operator_and_its_operands() {
     let clone = db.clone_family(tidesdb::DEFAULT_FAMILY, "clone").unwrap();
     clone.merge("k", "4").unwrap();
     assert_eq!(read(&clone, "k").as_deref(), Some("1.2.4"));
+}
+
+#[test]
+fn threads_lose_no_operand() {
+    const THREADS: u64 = 4;
+    const EACH: u64 = 3000;
+    let temp = tempfile::tempdir().unwrap();
+    let options = || {
+        let family =
+            FamilyOptions::default().write_buffer_bytes(16 << 10).merge_operator(MergeOperator::add());
+        Db::options(temp.path()).sync(SyncMode::None).background_threads(2).default_family(family)
+    };
+    let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
+    let db = options().open().unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let db = &db;
+            scope.spawn(move || {
+                let f = db.default_family();
+                for n in 0..EACH {
+                    f.merge([(n % 5) as u8], 1u64.to_le_bytes()).unwrap();
+                    f.put(format!("filler {thread} {n}"), [7; 30]).unwrap();
+                }
+            });
+        }
+        scope.spawn(|| {
+            let mut last = 0;
+            while last < THREADS * EACH / 5 {
+                let now = db.get_with([0], number).unwrap().unwrap_or(0);
+                assert!(now >= last, "a counter went back from {last} to {now}");
+                last = now;
+            }
+        });
+    });
+    let check = |db: &Db| {
+        for key in 0..5u8 {
+            assert_eq!(db.get_with([key], number).unwrap(), Some(THREADS * EACH / 5));
+        }
+    };
+    check(&db);
+    db.abandon();
+    let db = options().open().unwrap();
+    check(&db);
+    db.compact().unwrap();
+    check(&db);
+    assert!(db.verify().unwrap().is_ok());
+}
+
+#[test]
+fn a_commit_hook_is_told_of_merges() {
+    let sim = Sim::new();
+    let db = open(&sim);
+    let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let log = Arc::clone(&told);
+    db.default_family().set_commit_hook(Some(Arc::new(move |commit: &tidesdb::Committed<'_>| {
+        log.lock().unwrap().extend(commit.ops.iter().map(|op| format!("{op:?}")));
+    })));
+    db.merge("k", "1").unwrap();
+    assert_eq!(*told.lock().unwrap(), ["Merge { key: [107], operand: [49] }"]);
 }
