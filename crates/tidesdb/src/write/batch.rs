@@ -190,7 +190,9 @@ impl WriteBatch {
         check_value(operand)?;
         self.make_room(family, key.len() + operand.len())?;
         self.ranks += 1;
+        let longest = self.value_bytes_max;
         self.append(family, Kind::Merge, 0, key, operand);
+        self.value_bytes_max = longest; // operands do not go to the value log
         Ok(())
     }
 

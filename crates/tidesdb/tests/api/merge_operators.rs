@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tidesdb::{Db, Error, Family, FamilyOptions, Isolation, MergeOperator, ReadOptions, SyncMode};
+use tidesdb::{
+    Comparator, Db, Error, Family, FamilyOptions, Isolation, MergeOperator, ReadOptions, SyncMode,
+};
 
 use crate::common::{Sim, contents, small, value};
 
@@ -542,4 +544,34 @@ fn a_commit_hook_is_told_of_merges() {
     })));
     db.merge("k", "1").unwrap();
     assert_eq!(*told.lock().unwrap(), ["Merge { key: [107], operand: [49] }"]);
+}
+
+#[test]
+fn operands_wait_for_a_comparator() {
+    let order = || Comparator::custom("by-length", |a, b| a.len().cmp(&b.len()).then(a.cmp(b)));
+    let sim = Sim::new();
+    let db = sim.open();
+    let words = db.create_family("words", joined().comparator(order())).unwrap();
+    let mut batch = db.batch();
+    db.default_family().put("plain", "1").unwrap();
+    for (key, operand) in [("whale", "a"), ("cod", "x"), ("whale", "b")] {
+        batch.delete_range(db.default_family(), "x".."y").unwrap();
+        batch.merge(&words, key, operand).unwrap();
+    }
+    db.write(&mut batch).unwrap();
+    words.merge("whale", "c").unwrap();
+    let sim = sim.killed();
+    let db = sim.options().await_comparators(true).open().unwrap();
+    assert!(db.family("words").is_err());
+    db.close().unwrap();
+    let db = sim.options().await_comparators(true).open().unwrap();
+    db.register_comparator(order()).unwrap();
+    let words = db.family("words").unwrap();
+    for _ in 0..2 {
+        assert_eq!(
+            (read(&words, "whale").as_deref(), read(&words, "cod").as_deref()),
+            (Some("a.b.c"), Some("x"))
+        );
+        db.compact().unwrap();
+    }
 }
