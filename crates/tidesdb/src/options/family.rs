@@ -15,6 +15,7 @@ use crate::{Error, Result};
 /// The concurrent map that buffers writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum MemtableKind {
     /// Optimistic-lock-coupled B+tree for byte-wise orders, skip list for all others.
     #[default]
