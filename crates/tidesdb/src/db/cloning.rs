@@ -35,7 +35,7 @@ impl Db {
     ///
     /// # Errors
     /// `NotFound`, `Exists`, `InvalidArgument` (name, or an unresolved source), `Corrupt`, `NoSpace`, `Io`, `ReadOnly`,
-    /// `Poisoned`, `Closed`. No family is created. No file is left, unless it could not be removed or the manifest may
+    /// `Poisoned`, `Closed`; `Merge` if the merge operator fails for a key. No family is created. No file is left, unless it could not be removed or the manifest may
     /// name it.
     pub fn clone_family(&self, source: &str, new: &str) -> Result<Family> {
         let shared = &self.inner.shared;

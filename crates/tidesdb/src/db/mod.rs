@@ -300,7 +300,8 @@ impl Db {
     }
 
     /// Returns a view of all families as of the commit with sequence number `seq`. Expiry is still judged by the
-    /// current time of each read.
+    /// current time of each read. A batch with merges or range deletes has several numbers: use the one that its commit
+    /// returned, or that of a snapshot, because smaller ones show a part of the batch.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

@@ -126,8 +126,10 @@ macro_rules! family_options {
             pub(crate) fn outside(&self) -> Option<String> {
                 let mut outside = [$(outside(stringify!($name), self.$name.to_word(), $domain.0..=$domain.1),)*];
                 let name = self.merge_operator.as_ref().map_or(1, |operator| operator.name().len());
-                let bad_name = (name == 0 || name > OPERATOR_NAME_BYTES_MAX)
-                    .then(|| format!("the name of a merge operator has 1 to {OPERATOR_NAME_BYTES_MAX} bytes"));
+                let reserved = self.merge_operator.as_ref().is_some_and(MergeOperator::takes_reserved_name);
+                let bad_name = (name == 0 || name > OPERATOR_NAME_BYTES_MAX || reserved).then(|| {
+                    format!("the name of a merge operator has 1 to {OPERATOR_NAME_BYTES_MAX} bytes and does not begin with \"tidesdb.\"")
+                });
                 outside.iter_mut().find_map(Option::take).or(bad_name)
             }
 

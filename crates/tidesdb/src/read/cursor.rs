@@ -71,9 +71,14 @@ type ReaderCursor = VisibleCursor<Versions>;
 /// All versions of a family except those hidden by range tombstones.
 type Versions = HidingCursor<MergeCursor<Source>>;
 
-/// Returns a cursor over what a reader at `at` sees in `view`, not positioned yet.
-pub fn show(view: &ReadView, family: &Arc<FamilyCore>, at: ReadPoint) -> impl EntryCursor + use<> {
-    Cursor::merged(family, view, at, None)
+/// Returns a cursor over the keys that a reader at `at` sees in `view`, not positioned yet. It reads no values and calls no
+/// merge operator.
+pub fn show_keys(view: &ReadView, family: &Arc<FamilyCore>, at: ReadPoint) -> impl EntryCursor + use<> {
+    let mut cursor = Cursor::merged(family, view, at, None);
+    let mut scope = Scope::default();
+    scope.keys_only = true;
+    cursor.set_scope(&scope);
+    cursor
 }
 
 /// A transaction's own writes to a family, in readable form.

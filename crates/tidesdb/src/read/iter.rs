@@ -3,10 +3,11 @@
 use std::ops::Bound;
 
 use super::Cursor;
-use crate::Result;
 use crate::types::{KeyRange, PrefixLayout, Slice};
+use crate::{Error, Result};
 
-/// Iterates over a range at one read timestamp, from either end. Yields keys with their values; an error ends it.
+/// Iterates over a range at one read timestamp, from either end. Yields keys with their values. An error ends it, except
+/// [`Error::Merge`], which stands for one key: the next call goes on behind it.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -117,9 +118,7 @@ impl Iter {
             Ok(false) => None,
             Err(e) => Some(Err(e)),
         };
-        if !matches!(out, Some(Ok(_))) {
-            self.done = true;
-        }
+        self.done = !matches!(out, Some(Ok(_) | Err(Error::Merge { .. })));
         out
     }
 }

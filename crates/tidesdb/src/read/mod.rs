@@ -18,7 +18,7 @@ mod tests;
 mod track;
 mod value;
 
-pub use cursor::{Cursor, OwnReads, ReadTimestamp, show};
+pub use cursor::{Cursor, OwnReads, ReadTimestamp, show_keys};
 pub use get::{
     Located, contains, get, get_with, locate, multi_get, newest_range, newest_version, resolve, sees,
 };

@@ -11,7 +11,7 @@ use tidesdb_sync::pin;
 use super::footprint::Footprint;
 use crate::family::{FamilyCore, ReadView};
 use crate::ranges::RangeSet;
-use crate::read::{Span, is_before, newest_range, newest_version, sees, show};
+use crate::read::{Span, is_before, newest_range, newest_version, sees, show_keys};
 use crate::sources::Source;
 use crate::types::{Between, EntryCursor, Kind, ReadPoint};
 use crate::write::{Op, WriteBatch};
@@ -135,7 +135,7 @@ fn deleted_from(
     let order = &span.family.options.comparator;
     let mut cursor = None;
     for range in all.filter(|range| during.contains(range.seq)) {
-        let cursor = cursor.get_or_insert_with(|| show(view, &span.family, then));
+        let cursor = cursor.get_or_insert_with(|| show_keys(view, &span.family, then));
         match (&span.low, &range.start) {
             (Bound::Included(low) | Bound::Excluded(low), Some(start))
                 if order.compare(low, start).is_lt() =>

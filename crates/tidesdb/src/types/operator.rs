@@ -17,8 +17,11 @@ pub struct MergeOperator {
     name: Arc<str>,
     /// `None` if only the name is known.
     merge: Option<Arc<MergeFn>>,
+    is_built_in: bool,
 }
 
+/// Names with this beginning are those of built-in operators.
+const BUILT_IN: &str = "tidesdb.";
 const ADD: &str = "tidesdb.add";
 const MAX: &str = "tidesdb.max";
 const MIN: &str = "tidesdb.min";
@@ -29,7 +32,7 @@ impl MergeOperator {
     /// Adds eight-byte little-endian integers, signed or unsigned. A sum that overflows wraps around. Any other length
     /// is an error.
     pub fn add() -> Self {
-        Self::custom(ADD, |value, operand| {
+        Self::built_in(ADD, |value, operand| {
             let wrong = || format!("a number of {} bytes and one of {}, not 8", value.len(), operand.len());
             let number = |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes).map_err(|_| wrong());
             let sum = number(value)?.wrapping_add(number(operand)?);
@@ -40,7 +43,7 @@ impl MergeOperator {
 
     /// Keeps the greatest value in byte order.
     pub fn max() -> Self {
-        Self::custom(MAX, |value, operand| {
+        Self::built_in(MAX, |value, operand| {
             if operand > value.as_slice() {
                 operand.clone_into(value);
             }
@@ -50,7 +53,7 @@ impl MergeOperator {
 
     /// Keeps the least value in byte order.
     pub fn min() -> Self {
-        Self::custom(MIN, |value, operand| {
+        Self::built_in(MIN, |value, operand| {
             if operand < value.as_slice() {
                 operand.clone_into(value);
             }
@@ -61,14 +64,14 @@ impl MergeOperator {
     /// Appends the operand after `separator`. The separator is part of the operator's name.
     pub fn append(separator: &str) -> Self {
         let between = separator.as_bytes().to_vec();
-        Self::custom(format!("{APPEND}{separator}"), move |value, operand| {
+        Self::built_in(format!("{APPEND}{separator}"), move |value, operand| {
             value.extend_from_slice(&between);
             value.extend_from_slice(operand);
             Ok(())
         })
     }
 
-    /// A user-defined operator with a user-defined name of 1 to 255 bytes.
+    /// A user-defined operator with a user-defined name of 1 to 255 bytes. Names that begin with `tidesdb.` are reserved.
     ///
     /// `merge` replaces its first argument, a value or the combination of older operands, by the combination with its
     /// second argument, the next newer operand. It must be associative and depend on its arguments only: the engine
@@ -91,7 +94,14 @@ impl MergeOperator {
         name: impl Into<Arc<str>>,
         merge: impl Fn(&mut Vec<u8>, &[u8]) -> Result<(), Box<dyn Error + Send + Sync>> + Send + Sync + 'static,
     ) -> Self {
-        Self { name: name.into(), merge: Some(Arc::new(merge)) }
+        Self { name: name.into(), merge: Some(Arc::new(merge)), is_built_in: false }
+    }
+
+    fn built_in(
+        name: impl Into<Arc<str>>,
+        merge: impl Fn(&mut Vec<u8>, &[u8]) -> Result<(), Box<dyn Error + Send + Sync>> + Send + Sync + 'static,
+    ) -> Self {
+        Self { is_built_in: true, ..Self::custom(name, merge) }
     }
 
     /// The built-in operator of this name.
@@ -106,12 +116,17 @@ impl MergeOperator {
 
     /// The operator of a stored name: a built-in one, or unresolved until the caller's operator replaces it.
     pub(crate) fn of_stored_name(name: &str) -> Self {
-        Self::by_name(name).unwrap_or_else(|| Self { name: name.into(), merge: None })
+        Self::by_name(name).unwrap_or_else(|| Self { name: name.into(), merge: None, is_built_in: false })
     }
 
     /// The stored name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Returns true for a custom operator with a reserved name: the next open would take it for a built-in one.
+    pub(crate) fn takes_reserved_name(&self) -> bool {
+        self.merge.is_some() && !self.is_built_in && self.name.starts_with(BUILT_IN)
     }
 
     /// Returns true if only the name of the operator is known.
@@ -128,10 +143,10 @@ impl MergeOperator {
             return Err("it is not known here; register it with OpenOptions::merge_operator".into());
         };
         // A value that a panic leaves half done is discarded.
-        match catch_unwind(AssertUnwindSafe(|| merge(value, operand))) {
+        match catch_unwind(AssertUnwindSafe(|| merge(value, operand).map_err(|e| e.to_string()))) {
             Ok(Ok(())) if value.len() <= VALUE_BYTES_MAX => Ok(()),
             Ok(Ok(())) => Err("the value would exceed 4 GiB".into()),
-            Ok(Err(e)) => Err(e.to_string()),
+            Ok(Err(e)) => Err(e),
             Err(_) => Err("it panicked".into()),
         }
     }

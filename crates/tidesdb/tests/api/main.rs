@@ -30,6 +30,8 @@ mod lent;
 mod levels;
 mod maintenance;
 mod memory;
+mod merge_edges;
+mod merge_histories;
 mod merge_operators;
 mod merging;
 mod metrics;
