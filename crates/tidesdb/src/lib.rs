@@ -42,6 +42,8 @@
 //! | values too long for memory | [`Family::writer`], [`Family::reader`], [`ValueWriter`], [`ValueReader`] |
 //! | consistency | [`Snapshot`], [`Db::transact`], [`Transaction`], [`Isolation`] |
 //! | expiry | [`Family::put_with_ttl`] |
+//! | counters and lists without reads | [`Family::merge`], [`MergeOperator`] |
+//! | rows that merges of tables remove or change | [`CompactionFilter`] |
 //! | what happens inside | [`Db::stats`], [`Db::health`], [`Family::stats`], [`Event`] |
 //! | copies | [`Db::checkpoint`], [`RemoteOptions`] |
 //! | damaged files | [`inspect`], [`RecoveryMode`], [`Db::verify`] |
@@ -115,7 +117,8 @@ pub use stats::{Durations, StatInfo, StatKind, StatUnit, StatValue, TimeStats};
 pub use store::{MemoryStore, ObjectStore};
 pub use txn::{Savepoint, Transaction};
 pub use types::{
-    Comparator, FAMILY_NAME_BYTES_MAX, KEY_BYTES_MAX, KeyRange, SEQ_MAX, SeqNo, Slice, VALUE_BYTES_MAX,
+    CompactionFilter, Comparator, Decision, FAMILY_NAME_BYTES_MAX, FilterRow, KEY_BYTES_MAX, KeyRange,
+    MergeOperator, SEQ_MAX, SeqNo, Slice, VALUE_BYTES_MAX,
 };
 pub use write::WriteBatch;
 
