@@ -37,14 +37,14 @@ type Recovered = (Option<Arc<FamilyCore>>, RecoveryReport, Option<Unsaved>);
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct OpenOptions {
-    path: PathBuf,
-    options: DbOptions,
+    pub(super) path: PathBuf,
+    pub(super) options: DbOptions,
     /// `None`: use the stored settings, or the defaults if the family is created now.
     default_family: Option<FamilyOptions>,
-    default_name: String,
-    comparators: Vec<Comparator>,
+    pub(super) default_name: String,
+    pub(super) comparators: Vec<Comparator>,
     await_comparators: bool,
-    env: Env,
+    pub(super) env: Env,
 }
 
 impl OpenOptions {
@@ -224,13 +224,14 @@ impl OpenOptions {
                 default,
                 pool,
                 report,
+                is_view: false,
                 lock: Mutex::new(Some(lock)),
             }),
         })
     }
 
     /// Sets the parts of the memory that have a limit of their own.
-    fn share_memory(&mut self) {
+    pub(super) fn share_memory(&mut self) {
         let memory = Memory::new(self.options.memory_limit);
         let o = &mut self.options;
         o.memory_limit = memory.limit();
@@ -271,7 +272,7 @@ impl OpenOptions {
         Ok(())
     }
 
-    fn open_dir(&self) -> Result<Arc<dyn Dir>> {
+    pub(super) fn open_dir(&self) -> Result<Arc<dyn Dir>> {
         let create = self.options.create_if_missing && !self.options.read_only;
         let path = self.path.display().to_string();
         match self.env.disk.open_dir(&self.path, create) {
@@ -296,12 +297,38 @@ impl OpenOptions {
 
     /// Reads or creates the manifest and assembles the shared state, without families and without a begun log.
     fn build(&self, dir: &Arc<dyn Dir>, attached: Option<Attached>) -> Result<Arc<Shared>> {
-        let tables = TableContext::new(dir, self.options.cache_bytes, self.options.mmap_reads);
-        let tables = Arc::new(tables);
+        let tables = self.tables(dir);
         let versions = self.versions(dir, &tables)?;
         if let Some(attached) = &attached {
             attached.check(&versions)?;
         }
+        let first = first_segment(dir, &versions, versions.identity().wal_segment_bytes)?;
+        if !self.options.read_only {
+            check_room(first, versions.identity().wal_segment_bytes)?;
+        }
+        let memory = Memory::new(self.options.memory_limit);
+        let shared = self.assemble(versions, tables, first, &memory, attached);
+        if shared.write.options.remote.as_ref().is_some_and(|remote| remote.replicate_log) {
+            shared.write.log.keep_from(WalId(0)); // keep all segments until the first upload is done
+        }
+        Ok(shared)
+    }
+
+    /// What the tables in `dir` share.
+    pub(super) fn tables(&self, dir: &Arc<dyn Dir>) -> Arc<TableContext> {
+        Arc::new(TableContext::new(dir, self.options.cache_bytes, self.options.mmap_reads))
+    }
+
+    /// Assembles the shared state, without families, with a log that begins at segment `first`.
+    pub(super) fn assemble(
+        &self,
+        versions: VersionSet<Table>,
+        tables: Arc<TableContext>,
+        first: WalId,
+        memory: &Arc<Memory>,
+        attached: Option<Attached>,
+    ) -> Arc<Shared> {
+        let dir = &Arc::clone(versions.dir());
         let health = Arc::new(Health::default());
         let identity = versions.identity();
         let config = LogConfig {
@@ -312,12 +339,10 @@ impl OpenOptions {
             reserve_bytes: self.options.reserve_bytes(identity.wal_segment_bytes),
             free_min: self.options.disk_free_min,
         };
-        let first = first_segment(dir, &versions, identity.wal_segment_bytes)?;
-        if !self.options.read_only {
-            check_room(first, identity.wal_segment_bytes)?;
-        }
         let log = Log::new(&self.env, dir, config, &health, first);
-        let write = Arc::new(WriteCtx::new(&self.env, self.options.clone(), &health, log));
+        let mut write = WriteCtx::new(&self.env, self.options.clone(), &health, log);
+        write.memory = Arc::clone(memory);
+        let write = Arc::new(write);
         let shared = Shared {
             reads: Arc::clone(&write.reads),
             maintenance: MaintenanceCtx::new(&write, dir, versions),
@@ -333,12 +358,9 @@ impl OpenOptions {
             ),
             remote: attached.map(|attached| attached.remote),
         };
-        if shared.write.options.remote.as_ref().is_some_and(|remote| remote.replicate_log) {
-            shared.write.log.keep_from(WalId(0)); // keep all segments until the first upload is done
-        }
         shared.reads.refresh_clock();
         shared.write.sync_due.tick(shared.write.env.clock.mono());
-        Ok(Arc::new(shared))
+        Arc::new(shared)
     }
 
     /// Reads the manifest, or creates the first one.
@@ -359,7 +381,7 @@ impl OpenOptions {
         }
     }
 
-    fn version_context(&self, dir: &Arc<dyn Dir>, tables: &Arc<TableContext>) -> Context<Table> {
+    pub(super) fn version_context(&self, dir: &Arc<dyn Dir>, tables: &Arc<TableContext>) -> Context<Table> {
         let tables = Arc::clone(tables);
         let (patient, default) = (self.await_comparators, self.default_name.clone());
         Context {
@@ -399,7 +421,7 @@ fn check_options(options: &DbOptions) -> Result<()> {
 
 /// Checks that all tables and range tombstones come from flushed commits (`max_seq <= flushed_to`). Returns a
 /// description of the first violation.
-fn newer_than_flushed(state: &State) -> Option<String> {
+pub(super) fn newer_than_flushed(state: &State) -> Option<String> {
     state.families.values().find_map(|family| {
         let table = family.tables.iter().find(|table| table.meta.max_seq > family.flushed_to);
         let range = family.ranges.keys().find(|seq| **seq > family.flushed_to);

@@ -221,17 +221,22 @@ impl FamilyCore {
             return;
         }
         debug_assert!(seq >= view.active_from, "an immutable memtable is missing");
-        let slot = Arc::new(MemSlot {
+        let slot = self.new_slot(seed, view.active_from, published().min(seq));
+        self.view.store(Arc::new(ReadView { active: Some(slot), ..(*view).clone() }));
+    }
+
+    /// An empty memtable for commits from `from` on, not part of the read view. It needs the log from `pins` on.
+    pub fn new_slot(&self, seed: u64, from: SeqNo, pins: SeqNo) -> Arc<MemSlot> {
+        Arc::new(MemSlot {
             map: self.new_map(seed, Use::Memtables),
             ranges: SharedRanges::default(),
-            from: view.active_from,
-            pins: published().min(seq),
+            from,
+            pins,
             debt_max: usize::MAX,
             dead_steps: Default::default(),
             values: Default::default(),
             value_files: self.vlog.files_begun(),
-        });
-        self.view.store(Arc::new(ReadView { active: Some(slot), ..(*view).clone() }));
+        })
     }
 
     /// Inserts `map`, which holds only commit `seq`, at its place: the active memtable ends at `seq`, the next one

@@ -146,6 +146,29 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         Ok((this, loaded.report))
     }
 
+    /// Opens `state`, which a manifest had when another process wrote it, for reading only. Shares the open tables of
+    /// `prev`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an unknown key order of a family that may not be unresolved; errors of opening tables.
+    pub fn view(context: Context<T>, identity: Identity, mut state: State, prev: Option<&Self>) -> Result<Self> {
+        orders::assign(&mut state, &context)?;
+        state.clean = false;
+        let this = Self::new(context, identity, state, &[]);
+        match prev {
+            None => this.open_tables()?,
+            Some(prev) => {
+                let prev = prev.inner.lock().versions.clone();
+                let mut inner = this.inner.lock();
+                for (id, family) in inner.state.families.clone() {
+                    let version = this.build(&family, prev.get(&id).map(|version| &**version))?;
+                    inner.versions.insert(id, Arc::new(version));
+                }
+            }
+        }
+        Ok(this)
+    }
+
     fn new(context: Context<T>, identity: Identity, state: State, names: &[String]) -> Self {
         let (mut table, mut vlog) = (state.next_table.0, u64::from(state.next_vlog.0));
         let mut manifest = 1;
@@ -309,6 +332,11 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
             inner.next_manifest += 1;
         }
         number
+    }
+
+    /// Returns the directory of the database.
+    pub fn dir(&self) -> &Arc<dyn Dir> {
+        &self.context.dir
     }
 
     /// Returns what was fixed when the database was created.
