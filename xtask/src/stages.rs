@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Stages in the order of a full run, the fast ones first.
-const ALL: [&str; 31] = [
+const ALL: [&str; 32] = [
     "tidy",
     "lint",
     "test",
@@ -26,6 +26,7 @@ const ALL: [&str; 31] = [
     "faults",
     "order",
     "kill",
+    "beside",
     "reopen",
     "sweep",
     "model",
@@ -48,11 +49,12 @@ const ON_REQUEST: [&str; 2] = ["clients", "package"];
 
 /// Programs of the test kit with their arguments in a check run, which takes minutes in total. Without
 /// arguments they run at full size.
-const KIT: [(&str, &[&str]); 17] = [
+const KIT: [(&str, &[&str]); 18] = [
     ("crash", &["--points", "4000"]),
     ("faults", &["--cases", "2000"]),
     ("order", &["--scripts", "100"]),
     ("kill", &["--kills", "90"]),
+    ("beside", &["--refreshes", "1000"]),
     ("reopen", &["--mib", "64"]),
     ("sweep", &["--stride", "7"]),
     ("model", &["--ops", "300000"]),

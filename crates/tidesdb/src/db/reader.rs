@@ -89,7 +89,9 @@ impl OpenOptions {
     /// [`OpenOptions::await_comparators`] allows it; `Io`.
     pub fn open_reader(mut self) -> Result<Reader> {
         if self.options.recovery != RecoveryMode::Tail {
-            return Err(Error::invalid("a reader beside the writer reads the log in recovery mode Tail only"));
+            return Err(Error::invalid(
+                "a reader beside the writer reads the log in recovery mode Tail only",
+            ));
         }
         self.options.read_only = true;
         self.options.remote = None;

@@ -109,7 +109,8 @@ impl ManifestTail {
             let number = self.records + 1;
             let record = source.record(&self.header.salt, self.next, limit)?;
             let record = record.filter(|r| r.header.number == number && r.header.prev == self.chain);
-            let record = record.ok_or_else(|| Error::corrupt(&name, self.next, "a durable record is damaged"))?;
+            let record =
+                record.ok_or_else(|| Error::corrupt(&name, self.next, "a durable record is damaged"))?;
             if self.state.clean {
                 return Err(Error::corrupt(&name, record.at, "a record follows the clean shutdown"));
             }
@@ -117,7 +118,8 @@ impl ManifestTail {
             let mut state = self.state.clone();
             let impossible = |e: Error| Error::corrupt(&name, record.at, format!("impossible edit: {e}"));
             state.apply(&edit).and_then(|()| state.check_added(&edit)).map_err(impossible)?;
-            (self.records, self.chain, self.next, self.state) = (number, record.header.crc, record.next, state);
+            (self.records, self.chain, self.next, self.state) =
+                (number, record.header.crc, record.next, state);
         }
         match self.chain == mark.chain && self.next == limit {
             true => Ok(()),
@@ -139,5 +141,6 @@ impl ManifestTail {
 }
 
 fn in_force(dir: &dyn Dir) -> Result<Current> {
-    current::read(dir)?.ok_or_else(|| Error::NotFound { what: format!("database {}", dir.path().display()).into() })
+    current::read(dir)?
+        .ok_or_else(|| Error::NotFound { what: format!("database {}", dir.path().display()).into() })
 }

@@ -151,7 +151,12 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
     ///
     /// # Errors
     /// `InvalidArgument` for an unknown key order of a family that may not be unresolved; errors of opening tables.
-    pub fn view(context: Context<T>, identity: Identity, mut state: State, prev: Option<&Self>) -> Result<Self> {
+    pub fn view(
+        context: Context<T>,
+        identity: Identity,
+        mut state: State,
+        prev: Option<&Self>,
+    ) -> Result<Self> {
         orders::assign(&mut state, &context)?;
         state.clean = false;
         let this = Self::new(context, identity, state, &[]);

@@ -33,5 +33,5 @@ mod tests;
 
 pub use log::{Log, LogConfig, Place};
 pub use sequencer::{Commit, Purpose, Refusal, Sequencer, Unpublished};
-pub use tail::{LogTail, TailConfig};
 pub use space::{SpaceReservation, release_spare_files, remove_spare_segments};
+pub use tail::{LogTail, TailConfig};

@@ -216,7 +216,8 @@ impl LogTail {
             |(place, later)| {
                 let claims = |record: RecordHeader| record.complete.max(record.synced) > seq;
                 RecordHeader::looks_like(&rest[place..], later)
-                    && RecordHeader::decode(&rest[place..], later, &segment.salt).is_some_and(|(r, _)| claims(r))
+                    && RecordHeader::decode(&rest[place..], later, &segment.salt)
+                        .is_some_and(|(r, _)| claims(r))
             },
         )
     }

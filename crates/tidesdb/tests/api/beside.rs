@@ -143,7 +143,9 @@ fn a_log_larger_than_a_segment_is_followed() {
         if round % 10 == 3 {
             let mut batch = db.batch();
             for n in 0..1000 {
-                batch.put(db.default_family(), format!("{:03}", n % 300), noise(u64::from(round), 100)).unwrap();
+                batch
+                    .put(db.default_family(), format!("{:03}", n % 300), noise(u64::from(round), 100))
+                    .unwrap();
             }
             db.write(&mut batch).unwrap();
         }
@@ -188,7 +190,10 @@ fn change(dice: &mut Dice, db: &Db, families: &[Family]) {
         let family = &families[dice.below(families.len() as u64) as usize];
         let key = format!("{:03}", dice.below(200));
         match dice.below(10) {
-            0 => batch.delete_range(family, key.as_bytes().to_vec()..b"1".to_vec()).map(drop).unwrap_or_default(),
+            0 => batch
+                .delete_range(family, key.as_bytes().to_vec()..b"1".to_vec())
+                .map(drop)
+                .unwrap_or_default(),
             1 | 2 => batch.delete(family, key).map(drop).unwrap(),
             3 => batch.put(family, key, noise(dice.below(1000), 5000)).map(drop).unwrap(),
             _ => batch.put(family, key, noise(dice.below(1000), 50)).map(drop).unwrap(),
@@ -220,7 +225,11 @@ fn every_refresh_shows_what_the_writer_has() {
                 1 | 2 => db.flush().unwrap(),
                 3 => {
                     families.clear();
-                    if dice.below(2) == 0 { db.abandon() } else { db.close().unwrap() }
+                    if dice.below(2) == 0 {
+                        db.abandon()
+                    } else {
+                        db.close().unwrap()
+                    }
                     db = sim.open();
                     families = open(&db);
                 }

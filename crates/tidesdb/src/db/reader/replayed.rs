@@ -78,11 +78,18 @@ impl Replayed {
 
     /// Opens the value logs that `state` names. Takes over from `last` those that are open, if `state` names them or a
     /// memtable refers to them.
-    pub(super) fn open_values(&mut self, shared: &Shared, last: Option<&Shared>, state: &State) -> Result<()> {
+    pub(super) fn open_values(
+        &mut self,
+        shared: &Shared,
+        last: Option<&Shared>,
+        state: &State,
+    ) -> Result<()> {
         let named = |id: &VlogId| state.families.values().any(|family| family.vlogs.contains_key(id));
         self.complete.retain(named);
         for core in shared.write.all_families() {
-            let Some(family) = state.families.get(&core.id).filter(|_| !core.is_unresolved()) else { continue };
+            let Some(family) = state.families.get(&core.id).filter(|_| !core.is_unresolved()) else {
+                continue;
+            };
             let used = |id| {
                 let slots = self.slots.get(&core.id).into_iter().flatten();
                 family.vlogs.contains_key(&id) || slots.into_iter().any(|slot| slot.vlogs.contains(&id))
@@ -187,7 +194,8 @@ impl Replayed {
         for core in shared.write.all_families() {
             let slots = self.slots.get(&core.id).map_or(&[][..], |slots| slots);
             let ends = slots.iter().skip(1).map(|next| next.slot.from);
-            let mut immutables: Vec<_> = slots.iter().zip(ends).map(|(s, end)| (Arc::clone(&s.slot), end)).collect();
+            let mut immutables: Vec<_> =
+                slots.iter().zip(ends).map(|(s, end)| (Arc::clone(&s.slot), end)).collect();
             immutables.reverse();
             let active = slots.last().map(|last| Arc::clone(&last.slot));
             let active_from = active.as_ref().map_or(end, |active| active.from);
@@ -291,7 +299,9 @@ impl Replay<'_> {
     fn check_unresolved(&self, core: &FamilyCore, commit: &LoggedCommit<'_>) -> Result<()> {
         let deferred = self.state.families.get(&core.id).is_some_and(|family| !family.held.is_empty());
         match deferred && self.shared.comparator(core.options.comparator.name()).is_some() {
-            true => Err(Error::corrupt(commit.file, commit.offset, "a commit for a family that is not resolved")),
+            true => {
+                Err(Error::corrupt(commit.file, commit.offset, "a commit for a family that is not resolved"))
+            }
             false => Ok(()),
         }
     }
