@@ -145,7 +145,8 @@ impl OpenOptions {
 
     /// Opens even if the key order of a family is not known; default false. Such a family stays unresolved until
     /// [`Db::register_comparator`]. An unresolved family keeps its name and data and can only be dropped. It is neither
-    /// merged nor checked by [`Db::verify`]. The default family cannot be unresolved.
+    /// merged, and [`Db::verify`] checks everything but the order of its keys. The default family cannot be unresolved
+    /// in a database that is open for writing.
     pub fn await_comparators(mut self, yes: bool) -> Self {
         self.await_comparators = yes;
         self
@@ -188,7 +189,10 @@ impl OpenOptions {
         })?;
         shared.reads.snapshots.begin_at(shared.reads.visible());
         let default = match default {
-            Some(family) => family,
+            Some(family) => {
+                refuse_unresolved(&family);
+                family
+            }
             None => {
                 let options = self.default_family.clone().unwrap_or_default();
                 catalog::create(&shared, &self.default_name, options)?
@@ -384,16 +388,24 @@ impl OpenOptions {
     pub(super) fn version_context(&self, dir: &Arc<dyn Dir>, tables: &Arc<TableContext>) -> Context<Table> {
         let tables = Arc::clone(tables);
         let (patient, default) = (self.await_comparators, self.default_name.clone());
+        let read_only = self.options.read_only;
         Context {
             dir: Arc::clone(dir),
             entropy: Arc::clone(&self.env.entropy),
             threads: Arc::clone(&self.env.threads),
             comparators: self.comparators.clone(),
-            may_wait: Box::new(move |name| patient && name != default),
+            may_wait: Box::new(move |name| patient && (read_only || name != default)),
             open_table: Arc::new(move |family, meta| {
                 Table::open(&tables, &family.options.comparator, meta.clone())
             }),
         }
+    }
+}
+
+/// Makes calls on a default family whose comparator is not known fail, instead of finding nothing.
+pub(super) fn refuse_unresolved(family: &FamilyCore) {
+    if family.is_unresolved() {
+        family.refuse();
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A reader takes no lock and changes nothing on disk, and the writer does not know of it. Each **view** is a [`Db`] that
 //! is open for reading only and never changes: the tables of one state of the manifest, and the gap-free prefix of the
-//! log in memtables. [`docs/design/0029`] has the reasons.
+//! log in memtables. `docs/design/0029-reader-beside-the-writer.md` has the reasons.
 //!
 //! ```text
 //! poll the manifest       which tables and value logs exist, and where the log begins
@@ -13,8 +13,6 @@
 //! ```
 //!
 //! What a try has opened and read is kept for the next one, so each try has less to do.
-//!
-//! [`docs/design/0029`]: https://github.com/tidesdb
 
 mod replayed;
 
@@ -26,7 +24,7 @@ use tidesdb_io::{Descriptors, Dir, DirLock, PooledDir};
 use tidesdb_sync::{Mutex, rank};
 
 use self::replayed::Replayed;
-use super::open::newer_than_flushed;
+use super::open::{newer_than_flushed, refuse_unresolved};
 use super::{Db, Inner, OpenOptions, RecoveryReport, catalog};
 use crate::background::Pool;
 use crate::memory::Memory;
@@ -216,8 +214,7 @@ impl Following {
     fn try_once(&mut self) -> Result<Db> {
         let state = self.manifest.state().clone();
         if first_segment(&state) > self.log.segment() {
-            self.log.restart(first_segment(&state));
-            self.replayed.clear(); // all of it is in tables
+            self.log.restart(first_segment(&state)); // all that was read is in tables
         }
         let shared = self.open_files(&state)?;
         self.replayed.drop_flushed(&shared, &state)?;
@@ -269,7 +266,8 @@ impl Following {
         shared.reads.snapshots.begin_at(shared.reads.visible());
         let name = &self.options.default_name;
         let core = catalog::by_name(&shared, name)
-            .ok_or_else(|| Error::NotFound { what: format!("column family {name:?}").into() })?;
+            .ok_or_else(|| Error::NotFound { what: format!("family {name:?}").into() })?;
+        refuse_unresolved(&core);
         let report = RecoveryReport { end, ..self.replayed.report() };
         Ok(Db {
             inner: Arc::new(Inner {

@@ -29,6 +29,7 @@ pub use stats::{FamilyStats, LevelCounters, Metric};
 use tidesdb_memtable::{KeyOrder, MapKind, Memtable};
 use tidesdb_sync::{EpochCell, Guard, Mutex, ShardedCounters, pin, rank};
 
+use crate::Error;
 use crate::memory::{Memory, Use};
 use crate::options::{FamilyOptions, LiveOptions, MemtableKind};
 use crate::ranges::SharedRanges;
@@ -123,6 +124,24 @@ impl FamilyCore {
     /// Returns true if the family was dropped.
     pub fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::SeqCst)
+    }
+
+    /// Refuses every use of the family: it is not dropped, but its comparator is not known.
+    pub fn refuse(&self) {
+        self.dropped.store(true, Ordering::SeqCst);
+    }
+
+    /// The error for a use of a family that was dropped or is refused.
+    #[cold]
+    pub fn unusable(&self) -> Error {
+        let name = self.name();
+        if !self.is_unresolved() {
+            return Error::NotFound { what: format!("family {name:?}").into() };
+        }
+        let order = self.options.comparator.name();
+        Error::invalid(format!(
+            "family {name:?} needs the key order {order:?}, which is not registered; see Db::register_comparator"
+        ))
     }
 
     /// Marks the family as dropped: new commits and reads are refused.

@@ -75,6 +75,28 @@ fn flushes_merges_and_removed_files_do_not_disturb_a_view() {
 }
 
 #[test]
+fn values_in_files_that_the_writer_has_removed_can_be_read() {
+    let sim = Sim::new();
+    let db = sim.open();
+    for n in 0..50 {
+        db.put(format!("k{n}"), noise(n, 3000)).unwrap();
+    }
+    db.compact().unwrap();
+    let files = sim.disk.file_names("/db").unwrap();
+    let view = reader(&sim).view();
+    for n in 0..50 {
+        db.put(format!("k{n}"), noise(n + 100, 3000)).unwrap();
+    }
+    sim.eventually(&db, |now| {
+        let gone = |suffix: &str| files.iter().filter(|f| f.ends_with(suffix)).all(|file| !now.contains(file));
+        gone(".vlog") && gone(".klog")
+    });
+    for n in 0..50 {
+        assert_eq!(value(view.default_family(), format!("k{n}").as_bytes()).unwrap(), noise(n, 3000), "{n}");
+    }
+}
+
+#[test]
 fn families_come_and_go_between_refreshes() {
     let sim = Sim::new();
     let db = sim.open();

@@ -29,7 +29,7 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         let mut inner = self.inner.lock();
         let inner = &mut *inner;
         let (Some(state), Some(version)) = (inner.state.families.get(&id), inner.versions.get(&id)) else {
-            return Err(Error::NotFound { what: format!("column family {}", id.0).into() });
+            return Err(Error::NotFound { what: format!("family {}", id.0).into() });
         };
         let unresolved = (Arc::clone(state), Arc::clone(version));
         let mut state = Arc::clone(state);
