@@ -159,7 +159,7 @@ fn stage(root: &Path, name: &str) -> Staged {
         "bench" => {
             // Built alone, this crate has the default features of the engine only.
             Cargo::new("test -p tidesdb-objects").run(root)?;
-            Cargo::new("test -p tidesdb-bench -p tidesdb-cli --features tidesdb-cli/bench").run(root)
+            Cargo::new("test -p tidesdb-bench -p tidesdb-cli").run(root)
         }
         "gate" => match gate::hindrance() {
             Some(why) => return Ok(Outcome::Skipped(why.to_owned())),
@@ -191,11 +191,7 @@ fn tidy_stage(root: &Path) -> Done {
 
 fn lint(root: &Path) -> Done {
     Cargo::new("fmt --all --check").run(root)?;
-    Cargo::new(&format!(
-        "clippy {} --all-targets --features tidesdb-cli/bench -- -D warnings",
-        workspace(root)
-    ))
-    .run(root)?;
+    Cargo::new(&format!("clippy {} --all-targets -- -D warnings", workspace(root))).run(root)?;
     Cargo::new("clippy --package tidesdb --no-default-features --lib -- -D warnings").run(root)
 }
 

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use tidesdb::{Db, Error, Family, OpenOptions, Reader, RecoveryMode, SyncMode, TreeStats, WriteOptions, inspect};
+use tidesdb::{
+    Db, Error, Family, OpenOptions, Reader, RecoveryMode, SyncMode, TreeStats, WriteOptions, inspect,
+};
 
 use crate::failure::{Failure, Outcome};
 use crate::text;
@@ -195,7 +197,9 @@ impl Session {
 /// Opens a reader beside the process that writes, and its first view.
 fn open_beside(options: impl Fn(&str) -> OpenOptions) -> Outcome<(Db, Option<Reader>)> {
     let reader = match options(tidesdb::DEFAULT_FAMILY).open_reader() {
-        Err(Error::NotFound { what }) if what.starts_with("family") => options(OF_THE_C_LIBRARY).open_reader(),
+        Err(Error::NotFound { what }) if what.starts_with("family") => {
+            options(OF_THE_C_LIBRARY).open_reader()
+        }
         opened => opened,
     }?;
     Ok((reader.view(), Some(reader)))

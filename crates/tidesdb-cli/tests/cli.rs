@@ -436,7 +436,10 @@ fn reading_commands_show_a_view_of_a_database_that_another_process_writes() {
         panic!("{words:?} never shows {wanted:?}: {}", stage.run(words).text());
     };
     let remark = shown(&["scan"], "a\t1\nb\t2\n");
-    assert!(remark.starts_with("note: the database is open elsewhere; this is a view of it at sequence"), "{remark}");
+    assert!(
+        remark.starts_with("note: the database is open elsewhere; this is a view of it at sequence"),
+        "{remark}"
+    );
     assert_eq!(stage.ok(&["get", "a"]), "1");
     assert_eq!(stage.ok(&["families"]), "default\n");
     assert!(stage.ok(&["stats"]).contains("visible seq"));
@@ -474,10 +477,17 @@ fn a_database_with_a_comparator_of_another_program_is_listed_counted_and_verifie
     let check = || {
         assert_eq!(stage.ok(&["families"]), "default\nodd\n");
         let stats = stage.ok(&["stats"]);
-        assert!(stats.contains("tree of family odd\n  the order by-length of its keys is not known here\n"), "{stats}");
+        assert!(
+            stats.contains("tree of family odd\n  the order by-length of its keys is not known here\n"),
+            "{stats}"
+        );
         let refused = stage.run(&["get", "zz"]);
         assert_eq!(refused.code, 2);
-        assert!(refused.err.contains("family \"default\" needs the key order \"by-length\""), "{}", refused.err);
+        assert!(
+            refused.err.contains("family \"default\" needs the key order \"by-length\""),
+            "{}",
+            refused.err
+        );
     };
     check();
     db.close().unwrap();

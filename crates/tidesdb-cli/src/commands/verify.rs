@@ -59,7 +59,9 @@ fn print(report: &VerifyReport, log: &RecoveryReport, secs: f64, out: &mut Out<'
     ))?;
     if report.unordered > 0 {
         let tables = count(report.unordered as u64, "table", "tables");
-        out.line(format!("the order of the keys of {tables} was not checked: their comparator is not known here"))?;
+        out.line(format!(
+            "the order of the keys of {tables} was not checked: their comparator is not known here"
+        ))?;
     }
     let damage: Vec<&Error> = log.damage.iter().chain(&report.damage).collect();
     if damage.is_empty() {

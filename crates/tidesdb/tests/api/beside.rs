@@ -88,7 +88,8 @@ fn values_in_files_that_the_writer_has_removed_can_be_read() {
         db.put(format!("k{n}"), noise(n + 100, 3000)).unwrap();
     }
     sim.eventually(&db, |now| {
-        let gone = |suffix: &str| files.iter().filter(|f| f.ends_with(suffix)).all(|file| !now.contains(file));
+        let gone =
+            |suffix: &str| files.iter().filter(|f| f.ends_with(suffix)).all(|file| !now.contains(file));
         gone(".vlog") && gone(".klog")
     });
     for n in 0..50 {

@@ -77,7 +77,10 @@ fn a_damaged_record_that_something_claims_is_damage() {
     overwrite(&rig, 1, at + RECORD_HEADER_BYTES as u64, &[0xEE]);
     let mut tail = LogTail::new(CONFIG, WalId(1));
     let error = read_to(&rig, &mut tail, 0).unwrap_err();
-    assert!(matches!(&error, Error::Corrupt { offset, .. } if *offset == at), "claimed by the third: {error}");
+    assert!(
+        matches!(&error, Error::Corrupt { offset, .. } if *offset == at),
+        "claimed by the third: {error}"
+    );
     // The last record: only the manifest may know it.
     overwrite(&rig, 1, at + RECORD_HEADER_BYTES as u64, &body(1, 50)[..1]);
     let last = commits[2].seq * UNIT - SEGMENT;
@@ -117,7 +120,8 @@ fn a_refused_commit_is_read_again() {
     let until = |tail: &mut LogTail, stop: Option<SeqNo>| {
         let mut found = Vec::new();
         let read = tail.read(&*rig.dir, 0, |piece, _| {
-            found.extend(piece.commits().map(|c| c.seq).take_while(|seq| stop.is_none_or(|stop| *seq < stop)));
+            found
+                .extend(piece.commits().map(|c| c.seq).take_while(|seq| stop.is_none_or(|stop| *seq < stop)));
             Ok(stop)
         });
         read.map(|()| found)
