@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tidesdb::{Db, Error, Family, FamilyOptions, Reader, SyncMode};
-use tidesdb_io::{Clock, RealClock};
+use tidesdb_io::{Clock, Priority, RealClock, RealThreads, Threads};
 
 use crate::rng::Rng;
 
@@ -291,7 +291,11 @@ impl Running {
             command.args(args).stdout(Stdio::piped()).spawn().map_err(|e| format!("spawn: {e}"))?;
         let pipe = BufReader::new(child.stdout.take().ok_or("no pipe")?);
         let (send, lines) = channel();
-        std::thread::spawn(move || pipe.lines().map_while(Result::ok).try_for_each(|line| send.send(line)));
+        let listen = move || {
+            let _ = pipe.lines().map_while(Result::ok).try_for_each(|line| send.send(line)); // until nobody listens
+        };
+        let started = RealThreads::new().spawn("listener", Priority::Normal, Box::new(listen));
+        started.map(drop).map_err(|e| e.to_string())?;
         Ok(Self { child, lines })
     }
 

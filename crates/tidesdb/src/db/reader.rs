@@ -48,7 +48,8 @@ const TRIES_MAX: u32 = 1000;
 /// A view shows every commit that was in the log, without a gap, when the refresh read it. In sync mode `Full` that
 /// includes commits that are not durable yet: a failure of the machine may undo them.
 ///
-/// Files that a view uses keep their disk space until the view and the reader are dropped or refreshed.
+/// Files that a view uses keep their disk space until the view and the reader are dropped or refreshed. Files that are
+/// only in an object store cannot be read.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -149,8 +150,8 @@ struct Following {
     log: LogTail,
     replayed: Replayed,
     opened: Opened,
-    /// Of the last try that opened all tables.
-    last: Option<Arc<Shared>>,
+    /// Of the last try that opened all tables, with the state that it was made of.
+    last: Option<(Arc<Shared>, State)>,
     /// Whether the last try made a view.
     settled: bool,
 }
@@ -227,13 +228,19 @@ impl Following {
         if let Some(what) = newer_than_flushed(state) {
             return Err(Error::corrupt(self.manifest.name(), 0, what));
         }
-        let prev = self.last.as_ref().map(|last| &last.maintenance.versions);
-        let versions = VersionSet::view(self.context(), self.manifest.identity(), state.clone(), prev)?;
+        let prev = self.last.as_ref().map(|(last, _)| &last.maintenance.versions);
+        let before = |id| self.last.as_ref().and_then(|(_, before)| before.families.get(&id));
+        let is_same = |id| match (before(id), state.families.get(&id)) {
+            (Some(before), Some(now)) => Arc::ptr_eq(before, now),
+            _ => false,
+        };
+        let identity = self.manifest.identity();
+        let versions = VersionSet::view(self.context(), identity, state.clone(), prev, is_same)?;
         let tables = Arc::clone(&self.tables);
         let shared = self.options.assemble(versions, tables, first_segment(state), &self.memory, None);
         catalog::load(&shared)?;
-        let last = self.last.replace(Arc::clone(&shared));
-        self.replayed.open_values(&shared, last.as_deref(), state)?;
+        let last = self.last.replace((Arc::clone(&shared), state.clone()));
+        self.replayed.open_values(&shared, last.map(|(last, _)| last).as_deref(), state)?;
         Ok(shared)
     }
 
@@ -262,7 +269,7 @@ impl Following {
             return Err(Error::corrupt(self.manifest.name(), 0, what));
         }
         self.replayed.publish(&shared, end);
-        shared.write.log.sequencer().stand_at(end);
+        shared.write.log.sequencer().stand_at(end, state.durable_mark.min(end));
         shared.reads.snapshots.begin_at(shared.reads.visible());
         let name = &self.options.default_name;
         let core = catalog::by_name(&shared, name)

@@ -58,13 +58,16 @@ impl ManifestTail {
     /// # Errors
     /// As [`ManifestTail::open`]. The state stays one that was in force.
     pub fn poll(&mut self, dir: &dyn Dir) -> Result<bool> {
-        if in_force(dir)? != self.current {
-            *self = Self::open(dir)?;
-            return Ok(true);
+        if in_force(dir)? == self.current {
+            let before = self.records;
+            match self.advance() {
+                Ok(()) => return Ok(self.records != before),
+                Err(e) if in_force(dir)? == self.current => return Err(e),
+                Err(_) => {}
+            }
         }
-        let before = self.records;
-        self.advance()?;
-        Ok(self.records != before)
+        *self = Self::open(dir)?;
+        Ok(true)
     }
 
     /// The state after the records read.

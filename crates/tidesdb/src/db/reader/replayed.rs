@@ -84,8 +84,8 @@ impl Replayed {
         last: Option<&Shared>,
         state: &State,
     ) -> Result<()> {
-        let named = |id: &VlogId| state.families.values().any(|family| family.vlogs.contains_key(id));
-        self.complete.retain(named);
+        let named: BTreeSet<VlogId> = state.families.values().flat_map(|f| f.vlogs.keys().copied()).collect();
+        self.complete.retain(|id| named.contains(id));
         for core in shared.write.all_families() {
             let Some(family) = state.families.get(&core.id).filter(|_| !core.is_unresolved()) else {
                 continue;

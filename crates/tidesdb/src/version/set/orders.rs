@@ -60,6 +60,9 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
 /// replayed before it is used.
 pub(super) fn assign<T>(state: &mut State, context: &Context<T>) -> Result<()> {
     for family in state.families.values_mut() {
+        if family.held.is_empty() && !family.options.comparator.is_unresolved() {
+            continue;
+        }
         let name = family.options.comparator.name();
         let given = || context.comparators.iter().find(|order| order.name() == name).cloned();
         let order = match Comparator::by_name(name).or_else(given) {
