@@ -10,7 +10,7 @@ use crate::read::{self, Cursor, Iter};
 use crate::shared::Family;
 use crate::types::{CompactionFilter, KeyRange, SeqNo, Slice};
 use crate::write::WriteBatch;
-use crate::{Error, Result, collect, compact, flush};
+use crate::{Result, collect, compact, flush};
 
 impl Family {
     /// Sets `key` to `value`; returns the commit's sequence number.
@@ -222,7 +222,7 @@ impl Family {
     pub fn start_flush(&self) -> Result<()> {
         self.shared.write.check_writable()?;
         if self.core.is_dropped() {
-            return Err(Error::NotFound { what: format!("column family {}", self.core.name()).into() });
+            return Err(self.core.unusable());
         }
         self.shared.write.rotate(&self.core);
         Ok(())

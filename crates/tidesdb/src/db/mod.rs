@@ -12,6 +12,7 @@ mod recover;
 mod replay;
 mod save;
 mod restore;
+mod reader;
 mod snapshot;
 mod stats;
 mod metrics;
@@ -28,6 +29,7 @@ use std::time::Duration;
 pub use admin::VerifyReport;
 pub use estimate::RangeEstimate;
 pub use open::OpenOptions;
+pub use reader::Reader;
 pub use recover::RecoveryReport;
 pub use snapshot::Snapshot;
 pub use stats::{StallStats, Stats};
@@ -80,6 +82,8 @@ pub(crate) struct Inner {
     default: Family,
     pool: Pool,
     report: RecoveryReport,
+    /// Whether this is a view of a [`Reader`].
+    is_view: bool,
     lock: parking::DirLockSlot,
 }
 

@@ -328,7 +328,7 @@ fn emptied(mut memory: Vec<u8>) -> Vec<u8> {
 
 fn check_exists(family: &Family) -> Result<()> {
     match family.core.is_dropped() {
-        true => Err(Error::NotFound { what: format!("column family {}", family.name()).into() }),
+        true => Err(family.core.unusable()),
         false => Ok(()),
     }
 }

@@ -155,7 +155,7 @@ impl Cursor {
         // Also take it before checking for a drop: a drop sets the flag first and empties the view afterwards.
         let view = family.owned_view();
         if family.is_dropped() {
-            return Err(Error::NotFound { what: format!("column family {}", family.name()).into() });
+            return Err(family.unusable());
         }
         let seq = moment.seq(reads);
         let inner = Self::merged(family, &view, ReadPoint { seq, now: reads.now_secs() }, own.as_ref());
