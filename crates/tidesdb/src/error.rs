@@ -128,6 +128,12 @@ pub enum Error {
         /// The newest format version this library reads.
         supported: u32,
     },
+    /// The data is compressed with an algorithm that this build of the library lacks, or a setting asks for it. The data is intact.
+    #[error("{feature} compression is not built in: build with the feature `{feature}` of the crate tidesdb")]
+    NotBuiltIn {
+        /// The missing feature of the crate.
+        feature: &'static str,
+    },
     /// An invariant of the engine was violated; the database is poisoned. Please report it.
     #[error("internal error: {what}")]
     Internal {

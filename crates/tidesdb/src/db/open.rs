@@ -248,6 +248,7 @@ impl OpenOptions {
             shared.write.log.take_over_reserve()?;
         }
         catalog::load(shared)?;
+        catalog::check_compression(shared)?;
         let default = || catalog::by_name(shared, &self.default_name);
         if let (Some(family), Some(wanted)) = (default(), &self.default_family) {
             catalog::check_order(&family, &wanted.comparator)?;

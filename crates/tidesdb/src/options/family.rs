@@ -184,7 +184,8 @@ macro_rules! family_options {
             /// Checks that `options` may be put in force.
             ///
             /// # Errors
-            /// `InvalidArgument` if they change a fixed setting, or a setting is outside its domain.
+            /// `InvalidArgument` if they change a fixed setting, or a setting is outside its domain; `NotBuiltIn` if this build lacks the
+            /// compression.
             pub fn check_change(&self, options: &FamilyOptions) -> Result<()> {
                 if options.comparator.name() != self.comparator.name() {
                     return Err(Error::invalid("the key order of a family cannot change"));
@@ -194,6 +195,7 @@ macro_rules! family_options {
                     let name = stringify!($name);
                     return Err(Error::invalid(format!("{name} of a family cannot change: it is {is:?}, not {wanted:?}")));
                 })*
+                options.compression.require()?;
                 options.outside().map_or(Ok(()), |what| Err(Error::invalid(what)))
             }
 
@@ -219,8 +221,8 @@ family_options! {
         "Size of the memtable at which it is flushed, in bytes. Default 64 MiB.";
     3 live value_threshold: usize = 512, (0, u64::MAX),
         "Values of at least this many bytes go to the value log. Default 512.";
-    4 live compression: Compression = Compression::Lz4, (0, u8::MAX as u64),
-        "Compression of blocks and of values in the value log. Default LZ4.";
+    4 live compression: Compression = if Compression::Lz4.is_built_in() { Compression::Lz4 } else { Compression::None }, (0, u8::MAX as u64),
+        "Compression of blocks and of values in the value log. Default LZ4 if it is built in.";
     5 live filter_bits_per_key: u32 = 10, (0, FILTER_BITS_MAX),
         "Bits of bloom filter for each key, at most 32; 0 = no filter. Default 10 (about 1 % false positives).";
     6 live table_bytes: u64 = 128 << 20, (1, u64::MAX),
