@@ -151,7 +151,8 @@ fn stage(root: &Path, name: &str) -> Staged {
         "unit" => Cargo::new(&format!("test {} --lib --bins", workspace(root))).run(root),
         // A full run gains nothing from incremental compilation, which costs a third of the build time.
         "test" => {
-            let test = format!("test {} --exclude tidesdb-bench --features tidesdb-typed/json", workspace(root));
+            let test =
+                format!("test {} --exclude tidesdb-bench --features tidesdb-typed/json", workspace(root));
             Cargo::new(&test).env("CARGO_INCREMENTAL", "0").run(root)
         }
         "bench" => {

@@ -1,4 +1,5 @@
 //! Tables and their indexes, through the database, snapshots and transactions.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use std::collections::{BTreeMap, BTreeSet};
 
