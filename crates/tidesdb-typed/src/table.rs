@@ -34,11 +34,11 @@ impl<K: Key, V: Value> TableDefinition<K, V> {
     /// ```
     /// # let dir = tempfile::tempdir()?;
     /// # let db = tidesdb::Db::open(dir.path())?;
-    /// use tidesdb::{Compression, FamilyOptions};
+    /// use tidesdb::FamilyOptions;
     /// use tidesdb_typed::TableDefinition;
     /// const PAGES: TableDefinition<String, Vec<u8>> = TableDefinition::new("pages");
-    /// let pages = PAGES.open_with(&db, FamilyOptions::default().compression(Compression::Zstd))?;
-    /// assert_eq!(pages.family().options().compression, Compression::Zstd);
+    /// let pages = PAGES.open_with(&db, FamilyOptions::default().value_threshold(4096))?;
+    /// assert_eq!(pages.family().options().value_threshold, 4096);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///

@@ -377,6 +377,7 @@ impl FamilyOptions {
     }
 
     /// Sets the time after which a row that is put without a TTL expires, in whole seconds, rounded up; zero = never.
+    /// Operands of a merge operator have no TTL.
     ///
     /// ```
     /// use std::time::Duration;
