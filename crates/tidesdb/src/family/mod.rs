@@ -29,7 +29,6 @@ pub use stats::{FamilyStats, LevelCounters, Metric};
 use tidesdb_memtable::{KeyOrder, MapKind, Memtable};
 use tidesdb_sync::{EpochCell, Guard, Mutex, ShardedCounters, pin, rank};
 
-use crate::Error;
 use crate::memory::{Memory, Use};
 use crate::options::{FamilyOptions, LiveOptions, MemtableKind};
 use crate::ranges::SharedRanges;
