@@ -43,7 +43,7 @@ pub struct OpenOptions {
     default_family: Option<FamilyOptions>,
     pub(super) default_name: String,
     pub(super) comparators: Vec<Comparator>,
-    operators: Vec<MergeOperator>,
+    pub(super) operators: Vec<MergeOperator>,
     await_comparators: bool,
     pub(super) env: Env,
 }
