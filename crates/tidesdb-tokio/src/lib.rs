@@ -60,7 +60,7 @@ impl Committer {
             op: "start",
             file: "thread tidesdb-commit".into(),
             offset: None,
-            source: Arc::new(e),
+            cause: Arc::new(e),
         })?;
         Ok(Self { requests })
     }
