@@ -192,8 +192,11 @@ fn tidy_stage(root: &Path) -> Done {
 
 fn lint(root: &Path) -> Done {
     Cargo::new("fmt --all --check").run(root)?;
-    Cargo::new(&format!("clippy {} --all-targets --features tidesdb-typed/json -- -D warnings", workspace(root)))
-        .run(root)?;
+    Cargo::new(&format!(
+        "clippy {} --all-targets --features tidesdb-typed/json -- -D warnings",
+        workspace(root)
+    ))
+    .run(root)?;
     Cargo::new("clippy --package tidesdb --no-default-features --lib -- -D warnings").run(root)
 }
 
