@@ -75,6 +75,8 @@ pub(super) struct MergeLimits {
     pub(super) bytes_max: u64,
     /// Entries that may be rewritten to make sorted runs fewer.
     pub(super) probes_pay: u64,
+    /// No commit came for some seconds.
+    pub(super) is_idle: bool,
 }
 
 /// Returns the compaction that is due and can run concurrently with those that hold `claims`.
@@ -85,8 +87,9 @@ pub(super) fn next(
     readers: &RetainRules,
     limits: MergeLimits,
 ) -> Option<CompactionPlan> {
-    let tree = Tree { probes_pay: limits.probes_pay, ..picture(version, claims, readers) };
-    let settings = PolicySettings { merge_bytes_max: limits.bytes_max, ..settings(options) };
+    let MergeLimits { bytes_max, probes_pay, is_idle } = limits;
+    let tree = Tree { probes_pay, is_idle, ..picture(version, claims, readers) };
+    let settings = PolicySettings { merge_bytes_max: bytes_max, ..settings(options) };
     let by_policy = || Spooky.pick(&tree, &settings).and_then(|plan| CompactionPlan::of(version, plan));
     if version.ranges().is_empty() {
         return by_policy();

@@ -56,6 +56,8 @@ pub enum Cause {
     Ranges,
     /// Live values leave value logs that are mostly garbage.
     Values,
+    /// No commit came for some seconds, and the levels above the largest one hold old versions of much of it.
+    Idle,
     /// The user asked for it.
     Manual,
 }

@@ -45,7 +45,8 @@ impl CompactionPolicy for Spooky {
             Due::Nothing => upkeep::dense(tree, &shape, settings)
                 .or_else(|| upkeep::expired(tree, &shape))
                 .or_else(|| upkeep::remove_level(tree, &shape, settings))
-                .or_else(|| upkeep::probed(tree, &shape, settings)),
+                .or_else(|| upkeep::probed(tree, &shape, settings))
+                .or_else(|| upkeep::settle(tree, &shape, settings)),
         }
     }
 }
