@@ -1,6 +1,6 @@
 //! Loads random rows and overwrites each once, and prints for each phase what the directory held when it was largest, by kind of file.
 //!
-//! Usage: `cargo run --release -p tidesdb --example space_peak -- DIR [THOUSANDS_OF_ROWS] [MEMTABLE_KIB] [COMPRESSIBLE_PERCENT]`
+//! Usage: `cargo run --release -p tidesdb --example space_peak -- DIR [THOUSANDS_OF_ROWS] [MEMTABLE_KIB] [COMPRESSIBLE_PERCENT] [SEGMENT_KIB]`
 #![allow(
     clippy::disallowed_methods,
     clippy::big_endian_bytes,
@@ -24,8 +24,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (rows, memtable, percent) = (number(4000)? * 1000, number(64 << 10)? << 10, number(50)?);
     let family = FamilyOptions { table_bytes: 2 * memtable, ..FamilyOptions::default() }
         .write_buffer_bytes(usize::try_from(memtable)?);
+    let segment = number(64 << 10)? << 10;
     let options = Db::options(&dir).sync(SyncMode::None).default_family(family);
-    let db = options.with(|o| o.memtables_bytes_max = memtable * 5 / 2).open()?;
+    let settings = |o: &mut tidesdb::DbOptions| {
+        (o.memtables_bytes_max, o.wal_segment_bytes) = (memtable * 5 / 2, segment);
+    };
+    let db = options.with(settings).open()?;
     for (version, phase) in ["load", "overwrite"].into_iter().enumerate() {
         let (begun, before) = (Instant::now(), db.default_family().stats());
         let done = AtomicBool::new(false);
@@ -138,7 +142,7 @@ fn write(db: &Db, writer: u64, rows: u64, version: u64, percent: usize) -> Resul
     let mut value = [b'v'; VALUE_BYTES];
     let mine = rows / WRITERS;
     for i in 0..mine {
-        let n = (i.wrapping_mul(0x9E37_79B9 + 2 * version) % mine) * WRITERS + writer;
+        let n = (i * [2_654_435_761, 2_246_822_519][version as usize % 2] % mine) * WRITERS + writer;
         let key = [n.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes(), n.to_be_bytes()].concat();
         let mut x = (n << 8 | version).wrapping_mul(0xD1B5_4A32_D192_ED03) | 1;
         for byte in &mut value[..VALUE_BYTES - VALUE_BYTES * percent / 100] {

@@ -295,7 +295,8 @@ impl Ticks {
         }
         if now.saturating_sub(self.last_sweep) >= Self::SWEEP {
             self.last_sweep = now;
-            let quiet = now.saturating_sub(self.tail_since) >= Self::QUIET;
+            let waits = shared.write.debt.delays_writers();
+            let quiet = !waits && now.saturating_sub(self.tail_since) >= Self::QUIET;
             shared.write.idle.store(quiet, Ordering::Relaxed);
             let settles = quiet && self.quiet_sweeps.is_multiple_of(Self::LOOK_FOR_LEFTOVERS);
             self.quiet_sweeps = if quiet { self.quiet_sweeps.wrapping_add(1) } else { 0 };

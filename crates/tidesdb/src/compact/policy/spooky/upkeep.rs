@@ -138,7 +138,7 @@ fn to_bottom<'a>(
 /// 1 when it is due.
 pub(super) fn sink(tree: &Tree<'_>, shape: &Shape, settings: &PolicySettings) -> Option<Plan> {
     let largest = shape.largest;
-    let full = settings.table_bytes - settings.table_bytes / 8;
+    let full = shape.table_bytes - shape.table_bytes / 8;
     for level in (2..largest).rev() {
         let falls = |t: &&TableView<'_>| {
             t.bytes >= full && !t.taken && !tree.is_met(level + 1..largest + 1, t.range())
