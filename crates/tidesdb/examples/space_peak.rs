@@ -146,7 +146,9 @@ fn write(db: &Db, writer: u64, rows: u64, version: u64, percent: usize) -> Resul
         let key = [n.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes(), n.to_be_bytes()].concat();
         let mut x = (n << 8 | version).wrapping_mul(0xD1B5_4A32_D192_ED03) | 1;
         for byte in &mut value[..VALUE_BYTES - VALUE_BYTES * percent / 100] {
-            (x ^= x << 13, x ^= x >> 7, x ^= x << 17);
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
             *byte = (x >> 32) as u8;
         }
         batch.put(family, &key, &value)?;
