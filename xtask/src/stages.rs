@@ -154,7 +154,11 @@ fn stage(root: &Path, name: &str) -> Staged {
             let test = format!("test {} --exclude tidesdb-bench", workspace(root));
             Cargo::new(&test).env("CARGO_INCREMENTAL", "0").run(root)
         }
-        "bench" => Cargo::new("test -p tidesdb-bench -p tidesdb-cli --features tidesdb-cli/bench").run(root),
+        "bench" => {
+            // Built alone, this crate has the default features of the engine only.
+            Cargo::new("test -p tidesdb-objects").run(root)?;
+            Cargo::new("test -p tidesdb-bench -p tidesdb-cli --features tidesdb-cli/bench").run(root)
+        }
         "gate" => match gate::hindrance() {
             Some(why) => return Ok(Outcome::Skipped(why.to_owned())),
             None => gate::run(root, &[]),
@@ -189,7 +193,8 @@ fn lint(root: &Path) -> Done {
         "clippy {} --all-targets --features tidesdb-cli/bench -- -D warnings",
         workspace(root)
     ))
-    .run(root)
+    .run(root)?;
+    Cargo::new("clippy --package tidesdb --no-default-features --lib -- -D warnings").run(root)
 }
 
 /// Opens the benchmark report in a browser.

@@ -87,7 +87,7 @@ fn code_of(e: &Error) -> Code {
         Error::Conflict { .. } => ERR_CONFLICT,
         Error::Locked { .. } => ERR_LOCKED,
         Error::ReadOnly => ERR_READONLY,
-        Error::Closed | Error::FormatTooNew { .. } => ERR_INVALID_DB,
+        Error::Closed | Error::FormatTooNew { .. } | Error::NotBuiltIn { .. } => ERR_INVALID_DB,
         Error::NotFound { .. } => ERR_NOT_FOUND,
         Error::Exists { .. } => ERR_EXISTS,
         Error::InvalidArgument { .. } => ERR_INVALID_ARGS,

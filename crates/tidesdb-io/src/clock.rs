@@ -17,15 +17,14 @@ pub trait Clock: Send + Sync + Debug {
 /// The clocks of the system.
 #[derive(Debug)]
 pub struct RealClock {
-    start: std::time::Instant,
+    start: Duration,
 }
 
 impl RealClock {
     /// Creates a clock whose monotonic time starts at zero now.
-    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the system's clocks")]
     #[expect(clippy::new_without_default, reason = "reading a clock is a side effect")]
     pub fn new() -> Self {
-        Self { start: std::time::Instant::now() }
+        Self { start: since_boot() }
     }
 }
 
@@ -36,12 +35,21 @@ impl Clock for RealClock {
     }
 
     fn mono(&self) -> Duration {
-        self.start.elapsed()
+        since_boot().saturating_sub(self.start)
     }
 
     fn sleep(&self, d: Duration) {
         std::thread::sleep(d);
     }
+}
+
+/// Reads the system's monotonic clock. A durable commit does so twice, and `Instant::elapsed` takes three times as many instructions.
+fn since_boot() -> Duration {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes one `timespec` to the given place and keeps no reference to it.
+    let failed = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) } != 0;
+    debug_assert!(!failed, "every system has this clock");
+    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)
 }
 
 /// A clock that moves only when a caller moves it. `sleep` advances it by the time asked for.

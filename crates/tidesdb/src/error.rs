@@ -112,6 +112,16 @@ pub enum Error {
         /// Which argument, and why.
         what: Arc<str>,
     },
+    /// The merge operator of a family failed or is not known. The value and its operands stay as they are.
+    #[error("the merge operator {operator:?} of family {family:?} failed: {what}; the operands are kept")]
+    Merge {
+        /// The family.
+        family: Arc<str>,
+        /// Name of the operator.
+        operator: Arc<str>,
+        /// What the operator reported.
+        what: Arc<str>,
+    },
     /// A memory limit would be exceeded. Nothing was done.
     #[error("memory limit: {what}")]
     MemoryLimit {
@@ -127,6 +137,12 @@ pub enum Error {
         found: u32,
         /// The newest format version this library reads.
         supported: u32,
+    },
+    /// The data is compressed with an algorithm that this build of the library lacks, or a setting asks for it. The data is intact.
+    #[error("{feature} compression is not built in: build with the feature `{feature}` of the crate tidesdb")]
+    NotBuiltIn {
+        /// The missing feature of the crate.
+        feature: &'static str,
     },
     /// An invariant of the engine was violated; the database is poisoned. Please report it.
     #[error("internal error: {what}")]

@@ -1,4 +1,5 @@
-//! Dependencies come from the workspace table, so that the root manifest lists all of them.
+//! Dependencies come from the workspace table, so that the root manifest lists all of them. A crate whose tests need more of its own
+//! features depends on itself by path.
 
 use super::Finding;
 use crate::tree::Tree;
@@ -36,7 +37,7 @@ fn foreign(text: &str) -> Vec<(usize, String)> {
             table = None;
         } else if let Some((key, _)) = line.split_once('=').filter(|_| inside) {
             let name = key.trim().split('.').next().unwrap_or("").to_owned();
-            if !line.contains("workspace = true") {
+            if !line.contains("workspace = true") && !line.contains("path = \".\"") {
                 out.push((at + 1, name));
             }
         }
@@ -74,6 +75,7 @@ mod tests {
     #[test]
     fn workspace_ones_are_silent() {
         let text = "[package]\nname = \"x\"\n[dependencies]\na.workspace = true # why\nb = { workspace = true, features = [\"f\"] }
+x = { path = \".\", features = [\"f\"] }
 [dev-dependencies.c]\nworkspace = true\n[features]\nd = []\n";
         assert_eq!(findings(text), [] as [&str; 0]);
     }

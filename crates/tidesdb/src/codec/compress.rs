@@ -1,23 +1,42 @@
 //! Compression of blocks and values. The algorithm is stored as one byte. The raw size is always stored with the
 //! compressed bytes, so a decoder allocates what the writer had; a hostile length cannot make it allocate more.
+//!
+//! Each algorithm is a feature of the crate. Data of an algorithm that is not built in cannot be read; that is an error of its own, never
+//! taken for damage.
 
-use std::cell::RefCell;
-use std::io::Read;
+#[cfg(feature = "lz4")]
+mod lz4;
+#[cfg(feature = "snappy")]
+mod snappy;
+#[cfg(feature = "zstd")]
+mod zstd;
+#[cfg(not(all(feature = "lz4", feature = "snappy", feature = "zstd")))]
+mod absent;
+
+#[cfg(not(feature = "lz4"))]
+use absent as lz4;
+#[cfg(not(feature = "snappy"))]
+use absent as snappy;
+#[cfg(not(feature = "zstd"))]
+use absent as zstd;
 
 use tidesdb_io::zeroed;
 
 use crate::{Error, Result};
 
-/// A compression algorithm. The discriminants are stored on disk: never change them.
+/// A compression algorithm. `lz4` (the default), `snappy` and `zstd` are features of the crate; [`Compression::is_built_in`] says what this
+/// build has. The discriminants are stored on disk: never change them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum Compression {
     /// No compression.
+    #[cfg_attr(not(feature = "lz4"), default)]
     None = 0,
-    /// Google Snappy.
+    /// Google Snappy, written in Rust.
     Snappy = 1,
-    /// LZ4, the default: fast to compress and decompress.
-    #[default]
+    /// LZ4: fast to compress and decompress. The default, if it is built in.
+    #[cfg_attr(feature = "lz4", default)]
     Lz4 = 2,
     /// Zstandard, level 3: smaller output, slower.
     Zstd = 3,
@@ -26,7 +45,8 @@ pub enum Compression {
 }
 
 const ZSTD_LEVEL: i32 = 3;
-const LZ4_ACCELERATION: i32 = 8;
+const LZ4_ACCELERATION: i32 = 1;
+const LZ4_FAST_ACCELERATION: i32 = 8;
 
 impl Compression {
     /// Returns the algorithm with the on-disk number `n`.
@@ -51,6 +71,38 @@ impl Compression {
             .into_iter()
             .find(|c| c.name() == name)
     }
+
+    /// Returns whether this build can write and read data of this algorithm.
+    ///
+    /// ```
+    /// use tidesdb::Compression;
+    /// assert!(Compression::None.is_built_in());
+    /// assert_eq!(Compression::Zstd.is_built_in(), cfg!(feature = "zstd"));
+    /// ```
+    pub const fn is_built_in(self) -> bool {
+        match self {
+            Self::None => true,
+            Self::Snappy => snappy::BUILT_IN,
+            Self::Lz4 | Self::Lz4Fast => lz4::BUILT_IN,
+            Self::Zstd => zstd::BUILT_IN,
+        }
+    }
+
+    /// Fails if this build lacks the algorithm.
+    ///
+    /// # Errors
+    /// `NotBuiltIn`.
+    pub fn require(self) -> Result<()> {
+        if self.is_built_in() { Ok(()) } else { Err(Error::NotBuiltIn { feature: self.feature() }) }
+    }
+
+    /// The feature of the crate that adds this algorithm.
+    fn feature(self) -> &'static str {
+        match self {
+            Self::Lz4Fast => Self::Lz4.name(),
+            other => other.name(),
+        }
+    }
 }
 
 /// Appends the compressed form of `raw` to `out` and returns its length. If compression is off or does not save at
@@ -61,9 +113,10 @@ pub fn compress(algorithm: Compression, raw: &[u8], out: &mut Vec<u8>) -> Option
     }
     let start = out.len();
     let bound = match algorithm {
-        Compression::Snappy => snap::raw::max_compress_len(raw.len()),
-        Compression::Zstd => zstd::zstd_safe::compress_bound(raw.len()),
-        _ => lzzzz::lz4::max_compressed_size(raw.len()),
+        Compression::None => 0,
+        Compression::Snappy => snappy::bound(raw.len()),
+        Compression::Zstd => zstd::bound(raw.len()),
+        Compression::Lz4 | Compression::Lz4Fast => lz4::bound(raw.len()),
     };
     if bound == 0 {
         return None; // longer than the algorithm accepts
@@ -72,10 +125,10 @@ pub fn compress(algorithm: Compression, raw: &[u8], out: &mut Vec<u8>) -> Option
     let room = &mut out[start..];
     let done = match algorithm {
         Compression::None => None,
-        Compression::Snappy => snap::raw::Encoder::new().compress(raw, room).ok(),
-        Compression::Lz4 => lzzzz::lz4::compress(raw, room, lzzzz::lz4::ACC_LEVEL_DEFAULT).ok(),
-        Compression::Lz4Fast => lzzzz::lz4::compress(raw, room, LZ4_ACCELERATION).ok(),
-        Compression::Zstd => zstd::bulk::compress_to_buffer(raw, room, ZSTD_LEVEL).ok(),
+        Compression::Snappy => snappy::compress(raw, room, 0),
+        Compression::Lz4 => lz4::compress(raw, room, LZ4_ACCELERATION),
+        Compression::Lz4Fast => lz4::compress(raw, room, LZ4_FAST_ACCELERATION),
+        Compression::Zstd => zstd::compress(raw, room, ZSTD_LEVEL),
     };
     match done {
         Some(n) if n <= raw.len() - raw.len() / 8 => {
@@ -104,21 +157,6 @@ pub fn longest_raw(algorithm: Compression, disk: usize) -> usize {
 /// Longest claimed raw length that is allocated at once; for longer claims the buffer grows with the decoded data.
 const AT_ONCE_BYTES: usize = 1 << 20;
 
-thread_local! {
-    /// One decompression context per thread, because creating one costs more than decoding a block.
-    static ZSTD: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
-}
-
-fn zstd_into(bytes: &[u8], out: &mut [u8]) -> std::io::Result<usize> {
-    ZSTD.with_borrow_mut(|context| {
-        let context = match context {
-            Some(context) => context,
-            None => context.insert(zstd::bulk::Decompressor::new()?),
-        };
-        context.decompress_to_buffer(bytes, out)
-    })
-}
-
 /// Decompresses at least the first `want` bytes of `bytes` into `out`, whose length must be the raw length. Stops early
 /// if the algorithm can. Only the decoded part is validated, so the caller must have verified a checksum of `bytes`.
 ///
@@ -134,8 +172,9 @@ pub fn decompress_prefix(
     let raw = out.len();
     match algorithm {
         Compression::Lz4 | Compression::Lz4Fast if want < raw => {
-            match lzzzz::lz4::decompress_partial(bytes, &mut out[..want], raw) {
-                Ok(n) if n >= want => Ok(()),
+            algorithm.require()?;
+            match lz4::decompress_prefix(bytes, &mut out[..want], raw) {
+                Some(n) if n >= want => Ok(()),
                 _ => Err(corrupt("bad lz4 stream")),
             }
         }
@@ -147,13 +186,15 @@ pub fn decompress_prefix(
 /// location.
 ///
 /// # Errors
-/// `Corrupt` (built by `corrupt`) when the bytes are not a valid stream of exactly that raw length.
+/// `Corrupt` (built by `corrupt`) when the bytes are not a valid stream of exactly that raw length; `NotBuiltIn` if this build lacks the
+/// algorithm.
 pub fn decompress(
     algorithm: Compression,
     bytes: &[u8],
     out: &mut [u8],
     corrupt: impl Fn(&str) -> Error,
 ) -> Result<()> {
+    algorithm.require()?;
     let n = match algorithm {
         Compression::None => {
             if bytes.len() != out.len() {
@@ -162,16 +203,11 @@ pub fn decompress(
             out.copy_from_slice(bytes);
             out.len()
         }
-        Compression::Snappy => match snap::raw::decompress_len(bytes) {
-            Ok(n) if n == out.len() => {
-                snap::raw::Decoder::new().decompress(bytes, out).map_err(|_| corrupt("bad snappy stream"))?
-            }
-            _ => return Err(corrupt("bad snappy stream")),
-        },
+        Compression::Snappy => snappy::decompress(bytes, out).ok_or_else(|| corrupt("bad snappy stream"))?,
         Compression::Lz4 | Compression::Lz4Fast => {
-            lzzzz::lz4::decompress(bytes, out).map_err(|_| corrupt("bad lz4 stream"))?
+            lz4::decompress(bytes, out).ok_or_else(|| corrupt("bad lz4 stream"))?
         }
-        Compression::Zstd => zstd_into(bytes, out).map_err(|_| corrupt("bad zstd stream"))?,
+        Compression::Zstd => zstd::decompress(bytes, out).ok_or_else(|| corrupt("bad zstd stream"))?,
     };
     if n == out.len() { Ok(()) } else { Err(corrupt("raw length differs from the stored one")) }
 }
@@ -188,16 +224,17 @@ pub fn decompress_into(
     out: &mut Vec<u8>,
     corrupt: impl Fn(&str) -> Error,
 ) -> Result<()> {
+    algorithm.require()?;
     if raw > longest_raw(algorithm, bytes.len()) {
         return Err(corrupt("raw length is impossible for this many compressed bytes"));
     }
     if raw > AT_ONCE_BYTES {
         match algorithm {
             Compression::Zstd => return grow_zstd(bytes, raw, out, corrupt),
-            Compression::Lz4 | Compression::Lz4Fast if lz4_len(bytes) != Some(raw) => {
+            Compression::Lz4 | Compression::Lz4Fast if lz4::len(bytes) != Some(raw) => {
                 return Err(corrupt("bad lz4 stream"));
             }
-            Compression::Snappy if snappy_len(bytes) != Some(raw) => {
+            Compression::Snappy if snappy::len(bytes) != Some(raw) => {
                 return Err(corrupt("bad snappy stream"));
             }
             _ => {}
@@ -219,77 +256,21 @@ fn make_room(out: &mut Vec<u8>, len: usize) -> Result<()> {
     Ok(())
 }
 
+/// Decompresses a Zstandard stream; the buffer grows with the decoded data.
 fn grow_zstd(bytes: &[u8], raw: usize, out: &mut Vec<u8>, corrupt: impl Fn(&str) -> Error) -> Result<()> {
-    let bad = |_| corrupt("bad zstd stream");
-    // Accepts exactly one frame, as the one-shot decoder does.
-    let mut stream = zstd::stream::read::Decoder::with_buffer(bytes).map_err(bad)?.single_frame();
+    let bad = || corrupt("bad zstd stream");
+    let mut stream = zstd::stream(bytes).ok_or_else(bad)?;
     out.clear();
     let mut done = 0;
     while done < raw {
         make_room(out, raw.min((2 * done).max(AT_ONCE_BYTES)))?;
-        match stream.read(&mut out[done..]).map_err(bad)? {
+        match stream.read(&mut out[done..]).ok_or_else(bad)? {
             0 => break,
             n => done += n,
         }
     }
-    let whole = done == raw && stream.read(&mut [0]).map_err(bad)? == 0 && stream.finish().is_empty();
+    let whole = done == raw && stream.read(&mut [0]).ok_or_else(bad)? == 0 && stream.ends();
     if whole { Ok(()) } else { Err(corrupt("raw length differs from the stored one")) }
-}
-
-/// Returns the raw length of an LZ4 stream if its sequences are well-formed, without decoding it.
-fn lz4_len(bytes: &[u8]) -> Option<usize> {
-    let mut rest = bytes;
-    let mut len = 0usize;
-    loop {
-        let token = usize::from(*rest.split_off_first()?);
-        let literals = lz4_count(token >> 4, &mut rest)?;
-        rest.split_off(..literals)?;
-        len = len.checked_add(literals)?;
-        if rest.is_empty() {
-            return Some(len);
-        }
-        rest.split_off(..2)?;
-        len = len.checked_add(lz4_count(token & 15, &mut rest)?)?.checked_add(4)?;
-    }
-}
-
-/// Reads a four-bit count, including its extension bytes if all four bits are set.
-fn lz4_count(nibble: usize, rest: &mut &[u8]) -> Option<usize> {
-    let mut n = nibble;
-    if nibble == 15 {
-        loop {
-            let more = *rest.split_off_first()?;
-            n = n.checked_add(usize::from(more))?;
-            if more < 255 {
-                break;
-            }
-        }
-    }
-    Some(n)
-}
-
-/// Returns the raw length of a Snappy stream if its tags are well-formed, without decoding it.
-fn snappy_len(bytes: &[u8]) -> Option<usize> {
-    let mut rest = bytes;
-    while rest.split_off_first()? & 0x80 != 0 {}
-    let mut len = 0usize;
-    while let Some(tag) = rest.split_off_first() {
-        let (n, skip) = match tag & 3 {
-            0 if *tag < 240 => (usize::from(tag >> 2) + 1, None),
-            0 => {
-                let more = usize::from(tag >> 2) - 59;
-                let field = rest.split_off(..more)?;
-                let n = field.iter().rev().fold(0usize, |n, b| n << 8 | usize::from(*b));
-                (n.checked_add(1)?, None)
-            }
-            1 => (usize::from(tag >> 2 & 7) + 4, Some(1)),
-            2 => (usize::from(tag >> 2) + 1, Some(2)),
-            _ => (usize::from(tag >> 2) + 1, Some(4)),
-        };
-        rest.split_off(..skip.unwrap_or(n))?;
-        len = len.checked_add(n)?;
-    }
-    Some(len)
 }
 
 #[cfg(test)]

@@ -83,6 +83,7 @@ pub(super) fn publish_new(
     options: FamilyOptions,
     edit: VersionEdit,
 ) -> Result<Arc<FamilyCore>> {
+    options.compression.require()?;
     let mut made = None;
     let publish = |installed: &crate::version::Installed<'_, crate::sst::Table>| {
         if let Some(version) = installed.versions.get(&id) {
@@ -97,6 +98,11 @@ pub(super) fn publish_new(
         .install(&edit, publish)
         .inspect_err(|e| shared.maintenance.poison_if_unknown(e))?;
     made.ok_or_else(|| Error::internal("a new family has no version"))
+}
+
+/// Fails if this build lacks the compression of a family.
+pub(super) fn check_compression(shared: &Shared) -> Result<()> {
+    shared.write.families.read().values().try_for_each(|family| family.options.compression().require())
 }
 
 /// Fails if the key order of `family` differs from `wanted`: rows would come in an order that the caller does not

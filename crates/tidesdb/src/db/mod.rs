@@ -143,6 +143,14 @@ impl Db {
         self.inner.default.put_with_ttl(key, value, ttl)
     }
 
+    /// Combines `operand` with the value of `key`: see [`WriteBatch::merge`].
+    ///
+    /// # Errors
+    /// As [`Family::merge`].
+    pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<SeqNo> {
+        self.inner.default.merge(key, operand)
+    }
+
     /// Deletes `key`, whether it exists or not.
     ///
     /// # Errors

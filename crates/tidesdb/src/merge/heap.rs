@@ -32,6 +32,8 @@ pub struct MergeCursor<C> {
     current: usize,
     /// The other children with remaining entries, sorted; the next one is last.
     waiting: Vec<usize>,
+    /// Whether the next waiting child stands on the key of the current one; `None` if they were not compared.
+    tied: Option<bool>,
     /// After a lazy seek: children that are not positioned and whose entries all come after the current one.
     deferred: Vec<usize>,
     /// Whether `waiting` must still be built, after a lazy seek.
@@ -55,6 +57,7 @@ impl<C: MergeSource> MergeCursor<C> {
             children,
             current: NONE,
             waiting: Vec::with_capacity(n),
+            tied: None,
             deferred: Vec::with_capacity(n),
             partial: false,
             forward: true,
@@ -80,21 +83,29 @@ impl<C: MergeSource> MergeCursor<C> {
     /// Returns whether the entry of child `a` comes before that of child `b` in the current direction.
     #[inline]
     fn ahead(&self, a: usize, b: usize) -> bool {
-        let (x, y) = (self.heads[a], self.heads[b]);
-        if x != y {
-            return (x < y) == self.forward;
-        }
-        self.ahead_in_full(a, b)
+        self.race(a, b).0
     }
 
-    /// Like `ahead`, for children with equal heads.
-    fn ahead_in_full(&self, a: usize, b: usize) -> bool {
+    /// Returns whether the entry of child `a` comes before that of child `b` in the current direction, and whether both
+    /// have the same key.
+    #[inline]
+    fn race(&self, a: usize, b: usize) -> (bool, bool) {
+        let (x, y) = (self.heads[a], self.heads[b]);
+        if x != y {
+            return ((x < y) == self.forward, false);
+        }
+        self.race_in_full(a, b)
+    }
+
+    /// Like `race`, for children with equal heads.
+    fn race_in_full(&self, a: usize, b: usize) -> (bool, bool) {
         let (x, y) = (&self.children[a], &self.children[b]);
-        let order = match self.compare.compare(x.key(), y.key()) {
+        let keys = self.compare.compare(x.key(), y.key());
+        let order = match keys {
             Ordering::Equal => y.seq().cmp(&x.seq()).then(a.cmp(&b)),
             unequal => unequal,
         };
-        if self.forward { order.is_lt() } else { order.is_gt() }
+        (if self.forward { order.is_lt() } else { order.is_gt() }, keys.is_eq())
     }
 
     /// Returns whether child `i` stands beyond the entry `(self.key, seq)` of child `from` in the current direction.
@@ -109,6 +120,7 @@ impl<C: MergeSource> MergeCursor<C> {
 
     fn clear(&mut self, forward: bool) {
         self.current = NONE;
+        self.tied = None;
         self.waiting.clear();
         self.deferred.clear();
         self.partial = false;
@@ -143,6 +155,7 @@ impl<C: MergeSource> MergeCursor<C> {
     /// Restores the order after the current child has moved by one entry.
     #[inline]
     fn restore(&mut self) {
+        self.tied = None;
         let moved = self.current;
         let Some(&next) = self.waiting.last() else {
             if !self.children[moved].valid() {
@@ -156,12 +169,15 @@ impl<C: MergeSource> MergeCursor<C> {
             return;
         }
         self.note_head(moved);
-        if self.ahead(moved, next) {
+        let (ahead, tied) = self.race(moved, next);
+        if ahead {
+            self.tied = Some(tied);
             return;
         }
         self.current = next;
         let last = self.waiting.len() - 1;
         if last == 0 {
+            self.tied = Some(tied);
             self.waiting[0] = moved; // two children, such as a memtable and a level
             return;
         }
@@ -175,6 +191,7 @@ impl<C: MergeSource> MergeCursor<C> {
     fn complete(&mut self) -> Result<()> {
         let current = self.current;
         self.current = NONE; // invalid if a child fails
+        self.tied = None;
         self.partial = false;
         self.key.clear();
         self.key.extend_from_slice(self.children[current].key());
@@ -196,6 +213,7 @@ impl<C: MergeSource> MergeCursor<C> {
     fn turn(&mut self, forward: bool) -> Result<()> {
         let current = self.current;
         self.current = NONE;
+        self.tied = None;
         self.partial = false;
         self.forward = forward;
         self.waiting.clear();
@@ -253,7 +271,7 @@ impl<C: MergeSource> MergeCursor<C> {
     fn leave_key(&mut self) -> Result<()> {
         let current = self.current;
         while let Some(&next) = self.waiting.last()
-            && self.same_key(next, current)
+            && self.tied.take().unwrap_or_else(|| self.same_key(next, current))
         {
             self.waiting.pop();
             self.children[next].next_key()?;
@@ -319,7 +337,7 @@ impl<C: MergeSource> MergeCursor<C> {
             if !self.stands_on(i, target) || (i == 0 && self.first_apart) {
                 continue;
             }
-            let first = self.first_apart && self.stands_on(0, target) && self.ahead_in_full(0, i);
+            let first = self.first_apart && self.stands_on(0, target) && self.race_in_full(0, i).0;
             self.deferred.extend(i + 1..self.children.len());
             self.partial = true;
             self.current = if first { 0 } else { i };
