@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (rows, memtable, percent) = (number(4000)? * 1000, number(64 << 10)? << 10, number(50)?);
     let family = FamilyOptions { table_bytes: 2 * memtable, ..FamilyOptions::default() }
         .write_buffer_bytes(usize::try_from(memtable)?);
-    let segment = number(64 << 10)? << 10;
+    let segment = number(memtable >> 11)? << 10;
     let options = Db::options(&dir).sync(SyncMode::None).default_family(family);
     let settings = |o: &mut tidesdb::DbOptions| {
         (o.memtables_bytes_max, o.wal_segment_bytes) = (memtable * 5 / 2, segment);
