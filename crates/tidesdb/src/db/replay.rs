@@ -35,7 +35,8 @@ fn slot_for(ctx: &WriteCtx, family: &FamilyCore, seq: SeqNo) -> Result<Arc<MemSl
     found().ok_or_else(|| Error::internal("a replayed commit has no memtable"))
 }
 
-fn insert_into(slot: &MemSlot, family: &FamilyCore, seq: SeqNo, op: &Op<'_>) -> Result<()> {
+/// Inserts an operation of commit `seq` into `slot`.
+pub(super) fn insert_into(slot: &MemSlot, family: &FamilyCore, seq: SeqNo, op: &Op<'_>) -> Result<()> {
     let seq = seq + u64::from(op.rank);
     if op.kind == Kind::RangeDelete {
         slot.ranges.add(&family.options.comparator, op.range_tombstone(seq));
