@@ -251,7 +251,7 @@ pub fn sees(view: &Arc<ReadView>, key: &[u8], at: ReadPoint, guard: &Guard) -> R
 /// Returns `key`; fails if the family was dropped.
 fn comparator_key<'k>(family: &FamilyCore, key: &'k [u8]) -> Result<&'k [u8]> {
     if family.is_dropped() {
-        return Err(Error::NotFound { what: format!("column family {}", family.name()).into() });
+        return Err(family.unusable());
     }
     Ok(key)
 }

@@ -105,21 +105,22 @@ impl WriteBatch {
         }
     }
 
-    /// Sets `key` to `value`.
+    /// Sets `key` to `value`, for the default TTL of the family if it has one.
     ///
     /// # Errors
     /// `InvalidArgument` for an empty or too long key, a too long value or batch. `MemoryLimit` if all batches and transactions
     /// would take more than their share of `memory_limit`; `Busy` if memory stays scarce for ten seconds. The batch is as before.
     pub fn put(&mut self, family: &Family, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.push(family, Kind::Put, 0, key.as_ref(), value.as_ref())
+        self.push(family, Kind::Put, family.default_expiry()?, key.as_ref(), value.as_ref())
     }
 
-    /// Sets `key` to `value` for `ttl`, counted from now in whole seconds (at least one). Time is that of the wall
-    /// clock, except that it never goes back while the database is open: an expired key stays expired if the wall clock
-    /// is set back.
+    /// Sets `key` to `value` for `ttl`, counted from now. A row stores its expiry in seconds, rounded up: the key can be
+    /// read for at least `ttl`, and at most a second longer. Time is that of the wall clock, except that it never goes
+    /// back while the database is open: an expired key stays expired if the wall clock is set back, and a new TTL may
+    /// then end up to a second early.
     ///
     /// # Errors
-    /// As [`WriteBatch::put`].
+    /// As [`WriteBatch::put`]; `InvalidArgument` if `ttl` ends after February 2106.
     pub fn put_with_ttl(
         &mut self,
         family: &Family,
@@ -127,11 +128,11 @@ impl WriteBatch {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<()> {
-        let expiry = u64::from(family.shared.reads.refresh_clock()).saturating_add(ttl.as_secs().max(1));
-        self.put_expiring(family, key, value, u32::try_from(expiry).unwrap_or(u32::MAX))
+        self.put_expiring(family, key, value, family.shared.reads.expiry_after(ttl)?)
     }
 
-    /// Sets `key` to `value` until `expiry`, in seconds since the UNIX epoch; 0 = forever.
+    /// Sets `key` to `value` until `expiry`, in seconds since the UNIX epoch; 0 = forever, whatever the default TTL of the
+    /// family.
     ///
     /// # Errors
     /// As [`WriteBatch::put`].
