@@ -1,6 +1,6 @@
 //! Loads random rows and overwrites each once, and prints for each phase what the directory held when it was largest, by kind of file.
 //!
-//! Usage: `cargo run --release -p tidesdb --example space_peak -- DIR [THOUSANDS_OF_ROWS] [MEMTABLE_KIB] [COMPRESSIBLE_PERCENT] [SEGMENT_KIB]`
+//! Usage: `cargo run --release -p tidesdb-engine --example space_peak -- DIR [THOUSANDS_OF_ROWS] [MEMTABLE_KIB] [COMPRESSIBLE_PERCENT] [SEGMENT_KIB]`
 #![allow(
     clippy::disallowed_methods,
     clippy::big_endian_bytes,

@@ -1,5 +1,5 @@
 //! Random histories: the jobs that the default policy plans run beside each other and end or fail in any order. Every key keeps
-//! its answer, and without new data the work ends. `ROUNDS=20000 cargo test -p tidesdb jobs_beside` looks longer.
+//! its answer, and without new data the work ends. `ROUNDS=20000 cargo test -p tidesdb-engine jobs_beside` looks longer.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! Text scripts: a picture of a tree in, plans out. `scripts/README.md` describes the language.
 //!
-//! `REWRITE=1 cargo test -p tidesdb policy` writes what came out into the scripts; read the difference before you keep it.
+//! `REWRITE=1 cargo test -p tidesdb-engine policy` writes what came out into the scripts; read the difference before you keep it.
 
 use std::collections::HashMap;
 use std::fmt::Write;
