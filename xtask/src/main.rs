@@ -31,7 +31,7 @@ cargo xtask COMMAND
   tidy [--stats]      the project rules; --stats also prints code statistics
   ci [STAGE...]       the stages of the build server; default: all but `clients` and `package`; `extra` also omits `test`
                       stages: tidy lint test bench gate report docs c npm clients package loom crash faults order
-                      kill reopen sweep model metamorphic isolation invariants fuzz tmpfs races descriptors sectors latency memory asan miri;
+                      kill beside reopen sweep model metamorphic isolation invariants fuzz tmpfs races descriptors sectors latency memory asan miri;
                       `report` opens the benchmark report in Chromium, `c` tests the C library (needs a C
                       compiler and pkg-config), `npm` and `clients` test it from other languages, `package`
                       builds packages, and the crates as the registry would
@@ -50,7 +50,7 @@ cargo xtask COMMAND
   bench [ARGS]        the speed example of the engine
   bench-gate [--update]
                       compares instructions per operation with xtask/instructions.txt (needs valgrind)
-  crash|faults|order|kill|reopen|sweep|model|metamorphic|isolation|invariants|fuzz|tmpfs [ARGS]
+  crash|faults|order|kill|beside|reopen|sweep|model|metamorphic|isolation|invariants|fuzz|tmpfs [ARGS]
   races|descriptors|sectors|latency|memory [ARGS]
                       the programs of crates/testkit, at full size
   inject [--seed N] [--limit N] [--stride N] [--only CALL] [--jobs N] [--prefix DIR]

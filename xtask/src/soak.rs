@@ -8,7 +8,7 @@ use crate::{inject, stages};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-const PROGRAMS: [&str; 16] = [
+const PROGRAMS: [&str; 17] = [
     "model",
     "metamorphic",
     "isolation",
@@ -18,6 +18,7 @@ const PROGRAMS: [&str; 16] = [
     "order",
     "sweep",
     "kill",
+    "beside",
     "reopen",
     "fuzz",
     "races",

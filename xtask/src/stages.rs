@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Stages in the order of a full run, the fast ones first.
-const ALL: [&str; 31] = [
+const ALL: [&str; 32] = [
     "tidy",
     "lint",
     "test",
@@ -26,6 +26,7 @@ const ALL: [&str; 31] = [
     "faults",
     "order",
     "kill",
+    "beside",
     "reopen",
     "sweep",
     "model",
@@ -48,11 +49,12 @@ const ON_REQUEST: [&str; 2] = ["clients", "package"];
 
 /// Programs of the test kit with their arguments in a check run, which takes minutes in total. Without
 /// arguments they run at full size.
-const KIT: [(&str, &[&str]); 17] = [
+const KIT: [(&str, &[&str]); 18] = [
     ("crash", &["--points", "4000"]),
     ("faults", &["--cases", "2000"]),
     ("order", &["--scripts", "100"]),
     ("kill", &["--kills", "90"]),
+    ("beside", &["--refreshes", "1000"]),
     ("reopen", &["--mib", "64"]),
     ("sweep", &["--stride", "7"]),
     ("model", &["--ops", "300000"]),
@@ -75,7 +77,7 @@ const LEAVES: [&str; 4] = ["tidesdb-sync", "tidesdb-io", "tidesdb-memtable", "ti
 const LOCK_FREE: [&str; 3] = ["tidesdb-memtable", "tidesdb-cache", "tidesdb-sync"];
 
 /// Packages with loom models.
-const MODELLED: [&str; 4] = ["tidesdb-memtable", "tidesdb-cache", "tidesdb-sync", "tidesdb"];
+const MODELLED: [&str; 4] = ["tidesdb-memtable", "tidesdb-cache", "tidesdb-sync", "tidesdb-engine"];
 
 /// The peers need C++ and are built on request only.
 const WORKSPACE: &str = "--workspace --exclude tidesdb-bench-peers";
@@ -151,13 +153,14 @@ fn stage(root: &Path, name: &str) -> Staged {
         "unit" => Cargo::new(&format!("test {} --lib --bins", workspace(root))).run(root),
         // A full run gains nothing from incremental compilation, which costs a third of the build time.
         "test" => {
-            let test = format!("test {} --exclude tidesdb-bench", workspace(root));
+            let test =
+                format!("test {} --exclude tidesdb-bench --features tidesdb-typed/json", workspace(root));
             Cargo::new(&test).env("CARGO_INCREMENTAL", "0").run(root)
         }
         "bench" => {
             // Built alone, this crate has the default features of the engine only.
             Cargo::new("test -p tidesdb-objects").run(root)?;
-            Cargo::new("test -p tidesdb-bench -p tidesdb-cli --features tidesdb-cli/bench").run(root)
+            Cargo::new("test -p tidesdb-bench -p tidesdb-cli").run(root)
         }
         "gate" => match gate::hindrance() {
             Some(why) => return Ok(Outcome::Skipped(why.to_owned())),
@@ -190,11 +193,11 @@ fn tidy_stage(root: &Path) -> Done {
 fn lint(root: &Path) -> Done {
     Cargo::new("fmt --all --check").run(root)?;
     Cargo::new(&format!(
-        "clippy {} --all-targets --features tidesdb-cli/bench -- -D warnings",
+        "clippy {} --all-targets --features tidesdb-typed/json -- -D warnings",
         workspace(root)
     ))
     .run(root)?;
-    Cargo::new("clippy --package tidesdb --no-default-features --lib -- -D warnings").run(root)
+    Cargo::new("clippy --package tidesdb-engine --no-default-features --lib -- -D warnings").run(root)
 }
 
 /// Opens the benchmark report in a browser.
@@ -223,7 +226,7 @@ fn packages_and_crates(root: &Path) -> Staged {
 }
 
 fn docs(root: &Path) -> Done {
-    let docs = Cargo::new(&format!("doc {} --no-deps", workspace(root)));
+    let docs = Cargo::new(&format!("doc {} --no-deps --features tidesdb-typed/json", workspace(root)));
     docs.env("RUSTDOCFLAGS", "-D warnings").run(root)
 }
 
@@ -275,7 +278,7 @@ fn miri(root: &Path) -> Staged {
 /// # Errors
 /// If it cannot be built or fails.
 pub(crate) fn bench(root: &Path, args: &[String]) -> Done {
-    Cargo::new("run --release --package tidesdb --example speed --").args(args).run(root)
+    Cargo::new("run --release --package tidesdb-engine --example speed --").args(args).run(root)
 }
 
 /// Runs a program of the test kit with `args`.

@@ -19,6 +19,7 @@ pub mod sweep;
 pub mod trial;
 pub mod history;
 pub mod kill;
+pub mod beside;
 pub mod memory;
 pub mod faults;
 pub mod group;

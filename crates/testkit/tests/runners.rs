@@ -34,6 +34,11 @@ fn kill() {
 }
 
 #[test]
+fn beside() {
+    run(env!("CARGO_BIN_EXE_beside"), &["--refreshes", "100", "--seed", "20"], "T46 ");
+}
+
+#[test]
 fn sweep() {
     run(env!("CARGO_BIN_EXE_sweep"), &["--stride", "127", "--blocks", "10", "--seed", "14"], "T27 ");
 }

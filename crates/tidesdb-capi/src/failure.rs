@@ -92,7 +92,7 @@ fn code_of(e: &Error) -> Code {
         Error::Exists { .. } => ERR_EXISTS,
         Error::InvalidArgument { .. } => ERR_INVALID_ARGS,
         Error::MemoryLimit { .. } => ERR_MEMORY_LIMIT,
-        Error::Io { source, .. } if source.kind() == std::io::ErrorKind::OutOfMemory => ERR_MEMORY,
+        Error::Io { cause, .. } if cause.kind() == std::io::ErrorKind::OutOfMemory => ERR_MEMORY,
         Error::Io { .. } | Error::CommitUnknown { .. } | Error::Poisoned { .. } | Error::NoSpace { .. } => {
             ERR_IO
         }

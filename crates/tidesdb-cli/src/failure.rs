@@ -106,7 +106,9 @@ impl From<Error> for Failure {
                 "`tidesdb verify` lists all damage; restore a checkpoint, or add `--recovery salvage` to `dump` what can \
                  be read",
             ),
-            Error::Locked { .. } => Some("wait until the other process closes it, or stop that process"),
+            Error::Locked { .. } => Some(
+                "wait until the other process closes it, or stop that process; commands that only read work meanwhile",
+            ),
             Error::Poisoned { .. } | Error::CommitUnknown { .. } => {
                 Some("run the command again: opening recovers")
             }

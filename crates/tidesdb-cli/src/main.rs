@@ -102,6 +102,9 @@ impl Cli {
     /// Opens the database, calls `work`, and closes the database. A failed close is a failure of the command.
     fn with_session(&self, access: Access, work: impl FnOnce(&Session) -> Outcome) -> Outcome {
         let session = Session::open(&self.place, &self.common, access)?;
+        if let Some(remark) = session.remark() {
+            eprintln!("{remark}");
+        }
         let exit = work(&session)?;
         session.db.close()?;
         Ok(exit)

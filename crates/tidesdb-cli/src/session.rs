@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use tidesdb::{Db, Error, Family, RecoveryMode, SyncMode, WriteOptions};
+use tidesdb::{
+    Db, Error, Family, OpenOptions, Reader, RecoveryMode, SyncMode, TreeStats, WriteOptions, inspect,
+};
 
 use crate::failure::{Failure, Outcome};
 use crate::text;
@@ -113,14 +115,16 @@ pub(crate) struct Session {
     pub(crate) db: Db,
     pub(crate) path: PathBuf,
     pub(crate) common: Common,
+    /// Set if another process has the database open for writing: then `db` is a view of this reader.
+    pub(crate) beside: Option<Reader>,
 }
 
 impl Session {
-    /// Opens the database.
+    /// Opens the database. A command that only reads gets a view of it if another process has it open for writing.
     pub(crate) fn open(place: &Place, common: &Common, access: Access) -> Outcome<Self> {
         let path = place.path()?;
         let sync = common.sync.map_or(SyncMode::Full, |sync| sync.0);
-        let open = |default_family: &str| {
+        let options = |default_family: &str| {
             Db::options(path)
                 .recovery(place.recovery)
                 .sync(sync)
@@ -128,14 +132,42 @@ impl Session {
                 .create_if_missing(access == Access::Create)
                 .default_family_name(default_family)
                 .await_comparators(access == Access::Read)
-                .open()
         };
-        let db = match open(tidesdb::DEFAULT_FAMILY) {
+        let (db, beside) = match options(tidesdb::DEFAULT_FAMILY).open() {
             // A read-only open creates no family, and the C library does not create the default one.
-            Err(Error::ReadOnly) => open(OF_THE_C_LIBRARY)?,
-            opened => opened?,
+            Err(Error::ReadOnly) => (options(OF_THE_C_LIBRARY).open()?, None),
+            Err(locked @ Error::Locked { .. }) if access == Access::Read => match place.recovery {
+                RecoveryMode::Tail => open_beside(options)?,
+                _ => return Err(locked.into()),
+            },
+            opened => (opened?, None),
         };
-        Ok(Self { db, path: path.clone(), common: common.clone() })
+        Ok(Self { db, path: path.clone(), common: common.clone(), beside })
+    }
+
+    /// Brings a view of a database that another process writes up to date.
+    pub(crate) fn refresh(&mut self) -> Outcome<()> {
+        if let Some(reader) = &self.beside {
+            self.db = reader.refresh()?;
+        }
+        Ok(())
+    }
+
+    /// Returns the remark that the command shows a view; `None` if no other process writes the database.
+    pub(crate) fn remark(&self) -> Option<String> {
+        let seq = self.beside.as_ref()?.seq();
+        Some(format!("note: the database is open elsewhere; this is a view of it at sequence number {seq}"))
+    }
+
+    /// Returns the trees of the families whose key order this program does not know.
+    pub(crate) fn unresolved(&self) -> Outcome<Vec<TreeStats>> {
+        let names = self.db.unresolved_families();
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut trees = inspect::trees(&self.path)?;
+        trees.retain(|tree| names.iter().any(|(name, _)| *name == tree.family));
+        Ok(trees)
     }
 
     /// Returns the family that the command uses.
@@ -160,6 +192,17 @@ impl Session {
             .map_err(|e| Failure::usage(format!("argument {:?}: {e}", text::printable(given))))?;
         Ok(out.into())
     }
+}
+
+/// Opens a reader beside the process that writes, and its first view.
+fn open_beside(options: impl Fn(&str) -> OpenOptions) -> Outcome<(Db, Option<Reader>)> {
+    let reader = match options(tidesdb::DEFAULT_FAMILY).open_reader() {
+        Err(Error::NotFound { what }) if what.starts_with("family") => {
+            options(OF_THE_C_LIBRARY).open_reader()
+        }
+        opened => opened,
+    }?;
+    Ok((reader.view(), Some(reader)))
 }
 
 #[cfg(test)]

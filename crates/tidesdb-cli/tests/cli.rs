@@ -211,7 +211,7 @@ fn a_database_in_use_has_its_own_exit_code() {
     let started = std::time::Duration::from_millis(20);
     let busy = (0..250).find_map(|_| {
         std::thread::sleep(started);
-        Some(stage.run(&["get", "a"])).filter(|run| run.code != 0)
+        Some(stage.run(&["delete", "none"])).filter(|run| run.code != 1)
     });
     let busy = busy.expect("the shell holds the database");
     assert_eq!(busy.code, 4, "{}", busy.err);
@@ -416,4 +416,88 @@ fn databases_of_the_c_library_are_read() {
     let db = options().await_comparators(true).open().unwrap();
     assert_eq!(db.families(), ["fruit", "tidesdb:settings"], "reading creates no family");
     db.close().unwrap();
+}
+
+#[test]
+fn reading_commands_show_a_view_of_a_database_that_another_process_writes() {
+    let stage = Stage::new();
+    let mut writer = stage.command(&["shell"]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = writer.stdin.take().unwrap();
+    stdin.write_all(b"put a 1\nput b 2\n").unwrap();
+    // The writer has the database open until its input ends.
+    let shown = |words: &[&str], wanted: &str| {
+        for _ in 0..600 {
+            let run = stage.run(words);
+            if run.code == 0 && run.text() == wanted {
+                return run.err;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        panic!("{words:?} never shows {wanted:?}: {}", stage.run(words).text());
+    };
+    let remark = shown(&["scan"], "a\t1\nb\t2\n");
+    assert!(
+        remark.starts_with("note: the database is open elsewhere; this is a view of it at sequence"),
+        "{remark}"
+    );
+    assert_eq!(stage.ok(&["get", "a"]), "1");
+    assert_eq!(stage.ok(&["families"]), "default\n");
+    assert!(stage.ok(&["stats"]).contains("visible seq"));
+    assert!(stage.ok(&["verify"]).ends_with("all good\n"));
+    assert!(stage.ok(&["levels"]).contains("family default"));
+    assert_eq!(stage.ok(&["dump"]), "a\t1\nb\t2\n");
+    let refused = stage.run(&["put", "c", "3"]);
+    assert_eq!(refused.code, 4, "{}", refused.err);
+    let salvage = stage.run(&["scan", "--recovery", "salvage"]);
+    assert_eq!(salvage.code, 4, "{}", salvage.err);
+    stdin.write_all(b"put c 3\n").unwrap();
+    shown(&["scan"], "a\t1\nb\t2\nc\t3\n");
+    drop(stdin);
+    assert!(writer.wait().unwrap().success());
+    assert_eq!(stage.run(&["scan"]).err, "", "no view: the writer is gone");
+}
+
+#[test]
+fn a_database_with_a_comparator_of_another_program_is_listed_counted_and_verified() {
+    let stage = Stage::new();
+    let order = || tidesdb::Comparator::custom("by-length", |a, b| a.len().cmp(&b.len()).then(a.cmp(b)));
+    let options = || tidesdb::FamilyOptions::default().comparator(order());
+    let open = || {
+        let options = tidesdb::Db::options(stage.path("db")).comparator(order()).default_family(options());
+        options.open().unwrap()
+    };
+    let db = open();
+    let odd = db.create_family("odd", options()).unwrap();
+    for key in ["zz", "aaaa", "b"] {
+        db.put(key, "v").unwrap();
+        odd.put(key, vec![7; 5000]).unwrap();
+    }
+    db.flush().unwrap();
+    drop(odd);
+    let check = || {
+        assert_eq!(stage.ok(&["families"]), "default\nodd\n");
+        let stats = stage.ok(&["stats"]);
+        assert!(
+            stats.contains("tree of family odd\n  the order by-length of its keys is not known here\n"),
+            "{stats}"
+        );
+        let refused = stage.run(&["get", "zz"]);
+        assert_eq!(refused.code, 2);
+        assert!(
+            refused.err.contains("family \"default\" needs the key order \"by-length\""),
+            "{}",
+            refused.err
+        );
+    };
+    check();
+    db.close().unwrap();
+    check();
+    let verified = stage.run(&["verify"]).text().to_owned();
+    assert!(verified.contains("the order of the keys of 2 tables was not checked"), "{verified}");
+    assert!(verified.starts_with("read 2 tables with 6 entries and 1 value log with 3 values"), "{verified}");
+    let table = files_of(&stage.path("db"), "klog").remove(0);
+    let mut bytes = std::fs::read(&table).unwrap();
+    bytes[100] ^= 1;
+    std::fs::write(&table, bytes).unwrap();
+    assert_eq!(stage.run(&["verify"]).code, 1, "damage is found all the same");
 }

@@ -8,7 +8,8 @@
 //! written to.
 //!
 //! A file must keep its name and its bytes while it is in use. The engine removes a table or a sealed value log only
-//! after its last reader has left.
+//! after its last reader has left. [`PooledDir::keeping`] is for files whose names another process may remove: before
+//! such a file loses its descriptor it is mapped, and the map is read if the name is gone.
 //!
 //! Cost: a read takes a shared lock and a reference count in addition to its system call. Threads: all methods
 //! may be called from any thread.
@@ -92,7 +93,7 @@ impl Descriptors {
                 queue.push_back(next);
                 continue;
             }
-            *file.slot.write().unwrap_or_else(PoisonError::into_inner) = None;
+            file.close();
             return;
         }
     }
@@ -122,12 +123,19 @@ impl Descriptors {
 pub struct PooledDir {
     inner: Arc<dyn Dir>,
     descriptors: Arc<Descriptors>,
+    keeping: bool,
 }
 
 impl PooledDir {
     /// Wraps `inner` so that its files share `descriptors`.
     pub fn wrap(inner: Arc<dyn Dir>, descriptors: &Arc<Descriptors>) -> Arc<dyn Dir> {
-        Arc::new(Self { inner, descriptors: Arc::clone(descriptors) })
+        Arc::new(Self { inner, descriptors: Arc::clone(descriptors), keeping: false })
+    }
+
+    /// Like [`PooledDir::wrap`], for files whose names another process may remove. A file stays readable for as long as
+    /// it is open: if it cannot be mapped, it keeps its descriptor, beyond the budget if need be.
+    pub fn keeping(inner: Arc<dyn Dir>, descriptors: &Arc<Descriptors>) -> Arc<dyn Dir> {
+        Arc::new(Self { inner, descriptors: Arc::clone(descriptors), keeping: true })
     }
 
     /// Runs `call`, and runs it again if descriptors ran out and some could be freed.
@@ -159,7 +167,8 @@ impl Dir for PooledDir {
             descriptors: Arc::clone(&self.descriptors),
             name: name.to_owned(),
             access,
-            slot: RwLock::new(Some(file)),
+            keeping: self.keeping,
+            slot: RwLock::new(Slot::Open(file)),
             used: AtomicBool::new(false),
         });
         self.descriptors.admit(&pooled);
@@ -211,38 +220,75 @@ struct PooledFile {
     descriptors: Arc<Descriptors>,
     name: String,
     access: Access,
-    slot: RwLock<Option<Arc<dyn File>>>,
+    /// Whether another process may remove the name.
+    keeping: bool,
+    slot: RwLock<Slot>,
     /// Set by reads; cleared when the file is skipped in a scan for a file to close.
     used: AtomicBool,
 }
 
+/// How a file can be read now.
+#[derive(Debug)]
+enum Slot {
+    /// It holds a descriptor.
+    Open(Arc<dyn File>),
+    /// It is reopened by its name.
+    Closed,
+    /// It is reopened by its name, or read through this map if the name is gone.
+    Mapped(Arc<dyn File>),
+}
+
 impl PooledFile {
+    /// Gives up the descriptor, unless the file could not be read afterwards.
+    fn close(&self) {
+        let mut slot = self.slot.write().unwrap_or_else(PoisonError::into_inner);
+        let Slot::Open(file) = &*slot else { return };
+        *slot = match self.keeping {
+            false => Slot::Closed,
+            true => match file.without_descriptor() {
+                Ok(Some(map)) => Slot::Mapped(map),
+                _ => return,
+            },
+        };
+    }
+
     /// Returns the file, reopening it if it was closed.
     fn file(&self) -> io::Result<Arc<dyn File>> {
-        if let Some(file) = &*self.slot.read().unwrap_or_else(PoisonError::into_inner) {
-            if !self.used.load(Ordering::Relaxed) {
-                self.used.store(true, Ordering::Relaxed);
+        let kept = match &*self.slot.read().unwrap_or_else(PoisonError::into_inner) {
+            Slot::Open(file) => {
+                if !self.used.load(Ordering::Relaxed) {
+                    self.used.store(true, Ordering::Relaxed);
+                }
+                return Ok(Arc::clone(file));
             }
-            return Ok(Arc::clone(file));
-        }
-        let opened = match self.dir.open(&self.name, self.access) {
-            Err(e) if is_out_of_descriptors(&e) && self.descriptors.evict_half() => {
-                self.dir.open(&self.name, self.access)?
-            }
-            other => other?,
+            Slot::Closed => None,
+            Slot::Mapped(map) => Some(Arc::clone(map)),
+        };
+        let opened = match (self.reopen(), kept) {
+            (Err(e), Some(map)) if e.kind() == io::ErrorKind::NotFound => return Ok(map),
+            (opened, _) => opened?,
         };
         {
             let mut slot = self.slot.write().unwrap_or_else(PoisonError::into_inner);
-            if let Some(file) = &*slot {
+            if let Slot::Open(file) = &*slot {
                 return Ok(Arc::clone(file)); // another thread reopened it first
             }
-            *slot = Some(Arc::clone(&opened));
+            *slot = Slot::Open(Arc::clone(&opened));
         }
         // The slot lock is free here. Lock order: the queue before a slot, never after.
         if let Some(this) = self.this.upgrade() {
             self.descriptors.admit(&this);
         }
         Ok(opened)
+    }
+
+    fn reopen(&self) -> io::Result<Arc<dyn File>> {
+        match self.dir.open(&self.name, self.access) {
+            Err(e) if is_out_of_descriptors(&e) && self.descriptors.evict_half() => {
+                self.dir.open(&self.name, self.access)
+            }
+            other => other,
+        }
     }
 }
 
@@ -297,5 +343,60 @@ impl File for PooledFile {
 
     fn is_cached(&self, offset: u64) -> io::Result<bool> {
         self.file()?.is_cached(offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{FileExt, RealDisk};
+
+    /// Opens three files of a directory with one descriptor.
+    fn three(dir: Arc<dyn Dir>) -> Vec<Arc<dyn File>> {
+        let name = |n: u8| n.to_string();
+        for n in 0..3u8 {
+            dir.create_new(&name(n), 0).unwrap().write_all_at(&[n; 9000], 0).unwrap();
+        }
+        (0..3u8).map(|n| dir.open(&name(n), Access::Random).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_kept_file_is_readable_after_its_name_is_gone() {
+        let temp = tempfile::tempdir().unwrap();
+        let descriptors = Arc::new(Descriptors::new(1));
+        let plain = RealDisk::new().open_dir(temp.path(), false).unwrap();
+        if plain.create_new("probe", 1).unwrap().without_descriptor().unwrap().is_none() {
+            return; // the file system does not allow maps
+        }
+        let files = three(PooledDir::keeping(Arc::clone(&plain), &descriptors));
+        assert_eq!(descriptors.open_files(), 1);
+        plain.create_new("2.new", 0).unwrap().write_all_at(b"other", 0).unwrap();
+        ["0", "1", "2"].iter().for_each(|name| plain.unlink(name).unwrap());
+        for (n, file) in (0..3u8).zip(&files) {
+            let mut bytes = [9; 8990];
+            file.read_exact_at(&mut bytes, 7).unwrap();
+            assert!(bytes.iter().all(|b| *b == n));
+            assert_eq!((file.len().unwrap(), file.read_at(&mut bytes, 9000).unwrap()), (9000, 0));
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_not_kept_needs_its_name() {
+        let temp = tempfile::tempdir().unwrap();
+        let plain = RealDisk::new().open_dir(temp.path(), false).unwrap();
+        let files = three(PooledDir::wrap(Arc::clone(&plain), &Arc::new(Descriptors::new(1))));
+        plain.unlink("0").unwrap();
+        assert_eq!(files[0].read_at(&mut [0], 0).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_kept_file_that_grew_is_read_by_its_name() {
+        let temp = tempfile::tempdir().unwrap();
+        let plain = RealDisk::new().open_dir(temp.path(), false).unwrap();
+        let files = three(PooledDir::keeping(Arc::clone(&plain), &Arc::new(Descriptors::new(1))));
+        plain.open("0", Access::ReadWrite).unwrap().write_all_at(b"more", 9000).unwrap();
+        let mut bytes = [0; 4];
+        files[0].read_exact_at(&mut bytes, 9000).unwrap();
+        assert_eq!((&bytes, files[0].len().unwrap()), (b"more", 9004));
     }
 }

@@ -119,6 +119,11 @@ pub trait File: Send + Sync + Debug {
     /// Maps the whole file for reading. Returns `Ok(None)` if not supported; the caller falls back to
     /// `read_at`. The file must never be truncated while the map lives.
     fn map_read(&self) -> io::Result<Option<ReadMap>>;
+    /// Returns the file at its current length, for reading, without a descriptor: it stays readable after its name is
+    /// gone. Other processes may go on writing to it. Returns `Ok(None)` if not supported.
+    fn without_descriptor(&self) -> io::Result<Option<Arc<dyn File>>> {
+        Ok(None)
+    }
     /// Hints to the system how a range will be used. `len` 0 means up to the end of the file. Changes no byte,
     /// so callers may ignore the error.
     fn advise(&self, advice: Advice, offset: u64, len: u64) -> io::Result<()>;

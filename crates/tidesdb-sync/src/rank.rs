@@ -29,6 +29,8 @@ ranks! {
     C_HANDLES = 22;
     /// C library: functions of a connector.
     C_CONNECTOR = 24;
+    /// The view of a reader beside the writer is renewed.
+    READER = 90;
     /// Lock of the database directory.
     DIRECTORY = 100;
     /// What the last look at the state of the database saw.

@@ -304,7 +304,7 @@ fn sealable(family: &FamilyCore, version: &TableVersion) -> BTreeMap<VlogId, Sea
 pub fn name(ctx: &MaintenanceCtx, family: &FamilyCore, features: u64) -> Result<()> {
     let _naming = family.naming.lock();
     if family.is_dropped() {
-        return Err(Error::NotFound { what: format!("column family {}", family.name()).into() });
+        return Err(family.unusable());
     }
     let mut edit = VersionEdit::new();
     if ctx.versions.features() & features != features {

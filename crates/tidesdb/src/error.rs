@@ -13,7 +13,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// A system call failed. No acknowledged commit is lost.
-    #[error("{op} of {file}{}: {source}", at(*.offset))]
+    #[error("{op} of {file}{}: {cause}", at(*.offset))]
     Io {
         /// What was attempted: `read`, `write`, `sync`, `open`, ...
         op: &'static str,
@@ -21,8 +21,8 @@ pub enum Error {
         file: Arc<str>,
         /// Offset in the file, for a read or a write.
         offset: Option<u64>,
-        /// The system's error.
-        source: Arc<io::Error>,
+        /// The system's error. It is part of the message, so it is not a `source` as well.
+        cause: Arc<io::Error>,
     },
     /// Bytes on disk are not the bytes that were written. Nothing was changed; see `tidesdb verify` and the recovery
     /// modes.
@@ -94,7 +94,7 @@ pub enum Error {
     /// The handle was used after close.
     #[error("the database is closed")]
     Closed,
-    /// No such column family, file or snapshot.
+    /// No such family, file or snapshot.
     #[error("{what} does not exist")]
     NotFound {
         /// The missing object.
@@ -156,7 +156,7 @@ impl From<Error> for io::Error {
     /// Wraps the error; [`io::Error::get_ref`] and [`io::Error::into_inner`] return it.
     fn from(e: Error) -> Self {
         let kind = match &e {
-            Error::Io { source, .. } => source.kind(),
+            Error::Io { cause, .. } => cause.kind(),
             Error::Corrupt { .. } => io::ErrorKind::InvalidData,
             Error::NoSpace { .. } => io::ErrorKind::StorageFull,
             Error::InvalidArgument { .. } => io::ErrorKind::InvalidInput,
@@ -192,13 +192,13 @@ impl Error {
     }
 
     /// A failed system call on `file`.
-    pub(crate) fn io(op: &'static str, file: &str, source: io::Error) -> Self {
-        Self::Io { op, file: file.into(), offset: None, source: Arc::new(source) }
+    pub(crate) fn io(op: &'static str, file: &str, cause: io::Error) -> Self {
+        Self::Io { op, file: file.into(), offset: None, cause: Arc::new(cause) }
     }
 
     /// A failed read or write of `file` at `offset`.
-    pub(crate) fn io_at(op: &'static str, file: &str, offset: u64, source: io::Error) -> Self {
-        Self::Io { op, file: file.into(), offset: Some(offset), source: Arc::new(source) }
+    pub(crate) fn io_at(op: &'static str, file: &str, offset: u64, cause: io::Error) -> Self {
+        Self::Io { op, file: file.into(), offset: Some(offset), cause: Arc::new(cause) }
     }
 
     /// Damage in `file` at `offset`.
@@ -233,13 +233,13 @@ impl Error {
     pub(crate) fn is_out_of_descriptors(&self) -> bool {
         const ENFILE: i32 = 23;
         const EMFILE: i32 = 24;
-        matches!(self, Self::Io { source, .. } if matches!(source.raw_os_error(), Some(ENFILE | EMFILE)))
+        matches!(self, Self::Io { cause, .. } if matches!(cause.raw_os_error(), Some(ENFILE | EMFILE)))
     }
 
     /// The kind of a failed system call, if this is one.
     pub(crate) fn io_kind(&self) -> Option<io::ErrorKind> {
         match self {
-            Self::Io { source, .. } => Some(source.kind()),
+            Self::Io { cause, .. } => Some(cause.kind()),
             _ => None,
         }
     }

@@ -100,8 +100,8 @@ pub mod inspect;
 pub use codec::Compression;
 pub use compact::{LevelStats, TreeStats};
 pub use db::{
-    DEFAULT_FAMILY, Db, OpenOptions, RangeEstimate, RecoveryReport, Snapshot, StallStats, Stats, ValueWriter,
-    VerifyReport,
+    DEFAULT_FAMILY, Db, OpenOptions, RangeEstimate, Reader, RecoveryReport, Snapshot, StallStats, Stats,
+    ValueWriter, VerifyReport,
 };
 pub use error::{Error, Result};
 pub use events::{Event, EventInfo, LevelPart};

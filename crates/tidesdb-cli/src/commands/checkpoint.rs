@@ -1,8 +1,9 @@
-//! `tidesdb checkpoint`: a second database with the same contents.
+//! `tidesdb checkpoint` and `tidesdb backup`: a second database with the same contents.
 
 use std::path::PathBuf;
 
 use serde_json::json;
+use tidesdb::Db;
 
 use crate::failure::{Exit, Outcome};
 use crate::host;
@@ -20,20 +21,46 @@ pub(crate) struct Checkpoint {
     path: PathBuf,
 }
 
+/// Copy the database to a new directory, on any disk
+///
+/// The copy is consistent, shares nothing with the database and is durable when the command returns. It is an independent
+/// database.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Backup {
+    /// Directory of the copy; must be new or empty
+    path: PathBuf,
+}
+
 impl Checkpoint {
     pub(crate) fn run(&self, session: &Session, out: &mut Out<'_>) -> Outcome {
-        let started = host::now();
-        session.db.checkpoint(&self.path)?;
-        let secs = started.elapsed().as_secs_f64();
-        let (files, bytes) = contents(&self.path);
-        let path = self.path.display();
-        if session.common.json {
-            out.json(&json!({ "path": path.to_string(), "files": files, "bytes": bytes, "seconds": secs }))?;
-        } else {
-            out.line(format!("{path}: {}, {}, {secs:.3} s", count(files, "file", "files"), size(bytes)))?;
-        }
-        Ok(Exit::Done)
+        make(session, &self.path, out, |db| db.checkpoint(&self.path))
     }
+}
+
+impl Backup {
+    pub(crate) fn run(&self, session: &Session, out: &mut Out<'_>) -> Outcome {
+        make(session, &self.path, out, |db| db.backup(&self.path))
+    }
+}
+
+/// Makes the copy and prints what it takes.
+fn make(
+    session: &Session,
+    path: &PathBuf,
+    out: &mut Out<'_>,
+    copy: impl FnOnce(&Db) -> tidesdb::Result<()>,
+) -> Outcome {
+    let started = host::now();
+    copy(&session.db)?;
+    let secs = started.elapsed().as_secs_f64();
+    let (files, bytes) = contents(path);
+    let path = path.display();
+    if session.common.json {
+        out.json(&json!({ "path": path.to_string(), "files": files, "bytes": bytes, "seconds": secs }))?;
+    } else {
+        out.line(format!("{path}: {}, {}, {secs:.3} s", count(files, "file", "files"), size(bytes)))?;
+    }
+    Ok(Exit::Done)
 }
 
 /// Returns the number of files in a directory and their total bytes.
@@ -46,7 +73,18 @@ fn contents(path: &PathBuf) -> (u64, u64) {
 mod tests {
     use super::super::stage::Stage;
     use super::*;
-    use tidesdb::Db;
+
+    #[test]
+    fn a_backup_shares_no_file() {
+        let stage = Stage::with(&["a"]);
+        let copy = stage.dir.path().join("copy");
+        stage.run(&["backup", copy.to_str().unwrap()]);
+        for entry in std::fs::read_dir(&copy).unwrap() {
+            let links = std::os::unix::fs::MetadataExt::nlink(&entry.unwrap().metadata().unwrap());
+            assert_eq!(links, 1);
+        }
+        assert_eq!(Db::open(&copy).unwrap().get(b"a").unwrap().unwrap(), b"a");
+    }
 
     #[test]
     fn the_copy_opens_and_later_writes_do_not_change_it() {

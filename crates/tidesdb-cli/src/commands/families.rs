@@ -1,7 +1,7 @@
 //! `tidesdb families`: the column families of a database.
 
 use serde_json::json;
-use tidesdb::{Comparator, Compression, FamilyOptions, MergeOperator, SettingInfo};
+use tidesdb::{Comparator, Compression, FamilyOptions, MergeOperator, SettingInfo, TreeStats};
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Out;
@@ -144,7 +144,26 @@ fn list(session: &Session, out: &mut Out<'_>) -> Outcome {
             out.line(name)?;
         }
     }
+    session.unresolved()?.iter().try_for_each(|tree| list_unresolved(tree, session.common.json, out))?;
     Ok(Exit::Done)
+}
+
+/// Lists a family whose key order is not known: what the manifest says of it.
+fn list_unresolved(tree: &TreeStats, json: bool, out: &mut Out<'_>) -> Outcome<()> {
+    let (name, order) = (&tree.family, &tree.order);
+    if json {
+        let entries: u64 = tree.levels.iter().map(|level| level.entries).sum();
+        return out.json(&json!({
+            "name": name, "tables": tree.tables, "bytes": tree.bytes, "entries": entries, "order": order,
+            "order_is_known": false,
+        }));
+    }
+    if !out.is_terminal() {
+        return out.line(name);
+    }
+    let painted = out.paint(crate::output::Style::Strong, name);
+    let tables = text::count(tree.tables as u64, "table", "tables");
+    out.line(format!("{painted}  {tables}, {}, {order}, which is not known here", text::size(tree.bytes)))
 }
 
 #[cfg(test)]

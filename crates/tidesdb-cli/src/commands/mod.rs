@@ -42,6 +42,7 @@ pub(crate) enum Verb {
     Verify(verify::Verify),
     Compact(compact::Compact),
     Checkpoint(checkpoint::Checkpoint),
+    Backup(checkpoint::Backup),
 }
 
 impl Verb {
@@ -50,7 +51,7 @@ impl Verb {
         match self {
             Self::Dump(_) | Self::Get(_) | Self::Scan(_) | Self::Stats(_) | Self::Verify(_) => Access::Read,
             Self::Families(families) => families.access(),
-            Self::Delete(_) | Self::Compact(_) | Self::Checkpoint(_) => Access::Write,
+            Self::Delete(_) | Self::Compact(_) | Self::Checkpoint(_) | Self::Backup(_) => Access::Write,
             Self::Load(_) | Self::Put(_) => Access::Create,
         }
     }
@@ -69,6 +70,7 @@ impl Verb {
             Self::Verify(command) => command.run(session, out),
             Self::Compact(command) => command.run(session, out),
             Self::Checkpoint(command) => command.run(session, out),
+            Self::Backup(command) => command.run(session, out),
         }
     }
 }

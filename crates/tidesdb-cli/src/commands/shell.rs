@@ -164,6 +164,7 @@ fn run_line(session: &mut Session, line: &str, out: &mut Out<'_>) -> Outcome<Nex
         Err(e) => return Err(Failure::usage(e.to_string().trim_start_matches("error: ").trim_end())),
     };
     let settings = settings(&session.common, parsed.common);
+    session.refresh()?;
     match parsed.verb {
         Typed::Verb(verb) => {
             let session = Session { common: settings, ..session.clone() };

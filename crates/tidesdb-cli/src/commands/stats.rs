@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use serde_json::Value;
-use tidesdb::{FamilyStats, JobStats, StatInfo, StatUnit, StatValue};
+use tidesdb::{FamilyStats, JobStats, StatInfo, StatUnit, StatValue, TreeStats};
 
 use super::levels::tree_json;
 use crate::failure::{Exit, Outcome};
@@ -39,7 +39,7 @@ impl Stats {
         }
         let stats = session.db.stats();
         if session.common.json {
-            out.json(&database_json(&stats))?;
+            out.json(&database_json(&stats, &session.unresolved()?))?;
             return Ok(Exit::Done);
         }
         out.line(out.paint(Style::Strong, &session.path.display().to_string()))?;
@@ -66,8 +66,11 @@ impl Stats {
             print(remote.figures(), out)?;
         }
         stats.families.iter().try_for_each(|family| print_family(family, out))?;
-        for tree in &stats.trees {
+        for tree in stats.trees.iter().chain(&session.unresolved()?) {
             out.line(out.paint(Style::Strong, &format!("tree of family {}", tree.family)))?;
+            if !tree.order_is_known {
+                out.line(format!("  the order {} of its keys is not known here", tree.order))?;
+            }
             print(tree.figures(), out)?;
         }
         Ok(Exit::Done)
@@ -99,7 +102,7 @@ fn print_family(family: &FamilyStats, out: &mut Out<'_>) -> Outcome<()> {
     print(family.figures(), out)
 }
 
-fn database_json(stats: &tidesdb::Stats) -> Value {
+fn database_json(stats: &tidesdb::Stats, unresolved: &[TreeStats]) -> Value {
     let mut all = figures_json(stats.figures());
     all.insert("stalled_by_memtables".into(), figures_json(stats.stalled_by_memtables.figures()).into());
     all.insert("stalled_by_tables".into(), figures_json(stats.stalled_by_tables.figures()).into());
@@ -108,7 +111,7 @@ fn database_json(stats: &tidesdb::Stats) -> Value {
         all.insert(work.into(), figures_json(times.figures()).into());
     }
     all.insert("jobs".into(), stats.jobs.iter().map(job_json).collect());
-    all.insert("trees".into(), stats.trees.iter().map(tree_json).collect());
+    all.insert("trees".into(), stats.trees.iter().chain(unresolved).map(tree_json).collect());
     if let Some(remote) = stats.remote {
         all.insert("remote".into(), figures_json(remote.figures()).into());
     }

@@ -57,6 +57,12 @@ fn print(report: &VerifyReport, log: &RecoveryReport, secs: f64, out: &mut Out<'
         count(report.vlogs as u64, "value log", "value logs"),
         count(report.pointers, "value", "values"),
     ))?;
+    if report.unordered > 0 {
+        let tables = count(report.unordered as u64, "table", "tables");
+        out.line(format!(
+            "the order of the keys of {tables} was not checked: their comparator is not known here"
+        ))?;
+    }
     let damage: Vec<&Error> = log.damage.iter().chain(&report.damage).collect();
     if damage.is_empty() {
         return out.line(out.paint(Style::Good, "all good"));
@@ -72,6 +78,7 @@ fn report_json(report: &VerifyReport, log: &RecoveryReport, secs: f64) -> Value 
         "ok": report.is_ok() && log.damage.is_none(),
         "log_commits": log.commits,
         "tables": report.tables,
+        "unordered": report.unordered,
         "entries": report.entries,
         "vlogs": report.vlogs,
         "pointers": report.pointers,

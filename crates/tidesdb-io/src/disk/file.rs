@@ -2,12 +2,13 @@
 
 use std::io;
 use std::num::NonZeroU64;
+use std::sync::Arc;
 
 use rustix::fd::OwnedFd;
 use rustix::fs::FallocateFlags;
 use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 
-use super::mmap::{self, RealSharedMap};
+use super::mmap::{self, MappedFile, RealSharedMap};
 use crate::region::MapRegion;
 use crate::{Advice, File, FileExt, ReadMap, SharedMap};
 
@@ -139,7 +140,15 @@ impl File for RealFile {
             return Ok(None);
         }
         let region = MapRegion::map(&self.fd, self.len()?)?;
-        Ok(Some(ReadMap { inner: std::sync::Arc::new(region) }))
+        Ok(Some(ReadMap { inner: Arc::new(region) }))
+    }
+
+    fn without_descriptor(&self) -> io::Result<Option<Arc<dyn File>>> {
+        let len = self.len()?;
+        if len == 0 || !self.mappable()? {
+            return Ok(None);
+        }
+        Ok(Some(Arc::new(MappedFile::new(&self.fd, len)?)))
     }
 
     fn advise(&self, advice: Advice, offset: u64, len: u64) -> io::Result<()> {

@@ -1,6 +1,6 @@
-//! Writable memory maps of files.
+//! Memory maps of files that a process writes: writable ones, and one that only reads what another process writes.
 //!
-//! Invariants: the map is accessed through 8-byte atomics only, so writers that overlap by mistake mix their
+//! Invariants: a map is accessed through 8-byte atomics only, so writers that overlap by mistake mix their
 //! bytes but cause no data race. The atomics are relaxed: a writer that passes its bytes to another thread to
 //! sync them must do so through an operation that orders memory.
 
@@ -11,8 +11,8 @@ use rustix::fd::AsFd;
 use rustix::io::Errno;
 use rustix::mm::{Advice, ProtFlags};
 
-use crate::SharedMap;
 use crate::region::Mapping;
+use crate::{Advice as FileAdvice, File, ReadMap, SharedMap};
 
 /// Bytes in a word of a writable map.
 const WORD: usize = size_of::<u64>();
@@ -41,15 +41,97 @@ impl RealSharedMap {
 
     /// Returns the memory as words. The last word may extend past `len`, but never past the last mapped page.
     fn words(&self) -> &[AtomicU64] {
-        // SAFETY: `base` is page-aligned, so aligned for a word; the kernel maps whole pages and a page is a
-        // multiple of a word, so `len` rounded up to a word is mapped, for reading and writing, while `self`
-        // lives. Every access of this process to the memory goes through these atomics of one size.
-        unsafe {
-            std::slice::from_raw_parts(
-                self.0.base().as_ptr().cast::<AtomicU64>(),
-                self.0.len().div_ceil(WORD),
-            )
+        words(&self.0)
+    }
+}
+
+/// Returns the memory of `map` as words. The last word may extend past its length, but never past the last mapped page.
+/// Only loads are allowed if the map is not writable.
+fn words(map: &Mapping) -> &[AtomicU64] {
+    // SAFETY: `base` is page-aligned, so aligned for a word; the kernel maps whole pages and a page is a multiple of a
+    // word, so `len` rounded up to a word is mapped while `map` lives. Every access of this process to the memory of
+    // the maps of this file goes through these atomics of one size; a relaxed load writes nothing.
+    unsafe { std::slice::from_raw_parts(map.base().as_ptr().cast::<AtomicU64>(), map.len().div_ceil(WORD)) }
+}
+
+/// A file that is read through a map and holds no descriptor. It has the length that the file had when it was mapped.
+#[derive(Debug)]
+pub(super) struct MappedFile(Mapping);
+
+impl MappedFile {
+    /// Maps `[0, len)`, which must not be empty and must lie inside the file. The file must never become shorter.
+    pub(super) fn new(fd: impl AsFd, len: u64) -> io::Result<Self> {
+        Mapping::new(fd, len, ProtFlags::READ).map(Self)
+    }
+}
+
+fn for_reading<T>() -> io::Result<T> {
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, "the file is open for reading only"))
+}
+
+impl File for MappedFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let len = self.0.len() as u64;
+        let Some(left) = len.checked_sub(offset).filter(|left| *left > 0) else { return Ok(0) };
+        let count = buf.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let start = usize::try_from(offset).map_err(|_| outside())?;
+        let mut words = words(&self.0)[start / WORD..].iter();
+        let mut at = start % WORD;
+        let mut rest = &mut buf[..count];
+        while !rest.is_empty()
+            && let Some(word) = words.next()
+        {
+            let bytes = word.load(Ordering::Relaxed).to_le().to_le_bytes(); // as they are in memory
+            let n = (WORD - at).min(rest.len());
+            rest[..n].copy_from_slice(&bytes[at..at + n]);
+            rest = &mut rest[n..];
+            at = 0;
         }
+        Ok(count)
+    }
+
+    fn read_cached_at(&self, _buf: &mut [u8], _offset: u64) -> io::Result<Option<usize>> {
+        Ok(None)
+    }
+
+    fn write_at(&self, _buf: &[u8], _offset: u64) -> io::Result<usize> {
+        for_reading()
+    }
+
+    fn allocate(&self, _offset: u64, _len: u64) -> io::Result<()> {
+        for_reading()
+    }
+
+    fn set_len(&self, _len: u64) -> io::Result<()> {
+        for_reading()
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        for_reading()
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        for_reading()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.len() as u64)
+    }
+
+    fn map_shared(&self, _len: u64) -> io::Result<Option<Box<dyn SharedMap>>> {
+        for_reading()
+    }
+
+    fn map_read(&self) -> io::Result<Option<ReadMap>> {
+        Ok(None)
+    }
+
+    fn advise(&self, _advice: FileAdvice, _offset: u64, _len: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn is_cached(&self, _offset: u64) -> io::Result<bool> {
+        Ok(true)
     }
 }
 

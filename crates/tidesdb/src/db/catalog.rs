@@ -127,11 +127,8 @@ pub(super) fn by_name(shared: &Shared, name: &str) -> Option<Arc<FamilyCore>> {
 /// Returns the family called `name`; fails if it is unresolved.
 pub(super) fn find(shared: &Shared, name: &str) -> Result<Arc<FamilyCore>> {
     match by_name(shared, name) {
-        None => Err(Error::NotFound { what: format!("column family {name:?}").into() }),
-        Some(family) if family.is_unresolved() => Err(Error::invalid(format!(
-            "family {name:?} needs the key order {:?}, which is not registered; see Db::register_comparator",
-            family.options.comparator.name()
-        ))),
+        None => Err(Error::NotFound { what: format!("family {name:?}").into() }),
+        Some(family) if family.is_unresolved() => Err(family.unusable()),
         Some(family) => Ok(family),
     }
 }
@@ -158,7 +155,7 @@ impl Family {
         core.options.check_change(&options)?;
         let _catalog = shared.catalog.lock();
         if core.is_dropped() {
-            return Err(Error::NotFound { what: format!("column family {}", core.name()).into() });
+            return Err(core.unusable());
         }
         if keep {
             let mut edit = VersionEdit::new();
@@ -239,7 +236,7 @@ impl Db {
         shared.write.check_writable()?;
         let _catalog = shared.catalog.lock();
         let core = by_name(shared, name)
-            .ok_or_else(|| Error::NotFound { what: format!("column family {name:?}").into() })?;
+            .ok_or_else(|| Error::NotFound { what: format!("family {name:?}").into() })?;
         if core.id == self.inner.default.id() {
             return Err(Error::invalid("the default family cannot be dropped"));
         }
@@ -253,6 +250,7 @@ impl Db {
         shared.maintenance.with_reserve(drop_it).inspect_err(|e| shared.maintenance.poison_if_unknown(e))?;
         shared.write.debt.subtract(core.forget_memtables());
         core.forget_tables();
+        shared.write.jobs.set_small(core.id, false);
         // No reader needs its values after a crash. If it stayed on this list, the list would keep the family and its
         // value logs alive until the next sync.
         shared.write.dirty_vlogs.lock().retain(|dirty| !Arc::ptr_eq(dirty, &core));

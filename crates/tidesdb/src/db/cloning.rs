@@ -44,7 +44,7 @@ impl Db {
         let _catalog = shared.catalog.lock();
         let from = self.handle(find(shared, source)?);
         if by_name(shared, new).is_some() {
-            return Err(Error::Exists { what: format!("column family {new:?}").into() });
+            return Err(Error::Exists { what: format!("family {new:?}").into() });
         }
         let options = from.options();
         let id = shared.maintenance.versions.new_family_id()?;

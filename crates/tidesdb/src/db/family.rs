@@ -10,10 +10,10 @@ use crate::read::{self, Cursor, Iter};
 use crate::shared::Family;
 use crate::types::{CompactionFilter, KeyRange, SeqNo, Slice};
 use crate::write::WriteBatch;
-use crate::{Error, Result, collect, compact, flush};
+use crate::{Result, collect, compact, flush};
 
 impl Family {
-    /// Sets `key` to `value`; returns the commit's sequence number.
+    /// Sets `key` to `value`, for the default TTL of the family if it has one; returns the commit's sequence number.
     ///
     /// # Errors
     /// As [`crate::Db::write`].
@@ -50,10 +50,10 @@ impl Family {
         self.one(options, |batch| batch.delete(self, key))
     }
 
-    /// Sets `key` to `value` for `ttl`, in whole seconds: see [`WriteBatch::put_with_ttl`](crate::WriteBatch::put_with_ttl).
+    /// Sets `key` to `value` for `ttl`: see [`WriteBatch::put_with_ttl`].
     ///
     /// # Errors
-    /// As [`crate::Db::write`].
+    /// As [`WriteBatch::put_with_ttl`] and [`crate::Db::write`].
     pub fn put_with_ttl(
         &self,
         key: impl AsRef<[u8]>,
@@ -61,6 +61,14 @@ impl Family {
         ttl: Duration,
     ) -> Result<SeqNo> {
         self.one(&WriteOptions::default(), |batch| batch.put_with_ttl(self, key, value, ttl))
+    }
+
+    /// Sets `key` to `value` until `expiry`: see [`WriteBatch::put_expiring`].
+    ///
+    /// # Errors
+    /// As [`crate::Db::write`].
+    pub fn put_expiring(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, expiry: u32) -> Result<SeqNo> {
+        self.one(&WriteOptions::default(), |batch| batch.put_expiring(self, key, value, expiry))
     }
 
     /// Combines `operand` with the value of `key` by the merge operator of the family, without reading the value: see
@@ -222,7 +230,7 @@ impl Family {
     pub fn start_flush(&self) -> Result<()> {
         self.shared.write.check_writable()?;
         if self.core.is_dropped() {
-            return Err(Error::NotFound { what: format!("column family {}", self.core.name()).into() });
+            return Err(self.core.unusable());
         }
         self.shared.write.rotate(&self.core);
         Ok(())

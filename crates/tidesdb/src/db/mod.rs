@@ -12,6 +12,7 @@ mod recover;
 mod replay;
 mod save;
 mod restore;
+mod reader;
 mod snapshot;
 mod stats;
 mod metrics;
@@ -28,6 +29,7 @@ use std::time::Duration;
 pub use admin::VerifyReport;
 pub use estimate::RangeEstimate;
 pub use open::OpenOptions;
+pub use reader::Reader;
 pub use recover::RecoveryReport;
 pub use snapshot::Snapshot;
 pub use stats::{StallStats, Stats};
@@ -80,6 +82,8 @@ pub(crate) struct Inner {
     default: Family,
     pool: Pool,
     report: RecoveryReport,
+    /// Whether this is a view of a [`Reader`].
+    is_view: bool,
     lock: parking::DirLockSlot,
 }
 
@@ -133,7 +137,7 @@ impl Db {
     /// Sets `key` to `value` for `ttl`: see [`WriteBatch::put_with_ttl`].
     ///
     /// # Errors
-    /// As [`Db::write`].
+    /// As [`Family::put_with_ttl`].
     pub fn put_with_ttl(
         &self,
         key: impl AsRef<[u8]>,
@@ -141,6 +145,14 @@ impl Db {
         ttl: Duration,
     ) -> Result<SeqNo> {
         self.inner.default.put_with_ttl(key, value, ttl)
+    }
+
+    /// Sets `key` to `value` until `expiry`: see [`WriteBatch::put_expiring`].
+    ///
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn put_expiring(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, expiry: u32) -> Result<SeqNo> {
+        self.inner.default.put_expiring(key, value, expiry)
     }
 
     /// Combines `operand` with the value of `key`: see [`WriteBatch::merge`].

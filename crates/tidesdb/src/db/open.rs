@@ -37,15 +37,15 @@ type Recovered = (Option<Arc<FamilyCore>>, RecoveryReport, Option<Unsaved>);
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct OpenOptions {
-    path: PathBuf,
-    options: DbOptions,
+    pub(super) path: PathBuf,
+    pub(super) options: DbOptions,
     /// `None`: use the stored settings, or the defaults if the family is created now.
     default_family: Option<FamilyOptions>,
-    default_name: String,
-    comparators: Vec<Comparator>,
-    operators: Vec<MergeOperator>,
+    pub(super) default_name: String,
+    pub(super) comparators: Vec<Comparator>,
+    pub(super) operators: Vec<MergeOperator>,
     await_comparators: bool,
-    env: Env,
+    pub(super) env: Env,
 }
 
 impl OpenOptions {
@@ -154,7 +154,8 @@ impl OpenOptions {
 
     /// Opens even if the key order of a family is not known; default false. Such a family stays unresolved until
     /// [`Db::register_comparator`]. An unresolved family keeps its name and data and can only be dropped. It is neither
-    /// merged nor checked by [`Db::verify`]. The default family cannot be unresolved.
+    /// merged, and [`Db::verify`] checks everything but the order of its keys. The default family cannot be unresolved
+    /// in a database that is open for writing.
     ///
     /// A family whose merge operator is not known can be used, except that reads of keys with operands and new merges
     /// fail with [`Error::Merge`].
@@ -200,7 +201,10 @@ impl OpenOptions {
         })?;
         shared.reads.snapshots.begin_at(shared.reads.visible());
         let default = match default {
-            Some(family) => family,
+            Some(family) => {
+                refuse_unresolved(&family);
+                family
+            }
             None => {
                 let options = self.default_family.clone().unwrap_or_default();
                 catalog::create(&shared, &self.default_name, options)?
@@ -236,13 +240,14 @@ impl OpenOptions {
                 default,
                 pool,
                 report,
+                is_view: false,
                 lock: Mutex::new(Some(lock)),
             }),
         })
     }
 
     /// Sets the parts of the memory that have a limit of their own.
-    fn share_memory(&mut self) {
+    pub(super) fn share_memory(&mut self) {
         let memory = Memory::new(self.options.memory_limit);
         let o = &mut self.options;
         o.memory_limit = memory.limit();
@@ -284,7 +289,7 @@ impl OpenOptions {
         Ok(())
     }
 
-    fn open_dir(&self) -> Result<Arc<dyn Dir>> {
+    pub(super) fn open_dir(&self) -> Result<Arc<dyn Dir>> {
         let create = self.options.create_if_missing && !self.options.read_only;
         let path = self.path.display().to_string();
         match self.env.disk.open_dir(&self.path, create) {
@@ -309,12 +314,38 @@ impl OpenOptions {
 
     /// Reads or creates the manifest and assembles the shared state, without families and without a begun log.
     fn build(&self, dir: &Arc<dyn Dir>, attached: Option<Attached>) -> Result<Arc<Shared>> {
-        let tables = TableContext::new(dir, self.options.cache_bytes, self.options.mmap_reads);
-        let tables = Arc::new(tables);
+        let tables = self.tables(dir);
         let versions = self.versions(dir, &tables)?;
         if let Some(attached) = &attached {
             attached.check(&versions)?;
         }
+        let first = first_segment(dir, &versions, versions.identity().wal_segment_bytes)?;
+        if !self.options.read_only {
+            check_room(first, versions.identity().wal_segment_bytes)?;
+        }
+        let memory = Memory::new(self.options.memory_limit);
+        let shared = self.assemble(versions, tables, first, &memory, attached);
+        if shared.write.options.remote.as_ref().is_some_and(|remote| remote.replicate_log) {
+            shared.write.log.keep_from(WalId(0)); // keep all segments until the first upload is done
+        }
+        Ok(shared)
+    }
+
+    /// What the tables in `dir` share.
+    pub(super) fn tables(&self, dir: &Arc<dyn Dir>) -> Arc<TableContext> {
+        Arc::new(TableContext::new(dir, self.options.cache_bytes, self.options.mmap_reads))
+    }
+
+    /// Assembles the shared state, without families, with a log that begins at segment `first`.
+    pub(super) fn assemble(
+        &self,
+        versions: VersionSet<Table>,
+        tables: Arc<TableContext>,
+        first: WalId,
+        memory: &Arc<Memory>,
+        attached: Option<Attached>,
+    ) -> Arc<Shared> {
+        let dir = &Arc::clone(versions.dir());
         let health = Arc::new(Health::default());
         let identity = versions.identity();
         let config = LogConfig {
@@ -325,12 +356,10 @@ impl OpenOptions {
             reserve_bytes: self.options.reserve_bytes(identity.wal_segment_bytes),
             free_min: self.options.disk_free_min,
         };
-        let first = first_segment(dir, &versions, identity.wal_segment_bytes)?;
-        if !self.options.read_only {
-            check_room(first, identity.wal_segment_bytes)?;
-        }
         let log = Log::new(&self.env, dir, config, &health, first);
-        let write = Arc::new(WriteCtx::new(&self.env, self.options.clone(), &health, log));
+        let mut write = WriteCtx::new(&self.env, self.options.clone(), &health, log);
+        write.memory = Arc::clone(memory);
+        let write = Arc::new(write);
         let shared = Shared {
             reads: Arc::clone(&write.reads),
             maintenance: MaintenanceCtx::new(&write, dir, versions),
@@ -346,12 +375,9 @@ impl OpenOptions {
             ),
             remote: attached.map(|attached| attached.remote),
         };
-        if shared.write.options.remote.as_ref().is_some_and(|remote| remote.replicate_log) {
-            shared.write.log.keep_from(WalId(0)); // keep all segments until the first upload is done
-        }
         shared.reads.refresh_clock();
         shared.write.sync_due.tick(shared.write.env.clock.mono());
-        Ok(Arc::new(shared))
+        Arc::new(shared)
     }
 
     /// Reads the manifest, or creates the first one.
@@ -372,9 +398,10 @@ impl OpenOptions {
         }
     }
 
-    fn version_context(&self, dir: &Arc<dyn Dir>, tables: &Arc<TableContext>) -> Context<Table> {
+    pub(super) fn version_context(&self, dir: &Arc<dyn Dir>, tables: &Arc<TableContext>) -> Context<Table> {
         let tables = Arc::clone(tables);
         let (patient, default) = (self.await_comparators, self.default_name.clone());
+        let read_only = self.options.read_only;
         Context {
             dir: Arc::clone(dir),
             entropy: Arc::clone(&self.env.entropy),
@@ -382,11 +409,18 @@ impl OpenOptions {
             comparators: self.comparators.clone(),
             operators: self.operators.clone(),
             lacks_operators: self.await_comparators,
-            may_wait: Box::new(move |name| patient && name != default),
+            may_wait: Box::new(move |name| patient && (read_only || name != default)),
             open_table: Arc::new(move |family, meta| {
                 Table::open(&tables, &family.options.comparator, meta.clone())
             }),
         }
+    }
+}
+
+/// Makes calls on a default family whose comparator is not known fail, instead of finding nothing.
+pub(super) fn refuse_unresolved(family: &FamilyCore) {
+    if family.is_unresolved() {
+        family.refuse();
     }
 }
 
@@ -414,7 +448,7 @@ fn check_options(options: &DbOptions) -> Result<()> {
 
 /// Checks that all tables and range tombstones come from flushed commits (`max_seq <= flushed_to`). Returns a
 /// description of the first violation.
-fn newer_than_flushed(state: &State) -> Option<String> {
+pub(super) fn newer_than_flushed(state: &State) -> Option<String> {
     state.families.values().find_map(|family| {
         let table = family.tables.iter().find(|table| table.meta.max_seq > family.flushed_to);
         let range = family.ranges.keys().find(|seq| **seq > family.flushed_to);

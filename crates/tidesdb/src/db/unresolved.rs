@@ -51,9 +51,13 @@ impl Db {
     /// # Errors
     /// `Exists` if an order of this name is known: built in, given to [`crate::OpenOptions::comparator`] or registered.
     /// `Corrupt`, `NoSpace`, `Io`, `Poisoned`: the remaining families stay unresolved, and the call may be repeated.
-    /// `Closed`.
+    /// `Closed`. `InvalidArgument` for a view of a [`crate::Reader`].
     pub fn register_comparator(&self, order: Comparator) -> Result<()> {
         let shared = &self.inner.shared;
+        if self.inner.is_view {
+            let what = "a view of a reader never changes: give its comparators to OpenOptions::comparator";
+            return Err(Error::invalid(what));
+        }
         if shared.write.options.read_only {
             shared.reads.check_open()?
         } else {

@@ -39,6 +39,8 @@ use crate::{Error, Result};
 
 /// A memtable is flushed when the values that it refers to take this many times its size in value logs.
 const VALUES_PER_BUFFER: u64 = 4;
+/// A merge of this many bytes takes about as long as the flush of a memtable.
+const SHORT_MERGE_BYTES: u64 = 16 << 20;
 
 /// State of one family. Lives as long as a handle, a reader or the database refers to it.
 #[derive(Debug)]
@@ -152,6 +154,24 @@ impl FamilyCore {
         self.dropped.load(Ordering::SeqCst)
     }
 
+    /// Refuses every use of the family: it is not dropped, but its comparator is not known.
+    pub fn refuse(&self) {
+        self.dropped.store(true, Ordering::SeqCst);
+    }
+
+    /// The error for a use of a family that was dropped or is refused.
+    #[cold]
+    pub fn unusable(&self) -> Error {
+        let name = self.name();
+        if !self.is_unresolved() {
+            return Error::NotFound { what: format!("family {name:?}").into() };
+        }
+        let order = self.options.comparator.name();
+        Error::invalid(format!(
+            "family {name:?} needs the key order {order:?}, which is not registered; see Db::register_comparator"
+        ))
+    }
+
     /// Marks the family as dropped: new commits and reads are refused.
     pub fn set_dropped(&self) {
         self.dropped.store(true, Ordering::SeqCst);
@@ -201,6 +221,14 @@ impl FamilyCore {
         self.memory.buffer_max(self.options.write_buffer_bytes())
     }
 
+    /// Returns true if a merge of the family takes no longer than a flush: all its tables are small together, and it moves no values.
+    pub fn merges_are_short(&self) -> bool {
+        let version = &self.owned_view().version;
+        let add = |sum: u64, bytes: u64| Some(sum + bytes).filter(|sum| *sum <= SHORT_MERGE_BYTES);
+        let mut sizes = version.tables().map(|table| table.meta().file_bytes);
+        version.vlogs().is_empty() && sizes.try_fold(0, add).is_some()
+    }
+
     /// Makes the active memtable, if there is one, immutable; it ends at `boundary`. Returns its bytes.
     pub fn rotate(&self, boundary: SeqNo) -> u64 {
         let mut bytes = 0;
@@ -248,17 +276,22 @@ impl FamilyCore {
             return;
         }
         debug_assert!(seq >= view.active_from, "an immutable memtable is missing");
-        let slot = Arc::new(MemSlot {
+        let slot = self.new_slot(seed, view.active_from, published().min(seq));
+        self.view.store(Arc::new(ReadView { active: Some(slot), ..(*view).clone() }));
+    }
+
+    /// An empty memtable for commits from `from` on, not part of the read view. It needs the log from `pins` on.
+    pub fn new_slot(&self, seed: u64, from: SeqNo, pins: SeqNo) -> Arc<MemSlot> {
+        Arc::new(MemSlot {
             map: self.new_map(seed, Use::Memtables),
             ranges: SharedRanges::default(),
-            from: view.active_from,
-            pins: published().min(seq),
+            from,
+            pins,
             debt_max: usize::MAX,
             dead_steps: Default::default(),
             values: Default::default(),
             value_files: self.vlog.files_begun(),
-        });
-        self.view.store(Arc::new(ReadView { active: Some(slot), ..(*view).clone() }));
+        })
     }
 
     /// Inserts `map`, which holds only commit `seq`, at its place: the active memtable ends at `seq`, the next one

@@ -36,15 +36,15 @@ pub fn manifest(path: impl AsRef<Path>, show: &mut dyn FnMut(&str)) -> Result<Ve
     Ok(damage)
 }
 
-/// Returns the tree of each family as the manifest in force records it, without opening the database. Also works if the order of
-/// a family's keys is not known.
+/// Returns the tree of each family as the manifest in force records it, without opening the database. Also works while another
+/// process writes the database, and if the order of a family's keys is not known.
 ///
 /// # Errors
 /// `NotFound` if there is no database, `Corrupt`, `Io`, `FormatTooNew`.
 pub fn trees(path: impl AsRef<Path>) -> Result<Vec<TreeStats>> {
     let (_, dir) = open(path.as_ref())?;
-    let (state, _) = version::inspect(&*dir, &mut |_, _| {})?;
-    Ok(state.families.values().map(|family| compact::stored_tree(family)).collect())
+    let manifest = version::ManifestTail::open(&*dir)?;
+    Ok(manifest.state().families.values().map(|family| compact::stored_tree(family)).collect())
 }
 
 fn show_state(state: &State, show: &mut dyn FnMut(&str)) {

@@ -6,6 +6,7 @@
 //! To add a setting, add one line there and use the setting. It takes the next free id; ids are never reused.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use super::setting::{Setting, SettingInfo, outside};
 use crate::codec::{Compression, Decoder, FieldClass, FieldWriter, UnknownFields, read_fields};
@@ -274,6 +275,8 @@ family_options! {
         "Tables with fewer entries are never compacted for their tombstones. Default 1024.";
     15 live value_garbage_percent: u32 = 25, (0, 100),
         "Percentage of garbage in value logs from which live values are moved so that files can be removed; 0 = never. Default 25.";
+    17 live default_ttl_secs: u64 = 0, (0, u32::MAX as u64),
+        "Seconds after which a row that is put without a TTL expires; 0 = never. Default 0.";
 }
 
 /// Converts `word` to the setting `name`, or says why it cannot.
@@ -372,6 +375,28 @@ impl FamilyOptions {
     #[must_use]
     pub fn filter_bits_per_key(mut self, bits: u32) -> Self {
         self.filter_bits_per_key = bits.min(FILTER_BITS_MAX as u32);
+        self
+    }
+
+    /// Sets the time after which a row that is put without a TTL expires, in whole seconds, rounded up; zero = never.
+    /// Operands of a merge operator have no TTL.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidesdb::FamilyOptions;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// let an_hour = FamilyOptions::default().default_ttl(Duration::from_secs(3600));
+    /// let sessions = db.family_or_create("sessions", an_hour)?;
+    /// sessions.put("ann", "...")?; // expires in an hour
+    /// sessions.put_with_ttl("ben", "...", Duration::from_secs(60))?; // in a minute
+    /// sessions.put_expiring("root", "...", 0)?; // never
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn default_ttl(mut self, ttl: Duration) -> Self {
+        let secs = ttl.as_secs().saturating_add((ttl.subsec_nanos() > 0).into());
+        self.default_ttl_secs = secs.min(u32::MAX.into());
         self
     }
 

@@ -160,7 +160,7 @@ impl Cursor {
         // Also take it before checking for a drop: a drop sets the flag first and empties the view afterwards.
         let view = family.owned_view();
         if family.is_dropped() {
-            return Err(Error::NotFound { what: format!("column family {}", family.name()).into() });
+            return Err(family.unusable());
         }
         let seq = moment.seq(reads);
         let inner = Self::merged(family, &view, ReadPoint { seq, now: reads.now_secs() }, own.as_ref());
@@ -493,10 +493,20 @@ impl Cursor {
         }
     }
 
-    /// Returns the key. The cursor must be valid.
+    /// Returns the key.
+    ///
+    /// # Panics
+    /// If the cursor is not [valid](Cursor::valid): before the first seek, or past either end.
     #[inline]
     pub fn key(&self) -> &[u8] {
-        if self.ahead.is_active() { self.ahead.row().0 } else { self.inner.key() }
+        if self.ahead.is_active() {
+            return self.ahead.row().0;
+        }
+        assert!(
+            self.inner.valid(),
+            "Cursor::key: the cursor is not on a row; check Cursor::valid after each move"
+        );
+        self.inner.key()
     }
 
     /// Returns the value. Values are read lazily, by this call.

@@ -105,7 +105,7 @@ impl Transaction {
         self.reads.borrow().len()
     }
 
-    /// Sets `key` to `value`.
+    /// Sets `key` to `value`, for the default TTL of the family if it has one.
     ///
     /// # Errors
     /// `InvalidArgument` for an empty or too long key, a too long value or transaction, or after the transaction has
@@ -114,10 +114,10 @@ impl Transaction {
         self.for_writing(family)?.put(family, key, value)
     }
 
-    /// Sets `key` to `value` for `ttl`, counted from now in whole seconds (at least one).
+    /// Sets `key` to `value` for `ttl`: see [`WriteBatch::put_with_ttl`].
     ///
     /// # Errors
-    /// As [`Transaction::put`].
+    /// As [`Transaction::put`]; `InvalidArgument` if `ttl` ends after February 2106.
     pub fn put_with_ttl(
         &mut self,
         family: &Family,
@@ -128,7 +128,7 @@ impl Transaction {
         self.for_writing(family)?.put_with_ttl(family, key, value, ttl)
     }
 
-    /// Sets `key` to `value` until `expiry`, in seconds since the UNIX epoch; 0 = forever.
+    /// Sets `key` to `value` until `expiry`: see [`WriteBatch::put_expiring`].
     ///
     /// # Errors
     /// As [`Transaction::put`].

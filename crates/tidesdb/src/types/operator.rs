@@ -179,11 +179,6 @@ impl Operands {
         self.ends.push(self.bytes.len());
     }
 
-    /// Number of operands.
-    pub fn len(&self) -> usize {
-        self.ends.len()
-    }
-
     /// Bytes of all operands.
     pub fn bytes(&self) -> usize {
         self.bytes.len()

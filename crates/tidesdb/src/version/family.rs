@@ -275,6 +275,11 @@ impl<T> FamilyVersion<T> {
         self.state.obsolete_vlogs_at(flushed_to)
     }
 
+    /// Returns the descriptions of the tables that are not open, because the family is unresolved.
+    pub fn unopened(&self) -> impl Iterator<Item = &Arc<TableMeta>> {
+        self.state.tables.iter().map(|table| &table.meta).filter(|_| !self.is_resolved())
+    }
+
     /// Returns the slots of all value logs.
     pub fn vlog_slots(&self) -> VlogSlots {
         Arc::clone(&self.vlogs)

@@ -6,6 +6,7 @@
 //! manifest  appends edits, synced                 replay   reads them back, tells a crash from damage
 //! chunks    a sequence in chunks that its successors share
 //! level     tables of one level, in order         family   FamilyVersion: immutable tables and value logs of one family
+//! follow    reads a manifest that another process writes
 //! set       install: the only way to change it    obsolete unlinks files that are no longer needed
 //! ```
 //!
@@ -22,6 +23,7 @@ mod level;
 mod manifest;
 mod obsolete;
 mod replay;
+mod follow;
 mod image;
 mod set;
 mod state;
@@ -30,6 +32,7 @@ mod tests;
 
 pub use edit::{CHUNKED_VALUES, Change, IGNORABLE, LEVEL_MAX, MANIFEST_FORMAT, VersionEdit};
 pub use family::{FamilyVersion, OpenTable, VlogSlot, VlogSlots};
+pub use follow::ManifestTail;
 pub use format::Identity;
 pub use image::{Image, in_force};
 pub use level::{Level, TableSlot};

@@ -11,6 +11,7 @@
 //! Reading changes nothing. A failed read is an error of its own, never taken for the end of the file.
 
 use std::io::ErrorKind;
+use std::sync::Arc;
 
 use tidesdb_io::{Access, Dir, File, FileExt};
 
@@ -131,17 +132,8 @@ fn load_file(
     visit: &mut dyn FnMut(u64, &VersionEdit),
 ) -> Result<Loaded> {
     let name = files::manifest(number);
-    let file = dir.open(&name, Access::Read).map_err(|e| match e.kind() {
-        ErrorKind::NotFound => Error::corrupt(CURRENT, 16, format!("names {name}, which is missing")),
-        _ => Error::io("open", &name, e),
-    })?;
+    let (file, header) = open_file(dir, &name, number, current)?;
     let file_bytes = file.len().map_err(|e| Error::io("length", &name, e))?;
-    let page = ManifestFile { file: &*file, name: &name, file_bytes }.bytes(0, PAGE as usize)?;
-    let header = Header::decode(&page, &name)?;
-    let meant = current.is_none_or(|c| c.salt == header.salt && c.uuid == header.identity.uuid);
-    if header.number != number || !meant {
-        return Err(Error::corrupt(&name, 0, "this is not the manifest that CURRENT names"));
-    }
     let source = ManifestFile { file: &*file, name: &name, file_bytes };
     let mut reader = Reader { source, header, chain: header.chain(), state: State::default(), visit };
     let (mark, marks) = reader.read_marks()?;
@@ -151,16 +143,42 @@ fn load_file(
     judge_marks(&marks, mark.number, &mut report);
     let state = reader.state;
     report.clean = state.clean;
+    check_state(&state, &header, &name)?;
+    report.file = name;
+    Ok(Loaded { state, header, report })
+}
+
+/// Opens manifest `number`, which is called `name`, and checks that it is the one that `current` names.
+pub(super) fn open_file(
+    dir: &dyn Dir,
+    name: &str,
+    number: u64,
+    current: Option<&Current>,
+) -> Result<(Arc<dyn File>, Header)> {
+    let file = dir.open(name, Access::Read).map_err(|e| match e.kind() {
+        ErrorKind::NotFound => Error::corrupt(CURRENT, 16, format!("names {name}, which is missing")),
+        _ => Error::io("open", name, e),
+    })?;
+    let file_bytes = file.len().map_err(|e| Error::io("length", name, e))?;
+    let page = ManifestFile { file: &*file, name, file_bytes }.bytes(0, PAGE as usize)?;
+    let header = Header::decode(&page, name)?;
+    let meant = current.is_none_or(|c| c.salt == header.salt && c.uuid == header.identity.uuid);
+    if header.number != number || !meant {
+        return Err(Error::corrupt(name, 0, "this is not the manifest that CURRENT names"));
+    }
+    Ok((file, header))
+}
+
+/// Checks a state as a whole, after the records of the manifest `name` were applied.
+pub(super) fn check_state(state: &State, header: &Header, name: &str) -> Result<()> {
     if state.log_start.0 > wal_id_max(header.identity.wal_segment_bytes) {
         return Err(Error::corrupt(
-            &name,
+            name,
             RECORDS_AT,
             "the log begins after the last possible sequence number",
         ));
     }
-    state.check().map_err(|e| Error::corrupt(&name, RECORDS_AT, e.to_string()))?;
-    report.file = name;
-    Ok(Loaded { state, header, report })
+    state.check().map_err(|e| Error::corrupt(name, RECORDS_AT, e.to_string()))
 }
 
 /// Reports which marks are missing. The marks of the next record overwrite the older pair, and only after that record
@@ -173,15 +191,33 @@ fn judge_marks(marks: &[Mark], newest: u64, report: &mut ManifestReport) {
 }
 
 /// The file, with its length at the time of opening.
-struct ManifestFile<'a> {
-    file: &'a dyn File,
-    name: &'a str,
-    file_bytes: u64,
+pub(super) struct ManifestFile<'a> {
+    pub(super) file: &'a dyn File,
+    pub(super) name: &'a str,
+    pub(super) file_bytes: u64,
 }
 
 impl ManifestFile<'_> {
+    /// Returns all complete marks.
+    pub(super) fn marks(&self, salt: &Salt) -> Result<Vec<Mark>> {
+        let pages = self.bytes(PAGE, (RECORDS_AT - PAGE) as usize)?;
+        let pages = pages.chunks(PAGE as usize).zip((PAGE..RECORDS_AT).step_by(PAGE as usize));
+        Ok(pages.filter_map(|(page, at)| Mark::decode(page, salt, at)).collect())
+    }
+
+    /// Checks that the file can hold what `mark` says.
+    pub(super) fn check_mark(&self, mark: &Mark) -> Result<()> {
+        if self.file_bytes < mark.file_bytes {
+            return Err(Error::corrupt(self.name, self.file_bytes, "the file is truncated"));
+        }
+        if mark.end > mark.file_bytes || mark.end < RECORDS_AT {
+            return Err(Error::corrupt(self.name, PAGE, "a mark names an impossible end"));
+        }
+        Ok(())
+    }
+
     /// Reads `n` bytes at offset `at`.
-    fn bytes(&self, at: u64, n: usize) -> Result<Vec<u8>> {
+    pub(super) fn bytes(&self, at: u64, n: usize) -> Result<Vec<u8>> {
         if at.checked_add(n as u64).is_none_or(|end| end > self.file_bytes) {
             return Err(Error::corrupt(self.name, self.file_bytes, "the file is truncated"));
         }
@@ -193,7 +229,7 @@ impl ManifestFile<'_> {
     }
 
     /// Reads the record at `at` with its padding, all of it below `limit`; `None` if there is no complete one.
-    fn record(&self, salt: &Salt, at: u64, limit: u64) -> Result<Option<Record>> {
+    pub(super) fn record(&self, salt: &Salt, at: u64, limit: u64) -> Result<Option<Record>> {
         if at.saturating_add(PAGE) > limit {
             return Ok(None);
         }
@@ -217,16 +253,22 @@ impl ManifestFile<'_> {
     }
 }
 
-struct Record {
-    at: u64,
-    header: ManifestRecordHeader,
+/// A complete record.
+pub(super) struct Record {
+    pub(super) at: u64,
+    pub(super) header: ManifestRecordHeader,
     payload: Vec<u8>,
-    next: u64,
+    pub(super) next: u64,
 }
 
 impl Record {
+    /// Decodes the edit.
+    pub(super) fn edit(&self, file: &str) -> Result<VersionEdit> {
+        VersionEdit::decode(&self.payload, file, self.at + RECORD_HEADER_BYTES as u64)
+    }
+
     /// Returns where the record ends, without its padding.
-    fn end(&self) -> u64 {
+    pub(super) fn end(&self) -> u64 {
         self.at + (RECORD_HEADER_BYTES + self.payload.len()) as u64
     }
 }
@@ -246,19 +288,10 @@ impl Reader<'_> {
 
     /// Returns the newest mark and all complete marks.
     fn read_marks(&self) -> Result<(Mark, Vec<Mark>)> {
-        let mut found = Vec::new();
-        for at in (PAGE..RECORDS_AT).step_by(PAGE as usize) {
-            let page = self.source.bytes(at, PAGE as usize)?;
-            found.extend(Mark::decode(&page, &self.header.salt, at));
-        }
+        let found = self.source.marks(&self.header.salt)?;
         let newest = found.iter().max_by_key(|m| m.number).copied();
         let newest = newest.ok_or_else(|| self.corrupt(PAGE, "no mark is complete"))?;
-        if self.source.file_bytes < newest.file_bytes {
-            return Err(self.corrupt(self.source.file_bytes, "the file is truncated"));
-        }
-        if newest.end > newest.file_bytes || newest.end < RECORDS_AT {
-            return Err(self.corrupt(PAGE, "a mark names an impossible end"));
-        }
+        self.source.check_mark(&newest)?;
         Ok((newest, found))
     }
 
@@ -289,8 +322,7 @@ impl Reader<'_> {
     }
 
     fn apply(&mut self, record: &Record) -> Result<()> {
-        let edit =
-            VersionEdit::decode(&record.payload, self.source.name, record.at + RECORD_HEADER_BYTES as u64)?;
+        let edit = record.edit(self.source.name)?;
         if self.state.clean {
             return Err(self.corrupt(record.at, "a record follows the clean shutdown"));
         }

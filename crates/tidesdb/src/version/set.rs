@@ -150,6 +150,46 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         Ok((this, loaded.report))
     }
 
+    /// Opens `state`, which a manifest had when another process wrote it, for reading only. Shares the open tables of
+    /// `prev`, and everything of the families that `is_same` says have not changed since.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an unknown key order of a family that may not be unresolved; errors of opening tables.
+    pub fn view(
+        context: Context<T>,
+        identity: Identity,
+        mut state: State,
+        prev: Option<&Self>,
+        is_same: impl Fn(FamilyId) -> bool,
+    ) -> Result<Self> {
+        let (known, versions) = match prev.map(|prev| prev.inner.lock()) {
+            Some(inner) => (inner.state.families.clone(), inner.versions.clone()),
+            None => Default::default(),
+        };
+        for (id, family) in state.families.iter_mut().filter(|(id, _)| is_same(**id)) {
+            if let Some(known) = known.get(id) {
+                *family = Arc::clone(known);
+            }
+        }
+        orders::assign(&mut state, &context)?;
+        state.clean = false;
+        let this = Self::new(context, identity, state, &[]);
+        if prev.is_none() {
+            this.open_tables()?;
+            return Ok(this);
+        }
+        let mut inner = this.inner.lock();
+        for (id, family) in inner.state.families.clone() {
+            let version = match versions.get(&id) {
+                Some(version) if is_same(id) => Arc::clone(version),
+                version => Arc::new(this.build(&family, version.map(|version| &**version))?),
+            };
+            inner.versions.insert(id, version);
+        }
+        drop(inner);
+        Ok(this)
+    }
+
     fn new(context: Context<T>, identity: Identity, state: State, names: &[String]) -> Self {
         let (mut table, mut vlog) = (state.next_table.0, u64::from(state.next_vlog.0));
         let mut manifest = 1;
@@ -313,6 +353,11 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
             inner.next_manifest += 1;
         }
         number
+    }
+
+    /// Returns the directory of the database.
+    pub fn dir(&self) -> &Arc<dyn Dir> {
+        &self.context.dir
     }
 
     /// Returns what was fixed when the database was created.

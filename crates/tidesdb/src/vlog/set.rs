@@ -572,6 +572,26 @@ impl VlogSet {
         self.files.read().values().map(|file| info(file)).collect()
     }
 
+    /// Takes over the open files of `from`, another set of the same family, that `keep` selects.
+    pub fn adopt(&self, from: &Self, keep: impl Fn(VlogId) -> bool) {
+        let files = from.files.read().clone();
+        self.files.write().extend(files.into_iter().filter(|(id, _)| keep(*id)));
+    }
+
+    /// Returns whether the file is open.
+    pub fn is_open(&self, id: VlogId) -> bool {
+        self.files.read().contains_key(&id)
+    }
+
+    /// Opens a file, unless it is open, so that all its bytes can be read from now on even if another process removes
+    /// its name.
+    ///
+    /// # Errors
+    /// `Corrupt` if the file is missing or its header is damaged; `Io`; `FormatTooNew`.
+    pub fn open_now(&self, id: VlogId) -> Result<()> {
+        self.file(id)?.len().map(drop)
+    }
+
     /// Closes a sealed file. The next read reopens it; reads in progress are not affected.
     pub fn close(&self, id: VlogId) {
         self.files.write().remove(&id);

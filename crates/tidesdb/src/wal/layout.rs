@@ -176,7 +176,17 @@ impl RecordHeader {
         bytes.len() >= RECORD_HEADER_BYTES && bytes[8..16] == seq.to_le_bytes()
     }
 
-    /// Decodes the record at the start of `bytes` with sequence number `seq`; `None` if no valid record begins there.
+    /// Bytes that the record at the start of `bytes`, whose header is whole, takes in the log if it is valid; for a pad,
+    /// those of its header.
+    pub fn bytes_needed(bytes: &[u8]) -> u64 {
+        match bytes.get(27) {
+            Some(&kind) if kind == RecordKind::Pad as u8 => RECORD_HEADER_BYTES as u64,
+            _ => record_bytes(u64::from(u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]))),
+        }
+    }
+
+    /// Decodes the record at the start of `bytes` with sequence number `seq`; `None` if no valid record begins there. The
+    /// body of a pad is not looked at and is returned as empty.
     pub fn decode<'a>(bytes: &'a [u8], seq: SeqNo, salt: &Salt) -> Option<(Self, &'a [u8])> {
         if !Self::looks_like(bytes, seq) {
             return None;
@@ -187,7 +197,7 @@ impl RecordHeader {
         let rest = &bytes[RECORD_HEADER_BYTES..];
         let padded = (body_len as usize).checked_next_multiple_of(UNIT as usize)?;
         let covered = if kind == RecordKind::Pad { &[][..] } else { rest.get(..padded)? };
-        let body = rest.get(..body_len as usize)?;
+        let body = if kind == RecordKind::Pad { &[][..] } else { rest.get(..body_len as usize)? };
         if word(0) != bound_crc(salt, seq * UNIT, &[&bytes[4..RECORD_HEADER_BYTES], covered]) || word(28) != 0
         {
             return None;

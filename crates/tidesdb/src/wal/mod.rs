@@ -12,13 +12,14 @@
 //!   stale records never verify.
 //! * Each record says how far the log was **complete** and how far it was **synced** when the record was built. With
 //!   that, and the boot identity in the segment header, recovery distinguishes an unfinished commit, a torn tail and
-//!   damage: see [`reader`].
+//!   damage: see [`reader`]. [`LogTail`] reads a log that another process writes.
 //! * The first failed write or sync poisons the log: nothing is acknowledged afterwards.
 //!
 //! Layouts: `docs/formats/wal.md`.
 
 pub mod layout;
 pub mod reader;
+mod tail;
 mod segment;
 mod sequencer;
 mod group;
@@ -33,3 +34,4 @@ mod tests;
 pub use log::{Log, LogConfig, Place};
 pub use sequencer::{Commit, Purpose, Refusal, Sequencer, Unpublished};
 pub use space::{SpaceReservation, release_spare_files, remove_spare_segments};
+pub use tail::{LogTail, TailConfig};

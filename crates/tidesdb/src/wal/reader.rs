@@ -445,7 +445,9 @@ pub struct Piece {
     /// Name of the segment file.
     pub file: Arc<str>,
     bytes: Arc<Vec<u8>>,
-    /// Sequence number of each commit, and where its body lies in the file.
+    /// Where `bytes` begin in the file.
+    base: u64,
+    /// Sequence number of each commit, and where its body lies in `bytes`.
     commits: Vec<(SeqNo, Range<usize>)>,
 }
 
@@ -463,13 +465,23 @@ pub struct LoggedCommit<'a> {
 }
 
 impl Piece {
+    /// The commits in `bytes`, which begin at `base` of `file`.
+    pub(super) fn new(
+        file: Arc<str>,
+        bytes: Vec<u8>,
+        base: u64,
+        commits: Vec<(SeqNo, Range<usize>)>,
+    ) -> Self {
+        Self { file, bytes: Arc::new(bytes), base, commits }
+    }
+
     /// The commits in order.
     pub fn commits(&self) -> impl ExactSizeIterator<Item = LoggedCommit<'_>> {
         self.commits.iter().map(|(seq, at)| LoggedCommit {
             seq: *seq,
             body: &self.bytes[at.clone()],
             file: &self.file,
-            offset: at.start as u64,
+            offset: self.base + at.start as u64,
         })
     }
 
@@ -499,7 +511,8 @@ impl Piece {
     }
 
     fn clone_empty(&self) -> Self {
-        Self { file: Arc::clone(&self.file), bytes: Arc::clone(&self.bytes), commits: Vec::new() }
+        let (file, bytes) = (Arc::clone(&self.file), Arc::clone(&self.bytes));
+        Self { file, bytes, base: self.base, commits: Vec::new() }
     }
 
     /// Removes the commits from `seq` on.
@@ -527,8 +540,7 @@ pub fn replay(
         let used = scan.used.get(&known.id).copied().unwrap_or(SEGMENT_HEADER_BYTES);
         let (header, bytes) = load(dir, WalId(known.id), config, used)?;
         let commits = commits_of(&header, &bytes, scan.cut);
-        let bytes = Arc::new(bytes);
-        let mut piece = Piece { file: files::wal(WalId(header.id)).into(), bytes, commits: Vec::new() };
+        let mut piece = Piece::new(files::wal(WalId(header.id)).into(), bytes, 0, Vec::new());
         for commit in commits {
             piece.commits.push(commit);
             if piece.bytes() >= piece_bytes {

@@ -235,6 +235,17 @@ impl Sequencer {
         }
     }
 
+    /// Makes everything below `end` visible, in a log that another process writes and that is durable below `durable`. No
+    /// place may be reserved in it.
+    pub fn stand_at(&self, end: SeqNo, durable: SeqNo) {
+        let word = (end & LOW_MASK) << TICKET_BITS;
+        self.published.anchor.store(end.saturating_sub(ANCHOR_REACH / 2), SeqCst);
+        self.published.visible.store(word, SeqCst);
+        self.tail.store(word, SeqCst);
+        self.acked.store(end, SeqCst);
+        self.durable.store(durable, SeqCst);
+    }
+
     /// The sequence number whose low bits are in `word`.
     #[inline]
     fn seq_in(&self, word: u64) -> SeqNo {

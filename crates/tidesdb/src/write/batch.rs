@@ -105,21 +105,22 @@ impl WriteBatch {
         }
     }
 
-    /// Sets `key` to `value`.
+    /// Sets `key` to `value`, for the default TTL of the family if it has one.
     ///
     /// # Errors
     /// `InvalidArgument` for an empty or too long key, a too long value or batch. `MemoryLimit` if all batches and transactions
     /// would take more than their share of `memory_limit`; `Busy` if memory stays scarce for ten seconds. The batch is as before.
     pub fn put(&mut self, family: &Family, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.push(family, Kind::Put, 0, key.as_ref(), value.as_ref())
+        self.push(family, Kind::Put, family.default_expiry()?, key.as_ref(), value.as_ref())
     }
 
-    /// Sets `key` to `value` for `ttl`, counted from now in whole seconds (at least one). Time is that of the wall
-    /// clock, except that it never goes back while the database is open: an expired key stays expired if the wall clock
-    /// is set back.
+    /// Sets `key` to `value` for `ttl`, counted from now. A row stores its expiry in seconds, rounded up: the key can be
+    /// read for at least `ttl`, and at most a second longer. Time is that of the wall clock, except that it never goes
+    /// back while the database is open: an expired key stays expired if the wall clock is set back, and a new TTL may
+    /// then end up to a second early.
     ///
     /// # Errors
-    /// As [`WriteBatch::put`].
+    /// As [`WriteBatch::put`]; `InvalidArgument` if `ttl` ends after February 2106.
     pub fn put_with_ttl(
         &mut self,
         family: &Family,
@@ -127,11 +128,11 @@ impl WriteBatch {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<()> {
-        let expiry = u64::from(family.shared.reads.refresh_clock()).saturating_add(ttl.as_secs().max(1));
-        self.put_expiring(family, key, value, u32::try_from(expiry).unwrap_or(u32::MAX))
+        self.put_expiring(family, key, value, family.shared.reads.expiry_after(ttl)?)
     }
 
-    /// Sets `key` to `value` until `expiry`, in seconds since the UNIX epoch; 0 = forever.
+    /// Sets `key` to `value` until `expiry`, in seconds since the UNIX epoch; 0 = forever, whatever the default TTL of the
+    /// family.
     ///
     /// # Errors
     /// As [`WriteBatch::put`].
@@ -395,7 +396,7 @@ impl WriteBatch {
         let op = Op { family: family.core.id, kind, expiry, key, value, rank: self.ranks };
         encode_op(&mut self.record, &op);
         self.ops += 1;
-        self.puts += u32::from(matches!(kind, Kind::Put | Kind::PutPointer | Kind::Merge));
+        self.puts += u32::from(!kind.is_tombstone());
         self.value_bytes_max = self.value_bytes_max.max(value.len());
         self.user_bytes[at] += (key.len() + value.len()) as u64;
     }
@@ -493,17 +494,14 @@ fn decode_ops<'a>(
 #[inline]
 fn decode_op<'a>(d: &mut Decoder<'a>, rank: &mut Option<u32>) -> Result<Op<'a>> {
     let first = d.u8()?;
-    if first == Kind::RangeDelete as u8 {
-        return decode_range(d, rank);
+    if (Kind::RangeDelete as u8..HAS_EXPIRY).contains(&first) {
+        return decode_ranked(d, rank, first);
     }
     let kind = Kind::from_u8(first & !HAS_EXPIRY).ok_or_else(|| d.corrupt("unknown kind of operation"))?;
     let family = u32::try_from(d.varint()?).map_err(|_| d.corrupt("family number too large"))?;
     let key_len = d.length(KEY_BYTES_MAX)?;
     let value_len = d.length(VALUE_BYTES_MAX)?;
     let expiry = if first & HAS_EXPIRY != 0 { d.u32()? } else { 0 };
-    if kind == Kind::Merge {
-        check_rank(d, rank)?;
-    }
     if key_len == 0 {
         return Err(d.corrupt("empty key"));
     }
@@ -511,7 +509,7 @@ fn decode_op<'a>(d: &mut Decoder<'a>, rank: &mut Option<u32>) -> Result<Op<'a>> 
         Kind::PutPointer => ValuePlace::is_length(value_len),
         Kind::Delete | Kind::SingleDelete => value_len == 0,
         Kind::Put | Kind::RangeDelete => true,
-        Kind::Merge => expiry == 0,
+        Kind::Merge => false,
     };
     if !fits {
         return Err(d.corrupt("length of a pointer, a delete with a value, or a merge with an expiry"));
@@ -524,6 +522,24 @@ fn decode_op<'a>(d: &mut Decoder<'a>, rank: &mut Option<u32>) -> Result<Op<'a>> 
         value: d.take(value_len)?,
         rank: rank.unwrap_or(0),
     })
+}
+
+/// Decodes an operation that has a rank.
+fn decode_ranked<'a>(d: &mut Decoder<'a>, rank: &mut Option<u32>, kind: u8) -> Result<Op<'a>> {
+    if kind == Kind::RangeDelete as u8 {
+        return decode_range(d, rank);
+    }
+    if kind != Kind::Merge as u8 {
+        return Err(d.corrupt("unknown kind of operation"));
+    }
+    let family = u32::try_from(d.varint()?).map_err(|_| d.corrupt("family number too large"))?;
+    let (key_len, operand_len) = (d.length(KEY_BYTES_MAX)?, d.length(VALUE_BYTES_MAX)?);
+    let told = check_rank(d, rank)?;
+    if key_len == 0 {
+        return Err(d.corrupt("empty key"));
+    }
+    let (key, value) = (d.take(key_len)?, d.take(operand_len)?);
+    Ok(Op { family: FamilyId(family), kind: Kind::Merge, expiry: 0, key, value, rank: told })
 }
 
 /// Reads the rank of an operation and checks that it follows the previous one.

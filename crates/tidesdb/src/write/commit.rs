@@ -146,7 +146,7 @@ fn check(ctx: &WriteCtx, batch: &WriteBatch) -> Result<()> {
         return Err(Error::invalid("a comparator may read the database, not write to it"));
     }
     if let Some(gone) = batch.families.iter().find(|f| f.is_dropped()) {
-        return Err(Error::NotFound { what: format!("column family {}", gone.name()).into() });
+        return Err(gone.unusable());
     }
     if batch.families.iter().any(|f| !f.vlog.is_in(ctx.log.dir())) {
         return Err(Error::invalid("a batch holds a family of another database"));

@@ -6,6 +6,7 @@ mod common;
 
 mod batched_reads;
 mod batches;
+mod beside;
 mod beyond_memory;
 mod checkpoints;
 mod clock;

@@ -34,7 +34,7 @@ fn read(f: &Family, key: &str) -> Option<String> {
     assert!(back.iter().map(|(k, v)| (&**k, &**v)).eq(all.iter().map(|(k, v)| (&**k, &**v))));
     let reader = f.reader(key).unwrap().map(|r| std::io::read_to_string(r).unwrap().into_bytes());
     assert_eq!(reader, got);
-    let mut keys = f.cursor_with(&ReadOptions { keys_only: true, ..ReadOptions::default() }).unwrap();
+    let mut keys = f.cursor_with(&ReadOptions { keys_only: true }).unwrap();
     keys.seek(key).unwrap();
     assert_eq!(keys.valid() && keys.key() == key.as_bytes(), got.is_some());
     got.map(|v| String::from_utf8(v).unwrap())
@@ -355,7 +355,10 @@ fn an_operator_that_fails_loses_nothing() {
             MergeOperator::custom("mine", move |value, operand| match fails.load(Ordering::SeqCst) {
                 true if panics => panic!("planted"),
                 true => Err("out of order".into()),
-                false => Ok(value.extend_from_slice(operand)),
+                false => {
+                    value.extend_from_slice(operand);
+                    Ok(())
+                }
             });
         let sim = Sim::new();
         let db = sim.options().default_family(small().merge_operator(operator)).open().unwrap();
@@ -400,7 +403,12 @@ fn an_operator_that_fails_loses_nothing() {
 
 #[test]
 fn the_operator_is_part_of_the_family() {
-    let mine = || MergeOperator::custom("mine", |value, operand| Ok(value.extend_from_slice(operand)));
+    let mine = || {
+        MergeOperator::custom("mine", |value, operand| {
+            value.extend_from_slice(operand);
+            Ok(())
+        })
+    };
     let sim = Sim::new();
     let db = sim.options().default_family(small().merge_operator(mine())).open().unwrap();
     db.merge("k", "a").unwrap();

@@ -4,7 +4,7 @@ use tidesdb::Db;
 fn script(lines: &str) -> (Outcome, String, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
-    let session = Session { db: Db::open(&path).unwrap(), path, common: Common::default() };
+    let session = Session { db: Db::open(&path).unwrap(), path, common: Common::default(), beside: None };
     let mut bytes = Vec::new();
     let outcome = run_script(session, &mut lines.as_bytes(), &mut Out::new(&mut bytes, false));
     (outcome, String::from_utf8(bytes).unwrap(), dir)

@@ -31,7 +31,7 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         let mut inner = self.inner.lock();
         let inner = &mut *inner;
         let (Some(state), Some(version)) = (inner.state.families.get(&id), inner.versions.get(&id)) else {
-            return Err(Error::NotFound { what: format!("column family {}", id.0).into() });
+            return Err(Error::NotFound { what: format!("family {}", id.0).into() });
         };
         let unresolved = (Arc::clone(state), Arc::clone(version));
         let mut state = Arc::clone(state);
@@ -62,6 +62,9 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
 /// replayed before it is used.
 pub(super) fn assign<T>(state: &mut State, context: &Context<T>) -> Result<()> {
     for family in state.families.values_mut() {
+        if family.held.is_empty() && !family.options.comparator.is_unresolved() {
+            continue;
+        }
         let name = family.options.comparator.name();
         let given = || context.comparators.iter().find(|order| order.name() == name).cloned();
         let order = match Comparator::by_name(name).or_else(given) {

@@ -4,6 +4,7 @@ mod codec;
 mod crash;
 mod detect;
 mod faults;
+mod follow;
 mod levels;
 mod logic;
 mod order;

@@ -7,7 +7,7 @@ use crate::Error;
 
 fn is_errno(e: &Error, errno: i32) -> bool {
     match e {
-        Error::Io { source, .. } => source.raw_os_error() == Some(errno),
+        Error::Io { cause, .. } => cause.raw_os_error() == Some(errno),
         Error::Poisoned { cause } => is_errno(cause, errno),
         _ => false,
     }

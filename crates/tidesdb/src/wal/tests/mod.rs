@@ -8,6 +8,7 @@ mod reader;
 mod segments;
 mod sequencer;
 mod sweep;
+mod tail;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,0 +1,302 @@
+//! [`Reader`]: a database that another process, or another handle of this one, has open for writing.
+//!
+//! A reader takes no lock and changes nothing on disk, and the writer does not know of it. Each **view** is a [`Db`] that
+//! is open for reading only and never changes: the tables of one state of the manifest, and the gap-free prefix of the
+//! log in memtables. `docs/design/0029-reader-beside-the-writer.md` has the reasons.
+//!
+//! ```text
+//! poll the manifest       which tables and value logs exist, and where the log begins
+//! open what is new        a file that is open stays readable after the writer has removed its name
+//! read the log            from where the previous view ended, into the memtables that all views share
+//! poll the manifest       begin again if something failed and the manifest has changed meanwhile, or if the log
+//!                         begins above the place reached: its files may have been removed or reused while they were read
+//! ```
+//!
+//! What a try has opened and read is kept for the next one, so each try has less to do.
+
+mod replayed;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use tidesdb_io::{Descriptors, Dir, DirLock, PooledDir};
+use tidesdb_sync::{Mutex, rank};
+
+use self::replayed::Replayed;
+use super::open::{newer_than_flushed, refuse_unresolved};
+use super::{Db, Inner, OpenOptions, RecoveryReport, catalog};
+use crate::background::Pool;
+use crate::memory::Memory;
+use crate::options::RecoveryMode;
+use crate::shared::{Family, Shared};
+use crate::sst::{Table, TableContext};
+use crate::types::{SeqNo, TableId, WalId};
+use crate::version::{Context, ManifestTail, State, VersionSet};
+use crate::wal::{LogTail, TailConfig};
+use crate::{Error, Result};
+
+/// Tries of one refresh. Each fails only because the writer has replaced files meanwhile.
+const TRIES_MAX: u32 = 1000;
+
+/// Reads a database beside the process that writes it. Cheap to clone and usable from any thread.
+///
+/// [`Reader::view`] is a [`Db`] for reading only: a consistent state of all families, which never changes.
+/// [`Reader::refresh`] makes a newer one. A reader works whether or not a writer is running, across kills and
+/// restarts of the writer, and costs the writer nothing. It never sees less than an earlier view did.
+///
+/// A view shows every commit that was in the log, without a gap, when the refresh read it. In sync mode `Full` that
+/// includes commits that are not durable yet: a failure of the machine may undo them.
+///
+/// Files that a view uses keep their disk space until the view and the reader are dropped or refreshed. Files that are
+/// only in an object store cannot be read.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// use tidesdb::Db;
+/// let db = Db::open(dir.path())?; // in practice, in another process
+/// db.put(b"whale", b"blue")?;
+///
+/// let reader = Db::options(dir.path()).open_reader()?;
+/// let before = reader.view();
+/// let seq = db.put(b"whale", b"grey")?;
+/// let after = reader.refresh()?;
+/// assert_eq!(before.get(b"whale")?.as_deref(), Some(&b"blue"[..]));
+/// assert_eq!(after.get(b"whale")?.as_deref(), Some(&b"grey"[..]));
+/// assert!(reader.seq() >= seq);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Reader {
+    inner: Arc<Views>,
+}
+
+struct Views {
+    following: Mutex<Following, { rank::READER }>,
+    view: Mutex<Db>,
+}
+
+impl OpenOptions {
+    /// Opens the database for reading beside a process that writes it: see [`Reader`]. Takes no lock.
+    ///
+    /// Of the options, those count that concern reads: the memory limit, the cache, the name of the default family,
+    /// comparators. The recovery mode must be `Tail`.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no database, or no family of the default name; `Corrupt`, `FormatTooNew`; `MemoryLimit`
+    /// if the log does not fit in memory; `InvalidArgument` for a key order that is not known, unless
+    /// [`OpenOptions::await_comparators`] allows it; `Io`.
+    pub fn open_reader(mut self) -> Result<Reader> {
+        if self.options.recovery != RecoveryMode::Tail {
+            return Err(Error::invalid(
+                "a reader beside the writer reads the log in recovery mode Tail only",
+            ));
+        }
+        self.options.read_only = true;
+        self.options.remote = None;
+        self.share_memory();
+        let dir = PooledDir::keeping(self.open_dir()?, &Descriptors::of(&*self.env.disk));
+        let (following, view) = Following::begin(self, dir)?;
+        let (following, view) = (Mutex::new(following), Mutex::new(view));
+        Ok(Reader { inner: Arc::new(Views { following, view }) })
+    }
+}
+
+impl Reader {
+    /// Returns the newest view that [`Reader::refresh`] made, or the first one.
+    pub fn view(&self) -> Db {
+        self.inner.view.lock().clone()
+    }
+
+    /// Returns the newest sequence number that [`Reader::view`] shows.
+    pub fn seq(&self) -> SeqNo {
+        self.view().inner.shared.reads.visible()
+    }
+
+    /// Makes a view of the database as it is now, and returns it. If nothing has changed, that is the previous one, and
+    /// the call costs 11 system calls.
+    ///
+    /// # Errors
+    /// `Corrupt`, `FormatTooNew`, `Io`; `MemoryLimit` if what the writer has not flushed does not fit in memory; `Busy`
+    /// if the writer replaces files faster than they can be opened. The previous view stays, and the call may be
+    /// repeated.
+    pub fn refresh(&self) -> Result<Db> {
+        let mut following = self.inner.following.lock();
+        let Some(view) = following.refresh()? else { return Ok(self.view()) };
+        let before = std::mem::replace(&mut *self.inner.view.lock(), view.clone());
+        drop(before);
+        tidesdb_sync::reclaim();
+        Ok(view)
+    }
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let view = self.view();
+        f.debug_struct("Reader").field("path", &view.path()).field("seq", &self.seq()).finish_non_exhaustive()
+    }
+}
+
+/// Tables that tries have opened and that no view has yet.
+type Opened = Arc<Mutex<BTreeMap<TableId, Arc<Table>>>>;
+
+/// How far the files of the writer were read.
+struct Following {
+    options: OpenOptions,
+    dir: Arc<dyn Dir>,
+    tables: Arc<TableContext>,
+    memory: Arc<Memory>,
+    manifest: ManifestTail,
+    log: LogTail,
+    replayed: Replayed,
+    opened: Opened,
+    /// Of the last try that opened all tables, with the state that it was made of.
+    last: Option<(Arc<Shared>, State)>,
+    /// Whether the last try made a view.
+    settled: bool,
+}
+
+impl Following {
+    /// Makes the first view.
+    fn begin(options: OpenOptions, dir: Arc<dyn Dir>) -> Result<(Self, Db)> {
+        let manifest = ManifestTail::open(&*dir)?;
+        let identity = manifest.identity();
+        let config = TailConfig {
+            segment_bytes: identity.wal_segment_bytes,
+            db_uuid: identity.uuid,
+            boot_id: options.env.disk.boot_id(),
+        };
+        let mut this = Self {
+            tables: options.tables(&dir),
+            memory: Memory::new(options.options.memory_limit),
+            log: LogTail::new(config, first_segment(manifest.state())),
+            replayed: Replayed::default(),
+            opened: Opened::default(),
+            last: None,
+            settled: false,
+            options,
+            dir,
+            manifest,
+        };
+        let view = this.follow()?;
+        Ok((this, view))
+    }
+
+    /// Makes a new view; `None` if nothing has changed.
+    fn refresh(&mut self) -> Result<Option<Db>> {
+        let changed = self.manifest.poll(&*self.dir)?;
+        // A segment that cannot be read is left to the read of the log.
+        if self.settled && !changed && !self.log.has_more(&*self.dir).unwrap_or(true) {
+            return Ok(None);
+        }
+        self.follow().map(Some)
+    }
+
+    /// Tries to make a view until one is consistent, or an error is not due to a change by the writer.
+    fn follow(&mut self) -> Result<Db> {
+        self.settled = false;
+        for _ in 0..TRIES_MAX {
+            let tried = self.try_once();
+            let changed = self.manifest.poll(&*self.dir)?;
+            match tried {
+                // What the writer has removed or reused meanwhile is below the place reached.
+                Ok(view) if self.manifest.state().log_start <= self.log.segment() => {
+                    self.settled = true;
+                    self.opened.lock().clear();
+                    return Ok(view);
+                }
+                Err(e) if !changed => return Err(e),
+                _ => {}
+            }
+        }
+        Err(Error::Busy { cause: "the writer replaces files faster than the reader can open them" })
+    }
+
+    fn try_once(&mut self) -> Result<Db> {
+        let state = self.manifest.state().clone();
+        if first_segment(&state) > self.log.segment() {
+            self.log.restart(first_segment(&state)); // all that was read is in tables
+        }
+        let shared = self.open_files(&state)?;
+        self.replayed.drop_flushed(&shared, &state)?;
+        self.replayed.read_log(&mut self.log, &*self.dir, &shared, &state)?;
+        self.view(shared, &state)
+    }
+
+    /// Opens the tables and value logs of `state`.
+    fn open_files(&mut self, state: &State) -> Result<Arc<Shared>> {
+        if let Some(what) = newer_than_flushed(state) {
+            return Err(Error::corrupt(self.manifest.name(), 0, what));
+        }
+        let prev = self.last.as_ref().map(|(last, _)| &last.maintenance.versions);
+        let before = |id| self.last.as_ref().and_then(|(_, before)| before.families.get(&id));
+        let is_same = |id| match (before(id), state.families.get(&id)) {
+            (Some(before), Some(now)) => Arc::ptr_eq(before, now),
+            _ => false,
+        };
+        let identity = self.manifest.identity();
+        let versions = VersionSet::view(self.context(), identity, state.clone(), prev, is_same)?;
+        let tables = Arc::clone(&self.tables);
+        let shared = self.options.assemble(versions, tables, first_segment(state), &self.memory, None);
+        catalog::load(&shared)?;
+        let last = self.last.replace((Arc::clone(&shared), state.clone()));
+        self.replayed.open_values(&shared, last.map(|(last, _)| last).as_deref(), state)?;
+        Ok(shared)
+    }
+
+    /// What a version set needs, with tables opened only once.
+    fn context(&self) -> Context<Table> {
+        let context = self.options.version_context(&self.dir, &self.tables);
+        let (opened, open) = (Arc::clone(&self.opened), context.open_table);
+        Context {
+            open_table: Arc::new(move |family, meta| {
+                if let Some(table) = opened.lock().get(&meta.id) {
+                    return Ok(Arc::clone(table));
+                }
+                let table = open(family, meta)?;
+                opened.lock().insert(meta.id, Arc::clone(&table));
+                Ok(table)
+            }),
+            ..context
+        }
+    }
+
+    /// Makes the view of all that was read.
+    fn view(&self, shared: Arc<Shared>, state: &State) -> Result<Db> {
+        let end = self.log.end();
+        if let Some(family) = state.families.values().find(|family| family.flushed_to >= end) {
+            let what = format!("the log ends at {end}, below what family {:?} has in tables", family.name);
+            return Err(Error::corrupt(self.manifest.name(), 0, what));
+        }
+        self.replayed.publish(&shared, end);
+        shared.write.log.sequencer().stand_at(end, state.durable_mark.min(end));
+        shared.reads.snapshots.begin_at(shared.reads.visible());
+        let name = &self.options.default_name;
+        let core = catalog::by_name(&shared, name)
+            .ok_or_else(|| Error::NotFound { what: format!("family {name:?}").into() })?;
+        refuse_unresolved(&core);
+        let report = RecoveryReport { end, ..self.replayed.report() };
+        Ok(Db {
+            inner: Arc::new(Inner {
+                path: self.options.path.clone(),
+                default: Family { core, shared: Arc::clone(&shared) },
+                pool: Pool::start(&shared, 0)?,
+                shared,
+                report,
+                is_view: true,
+                lock: Mutex::new(Some(Box::new(NoLock))),
+            }),
+        })
+    }
+}
+
+/// The segment in which the log begins.
+fn first_segment(state: &State) -> WalId {
+    state.log_start.max(WalId(1))
+}
+
+/// Stands for the lock of the directory, which a reader beside the writer does not take.
+#[derive(Debug)]
+struct NoLock;
+
+impl DirLock for NoLock {}

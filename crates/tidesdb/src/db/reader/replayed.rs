@@ -1,0 +1,318 @@
+//! The memtables of a reader: the commits that the writer has in its log and not in tables yet.
+//!
+//! All views share them. A view reads at its own sequence number, so it does not see what a later refresh inserts. When
+//! the writer has flushed a family, the memtables below the flush mark leave later views; the one that the mark divides
+//! is copied without the entries below it. They must go: what they refer to in value logs may be gone, and once the log
+//! was skipped they could bring back what a later commit has deleted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tidesdb_io::Dir;
+use tidesdb_memtable::Version;
+
+use super::super::RecoveryReport;
+use super::super::replay::insert_into;
+use crate::family::{FamilyCore, MemSlot, ReadView};
+use crate::memory::Use;
+use crate::ranges::RangeTombstone;
+use crate::shared::Shared;
+use crate::sources::Source;
+use crate::types::{EntryCursor, FamilyId, Kind, SeqNo, VlogId};
+use crate::version::State;
+use crate::vlog::ValuePlace;
+use crate::wal::LogTail;
+use crate::wal::layout::RECORD_HEADER_BYTES;
+use crate::wal::reader::LoggedCommit;
+use crate::write::{Op, ops};
+use crate::{Error, Result};
+
+/// A memtable of the reader is a part of this many of the family's write buffer: the smaller it is, the less is copied
+/// when the writer has flushed a part of it; the larger, the fewer a lookup searches.
+const PARTS: usize = 4;
+/// Smallest size of a memtable at which the next one begins.
+const SLOT_BYTES_MIN: usize = 1 << 20;
+
+/// A memtable, and what is needed to decide whether it is still used.
+#[derive(Debug)]
+struct Slot {
+    slot: Arc<MemSlot>,
+    /// Newest sequence number in it.
+    newest: SeqNo,
+    /// Value logs that it refers to.
+    vlogs: BTreeSet<VlogId>,
+}
+
+/// The memtables of all families, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Replayed {
+    slots: BTreeMap<FamilyId, Vec<Slot>>,
+    /// Value logs that were opened when they had their last length.
+    complete: BTreeSet<VlogId>,
+    /// Set while a piece of the log is inserted.
+    torn: bool,
+    commits: u64,
+    operations: u64,
+    log_bytes: u64,
+}
+
+/// A family that a commit may name, and the newest commit in its tables.
+type Known = BTreeMap<FamilyId, (Arc<FamilyCore>, SeqNo)>;
+
+impl Replayed {
+    /// Forgets all memtables.
+    pub(super) fn clear(&mut self) {
+        self.slots.clear();
+    }
+
+    /// What was read of the log so far.
+    pub(super) fn report(&self) -> RecoveryReport {
+        RecoveryReport {
+            clean: self.commits == 0,
+            commits: self.commits,
+            operations: self.operations,
+            log_bytes: self.log_bytes,
+            ..RecoveryReport::default()
+        }
+    }
+
+    /// Opens the value logs that `state` names. Takes over from `last` those that are open, if `state` names them or a
+    /// memtable refers to them.
+    pub(super) fn open_values(
+        &mut self,
+        shared: &Shared,
+        last: Option<&Shared>,
+        state: &State,
+    ) -> Result<()> {
+        let named: BTreeSet<VlogId> = state.families.values().flat_map(|f| f.vlogs.keys().copied()).collect();
+        self.complete.retain(|id| named.contains(id));
+        for core in shared.write.all_families() {
+            let Some(family) = state.families.get(&core.id).filter(|_| !core.is_unresolved()) else {
+                continue;
+            };
+            let used = |id| {
+                let slots = self.slots.get(&core.id).into_iter().flatten();
+                family.vlogs.contains_key(&id) || slots.into_iter().any(|slot| slot.vlogs.contains(&id))
+            };
+            let old = last.and_then(|last| last.write.families.read().get(&core.id).cloned());
+            if let Some(old) = old {
+                core.vlog.adopt(&old.vlog, used);
+            }
+            for (id, vlog) in &family.vlogs {
+                if !core.vlog.is_open(*id) || !self.complete.contains(id) {
+                    core.vlog.open_now(*id)?;
+                }
+                if vlog.sealed_at.is_some() {
+                    self.complete.insert(*id);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops what `state` has in tables.
+    pub(super) fn drop_flushed(&mut self, shared: &Shared, state: &State) -> Result<()> {
+        let families = shared.write.families.read().clone();
+        self.slots.retain(|id, _| families.contains_key(id));
+        for (id, slots) in &mut self.slots {
+            let (Some(core), Some(family)) = (families.get(id), state.families.get(id)) else { continue };
+            slots.retain(|slot| slot.newest > family.flushed_to);
+            if let Some(first) = slots.first_mut().filter(|first| first.slot.from <= family.flushed_to) {
+                let seed = shared.write.env.entropy.next_u64();
+                *first = first.above(core, family.flushed_to, seed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the log from where the last read ended.
+    pub(super) fn read_log(
+        &mut self,
+        log: &mut LogTail,
+        dir: &dyn Dir,
+        shared: &Shared,
+        state: &State,
+    ) -> Result<()> {
+        let flushed = |id: &FamilyId| state.families.get(id).map_or(0, |family| family.flushed_to);
+        let families = shared.write.families.read();
+        let known = families.iter().map(|(id, core)| (*id, (Arc::clone(core), flushed(id)))).collect();
+        drop(families);
+        let replay = Replay { shared, state, known };
+        let mut stopped = None;
+        let read = log.read(dir, state.durable_mark, |piece, same_boot| {
+            replay.check_memory()?;
+            let bad = piece.commits().find_map(|commit| match replay.check(&commit, same_boot) {
+                Ok(true) => None,
+                Ok(false) => Some((commit.seq, None)),
+                Err(e) => Some((commit.seq, Some(e))),
+            });
+            let until = bad.as_ref().map_or(SeqNo::MAX, |(seq, _)| *seq);
+            self.torn = true;
+            for commit in piece.commits().take_while(|commit| commit.seq < until) {
+                self.insert(&replay, &commit)?;
+            }
+            self.torn = false;
+            stopped = bad.as_ref().and_then(|(_, e)| e.clone());
+            Ok(bad.map(|(seq, _)| seq))
+        });
+        if std::mem::take(&mut self.torn) {
+            self.clear(); // a part of a piece was inserted
+            log.restart(super::first_segment(state));
+        }
+        read.and(stopped.map_or(Ok(()), Err))
+    }
+
+    fn insert(&mut self, replay: &Replay<'_>, commit: &LoggedCommit<'_>) -> Result<()> {
+        self.commits += 1;
+        self.log_bytes += (RECORD_HEADER_BYTES + commit.body.len()) as u64;
+        for op in ops(commit.body, commit.file, commit.offset) {
+            let op = op?;
+            self.operations += 1;
+            let Some(core) = replay.target(commit.seq, &op) else { continue };
+            let slot = self.slot_for(replay.shared, core, commit.seq);
+            insert_into(&slot.slot, core, commit.seq, &op)?;
+            slot.newest = commit.seq + u64::from(op.rank);
+            slot.refer_to(op.kind, op.value);
+        }
+        Ok(())
+    }
+
+    /// The memtable of commit `seq`.
+    fn slot_for(&mut self, shared: &Shared, core: &Arc<FamilyCore>, seq: SeqNo) -> &mut Slot {
+        let slots = self.slots.entry(core.id).or_default();
+        let full = (core.buffer_bytes() / PARTS).max(SLOT_BYTES_MIN);
+        let fits = |last: &Slot| last.newest >= seq || last.slot.bytes() < full;
+        if !slots.last().is_some_and(fits) {
+            let slot = core.new_slot(shared.write.env.entropy.next_u64(), seq, seq);
+            slots.push(Slot { slot, newest: seq, vlogs: BTreeSet::new() });
+        }
+        slots.last_mut().expect("a memtable was just added")
+    }
+
+    /// Puts the memtables into the read views of the families; the log ends at `end`.
+    pub(super) fn publish(&self, shared: &Shared, end: SeqNo) {
+        for core in shared.write.all_families() {
+            let slots = self.slots.get(&core.id).map_or(&[][..], |slots| slots);
+            let ends = slots.iter().skip(1).map(|next| next.slot.from);
+            let mut immutables: Vec<_> =
+                slots.iter().zip(ends).map(|(s, end)| (Arc::clone(&s.slot), end)).collect();
+            immutables.reverse();
+            let active = slots.last().map(|last| Arc::clone(&last.slot));
+            let active_from = active.as_ref().map_or(end, |active| active.from);
+            core.change_view(|view| ReadView { active, active_from, immutables, ..view.clone() });
+        }
+    }
+}
+
+impl Slot {
+    fn refer_to(&mut self, kind: Kind, value: &[u8]) {
+        if kind == Kind::PutPointer
+            && let Some(place) = ValuePlace::decode(value)
+        {
+            if let ValuePlace::Chunks(chunks) = &place {
+                self.vlogs.insert(chunks.index.vlog);
+            }
+            place.each_part(|vlog, _| self.vlogs.extend([vlog]));
+        }
+    }
+
+    /// Copies what is newer than `flushed`.
+    fn above(&self, core: &FamilyCore, flushed: SeqNo, seed: u64) -> Result<Self> {
+        let slot = core.new_slot(seed, flushed + 1, flushed + 1);
+        let mut copy = Self { slot, newest: self.newest, vlogs: BTreeSet::new() };
+        let mut cursor = Source::memtable(&self.slot.map);
+        cursor.seek_to_first()?;
+        while cursor.valid() {
+            let meta = cursor.entry_meta();
+            if meta.seq > flushed {
+                let (key, kind, value) = cursor.entry()?;
+                let version = Version { seq: meta.seq, kind: kind as u8, expiry: meta.expiry };
+                copy.slot.map.insert(key, version, value).map_err(|_| full())?;
+                copy.refer_to(kind, value);
+            }
+            cursor.next()?;
+        }
+        for tombstone in self.slot.ranges.to_owned().iter().filter(|tombstone| tombstone.seq > flushed) {
+            copy.slot.ranges.add(&core.options.comparator, RangeTombstone::clone(tombstone));
+        }
+        Ok(copy)
+    }
+}
+
+fn full() -> Error {
+    Error::MemoryLimit { what: "reading the log beside the writer".into() }
+}
+
+/// What one read of the log needs.
+struct Replay<'a> {
+    shared: &'a Shared,
+    state: &'a State,
+    known: Known,
+}
+
+impl Replay<'_> {
+    /// The family that the operation is inserted into, if its commit is not in tables.
+    fn target(&self, seq: SeqNo, op: &Op<'_>) -> Option<&Arc<FamilyCore>> {
+        let (core, flushed) = self.known.get(&op.family)?;
+        (seq > *flushed && !core.is_unresolved()).then_some(core)
+    }
+
+    fn check_memory(&self) -> Result<()> {
+        let memory = &self.shared.write.memory;
+        if memory.used_for(Use::Memtables) <= memory.limit() {
+            return Ok(());
+        }
+        let what = "the log that the writer has not flushed does not fit in memory_limit of the reader";
+        Err(Error::MemoryLimit { what: what.into() })
+    }
+
+    /// Checks that a commit can be applied, before anything of it is. Returns false if the log ends before it, because
+    /// the machine stopped before its values were on disk.
+    fn check(&self, commit: &LoggedCommit<'_>, same_boot: bool) -> Result<bool> {
+        for op in ops(commit.body, commit.file, commit.offset) {
+            let op = op?;
+            let Some((core, flushed)) = self.known.get(&op.family) else {
+                if op.family < self.state.next_family {
+                    continue; // dropped since
+                }
+                let what = "a commit for a family that never existed";
+                return Err(Error::corrupt(commit.file, commit.offset, what));
+            };
+            if commit.seq <= *flushed {
+                continue;
+            }
+            if core.is_unresolved() {
+                self.check_unresolved(core, commit)?;
+            } else if op.kind == Kind::PutPointer {
+                match check_value(core, op.value, commit, same_boot) {
+                    Err(e) if e.is_corruption() && !same_boot && commit.seq >= self.state.durable_mark => {
+                        return Ok(false);
+                    }
+                    checked => checked?,
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// A family whose operations are deferred gets new ones only after the manifest says that they are in tables.
+    fn check_unresolved(&self, core: &FamilyCore, commit: &LoggedCommit<'_>) -> Result<()> {
+        let deferred = self.state.families.get(&core.id).is_some_and(|family| !family.held.is_empty());
+        match deferred && self.shared.comparator(core.options.comparator.name()).is_some() {
+            true => {
+                Err(Error::corrupt(commit.file, commit.offset, "a commit for a family that is not resolved"))
+            }
+            false => Ok(()),
+        }
+    }
+}
+
+/// Checks that the value of a put is there, and opens its files.
+fn check_value(core: &FamilyCore, value: &[u8], commit: &LoggedCommit<'_>, same_boot: bool) -> Result<()> {
+    let malformed = || Error::corrupt(commit.file, commit.offset, "a malformed pointer into a value log");
+    match ValuePlace::decode(value).ok_or_else(malformed)? {
+        ValuePlace::Record(pointer) if same_boot => core.vlog.check_place(&pointer),
+        ValuePlace::Record(pointer) => core.vlog.check(&pointer),
+        ValuePlace::Chunks(place) => core.vlog.check_chunks(&place),
+    }
+}

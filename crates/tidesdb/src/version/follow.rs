@@ -1,0 +1,149 @@
+//! Reads a manifest that another process may be writing.
+//!
+//! Only records that a complete mark covers count: their bytes were durable before the mark was written, and are never
+//! written again. Whatever follows them is an append in progress and is not looked at. So there is no torn tail here;
+//! an invalid record below a mark is damage.
+//!
+//! The writer may begin a new manifest at any time. `CURRENT` is read first, so the manifest read is in force at that
+//! moment; if it cannot be read, `CURRENT` is read again, and the failure counts only if it still names the same
+//! manifest.
+
+use std::sync::Arc;
+
+use tidesdb_io::{Dir, File};
+
+use super::current::{self, Current};
+use super::format::{Header, Identity, Mark, PAGE, RECORDS_AT, page_up};
+use super::replay::{ManifestFile, check_state, open_file};
+use super::state::State;
+use crate::{Error, Result, files};
+
+/// Reads of the marks before none of them counts as complete. Each is torn only while the writer writes it.
+const MARK_TRIES: u32 = 100;
+
+/// A manifest and how far it was read.
+#[derive(Debug)]
+pub struct ManifestTail {
+    current: Current,
+    file: Arc<dyn File>,
+    name: String,
+    header: Header,
+    /// Records applied to `state`, the checksum of the last one, and where the next one begins.
+    records: u64,
+    chain: u32,
+    next: u64,
+    state: State,
+}
+
+impl ManifestTail {
+    /// Reads the manifest in force.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no database; `Corrupt`, `FormatTooNew`, `Io`.
+    pub fn open(dir: &dyn Dir) -> Result<Self> {
+        let mut current = in_force(dir)?;
+        loop {
+            match Self::begin(dir, current) {
+                Ok(this) => return Ok(this),
+                Err(e) => match in_force(dir)? {
+                    now if now == current => return Err(e),
+                    now => current = now,
+                },
+            }
+        }
+    }
+
+    /// Reads what was added since. Returns whether anything was.
+    ///
+    /// # Errors
+    /// As [`ManifestTail::open`]. The state stays one that was in force.
+    pub fn poll(&mut self, dir: &dyn Dir) -> Result<bool> {
+        if in_force(dir)? == self.current {
+            let before = self.records;
+            match self.advance() {
+                Ok(()) => return Ok(self.records != before),
+                Err(e) if in_force(dir)? == self.current => return Err(e),
+                Err(_) => {}
+            }
+        }
+        *self = Self::open(dir)?;
+        Ok(true)
+    }
+
+    /// The state after the records read.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// What was fixed when the database was created.
+    pub fn identity(&self) -> Identity {
+        self.header.identity
+    }
+
+    /// Name of the file.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn begin(dir: &dyn Dir, current: Current) -> Result<Self> {
+        let name = files::manifest(current.number);
+        let (file, header) = open_file(dir, &name, current.number, Some(&current))?;
+        let (chain, state) = (header.chain(), State::default());
+        let mut this = Self { current, file, name, header, records: 0, chain, next: RECORDS_AT, state };
+        this.advance()?;
+        check_state(&this.state, &this.header, &this.name)?;
+        Ok(this)
+    }
+
+    /// Applies the records that the newest mark covers.
+    fn advance(&mut self) -> Result<()> {
+        let mark = self.newest_mark()?;
+        if mark.number <= self.records {
+            return Ok(());
+        }
+        let file = Arc::clone(&self.file);
+        let name = self.name.clone();
+        // The length is read after the mark, which speaks of the length at the time of its append.
+        let file_bytes = file.len().map_err(|e| Error::io("length", &name, e))?;
+        let source = ManifestFile { file: &*file, name: &name, file_bytes };
+        source.check_mark(&mark)?;
+        let limit = page_up(mark.end);
+        while self.records < mark.number {
+            let number = self.records + 1;
+            let record = source.record(&self.header.salt, self.next, limit)?;
+            let record = record.filter(|r| r.header.number == number && r.header.prev == self.chain);
+            let record =
+                record.ok_or_else(|| Error::corrupt(&name, self.next, "a durable record is damaged"))?;
+            if self.state.clean {
+                return Err(Error::corrupt(&name, record.at, "a record follows the clean shutdown"));
+            }
+            let edit = record.edit(&name)?;
+            let mut state = self.state.clone();
+            let impossible = |e: Error| Error::corrupt(&name, record.at, format!("impossible edit: {e}"));
+            state.apply(&edit).and_then(|()| state.check_added(&edit)).map_err(impossible)?;
+            (self.records, self.chain, self.next, self.state) =
+                (number, record.header.crc, record.next, state);
+        }
+        match self.chain == mark.chain && self.next == limit {
+            true => Ok(()),
+            false => Err(Error::corrupt(&name, self.next, "a record does not match its mark")),
+        }
+    }
+
+    fn newest_mark(&self) -> Result<Mark> {
+        // Grows only; the marks are always inside.
+        let source = ManifestFile { file: &*self.file, name: &self.name, file_bytes: RECORDS_AT };
+        for _ in 0..MARK_TRIES {
+            let marks = source.marks(&self.header.salt)?;
+            if let Some(newest) = marks.into_iter().max_by_key(|mark| mark.number) {
+                return Ok(newest);
+            }
+        }
+        Err(Error::corrupt(&self.name, PAGE, "no mark is complete"))
+    }
+}
+
+fn in_force(dir: &dyn Dir) -> Result<Current> {
+    current::read(dir)?
+        .ok_or_else(|| Error::NotFound { what: format!("database {}", dir.path().display()).into() })
+}

@@ -1,0 +1,275 @@
+//! A reader beside the writer.
+
+use std::sync::Arc;
+
+use tidesdb::{Comparator, Db, Error, Family, FamilyOptions, Reader, RecoveryMode, SyncMode, WriteBatch};
+
+use crate::common::{Pair, Sim, contents, fill, keys, letters, noise, value};
+
+fn reader(sim: &Sim) -> Reader {
+    sim.options().open_reader().unwrap()
+}
+
+/// Returns the contents of all families, by name.
+fn everything(db: &Db) -> Vec<(String, Vec<Pair>)> {
+    db.families().into_iter().map(|name| (name.clone(), contents(&db.family(&name).unwrap()))).collect()
+}
+
+#[test]
+fn a_view_never_changes_and_a_refresh_shows_what_was_committed() {
+    let sim = Sim::new();
+    let db = sim.open();
+    letters(db.default_family(), "ab");
+    let reader = reader(&sim);
+    let before = reader.view();
+    let seq = db.put(b"c", b"c").unwrap();
+    db.delete(b"a").unwrap();
+    assert_eq!(keys(before.iter()), ["a", "b"]);
+    assert!(reader.seq() < seq);
+    let after = reader.refresh().unwrap();
+    assert_eq!(keys(after.iter()), ["b", "c"]);
+    assert_eq!(keys(before.iter()), ["a", "b"], "also after the refresh");
+    assert!(reader.seq() > seq);
+    assert!(matches!(after.put(b"x", b"x"), Err(Error::ReadOnly)));
+    assert!(matches!(after.flush(), Err(Error::ReadOnly)));
+}
+
+#[test]
+fn a_refresh_without_a_change_returns_the_same_view() {
+    let sim = Sim::new();
+    let db = sim.open();
+    letters(db.default_family(), "ab");
+    let reader = reader(&sim);
+    let same = |a: &Db, b: &Db| a.snapshot().get(b.default_family(), b"a").is_ok();
+    assert!(same(&reader.view(), &reader.refresh().unwrap()));
+    let before = reader.view();
+    db.put(b"c", b"c").unwrap();
+    assert!(!same(&before, &reader.refresh().unwrap()));
+}
+
+#[test]
+fn flushes_merges_and_removed_files_do_not_disturb_a_view() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let large = |n: u64| noise(n, 3000);
+    for n in 0..50 {
+        db.put(format!("k{n}"), large(n)).unwrap();
+    }
+    let reader = reader(&sim);
+    let in_log = reader.view();
+    db.flush().unwrap();
+    let in_tables = reader.refresh().unwrap();
+    for n in 0..50 {
+        db.put(format!("k{n}"), large(n + 100)).unwrap();
+    }
+    db.compact().unwrap();
+    db.put("k0", "short").unwrap();
+    db.compact().unwrap();
+    let now = reader.refresh().unwrap();
+    for n in 0..50 {
+        let get = |view: &Db| value(view.default_family(), format!("k{n}").as_bytes()).unwrap();
+        assert_eq!((get(&in_log), get(&in_tables)), (large(n), large(n)), "{n}");
+        assert_eq!(get(&now), if n == 0 { b"short".to_vec() } else { large(n + 100) }, "{n}");
+    }
+    assert!(now.verify().unwrap().is_ok());
+}
+
+#[test]
+fn values_in_files_that_the_writer_has_removed_can_be_read() {
+    let sim = Sim::new();
+    let family = FamilyOptions { vlog_file_bytes: 16 << 10, ..FamilyOptions::default() };
+    let db = sim.options().default_family(family).open().unwrap();
+    for n in 0..50 {
+        db.put(format!("k{n}"), noise(n, 3000)).unwrap();
+    }
+    db.compact().unwrap();
+    let files = sim.disk.file_names("/db").unwrap();
+    let view = reader(&sim).view();
+    for n in 0..50 {
+        db.put(format!("k{n}"), noise(n + 100, 3000)).unwrap();
+    }
+    sim.eventually(&db, |now| {
+        let left = |suffix: &str| files.iter().filter(|f| f.ends_with(suffix) && now.contains(f)).count();
+        left(".klog") == 0 && left(".vlog") <= 1 // the last one has newer values too
+    });
+    for n in 0..50 {
+        assert_eq!(value(view.default_family(), format!("k{n}").as_bytes()).unwrap(), noise(n, 3000), "{n}");
+    }
+}
+
+#[test]
+fn families_come_and_go_between_refreshes() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let reader = reader(&sim);
+    let one = db.create_family("one", FamilyOptions::default()).unwrap();
+    letters(&one, "ab");
+    assert_eq!(everything(&reader.refresh().unwrap()), everything(&db));
+    let with_one = reader.view();
+    db.rename_family("one", "two").unwrap();
+    letters(&one, "c");
+    assert_eq!(everything(&reader.refresh().unwrap()), everything(&db));
+    db.drop_family("two").unwrap();
+    let again = db.create_family("one", FamilyOptions::default()).unwrap();
+    letters(&again, "x");
+    assert_eq!(everything(&reader.refresh().unwrap()), everything(&db));
+    assert_eq!(keys(with_one.family("one").unwrap().iter()), ["a", "b"]);
+}
+
+#[test]
+fn the_writer_dies_recovers_and_closes() {
+    let sim = Sim::new();
+    let db = sim.open();
+    letters(db.default_family(), "ab");
+    let reader = reader(&sim);
+    db.put(b"c", b"c").unwrap();
+    db.abandon();
+    assert_eq!(keys(reader.refresh().unwrap().iter()), ["a", "b", "c"], "nothing was recovered yet");
+    let db = sim.open();
+    assert_eq!(keys(reader.refresh().unwrap().iter()), ["a", "b", "c"]);
+    db.put(b"d", b"d").unwrap();
+    assert_eq!(keys(reader.refresh().unwrap().iter()), ["a", "b", "c", "d"]);
+    db.close().unwrap();
+    assert_eq!(keys(reader.refresh().unwrap().iter()), ["a", "b", "c", "d"]);
+    let db = sim.open();
+    db.delete(b"a").unwrap();
+    assert_eq!(keys(reader.refresh().unwrap().iter()), ["b", "c", "d"]);
+}
+
+#[test]
+fn a_reader_neither_locks_nor_changes_the_directory() {
+    let sim = Sim::new();
+    assert!(matches!(sim.options().open_reader(), Err(Error::NotFound { .. })));
+    let db = sim.open();
+    fill(db.default_family(), 100, b"v");
+    let before = sim.disk.file_names("/db").unwrap();
+    let reader = reader(&sim);
+    reader.refresh().unwrap();
+    assert_eq!(sim.disk.file_names("/db").unwrap(), before);
+    db.close().unwrap();
+    drop(sim.open());
+    let salvage = sim.options().recovery(RecoveryMode::Salvage).open_reader();
+    assert!(matches!(salvage, Err(Error::InvalidArgument { .. })));
+}
+
+#[test]
+fn a_log_larger_than_a_segment_is_followed() {
+    let sim = Sim::new();
+    let db = sim.options().sync(SyncMode::None).open().unwrap();
+    let reader = reader(&sim);
+    for round in 0..40u32 {
+        // Records of all lengths: pads, segments without room for a pad, and oversized ones, which have a file of their own.
+        for n in 0..20u32 {
+            let len = (round * 20 + n) as usize * 7 % 450;
+            db.put(format!("{:03}", n * round % 97), noise(u64::from(n), len)).unwrap();
+        }
+        if round % 10 == 3 {
+            let mut batch = db.batch();
+            for n in 0..1000 {
+                batch
+                    .put(db.default_family(), format!("{:03}", n % 300), noise(u64::from(round), 100))
+                    .unwrap();
+            }
+            db.write(&mut batch).unwrap();
+        }
+        assert_eq!(everything(&reader.refresh().unwrap()), everything(&db), "round {round}");
+    }
+}
+
+#[test]
+fn a_comparator_is_given_or_the_family_is_left_out() {
+    let sim = Sim::new();
+    let by_length = || Comparator::custom("by-length", |a, b| a.len().cmp(&b.len()).then(a.cmp(b)));
+    let db = sim.options().comparator(by_length()).open().unwrap();
+    let words = db.create_family("words", FamilyOptions::default().comparator(by_length())).unwrap();
+    words.put(b"long", b"1").unwrap();
+    words.put(b"x", b"2").unwrap();
+    assert!(matches!(sim.options().open_reader(), Err(Error::InvalidArgument { .. })));
+    let without = sim.options().await_comparators(true).open_reader().unwrap();
+    assert_eq!(without.view().unresolved_families(), [("words".to_owned(), "by-length".to_owned())]);
+    let refused = without.view().register_comparator(by_length());
+    assert!(matches!(refused, Err(Error::InvalidArgument { .. })));
+    let with = sim.options().comparator(by_length()).open_reader().unwrap();
+    assert_eq!(keys(with.view().family("words").unwrap().iter()), ["x", "long"]);
+    db.flush().unwrap();
+    words.put(b"mid", b"3").unwrap();
+    assert_eq!(keys(with.refresh().unwrap().family("words").unwrap().iter()), ["x", "mid", "long"]);
+    without.refresh().unwrap();
+}
+
+/// A small generator of numbers.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % n
+    }
+}
+
+fn change(dice: &mut Dice, db: &Db, families: &[Family]) {
+    let mut batch = WriteBatch::new();
+    for _ in 0..1 + dice.below(8) {
+        let family = &families[dice.below(families.len() as u64) as usize];
+        let key = format!("{:03}", dice.below(200));
+        match dice.below(10) {
+            0 => batch
+                .delete_range(family, key.as_bytes().to_vec()..b"1".to_vec())
+                .map(drop)
+                .unwrap_or_default(),
+            1 | 2 => batch.delete(family, key).map(drop).unwrap(),
+            3 => batch.put(family, key, noise(dice.below(1000), 5000)).map(drop).unwrap(),
+            _ => batch.put(family, key, noise(dice.below(1000), 50)).map(drop).unwrap(),
+        }
+    }
+    db.write(&mut batch).unwrap();
+}
+
+#[test]
+fn every_refresh_shows_what_the_writer_has() {
+    for seed in 0..4 {
+        let sim = Sim::new();
+        let mut dice = Dice(seed);
+        let mut db = sim.open();
+        let open = |db: &Db| -> Vec<Family> {
+            let tiny = FamilyOptions { vlog_file_bytes: 64 << 10, ..FamilyOptions::default() };
+            let tiny = tiny.write_buffer_bytes(64 << 10);
+            (0..3).map(|n| db.family_or_create(&format!("f{n}"), tiny.clone()).unwrap()).collect()
+        };
+        let mut families = open(&db);
+        let reader = reader(&sim);
+        let mut views = Vec::new();
+        for step in 0..400 {
+            for _ in 0..dice.below(20) {
+                change(&mut dice, &db, &families);
+            }
+            match dice.below(40) {
+                0 => db.compact().unwrap(),
+                1 | 2 => db.flush().unwrap(),
+                3 => {
+                    families.clear();
+                    if dice.below(2) == 0 {
+                        db.abandon()
+                    } else {
+                        db.close().unwrap()
+                    }
+                    db = sim.open();
+                    families = open(&db);
+                }
+                _ => {}
+            }
+            let view = reader.refresh().unwrap();
+            assert_eq!(everything(&view), everything(&db), "seed {seed}, step {step}");
+            if dice.below(20) == 0 {
+                views.push((everything(&view), Arc::new(view)));
+            }
+            if dice.below(30) == 0 && !views.is_empty() {
+                let (was, view) = views.swap_remove(dice.below(views.len() as u64) as usize);
+                assert_eq!(everything(&view), was, "seed {seed}, step {step}: an older view");
+            }
+        }
+        for (was, view) in views {
+            assert_eq!(everything(&view), was, "seed {seed}: an older view at the end");
+        }
+    }
+}
