@@ -31,6 +31,7 @@ mod lent;
 mod levels;
 mod maintenance;
 mod memory;
+mod merge_copies;
 mod merge_edges;
 mod merge_histories;
 mod merge_operators;

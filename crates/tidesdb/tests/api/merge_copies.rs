@@ -1,0 +1,149 @@
+//! Operands in readers beside the writer, in an object store, and in families whose settings change.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidesdb::{Error, FamilyOptions, MergeOperator, Slice, Snapshot};
+
+use crate::common::{Sim, contents, noise, small};
+
+fn joined() -> FamilyOptions {
+    small().merge_operator(MergeOperator::append("."))
+}
+
+#[test]
+fn a_reader_beside_the_writer_combines_what_it_follows() {
+    let mine = || {
+        MergeOperator::custom("mine", |value, operand| {
+            value.extend_from_slice(operand);
+            Ok(())
+        })
+    };
+    let sim = Sim::new();
+    let db = sim.open();
+    let reader = sim.options().merge_operator(mine()).open_reader().unwrap();
+    let blind = sim.options().await_comparators(true).open_reader().unwrap();
+    let mut options = small().merge_operator(mine());
+    options.min_levels = 2;
+    let f = db.create_family("counts", options).unwrap();
+    let mut state = 99u64;
+    let mut random = |n: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % n
+    };
+    let mut views = Vec::new();
+    let mut failed = 0;
+    for n in 0..400u32 {
+        let key = format!("k{}", random(9));
+        match random(10) {
+            0 => drop(f.put(&key, noise(n.into(), 700)).unwrap()),
+            1 => drop(f.put(&key, "short").unwrap()),
+            2 => drop(f.delete(&key).unwrap()),
+            3 if n % 4 == 0 => drop(f.delete_range(&key[..].."k5").unwrap()),
+            4 if n % 3 == 0 => f.flush().unwrap(),
+            5 if n % 7 == 0 => f.compact().unwrap(),
+            6 => {
+                let mut batch = db.batch();
+                batch.put(&f, &key, "batch").unwrap();
+                batch.merge(&f, &key, "1").unwrap();
+                batch.merge(&f, &key, "2").unwrap();
+                db.write(&mut batch).unwrap();
+            }
+            _ => drop(f.merge(&key, format!(",{n}")).unwrap()),
+        }
+        if random(3) == 0 {
+            let view = reader.refresh().unwrap();
+            let rows = contents(&view.family("counts").unwrap());
+            assert_eq!(rows, contents(&f), "step {n}");
+            views.push((view, rows));
+            let blind = blind.refresh().unwrap();
+            let view = blind.family("counts").unwrap();
+            for (key, value) in contents(&f) {
+                match view.get(&key) {
+                    Ok(found) => assert_eq!(found.unwrap().into_vec(), value, "step {n}"),
+                    Err(e) => failed += u32::from(matches!(e, Error::Merge { .. })),
+                }
+            }
+        }
+        if let Some((view, rows)) = views.get(random(40) as usize) {
+            assert_eq!(contents(&view.family("counts").unwrap()), *rows, "step {n}");
+        }
+    }
+    assert!(failed > 0);
+}
+
+#[test]
+fn a_batch_with_memtables_of_its_own_lies_between_operands() {
+    let sim = Sim::new();
+    let db = sim.options().default_family(joined().write_buffer_bytes(256 << 10)).open().unwrap();
+    let f = db.default_family();
+    f.merge("k", "a").unwrap();
+    f.merge("l", "a").unwrap();
+    let before = db.snapshot();
+    let mut batch = db.batch();
+    for n in 0..6000u32 {
+        batch.put(f, n.to_be_bytes(), noise(n.into(), 400)).unwrap();
+    }
+    batch.put(f, "k", "B").unwrap();
+    batch.delete(f, "l").unwrap();
+    db.write(&mut batch).unwrap();
+    let between = db.snapshot();
+    f.merge("k", "c").unwrap();
+    f.merge("l", "c").unwrap();
+    let text = |value: Option<Slice>| value.map(|v| String::from_utf8(v.into_vec()).unwrap());
+    for _ in 0..3 {
+        let read = |s: &Snapshot, key: &str| text(s.get(f, key).unwrap());
+        assert_eq!((read(&before, "k"), read(&before, "l")), (Some("a".into()), Some("a".into())));
+        assert_eq!((read(&between, "k"), read(&between, "l")), (Some("B".into()), None));
+        assert_eq!(text(f.get("k").unwrap()).unwrap(), "B.c");
+        assert_eq!(text(f.get("l").unwrap()).unwrap(), "c");
+        let last = contents(f).into_iter().rev().take(2).map(|row| row.1).collect::<Vec<_>>();
+        assert_eq!(last, [&b"c"[..], b"B.c"]);
+        db.compact().unwrap();
+    }
+}
+
+#[test]
+fn settings_of_a_family_with_an_operator_change_and_survive() {
+    let sim = Sim::new();
+    let db = sim.options().default_family(joined().default_ttl(Duration::from_secs(60))).open().unwrap();
+    let f = db.default_family();
+    f.put("k", "1").unwrap();
+    f.merge("k", "2").unwrap();
+    let other = db.create_family("other", joined().value_threshold(7)).unwrap();
+    other.merge("k", "1").unwrap();
+    for n in 1..4 {
+        let options = other.options().value_threshold(n * 10);
+        other.change_options(options, true).unwrap();
+        assert!(other.change_options(small(), true).is_err());
+    }
+    db.compact().unwrap();
+    let mut sim = sim.killed();
+    for _ in 0..2 {
+        let db = sim.open_as_stored();
+        assert_eq!(db.default_family().options().default_ttl_secs, 60);
+        assert_eq!(db.family("other").unwrap().options().value_threshold, 30);
+        assert_eq!(&*db.get("k").unwrap().unwrap(), b"1.2");
+        db.merge("l", "1").unwrap();
+        db.close().unwrap();
+        sim = sim.killed();
+    }
+}
+
+#[test]
+fn an_object_store_restores_operands() {
+    let store = Arc::new(tidesdb::MemoryStore::default());
+    let remote = || tidesdb::RemoteOptions::new(Arc::clone(&store) as Arc<dyn tidesdb::ObjectStore>);
+    let sim = Sim::new();
+    let db = sim.options().default_family(joined()).remote(remote()).open().unwrap();
+    for n in 0..50u32 {
+        db.merge((n % 5).to_be_bytes(), format!("{n}")).unwrap();
+        if n % 20 == 15 {
+            db.flush().unwrap();
+        }
+    }
+    let rows = contents(db.default_family());
+    db.close().unwrap();
+    let db = Sim::new().options().default_family(joined()).remote(remote()).open().unwrap();
+    assert_eq!(contents(db.default_family()), rows);
+}
