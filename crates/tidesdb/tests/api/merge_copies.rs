@@ -147,3 +147,36 @@ fn an_object_store_restores_operands() {
     let db = Sim::new().options().default_family(joined()).remote(remote()).open().unwrap();
     assert_eq!(contents(db.default_family()), rows);
 }
+
+#[test]
+fn deferred_operations_meet_the_tables_that_were_there_before() {
+    let order = || tidesdb::Comparator::custom("by-length", |a, b| a.len().cmp(&b.len()).then(a.cmp(b)));
+    let sim = Sim::new();
+    let db = sim.open();
+    let words = db.create_family("words", joined().comparator(order())).unwrap();
+    for key in ["deleted", "merged", "ranged", "expires"] {
+        words.put(key, "old").unwrap();
+    }
+    words.flush().unwrap();
+    words.delete("deleted").unwrap();
+    words.merge("merged", "1").unwrap();
+    words.merge("merged", "2").unwrap();
+    words.merge("alone", "1").unwrap();
+    words.put_with_ttl("expires", "new", Duration::from_secs(1)).unwrap();
+    words.delete_range("ranged".."ranger").unwrap();
+    words.merge("ranged", "3").unwrap();
+    let sim = sim.killed();
+    let db = sim.options().await_comparators(true).open().unwrap();
+    assert!(db.family("words").is_err());
+    db.close().unwrap();
+    sim.clock.advance(Duration::from_secs(10));
+    let db = sim.options().await_comparators(true).open().unwrap();
+    db.register_comparator(order()).unwrap();
+    let words = db.family("words").unwrap();
+    let want = [("alone", "1"), ("merged", "old.1.2"), ("ranged", "3")];
+    for _ in 0..2 {
+        let rows = contents(&words).into_iter().map(|(k, v)| (String::from_utf8(k).unwrap(), v));
+        assert!(rows.eq(want.map(|(k, v)| (k.to_owned(), v.as_bytes().to_vec()))), "{:?}", contents(&words));
+        words.compact().unwrap();
+    }
+}
