@@ -153,7 +153,8 @@ fn stage(root: &Path, name: &str) -> Staged {
         "unit" => Cargo::new(&format!("test {} --lib --bins", workspace(root))).run(root),
         // A full run gains nothing from incremental compilation, which costs a third of the build time.
         "test" => {
-            let test = format!("test {} --exclude tidesdb-bench", workspace(root));
+            let test =
+                format!("test {} --exclude tidesdb-bench --features tidesdb-typed/json", workspace(root));
             Cargo::new(&test).env("CARGO_INCREMENTAL", "0").run(root)
         }
         "bench" => {
@@ -191,7 +192,11 @@ fn tidy_stage(root: &Path) -> Done {
 
 fn lint(root: &Path) -> Done {
     Cargo::new("fmt --all --check").run(root)?;
-    Cargo::new(&format!("clippy {} --all-targets -- -D warnings", workspace(root))).run(root)?;
+    Cargo::new(&format!(
+        "clippy {} --all-targets --features tidesdb-typed/json -- -D warnings",
+        workspace(root)
+    ))
+    .run(root)?;
     Cargo::new("clippy --package tidesdb --no-default-features --lib -- -D warnings").run(root)
 }
 
@@ -221,7 +226,7 @@ fn packages_and_crates(root: &Path) -> Staged {
 }
 
 fn docs(root: &Path) -> Done {
-    let docs = Cargo::new(&format!("doc {} --no-deps", workspace(root)));
+    let docs = Cargo::new(&format!("doc {} --no-deps --features tidesdb-typed/json", workspace(root)));
     docs.env("RUSTDOCFLAGS", "-D warnings").run(root)
 }
 

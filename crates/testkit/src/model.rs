@@ -23,10 +23,31 @@ pub struct Op {
     pub single: bool,
     /// If set, all keys from `key`, inclusive, to this one, exclusive, are deleted.
     pub until: Option<Vec<u8>>,
+    /// Whether the value is an operand, which the merge operator appends.
+    pub merge: bool,
 }
 
-/// Keys with value and expiry.
-type Rows<'m> = BTreeMap<&'m [u8], (&'m [u8], u32)>;
+/// Between a value and an operand that the families' merge operator appends.
+pub const SEPARATOR: &str = "|";
+
+/// A value with its expiry, if there is one, and the operands after it.
+#[derive(Debug, Default)]
+struct Row<'m> {
+    value: Option<(&'m [u8], u32)>,
+    operands: Vec<&'m [u8]>,
+}
+
+impl Row<'_> {
+    /// Returns the combined value at wall time `now`.
+    fn at(&self, now: u32) -> Option<Vec<u8>> {
+        let value = self.value.filter(|(_, expiry)| *expiry == 0 || *expiry > now).map(|(value, _)| value);
+        let parts: Vec<&[u8]> = value.into_iter().chain(self.operands.iter().copied()).collect();
+        (!parts.is_empty()).then(|| parts.join(SEPARATOR.as_bytes()))
+    }
+}
+
+/// Keys with their values.
+type Rows<'m> = BTreeMap<&'m [u8], Row<'m>>;
 
 /// Commits and families of one database, since its creation.
 #[derive(Clone, Debug, Default)]
@@ -53,14 +74,18 @@ impl Model {
                 continue;
             }
             match &op.value {
-                Some(value) => map.insert(&op.key, (value, op.expiry)),
-                None => map.remove(op.key.as_slice()),
-            };
+                Some(value) if op.merge => map.entry(&op.key).or_default().operands.push(value),
+                Some(value) => {
+                    map.insert(&op.key, Row { value: Some((value, op.expiry)), operands: Vec::new() });
+                }
+                None => {
+                    map.remove(op.key.as_slice());
+                }
+            }
         }
-        let live = |(_, (_, expiry)): &(&[u8], (&[u8], u32))| *expiry == 0 || *expiry > now;
-        let own = |(key, (value, _)): (&[u8], (&[u8], u32))| (key.to_vec(), value.to_vec());
+        let own = |(key, row): (&[u8], Row<'_>)| Some((key.to_vec(), row.at(now)?));
         maps.into_iter()
-            .map(|(no, map)| (families[&no].clone(), map.into_iter().filter(live).map(own).collect()))
+            .map(|(no, map)| (families[&no].clone(), map.into_iter().filter_map(own).collect()))
             .collect()
     }
 }

@@ -143,7 +143,8 @@ fn commit_step(recipe: &Recipe, rng: &mut Rng, live: &[FamilyNo], now: u32) -> S
             let to = rng.below(recipe.keys) + 1;
             format!("key{to:05}").into_bytes()
         });
-        Op { family, key, value, expiry, single: false, until }
+        let merge = value.is_some() && expiry == 0 && rng.one_in(3);
+        Op { family, key, value, expiry, single: false, until, merge }
     });
     Step::Commit { ops: ops.collect(), full: rng.one_in(6) }
 }

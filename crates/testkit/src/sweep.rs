@@ -123,6 +123,7 @@ impl Subject {
             wal_segment: 16 << 10,
             vlog_file: 256 << 20,
             divides: false,
+            merges: shape % 2 == 1,
             compression,
         };
         let (env, disk, _clock) = sim::env(seed);

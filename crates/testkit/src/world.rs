@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidesdb::{
-    Compression, Db, Error, Family, FamilyOptions, Isolation, Result, SeqNo, SyncMode, WriteOptions,
+    Compression, Db, Error, Family, FamilyOptions, Isolation, MergeOperator, Result, SeqNo, SyncMode,
+    WriteOptions,
 };
 use tidesdb_io::Env;
 
-use crate::model::{FamilyNo, Model, Op};
+use crate::model::{FamilyNo, Model, Op, SEPARATOR};
 use crate::script::Step;
 
 /// Key in the default family with the number of the last commit.
@@ -32,6 +33,8 @@ pub struct Config {
     pub vlog_file: u64,
     /// Tables are short, and merges are divided into parts.
     pub divides: bool,
+    /// The families have a merge operator; otherwise operands are put.
+    pub merges: bool,
 }
 
 impl Config {
@@ -46,6 +49,7 @@ impl Config {
                 [(n / 18 % 4) as usize],
             vlog_file: [4 << 10, 16 << 10, 256 << 20][(n / 5 % 3) as usize],
             divides: n / 2 % 2 == 1,
+            merges: n / 4 % 2 == 1,
         }
     }
 
@@ -54,6 +58,7 @@ impl Config {
         let mut options =
             FamilyOptions::default().write_buffer_bytes(self.write_buffer).compression(self.compression);
         options.vlog_file_bytes = self.vlog_file;
+        options.merge_operator = self.merges.then(|| MergeOperator::append(SEPARATOR));
         if self.divides {
             options.table_bytes = 2 << 10;
         }
@@ -172,11 +177,20 @@ impl World {
     fn commit(&mut self, ops: &[Op], full: bool) -> Result<()> {
         let mut ops: Vec<Op> =
             ops.iter().filter(|op| self.handles.contains_key(&op.family)).cloned().collect();
+        ops.iter_mut().for_each(|op| op.merge &= self.config.merges);
         let number = {
             let mut p = self.promises.lock();
             let number = p.model.commits.len() + 1;
             let value = Some(number.to_string().into_bytes());
-            ops.push(Op { family: 0, key: MARK.to_vec(), value, expiry: 0, single: false, until: None });
+            ops.push(Op {
+                family: 0,
+                key: MARK.to_vec(),
+                value,
+                expiry: 0,
+                single: false,
+                until: None,
+                merge: false,
+            });
             p.model.commits.push(ops.clone());
             number
         };
@@ -208,6 +222,7 @@ impl World {
                 continue;
             }
             match &op.value {
+                Some(value) if op.merge => batch.merge(family, &op.key, value)?,
                 Some(value) => batch.put_expiring(family, &op.key, value, op.expiry)?,
                 None if op.single => batch.single_delete(family, &op.key)?,
                 None => batch.delete(family, &op.key)?,
@@ -235,6 +250,7 @@ impl World {
                 continue;
             }
             match &op.value {
+                Some(value) if op.merge => tx.merge(family, &op.key, value)?,
                 Some(value) => tx.put_expiring(family, &op.key, value, op.expiry)?,
                 None if op.single => tx.single_delete(family, &op.key)?,
                 None => tx.delete(family, &op.key)?,

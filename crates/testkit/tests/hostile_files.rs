@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use testkit::fuzz::base::{Base, options};
 use testkit::fuzz::manifest::Manifest;
-use tidesdb::version::Change;
+use tidesdb::internals::version::Change;
 
 /// Opens a database with this manifest. Panics if the open panics or takes longer than 20 seconds.
 fn open(manifest: Manifest) -> Result<(), tidesdb::Error> {
@@ -55,8 +55,8 @@ fn a_segment_length_outside_of_its_domain_is_damage() {
 #[test]
 fn a_sequence_number_above_the_maximum_is_damage() {
     let base = Base::build().unwrap().manifest;
-    let family = tidesdb::types::FamilyId(1);
-    for seq in [tidesdb::types::SEQ_MAX + 1, 1 << 61, 1 << 62, u64::MAX] {
+    let family = tidesdb::internals::types::FamilyId(1);
+    for seq in [tidesdb::SEQ_MAX + 1, 1 << 61, 1 << 62, u64::MAX] {
         for change in [
             Change::LastSeq { seq },
             Change::DurableMark { seq },
@@ -81,7 +81,7 @@ fn the_last_sequence_numbers_are_used_and_then_refused() {
         [(1u64 << 48, true, true), (MARGIN + (1 << 18), true, true), (MARGIN, true, false), (0, false, false)]
     {
         let mut manifest = base.manifest.clone();
-        manifest.push([Change::LastSeq { seq: tidesdb::types::SEQ_MAX - left }]);
+        manifest.push([Change::LastSeq { seq: tidesdb::SEQ_MAX - left }]);
         let (env, _disk) = base.with_manifest(&manifest).unwrap();
         let exhausted = |e: &tidesdb::Error| matches!(e, tidesdb::Error::Exhausted { .. });
         for _ in 0..3 {
@@ -118,15 +118,15 @@ fn the_last_sequence_numbers_are_used_and_then_refused() {
 #[test]
 fn a_manifest_that_contradicts_itself_is_damage() {
     let base = Base::build().unwrap().manifest;
-    let family = tidesdb::types::FamilyId(1);
-    let range = tidesdb::ranges::RangeTombstone { seq: tidesdb::types::SEQ_MAX, start: None, end: None };
+    let family = tidesdb::internals::types::FamilyId(1);
+    let range = tidesdb::internals::ranges::RangeTombstone { seq: tidesdb::SEQ_MAX, start: None, end: None };
     let mut manifest = base.clone();
     manifest.push([Change::AddRange { family, range: std::sync::Arc::new(range) }]);
     refused(manifest, "a range tombstone with a future sequence number");
-    let meta = tidesdb::sst::TableMeta {
-        id: tidesdb::types::TableId(900),
-        max_seq: tidesdb::types::SEQ_MAX,
-        ..tidesdb::sst::TableMeta::default()
+    let meta = tidesdb::internals::sst::TableMeta {
+        id: tidesdb::internals::types::TableId(900),
+        max_seq: tidesdb::SEQ_MAX,
+        ..tidesdb::internals::sst::TableMeta::default()
     };
     let mut manifest = base.clone();
     manifest.push([Change::AddTable { family, level: 65, meta: std::sync::Arc::new(meta) }]);

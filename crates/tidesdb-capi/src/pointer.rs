@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::slice;
 
-use tidesdb::types::KEY_BYTES_MAX;
+use tidesdb::KEY_BYTES_MAX;
 
 use crate::failure::{Answer, Failure, invalid};
 

@@ -1,13 +1,17 @@
 //! Time: wall clock for expiry, monotonic clock for intervals and statistics.
 
 use std::fmt::Debug;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A source of time. Wall time decides expiry only; everything else uses monotonic time.
 pub trait Clock: Send + Sync + Debug {
+    /// Time since the UNIX epoch.
+    fn wall(&self) -> Duration;
     /// Seconds since the UNIX epoch.
-    fn wall_secs(&self) -> u64;
+    fn wall_secs(&self) -> u64 {
+        self.wall().as_secs()
+    }
     /// Time since a fixed point; never goes back.
     fn mono(&self) -> Duration;
     /// Blocks the calling thread for `d`.
@@ -30,8 +34,8 @@ impl RealClock {
 
 impl Clock for RealClock {
     #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the system's clocks")]
-    fn wall_secs(&self) -> u64 {
-        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs())
+    fn wall(&self) -> Duration {
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
     }
 
     fn mono(&self) -> Duration {
@@ -56,16 +60,20 @@ fn since_boot() -> Duration {
 #[derive(Debug, Default)]
 pub struct ManualClock {
     wall_secs: AtomicU64,
+    /// Fraction of the second.
+    wall_nanos: AtomicU32,
     mono_nanos: AtomicU64,
 }
 
 impl ManualClock {
     /// Creates a clock set to `wall_secs` seconds since the UNIX epoch.
     pub fn new(wall_secs: u64) -> Self {
-        Self { wall_secs: AtomicU64::new(wall_secs), mono_nanos: AtomicU64::new(0) }
+        let clock = Self::default();
+        clock.set_wall_secs(wall_secs);
+        clock
     }
 
-    /// Moves both clocks forward.
+    /// Moves both clocks forward, the wall clock by whole seconds.
     pub fn advance(&self, d: Duration) {
         self.mono_nanos.fetch_add(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX), Ordering::SeqCst);
         self.wall_secs.fetch_add(d.as_secs(), Ordering::SeqCst);
@@ -73,13 +81,19 @@ impl ManualClock {
 
     /// Sets the wall clock, forward or back. Monotonic time does not change.
     pub fn set_wall_secs(&self, secs: u64) {
-        self.wall_secs.store(secs, Ordering::SeqCst);
+        self.set_wall(Duration::from_secs(secs));
+    }
+
+    /// Like [`ManualClock::set_wall_secs`], with a fraction of a second.
+    pub fn set_wall(&self, time: Duration) {
+        self.wall_secs.store(time.as_secs(), Ordering::SeqCst);
+        self.wall_nanos.store(time.subsec_nanos(), Ordering::SeqCst);
     }
 }
 
 impl Clock for ManualClock {
-    fn wall_secs(&self) -> u64 {
-        self.wall_secs.load(Ordering::SeqCst)
+    fn wall(&self) -> Duration {
+        Duration::new(self.wall_secs.load(Ordering::SeqCst), self.wall_nanos.load(Ordering::SeqCst))
     }
 
     fn mono(&self) -> Duration {

@@ -4,6 +4,7 @@ use std::path::Path;
 
 /// Memory that this process may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MachineMemory {
     /// Bytes in all: those of the machine, or of the smallest control group of the process if that is less.
     pub total: u64,

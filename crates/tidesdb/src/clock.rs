@@ -41,7 +41,19 @@ impl ExpiryClock {
 
     /// Reads the clock.
     pub fn read(&self, clock: &dyn Clock) -> u32 {
-        let wall = u32::try_from(clock.wall_secs()).unwrap_or(u32::MAX - 1).min(u32::MAX - 1);
+        self.read_at(clock, clock.wall_secs())
+    }
+
+    /// Like [`ExpiryClock::read`], with the fraction of the second; without it while the wall clock is behind.
+    pub fn read_exactly(&self, clock: &dyn Clock) -> Duration {
+        let wall = clock.wall();
+        let now = Duration::from_secs(self.read_at(clock, wall.as_secs()).into());
+        if now.as_secs() == wall.as_secs() { wall } else { now }
+    }
+
+    /// Reads the clock, of which the wall clock shows `wall` seconds.
+    fn read_at(&self, clock: &dyn Clock, wall: u64) -> u32 {
+        let wall = u32::try_from(wall).unwrap_or(u32::MAX - 1).min(u32::MAX - 1);
         // Fast path: the wall clock is not behind, and the second has not changed.
         if self.state.load(Ordering::Relaxed) == u64::from(wall) << 1 {
             wall

@@ -112,6 +112,16 @@ pub enum Error {
         /// Which argument, and why.
         what: Arc<str>,
     },
+    /// The merge operator of a family failed or is not known. The value and its operands stay as they are.
+    #[error("the merge operator {operator:?} of family {family:?} failed: {what}; the operands are kept")]
+    Merge {
+        /// The family.
+        family: Arc<str>,
+        /// Name of the operator.
+        operator: Arc<str>,
+        /// What the operator reported.
+        what: Arc<str>,
+    },
     /// A memory limit would be exceeded. Nothing was done.
     #[error("memory limit: {what}")]
     MemoryLimit {

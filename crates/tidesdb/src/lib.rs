@@ -1,49 +1,100 @@
 //! TidesDB: an embeddable, ordered key-value store on a log-structured merge tree.
 //!
+//! A [`Db`] is a folder. It has column families ([`Family`]), each with its own key order and settings ([`FamilyOptions`]). All handles are
+//! `Clone`, `Send` and `'static`; every call takes `&self`.
+//!
+//! ```
+//! use tidesdb::{Db, FamilyOptions, WriteBatch};
+//! # let dir = tempfile::tempdir().unwrap();
+//! # let path = dir.path();
+//! let db = Db::open(path)?;
+//! db.put("apple", "red")?; // durable when it returns
+//! assert_eq!(db.get("apple")?.as_deref(), Some(&b"red"[..]));
+//!
+//! // Families, and batches that are atomic over all of them.
+//! let stock = db.family_or_create("stock", FamilyOptions::default())?;
+//! let mut batch = WriteBatch::new();
+//! batch.put(&stock, "apple", "3")?;
+//! batch.delete(db.default_family(), "apple")?;
+//! db.write(&mut batch)?;
+//!
+//! // Ranges, forwards and backwards; a snapshot keeps what it saw.
+//! let before = db.snapshot();
+//! stock.put("banana", "7")?;
+//! let keys: Vec<_> = stock.range("a"..)?.map(|row| row.map(|(key, _)| key)).collect::<Result<_, _>>()?;
+//! assert_eq!(keys, [b"apple".as_slice(), b"banana"]);
+//! assert!(before.get(&stock, "banana")?.is_none());
+//!
+//! // A transaction, repeated on a conflict.
+//! db.transact(|tx| {
+//!     let count = tx.get(&stock, "apple")?.map_or(0, |count| count.len());
+//!     tx.put(&stock, "size", count.to_string())
+//! })?;
+//! db.close()?;
+//! # Ok::<(), tidesdb::Error>(())
+//! ```
+//!
+//! | for | see |
+//! | --- | --- |
+//! | opening: durability, memory, cache, recovery | [`Db::options`], [`OpenOptions`], [`DbOptions`], [`SyncMode`] |
+//! | one row | [`Db::put`], [`Db::get`], [`Db::delete`], [`Family::update`], [`Family::compare_and_swap`] |
+//! | many rows | [`WriteBatch`], [`Family::range`], [`Family::prefix`], [`Cursor`], [`Family::delete_range`] |
+//! | values too long for memory | [`Family::writer`], [`Family::reader`], [`ValueWriter`], [`ValueReader`] |
+//! | consistency | [`Snapshot`], [`Db::transact`], [`Transaction`], [`Isolation`] |
+//! | expiry | [`Family::put_with_ttl`] |
+//! | counters and lists without reads | [`Family::merge`], [`MergeOperator`] |
+//! | rows that merges of tables remove or change | [`CompactionFilter`] |
+//! | what happens inside | [`Db::stats`], [`Db::health`], [`Family::stats`], [`Event`] |
+//! | copies | [`Db::checkpoint`], [`RemoteOptions`] |
+//! | damaged files | [`inspect`], [`RecoveryMode`], [`Db::verify`] |
+//!
+//! Keys have at most [`KEY_BYTES_MAX`] bytes (64 KiB), values of one call at most [`VALUE_BYTES_MAX`] (4 GiB); values of any length go
+//! through a [`ValueWriter`]. The features `lz4` (default), `snappy` and `zstd` are compression algorithms: [`Compression`].
+//!
 //! The order of the modules below is the order of the layers: a module uses only modules declared above its own line.
 #![forbid(unsafe_code)]
 
 // Ground: errors, basic types, codecs, settings.
-pub mod error;
-pub mod types;
-pub mod codec;
+mod error;
+mod types;
+mod codec;
 pub mod store;
-pub mod options;
-pub mod health;
-pub mod clock;
-pub mod stats;
-pub mod memory;
+mod options;
+mod health;
+mod clock;
+mod stats;
+mod memory;
 // Files: names, events, range deletes, values, tables, log.
-pub mod files;
-pub mod events;
-pub mod ranges;
-pub mod vlog;
-pub mod sst;
-pub mod wal;
+mod files;
+mod events;
+mod ranges;
+mod vlog;
+mod sst;
+mod wal;
 // Merging many sources into one stream, which tables exist, snapshots, the job queue.
-pub mod merge;
-pub mod version;
-pub mod sources;
-pub mod mvcc;
-pub mod jobs;
+mod merge;
+mod version;
+mod sources;
+mod mvcc;
+mod jobs;
 // The copy in an object store.
-pub mod remote;
+mod remote;
 // One family; the state that the layers on top of it share.
-pub mod family;
-pub mod shared;
+mod family;
+mod shared;
 // Reads, writes, transactions.
-pub mod read;
-pub mod write;
-pub mod txn;
+mod read;
+mod write;
+mod txn;
 // The jobs, and the threads that run them.
-pub mod rewrite;
-pub mod flush;
-pub mod compact;
-pub mod collect;
-pub mod upload;
-pub mod background;
+mod rewrite;
+mod flush;
+mod compact;
+mod collect;
+mod upload;
+mod background;
 // The database; its files, inspected without opening it.
-pub mod db;
+mod db;
 pub mod inspect;
 
 pub use codec::Compression;
@@ -65,10 +116,24 @@ pub use shared::{Family, HealthReport, HealthState, JobStats};
 pub use stats::{Durations, StatInfo, StatKind, StatUnit, StatValue, TimeStats};
 pub use store::{MemoryStore, ObjectStore};
 pub use txn::{Savepoint, Transaction};
-pub use types::{Comparator, KeyRange, SeqNo, Slice};
+pub use types::{
+    CompactionFilter, Comparator, Decision, FAMILY_NAME_BYTES_MAX, FilterRow, KEY_BYTES_MAX, KeyRange,
+    MergeOperator, SEQ_MAX, SeqNo, Slice, VALUE_BYTES_MAX,
+};
 pub use write::WriteBatch;
 
 pub use tidesdb_io::MachineMemory;
+
+/// The layers of the engine, for the project's own tests and tools. Not part of the interface: anything here may change in any release.
+#[doc(hidden)]
+pub mod internals {
+    macro_rules! layers {
+        ($($layer:ident)*) => { $(pub mod $layer { pub use crate::$layer::*; })* };
+    }
+    layers! {
+        error types codec options health clock stats memory files events ranges vlog sst wal merge version sources mvcc jobs remote family shared read write txn rewrite flush compact collect upload background db
+    }
+}
 
 /// Compiles the examples of the README as doc tests.
 #[cfg(doctest)]

@@ -270,7 +270,12 @@ pub fn run_part(
         }
         write.health.check().and_then(|()| write.merges.check(target.stops_seen))
     };
-    match output.write_all(RetainStream::new(cursor, retain, target.end).purging(purge).checking(go_on)) {
+    let stream = RetainStream::new(cursor, retain, target.end)
+        .purging(purge)
+        .folding(family.options.merge_operator().cloned())
+        .filtering(if target.level > FLUSH_LEVEL { family.filter.lock().clone() } else { None })
+        .checking(go_on);
+    match output.write_all(stream) {
         Ok(rest) => Ok((output.out, rest)),
         Err(e) => {
             if let Some(writer) = output.writer.take() {
@@ -305,7 +310,16 @@ fn rules_of(ctx: &MaintenanceCtx, mut snapshots: Vec<SeqNo>, bottom: bool) -> Re
     // Rows that a transaction saw before they expired still count at its commit.
     let now = oldest.map_or(u32::MAX, |oldest| oldest.now).min(ctx.reads.now_secs());
     let conflicts_since = oldest.map(|oldest| oldest.seq);
-    RetainRules { snapshots, visible_floor, bottom, now: Some(now), conflicts_since, renumber: false }
+    let newest_snapshot = ctx.reads.snapshots.newest();
+    RetainRules {
+        snapshots,
+        visible_floor,
+        bottom,
+        now: Some(now),
+        conflicts_since,
+        newest_snapshot,
+        renumber: false,
+    }
 }
 
 struct Output<'a> {

@@ -4,9 +4,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tidesdb::sst::{TableOptions, TableWriter};
-use tidesdb::types::{EntryRef, FamilyId, Kind, TableId, VlogId};
-use tidesdb::vlog::VlogSet;
+use tidesdb::internals::sst::{TableOptions, TableWriter};
+use tidesdb::internals::types::{EntryRef, FamilyId, Kind, TableId, VlogId};
+use tidesdb::internals::vlog::VlogSet;
 use tidesdb::{Comparator, Compression};
 use tidesdb_io::sim;
 
@@ -100,7 +100,7 @@ fn build_table(compression: Compression, order: &Comparator, long: u8) -> Option
         }
     }
     let meta = writer.finish().ok()?;
-    disk.read_file(format!("{PATH}/{}", tidesdb::files::table(meta.id))).ok()
+    disk.read_file(format!("{PATH}/{}", tidesdb::internals::files::table(meta.id))).ok()
 }
 
 /// Builds a small value log of each compression.
@@ -117,7 +117,7 @@ fn build_vlog(compression: Compression) -> Option<Vec<u8>> {
         value.iter_mut().step_by(7).enumerate().for_each(|(i, b)| *b = (i * n) as u8);
         set.append(&value, compression).ok()?;
     }
-    disk.read_file(format!("{PATH}/{}", tidesdb::files::vlog(VlogId(1)))).ok()
+    disk.read_file(format!("{PATH}/{}", tidesdb::internals::files::vlog(VlogId(1)))).ok()
 }
 
 /// Returns the log segments of the base, once for each recovery mode of interest.

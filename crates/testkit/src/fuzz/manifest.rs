@@ -9,8 +9,8 @@
 //!
 //! `page` 1 to 4 selects a mark page; its count, end and file length are XORed with the masks before it is sealed.
 
-use tidesdb::codec::{Salt, bound_crc};
-use tidesdb::version::{Change, VersionEdit};
+use tidesdb::internals::codec::{Salt, bound_crc};
+use tidesdb::internals::version::{Change, VersionEdit};
 
 use super::bytes::{put, u32_at, u64_at};
 

@@ -26,7 +26,7 @@ fn boundary(rng: &mut Rng) -> u64 {
     let near = rng.below(3).wrapping_sub(1);
     match rng.below(8) {
         0 => rng.below(4),
-        1 => tidesdb::types::SEQ_MAX.wrapping_add(near),
+        1 => tidesdb::SEQ_MAX.wrapping_add(near),
         2 => u64::from(u32::MAX).wrapping_add(near),
         3 => u64::MAX.wrapping_sub(rng.below(20)),
         4 => (1u64 << 63).wrapping_add(near),
@@ -94,7 +94,7 @@ fn varint(data: &mut Vec<u8>, rng: &mut Rng) {
     let end = (at + long + 1).min(data.len());
     let mut new = Vec::new();
     let n = if rng.one_in(3) { u64::from(data[at]).wrapping_add(rng.below(5)) } else { boundary(rng) };
-    tidesdb::codec::put_varint(&mut new, n);
+    tidesdb::internals::codec::put_varint(&mut new, n);
     data.splice(at..end, new);
 }
 

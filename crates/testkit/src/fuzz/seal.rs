@@ -3,8 +3,8 @@
 //! The layout is read from the modified bytes, as a reader would do. Parts outside the file are left without a valid
 //! checksum.
 
-use tidesdb::codec::{Decoder, Salt, bound_crc};
-use tidesdb::types::WalId;
+use tidesdb::internals::codec::{Decoder, Salt, bound_crc};
+use tidesdb::internals::types::WalId;
 
 use super::bytes::{put, u32_at, u64_at};
 

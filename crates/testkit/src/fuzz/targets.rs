@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, OnceLock};
 
-use tidesdb::codec::Decoder;
-use tidesdb::files;
-use tidesdb::sst::{Table, TableContext, TableCursor, TableMeta};
-use tidesdb::types::{EntryCursor, FamilyId, SEQ_MAX, VlogId};
-use tidesdb::version::Change;
-use tidesdb::vlog::{VlogPointer, VlogSet};
+use tidesdb::internals::codec::Decoder;
+use tidesdb::internals::files;
+use tidesdb::internals::sst::{Table, TableContext, TableCursor, TableMeta};
+use tidesdb::internals::types::{EntryCursor, FamilyId, SEQ_MAX, VlogId};
+use tidesdb::internals::version::Change;
+use tidesdb::internals::vlog::{VlogPointer, VlogSet};
 use tidesdb::{Comparator, Db, Error, RecoveryMode};
 use tidesdb_io::sim::{self, SimDisk};
 use tidesdb_io::{Dir, Env};
@@ -131,7 +131,7 @@ fn manifest_seeds() -> Vec<(String, Vec<u8>)> {
 fn current(data: &[u8]) {
     let mut file = data.to_vec();
     if file.len() == 64 {
-        let crc = tidesdb::codec::bound_crc(&[0; 16], 0, &[&file[..60]]);
+        let crc = tidesdb::internals::codec::bound_crc(&[0; 16], 0, &[&file[..60]]);
         super::bytes::put(&mut file, 60, &crc.to_le_bytes());
     }
     let disk = base().disk();
@@ -220,9 +220,9 @@ fn merge(data: &[u8]) {
 fn table_meta(file: &[u8], props: &[u8]) -> Option<TableMeta> {
     let footer = file.get(file.len().checked_sub(64)?..)?;
     let mut bytes = Vec::new();
-    tidesdb::codec::put_varint(&mut bytes, super::bytes::u64_at(footer, 16)?);
+    tidesdb::internals::codec::put_varint(&mut bytes, super::bytes::u64_at(footer, 16)?);
     bytes.extend_from_slice(&footer[..16]);
-    tidesdb::codec::put_varint(&mut bytes, file.len() as u64);
+    tidesdb::internals::codec::put_varint(&mut bytes, file.len() as u64);
     bytes.extend_from_slice(props);
     clean(TableMeta::decode(&mut Decoder::new(&bytes, "manifest", 0)))
 }
@@ -232,7 +232,7 @@ fn look_up(table: &Arc<Table>) {
     let meta = table.meta();
     for key in [&meta.smallest[..], &meta.largest, b"k", b"key015", b"", b"v"] {
         for snapshot in [0, meta.min_seq, meta.max_seq, SEQ_MAX] {
-            clean(table.get(key, tidesdb::codec::key_hash(key), snapshot, true, &guard));
+            clean(table.get(key, tidesdb::internals::codec::key_hash(key), snapshot, true, &guard));
         }
         table.is_half_of(Some(key), None);
         table.blocks_within(std::ops::Bound::Included(key), std::ops::Bound::Unbounded);

@@ -26,6 +26,7 @@ pub type Coverage = BTreeMap<(&'static str, &'static str), u64>;
 pub const REQUIRED: &[(&str, &str)] = &[
     ("put", "ok"),
     ("put_ttl", "ok"),
+    ("merge", "ok"),
     ("delete", "ok"),
     ("single_delete", "ok"),
     ("delete_range", "ok"),

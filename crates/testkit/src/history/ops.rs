@@ -26,6 +26,8 @@ pub enum What {
     Put(u64, u64),
     /// Puts a value that expires after this number of seconds.
     PutTtl(u64, u64, u64),
+    /// Merges an operand of this length, generated from this seed, in a family with a merge operator; otherwise puts it.
+    Merge(u64, u64),
     /// Deletes the key.
     Delete,
     /// Deletes the key by a single delete if its precondition holds; otherwise by a delete.
@@ -195,7 +197,8 @@ fn change(rng: &mut Rng) -> Change {
     };
     let seed = rng.next_u64();
     let what = match rng.below(10) {
-        0..5 => What::Put(len, seed),
+        0..3 => What::Put(len, seed),
+        3 | 4 => What::Merge(len.min(60), seed),
         5 => What::PutTtl(len, seed, rng.below(60)),
         6 => What::Delete,
         7 if rng.one_in(4) => What::DeleteRange(rng.below(KEYS)),

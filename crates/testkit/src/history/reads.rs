@@ -76,7 +76,7 @@ impl Runner<'_> {
 
     fn get(&mut self, view: &View, n: u64) -> Result<(), String> {
         let key = key(n);
-        let expected = self.store.get(view.family.no, &key, view.at, self.wall()).cloned();
+        let expected = self.store.get(view.family.no, &key, view.at, self.wall());
         let got = match view.snapshot {
             Some(i) => self.snapshots[i].snapshot.get(&view.family.handle, &key),
             None => view.family.handle.get(&key),
@@ -133,7 +133,7 @@ impl Runner<'_> {
             return Err(format!("multi_get: {} answers to {} keys", got.len(), keys.len()));
         }
         for (key, got) in keys.iter().zip(got) {
-            if got.as_deref() != self.store.get(view.family.no, key, view.at, self.wall()).map(|v| &v[..]) {
+            if got.as_deref() != self.store.get(view.family.no, key, view.at, self.wall()).as_deref() {
                 return Err(format!("multi_get of {}", show(key)));
             }
         }

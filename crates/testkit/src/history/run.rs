@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidesdb::{
-    Compression, Cursor, Db, Error, Family, FamilyOptions, MemtableKind, Snapshot, SyncMode, WriteOptions,
+    Compression, Cursor, Db, Error, Family, FamilyOptions, MemtableKind, MergeOperator, Snapshot, SyncMode,
+    WriteOptions,
 };
 use tidesdb_io::sim;
 use tidesdb_io::{Env, ManualClock};
 
 use super::Coverage;
 use super::ops::{Change, Op, What, key, value};
-use super::store::{FamilyNo, ReadTimestamp, Rows, Store, Write, same_rows};
+use super::store::{FamilyNo, ReadTimestamp, Rows, SEPARATOR, Store, Write, same_rows};
 use crate::rng::Rng;
 
 /// Environment of a history.
@@ -76,6 +77,8 @@ struct Options {
     trigger: usize,
     vlog_file: u64,
     mapped: bool,
+    /// Whether the families have a merge operator.
+    merges: bool,
 }
 
 impl Options {
@@ -93,6 +96,7 @@ impl Options {
             trigger: [1, 2, 4][of(3)],
             vlog_file: [8 << 10, 256 << 20][of(2)],
             mapped: of(2) == 0,
+            merges: of(2) == 0,
         }
     }
 
@@ -106,6 +110,7 @@ impl Options {
         options.l1_tables_trigger = self.trigger;
         options.vlog_file_bytes = self.vlog_file;
         options.table_bytes = 16 << 10;
+        options.merge_operator = self.merges.then(|| MergeOperator::append(SEPARATOR));
         options
     }
 }
@@ -256,16 +261,24 @@ impl Runner<'_> {
         let (value, expiry, verb) = match change.what {
             What::Put(len, seed) => (Some(value(len, seed)), 0, "put"),
             What::PutTtl(len, seed, secs) => (Some(value(len, seed)), self.expiry(secs), "put_ttl"),
+            What::Merge(len, seed) if self.options.merges => {
+                let value = Some(value(len, seed));
+                return (Write { family, key, value, expiry: 0, until: None, merge: true }, "merge");
+            }
+            What::Merge(len, seed) => (Some(value(len, seed)), 0, "put"),
             What::Delete => (None, 0, "delete"),
+            What::SingleDelete if self.options.merges => (None, 0, "single_delete"), // a full delete
             What::SingleDelete if self.store.may_single_delete(family, &key) => (None, 0, "single_delete"),
             What::SingleDelete => (None, 0, "delete"),
             What::DeleteRange(other) => {
                 let other = super::ops::key(other);
                 let (key, until) = if key < other { (key, other) } else { (other, key) };
-                return (Write { family, key, value: None, expiry: 0, until: Some(until) }, "delete_range");
+                let until = Some(until);
+                let write = Write { family, key, value: None, expiry: 0, until, merge: false };
+                return (write, "delete_range");
             }
         };
-        (Write { family, key, value, expiry, until: None }, verb)
+        (Write { family, key, value, expiry, until: None, merge: false }, verb)
     }
 
     fn one(&mut self, change: &Change) -> Result<(), String> {
@@ -273,6 +286,7 @@ impl Runner<'_> {
         let family = self.live(change.family).handle.clone();
         let result = match (&write.value, verb) {
             (Some(value), "put") => family.put(&write.key, value),
+            (Some(value), "merge") => family.merge(&write.key, value),
             (Some(value), _) => {
                 let mut batch = self.db().batch();
                 let filled = batch.put_expiring(&family, &write.key, value, write.expiry);
@@ -300,6 +314,7 @@ impl Runner<'_> {
             // A commit that changes a key twice counts as a put, so it must not use a single delete of that key.
             let again = writes.iter().any(|w| w.family == write.family && w.key == write.key);
             let filled = match (&write.value, verb) {
+                (Some(value), "merge") => batch.merge(family, &write.key, value),
                 (Some(value), _) => batch.put_expiring(family, &write.key, value, write.expiry),
                 (None, "single_delete") if !again => batch.single_delete(family, &write.key),
                 (None, "delete_range") => {

@@ -11,11 +11,16 @@ pub(super) type ReadTimestamp = u64;
 /// Keys and values, in order.
 pub(super) type Rows = Vec<(Vec<u8>, Vec<u8>)>;
 
+/// Between a value and an operand that the families' merge operator appends.
+pub(super) const SEPARATOR: &str = "|";
+
 #[derive(Clone, Debug)]
 struct Version {
     at: ReadTimestamp,
     value: Option<Vec<u8>>,
     expiry: u32,
+    /// Whether the value is an operand.
+    merge: bool,
 }
 
 /// One key.
@@ -39,6 +44,8 @@ pub(super) struct Write {
     pub expiry: u32,
     /// If set, all keys from `key`, inclusive, to this one, exclusive, are deleted.
     pub until: Option<Vec<u8>>,
+    /// Whether the value is an operand.
+    pub merge: bool,
 }
 
 /// All families, including dropped ones.
@@ -68,8 +75,8 @@ impl Store {
     pub(super) fn copy(&mut self, from: FamilyNo, to: FamilyNo, wall: u32) {
         let mut map = BTreeMap::new();
         for (key, cell) in &self.families[&from] {
-            if let Some(v) = cell.read(self.now, wall) {
-                let version = Version { at: self.now, value: v.value.clone(), expiry: v.expiry };
+            if let Some((value, expiry)) = cell.read(self.now, wall) {
+                let version = Version { at: self.now, value: Some(value), expiry, merge: false };
                 map.insert(key.clone(), Cell { versions: vec![version], puts: 1 });
             }
         }
@@ -101,11 +108,13 @@ impl Store {
             (false, Some(_)) => (cell.puts + 1).min(2),
             (false, None) => 0,
         };
-        if again {
-            cell.versions.pop();
+        if again && !write.merge {
+            cell.versions.retain(|v| v.at < self.now);
         }
-        cell.versions.push(Version { at: self.now, value: write.value, expiry: write.expiry });
-        let keep = cell.versions.iter().rposition(|v| v.at <= oldest).unwrap_or(0);
+        let Write { value, expiry, merge, .. } = write;
+        cell.versions.push(Version { at: self.now, value, expiry, merge });
+        let newest = cell.versions.iter().rposition(|v| v.at <= oldest).unwrap_or(0);
+        let keep = cell.versions[..=newest].iter().rposition(|v| !v.merge).unwrap_or(0);
         cell.versions.drain(..keep);
     }
 
@@ -114,26 +123,34 @@ impl Store {
         let Some(until) = write.until.clone() else { return vec![write] };
         let Some(map) = self.families.get(&write.family) else { return Vec::new() };
         let keys = map.keys().filter(|key| **key >= write.key && **key < until);
-        keys.map(|key| Write { key: key.clone(), value: None, expiry: 0, until: None, ..write }).collect()
+        keys.map(|key| Write { key: key.clone(), value: None, expiry: 0, until: None, merge: false, ..write })
+            .collect()
     }
 
     /// Returns the value of `key` at read timestamp `at` and wall time `wall`.
-    pub(super) fn get(&self, family: FamilyNo, key: &[u8], at: ReadTimestamp, wall: u32) -> Option<&Vec<u8>> {
-        self.families[&family].get(key)?.read(at, wall)?.value.as_ref()
+    pub(super) fn get(&self, family: FamilyNo, key: &[u8], at: ReadTimestamp, wall: u32) -> Option<Vec<u8>> {
+        self.families[&family].get(key)?.read(at, wall).map(|(value, _)| value)
     }
 
     /// Returns all rows visible at read timestamp `at` and wall time `wall`.
     pub(super) fn rows(&self, family: FamilyNo, at: ReadTimestamp, wall: u32) -> Rows {
-        let row = |(key, cell): (&Vec<u8>, &Cell)| Some((key.clone(), cell.read(at, wall)?.value.clone()?));
+        let row = |(key, cell): (&Vec<u8>, &Cell)| Some((key.clone(), cell.read(at, wall)?.0));
         self.families[&family].iter().filter_map(row).collect()
     }
 }
 
 impl Cell {
-    fn read(&self, at: ReadTimestamp, wall: u32) -> Option<&Version> {
-        let version = self.versions.iter().rev().find(|v| v.at <= at)?;
-        let live = version.value.is_some() && (version.expiry == 0 || version.expiry > wall);
-        live.then_some(version)
+    /// Returns the value and its expiry. An expired value counts as deleted, and leaves the operands after it.
+    fn read(&self, at: ReadTimestamp, wall: u32) -> Option<(Vec<u8>, u32)> {
+        let visible = &self.versions[..self.versions.iter().rposition(|v| v.at <= at)? + 1];
+        let base = visible.iter().rposition(|v| !v.merge);
+        let live = |v: &&Version| v.value.is_some() && (v.expiry == 0 || v.expiry > wall);
+        let live_base = base.map(|base| &visible[base]).filter(live);
+        let operands = &visible[base.map_or(0, |base| base + 1)..];
+        let expiry = live_base.filter(|_| operands.is_empty()).map_or(0, |v| v.expiry);
+        let parts: Vec<_> =
+            live_base.into_iter().chain(operands).filter_map(|v| v.value.as_deref()).collect();
+        (!parts.is_empty()).then(|| (parts.join(SEPARATOR.as_bytes()), expiry))
     }
 }
 

@@ -9,7 +9,7 @@
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
 
-use tidesdb::types::RowSpan;
+use tidesdb::internals::types::RowSpan;
 
 use crate::pointer::Out;
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use tidesdb::types::FamilyId;
+use tidesdb::internals::types::FamilyId;
 use tidesdb::{Db, FamilyOptions, SyncMode};
 use tidesdb_sync::{Mutex, rank};
 

@@ -1,7 +1,7 @@
 //! `tidesdb families`: the column families of a database.
 
 use serde_json::json;
-use tidesdb::{Comparator, Compression, FamilyOptions, SettingInfo, TreeStats};
+use tidesdb::{Comparator, Compression, FamilyOptions, MergeOperator, SettingInfo, TreeStats};
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Out;
@@ -125,18 +125,21 @@ fn list(session: &Session, out: &mut Out<'_>) -> Outcome {
         let tables: usize = stats.level_tables.iter().sum();
         let bytes: u64 = stats.level_bytes.iter().sum();
         let (compression, order) = (options.compression.name(), options.comparator.name());
+        let operator = options.merge_operator.as_ref().map(MergeOperator::name);
         if session.common.json {
             let number = |info: &SettingInfo| (info.name.to_owned(), json!(options.get(info.name)));
             let settings: serde_json::Map<_, _> = FamilyOptions::TABLE.iter().map(number).collect();
             out.json(&json!({
                 "name": name, "tables": tables, "bytes": bytes, "entries": stats.table_entries,
                 "memtable_bytes": stats.memtable_bytes, "compression": compression, "order": order,
+                "merge_operator": operator,
                 "settings": settings,
             }))?;
         } else if out.is_terminal() {
             let name = out.paint(crate::output::Style::Strong, &name);
             let tables = text::count(tables as u64, "table", "tables");
-            out.line(format!("{name}  {tables}, {}, {compression}, {order}", text::size(bytes)))?;
+            let operator = operator.map_or(String::new(), |operator| format!(", merges by {operator}"));
+            out.line(format!("{name}  {tables}, {}, {compression}, {order}{operator}", text::size(bytes)))?;
         } else {
             out.line(name)?;
         }

@@ -81,7 +81,7 @@ impl File for MappedFile {
         while !rest.is_empty()
             && let Some(word) = words.next()
         {
-            let bytes = word.load(Ordering::Relaxed).to_ne_bytes();
+            let bytes = word.load(Ordering::Relaxed).to_le().to_le_bytes(); // as they are in memory
             let n = (WORD - at).min(rest.len());
             rest[..n].copy_from_slice(&bytes[at..at + n]);
             rest = &mut rest[n..];

@@ -5,7 +5,7 @@
 //! cargo run --release -p tidesdb --example compaction -- point DATA MEMTABLE FLUSH TABLE TABLES WRITES
 //! ```
 //!
-//! The policies are those of the engine (`tidesdb::compact::policy`). Prints the tables of `docs/compaction.md`. `point` simulates one
+//! The policies are those of the engine (`tidesdb::internals::compact::policy`). Prints the tables of `docs/compaction.md`. `point` simulates one
 //! tree of a measurement: sizes of all data, of a memtable, of the rows in it and of a table in KiB, the number of
 //! tables in level 1 when merges start, and how many times all data is overwritten.
 
@@ -14,7 +14,7 @@ mod plot;
 mod tree;
 mod workload;
 
-use tidesdb::compact::policy::{CompactionPolicy, Leveled, PolicySettings, Spooky};
+use tidesdb::internals::compact::policy::{CompactionPolicy, Leveled, PolicySettings, Spooky};
 use tree::{Load, Measures, Simulation};
 use workload::Workload;
 

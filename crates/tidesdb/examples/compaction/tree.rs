@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use tidesdb::Comparator;
-use tidesdb::compact::policy::{CompactionPolicy, Plan, PlanKind, PolicySettings, TableView, Tree};
-use tidesdb::types::TableId;
+use tidesdb::internals::compact::policy::{
+    CompactionPolicy, Plan, PlanKind, PolicySettings, TableView, Tree,
+};
+use tidesdb::internals::types::TableId;
 
 use crate::content::{Classes, ENTRY_BYTES, Piece, merge};
 use crate::workload::Workload;

@@ -28,6 +28,7 @@ use crate::{Error, Result};
 /// build has. The discriminants are stored on disk: never change them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum Compression {
     /// No compression.
     #[cfg_attr(not(feature = "lz4"), default)]

@@ -18,7 +18,7 @@ use crate::{Error, Result};
 /// Merges all tables of `family` into one sorted run.
 ///
 /// # Errors
-/// As [`run`](super::run); what was merged before the failure stays.
+/// As `run`; what was merged before the failure stays.
 pub fn everything(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>) -> Result<()> {
     within(ctx, family, &..)
 }

@@ -141,6 +141,8 @@ fn fill(ctx: &MaintenanceCtx, state: &State, target: &Arc<dyn Dir>, transfer: Tr
         entropy: Arc::clone(&ctx.write.env.entropy),
         threads: Arc::clone(&ctx.write.env.threads),
         comparators,
+        operators: Vec::new(),
+        lacks_operators: true,
         may_wait: Box::new(|_| true),
         open_table: Arc::new(move |family, meta| {
             Table::open(&tables, &family.options.comparator, meta.clone())

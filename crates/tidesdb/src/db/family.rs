@@ -8,12 +8,12 @@ use crate::family::{CommitHook, FamilyStats};
 use crate::options::{ReadOptions, WriteOptions};
 use crate::read::{self, Cursor, Iter};
 use crate::shared::Family;
-use crate::types::{KeyRange, SeqNo, Slice};
+use crate::types::{CompactionFilter, KeyRange, SeqNo, Slice};
 use crate::write::WriteBatch;
 use crate::{Result, collect, compact, flush};
 
 impl Family {
-    /// Sets `key` to `value`; returns the commit's sequence number.
+    /// Sets `key` to `value`, for the default TTL of the family if it has one; returns the commit's sequence number.
     ///
     /// # Errors
     /// As [`crate::Db::write`].
@@ -50,10 +50,10 @@ impl Family {
         self.one(options, |batch| batch.delete(self, key))
     }
 
-    /// Sets `key` to `value` for `ttl`, in whole seconds: see [`WriteBatch::put_with_ttl`](crate::WriteBatch::put_with_ttl).
+    /// Sets `key` to `value` for `ttl`: see [`WriteBatch::put_with_ttl`].
     ///
     /// # Errors
-    /// As [`crate::Db::write`].
+    /// As [`WriteBatch::put_with_ttl`] and [`crate::Db::write`].
     pub fn put_with_ttl(
         &self,
         key: impl AsRef<[u8]>,
@@ -61,6 +61,23 @@ impl Family {
         ttl: Duration,
     ) -> Result<SeqNo> {
         self.one(&WriteOptions::default(), |batch| batch.put_with_ttl(self, key, value, ttl))
+    }
+
+    /// Sets `key` to `value` until `expiry`: see [`WriteBatch::put_expiring`].
+    ///
+    /// # Errors
+    /// As [`crate::Db::write`].
+    pub fn put_expiring(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, expiry: u32) -> Result<SeqNo> {
+        self.one(&WriteOptions::default(), |batch| batch.put_expiring(self, key, value, expiry))
+    }
+
+    /// Combines `operand` with the value of `key` by the merge operator of the family, without reading the value: see
+    /// [`WriteBatch::merge`].
+    ///
+    /// # Errors
+    /// As [`WriteBatch::merge`] and [`crate::Db::write`].
+    pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<SeqNo> {
+        self.one(&WriteOptions::default(), |batch| batch.merge(self, key, operand))
     }
 
     /// Deletes `key`, whether it exists or not.
@@ -279,6 +296,28 @@ impl Family {
     /// ```
     pub fn set_commit_hook(&self, hook: Option<Arc<CommitHook>>) {
         self.core.hook.set(hook);
+    }
+
+    /// Sets a filter that decides about the rows that merges of tables rewrite from now on; `None` removes it. It is not
+    /// stored: set it after each open. Merges that begin before see every row stay.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// use tidesdb::{CompactionFilter, Decision};
+    /// let sessions = db.default_family();
+    /// sessions.set_compaction_filter(Some(CompactionFilter::new("closed sessions", |row| match row.value {
+    ///     Some(b"closed") => Decision::Remove,
+    ///     _ => Decision::Keep,
+    /// })));
+    /// sessions.put("ann", "open")?;
+    /// sessions.put("ben", "closed")?;
+    /// sessions.compact()?;
+    /// assert!(sessions.contains("ann")? && !sessions.contains("ben")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_compaction_filter(&self, filter: Option<CompactionFilter>) {
+        *self.core.filter.lock() = filter;
     }
 
     /// Returns statistics of the family.

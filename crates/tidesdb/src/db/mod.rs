@@ -137,7 +137,7 @@ impl Db {
     /// Sets `key` to `value` for `ttl`: see [`WriteBatch::put_with_ttl`].
     ///
     /// # Errors
-    /// As [`Db::write`].
+    /// As [`Family::put_with_ttl`].
     pub fn put_with_ttl(
         &self,
         key: impl AsRef<[u8]>,
@@ -145,6 +145,22 @@ impl Db {
         ttl: Duration,
     ) -> Result<SeqNo> {
         self.inner.default.put_with_ttl(key, value, ttl)
+    }
+
+    /// Sets `key` to `value` until `expiry`: see [`WriteBatch::put_expiring`].
+    ///
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn put_expiring(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, expiry: u32) -> Result<SeqNo> {
+        self.inner.default.put_expiring(key, value, expiry)
+    }
+
+    /// Combines `operand` with the value of `key`: see [`WriteBatch::merge`].
+    ///
+    /// # Errors
+    /// As [`Family::merge`].
+    pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<SeqNo> {
+        self.inner.default.merge(key, operand)
     }
 
     /// Deletes `key`, whether it exists or not.

@@ -19,7 +19,7 @@ use crate::memory::Memory;
 use crate::options::{DbOptions, FamilyOptions, RecoveryMode, RemoteOptions, SyncMode};
 use crate::shared::{Family, MaintenanceCtx, Shared, WriteCtx};
 use crate::sst::{Table, TableContext};
-use crate::types::{Comparator, WalId, is_segment_bytes, wal_id_max};
+use crate::types::{Comparator, MergeOperator, WalId, is_segment_bytes, wal_id_max};
 use crate::version::{Context, Presence, State, VersionSet, presence};
 use crate::vlog::WriteBudget;
 use crate::wal::{Log, LogConfig, reader, release_spare_files};
@@ -43,6 +43,7 @@ pub struct OpenOptions {
     default_family: Option<FamilyOptions>,
     pub(super) default_name: String,
     pub(super) comparators: Vec<Comparator>,
+    pub(super) operators: Vec<MergeOperator>,
     await_comparators: bool,
     pub(super) env: Env,
 }
@@ -55,6 +56,7 @@ impl OpenOptions {
             default_family: None,
             default_name: DEFAULT_FAMILY.into(),
             comparators: Vec::new(),
+            operators: Vec::new(),
             await_comparators: false,
             env: Env::real(),
         }
@@ -143,10 +145,20 @@ impl OpenOptions {
         self
     }
 
+    /// Registers a custom merge operator. Families that use it need it at each open. Without it the open fails, unless
+    /// [`OpenOptions::await_comparators`] is set.
+    pub fn merge_operator(mut self, operator: MergeOperator) -> Self {
+        self.operators.push(operator);
+        self
+    }
+
     /// Opens even if the key order of a family is not known; default false. Such a family stays unresolved until
     /// [`Db::register_comparator`]. An unresolved family keeps its name and data and can only be dropped. It is neither
     /// merged, and [`Db::verify`] checks everything but the order of its keys. The default family cannot be unresolved
     /// in a database that is open for writing.
+    ///
+    /// A family whose merge operator is not known can be used, except that reads of keys with operands and new merges
+    /// fail with [`Error::Merge`].
     pub fn await_comparators(mut self, yes: bool) -> Self {
         self.await_comparators = yes;
         self
@@ -395,6 +407,8 @@ impl OpenOptions {
             entropy: Arc::clone(&self.env.entropy),
             threads: Arc::clone(&self.env.threads),
             comparators: self.comparators.clone(),
+            operators: self.operators.clone(),
+            lacks_operators: self.await_comparators,
             may_wait: Box::new(move |name| patient && (read_only || name != default)),
             open_table: Arc::new(move |family, meta| {
                 Table::open(&tables, &family.options.comparator, meta.clone())

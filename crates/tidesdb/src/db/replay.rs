@@ -87,43 +87,54 @@ impl Replayer {
         }
     }
 
-    /// Calls `work` with each part of the log, with all but the first in threads of their own. Returns the results in
-    /// order.
+    /// Calls `work` with each part of the log, with all but the first in threads of their own, as far as the system has threads. Returns
+    /// the results in order.
     pub(super) fn in_parallel<R: Send + 'static>(
         self: &Arc<Self>,
-        mut parts: Vec<Piece>,
+        parts: Vec<Piece>,
         work: fn(&Self, &Piece) -> Result<R>,
     ) -> Result<Vec<R>> {
-        if parts.is_empty() {
-            return Ok(Vec::new());
-        }
-        let others: Vec<_> =
-            parts.drain(1..).map(|part| self.start(part, work)).collect::<Vec<Result<Running<R>>>>();
-        let mut results = vec![work(self, &parts[0])];
-        for other in others {
+        let mut parts = parts.into_iter();
+        let Some(first) = parts.next() else { return Ok(Vec::new()) };
+        let others: Vec<_> = parts
+            .map(|part| {
+                let part = Arc::new(part);
+                (self.start(&part, work), part)
+            })
+            .collect();
+        let mut results = vec![work(self, &first)];
+        for (thread, part) in others {
             // Every thread is joined, also after a failure.
-            results.push(other.and_then(|(thread, result)| {
-                let died = || Error::internal("a thread of the recovery panicked");
-                let done = thread.join().then(|| result.lock().take()).flatten();
-                done.unwrap_or_else(|| Err(died()))
-            }));
+            results.push(match thread {
+                Some((thread, result)) => {
+                    let done = thread.join().then(|| result.lock().take()).flatten();
+                    done.unwrap_or_else(|| Err(Error::internal("a thread of the recovery panicked")))
+                }
+                None => work(self, &part),
+            });
         }
         results.into_iter().collect()
     }
 
+    /// Starts a thread that calls `work`. `None` if the system has none left.
     fn start<R: Send + 'static>(
         self: &Arc<Self>,
-        part: Piece,
+        part: &Arc<Piece>,
         work: fn(&Self, &Piece) -> Result<R>,
-    ) -> Result<Running<R>> {
+    ) -> Option<Running<R>> {
         let result = Arc::new(Mutex::new(None));
-        let (this, out) = (Arc::clone(self), Arc::clone(&result));
+        let (this, part, out) = (Arc::clone(self), Arc::clone(part), Arc::clone(&result));
         let body = move || {
             let done = work(&this, &part);
             *out.lock() = Some(done);
         };
         let thread = self.write.env.threads.spawn("tidesdb-replay", Priority::Normal, Box::new(body));
-        thread.map(|thread| (thread, result)).map_err(|e| Error::io("start", "tidesdb-replay", e))
+        thread
+            .inspect_err(
+                |e| tracing::warn!(error = %e, "no thread for the replay of the log; it goes on with fewer"),
+            )
+            .ok()
+            .map(|thread| (thread, result))
     }
 
     /// Inserts the operations of resolved families. Returns the number of all operations.

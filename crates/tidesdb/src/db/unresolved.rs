@@ -9,7 +9,7 @@
 //! deferred operations. They keep their sequence numbers, because nothing newer can be written to the family.
 //!
 //! Deferred operations are stored in pieces of about 512 KiB: `seqno u64 | length u32 | operations` for each commit,
-//! oldest first, with the operations encoded as in the log. The ranks of range deletes are renumbered, because
+//! oldest first, with the operations encoded as in the log. The ranks are renumbered, because
 //! operations of other families are left out.
 
 use std::collections::BTreeSet;
@@ -222,7 +222,7 @@ pub(super) struct Deferred {
     seq: SeqNo,
     /// Where the operations of that commit begin in the piece; their length is before them.
     ops_at: usize,
-    /// Range deletes of that commit.
+    /// Operations of that commit that have a rank.
     rank: u32,
     /// The pieces already written.
     pieces: Vec<VlogPointer>,
@@ -244,7 +244,7 @@ impl Deferred {
             self.piece.extend_from_slice(&[0; 4]);
             (self.seq, self.ops_at, self.rank) = (seq, self.piece.len(), 0);
         }
-        self.rank += u32::from(op.kind == Kind::RangeDelete);
+        self.rank += u32::from(op.kind.is_ranked());
         encode_op(&mut self.piece, &Op { rank: self.rank, ..*op });
         let length = u32::try_from(self.piece.len() - self.ops_at);
         let length = length.map_err(|_| Error::internal("a commit beyond 4 GiB"))?;

@@ -53,7 +53,8 @@ pub struct ValueWriter {
     family: Family,
     key: Vec<u8>,
     options: WriteOptions,
-    expiry: u32,
+    /// `None`: the default of the family.
+    expiry: Option<u32>,
     /// The chunk being filled.
     chunk: Vec<u8>,
     stream: Option<Stream>,
@@ -80,7 +81,7 @@ impl ValueWriter {
             family: family.clone(),
             key: key.to_vec(),
             options: WriteOptions::default(),
-            expiry: 0,
+            expiry: None,
             chunk: Vec::new(),
             stream: None,
             failed: None,
@@ -94,18 +95,21 @@ impl ValueWriter {
         self
     }
 
-    /// Lets the value expire after `ttl`, counted from now in whole seconds (at least one).
+    /// Lets the value expire after `ttl`: see [`WriteBatch::put_with_ttl`]. A TTL that ends after February 2106 makes the
+    /// commit fail.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
-        let now = u64::from(self.family.shared.reads.refresh_clock());
-        self.expiry = u32::try_from(now.saturating_add(ttl.as_secs().max(1))).unwrap_or(u32::MAX);
+        match self.family.shared.reads.expiry_after(ttl) {
+            Ok(expiry) => self.expiry = Some(expiry),
+            Err(e) => self.failed = Some(e),
+        }
         self
     }
 
     /// Lets the value expire at `expiry`, in seconds since the UNIX epoch; 0 = never.
     #[must_use]
     pub fn expires_at(mut self, expiry: u32) -> Self {
-        self.expiry = expiry;
+        self.expiry = Some(expiry);
         self
     }
 
@@ -159,15 +163,16 @@ impl ValueWriter {
         if let Some(e) = self.failed.take() {
             return Err(e);
         }
+        let expiry = self.expiry.map_or_else(|| self.family.default_expiry(), Ok)?;
         let Some(stream) = &mut self.stream else {
-            return batch.put_expiring(&self.family, &self.key, &self.chunk, self.expiry);
+            return batch.put_expiring(&self.family, &self.key, &self.chunk, expiry);
         };
         let last = std::mem::take(&mut self.chunk);
         if !last.is_empty() {
             stream.hand_on(&self.family, last)?;
         }
         let place = stream.finish(&self.family)?;
-        batch.put_chunks(&self.family, &self.key, (&place, std::mem::take(&mut stream.leases)), self.expiry)
+        batch.put_chunks(&self.family, &self.key, (&place, std::mem::take(&mut stream.leases)), expiry)
     }
 
     /// Hands on the full chunk. The next one uses the memory of an earlier one, if there is some.

@@ -10,6 +10,7 @@ pub const TARGET: &str = "tidesdb::event";
 
 /// Tables of one level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LevelPart {
     /// The level.
     pub level: u8,
@@ -21,6 +22,7 @@ pub struct LevelPart {
 
 /// Describes one kind of event.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct EventInfo {
     /// Its name, in the field `event` of a line.
     pub name: &'static str,

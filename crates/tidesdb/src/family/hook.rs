@@ -50,6 +50,13 @@ pub enum CommittedOp<'a> {
         /// Seconds since the UNIX epoch after which it is dead; 0 = never.
         expiry: u32,
     },
+    /// A merge of an operand.
+    Merge {
+        /// The key.
+        key: &'a [u8],
+        /// The operand.
+        operand: &'a [u8],
+    },
     /// A delete of one key.
     Delete {
         /// The key.

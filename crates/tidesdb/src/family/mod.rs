@@ -29,13 +29,13 @@ pub use stats::{FamilyStats, LevelCounters, Metric};
 use tidesdb_memtable::{KeyOrder, MapKind, Memtable};
 use tidesdb_sync::{EpochCell, Guard, Mutex, ShardedCounters, pin, rank};
 
-use crate::Error;
 use crate::memory::{Memory, Use};
 use crate::options::{FamilyOptions, LiveOptions, MemtableKind};
 use crate::ranges::SharedRanges;
 use crate::sources::TableVersion;
-use crate::types::{FamilyId, SeqNo};
+use crate::types::{CompactionFilter, FamilyId, SeqNo};
 use crate::vlog::VlogSet;
+use crate::{Error, Result};
 
 /// A memtable is flushed when the values that it refers to take this many times its size in value logs.
 const VALUES_PER_BUFFER: u64 = 4;
@@ -67,6 +67,8 @@ pub struct FamilyCore {
     pub collection: Collection,
     /// Called with each commit to the family.
     pub hook: HookCell,
+    /// Decides about the rows that merges rewrite.
+    pub filter: Mutex<Option<CompactionFilter>>,
     dropped: AtomicBool,
     /// Operation counters, see [`Metric`].
     pub metrics: ShardedCounters<{ Metric::COUNT }>,
@@ -100,6 +102,7 @@ impl FamilyCore {
             paid_at: AtomicU64::new(0),
             collection: Collection::default(),
             hook: HookCell::default(),
+            filter: Mutex::default(),
             dropped: AtomicBool::new(false),
             metrics: ShardedCounters::new(),
             memory: Arc::clone(memory),
@@ -119,6 +122,29 @@ impl FamilyCore {
     /// Returns true if the family cannot be used before its comparator is registered; see `db/unresolved.rs`.
     pub fn is_unresolved(&self) -> bool {
         self.options.comparator.is_unresolved()
+    }
+
+    /// Checks that operands may be written.
+    ///
+    /// # Errors
+    /// `InvalidArgument` without a merge operator; `Merge` if it is not known here.
+    #[inline]
+    pub fn check_merge(&self) -> Result<()> {
+        match self.options.merge_operator() {
+            Some(operator) if !operator.is_unresolved() => Ok(()),
+            _ => Err(self.merge_failed("it is not known here; register it with OpenOptions::merge_operator")),
+        }
+    }
+
+    /// The error of a merge operator that failed for the reason `what`.
+    #[cold]
+    pub fn merge_failed(&self, what: impl Into<Arc<str>>) -> Error {
+        match self.options.merge_operator() {
+            Some(operator) => {
+                Error::Merge { family: self.name(), operator: operator.name().into(), what: what.into() }
+            }
+            None => Error::invalid(format!("family {:?} has no merge operator", self.name())),
+        }
     }
 
     /// Returns true if the family was dropped.

@@ -5,6 +5,7 @@
 //! only place that decides which versions a flush or compaction may drop. All are single-threaded values that may move
 //! between threads.
 
+mod fold;
 mod heap;
 mod hide;
 mod level;
@@ -23,4 +24,4 @@ pub use purge::CoveringRanges;
 pub use retain::{Reason, Retain, RetainCounts, RetainRules, Verdict};
 pub use source::MergeSource;
 pub use stream::{CHECK_EVERY, RetainStream};
-pub use visible::VisibleCursor;
+pub use visible::{Combine, VisibleCursor};

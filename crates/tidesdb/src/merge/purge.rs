@@ -31,6 +31,8 @@ pub(super) struct RangeFilter {
     order: Comparator,
     ranges: RangeSet,
     hidden: Option<Hidden>,
+    /// `ranges` is complete up to this sequence number.
+    complete_to: SeqNo,
     /// Number of entries dropped.
     pub(super) dropped: u64,
     /// No tombstone with a sequence number up to this one covers any entry let through so far.
@@ -41,7 +43,23 @@ impl RangeFilter {
     pub(super) fn new(purge: &CoveringRanges, order: Comparator) -> Self {
         let ranges = purge.ranges.clone();
         let hidden = Hidden::new(vec![ranges.clone()], SEQ_MAX);
-        Self { order, ranges, hidden, dropped: 0, purged_to: purge.complete_to }
+        Self {
+            order,
+            ranges,
+            hidden,
+            complete_to: purge.complete_to,
+            dropped: 0,
+            purged_to: purge.complete_to,
+        }
+    }
+
+    /// Returns whether a range tombstone newer than version `older` of `key`, but not newer than version `newer`, covers the
+    /// key; `None` if it is not known.
+    pub(super) fn covers_between(&self, key: &[u8], older: SeqNo, newer: SeqNo) -> Option<bool> {
+        match self.ranges.oldest_above(&self.order, key, older) {
+            Some(by) if by <= newer => Some(true),
+            _ => (newer <= self.complete_to).then_some(false),
+        }
     }
 
     /// Returns whether to drop version `seq` of `key`.

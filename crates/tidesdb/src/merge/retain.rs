@@ -60,9 +60,33 @@
 //!    it. With `renumber`, no stored range tombstone is older than `v`, so none hides it now that did not before.
 //!    Numbers that are all 0 take no space in a block.
 //!
+//!
+//! # Operands
+//!
+//! An operand answers with the versions below it: reader `r` needs the newest version at or below `r` and, as long as these are
+//! operands, the next older one. So a version is needed if a reader lies between it and the nearest newer version that is no
+//! operand, and the rules above take that version for `n`. An operand counts as a put for Reads and Separation. No
+//! operand lies below a single delete, because a family with a merge operator has only full deletes from then on.
+//!
+//! 10. **`n` is an operand that stays, `v` is the adjacent older version, no reader is in `[v, n)`, and no range tombstone between the
+//!     two covers the key: `n` becomes their combination, and `v` is dropped** (`Folded`). Readers of `n` find the same value, and
+//!     nobody else reads `v`. If `v` is an operand, `n` stays an operand. If `v` is a put, `n` becomes a put; then `v` must not expire
+//!     later and its value must be in the table. Separation: the two were adjacent.
+//! 11. **`n` is an operand that stays, and hides from its readers whatever is older: `v` hides, or a range tombstone lies between the
+//!     two, or `n` is the last of `S`: `n` becomes a put** with its operand as the value.
+//!
+//! If the operator fails, both stay.
+//!
+//! # The compaction filter
+//!
+//! 12. **`v` is the newest version of its key in the input, a put that stays, at or below the floor, above every snapshot, and no
+//!     evidence: the filter may change its value, or make it a full delete** with the same number. Reads does not hold for `v`: no
+//!     snapshot has it as its answer, but later readers do, and they find what the filter decided. If there is no snapshot at all and
+//!     the input reaches the bottom, all older versions are dropped, so the full delete is not written (`Filtered`).
+//!
 //! Rules 4, 5 and 6 do not drop a version that is evidence; under rule 4 the put below it is then dropped by rule 1.
 //! The other rules never drop the newest version of a key: rules 1, 2 and 8 drop a version with a newer neighbour, and
-//! rule 7 keeps its number; rule 9 changes no number that is evidence. A transaction that begins later has a snapshot at or above all versions of the input, so
+//! rules 7, 10 and 11 keep its number; rule 9 changes no number that is evidence. A transaction that begins later has a snapshot at or above all versions of the input, so
 //! none of them is evidence for it.
 //!
 //! All other versions are kept. A hiding version stays pending until the next version of its key, or the end of the
@@ -86,6 +110,8 @@ pub struct RetainRules {
     pub now: Option<u32>,
     /// Oldest snapshot of a live transaction that checks for conflicts; `None` without such a transaction.
     pub conflicts_since: Option<SeqNo>,
+    /// The newest live snapshot, which may be above the floor.
+    pub newest_snapshot: Option<SeqNo>,
     /// Whether rule 9 applies. No stored range tombstone may then be older than an entry of the input that it covers.
     pub renumber: bool,
 }
@@ -124,7 +150,7 @@ impl RetainRules {
     }
 
     #[inline]
-    fn expired(&self, expiry: u32) -> bool {
+    pub(super) fn expired(&self, expiry: u32) -> bool {
         expiry != 0 && self.now.is_some_and(|now| expiry <= now)
     }
 }
@@ -147,15 +173,21 @@ pub enum Reason {
     Bottom,
     /// An expired put with nothing left to hide \[6\].
     Expired,
+    /// A version that was combined with a newer operand \[10\].
+    Folded,
+    /// A put that the compaction filter removed and that hid nothing \[12\].
+    Filtered,
 }
 
-const REASONS: [Reason; 6] = [
+const REASONS: [Reason; 8] = [
     Reason::SameCommit,
     Reason::Shadowed,
     Reason::Paired,
     Reason::Redundant,
     Reason::Bottom,
     Reason::Expired,
+    Reason::Folded,
+    Reason::Filtered,
 ];
 
 /// Decision on the entry just judged.
@@ -215,10 +247,12 @@ pub struct Retain {
     renumbers_to: SeqNo,
     /// The key being judged; empty and meaningless before the first entry.
     key: Vec<u8>,
-    /// Sequence number of the previous version of this key.
+    /// Sequence number of the previous version of this key that is no operand; `NO_SEQ` if there is none.
     newer: SeqNo,
     /// Sequence number of the last put of this key that was kept, or `NO_SEQ`.
     kept: SeqNo,
+    /// Sequence number of the newest version of this key.
+    newest: SeqNo,
     started: bool,
     held: Option<PendingVersion>,
     /// Key of a released tombstone, if judging has moved on to another key.
@@ -239,6 +273,7 @@ impl Retain {
             key: Vec::new(),
             newer: 0,
             kept: NO_SEQ,
+            newest: 0,
             started: false,
             held: None,
             released_key: Vec::new(),
@@ -254,11 +289,15 @@ impl Retain {
         self.counts.seen += 1;
         self.released = None;
         let verdict = if self.started && self.same_key(key) {
-            let newer = std::mem::replace(&mut self.newer, seq);
+            let newer = self.newer;
+            if kind != Kind::Merge {
+                self.newer = seq;
+            }
             debug_assert!(seq <= newer, "versions of a key must come newest first");
             self.judge_older(newer, seq, kind, expiry)
         } else {
-            self.begin_key(key, seq);
+            self.begin_key(key, if kind == Kind::Merge { NO_SEQ } else { seq });
+            self.newest = seq;
             self.judge_answer(seq, kind, expiry)
         };
         match verdict {
@@ -282,6 +321,41 @@ impl Retain {
         self.end_key();
         self.released_is_older_key = false;
         self.released()
+    }
+
+    /// Notes that the operand judged last, which stays, is written as a put.
+    pub(super) fn becomes_put(&mut self, seq: SeqNo) {
+        (self.newer, self.kept) = (seq, seq);
+    }
+
+    /// Counts an older version of the key, which was combined with the operand judged last.
+    pub(super) fn count_folded(&mut self, versions: u64) {
+        self.counts.seen += versions;
+        self.counts.dropped[Reason::Folded as usize] += versions;
+    }
+
+    /// Returns whether rule 12 applies to version `seq` of the current key, a put that stays.
+    pub(super) fn may_filter(&self, seq: SeqNo) -> bool {
+        seq == self.newest
+            && seq <= self.rules.visible_floor
+            && self.rules.newest_snapshot.is_none_or(|snapshot| snapshot < seq)
+            && !self.rules.is_evidence(seq)
+    }
+
+    /// Returns whether a put that the filter removes leaves a full delete. If not, it is counted as dropped instead of kept.
+    pub(super) fn filtered_stays(&mut self) -> bool {
+        let stays = !(self.rules.bottom && self.rules.snapshots.is_empty());
+        if !stays {
+            self.counts.kept -= 1;
+            self.drop(Reason::Filtered);
+        }
+        stays
+    }
+
+    /// Counts an older operand that stays with the one judged last.
+    pub(super) fn count_kept(&mut self) {
+        self.counts.seen += 1;
+        self.counts.kept += 1;
     }
 
     /// Returns the number to write with the entry just judged, a put that stays and has number `seq`.
@@ -310,7 +384,7 @@ impl Retain {
     }
 
     #[inline]
-    fn same_key(&self, key: &[u8]) -> bool {
+    pub(super) fn same_key(&self, key: &[u8]) -> bool {
         if self.compare.is_bytewise() {
             self.key == key
         } else {
@@ -319,7 +393,7 @@ impl Retain {
     }
 
     #[inline]
-    fn begin_key(&mut self, key: &[u8], seq: SeqNo) {
+    fn begin_key(&mut self, key: &[u8], newer: SeqNo) {
         self.end_key();
         if self.released.is_some() {
             std::mem::swap(&mut self.key, &mut self.released_key);
@@ -327,7 +401,7 @@ impl Retain {
         }
         self.key.clear();
         self.key.extend_from_slice(key);
-        self.newer = seq;
+        self.newer = newer;
         self.kept = NO_SEQ;
         self.started = true;
     }
@@ -350,6 +424,10 @@ impl Retain {
         }
         let reason = if seq == newer { Reason::SameCommit } else { Reason::Shadowed };
         match (&mut self.held, kind.is_tombstone()) {
+            (Some(held), false) if kind == Kind::Merge => {
+                held.kind = Kind::Delete; // a single delete follows no operand; if it did, it would have to hide more
+                Verdict::Drop(reason)
+            }
             (Some(held), false) if held.kind == Kind::SingleDelete && !self.rules.is_evidence(held.seq) => {
                 self.drop_held(Reason::Paired); // rule 4
                 Verdict::Drop(Reason::Paired)
@@ -374,7 +452,9 @@ impl Retain {
             if self.held.is_some() {
                 self.release();
             }
-            self.kept = seq;
+            if kind != Kind::Merge {
+                self.kept = seq;
+            }
             return Verdict::Keep;
         }
         match self.held {

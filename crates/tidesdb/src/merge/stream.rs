@@ -2,9 +2,14 @@
 
 use std::fmt;
 
+use super::fold::Chain;
 use super::purge::{CoveringRanges, RangeFilter};
 use super::{Retain, RetainCounts, Verdict};
-use crate::types::{EntryCursor, EntryMeta, EntryRef, SeqNo};
+use crate::events::TARGET;
+use crate::types::{
+    CompactionFilter, Decision, EntryCursor, EntryMeta, EntryRef, FilterRow, Kind, MergeOperator, SeqNo,
+    VALUE_BYTES_MAX,
+};
 use crate::{Error, Result};
 
 /// Iterates over a source of versions and yields those that must be written, in order.
@@ -23,6 +28,19 @@ pub struct RetainStream<C> {
     /// Number of entries of the source processed so far.
     met: u64,
     check: Option<Check>,
+    operator: Option<MergeOperator>,
+    chain: Chain,
+    filter: Option<CompactionFilter>,
+    /// The value that the filter gave to the current entry.
+    changed: Vec<u8>,
+}
+
+/// What the filter made of an entry.
+enum Filtered {
+    Keep,
+    Change,
+    Delete,
+    Gone,
 }
 
 /// Callback that returns whether the merge may continue.
@@ -46,6 +64,8 @@ enum Step {
     Advance,
     /// Yield the current entry of the source: it was judged, and a pending tombstone was yielded before it.
     Yield,
+    /// Yield the next entry of the chain of operands. The source stands after the chain.
+    YieldChain,
     /// Nothing is left.
     Done,
     /// The source failed, or the current call has not finished.
@@ -54,6 +74,7 @@ enum Step {
 
 enum NextEntry {
     Entry,
+    Folded(SeqNo, Kind),
     Released,
     Last,
 }
@@ -71,6 +92,10 @@ impl<C: EntryCursor> RetainStream<C> {
             step: Step::Judge,
             met: 0,
             check: None,
+            operator: None,
+            chain: Chain::default(),
+            filter: None,
+            changed: Vec::new(),
         }
     }
 
@@ -78,6 +103,20 @@ impl<C: EntryCursor> RetainStream<C> {
     #[must_use]
     pub fn purging(mut self, purge: &CoveringRanges) -> Self {
         self.purger = RangeFilter::new(purge, self.retain.order().clone());
+        self
+    }
+
+    /// Combines operands by `operator`; see [`super::retain`].
+    #[must_use]
+    pub fn folding(mut self, operator: Option<MergeOperator>) -> Self {
+        self.operator = operator;
+        self
+    }
+
+    /// Applies `filter`; see [`super::retain`].
+    #[must_use]
+    pub fn filtering(mut self, filter: Option<CompactionFilter>) -> Self {
+        self.filter = filter;
         self
     }
 
@@ -94,19 +133,91 @@ impl<C: EntryCursor> RetainStream<C> {
     /// Errors of the source or the check. The merge must then be abandoned: nothing more is yielded.
     #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend its entries")]
     pub fn next(&mut self) -> Result<Option<EntryRef<'_>>> {
-        let step = std::mem::replace(&mut self.step, Step::Failed);
-        let (found, next) = self.find(step)?;
+        loop {
+            let step = std::mem::replace(&mut self.step, Step::Failed);
+            let (found, next) = self.find(step)?;
+            if self.filter.is_some()
+                && let Some(filtered) = self.filtered(&found)?
+            {
+                self.step = next;
+                match filtered {
+                    Filtered::Keep => {}
+                    Filtered::Gone => continue,
+                    Filtered::Change => return Ok(Some(self.filtered_entry(&found, Kind::Put))),
+                    Filtered::Delete => return Ok(Some(self.filtered_entry(&found, Kind::Delete))),
+                }
+            }
+            return self.entry(found, next);
+        }
+    }
+
+    /// Returns the entry that was found.
+    #[inline]
+    fn entry(&mut self, found: NextEntry, next: Step) -> Result<Option<EntryRef<'_>>> {
         let entry = match found {
             NextEntry::Entry => {
                 let EntryMeta { seq, kind, expiry } = self.inner.entry_meta();
                 let (seq, value) = (self.retain.number(seq), self.inner.value()?);
                 Some(EntryRef { key: self.retain.key(), seq, kind, expiry, value })
             }
+            NextEntry::Folded(seq, kind) => {
+                let seq = if kind == Kind::Put { self.retain.number(seq) } else { seq };
+                Some(EntryRef { key: self.retain.key(), seq, kind, expiry: 0, value: self.chain.value() })
+            }
             NextEntry::Released => self.retain.released(),
             NextEntry::Last => self.retain.finish(),
         };
         self.step = next;
         Ok(entry)
+    }
+
+    /// Returns number, kind and expiry of an entry that was found and stays.
+    fn meta_of(&self, found: &NextEntry) -> Option<EntryMeta> {
+        match *found {
+            NextEntry::Entry => Some(self.inner.entry_meta()),
+            NextEntry::Folded(seq, kind) => Some(EntryMeta { seq, kind, expiry: 0 }),
+            NextEntry::Released | NextEntry::Last => None,
+        }
+    }
+
+    /// Asks the filter about the entry that was found; `None` if rule 12 does not apply to it.
+    #[cold]
+    fn filtered(&mut self, found: &NextEntry) -> Result<Option<Filtered>> {
+        let Some(EntryMeta { seq, kind, expiry }) = self.meta_of(found) else { return Ok(None) };
+        let is_put = matches!(kind, Kind::Put | Kind::PutPointer);
+        let Some(filter) = self.filter.as_ref().filter(|_| is_put && self.retain.may_filter(seq)) else {
+            return Ok(None);
+        };
+        let value = match found {
+            NextEntry::Entry => self.inner.value()?,
+            _ => self.chain.value(),
+        };
+        let row = FilterRow::new(self.retain.key(), (kind == Kind::Put).then_some(value), expiry);
+        Ok(Some(match filter.decide(&row) {
+            Some(Decision::Keep) => Filtered::Keep,
+            Some(Decision::Change(value)) if value.len() <= VALUE_BYTES_MAX => {
+                self.changed = value;
+                Filtered::Change
+            }
+            Some(Decision::Remove) if self.retain.filtered_stays() => Filtered::Delete,
+            Some(Decision::Remove) => Filtered::Gone,
+            Some(Decision::Change(_)) | None => {
+                tracing::error!(target: TARGET, filter = filter.name(), "a compaction filter panicked or returned a value of more than 4 GiB; the row stays");
+                Filtered::Keep
+            }
+        }))
+    }
+
+    /// The entry that the filter put in the place of the one that was found.
+    fn filtered_entry(&self, found: &NextEntry, kind: Kind) -> EntryRef<'_> {
+        let EntryMeta { seq, expiry, .. } = self.meta_of(found).unwrap_or_default();
+        match kind {
+            Kind::Put => {
+                let seq = self.retain.number(seq);
+                EntryRef { key: self.retain.key(), seq, kind, expiry, value: &self.changed }
+            }
+            _ => EntryRef { key: self.retain.key(), seq, kind, expiry: 0, value: &[] },
+        }
     }
 
     /// Ends the part after the key at which the source stands. [`RetainStream::rest`] then returns what was left out.
@@ -145,19 +256,24 @@ impl<C: EntryCursor> RetainStream<C> {
             match step {
                 Step::Judge => {}
                 Step::Advance => self.inner.next()?,
+                Step::Yield if self.operator.is_some() && self.inner.kind() == Kind::Merge => {
+                    self.fold()?;
+                    step = Step::YieldChain;
+                    continue;
+                }
                 Step::Yield => return Ok((NextEntry::Entry, Step::Advance)),
+                Step::YieldChain => {
+                    if let Some((seq, kind)) = self.chain.pop() {
+                        return Ok((NextEntry::Folded(seq, kind), Step::YieldChain));
+                    }
+                }
                 Step::Done => return Ok((NextEntry::Last, Step::Done)),
                 Step::Failed => return Err(Error::internal("a merge continued after it had failed")),
             }
             if !self.inner.valid() || self.at_end() {
                 return Ok((NextEntry::Last, Step::Done));
             }
-            self.met += 1;
-            if self.met.is_multiple_of(CHECK_EVERY)
-                && let Some(Check(check)) = &self.check
-            {
-                check()?;
-            }
+            self.note_met()?;
             let inner = &self.inner;
             if self.purger.drops(self.retain.rules(), inner.key(), inner.seq()) {
                 step = Step::Advance;
@@ -169,6 +285,74 @@ impl<C: EntryCursor> RetainStream<C> {
             if self.retain.released().is_some() {
                 return Ok((NextEntry::Released, step));
             }
+        }
+    }
+
+    /// Counts an entry of the source, and asks from time to time whether the merge may continue.
+    #[inline]
+    fn note_met(&mut self) -> Result<()> {
+        self.met += 1;
+        match &self.check {
+            Some(Check(check)) if self.met.is_multiple_of(CHECK_EVERY) => check(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Combines the operand on which the source stands, which stays, with older versions of its key, as far as rules 10
+    /// and 11 allow. Leaves the source on the first version that was not combined.
+    #[cold]
+    fn fold(&mut self) -> Result<()> {
+        self.chain.begin(self.inner.seq(), self.inner.value()?);
+        let ended = loop {
+            self.inner.next()?;
+            if !self.inner.valid() || !self.retain.same_key(self.inner.key()) {
+                break self.retain.rules().bottom && self.end_chain(None);
+            }
+            let EntryMeta { seq, kind, expiry } = self.inner.entry_meta();
+            if self.purger.drops(self.retain.rules(), self.inner.key(), seq) {
+                self.note_met()?;
+                self.inner.next()?;
+                break self.end_chain(None);
+            }
+            let covered = self.purger.covers_between(self.inner.key(), seq, self.chain.oldest());
+            if kind.is_tombstone() || self.retain.rules().expired(expiry) || covered == Some(true) {
+                break self.end_chain(None);
+            }
+            let apart = covered.is_none() || self.retain.rules().reader_within(seq..self.chain.oldest());
+            match (kind, &self.operator) {
+                (Kind::Merge, Some(operator)) if !apart => {
+                    if self.chain.is_long() && !self.chain.compact(operator) {
+                        break false;
+                    }
+                    self.note_met()?;
+                    self.chain.push(seq, self.inner.value()?);
+                }
+                (Kind::Put, Some(operator)) if !apart && expiry == 0 => {
+                    let done = self.chain.end_with(operator, Some(self.inner.value()?));
+                    if done {
+                        self.note_met()?;
+                        self.inner.next()?;
+                    }
+                    break done;
+                }
+                _ => break false,
+            }
+        };
+        if ended {
+            self.retain.becomes_put(self.chain.newest());
+        } else {
+            self.chain.end_open(self.operator.as_ref());
+        }
+        self.retain.count_folded(self.chain.folded());
+        (1..self.chain.entries()).for_each(|_| self.retain.count_kept());
+        Ok(())
+    }
+
+    /// Makes the chain a put without a base. Returns false if the operator failed.
+    fn end_chain(&mut self, base: Option<&[u8]>) -> bool {
+        match &self.operator {
+            Some(operator) => self.chain.end_with(operator, base),
+            None => false,
         }
     }
 

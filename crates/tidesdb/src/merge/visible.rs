@@ -4,11 +4,18 @@
 //! Forward, the inner cursor stands on the version shown. Backward, the newest visible version of a key is known only
 //! after iteration has left the key, so the version is copied to buffers. A key with many versions is positioned by a
 //! seek instead. The buffers are reused: no allocations once they have grown.
+//!
+//! If the newest version is an operand, the older versions are read down to the first that is none, in both directions
+//! forward, and the combined value goes to the buffers.
 
+use std::fmt;
 use std::ops::Bound;
+use std::sync::Arc;
 
-use crate::Result;
-use crate::types::{Comparator, EntryCursor, EntryMeta, Rows, Scope, SeqNo, Stored, Visibility};
+use crate::types::{
+    Comparator, EntryCursor, EntryMeta, Kind, Operands, Rows, Scope, SeqNo, Stored, Visibility,
+};
+use crate::{Error, Result};
 
 /// Versions to step over before the cursor seeks past the remaining ones of their key.
 const WALK_MAX: usize = 32;
@@ -21,6 +28,18 @@ enum Position {
     OnEntry,
     /// The version shown is in the stash. The inner cursor stands before all versions of its key, or before the start.
     Stashed,
+    /// A combined value is in the stash. The inner cursor stands on an older version of its key, on a later key, or past
+    /// the end.
+    Combined,
+}
+
+/// Combines the operands of a family.
+pub trait Combine: fmt::Debug + Send + Sync {
+    /// Returns what `operands` make of `base`, a version of the key that is live; `None` = the key does not exist.
+    ///
+    /// # Errors
+    /// `Merge` if the operator fails; those of reading the value of `base`.
+    fn combine(&self, operands: &Operands, base: Option<(Kind, &[u8])>) -> Result<Vec<u8>>;
 }
 
 /// A reader's cursor over any source of versions: shows each key at most once, only live versions, in both directions.
@@ -37,6 +56,9 @@ pub struct VisibleCursor<C> {
     /// Start of the deleted keys that the current scan passes.
     fresh_from: SeqNo,
     fresh_dead: u64,
+    /// Set for a family with a merge operator.
+    combine: Option<Arc<dyn Combine>>,
+    operands: Operands,
 }
 
 /// The version shown when iterating backward. `key` also holds the key whose remaining versions are skipped.
@@ -45,6 +67,8 @@ struct Stash {
     key: Vec<u8>,
     entry_meta: EntryMeta,
     value: Vec<u8>,
+    /// Why there is no combined value.
+    failed: Option<Error>,
 }
 
 impl<C: EntryCursor> VisibleCursor<C> {
@@ -61,7 +85,16 @@ impl<C: EntryCursor> VisibleCursor<C> {
             hidden: 0,
             fresh_from: SeqNo::MAX,
             fresh_dead: 0,
+            combine: None,
+            operands: Operands::default(),
         }
+    }
+
+    /// Combines operands by `combine`.
+    #[must_use]
+    pub fn combining(mut self, combine: Option<Arc<dyn Combine>>) -> Self {
+        self.combine = combine;
+        self
     }
 
     /// Returns the time at which expiry is judged, in UNIX seconds.
@@ -143,6 +176,12 @@ impl<C: EntryCursor> VisibleCursor<C> {
         if self.inner.valid() && self.same_key() { self.inner.next_key() } else { Ok(()) }
     }
 
+    /// Moves from a combined value to the next key.
+    #[cold]
+    fn leave_combined(&mut self) -> Result<()> {
+        if self.inner.valid() && self.same_key() { self.inner.next_key() } else { Ok(()) }
+    }
+
     /// Moves from a version of the remembered key to the last version of the previous key.
     fn leave_backward(&mut self) -> Result<()> {
         let mut left = WALK_MAX;
@@ -204,12 +243,50 @@ impl<C: EntryCursor> VisibleCursor<C> {
             }
             newer = 0;
             if !self.is_dead(entry_meta) {
-                self.place = Position::OnEntry;
-                break;
+                return self.show_entry(entry_meta);
             }
             self.pass_dead(entry_meta.seq);
             self.inner.next_key()?;
         }
+        Ok(())
+    }
+
+    /// Shows the entry on which the inner cursor stands, a live one.
+    #[inline]
+    fn show_entry(&mut self, entry_meta: EntryMeta) -> Result<()> {
+        if entry_meta.kind == Kind::Merge && !self.scope.keys_only {
+            return self.show_combined(entry_meta);
+        }
+        self.place = Position::OnEntry;
+        Ok(())
+    }
+
+    /// Shows what the operand on which the inner cursor stands and older versions make of each other.
+    #[cold]
+    fn show_combined(&mut self, entry_meta: EntryMeta) -> Result<()> {
+        self.remember_key();
+        self.operands.clear();
+        while self.inner.valid() && self.same_key() && self.inner.kind() == Kind::Merge {
+            self.operands.push(self.inner.value()?);
+            self.inner.next()?;
+        }
+        let base = self.inner.valid() && self.same_key() && !self.is_dead(self.inner.entry_meta());
+        let base = match base {
+            true => self.inner.entry().map(|(_, kind, value)| Some((kind, value)))?,
+            false => None,
+        };
+        let none = || Err(Error::internal("an operand in a family without a merge operator"));
+        let combined =
+            self.combine.as_ref().map_or_else(none, |combine| combine.combine(&self.operands, base));
+        // An operator that fails does not end the scan: only the value cannot be read.
+        self.stash.failed = None;
+        match combined {
+            Ok(value) => self.stash.value = value,
+            Err(e @ Error::Merge { .. }) => self.stash.failed = Some(e),
+            Err(e) => return Err(e),
+        }
+        self.stash.entry_meta = EntryMeta { kind: Kind::Put, expiry: 0, ..entry_meta };
+        self.place = Position::Combined;
         Ok(())
     }
 
@@ -263,7 +340,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
     fn show_key_backward(&mut self) -> Result<bool> {
         let mut seen = 0;
         let mut newest = 0;
-        let mut live = false;
+        let (mut live, mut operand) = (false, false);
         while self.inner.valid() && self.same_key() {
             let entry_meta = self.inner.entry_meta();
             if entry_meta.seq > self.snapshot {
@@ -275,10 +352,14 @@ impl<C: EntryCursor> VisibleCursor<C> {
             }
             newest = entry_meta.seq;
             live = !self.is_dead(entry_meta);
-            if live {
+            operand = entry_meta.kind == Kind::Merge && !self.scope.keys_only;
+            if live && !operand {
                 self.keep_version(entry_meta)?;
             }
             self.inner.prev()?;
+        }
+        if operand {
+            return self.show_key_by_seek();
         }
         self.leave_backward()?;
         if live {
@@ -296,7 +377,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
         self.inner.seek_version(&self.stash.key, self.snapshot)?;
         let found = self.inner.valid() && self.same_key();
         if found && !self.is_dead(self.inner.entry_meta()) {
-            self.place = Position::OnEntry;
+            self.show_entry(self.inner.entry_meta())?;
             return Ok(true);
         }
         self.hidden += 1;
@@ -403,11 +484,10 @@ impl<C: EntryCursor> EntryCursor for VisibleCursor<C> {
     #[inline]
     fn next(&mut self) -> Result<()> {
         debug_assert!(self.valid());
-        let place = std::mem::replace(&mut self.place, Position::Nowhere);
-        if place == Position::OnEntry {
-            self.inner.next_key()?;
-        } else {
-            self.seek_after_key()?;
+        match std::mem::replace(&mut self.place, Position::Nowhere) {
+            Position::OnEntry => self.inner.next_key()?,
+            Position::Combined => self.leave_combined()?,
+            _ => self.seek_after_key()?,
         }
         self.find_forward()
     }
@@ -419,28 +499,37 @@ impl<C: EntryCursor> EntryCursor for VisibleCursor<C> {
 
     fn prev(&mut self) -> Result<()> {
         debug_assert!(self.valid());
-        let place = std::mem::replace(&mut self.place, Position::Nowhere);
-        if place == Position::OnEntry {
-            self.remember_key();
-            self.leave_backward()?;
+        match std::mem::replace(&mut self.place, Position::Nowhere) {
+            Position::OnEntry => {
+                self.remember_key();
+                self.leave_backward()?;
+            }
+            Position::Combined => {
+                self.leave_backward_far()?;
+                self.leave_backward()?;
+            }
+            _ => {}
         }
         self.find_backward()
     }
 
     #[inline]
     fn key(&self) -> &[u8] {
-        if self.place == Position::Stashed { &self.stash.key } else { self.inner.key() }
+        if self.place == Position::OnEntry { self.inner.key() } else { &self.stash.key }
     }
 
     #[inline(always)]
     fn entry_meta(&self) -> EntryMeta {
-        if self.place == Position::Stashed { self.stash.entry_meta } else { self.inner.entry_meta() }
+        if self.place == Position::OnEntry { self.inner.entry_meta() } else { self.stash.entry_meta }
     }
 
     #[inline(always)]
     fn entry(&mut self) -> Result<Stored<'_>> {
-        if self.place != Position::Stashed {
+        if self.place == Position::OnEntry {
             return self.inner.entry();
+        }
+        if let Some(e) = self.stash.failed.as_ref().filter(|_| self.place == Position::Combined) {
+            return Err(e.clone());
         }
         Ok((&self.stash.key, self.stash.entry_meta.kind, &self.stash.value))
     }

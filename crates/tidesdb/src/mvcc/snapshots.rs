@@ -114,6 +114,11 @@ impl Snapshots {
         self.state.lock().readers(floor)
     }
 
+    /// The newest live snapshot.
+    pub fn newest(&self) -> Option<SeqNo> {
+        self.state.lock().live.last_key_value().map(|(seq, _)| *seq)
+    }
+
     /// Number of live snapshots.
     pub fn count(&self) -> usize {
         self.state.lock().live.values().map(|pins| pins.count).sum()

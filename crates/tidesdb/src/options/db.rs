@@ -19,6 +19,7 @@ pub enum SyncMode {
 
 /// What opening does about damage in the log. An ordinary crash leaves nothing worse than a torn tail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum RecoveryMode {
     /// Refuse even a torn tail: for tests, and after clean shutdowns.
     Strict,

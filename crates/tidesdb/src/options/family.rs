@@ -6,15 +6,17 @@
 //! To add a setting, add one line there and use the setting. It takes the next free id; ids are never reused.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use super::setting::{Setting, SettingInfo, outside};
 use crate::codec::{Compression, Decoder, FieldClass, FieldWriter, UnknownFields, read_fields};
-use crate::types::Comparator;
+use crate::types::{Comparator, MergeOperator};
 use crate::{Error, Result};
 
 /// The concurrent map that buffers writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum MemtableKind {
     /// Optimistic-lock-coupled B+tree for byte-wise orders, skip list for all others.
     #[default]
@@ -27,8 +29,13 @@ pub enum MemtableKind {
 pub(crate) const COMPARATOR_NAME_BYTES_MAX: usize = 255;
 /// Most filter bits per key.
 const FILTER_BITS_MAX: u64 = 32;
+/// Longest stored name of a merge operator in bytes.
+const OPERATOR_NAME_BYTES_MAX: usize = 255;
 /// Field id of the key order's name on disk.
 const COMPARATOR_FIELD: u64 = 1;
+/// Field id of the merge operator's name, which is required: a version without merge operators would take operands for
+/// damage. Written only if there is an operator.
+const OPERATOR_FIELD: u64 = 16;
 
 macro_rules! is_live {
     (live) => {
@@ -52,6 +59,9 @@ macro_rules! family_options {
         pub struct FamilyOptions {
             /// Order of the keys. Fixed for the life of the family. Default: bytewise.
             pub comparator: Comparator,
+            /// Combines the operands of [`WriteBatch::merge`](crate::WriteBatch::merge). Fixed for the life of the family.
+            /// Default: none.
+            pub merge_operator: Option<MergeOperator>,
             $(#[doc = $help] pub $name: $kind,)*
             /// Settings stored by a newer version; this version keeps them unchanged.
             #[doc(hidden)]
@@ -62,6 +72,7 @@ macro_rules! family_options {
             fn default() -> Self {
                 Self {
                     comparator: Comparator::bytewise(),
+                    merge_operator: None,
                     $($name: $default,)*
                     unknown: UnknownFields::default(),
                 }
@@ -114,7 +125,11 @@ macro_rules! family_options {
 
             /// Describes the first setting that is outside its domain, if any.
             pub(crate) fn outside(&self) -> Option<String> {
-                [$(outside(stringify!($name), self.$name.to_word(), $domain.0..=$domain.1),)*].into_iter().flatten().next()
+                let mut outside = [$(outside(stringify!($name), self.$name.to_word(), $domain.0..=$domain.1),)*];
+                let name = self.merge_operator.as_ref().map_or(1, |operator| operator.name().len());
+                let bad_name = (name == 0 || name > OPERATOR_NAME_BYTES_MAX)
+                    .then(|| format!("the name of a merge operator has 1 to {OPERATOR_NAME_BYTES_MAX} bytes"));
+                outside.iter_mut().find_map(Option::take).or(bad_name)
             }
 
             /// Appends the settings as fields; they extend to the end of the body.
@@ -122,6 +137,9 @@ macro_rules! family_options {
                 let mut fields = FieldWriter::new(out);
                 fields.bytes(COMPARATOR_FIELD, FieldClass::Required, self.comparator.name().as_bytes());
                 $(fields.number($id, FieldClass::Optional, self.$name.to_word());)*
+                if let Some(operator) = &self.merge_operator {
+                    fields.bytes(OPERATOR_FIELD, FieldClass::Required, operator.name().as_bytes());
+                }
                 fields.finish(&self.unknown);
             }
 
@@ -132,6 +150,7 @@ macro_rules! family_options {
                 options.unknown = read_fields(d, |id, field| {
                     match id {
                         COMPARATOR_FIELD => order = Some(comparator(field)?),
+                        OPERATOR_FIELD => options.merge_operator = Some(operator(field)?),
                         $($id => {
                             let word = field.varint()?;
                             options.$name =
@@ -152,6 +171,7 @@ macro_rules! family_options {
         pub struct LiveOptions {
             /// Order of the keys.
             pub comparator: Comparator,
+            merge_operator: Option<MergeOperator>,
             unknown: UnknownFields,
             $($name: AtomicU64,)*
         }
@@ -162,6 +182,7 @@ macro_rules! family_options {
                 Self {
                     $($name: options.$name.to_word().into(),)*
                     comparator: options.comparator,
+                    merge_operator: options.merge_operator,
                     unknown: options.unknown,
                 }
             }
@@ -170,6 +191,7 @@ macro_rules! family_options {
             pub fn now(&self) -> FamilyOptions {
                 FamilyOptions {
                     comparator: self.comparator.clone(),
+                    merge_operator: self.merge_operator.clone(),
                     $($name: self.$name(),)*
                     unknown: self.unknown.clone(),
                 }
@@ -189,6 +211,7 @@ macro_rules! family_options {
                 if options.comparator.name() != self.comparator.name() {
                     return Err(Error::invalid("the key order of a family cannot change"));
                 }
+                check_operator(self.merge_operator(), options.merge_operator.as_ref())?;
                 $(if !is_live!($change) && options.$name != self.$name() {
                     let (is, wanted) = (self.$name(), options.$name);
                     let name = stringify!($name);
@@ -196,6 +219,12 @@ macro_rules! family_options {
                 })*
                 options.compression.require()?;
                 options.outside().map_or(Ok(()), |what| Err(Error::invalid(what)))
+            }
+
+            /// The merge operator of the family.
+            #[inline]
+            pub fn merge_operator(&self) -> Option<&MergeOperator> {
+                self.merge_operator.as_ref()
             }
 
             /// Puts the changeable settings of `options` in force.
@@ -244,6 +273,8 @@ family_options! {
         "Tables with fewer entries are never compacted for their tombstones. Default 1024.";
     15 live value_garbage_percent: u32 = 25, (0, 100),
         "Percentage of garbage in value logs from which live values are moved so that files can be removed; 0 = never. Default 25.";
+    17 live default_ttl_secs: u64 = 0, (0, u32::MAX as u64),
+        "Seconds after which a row that is put without a TTL expires; 0 = never. Default 0.";
 }
 
 /// Converts `word` to the setting `name`, or says why it cannot.
@@ -260,6 +291,29 @@ fn comparator(field: &mut Decoder<'_>) -> Result<Comparator> {
         Ok(name) if bytes.len() <= COMPARATOR_NAME_BYTES_MAX => Ok(Comparator::of_stored_name(name)),
         _ => Err(field.corrupt("name of a key order")),
     }
+}
+
+fn operator(field: &mut Decoder<'_>) -> Result<MergeOperator> {
+    let bytes = field.rest();
+    match std::str::from_utf8(bytes) {
+        Ok(name) if (1..=OPERATOR_NAME_BYTES_MAX).contains(&bytes.len()) => {
+            Ok(MergeOperator::of_stored_name(name))
+        }
+        _ => Err(field.corrupt("name of a merge operator")),
+    }
+}
+
+/// Fails if the merge operator of a family differs from the one that the caller wants.
+fn check_operator(is: Option<&MergeOperator>, wanted: Option<&MergeOperator>) -> Result<()> {
+    let name = |operator: Option<&MergeOperator>| match operator {
+        Some(operator) => format!("{:?}", operator.name()),
+        None => "none".to_owned(),
+    };
+    let (is, wanted) = (name(is), name(wanted));
+    if is == wanted {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("the merge operator of a family cannot change: it is {is}, not {wanted}")))
 }
 
 impl FamilyOptions {
@@ -284,6 +338,13 @@ impl FamilyOptions {
     #[must_use]
     pub fn comparator(mut self, comparator: Comparator) -> Self {
         self.comparator = comparator;
+        self
+    }
+
+    /// Sets the merge operator.
+    #[must_use]
+    pub fn merge_operator(mut self, operator: MergeOperator) -> Self {
+        self.merge_operator = Some(operator);
         self
     }
 
@@ -312,6 +373,28 @@ impl FamilyOptions {
     #[must_use]
     pub fn filter_bits_per_key(mut self, bits: u32) -> Self {
         self.filter_bits_per_key = bits.min(FILTER_BITS_MAX as u32);
+        self
+    }
+
+    /// Sets the time after which a row that is put without a TTL expires, in whole seconds, rounded up; zero = never.
+    /// Operands of a merge operator have no TTL.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidesdb::FamilyOptions;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// let an_hour = FamilyOptions::default().default_ttl(Duration::from_secs(3600));
+    /// let sessions = db.family_or_create("sessions", an_hour)?;
+    /// sessions.put("ann", "...")?; // expires in an hour
+    /// sessions.put_with_ttl("ben", "...", Duration::from_secs(60))?; // in a minute
+    /// sessions.put_expiring("root", "...", 0)?; // never
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn default_ttl(mut self, ttl: Duration) -> Self {
+        let secs = ttl.as_secs().saturating_add((ttl.subsec_nanos() > 0).into());
+        self.default_ttl_secs = secs.min(u32::MAX.into());
         self
     }
 
@@ -346,6 +429,29 @@ mod tests {
                 assert_eq!(again.get(each.name), Some(wanted), "{} after {}", each.name, info.name);
             }
         }
+    }
+
+    /// A version without merge operators refuses a family that has one. A family without one has no such field.
+    #[test]
+    fn the_merge_operator_is_a_required_field() {
+        let ids = |options: &FamilyOptions| {
+            let (mut bytes, mut ids) = (Vec::new(), Vec::new());
+            options.write(&mut bytes);
+            let older = read_fields(&mut Decoder::new(&bytes, "file", 0), |id, field| {
+                ids.push(id);
+                field.rest();
+                Ok(id < OPERATOR_FIELD)
+            });
+            (ids, older.map(drop))
+        };
+        let (plain, older) = ids(&FamilyOptions::default());
+        assert!(!plain.contains(&OPERATOR_FIELD) && older.is_ok());
+        let options = FamilyOptions::default().merge_operator(MergeOperator::custom("mine", |_, _| Ok(())));
+        assert!(matches!(ids(&options).1, Err(Error::FormatTooNew { .. })));
+        let mut bytes = Vec::new();
+        options.write(&mut bytes);
+        let again = read(&bytes).unwrap().merge_operator.unwrap();
+        assert!(again.name() == "mine" && again.is_unresolved());
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub(super) trait Setting: Copy + PartialEq {
 
 /// Describes one setting of a family.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct SettingInfo {
     /// Its name, as in [`FamilyOptions`](super::FamilyOptions).
     pub name: &'static str,

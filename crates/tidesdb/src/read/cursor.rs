@@ -12,7 +12,7 @@ use super::stored::StoredAhead;
 use super::track::Track;
 use crate::family::{FamilyCore, ReadView, SEEK_CHARGE};
 use crate::jobs::Job;
-use crate::merge::{HidingCursor, MergeCursor, VisibleCursor};
+use crate::merge::{Combine, HidingCursor, MergeCursor, VisibleCursor};
 use crate::mvcc::SnapshotPin;
 use crate::options::ReadOptions;
 use crate::ranges::{Hidden, RangeSet, RangeTombstone, SharedRanges};
@@ -72,7 +72,7 @@ type ReaderCursor = VisibleCursor<Versions>;
 type Versions = HidingCursor<MergeCursor<Source>>;
 
 /// Returns a cursor over what a reader at `at` sees in `view`, not positioned yet.
-pub fn show(view: &ReadView, family: &FamilyCore, at: ReadPoint) -> impl EntryCursor + use<> {
+pub fn show(view: &ReadView, family: &Arc<FamilyCore>, at: ReadPoint) -> impl EntryCursor + use<> {
     Cursor::merged(family, view, at, None)
 }
 
@@ -181,10 +181,17 @@ impl Cursor {
     }
 
     /// Returns a cursor over what a reader at `at` sees in `view`.
-    fn merged(family: &FamilyCore, view: &ReadView, at: ReadPoint, own: Option<&OwnReads>) -> ReaderCursor {
+    fn merged(
+        family: &Arc<FamilyCore>,
+        view: &ReadView,
+        at: ReadPoint,
+        own: Option<&OwnReads>,
+    ) -> ReaderCursor {
         let versions = Self::versions(family, view, at.seq, own);
+        let combine = family.options.merge_operator().map(|_| Arc::clone(family) as Arc<dyn Combine>);
         VisibleCursor::new(versions, family.options.comparator.clone(), at.seq, at.now)
             .counting_from(view.active_from)
+            .combining(combine)
     }
 
     /// Returns a cursor over the versions in `view` for a reader at `seq`.
@@ -481,10 +488,20 @@ impl Cursor {
         }
     }
 
-    /// Returns the key. The cursor must be valid.
+    /// Returns the key.
+    ///
+    /// # Panics
+    /// If the cursor is not [valid](Cursor::valid): before the first seek, or past either end.
     #[inline]
     pub fn key(&self) -> &[u8] {
-        if self.ahead.is_active() { self.ahead.row().0 } else { self.inner.key() }
+        if self.ahead.is_active() {
+            return self.ahead.row().0;
+        }
+        assert!(
+            self.inner.valid(),
+            "Cursor::key: the cursor is not on a row; check Cursor::valid after each move"
+        );
+        self.inner.key()
     }
 
     /// Returns the value. Values are read lazily, by this call.

@@ -7,14 +7,16 @@ use tidesdb_sync::{Guard, pin};
 
 use crate::codec::key_hash;
 use crate::family::{FamilyCore, GET_CHARGE, ReadView};
+use crate::merge::Combine;
 use crate::shared::ReadCtx;
 use crate::sst::{AllowAllReads, ReadGate, Table, TableValue, TurnGate};
-use crate::types::{Between, Kind, ReadPoint, SeqNo, Slice, VALUE_BYTES_MAX};
+use crate::types::{Between, Kind, Operands, ReadPoint, SeqNo, Slice, VALUE_BYTES_MAX};
 use crate::vlog::{ChunkedPlace, ValuePlace, VlogPointer};
 use crate::{Error, Result};
 
 /// Result of a lookup.
 struct Hit<'g> {
+    seq: SeqNo,
     kind: Kind,
     expiry: u32,
     place: ValueLocation<'g>,
@@ -75,8 +77,8 @@ pub fn get(
     let guard = pin();
     match find(reads, family, key, snapshot, true, &guard)? {
         None => Ok(None),
-        Some(hit) if hit.kind == Kind::PutPointer => resolve(family, hit.place.bytes()).map(Some),
-        Some(hit) => Ok(Some(hit.place.into_slice())),
+        Some((_, hit)) if hit.kind == Kind::Put => Ok(Some(hit.place.into_slice())),
+        Some((view, hit)) => other_value(reads, family, (view, key), &hit, &guard).map(Some),
     }
 }
 
@@ -94,8 +96,8 @@ pub fn get_with<R>(
     let guard = pin();
     match find(reads, family, key, snapshot, true, &guard)? {
         None => Ok(None),
-        Some(hit) if hit.kind == Kind::PutPointer => Ok(Some(read(&resolve(family, hit.place.bytes())?))),
-        Some(hit) => Ok(Some(read(hit.place.bytes()))),
+        Some((_, hit)) if hit.kind == Kind::Put => Ok(Some(read(hit.place.bytes()))),
+        Some((view, hit)) => Ok(Some(read(&other_value(reads, family, (view, key), &hit, &guard)?))),
     }
 }
 
@@ -177,6 +179,9 @@ fn get_group<K: AsRef<[u8]>>(
                     ValuePlace::Record(pointer) => pointers.push((i, pointer)),
                     ValuePlace::Chunks(place) => chunked.push((i, place)),
                 },
+                Some(hit) if hit.kind == Kind::Merge => {
+                    out[i] = Some(combined(reads, family, (view, key), &hit, &guard)?);
+                }
                 hit => out[i] = hit.map(|hit| hit.place.into_slice()),
             }
         }
@@ -250,7 +255,7 @@ fn find<'g>(
     snapshot: Option<SeqNo>,
     want_value: bool,
     guard: &'g Guard,
-) -> Result<Option<Hit<'g>>> {
+) -> Result<Option<(&'g Arc<ReadView>, Hit<'g>)>> {
     reads.check_open()?;
     // Take the view before the sequence number: see `mvcc`. Also take it before checking for a drop: a drop sets the
     // flag first and empties the view afterwards.
@@ -261,8 +266,64 @@ fn find<'g>(
         None => reads.visible(),
     };
     match lookup(view, key, seq, want_value, guard, &mut AllowAllReads)? {
-        Some(hit) if hit.is_live(reads) => Ok(Some(hit)),
+        Some(hit) if hit.is_live(reads) => Ok(Some((view, hit))),
         _ => Ok(None),
+    }
+}
+
+/// Returns the value of a live version of `key` in `view` that is no put of a value in its entry.
+#[inline(never)]
+fn other_value(
+    reads: &ReadCtx,
+    family: &FamilyCore,
+    (view, key): (&Arc<ReadView>, &[u8]),
+    hit: &Hit<'_>,
+    guard: &Guard,
+) -> Result<Slice> {
+    match hit.kind {
+        Kind::Merge => combined(reads, family, (view, key), hit, guard),
+        _ => resolve(family, hit.place.bytes()),
+    }
+}
+
+/// Returns what the operand `newest` of `key` and the older versions in `view` make of each other.
+#[cold]
+fn combined(
+    reads: &ReadCtx,
+    family: &FamilyCore,
+    (view, key): (&Arc<ReadView>, &[u8]),
+    newest: &Hit<'_>,
+    guard: &Guard,
+) -> Result<Slice> {
+    let mut operands = Operands::default();
+    operands.push(newest.place.bytes());
+    let mut seq = newest.seq;
+    let base = loop {
+        // An operand keeps its number until it becomes a put, so there are smaller ones.
+        let Some(older) = seq.checked_sub(1) else { break None };
+        match lookup(view, key, older, true, guard, &mut AllowAllReads)? {
+            Some(hit) if hit.kind == Kind::Merge => {
+                operands.push(hit.place.bytes());
+                seq = hit.seq;
+            }
+            hit => break hit.filter(|hit| hit.is_live(reads)),
+        }
+    };
+    let base = base.as_ref().map(|hit| (hit.kind, hit.place.bytes()));
+    family.combine(&operands, base).map(Slice::from)
+}
+
+impl Combine for FamilyCore {
+    fn combine(&self, operands: &Operands, base: Option<(Kind, &[u8])>) -> Result<Vec<u8>> {
+        let Some(operator) = self.options.merge_operator() else {
+            return Err(Error::internal("an operand in a family without a merge operator"));
+        };
+        let stored = match base {
+            Some((Kind::PutPointer, place)) => Some(resolve(self, place)?),
+            _ => None,
+        };
+        let base = stored.as_deref().or(base.map(|(_, value)| value));
+        operands.fold(operator, base).map_err(|what| self.merge_failed(what))
     }
 }
 
@@ -284,7 +345,8 @@ fn lookup<'g>(
         }
         if let Some(e) = found {
             let kind = Kind::from_u8(e.kind).ok_or_else(|| Error::internal("unknown kind in a memtable"))?;
-            return Ok(Some(Hit { kind, expiry: e.expiry, place: ValueLocation::Memtable(e, &slot.map) }));
+            let (seq, expiry) = (e.seq, e.expiry);
+            return Ok(Some(Hit { seq, kind, expiry, place: ValueLocation::Memtable(e, &slot.map) }));
         }
     }
     if view.version.is_empty() {
@@ -313,8 +375,8 @@ fn lookup<'g>(
             if found.seq < deleted {
                 return Ok(None);
             }
-            let (kind, expiry) = (found.kind, found.expiry);
-            return Ok(Some(Hit { kind, expiry, place: ValueLocation::Table(found.value) }));
+            let (seq, kind, expiry) = (found.seq, found.kind, found.expiry);
+            return Ok(Some(Hit { seq, kind, expiry, place: ValueLocation::Table(found.value) }));
         }
         wasted += GET_CHARGE;
     }
@@ -385,6 +447,9 @@ pub fn locate(
     match lookup(view, key, seq, true, &guard, &mut AllowAllReads)?.filter(|hit| hit.is_live(reads)) {
         None => Ok(None),
         Some(hit) if hit.kind == Kind::PutPointer => Ok(Some(Located::stored(hit.place.bytes())?)),
+        Some(hit) if hit.kind == Kind::Merge => {
+            combined(reads, family, (view, key), &hit, &guard).map(|value| Some(Located::Inline(value)))
+        }
         Some(hit) => Ok(Some(Located::Inline(hit.place.into_slice()))),
     }
 }

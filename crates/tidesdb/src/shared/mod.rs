@@ -23,6 +23,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 pub use backlog::{Debt, DelayStats, FLUSH_RATE_ASSUMED, MERGE_RATE_ASSUMED, Merges, SyncDue};
 pub use condition::{HealthReport, HealthState};
@@ -110,6 +111,20 @@ impl Family {
     /// The current name.
     pub fn name(&self) -> String {
         self.core.name().to_string()
+    }
+
+    /// The expiry of a row that is put without one: 0, or the end of the family's default TTL.
+    #[inline]
+    pub(crate) fn default_expiry(&self) -> crate::Result<u32> {
+        match self.core.options.default_ttl_secs() {
+            0 => Ok(0),
+            secs => self.expiry_after(secs),
+        }
+    }
+
+    #[cold]
+    fn expiry_after(&self, secs: u64) -> crate::Result<u32> {
+        self.shared.reads.expiry_after(Duration::from_secs(secs))
     }
 
     /// The current settings.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use tidesdb_io::Clock;
 
@@ -11,6 +12,9 @@ use crate::mvcc::{SnapshotPin, Snapshots};
 use crate::types::SeqNo;
 use crate::wal::{Log, Sequencer};
 use crate::{Error, Result};
+
+/// The last second at which a row can expire; the expiry clock stops there.
+const EXPIRY_MAX: u32 = u32::MAX - 1;
 
 /// Decides what a reader sees: the newest visible commit, the snapshots, the time of expiry, and whether the database is open.
 #[derive(Debug)]
@@ -84,6 +88,23 @@ impl ReadCtx {
     #[inline]
     pub fn is_expired(&self, expiry: u32) -> bool {
         expiry != 0 && expiry <= self.now_secs()
+    }
+
+    /// Returns the second at which a row that is written now with `ttl` expires: the first that is not before the end of
+    /// `ttl`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if that is after the last second that a row can store, in February 2106.
+    pub fn expiry_after(&self, ttl: Duration) -> Result<u32> {
+        let end = self.expiry_clock.read_exactly(&*self.clock).saturating_add(ttl);
+        let second = end.as_secs().saturating_add((end.subsec_nanos() > 0).into());
+        match u32::try_from(second) {
+            Ok(second) if second <= EXPIRY_MAX => Ok(second.max(1)), // 0 would mean never
+            _ => Err(Error::invalid(format!(
+                "a TTL of {} s ends after February 2106, the last expiry that a row can have",
+                ttl.as_secs()
+            ))),
+        }
     }
 
     /// Reads the clock and returns the time.

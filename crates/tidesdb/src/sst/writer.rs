@@ -268,7 +268,7 @@ impl TableWriter {
         meta.raw_value_bytes += e.value.len() as u64;
         meta.note_expiry(e.expiry);
         match e.kind {
-            Kind::Put => Ok(()),
+            Kind::Put | Kind::Merge => Ok(()),
             Kind::PutPointer => meta.note_pointer(e.value),
             Kind::Delete | Kind::SingleDelete if e.value.is_empty() => {
                 meta.tombstones += 1;

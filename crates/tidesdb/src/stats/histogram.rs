@@ -60,6 +60,7 @@ impl Histogram {
 
 /// Durations that were counted up to one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Durations {
     buckets: [u64; BUCKETS],
     sum: Duration,

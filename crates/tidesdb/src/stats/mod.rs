@@ -10,6 +10,7 @@ use std::time::Duration;
 
 /// What a figure counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum StatUnit {
     /// Things.
     Count,
@@ -25,6 +26,7 @@ pub enum StatUnit {
 
 /// How a figure behaves over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum StatKind {
     /// It only grows while the database is open, and begins at 0.
     Counter,
@@ -34,6 +36,7 @@ pub enum StatKind {
 
 /// Describes one figure.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct StatInfo {
     /// Its name, as in the struct.
     pub name: &'static str,

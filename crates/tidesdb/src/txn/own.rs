@@ -18,6 +18,8 @@ const SEARCH_MAX: usize = 16;
 pub(super) enum OwnWrite<'a> {
     Value(OwnValue<'a>),
     Deleted,
+    /// An operand, to be combined with older writes.
+    Operand,
 }
 
 /// A value that the transaction wrote.
@@ -46,6 +48,8 @@ impl OwnValue<'_> {
 /// unused.
 pub(super) enum Own<R, F> {
     Written(Option<R>),
+    /// The last write is an operand; the read is recorded if it is tracked.
+    Operand(F),
     Unwritten(F),
 }
 
@@ -54,6 +58,7 @@ impl<R, F: FnOnce(OwnValue<'_>) -> Result<R>> Own<R, F> {
         Ok(Self::Written(match own {
             OwnWrite::Value(value) => Some(read(value)?),
             OwnWrite::Deleted => None,
+            OwnWrite::Operand => return Ok(Self::Operand(read)),
         }))
     }
 }
@@ -185,6 +190,7 @@ fn full() -> Error {
 fn own_write<'v>(reads: &ReadCtx, kind: Kind, expiry: u32, value: &'v [u8]) -> OwnWrite<'v> {
     match kind {
         _ if kind.is_tombstone() || reads.is_expired(expiry) => OwnWrite::Deleted,
+        Kind::Merge => OwnWrite::Operand,
         Kind::PutPointer => OwnWrite::Value(OwnValue::Chunks(value)),
         _ => OwnWrite::Value(OwnValue::Whole(value)),
     }

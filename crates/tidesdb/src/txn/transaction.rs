@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::footprint::Footprint;
-use super::own::{Own, OwnValue, OwnWrites, search_batch};
+use super::own::{Own, OwnValue, OwnWrite, OwnWrites, search_batch};
 use super::validate::Depends;
 use crate::family::ReadView;
 use crate::options::{Isolation, ReadOptions, WriteOptions};
@@ -105,7 +105,7 @@ impl Transaction {
         self.reads.borrow().len()
     }
 
-    /// Sets `key` to `value`.
+    /// Sets `key` to `value`, for the default TTL of the family if it has one.
     ///
     /// # Errors
     /// `InvalidArgument` for an empty or too long key, a too long value or transaction, or after the transaction has
@@ -114,10 +114,10 @@ impl Transaction {
         self.for_writing(family)?.put(family, key, value)
     }
 
-    /// Sets `key` to `value` for `ttl`, counted from now in whole seconds (at least one).
+    /// Sets `key` to `value` for `ttl`: see [`WriteBatch::put_with_ttl`].
     ///
     /// # Errors
-    /// As [`Transaction::put`].
+    /// As [`Transaction::put`]; `InvalidArgument` if `ttl` ends after February 2106.
     pub fn put_with_ttl(
         &mut self,
         family: &Family,
@@ -128,7 +128,7 @@ impl Transaction {
         self.for_writing(family)?.put_with_ttl(family, key, value, ttl)
     }
 
-    /// Sets `key` to `value` until `expiry`, in seconds since the UNIX epoch; 0 = forever.
+    /// Sets `key` to `value` until `expiry`: see [`WriteBatch::put_expiring`].
     ///
     /// # Errors
     /// As [`Transaction::put`].
@@ -140,6 +140,15 @@ impl Transaction {
         expiry: u32,
     ) -> Result<()> {
         self.for_writing(family)?.put_expiring(family, key, value, expiry)
+    }
+
+    /// Combines `operand` with the value of `key`, without reading the value: see [`WriteBatch::merge`]. For conflicts it
+    /// is a write like any other.
+    ///
+    /// # Errors
+    /// As [`WriteBatch::merge`].
+    pub fn merge(&mut self, family: &Family, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
+        self.for_writing(family)?.merge(family, key, operand)
     }
 
     /// Deletes `key`, whether it exists or not.
@@ -254,6 +263,7 @@ impl Transaction {
             let read = |value: OwnValue<'_>| value.read(&family.core, |value| Slice::from(value));
             values.push(match self.ask_own(family, key, true, read)? {
                 Own::Written(said) => said,
+                Own::Operand(_) => self.combined(family, key)?,
                 Own::Unwritten(_) => {
                     asked.push(key);
                     places.push(place);
@@ -429,6 +439,7 @@ impl Transaction {
         let read = |value: OwnValue<'_>| value.read(&family.core, |value| Slice::from(value));
         match self.ask_own(family, key, tracked, read)? {
             Own::Written(said) => Ok(said),
+            Own::Operand(_) => self.combined(family, key),
             Own::Unwritten(_) => read::get(&self.shared.reads, &family.core, key, self.read_seq()),
         }
     }
@@ -442,6 +453,10 @@ impl Transaction {
     ) -> Result<Option<R>> {
         match self.ask_own(family, key, tracked, |value| value.read(&family.core, read))? {
             Own::Written(said) => Ok(said),
+            Own::Operand(read) => {
+                let value = self.combined(family, key)?;
+                value.map(|value| read(OwnValue::Whole(&value))).transpose()
+            }
             Own::Unwritten(read) => {
                 let read = |value: &[u8]| read(OwnValue::Whole(value));
                 read::get_with(&self.shared.reads, &family.core, key, self.read_seq(), read)?.transpose()
@@ -452,6 +467,7 @@ impl Transaction {
     fn exists(&self, family: &Family, key: &[u8], tracked: bool) -> Result<bool> {
         match self.ask_own(family, key, tracked, |_| Ok(()))? {
             Own::Written(said) => Ok(said.is_some()),
+            Own::Operand(_) => Ok(true),
             Own::Unwritten(_) => read::contains(&self.shared.reads, &family.core, key, self.read_seq()),
         }
     }
@@ -467,24 +483,39 @@ impl Transaction {
         read: F,
     ) -> Result<Own<R, F>> {
         self.check(family)?;
+        let mut operand = false;
         if self.batch.has_family(&family.core) {
             if self.own.borrow().is_short(&self.batch) {
-                if let Some(said) = search_batch(&self.shared.reads, &self.batch, &family.core, key)? {
-                    return Own::said(said, read);
+                match search_batch(&self.shared.reads, &self.batch, &family.core, key)? {
+                    Some(OwnWrite::Operand) => operand = true,
+                    Some(said) => return Own::said(said, read),
+                    None => {}
                 }
             } else {
                 if !self.own.borrow().is_caught_up(&self.batch) {
                     self.own.borrow_mut().catch_up(&self.batch)?;
                 }
-                if let Some(said) = self.own.borrow().get(&self.shared.reads, &family.core, key) {
-                    return Own::said(said, read);
+                match self.own.borrow().get(&self.shared.reads, &family.core, key) {
+                    Some(OwnWrite::Operand) => operand = true,
+                    Some(said) => return Own::said(said, read),
+                    None => {}
                 }
             }
         }
         if tracked && self.isolation.depends_on_reads() {
             self.reads.borrow_mut().read(&family.core, key);
         }
-        Ok(Own::Unwritten(read))
+        Ok(if operand { Own::Operand(read) } else { Own::Unwritten(read) })
+    }
+
+    /// The value of `key`, whose last own write is an operand: older own writes and the data may matter.
+    fn combined(&self, family: &Family, key: &[u8]) -> Result<Option<Slice>> {
+        let own = (self.own_reads(family)?, None);
+        let (reads, options) = (&self.shared.reads, ReadOptions::default());
+        let mut cursor = Cursor::in_transaction(reads, &family.core, self.moment.clone(), own, options)?;
+        cursor.seek(key)?;
+        let found = cursor.valid() && family.core.options.comparator.compare(cursor.key(), key).is_eq();
+        if found { cursor.value().map(|value| Some(value.into())) } else { Ok(None) }
     }
 
     /// The transaction's own writes to `family` for a cursor; `None` if there are none.
@@ -511,6 +542,7 @@ impl Transaction {
         };
         match self.ask_own(family, key, true, own)? {
             Own::Written(said) => Ok(said),
+            Own::Operand(_) => Ok(self.combined(family, key)?.map(Located::Inline)),
             Own::Unwritten(_) => read::locate(&self.shared.reads, &family.core, view, key, self.read_seq()),
         }
     }

@@ -17,6 +17,8 @@ pub enum Kind {
     /// All keys from this one up to the one stored as the value are deleted. Found only in batches and in the log: no
     /// version of a key has this kind.
     RangeDelete = 5,
+    /// The value is an operand: the family's merge operator combines it with what older versions say.
+    Merge = 6,
 }
 
 impl Kind {
@@ -28,8 +30,16 @@ impl Kind {
             2 => Some(Self::PutPointer),
             3 => Some(Self::Delete),
             4 => Some(Self::SingleDelete),
+            6 => Some(Self::Merge),
             _ => None,
         }
+    }
+
+    /// Returns true if an operation of this kind has a rank: a sequence number above those of all earlier operations of
+    /// its batch.
+    #[inline]
+    pub fn is_ranked(self) -> bool {
+        matches!(self, Self::RangeDelete | Self::Merge)
     }
 
     /// Returns true if the version deletes its key.
@@ -50,6 +60,6 @@ pub struct EntryRef<'a> {
     pub kind: Kind,
     /// Seconds since the UNIX epoch after which the version is dead; 0 = never. `u32::MAX` = never in practice.
     pub expiry: u32,
-    /// The value, an encoded pointer (`PutPointer`), or nothing (tombstones).
+    /// The value, an encoded pointer (`PutPointer`), an operand (`Merge`), or nothing (tombstones).
     pub value: &'a [u8],
 }

@@ -12,7 +12,7 @@ use tidesdb_memtable::ValueHandle;
 /// Bytes of a value. Cloning copies small values and shares large ones; keeping a slice keeps its memory alive.
 ///
 /// ```
-/// let s = tidesdb::types::Slice::from(b"abc".as_slice());
+/// let s = tidesdb::Slice::from(b"abc".as_slice());
 /// assert_eq!(&*s, b"abc");
 /// assert_eq!(s, b"abc");
 /// assert_eq!(format!("{s:?}"), "b\"abc\"");

@@ -29,7 +29,7 @@ use super::state::{FamilyState, State};
 use super::{FamilyVersion, OpenTable, presence};
 use crate::files::{self, FileKind};
 use crate::sst::{Table, TableMeta};
-use crate::types::{Comparator, FILE_NUMBER_MAX, FamilyId, ID_MAX, TableId, VlogId};
+use crate::types::{Comparator, FILE_NUMBER_MAX, FamilyId, ID_MAX, MergeOperator, TableId, VlogId};
 use crate::{Error, Result};
 
 /// A file whose number exceeds the counter by this much does not move the counter.
@@ -43,6 +43,10 @@ pub struct Context<T = Table> {
     pub entropy: Arc<dyn Entropy>,
     /// Custom key orders.
     pub comparators: Vec<Comparator>,
+    /// Custom merge operators.
+    pub operators: Vec<MergeOperator>,
+    /// Whether families may lack their merge operators: their operands can then be neither read nor written.
+    pub lacks_operators: bool,
     /// Returns whether the family of this name may lack its key order until [`VersionSet::resolve`].
     pub may_wait: Box<dyn Fn(&str) -> bool + Send + Sync>,
     /// Opens tables.

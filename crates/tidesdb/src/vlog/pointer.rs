@@ -6,8 +6,8 @@ use crate::types::{FILE_BYTES_MAX, ID_MAX, VlogId};
 /// Address of one record in a value log. The WAL and the tables store it in place of the value.
 ///
 /// ```
-/// use tidesdb::types::VlogId;
-/// use tidesdb::vlog::VlogPointer;
+/// use tidesdb::internals::types::VlogId;
+/// use tidesdb::internals::vlog::VlogPointer;
 /// let p = VlogPointer { vlog: VlogId(7), disk_len: 100, offset: 40, raw_len: 200, crc: 5 };
 /// assert_eq!(VlogPointer::decode(&p.encode()), Some(p));
 /// ```

@@ -4,10 +4,10 @@
 //! [expiry u32] | key | value`. The layout is part of `docs/formats/wal.md`.
 //!
 //! A range delete stores the first deleted key as its key and the first key not deleted as its value; either is empty
-//! for no bound. In place of an expiry it always has its rank, counted from 1 among the range deletes of the batch.
-//! The rank raises the sequence number of the range delete and of all later operations of the batch above those of
-//! earlier operations. It also makes every range delete at least as long as the eight bytes that one sequence number
-//! stands for.
+//! for no bound. In place of an expiry, range deletes and merges always have their rank, counted from 1 among the range
+//! deletes and merges of the batch. The rank raises the sequence number of the operation and of all later operations of
+//! the batch above those of earlier operations. It also makes every such operation at least as long as the eight bytes
+//! that one sequence number stands for.
 
 use std::fmt;
 use std::sync::Arc;
@@ -58,9 +58,9 @@ pub struct WriteBatch {
     /// Space for the record's header, then the operations.
     pub(super) record: Vec<u8>,
     pub(super) ops: u32,
-    /// Number of range deletes.
-    pub(super) ranges: u32,
-    /// Number of puts.
+    /// Number of operations with a rank.
+    pub(super) ranks: u32,
+    /// Number of puts and merges.
     pub(super) puts: u32,
     pub(super) value_bytes_max: usize,
     pub(super) families: Vec<Arc<FamilyCore>>,
@@ -93,7 +93,7 @@ impl WriteBatch {
         Self {
             record: vec![0; RECORD_HEADER_BYTES],
             ops: 0,
-            ranges: 0,
+            ranks: 0,
             puts: 0,
             value_bytes_max: 0,
             families: Vec::new(),
@@ -105,21 +105,22 @@ impl WriteBatch {
         }
     }
 
-    /// Sets `key` to `value`.
+    /// Sets `key` to `value`, for the default TTL of the family if it has one.
     ///
     /// # Errors
     /// `InvalidArgument` for an empty or too long key, a too long value or batch. `MemoryLimit` if all batches and transactions
     /// would take more than their share of `memory_limit`; `Busy` if memory stays scarce for ten seconds. The batch is as before.
     pub fn put(&mut self, family: &Family, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.push(family, Kind::Put, 0, key.as_ref(), value.as_ref())
+        self.push(family, Kind::Put, family.default_expiry()?, key.as_ref(), value.as_ref())
     }
 
-    /// Sets `key` to `value` for `ttl`, counted from now in whole seconds (at least one). Time is that of the wall
-    /// clock, except that it never goes back while the database is open: an expired key stays expired if the wall clock
-    /// is set back.
+    /// Sets `key` to `value` for `ttl`, counted from now. A row stores its expiry in seconds, rounded up: the key can be
+    /// read for at least `ttl`, and at most a second longer. Time is that of the wall clock, except that it never goes
+    /// back while the database is open: an expired key stays expired if the wall clock is set back, and a new TTL may
+    /// then end up to a second early.
     ///
     /// # Errors
-    /// As [`WriteBatch::put`].
+    /// As [`WriteBatch::put`]; `InvalidArgument` if `ttl` ends after February 2106.
     pub fn put_with_ttl(
         &mut self,
         family: &Family,
@@ -127,11 +128,11 @@ impl WriteBatch {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<()> {
-        let expiry = u64::from(family.shared.reads.refresh_clock()).saturating_add(ttl.as_secs().max(1));
-        self.put_expiring(family, key, value, u32::try_from(expiry).unwrap_or(u32::MAX))
+        self.put_expiring(family, key, value, family.shared.reads.expiry_after(ttl)?)
     }
 
-    /// Sets `key` to `value` until `expiry`, in seconds since the UNIX epoch; 0 = forever.
+    /// Sets `key` to `value` until `expiry`, in seconds since the UNIX epoch; 0 = forever, whatever the default TTL of the
+    /// family.
     ///
     /// # Errors
     /// As [`WriteBatch::put`].
@@ -154,12 +155,46 @@ impl WriteBatch {
     }
 
     /// Deletes `key`, which was put at most once since it was last deleted. Its tombstone can be dropped earlier than
-    /// that of [`WriteBatch::delete`].
+    /// that of [`WriteBatch::delete`]. In a family with a merge operator it is a [`WriteBatch::delete`].
     ///
     /// # Errors
     /// As [`WriteBatch::put`].
     pub fn single_delete(&mut self, family: &Family, key: impl AsRef<[u8]>) -> Result<()> {
-        self.push(family, Kind::SingleDelete, 0, key.as_ref(), &[])
+        let merges = family.core.options.merge_operator().is_some();
+        let kind = if merges { Kind::Delete } else { Kind::SingleDelete };
+        self.push(family, kind, 0, key.as_ref(), &[])
+    }
+
+    /// Combines `operand` with the value of `key` by the merge operator of the family, without reading the value. If the
+    /// key does not exist, the operand becomes its value.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// use tidesdb::{FamilyOptions, MergeOperator};
+    /// let options = FamilyOptions::default().merge_operator(MergeOperator::add());
+    /// let visits = db.create_family("visits", options)?;
+    /// let mut batch = db.batch();
+    /// batch.merge(&visits, "page", 2u64.to_le_bytes())?;
+    /// batch.merge(&visits, "page", 3u64.to_le_bytes())?;
+    /// db.write(&mut batch)?;
+    /// assert_eq!(visits.get("page")?.as_deref(), Some(&5u64.to_le_bytes()[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`WriteBatch::put`]; `InvalidArgument` if the family has no merge operator. `Merge` if its operator is not known here.
+    pub fn merge(&mut self, family: &Family, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
+        let (key, operand) = (key.as_ref(), operand.as_ref());
+        family.core.check_merge()?;
+        check_key(key)?;
+        check_value(operand)?;
+        self.make_room(family, key.len() + operand.len())?;
+        self.ranks += 1;
+        let longest = self.value_bytes_max;
+        self.append(family, Kind::Merge, 0, key, operand);
+        self.value_bytes_max = longest; // operands do not go to the value log
+        Ok(())
     }
 
     /// Deletes all keys in `range`, in the order of the family, at the cost of one operation. Covers existing keys and
@@ -188,7 +223,7 @@ impl WriteBatch {
         let Some(interval) = Interval::new(order, start, end)? else { return Ok(()) };
         let (start, end) = (interval.start.unwrap_or_default(), interval.end.unwrap_or_default());
         self.make_room(family, start.len() + end.len())?;
-        self.ranges += 1;
+        self.ranks += 1;
         self.append(family, Kind::RangeDelete, 0, &start, &end);
         if let Some(last) = interval.last {
             self.delete(family, &last)?;
@@ -232,7 +267,7 @@ impl WriteBatch {
             self.charge = Charge::default();
         }
         self.ops = 0;
-        self.ranges = 0;
+        self.ranks = 0;
         self.puts = 0;
         self.value_bytes_max = 0;
         self.families.clear();
@@ -276,7 +311,7 @@ impl WriteBatch {
         Mark {
             bytes: self.record.len(),
             ops: self.ops,
-            ranges: self.ranges,
+            ranks: self.ranks,
             puts: self.puts,
             value_bytes_max: self.value_bytes_max,
             user_bytes: self.user_bytes.clone(),
@@ -287,7 +322,7 @@ impl WriteBatch {
     pub(crate) fn cut_back(&mut self, mark: &Mark) {
         self.record.truncate(mark.bytes);
         self.ops = mark.ops;
-        self.ranges = mark.ranges;
+        self.ranks = mark.ranks;
         self.puts = mark.puts;
         self.value_bytes_max = mark.value_bytes_max;
         self.families.truncate(mark.user_bytes.len());
@@ -312,9 +347,7 @@ impl WriteBatch {
 
     fn push(&mut self, family: &Family, kind: Kind, expiry: u32, key: &[u8], value: &[u8]) -> Result<()> {
         check_key(key)?;
-        if value.len() > VALUE_BYTES_MAX {
-            return Err(Error::invalid("a value is limited to 4 GiB"));
-        }
+        check_value(value)?;
         self.make_room(family, key.len() + value.len())?;
         self.append(family, kind, expiry, key, value);
         Ok(())
@@ -360,10 +393,10 @@ impl WriteBatch {
             self.user_bytes.push(0);
             self.families.len() - 1
         });
-        let op = Op { family: family.core.id, kind, expiry, key, value, rank: self.ranges };
+        let op = Op { family: family.core.id, kind, expiry, key, value, rank: self.ranks };
         encode_op(&mut self.record, &op);
         self.ops += 1;
-        self.puts += u32::from(matches!(kind, Kind::Put | Kind::PutPointer));
+        self.puts += u32::from(matches!(kind, Kind::Put | Kind::PutPointer | Kind::Merge));
         self.value_bytes_max = self.value_bytes_max.max(value.len());
         self.user_bytes[at] += (key.len() + value.len()) as u64;
     }
@@ -381,12 +414,20 @@ pub fn check_key(key: &[u8]) -> Result<()> {
     Ok(())
 }
 
+#[inline]
+fn check_value(value: &[u8]) -> Result<()> {
+    if value.len() > VALUE_BYTES_MAX {
+        return Err(Error::invalid("a value is limited to 4 GiB"));
+    }
+    Ok(())
+}
+
 /// A position in a batch.
 #[derive(Clone, Debug)]
 pub struct Mark {
     bytes: usize,
     ops: u32,
-    ranges: u32,
+    ranks: u32,
     puts: u32,
     value_bytes_max: usize,
     user_bytes: Vec<u64>,
@@ -405,8 +446,8 @@ pub struct Op<'a> {
     pub key: &'a [u8],
     /// The value or pointer. For a range delete: the first key not deleted, empty = to the last key of all.
     pub value: &'a [u8],
-    /// Number of range deletes of the batch up to and including this operation; the operation's sequence number is
-    /// `commit.seq + rank`.
+    /// Number of range deletes and merges of the batch up to and including this operation; the operation's sequence
+    /// number is `commit.seq + rank`.
     pub rank: u32,
 }
 
@@ -421,7 +462,7 @@ impl Op<'_> {
 /// Appends an operation.
 pub fn encode_op(out: &mut Vec<u8>, op: &Op<'_>) {
     out.reserve(op.key.len() + op.value.len() + OP_BYTES);
-    let number = if op.kind == Kind::RangeDelete { op.rank } else { op.expiry };
+    let number = if op.kind.is_ranked() { op.rank } else { op.expiry };
     out.push(op.kind as u8 | if op.expiry != 0 { HAS_EXPIRY } else { 0 });
     put_varint(out, u64::from(op.family.0));
     put_varint(out, op.key.len() as u64);
@@ -438,7 +479,7 @@ pub fn ops<'a>(body: &'a [u8], file: &'a str, base: u64) -> impl Iterator<Item =
     decode_ops(body, file, base, Some(0))
 }
 
-/// The operations of `body`. `rank` is the number of range deletes before them; `None` = unknown.
+/// The operations of `body`. `rank` is the number of operations with a rank before them; `None` = unknown.
 fn decode_ops<'a>(
     body: &'a [u8],
     file: &'a str,
@@ -461,6 +502,9 @@ fn decode_op<'a>(d: &mut Decoder<'a>, rank: &mut Option<u32>) -> Result<Op<'a>> 
     let key_len = d.length(KEY_BYTES_MAX)?;
     let value_len = d.length(VALUE_BYTES_MAX)?;
     let expiry = if first & HAS_EXPIRY != 0 { d.u32()? } else { 0 };
+    if kind == Kind::Merge {
+        check_rank(d, rank)?;
+    }
     if key_len == 0 {
         return Err(d.corrupt("empty key"));
     }
@@ -468,9 +512,10 @@ fn decode_op<'a>(d: &mut Decoder<'a>, rank: &mut Option<u32>) -> Result<Op<'a>> 
         Kind::PutPointer => ValuePlace::is_length(value_len),
         Kind::Delete | Kind::SingleDelete => value_len == 0,
         Kind::Put | Kind::RangeDelete => true,
+        Kind::Merge => expiry == 0,
     };
     if !fits {
-        return Err(d.corrupt("length of a pointer, or a delete with a value"));
+        return Err(d.corrupt("length of a pointer, a delete with a value, or a merge with an expiry"));
     }
     Ok(Op {
         family: FamilyId(family),
@@ -482,14 +527,20 @@ fn decode_op<'a>(d: &mut Decoder<'a>, rank: &mut Option<u32>) -> Result<Op<'a>> 
     })
 }
 
+/// Reads the rank of an operation and checks that it follows the previous one.
+fn check_rank(d: &mut Decoder<'_>, rank: &mut Option<u32>) -> Result<u32> {
+    let told = d.u32()?;
+    if told == 0 || rank.is_some_and(|rank| told - 1 != rank) {
+        return Err(d.corrupt("rank of an operation"));
+    }
+    *rank = Some(told);
+    Ok(told)
+}
+
 fn decode_range<'a>(d: &mut Decoder<'a>, rank: &mut Option<u32>) -> Result<Op<'a>> {
     let family = u32::try_from(d.varint()?).map_err(|_| d.corrupt("family number too large"))?;
     let (start, end) = (d.length(BORDER_BYTES_MAX)?, d.length(BORDER_BYTES_MAX)?);
-    let told = d.u32()?;
-    if told == 0 || rank.is_some_and(|rank| told - 1 != rank) {
-        return Err(d.corrupt("rank of a range delete"));
-    }
-    *rank = Some(told);
+    let told = check_rank(d, rank)?;
     let (key, value) = (d.take(start)?, d.take(end)?);
     Ok(Op { family: FamilyId(family), kind: Kind::RangeDelete, expiry: 0, key, value, rank: told })
 }

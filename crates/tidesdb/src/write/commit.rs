@@ -318,7 +318,7 @@ fn insert_into<S: Borrow<Arc<MemSlot>>>(
             continue; // the family was dropped
         };
         let seq = commit.seq + u64::from(op.rank);
-        debug_assert!(seq < commit.end, "a commit has a sequence number for each range delete");
+        debug_assert!(seq < commit.end, "a commit has a sequence number for each rank");
         if op.kind == Kind::RangeDelete {
             let family = batch.family(op.family).ok_or_else(lost)?;
             slot.borrow().ranges.add(&family.options.comparator, op.range_tombstone(seq));
@@ -359,7 +359,7 @@ fn after(ctx: &WriteCtx, batch: &mut WriteBatch, commit: &Commit) -> Result<SeqN
     if ctx.log.wants_next(commit) {
         ctx.jobs.push(Job::PrepareLog);
     }
-    let last = commit.seq + u64::from(batch.ranges);
+    let last = commit.seq + u64::from(batch.ranks);
     if batch.families.iter().any(|f| f.hook.is_set()) {
         call_hooks(batch, last)?;
     }
@@ -401,6 +401,7 @@ fn committed<'a>(op: &Op<'a>) -> CommittedOp<'a> {
             let len = ChunkedPlace::decode(op.value).map_or(0, |place| place.len);
             CommittedOp::PutStream { key: op.key, len, expiry: op.expiry }
         }
+        Kind::Merge => CommittedOp::Merge { key: op.key, operand: op.value },
         Kind::Delete | Kind::SingleDelete => CommittedOp::Delete { key: op.key },
         Kind::RangeDelete => CommittedOp::DeleteRange { start: op.key, end: op.value },
     }

@@ -29,14 +29,14 @@ pub(super) struct Staged {
 }
 
 impl Staged {
-    /// Sorts `batch`; `None` if it is too small or contains range deletes.
+    /// Sorts `batch`; `None` if it is too small or contains range deletes or merges.
     ///
     /// # Errors
     /// `Internal`; nothing happened.
     pub(super) fn of(ctx: &WriteCtx, batch: &WriteBatch) -> Result<Option<Self>> {
         let least = |family: &Arc<FamilyCore>| (family.buffer_bytes() / BUFFER_PART).max(BYTES_MIN);
         if batch.record.len() < BYTES_MIN
-            || batch.ranges > 0
+            || batch.ranks > 0
             || batch.record.len() < batch.families.iter().map(least).sum()
         {
             return Ok(None);

@@ -77,7 +77,8 @@ fn flushes_merges_and_removed_files_do_not_disturb_a_view() {
 #[test]
 fn values_in_files_that_the_writer_has_removed_can_be_read() {
     let sim = Sim::new();
-    let db = sim.open();
+    let family = FamilyOptions { vlog_file_bytes: 16 << 10, ..FamilyOptions::default() };
+    let db = sim.options().default_family(family).open().unwrap();
     for n in 0..50 {
         db.put(format!("k{n}"), noise(n, 3000)).unwrap();
     }
@@ -88,9 +89,8 @@ fn values_in_files_that_the_writer_has_removed_can_be_read() {
         db.put(format!("k{n}"), noise(n + 100, 3000)).unwrap();
     }
     sim.eventually(&db, |now| {
-        let gone =
-            |suffix: &str| files.iter().filter(|f| f.ends_with(suffix)).all(|file| !now.contains(file));
-        gone(".vlog") && gone(".klog")
+        let left = |suffix: &str| files.iter().filter(|f| f.ends_with(suffix) && now.contains(f)).count();
+        left(".klog") == 0 && left(".vlog") <= 1 // the last one has newer values too
     });
     for n in 0..50 {
         assert_eq!(value(view.default_family(), format!("k{n}").as_bytes()).unwrap(), noise(n, 3000), "{n}");

@@ -232,3 +232,15 @@ fn a_cursor_returns_the_version_of_its_entry() {
     db.compact().unwrap();
     assert_eq!(version(), (0, 0), "nobody needs the number any more");
 }
+
+#[test]
+#[should_panic(expected = "the cursor is not on a row")]
+fn the_key_of_a_cursor_past_the_end_panics_with_a_message() {
+    let sim = Sim::new();
+    let db = sim.open();
+    db.put("a", "v").unwrap();
+    let mut cursor = db.cursor().unwrap();
+    cursor.seek("b").unwrap();
+    assert!(!cursor.valid());
+    cursor.key();
+}

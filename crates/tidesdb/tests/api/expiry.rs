@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tidesdb::{Isolation, Transaction};
+use tidesdb_io::Clock as _;
 
 use crate::common::{Sim, contents, value};
 
@@ -122,15 +123,77 @@ fn an_expiry_in_the_past_takes_effect_at_once() {
 }
 
 #[test]
-fn durations_are_rounded_to_at_least_a_second_and_never_overflow() {
+fn a_row_lives_for_its_ttl_and_at_most_a_second_longer() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.default_family();
-    f.put_with_ttl(b"short", b"v", Duration::from_millis(1)).unwrap();
-    f.put_with_ttl(b"long", b"v", Duration::MAX).unwrap();
-    assert!(f.contains(b"short").unwrap() && f.contains(b"long").unwrap());
+    let expiry = |key: &str| {
+        let mut cursor = f.cursor().unwrap();
+        cursor.seek(key).unwrap();
+        assert_eq!(cursor.key(), key.as_bytes());
+        u64::from(cursor.expiry())
+    };
+    let start = sim.clock.wall_secs() + 10;
+    for (fraction, ttl, secs) in
+        [(0, 1, 1), (0, 1000, 1), (1, 1000, 2), (999, 1, 1), (999, 2, 2), (500, 1600, 3)]
+    {
+        sim.clock.set_wall(Duration::from_secs(start) + Duration::from_millis(fraction));
+        let ttl = Duration::from_millis(ttl);
+        f.put_with_ttl("row", "v", ttl).unwrap();
+        assert_eq!(expiry("row"), start + secs, "{fraction} {ttl:?}");
+        let mut batch = db.batch();
+        batch.put_with_ttl(f, "batch", "v", ttl).unwrap();
+        db.write(&mut batch).unwrap();
+        db.transact(|tx| tx.put_with_ttl(f, "tx", "v", ttl)).unwrap();
+        f.writer("stream").unwrap().ttl(ttl).commit().unwrap();
+        assert!(["batch", "tx", "stream"].iter().all(|key| expiry(key) == start + secs));
+    }
+}
+
+/// The last second that a row can store is `u32::MAX - 1`.
+#[test]
+fn a_ttl_that_ends_after_2106_is_refused() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.default_family();
+    let left = Duration::from_secs(u64::from(u32::MAX - 1) - sim.clock.wall_secs());
+    db.put_with_ttl("k", "v", left).unwrap();
+    for ttl in [left + Duration::from_millis(1), Duration::MAX] {
+        let refused = |result: tidesdb::Result<()>| {
+            let error = result.unwrap_err();
+            assert!(matches!(error, tidesdb::Error::InvalidArgument { .. }), "{error}");
+            assert!(error.to_string().contains("2106"), "{error}");
+        };
+        refused(db.put_with_ttl("k", "w", ttl).map(drop));
+        refused(db.batch().put_with_ttl(f, "k", "w", ttl));
+        refused(db.transact(|tx| tx.put_with_ttl(f, "k", "w", ttl)));
+        refused(f.writer("k").unwrap().ttl(ttl).commit().map(drop));
+    }
+    assert_eq!(db.get("k").unwrap().as_deref(), Some(&b"v"[..]));
+}
+
+#[test]
+fn a_family_has_a_default_ttl_for_rows_without_one() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let options = tidesdb::FamilyOptions::default().default_ttl(Duration::from_millis(9001));
+    assert_eq!(options.default_ttl_secs, 10);
+    let f = db.family_or_create("sessions", options.clone()).unwrap();
+    f.put("put", "v").unwrap();
+    db.transact(|tx| tx.put(&f, "tx", "v")).unwrap();
+    f.writer("stream").unwrap().commit().unwrap();
+    f.update("update", |_| Some(b"v".to_vec())).unwrap();
+    f.put_with_ttl("shorter", "v", Duration::from_secs(1)).unwrap();
+    f.put_expiring("forever", "v", 0).unwrap();
+    f.writer("stream forever").unwrap().expires_at(0).commit().unwrap();
+    sim.clock.advance(Duration::from_secs(9));
+    assert_eq!(f.iter().unwrap().count(), 6);
     sim.clock.advance(Duration::from_secs(1));
-    assert!(!f.contains(b"short").unwrap() && f.contains(b"long").unwrap());
+    assert_eq!(f.iter().unwrap().count(), 2);
+    f.change_options(options.default_ttl(Duration::ZERO), true).unwrap();
+    f.put("put", "v").unwrap();
+    sim.clock.advance(Duration::from_secs(1000));
+    assert_eq!(f.iter().unwrap().count(), 3);
 }
 
 #[test]

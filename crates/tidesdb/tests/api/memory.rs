@@ -161,7 +161,9 @@ fn recovery_stays_within_the_limit() {
     }
     let killed = sim.killed();
     let db = limited(&killed, 0);
-    assert!(db.recovery_report().commits > 0 && used(&db) < LIMIT / 2, "{}", db.stats());
+    assert!(db.recovery_report().commits > 0 && used(&db) < LIMIT, "{}", db.stats());
+    db.flush().unwrap(); // recovered commits become tables behind the open
+    assert!(used(&db) < LIMIT / 2, "{}", db.stats());
     for n in 0..12 {
         let family = db.family(&format!("f{n}")).unwrap();
         assert_eq!(family.iter().unwrap().keys_only().count(), 500);

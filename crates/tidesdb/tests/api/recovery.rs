@@ -1,7 +1,7 @@
 //! What an open reads and writes after a crash, and what works before the recovered commits are in tables.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -85,6 +85,48 @@ fn killed() -> (Sim, Vec<Pair>) {
 fn value_log_bytes(sim: &Sim, kind: OpKind) -> u64 {
     let ops = sim.disk.ops();
     ops.iter().filter(|op| op.kind == kind && op.path.ends_with(".vlog")).map(|op| op.len).sum()
+}
+
+/// Has no thread for the replay of the log; counts how often it was asked.
+#[derive(Clone, Debug, Default)]
+struct NoneForReplay(Arc<AtomicUsize>);
+
+impl Threads for NoneForReplay {
+    fn spawn(
+        &self,
+        name: &str,
+        priority: Priority,
+        body: Box<dyn FnOnce() + Send>,
+    ) -> io::Result<JoinHandle> {
+        if name == "tidesdb-replay" {
+            self.0.fetch_add(1, SeqCst);
+            return Err(io::Error::from(io::ErrorKind::WouldBlock));
+        }
+        RealThreads::new().spawn(name, priority, body)
+    }
+
+    fn parallelism(&self) -> usize {
+        3
+    }
+}
+
+#[test]
+fn the_log_is_replayed_without_threads_if_the_system_has_none_left() {
+    let sim = Sim::new();
+    let options = |sim: &Sim| {
+        sim.options().sync(SyncMode::None).background_threads(1).with(|o| o.wal_segment_bytes = 4 << 20)
+    };
+    let db = options(&sim).open().unwrap();
+    let value = noise(9, 400);
+    for i in 0..20_000u32 {
+        db.put(i.to_be_bytes(), &value).unwrap(); // long enough to be divided
+    }
+    let after = sim.killed();
+    let threads = NoneForReplay::default();
+    let env = Env { threads: Arc::new(threads.clone()), ..after.env.clone() };
+    let db = options(&after).env(env).open().unwrap();
+    assert!(threads.0.load(SeqCst) > 0, "the log was not divided");
+    assert_eq!(db.iter().unwrap().count(), 20_000);
 }
 
 #[test]

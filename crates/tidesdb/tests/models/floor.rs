@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use tidesdb::SeqNo;
-use tidesdb::merge::{Retain, RetainRules, Verdict};
-use tidesdb::mvcc::Snapshots;
-use tidesdb::types::{Comparator, Kind};
+use tidesdb::internals::merge::{Retain, RetainRules, Verdict};
+use tidesdb::internals::mvcc::Snapshots;
+use tidesdb::internals::types::{Comparator, Kind};
 use tidesdb_sync::{EpochCell, pin};
 
 use super::{Log, RECORD, check, join, spawn};

@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicUsize;
 use loom::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use loom::thread;
 use tidesdb::SeqNo;
-use tidesdb::wal::{Commit, Purpose, Sequencer};
+use tidesdb::internals::wal::{Commit, Purpose, Sequencer};
 
 /// Maximum number of commits in one model.
 const PLACES: usize = 6;

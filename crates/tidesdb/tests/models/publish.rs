@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use loom::sync::atomic::{AtomicU64, Ordering};
 use tidesdb::SeqNo;
-use tidesdb::wal::{Commit, Purpose};
+use tidesdb::internals::wal::{Commit, Purpose};
 use tidesdb_sync::Backoff;
 
 use super::{Log, check, join, spawn};

@@ -52,6 +52,8 @@ impl Rig {
             entropy: Arc::clone(&env.entropy),
             threads: Arc::clone(&env.threads),
             comparators: Vec::new(),
+            operators: Vec::new(),
+            lacks_operators: false,
             may_wait: Box::new(|_| false),
             open_table: Arc::new(move |family, meta| {
                 Table::open(&tables, &family.options.comparator, meta.clone())

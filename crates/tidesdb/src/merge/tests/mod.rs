@@ -2,6 +2,7 @@
 
 mod level;
 mod merge;
+mod operands;
 mod reclaim;
 mod rules;
 mod visible;

@@ -94,6 +94,7 @@ impl World {
             bottom,
             now: (!rng.one_in(3)).then_some(self.now),
             conflicts_since: self.transactions.first().copied(),
+            newest_snapshot: None,
             renumber: rng.one_in(2),
         };
         let middle = vec![b'a' + rng.below(KEYS) as u8];

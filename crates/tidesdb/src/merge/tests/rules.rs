@@ -28,6 +28,7 @@ fn rules(snapshots: &[SeqNo], bottom: bool) -> RetainRules {
         bottom,
         now: Some(NOW),
         conflicts_since: None,
+        newest_snapshot: snapshots.last().copied(),
         renumber: false,
     }
 }

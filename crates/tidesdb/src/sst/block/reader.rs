@@ -263,7 +263,7 @@ impl<'a> Block<'a> {
     fn value_fits(&self, i: usize) -> bool {
         let span = self.value_span(i);
         match self.kind(i) {
-            Kind::Put => true,
+            Kind::Put | Kind::Merge => true,
             Kind::PutPointer => ValuePlace::is_length(span.len()),
             Kind::Delete | Kind::SingleDelete | Kind::RangeDelete => span.is_empty(),
         }

@@ -1,4 +1,6 @@
-//! Comparators of the families: given when the set is opened, or later. A family without its comparator, or with
+//! Comparators and merge operators of the families.
+//!
+//! Comparators are given when the set is opened, or later. A family without its comparator, or with
 //! deferred operations, is unresolved: edits change it like any other, but its version has no tables, because they
 //! cannot be opened in order.
 
@@ -9,7 +11,7 @@ use crate::files;
 use crate::types::{Comparator, FamilyId};
 use crate::version::edit::VersionEdit;
 use crate::version::format::RECORDS_AT;
-use crate::version::state::State;
+use crate::version::state::{FamilyState, State};
 use crate::{Error, Result};
 
 impl<T: Send + Sync + 'static> VersionSet<T> {
@@ -78,5 +80,26 @@ pub(super) fn assign<T>(state: &mut State, context: &Context<T>) -> Result<()> {
         };
         Arc::make_mut(family).options.comparator = order;
     }
-    Ok(())
+    state.families.values_mut().try_for_each(|family| assign_operator(family, context))
+}
+
+/// Replaces an unresolved merge operator of `family` by the one of this name that the caller gave.
+fn assign_operator<T>(family: &mut Arc<FamilyState>, context: &Context<T>) -> Result<()> {
+    let Some(unknown) = family.options.merge_operator.as_ref().filter(|operator| operator.is_unresolved())
+    else {
+        return Ok(());
+    };
+    let name = unknown.name();
+    match context.operators.iter().find(|given| given.name() == name) {
+        Some(given) => {
+            let given = Some(given.clone());
+            Arc::make_mut(family).options.merge_operator = given;
+            Ok(())
+        }
+        None if context.lacks_operators => Ok(()),
+        None => Err(Error::invalid(format!(
+            "family {:?} uses the merge operator {name:?}; register it with OpenOptions::merge_operator",
+            family.name
+        ))),
+    }
 }

@@ -39,6 +39,8 @@ fn context(env: &Env, dir: &Arc<dyn Dir>) -> Context<TableId> {
         entropy: Arc::clone(&env.entropy),
         threads: Arc::clone(&env.threads),
         comparators: Vec::new(),
+        operators: Vec::new(),
+        lacks_operators: false,
         may_wait: Box::new(|_| false),
         open_table: Arc::new(|_, meta| Ok(Arc::new(meta.id))),
     }

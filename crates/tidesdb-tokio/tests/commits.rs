@@ -1,0 +1,99 @@
+//! Commits through a committer: durable, in order, and each with its own result.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+use std::sync::Arc;
+
+use tempfile::TempDir;
+use tidesdb::{Db, Error, FamilyOptions, SyncMode, WriteBatch};
+use tidesdb_tokio::Committer;
+
+fn open() -> (TempDir, Db) {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::options(dir.path()).sync(SyncMode::None).open().unwrap();
+    (dir, db)
+}
+
+fn put(db: &Db, key: &str, value: &str) -> WriteBatch {
+    let mut batch = WriteBatch::new();
+    batch.put(db.default_family(), key, value).unwrap();
+    batch
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_commit_is_durable_when_it_returns_and_few_syncs_serve_many() {
+    let (_dir, db) = open();
+    let committer = Committer::new(&db).unwrap();
+    let before = db.stats().syncs.count;
+    let mut tasks = tokio::task::JoinSet::new();
+    for task in 0..500 {
+        let (db, committer) = (db.clone(), committer.clone());
+        tasks.spawn(async move {
+            let seq = committer.commit(put(&db, &format!("{task:04}"), "v")).await.unwrap();
+            assert!(seq < db.stats().durable_seq, "{seq}");
+            assert!(db.contains(format!("{task:04}")).unwrap());
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap();
+    }
+    let syncs = db.stats().syncs.count - before;
+    assert!((1..250).contains(&syncs), "{syncs} syncs for 500 commits");
+}
+
+#[tokio::test]
+async fn commits_keep_the_order_of_the_calls() {
+    let (_dir, db) = open();
+    let committer = Committer::new(&db).unwrap();
+    let commits: Vec<_> = (0..100).map(|n| committer.commit(put(&db, "k", &n.to_string()))).collect();
+    let mut last = 0;
+    for commit in commits {
+        let seq = commit.await.unwrap();
+        assert!(seq > last);
+        last = seq;
+    }
+    assert_eq!(db.get("k").unwrap().as_deref(), Some(&b"99"[..]));
+}
+
+/// A batch for a dropped family is refused, wherever it is in its group; the others of the group are durable.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_batch_fails_alone() {
+    let (_dir, db) = open();
+    let gone = db.create_family("gone", FamilyOptions::default()).unwrap();
+    let committer = Arc::new(Committer::new(&db).unwrap());
+    let mut tasks = tokio::task::JoinSet::new();
+    let batches: Vec<WriteBatch> = (0..200)
+        .map(|n| {
+            let mut batch = put(&db, &n.to_string(), "v");
+            if n % 5 == 4 {
+                batch.put(&gone, "k", "v").unwrap();
+            }
+            batch
+        })
+        .collect();
+    db.drop_family("gone").unwrap();
+    for (n, batch) in batches.into_iter().enumerate() {
+        let (db, committer) = (db.clone(), Arc::clone(&committer));
+        tasks.spawn(async move {
+            match committer.commit(batch).await {
+                Ok(seq) => assert!(n % 5 != 4 && seq < db.stats().durable_seq),
+                Err(e) => assert!(n % 5 == 4 && matches!(e, Error::NotFound { .. }), "{n}: {e}"),
+            }
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap();
+    }
+    assert_eq!(db.iter().unwrap().count(), 160);
+}
+
+#[tokio::test]
+async fn commits_after_a_close_fail_and_have_no_effect() {
+    let (dir, db) = open();
+    let committer = Committer::new(&db).unwrap();
+    let batch = put(&db, "late", "v");
+    committer.commit(put(&db, "early", "v")).await.unwrap();
+    db.close().unwrap();
+    assert!(matches!(committer.commit(batch).await, Err(Error::Closed)));
+    let db = Db::open(dir.path()).unwrap();
+    assert!(db.contains("early").unwrap() && !db.contains("late").unwrap());
+}

@@ -1,0 +1,209 @@
+//! Reads through an index.
+
+use std::fmt;
+use std::iter::FusedIterator;
+use std::marker::PhantomData;
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+use tidesdb::{Family, Iter, Slice};
+
+use crate::error::{Error, Result};
+use crate::index::inner;
+use crate::key::{Key, Prefix};
+use crate::schema::Schema;
+use crate::store::{Bounds, Read, sealed::Read as _};
+use crate::value::Value;
+
+/// A table as one of its indexes sorts it; made by [`Table::by`](crate::Table::by). Index and rows are read at the same
+/// timestamp.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let db = tidesdb::Db::open(dir.path())?;
+/// use tidesdb_typed::{IndexDefinition, TableDefinition};
+///
+/// /// Towns by number of inhabitants.
+/// const BY_SIZE: IndexDefinition<u32, u32> = IndexDefinition::new("size", |size, keys| keys.add(size));
+/// const TOWNS: TableDefinition<String, u32> = TableDefinition::new("towns").indexes(&[&BY_SIZE]);
+///
+/// let towns = TOWNS.open(&db)?;
+/// for (name, size) in [("Bonn", 330_000), ("Delft", 104_000), ("Gent", 265_000), ("Metz", 104_000)] {
+///     towns.put(name, size)?;
+/// }
+/// let large: Vec<_> = towns.by(&BY_SIZE).range(200_000..)?.rev().collect::<Result<_, _>>()?;
+/// assert_eq!(large[0], (330_000, "Bonn".to_owned(), 330_000));
+/// assert_eq!(towns.by(&BY_SIZE).all(104_000)?.count(), 2);
+/// assert_eq!(towns.by(&BY_SIZE).get(1)?, None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct By<'t, K, V: Value, I, S> {
+    schema: &'t Arc<Schema<V>>,
+    store: &'t S,
+    index: &'static str,
+    kinds: PhantomData<fn() -> (K, I)>,
+}
+
+impl<'t, K: Key, V: Value, I: Key, S: Read> By<'t, K, V, I, S> {
+    pub(crate) fn new(schema: &'t Arc<Schema<V>>, store: &'t S, index: &'static str) -> Self {
+        Self { schema, store, index, kinds: PhantomData }
+    }
+
+    /// Returns the row that has `key`; the first one if several have.
+    ///
+    /// # Errors
+    /// [`Error::Database`], [`Error::Decode`], [`Error::NoIndex`], [`Error::MissingRow`]. The same holds for all reads
+    /// through an index.
+    pub fn get(&self, key: I::Ref<'_>) -> Result<Option<(K, V::Owned)>> {
+        self.all(key)?.next().transpose().map(|row| row.map(|(_, key, value)| (key, value)))
+    }
+
+    /// Iterates over the rows that have `key`, in the order of their own keys.
+    ///
+    /// # Errors
+    /// As [`By::get`].
+    pub fn all(&self, key: I::Ref<'_>) -> Result<RowsBy<'t, K, V, I, S>> {
+        self.prefixed(&inner::<I>(key))
+    }
+
+    /// Iterates over all rows in the order of the index.
+    ///
+    /// # Errors
+    /// As [`By::get`].
+    pub fn iter(&self) -> Result<RowsBy<'t, K, V, I, S>> {
+        self.range(..)
+    }
+
+    /// Iterates over the rows with index keys in `range`.
+    ///
+    /// # Errors
+    /// As [`By::get`].
+    pub fn range<'a>(&self, range: impl RangeBounds<I::Ref<'a>>) -> Result<RowsBy<'t, K, V, I, S>> {
+        let entries = entries::<I>((range.start_bound().cloned(), range.end_bound().cloned()));
+        self.rows(|view, family| view.range(family, entries))
+    }
+
+    /// Iterates over the rows whose index keys begin with `prefix`.
+    ///
+    /// # Errors
+    /// As [`By::get`].
+    pub fn prefix(&self, prefix: impl Prefix<I>) -> Result<RowsBy<'t, K, V, I, S>> {
+        let mut bytes = Vec::new();
+        prefix.encode(&mut bytes);
+        self.prefixed(&bytes)
+    }
+
+    fn prefixed(&self, prefix: &[u8]) -> Result<RowsBy<'t, K, V, I, S>> {
+        self.rows(|view, family| view.prefix(family, prefix))
+    }
+
+    fn rows(
+        &self,
+        read: impl FnOnce(&S::View<'t>, &Family) -> tidesdb::Result<Iter>,
+    ) -> Result<RowsBy<'t, K, V, I, S>> {
+        let (table, index) = (self.schema.table, self.index);
+        let found = self.schema.indexes.iter().position(|open| open.index.name() == index);
+        let place = found.ok_or(Error::NoIndex { table, index })?;
+        let view = self.store.view();
+        let inner = read(&view, &self.schema.indexes[place].family)?;
+        Ok(RowsBy { inner, view, place, schema: Arc::clone(self.schema), kinds: PhantomData })
+    }
+}
+
+impl<K, V: Value, I, S> fmt::Debug for By<'_, K, V, I, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("By").field("table", &self.schema.table).field("index", &self.index).finish()
+    }
+}
+
+/// Returns the range of the entries whose index keys are in `range`. An entry begins with its index key.
+fn entries<I: Key>((start, end): (Bound<I::Ref<'_>>, Bound<I::Ref<'_>>)) -> Bounds {
+    let start = match start {
+        Bound::Included(key) => Bound::Included(inner::<I>(key)),
+        Bound::Excluded(key) => match after(inner::<I>(key)) {
+            Ok(next) => Bound::Included(next),
+            Err(key) => return (Bound::Included(key.clone()), Bound::Excluded(key)), // nothing is larger
+        },
+        Bound::Unbounded => Bound::Unbounded,
+    };
+    let end = match end {
+        Bound::Included(key) => after(inner::<I>(key)).map_or(Bound::Unbounded, Bound::Excluded),
+        Bound::Excluded(key) => Bound::Excluded(inner::<I>(key)),
+        Bound::Unbounded => Bound::Unbounded,
+    };
+    (start, end)
+}
+
+/// Returns the first byte string after all that begin with `prefix`; the prefix itself if there is none.
+fn after(prefix: Vec<u8>) -> Result<Vec<u8>, Vec<u8>> {
+    let Some(last) = prefix.iter().rposition(|b| *b != u8::MAX) else { return Err(prefix) };
+    let mut next = prefix;
+    next.truncate(last + 1);
+    next[last] += 1;
+    Ok(next)
+}
+
+/// Iterates over rows in the order of an index, from either end: index key, key, value.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let db = tidesdb::Db::open(dir.path())?;
+/// use tidesdb_typed::{IndexDefinition, TableDefinition};
+/// const BY_LENGTH: IndexDefinition<String, u8> =
+///     IndexDefinition::new("length", |word, keys| keys.add(word.len() as u8));
+/// const WORDS: TableDefinition<u32, String> = TableDefinition::new("words").indexes(&[&BY_LENGTH]);
+/// let words = WORDS.open(&db)?;
+/// words.put(1, "whale")?;
+/// words.put(2, "boat")?;
+/// let mut rows = words.by(&BY_LENGTH).iter()?;
+/// assert_eq!(rows.next().transpose()?, Some((4, 2, "boat".to_owned())));
+/// assert_eq!(rows.next_back().transpose()?, Some((5, 1, "whale".to_owned())));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct RowsBy<'t, K, V: Value, I, S: Read + 't> {
+    inner: Iter,
+    view: S::View<'t>,
+    /// Position of the index among those of the table.
+    place: usize,
+    schema: Arc<Schema<V>>,
+    kinds: PhantomData<fn() -> (K, I)>,
+}
+
+impl<K: Key, V: Value, I: Key, S: Read> RowsBy<'_, K, V, I, S> {
+    /// Reads the row of an index entry.
+    fn row(&self, entry: tidesdb::Result<(Slice, Slice)>) -> Result<(I, K, V::Owned)> {
+        let (entry, owner) = entry?;
+        let mut rest = &*entry;
+        let index_key = I::decode(&mut rest, false)
+            .map_err(|cause| self.schema.damaged("index entry", I::name(), cause))?;
+        let index = self.schema.indexes[self.place].index;
+        let key = if index.is_unique() { &*owner } else { rest };
+        let missing = || Error::MissingRow { table: self.schema.table, index: index.name() };
+        let value = self.view.get(&self.schema.family, key)?.ok_or_else(missing)?;
+        Ok((index_key, self.schema.key(key)?, self.schema.value(&value)?))
+    }
+}
+
+impl<K: Key, V: Value, I: Key, S: Read> Iterator for RowsBy<'_, K, V, I, S> {
+    type Item = Result<(I, K, V::Owned)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let entry = self.inner.next()?;
+        Some(self.row(entry))
+    }
+}
+
+impl<K: Key, V: Value, I: Key, S: Read> DoubleEndedIterator for RowsBy<'_, K, V, I, S> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        let entry = self.inner.next_back()?;
+        Some(self.row(entry))
+    }
+}
+
+impl<K: Key, V: Value, I: Key, S: Read> FusedIterator for RowsBy<'_, K, V, I, S> {}
+
+impl<K, V: Value, I, S: Read> fmt::Debug for RowsBy<'_, K, V, I, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RowsBy").field("table", &self.schema.table).finish_non_exhaustive()
+    }
+}

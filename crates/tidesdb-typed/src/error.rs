@@ -1,0 +1,116 @@
+//! Errors. Each names the table, and the index if there is one; none contains keys or values.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// The result of a call on a table.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Everything that can go wrong with a table.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let db = tidesdb::Db::open(dir.path())?;
+/// use tidesdb_typed::{Error, TableDefinition};
+/// const COUNTS: TableDefinition<String, u64> = TableDefinition::new("counts");
+/// let counts = COUNTS.open(&db)?;
+/// counts.family().put("apples", "many")?; // written without the table
+/// let error = counts.get("apples").unwrap_err();
+/// assert!(matches!(error, Error::Decode { table: "counts", .. }));
+/// assert_eq!(error.to_string(), "table counts: a stored value is not of type u64: it ends too early");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The database failed.
+    #[error(transparent)]
+    Database(#[from] tidesdb::Error),
+    /// Stored bytes are not what the table expects: another program wrote them, or the type has changed.
+    #[error("table {table}: a stored {part} is not of type {kind}: {cause}")]
+    Decode {
+        /// The table.
+        table: &'static str,
+        /// Which part of the row: `key`, `value` or `index entry`.
+        part: &'static str,
+        /// The expected type.
+        kind: String,
+        /// What is wrong.
+        cause: Malformed,
+    },
+    /// A value cannot be encoded. Nothing was written.
+    #[error("table {table}: a value cannot be encoded as {kind}: {cause}")]
+    Encode {
+        /// The table.
+        table: &'static str,
+        /// The type.
+        kind: String,
+        /// What is wrong.
+        cause: Malformed,
+    },
+    /// Another row has this key in a unique index. Nothing was written.
+    #[error("table {table}: another row has the same key in the unique index {index}")]
+    Duplicate {
+        /// The table.
+        table: &'static str,
+        /// The index.
+        index: &'static str,
+    },
+    /// The table was created with other types, or its family has a custom key order.
+    #[error("table {table} was created as {stored}, but is opened as {wanted}")]
+    Mismatch {
+        /// The table.
+        table: &'static str,
+        /// What the database says.
+        stored: String,
+        /// What the definition says.
+        wanted: String,
+    },
+    /// The definition of the table does not list the index.
+    #[error("table {table} has no index {index}: list it in TableDefinition::indexes")]
+    NoIndex {
+        /// The table.
+        table: &'static str,
+        /// The index.
+        index: &'static str,
+    },
+    /// An index entry without a row: another program changed the table without its indexes.
+    #[error("table {table}: index {index} refers to a row that does not exist")]
+    MissingRow {
+        /// The table.
+        table: &'static str,
+        /// The index.
+        index: &'static str,
+    },
+    /// The transaction's isolation level cannot keep indexes consistent. Nothing was written.
+    #[error("table {table} has indexes: writing it needs isolation of at least RepeatableRead")]
+    WeakIsolation {
+        /// The table.
+        table: &'static str,
+    },
+}
+
+/// Says what is wrong with encoded bytes, or why a value cannot be encoded. Implementations of [`Key`](crate::Key) and
+/// [`Value`](crate::Value) return it.
+///
+/// ```
+/// use tidesdb_typed::Malformed;
+/// assert_eq!(Malformed::new("not a colour").to_string(), "not a colour");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Malformed(Cow<'static, str>);
+
+impl Malformed {
+    /// Describes what is wrong, as the end of a sentence.
+    pub fn new(what: impl Into<Cow<'static, str>>) -> Self {
+        Self(what.into())
+    }
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Malformed {}

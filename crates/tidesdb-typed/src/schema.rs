@@ -1,0 +1,114 @@
+//! An open table without its key type: the family of the rows, the families of the indexes, and the writes that change
+//! them together.
+//!
+//! Rows: encoded key to encoded value. Unique index: encoded index key to the key of the row. Other index: encoded index
+//! key and the key of the row, to nothing. Index keys are encoded as if something followed, so that none is empty and
+//! none is the beginning of another.
+
+use tidesdb::{Family, Isolation, Transaction};
+
+use crate::error::{Error, Malformed, Result};
+use crate::index::Index;
+use crate::key::{self, Key};
+use crate::value::Value;
+
+/// An open table.
+pub(crate) struct Schema<V: Value> {
+    pub(crate) table: &'static str,
+    pub(crate) family: Family,
+    pub(crate) indexes: Vec<OpenIndex<V>>,
+}
+
+/// An index of an open table.
+pub(crate) struct OpenIndex<V: Value> {
+    pub(crate) index: &'static dyn Index<V>,
+    pub(crate) family: Family,
+}
+
+impl<V: Value> Schema<V> {
+    /// Decodes the key of a row.
+    pub(crate) fn key<K: Key>(&self, bytes: &[u8]) -> Result<K> {
+        key::decode(bytes).map_err(|cause| self.damaged("key", K::name(), cause))
+    }
+
+    /// Decodes the value of a row.
+    pub(crate) fn value(&self, bytes: &[u8]) -> Result<V::Owned> {
+        V::decode(bytes).map_err(|cause| self.damaged("value", V::name(), cause))
+    }
+
+    /// Reports stored bytes that cannot be decoded.
+    pub(crate) fn damaged(&self, part: &'static str, kind: String, cause: Malformed) -> Error {
+        Error::Decode { table: self.table, part, kind, cause }
+    }
+
+    /// Encodes a value.
+    pub(crate) fn encode(&self, value: V::Ref<'_>) -> Result<Vec<u8>> {
+        let mut out = Vec::new();
+        V::encode(value, &mut out).map_err(|cause| Error::Encode {
+            table: self.table,
+            kind: V::name(),
+            cause,
+        })?;
+        Ok(out)
+    }
+
+    /// Sets the row `key` to `value`, or deletes it, together with its index entries. After an error the transaction is
+    /// as before.
+    pub(crate) fn set(&self, tx: &mut Transaction, key: &[u8], value: Option<V::Ref<'_>>) -> Result<()> {
+        let encoded = value.map(|value| self.encode(value)).transpose()?;
+        let before = tx.savepoint();
+        let done = self.change_indexes(tx, key, value).and_then(|()| match &encoded {
+            Some(bytes) => Ok(tx.put(&self.family, key, bytes)?),
+            None => Ok(tx.delete(&self.family, key)?),
+        });
+        if done.is_err() {
+            tx.rollback_to(before)?;
+        }
+        tx.release(before)?;
+        done
+    }
+
+    /// Replaces the index entries of the row `key` by those of `value`.
+    fn change_indexes(&self, tx: &mut Transaction, key: &[u8], value: Option<V::Ref<'_>>) -> Result<()> {
+        if self.indexes.is_empty() {
+            return Ok(());
+        }
+        if tx.isolation() < Isolation::RepeatableRead {
+            return Err(Error::WeakIsolation { table: self.table });
+        }
+        let old = tx.get(&self.family, key)?.map(|old| self.value(&old)).transpose()?;
+        for open in &self.indexes {
+            let before = old.as_ref().map_or(Vec::new(), |old| open.index.keys(V::to_ref(old)));
+            let after = value.map_or(Vec::new(), |value| open.index.keys(value));
+            for index_key in before.iter().filter(|key| after.binary_search(key).is_err()) {
+                tx.delete(&open.family, open.entry(index_key, key).0)?;
+            }
+            for index_key in after.iter().filter(|key| before.binary_search(key).is_err()) {
+                self.add_entry(tx, open, index_key, key)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the index entry of `index_key` and the row `key`.
+    pub(crate) fn add_entry(
+        &self,
+        tx: &mut Transaction,
+        open: &OpenIndex<V>,
+        index_key: &[u8],
+        key: &[u8],
+    ) -> Result<()> {
+        if open.index.is_unique() && tx.get(&open.family, index_key)?.is_some_and(|row| *row != *key) {
+            return Err(Error::Duplicate { table: self.table, index: open.index.name() });
+        }
+        let (entry, row) = open.entry(index_key, key);
+        Ok(tx.put(&open.family, entry, row)?)
+    }
+}
+
+impl<V: Value> OpenIndex<V> {
+    /// Returns key and value of the entry for `index_key` and the row `key`.
+    fn entry<'k>(&self, index_key: &[u8], key: &'k [u8]) -> (Vec<u8>, &'k [u8]) {
+        if self.index.is_unique() { (index_key.to_vec(), key) } else { ([index_key, key].concat(), &[]) }
+    }
+}

@@ -1,0 +1,182 @@
+//! Where a table reads and writes: the database, a snapshot, or a transaction.
+
+use std::cell::RefCell;
+use std::ops::Bound;
+
+use tidesdb::{Db, Family, Iter, Slice, Snapshot, Transaction};
+
+/// A range of encoded keys.
+pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+/// A transaction that a table works in; see [`Table::within`](crate::Table::within).
+#[derive(Debug)]
+pub struct Within<'t>(pub(crate) RefCell<&'t mut Transaction>);
+
+/// What a table can read from: [`Db`], [`Snapshot`], or a transaction.
+pub trait Read: sealed::Read {}
+
+/// What a table can write to: [`Db`], or a transaction.
+pub trait Write: Read + sealed::Write {}
+
+impl Read for Db {}
+impl Write for Db {}
+impl Read for Snapshot {}
+impl Read for Within<'_> {}
+impl Write for Within<'_> {}
+impl<S: Read> Read for &S {}
+
+pub(crate) mod sealed {
+    use super::*;
+
+    pub trait Read {
+        /// A view at one read timestamp, for reads that belong together.
+        type View<'a>: super::Read
+        where
+            Self: 'a;
+        fn view(&self) -> Self::View<'_>;
+        fn get(&self, family: &Family, key: &[u8]) -> tidesdb::Result<Option<Slice>>;
+        fn contains(&self, family: &Family, key: &[u8]) -> tidesdb::Result<bool>;
+        fn range(&self, family: &Family, range: Bounds) -> tidesdb::Result<Iter>;
+        fn prefix(&self, family: &Family, prefix: &[u8]) -> tidesdb::Result<Iter>;
+    }
+
+    pub trait Write {
+        fn put(&self, family: &Family, key: &[u8], value: &[u8]) -> tidesdb::Result<()>;
+        fn delete(&self, family: &Family, key: &[u8]) -> tidesdb::Result<()>;
+        /// Runs `body` in the transaction, or in one of its own, which it may repeat.
+        fn transact<R>(&self, body: impl FnMut(&mut Transaction) -> crate::Result<R>) -> crate::Result<R>;
+    }
+
+    impl Read for Db {
+        type View<'a> = Snapshot;
+
+        fn view(&self) -> Snapshot {
+            self.snapshot()
+        }
+
+        fn get(&self, family: &Family, key: &[u8]) -> tidesdb::Result<Option<Slice>> {
+            family.get(key)
+        }
+
+        fn contains(&self, family: &Family, key: &[u8]) -> tidesdb::Result<bool> {
+            family.contains(key)
+        }
+
+        fn range(&self, family: &Family, range: Bounds) -> tidesdb::Result<Iter> {
+            family.range(range)
+        }
+
+        fn prefix(&self, family: &Family, prefix: &[u8]) -> tidesdb::Result<Iter> {
+            family.prefix(prefix)
+        }
+    }
+
+    impl Write for Db {
+        fn put(&self, family: &Family, key: &[u8], value: &[u8]) -> tidesdb::Result<()> {
+            family.put(key, value).map(drop)
+        }
+
+        fn delete(&self, family: &Family, key: &[u8]) -> tidesdb::Result<()> {
+            family.delete(key).map(drop)
+        }
+
+        fn transact<R>(&self, body: impl FnMut(&mut Transaction) -> crate::Result<R>) -> crate::Result<R> {
+            Db::transact(self, body)
+        }
+    }
+
+    impl Read for Snapshot {
+        type View<'a> = Snapshot;
+
+        fn view(&self) -> Snapshot {
+            self.clone()
+        }
+
+        fn get(&self, family: &Family, key: &[u8]) -> tidesdb::Result<Option<Slice>> {
+            Snapshot::get(self, family, key)
+        }
+
+        fn contains(&self, family: &Family, key: &[u8]) -> tidesdb::Result<bool> {
+            Snapshot::contains(self, family, key)
+        }
+
+        fn range(&self, family: &Family, range: Bounds) -> tidesdb::Result<Iter> {
+            Snapshot::range(self, family, range)
+        }
+
+        fn prefix(&self, family: &Family, prefix: &[u8]) -> tidesdb::Result<Iter> {
+            Snapshot::prefix(self, family, prefix)
+        }
+    }
+
+    impl<'t> Read for Within<'t> {
+        type View<'a>
+            = &'a Within<'t>
+        where
+            Self: 'a;
+
+        fn view(&self) -> &Self {
+            self
+        }
+
+        fn get(&self, family: &Family, key: &[u8]) -> tidesdb::Result<Option<Slice>> {
+            self.0.borrow().get(family, key)
+        }
+
+        fn contains(&self, family: &Family, key: &[u8]) -> tidesdb::Result<bool> {
+            self.0.borrow().contains(family, key)
+        }
+
+        fn range(&self, family: &Family, range: Bounds) -> tidesdb::Result<Iter> {
+            self.0.borrow().range(family, range)
+        }
+
+        fn prefix(&self, family: &Family, prefix: &[u8]) -> tidesdb::Result<Iter> {
+            self.0.borrow().prefix(family, prefix)
+        }
+    }
+
+    impl Write for Within<'_> {
+        fn put(&self, family: &Family, key: &[u8], value: &[u8]) -> tidesdb::Result<()> {
+            self.0.borrow_mut().put(family, key, value)
+        }
+
+        fn delete(&self, family: &Family, key: &[u8]) -> tidesdb::Result<()> {
+            self.0.borrow_mut().delete(family, key)
+        }
+
+        fn transact<R>(
+            &self,
+            mut body: impl FnMut(&mut Transaction) -> crate::Result<R>,
+        ) -> crate::Result<R> {
+            body(&mut self.0.borrow_mut())
+        }
+    }
+
+    impl<S: super::Read> Read for &S {
+        type View<'a>
+            = S::View<'a>
+        where
+            Self: 'a;
+
+        fn view(&self) -> Self::View<'_> {
+            (**self).view()
+        }
+
+        fn get(&self, family: &Family, key: &[u8]) -> tidesdb::Result<Option<Slice>> {
+            (**self).get(family, key)
+        }
+
+        fn contains(&self, family: &Family, key: &[u8]) -> tidesdb::Result<bool> {
+            (**self).contains(family, key)
+        }
+
+        fn range(&self, family: &Family, range: Bounds) -> tidesdb::Result<Iter> {
+            (**self).range(family, range)
+        }
+
+        fn prefix(&self, family: &Family, prefix: &[u8]) -> tidesdb::Result<Iter> {
+            (**self).prefix(family, prefix)
+        }
+    }
+}

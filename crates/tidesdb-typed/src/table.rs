@@ -1,0 +1,294 @@
+//! [`Table`]: reads and writes of typed rows.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::RangeBounds;
+use std::sync::Arc;
+
+use tidesdb::{Db, Family, FamilyOptions, Snapshot, Transaction};
+
+use crate::by::By;
+use crate::definition::TableDefinition;
+use crate::error::Result;
+use crate::index::{IndexDefinition, sealed::Index as _};
+use crate::key::{Key, Prefix, encode};
+use crate::opening;
+use crate::rows::Rows;
+use crate::schema::Schema;
+use crate::store::{Bounds, Read, Within, Write};
+use crate::value::Value;
+
+impl<K: Key, V: Value> TableDefinition<K, V> {
+    /// Opens the table; creates it if it does not exist. The handle is cheap to clone and keeps the database open.
+    ///
+    /// # Errors
+    /// [`Error::Mismatch`](crate::Error::Mismatch) if the table was created with other types; [`Error::Duplicate`](crate::Error::Duplicate) if rows that exist do not fit
+    /// a new unique index; the errors of [`Db::family_or_create`].
+    pub fn open(&self, db: &Db) -> Result<Table<K, V>> {
+        Ok(Table::new(opening::open(self, db, None)?, db))
+    }
+
+    /// Like [`TableDefinition::open`], with options for the family of the rows, which are put in force.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// use tidesdb::FamilyOptions;
+    /// use tidesdb_typed::TableDefinition;
+    /// const PAGES: TableDefinition<String, Vec<u8>> = TableDefinition::new("pages");
+    /// let pages = PAGES.open_with(&db, FamilyOptions::default().value_threshold(4096))?;
+    /// assert_eq!(pages.family().options().value_threshold, 4096);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`TableDefinition::open`].
+    pub fn open_with(&self, db: &Db, options: FamilyOptions) -> Result<Table<K, V>> {
+        Ok(Table::new(opening::open(self, db, Some(options))?, db))
+    }
+}
+
+/// An open table. By default it reads the newest data, and each write is a commit of its own. [`Table::within`] gives
+/// the same table within a transaction, [`Table::at`] as a snapshot sees it.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let db = tidesdb::Db::open(dir.path())?;
+/// use tidesdb_typed::{Error, TableDefinition};
+///
+/// const ACCOUNTS: TableDefinition<String, i64> = TableDefinition::new("accounts");
+/// const TRANSFERS: TableDefinition<(String, u64), i64> = TableDefinition::new("transfers");
+///
+/// let (accounts, transfers) = (ACCOUNTS.open(&db)?, TRANSFERS.open(&db)?);
+/// accounts.put("ann", 100)?;
+/// let before = db.snapshot();
+/// db.transact(|tx| {
+///     let ann = accounts.within(tx).get("ann")?.unwrap_or(0);
+///     accounts.within(tx).put("ann", ann - 30)?;
+///     transfers.within(tx).put(("ann", 1), -30)?;
+///     Ok::<_, Error>(())
+/// })?;
+/// assert_eq!(accounts.get("ann")?, Some(70));
+/// assert_eq!(accounts.at(&before).get("ann")?, Some(100));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Table<K, V: Value, S = Db> {
+    schema: Arc<Schema<V>>,
+    store: S,
+    key: PhantomData<fn() -> K>,
+}
+
+impl<K: Key, V: Value> Table<K, V> {
+    fn new(schema: Schema<V>, db: &Db) -> Self {
+        Self { schema: Arc::new(schema), store: db.clone(), key: PhantomData }
+    }
+}
+
+impl<K: Key, V: Value, S> Table<K, V, S> {
+    /// The table within `tx`: reads see the transaction's own writes, and writes take effect when it commits.
+    pub fn within<'t>(&self, tx: &'t mut Transaction) -> Table<K, V, Within<'t>> {
+        self.on(Within(RefCell::new(tx)))
+    }
+
+    /// The table as `snapshot` sees it, for reading only.
+    pub fn at(&self, snapshot: &Snapshot) -> Table<K, V, Snapshot> {
+        self.on(snapshot.clone())
+    }
+
+    fn on<T>(&self, store: T) -> Table<K, V, T> {
+        Table { schema: Arc::clone(&self.schema), store, key: PhantomData }
+    }
+
+    /// Returns the family of the rows: for statistics, estimates and maintenance. Writes past the table do not reach its
+    /// indexes.
+    pub fn family(&self) -> &Family {
+        &self.schema.family
+    }
+}
+
+impl<K: Key, V: Value, S: Read> Table<K, V, S> {
+    /// Returns the value of `key`.
+    ///
+    /// # Errors
+    /// [`Error::Database`](crate::Error::Database), [`Error::Decode`](crate::Error::Decode). The same holds for all reads.
+    pub fn get(&self, key: K::Ref<'_>) -> Result<Option<V::Owned>> {
+        let value = self.store.get(&self.schema.family, &encode::<K>(key))?;
+        value.map(|value| self.schema.value(&value)).transpose()
+    }
+
+    /// Returns whether `key` exists, without reading its value.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    pub fn contains(&self, key: K::Ref<'_>) -> Result<bool> {
+        Ok(self.store.contains(&self.schema.family, &encode::<K>(key))?)
+    }
+
+    /// Returns the first row.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    pub fn first(&self) -> Result<Option<(K, V::Owned)>> {
+        self.iter()?.next().transpose()
+    }
+
+    /// Returns the last row.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    pub fn last(&self) -> Result<Option<(K, V::Owned)>> {
+        self.iter()?.next_back().transpose()
+    }
+
+    /// Iterates over all rows in key order.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    pub fn iter(&self) -> Result<Rows<K, V>> {
+        self.range(..)
+    }
+
+    /// Iterates over the rows with keys in `range`.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    pub fn range<'a>(&self, range: impl RangeBounds<K::Ref<'a>>) -> Result<Rows<K, V>> {
+        let rows = self.store.range(&self.schema.family, bounds::<K>(range))?;
+        Ok(Rows::new(rows, &self.schema))
+    }
+
+    /// Iterates over the rows whose keys begin with `prefix`: see [`Prefix`].
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    pub fn prefix(&self, prefix: impl Prefix<K>) -> Result<Rows<K, V>> {
+        let mut bytes = Vec::new();
+        prefix.encode(&mut bytes);
+        Ok(Rows::new(self.store.prefix(&self.schema.family, &bytes)?, &self.schema))
+    }
+
+    /// The table as `index` sorts it; the definition of the table must list the index.
+    pub fn by<I: Key>(&self, index: &IndexDefinition<V, I>) -> By<'_, K, V, I, S> {
+        By::new(&self.schema, &self.store, index.name())
+    }
+}
+
+impl<K: Key, V: Value, S: Write> Table<K, V, S> {
+    /// Sets `key` to `value`, and changes the indexes.
+    ///
+    /// # Errors
+    /// [`Error::Database`](crate::Error::Database), [`Error::Encode`](crate::Error::Encode). With indexes also [`Error::Duplicate`](crate::Error::Duplicate), [`Error::WeakIsolation`](crate::Error::WeakIsolation), and
+    /// [`Error::Decode`](crate::Error::Decode) for the old value. The same holds for all writes.
+    pub fn put(&self, key: K::Ref<'_>, value: V::Ref<'_>) -> Result<()> {
+        let key = encode::<K>(key);
+        if self.schema.indexes.is_empty() {
+            return Ok(self.store.put(&self.schema.family, &key, &self.schema.encode(value)?)?);
+        }
+        self.store.transact(|tx| self.schema.set(tx, &key, Some(value)))
+    }
+
+    /// Deletes the row `key`, whether it exists or not, and its index entries.
+    ///
+    /// # Errors
+    /// As [`Table::put`].
+    pub fn delete(&self, key: K::Ref<'_>) -> Result<()> {
+        let key = encode::<K>(key);
+        if self.schema.indexes.is_empty() {
+            return Ok(self.store.delete(&self.schema.family, &key)?);
+        }
+        self.store.transact(|tx| self.schema.set(tx, &key, None))
+    }
+
+    /// Sets `key` to what `change` makes of its value; `None` is the value of a row that does not exist, and deletes it.
+    /// Returns the new value. Outside of a transaction, `change` runs again if another commit writes the row meanwhile.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// use tidesdb_typed::TableDefinition;
+    /// const VISITS: TableDefinition<String, u64> = TableDefinition::new("visits");
+    /// let visits = VISITS.open(&db)?;
+    /// for n in 1..=3 {
+    ///     assert_eq!(visits.update("page", |count| Some(count.unwrap_or(0) + 1))?, Some(n));
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Table::put`].
+    pub fn update(
+        &self,
+        key: K::Ref<'_>,
+        mut change: impl FnMut(Option<V::Owned>) -> Option<V::Owned>,
+    ) -> Result<Option<V::Owned>> {
+        let (schema, key) = (&self.schema, encode::<K>(key));
+        self.store.transact(|tx| {
+            let old = tx.get(&schema.family, &key)?.map(|old| schema.value(&old)).transpose()?;
+            let new = change(old);
+            schema.set(tx, &key, new.as_ref().map(V::to_ref))?;
+            Ok(new)
+        })
+    }
+
+    /// Removes the first row and returns it. Of several threads that do this at once, each gets another row.
+    ///
+    /// # Errors
+    /// As [`Table::put`].
+    pub fn pop_first(&self) -> Result<Option<(K, V::Owned)>> {
+        let schema = &self.schema;
+        self.store.transact(|tx| {
+            let Some((key, value)) = tx.iter(&schema.family)?.next().transpose()? else { return Ok(None) };
+            schema.set(tx, &key, None)?;
+            Ok(Some((schema.key(&key)?, schema.value(&value)?)))
+        })
+    }
+
+    /// Deletes the rows with keys in `range`: at the cost of one write, or, with indexes, row by row in one transaction.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// use tidesdb_typed::TableDefinition;
+    /// const EVENTS: TableDefinition<u64, String> = TableDefinition::new("events");
+    /// let events = EVENTS.open(&db)?;
+    /// for at in 0..10 { events.put(at, "tick")?; }
+    /// events.delete_range(..7)?;
+    /// assert_eq!(events.first()?, Some((7, "tick".to_owned())));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Table::put`].
+    pub fn delete_range<'a>(&self, range: impl RangeBounds<K::Ref<'a>>) -> Result<()> {
+        let (schema, range) = (&self.schema, bounds::<K>(range));
+        self.store.transact(|tx| {
+            if schema.indexes.is_empty() {
+                return Ok(tx.delete_range(&schema.family, &range)?);
+            }
+            for row in tx.range(&schema.family, &range)? {
+                schema.set(tx, &row?.0, None)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+impl<K, V: Value, S: Clone> Clone for Table<K, V, S> {
+    fn clone(&self) -> Self {
+        Self { schema: Arc::clone(&self.schema), store: self.store.clone(), key: PhantomData }
+    }
+}
+
+impl<K, V: Value, S> fmt::Debug for Table<K, V, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let indexes: Vec<_> = self.schema.indexes.iter().map(|open| open.index.name()).collect();
+        f.debug_struct("Table").field("name", &self.schema.table).field("indexes", &indexes).finish()
+    }
+}
+
+/// Encodes the bounds of a range.
+fn bounds<'a, K: Key>(range: impl RangeBounds<K::Ref<'a>>) -> Bounds {
+    let encoded = |key: &K::Ref<'a>| encode::<K>(*key);
+    (range.start_bound().map(encoded), range.end_bound().map(encoded))
+}

@@ -1,0 +1,134 @@
+//! Encoded keys sort as their types do, and decode to what was encoded.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+use std::cmp::Ordering;
+use std::fmt::Debug;
+
+use proptest::prelude::*;
+use tidesdb_typed::{Key, Prefix, decode, encode};
+
+/// Checks two keys: order and round trip, as a whole and with something behind them.
+fn check<K: Key + Debug>(a: &K, b: &K, order: Ordering) -> Result<(), TestCaseError> {
+    let (left, right) = (encode::<K>(a.to_ref()), encode::<K>(b.to_ref()));
+    prop_assert_eq!(left.cmp(&right), order, "{:?} and {:?}", a, b);
+    let followed = |key: &K, next: u8| encode::<(K, u8)>((key.to_ref(), next));
+    for (next, other) in [(0, 255), (255, 0)] {
+        let wanted = order.then(next.cmp(&other));
+        prop_assert_eq!(followed(a, next).cmp(&followed(b, other)), wanted, "{:?} and {:?}", a, b);
+    }
+    for key in [a, b] {
+        let again = decode::<K>(&encode::<K>(key.to_ref())).unwrap();
+        prop_assert_eq!(format!("{again:?}"), format!("{key:?}"));
+        let (again, next) = decode::<(K, u8)>(&followed(key, 7)).unwrap();
+        prop_assert_eq!((format!("{again:?}"), next), (format!("{key:?}"), 7));
+    }
+    Ok(())
+}
+
+/// Strings of few bytes, the smallest, the largest and the escaped ones among them: pairs often share a beginning.
+fn text() -> impl Strategy<Value = String> {
+    prop::collection::vec(prop::sample::select(vec!['\0', '\x01', '\x02', 'a', '\u{ff}']), 0..4)
+        .prop_map(|letters| letters.into_iter().collect())
+}
+
+fn bytes() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(prop::sample::select(vec![0, 1, 2, 3, 254, 255]), 0..4)
+}
+
+macro_rules! sorted {
+    ($($name:ident: $key:ty = $values:expr;)*) => {
+        proptest! {
+            #![proptest_config(ProptestConfig::with_cases(2000))]
+            $(#[test]
+            fn $name(a in $values, b in $values) {
+                check::<$key>(&a, &b, a.cmp(&b))?;
+            })*
+        }
+    };
+}
+
+sorted! {
+    u8_keys: u8 = any::<u8>();
+    u16_keys: u16 = any::<u16>();
+    u64_keys: u64 = any::<u64>();
+    u128_keys: u128 = any::<u128>();
+    i8_keys: i8 = any::<i8>();
+    i32_keys: i32 = -3..3;
+    i64_keys: i64 = any::<i64>();
+    i128_keys: i128 = any::<i128>();
+    bool_keys: bool = any::<bool>();
+    string_keys: String = text();
+    byte_keys: Vec<u8> = bytes();
+    option_keys: Option<String> = prop::option::of(text());
+    nested_option_keys: Option<Option<i8>> = prop::option::of(prop::option::of(any::<i8>()));
+    array_keys: [u8; 3] = any::<[u8; 3]>();
+    arrays_of_strings: [String; 2] = [text(), text()];
+    pair_keys: (String, String) = (text(), text());
+    mixed_keys: (Vec<u8>, i16, Option<String>, bool) = (bytes(), -2i16..2, prop::option::of(text()), any::<bool>());
+    nested_keys: ((String, u8), (Vec<u8>, String)) = ((text(), 0u8..2), (bytes(), text()));
+    long_keys: (u8, String, u8, String, u8, String) = (0u8..2, text(), 0u8..2, text(), 0u8..2, text());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(5000))]
+
+    #[test]
+    fn floats_sort_as_total_cmp(a in any::<u64>(), b in any::<u64>(), c in any::<u32>(), d in any::<u32>()) {
+        let (a, b, c, d) = (f64::from_bits(a), f64::from_bits(b), f32::from_bits(c), f32::from_bits(d));
+        check(&a, &b, a.total_cmp(&b))?;
+        check(&c, &d, c.total_cmp(&d))?;
+        prop_assert_eq!(decode::<f64>(&encode::<f64>(a)).unwrap().to_bits(), a.to_bits());
+    }
+
+    #[test]
+    fn no_bytes_make_a_decoder_panic_and_what_it_accepts_is_canonical(bytes in bytes(), more in any::<Vec<u8>>()) {
+        canonical::<(String, Option<i16>, Vec<u8>)>(&bytes)?;
+        canonical::<(String, Option<i16>, Vec<u8>)>(&more)?;
+        canonical::<[(bool, String); 2]>(&bytes)?;
+        canonical::<f64>(&more)?;
+    }
+
+    #[test]
+    fn a_prefix_selects_the_keys_that_begin_with_it(first in text(), other in text(), number in any::<u8>()) {
+        let mut prefix = Vec::new();
+        <(&str,) as Prefix<(String, u8)>>::encode(&(&first,), &mut prefix);
+        let key = encode::<(String, u8)>((&other, number));
+        prop_assert_eq!(key.starts_with(&prefix), first == other);
+    }
+}
+
+/// Checks that bytes that can be decoded are those that the encoder writes.
+fn canonical<K: Key>(bytes: &[u8]) -> Result<(), TestCaseError> {
+    if let Ok(key) = decode::<K>(bytes) {
+        prop_assert_eq!(encode::<K>(key.to_ref()), bytes);
+    }
+    Ok(())
+}
+
+#[test]
+fn floats_with_signs_zeros_and_infinities_are_in_order() {
+    let numbers =
+        [f64::NEG_INFINITY, -1.5, -f64::MIN_POSITIVE, -0.0, 0.0, f64::MIN_POSITIVE, 1.5, f64::INFINITY];
+    assert!(numbers.is_sorted_by(|a, b| encode::<f64>(*a) < encode::<f64>(*b)));
+    let numbers = numbers.map(|n| n as f32);
+    assert!(numbers.is_sorted_by(|a, b| encode::<f32>(*a) <= encode::<f32>(*b)));
+}
+
+#[test]
+fn a_string_key_is_stored_as_its_bytes() {
+    assert_eq!(encode::<String>("user\0:1"), b"user\0:1");
+    assert_eq!(encode::<(u8, String)>((7, "\x01")), b"\x07\x01");
+    assert_eq!(encode::<(String, u8)>(("a\0\x01", 7)), b"a\x01\x01\x01\x02\0\x07");
+}
+
+#[test]
+fn malformed_keys_are_described() {
+    let what = |error: tidesdb_typed::Malformed| error.to_string();
+    assert_eq!(what(decode::<u32>(b"abc").unwrap_err()), "it ends too early");
+    assert_eq!(what(decode::<u8>(b"ab").unwrap_err()), "bytes are left over");
+    assert_eq!(what(decode::<bool>(b"\x02").unwrap_err()), "a bool is 0 or 1");
+    assert_eq!(what(decode::<String>(b"\xff").unwrap_err()), "it is not UTF-8");
+    assert_eq!(what(decode::<(String, u8)>(b"abc").unwrap_err()), "a string has no end");
+    assert_eq!(what(decode::<(String, u8)>(b"\x01\x05\0a").unwrap_err()), "a string has an unknown escape");
+    assert_eq!(what(decode::<Option<u8>>(b"\x05").unwrap_err()), "an Option begins with 0 or 1");
+}

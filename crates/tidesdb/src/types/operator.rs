@@ -1,0 +1,247 @@
+//! Merge operators: how the operands of a key become its value.
+
+use std::error::Error;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use super::VALUE_BYTES_MAX;
+
+/// Applies an operand to a value; see [`MergeOperator::custom`].
+pub type MergeFn = dyn Fn(&mut Vec<u8>, &[u8]) -> Result<(), Box<dyn Error + Send + Sync>> + Send + Sync;
+
+/// A named, associative function that combines a value with an operand. The name is stored with the family and checked
+/// at each open. See docs/merge-operators.md.
+#[derive(Clone)]
+pub struct MergeOperator {
+    name: Arc<str>,
+    /// `None` if only the name is known.
+    merge: Option<Arc<MergeFn>>,
+}
+
+const ADD: &str = "tidesdb.add";
+const MAX: &str = "tidesdb.max";
+const MIN: &str = "tidesdb.min";
+/// The separator follows.
+const APPEND: &str = "tidesdb.append:";
+
+impl MergeOperator {
+    /// Adds eight-byte little-endian integers, signed or unsigned. A sum that overflows wraps around. Any other length
+    /// is an error.
+    pub fn add() -> Self {
+        Self::custom(ADD, |value, operand| {
+            let wrong = || format!("a number of {} bytes and one of {}, not 8", value.len(), operand.len());
+            let number = |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes).map_err(|_| wrong());
+            let sum = number(value)?.wrapping_add(number(operand)?);
+            value.copy_from_slice(&sum.to_le_bytes());
+            Ok(())
+        })
+    }
+
+    /// Keeps the greatest value in byte order.
+    pub fn max() -> Self {
+        Self::custom(MAX, |value, operand| {
+            if operand > value.as_slice() {
+                operand.clone_into(value);
+            }
+            Ok(())
+        })
+    }
+
+    /// Keeps the least value in byte order.
+    pub fn min() -> Self {
+        Self::custom(MIN, |value, operand| {
+            if operand < value.as_slice() {
+                operand.clone_into(value);
+            }
+            Ok(())
+        })
+    }
+
+    /// Appends the operand after `separator`. The separator is part of the operator's name.
+    pub fn append(separator: &str) -> Self {
+        let between = separator.as_bytes().to_vec();
+        Self::custom(format!("{APPEND}{separator}"), move |value, operand| {
+            value.extend_from_slice(&between);
+            value.extend_from_slice(operand);
+            Ok(())
+        })
+    }
+
+    /// A user-defined operator with a user-defined name of 1 to 255 bytes.
+    ///
+    /// `merge` replaces its first argument, a value or the combination of older operands, by the combination with its
+    /// second argument, the next newer operand. It must be associative and depend on its arguments only: the engine
+    /// combines neighbouring operands with each other before it has the value, in any grouping, always older before
+    /// newer. The first operand of a key without a value is its value.
+    ///
+    /// If `merge` returns an error or panics, reads of the key fail with [`Error::Merge`](crate::Error::Merge) and merges of tables
+    /// keep the value and all operands as they are.
+    ///
+    /// ```
+    /// use tidesdb::MergeOperator;
+    /// // Values are sets of flags.
+    /// let union = MergeOperator::custom("flags", |value, operand| match (&mut value[..], operand) {
+    ///     ([flags], [more]) => Ok(*flags |= more),
+    ///     _ => Err("flags are one byte".into()),
+    /// });
+    /// assert_eq!(union.name(), "flags");
+    /// ```
+    pub fn custom(
+        name: impl Into<Arc<str>>,
+        merge: impl Fn(&mut Vec<u8>, &[u8]) -> Result<(), Box<dyn Error + Send + Sync>> + Send + Sync + 'static,
+    ) -> Self {
+        Self { name: name.into(), merge: Some(Arc::new(merge)) }
+    }
+
+    /// The built-in operator of this name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        match name {
+            ADD => Some(Self::add()),
+            MAX => Some(Self::max()),
+            MIN => Some(Self::min()),
+            _ => name.strip_prefix(APPEND).map(Self::append),
+        }
+    }
+
+    /// The operator of a stored name: a built-in one, or unresolved until the caller's operator replaces it.
+    pub(crate) fn of_stored_name(name: &str) -> Self {
+        Self::by_name(name).unwrap_or_else(|| Self { name: name.into(), merge: None })
+    }
+
+    /// The stored name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns true if only the name of the operator is known.
+    pub fn is_unresolved(&self) -> bool {
+        self.merge.is_none()
+    }
+
+    /// Applies `operand` to `value`.
+    ///
+    /// # Errors
+    /// Why it failed. `value` is then undefined.
+    pub(crate) fn apply(&self, value: &mut Vec<u8>, operand: &[u8]) -> Result<(), String> {
+        let Some(merge) = &self.merge else {
+            return Err("it is not known here; register it with OpenOptions::merge_operator".into());
+        };
+        // A value that a panic leaves half done is discarded.
+        match catch_unwind(AssertUnwindSafe(|| merge(value, operand))) {
+            Ok(Ok(())) if value.len() <= VALUE_BYTES_MAX => Ok(()),
+            Ok(Ok(())) => Err("the value would exceed 4 GiB".into()),
+            Ok(Err(e)) => Err(e.to_string()),
+            Err(_) => Err("it panicked".into()),
+        }
+    }
+}
+
+impl fmt::Debug for MergeOperator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("MergeOperator").field(&self.name()).finish()
+    }
+}
+
+/// Operands of one key, collected from the newest to the oldest. The memory is reused.
+#[derive(Debug, Default)]
+pub struct Operands {
+    bytes: Vec<u8>,
+    /// End of each operand in `bytes`.
+    ends: Vec<usize>,
+}
+
+impl Operands {
+    /// Removes all operands.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    /// Adds an operand older than all before it.
+    pub fn push(&mut self, operand: &[u8]) {
+        self.bytes.extend_from_slice(operand);
+        self.ends.push(self.bytes.len());
+    }
+
+    /// Bytes of all operands.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The operands, newest first.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &[u8]> {
+        let start = |i: usize| i.checked_sub(1).map_or(0, |before| self.ends[before]);
+        self.ends.iter().enumerate().map(move |(i, end)| &self.bytes[start(i)..*end])
+    }
+
+    /// Combines `base` with all operands, or the operands alone if there is no base. Without either, returns an empty
+    /// value.
+    ///
+    /// # Errors
+    /// Why the operator failed.
+    pub fn fold(&self, operator: &MergeOperator, base: Option<&[u8]>) -> Result<Vec<u8>, String> {
+        let mut oldest_first = self.iter().rev();
+        let mut value = base.or_else(|| oldest_first.next()).unwrap_or_default().to_vec();
+        for operand in oldest_first {
+            operator.apply(&mut value, operand)?;
+        }
+        Ok(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fold(
+        operator: &MergeOperator,
+        base: Option<&[u8]>,
+        newest_first: &[&[u8]],
+    ) -> Result<Vec<u8>, String> {
+        let mut operands = Operands::default();
+        newest_first.iter().for_each(|operand| operands.push(operand));
+        operands.fold(operator, base)
+    }
+
+    #[test]
+    fn operands_apply_from_the_oldest_to_the_newest() {
+        let append = MergeOperator::append(", ");
+        assert_eq!(fold(&append, None, &[b"c", b"b", b"a"]).unwrap(), b"a, b, c");
+        assert_eq!(fold(&append, Some(b"x"), &[b"b", b"a"]).unwrap(), b"x, a, b");
+        assert_eq!(fold(&append, Some(b"x"), &[]).unwrap(), b"x");
+    }
+
+    #[test]
+    fn built_in_operators_are_found_by_their_names() {
+        for operator in
+            [MergeOperator::add(), MergeOperator::max(), MergeOperator::min(), MergeOperator::append("\n")]
+        {
+            assert_eq!(MergeOperator::by_name(operator.name()).unwrap().name(), operator.name());
+        }
+        assert!(MergeOperator::by_name("mine").is_none());
+        assert!(MergeOperator::of_stored_name("mine").is_unresolved());
+    }
+
+    #[test]
+    fn add_wraps_around_and_refuses_other_lengths() {
+        let n = |n: i64| n.to_le_bytes();
+        let sum = fold(&MergeOperator::add(), Some(&n(i64::MAX)), &[&n(-5), &n(2)]).unwrap();
+        assert_eq!(sum, n(i64::MAX - 3));
+        assert!(fold(&MergeOperator::add(), Some(b"7"), &[&n(1)]).is_err());
+        assert!(fold(&MergeOperator::add(), Some(&n(1)), &[b"7"]).is_err());
+    }
+
+    #[test]
+    fn max_and_min_compare_bytes() {
+        assert_eq!(fold(&MergeOperator::max(), Some(b"m"), &[b"b", b"z", b"k"]).unwrap(), b"z");
+        assert_eq!(fold(&MergeOperator::min(), Some(b"m"), &[b"b", b"z", b"k"]).unwrap(), b"b");
+    }
+
+    #[test]
+    fn a_panic_of_an_operator_is_an_error() {
+        let broken = MergeOperator::custom("broken", |_, _| panic!("planted"));
+        assert_eq!(fold(&broken, None, &[b"b", b"a"]).unwrap_err(), "it panicked");
+        assert_eq!(fold(&broken, None, &[b"a"]).unwrap(), b"a", "one operand is not combined");
+    }
+}
