@@ -282,8 +282,11 @@ fn a_file_that_another_process_has_grown_and_removed_is_not_opened_anew() {
     let kept = tidesdb_io::PooledDir::keeping(Arc::clone(&plain), &descriptors);
     let reader = over(Arc::clone(&kept));
     reader.open_anew(VlogId(1)).unwrap();
-    plain.create_new("other", 1).unwrap();
-    drop(kept.open("other", Access::Read).unwrap()); // takes the only descriptor: the value log is mapped
+    if plain.create_new("other", 1).unwrap().without_descriptor().unwrap().is_none() {
+        return; // the file system does not allow maps
+    }
+    // Takes the only descriptor, so the value log is mapped.
+    (0..2).for_each(|_| drop(kept.open("other", Access::Read).unwrap()));
     let second = writer.append(&noise(1, 3000), Compression::None).unwrap();
     plain.unlink("000001.vlog").unwrap();
     assert_eq!(reader.read(&first).unwrap(), b"first");
