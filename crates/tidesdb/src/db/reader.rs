@@ -186,9 +186,11 @@ impl Following {
 
     /// Makes a new view; `None` if nothing has changed, unless one is `needed` all the same.
     fn refresh(&mut self, needed: bool) -> Result<Option<Db>> {
+        // The log is looked at first: a segment that the writer removes or reuses meanwhile has changed the manifest. A
+        // segment that cannot be read is left to the read of the log.
+        let more = self.log.has_more(&*self.dir).unwrap_or(true);
         let changed = self.manifest.poll(&*self.dir)?;
-        // A segment that cannot be read is left to the read of the log.
-        if self.settled && !changed && !needed && !self.log.has_more(&*self.dir).unwrap_or(true) {
+        if self.settled && !changed && !needed && !more {
             return Ok(None);
         }
         self.follow().map(Some)

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use tidesdb::{Db, Error, Family, FamilyOptions, Reader, SyncMode};
@@ -363,6 +363,29 @@ fn every_step_of_the_reader() {
     for (n, view) in views {
         assert_eq!(check(&view, "an older view"), n);
     }
+}
+
+#[test]
+fn a_segment_that_goes_before_it_is_looked_at_hides_no_commit() {
+    let sim = Sim::new();
+    let db = sim.options().sync(SyncMode::None).open().unwrap();
+    let (writer, armed) = (db.clone(), Arc::new(AtomicBool::new(false)));
+    let once = Arc::clone(&armed);
+    let env = Hooked::env(&sim.env, move |_, name| {
+        if name.ends_with(".wal") && once.swap(false, SeqCst) {
+            apart(|| {
+                crate::common::fill(writer.default_family(), 2000, &[1; 200]);
+                writer.flush().unwrap();
+            });
+        }
+        Ok(())
+    });
+    let reader = sim.options().env(env).open_reader().unwrap();
+    letters(db.default_family(), "a");
+    armed.store(true, SeqCst);
+    let view = reader.refresh().unwrap();
+    assert!(!armed.load(SeqCst) && !sim.disk.file_names(DB).unwrap().contains(&"000001.wal".to_owned()));
+    assert_eq!(value(view.default_family(), b"a").as_deref(), Some(&b"a"[..]));
 }
 
 /// Opens a reader and then a writer on a disk as a crash leaves it. The reader must show a part of what is recovered.
