@@ -184,7 +184,7 @@ fn tiny() -> FamilyOptions {
 }
 
 fn row(n: u64) -> Vec<u8> {
-    noise(n, if n % 3 == 0 { 3000 } else { 100 })
+    noise(n, if n.is_multiple_of(3) { 3000 } else { 100 })
 }
 
 /// Commit `n`, which starts with 1: puts a counter and a row into both families, and deletes another row.
@@ -195,8 +195,8 @@ fn commit(db: &Db, families: &[Family], n: u64) {
         batch.put(family, format!("row{:03}", n % KEYS), row(n)).unwrap();
         let gone = format!("row{:03}", (n + KEYS / 2) % KEYS);
         match n % 5 {
-            0 => drop(batch.delete_range(family, gone.clone()..format!("{gone}x")).unwrap()),
-            _ => drop(batch.delete(family, gone).unwrap()),
+            0 => batch.delete_range(family, gone.clone()..format!("{gone}x")).unwrap(),
+            _ => batch.delete(family, gone).unwrap(),
         }
     }
     db.write(&mut batch).unwrap();
@@ -253,10 +253,10 @@ impl Watcher {
         assert!(reader.seq() >= self.seq, "{what}");
         (self.shown, self.seq) = (n, reader.seq());
         self.looks += 1;
-        if self.looks % 50 == 0 {
+        if self.looks.is_multiple_of(50) {
             self.views.push((n, view));
         }
-        if self.looks % 60 == 0 {
+        if self.looks.is_multiple_of(60) {
             let (n, view) = self.views.swap_remove(self.looks as usize % self.views.len());
             assert_eq!(check(&view, "an older view"), n);
         }
@@ -321,7 +321,7 @@ fn every_step_of_the_reader() {
     let env = Hooked::env(&sim.env, move |call, name| {
         assert_ne!(call, Call::Change, "a reader changes {name}");
         let step = steps.fetch_add(1, SeqCst);
-        if step % 3 == 0 && budget.load(SeqCst) > 0 {
+        if step.is_multiple_of(3) && budget.load(SeqCst) > 0 {
             budget.fetch_sub(1, SeqCst);
             apart(|| {
                 let mut writer = writing.lock().unwrap();
@@ -348,7 +348,7 @@ fn every_step_of_the_reader() {
         let n = check(&view, &format!("round {round}"));
         assert!(n >= shown && n >= before, "round {round}: {n}, {shown}, {before}");
         shown = n;
-        if round % 7 == 0 {
+        if round.is_multiple_of(7) {
             views.push((n, view));
         }
         if round % 50 == 30 {
