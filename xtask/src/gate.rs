@@ -15,7 +15,8 @@ const BUDGETS: &str = "xtask/instructions.txt";
 /// a few per cent.
 const TOLERANCE: f64 = 10.0;
 /// The counted programs: package, example, and prefix of the names of its operations.
-const EXAMPLES: [(&str, &str, &str); 2] = [("tidesdb", "gate", ""), ("tidesdb-capi", "gate_c", THROUGH_C)];
+const EXAMPLES: [(&str, &str, &str); 2] =
+    [("tidesdb-engine", "gate", ""), ("tidesdb-capi", "gate_c", THROUGH_C)];
 /// The C library copies and clears long pieces with one instruction that callgrind counts once for each byte. So it does it in vectors.
 const COPY_BY_VECTORS: &str =
     "glibc.cpu.x86_rep_movsb_threshold=1000000000:glibc.cpu.x86_rep_stosb_threshold=1000000000";

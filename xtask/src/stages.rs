@@ -77,7 +77,7 @@ const LEAVES: [&str; 4] = ["tidesdb-sync", "tidesdb-io", "tidesdb-memtable", "ti
 const LOCK_FREE: [&str; 3] = ["tidesdb-memtable", "tidesdb-cache", "tidesdb-sync"];
 
 /// Packages with loom models.
-const MODELLED: [&str; 4] = ["tidesdb-memtable", "tidesdb-cache", "tidesdb-sync", "tidesdb"];
+const MODELLED: [&str; 4] = ["tidesdb-memtable", "tidesdb-cache", "tidesdb-sync", "tidesdb-engine"];
 
 /// The peers need C++ and are built on request only.
 const WORKSPACE: &str = "--workspace --exclude tidesdb-bench-peers";
@@ -197,7 +197,7 @@ fn lint(root: &Path) -> Done {
         workspace(root)
     ))
     .run(root)?;
-    Cargo::new("clippy --package tidesdb --no-default-features --lib -- -D warnings").run(root)
+    Cargo::new("clippy --package tidesdb-engine --no-default-features --lib -- -D warnings").run(root)
 }
 
 /// Opens the benchmark report in a browser.
@@ -278,7 +278,7 @@ fn miri(root: &Path) -> Staged {
 /// # Errors
 /// If it cannot be built or fails.
 pub(crate) fn bench(root: &Path, args: &[String]) -> Done {
-    Cargo::new("run --release --package tidesdb --example speed --").args(args).run(root)
+    Cargo::new("run --release --package tidesdb-engine --example speed --").args(args).run(root)
 }
 
 /// Runs a program of the test kit with `args`.

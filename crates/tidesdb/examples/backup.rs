@@ -1,6 +1,6 @@
 //! A consistent copy of a database in use, checked before it is trusted.
 //!
-//! `cargo run -p tidesdb --example backup [DATABASE COPY]` (without arguments: a small database in a temporary folder)
+//! `cargo run -p tidesdb-engine --example backup [DATABASE COPY]` (without arguments: a small database in a temporary folder)
 
 use std::error::Error;
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! Two related families: users, and an index of their mail addresses. A batch changes both or neither.
 //!
-//! `cargo run -p tidesdb --example batches_and_families`
+//! `cargo run -p tidesdb-engine --example batches_and_families`
 
 use std::error::Error;
 

@@ -1,6 +1,6 @@
 //! Page views counted by a merge operator, and forgotten by a compaction filter.
 //!
-//! `cargo run -p tidesdb --example counter`
+//! `cargo run -p tidesdb-engine --example counter`
 
 use std::error::Error;
 

@@ -2,7 +2,7 @@
 //! largest level.
 //!
 //! ```sh
-//! cargo run --release -p tidesdb --example four_levels -- /tmp/four-levels
+//! cargo run --release -p tidesdb-engine --example four_levels -- /tmp/four-levels
 //! tidesdb levels /tmp/four-levels
 //! ```
 

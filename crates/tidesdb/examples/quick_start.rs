@@ -1,6 +1,6 @@
 //! Open a database, write, read, scan, delete.
 //!
-//! `cargo run -p tidesdb --example quick_start [FOLDER]` (without a folder: a temporary one)
+//! `cargo run -p tidesdb-engine --example quick_start [FOLDER]` (without a folder: a temporary one)
 
 use std::error::Error;
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! A report over a snapshot, while another thread keeps writing.
 //!
-//! `cargo run -p tidesdb --example snapshots_and_scans`
+//! `cargo run -p tidesdb-engine --example snapshots_and_scans`
 
 use std::error::Error;
 

@@ -1,6 +1,6 @@
 //! A cache of pages whose entries expire; large values are stored separately from small ones.
 //!
-//! `cargo run -p tidesdb --example ttl_cache`
+//! `cargo run -p tidesdb-engine --example ttl_cache`
 
 use std::error::Error;
 use std::time::Duration;

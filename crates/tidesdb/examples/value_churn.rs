@@ -1,7 +1,7 @@
 //! Overwrites a set of large values again and again, deletes most of them and then stays idle. Prints once a second what
 //! the value logs take on disk and what is live.
 //!
-//! Usage: `cargo run --release -p tidesdb --example value_churn -- DIR [MIB] [ROUNDS] [IDLE_SECONDS]`
+//! Usage: `cargo run --release -p tidesdb-engine --example value_churn -- DIR [MIB] [ROUNDS] [IDLE_SECONDS]`
 #![allow(
     clippy::disallowed_methods,
     clippy::big_endian_bytes,

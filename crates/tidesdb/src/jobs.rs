@@ -1,8 +1,8 @@
 //! The queue of background work, and retries after failures. Callers that request work do not know the workers, which
 //! live in a higher layer.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -71,7 +71,8 @@ impl Job {
 /// first; a merge that is requested while another one of its family runs counts as requested when that one ends; and no family may
 /// use the last worker ([`JobQueue::limit_merges`]). So a family waits for at most one merge of each other family. A part of a merge
 /// may use the last worker, but only while no merge is queued, and it ends early for a merge of another family
-/// ([`JobQueue::another_merge_waits`]).
+/// ([`JobQueue::another_merge_waits`]). The merge of a small family takes no longer than a flush, so workers that flush take it, too
+/// ([`JobQueue::set_small`]).
 #[derive(Debug, Default)]
 pub struct JobQueue {
     inner: Mutex<Inner, { rank::JOBS }>,
@@ -88,11 +89,20 @@ struct Inner {
     running: BTreeMap<Job, usize>,
     /// Most merges of one family at a time, if that is less than [`MERGES_OF_A_FAMILY`].
     merges_max: Option<usize>,
+    /// Families whose merges are short.
+    small: BTreeSet<FamilyId>,
 }
 
 impl Inner {
     fn running(&self, job: Job) -> usize {
         self.running.get(&job).copied().unwrap_or(0)
+    }
+
+    fn is_short(&self, job: Job) -> bool {
+        match job {
+            Job::Compact(id) => self.small.contains(&id),
+            job => !job.is_long() && !job.is_upload(),
+        }
     }
 
     /// How many of `job` may run at the same time.
@@ -124,6 +134,15 @@ impl JobQueue {
         self.inner.lock().merges_max = Some(max);
     }
 
+    /// Sets whether the merges of `family` are short.
+    pub fn set_small(&self, family: FamilyId, is_small: bool) {
+        let mut inner = self.inner.lock();
+        let changed = if is_small { inner.small.insert(family) } else { inner.small.remove(&family) };
+        if changed && is_small {
+            self.changed.notify_all(); // a worker that waits may take its merge now
+        }
+    }
+
     /// Number of threads that merge; 1 without workers.
     pub fn mergers(&self) -> usize {
         self.inner.lock().merges_max.map_or(1, |max| max + 1)
@@ -139,9 +158,18 @@ impl JobQueue {
     /// Takes the most urgent job for which `wanted` returns true; waits at most `patience` for one. `None` if there is
     /// none or the queue is closed.
     pub fn pop(&self, patience: Duration, wanted: impl Fn(Job) -> bool) -> Option<Job> {
+        self.take(patience, |_, job| wanted(job))
+    }
+
+    /// Like [`JobQueue::pop`], for a worker that takes short jobs only.
+    pub fn pop_short(&self, patience: Duration) -> Option<Job> {
+        self.take(patience, Inner::is_short)
+    }
+
+    fn take(&self, patience: Duration, wanted: impl Fn(&Inner, Job) -> bool) -> Option<Job> {
         let mut inner = self.inner.lock();
         loop {
-            let may = |job: &Job| inner.running(*job) < inner.limit(*job) && wanted(*job);
+            let may = |job: &Job| inner.running(*job) < inner.limit(*job) && wanted(&inner, *job);
             let urgency = |(job, turn): (&Job, &u64)| (job.rank(), inner.running(*job), *turn, *job);
             let next = inner.waiting.iter().filter(|(job, _)| may(job)).map(urgency).min();
             if let Some((.., job)) = next {
@@ -329,6 +357,61 @@ mod tests {
             }
             assert!(served.iter().all(|n| *n > 100), "{served:?}");
         }
+    }
+
+    /// One worker for short jobs and two for long ones, as with two background threads. Family 0 merges all the time, in parts of 20
+    /// ticks, which a helper takes too; seven others flush together and then each want a merge of 5 ticks. Returns the most
+    /// ticks between the request of such a merge and its start.
+    fn others_first(small: bool) -> usize {
+        let queue = JobQueue::default();
+        queue.limit_merges(1);
+        (1..8).for_each(|n| queue.set_small(FamilyId(n), small));
+        let mut running: Vec<Option<(usize, Job)>> = vec![None; 3];
+        let (mut asked, mut most) = (BTreeMap::new(), 0);
+        for now in 0..20_000 {
+            queue.push(Job::Compact(FamilyId(0)));
+            queue.push(Job::MergePart(FamilyId(0)));
+            if now % 100 == 0 {
+                (1..8).for_each(|n| queue.push(Job::Flush(FamilyId(n))));
+            }
+            for (worker, slot) in running.iter_mut().enumerate() {
+                if let Some((_, job)) = slot.take_if(|(end, _)| *end <= now) {
+                    queue.finished(job);
+                    if let Job::Flush(id) = job {
+                        queue.push(Job::Compact(id));
+                        asked.entry(id).or_insert(now);
+                    }
+                }
+                if slot.is_none() {
+                    let next = match worker {
+                        0 => queue.pop_short(Duration::ZERO),
+                        _ => queue.pop(Duration::ZERO, Job::is_long),
+                    };
+                    let Some(job) = next else { continue };
+                    let ticks = match job {
+                        Job::Flush(_) => 1,
+                        Job::Compact(id) if id != FamilyId(0) => {
+                            most = most.max(asked.remove(&id).map_or(0, |since| now - since));
+                            5
+                        }
+                        Job::Compact(_) => 100,
+                        _ => 20,
+                    };
+                    *slot = Some((now + ticks, job));
+                }
+            }
+        }
+        most
+    }
+
+    #[test]
+    fn merges_of_small_families_do_not_wait_for_those_of_a_large_one() {
+        let (small, large) = (others_first(true), others_first(false));
+        assert!(small * 4 <= large * 3, "{small} and {large} ticks");
+        assert!(
+            small <= 7 + 6 * 5,
+            "no longer than the flushes and merges of the other six on one worker: {small}"
+        );
     }
 
     #[test]

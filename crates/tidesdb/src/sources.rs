@@ -306,10 +306,10 @@ fn stamp_in_memory(cursor: &tidesdb_memtable::Cursor) -> EntryMeta {
     EntryMeta { seq: e.seq, kind: kind(e.kind), expiry: e.expiry }
 }
 
-/// A memtable holds only kinds that a batch encoded, so the default is never used.
+/// A memtable holds only kinds that a batch encoded.
 #[inline(always)]
 fn kind(byte: u8) -> Kind {
-    Kind::from_u8(byte).unwrap_or(Kind::Delete)
+    Kind::of_checked(byte)
 }
 
 impl MergeSource for Source {

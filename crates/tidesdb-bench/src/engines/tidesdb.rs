@@ -36,7 +36,7 @@ pub(super) fn open(config: &Config) -> Result<Box<dyn Engine>> {
     let sync = if spec.durability == Durability::Device { SyncMode::Full } else { SyncMode::None };
     let memtable = usize::try_from(spec.memtable).map_err(|e| e.to_string())?;
     // In the proportion of the defaults, so that a small tree has the shape of a large one.
-    let table = 2 * spec.memtable;
+    let (table, segment) = (2 * spec.memtable, (spec.memtable / 2).clamp(1 << 20, 32 << 20));
     let family =
         FamilyOptions { table_bytes: table, ..FamilyOptions::default().write_buffer_bytes(memtable) };
     // Where memory is limited, one immutable memtable and a half: as much as RocksDB is seen to hold.
@@ -46,7 +46,8 @@ pub(super) fn open(config: &Config) -> Result<Box<dyn Engine>> {
         n => spec.memtable * n * 5 / 2,
     };
     let settings = format!(
-        "tidesdb {}: sync {sync:?}, cache {} B, memtable {memtable} B, memtables at most {waiting} B, tables {table} B, compression {:?}, filter {} \
+        "tidesdb {}: sync {sync:?}, cache {} B, memtable {memtable} B, memtables at most {waiting} B, tables {table} B, log segments {segment} B, \
+         compression {:?}, filter {} \
          bits/key, values in the log from {} B, other settings at their defaults",
         env!("CARGO_PKG_VERSION"),
         spec.cache,
@@ -57,7 +58,7 @@ pub(super) fn open(config: &Config) -> Result<Box<dyn Engine>> {
     let db = Db::options(&config.dir)
         .sync(sync)
         .cache_bytes(spec.cache)
-        .with(|o| o.memtables_bytes_max = waiting)
+        .with(|o| (o.memtables_bytes_max, o.wal_segment_bytes) = (waiting, segment))
         .default_family(family.clone())
         .open()
         .map_err(said)?;

@@ -1,8 +1,8 @@
 //! Simulates compaction policies on trees of any size: tables are sizes and densities, nothing is read or written.
 //!
 //! ```text
-//! cargo run --release -p tidesdb --example compaction -- [GiB of data] [file for the plot]
-//! cargo run --release -p tidesdb --example compaction -- point DATA MEMTABLE FLUSH TABLE TABLES WRITES
+//! cargo run --release -p tidesdb-engine --example compaction -- [GiB of data] [file for the plot]
+//! cargo run --release -p tidesdb-engine --example compaction -- point DATA MEMTABLE FLUSH TABLE TABLES WRITES
 //! ```
 //!
 //! The policies are those of the engine (`tidesdb::internals::compact::policy`). Prints the tables of `docs/compaction.md`. `point` simulates one

@@ -102,7 +102,7 @@ impl<'a> Simulation<'a> {
             tables: 0,
         };
         if let Some(piece) = workload.initial(&this.classes) {
-            let mut tables = this.split(vec![piece], &[], &[]);
+            let mut tables = this.split(vec![piece], &[], &[], u64::MAX);
             this.add(2, &mut tables);
             this.settle();
         }
@@ -137,7 +137,7 @@ impl<'a> Simulation<'a> {
     }
 
     fn flush(&mut self, pieces: Vec<Piece>) {
-        let mut table = self.split(pieces, &[], &[]);
+        let mut table = self.split(pieces, &[], &[], u64::MAX);
         // A flush writes one table.
         let mut whole = table.remove(0);
         for rest in table {
@@ -174,7 +174,8 @@ impl<'a> Simulation<'a> {
                 let read: f64 = inputs.iter().flatten().map(|t| t.bytes).sum();
                 let runs: Vec<Vec<&Piece>> =
                     inputs.iter().map(|run| run.iter().flat_map(|t| &t.pieces).collect()).collect();
-                let mut tables = self.split(merge(&runs, plan.bottom), &plan.cuts, &plan.guards);
+                let mut tables =
+                    self.split(merge(&runs, plan.bottom), &plan.cuts, &plan.guards, plan.table_bytes);
                 let out: f64 = tables.iter().map(|t| t.bytes).sum();
                 self.written += out;
                 self.largest_job = self.largest_job.max(out);
@@ -225,10 +226,16 @@ impl<'a> Simulation<'a> {
     }
 
     /// Makes tables of `pieces`.
-    fn split(&mut self, pieces: Vec<Piece>, cuts: &[Vec<u8>], guards: &[Vec<u8>]) -> Vec<SimTable> {
+    fn split(
+        &mut self,
+        pieces: Vec<Piece>,
+        cuts: &[Vec<u8>],
+        guards: &[Vec<u8>],
+        table_bytes: u64,
+    ) -> Vec<SimTable> {
         let cuts: Vec<u64> = cuts.iter().map(|key| number(key)).collect();
         let guards: Vec<u64> = guards.iter().map(|key| number(key)).collect();
-        let limit = self.settings.table_bytes as f64;
+        let limit = self.settings.table_bytes.min(table_bytes) as f64;
         let (mut tables, mut open): (Vec<SimTable>, Vec<Piece>) = (Vec::new(), Vec::new());
         let mut size = 0.0;
         for mut piece in pieces {

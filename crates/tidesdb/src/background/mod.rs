@@ -205,6 +205,8 @@ pub struct Ticks {
     sealed: SeqNo,
     last_sweep: Duration,
     last_reap: Duration,
+    /// Sweeps since the database became quiet.
+    quiet_sweeps: u32,
     uploads: upload::Due,
 }
 
@@ -221,6 +223,8 @@ impl Ticks {
     const SWEEP: Duration = Duration::from_secs(1);
     /// After this long without commits, space is collected down to its bound.
     const QUIET: Duration = Duration::from_secs(5);
+    /// Every so many sweeps of a quiet database, leftovers are looked for: a reader that needed them may have ended.
+    const LOOK_FOR_LEFTOVERS: u32 = 16;
 
     /// Syncs what commits with a sync interval rely on, as far as it is in the log. A commit that is still being
     /// written, and may take long, is left to the next round: it must not delay the deadlines of earlier commits, nor
@@ -291,15 +295,19 @@ impl Ticks {
         }
         if now.saturating_sub(self.last_sweep) >= Self::SWEEP {
             self.last_sweep = now;
-            let quiet = now.saturating_sub(self.tail_since) >= Self::QUIET;
+            let waits = shared.write.debt.delays_writers();
+            let quiet = !waits && now.saturating_sub(self.tail_since) >= Self::QUIET;
             shared.write.idle.store(quiet, Ordering::Relaxed);
-            sweep(shared);
+            let settles = quiet && self.quiet_sweeps.is_multiple_of(Self::LOOK_FOR_LEFTOVERS);
+            self.quiet_sweeps = if quiet { self.quiet_sweeps.wrapping_add(1) } else { 0 };
+            sweep(shared, settles);
         }
     }
 }
 
-/// Frees what nothing needs any more, and requests the work that became due without a commit.
-fn sweep(shared: &Shared) {
+/// Frees what nothing needs any more, and requests the work that became due without a commit. With `settles`, every family looks for a
+/// merge.
+fn sweep(shared: &Shared, settles: bool) {
     shared.write.log.restore_reserve();
     // Frees what a reader still used when it was replaced: on an idle database no other call would free it.
     tidesdb_sync::reclaim();
@@ -314,7 +322,7 @@ fn sweep(shared: &Shared) {
             || f.owned_view().probes.is_due()
     };
     for family in shared.write.all_families().iter() {
-        if has_dead(family) {
+        if settles || has_dead(family) {
             shared.write.jobs.push(Job::Compact(family.id));
         }
         if collect::is_due(&shared.maintenance, family, shared.stored_to()) {

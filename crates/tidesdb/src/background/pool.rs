@@ -34,8 +34,8 @@ impl Pool {
         shared.write.jobs.limit_merges(workers / 2);
         for i in 0..threads {
             let worker = Arc::clone(shared);
-            // One half of several workers takes only short jobs, so these never wait for a long one. The other half
-            // takes the long jobs at low priority: it yields to the threads of the user until writers are delayed by
+            // One half of several workers takes only short jobs, merges of small families among them, so these never wait for a long
+            // one. The other half takes the long jobs at low priority: it yields to the threads of the user until writers are delayed by
             // debt.
             let (name, priority, takes) = match i * 2 < workers {
                 _ if workers == 1 => ("tidesdb-worker", Priority::Normal, Takes::All),
@@ -103,11 +103,13 @@ enum Takes {
 }
 
 fn work(shared: &Arc<Shared>, takes: Takes) {
-    let wanted = |job: Job| match takes {
-        Takes::All => !job.is_upload(),
-        Takes::Short => !job.is_long() && !job.is_upload(),
-        Takes::Long => job.is_long(),
-        Takes::Uploads => job.is_upload(),
+    const PATIENCE: Duration = Duration::from_millis(500);
+    let jobs = &shared.write.jobs;
+    let next = || match takes {
+        Takes::All => jobs.pop(PATIENCE, |job| !job.is_upload()),
+        Takes::Short => jobs.pop_short(PATIENCE),
+        Takes::Long => jobs.pop(PATIENCE, Job::is_long),
+        Takes::Uploads => jobs.pop(PATIENCE, Job::is_upload),
     };
     while !shared.write.jobs.is_closed() {
         shared.reads.refresh_clock(); // in case the timekeeper waits for a slow disk
@@ -116,7 +118,7 @@ fn work(shared: &Arc<Shared>, takes: Takes) {
             shared.write.debt.progress.wait_while(seen, Some(Ticks::PERIOD));
             continue;
         }
-        if let Some(job) = shared.write.jobs.pop(Duration::from_millis(500), wanted) {
+        if let Some(job) = next() {
             let _ = run(shared, job); // failures are handled inside
             // An idle thread would keep the views that it replaced, and with them files that are no longer needed.
             tidesdb_sync::reclaim();

@@ -215,3 +215,48 @@ fn an_idle_database_frees_the_space_of_dead_values_within_a_minute() {
     }
     assert!(m.db.verify().unwrap().is_ok());
 }
+
+#[test]
+fn an_idle_database_merges_what_hides_old_versions() {
+    const ROWS: u32 = 4000;
+    let (env, disk, clock) = sim::env_on(SimDisk::new(SEED), SEED);
+    disk.log_ops(false);
+    let family = crate::FamilyOptions {
+        write_buffer_bytes: 64 << 10,
+        table_bytes: 64 << 10,
+        compression: crate::Compression::None,
+        ..Default::default()
+    };
+    let db = options(env).default_family(family).open().unwrap();
+    let mut m = Machine { disk, clock, db, ticks: Ticks::default() };
+    let put = |m: &Machine, n: u32, round: u8| {
+        let n = n * 1609 % ROWS; // each row once, in another order
+        m.db.put(&n.to_le_bytes(), &[round; 100]).unwrap();
+    };
+    let rest = |m: &mut Machine, millis| {
+        m.db.flush().unwrap();
+        super::run_queued(&m.db.inner.shared).unwrap();
+        m.pass(millis);
+        super::run_queued(&m.db.inner.shared).unwrap();
+        m.db.default_family().stats()
+    };
+    (0..ROWS).for_each(|n| put(&m, n, 0));
+    (0..ROWS / 8).for_each(|n| put(&m, n, 1));
+    let busy = rest(&mut m, 1000);
+    assert!(busy.table_entries > u64::from(ROWS), "{busy:?}");
+    let idle = rest(&mut m, 6000);
+    assert_eq!((idle.table_entries, idle.level_tables.iter().filter(|n| **n > 0).count()), (ROWS.into(), 1));
+    assert!(idle.merges_idle > 0);
+    assert_eq!(rest(&mut m, 60_000).merges_idle, idle.merges_idle, "there is nothing more to gain");
+
+    // A trickle of writes with pauses: not each pause rewrites the largest level.
+    for round in 0..60 {
+        (0..ROWS / 100).for_each(|n| put(&m, n + round * 71, 2));
+        rest(&mut m, 7000);
+    }
+    let trickle = rest(&mut m, 7000);
+    let (flushed, merged) =
+        (trickle.flush_bytes - idle.flush_bytes, trickle.compaction_written - idle.compaction_written);
+    assert!(trickle.merges_idle > idle.merges_idle && merged < 25 * flushed, "{merged} for {flushed} bytes");
+    assert!(trickle.table_entries < u64::from(ROWS) * 110 / 100, "{trickle:?}");
+}

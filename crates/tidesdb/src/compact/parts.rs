@@ -133,7 +133,7 @@ impl PartedMerge {
         let parts = ctx.write.options.merge_parts.unwrap_or_else(|| parts_for(ctx.write.jobs.mergers()));
         let order = &family.options.comparator;
         let Division { starts, table_bytes } =
-            split::divide(order, plan, parts, family.options.table_bytes());
+            split::divide(order, plan, parts, plan.table_bytes.min(family.options.table_bytes()));
         let ends = starts.iter().cloned().map(Some).chain([None]);
         let starts = [None].into_iter().chain(starts.iter().cloned().map(Some));
         let unclaimed = starts.zip(ends).map(|(start, end)| Part { start, end }).collect();

@@ -31,19 +31,22 @@ pub struct CompactionPlan {
     pub cuts: Vec<Vec<u8>>,
     /// An output table also ends before a gap that holds two of these.
     pub guards: Vec<Vec<u8>>,
+    /// Size limit of an output table, if that is less than the setting.
+    pub table_bytes: u64,
 }
 
 impl CompactionPlan {
     fn new((kind, cause): (PlanKind, Cause), inputs: Vec<(u8, Arc<TableSlot>)>, target: u8) -> Self {
-        Self { kind, cause, inputs, target, bottom: false, cuts: Vec::new(), guards: Vec::new() }
+        let (cuts, guards) = (Vec::new(), Vec::new());
+        Self { kind, cause, inputs, target, bottom: false, cuts, guards, table_bytes: u64::MAX }
     }
 
     /// `plan` with the tables that it names.
     fn of(version: &TableVersion, plan: Plan) -> Option<Self> {
         let table = |(level, id)| Some((level, Arc::clone(version.table(id)?)));
         let inputs = plan.inputs.into_iter().map(table).collect::<Option<Vec<_>>>()?;
-        let Plan { kind, cause, target, bottom, cuts, guards, .. } = plan;
-        Some(Self { kind, cause, inputs, target, bottom, cuts, guards })
+        let Plan { kind, cause, target, bottom, cuts, guards, table_bytes, .. } = plan;
+        Some(Self { kind, cause, inputs, target, bottom, cuts, guards, table_bytes })
     }
 
     /// Returns true if the inputs are rewritten.
@@ -75,6 +78,8 @@ pub(super) struct MergeLimits {
     pub(super) bytes_max: u64,
     /// Entries that may be rewritten to make sorted runs fewer.
     pub(super) probes_pay: u64,
+    /// No commit came for some seconds.
+    pub(super) is_idle: bool,
 }
 
 /// Returns the compaction that is due and can run concurrently with those that hold `claims`.
@@ -85,8 +90,9 @@ pub(super) fn next(
     readers: &RetainRules,
     limits: MergeLimits,
 ) -> Option<CompactionPlan> {
-    let tree = Tree { probes_pay: limits.probes_pay, ..picture(version, claims, readers) };
-    let settings = PolicySettings { merge_bytes_max: limits.bytes_max, ..settings(options) };
+    let MergeLimits { bytes_max, probes_pay, is_idle } = limits;
+    let tree = Tree { probes_pay, is_idle, ..picture(version, claims, readers) };
+    let settings = PolicySettings { merge_bytes_max: bytes_max, ..settings(options) };
     let by_policy = || Spooky.pick(&tree, &settings).and_then(|plan| CompactionPlan::of(version, plan));
     if version.ranges().is_empty() {
         return by_policy();
@@ -241,7 +247,8 @@ pub(super) fn within<'k>(
     range: &impl RangeBounds<&'k [u8]>,
 ) -> Option<CompactionPlan> {
     let inputs = all_meeting(version, range, 1..version.depth() + 1)?;
-    Some(CompactionPlan { bottom: true, ..manual(inputs, shape(version, options).largest) })
+    let shape = shape(version, options);
+    Some(CompactionPlan { bottom: true, ..manual(inputs, shape.largest, &shape) })
 }
 
 /// Returns true if the merge of `range` is divided into several.
@@ -264,7 +271,7 @@ pub(super) fn above_largest<'k>(
 ) -> Option<CompactionPlan> {
     let shape = shape(version, options);
     let inputs = all_meeting(version, range, 1..shape.largest)?;
-    let mut plan = manual(inputs, shape.largest - 1);
+    let mut plan = manual(inputs, shape.largest - 1, &shape);
     let (smallest, largest) = plan.keys(version.order())?;
     let keys = &**smallest..=&**largest;
     let (mut bytes, mut cuts) = (0, Vec::new());
@@ -300,7 +307,7 @@ pub(super) fn piece<'k>(
         None => range.end_bound().cloned(),
     };
     let inputs = all_meeting(version, &(range.start_bound().cloned(), end), 2..version.depth() + 1)?;
-    Some(CompactionPlan { bottom: true, ..manual(inputs, shape.largest) })
+    Some(CompactionPlan { bottom: true, ..manual(inputs, shape.largest, &shape) })
 }
 
 /// The last key of all tables.
@@ -308,8 +315,9 @@ pub(super) fn largest_key(version: &TableVersion) -> Option<Vec<u8>> {
     hull(version.order(), version.tables()).map(|(_, largest)| largest.clone())
 }
 
-fn manual(inputs: Vec<(u8, Arc<TableSlot>)>, target: u8) -> CompactionPlan {
-    CompactionPlan::new((PlanKind::Full, Cause::Manual), inputs, target)
+fn manual(inputs: Vec<(u8, Arc<TableSlot>)>, target: u8, shape: &Shape) -> CompactionPlan {
+    let plan = CompactionPlan::new((PlanKind::Full, Cause::Manual), inputs, target);
+    CompactionPlan { table_bytes: shape.table_bytes, ..plan }
 }
 
 fn shape(version: &TableVersion, options: &LiveOptions) -> Shape {

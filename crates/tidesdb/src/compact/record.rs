@@ -84,6 +84,7 @@ fn merges_for(cause: Cause) -> Metric {
         Cause::Expired | Cause::Age => Metric::MergesExpired,
         Cause::Probes => Metric::MergesProbes,
         Cause::Values => Metric::MergesValues,
+        Cause::Idle => Metric::MergesIdle,
         Cause::Manual => Metric::MergesManual,
     }
 }

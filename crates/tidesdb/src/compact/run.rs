@@ -1,6 +1,7 @@
 //! Executes compaction plans.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::plan::{self, CompactionPlan, MergeLimits};
 use super::policy::{Cause, PlanKind};
@@ -77,8 +78,9 @@ pub(super) fn begin<'f>(ctx: &MaintenanceCtx, family: &'f FamilyCore) -> Option<
         let has_ranges = !version.ranges().is_empty();
         let readers = if has_ranges { rewrite::rules(ctx, false) } else { rewrite::outlook(ctx) };
         let probes_pay = family.owned_view().probes.look();
+        let is_idle = ctx.write.idle.load(Ordering::Relaxed);
         let planned = |bytes_max| {
-            let limits = MergeLimits { bytes_max, probes_pay };
+            let limits = MergeLimits { bytes_max, probes_pay, is_idle };
             plan::next(&version, claims, &family.options, &readers, limits)
         };
         let mut plan = planned(u64::MAX)?;
@@ -88,6 +90,9 @@ pub(super) fn begin<'f>(ctx: &MaintenanceCtx, family: &'f FamilyCore) -> Option<
             && let Some(smaller) = planned(room).filter(|plan| output_bytes(plan) <= room)
         {
             plan = smaller;
+        }
+        if plan.cause == Cause::Idle && output_bytes(&plan) > room {
+            return None; // nothing waits for it
         }
         let claim = plan.claim(&version);
         Some((Arc::new(Begun { plan, purge: purge_of(&version), stops }), claim))

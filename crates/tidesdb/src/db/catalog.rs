@@ -250,6 +250,7 @@ impl Db {
         shared.maintenance.with_reserve(drop_it).inspect_err(|e| shared.maintenance.poison_if_unknown(e))?;
         shared.write.debt.subtract(core.forget_memtables());
         core.forget_tables();
+        shared.write.jobs.set_small(core.id, false);
         // No reader needs its values after a crash. If it stayed on this list, the list would keep the family and its
         // value logs alive until the next sync.
         shared.write.dirty_vlogs.lock().retain(|dirty| !Arc::ptr_eq(dirty, &core));

@@ -115,7 +115,7 @@ impl Reader {
     }
 
     /// Makes a view of the database as it is now, and returns it. If nothing has changed, that is the previous one, unless
-    /// it was closed, and the call costs about 15 system calls.
+    /// it was closed, and the call costs 11 system calls.
     ///
     /// # Errors
     /// `Corrupt`, `FormatTooNew`, `Io`; `MemoryLimit` if what the writer has not flushed does not fit in memory; `Busy`

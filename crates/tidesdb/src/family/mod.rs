@@ -39,6 +39,8 @@ use crate::{Error, Result};
 
 /// A memtable is flushed when the values that it refers to take this many times its size in value logs.
 const VALUES_PER_BUFFER: u64 = 4;
+/// A merge of this many bytes takes about as long as the flush of a memtable.
+const SHORT_MERGE_BYTES: u64 = 16 << 20;
 
 /// State of one family. Lives as long as a handle, a reader or the database refers to it.
 #[derive(Debug)]
@@ -217,6 +219,14 @@ impl FamilyCore {
     #[inline]
     pub fn buffer_bytes(&self) -> usize {
         self.memory.buffer_max(self.options.write_buffer_bytes())
+    }
+
+    /// Returns true if a merge of the family takes no longer than a flush: all its tables are small together, and it moves no values.
+    pub fn merges_are_short(&self) -> bool {
+        let version = &self.owned_view().version;
+        let add = |sum: u64, bytes: u64| Some(sum + bytes).filter(|sum| *sum <= SHORT_MERGE_BYTES);
+        let mut sizes = version.tables().map(|table| table.meta().file_bytes);
+        version.vlogs().is_empty() && sizes.try_fold(0, add).is_some()
     }
 
     /// Makes the active memtable, if there is one, immutable; it ends at `boundary`. Returns its bytes.

@@ -84,6 +84,7 @@ statistics! {
         Count merges_expired MergesExpired, "Merges because rows had expired.";
         Count merges_probes MergesProbes, "Merges because reads looked into sorted runs that held nothing for them.";
         Count merges_values MergesValues, "Merges that moved values out of value logs.";
+        Count merges_idle MergesIdle, "Merges while no commits came, of old versions above the largest level.";
         Count merges_manual MergesManual, "Merges that a user asked for.";
         Bytes value_log_written ValueLogWritten, "Bytes of values that commits wrote to the value log.";
         Count dropped Dropped, "Entries that compactions and flushes dropped by rule.";

@@ -176,10 +176,14 @@ impl<C: EntryCursor> VisibleCursor<C> {
         if self.inner.valid() && self.same_key() { self.inner.next_key() } else { Ok(()) }
     }
 
-    /// Moves from a combined value to the next key.
+    /// Moves from the value in the stash, shown at `place`, to the next key.
     #[cold]
-    fn leave_combined(&mut self) -> Result<()> {
-        if self.inner.valid() && self.same_key() { self.inner.next_key() } else { Ok(()) }
+    fn leave_stash(&mut self, place: Position) -> Result<()> {
+        match place {
+            Position::Combined if self.inner.valid() && self.same_key() => self.inner.next_key(),
+            Position::Combined => Ok(()),
+            _ => self.seek_after_key(),
+        }
     }
 
     /// Moves from a version of the remembered key to the last version of the previous key.
@@ -242,7 +246,13 @@ impl<C: EntryCursor> VisibleCursor<C> {
                 continue;
             }
             newer = 0;
-            if !self.is_dead(entry_meta) {
+            if matches!(entry_meta.kind, Kind::Put | Kind::PutPointer)
+                && (entry_meta.expiry == 0 || entry_meta.expiry > self.now)
+            {
+                self.place = Position::OnEntry;
+                break;
+            }
+            if entry_meta.kind == Kind::Merge {
                 return self.show_entry(entry_meta);
             }
             self.pass_dead(entry_meta.seq);
@@ -484,10 +494,11 @@ impl<C: EntryCursor> EntryCursor for VisibleCursor<C> {
     #[inline]
     fn next(&mut self) -> Result<()> {
         debug_assert!(self.valid());
-        match std::mem::replace(&mut self.place, Position::Nowhere) {
-            Position::OnEntry => self.inner.next_key()?,
-            Position::Combined => self.leave_combined()?,
-            _ => self.seek_after_key()?,
+        let place = std::mem::replace(&mut self.place, Position::Nowhere);
+        if place == Position::OnEntry {
+            self.inner.next_key()?;
+        } else {
+            self.leave_stash(place)?;
         }
         self.find_forward()
     }

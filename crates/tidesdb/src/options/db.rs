@@ -50,7 +50,7 @@ pub struct DbOptions {
     pub memtables_bytes_max: u64,
     /// Bytes of log kept for unflushed data before the family that retains the oldest part is flushed. Default 256 MiB.
     pub wal_bytes_max: u64,
-    /// Bytes of one WAL segment. Fixed when the database is created. Default 64 MiB.
+    /// Bytes of one WAL segment. Fixed when the database is created. Default 32 MiB.
     pub wal_segment_bytes: u64,
     /// Threads for flush and compaction. 0 = the committing thread does the work itself: the order of I/O is then
     /// deterministic, and no thread syncs for `SyncMode::Interval`. With two or more, another one merges while one family
@@ -100,7 +100,7 @@ impl Default for DbOptions {
             cache_bytes: 64 << 20,
             memtables_bytes_max: 160 << 20,
             wal_bytes_max: 256 << 20,
-            wal_segment_bytes: 64 << 20,
+            wal_segment_bytes: 32 << 20,
             background_threads: None,
             merge_parts: None,
             compaction_bytes_per_second: 0,

@@ -136,10 +136,15 @@ macro_rules! family_options {
             pub(crate) fn write(&self, out: &mut Vec<u8>) {
                 let mut fields = FieldWriter::new(out);
                 fields.bytes(COMPARATOR_FIELD, FieldClass::Required, self.comparator.name().as_bytes());
-                $(fields.number($id, FieldClass::Optional, self.$name.to_word());)*
+                $(if $id < OPERATOR_FIELD {
+                    fields.number($id, FieldClass::Optional, self.$name.to_word());
+                })*
                 if let Some(operator) = &self.merge_operator {
                     fields.bytes(OPERATOR_FIELD, FieldClass::Required, operator.name().as_bytes());
                 }
+                $(if $id > OPERATOR_FIELD {
+                    fields.number($id, FieldClass::Optional, self.$name.to_word());
+                })*
                 fields.finish(&self.unknown);
             }
 

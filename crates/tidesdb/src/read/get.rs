@@ -16,7 +16,6 @@ use crate::{Error, Result};
 
 /// Result of a lookup.
 struct Hit<'g> {
-    seq: SeqNo,
     kind: Kind,
     expiry: u32,
     place: ValueLocation<'g>,
@@ -25,7 +24,8 @@ struct Hit<'g> {
 /// Location of the value.
 enum ValueLocation<'g> {
     Memtable(Entry<'g>, &'g Arc<Memtable>),
-    Table(TableValue<'g>),
+    /// With the sequence number of the version.
+    Table(TableValue<'g>, SeqNo),
 }
 
 /// Keys of a `multi_get` that are read together. Enough to fill the queue of a fast disk, and few enough that
@@ -41,7 +41,7 @@ impl ValueLocation<'_> {
     /// Returns the value as an owned slice.
     fn into_slice(self) -> Slice {
         match self {
-            Self::Table(value) => value.into_slice(),
+            Self::Table(value, _) => value.into_slice(),
             Self::Memtable(entry, map) if entry.value.len() >= PINNED_BYTES_MIN => {
                 Slice::pinned(map.value_handle(&entry))
             }
@@ -49,10 +49,18 @@ impl ValueLocation<'_> {
         }
     }
 
+    /// Sequence number of the version.
+    fn seq(&self) -> SeqNo {
+        match self {
+            Self::Memtable(entry, _) => entry.seq,
+            Self::Table(_, seq) => *seq,
+        }
+    }
+
     fn bytes(&self) -> &[u8] {
         match self {
             Self::Memtable(entry, _) => entry.value,
-            Self::Table(value) => value,
+            Self::Table(value, _) => value,
         }
     }
 }
@@ -297,14 +305,14 @@ fn combined(
 ) -> Result<Slice> {
     let mut operands = Operands::default();
     operands.push(newest.place.bytes());
-    let mut seq = newest.seq;
+    let mut seq = newest.place.seq();
     let base = loop {
         // An operand keeps its number until it becomes a put, so there are smaller ones.
         let Some(older) = seq.checked_sub(1) else { break None };
         match lookup(view, key, older, true, guard, &mut AllowAllReads)? {
             Some(hit) if hit.kind == Kind::Merge => {
                 operands.push(hit.place.bytes());
-                seq = hit.seq;
+                seq = hit.place.seq();
             }
             hit => break hit.filter(|hit| hit.is_live(reads)),
         }
@@ -344,9 +352,9 @@ fn lookup<'g>(
             return Ok(None); // all older versions are deleted too
         }
         if let Some(e) = found {
-            let kind = Kind::from_u8(e.kind).ok_or_else(|| Error::internal("unknown kind in a memtable"))?;
-            let (seq, expiry) = (e.seq, e.expiry);
-            return Ok(Some(Hit { seq, kind, expiry, place: ValueLocation::Memtable(e, &slot.map) }));
+            let kind = Kind::of_checked(e.kind);
+            let expiry = e.expiry;
+            return Ok(Some(Hit { kind, expiry, place: ValueLocation::Memtable(e, &slot.map) }));
         }
     }
     if view.version.is_empty() {
@@ -375,8 +383,8 @@ fn lookup<'g>(
             if found.seq < deleted {
                 return Ok(None);
             }
-            let (seq, kind, expiry) = (found.seq, found.kind, found.expiry);
-            return Ok(Some(Hit { seq, kind, expiry, place: ValueLocation::Table(found.value) }));
+            let (kind, expiry) = (found.kind, found.expiry);
+            return Ok(Some(Hit { kind, expiry, place: ValueLocation::Table(found.value, found.seq) }));
         }
         wasted += GET_CHARGE;
     }

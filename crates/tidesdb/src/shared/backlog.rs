@@ -244,6 +244,12 @@ impl SyncDue {
 }
 
 impl Debt {
+    /// Returns true if a commit is delayed at the moment.
+    pub fn delays_writers(&self) -> bool {
+        let causes = [&self.by_memtables, &self.by_tables, &self.by_memory];
+        causes.iter().any(|cause| cause.delayed_now.load(Ordering::Relaxed) > 0)
+    }
+
     /// Adds bytes of a memtable that became immutable.
     pub fn add(&self, bytes: u64) {
         self.immutable_bytes.fetch_add(bytes, Ordering::SeqCst);

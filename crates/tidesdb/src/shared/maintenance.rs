@@ -53,7 +53,9 @@ impl MaintenanceCtx {
                 swap(Arc::clone(version));
             }
         };
-        self.versions.install(edit, publish).inspect_err(|e| self.poison_if_unknown(e))
+        self.versions.install(edit, publish).inspect_err(|e| self.poison_if_unknown(e))?;
+        self.write.jobs.set_small(family.id, !family.is_dropped() && family.merges_are_short());
+        Ok(())
     }
 
     /// Makes `edit` durable and installs the new version of every family.

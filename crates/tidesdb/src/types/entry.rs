@@ -35,6 +35,22 @@ impl Kind {
         }
     }
 
+    /// The kind of a version whose number was checked before.
+    #[inline(always)]
+    pub fn of_checked(n: u8) -> Self {
+        const KINDS: [Kind; 8] = [
+            Kind::Put,
+            Kind::Put,
+            Kind::PutPointer,
+            Kind::Delete,
+            Kind::SingleDelete,
+            Kind::Delete,
+            Kind::Merge,
+            Kind::Put,
+        ];
+        KINDS[usize::from(n & 7)]
+    }
+
     /// Returns true if an operation of this kind has a rank: a sequence number above those of all earlier operations of
     /// its batch.
     #[inline]

@@ -396,7 +396,7 @@ impl WriteBatch {
         let op = Op { family: family.core.id, kind, expiry, key, value, rank: self.ranks };
         encode_op(&mut self.record, &op);
         self.ops += 1;
-        self.puts += u32::from(matches!(kind, Kind::Put | Kind::PutPointer | Kind::Merge));
+        self.puts += u32::from(!kind.is_tombstone());
         self.value_bytes_max = self.value_bytes_max.max(value.len());
         self.user_bytes[at] += (key.len() + value.len()) as u64;
     }
@@ -494,17 +494,14 @@ fn decode_ops<'a>(
 #[inline]
 fn decode_op<'a>(d: &mut Decoder<'a>, rank: &mut Option<u32>) -> Result<Op<'a>> {
     let first = d.u8()?;
-    if first == Kind::RangeDelete as u8 {
-        return decode_range(d, rank);
+    if (Kind::RangeDelete as u8..HAS_EXPIRY).contains(&first) {
+        return decode_ranked(d, rank, first);
     }
     let kind = Kind::from_u8(first & !HAS_EXPIRY).ok_or_else(|| d.corrupt("unknown kind of operation"))?;
     let family = u32::try_from(d.varint()?).map_err(|_| d.corrupt("family number too large"))?;
     let key_len = d.length(KEY_BYTES_MAX)?;
     let value_len = d.length(VALUE_BYTES_MAX)?;
     let expiry = if first & HAS_EXPIRY != 0 { d.u32()? } else { 0 };
-    if kind == Kind::Merge {
-        check_rank(d, rank)?;
-    }
     if key_len == 0 {
         return Err(d.corrupt("empty key"));
     }
@@ -512,7 +509,7 @@ fn decode_op<'a>(d: &mut Decoder<'a>, rank: &mut Option<u32>) -> Result<Op<'a>> 
         Kind::PutPointer => ValuePlace::is_length(value_len),
         Kind::Delete | Kind::SingleDelete => value_len == 0,
         Kind::Put | Kind::RangeDelete => true,
-        Kind::Merge => expiry == 0,
+        Kind::Merge => false,
     };
     if !fits {
         return Err(d.corrupt("length of a pointer, a delete with a value, or a merge with an expiry"));
@@ -525,6 +522,24 @@ fn decode_op<'a>(d: &mut Decoder<'a>, rank: &mut Option<u32>) -> Result<Op<'a>> 
         value: d.take(value_len)?,
         rank: rank.unwrap_or(0),
     })
+}
+
+/// Decodes an operation that has a rank.
+fn decode_ranked<'a>(d: &mut Decoder<'a>, rank: &mut Option<u32>, kind: u8) -> Result<Op<'a>> {
+    if kind == Kind::RangeDelete as u8 {
+        return decode_range(d, rank);
+    }
+    if kind != Kind::Merge as u8 {
+        return Err(d.corrupt("unknown kind of operation"));
+    }
+    let family = u32::try_from(d.varint()?).map_err(|_| d.corrupt("family number too large"))?;
+    let (key_len, operand_len) = (d.length(KEY_BYTES_MAX)?, d.length(VALUE_BYTES_MAX)?);
+    let told = check_rank(d, rank)?;
+    if key_len == 0 {
+        return Err(d.corrupt("empty key"));
+    }
+    let (key, value) = (d.take(key_len)?, d.take(operand_len)?);
+    Ok(Op { family: FamilyId(family), kind: Kind::Merge, expiry: 0, key, value, rank: told })
 }
 
 /// Reads the rank of an operation and checks that it follows the previous one.

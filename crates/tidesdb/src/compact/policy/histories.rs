@@ -1,5 +1,5 @@
 //! Random histories: the jobs that the default policy plans run beside each other and end or fail in any order. Every key keeps
-//! its answer, and without new data the work ends. `ROUNDS=20000 cargo test -p tidesdb jobs_beside` looks longer.
+//! its answer, and without new data the work ends. `ROUNDS=20000 cargo test -p tidesdb-engine jobs_beside` looks longer.
 
 use std::collections::BTreeMap;
 
@@ -68,6 +68,7 @@ struct World {
     now: u32,
     truth: BTreeMap<Key, (u64, What)>,
     jobs: Vec<Job>,
+    is_idle: bool,
     settings: PolicySettings,
 }
 
@@ -130,6 +131,7 @@ impl World {
                 .collect();
             let mut tree = Tree::new(&order, levels);
             tree.now = self.now;
+            tree.is_idle = self.is_idle;
             tree.claims = self
                 .jobs
                 .iter()
@@ -278,9 +280,11 @@ fn jobs_beside_each_other_keep_every_answer() {
             now: 1,
             truth: BTreeMap::new(),
             jobs: Vec::new(),
+            is_idle: false,
             settings: settings(&mut dice),
         };
         for _ in 0..300 {
+            world.is_idle = dice.below(10) == 0;
             match dice.below(10) {
                 0..4 => world.flush(&mut dice, keys),
                 4..7 if world.jobs.len() < 4 => drop(world.begin()),
@@ -303,6 +307,7 @@ fn jobs_beside_each_other_keep_every_answer() {
         while !world.jobs.is_empty() {
             world.end(0);
         }
+        world.is_idle = seed % 2 == 0;
         for n in 0.. {
             if !world.begin() {
                 break;

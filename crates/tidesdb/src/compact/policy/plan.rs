@@ -56,6 +56,8 @@ pub enum Cause {
     Ranges,
     /// Live values leave value logs that are mostly garbage.
     Values,
+    /// No commit came for some seconds, and the levels above the largest one hold old versions of much of it.
+    Idle,
     /// The user asked for it.
     Manual,
 }
@@ -75,6 +77,8 @@ pub struct Plan {
     pub cuts: Vec<Vec<u8>>,
     /// An output table also ends before a gap that spans a whole interval between two of these keys.
     pub guards: Vec<Vec<u8>>,
+    /// Size limit of an output table, if that is less than the setting.
+    pub table_bytes: u64,
     /// True if no table outside the inputs holds older data of their keys.
     pub bottom: bool,
 }
@@ -95,7 +99,7 @@ impl Plan {
         }
         let bottom = kind != PlanKind::Drop && !tree.is_met(target + 1..tree.depth() + 1, range);
         let inputs = inputs.into_iter().map(|(level, t)| (level, t.id)).collect();
-        Some(Self { kind, cause, inputs, target, cuts: Vec::new(), guards: Vec::new(), bottom })
+        Some(Self { bottom, ..Self::of(kind, cause, inputs, target) })
     }
 
     /// Moves those of `tables` to `target` that no running job uses or writes over; they overlap nothing on the way.
@@ -116,8 +120,13 @@ impl Plan {
     }
 
     fn unmerged(kind: PlanKind, cause: Cause, inputs: Vec<(u8, TableId)>, target: u8) -> Option<Self> {
-        let plan = Self { kind, cause, inputs, target, cuts: Vec::new(), guards: Vec::new(), bottom: false };
+        let plan = Self::of(kind, cause, inputs, target);
         (!plan.inputs.is_empty()).then_some(plan)
+    }
+
+    fn of(kind: PlanKind, cause: Cause, inputs: Vec<(u8, TableId)>, target: u8) -> Self {
+        let (cuts, guards) = (Vec::new(), Vec::new());
+        Self { kind, cause, inputs, target, cuts, guards, table_bytes: u64::MAX, bottom: false }
     }
 
     /// Returns true if the inputs are rewritten.

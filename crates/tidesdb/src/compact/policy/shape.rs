@@ -4,7 +4,8 @@
 //! `L` holds now and `T` the size ratio, but never less than level 1 (`base`). So the upper levels together hold at most
 //! about `1/(T-1)` of the data, whatever its size.
 //!
-//! The tree has `L` levels while `N_L` is at most `base * T^(L-1)`; two levels only up to `base`. A level is removed when
+//! The tree has `L` levels while `N_L` is at most `base * T^(L-1)`; two levels only up to half of `base`, because a tree of two levels is
+//! merged whole, which needs as much space again. A level is removed when
 //! all data is at most half of what one level less may hold, so that no size makes the tree add and remove in turn.
 
 use super::picture::Tree;
@@ -18,27 +19,39 @@ pub struct Shape {
     pub largest: u8,
     /// The dividing level: levels above it are merged whole, levels from it on in partitions.
     pub dividing: u8,
+    /// Size limit of an output table: less than the setting while the tree is small, so that a merge of one partition is a small part of
+    /// it.
+    pub table_bytes: u64,
     base: u64,
     ratio: u64,
-    table_bytes: u64,
     largest_bytes: u64,
 }
 
 /// Fewest levels of a tree: level 1 and one sorted level.
 const LEVELS_MIN: u8 = 2;
+/// The largest level has at least this many tables, as long as these are not less than this part of what a table may be, nor less than
+/// [`TABLE_BYTES_MIN`].
+const TABLES_MIN: u64 = 16;
+/// The size limit of a table is not lowered below this.
+const TABLE_BYTES_MIN: u64 = 1 << 20;
+/// A partition is at most this part of the largest level: so much extra space does its merge need.
+const PARTITIONS_MIN: u64 = 8;
 
 impl Shape {
     /// The shape of `tree`.
     pub fn of(tree: &Tree<'_>, settings: &PolicySettings) -> Self {
         let largest = tree.depth().max(settings.min_levels).clamp(LEVELS_MIN, LEVEL_MAX);
         let dividing = largest.saturating_sub(1).saturating_sub(settings.dividing_offset).max(2);
+        let largest_bytes = tree.bytes(largest);
+        let table_bytes = settings.table_bytes.max(1);
+        let least = (table_bytes / TABLES_MIN).max(TABLE_BYTES_MIN).min(table_bytes);
         Self {
             largest,
             dividing,
+            table_bytes: (largest_bytes / TABLES_MIN).clamp(least, table_bytes),
             base: settings.base_bytes(),
             ratio: settings.ratio.max(2),
-            table_bytes: settings.table_bytes.max(1),
-            largest_bytes: tree.bytes(largest),
+            largest_bytes,
         }
     }
 
@@ -59,7 +72,7 @@ impl Shape {
     /// Bytes of the largest level above which the tree needs one level more than `levels`.
     pub fn holds(&self, levels: u8) -> u64 {
         match levels {
-            0..=LEVELS_MIN => self.base,
+            0..=LEVELS_MIN => self.base / 2,
             levels => self.base.saturating_mul(self.power(levels - 1)),
         }
     }
@@ -68,7 +81,7 @@ impl Shape {
     /// dividing level should fill about one table.
     pub fn partition_bytes(&self) -> u64 {
         let whole = self.table_bytes.saturating_mul(self.power(self.largest.saturating_sub(self.dividing)));
-        self.capacity(self.dividing).min(whole).max(self.table_bytes)
+        self.capacity(self.dividing).min(whole).min(self.largest_bytes / PARTITIONS_MIN).max(self.table_bytes)
     }
 
     fn power(&self, exponent: u8) -> u64 {

@@ -1,6 +1,6 @@
 //! Text scripts: a picture of a tree in, plans out. `scripts/README.md` describes the language.
 //!
-//! `REWRITE=1 cargo test -p tidesdb policy` writes what came out into the scripts; read the difference before you keep it.
+//! `REWRITE=1 cargo test -p tidesdb-engine policy` writes what came out into the scripts; read the difference before you keep it.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -98,6 +98,7 @@ impl Case {
         tree.floor = told("floor", u64::MAX);
         tree.now = told("now", 0) as u32;
         tree.probes_pay = told("probes_pay", 0);
+        tree.is_idle = told("idle", 0) != 0;
         let policy: &dyn CompactionPolicy = match &*self.policy {
             "spooky" => &Spooky,
             "leveled" => &Leveled,

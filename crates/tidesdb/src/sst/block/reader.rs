@@ -123,7 +123,7 @@ impl<'a> Block<'a> {
             true => self.shape.kind,
             false => self.bytes.get(self.shape.kinds_at as usize + i).map_or(0, |&b| b),
         };
-        Kind::from_u8(kind).unwrap_or(Kind::Put)
+        Kind::of_checked(kind)
     }
 
     /// Returns the sequence number of entry `i`.

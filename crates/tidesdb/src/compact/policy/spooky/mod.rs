@@ -39,14 +39,16 @@ impl CompactionPolicy for Spooky {
         if free.is_some() {
             return free;
         }
-        match most_urgent(tree, &shape, settings) {
+        let merge = match most_urgent(tree, &shape, settings) {
             Due::Plan(plan) => Some(plan),
             Due::Wait => None,
             Due::Nothing => upkeep::dense(tree, &shape, settings)
                 .or_else(|| upkeep::expired(tree, &shape))
                 .or_else(|| upkeep::remove_level(tree, &shape, settings))
-                .or_else(|| upkeep::probed(tree, &shape, settings)),
-        }
+                .or_else(|| upkeep::probed(tree, &shape, settings))
+                .or_else(|| upkeep::settle(tree, &shape, settings)),
+        };
+        merge.map(|plan| Plan { table_bytes: shape.table_bytes, ..plan })
     }
 }
 

@@ -25,14 +25,48 @@ pub(super) fn debt(tree: &Tree<'_>, shape: &Shape) -> (u8, f64) {
 /// Drains the fullest free partition of `level` into the first level that has room for its share. Leaves out what is more than
 /// `settings.merge_bytes_max`.
 pub(super) fn plan(tree: &Tree<'_>, shape: &Shape, settings: &PolicySettings, level: u8) -> Option<Plan> {
-    let bytes_max = shape.partition_bytes().min(settings.merge_bytes_max);
     let all = Partitions::new(tree, level..shape.largest + 1);
-    let fills: Vec<f64> = (0..all.len()).map(|at| all.fill(at)).collect();
+    let fills: Vec<f64> = (0..all.len()).map(|at| all.fill(at, 1)).collect();
+    fullest(tree, shape, settings, &all, &fills, Cause::Capacity)
+}
+
+/// Merges all levels from the dividing level on in the fullest free partition, if they hold at least `share` of what the largest level
+/// holds there, and no reader needs an older version.
+pub(super) fn leftovers(
+    tree: &Tree<'_>,
+    shape: &Shape,
+    settings: &PolicySettings,
+    share: f64,
+) -> Option<Plan> {
+    let all = Partitions::new(tree, shape.dividing..shape.largest + 1);
+    let upper = all.levels.len() - 1;
+    let is_read = |at| {
+        let tables = (0..upper).flat_map(|index| all.tables(index, at..at + 1));
+        tables.into_iter().any(|t| t.max_seq > tree.floor)
+    };
+    let fill = |at| match all.fill(at, upper) {
+        fill if fill >= share && !is_read(at) => fill,
+        _ => 0.0,
+    };
+    let fills: Vec<f64> = (0..all.len()).map(fill).collect();
+    fullest(tree, shape, settings, &all, &fills, Cause::Idle)
+}
+
+/// Merges the partition with the highest of `fills` that can be merged now; a partition without fill is left alone.
+fn fullest(
+    tree: &Tree<'_>,
+    shape: &Shape,
+    settings: &PolicySettings,
+    all: &Partitions<'_, '_>,
+    fills: &[f64],
+    cause: Cause,
+) -> Option<Plan> {
+    let bytes_max = shape.partition_bytes().min(settings.merge_bytes_max);
     let mut order: Vec<usize> = (0..all.len()).filter(|&at| fills[at] > 0.0).collect();
     order.sort_by(|&a, &b| fills[b].total_cmp(&fills[a]));
     order
         .into_iter()
-        .filter_map(|at| merge(tree, shape, &all, all.widened(at, &fills, bytes_max)))
+        .filter_map(|at| merge(tree, shape, all, all.widened(at, fills, bytes_max), cause))
         .find(|plan| !plan.is_merge() || tree.bytes_of(plan) <= settings.merge_bytes_max)
 }
 
@@ -101,9 +135,9 @@ impl<'t, 'a> Partitions<'t, 'a> {
         sum_bytes(self.tables(index, partitions))
     }
 
-    /// Bytes of the first level for each byte of the largest; 0 if a running job uses the partition.
-    fn fill(&self, at: usize) -> f64 {
-        let top = self.bytes(0, at..at + 1);
+    /// Bytes of the first `upper` levels for each byte of the largest; 0 if a running job uses the partition.
+    fn fill(&self, at: usize, upper: usize) -> f64 {
+        let top: u64 = (0..upper).map(|index| self.bytes(index, at..at + 1)).sum();
         let is_taken = |index| self.tables(index, at..at + 1).iter().any(|t| t.taken);
         if top == 0 || (0..self.levels.len()).any(is_taken) {
             return 0.0;
@@ -126,13 +160,20 @@ impl<'t, 'a> Partitions<'t, 'a> {
     }
 }
 
-/// Merges some neighbouring partitions down to the first level whose share of them has room for all above.
-fn merge(tree: &Tree<'_>, shape: &Shape, all: &Partitions<'_, '_>, partitions: Range<usize>) -> Option<Plan> {
+/// Merges some neighbouring partitions down to the first level whose share of them has room for all above; on an idle database, down to
+/// the largest level.
+fn merge(
+    tree: &Tree<'_>,
+    shape: &Shape,
+    all: &Partitions<'_, '_>,
+    partitions: Range<usize>,
+    cause: Cause,
+) -> Option<Plan> {
     let largest = all.bytes(all.levels.len() - 1, partitions.clone());
     let mut sum = all.bytes(0, partitions.clone());
     let target = (1..all.levels.len()).zip(all.first_level + 1..).find_map(|(index, level)| {
         sum += all.bytes(index, partitions.clone());
-        let fits = level == shape.largest || sum <= shape.share(largest, level);
+        let fits = level == shape.largest || cause != Cause::Idle && sum <= shape.share(largest, level);
         fits.then_some(level)
     })?;
     let levels = (0..all.levels.len()).zip(all.first_level..target + 1);
@@ -140,10 +181,10 @@ fn merge(tree: &Tree<'_>, shape: &Shape, all: &Partitions<'_, '_>, partitions: R
         .flat_map(|(index, level)| all.tables(index, partitions.clone()).iter().map(move |t| (level, t)))
         .collect();
     if inputs.iter().all(|(level, _)| *level == all.first_level) {
-        return Plan::moving(tree, Cause::Capacity, inputs, target);
+        return Plan::moving(tree, cause, inputs, target);
     }
     let range = tree.hull(inputs.iter().map(|(_, t)| *t))?;
-    let mut plan = Plan::new(tree, (PlanKind::Partitioned, Cause::Capacity), inputs, target)?;
+    let mut plan = Plan::new(tree, (PlanKind::Partitioned, cause), inputs, target)?;
     if target < shape.largest {
         let mut cuts = boundaries(tree, shape, target + 1);
         cuts.retain(|key| tree.compare(key, range.0).is_gt() && tree.compare(key, range.1).is_le());

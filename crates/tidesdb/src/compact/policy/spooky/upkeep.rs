@@ -4,13 +4,16 @@ use super::super::picture::{TableView, Tree};
 use super::super::plan::{Cause, Plan, PlanKind};
 use super::super::settings::PolicySettings;
 use super::super::shape::Shape;
-use super::upper;
+use super::{partition, upper};
 use crate::version::LEVEL_MAX;
 
 /// Maximum number of entries that a merge reads for each dead entry it removes.
 const DEAD_SHARE: u64 = 10;
 /// A flushed table of less than this share of a memtable is merged before it leaves level 1.
 const SMALL_SHARE: u64 = 16;
+/// On an idle database, data above the largest level is merged into it from this share of it on. So these merges write at most 21 bytes for
+/// each byte that was flushed since the last one.
+const LEFTOVER_SHARE: f64 = 0.05;
 
 /// Drops tables all of whose rows have expired and hide nothing.
 pub(in super::super) fn drop_expired(tree: &Tree<'_>) -> Option<Plan> {
@@ -74,6 +77,25 @@ pub(super) fn probed(tree: &Tree<'_>, shape: &Shape, settings: &PolicySettings) 
     })
 }
 
+/// On an idle database, merges what lies above the largest level into it, one partition at a time, so that the old versions that it hides
+/// go. A partition that holds little above the largest level, or that a reader needs as it is, stays.
+pub(super) fn settle(tree: &Tree<'_>, shape: &Shape, settings: &PolicySettings) -> Option<Plan> {
+    if !tree.is_idle {
+        return None;
+    }
+    let mut upper = (1..shape.dividing).flat_map(|level| tree.level(level));
+    let is_much =
+        tree.bytes_in(1..shape.dividing) as f64 >= tree.bytes(shape.largest).max(1) as f64 * LEFTOVER_SHARE;
+    let merge = || {
+        let plan = upper::plan(tree, shape, settings, Cause::Idle);
+        plan.filter(|plan| plan.inputs.len() > 1)
+    };
+    let flushed = (is_much && upper.all(|t| t.max_seq <= tree.floor))
+        .then(|| sink_flushed(tree, shape, settings).or_else(merge))
+        .flatten();
+    flushed.or_else(|| partition::leftovers(tree, shape, settings, LEFTOVER_SHARE))
+}
+
 /// Entries that a merge may read to remove `dead` ones.
 fn worth(dead: u64) -> u64 {
     dead.saturating_mul(DEAD_SHARE)
@@ -116,7 +138,7 @@ fn to_bottom<'a>(
 /// 1 when it is due.
 pub(super) fn sink(tree: &Tree<'_>, shape: &Shape, settings: &PolicySettings) -> Option<Plan> {
     let largest = shape.largest;
-    let full = settings.table_bytes - settings.table_bytes / 8;
+    let full = shape.table_bytes - shape.table_bytes / 8;
     for level in (2..largest).rev() {
         let falls = |t: &&TableView<'_>| {
             t.bytes >= full && !t.taken && !tree.is_met(level + 1..largest + 1, t.range())
@@ -126,13 +148,15 @@ pub(super) fn sink(tree: &Tree<'_>, shape: &Shape, settings: &PolicySettings) ->
             return Some(plan);
         }
     }
-    if upper::debt(tree, settings) < 1.0 {
-        return None;
-    }
+    if upper::debt(tree, settings) < 1.0 { None } else { sink_flushed(tree, shape, settings) }
+}
+
+/// Moves flushed tables that overlap nothing to the largest level.
+fn sink_flushed(tree: &Tree<'_>, shape: &Shape, settings: &PolicySettings) -> Option<Plan> {
     let small = settings.table_bytes.min(settings.buffer_bytes) / SMALL_SHARE;
-    let falls = |t: &&TableView<'_>| t.bytes >= small && !tree.is_met(2..largest + 1, t.range());
+    let falls = |t: &&TableView<'_>| t.bytes >= small && !tree.is_met(2..shape.largest + 1, t.range());
     let tables = lone(tree, tree.level(1)).into_iter().filter(falls).map(|t| (1, t));
-    Plan::moving(tree, Cause::Disjoint, tables, largest)
+    Plan::moving(tree, Cause::Disjoint, tables, shape.largest)
 }
 
 /// Those of `tables` that overlap no other of them.
