@@ -19,6 +19,7 @@ mod replayed;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tidesdb_io::{Descriptors, Dir, DirLock, PooledDir};
 use tidesdb_sync::{Mutex, rank};
@@ -113,8 +114,8 @@ impl Reader {
         self.view().inner.shared.reads.visible()
     }
 
-    /// Makes a view of the database as it is now, and returns it. If nothing has changed, that is the previous one, and
-    /// the call costs 11 system calls.
+    /// Makes a view of the database as it is now, and returns it. If nothing has changed, that is the previous one, unless
+    /// it was closed, and the call costs 11 system calls.
     ///
     /// # Errors
     /// `Corrupt`, `FormatTooNew`, `Io`; `MemoryLimit` if what the writer has not flushed does not fit in memory; `Busy`
@@ -122,7 +123,8 @@ impl Reader {
     /// repeated.
     pub fn refresh(&self) -> Result<Db> {
         let mut following = self.inner.following.lock();
-        let Some(view) = following.refresh()? else { return Ok(self.view()) };
+        let was_closed = self.view().inner.shared.reads.closed.load(Ordering::SeqCst);
+        let Some(view) = following.refresh(was_closed)? else { return Ok(self.view()) };
         let before = std::mem::replace(&mut *self.inner.view.lock(), view.clone());
         drop(before);
         tidesdb_sync::reclaim();
@@ -182,11 +184,13 @@ impl Following {
         Ok((this, view))
     }
 
-    /// Makes a new view; `None` if nothing has changed.
-    fn refresh(&mut self) -> Result<Option<Db>> {
+    /// Makes a new view; `None` if nothing has changed, unless one is `needed` all the same.
+    fn refresh(&mut self, needed: bool) -> Result<Option<Db>> {
+        // The log is looked at first: a segment that the writer removes or reuses meanwhile has changed the manifest. A
+        // segment that cannot be read is left to the read of the log.
+        let more = self.log.has_more(&*self.dir).unwrap_or(true);
         let changed = self.manifest.poll(&*self.dir)?;
-        // A segment that cannot be read is left to the read of the log.
-        if self.settled && !changed && !self.log.has_more(&*self.dir).unwrap_or(true) {
+        if self.settled && !changed && !needed && !more {
             return Ok(None);
         }
         self.follow().map(Some)
@@ -239,8 +243,9 @@ impl Following {
         let tables = Arc::clone(&self.tables);
         let shared = self.options.assemble(versions, tables, first_segment(state), &self.memory, None);
         catalog::load(&shared)?;
-        let last = self.last.replace((Arc::clone(&shared), state.clone()));
-        self.replayed.open_values(&shared, last.map(|(last, _)| last).as_deref(), state)?;
+        // A try that fails here leaves the files of the last one open: memtables may refer to them.
+        self.replayed.open_values(&shared, self.last.as_ref().map(|(last, _)| &**last), state)?;
+        self.last = Some((Arc::clone(&shared), state.clone()));
         Ok(shared)
     }
 

@@ -66,7 +66,11 @@ impl ManifestTail {
                 Err(_) => {}
             }
         }
-        *self = Self::open(dir)?;
+        let now = Self::open(dir)?;
+        if now.identity().uuid != self.identity().uuid {
+            return Err(Error::corrupt(files::CURRENT, 0, "the directory contains another database by now"));
+        }
+        *self = now;
         Ok(true)
     }
 

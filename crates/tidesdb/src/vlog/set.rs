@@ -583,13 +583,15 @@ impl VlogSet {
         self.files.read().contains_key(&id)
     }
 
-    /// Opens a file, unless it is open, so that all its bytes can be read from now on even if another process removes
-    /// its name.
+    /// Opens a file by its name, also if it is open, so that all its bytes can be read from now on even if another process
+    /// removes the name. A file that is open may have been mapped when it was shorter.
     ///
     /// # Errors
     /// `Corrupt` if the file is missing or its header is damaged; `Io`; `FormatTooNew`.
-    pub fn open_now(&self, id: VlogId) -> Result<()> {
-        self.file(id)?.len().map(drop)
+    pub fn open_anew(&self, id: VlogId) -> Result<()> {
+        let file = VlogFile::open(&*self.dir, self.family, id)?;
+        self.files.write().insert(id, Arc::new(file));
+        Ok(())
     }
 
     /// Closes a sealed file. The next read reopens it; reads in progress are not affected.

@@ -11,7 +11,7 @@
 //! [`LogTail::segment`] by then.
 //!
 //! A place that some record or the manifest calls written, and where no valid record begins even when read again, is
-//! damage.
+//! damage. After a reboot of the machine or a failed sync, only what was synced counts as written.
 
 use std::io::ErrorKind;
 use std::ops::Range;
@@ -50,6 +50,15 @@ pub struct LogTail {
     offset: u64,
     /// Salt of that file, if a record of it was read.
     salt: Option<[u8; 16]>,
+}
+
+/// What is known of the records that were written.
+#[derive(Clone, Copy)]
+struct Bound {
+    /// All records below were written.
+    durable: SeqNo,
+    /// Whether nothing that was written can be lost.
+    same_boot: bool,
 }
 
 /// What follows the records of a read.
@@ -120,7 +129,9 @@ impl LogTail {
         while let Some(open) = self.open(dir)? {
             self.salt = Some(open.header.salt);
             let same_boot = open.header.boot_id == self.config.boot_id && open.header.boot_id != [0; 16];
-            if !self.read_segment(&open, durable, &mut |piece| apply(piece, same_boot))? {
+            let same_boot = same_boot && !sync_has_failed(dir)?;
+            let bound = Bound { durable, same_boot };
+            if !self.read_segment(&open, bound, &mut |piece| apply(piece, same_boot))? {
                 return Ok(());
             }
             self.restart(WalId(self.segment + u64::from(open.header.span)));
@@ -132,14 +143,14 @@ impl LogTail {
     fn read_segment(
         &mut self,
         open: &OpenSegment,
-        durable: SeqNo,
+        bound: Bound,
         apply: &mut dyn FnMut(&Piece) -> Result<Option<SeqNo>>,
     ) -> Result<bool> {
         let mut want = READ_BYTES_MIN;
         let mut read_again = None;
         loop {
             let bytes = open.bytes(self.offset, want)?;
-            let (commits, used, next) = self.parse(&open.header, &bytes, durable);
+            let (commits, used, next) = self.parse(&open.header, &bytes, bound);
             if !commits.is_empty() {
                 let piece = Piece::new(Arc::clone(&open.name), bytes, self.offset, commits);
                 if let Some(stop) = apply(&piece)? {
@@ -170,7 +181,7 @@ impl LogTail {
         &self,
         segment: &SegmentHeader,
         bytes: &[u8],
-        durable: SeqNo,
+        bound: Bound,
     ) -> (Vec<(SeqNo, Range<usize>)>, u64, Next) {
         let len = segment.file_bytes();
         let (mut commits, mut pos) = (Vec::new(), 0);
@@ -190,7 +201,7 @@ impl LogTail {
             let record = RecordHeader::decode(rest, seq, &segment.salt).map(|(record, _)| record);
             let record = record.filter(|r| r.kind != RecordKind::Pad || r.record_bytes() == len - at);
             let Some(record) = record else {
-                let written = seq < durable || self.is_claimed(segment, seq, at, rest);
+                let written = seq < bound.durable || is_claimed(segment, seq, at, rest, bound.same_boot);
                 break Next::Hole { written };
             };
             if record.kind == RecordKind::Pad {
@@ -206,20 +217,6 @@ impl LogTail {
             }
         };
         (commits, pos as u64, next)
-    }
-
-    /// Returns whether a record in `rest`, which begins at the hole `seq` at offset `at`, claims that everything up to
-    /// beyond the hole was written.
-    fn is_claimed(&self, segment: &SegmentHeader, seq: SeqNo, at: u64, rest: &[u8]) -> bool {
-        let places = (UNIT as usize..rest.len()).step_by(UNIT as usize);
-        places.map(|place| (place, (segment.id * segment.segment_bytes + at + place as u64) / UNIT)).any(
-            |(place, later)| {
-                let claims = |record: RecordHeader| record.complete.max(record.synced) > seq;
-                RecordHeader::looks_like(&rest[place..], later)
-                    && RecordHeader::decode(&rest[place..], later, &segment.salt)
-                        .is_some_and(|(r, _)| claims(r))
-            },
-        )
     }
 
     /// Opens the segment of the next record; `None` if there is none under its name.
@@ -243,6 +240,32 @@ impl LogTail {
             return Err(Error::corrupt(&name, 0, "the segment was replaced by another one"));
         }
         Ok(Some(OpenSegment { name: name.into(), file, header }))
+    }
+}
+
+/// Returns whether a record in `rest`, which begins at the hole `seq` at offset `at`, claims that everything up to beyond
+/// the hole was written and is still there. Without the same boot, only what was synced is.
+fn is_claimed(segment: &SegmentHeader, seq: SeqNo, at: u64, rest: &[u8], same_boot: bool) -> bool {
+    let claim = |record: RecordHeader| match same_boot {
+        true => record.complete.max(record.synced),
+        false => record.synced,
+    };
+    let places = (UNIT as usize..rest.len()).step_by(UNIT as usize);
+    places.map(|place| (place, (segment.id * segment.segment_bytes + at + place as u64) / UNIT)).any(
+        |(place, later)| {
+            RecordHeader::looks_like(&rest[place..], later)
+                && RecordHeader::decode(&rest[place..], later, &segment.salt)
+                    .is_some_and(|(record, _)| claim(record) > seq)
+        },
+    )
+}
+
+/// Returns whether a sync failed, after which the system may have dropped bytes that were written.
+fn sync_has_failed(dir: &dyn Dir) -> Result<bool> {
+    match dir.open(files::SYNC_FAILED, Access::Read) {
+        Ok(_) => Ok(true),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(Error::io("open", files::SYNC_FAILED, e)),
     }
 }
 

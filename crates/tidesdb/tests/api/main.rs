@@ -7,6 +7,7 @@ mod common;
 mod batched_reads;
 mod batches;
 mod beside;
+mod beside_steps;
 mod beyond_memory;
 mod checkpoints;
 mod clock;

@@ -85,7 +85,8 @@ impl Replayed {
         state: &State,
     ) -> Result<()> {
         let named: BTreeSet<VlogId> = state.families.values().flat_map(|f| f.vlogs.keys().copied()).collect();
-        self.complete.retain(|id| named.contains(id));
+        let mut complete = self.complete.clone();
+        complete.retain(|id| named.contains(id));
         for core in shared.write.all_families() {
             let Some(family) = state.families.get(&core.id).filter(|_| !core.is_unresolved()) else {
                 continue;
@@ -99,14 +100,15 @@ impl Replayed {
                 core.vlog.adopt(&old.vlog, used);
             }
             for (id, vlog) in &family.vlogs {
-                if !core.vlog.is_open(*id) || !self.complete.contains(id) {
-                    core.vlog.open_now(*id)?;
+                if !core.vlog.is_open(*id) || !complete.contains(id) {
+                    core.vlog.open_anew(*id)?;
                 }
                 if vlog.sealed_at.is_some() {
-                    self.complete.insert(*id);
+                    complete.insert(*id);
                 }
             }
         }
+        self.complete = complete;
         Ok(())
     }
 

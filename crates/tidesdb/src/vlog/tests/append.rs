@@ -269,3 +269,27 @@ fn a_copied_record_keeps_its_compressed_bytes() {
     assert!(set.copy(&old, &mut leases).unwrap_err().is_corruption());
     assert_eq!(set.read(&new).unwrap(), value);
 }
+
+#[test]
+fn a_file_that_another_process_has_grown_and_removed_is_not_opened_anew() {
+    let temp = tempfile::tempdir().unwrap();
+    let plain = tidesdb_io::Disk::open_dir(&RealDisk::new(), temp.path(), false).unwrap();
+    let entropy = world().0.entropy;
+    let over = |dir: Arc<dyn Dir>| VlogSet::new(dir, Arc::clone(&entropy), FAMILY, 1 << 20, || Ok(VlogId(1)));
+    let writer = over(Arc::clone(&plain));
+    let first = writer.append(b"first", Compression::None).unwrap();
+    let descriptors = Arc::new(tidesdb_io::Descriptors::new(1));
+    let kept = tidesdb_io::PooledDir::keeping(Arc::clone(&plain), &descriptors);
+    let reader = over(Arc::clone(&kept));
+    reader.open_anew(VlogId(1)).unwrap();
+    if plain.create_new("other", 1).unwrap().without_descriptor().unwrap().is_none() {
+        return; // the file system does not allow maps
+    }
+    // Takes the only descriptor, so the value log is mapped.
+    (0..2).for_each(|_| drop(kept.open("other", Access::Read).unwrap()));
+    let second = writer.append(&noise(1, 3000), Compression::None).unwrap();
+    plain.unlink("000001.vlog").unwrap();
+    assert_eq!(reader.read(&first).unwrap(), b"first");
+    assert!(reader.read(&second).is_err(), "the map has the length of the time of its making");
+    assert!(reader.open_anew(VlogId(1)).unwrap_err().is_corruption());
+}
