@@ -118,7 +118,8 @@ impl Reader {
     /// it was closed, and the call costs 11 system calls.
     ///
     /// # Errors
-    /// `Corrupt`, `FormatTooNew`, `Io`; `MemoryLimit` if what the writer has not flushed does not fit in memory; `Busy`
+    /// `Corrupt`, `FormatTooNew`, `Io`; `MemoryLimit` if what the writer has not flushed does not fit in memory beside the
+    /// views that are alive; `Busy`
     /// if the writer replaces files faster than they can be opened. The previous view stays, and the call may be
     /// repeated.
     pub fn refresh(&self) -> Result<Db> {

@@ -484,8 +484,7 @@ fn a_refresh_that_failed_does_not_lose_the_value_logs_of_the_next_view() {
 }
 
 #[test]
-#[ignore = "the memtables of the previous view count against the memory limit"]
-fn the_memory_of_the_previous_view_does_not_stop_a_refresh() {
+fn a_view_that_is_alive_counts_against_the_memory_limit() {
     let sim = Sim::new();
     let large = FamilyOptions::default().write_buffer_bytes(64 << 20);
     let db = sim.options().sync(SyncMode::None).default_family(large).open().unwrap();
@@ -499,8 +498,13 @@ fn the_memory_of_the_previous_view_does_not_stop_a_refresh() {
     reader.refresh().unwrap();
     db.flush().unwrap();
     put(22_000, 44_000); // as much as before, which fitted
-    let view = reader.refresh().unwrap();
-    assert!(value(view.default_family(), b"k00043999").is_some());
+    let refused = reader.refresh().unwrap_err();
+    assert!(matches!(refused, Error::MemoryLimit { .. }), "{refused}");
+    let view = reader.view();
+    assert!(value(view.default_family(), b"k00021999").is_some(), "the previous view stays");
+    drop((reader, view));
+    let reader = sim.options().memory_limit(16 << 20).open_reader().unwrap();
+    assert!(value(reader.view().default_family(), b"k00043999").is_some());
 }
 
 #[test]
