@@ -54,14 +54,14 @@ const KIT: [(&str, &[&str]); 18] = [
     ("faults", &["--cases", "2000"]),
     ("order", &["--scripts", "100"]),
     ("kill", &["--kills", "90"]),
-    ("beside", &["--refreshes", "1000"]),
+    ("beside", &["--refreshes", "300"]),
     ("reopen", &["--mib", "64"]),
     ("sweep", &["--stride", "7"]),
     ("model", &["--ops", "300000"]),
     ("metamorphic", &["--configs", "16"]),
     ("isolation", &["--transactions", "120000"]),
     ("invariants", &["--points", "3000"]),
-    ("fuzz", &["--seconds", "5"]),
+    ("fuzz", &["--seconds", "3"]),
     ("tmpfs", &["--rounds", "12", "--scarce", "10"]),
     ("races", &["--rounds", "8"]),
     ("descriptors", &[]),
@@ -157,11 +157,7 @@ fn stage(root: &Path, name: &str) -> Staged {
                 format!("test {} --exclude tidesdb-bench --features tidesdb-typed/json", workspace(root));
             Cargo::new(&test).env("CARGO_INCREMENTAL", "0").run(root)
         }
-        "bench" => {
-            // Built alone, this crate has the default features of the engine only.
-            Cargo::new("test -p tidesdb-objects").run(root)?;
-            Cargo::new("test -p tidesdb-bench -p tidesdb-cli").run(root)
-        }
+        "bench" => Cargo::new("test -p tidesdb-bench -p tidesdb-cli").run(root),
         "gate" => match gate::hindrance() {
             Some(why) => return Ok(Outcome::Skipped(why.to_owned())),
             None => gate::run(root, &[]),
@@ -213,8 +209,10 @@ fn report(root: &Path) -> Staged {
     Ok(Outcome::Passed)
 }
 
-/// Builds the packages, and the crates as the registry would build them.
+/// Builds the packages, and the crates as the registry would build them; tests what a build with fewer features lacks.
 fn packages_and_crates(root: &Path) -> Staged {
+    // Built alone, this crate has the default features of the engine only.
+    Cargo::new("test -p tidesdb-objects").run(root)?;
     package::build(root, false)?;
     if !works("cargo", &["search", "--limit", "1", "libc"]) {
         return Ok(Outcome::Skipped(
