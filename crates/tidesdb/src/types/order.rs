@@ -70,7 +70,8 @@ impl Comparator {
         Self::custom("lexicographic", |a, b| until_zero(a).cmp(until_zero(b)))
     }
 
-    /// A user-defined order with a user-defined name.
+    /// A user-defined order with a user-defined name. It must not be the name of a built-in order ([`Comparator::by_name`]): the next open
+    /// would use that one.
     pub fn custom(
         name: impl Into<Arc<str>>,
         compare: impl Fn(&[u8], &[u8]) -> Ordering + Send + Sync + 'static,
