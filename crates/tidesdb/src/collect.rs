@@ -18,19 +18,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::codec::Salt;
-use crate::family::{FamilyCore, Metric, ReadView};
+use crate::family::{FamilyCore, Metric, ReadView, ValueSpace};
 use crate::shared::MaintenanceCtx;
 use crate::sources::TableVersion;
 use crate::types::{SeqNo, VlogId};
 use crate::version::{Change, VersionEdit, VlogState};
 use crate::{Error, Result, compact, rewrite};
 
-/// Garbage that is tolerated in any case, as a part of a value log.
-const SLACK_PART: u64 = 4;
 /// Live bytes of all victims at a time, as a part of all live bytes: they take space twice until the victims are gone.
 const MOVING_PART: u64 = 8;
-/// While the database is busy, garbage may be this many times what it may be on an idle one.
-const BUSY: u32 = 2;
+/// While the database is busy, garbage may be this many halves of what it may be on an idle one.
+const BUSY_HALVES: u32 = 3;
 /// A merge that only looks for garbage writes at most this many times what it may find.
 const LOOK_COST: u64 = 8;
 
@@ -88,6 +86,7 @@ pub fn all(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, stored_to: SeqNo) -> 
 fn carry_out(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, next: Next) -> Result<bool> {
     let victims = if let Next::Move(victims) = &next { victims.clone() } else { BTreeSet::new() };
     family.collection.set_victims(victims);
+    family.note_values();
     match next {
         Next::Nothing => Ok(false),
         Next::Flush => {
@@ -99,8 +98,24 @@ fn carry_out(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, next: Next) -> Resu
             Ok(true)
         }
         Next::Merge => compact::everything(ctx, family).map(|()| true),
-        Next::Move(_) => compact::move_values(ctx, family),
+        Next::Move(victims) => move_values(ctx, family, &victims),
     }
+}
+
+/// Moves values out of `victims`, as many as one table refers to, and measures how fast that frees their garbage.
+fn move_values(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, victims: &BTreeSet<VlogId>) -> Result<bool> {
+    let clock = &ctx.write.env.clock;
+    let (begun, moved) = (clock.mono(), family.total(Metric::ValuesMoved));
+    let version = Arc::clone(&family.owned_view().version);
+    let files = || version.vlogs().iter().filter(|(id, _)| victims.contains(id)).map(|(_, v)| v);
+    let (live, garbage) = files().fold((0, 0), |(live, all), v| (live + v.used(), all + v.garbage()));
+    let result = compact::move_values(ctx, family)?;
+    let moved = family.total(Metric::ValuesMoved) - moved;
+    if moved > 0 {
+        let freed = garbage as f64 * (moved as f64 / live.max(1) as f64).min(1.0);
+        ctx.write.debt.garbage_rate.measured(freed as u64, clock.mono().saturating_sub(begun));
+    }
+    Ok(result)
 }
 
 /// What to do next for the space of a family.
@@ -150,14 +165,11 @@ struct Usage {
     sealed: Vec<(VlogId, VlogState)>,
     /// Bytes of the current file, and those that tables refer to.
     current: (u64, u64),
-    /// Bytes of all live records.
-    live: u64,
+    space: ValueSpace,
     /// Most bytes of values that the memtables may overwrite, and that no table refers to yet.
     unflushed: u64,
-    /// Most bytes of values that newer tables may hide.
-    hidden: u64,
-    table_bytes: u64,
     slack: u64,
+    file_bytes: u64,
     percent: u32,
 }
 
@@ -165,27 +177,18 @@ impl Usage {
     fn of(family: &FamilyCore, seen: &Seen) -> Self {
         let version = &seen.view.version;
         let vlogs = version.vlogs();
-        let live: u64 = vlogs.values().map(VlogState::used).sum();
-        let count: u64 = vlogs.values().map(|v| v.live_count).sum();
-        let average = live / count.max(1);
+        let space = ValueSpace::of(version);
         let current = family.vlog.current();
-        let deepest = version.depth();
-        // Of level 1 all tables but the oldest may hide values of others, if there is no deeper level.
-        let lowest = if deepest == 1 { 1 } else { version.level_len(deepest) };
-        let entries = |level| version.level(level).map(|t| t.meta().entries);
-        let upper: u64 = (1..deepest).flat_map(entries).sum();
-        let shallow = entries(deepest).take(version.level_len(deepest) - lowest).sum::<u64>();
         let excluded = |id| family.collection.is_excluded(id);
         let is_settled = |v: &VlogState| v.sealed_at.is_some_and(|seq| seq <= seen.flushed_to);
         let sealed = vlogs.iter().filter(|(id, v)| is_settled(v) && v.live_count > 0 && !excluded(**id));
         Self {
             sealed: sealed.map(|(id, v)| (*id, *v)).collect(),
             current: current.map_or((0, 0), |(id, bytes)| (bytes, vlogs.get(&id).map_or(0, VlogState::used))),
-            live,
-            unflushed: unflushed(family, seen, average),
-            hidden: (upper + shallow).min(count).saturating_mul(average),
-            table_bytes: version.tables().map(|t| t.meta().file_bytes).sum(),
-            slack: family.vlog.file_bytes_max() / SLACK_PART,
+            unflushed: unflushed(family, seen, space.average),
+            space,
+            slack: family.garbage_slack(),
+            file_bytes: family.vlog.file_bytes(),
             percent: family.options.value_garbage_percent(),
         }
     }
@@ -194,7 +197,7 @@ impl Usage {
     fn next(&self, idle: bool) -> Next {
         let sealed: u64 = self.sealed.iter().map(|(_, v)| v.bytes).sum();
         let garbage: u64 = self.sealed.iter().map(|(_, v)| v.garbage()).sum();
-        let percent = if idle { self.percent } else { self.percent.saturating_mul(BUSY).min(90) };
+        let percent = if idle { self.percent } else { (self.percent * BUSY_HALVES / 2).min(90) };
         let share = |bytes: u64| bytes / 100 * u64::from(percent) + self.slack;
         if percent == 0 {
             return Next::Nothing;
@@ -210,7 +213,8 @@ impl Usage {
         if garbage + self.unflushed > share(total) && self.unflushed > self.slack {
             return Next::Flush;
         }
-        if garbage + self.hidden > share(total) && self.hidden > self.table_bytes / LOOK_COST {
+        let ValueSpace { hidden, table_bytes, .. } = self.space;
+        if garbage + hidden > share(total) && hidden > table_bytes / LOOK_COST {
             return Next::Merge;
         }
         if current.saturating_sub(used) > share(current) {
@@ -224,7 +228,7 @@ impl Usage {
         let mut files: Vec<_> = self.sealed.iter().filter(|(_, v)| v.garbage() > 0).collect();
         let permille = |v: &VlogState| u128::from(v.garbage()) * 1000 / u128::from(v.bytes.max(1));
         files.sort_by_key(|(id, v)| (Reverse(permille(v)), *id));
-        let moving_max = (self.live / MOVING_PART).max(self.slack * SLACK_PART);
+        let moving_max = (self.space.live / MOVING_PART).max(self.file_bytes);
         let (mut left, mut moving) = (garbage, 0);
         let mut victims = BTreeSet::new();
         for (id, v) in files {
@@ -255,7 +259,7 @@ fn unflushed(family: &FamilyCore, seen: &Seen, average: u64) -> u64 {
     let unsettled =
         vlogs.values().filter(|v| v.sealed_at.is_some_and(|seq| seq > *flushed_to)).map(VlogState::garbage);
     let unnamed = family.vlog.begun().iter().filter(|f| !vlogs.contains_key(&f.id)).count() as u64;
-    overwritten + unsettled.sum::<u64>() + unnamed * family.vlog.file_bytes_max()
+    overwritten + unsettled.sum::<u64>() + unnamed * family.vlog.file_bytes()
 }
 
 /// Seals the full value logs of `family` and removes the dead ones. Keeps those that a commit at or above `stored_to` may

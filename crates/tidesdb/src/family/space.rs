@@ -2,12 +2,32 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidesdb_sync::Mutex;
 
+use super::{FamilyCore, MemSlot};
 use crate::Error;
 use crate::jobs::Retry;
+use crate::sources::TableVersion;
 use crate::types::VlogId;
+use crate::version::VlogState;
+
+/// A memtable is flushed when the values that it refers to take this many times its size in value logs,
+const VALUES_PER_BUFFER: u64 = 4;
+/// or this part of all live values, but not less than this: what it overwrites is garbage only then.
+const UNFLUSHED_PART: u64 = 8;
+const UNFLUSHED_LEAST: u64 = 32 << 20;
+/// Tables are merged when newer ones may hide this part of the live values, if the merge writes less than half of what it may find.
+const HIDDEN_PART: u64 = 8;
+const LOOK_COST: u64 = 2;
+/// Share of garbage in sealed files at which writers are slowed down, and at which they are slowed down most.
+const GARBAGE_SLOW: f64 = 0.5;
+const GARBAGE_MOST: f64 = 0.75;
+/// Debt of writers at most: it never stops them, since a file may stay for reasons that no merge can change.
+const OWED_MAX: f64 = 0.95;
+/// Garbage that is tolerated in any case, as a part of a value log.
+const SLACK_PART: u64 = 4;
 
 /// The collection of the value logs of one family.
 #[derive(Debug, Default)]
@@ -20,6 +40,91 @@ pub struct Collection {
     damage: Mutex<Option<Error>>,
     /// After a collection failed.
     pub retry: Retry,
+    /// Debt of writers, as a fraction of one: see [`FamilyCore::values_debt`].
+    owed: AtomicU64,
+}
+
+/// What the tables of a family say about its values.
+#[derive(Clone, Copy, Debug)]
+pub struct ValueSpace {
+    /// Bytes of the records that tables refer to.
+    pub live: u64,
+    /// Bytes of a record on average.
+    pub average: u64,
+    /// Most bytes of records that newer tables may hide.
+    pub hidden: u64,
+    /// Bytes of the tables.
+    pub table_bytes: u64,
+}
+
+impl ValueSpace {
+    /// Sums up `version`.
+    pub fn of(version: &TableVersion) -> Self {
+        let vlogs = version.vlogs();
+        let live: u64 = vlogs.values().map(VlogState::used).sum();
+        let count: u64 = vlogs.values().map(|v| v.live_count).sum();
+        let average = live / count.max(1);
+        let deepest = version.depth();
+        // Of level 1 all tables but the oldest may hide values of others, if there is no deeper level.
+        let lowest = if deepest == 1 { 1 } else { version.level_len(deepest) };
+        let entries = |level| version.level(level).map(|t| t.meta().entries);
+        let upper: u64 = (1..deepest).flat_map(entries).sum();
+        let shallow = entries(deepest).take(version.level_len(deepest) - lowest).sum::<u64>();
+        Self {
+            live,
+            average,
+            hidden: (upper + shallow).min(count).saturating_mul(average),
+            table_bytes: version.tables().map(|t| t.meta().file_bytes).sum(),
+        }
+    }
+}
+
+impl FamilyCore {
+    /// Garbage that value logs may hold in any case.
+    pub fn garbage_slack(&self) -> u64 {
+        self.vlog.file_bytes() / SLACK_PART
+    }
+
+    /// Returns true if the values that `slot` refers to fill so many value logs that the memtable should be flushed: what
+    /// they overwrite is garbage only then.
+    pub fn has_many_values(&self, slot: &MemSlot) -> bool {
+        let most = (self.vlog.live() / UNFLUSHED_PART).max(UNFLUSHED_LEAST);
+        let bytes = self.vlog.filled().saturating_sub(slot.filled);
+        bytes >= most.min(VALUES_PER_BUFFER * self.buffer_bytes() as u64)
+    }
+
+    /// Returns true if newer tables of `version` may hide so many values that a merge pays.
+    pub fn hides_many_values(&self, version: &TableVersion) -> bool {
+        if version.vlogs().is_empty() || self.options.value_garbage_percent() == 0 {
+            return false;
+        }
+        let space = ValueSpace::of(version);
+        let most = space.live / HIDDEN_PART + self.garbage_slack();
+        space.hidden > most.max(space.table_bytes.saturating_mul(LOOK_COST))
+    }
+
+    /// Takes note of the values of a new version: new files get their size from it, and writers are slowed down if it holds too much
+    /// garbage.
+    pub fn note_values(&self) {
+        let version = &self.owned_view().version;
+        let vlogs = version.vlogs();
+        self.vlog.set_live(vlogs.values().map(VlogState::used).sum());
+        let is_settled = |v: &VlogState| v.sealed_at.is_some_and(|seq| seq <= version.flushed_to());
+        let collects = self.options.value_garbage_percent() > 0;
+        let settled = vlogs.iter().filter(|(id, v)| collects && is_settled(v) && !self.collection.is_excluded(**id));
+        let (bytes, garbage) =
+            settled.fold((0, 0), |(bytes, garbage), (_, v)| (bytes + v.bytes, garbage + v.garbage()));
+        let share = garbage.saturating_sub(self.garbage_slack()) as f64 / bytes.max(1) as f64;
+        let owed = 0.5 + (share - GARBAGE_SLOW) / (GARBAGE_MOST - GARBAGE_SLOW) * 0.5;
+        let owed = if owed <= 0.5 { 0.0 } else { owed.min(OWED_MAX) };
+        self.collection.owed.store(owed.to_bits(), Ordering::Relaxed);
+    }
+
+    /// Returns the debt of writers because of garbage in value logs: 0, or from 0.5, where they are slowed down, to nearly 1.
+    #[inline]
+    pub fn values_debt(&self) -> f64 {
+        f64::from_bits(self.collection.owed.load(Ordering::Relaxed))
+    }
 }
 
 impl Collection {

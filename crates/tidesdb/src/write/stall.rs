@@ -30,7 +30,9 @@ use super::commit::LARGE_BYTES_MIN;
 use crate::family::FamilyCore;
 use crate::jobs::Job;
 use crate::memory::{Charge, Pressure};
-use crate::shared::{DelayStats, FLUSH_RATE_ASSUMED, MERGE_RATE_ASSUMED, SCARCE, WriteCtx};
+use crate::shared::{
+    DelayStats, FLUSH_RATE_ASSUMED, GARBAGE_RATE_ASSUMED, MERGE_RATE_ASSUMED, SCARCE, WriteCtx,
+};
 use crate::{Error, Result};
 
 /// How long a stopped writer waits without any progress.
@@ -133,9 +135,12 @@ fn debt<'a>(ctx: &'a WriteCtx, batch: &WriteBatch) -> Owed<'a> {
         debt if debt > 0.0 && ctx.merges.are_stuck() => 0.0,
         debt => debt,
     };
+    let values = batch.families.iter().map(|f| f.values_debt()).fold(0.0, f64::max);
     let debt = &ctx.debt;
     let pressure = pressure(ctx, batch);
-    if pressure > tables && pressure > memory {
+    if values > tables.max(memory).max(pressure) && !ctx.merges.are_stuck() {
+        Owed { share: values, cause: &debt.by_values, rate: debt.garbage_rate.or(GARBAGE_RATE_ASSUMED) }
+    } else if pressure > tables && pressure > memory {
         Owed { share: pressure, cause: &debt.by_memory, rate: debt.flush_rate.or(FLUSH_RATE_ASSUMED) }
     } else if tables > memory {
         Owed { share: tables, cause: &debt.by_tables, rate: debt.merge_rate.or(MERGE_RATE_ASSUMED) }
