@@ -54,10 +54,10 @@ fn main() -> Result<(), Failure> {
         samples = watch.join().unwrap_or_default();
         result
     })?;
-    let mut file = String::from("seconds,live,files,blocks,metric,directory,moved\n");
+    let mut file = String::from("seconds,live,files,blocks,metric,directory,named,moved\n");
     for s in &samples {
-        let Seen { seconds, live, files, blocks, metric, directory, moved } = s;
-        writeln!(file, "{seconds:.1},{live},{files},{blocks},{metric},{directory},{moved}")?;
+        let Seen { seconds, live, files, blocks, metric, directory, named, moved } = s;
+        writeln!(file, "{seconds:.1},{live},{files},{blocks},{metric},{directory},{named},{moved}")?;
     }
     plot.map_or(Ok(()), |path| std::fs::write(path, file))?;
     set.check(&db)?;
@@ -211,6 +211,8 @@ struct Seen {
     metric: u64,
     /// Lengths of all files.
     directory: u64,
+    /// What tables refer to, overwritten values in other tables included.
+    named: u64,
     moved: u64,
 }
 
@@ -218,7 +220,8 @@ impl Seen {
     fn now(db: &Db, dir: &Path, set: &Set, seconds: f64) -> Self {
         let stats = db.default_family().stats();
         let (metric, moved) = (stats.value_log_file_bytes, stats.value_bytes_moved);
-        let mut seen = Self { seconds, metric, moved, live: set.live.load(Relaxed), ..Self::default() };
+        let named = stats.value_log_live_bytes;
+        let mut seen = Self { seconds, metric, named, moved, live: set.live.load(Relaxed), ..Self::default() };
         for file in std::fs::read_dir(dir).into_iter().flatten().flatten() {
             let Ok(meta) = file.metadata() else { continue };
             seen.directory += meta.len();

@@ -12,23 +12,18 @@
 //! entries in deeper levels) is no garbage yet. On an idle database it is found by a flush and a merge, if there may be
 //! enough of it.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::codec::Salt;
-use crate::family::{FamilyCore, Metric, ReadView, ValueSpace};
+use crate::family::{FamilyCore, Metric, ReadView, SettledFiles, ValueSpace};
 use crate::shared::MaintenanceCtx;
 use crate::sources::TableVersion;
 use crate::types::{SeqNo, VlogId};
 use crate::version::{Change, VersionEdit, VlogState};
 use crate::{Error, Result, compact, rewrite};
 
-/// Live bytes of all victims at a time, as a part of all live bytes: they take space twice until the victims are gone.
-const MOVING_PART: u64 = 8;
-/// While the database is busy, garbage may be this many halves of what it may be on an idle one.
-const BUSY_HALVES: u32 = 3;
 /// A merge that only looks for garbage writes at most this many times what it may find.
 const LOOK_COST: u64 = 8;
 
@@ -47,7 +42,7 @@ pub fn is_due(ctx: &MaintenanceCtx, family: &FamilyCore, stored_to: SeqNo) -> bo
     let idle = ctx.write.idle.load(Ordering::Relaxed);
     !sealable(family, &seen.view.version).is_empty()
         || !seen.dead(stored_to).is_empty()
-        || (!ctx.write.merges.are_off() && Usage::of(family, &seen).next(idle) != Next::Nothing)
+        || (!ctx.write.merges.are_off() && Usage::of(family, &seen).next(family, idle) != Next::Nothing)
 }
 
 /// Does what is most useful for the space of `family`. Returns whether something changed; then there may be more to do.
@@ -64,7 +59,7 @@ pub fn step(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, stored_to: SeqNo) ->
     if ctx.write.merges.are_off() {
         return Ok(false);
     }
-    let next = Usage::of(family, &Seen::now(ctx, family)).next(ctx.write.idle.load(Ordering::Relaxed));
+    let next = Usage::of(family, &Seen::now(ctx, family)).next(family, ctx.write.idle.load(Ordering::Relaxed));
     carry_out(ctx, family, next)
 }
 
@@ -75,7 +70,7 @@ pub fn step(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, stored_to: SeqNo) ->
 pub fn all(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, stored_to: SeqNo) -> Result<()> {
     loop {
         let removed = run(ctx, family, stored_to)?;
-        let next = Usage::of(family, &Seen::now(ctx, family)).next(true);
+        let next = Usage::of(family, &Seen::now(ctx, family)).next(family, true);
         let goes_on = matches!(next, Next::Rotate | Next::Move(_)) && carry_out(ctx, family, next)?;
         if !goes_on && !removed {
             return Ok(());
@@ -161,16 +156,12 @@ impl Seen {
 /// The use of disk space by the values of a family.
 #[derive(Debug)]
 struct Usage {
-    /// The sealed files in which tables, and no memtables, refer to a value.
-    sealed: Vec<(VlogId, VlogState)>,
+    sealed: SettledFiles,
     /// Bytes of the current file, and those that tables refer to.
     current: (u64, u64),
     space: ValueSpace,
     /// Most bytes of values that the memtables may overwrite, and that no table refers to yet.
     unflushed: u64,
-    slack: u64,
-    file_bytes: u64,
-    percent: u32,
 }
 
 impl Usage {
@@ -179,38 +170,30 @@ impl Usage {
         let vlogs = version.vlogs();
         let space = ValueSpace::of(version);
         let current = family.vlog.current();
-        let excluded = |id| family.collection.is_excluded(id);
-        let is_settled = |v: &VlogState| v.sealed_at.is_some_and(|seq| seq <= seen.flushed_to);
-        let sealed = vlogs.iter().filter(|(id, v)| is_settled(v) && v.live_count > 0 && !excluded(**id));
         Self {
-            sealed: sealed.map(|(id, v)| (*id, *v)).collect(),
+            sealed: SettledFiles::of(family, version, seen.flushed_to),
             current: current.map_or((0, 0), |(id, bytes)| (bytes, vlogs.get(&id).map_or(0, VlogState::used))),
             unflushed: unflushed(family, seen, space.average),
             space,
-            slack: family.garbage_slack(),
-            file_bytes: family.vlog.file_bytes(),
-            percent: family.options.value_garbage_percent(),
         }
     }
 
     /// Decides what to do next. An idle database has a lower bound for garbage.
-    fn next(&self, idle: bool) -> Next {
-        let sealed: u64 = self.sealed.iter().map(|(_, v)| v.bytes).sum();
-        let garbage: u64 = self.sealed.iter().map(|(_, v)| v.garbage()).sum();
-        let percent = if idle { self.percent } else { (self.percent * BUSY_HALVES / 2).min(90) };
-        let share = |bytes: u64| bytes / 100 * u64::from(percent) + self.slack;
-        if percent == 0 {
+    fn next(&self, family: &FamilyCore, idle: bool) -> Next {
+        if family.options.value_garbage_percent() == 0 {
             return Next::Nothing;
         }
-        if garbage > share(sealed) {
-            return Next::Move(self.victims(garbage, share(sealed) / 2));
+        let victims = family.victims(&self.sealed, idle);
+        if !victims.is_empty() {
+            return Next::Move(victims);
         }
         if !idle {
             return Next::Nothing;
         }
-        let (current, used) = self.current;
-        let total = sealed + current;
-        if garbage + self.unflushed > share(total) && self.unflushed > self.slack {
+        let share = |bytes| family.garbage_max(bytes, true);
+        let ((current, used), garbage) = (self.current, self.sealed.garbage);
+        let total = self.sealed.bytes + current;
+        if garbage + self.unflushed > share(total) && self.unflushed > family.garbage_slack() {
             return Next::Flush;
         }
         let ValueSpace { hidden, table_bytes, .. } = self.space;
@@ -221,26 +204,6 @@ impl Usage {
             return Next::Rotate;
         }
         Next::Nothing
-    }
-
-    /// The files with the largest share of garbage, until at most `kept` of `garbage` is left in the others.
-    fn victims(&self, garbage: u64, kept: u64) -> BTreeSet<VlogId> {
-        let mut files: Vec<_> = self.sealed.iter().filter(|(_, v)| v.garbage() > 0).collect();
-        let permille = |v: &VlogState| u128::from(v.garbage()) * 1000 / u128::from(v.bytes.max(1));
-        files.sort_by_key(|(id, v)| (Reverse(permille(v)), *id));
-        let moving_max = (self.space.live / MOVING_PART).max(self.file_bytes);
-        let (mut left, mut moving) = (garbage, 0);
-        let mut victims = BTreeSet::new();
-        for (id, v) in files {
-            let is_first = victims.is_empty();
-            if !is_first && (left <= kept || moving + v.used() > moving_max) {
-                break;
-            }
-            left = left.saturating_sub(v.garbage());
-            moving += v.used();
-            victims.insert(*id);
-        }
-        victims
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the value logs of a family take on disk, and which of them should be emptied.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +11,7 @@ use super::{FamilyCore, MemSlot};
 use crate::Error;
 use crate::jobs::Retry;
 use crate::sources::TableVersion;
-use crate::types::VlogId;
+use crate::types::{SeqNo, VlogId};
 use crate::version::VlogState;
 
 /// A memtable is flushed when the values that it refers to take this many times its size in value logs,
@@ -21,9 +22,16 @@ const UNFLUSHED_LEAST: u64 = 32 << 20;
 /// Tables are merged when newer ones may hide this part of the live values, if the merge writes less than half of what it may find.
 const HIDDEN_PART: u64 = 8;
 const LOOK_COST: u64 = 2;
-/// Share of garbage in sealed files at which writers are slowed down, and at which they are slowed down most.
-const GARBAGE_SLOW: f64 = 0.5;
-const GARBAGE_MOST: f64 = 0.75;
+/// While the database is busy, garbage may be this many times what it may be on an idle one.
+const BUSY: f64 = 1.25;
+/// Garbage at which writers are slowed down, and at which they are slowed down most, in the same unit. Here it includes all that newer
+/// tables may hide.
+const SLOW: f64 = 1.5;
+const SLOWEST: f64 = 2.25;
+/// Garbage is never accepted beyond this share of the files.
+const GARBAGE_MAX: f64 = 0.9;
+/// Live bytes of all victims at a time, as a part of all live bytes: they take space twice until the victims are gone.
+const MOVING_PART: u64 = 8;
 /// Debt of writers at most: it never stops them, since a file may stay for reasons that no merge can change.
 const OWED_MAX: f64 = 0.95;
 /// Garbage that is tolerated in any case, as a part of a value log.
@@ -79,7 +87,73 @@ impl ValueSpace {
     }
 }
 
+/// The sealed value logs of a family that only tables, and no memtables, refer to.
+#[derive(Debug)]
+pub struct SettledFiles {
+    files: Vec<(VlogId, VlogState)>,
+    /// Bytes of the files.
+    pub bytes: u64,
+    /// Bytes of the files that nothing refers to.
+    pub garbage: u64,
+}
+
+impl SettledFiles {
+    /// Returns the files of `version` that are settled when all commits up to `flushed_to` are in tables, without damaged ones.
+    pub fn of(family: &FamilyCore, version: &TableVersion, flushed_to: SeqNo) -> Self {
+        let is_settled = |v: &VlogState| v.sealed_at.is_some_and(|seq| seq <= flushed_to);
+        let excluded = |id| family.collection.is_excluded(id);
+        let files = version.vlogs().iter().filter(|(id, v)| is_settled(v) && v.live_count > 0 && !excluded(**id));
+        let files: Vec<_> = files.map(|(id, v)| (*id, *v)).collect();
+        let sum = |of: fn(&VlogState) -> u64| files.iter().map(|(_, v)| of(v)).sum();
+        Self { bytes: sum(|v| v.bytes), garbage: sum(VlogState::garbage), files }
+    }
+
+    /// Returns the files with the largest share of garbage, until at most `kept` bytes of garbage are left in the others, or
+    /// `moving_max` bytes are live in them.
+    fn victims(&self, kept: u64, moving_max: u64) -> BTreeSet<VlogId> {
+        let mut files: Vec<_> = self.files.iter().filter(|(_, v)| v.garbage() > 0).collect();
+        let permille = |v: &VlogState| u128::from(v.garbage()) * 1000 / u128::from(v.bytes.max(1));
+        files.sort_by_key(|(id, v)| (Reverse(permille(v)), *id));
+        let (mut left, mut moving) = (self.garbage, 0);
+        let mut victims = BTreeSet::new();
+        for (id, v) in files {
+            let is_first = victims.is_empty();
+            if !is_first && (left <= kept || moving + v.used() > moving_max) {
+                break;
+            }
+            left = left.saturating_sub(v.garbage());
+            moving += v.used();
+            victims.insert(*id);
+        }
+        victims
+    }
+}
+
 impl FamilyCore {
+    /// Returns the garbage that `bytes` of value logs may hold.
+    pub fn garbage_max(&self, bytes: u64, idle: bool) -> u64 {
+        let share = f64::from(self.options.value_garbage_percent()) / 100.0;
+        let share = if idle { share } else { share * BUSY };
+        (bytes as f64 * share.min(GARBAGE_MAX)) as u64 + self.garbage_slack()
+    }
+
+    /// Returns the files to empty, as long as `files` hold too much garbage; none if values are not to be moved.
+    pub fn victims(&self, files: &SettledFiles, idle: bool) -> BTreeSet<VlogId> {
+        let max = self.garbage_max(files.bytes, idle);
+        if self.options.value_garbage_percent() == 0 || files.garbage <= max {
+            return BTreeSet::new();
+        }
+        files.victims(max / 2, (self.vlog.live() / MOVING_PART).max(self.vlog.file_bytes()))
+    }
+
+    /// Chooses the files to empty for a merge that is about to begin, unless the last collection failed.
+    pub fn choose_victims(&self, version: &TableVersion, idle: bool) {
+        if !version.vlogs().is_empty() && !self.collection.retry.is_failing() {
+            let files = SettledFiles::of(self, version, version.flushed_to());
+            self.collection.set_victims(self.victims(&files, idle));
+        }
+    }
+
     /// Garbage that value logs may hold in any case.
     pub fn garbage_slack(&self) -> u64 {
         self.vlog.file_bytes() / SLACK_PART
@@ -107,16 +181,16 @@ impl FamilyCore {
     /// garbage.
     pub fn note_values(&self) {
         let version = &self.owned_view().version;
-        let vlogs = version.vlogs();
-        self.vlog.set_live(vlogs.values().map(VlogState::used).sum());
-        let is_settled = |v: &VlogState| v.sealed_at.is_some_and(|seq| seq <= version.flushed_to());
-        let collects = self.options.value_garbage_percent() > 0;
-        let settled = vlogs.iter().filter(|(id, v)| collects && is_settled(v) && !self.collection.is_excluded(**id));
-        let (bytes, garbage) =
-            settled.fold((0, 0), |(bytes, garbage), (_, v)| (bytes + v.bytes, garbage + v.garbage()));
-        let share = garbage.saturating_sub(self.garbage_slack()) as f64 / bytes.max(1) as f64;
-        let owed = 0.5 + (share - GARBAGE_SLOW) / (GARBAGE_MOST - GARBAGE_SLOW) * 0.5;
-        let owed = if owed <= 0.5 { 0.0 } else { owed.min(OWED_MAX) };
+        let (space, files) = (ValueSpace::of(version), SettledFiles::of(self, version, version.flushed_to()));
+        self.vlog.set_live(space.live);
+        let normal = f64::from(self.options.value_garbage_percent()) / 100.0;
+        let (slow, slowest) = (normal * SLOW, (normal * SLOWEST).min(GARBAGE_MAX));
+        let garbage = (files.garbage + space.hidden).saturating_sub(self.garbage_slack());
+        let share = garbage as f64 / files.bytes.max(1) as f64;
+        let owed = match share > slow && normal > 0.0 {
+            true => (0.5 + (share - slow) / (slowest - slow).max(0.01) * 0.5).min(OWED_MAX),
+            false => 0.0,
+        };
         self.collection.owed.store(owed.to_bits(), Ordering::Relaxed);
     }
 
