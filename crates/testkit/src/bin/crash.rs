@@ -22,6 +22,8 @@ struct Totals {
     images: AtomicU64,
     nested: AtomicU64,
     checkpoints: AtomicU64,
+    /// Bytes of values that were moved while crash points were collected.
+    moved: AtomicU64,
     wrong: AtomicU64,
 }
 
@@ -51,13 +53,14 @@ fn main() -> ExitCode {
         ("images", n(&totals.images)),
         ("nested", n(&totals.nested)),
         ("checkpoints", n(&totals.checkpoints)),
+        ("value_bytes_moved", n(&totals.moved)),
         ("violations", n(&totals.wrong)),
         ("seed", seed),
     ];
     exit(finish(
         "T01",
         &figures,
-        &[("crash_points", points), ("images", points * 11), ("nested", points / 10)],
+        &[("crash_points", points), ("images", points * 11), ("nested", points / 10), ("value_bytes_moved", points)],
     ))
 }
 
@@ -98,6 +101,7 @@ fn one_script(seed: u64, enough: u64, totals: &Totals) {
         }
     }
     disk.stop_observing();
+    totals.moved.fetch_add(world.value_bytes_moved(), Relaxed);
     if let Err(e) = order::check(PATH, &disk.ops()) {
         wrong(totals, seed, "order of calls", &e);
     }

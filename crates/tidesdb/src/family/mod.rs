@@ -88,7 +88,7 @@ impl FamilyCore {
     ) -> Self {
         let probes = Arc::default();
         let view = ReadView { active: None, active_from: 0, immutables: Vec::new(), version, probes };
-        Self {
+        let this = Self {
             id,
             options: LiveOptions::new(options),
             vlog,
@@ -106,7 +106,9 @@ impl FamilyCore {
             dropped: AtomicBool::new(false),
             metrics: ShardedCounters::new(),
             memory: Arc::clone(memory),
-        }
+        };
+        this.note_values();
+        this
     }
 
     /// The current name.

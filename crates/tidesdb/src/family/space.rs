@@ -82,7 +82,7 @@ impl ValueSpace {
             live,
             average,
             hidden: (upper + shallow).min(count).saturating_mul(average),
-            table_bytes: version.tables().map(|t| t.meta().file_bytes).sum(),
+            table_bytes: version.levels().iter().map(|level| level.bytes()).sum(),
         }
     }
 }
@@ -184,13 +184,8 @@ impl FamilyCore {
         let (space, files) = (ValueSpace::of(version), SettledFiles::of(self, version, version.flushed_to()));
         self.vlog.set_live(space.live);
         let normal = f64::from(self.options.value_garbage_percent()) / 100.0;
-        let (slow, slowest) = (normal * SLOW, (normal * SLOWEST).min(GARBAGE_MAX));
         let garbage = (files.garbage + space.hidden).saturating_sub(self.garbage_slack());
-        let share = garbage as f64 / files.bytes.max(1) as f64;
-        let owed = match share > slow && normal > 0.0 {
-            true => (0.5 + (share - slow) / (slowest - slow).max(0.01) * 0.5).min(OWED_MAX),
-            false => 0.0,
-        };
+        let owed = owed(garbage as f64 / files.bytes.max(1) as f64, normal);
         self.collection.owed.store(owed.to_bits(), Ordering::Relaxed);
     }
 
@@ -227,5 +222,31 @@ impl Collection {
     /// Returns whether a damaged value was found in the file.
     pub fn is_excluded(&self, id: VlogId) -> bool {
         self.damaged.lock().contains(&id)
+    }
+}
+
+/// Returns the debt of writers when `share` of the sealed files is garbage, and may be `normal` on an idle database.
+fn owed(share: f64, normal: f64) -> f64 {
+    let (slow, slowest) = ((normal * SLOW).min(GARBAGE_MAX), (normal * SLOWEST).min(GARBAGE_MAX));
+    match normal > 0.0 && share > slow {
+        true => (0.5 + (share - slow) / (slowest - slow).max(0.01) * 0.5).min(OWED_MAX),
+        false => 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writers_owe_more_the_more_garbage_there_is_but_are_never_stopped() {
+        assert_eq!((owed(0.99, 0.0), owed(0.375, 0.25)), (0.0, 0.0), "switched off, or not too much");
+        assert!((owed(0.468_75, 0.25) - 0.75).abs() < 1e-9, "half way");
+        assert_eq!((owed(0.6, 0.25), owed(f64::MAX, 0.01), owed(2.0, 1.0)), (OWED_MAX, OWED_MAX, OWED_MAX));
+        for percent in 1..=100 {
+            let debts = (0..=1000).map(|n| owed(f64::from(n) / 1000.0, f64::from(percent) / 100.0));
+            let debts: Vec<f64> = debts.collect();
+            assert!(debts.is_sorted() && debts[0] == 0.0 && debts[1000] > 0.5, "{percent} %");
+        }
     }
 }

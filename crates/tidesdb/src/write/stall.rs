@@ -12,7 +12,8 @@
 //! Between `S` and `H` the delay grows with the square of the debt, relative to the measured rate at which that debt is paid: by flushes, or by
 //! merges of level 1. So writers approach that rate smoothly. All writers share one schedule ([`crate::shared::Pace`]), so many small commits wait as long as
 //! few large ones. Above `H` a writer waits for a flush; if none makes progress for [`PATIENCE`], the write
-//! fails with `Busy` and nothing was done. A family with too many tables in level 1 feeds the same curve.
+//! fails with `Busy` and nothing was done. A family with too many tables in level 1 feeds the same curve. So does one with too much garbage
+//! in its value logs, but that never stops writers (`family/space.rs`).
 //!
 //! Memory feeds the same curve from the level `High` on, and stops writers at `Critical`: see `memory.rs`. A commit of a megabyte or more
 //! also waits until its memtables fit, and other writers leave it that memory.
