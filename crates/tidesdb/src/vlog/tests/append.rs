@@ -100,7 +100,9 @@ fn files_of_a_small_set_are_small() {
     small.set_live(1 << 30);
     assert_eq!(small.file_bytes(), 4096, "never more than the setting");
     let value = noise(1, 3000);
-    (0..4).for_each(|_| drop(small.append(&value, Compression::None).unwrap()));
+    for _ in 0..4 {
+        small.append(&value, Compression::None).unwrap();
+    }
     assert_eq!(small.filled(), 40 + 2 * 3018, "the second file is not full");
     small.rotate();
     assert_eq!(small.filled(), 2 * (40 + 2 * 3018));
