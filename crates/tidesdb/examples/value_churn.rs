@@ -221,7 +221,8 @@ impl Seen {
         let stats = db.default_family().stats();
         let (metric, moved) = (stats.value_log_file_bytes, stats.value_bytes_moved);
         let named = stats.value_log_live_bytes;
-        let mut seen = Self { seconds, metric, named, moved, live: set.live.load(Relaxed), ..Self::default() };
+        let mut seen =
+            Self { seconds, metric, named, moved, live: set.live.load(Relaxed), ..Self::default() };
         for file in std::fs::read_dir(dir).into_iter().flatten().flatten() {
             let Ok(meta) = file.metadata() else { continue };
             seen.directory += meta.len();

@@ -59,7 +59,8 @@ pub fn step(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, stored_to: SeqNo) ->
     if ctx.write.merges.are_off() {
         return Ok(false);
     }
-    let next = Usage::of(family, &Seen::now(ctx, family)).next(family, ctx.write.idle.load(Ordering::Relaxed));
+    let next =
+        Usage::of(family, &Seen::now(ctx, family)).next(family, ctx.write.idle.load(Ordering::Relaxed));
     carry_out(ctx, family, next)
 }
 

@@ -102,7 +102,8 @@ impl SettledFiles {
     pub fn of(family: &FamilyCore, version: &TableVersion, flushed_to: SeqNo) -> Self {
         let is_settled = |v: &VlogState| v.sealed_at.is_some_and(|seq| seq <= flushed_to);
         let excluded = |id| family.collection.is_excluded(id);
-        let files = version.vlogs().iter().filter(|(id, v)| is_settled(v) && v.live_count > 0 && !excluded(**id));
+        let files =
+            version.vlogs().iter().filter(|(id, v)| is_settled(v) && v.live_count > 0 && !excluded(**id));
         let files: Vec<_> = files.map(|(id, v)| (*id, *v)).collect();
         let sum = |of: fn(&VlogState) -> u64| files.iter().map(|(_, v)| of(v)).sum();
         Self { bytes: sum(|v| v.bytes), garbage: sum(VlogState::garbage), files }
