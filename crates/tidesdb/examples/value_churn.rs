@@ -166,7 +166,7 @@ impl Set {
     }
 
     fn delete(&self, db: &Db, key: u64) -> Result<(), Failure> {
-        if key % 10 == 0 {
+        if key.is_multiple_of(10) {
             return Ok(());
         }
         let old = self.lock(key);
