@@ -32,6 +32,9 @@ pub enum Advice {
     /// The range will not be read soon: starts writing its dirty pages and drops its clean pages from the page
     /// cache.
     DontNeed,
+    /// The range was written and will be synced soon: starts writing its dirty pages, so that the sync waits less. Nothing is durable
+    /// before the sync.
+    SyncSoon,
 }
 
 /// Free and total bytes of the file system that holds a directory.

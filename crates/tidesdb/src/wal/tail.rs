@@ -50,6 +50,8 @@ pub struct LogTail {
     offset: u64,
     /// Salt of that file, if a record of it was read.
     salt: Option<[u8; 16]>,
+    /// Whether the last file that was opened was written before the machine started, or before a sync failed.
+    may_have_lost: bool,
 }
 
 /// What is known of the records that were written.
@@ -81,7 +83,12 @@ struct OpenSegment {
 impl LogTail {
     /// A log whose first record is the first one of segment `first`.
     pub fn new(config: TailConfig, first: WalId) -> Self {
-        Self { config, segment: first.0, offset: SEGMENT_HEADER_BYTES, salt: None }
+        Self { config, segment: first.0, offset: SEGMENT_HEADER_BYTES, salt: None, may_have_lost: false }
+    }
+
+    /// Returns whether records that were never synced may be gone: the machine was restarted since, or a sync failed.
+    pub fn may_have_lost_records(&self) -> bool {
+        self.may_have_lost
     }
 
     /// The segment of the next record.
@@ -130,11 +137,13 @@ impl LogTail {
             self.salt = Some(open.header.salt);
             let same_boot = open.header.boot_id == self.config.boot_id && open.header.boot_id != [0; 16];
             let same_boot = same_boot && !sync_has_failed(dir)?;
+            self.may_have_lost = !same_boot;
             let bound = Bound { durable, same_boot };
             if !self.read_segment(&open, bound, &mut |piece| apply(piece, same_boot))? {
                 return Ok(());
             }
             self.restart(WalId(self.segment + u64::from(open.header.span)));
+            self.may_have_lost = !same_boot;
         }
         Ok(())
     }
