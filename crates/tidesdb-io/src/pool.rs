@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
 use rustix::io::Errno;
 
-use crate::{Access, Advice, Dir, DirLock, Disk, File, ReadMap, SharedMap, Space};
+use crate::{Access, Advice, Dir, DirLock, Disk, File, ReadMap, Space};
 
 /// A limit on the descriptors of files open for reading, and the list of files that hold one.
 #[derive(Debug)]
@@ -292,10 +292,6 @@ impl PooledFile {
     }
 }
 
-fn for_reading<T>() -> io::Result<T> {
-    Err(io::Error::new(io::ErrorKind::PermissionDenied, "the file is open for reading only"))
-}
-
 impl File for PooledFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         self.file()?.read_at(buf, offset)
@@ -303,18 +299,6 @@ impl File for PooledFile {
 
     fn read_cached_at(&self, buf: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
         self.file()?.read_cached_at(buf, offset)
-    }
-
-    fn write_at(&self, _buf: &[u8], _offset: u64) -> io::Result<usize> {
-        for_reading()
-    }
-
-    fn allocate(&self, _offset: u64, _len: u64) -> io::Result<()> {
-        for_reading()
-    }
-
-    fn set_len(&self, _len: u64) -> io::Result<()> {
-        for_reading()
     }
 
     fn sync_data(&self) -> io::Result<()> {
@@ -327,10 +311,6 @@ impl File for PooledFile {
 
     fn len(&self) -> io::Result<u64> {
         self.file()?.len()
-    }
-
-    fn map_shared(&self, _len: u64) -> io::Result<Option<Box<dyn SharedMap>>> {
-        for_reading()
     }
 
     fn map_read(&self) -> io::Result<Option<ReadMap>> {
