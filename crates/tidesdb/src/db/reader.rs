@@ -291,8 +291,7 @@ impl Following {
         shared.write.log.sequencer().stand_at(end, state.durable_mark.min(end));
         shared.reads.snapshots.begin_at(shared.reads.visible());
         let name = &self.options.default_name;
-        let core = catalog::by_name(&shared, name)
-            .ok_or_else(|| Error::NotFound { what: format!("family {name:?}").into() })?;
+        let core = catalog::by_name(&shared, name).ok_or_else(|| Error::no_family(name))?;
         refuse_unresolved(&core);
         let report = RecoveryReport { end, ..self.replayed.report() };
         Ok(Db {

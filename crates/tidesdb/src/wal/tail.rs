@@ -135,8 +135,7 @@ impl LogTail {
     ) -> Result<()> {
         while let Some(open) = self.open(dir)? {
             self.salt = Some(open.header.salt);
-            let same_boot = open.header.boot_id == self.config.boot_id && open.header.boot_id != [0; 16];
-            let same_boot = same_boot && !sync_has_failed(dir)?;
+            let same_boot = open.header.is_of_boot(&self.config.boot_id) && !sync_has_failed(dir)?;
             self.may_have_lost = !same_boot;
             let bound = Bound { durable, same_boot };
             if !self.read_segment(&open, bound, &mut |piece| apply(piece, same_boot))? {
@@ -238,12 +237,7 @@ impl LogTail {
         let mut head = vec![0; SEGMENT_HEADER_BYTES as usize];
         file.read_exact_at(&mut head, 0).map_err(|e| Error::io_at("read", &name, 0, e))?;
         let header = SegmentHeader::decode(&head, &name)?;
-        let foreign = header.id != self.segment
-            || header.db_uuid != self.config.db_uuid
-            || header.segment_bytes != self.config.segment_bytes;
-        if foreign {
-            return Err(Error::corrupt(&name, 0, "the segment belongs to another database or place"));
-        }
+        header.check_place(self.segment(), &self.config.db_uuid, self.config.segment_bytes, &name)?;
         // A segment that was prepared and is empty may be replaced by one for an oversized record.
         if self.offset > SEGMENT_HEADER_BYTES && self.salt != Some(header.salt) {
             return Err(Error::corrupt(&name, 0, "the segment was replaced by another one"));
