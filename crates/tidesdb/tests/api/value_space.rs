@@ -6,7 +6,7 @@ use tidesdb::{Db, Error, Family, FamilyOptions, Isolation, SyncMode};
 
 use crate::common::{DB, Sim, contents, noise, small};
 
-/// Small value logs, and no automatic merges.
+/// Small value logs, and no merges because of the number of tables.
 fn quiet() -> FamilyOptions {
     FamilyOptions { vlog_file_bytes: 16 << 10, l1_tables_trigger: 1000, ..small() }
 }
