@@ -14,7 +14,7 @@ use crate::stats::{Durations, TimeStats, statistics, write_lines};
 use crate::types::SeqNo;
 
 statistics! {
-    /// Statistics of the whole database. Its `Display` is for people.
+    /// Statistics of the whole database. Its `Display` is for people: it leaves out figures that are 0.
     #[derive(Clone, Debug, Default)]
     Stats of seen: &Seen<'_>;
 
@@ -231,8 +231,7 @@ impl fmt::Display for Stats {
             write_lines(f, "  ", remote.figures())?;
         }
         for family in &self.families {
-            writeln!(f, "family {:?}", family.name)?;
-            write_lines(f, "  ", family.figures())?;
+            write!(f, "{family}")?;
         }
         for tree in &self.trees {
             writeln!(f, "tree of family {:?}", tree.family)?;
