@@ -74,9 +74,18 @@ pub enum Error {
         /// The index.
         index: &'static str,
     },
-    /// An index entry without a row: another program changed the table without its indexes.
-    #[error("table {table}: index {index} refers to a row that does not exist")]
+    /// An index entry whose row does not exist, or has another index key now: another program changed the table without
+    /// its indexes.
+    #[error("table {table}: index {index} has an entry without its row")]
     MissingRow {
+        /// The table.
+        table: &'static str,
+        /// The index.
+        index: &'static str,
+    },
+    /// A row without its index entry; see [`Table::check_indexes`](crate::Table::check_indexes).
+    #[error("table {table}: index {index} lacks the entry of a row")]
+    MissingEntry {
         /// The table.
         table: &'static str,
         /// The index.
