@@ -99,7 +99,7 @@ impl OpenOptions {
         self
     }
 
-    /// Creates the database if there is none; default true.
+    /// Creates the database, and the directories above it, if there is none; default true.
     pub fn create_if_missing(mut self, yes: bool) -> Self {
         self.options.create_if_missing = yes;
         self

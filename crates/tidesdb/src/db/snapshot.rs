@@ -94,6 +94,22 @@ impl Snapshot {
         read::multi_get(&self.reads, &family.core, keys, Some(self.seq()))
     }
 
+    /// Returns the first key and its value.
+    ///
+    /// # Errors
+    /// As [`Family::get`].
+    pub fn first(&self, family: &Family) -> Result<Option<(Slice, Slice)>> {
+        self.iter(family)?.next().transpose()
+    }
+
+    /// Returns the last key and its value.
+    ///
+    /// # Errors
+    /// As [`Family::get`].
+    pub fn last(&self, family: &Family) -> Result<Option<(Slice, Slice)>> {
+        self.iter(family)?.next_back().transpose()
+    }
+
     /// Iterates over all keys and values in order.
     ///
     /// # Errors

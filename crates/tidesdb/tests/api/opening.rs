@@ -101,6 +101,9 @@ fn a_reader_sees_the_log_and_changes_nothing() {
     assert_eq!(value(db.default_family(), b"logged").unwrap(), [2; 2000]);
     assert_eq!(value(&db.family("other").unwrap(), b"x").unwrap(), b"y");
     assert!(db.verify().unwrap().is_ok());
+    assert_eq!(db.stats().jobs_pending, 0, "jobs that nothing will run");
+    assert_eq!(*db.first().unwrap().unwrap().0, *b"flushed");
+    assert_eq!(*db.snapshot().last(db.default_family()).unwrap().unwrap().0, *b"logged");
     drop(db);
     let changes: Vec<_> = after.disk.ops().into_iter().filter(|op| OpSet::CHANGES.has(op.kind)).collect();
     let lock = tidesdb_io::sim::OpKind::Lock;
