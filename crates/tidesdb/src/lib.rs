@@ -54,9 +54,9 @@
 //!
 //! The crate `tidesdb-typed` adds tables with typed keys and values and secondary indexes. Async programs:
 //! [docs/async.md](https://github.com/tidesdb/tidesdb-rs/blob/main/docs/async.md).
-//!
-//! The order of the modules below is the order of the layers: a module uses only modules declared above its own line.
 #![forbid(unsafe_code)]
+
+// The order of the modules is the order of the layers: a module uses only modules above its own line.
 
 // Ground: errors, basic types, codecs, settings.
 mod error;
