@@ -175,10 +175,13 @@ fn a_view_beside_the_writer_opens_what_exists() {
     assert_eq!(USERS.open(&view).unwrap().by(&BY_CITY).get("Gent").unwrap().unwrap().0, 1);
     let plain = PLAIN.open(&view).unwrap(); // lists fewer indexes than there are
     assert!(plain.get(1).unwrap().is_some() && plain.put(2, &user("", "", &[])).is_err());
-    const NEW: IndexDefinition<Users, String> = IndexDefinition::new("new", |user, keys| keys.add(&user.city));
+    const NEW: IndexDefinition<Users, String> =
+        IndexDefinition::new("new", |user, keys| keys.add(&user.city));
     const MORE: TableDefinition<u32, Users> = TableDefinition::new("users").indexes(&[&NEW]);
     const OTHER: TableDefinition<u32, Users> = TableDefinition::new("other");
-    for (error, table) in [(MORE.open(&view).unwrap_err(), "users"), (OTHER.open(&view).unwrap_err(), "other")] {
+    for (error, table) in
+        [(MORE.open(&view).unwrap_err(), "users"), (OTHER.open(&view).unwrap_err(), "other")]
+    {
         assert_eq!(error.to_string(), format!("table \"{table}\" or one of its indexes does not exist"));
     }
 }
@@ -260,10 +263,7 @@ fn damage_is_reported_with_table_and_part() {
     }
     users.put(1, &user("a@x", "Bonn", &[])).unwrap();
     users.family().delete(encode::<u32>(1)).unwrap();
-    assert_eq!(
-        shown(users.by(&BY_MAIL).get("a@x")),
-        "table users: index mail has an entry without its row"
-    );
+    assert_eq!(shown(users.by(&BY_MAIL).get("a@x")), "table users: index mail has an entry without its row");
     users.family().put("k", "v").unwrap();
     assert_eq!(shown(users.first()), "table users: a stored key is not of type u32: it ends too early");
     users.family().put(encode::<u32>(0), [9; 3]).unwrap();

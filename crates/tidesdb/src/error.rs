@@ -74,7 +74,9 @@ pub enum Error {
         cause: &'static str,
     },
     /// Another commit changed what the transaction depends on; retry the transaction.
-    #[error("conflict in family {family:?}: another commit changed what the transaction depends on; retry it")]
+    #[error(
+        "conflict in family {family:?}: another commit changed what the transaction depends on; retry it"
+    )]
     Conflict {
         /// The family.
         family: Arc<str>,

@@ -90,7 +90,7 @@ impl Db {
         Ok(())
     }
 
-    /// Returns the health of the database.
+    /// Returns the health of the database. A closed database keeps its last state.
     pub fn health(&self) -> HealthReport {
         self.inner.shared.health()
     }
