@@ -206,13 +206,7 @@ impl OpenOptions {
                 refuse_unresolved(&family);
                 family
             }
-            None if self.options.read_only => {
-                return Err(Error::NotFound { what: format!("family {:?}", self.default_name).into() });
-            }
-            None => {
-                let options = self.default_family.clone().unwrap_or_default();
-                catalog::create(&shared, &self.default_name, options)?
-            }
+            None => self.create_default(&shared)?,
         };
         let workers = match shared.write.options.background_threads {
             _ if shared.write.options.read_only => 0,
@@ -257,6 +251,15 @@ impl OpenOptions {
         o.memory_limit = memory.limit();
         o.cache_bytes = memory.cache_max(o.cache_bytes);
         o.memtables_bytes_max = memory.immutables_max(o.memtables_bytes_max);
+    }
+
+    /// Creates the default family. An open for reading creates none.
+    fn create_default(&self, shared: &Arc<Shared>) -> Result<Arc<FamilyCore>> {
+        if self.options.read_only {
+            return Err(Error::NotFound { what: format!("family {:?}", self.default_name).into() });
+        }
+        let options = self.default_family.clone().unwrap_or_default();
+        catalog::create(shared, &self.default_name, options)
     }
 
     /// Loads the families and replays the log.
