@@ -134,7 +134,10 @@ impl Session {
                 .await_comparators(access == Access::Read)
         };
         let (db, beside) = match options(tidesdb::DEFAULT_FAMILY).open() {
-            Err(e) if lacks_default_family(&e) => (options(OF_THE_C_LIBRARY).open()?, None),
+            // An open for reading creates no family, and the C library does not create the default one.
+            Err(Error::NotFound { .. }) if access == Access::Read => {
+                (options(OF_THE_C_LIBRARY).open()?, None)
+            }
             Err(locked @ Error::Locked { .. }) if access == Access::Read => match place.recovery {
                 RecoveryMode::Tail => open_beside(options)?,
                 _ => return Err(locked.into()),
@@ -193,16 +196,10 @@ impl Session {
     }
 }
 
-/// Whether an open failed because there is no default family: an open for reading creates none, and the C library does not
-/// create it.
-fn lacks_default_family(e: &Error) -> bool {
-    matches!(e, Error::NotFound { what } if what.starts_with("family"))
-}
-
 /// Opens a reader beside the process that writes, and its first view.
 fn open_beside(options: impl Fn(&str) -> OpenOptions) -> Outcome<(Db, Option<Reader>)> {
     let reader = match options(tidesdb::DEFAULT_FAMILY).open_reader() {
-        Err(e) if lacks_default_family(&e) => options(OF_THE_C_LIBRARY).open_reader(),
+        Err(Error::NotFound { .. }) => options(OF_THE_C_LIBRARY).open_reader(),
         opened => opened,
     }?;
     Ok((reader.view(), Some(reader)))
