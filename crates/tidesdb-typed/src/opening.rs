@@ -35,7 +35,7 @@ pub(crate) fn open<K: Key, V: Value>(
         Some(options) => db.family_or_create(table, options)?,
         None => family(db, table)?,
     };
-    let order = family_of_rows.options().comparator;
+    let order = family_of_rows.current_options().comparator;
     let wanted = format!("{} -> {}", K::name(), V::name());
     if order.name() != Comparator::bytewise().name() {
         let stored = format!("a family with the key order {}", order.name());

@@ -38,7 +38,7 @@ impl<K: Key, V: Value> TableDefinition<K, V> {
     /// use tidesdb_typed::TableDefinition;
     /// const PAGES: TableDefinition<String, Vec<u8>> = TableDefinition::new("pages");
     /// let pages = PAGES.open_with(&db, FamilyOptions::default().value_threshold(4096))?;
-    /// assert_eq!(pages.family().options().value_threshold, 4096);
+    /// assert_eq!(pages.family().current_options().value_threshold, 4096);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///

@@ -141,8 +141,8 @@ impl Family {
     /// # let dir = tempfile::tempdir()?;
     /// # let db = tidesdb::Db::open(dir.path())?;
     /// let family = db.default_family();
-    /// family.change_options(family.options().value_threshold(4096), true)?;
-    /// assert_eq!(family.options().value_threshold, 4096);
+    /// family.change_options(family.current_options().value_threshold(4096), true)?;
+    /// assert_eq!(family.current_options().value_threshold, 4096);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///

@@ -48,7 +48,8 @@ macro_rules! is_live {
 
 macro_rules! family_options {
     ($($id:literal $change:ident $name:ident: $kind:ty = $default:expr, $domain:expr, $help:literal;)*) => {
-        /// Settings of a family.
+        /// Settings of a family. Each has a method of its name that sets it; numbers outside a domain are refused by the call that
+        /// takes the options.
         ///
         /// ```
         /// use tidesdb::{Compression, FamilyOptions};
@@ -56,6 +57,7 @@ macro_rules! family_options {
         /// assert_eq!(opts.write_buffer_bytes, 64 << 20);
         /// ```
         #[derive(Clone, Debug)]
+        #[non_exhaustive]
         pub struct FamilyOptions {
             /// Order of the keys. Fixed for the life of the family. Default: bytewise.
             pub comparator: Comparator,
@@ -64,8 +66,7 @@ macro_rules! family_options {
             pub merge_operator: Option<MergeOperator>,
             $(#[doc = $help] pub $name: $kind,)*
             /// Settings stored by a newer version; this version keeps them unchanged.
-            #[doc(hidden)]
-            pub unknown: UnknownFields,
+            pub(crate) unknown: UnknownFields,
         }
 
         impl Default for FamilyOptions {
@@ -80,6 +81,13 @@ macro_rules! family_options {
         }
 
         impl FamilyOptions {
+            $(#[doc = concat!("Sets `", stringify!($name), "`. ", $help)]
+            #[must_use]
+            pub fn $name(mut self, $name: $kind) -> Self {
+                self.$name = $name;
+                self
+            })*
+
             /// All settings except the key order, by ascending id.
             pub const TABLE: &[SettingInfo] = &[
                 $(SettingInfo {
@@ -355,34 +363,6 @@ impl FamilyOptions {
         self
     }
 
-    /// Sets the memtable size in bytes.
-    #[must_use]
-    pub fn write_buffer_bytes(mut self, bytes: usize) -> Self {
-        self.write_buffer_bytes = bytes.max(4096);
-        self
-    }
-
-    /// Sets the size in bytes from which values go to the value log.
-    #[must_use]
-    pub fn value_threshold(mut self, bytes: usize) -> Self {
-        self.value_threshold = bytes.max(1);
-        self
-    }
-
-    /// Sets the compression.
-    #[must_use]
-    pub fn compression(mut self, compression: Compression) -> Self {
-        self.compression = compression;
-        self
-    }
-
-    /// Sets the filter bits per key.
-    #[must_use]
-    pub fn filter_bits_per_key(mut self, bits: u32) -> Self {
-        self.filter_bits_per_key = bits.min(FILTER_BITS_MAX as u32);
-        self
-    }
-
     /// Sets the time after which a row that is put without a TTL expires, in whole seconds, rounded up; zero = never.
     /// Operands of a merge operator have no TTL.
     ///
@@ -400,15 +380,7 @@ impl FamilyOptions {
     /// ```
     #[must_use]
     pub fn default_ttl(mut self, ttl: Duration) -> Self {
-        let secs = ttl.as_secs().saturating_add((ttl.subsec_nanos() > 0).into());
-        self.default_ttl_secs = secs.min(u32::MAX.into());
-        self
-    }
-
-    /// Sets the kind of map for the memtable.
-    #[must_use]
-    pub fn memtable(mut self, kind: MemtableKind) -> Self {
-        self.memtable = kind;
+        self.default_ttl_secs = ttl.as_secs().saturating_add((ttl.subsec_nanos() > 0).into());
         self
     }
 }

@@ -127,8 +127,8 @@ impl Family {
         self.shared.reads.expiry_after(Duration::from_secs(secs))
     }
 
-    /// The current settings.
-    pub fn options(&self) -> crate::options::FamilyOptions {
+    /// Returns the current settings.
+    pub fn current_options(&self) -> crate::options::FamilyOptions {
         self.core.options.now()
     }
 }

@@ -180,7 +180,7 @@ impl File for HookedFile {
 const KEYS: u64 = 40;
 
 fn tiny() -> FamilyOptions {
-    FamilyOptions { vlog_file_bytes: 16 << 10, ..FamilyOptions::default() }.write_buffer_bytes(64 << 10)
+    FamilyOptions::default().vlog_file_bytes(16 << 10).write_buffer_bytes(64 << 10)
 }
 
 fn row(n: u64) -> Vec<u8> {
