@@ -5,6 +5,7 @@
 //! use.
 //! To add a setting, add one line there and use the setting. It takes the next free id; ids are never reused.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -61,8 +62,8 @@ macro_rules! family_options {
         pub struct FamilyOptions {
             /// Order of the keys. Fixed for the life of the family. Default: bytewise.
             pub comparator: Comparator,
-            /// Combines the operands of [`WriteBatch::merge`](crate::WriteBatch::merge). Fixed for the life of the family.
-            /// Default: none.
+            /// Combines the operands of [`WriteBatch::merge`](crate::WriteBatch::merge). A family without one can get one; then it is
+            /// fixed. Default: none.
             pub merge_operator: Option<MergeOperator>,
             $(#[doc = $help] pub $name: $kind,)*
             /// Settings stored by a newer version; this version keeps them unchanged.
@@ -180,13 +181,13 @@ macro_rules! family_options {
             }
         }
 
-        /// Settings of an open family. The key order and fixed settings never change. Each other setting is an atomic
-        /// of its own; a caller that needs a setting twice must keep its value.
+        /// Settings of an open family. The key order and fixed settings never change, and the merge operator does not once there is
+        /// one. Each other setting is an atomic of its own; a caller that needs a setting twice must keep its value.
         #[derive(Debug)]
         pub struct LiveOptions {
             /// Order of the keys.
             pub comparator: Comparator,
-            merge_operator: Option<MergeOperator>,
+            merge_operator: OnceLock<MergeOperator>,
             unknown: UnknownFields,
             $($name: AtomicU64,)*
         }
@@ -197,7 +198,7 @@ macro_rules! family_options {
                 Self {
                     $($name: options.$name.to_word().into(),)*
                     comparator: options.comparator,
-                    merge_operator: options.merge_operator,
+                    merge_operator: options.merge_operator.map_or_else(OnceLock::new, OnceLock::from),
                     unknown: options.unknown,
                 }
             }
@@ -206,15 +207,20 @@ macro_rules! family_options {
             pub fn now(&self) -> FamilyOptions {
                 FamilyOptions {
                     comparator: self.comparator.clone(),
-                    merge_operator: self.merge_operator.clone(),
+                    merge_operator: self.merge_operator().cloned(),
                     $($name: self.$name(),)*
                     unknown: self.unknown.clone(),
                 }
             }
 
-            /// Returns whether `options` has the same settings, key order apart.
+            /// Returns whether `options`, which may be put in force, has the same settings, key order apart.
             pub fn are(&self, options: &FamilyOptions) -> bool {
-                true $(&& options.$name == self.$name())*
+                !self.adds_operator(options) $(&& options.$name == self.$name())*
+            }
+
+            /// Returns whether `options` has a merge operator and the family has none.
+            pub fn adds_operator(&self, options: &FamilyOptions) -> bool {
+                self.merge_operator().is_none() && options.merge_operator.is_some()
             }
 
             /// Checks that `options` may be put in force.
@@ -226,7 +232,7 @@ macro_rules! family_options {
                 if options.comparator.name() != self.comparator.name() {
                     return Err(Error::invalid("the key order of a family cannot change"));
                 }
-                check_operator(self.merge_operator(), options.merge_operator.as_ref())?;
+                check_operator_change(self.merge_operator(), options.merge_operator.as_ref())?;
                 $(if !is_live!($change) && options.$name != self.$name() {
                     let (is, wanted) = (self.$name(), options.$name);
                     let name = stringify!($name);
@@ -239,11 +245,14 @@ macro_rules! family_options {
             /// The merge operator of the family.
             #[inline]
             pub fn merge_operator(&self) -> Option<&MergeOperator> {
-                self.merge_operator.as_ref()
+                self.merge_operator.get()
             }
 
-            /// Puts the changeable settings of `options` in force.
+            /// Puts the changeable settings of `options` in force. A merge operator that is new must be stored already.
             pub fn change(&self, options: &FamilyOptions) {
+                if let Some(operator) = &options.merge_operator {
+                    self.merge_operator.get_or_init(|| operator.clone());
+                }
                 $(if is_live!($change) {
                     self.$name.store(options.$name.to_word(), Relaxed);
                 })*
@@ -318,17 +327,25 @@ fn operator(field: &mut Decoder<'_>) -> Result<MergeOperator> {
     }
 }
 
-/// Fails if the merge operator of a family differs from the one that the caller wants.
-fn check_operator(is: Option<&MergeOperator>, wanted: Option<&MergeOperator>) -> Result<()> {
-    let name = |operator: Option<&MergeOperator>| match operator {
-        Some(operator) => format!("{:?}", operator.name()),
-        None => "none".to_owned(),
-    };
-    let (is, wanted) = (name(is), name(wanted));
-    if is == wanted {
-        return Ok(());
+/// Checks that a family may change from one merge operator to another. A family without one has no operands, so it may get one. Any
+/// other change would give stored operands another meaning.
+///
+/// # Errors
+/// `InvalidArgument`, naming both.
+pub(crate) fn check_operator_change(
+    is: Option<&MergeOperator>,
+    wanted: Option<&MergeOperator>,
+) -> Result<()> {
+    let Some(is) = is.map(MergeOperator::name) else { return Ok(()) };
+    match wanted.map(MergeOperator::name) {
+        Some(wanted) if wanted == is => Ok(()),
+        Some(wanted) => Err(Error::invalid(format!(
+            "the merge operator of a family cannot be replaced, because stored operands belong to it: it is {is:?}, not {wanted:?}"
+        ))),
+        None => Err(Error::invalid(format!(
+            "the merge operator of a family cannot be removed, because stored operands belong to it: it is {is:?}, not none"
+        ))),
     }
-    Err(Error::invalid(format!("the merge operator of a family cannot change: it is {is}, not {wanted}")))
 }
 
 impl FamilyOptions {
