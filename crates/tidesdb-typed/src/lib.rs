@@ -37,7 +37,7 @@
 //! ```
 //!
 //! * [`TableDefinition`] and [`Table`]: a constant, and the open table. A table is a column family;
-//!   [`Table::family`] returns it.
+//!   [`Table::family`] returns it. Rows may have a time to live ([`Table::put_with_ttl`]); their index entries expire with them.
 //! * [`Key`]: integers, floating-point numbers, `bool`, strings, byte strings, arrays, tuples, `Option`, and types of
 //!   your own. Callers pass keys in their borrowed form: `&str` for `String`.
 //! * [`Value`]: every key type, and [`Postcard`] and [`Json`] for types that serde can encode.
