@@ -62,7 +62,7 @@ impl Case {
     fn options(self) -> FamilyOptions {
         let options = FamilyOptions::default().compression(Compression::None);
         match self {
-            Self::Tables => FamilyOptions { table_bytes: 64 << 10, ..options }.write_buffer_bytes(4 << 20),
+            Self::Tables => options.table_bytes(64 << 10).write_buffer_bytes(4 << 20),
             _ => options,
         }
     }

@@ -11,7 +11,7 @@ use tidesdb::{Family, Iter, Slice};
 use crate::error::{Error, Result};
 use crate::index::inner;
 use crate::key::{Key, Prefix, encode};
-use crate::schema::Schema;
+use crate::schema::{OpenIndex, Schema};
 use crate::store::{Bounds, Read, sealed::Read as _};
 use crate::value::Value;
 
@@ -216,17 +216,19 @@ pub struct RowsBy<'t, K, V: Value, I, S: Read + 't> {
 }
 
 impl<K: Key, V: Value, I: Key, S: Read> RowsBy<'_, K, V, I, S> {
-    /// Reads the row of an index entry.
-    fn row(&self, entry: tidesdb::Result<(Slice, Slice)>) -> Result<(I, K, V::Owned)> {
+    /// Reads the row of an index entry; `None` if both have expired since the iterator was made.
+    fn row(&self, entry: tidesdb::Result<(Slice, Slice)>) -> Result<Option<(I, K, V::Owned)>> {
         let (entry, owner) = entry?;
         let mut rest = &*entry;
         let index_key = I::decode(&mut rest, false)
             .map_err(|cause| self.schema.damaged("index entry", I::name(), cause))?;
-        let index = self.schema.indexes[self.place].index;
+        let OpenIndex { index, family } = &self.schema.indexes[self.place];
         let key = if index.is_unique() { &*owner } else { rest };
-        let missing = || Error::MissingRow { table: self.schema.table, index: index.name() };
-        let value = self.view.get(&self.schema.family, key)?.ok_or_else(missing)?;
-        Ok((index_key, self.schema.key(key)?, self.schema.value(&value)?))
+        match self.view.get(&self.schema.family, key)? {
+            Some(value) => Ok(Some((index_key, self.schema.key(key)?, self.schema.value(&value)?))),
+            None if !self.view.contains(family, &entry)? => Ok(None),
+            None => Err(Error::MissingRow { table: self.schema.table, index: index.name() }),
+        }
     }
 }
 
@@ -234,15 +236,23 @@ impl<K: Key, V: Value, I: Key, S: Read> Iterator for RowsBy<'_, K, V, I, S> {
     type Item = Result<(I, K, V::Owned)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let entry = self.inner.next()?;
-        Some(self.row(entry))
+        loop {
+            let entry = self.inner.next()?;
+            if let Some(row) = self.row(entry).transpose() {
+                return Some(row);
+            }
+        }
     }
 }
 
 impl<K: Key, V: Value, I: Key, S: Read> DoubleEndedIterator for RowsBy<'_, K, V, I, S> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        let entry = self.inner.next_back()?;
-        Some(self.row(entry))
+        loop {
+            let entry = self.inner.next_back()?;
+            if let Some(row) = self.row(entry).transpose() {
+                return Some(row);
+            }
+        }
     }
 }
 

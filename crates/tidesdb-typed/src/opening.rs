@@ -49,7 +49,7 @@ fn open_or_create<K: Key, V: Value>(
         Some(options) => db.family_or_create(table, options)?,
         None => family(db, table)?,
     };
-    let order = family_of_rows.options().comparator;
+    let order = family_of_rows.current_options().comparator;
     let wanted = format!("{} -> {}", K::name(), V::name());
     if order.name() != Comparator::bytewise().name() {
         let stored = format!("a family with the key order {}", order.name());
@@ -136,13 +136,20 @@ fn build<V: Value>(schema: &Schema<V>, db: &Db, open: &OpenIndex<V>) -> Result<(
     loop {
         let last = db.transact(|tx| {
             let mut last = None;
-            let rows = tx.range(&schema.family, (after.clone(), Bound::Unbounded))?;
-            for row in rows.take(ROWS_AT_ONCE) {
-                let (key, value) = row?;
-                for index_key in open.index.keys(V::to_ref(&schema.value(&value)?)) {
-                    schema.add_entry(tx, open, &index_key, &key)?;
+            let mut rows = tx.cursor(&schema.family)?;
+            rows.set_range((after.clone(), Bound::Unbounded));
+            rows.seek_to_first()?;
+            for _ in 0..ROWS_AT_ONCE {
+                if !rows.valid() {
+                    break;
                 }
-                last = Some(key.into_vec());
+                let expiry = rows.expiry();
+                let (key, value) = rows.entry()?;
+                for index_key in open.index.keys(V::to_ref(&schema.value(value)?)) {
+                    schema.add_entry(tx, open, &index_key, (key, expiry))?;
+                }
+                last = Some(key.to_vec());
+                rows.next()?;
             }
             Ok::<_, Error>(last)
         })?;

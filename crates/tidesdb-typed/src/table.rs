@@ -5,6 +5,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidesdb::{Db, Family, FamilyOptions, Snapshot, Transaction};
 
@@ -40,7 +41,7 @@ impl<K: Key, V: Value> TableDefinition<K, V> {
     /// use tidesdb_typed::TableDefinition;
     /// const PAGES: TableDefinition<String, Vec<u8>> = TableDefinition::new("pages");
     /// let pages = PAGES.open_with(&db, FamilyOptions::default().value_threshold(4096))?;
-    /// assert_eq!(pages.family().options().value_threshold, 4096);
+    /// assert_eq!(pages.family().current_options().value_threshold, 4096);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -228,17 +229,46 @@ impl<K: Key, V: Value, S: Read> Table<K, V, S> {
 }
 
 impl<K: Key, V: Value, S: Write> Table<K, V, S> {
-    /// Sets `key` to `value`, and changes the indexes.
+    /// Sets `key` to `value`, and changes the indexes. If the family of the rows has a default TTL, the row expires after it.
     ///
     /// # Errors
     /// [`Error::Database`](crate::Error::Database), [`Error::Encode`](crate::Error::Encode). With indexes also [`Error::Duplicate`](crate::Error::Duplicate), [`Error::WeakIsolation`](crate::Error::WeakIsolation), and
     /// [`Error::Decode`](crate::Error::Decode) for the old value. The same holds for all writes.
     pub fn put(&self, key: K::Ref<'_>, value: V::Ref<'_>) -> Result<()> {
+        self.put_expiring(key, value, self.schema.family.default_expiry()?)
+    }
+
+    /// Sets `key` to `value` for `ttl`, in whole seconds, rounded up. The index entries expire with the row.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// use std::time::Duration;
+    /// use tidesdb_typed::{IndexDefinition, TableDefinition};
+    /// const BY_USER: IndexDefinition<String, String> = IndexDefinition::new("user", |user, keys| keys.add(user));
+    /// const SESSIONS: TableDefinition<u64, String> = TableDefinition::new("sessions").indexes(&[&BY_USER]);
+    /// let sessions = SESSIONS.open(&db)?;
+    /// sessions.put_with_ttl(7, "ann", Duration::from_secs(3600))?;
+    /// assert_eq!(sessions.by(&BY_USER).all("ann")?.count(), 1); // for an hour
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Table::put`]; `InvalidArgument` of the database if `ttl` ends after February 2106.
+    pub fn put_with_ttl(&self, key: K::Ref<'_>, value: V::Ref<'_>, ttl: Duration) -> Result<()> {
+        self.put_expiring(key, value, self.schema.family.expiry_after(ttl)?)
+    }
+
+    /// Sets `key` to `value` until `expiry`, in seconds since the UNIX epoch; 0 = forever, whatever the default TTL.
+    ///
+    /// # Errors
+    /// As [`Table::put`].
+    pub fn put_expiring(&self, key: K::Ref<'_>, value: V::Ref<'_>, expiry: u32) -> Result<()> {
         let key = encode::<K>(key);
         if self.schema.indexes.is_empty() {
-            return Ok(self.store.put(&self.schema.family, &key, &self.schema.encode(value)?)?);
+            return Ok(self.store.put(&self.schema.family, &key, &self.schema.encode(value)?, expiry)?);
         }
-        self.store.transact(|tx| self.schema.set(tx, &key, Some(value)))
+        self.store.transact(|tx| self.schema.put(tx, &key, value, expiry))
     }
 
     /// Deletes the row `key`, whether it exists or not, and its index entries.
@@ -250,11 +280,12 @@ impl<K: Key, V: Value, S: Write> Table<K, V, S> {
         if self.schema.indexes.is_empty() {
             return Ok(self.store.delete(&self.schema.family, &key)?);
         }
-        self.store.transact(|tx| self.schema.set(tx, &key, None))
+        self.store.transact(|tx| self.schema.delete(tx, &key))
     }
 
     /// Sets `key` to what `change` makes of its value; `None` is the value of a row that does not exist, and deletes it.
-    /// Returns the new value. Outside of a transaction, `change` runs again if another commit writes the row meanwhile.
+    /// Returns the new value. Outside of a transaction, `change` runs again if another commit writes the row meanwhile. The row then has
+    /// the default TTL of the family, whatever TTL it had.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -279,7 +310,10 @@ impl<K: Key, V: Value, S: Write> Table<K, V, S> {
         self.store.transact(|tx| {
             let old = tx.get(&schema.family, &key)?.map(|old| schema.value(&old)).transpose()?;
             let new = change(old);
-            schema.set(tx, &key, new.as_ref().map(V::to_ref))?;
+            match &new {
+                Some(new) => schema.put(tx, &key, V::to_ref(new), schema.family.default_expiry()?)?,
+                None => schema.delete(tx, &key)?,
+            }
             Ok(new)
         })
     }
@@ -292,7 +326,7 @@ impl<K: Key, V: Value, S: Write> Table<K, V, S> {
         let schema = &self.schema;
         self.store.transact(|tx| {
             let Some((key, value)) = tx.iter(&schema.family)?.next().transpose()? else { return Ok(None) };
-            schema.set(tx, &key, None)?;
+            schema.delete(tx, &key)?;
             Ok(Some((schema.key(&key)?, schema.value(&value)?)))
         })
     }
@@ -320,7 +354,7 @@ impl<K: Key, V: Value, S: Write> Table<K, V, S> {
                 return Ok(tx.delete_range(&schema.family, &range)?);
             }
             for row in tx.range(&schema.family, &range)? {
-                schema.set(tx, &row?.0, None)?;
+                schema.delete(tx, &row?.0)?;
             }
             Ok(())
         })

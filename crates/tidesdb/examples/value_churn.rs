@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut number = |or: u64| arguments.next().map_or(Ok(or), |text| text.parse());
     let (mib, rounds, idle) = (number(256)?, number(10)?, number(60)?);
     let keys = mib * (1 << 20) / VALUE_BYTES as u64;
-    let family = FamilyOptions { vlog_file_bytes: (mib << 20) / 16, ..FamilyOptions::default() };
+    let family = FamilyOptions::default().vlog_file_bytes((mib << 20) / 16);
     let db = Db::options(&dir).sync(SyncMode::None).default_family(family).open()?;
     let (live, done) = (AtomicU64::new(0), AtomicBool::new(false));
     println!("second,phase,live_mib,disk_mib,metric_mib,moved_mib,removed_files,written_mib");

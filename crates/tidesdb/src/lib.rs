@@ -121,8 +121,8 @@ pub use stats::{Durations, StatInfo, StatKind, StatUnit, StatValue, TimeStats};
 pub use store::{MemoryStore, ObjectStore};
 pub use txn::{Savepoint, Transaction};
 pub use types::{
-    CompactionFilter, Comparator, Decision, FAMILY_NAME_BYTES_MAX, FilterRow, KEY_BYTES_MAX, KeyRange,
-    MergeOperator, SEQ_MAX, SeqNo, Slice, VALUE_BYTES_MAX,
+    CompactionFilter, Comparator, Decision, FAMILY_NAME_BYTES_MAX, FamilyId, FilterRow, KEY_BYTES_MAX,
+    KeyRange, MergeOperator, SEQ_MAX, SeqNo, Slice, VALUE_BYTES_MAX,
 };
 pub use write::WriteBatch;
 

@@ -37,8 +37,7 @@ pub(super) fn open(config: &Config) -> Result<Box<dyn Engine>> {
     let memtable = usize::try_from(spec.memtable).map_err(|e| e.to_string())?;
     // In the proportion of the defaults, so that a small tree has the shape of a large one.
     let (table, segment) = (2 * spec.memtable, (spec.memtable / 2).clamp(1 << 20, 32 << 20));
-    let family =
-        FamilyOptions { table_bytes: table, ..FamilyOptions::default().write_buffer_bytes(memtable) };
+    let family = FamilyOptions::default().write_buffer_bytes(memtable).table_bytes(table);
     // Where memory is limited, one immutable memtable and a half: as much as RocksDB is seen to hold.
     let waiting = match spec.families.len() as u64 {
         0 if spec.memory > 0 => spec.memtable * 3 / 2,

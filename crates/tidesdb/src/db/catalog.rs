@@ -121,27 +121,31 @@ pub(super) fn find(shared: &Shared, name: &str) -> Result<Arc<FamilyCore>> {
 
 impl Family {
     /// Changes settings for what is written from now on: the next memtable, flush, merge or value. With `keep` the
-    /// change is permanent, otherwise it lasts until close. Existing data stays as it is.
+    /// change is permanent, otherwise it lasts until close. Existing data stays as it is. A merge operator can be added to a family
+    /// that has none, with `keep`.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
     /// # let db = tidesdb::Db::open(dir.path())?;
     /// let family = db.default_family();
-    /// family.change_options(family.options().value_threshold(4096), true)?;
-    /// assert_eq!(family.options().value_threshold, 4096);
+    /// family.change_options(family.current_options().value_threshold(4096), true)?;
+    /// assert_eq!(family.current_options().value_threshold, 4096);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` if the key order or the memtable kind differs; `NotFound` (dropped family), `Io`, `ReadOnly`,
-    /// `Poisoned`, `Closed`. Nothing changed.
+    /// `InvalidArgument` if the key order or the memtable kind differs, or a merge operator is replaced, removed, or added without
+    /// `keep`; `NotFound` (dropped family), `Io`, `ReadOnly`, `Poisoned`, `Closed`. Nothing changed.
     pub fn change_options(&self, options: FamilyOptions, keep: bool) -> Result<()> {
         let (shared, core) = (&self.shared, &self.core);
         shared.write.check_writable()?;
-        core.options.check_change(&core.name(), &options)?;
         let _catalog = shared.catalog.lock();
         if core.is_dropped() {
             return Err(core.unusable());
+        }
+        core.options.check_change(&core.name(), &options)?;
+        if !keep && core.options.adds_operator(&options) {
+            return Err(Error::invalid("a merge operator is added for good: `keep` must be true"));
         }
         if keep {
             let mut edit = VersionEdit::new();

@@ -43,7 +43,7 @@ statistics! {
     figures {
         Gauge Count visible_seq: SeqNo = seen.shared.reads.visible(),
             "Newest visible sequence number.", c "global_seq";
-        Gauge Count durable_seq: SeqNo = seen.shared.write.log.sequencer().durable(),
+        Gauge Count durable_end: SeqNo = seen.shared.write.log.sequencer().durable(),
             "First sequence number that is not durable yet.";
         Counter Bytes wal_bytes: u64 = seen.shared.write.log.bytes_written(),
             "Bytes written to the log since the open.";

@@ -32,8 +32,9 @@ pub enum RecoveryMode {
     Salvage,
 }
 
-/// Settings of a database; see [`crate::Db::options`].
+/// Settings of a database: see [`crate::Db::options`], and [`OpenOptions::with`](crate::OpenOptions::with) for those without a method.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct DbOptions {
     /// Default durability of commits. Default `Full`.
     pub sync: SyncMode,

@@ -119,22 +119,30 @@ impl Family {
         self.core.name().to_string()
     }
 
-    /// The expiry of a row that is put without one: 0, or the end of the family's default TTL.
+    /// Returns the expiry that a row gets now if it is put without one: 0 = never, or the end of the family's default TTL.
+    ///
+    /// # Errors
+    /// As [`Family::expiry_after`].
     #[inline]
-    pub(crate) fn default_expiry(&self) -> crate::Result<u32> {
+    pub fn default_expiry(&self) -> crate::Result<u32> {
         match self.core.options.default_ttl_secs() {
             0 => Ok(0),
-            secs => self.expiry_after(secs),
+            secs => self.expiry_after(Duration::from_secs(secs)),
         }
     }
 
+    /// Returns the expiry of a row that is put with `ttl` now, in seconds since the UNIX epoch. Rows that are put with the same expiry
+    /// ([`Family::put_expiring`]) expire together.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if `ttl` ends after February 2106.
     #[cold]
-    fn expiry_after(&self, secs: u64) -> crate::Result<u32> {
-        self.shared.reads.expiry_after(Duration::from_secs(secs))
+    pub fn expiry_after(&self, ttl: Duration) -> crate::Result<u32> {
+        self.shared.reads.expiry_after(ttl)
     }
 
-    /// The current settings.
-    pub fn options(&self) -> crate::options::FamilyOptions {
+    /// Returns the current settings.
+    pub fn current_options(&self) -> crate::options::FamilyOptions {
         self.core.options.now()
     }
 }

@@ -165,7 +165,7 @@ fn the_length_of_segments_is_fixed_at_creation() {
 fn settings_of_the_default_family_are_stored() {
     let sim = Sim::new();
     drop(sim.options().default_family(small().value_threshold(77)).open().unwrap());
-    assert_eq!(sim.open_as_stored().default_family().options().value_threshold, 77);
+    assert_eq!(sim.open_as_stored().default_family().current_options().value_threshold, 77);
 }
 
 /// Options that differ from what is stored are applied, or refused with both values named.
@@ -176,21 +176,24 @@ fn options_of_an_existing_family_are_applied_or_refused() {
     db.create_family("f", small()).unwrap();
     drop(db);
     let db = sim.options().default_family(small().value_threshold(99)).open().unwrap();
-    assert_eq!(db.default_family().options().value_threshold, 99);
-    assert_eq!(db.family_or_create("f", small().value_threshold(5)).unwrap().options().value_threshold, 5);
+    assert_eq!(db.default_family().current_options().value_threshold, 99);
+    assert_eq!(
+        db.family_or_create("f", small().value_threshold(5)).unwrap().current_options().value_threshold,
+        5
+    );
     let e = db.family_or_create("f", small().memtable(MemtableKind::SkipList)).unwrap_err().to_string();
     assert!(e.contains("Auto") && e.contains("SkipList"), "{e}");
-    let zero = FamilyOptions { write_buffer_bytes: 0, ..small() };
+    let zero = small().write_buffer_bytes(0);
     assert!(db.family_or_create("f", zero).is_err());
     drop(db);
     let db = sim.open_as_stored();
-    assert_eq!(db.default_family().options().value_threshold, 99, "it was stored");
-    assert_eq!(db.family("f").unwrap().options().value_threshold, 5);
+    assert_eq!(db.default_family().current_options().value_threshold, 99, "it was stored");
+    assert_eq!(db.family("f").unwrap().current_options().value_threshold, 5);
     drop(db);
     let refused = sim.options().default_family(small().memtable(MemtableKind::SkipList)).open();
     assert!(matches!(refused, Err(Error::InvalidArgument { .. })));
     let reader = sim.options().with(|o| o.read_only = true).default_family(small()).open().unwrap();
-    assert_eq!(reader.default_family().options().value_threshold, 99, "a reader changes nothing");
+    assert_eq!(reader.default_family().current_options().value_threshold, 99, "a reader changes nothing");
 }
 
 #[test]
@@ -242,7 +245,7 @@ fn another_family_can_be_the_default_one() {
     for round in 0..2u8 {
         let db = open().open().unwrap();
         assert_eq!(db.default_family().name(), "main");
-        assert_eq!(db.default_family().options().value_threshold, 77);
+        assert_eq!(db.default_family().current_options().value_threshold, 77);
         assert_eq!(value(db.default_family(), b"k"), (round > 0).then(|| b"of main".to_vec()));
         db.put(b"k", b"of main").unwrap();
         assert!(matches!(db.drop_family("main"), Err(Error::InvalidArgument { .. })));
@@ -276,7 +279,7 @@ fn the_replay_of_large_commits_fills_many_memtables() {
         })
     };
     let db = options(&sim, 1 << 30).open().unwrap();
-    let big = db.default_family().options().write_buffer_bytes(1 << 30);
+    let big = db.default_family().current_options().write_buffer_bytes(1 << 30);
     db.default_family().change_options(big, false).unwrap(); // nothing is flushed before the kill
     for i in 0..40u8 {
         db.put(&[i], &noise(i.into(), 500 << 10)).unwrap();

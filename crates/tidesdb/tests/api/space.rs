@@ -10,13 +10,7 @@ use crate::common::{Pair, Sim, contents, noise, small};
 
 /// Settings with many levels of small tables.
 fn deep() -> FamilyOptions {
-    FamilyOptions {
-        write_buffer_bytes: 32 << 10,
-        table_bytes: 8 << 10,
-        l1_tables_trigger: 2,
-        level_size_ratio: 4,
-        ..small()
-    }
+    small().write_buffer_bytes(32 << 10).table_bytes(8 << 10).l1_tables_trigger(2).level_size_ratio(4)
 }
 
 fn open(sim: &Sim) -> Db {

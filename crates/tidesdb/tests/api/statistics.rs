@@ -153,9 +153,9 @@ fn sequence_numbers_are_reported() {
     let db = sim.options().sync(tidesdb::SyncMode::None).open().unwrap();
     let seq = db.put(b"k", b"v").unwrap();
     let stats = db.stats();
-    assert!(stats.visible_seq >= seq && stats.durable_seq <= seq);
+    assert!(stats.visible_seq >= seq && stats.durable_end <= seq);
     db.sync().unwrap();
-    assert!(db.stats().durable_seq > seq);
+    assert!(db.stats().durable_end > seq);
 }
 
 #[test]
