@@ -1,12 +1,12 @@
 //! Timeline of a row, one line per second: operations and the slowest of them, bytes, memory, files, stalls, debt.
 //!
 //! Threads count their operations on a [`Board`], each in its own cells. A [`Watch`] reads the board every second, and
-//! also when a part ends, so the first and last lines of a part may cover less than a second.
+//! also when a part or a period ends, so the first and last lines of these may cover less than a second.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
@@ -168,12 +168,35 @@ struct Lane {
 pub struct Board {
     kinds: OnceLock<Vec<String>>,
     lanes: Vec<Lane>,
+    watch: Mutex<Option<Sender<Change>>>,
+}
+
+/// What a watch is told.
+#[derive(Debug)]
+enum Change {
+    /// The current part ends and this one begins.
+    Part(Part),
+    /// A line ends here; the answer follows when it is written.
+    Line(Sender<()>),
+    /// The last part ends.
+    End,
 }
 
 impl Board {
     /// Creates a board for `threads` threads.
     pub fn new(threads: usize) -> Self {
-        Self { kinds: OnceLock::new(), lanes: (0..threads).map(|_| Default::default()).collect() }
+        let lanes = (0..threads).map(|_| Default::default()).collect();
+        Self { kinds: OnceLock::new(), lanes, watch: Mutex::default() }
+    }
+
+    /// Ends the current line of the timeline, if a watch writes one, and waits until it is written.
+    pub fn cut(&self) {
+        let watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (answer, written) = channel();
+        if watch.is_some_and(|watch| watch.send(Change::Line(answer)).is_ok()) {
+            // An error means that the watch has ended.
+            let _ = written.recv();
+        }
     }
 
     /// Names the kinds. Only the first call has an effect.
@@ -225,7 +248,7 @@ impl Board {
 
 /// Thread that writes the lines.
 pub struct Watch<'scope> {
-    parts: Sender<Part>,
+    changes: Sender<Change>,
     thread: ScopedJoinHandle<'scope, Vec<Second>>,
 }
 
@@ -252,7 +275,8 @@ impl<'scope> Watch<'scope> {
         sources: Sources<'a>,
         every: Duration,
     ) -> Result<Self, String> {
-        let (parts, changes) = channel();
+        let (send, changes) = channel();
+        *sources.board.watch.lock().unwrap_or_else(PoisonError::into_inner) = Some(send.clone());
         let mut lines = Lines::new(sources);
         let work = move || {
             let mut part = Part::Run;
@@ -261,13 +285,19 @@ impl<'scope> Watch<'scope> {
                 match changes.recv_timeout(due.saturating_sub(lines.start.elapsed())) {
                     Err(RecvTimeoutError::Timeout) => {
                         lines.add(part);
-                        due += every;
+                        // After a time in which this process did not run, lines are not made up.
+                        due = (due + every).max(lines.start.elapsed());
                     }
-                    Ok(next) => {
+                    Ok(Change::Part(next)) => {
                         lines.add(part);
                         part = next;
                     }
-                    Err(RecvTimeoutError::Disconnected) => {
+                    Ok(Change::Line(answer)) => {
+                        lines.add(part);
+                        // The writer that asked may have failed meanwhile.
+                        let _ = answer.send(());
+                    }
+                    Ok(Change::End) | Err(RecvTimeoutError::Disconnected) => {
                         lines.add(part);
                         return lines.all;
                     }
@@ -277,13 +307,13 @@ impl<'scope> Watch<'scope> {
         let thread = std::thread::Builder::new()
             .spawn_scoped(scope, work)
             .map_err(|e| format!("cannot start a thread: {e}"))?;
-        Ok(Self { parts, thread })
+        Ok(Self { changes: send, thread })
     }
 
     /// Ends the current part and begins `part`.
     pub fn part(&self, part: Part) {
         // The send cannot fail: the thread ends only after this handle is dropped.
-        let _ = self.parts.send(part);
+        let _ = self.changes.send(Change::Part(part));
     }
 
     /// Ends the last part and returns all lines.
@@ -291,7 +321,7 @@ impl<'scope> Watch<'scope> {
     /// # Errors
     /// Returns an error if the thread panicked.
     pub fn finish(self) -> Result<Vec<Second>, String> {
-        drop(self.parts);
+        let _ = self.changes.send(Change::End);
         self.thread.join().map_err(|_| "the timeline thread panicked".to_owned())
     }
 }
@@ -464,12 +494,17 @@ mod tests {
                 board.beat(0, 0, 5, Duration::from_millis(5));
                 std::thread::sleep(Duration::from_millis(5));
             }
+            board.cut();
+            board.beat(0, 0, 7, Duration::from_millis(5));
             watch.part(Part::Settle);
             std::thread::sleep(Duration::from_millis(5));
             watch.finish().unwrap()
         });
+        board.cut(); // no watch answers any more
+        let last = lines.iter().rfind(|l| l.part == Part::Run).map(Second::ops);
+        assert_eq!(last, Some(7), "the line before it was cut off");
         assert!(lines.len() >= 3, "{lines:?}");
-        assert_eq!(lines.iter().map(Second::ops).sum::<u64>(), 50);
+        assert_eq!(lines.iter().map(Second::ops).sum::<u64>(), 57);
         assert!(lines.is_sorted_by(|a, b| a.at < b.at));
         assert_eq!(lines.last().unwrap().part, Part::Settle);
         assert!(lines.iter().filter(|l| l.part == Part::Settle).all(|l| l.ops() == 0));

@@ -20,6 +20,9 @@ const POLL: Duration = Duration::from_millis(2);
 /// Interval at which the families of a row are looked at.
 const LOOK: Duration = Duration::from_millis(10);
 
+/// Segments of the log are multiples of this size.
+const PAGE: u64 = 4096;
+
 struct Tides {
     db: Arc<Db>,
     /// Families of a `Families` row.
@@ -36,7 +39,8 @@ pub(super) fn open(config: &Config) -> Result<Box<dyn Engine>> {
     let sync = if spec.durability == Durability::Device { SyncMode::Full } else { SyncMode::None };
     let memtable = usize::try_from(spec.memtable).map_err(|e| e.to_string())?;
     // In the proportion of the defaults, so that a small tree has the shape of a large one.
-    let (table, segment) = (2 * spec.memtable, (spec.memtable / 2).clamp(1 << 20, 32 << 20));
+    let segment = (spec.memtable / 2).clamp(1 << 20, 32 << 20).next_multiple_of(PAGE);
+    let table = 2 * spec.memtable;
     let values = 4 * spec.memtable;
     let family = FamilyOptions {
         table_bytes: table,

@@ -58,7 +58,10 @@ impl Bench<'_> {
         let done = self.parallel(engine, &KINDS, limit, |lane, session| {
             let mut stream = self.draws(lane.thread, None);
             self.search(lane, session, (&mut stream, &load))?;
-            load.begun.get_or_init(|| start.elapsed().as_secs_f64());
+            load.begun.get_or_init(|| {
+                self.board.as_deref().inspect(|board| board.cut());
+                start.elapsed().as_secs_f64()
+            });
             self.overwhelm(lane, session, (&mut stream, &load))?;
             Ok(lane.done)
         })?;

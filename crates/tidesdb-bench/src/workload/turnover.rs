@@ -3,9 +3,8 @@
 //!
 //! Every key has the version of the current round, so the contents at the end are known without a table.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::lane::{Lane, Limit};
@@ -15,7 +14,7 @@ use crate::engine::{Engine, Result, Session};
 use crate::keys::Stream;
 use crate::measure::now;
 use crate::rng::Rng;
-use crate::timeline::Period;
+use crate::timeline::{Board, Period};
 use crate::verify::Summary;
 
 const KINDS: [&str; 7] = ["PUT", "UPDATE", "DELETE", "APPEND", FRONT, "TAKE", "SCAN"];
@@ -58,12 +57,14 @@ struct Course {
     arrived: AtomicUsize,
     writers: usize,
     periods: Mutex<Vec<Period>>,
+    /// Each period begins with a line of the timeline.
+    board: Option<Arc<Board>>,
 }
 
 impl Course {
-    fn new(writers: usize) -> Self {
+    fn new(writers: usize, board: Option<Arc<Board>>) -> Self {
         let (at, arrived) = (AtomicUsize::new(LOAD), AtomicUsize::new(0));
-        let course = Self { start: now(), at, arrived, writers, periods: Mutex::default() };
+        let course = Self { start: now(), at, arrived, writers, periods: Mutex::default(), board };
         course.begin(LOAD);
         course
     }
@@ -74,6 +75,7 @@ impl Course {
 
     /// Ends the current period and begins another one.
     fn begin(&self, period: usize) {
+        self.board.as_deref().inspect(|board| board.cut());
         let from = self.start.elapsed().as_secs_f64();
         let mut periods = self.periods.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(last) = periods.last_mut() {
@@ -111,7 +113,7 @@ fn is_kept(index: u64) -> bool {
 
 impl Bench<'_> {
     pub(super) fn turnover(&self, engine: &dyn Engine) -> Result<Measured> {
-        let course = Course::new(self.spec.threads);
+        let course = Course::new(self.spec.threads, self.board.clone());
         let limit = Limit::Count(u64::MAX);
         let done = self.parallel_on(self.spec.crew(), engine, (&KINDS, limit), |lane, session| {
             match (lane.thread as usize) < self.spec.threads {
