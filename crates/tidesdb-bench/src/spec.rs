@@ -329,10 +329,7 @@ impl Spec {
                 self.workload == Workload::Turnover && self.ops < self.population(),
                 "a turnover row overwrites each key at least once",
             ),
-            (
-                self.workload == Workload::Overload && self.seconds <= 0.0,
-                "an overload row needs a duration",
-            ),
+            (self.workload == Workload::Overload && self.seconds <= 0.0, "an overload row needs a duration"),
             (
                 self.threads > 0 && self.workload == Workload::Overwrite && self.quota() > self.share(),
                 "an overwrite row can write each key once at most",

@@ -33,7 +33,8 @@ fn main() -> ExitCode {
     };
     let only = list("case");
     let cases = Case::ALL.map(|(name, _)| name);
-    let cases = cases.into_iter().filter(|name| only.as_ref().is_none_or(|only| only.iter().any(|o| o == name)));
+    let cases =
+        cases.into_iter().filter(|name| only.as_ref().is_none_or(|only| only.iter().any(|o| o == name)));
     let runs: Vec<(u64, &str)> =
         cases.flat_map(|name| sizes.iter().map(move |mib| (*mib, name)).collect::<Vec<_>>()).collect();
     let mut rng = Rng::new(seed);

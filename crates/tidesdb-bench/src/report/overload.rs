@@ -90,15 +90,54 @@ const FIGURES: [Figure; 6] = [
     ("p99.9 of a put", |l| Some(l.p999.median), super::steady::micros, Bound::AtMostTimes(1.0)),
     ("slowest put", |l| Some(l.max.median), super::steady::micros, Bound::AtMostTimes(1.0)),
     ("seconds without progress", without_progress, number, Bound::AtMost(0.0)),
-    (
-        "Busy",
-        |l| Some(l.seconds.iter().map(|s| s.busy).sum::<u64>() as f64),
-        number,
-        Bound::AtMost(0.0),
-    ),
+    ("Busy", |l| Some(l.seconds.iter().map(|s| s.busy).sum::<u64>() as f64), number, Bound::AtMost(0.0)),
 ];
 
 /// Returns the targets against a rival; empty if the suite has not run.
 pub(super) fn targets(lines: &[Line], rival: &str) -> Vec<Target> {
     compared(lines, (OVERLOAD, PUT), rival, &FIGURES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::lines::{OURS, Spread};
+    use super::*;
+    use crate::spec::Spec;
+    use crate::timeline::{Beat, Period, Second};
+    use crate::workload::Overload;
+
+    fn second(at: u32, operation: &str, ops: u64) -> Second {
+        let beats = vec![Beat { operation: operation.to_owned(), ops, ..Beat::default() }];
+        Second { at: f64::from(at), length: 1.0, beats, ..Second::default() }
+    }
+
+    #[test]
+    fn the_drain_rate_includes_the_background_work_that_was_left() {
+        let operations = vec![PUT.to_owned()];
+        let mean = Spread { low: 1000.0, median: 1000.0, high: 1000.0 };
+        let mut line = Line {
+            engine: OURS.to_owned(),
+            operation: PUT.to_owned(),
+            spec: Spec { workload: Workload::Overload, ..Spec::default() },
+            rate: mean,
+            settle: 0.5,
+            // The search has no put; it is no second without progress.
+            seconds: vec![
+                second(1, "SEARCH", 900),
+                second(2, PUT, 1500),
+                second(3, PUT, 0),
+                second(4, PUT, 1500),
+            ],
+            periods: vec![Period { name: "put".to_owned(), operations, from: 1.0, to: 4.0 }],
+            overload: Some(Overload { found: 800.0, offered: 1600.0, ..Overload::default() }),
+            ..Line::default()
+        };
+        let cells = |line: &Line| rows(std::slice::from_ref(line)).unwrap()[1][2..].to_vec();
+        let found = cells(&line);
+        assert_eq!(found[..7], ["800", "1.60 K", "1.00 K", "1.25x", "857", "1.17x", "not met"]);
+        assert_eq!(found[10..], ["0", "1"]);
+        line.settle = 0.1;
+        assert_eq!(cells(&line)[6], "met");
+        assert_eq!(without_progress(&line), Some(1.0));
+    }
 }

@@ -208,7 +208,12 @@ pub(super) fn targets(lines: &[Line], rival: &str) -> Vec<Target> {
     all
 }
 
-pub(super) fn compared(lines: &[Line], (row, operation): (&str, &str), rival: &str, figures: &[Figure]) -> Vec<Target> {
+pub(super) fn compared(
+    lines: &[Line],
+    (row, operation): (&str, &str),
+    rival: &str,
+    figures: &[Figure],
+) -> Vec<Target> {
     let find = |engine: &str| {
         let of = |l: &&Line| l.is_measured() && unscaled(&l.row) == row && l.engine == engine;
         lines.iter().filter(of).find(|l| l.operation == operation)

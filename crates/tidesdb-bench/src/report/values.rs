@@ -11,7 +11,8 @@ const WRITTEN: fn(&Line) -> Option<f64> = |l| Some(l.write_amp.median);
 
 /// Returns the targets against a rival; empty if the suite has not run.
 pub(super) fn targets(lines: &[Line], rival: &str) -> Vec<Target> {
-    let read = |times_as_fast| -> [Figure; 1] { [("rate", MEAN, per_second, Bound::AtLeastTimes(times_as_fast))] };
+    let read =
+        |times_as_fast| -> [Figure; 1] { [("rate", MEAN, per_second, Bound::AtLeastTimes(times_as_fast))] };
     let mut all = Vec::new();
     for (name, times_as_fast, written) in [(HALF, 3.0, Bound::Free), (NONE, 1.5, Bound::AtMost(1.2))] {
         let puts: [Figure; 2] = [

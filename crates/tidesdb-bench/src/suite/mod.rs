@@ -230,7 +230,8 @@ impl Suite {
     /// Returns true if the names of rows end with the scale: the shape of the tree depends on it, so figures of
     /// different scales must not be compared.
     fn names_scale(&self) -> bool {
-        matches!(self.scales, Scales::Tree | Scales::Whole) || [steady::NAME, families::NAME].contains(&self.name)
+        matches!(self.scales, Scales::Tree | Scales::Whole)
+            || [steady::NAME, families::NAME].contains(&self.name)
     }
 }
 

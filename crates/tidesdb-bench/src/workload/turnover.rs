@@ -255,7 +255,8 @@ impl Bench<'_> {
         let rows = session.range(&lane.key, self.spec.range, &mut |key, value| {
             let id = check.row(due, last, key, value);
             std::hint::black_box(values.version(value));
-            check.ensure(before < QUEUE || id >= keys || is_kept(id), || "a deleted key was found".to_owned());
+            check
+                .ensure(before < QUEUE || id >= keys || is_kept(id), || "a deleted key was found".to_owned());
             whole &= id == last.map_or(item.id, |last| last + 1);
             last = Some(id);
         })?;

@@ -114,7 +114,8 @@ pub(super) fn seconds(stage: &Stage<'_>) -> Option<Drawn> {
     let draw = |measure: &Measure| {
         let panels = measure.panels(&lines, &stage.cast);
         let draw = |width| measure.draw(&panels, &stage.cast, width);
-        let chart = || Chart { slug: measure.slug, title: measure.title, wide: draw(WIDE), narrow: draw(NARROW) };
+        let chart =
+            || Chart { slug: measure.slug, title: measure.title, wide: draw(WIDE), narrow: draw(NARROW) };
         (!panels.is_empty()).then(chart)
     };
     let mut rows: Vec<&str> = lines.iter().map(|l| l.row.as_str()).collect();
