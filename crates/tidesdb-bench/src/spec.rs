@@ -326,10 +326,9 @@ impl Spec {
                 "delete, overwrite, writewhilereading and kill rows need a number of operations, not a duration",
             ),
             (
-                self.workload == Workload::Turnover && self.ops < self.population(),
-                "a turnover row overwrites each key at least once",
+                self.is_too_short(),
+                "a turnover row overwrites each key at least once, and an overload row needs a duration",
             ),
-            (self.workload == Workload::Overload && self.seconds <= 0.0, "an overload row needs a duration"),
             (
                 self.threads > 0 && self.workload == Workload::Overwrite && self.quota() > self.share(),
                 "an overwrite row can write each key once at most",
@@ -359,6 +358,14 @@ impl Spec {
         match wrong.into_iter().find(|(is, _)| *is) {
             Some((_, what)) => Err(what.to_owned()),
             None => Ok(()),
+        }
+    }
+
+    fn is_too_short(&self) -> bool {
+        match self.workload {
+            Workload::Turnover => self.ops < self.population(),
+            Workload::Overload => self.seconds <= 0.0,
+            _ => false,
         }
     }
 
