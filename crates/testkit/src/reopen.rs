@@ -407,7 +407,7 @@ pub fn plot(csv: &str) -> String {
     for (micros, name) in [(1e3, "1 ms"), (1e4, "10 ms"), (1e5, "100 ms"), (1e6, "1 s"), (1e7, "10 s")] {
         text(14.0, y(micros) + 4.0, name, "#333");
     }
-    for (mib, name) in [(64.0, "64 MiB"), (1024.0, "1 GiB"), (4096.0, "4 GiB"), (40960.0, "40 GiB")] {
+    for (mib, name) in [(64.0, "64 MiB"), (1024.0, "1 GiB"), (10240.0, "10 GiB"), (40960.0, "40 GiB")] {
         text(x(mib) - 15.0, PLOT.1 - 22.0, name, "#333");
     }
     text(PLOT.0 / 2.0 - 40.0, PLOT.1 - 6.0, "data loaded", "#333");
