@@ -1,7 +1,10 @@
 //! Machine-readable results, one line per test, and the arguments of the runners.
 
 use std::fmt::Write as _;
+use std::io;
 use std::process::ExitCode;
+
+use tempfile::TempDir;
 
 /// Returns the value of `--name` on the command line.
 pub fn argument(name: &str) -> Option<u64> {
@@ -13,6 +16,14 @@ pub fn text_argument(name: &str) -> Option<String> {
     let mut args = std::env::args();
     args.find(|a| a == &format!("--{name}"))?;
     args.next()
+}
+
+/// Makes a temporary directory, in `--dir` if that is on the command line.
+///
+/// # Errors
+/// Those of the system.
+pub fn temp_dir() -> io::Result<TempDir> {
+    text_argument("dir").map_or_else(tempfile::tempdir, tempfile::tempdir_in)
 }
 
 /// Formats a line: the test, then its figures.

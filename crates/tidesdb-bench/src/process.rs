@@ -47,7 +47,8 @@ impl Usage {
             system: seconds(12),
             processor: time.tv_sec as f64 + time.tv_nsec as f64 / 1e9,
             read: number(&io, "read_bytes:"),
-            written: number(&io, "write_bytes:"),
+            // Bytes of files that were removed before the system wrote them were counted, too.
+            written: number(&io, "write_bytes:").saturating_sub(number(&io, "cancelled_write_bytes:")),
             read_calls: number(&io, "rchar:"),
             written_calls: number(&io, "wchar:"),
         }

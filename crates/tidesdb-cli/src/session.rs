@@ -197,9 +197,7 @@ impl Session {
 /// Opens a reader beside the process that writes, and its first view.
 fn open_beside(options: impl Fn(&str) -> OpenOptions) -> Outcome<(Db, Option<Reader>)> {
     let reader = match options(tidesdb::DEFAULT_FAMILY).open_reader() {
-        Err(Error::NotFound { what }) if what.starts_with("family") => {
-            options(OF_THE_C_LIBRARY).open_reader()
-        }
+        Err(Error::NotFound { .. }) => options(OF_THE_C_LIBRARY).open_reader(),
         opened => opened,
     }?;
     Ok((reader.view(), Some(reader)))

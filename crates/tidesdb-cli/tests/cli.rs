@@ -404,6 +404,8 @@ fn databases_of_the_c_library_are_read() {
     db.create_family("fruit", tidesdb::FamilyOptions::default()).unwrap().put(b"apple", b"red").unwrap();
     let order = tidesdb::Comparator::custom("c:mine", |a: &[u8], b: &[u8]| b.cmp(a));
     db.create_family("ordered", tidesdb::FamilyOptions::default().comparator(order)).unwrap();
+    let beside = stage.run(&["get", "apple", "--family", "fruit"]);
+    assert!(beside.text().trim() == "red" && beside.err.starts_with("note: "), "{}", beside.err);
     db.close().unwrap();
     assert_eq!(stage.ok(&["get", "apple", "--family", "fruit"]).trim(), "red");
     assert_eq!(stage.ok(&["scan", "--family", "fruit"]).trim(), "apple\tred");

@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
 use rustix::io::Errno;
 
-use crate::{Access, Advice, Dir, DirLock, Disk, File, ReadMap, SharedMap, Space};
+use crate::{Access, Advice, Dir, DirLock, Disk, File, ReadMap, Space};
 
 /// A limit on the descriptors of files open for reading, and the list of files that hold one.
 #[derive(Debug)]
@@ -230,7 +230,7 @@ struct PooledFile {
 /// How a file can be read now.
 #[derive(Debug)]
 enum Slot {
-    /// It holds a descriptor.
+    /// Through this file, which holds a descriptor, or is the map of a file whose name is gone.
     Open(Arc<dyn File>),
     /// It is reopened by its name.
     Closed,
@@ -264,9 +264,10 @@ impl PooledFile {
             Slot::Closed => None,
             Slot::Mapped(map) => Some(Arc::clone(map)),
         };
-        let opened = match (self.reopen(), kept) {
-            (Err(e), Some(map)) if e.kind() == io::ErrorKind::NotFound => return Ok(map),
-            (opened, _) => opened?,
+        let (opened, is_map) = match (self.reopen(), kept) {
+            // Names do not come back, so the next read need not look for it.
+            (Err(e), Some(map)) if e.kind() == io::ErrorKind::NotFound => (map, true),
+            (opened, _) => (opened?, false),
         };
         {
             let mut slot = self.slot.write().unwrap_or_else(PoisonError::into_inner);
@@ -276,7 +277,7 @@ impl PooledFile {
             *slot = Slot::Open(Arc::clone(&opened));
         }
         // The slot lock is free here. Lock order: the queue before a slot, never after.
-        if let Some(this) = self.this.upgrade() {
+        if let Some(this) = self.this.upgrade().filter(|_| !is_map) {
             self.descriptors.admit(&this);
         }
         Ok(opened)
@@ -292,10 +293,6 @@ impl PooledFile {
     }
 }
 
-fn for_reading<T>() -> io::Result<T> {
-    Err(io::Error::new(io::ErrorKind::PermissionDenied, "the file is open for reading only"))
-}
-
 impl File for PooledFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         self.file()?.read_at(buf, offset)
@@ -303,18 +300,6 @@ impl File for PooledFile {
 
     fn read_cached_at(&self, buf: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
         self.file()?.read_cached_at(buf, offset)
-    }
-
-    fn write_at(&self, _buf: &[u8], _offset: u64) -> io::Result<usize> {
-        for_reading()
-    }
-
-    fn allocate(&self, _offset: u64, _len: u64) -> io::Result<()> {
-        for_reading()
-    }
-
-    fn set_len(&self, _len: u64) -> io::Result<()> {
-        for_reading()
     }
 
     fn sync_data(&self) -> io::Result<()> {
@@ -327,10 +312,6 @@ impl File for PooledFile {
 
     fn len(&self) -> io::Result<u64> {
         self.file()?.len()
-    }
-
-    fn map_shared(&self, _len: u64) -> io::Result<Option<Box<dyn SharedMap>>> {
-        for_reading()
     }
 
     fn map_read(&self) -> io::Result<Option<ReadMap>> {
@@ -378,6 +359,25 @@ mod tests {
             assert!(bytes.iter().all(|b| *b == n));
             assert_eq!((file.len().unwrap(), file.read_at(&mut bytes, 9000).unwrap()), (9000, 0));
         }
+    }
+
+    #[test]
+    fn a_name_that_is_gone_is_looked_for_once() {
+        let temp = tempfile::tempdir().unwrap();
+        let plain = RealDisk::new().open_dir(temp.path(), false).unwrap();
+        if plain.create_new("probe", 1).unwrap().without_descriptor().unwrap().is_none() {
+            return; // the file system does not allow maps
+        }
+        let files = three(PooledDir::keeping(Arc::clone(&plain), &Arc::new(Descriptors::new(1))));
+        let first_byte = || {
+            let mut byte = [9];
+            files[0].read_exact_at(&mut byte, 0).unwrap();
+            byte[0]
+        };
+        plain.unlink("0").unwrap();
+        assert_eq!(first_byte(), 0);
+        plain.create_new("0", 0).unwrap().write_all_at(&[7; 9000], 0).unwrap();
+        assert_eq!(first_byte(), 0, "the second read does not open the name again");
     }
 
     #[test]

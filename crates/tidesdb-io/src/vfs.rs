@@ -32,6 +32,9 @@ pub enum Advice {
     /// The range will not be read soon: starts writing its dirty pages and drops its clean pages from the page
     /// cache.
     DontNeed,
+    /// The range was written and will be synced soon: starts writing its dirty pages, so that the sync waits less. Nothing is durable
+    /// before the sync.
+    SyncSoon,
 }
 
 /// Free and total bytes of the file system that holds a directory.
@@ -89,7 +92,8 @@ pub trait Dir: Send + Sync + Debug {
 /// A locked directory; dropping this unlocks it.
 pub trait DirLock: Send + Sync + Debug {}
 
-/// One file. All methods take `&self`; offsets are explicit, so threads may share a handle.
+/// One file. All methods take `&self`; offsets are explicit, so threads may share a handle. A file that is open for
+/// reading only keeps the methods that change one as they are here: they fail with `PermissionDenied`.
 pub trait File: Send + Sync + Debug {
     /// Reads at `offset`. May be short. `Ok(0)` for a non-empty buffer means end of file.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
@@ -97,11 +101,17 @@ pub trait File: Send + Sync + Debug {
     /// are not, or if the system cannot say.
     fn read_cached_at(&self, buf: &mut [u8], offset: u64) -> io::Result<Option<usize>>;
     /// Writes at `offset`. May be short.
-    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize>;
+    fn write_at(&self, _buf: &[u8], _offset: u64) -> io::Result<usize> {
+        for_reading()
+    }
     /// Reserves real blocks for the range, never sparse; grows the file to `offset + len` if it is shorter.
-    fn allocate(&self, offset: u64, len: u64) -> io::Result<()>;
+    fn allocate(&self, _offset: u64, _len: u64) -> io::Result<()> {
+        for_reading()
+    }
     /// Truncates the file, or extends it with zeros.
-    fn set_len(&self, len: u64) -> io::Result<()>;
+    fn set_len(&self, _len: u64) -> io::Result<()> {
+        for_reading()
+    }
     /// Makes the bytes, and the length needed to read them back, durable.
     fn sync_data(&self) -> io::Result<()>;
     /// Like [`File::sync_data`], and syncs all metadata too.
@@ -115,7 +125,9 @@ pub trait File: Send + Sync + Debug {
     /// Maps `[0, len)` for writing through the page cache, coherent with `read_at` and `write_at`. Returns
     /// `Ok(None)` if mapping is not supported, or not safe on this file system because a page fault may end in
     /// a signal.
-    fn map_shared(&self, len: u64) -> io::Result<Option<Box<dyn SharedMap>>>;
+    fn map_shared(&self, _len: u64) -> io::Result<Option<Box<dyn SharedMap>>> {
+        for_reading()
+    }
     /// Maps the whole file for reading. Returns `Ok(None)` if not supported; the caller falls back to
     /// `read_at`. The file must never be truncated while the map lives.
     fn map_read(&self) -> io::Result<Option<ReadMap>>;
@@ -130,6 +142,11 @@ pub trait File: Send + Sync + Debug {
     /// Returns true if the byte at `offset` is in the system's page cache, or if the system does not report
     /// that.
     fn is_cached(&self, offset: u64) -> io::Result<bool>;
+}
+
+/// The error of a call that would change a file that is open for reading only.
+pub(crate) fn for_reading<T>() -> io::Result<T> {
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, "the file is open for reading only"))
 }
 
 /// A writable shared mapping of a file.

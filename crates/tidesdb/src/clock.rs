@@ -14,6 +14,9 @@ use std::time::Duration;
 use tidesdb_io::Clock;
 use tidesdb_sync::Mutex;
 
+/// The last second that the clock shows: an expiry after it would never come.
+pub const SECOND_MAX: u32 = u32::MAX - 1;
+
 /// Seconds since the UNIX epoch that never decrease.
 #[derive(Debug, Default)]
 pub struct ExpiryClock {
@@ -53,7 +56,7 @@ impl ExpiryClock {
 
     /// Reads the clock, of which the wall clock shows `wall` seconds.
     fn read_at(&self, clock: &dyn Clock, wall: u64) -> u32 {
-        let wall = u32::try_from(wall).unwrap_or(u32::MAX - 1).min(u32::MAX - 1);
+        let wall = u32::try_from(wall).unwrap_or(SECOND_MAX).min(SECOND_MAX);
         // Fast path: the wall clock is not behind, and the second has not changed.
         if self.state.load(Ordering::Relaxed) == u64::from(wall) << 1 {
             wall
@@ -71,7 +74,7 @@ impl ExpiryClock {
         }
         let ahead = behind.map_or(wall, |Behind { from, since }| {
             let passed = u32::try_from(clock.mono().saturating_sub(since).as_secs()).unwrap_or(u32::MAX);
-            from.saturating_add(passed).min(u32::MAX - 1)
+            from.saturating_add(passed).min(SECOND_MAX)
         });
         if wall >= ahead {
             *behind = None;

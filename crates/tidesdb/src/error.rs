@@ -201,6 +201,11 @@ impl Error {
         Self::Io { op, file: file.into(), offset: Some(offset), cause: Arc::new(cause) }
     }
 
+    /// There is no family called `name`.
+    pub(crate) fn no_family(name: &str) -> Self {
+        Self::NotFound { what: format!("family {name:?}").into() }
+    }
+
     /// Damage in `file` at `offset`.
     pub(crate) fn corrupt(file: &str, offset: u64, what: impl Into<Arc<str>>) -> Self {
         Self::Corrupt { file: file.into(), offset, what: what.into() }

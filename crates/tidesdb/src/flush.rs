@@ -1,12 +1,13 @@
 //! Flush: the oldest immutable memtable of a family becomes a table of level 1.
 //!
 //! ```text
-//! wait until the memtable receives nothing more -> make the log durable up to its end
+//! wait until the memtable receives nothing more -> make durable what precedes its end elsewhere
 //!   -> rewrite into tables -> sync files, then the directory -> install -> swap the read view -> release the log
 //! ```
 //!
-//! The log is made durable first in every sync mode: if a table were durable while an earlier commit of another family
-//! is not, a crash would leave a hole. The edit that adds the table also says up to where the family is flushed and
+//! If a table were durable while an earlier commit of another family is not, a crash would leave a hole. So the log is made durable first, in
+//! every sync mode, if a memtable of another family holds such a commit. Otherwise the tables hold all commits up to the boundary, and
+//! segments that no sync ever covered are removed without being written to the device. The edit that adds the table also says up to where the family is flushed and
 //! where the log begins, so after a crash either the log or the table holds the data.
 
 use std::sync::Arc;
@@ -59,7 +60,7 @@ pub fn run_locked(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>) -> Result<bool
         forget(&ctx.write, family, &slot);
         return Ok(true);
     }
-    ctx.write.sync_to(boundary)?;
+    make_earlier_durable(&ctx.write, family, boundary)?;
 
     let (bytes, entries) = (slot.bytes() as u64, slot.map.entries());
     let job = ctx.write.running.begin(JobStart {
@@ -68,6 +69,7 @@ pub fn run_locked(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>) -> Result<bool
         target: FLUSH_LEVEL,
         bytes,
         entries,
+        part_done: Some(Arc::clone(&ctx.write.debt.part_flushed)),
     });
     let _span = tracing::debug_span!(target: TARGET, "flush", family = %family.name()).entered();
     let out = match ctx.with_reserve(|| write(ctx, family, &slot, boundary, &job.progress)) {
@@ -141,6 +143,22 @@ fn wait_published(ctx: &WriteCtx, boundary: SeqNo) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Makes durable what a crash may not lose once the commits of `family` below `boundary` are in tables: commits of other families below
+/// it, and values. All of these commits are published, so no memtable gets another one.
+///
+/// # Errors
+/// `Poisoned`: a sync failed.
+fn make_earlier_durable(ctx: &WriteCtx, family: &Arc<FamilyCore>, boundary: SeqNo) -> Result<()> {
+    let needs_log = |other: &Arc<FamilyCore>| {
+        let view = other.owned_view();
+        !Arc::ptr_eq(other, family) && view.memtables().any(|slot| slot.pins < boundary && !slot.is_empty())
+    };
+    if ctx.all_families().iter().any(needs_log) {
+        return ctx.sync_to(boundary);
+    }
+    family.vlog.sync().map_err(|e| Error::Poisoned { cause: ctx.poison(e) })
 }
 
 fn install(

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use testkit::beside::{Parent, THREADS, read, write};
-use testkit::report::{argument, exit, finish, text_argument};
+use testkit::report::{argument, exit, finish, temp_dir};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -16,11 +16,7 @@ fn main() -> ExitCode {
         return exit(result.is_ok());
     }
     let (refreshes, seed) = (argument("refreshes").unwrap_or(1000), argument("seed").unwrap_or(1));
-    let temp = match text_argument("dir") {
-        Some(dir) => tempfile::tempdir_in(dir),
-        None => tempfile::tempdir(),
-    };
-    let (Ok(temp), Ok(program)) = (temp, std::env::current_exe()) else {
+    let (Ok(temp), Ok(program)) = (temp_dir(), std::env::current_exe()) else {
         eprintln!("cannot create a temporary directory");
         return ExitCode::FAILURE;
     };

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use testkit::memory::{Group, Plan, Seen, child, run};
-use testkit::report::{argument, exit, finish, text_argument};
+use testkit::report::{argument, exit, finish, temp_dir, text_argument};
 use testkit::watch::Watch;
 
 fn main() -> ExitCode {
@@ -51,11 +51,8 @@ fn in_parent(plan: Plan) -> ExitCode {
     if let Err(why) = &group {
         println!("the load runs without a control group: {why}");
     }
-    let temp = match text_argument("dir") {
-        Some(dir) => tempfile::tempdir_in(dir),
-        None => tempfile::tempdir(),
-    };
-    let done = temp.map_err(|e| e.to_string()).and_then(|temp| run(temp.path(), plan, group.as_ref().ok()));
+    let done =
+        temp_dir().map_err(|e| e.to_string()).and_then(|temp| run(temp.path(), plan, group.as_ref().ok()));
     let mut violations = u64::from(done.is_err());
     let seen = done.unwrap_or_else(|e| {
         eprintln!("VIOLATION: {e}");

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use testkit::reopen::{Case, Opened, THREADS, empty, load, open, plot, table, trial};
-use testkit::report::{argument, exit, finish, text_argument};
+use testkit::report::{argument, exit, finish, temp_dir, text_argument};
 use testkit::rng::Rng;
 
 fn main() -> ExitCode {
@@ -23,11 +23,7 @@ fn main() -> ExitCode {
     let trials = argument("trials").unwrap_or(1);
     let seed = argument("seed").unwrap_or(1);
     let limit = argument("limit-ms").map_or(u64::MAX, |ms| ms.saturating_mul(1000));
-    let temp = match text_argument("dir") {
-        Some(dir) => tempfile::tempdir_in(dir),
-        None => tempfile::tempdir(),
-    };
-    let (Ok(temp), Ok(program)) = (temp, std::env::current_exe()) else {
+    let (Ok(temp), Ok(program)) = (temp_dir(), std::env::current_exe()) else {
         eprintln!("cannot create a temporary directory");
         return ExitCode::FAILURE;
     };

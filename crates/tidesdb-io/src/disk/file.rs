@@ -4,7 +4,7 @@ use std::io;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::FallocateFlags;
 use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 
@@ -45,6 +45,18 @@ impl RealFile {
     /// Disables the system's read-ahead for this file. Best effort: a file system may not support it.
     pub(super) fn advise_random(&self) {
         let _ = rustix::fs::fadvise(&self.fd, 0, None, rustix::fs::Advice::Random);
+    }
+
+    /// Starts writing the dirty pages of a range, up to the end of the file if `len` is 0. Does not wait until they are written.
+    fn start_writing(&self, offset: u64, len: u64) -> io::Result<()> {
+        let to_offset = |n| libc::off64_t::try_from(n).map_err(|_| io::ErrorKind::InvalidInput);
+        let (offset, len) = (to_offset(offset)?, to_offset(len)?);
+        // SAFETY: the call takes a descriptor, which is open as long as `self` lives, and three numbers; it touches no memory.
+        match unsafe { libc::sync_file_range(self.fd.as_raw_fd(), offset, len, libc::SYNC_FILE_RANGE_WRITE) }
+        {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 
     /// Reads at `offset` without waiting for the device. `EAGAIN` if the first byte is not in the page cache.
@@ -155,6 +167,7 @@ impl File for RealFile {
         let advice = match advice {
             Advice::WillNeed => rustix::fs::Advice::WillNeed,
             Advice::DontNeed => rustix::fs::Advice::DontNeed,
+            Advice::SyncSoon => return self.start_writing(offset, len),
         };
         Ok(rustix::fs::fadvise(&self.fd, offset, NonZeroU64::new(len), advice)?)
     }

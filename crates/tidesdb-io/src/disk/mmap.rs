@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, ProtFlags};
 
 use crate::region::Mapping;
+use crate::vfs::for_reading;
 use crate::{Advice as FileAdvice, File, ReadMap, SharedMap};
 
 /// Bytes in a word of a writable map.
@@ -65,10 +66,6 @@ impl MappedFile {
     }
 }
 
-fn for_reading<T>() -> io::Result<T> {
-    Err(io::Error::new(io::ErrorKind::PermissionDenied, "the file is open for reading only"))
-}
-
 impl File for MappedFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let len = self.0.len() as u64;
@@ -94,18 +91,6 @@ impl File for MappedFile {
         Ok(None)
     }
 
-    fn write_at(&self, _buf: &[u8], _offset: u64) -> io::Result<usize> {
-        for_reading()
-    }
-
-    fn allocate(&self, _offset: u64, _len: u64) -> io::Result<()> {
-        for_reading()
-    }
-
-    fn set_len(&self, _len: u64) -> io::Result<()> {
-        for_reading()
-    }
-
     fn sync_data(&self) -> io::Result<()> {
         for_reading()
     }
@@ -116,10 +101,6 @@ impl File for MappedFile {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.0.len() as u64)
-    }
-
-    fn map_shared(&self, _len: u64) -> io::Result<Option<Box<dyn SharedMap>>> {
-        for_reading()
     }
 
     fn map_read(&self) -> io::Result<Option<ReadMap>> {

@@ -23,6 +23,7 @@ pub(super) fn begin<'c>(
         target: plan.target,
         bytes: metas().map(|meta| meta.file_bytes).sum(),
         entries: metas().map(|meta| meta.entries).sum(),
+        part_done: None,
     })
 }
 

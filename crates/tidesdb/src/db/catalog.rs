@@ -127,7 +127,7 @@ pub(super) fn by_name(shared: &Shared, name: &str) -> Option<Arc<FamilyCore>> {
 /// Returns the family called `name`; fails if it is unresolved.
 pub(super) fn find(shared: &Shared, name: &str) -> Result<Arc<FamilyCore>> {
     match by_name(shared, name) {
-        None => Err(Error::NotFound { what: format!("family {name:?}").into() }),
+        None => Err(Error::no_family(name)),
         Some(family) if family.is_unresolved() => Err(family.unusable()),
         Some(family) => Ok(family),
     }
@@ -235,8 +235,7 @@ impl Db {
         let shared = &self.inner.shared;
         shared.write.check_writable()?;
         let _catalog = shared.catalog.lock();
-        let core = by_name(shared, name)
-            .ok_or_else(|| Error::NotFound { what: format!("family {name:?}").into() })?;
+        let core = by_name(shared, name).ok_or_else(|| Error::no_family(name))?;
         if core.id == self.inner.default.id() {
             return Err(Error::invalid("the default family cannot be dropped"));
         }

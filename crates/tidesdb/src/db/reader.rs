@@ -267,19 +267,31 @@ impl Following {
         }
     }
 
+    /// First sequence number above all that was read. A log that the machine lost may end below a flush, which syncs the log only if other
+    /// families need it: then the tables hold every commit up to the flush.
+    fn end_of(&self, state: &State) -> Result<SeqNo> {
+        let end = self.log.end();
+        match state.families.values().max_by_key(|family| family.flushed_to) {
+            Some(newest) if newest.flushed_to >= end && self.log.may_have_lost_records() => {
+                Ok(newest.flushed_to + 1)
+            }
+            Some(newest) if newest.flushed_to >= end => {
+                let what =
+                    format!("the log ends at {end}, below what family {:?} has in tables", newest.name);
+                Err(Error::corrupt(self.manifest.name(), 0, what))
+            }
+            _ => Ok(end),
+        }
+    }
+
     /// Makes the view of all that was read.
     fn view(&self, shared: Arc<Shared>, state: &State) -> Result<Db> {
-        let end = self.log.end();
-        if let Some(family) = state.families.values().find(|family| family.flushed_to >= end) {
-            let what = format!("the log ends at {end}, below what family {:?} has in tables", family.name);
-            return Err(Error::corrupt(self.manifest.name(), 0, what));
-        }
+        let end = self.end_of(state)?;
         self.replayed.publish(&shared, end);
         shared.write.log.sequencer().stand_at(end, state.durable_mark.min(end));
         shared.reads.snapshots.begin_at(shared.reads.visible());
         let name = &self.options.default_name;
-        let core = catalog::by_name(&shared, name)
-            .ok_or_else(|| Error::NotFound { what: format!("family {name:?}").into() })?;
+        let core = catalog::by_name(&shared, name).ok_or_else(|| Error::no_family(name))?;
         refuse_unresolved(&core);
         let report = RecoveryReport { end, ..self.replayed.report() };
         Ok(Db {

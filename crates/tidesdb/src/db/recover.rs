@@ -145,14 +145,15 @@ pub(super) fn run(shared: &Arc<Shared>) -> Result<(RecoveryReport, Option<Unsave
         report.took = shared.write.env.clock.mono().saturating_sub(started);
         return Ok((report, None));
     }
-    let behind = unsaved.may_wait(report.log_bytes.saturating_add(unsynced_bytes))?;
-    if !behind {
+    let mut behind = None;
+    if unsaved.may_wait(report.log_bytes.saturating_add(unsynced_bytes))? {
+        behind = Some(unsaved);
+    } else {
         report.orphans = unsaved.save(&report)?;
-        tidesdb_sync::reclaim();
-        tidesdb_io::trim_heap(); // the memtables of the replay
+        unsaved.free();
     }
     report.took = shared.write.env.clock.mono().saturating_sub(started);
-    Ok((report, behind.then_some(unsaved)))
+    Ok((report, behind))
 }
 
 fn first_seq(config: &ScanConfig) -> SeqNo {

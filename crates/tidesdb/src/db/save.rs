@@ -94,11 +94,16 @@ impl Unsaved {
         shared.write.end_recovery();
         shared.write.events.record(&event);
         shared.write.events.write();
-        drop(self);
-        tidesdb_sync::reclaim();
-        tidesdb_io::trim_heap(); // the memtables of the replay
+        self.free();
         shared.write.ask_for_pending();
         shared.write.jobs.push(Job::RemoveObsolete); // files that recovery replaced
+    }
+
+    /// Returns the memory of the replay to the system, after its memtables were replaced.
+    pub(super) fn free(self) {
+        drop(self);
+        tidesdb_sync::reclaim();
+        tidesdb_io::trim_heap();
     }
 
     /// Makes the replayed data durable and moves the beginning of the log past it, in one edit. Returns the number of

@@ -164,7 +164,7 @@ impl FamilyCore {
     pub fn unusable(&self) -> Error {
         let name = self.name();
         if !self.is_unresolved() {
-            return Error::NotFound { what: format!("family {name:?}").into() };
+            return Error::no_family(&name);
         }
         let order = self.options.comparator.name();
         Error::invalid(format!(

@@ -11,6 +11,8 @@ const CHAIN_OPERANDS_MAX: usize = 4096;
 /// Adjacent operands of one key with no reader between them, and what is to be written for them.
 #[derive(Debug, Default)]
 pub(super) struct Chain {
+    /// `None` if the family has no operator.
+    operator: Option<MergeOperator>,
     operands: Operands,
     /// Sequence number of each operand, newest first.
     numbers: Vec<SeqNo>,
@@ -24,6 +26,15 @@ pub(super) struct Chain {
 }
 
 impl Chain {
+    pub(super) fn new(operator: Option<MergeOperator>) -> Self {
+        Self { operator, ..Self::default() }
+    }
+
+    /// Returns whether the family has an operator.
+    pub(super) fn has_operator(&self) -> bool {
+        self.operator.is_some()
+    }
+
     /// Starts a chain with the newest operand.
     pub(super) fn begin(&mut self, seq: SeqNo, operand: &[u8]) {
         self.operands.clear();
@@ -54,10 +65,15 @@ impl Chain {
         self.operands.bytes() > CHAIN_BYTES_MAX || self.numbers.len() > CHAIN_OPERANDS_MAX
     }
 
+    /// Returns what the operands make of `base`; `None` if the operator failed.
+    fn fold(&self, base: Option<&[u8]>) -> Option<Vec<u8>> {
+        self.operands.fold(self.operator.as_ref()?, base).ok()
+    }
+
     /// Combines the operands into one. Returns false if that failed, or if the result is so long that nothing should be
     /// added to it.
-    pub(super) fn compact(&mut self, operator: &MergeOperator) -> bool {
-        let Ok(value) = self.operands.fold(operator, None) else { return false };
+    pub(super) fn compact(&mut self) -> bool {
+        let Some(value) = self.fold(None) else { return false };
         self.folded += self.numbers.len() as u64 - 1;
         self.numbers.truncate(1);
         self.operands.clear();
@@ -66,19 +82,17 @@ impl Chain {
     }
 
     /// Ends the chain: it becomes a put of what its operands make of `base`. Returns false if the operator failed.
-    pub(super) fn end_with(&mut self, operator: &MergeOperator, base: Option<&[u8]>) -> bool {
-        let Ok(value) = self.operands.fold(operator, base) else { return false };
+    pub(super) fn end_with(&mut self, base: Option<&[u8]>) -> bool {
+        let Some(value) = self.fold(base) else { return false };
         self.folded += self.numbers.len() as u64 - 1 + u64::from(base.is_some());
         self.out.push_back((self.newest(), Kind::Put, value));
         true
     }
 
     /// Ends the chain without its base: its operands stay operands, combined if possible.
-    pub(super) fn end_open(&mut self, operator: Option<&MergeOperator>) {
-        if self.numbers.len() > 1
-            && let Some(operator) = operator
-        {
-            self.compact(operator);
+    pub(super) fn end_open(&mut self) {
+        if self.numbers.len() > 1 {
+            self.compact();
         }
         let each = self.numbers.iter().zip(self.operands.iter());
         self.out.extend(each.map(|(seq, operand)| (*seq, Kind::Merge, operand.to_vec())));

@@ -28,7 +28,6 @@ pub struct RetainStream<C> {
     /// Number of entries of the source processed so far.
     met: u64,
     check: Option<Check>,
-    operator: Option<MergeOperator>,
     chain: Chain,
     filter: Option<CompactionFilter>,
     /// The value that the filter gave to the current entry.
@@ -92,7 +91,6 @@ impl<C: EntryCursor> RetainStream<C> {
             step: Step::Judge,
             met: 0,
             check: None,
-            operator: None,
             chain: Chain::default(),
             filter: None,
             changed: Vec::new(),
@@ -109,7 +107,7 @@ impl<C: EntryCursor> RetainStream<C> {
     /// Combines operands by `operator`; see [`super::retain`].
     #[must_use]
     pub fn folding(mut self, operator: Option<MergeOperator>) -> Self {
-        self.operator = operator;
+        self.chain = Chain::new(operator);
         self
     }
 
@@ -256,7 +254,7 @@ impl<C: EntryCursor> RetainStream<C> {
             match step {
                 Step::Judge => {}
                 Step::Advance => self.inner.next()?,
-                Step::Yield if self.operator.is_some() && self.inner.kind() == Kind::Merge => {
+                Step::Yield if self.chain.has_operator() && self.inner.kind() == Kind::Merge => {
                     self.fold()?;
                     step = Step::YieldChain;
                     continue;
@@ -306,29 +304,29 @@ impl<C: EntryCursor> RetainStream<C> {
         let ended = loop {
             self.inner.next()?;
             if !self.inner.valid() || !self.retain.same_key(self.inner.key()) {
-                break self.retain.rules().bottom && self.end_chain(None);
+                break self.retain.rules().bottom && self.chain.end_with(None);
             }
             let EntryMeta { seq, kind, expiry } = self.inner.entry_meta();
             if self.purger.drops(self.retain.rules(), self.inner.key(), seq) {
                 self.note_met()?;
                 self.inner.next()?;
-                break self.end_chain(None);
+                break self.chain.end_with(None);
             }
             let covered = self.purger.covers_between(self.inner.key(), seq, self.chain.oldest());
             if kind.is_tombstone() || self.retain.rules().expired(expiry) || covered == Some(true) {
-                break self.end_chain(None);
+                break self.chain.end_with(None);
             }
             let apart = covered.is_none() || self.retain.rules().reader_within(seq..self.chain.oldest());
-            match (kind, &self.operator) {
-                (Kind::Merge, Some(operator)) if !apart => {
-                    if self.chain.is_long() && !self.chain.compact(operator) {
+            match kind {
+                Kind::Merge if !apart => {
+                    if self.chain.is_long() && !self.chain.compact() {
                         break false;
                     }
                     self.note_met()?;
                     self.chain.push(seq, self.inner.value()?);
                 }
-                (Kind::Put, Some(operator)) if !apart && expiry == 0 => {
-                    let done = self.chain.end_with(operator, Some(self.inner.value()?));
+                Kind::Put if !apart && expiry == 0 => {
+                    let done = self.chain.end_with(Some(self.inner.value()?));
                     if done {
                         self.note_met()?;
                         self.inner.next()?;
@@ -341,19 +339,11 @@ impl<C: EntryCursor> RetainStream<C> {
         if ended {
             self.retain.becomes_put(self.chain.newest());
         } else {
-            self.chain.end_open(self.operator.as_ref());
+            self.chain.end_open();
         }
         self.retain.count_folded(self.chain.folded());
         (1..self.chain.entries()).for_each(|_| self.retain.count_kept());
         Ok(())
-    }
-
-    /// Makes the chain a put without a base. Returns false if the operator failed.
-    fn end_chain(&mut self, base: Option<&[u8]>) -> bool {
-        match &self.operator {
-            Some(operator) => self.chain.end_with(operator, base),
-            None => false,
-        }
     }
 
     fn at_end(&self) -> bool {

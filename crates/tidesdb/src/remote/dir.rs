@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use tidesdb_io::{Access, Advice, Dir, DirLock, File, ReadMap, SharedMap, Space};
+use tidesdb_io::{Access, Advice, Dir, DirLock, File, ReadMap, Space};
 use tidesdb_sync::{RwLock, rank};
 
 use super::cache::Cache;
@@ -153,25 +153,9 @@ impl RemoteFile {
     }
 }
 
-fn for_reading<T>() -> io::Result<T> {
-    Err(io::Error::new(io::ErrorKind::PermissionDenied, "the file is open for reading only"))
-}
-
 impl File for RemoteFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         self.file()?.read_at(buf, offset)
-    }
-
-    fn write_at(&self, _buf: &[u8], _offset: u64) -> io::Result<usize> {
-        for_reading()
-    }
-
-    fn allocate(&self, _offset: u64, _len: u64) -> io::Result<()> {
-        for_reading()
-    }
-
-    fn set_len(&self, _len: u64) -> io::Result<()> {
-        for_reading()
     }
 
     fn sync_data(&self) -> io::Result<()> {
@@ -184,10 +168,6 @@ impl File for RemoteFile {
 
     fn len(&self) -> io::Result<u64> {
         self.file()?.len()
-    }
-
-    fn map_shared(&self, _len: u64) -> io::Result<Option<Box<dyn SharedMap>>> {
-        for_reading()
     }
 
     /// Always `None`: a map would keep the disk blocks of a removed file in use.

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use tidesdb_io::{Access, Advice, Dir, DirLock, File, ReadMap, SharedMap, Space};
+use tidesdb_io::{Access, Advice, Dir, DirLock, File, ReadMap, Space};
 
 use crate::store::ObjectStore;
 
@@ -96,18 +96,6 @@ impl File for Bytes {
         Ok(n)
     }
 
-    fn write_at(&self, _buf: &[u8], _offset: u64) -> io::Result<usize> {
-        read_only()
-    }
-
-    fn allocate(&self, _offset: u64, _len: u64) -> io::Result<()> {
-        read_only()
-    }
-
-    fn set_len(&self, _len: u64) -> io::Result<()> {
-        read_only()
-    }
-
     fn sync_data(&self) -> io::Result<()> {
         Ok(())
     }
@@ -118,10 +106,6 @@ impl File for Bytes {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.0.len() as u64)
-    }
-
-    fn map_shared(&self, _len: u64) -> io::Result<Option<Box<dyn SharedMap>>> {
-        read_only()
     }
 
     fn map_read(&self) -> io::Result<Option<ReadMap>> {

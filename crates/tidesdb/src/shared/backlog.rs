@@ -1,5 +1,6 @@
 //! How far background work lags behind the writers: memtables that wait for a flush, merges that are stopped, syncs that are due.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ pub const MERGE_RATE_ASSUMED: u64 = 50 << 20;
 pub struct Debt {
     /// Bytes of all immutable memtables.
     pub immutable_bytes: AtomicU64,
+    /// Those of them that running flushes have written already.
+    pub part_flushed: Arc<AtomicU64>,
     /// Measured rate of flushes, in bytes of memtable per second.
     pub flush_rate: Rate,
     /// Measured rate of merges, in raw bytes of level 1 per second.
@@ -248,6 +251,15 @@ impl Debt {
     pub fn delays_writers(&self) -> bool {
         let causes = [&self.by_memtables, &self.by_tables, &self.by_memory];
         causes.iter().any(|cause| cause.delayed_now.load(Ordering::Relaxed) > 0)
+    }
+
+    /// Bytes of all immutable memtables that are not in tables yet.
+    #[inline]
+    pub fn unflushed_bytes(&self) -> u64 {
+        match self.immutable_bytes.load(Ordering::Relaxed) {
+            0 => 0,
+            bytes => bytes.saturating_sub(self.part_flushed.load(Ordering::Relaxed)),
+        }
     }
 
     /// Adds bytes of a memtable that became immutable.

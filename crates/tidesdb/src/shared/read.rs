@@ -6,15 +6,12 @@ use std::time::Duration;
 
 use tidesdb_io::Clock;
 
-use crate::clock::ExpiryClock;
+use crate::clock::{ExpiryClock, SECOND_MAX};
 use crate::jobs::JobQueue;
 use crate::mvcc::{SnapshotPin, Snapshots};
 use crate::types::SeqNo;
 use crate::wal::{Log, Sequencer};
 use crate::{Error, Result};
-
-/// The last second at which a row can expire; the expiry clock stops there.
-const EXPIRY_MAX: u32 = u32::MAX - 1;
 
 /// Decides what a reader sees: the newest visible commit, the snapshots, the time of expiry, and whether the database is open.
 #[derive(Debug)]
@@ -99,7 +96,7 @@ impl ReadCtx {
         let end = self.expiry_clock.read_exactly(&*self.clock).saturating_add(ttl);
         let second = end.as_secs().saturating_add((end.subsec_nanos() > 0).into());
         match u32::try_from(second) {
-            Ok(second) if second <= EXPIRY_MAX => Ok(second.max(1)), // 0 would mean never
+            Ok(second) if second <= SECOND_MAX => Ok(second.max(1)), // 0 would mean never
             _ => Err(Error::invalid(format!(
                 "a TTL of {} s ends after February 2106, the last expiry that a row can have",
                 ttl.as_secs()

@@ -23,6 +23,8 @@ pub struct JobStart {
     pub bytes: u64,
     /// Entries of all inputs.
     pub entries: u64,
+    /// Sum to which the job adds the bytes of its inputs as it processes them; it takes them back when it ends.
+    pub part_done: Option<Arc<AtomicU64>>,
 }
 
 /// A flush or merge that runs.
@@ -37,7 +39,20 @@ pub struct Progress {
 impl Progress {
     /// Adds `entries` to what was read.
     pub fn advance(&self, entries: u64) {
-        self.entries_done.fetch_add(entries, Ordering::Relaxed);
+        let before = self.entries_done.fetch_add(entries, Ordering::Relaxed);
+        if let Some(sum) = &self.start.part_done {
+            sum.fetch_add(self.bytes_of(before + entries) - self.bytes_of(before), Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes of the first `entries` entries, estimated.
+    fn bytes_of(&self, entries: u64) -> u64 {
+        let share = entries as f64 / self.start.entries.max(1) as f64;
+        (self.start.bytes as f64 * share.min(1.0)) as u64
+    }
+
+    fn bytes_done(&self) -> u64 {
+        self.bytes_of(self.entries_done.load(Ordering::Relaxed))
     }
 
     /// Asks all threads that work on the job to stop.
@@ -115,6 +130,9 @@ impl RunningJob<'_> {
 
 impl Drop for RunningJob<'_> {
     fn drop(&mut self) {
+        if let Some(sum) = &self.progress.start.part_done {
+            sum.fetch_sub(self.progress.bytes_done(), Ordering::Relaxed);
+        }
         self.of.jobs.lock().retain(|job| !Arc::ptr_eq(job, &self.progress));
     }
 }
@@ -122,14 +140,6 @@ impl Drop for RunningJob<'_> {
 struct Seen<'a> {
     job: &'a Progress,
     now: Duration,
-}
-
-impl Seen<'_> {
-    fn bytes_done(&self) -> u64 {
-        let JobStart { bytes, entries, .. } = self.job.start;
-        let share = self.job.entries_done.load(Ordering::Relaxed) as f64 / entries.max(1) as f64;
-        (bytes as f64 * share.min(1.0)) as u64
-    }
 }
 
 statistics! {
@@ -145,7 +155,7 @@ statistics! {
     figures {
         Gauge Count target: usize = usize::from(seen.job.start.target), "Level of the outputs.";
         Gauge Bytes bytes: u64 = seen.job.start.bytes, "Bytes of all inputs.";
-        Gauge Bytes bytes_done: u64 = seen.bytes_done(),
+        Gauge Bytes bytes_done: u64 = seen.job.bytes_done(),
             "Bytes of inputs that were processed, estimated from the number of entries.";
         Gauge Seconds time: Duration = seen.now.saturating_sub(seen.job.started), "Time since it began.";
     }

@@ -23,6 +23,8 @@ use crate::{Error, FamilyOptions, Result, files};
 const WRITE_BYTES: usize = 1 << 20;
 /// With `drop_pages`: pages within this distance of the last write may still be on their way to the disk.
 const DROP_BEHIND_BYTES: u64 = 8 << 20;
+/// Without it: the device is asked to write each piece of this many bytes, so that the sync waits less.
+const WRITE_AHEAD_BYTES: u64 = 4 << 20;
 
 /// Settings for writing a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +57,9 @@ pub struct TableWriter {
     last: Vec<u8>,
     /// Bytes written to the file.
     written: u64,
-    /// Bytes that follow them, not written yet.
+    /// Bytes of the file that the device was asked to write.
+    started: u64,
+    /// Bytes that follow those written to the file.
     out: Vec<u8>,
     /// True if written data is dropped from the system's page cache.
     drop_pages: bool,
@@ -89,6 +93,7 @@ impl TableWriter {
             hashes: Vec::new(),
             last: Vec::new(),
             written: 0,
+            started: 0,
             out: Vec::with_capacity(WRITE_BYTES + (WRITE_BYTES >> 3)),
             drop_pages: false,
         })
@@ -317,6 +322,9 @@ impl TableWriter {
             // This starts writing the new pages to disk. Earlier pages have arrived there, so the sync waits less.
             let from = self.written.saturating_sub(DROP_BEHIND_BYTES);
             let _ = self.file.advise(Advice::DontNeed, from, self.written - from);
+        } else if self.written - self.started >= WRITE_AHEAD_BYTES {
+            let _ = self.file.advise(Advice::SyncSoon, self.started, self.written - self.started);
+            self.started = self.written;
         }
         Ok(())
     }

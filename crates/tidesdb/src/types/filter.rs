@@ -34,7 +34,7 @@ pub enum Decision {
 }
 
 /// Decides about a row; see [`CompactionFilter::new`].
-pub type FilterFn = dyn Fn(&FilterRow<'_>) -> Decision + Send + Sync;
+type FilterFn = dyn Fn(&FilterRow<'_>) -> Decision + Send + Sync;
 
 /// A named function that merges of tables apply to the rows of a family; see docs/merge-operators.md for what it may rely on.
 #[derive(Clone)]

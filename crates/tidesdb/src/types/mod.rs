@@ -16,13 +16,13 @@ mod slice;
 pub use border::KeyBorder;
 pub use cursor::{EntryCursor, EntryMeta, Stored};
 pub use entry::{EntryRef, Kind};
-pub use filter::{CompactionFilter, Decision, FilterFn, FilterRow};
+pub use filter::{CompactionFilter, Decision, FilterRow};
 pub use ids::{FamilyId, TableId, VlogId, WalId};
 pub use limits::{
     FILE_BYTES_MAX, FILE_NUMBER_MAX, ID_MAX, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, WAL_ID_MAX,
     is_segment_bytes, wal_id_max,
 };
-pub use operator::{MergeFn, MergeOperator, Operands};
+pub use operator::{MergeOperator, Operands};
 pub use order::{Comparator, KeyCompare, PrefixLayout};
 pub use range::KeyRange;
 pub use rows::{RowSpan, Rows, Visibility};

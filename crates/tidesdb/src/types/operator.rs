@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::VALUE_BYTES_MAX;
 
 /// Applies an operand to a value; see [`MergeOperator::custom`].
-pub type MergeFn = dyn Fn(&mut Vec<u8>, &[u8]) -> Result<(), Box<dyn Error + Send + Sync>> + Send + Sync;
+type MergeFn = dyn Fn(&mut Vec<u8>, &[u8]) -> Result<(), Box<dyn Error + Send + Sync>> + Send + Sync;
 
 /// A named, associative function that combines a value with an operand. The name is stored with the family and checked
 /// at each open. See docs/merge-operators.md.

@@ -14,7 +14,7 @@ use tidesdb_io::{Dir, File};
 
 use super::current::{self, Current};
 use super::format::{Header, Identity, Mark, PAGE, RECORDS_AT, page_up};
-use super::replay::{ManifestFile, check_state, open_file};
+use super::replay::{ManifestFile, Replayed, check_state, open_file};
 use super::state::State;
 use crate::{Error, Result, files};
 
@@ -28,11 +28,7 @@ pub struct ManifestTail {
     file: Arc<dyn File>,
     name: String,
     header: Header,
-    /// Records applied to `state`, the checksum of the last one, and where the next one begins.
-    records: u64,
-    chain: u32,
-    next: u64,
-    state: State,
+    replayed: Replayed,
 }
 
 impl ManifestTail {
@@ -56,12 +52,12 @@ impl ManifestTail {
     /// Reads what was added since. Returns whether anything was.
     ///
     /// # Errors
-    /// As [`ManifestTail::open`]. The state stays one that was in force.
+    /// As [`ManifestTail::open`]. The state stays as it was.
     pub fn poll(&mut self, dir: &dyn Dir) -> Result<bool> {
         if in_force(dir)? == self.current {
-            let before = self.records;
+            let before = self.replayed.records;
             match self.advance() {
-                Ok(()) => return Ok(self.records != before),
+                Ok(()) => return Ok(self.replayed.records != before),
                 Err(e) if in_force(dir)? == self.current => return Err(e),
                 Err(_) => {}
             }
@@ -76,7 +72,7 @@ impl ManifestTail {
 
     /// The state after the records read.
     pub fn state(&self) -> &State {
-        &self.state
+        &self.replayed.state
     }
 
     /// What was fixed when the database was created.
@@ -92,46 +88,34 @@ impl ManifestTail {
     fn begin(dir: &dyn Dir, current: Current) -> Result<Self> {
         let name = files::manifest(current.number);
         let (file, header) = open_file(dir, &name, current.number, Some(&current))?;
-        let (chain, state) = (header.chain(), State::default());
-        let mut this = Self { current, file, name, header, records: 0, chain, next: RECORDS_AT, state };
+        let mut this = Self { current, file, name, header, replayed: Replayed::new(&header) };
         this.advance()?;
-        check_state(&this.state, &this.header, &this.name)?;
+        check_state(this.state(), &this.header, &this.name)?;
         Ok(this)
     }
 
     /// Applies the records that the newest mark covers.
     fn advance(&mut self) -> Result<()> {
         let mark = self.newest_mark()?;
-        if mark.number <= self.records {
+        if mark.number <= self.replayed.records {
             return Ok(());
         }
-        let file = Arc::clone(&self.file);
-        let name = self.name.clone();
         // The length is read after the mark, which speaks of the length at the time of its append.
-        let file_bytes = file.len().map_err(|e| Error::io("length", &name, e))?;
-        let source = ManifestFile { file: &*file, name: &name, file_bytes };
+        let file_bytes = self.file.len().map_err(|e| Error::io("length", &self.name, e))?;
+        let source = ManifestFile { file: &*self.file, name: &self.name, file_bytes };
         source.check_mark(&mark)?;
         let limit = page_up(mark.end);
-        while self.records < mark.number {
-            let number = self.records + 1;
-            let record = source.record(&self.header.salt, self.next, limit)?;
-            let record = record.filter(|r| r.header.number == number && r.header.prev == self.chain);
-            let record =
-                record.ok_or_else(|| Error::corrupt(&name, self.next, "a durable record is damaged"))?;
-            if self.state.clean {
-                return Err(Error::corrupt(&name, record.at, "a record follows the clean shutdown"));
-            }
-            let edit = record.edit(&name)?;
-            let mut state = self.state.clone();
-            let impossible = |e: Error| Error::corrupt(&name, record.at, format!("impossible edit: {e}"));
-            state.apply(&edit).and_then(|()| state.check_added(&edit)).map_err(impossible)?;
-            (self.records, self.chain, self.next, self.state) =
-                (number, record.header.crc, record.next, state);
+        let mut replayed = self.replayed.clone();
+        while replayed.records < mark.number {
+            let record = replayed.durable_record(&source, &self.header.salt, limit)?;
+            let edit = replayed.apply(&record, &self.name, &mut |_, _| {})?;
+            replayed.state.check_added(&edit).map_err(|e| record.impossible(&self.name, &e))?;
         }
-        match self.chain == mark.chain && self.next == limit {
-            true => Ok(()),
-            false => Err(Error::corrupt(&name, self.next, "a record does not match its mark")),
+        if replayed.chain != mark.chain || replayed.next != limit {
+            return Err(Error::corrupt(&self.name, replayed.next, "a record does not match its mark"));
         }
+        self.replayed = replayed;
+        Ok(())
     }
 
     fn newest_mark(&self) -> Result<Mark> {

@@ -135,14 +135,14 @@ fn load_file(
     let (file, header) = open_file(dir, &name, number, current)?;
     let file_bytes = file.len().map_err(|e| Error::io("length", &name, e))?;
     let source = ManifestFile { file: &*file, name: &name, file_bytes };
-    let mut reader = Reader { source, header, chain: header.chain(), state: State::default(), visit };
+    let mut reader = Reader { source, header, replayed: Replayed::new(&header), visit };
     let (mark, marks) = reader.read_marks()?;
-    let end = reader.replay(&mark, &marks)?;
-    let mut report = ManifestReport { records: mark.number, bytes: end, ..ManifestReport::default() };
+    reader.replay(&mark, &marks)?;
+    let mut report = ManifestReport::default();
     reader.read_tail(&mark, &mut report)?;
     judge_marks(&marks, mark.number, &mut report);
-    let state = reader.state;
-    report.clean = state.clean;
+    let Replayed { records, next, state, .. } = reader.replayed;
+    (report.records, report.bytes, report.clean) = (records, next, state.clean);
     check_state(&state, &header, &name)?;
     report.file = name;
     Ok(Loaded { state, header, report })
@@ -217,7 +217,7 @@ impl ManifestFile<'_> {
     }
 
     /// Reads `n` bytes at offset `at`.
-    pub(super) fn bytes(&self, at: u64, n: usize) -> Result<Vec<u8>> {
+    fn bytes(&self, at: u64, n: usize) -> Result<Vec<u8>> {
         if at.checked_add(n as u64).is_none_or(|end| end > self.file_bytes) {
             return Err(Error::corrupt(self.name, self.file_bytes, "the file is truncated"));
         }
@@ -229,7 +229,7 @@ impl ManifestFile<'_> {
     }
 
     /// Reads the record at `at` with its padding, all of it below `limit`; `None` if there is no complete one.
-    pub(super) fn record(&self, salt: &Salt, at: u64, limit: u64) -> Result<Option<Record>> {
+    fn record(&self, salt: &Salt, at: u64, limit: u64) -> Result<Option<Record>> {
         if at.saturating_add(PAGE) > limit {
             return Ok(None);
         }
@@ -255,29 +255,82 @@ impl ManifestFile<'_> {
 
 /// A complete record.
 pub(super) struct Record {
-    pub(super) at: u64,
-    pub(super) header: ManifestRecordHeader,
+    at: u64,
+    header: ManifestRecordHeader,
     payload: Vec<u8>,
-    pub(super) next: u64,
+    next: u64,
 }
 
 impl Record {
+    /// The error for an edit that the state before it does not allow.
+    pub(super) fn impossible(&self, file: &str, why: &Error) -> Error {
+        Error::corrupt(file, self.at, format!("impossible edit: {why}"))
+    }
+
     /// Decodes the edit.
-    pub(super) fn edit(&self, file: &str) -> Result<VersionEdit> {
+    fn edit(&self, file: &str) -> Result<VersionEdit> {
         VersionEdit::decode(&self.payload, file, self.at + RECORD_HEADER_BYTES as u64)
     }
 
     /// Returns where the record ends, without its padding.
-    pub(super) fn end(&self) -> u64 {
+    fn end(&self) -> u64 {
         self.at + (RECORD_HEADER_BYTES + self.payload.len()) as u64
+    }
+}
+
+/// The records read so far, and what they make.
+#[derive(Clone, Debug)]
+pub(super) struct Replayed {
+    pub(super) records: u64,
+    /// Checksum of the last record.
+    pub(super) chain: u32,
+    /// Where the next record begins.
+    pub(super) next: u64,
+    pub(super) state: State,
+}
+
+impl Replayed {
+    pub(super) fn new(header: &Header) -> Self {
+        Self { records: 0, chain: header.chain(), next: RECORDS_AT, state: State::default() }
+    }
+
+    fn is_continued_by(&self, record: &Record) -> bool {
+        record.header.number == self.records + 1 && record.header.prev == self.chain
+    }
+
+    /// Reads the next record, which is durable, below `limit`.
+    pub(super) fn durable_record(
+        &self,
+        source: &ManifestFile<'_>,
+        salt: &Salt,
+        limit: u64,
+    ) -> Result<Record> {
+        let record = source.record(salt, self.next, limit)?.filter(|record| self.is_continued_by(record));
+        record.ok_or_else(|| Error::corrupt(source.name, self.next, "a durable record is damaged"))
+    }
+
+    /// Applies the next record of `file` and returns its edit. Calls `visit` with the edit before it is applied.
+    pub(super) fn apply(
+        &mut self,
+        record: &Record,
+        file: &str,
+        visit: &mut dyn FnMut(u64, &VersionEdit),
+    ) -> Result<VersionEdit> {
+        let edit = record.edit(file)?;
+        if self.state.clean {
+            return Err(Error::corrupt(file, record.at, "a record follows the clean shutdown"));
+        }
+        visit(record.at, &edit);
+        self.state.apply(&edit).map_err(|e| record.impossible(file, &e))?;
+        (self.records, self.chain, self.next) = (record.header.number, record.header.crc, record.next);
+        Ok(edit)
     }
 }
 
 struct Reader<'a> {
     source: ManifestFile<'a>,
     header: Header,
-    chain: u32,
-    state: State,
+    replayed: Replayed,
     visit: &'a mut dyn FnMut(u64, &VersionEdit),
 }
 
@@ -295,65 +348,45 @@ impl Reader<'_> {
         Ok((newest, found))
     }
 
-    /// Applies the records covered by the newest mark; returns where the next one would begin.
-    fn replay(&mut self, newest: &Mark, marks: &[Mark]) -> Result<u64> {
-        let (mut at, limit) = (RECORDS_AT, page_up(newest.end));
+    /// Applies the records covered by the newest mark.
+    fn replay(&mut self, newest: &Mark, marks: &[Mark]) -> Result<()> {
+        let limit = page_up(newest.end);
         for number in 1..=newest.number {
-            let record = self.source.record(&self.header.salt, at, limit)?;
-            let record = record.filter(|r| self.follows(r, number));
-            let record = record.ok_or_else(|| self.corrupt(at, "a durable record is damaged"))?;
+            let record = self.replayed.durable_record(&self.source, &self.header.salt, limit)?;
             self.apply(&record)?;
-            at = record.next;
             for m in marks.iter().filter(|m| m.number == number) {
                 if m.end != record.end() || m.chain != record.header.crc {
                     return Err(self.corrupt(record.at, "a record does not match its mark"));
                 }
             }
         }
-        if at == limit {
-            Ok(at)
-        } else {
-            Err(self.corrupt(at, "the records do not end where their mark says"))
+        match self.replayed.next {
+            at if at == limit => Ok(()),
+            at => Err(self.corrupt(at, "the records do not end where their mark says")),
         }
-    }
-
-    fn follows(&self, record: &Record, number: u64) -> bool {
-        record.header.number == number && record.header.prev == self.chain
     }
 
     fn apply(&mut self, record: &Record) -> Result<()> {
-        let edit = record.edit(self.source.name)?;
-        if self.state.clean {
-            return Err(self.corrupt(record.at, "a record follows the clean shutdown"));
-        }
-        (self.visit)(record.at, &edit);
-        self.state.apply(&edit).map_err(|e| self.corrupt(record.at, &format!("impossible edit: {e}")))?;
-        self.chain = record.header.crc;
-        Ok(())
+        self.replayed.apply(record, self.source.name, self.visit).map(drop)
     }
 
     /// Checks what follows the marked records.
     fn read_tail(&mut self, mark: &Mark, report: &mut ManifestReport) -> Result<()> {
         let file_bytes = self.source.file_bytes;
-        let mut at = report.bytes;
-        if file_bytes - at > TAIL_BYTES_MAX || (self.state.clean && file_bytes != mark.file_bytes) {
+        let at = self.replayed.next;
+        if file_bytes - at > TAIL_BYTES_MAX || (self.replayed.state.clean && file_bytes != mark.file_bytes) {
             return Err(self.corrupt(file_bytes, "the file is too long"));
         }
         if let Some(record) = self.source.record(&self.header.salt, at, file_bytes)? {
-            if !self.follows(&record, mark.number + 1) {
+            if !self.replayed.is_continued_by(&record) {
                 return Err(self.corrupt(at, "a record does not continue the sequence"));
             }
             self.apply(&record)?;
-            at = record.next;
-            *report = ManifestReport {
-                records: mark.number + 1,
-                bytes: at,
-                unmarked_record: true,
-                ..report.clone()
-            };
+            report.unmarked_record = true;
         }
+        let at = self.replayed.next;
         report.torn_bytes = self.scan_torn(at)?;
-        if report.torn_bytes > 0 && (report.unmarked_record || self.state.clean) {
+        if report.torn_bytes > 0 && (report.unmarked_record || self.replayed.state.clean) {
             return Err(self.corrupt(at, "bytes after the last record that no append explains"));
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Byte layout of segment headers and record headers. Documented in `docs/formats/wal.md`; fixed by golden tests.
 
 use crate::codec::{Decoder, Salt, bound_crc};
-use crate::types::{SeqNo, is_segment_bytes, wal_id_max};
+use crate::types::{SeqNo, WalId, is_segment_bytes, wal_id_max};
 use crate::{Error, Result};
 
 /// First bytes of a segment.
@@ -61,6 +61,22 @@ impl SegmentHeader {
     /// Bytes of the file.
     pub fn file_bytes(&self) -> u64 {
         self.segment_bytes * u64::from(self.span)
+    }
+
+    /// Returns whether the segment was written in the boot `boot_id` of the machine. All zeros are an unknown boot.
+    pub fn is_of_boot(&self, boot_id: &[u8; 16]) -> bool {
+        self.boot_id == *boot_id && self.boot_id != [0; 16]
+    }
+
+    /// Checks that this is segment `id` of the database `db_uuid`; `file` is its name.
+    ///
+    /// # Errors
+    /// `Corrupt`: files were moved.
+    pub fn check_place(&self, id: WalId, db_uuid: &[u8; 16], segment_bytes: u64, file: &str) -> Result<()> {
+        if self.id == id.0 && self.db_uuid == *db_uuid && self.segment_bytes == segment_bytes {
+            return Ok(());
+        }
+        Err(Error::corrupt(file, 0, "the segment belongs to another database or place"))
     }
 
     /// The 4096 bytes of the header.

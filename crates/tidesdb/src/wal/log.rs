@@ -417,7 +417,7 @@ impl Log {
     }
 
     /// Releases every segment below `first`, which the manifest no longer needs: one file is kept for reuse, the others are
-    /// removed.
+    /// removed. Files that were never synced are removed, because the device then need not write them at all.
     pub fn release_before(&self, first: WalId) {
         let _one_at_a_time = self.preparing.lock();
         let kept = self.kept_from.load(Ordering::SeqCst).max(first.0.saturating_sub(KEPT_MAX));

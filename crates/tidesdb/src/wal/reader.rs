@@ -205,7 +205,7 @@ pub fn scan(dir: &Arc<dyn Dir>, config: &ScanConfig) -> Result<Scan> {
         };
         expected = id.0 + u64::from(header.span);
         // All zeros mean "unknown", which never counts as the same boot.
-        walk.same_boot &= header.boot_id == config.boot_id && header.boot_id != [0; 16];
+        walk.same_boot &= header.is_of_boot(&config.boot_id);
         let used = walk_segment(&header, &bytes, &mut walk);
         walk.used.insert(header.id, used);
         segments.push(header);
@@ -349,13 +349,7 @@ fn load(
     file.read_exact_at(&mut head, 0).map_err(|e| Unusable::Failed(Error::io_at("read", &name, 0, e)))?;
     let header = SegmentHeader::decode(&head, &name)
         .map_err(|e| if e.is_corruption() { Unusable::Damaged(e) } else { Unusable::Failed(e) })?;
-    if header.id != id.0 || header.db_uuid != config.db_uuid || header.segment_bytes != config.segment_bytes {
-        return Err(Unusable::Foreign(Error::corrupt(
-            &name,
-            0,
-            "the segment belongs to another database or place",
-        )));
-    }
+    header.check_place(id, &config.db_uuid, config.segment_bytes, &name).map_err(Unusable::Foreign)?;
     if header.segment_bytes.checked_mul(u64::from(header.span)) != Some(len) {
         let what = "the file is not as long as its header says";
         return Err(Unusable::Damaged(Error::corrupt(&name, len, what)));

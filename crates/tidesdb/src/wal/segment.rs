@@ -172,9 +172,10 @@ impl Segment {
         &self.header.salt
     }
 
-    /// Returns true if the file can be reused for another segment: it has the usual length and all its blocks.
+    /// Returns true if the file can be reused for another segment: it has the usual length and all its blocks, and a sync of the new
+    /// header need not write old records.
     pub(super) fn is_reusable(&self) -> bool {
-        self.header.span == 1 && self.backed() == self.header.segment_bytes
+        self.header.span == 1 && self.backed() == self.header.segment_bytes && !self.dirty.load(SeqCst)
     }
 
     /// Returns true if `id` is one of the segments that this file covers.

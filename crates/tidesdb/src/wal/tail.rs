@@ -50,6 +50,8 @@ pub struct LogTail {
     offset: u64,
     /// Salt of that file, if a record of it was read.
     salt: Option<[u8; 16]>,
+    /// Whether the last file that was opened was written before the machine started, or before a sync failed.
+    may_have_lost: bool,
 }
 
 /// What is known of the records that were written.
@@ -81,7 +83,12 @@ struct OpenSegment {
 impl LogTail {
     /// A log whose first record is the first one of segment `first`.
     pub fn new(config: TailConfig, first: WalId) -> Self {
-        Self { config, segment: first.0, offset: SEGMENT_HEADER_BYTES, salt: None }
+        Self { config, segment: first.0, offset: SEGMENT_HEADER_BYTES, salt: None, may_have_lost: false }
+    }
+
+    /// Returns whether records that were never synced may be gone: the machine was restarted since, or a sync failed.
+    pub fn may_have_lost_records(&self) -> bool {
+        self.may_have_lost
     }
 
     /// The segment of the next record.
@@ -128,13 +135,14 @@ impl LogTail {
     ) -> Result<()> {
         while let Some(open) = self.open(dir)? {
             self.salt = Some(open.header.salt);
-            let same_boot = open.header.boot_id == self.config.boot_id && open.header.boot_id != [0; 16];
-            let same_boot = same_boot && !sync_has_failed(dir)?;
+            let same_boot = open.header.is_of_boot(&self.config.boot_id) && !sync_has_failed(dir)?;
+            self.may_have_lost = !same_boot;
             let bound = Bound { durable, same_boot };
             if !self.read_segment(&open, bound, &mut |piece| apply(piece, same_boot))? {
                 return Ok(());
             }
             self.restart(WalId(self.segment + u64::from(open.header.span)));
+            self.may_have_lost = !same_boot;
         }
         Ok(())
     }
@@ -229,12 +237,7 @@ impl LogTail {
         let mut head = vec![0; SEGMENT_HEADER_BYTES as usize];
         file.read_exact_at(&mut head, 0).map_err(|e| Error::io_at("read", &name, 0, e))?;
         let header = SegmentHeader::decode(&head, &name)?;
-        let foreign = header.id != self.segment
-            || header.db_uuid != self.config.db_uuid
-            || header.segment_bytes != self.config.segment_bytes;
-        if foreign {
-            return Err(Error::corrupt(&name, 0, "the segment belongs to another database or place"));
-        }
+        header.check_place(self.segment(), &self.config.db_uuid, self.config.segment_bytes, &name)?;
         // A segment that was prepared and is empty may be replaced by one for an oversized record.
         if self.offset > SEGMENT_HEADER_BYTES && self.salt != Some(header.salt) {
             return Err(Error::corrupt(&name, 0, "the segment was replaced by another one"));

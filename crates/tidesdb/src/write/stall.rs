@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use super::batch::WriteBatch;
 use super::commit::LARGE_BYTES_MIN;
-use crate::family::FamilyCore;
+use crate::family::{FamilyCore, ReadView};
 use crate::jobs::Job;
 use crate::memory::{Charge, Pressure};
 use crate::shared::{DelayStats, FLUSH_RATE_ASSUMED, MERGE_RATE_ASSUMED, SCARCE, WriteCtx};
@@ -39,8 +39,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const MEMORY_PATIENCE: Duration = Duration::from_secs(30);
 /// Interval at which a stopped writer checks the clock, and the minimum number of checks before it gives up. A clock
 /// that jumps, as after the machine slept, proves nothing about flushing.
-const LOOK: Duration = Duration::from_millis(100);
-const LOOKS_MIN: u32 = 20;
+const LOOK: Duration = Duration::from_millis(10);
+const LOOKS_MIN: u32 = 200;
 /// Writers may write at `rate / (STEEPNESS * weight^2)`, where the weight rises from 0 to 1 between the start of the delays and the stop.
 /// Debt is paid in steps: a flush or a merge of level 1 takes away in the end all that it reads. With a steepness of 3, the integral
 /// from 0 to 1 is the time in which that much is paid, so a step as large as the whole range does not stop writers.
@@ -51,6 +51,9 @@ const COST_MAX: f64 = 1.0;
 const DELAY_MIN: Duration = Duration::from_micros(50);
 /// A delayed writer checks after this time whether the debt is paid.
 const SLICE: Duration = Duration::from_millis(10);
+/// Share of `memtables_bytes_max` at which writers slow down. What flushes have written is no debt, so debt is paid steadily, and a short range is
+/// enough; the larger the part before it, the larger the bursts that are taken at full speed.
+const MEMTABLES_SLOW: f64 = 0.625;
 /// Tables in level 1 at which writers slow down, and at which they stop.
 const L1_SLOW: TableLimit = TableLimit { least: 12, triggers: 2 };
 const L1_STOP: TableLimit = TableLimit { least: 24, triggers: 3 };
@@ -118,10 +121,14 @@ struct Owed<'a> {
 }
 
 fn debt<'a>(ctx: &'a WriteCtx, batch: &WriteBatch) -> Owed<'a> {
-    let counted = ctx.debt.immutable_bytes.load(Ordering::Relaxed);
-    let bytes = if batch.bytes() < LARGE_BYTES_MIN { counted } else { counted.max(immutable_bytes_now(ctx)) };
-    let memory = bytes as f64 / ctx.options.memtables_bytes_max.max(1) as f64;
     let guard = tidesdb_sync::pin();
+    let bytes = match ctx.debt.unflushed_bytes() {
+        bytes if batch.bytes() >= LARGE_BYTES_MIN => bytes.max(immutable_bytes_now(ctx)),
+        0 => 0,
+        // The active memtable is the next debt: without it, debt would rise by a whole memtable at once.
+        bytes => bytes + batch.families.iter().map(|f| active_bytes(f.view(&guard))).sum::<u64>(),
+    };
+    let memory = memtable_debt(bytes, ctx.options.memtables_bytes_max);
     // Merges cannot pay the debt of a family with a damaged table, so waiting for them might never end.
     let debts = batch
         .families
@@ -159,6 +166,11 @@ fn pressure(ctx: &WriteCtx, batch: &WriteBatch) -> f64 {
     if wanted < high { 0.0 } else { 0.5 + (wanted - high) as f64 / (critical - high) as f64 * 0.5 }
 }
 
+/// Bytes of the active memtable.
+fn active_bytes(view: &ReadView) -> u64 {
+    view.active.as_ref().map_or(0, |slot| slot.debt())
+}
+
 /// Bytes of all immutable memtables.
 fn immutable_bytes_now(ctx: &WriteCtx) -> u64 {
     let of_family = |family: &Arc<FamilyCore>| {
@@ -166,6 +178,15 @@ fn immutable_bytes_now(ctx: &WriteCtx) -> u64 {
         view.immutables.iter().map(|(slot, _)| slot.bytes() as u64).sum::<u64>()
     };
     ctx.all_families().iter().map(of_family).sum()
+}
+
+/// Debt caused by `bytes` of memtables that are not in tables yet.
+fn memtable_debt(bytes: u64, stop: u64) -> f64 {
+    let slow = (stop as f64 * MEMTABLES_SLOW) as u64;
+    if bytes <= slow {
+        return 0.0;
+    }
+    0.5 + (bytes - slow) as f64 / (stop - slow).max(1) as f64 * 0.5
 }
 
 /// Debt caused by `tables` tables in level 1.

@@ -150,16 +150,14 @@ fn after_a_crash_a_batch_is_complete_or_absent() {
         n
     };
     let mut seen = std::collections::BTreeSet::new();
-    let images = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
-    let taken = std::sync::Arc::clone(&images);
-    sim.disk.observe(tidesdb_io::sim::OpSet::CHANGES, move |_, fork| taken.lock().unwrap().push(fork));
     let mut batch = db.batch();
     for i in 0..100u8 {
         batch.put(if i % 2 == 0 { &a } else { db.default_family() }, &[i], &[i; 600]).unwrap();
     }
-    db.write(&mut batch).unwrap();
-    sim.disk.stop_observing();
-    for (i, fork) in images.lock().unwrap().drain(..).enumerate() {
+    let forks = sim.before_each_change(|| {
+        db.write(&mut batch).unwrap();
+    });
+    for (i, fork) in forks.into_iter().enumerate() {
         for image in Image::STANDARD {
             let n = count(&Sim::on(fork.crash_image(&image, i as u64)));
             assert!(n == 0 || n == 100, "{n} of 100 operations at crash {i}, {image:?}");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidesdb::{Comparator, Db, Error, Family, FamilyOptions, Reader, RecoveryMode, SyncMode, WriteBatch};
 
-use crate::common::{Pair, Sim, contents, fill, keys, letters, noise, value};
+use crate::common::{Pair, Random, Sim, contents, fill, keys, letters, noise, value};
 
 fn reader(sim: &Sim) -> Reader {
     sim.options().open_reader().unwrap()
@@ -197,20 +197,10 @@ fn a_comparator_is_given_or_the_family_is_left_out() {
     without.refresh().unwrap();
 }
 
-/// A small generator of numbers.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % n
-    }
-}
-
-fn change(dice: &mut Dice, db: &Db, families: &[Family]) {
+fn change(dice: &mut Random, db: &Db, families: &[Family]) {
     let mut batch = WriteBatch::new();
     for _ in 0..1 + dice.below(8) {
-        let family = &families[dice.below(families.len() as u64) as usize];
+        let family = &families[dice.index(families.len())];
         let key = format!("{:03}", dice.below(200));
         match dice.below(10) {
             0 => batch
@@ -229,7 +219,7 @@ fn change(dice: &mut Dice, db: &Db, families: &[Family]) {
 fn every_refresh_shows_what_the_writer_has() {
     for seed in 0..4 {
         let sim = Sim::new();
-        let mut dice = Dice(seed);
+        let mut dice = Random::new(seed);
         let mut db = sim.open();
         let open = |db: &Db| -> Vec<Family> {
             let tiny = FamilyOptions { vlog_file_bytes: 64 << 10, ..FamilyOptions::default() };
@@ -260,11 +250,11 @@ fn every_refresh_shows_what_the_writer_has() {
             }
             let view = reader.refresh().unwrap();
             assert_eq!(everything(&view), everything(&db), "seed {seed}, step {step}");
-            if dice.below(20) == 0 {
+            if dice.one_in(20) {
                 views.push((everything(&view), Arc::new(view)));
             }
-            if dice.below(30) == 0 && !views.is_empty() {
-                let (was, view) = views.swap_remove(dice.below(views.len() as u64) as usize);
+            if dice.one_in(30) && !views.is_empty() {
+                let (was, view) = views.swap_remove(dice.index(views.len()));
                 assert_eq!(everything(&view), was, "seed {seed}, step {step}: an older view");
             }
         }

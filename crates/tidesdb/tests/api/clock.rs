@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidesdb::{Db, Error, Family, Isolation, Snapshot, Transaction};
 
-use crate::common::{Pair, Sim, contents, keys, keys_back, letters, pairs, small};
+use crate::common::{Pair, Random, Sim, contents, keys, keys_back, letters, pairs, small};
 
 /// Start of the simulated clock.
 const START: u64 = 1_700_000_000;
@@ -189,17 +189,6 @@ impl Model {
     }
 }
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % n
-    }
-}
-
 /// Runs a transaction that puts and deletes, and reads its own writes while the clock moves forward and back; it may commit.
 fn transaction(db: &Db, sim: &Sim, model: &mut Model, random: &mut Random) {
     let at = random.below(model.families.len() as u64) as usize;
@@ -247,7 +236,7 @@ fn transaction(db: &Db, sim: &Sim, model: &mut Model, random: &mut Random) {
 }
 
 fn history(seed: u64) {
-    let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+    let mut random = Random::new(seed);
     let sim = Sim::new();
     let db = sim.open();
     let families = vec![(db.default_family().clone(), Rows::new())];

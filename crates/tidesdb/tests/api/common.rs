@@ -1,10 +1,10 @@
 //! Test fixture: a database on a simulated disk, without background threads unless requested, and comparison of contents.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use tidesdb::{Db, Family, FamilyOptions, Iter, OpenOptions, Result};
-use tidesdb_io::sim::{self, Image, SimDisk};
+use tidesdb::{Db, Family, FamilyOptions, Iter, MergeOperator, OpenOptions, Result};
+use tidesdb_io::sim::{self, Image, OpSet, SimDisk};
 use tidesdb_io::{Env, ManualClock};
 
 /// Directory of the database.
@@ -66,6 +66,16 @@ impl Sim {
     pub(crate) fn power_lost(&self, image: &Image, seed: u64) -> Self {
         Self::on(self.disk.crash_image(image, seed))
     }
+
+    /// Runs `work` and returns the disk as it was before each change.
+    pub(crate) fn before_each_change(&self, work: impl FnOnce()) -> Vec<SimDisk> {
+        let forks: Arc<Mutex<Vec<SimDisk>>> = Arc::default();
+        let taken = Arc::clone(&forks);
+        self.disk.observe(OpSet::CHANGES, move |_, fork| taken.lock().unwrap().push(fork));
+        work();
+        self.disk.stop_observing();
+        std::mem::take(&mut *forks.lock().unwrap())
+    }
 }
 
 impl Sim {
@@ -85,6 +95,20 @@ impl Sim {
 /// Returns settings with a small memtable; values of at least 512 bytes go to the value log.
 pub(crate) fn small() -> FamilyOptions {
     FamilyOptions::default().write_buffer_bytes(1 << 20)
+}
+
+/// Returns such settings with a merge operator that joins operands by dots.
+pub(crate) fn joined() -> FamilyOptions {
+    small().merge_operator(MergeOperator::append("."))
+}
+
+/// The function of a merge operator that joins operands.
+pub(crate) fn joins(
+    value: &mut Vec<u8>,
+    operand: &[u8],
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    value.extend_from_slice(operand);
+    Ok(())
 }
 
 /// Collects all pairs of an iterator.
@@ -118,14 +142,38 @@ pub(crate) fn value(family: &Family, key: &[u8]) -> Option<Vec<u8>> {
 
 /// Returns incompressible bytes, the same for the same seed.
 pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut x = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    let mut next = || {
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        x as u8
-    };
-    (0..len).map(|_| next()).collect()
+    let mut random = Random::new(seed);
+    (0..len).map(|_| random.bits() as u8).collect()
+}
+
+/// Random numbers, the same for the same seed (xorshift).
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    fn bits(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// Returns a number below `n`.
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
+        (self.bits() >> 11) % n
+    }
+
+    /// Returns an index of a sequence of `len`.
+    pub(crate) fn index(&mut self, len: usize) -> usize {
+        self.below(len as u64) as usize
+    }
+
+    pub(crate) fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
 }
 
 /// Puts `n` numbered keys.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidesdb::{Db, RecoveryMode, SyncMode, WriteOptions};
-use tidesdb_io::sim::{Fault, Image, OpSet, errno};
+use tidesdb_io::sim::{Fault, Image, OpKind, OpSet, errno};
 
 use crate::common::{Sim, contents, fill, noise, small, value};
 
@@ -389,4 +389,61 @@ fn recovery_does_not_depend_on_how_the_log_was_written() {
         fill(db.default_family(), 2000, &[7; 100]);
         assert_eq!(survivors(&sim.killed()), 2000, "mapped: {mmap}");
     }
+}
+
+/// Number of syncs of log segments during `work`, without those of headers.
+fn log_syncs(sim: &Sim, work: impl FnOnce()) -> usize {
+    sim.disk.log_ops(true);
+    let before = sim.disk.ops().len();
+    work();
+    let ops = sim.disk.ops().split_off(before);
+    sim.disk.log_ops(false);
+    ops.iter().filter(|op| op.kind == OpKind::SyncData && op.path.contains(".wal")).count()
+}
+
+#[test]
+fn a_flush_syncs_the_log_only_for_older_commits_of_other_families() {
+    let sim = Sim::new();
+    let db = sim.options().sync(SyncMode::None).open().unwrap();
+    let other = db.create_family("other", small()).unwrap();
+    hundred(&db);
+    assert_eq!(log_syncs(&sim, || db.flush().unwrap()), 0, "tables hold every commit");
+    other.put("a", "1").unwrap();
+    hundred(&db);
+    assert!(log_syncs(&sim, || db.default_family().flush().unwrap()) > 0, "a crash would leave a hole");
+    let after = sim.power_lost(&Image::SYNCED, 1).open();
+    assert_eq!(value(&after.family("other").unwrap(), b"a").as_deref(), Some(&b"1"[..]));
+}
+
+#[test]
+fn a_log_that_is_lost_below_a_flush_loses_nothing_of_it() {
+    let mut torn = 0;
+    for seed in 0..60u64 {
+        let sim = Sim::new();
+        let db = sim.options().sync(SyncMode::None).open().unwrap();
+        let other = db.create_family("other", small()).unwrap();
+        hundred(&db);
+        db.flush().unwrap();
+        other.put("late", noise(seed, 3000)).unwrap();
+        for i in 100..130u8 {
+            db.put([i], "late").unwrap();
+        }
+        let after = sim.power_lost(&Image::STANDARD[seed as usize % 10], seed);
+        let reader = after.options().open_reader().unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        let shown = contents(reader.view().default_family());
+        let db = after.open();
+        let found = contents(db.default_family());
+        assert!(found.len() >= 100, "seed {seed}: {}", found.len());
+        torn += usize::from(found.len() < 130);
+        assert_eq!(found[..shown.len()], shown, "seed {seed}");
+        let late = contents(&db.family("other").unwrap()).len();
+        assert!(late == 1 || found.len() == 100, "seed {seed}: a gap before the last commits");
+        // What is written now is newer than all that was lost.
+        db.put([0], "new").unwrap();
+        db.flush().unwrap();
+        assert_eq!(value(db.default_family(), &[0]).as_deref(), Some(&b"new"[..]), "seed {seed}");
+        assert!(db.verify().unwrap().is_ok());
+        assert_eq!(contents(reader.refresh().unwrap().default_family()), contents(db.default_family()));
+    }
+    assert!(torn > 10, "only {torn} of 60 lost commits");
 }

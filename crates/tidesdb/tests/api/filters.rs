@@ -1,11 +1,11 @@
 //! Compaction filters: merges decide about rows that no snapshot sees.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidesdb::{CompactionFilter, Db, Decision, Isolation, MergeOperator};
-use tidesdb_io::sim::{Image, OpSet, SimDisk};
+use tidesdb_io::sim::Image;
 
 use crate::common::{Sim, contents, noise, small, value};
 
@@ -110,12 +110,7 @@ fn after_a_crash_a_row_is_as_before_or_filtered() {
     f.set_compaction_filter(Some(filter()));
     db.put("k", "good").unwrap();
     db.flush().unwrap();
-    let images: Arc<Mutex<Vec<SimDisk>>> = Arc::default();
-    let taken = Arc::clone(&images);
-    sim.disk.observe(OpSet::CHANGES, move |_, fork| taken.lock().unwrap().push(fork));
-    db.compact().unwrap();
-    sim.disk.stop_observing();
-    let images = std::mem::take(&mut *images.lock().unwrap());
+    let images = sim.before_each_change(|| db.compact().unwrap());
     assert!(images.len() > 5, "{}", images.len());
     let mut outcomes = [0; 2];
     for (n, image) in images.into_iter().enumerate() {

@@ -6,26 +6,10 @@ use std::ops::Bound;
 
 use tidesdb::{Comparator, Cursor, Db, Error, Family, Isolation, Iter, Transaction};
 
-use crate::common::{Sim, letters, small};
+use crate::common::{Random, Sim, letters, small};
 
 /// Number of possible keys, as places in the order of the family.
 const PLACES: usize = 24;
-
-/// Random numbers with a seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % n
-    }
-
-    fn one_in(&mut self, n: usize) -> bool {
-        self.below(n) == 0
-    }
-}
 
 /// A family in one of two orders, and the places that hold a value.
 struct World {
@@ -95,9 +79,9 @@ fn step(
     sight: &mut Visibility<'_>,
     targets: &[usize],
 ) {
-    let target = targets[random.below(targets.len())];
+    let target = targets[random.index(targets.len())];
     let key = world.key(target);
-    match random.below(12) {
+    match random.index(12) {
         0 => {
             cursor.seek(&key).unwrap();
             *at = sight.forward(target);
@@ -132,13 +116,13 @@ fn step(
 
 /// Iterates over a random range from both ends, not always to the end.
 fn range(world: &World, random: &mut Random, tx: &Transaction, sight: &mut Visibility<'_>) -> Iter {
-    let mut bound = |place: usize| match random.below(5) {
+    let mut bound = |place: usize| match random.index(5) {
         0 => Bound::Unbounded,
         1 | 2 => Bound::Excluded(place),
         _ => Bound::Included(place),
     };
     let (a, b) = (bound(7), bound(16));
-    let shift = random.below(8);
+    let shift = random.index(8);
     (sight.low, sight.high) = (a.map(|p| p + shift), b.map(|p| p + shift - 4));
     if random.one_in(10) {
         sight.high = sight.low; // no key, or one key
@@ -146,7 +130,7 @@ fn range(world: &World, random: &mut Random, tx: &Transaction, sight: &mut Visib
     let bytes = |bound: Bound<usize>| bound.map(|place| world.key(place));
     let mut iter = tx.range(&world.family, (bytes(sight.low), bytes(sight.high))).unwrap();
     let (mut front, mut back): (Option<usize>, Option<usize>) = (None, None);
-    for _ in 0..random.below(10) {
+    for _ in 0..random.index(10) {
         let landed = if random.one_in(2) {
             let from = match (front, sight.low) {
                 (Some(at), _) | (None, Bound::Excluded(at)) => at + 1,
@@ -186,14 +170,14 @@ fn look(world: &World, random: &mut Random, tx: &Transaction, kept: &mut Kept) -
     let long = random.one_in(20);
     let targets: Vec<usize> = if long {
         // Many seeks into a few places: the intervals that they read are merged meanwhile.
-        (0..3).map(|_| random.below(PLACES)).collect()
+        (0..3).map(|_| random.index(PLACES)).collect()
     } else {
         (0..PLACES).collect()
     };
     let mut cursors: Vec<(Cursor, Option<usize>)> =
-        (0..1 + random.below(2)).map(|_| (tx.cursor(&world.family).unwrap(), None)).collect();
-    for _ in 0..if long { 500 } else { random.below(14) } {
-        let n = random.below(cursors.len());
+        (0..1 + random.index(2)).map(|_| (tx.cursor(&world.family).unwrap(), None)).collect();
+    for _ in 0..if long { 500 } else { random.index(14) } {
+        let n = random.index(cursors.len());
         if random.one_in(15) {
             cursors[n] = (tx.cursor(&world.family).unwrap(), None);
         } else if random.one_in(15) {
@@ -216,8 +200,8 @@ struct Kept {
 /// Runs one transaction that reads, one concurrent write, and one commit.
 fn trial(world: &mut World, random: &mut Random, level: Isolation) -> bool {
     let mut tx = world.db.begin(level);
-    for _ in 0..random.below(3) {
-        let place = random.below(PLACES);
+    for _ in 0..random.index(3) {
+        let place = random.index(PLACES);
         let key = world.key(place);
         if random.one_in(2) {
             tx.delete(&world.family, &key).unwrap();
@@ -232,12 +216,12 @@ fn trial(world: &mut World, random: &mut Random, level: Isolation) -> bool {
     }
     // Without a write its commit could not conflict.
     tx.put(world.db.default_family(), b"k", b"v").unwrap();
-    let place = random.below(PLACES);
+    let place = random.index(PLACES);
     let key = world.key(place);
     let counts = |place: &usize| seen.contains(place) && world.rows.contains(place);
-    let expected = match random.below(5) {
+    let expected = match random.index(5) {
         0 => {
-            let end = place + random.below(6);
+            let end = place + random.index(6);
             world.family.delete_range(key..world.key(end)).unwrap();
             let expected = (place..end).any(|place| counts(&place));
             world.rows.retain(|row| !(place..end).contains(row));
@@ -285,7 +269,7 @@ fn a_write_conflicts_exactly_if_a_cursor_has_read_its_place() {
         let mut world = World::new(reverse);
         let mut conflicts = 0;
         for seed in 1..=3000u64 {
-            let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+            let mut random = Random::new(seed);
             if seed % 100 == 0 {
                 world.family.flush().unwrap();
             }
@@ -331,15 +315,15 @@ fn repeated_reads_take_no_additional_memory() {
     for n in 0..500u32 {
         f.put(&(4 * n).to_be_bytes(), b"v").unwrap();
     }
-    let mut random = Random(5);
+    let mut random = Random::new(5);
     for places in [500, 20] {
         let mut tx = db.begin(Isolation::Serializable);
         let mut cursor = tx.cursor(f).unwrap();
         let mut most = 0;
         for _ in 0..20_000 {
-            let target = 4 * random.below(places) as u32 + random.below(4) as u32;
+            let target = 4 * random.index(places) as u32 + random.index(4) as u32;
             cursor.seek(&target.to_be_bytes()).unwrap();
-            for _ in 0..random.below(3) {
+            for _ in 0..random.index(3) {
                 cursor.next().unwrap();
             }
             if random.one_in(10) {

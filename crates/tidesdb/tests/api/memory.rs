@@ -163,7 +163,13 @@ fn recovery_stays_within_the_limit() {
     let db = limited(&killed, 0);
     assert!(db.recovery_report().commits > 0 && used(&db) < LIMIT, "{}", db.stats());
     db.flush().unwrap(); // recovered commits become tables behind the open
-    assert!(used(&db) < LIMIT / 2, "{}", db.stats());
+    // Threads of other tests may delay when the memory of memtables is free.
+    let freed = (0..500).any(|_| {
+        std::thread::sleep(Duration::from_millis(20));
+        db.flush().unwrap();
+        used(&db) < LIMIT / 2
+    });
+    assert!(freed, "{}", db.stats());
     for n in 0..12 {
         let family = db.family(&format!("f{n}")).unwrap();
         assert_eq!(family.iter().unwrap().keys_only().count(), 500);

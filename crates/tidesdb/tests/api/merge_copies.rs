@@ -3,22 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidesdb::{Error, FamilyOptions, MergeOperator, Slice, Snapshot};
+use tidesdb::{Error, MergeOperator, Slice, Snapshot};
 
-use crate::common::{Sim, contents, noise, small};
-
-fn joined() -> FamilyOptions {
-    small().merge_operator(MergeOperator::append("."))
-}
+use crate::common::{Random, Sim, contents, joined, joins, noise, small};
 
 #[test]
 fn a_reader_beside_the_writer_combines_what_it_follows() {
-    let mine = || {
-        MergeOperator::custom("mine", |value, operand| {
-            value.extend_from_slice(operand);
-            Ok(())
-        })
-    };
+    let mine = || MergeOperator::custom("mine", joins);
     let sim = Sim::new();
     let db = sim.open();
     let reader = sim.options().merge_operator(mine()).open_reader().unwrap();
@@ -26,16 +17,12 @@ fn a_reader_beside_the_writer_combines_what_it_follows() {
     let mut options = small().merge_operator(mine());
     options.min_levels = 2;
     let f = db.create_family("counts", options).unwrap();
-    let mut state = 99u64;
-    let mut random = |n: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % n
-    };
+    let mut random = Random::new(99);
     let mut views = Vec::new();
     let mut failed = 0;
     for n in 0..400u32 {
-        let key = format!("k{}", random(9));
-        match random(10) {
+        let key = format!("k{}", random.below(9));
+        match random.below(10) {
             0 => drop(f.put(&key, noise(n.into(), 700)).unwrap()),
             1 => drop(f.put(&key, "short").unwrap()),
             2 => drop(f.delete(&key).unwrap()),
@@ -51,7 +38,7 @@ fn a_reader_beside_the_writer_combines_what_it_follows() {
             }
             _ => drop(f.merge(&key, format!(",{n}")).unwrap()),
         }
-        if random(3) == 0 {
+        if random.one_in(3) {
             let view = reader.refresh().unwrap();
             let rows = contents(&view.family("counts").unwrap());
             assert_eq!(rows, contents(&f), "step {n}");
@@ -65,7 +52,7 @@ fn a_reader_beside_the_writer_combines_what_it_follows() {
                 }
             }
         }
-        if let Some((view, rows)) = views.get(random(40) as usize) {
+        if let Some((view, rows)) = views.get(random.index(40)) {
             assert_eq!(contents(&view.family("counts").unwrap()), *rows, "step {n}");
         }
     }

@@ -1,35 +1,16 @@
 //! Merge operators and compaction filters at the edges of what they promise.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidesdb::{
-    CompactionFilter, Db, Decision, Error, Family, FamilyOptions, Isolation, MergeOperator, Slice, Snapshot,
+    CompactionFilter, Db, Decision, Error, FamilyOptions, Isolation, MergeOperator, Slice, Snapshot,
 };
-use tidesdb_io::sim::{Image, OpSet, SimDisk};
+use tidesdb_io::sim::Image;
 
-use crate::common::{DB, Sim, noise, small};
-
-/// The function of an operator that joins its operands.
-fn joins(value: &mut Vec<u8>, operand: &[u8]) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    value.extend_from_slice(operand);
-    Ok(())
-}
-
-type Row = (Vec<u8>, Vec<u8>);
-
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % n
-    }
-}
+use crate::common::{DB, Pair, Random, Sim, contents, joined, joins, noise, pairs, small};
 
 fn failing() -> MergeOperator {
     MergeOperator::custom("failing", |_, _| Err("planted".into()))
@@ -110,10 +91,6 @@ fn on_disk(options: FamilyOptions) -> (tempfile::TempDir, Db) {
     (temp, db)
 }
 
-fn scan(f: &Family) -> Vec<Row> {
-    f.iter().unwrap().map(|row| row.map(|(k, v)| (k.into_vec(), v.into_vec())).unwrap()).collect()
-}
-
 #[test]
 #[ignore = "long"]
 fn a_key_with_a_million_operands() {
@@ -128,7 +105,7 @@ fn a_key_with_a_million_operands() {
     let snapshot = db.snapshot();
     f.merge("k", 1u64.to_le_bytes()).unwrap();
     assert_eq!(f.get_with("k", number).unwrap(), Some(1_000_001));
-    assert_eq!(scan(f).len(), 3);
+    assert_eq!(contents(f).len(), 3);
     assert_eq!(f.iter().unwrap().rev().count(), 3);
     let mut tx = db.begin(Isolation::Snapshot);
     tx.merge(f, "k", 5u64.to_le_bytes()).unwrap();
@@ -161,7 +138,7 @@ fn a_value_that_grows_to_64_mib() {
     let check = |db: &Db| {
         let f = db.default_family();
         assert_eq!(f.get_with("k", <[u8]>::len).unwrap(), Some(64 << 20));
-        assert_eq!(scan(f)[1].1.len(), 64 << 20);
+        assert_eq!(contents(f)[1].1.len(), 64 << 20);
         assert_eq!(&*f.get_range("k", (5 << 20)..(6 << 20)).unwrap().unwrap(), &part[..]);
     };
     check(&db);
@@ -379,10 +356,6 @@ fn a_filter_sees_a_value_without_newer_operands() {
     assert!(found.iter().any(|v| v == b"x"));
 }
 
-fn joined() -> FamilyOptions {
-    small().merge_operator(MergeOperator::append("."))
-}
-
 #[test]
 fn a_crash_during_a_merge_neither_loses_nor_repeats_operands() {
     let sim = Sim::new();
@@ -408,19 +381,14 @@ fn a_crash_during_a_merge_neither_loses_nor_repeats_operands() {
             _ => db.flush().unwrap(),
         }
     }
-    let images: Arc<Mutex<Vec<SimDisk>>> = Arc::default();
-    let taken = Arc::clone(&images);
-    sim.disk.observe(OpSet::CHANGES, move |_, fork| taken.lock().unwrap().push(fork));
-    db.compact().unwrap();
-    sim.disk.stop_observing();
-    let images = std::mem::take(&mut *images.lock().unwrap());
+    let images = sim.before_each_change(|| db.compact().unwrap());
     assert!(images.len() > 10, "{}", images.len());
     for (n, image) in images.into_iter().enumerate() {
         let after = Sim::on(if n % 2 == 0 { image } else { image.crash_image(&Image::SYNCED, n as u64) });
         let again = after.options().default_family(options.clone()).open().unwrap();
-        assert!(scan(again.default_family()).into_iter().eq(want.clone()), "image {n}");
+        assert!(contents(again.default_family()).into_iter().eq(want.clone()), "image {n}");
         again.compact().unwrap();
-        assert!(scan(again.default_family()).into_iter().eq(want.clone()), "image {n}");
+        assert!(contents(again.default_family()).into_iter().eq(want.clone()), "image {n}");
     }
 }
 
@@ -450,18 +418,17 @@ fn merges_of_many_threads_split_no_key() {
             held.push((db.snapshot(), want.clone()));
         }
     }
-    let numbers = |rows: Vec<Row>| rows.into_iter().map(|(k, v)| (k, number(&v)));
+    let numbers = |rows: Vec<Pair>| rows.into_iter().map(|(k, v)| (k, number(&v)));
     for _ in 0..2 {
-        assert!(numbers(scan(f)).eq(want.clone()));
+        assert!(numbers(contents(f)).eq(want.clone()));
         for (snapshot, want) in &held {
-            let rows = snapshot.iter(f).unwrap().map(Result::unwrap);
-            assert!(numbers(rows.map(|(k, v)| (k.into_vec(), v.into_vec())).collect()).eq(want.clone()));
+            assert!(numbers(pairs(snapshot.iter(f).unwrap())).eq(want.clone()));
         }
         db.compact().unwrap();
     }
     drop(held);
     db.compact().unwrap();
-    assert!(numbers(scan(f)).eq(want.clone()));
+    assert!(numbers(contents(f)).eq(want.clone()));
     assert!(db.verify().unwrap().is_ok());
 }
 
@@ -477,7 +444,7 @@ fn a_session_without_the_operator_changes_nothing() {
         };
         let db = sim.options().default_family(options()).open().unwrap();
         let f = db.default_family();
-        let mut rng = Rng(seed as u64 * 77 + 1);
+        let mut rng = Random::new(seed as u64);
         let mut want: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
         for n in 0..300u32 {
             let key = format!("k{}", rng.below(20)).into_bytes();
@@ -520,12 +487,12 @@ fn a_session_without_the_operator_changes_nothing() {
             sim = sim.killed();
             let db = sim.options_at(copy).merge_operator(mine()).default_family(options()).open().unwrap();
             db.delete("other").unwrap();
-            assert!(scan(db.default_family()).into_iter().eq(want.clone()));
+            assert!(contents(db.default_family()).into_iter().eq(want.clone()));
         }
         let db = sim.options().merge_operator(mine()).default_family(options()).open().unwrap();
         db.delete("other").unwrap();
         db.compact().unwrap();
-        assert!(scan(db.default_family()).into_iter().eq(want.clone()));
+        assert!(contents(db.default_family()).into_iter().eq(want.clone()));
     }
 }
 
@@ -550,7 +517,7 @@ fn keys_that_a_custom_order_takes_for_equal_share_their_operands() {
             f.compact().unwrap();
         }
         assert_eq!(&*f.get("key").unwrap().unwrap(), b"1.2.3");
-        assert_eq!(scan(&f).into_iter().map(|row| row.1).collect::<Vec<_>>(), [&b"1.2.3"[..], b"1.2"]);
+        assert_eq!(contents(&f).into_iter().map(|row| row.1).collect::<Vec<_>>(), [&b"1.2.3"[..], b"1.2"]);
         let back: Vec<_> = f.iter().unwrap().rev().map(|row| row.unwrap().1.into_vec()).collect();
         assert_eq!(back, [&b"1.2"[..], b"1.2.3"]);
         let mut tx = db.begin(Isolation::Serializable);
@@ -565,7 +532,7 @@ fn keys_that_a_custom_order_takes_for_equal_share_their_operands() {
 fn filters_change_nothing_for_snapshots() {
     for seed in 1..40u64 {
         let sim = Sim::new();
-        let mut rng = Rng(seed * 7177);
+        let mut rng = Random::new(seed);
         let mut options = joined().value_threshold([4, 1 << 20][rng.below(2) as usize]);
         options.write_buffer_bytes = 16 << 10;
         options.min_levels = 1 + rng.below(3) as u32;
@@ -577,7 +544,7 @@ fn filters_change_nothing_for_snapshots() {
             Some(v) if v.starts_with(b"old") => Decision::Change([b"new", &v[3..]].concat()),
             _ => Decision::Keep,
         })));
-        let mut held: Vec<(Snapshot, Vec<Row>)> = Vec::new();
+        let mut held: Vec<(Snapshot, Vec<Pair>)> = Vec::new();
         let mut last: BTreeMap<Vec<u8>, String> = BTreeMap::new();
         for n in 0..250 {
             let key = format!("k{}", rng.below(8)).into_bytes();
@@ -599,19 +566,16 @@ fn filters_change_nothing_for_snapshots() {
                 9 => db.compact().unwrap(),
                 10 | 11 => {
                     let snapshot = db.snapshot();
-                    let rows = snapshot.iter(f).unwrap().map(Result::unwrap);
-                    let rows = rows.map(|(k, v)| (k.into_vec(), v.into_vec())).collect();
+                    let rows = pairs(snapshot.iter(f).unwrap());
                     held.push((snapshot, rows));
                 }
                 _ if held.is_empty() => {}
-                _ => drop(held.remove(rng.below(held.len() as u64) as usize)),
+                _ => drop(held.remove(rng.index(held.len()))),
             }
             for (snapshot, rows) in &held {
-                let now = snapshot.iter(f).unwrap().map(Result::unwrap);
-                let now: Vec<_> = now.map(|(k, v)| (k.into_vec(), v.into_vec())).collect();
-                assert_eq!(now, *rows, "seed {seed}, step {n}");
+                assert_eq!(pairs(snapshot.iter(f).unwrap()), *rows, "seed {seed}, step {n}");
             }
-            let live: BTreeMap<_, _> = scan(f).into_iter().collect();
+            let live: BTreeMap<_, _> = contents(f).into_iter().collect();
             assert!(live.keys().all(|k| last.contains_key(k)), "seed {seed}: a deleted row came back");
             let mut removed = Vec::new();
             for (key, value) in &mut last {

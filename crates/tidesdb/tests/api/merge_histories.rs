@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tidesdb::{
-    Cursor, Db, Family, FamilyOptions, Isolation, MemtableKind, MergeOperator, ReadOptions, Savepoint, Slice,
-    Snapshot, Transaction, WriteBatch,
+    Cursor, Db, Family, FamilyOptions, Isolation, MemtableKind, ReadOptions, Savepoint, Slice, Snapshot,
+    Transaction, WriteBatch,
 };
 
-use crate::common::{Sim, noise, small};
+use crate::common::{Random, Sim, joined, noise};
 
 type Value = Option<(Vec<u8>, u32)>;
 
@@ -80,21 +80,10 @@ fn add_to_transaction(tx: &mut Transaction, f: &Family, op: &Op) {
     added.unwrap();
 }
 
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % n
-    }
-}
-
 struct World {
     sim: Sim,
     db: Option<Db>,
-    rng: Rng,
+    rng: Random,
     model: Model,
     snapshots: Vec<(Snapshot, Model)>,
     start: u32,
@@ -114,8 +103,8 @@ struct Shape {
 impl World {
     fn new(seed: u64) -> Self {
         let sim = Sim::new();
-        let mut rng = Rng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-        let mut options = small().merge_operator(MergeOperator::append("."));
+        let mut rng = Random::new(seed);
+        let mut options = joined();
         options.write_buffer_bytes = 16 << 10;
         options.value_threshold = [1, 16, 600, 1 << 20][rng.below(4) as usize];
         options.vlog_file_bytes = [4 << 10, 1 << 20][rng.below(2) as usize];
@@ -216,7 +205,7 @@ impl World {
             }
             18 => {
                 if !self.snapshots.is_empty() {
-                    let i = self.rng.below(self.snapshots.len() as u64) as usize;
+                    let i = self.rng.index(self.snapshots.len());
                     self.snapshots.remove(i);
                 }
             }
@@ -266,7 +255,7 @@ impl World {
                 0 => saved.push((tx.savepoint(), overlay.clone())),
                 1 => {
                     if !saved.is_empty() {
-                        let i = self.rng.below(saved.len() as u64) as usize;
+                        let i = self.rng.index(saved.len());
                         let (mark, old) = saved.swap_remove(i);
                         saved.truncate(i);
                         tx.rollback_to(mark).unwrap();
@@ -364,7 +353,7 @@ fn rows(model: &Model, now: u32) -> Vec<(Vec<u8>, Vec<u8>)> {
 }
 
 /// Walks at random, and compares each row.
-fn check_cursor(rng: &mut Rng, mut cursor: Cursor, model: &Model, now: u32, what: &str) {
+fn check_cursor(rng: &mut Random, mut cursor: Cursor, model: &Model, now: u32, what: &str) {
     let rows = rows(model, now);
     let mut all = Vec::new();
     cursor.seek_to_first().unwrap();

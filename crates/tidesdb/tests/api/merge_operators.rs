@@ -8,11 +8,7 @@ use tidesdb::{
     Comparator, Db, Error, Family, FamilyOptions, Isolation, MergeOperator, ReadOptions, SyncMode,
 };
 
-use crate::common::{Sim, contents, small, value};
-
-fn joined() -> FamilyOptions {
-    small().merge_operator(MergeOperator::append("."))
-}
+use crate::common::{Sim, contents, joined, joins, small, value};
 
 /// Opens with a default family that joins its operands by dots.
 fn open(sim: &Sim) -> Db {
@@ -355,10 +351,7 @@ fn an_operator_that_fails_loses_nothing() {
             MergeOperator::custom("mine", move |value, operand| match fails.load(Ordering::SeqCst) {
                 true if panics => panic!("planted"),
                 true => Err("out of order".into()),
-                false => {
-                    value.extend_from_slice(operand);
-                    Ok(())
-                }
+                false => joins(value, operand),
             });
         let sim = Sim::new();
         let db = sim.options().default_family(small().merge_operator(operator)).open().unwrap();
@@ -403,12 +396,7 @@ fn an_operator_that_fails_loses_nothing() {
 
 #[test]
 fn the_operator_is_part_of_the_family() {
-    let mine = || {
-        MergeOperator::custom("mine", |value, operand| {
-            value.extend_from_slice(operand);
-            Ok(())
-        })
-    };
+    let mine = || MergeOperator::custom("mine", joins);
     let sim = Sim::new();
     let db = sim.options().default_family(small().merge_operator(mine())).open().unwrap();
     db.merge("k", "a").unwrap();

@@ -1,8 +1,8 @@
 //! What an open reads and writes after a crash, and what works before the recovered commits are in tables.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidesdb::{Db, Error, OpenOptions, SyncMode};
@@ -265,14 +265,11 @@ fn a_crash_at_any_call_of_a_save_keeps_a_prefix() {
     let (sim, expected) = killed();
     let held = Held::default();
     let db = behind(&sim, &held).open().unwrap();
-    let points = Arc::new(Mutex::new(Vec::new()));
-    let collected = Arc::clone(&points);
-    sim.disk.observe(OpSet::CHANGES, move |_, fork| collected.lock().unwrap().push(fork));
-    held.release();
-    db.put(b"zz", b"new").unwrap();
-    sim.disk.stop_observing();
+    let points = sim.before_each_change(|| {
+        held.release();
+        db.put(b"zz", b"new").unwrap();
+    });
     db.abandon();
-    let points = std::mem::take(&mut *points.lock().unwrap());
     assert!(points.len() > 15, "{} points", points.len());
     let mut whole = expected.clone();
     whole.push((b"zz".to_vec(), b"new".to_vec()));

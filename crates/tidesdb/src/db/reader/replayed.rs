@@ -60,11 +60,6 @@ pub(super) struct Replayed {
 type Known = BTreeMap<FamilyId, (Arc<FamilyCore>, SeqNo)>;
 
 impl Replayed {
-    /// Forgets all memtables.
-    pub(super) fn clear(&mut self) {
-        self.slots.clear();
-    }
-
     /// What was read of the log so far.
     pub(super) fn report(&self) -> RecoveryReport {
         RecoveryReport {
@@ -158,7 +153,7 @@ impl Replayed {
             Ok(bad.map(|(seq, _)| seq))
         });
         if std::mem::take(&mut self.torn) {
-            self.clear(); // a part of a piece was inserted
+            self.slots.clear(); // a part of a piece was inserted
             log.restart(super::first_segment(state));
         }
         read.and(stopped.map_or(Ok(()), Err))

@@ -1,17 +1,15 @@
 //! Random histories with operands, range deletes, snapshots, flushes and merges, compared with a model that reads the
 //! whole history.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::history::{History, KEYS, Rewrite, World as _, random_key};
 use super::*;
 use crate::merge::{
     Combine, CoveringRanges, HidingCursor, MergeCursor, Retain, RetainRules, RetainStream, VisibleCursor,
 };
 use crate::ranges::{Hidden, RangeSet, RangeTombstone};
 use crate::types::{MergeOperator, Operands};
-
-const KEYS: usize = 3;
 
 /// Concatenates. Fails on anything that contains an X, unless it is alone.
 fn operator() -> MergeOperator {
@@ -42,31 +40,27 @@ type Row = (Vec<u8>, Option<Vec<u8>>);
 
 #[derive(Default)]
 struct World {
-    seq: SeqNo,
-    published: SeqNo,
-    now: u32,
-    snapshots: BTreeSet<SeqNo>,
-    transactions: BTreeSet<SeqNo>,
-    history: Vec<Version>,
+    history: History,
     ranges: Vec<RangeTombstone>,
     /// Commits up to here are in runs.
     flushed: SeqNo,
-    active: Vec<Version>,
-    /// Newest first.
-    runs: Vec<Vec<Version>>,
     with_ranges: bool,
     folded: u64,
-    renumbered: u64,
 }
 
-impl World {
+impl history::World for World {
+    fn history(&mut self) -> &mut History {
+        &mut self.history
+    }
+
     fn commit(&mut self, rng: &mut Rng) {
         for _ in 0..1 + rng.below(3) {
-            self.seq += 1;
-            let key = vec![b'a' + rng.below(KEYS) as u8];
+            self.history.seq += 1;
+            let seq = self.history.seq;
+            let key = random_key(rng);
             if self.with_ranges && rng.one_in(12) {
                 let end = (key[0] < b'c').then(|| vec![key[0] + 1].into());
-                self.ranges.push(RangeTombstone { seq: self.seq, start: Some(key.into()), end });
+                self.ranges.push(RangeTombstone { seq, start: Some(key.into()), end });
                 continue;
             }
             let kind = match rng.below(10) {
@@ -75,41 +69,29 @@ impl World {
                 3 => Kind::Delete,
                 _ => Kind::Merge,
             };
-            let mut v = version(&key, self.seq, kind);
+            let mut v = version(&key, seq, kind);
             if kind != Kind::Delete {
-                v.value = format!("{},", self.seq).into_bytes();
+                v.value = format!("{seq},").into_bytes();
             }
             if kind == Kind::Merge && rng.one_in(30) {
                 v.value = b"X".to_vec();
             }
             if matches!(kind, Kind::Put | Kind::PutPointer) && rng.one_in(3) {
-                v.expiry = self.now + rng.below(4) as u32;
+                v.expiry = self.history.now + rng.below(4) as u32;
             }
-            self.active.insert(0, v.clone());
-            self.history.insert(0, v);
+            self.history.write(v);
         }
     }
 
-    fn rewrite(
-        &mut self,
-        rng: &mut Rng,
-        inputs: Vec<Vec<Version>>,
-        bottom: bool,
-        flush: bool,
-    ) -> Vec<Version> {
+    fn rewrite(&mut self, rng: &mut Rng, Rewrite { inputs, bottom, is_flush }: Rewrite) -> Vec<Version> {
         let order = Comparator::bytewise();
-        let rules = RetainRules {
-            visible_floor: self.published,
-            snapshots: self.snapshots.iter().copied().collect(),
-            bottom,
-            now: (!rng.one_in(3)).then_some(self.now),
-            conflicts_since: self.transactions.first().copied(),
-            newest_snapshot: self.snapshots.last().copied(),
-            renumber: !self.with_ranges && rng.one_in(2),
-        };
+        let rules = self.history.rules(rng, bottom, !self.with_ranges);
         // A flush knows the range tombstones of its memtable, a merge those of all tables.
-        let from = if flush { self.flushed } else { 0 };
-        let to = if flush { self.seq } else { self.flushed };
+        let from = if is_flush { self.flushed } else { 0 };
+        if is_flush {
+            self.flushed = self.history.seq;
+        }
+        let to = self.flushed;
         let known = self.ranges.iter().filter(|t| t.seq > from && t.seq <= to).cloned().map(Arc::new);
         let purge = match rng.one_in(6) {
             true => CoveringRanges::nothing(),
@@ -122,9 +104,7 @@ impl World {
         let mut stream = RetainStream::new(merged, retain, None).purging(&purge).folding(Some(operator()));
         let mut out = Vec::new();
         while let Some(e) = stream.next().unwrap() {
-            self.renumbered += u64::from(e.seq == 0);
-            let (key, value) = (e.key.to_vec(), e.value.to_vec());
-            out.push(Version { key, seq: e.seq, kind: e.kind, expiry: e.expiry, value });
+            out.push(self.history.kept(&e));
         }
         let counts = stream.counts();
         assert_eq!((counts.seen, counts.kept), (counts.kept + counts.dropped_in_all(), out.len() as u64));
@@ -132,52 +112,9 @@ impl World {
         assert!(out.is_sorted_by(|a, b| super::order(&order, a, b).is_lt()), "{out:?}");
         out
     }
+}
 
-    fn flush(&mut self, rng: &mut Rng) {
-        let active = std::mem::take(&mut self.active);
-        let bottom = self.runs.is_empty();
-        let run = self.rewrite(rng, vec![active], bottom, true);
-        self.flushed = self.seq;
-        self.runs.insert(0, run);
-    }
-
-    fn merge(&mut self, rng: &mut Rng) {
-        if self.runs.is_empty() {
-            return;
-        }
-        let from = rng.below(self.runs.len());
-        let to = from + 1 + rng.below(self.runs.len() - from);
-        let bottom = to == self.runs.len();
-        let inputs: Vec<_> = self.runs.drain(from..to).collect();
-        let run = self.rewrite(rng, inputs, bottom, false);
-        self.runs.insert(from, run);
-    }
-
-    fn step(&mut self, rng: &mut Rng) {
-        match rng.below(16) {
-            0..=6 => self.commit(rng),
-            7 => self.published = self.seq,
-            8 => self.published += (self.seq - self.published) / 2,
-            9 => {
-                if rng.one_in(2) {
-                    self.published = self.seq;
-                    self.transactions.insert(self.seq);
-                }
-                self.snapshots.insert(self.published);
-            }
-            10 => {
-                let nth = rng.below(self.snapshots.len() + 1);
-                if let Some(s) = self.snapshots.iter().nth(nth).copied() {
-                    self.snapshots.remove(&s);
-                    self.transactions.remove(&s);
-                }
-            }
-            11 => self.now += 1,
-            12 | 13 => self.flush(rng),
-            _ => self.merge(rng),
-        }
-    }
-
+impl World {
     /// What a reader at `reader` sees of the whole history.
     fn expected(&self, reader: SeqNo) -> Vec<Row> {
         (0..KEYS).filter_map(|n| self.expected_value(&[b'a' + n as u8], reader)).collect()
@@ -189,8 +126,8 @@ impl World {
             self.ranges.iter().filter(|t| t.seq <= reader && t.covers(&order, key)).map(|t| t.seq).max();
         let visible = |v: &&Version| v.key == key && v.seq <= reader && deleted.is_none_or(|by| v.seq > by);
         let mut parts: Vec<&[u8]> = Vec::new();
-        for v in self.history.iter().filter(visible) {
-            let dead = v.kind.is_tombstone() || (v.expiry != 0 && v.expiry <= self.now);
+        for v in self.history.written.iter().filter(visible) {
+            let dead = v.kind.is_tombstone() || (v.expiry != 0 && v.expiry <= self.history.now);
             if dead {
                 break;
             }
@@ -206,14 +143,11 @@ impl World {
 
     fn check(&self) {
         let order = Comparator::bytewise();
-        for reader in self.snapshots.iter().copied().chain(self.published..=self.seq) {
-            let mut sources = vec![VecCursor::sorted(&order, self.active.clone())];
-            sources.extend(self.runs.iter().map(|run| VecCursor::sorted(&order, run.clone())));
-            let merged = MergeCursor::newest_first(order.clone(), sources);
+        for reader in self.history.readers() {
             let ranges = RangeSet::new(&order, self.ranges.iter().cloned().map(Arc::new).collect());
             let hidden = Hidden::new(vec![ranges], reader);
-            let shown = HidingCursor::new(merged, order.clone(), hidden);
-            let mut cursor = VisibleCursor::new(shown, order.clone(), reader, self.now)
+            let shown = HidingCursor::new(self.history.stored(&order), order.clone(), hidden);
+            let mut cursor = VisibleCursor::new(shown, order.clone(), reader, self.history.now)
                 .combining(Some(Arc::new(Combiner(operator()))));
             let expected = self.expected(reader);
             let row = |cursor: &mut VisibleCursor<_>| -> Row {
@@ -240,8 +174,9 @@ impl World {
             }
             assert_eq!(backward, expected, "reader at {reader}");
         }
-        for begun in &self.transactions {
-            let stored: Vec<_> = self.active.iter().chain(self.runs.iter().flatten()).collect();
+        for begun in &self.history.transactions {
+            let stored: Vec<_> =
+                self.history.active.iter().chain(self.history.runs.iter().flatten()).collect();
             for n in 0..KEYS {
                 let key = [b'a' + n as u8];
                 let newest = |all: &mut dyn Iterator<Item = &Version>| {
@@ -249,7 +184,7 @@ impl World {
                 };
                 let ranged = self.ranges.iter().any(|t| t.seq > *begun);
                 let (stored, written) =
-                    (newest(&mut stored.iter().copied()), newest(&mut self.history.iter()));
+                    (newest(&mut stored.iter().copied()), newest(&mut self.history.written.iter()));
                 assert!(stored == written || ranged, "conflicts of a transaction at {begun}");
             }
         }
@@ -260,13 +195,14 @@ impl World {
 fn no_reader_notices_that_operands_are_combined() {
     let (folded, renumbered) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
     with_seeds(600, |rng| {
-        let mut world = World { now: 1, with_ranges: rng.one_in(2), ..World::default() };
+        let mut world = World { with_ranges: rng.one_in(2), ..World::default() };
+        world.history.now = 1;
         for _ in 0..80 {
             world.step(rng);
             world.check();
         }
         folded.set(folded.get() + world.folded);
-        renumbered.set(renumbered.get() + world.renumbered);
+        renumbered.set(renumbered.get() + world.history.renumbered);
     });
     assert!(folded.get() > 1000 && renumbered.get() > 1000);
 }

@@ -97,11 +97,27 @@ fn an_empty_prepared_segment_at_the_end_is_not_damage() {
     assert_eq!((found.last_segment, found.end), (2, a.end));
 }
 
+/// Makes everything durable. Only files that were synced are kept for reuse.
+fn sync(log: &Log) {
+    log.sync_to(log.sequencer().tail(), &no_values).unwrap();
+}
+
+#[test]
+fn a_segment_that_was_never_synced_is_removed() {
+    let rig = Rig::new();
+    let log = rig.log(false);
+    let commits = fill(&log, 3);
+    log.release_before(log.segment_of(commits[2].seq));
+    assert_eq!(names(&rig).iter().filter(|n| n.contains(".wal")).collect::<Vec<_>>(), ["000003.wal"]);
+    assert_eq!(rig.count(OpKind::SyncData), 0, "the device need not write old records");
+}
+
 #[test]
 fn an_old_segment_is_kept_for_reuse() {
     let rig = Rig::new();
     let log = rig.log(false);
     let commits = fill(&log, 6);
+    sync(&log);
     log.release_before(log.segment_of(commits[5].seq));
     let left = names(&rig);
     assert_eq!(left.iter().filter(|n| n.ends_with(".free")).count(), 1, "{left:?}");
@@ -135,6 +151,7 @@ fn a_reused_file_gets_a_new_salt() {
     let rig = Rig::new();
     let log = rig.log(false);
     let commits = fill(&log, 2);
+    sync(&log);
     let salt = |name: &str| rig.disk.read_file(format!("{DB}/{name}")).unwrap()[32..48].to_vec();
     let first = salt("000001.wal");
     log.release_before(log.segment_of(commits[1].seq));
@@ -163,6 +180,7 @@ fn files_of_an_earlier_log_are_reused() {
     let rig = Rig::new();
     let log = rig.log(false);
     let commits = fill(&log, 3);
+    sync(&log);
     log.release_before(log.segment_of(commits[2].seq));
     let free: Vec<String> = names(&rig).into_iter().filter(|n| n.ends_with(".free")).collect();
     let next = rig.reopened();
