@@ -325,10 +325,7 @@ impl Spec {
                     ),
                 "delete, overwrite, writewhilereading and kill rows need a number of operations, not a duration",
             ),
-            (
-                self.is_too_short(),
-                "a turnover row overwrites each key at least once, and an overload row needs a duration",
-            ),
+            (self.is_too_short(), "turnover needs as many operations as keys, overload needs a duration"),
             (
                 self.threads > 0 && self.workload == Workload::Overwrite && self.quota() > self.share(),
                 "an overwrite row can write each key once at most",
