@@ -10,7 +10,7 @@ use tidesdb::{Family, Iter, Slice};
 
 use crate::error::{Error, Result};
 use crate::index::inner;
-use crate::key::{Key, Prefix};
+use crate::key::{Key, Prefix, encode};
 use crate::schema::Schema;
 use crate::store::{Bounds, Read, sealed::Read as _};
 use crate::value::Value;
@@ -93,6 +93,54 @@ impl<'t, K: Key, V: Value, I: Key, S: Read> By<'t, K, V, I, S> {
         self.prefixed(&bytes)
     }
 
+    /// Iterates over the rows after the row `key` that has `index_key`, in the order of the index: the next page of a
+    /// list that ended with this row, whether it still exists or not.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// use tidesdb_typed::{IndexDefinition, TableDefinition};
+    /// const BY_SIZE: IndexDefinition<u32, u32> = IndexDefinition::new("size", |size, keys| keys.add(size));
+    /// const TOWNS: TableDefinition<String, u32> = TableDefinition::new("towns").indexes(&[&BY_SIZE]);
+    /// let towns = TOWNS.open(&db)?;
+    /// for name in ["Bonn", "Delft", "Gent", "Metz", "Ulm"] { towns.put(name, 100)?; }
+    ///
+    /// let mut page: Vec<_> = towns.by(&BY_SIZE).all(100)?.take(2).collect::<Result<_, _>>()?;
+    /// let mut pages = 0;
+    /// while let Some((size, name, _)) = page.last() {
+    ///     page = towns.by(&BY_SIZE).after(*size, name)?.take(2).collect::<Result<_, _>>()?;
+    ///     pages += 1;
+    /// }
+    /// assert_eq!(pages, 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`By::get`].
+    pub fn after(&self, index_key: I::Ref<'_>, key: K::Ref<'_>) -> Result<RowsBy<'t, K, V, I, S>> {
+        let open = &self.schema.indexes[self.place()?];
+        let (entry, _) = open.entry(&inner::<I>(index_key), &encode::<K>(key));
+        self.rows(|view, family| view.range(family, (Bound::Excluded(entry), Bound::Unbounded)))
+    }
+
+    /// Iterates over the rows before the row `key` that has `index_key`. Read it from the end, with `rev`, for the next
+    /// page of a list in reverse order: see [`By::after`].
+    ///
+    /// # Errors
+    /// As [`By::get`].
+    pub fn before(&self, index_key: I::Ref<'_>, key: K::Ref<'_>) -> Result<RowsBy<'t, K, V, I, S>> {
+        let open = &self.schema.indexes[self.place()?];
+        let (entry, _) = open.entry(&inner::<I>(index_key), &encode::<K>(key));
+        self.rows(|view, family| view.range(family, (Bound::Unbounded, Bound::Excluded(entry))))
+    }
+
+    /// Returns the position of the index among those of the table.
+    fn place(&self) -> Result<usize> {
+        let (table, index) = (self.schema.table, self.index);
+        let found = self.schema.indexes.iter().position(|open| open.index.name() == index);
+        found.ok_or(Error::NoIndex { table, index })
+    }
+
     fn prefixed(&self, prefix: &[u8]) -> Result<RowsBy<'t, K, V, I, S>> {
         self.rows(|view, family| view.prefix(family, prefix))
     }
@@ -101,9 +149,7 @@ impl<'t, K: Key, V: Value, I: Key, S: Read> By<'t, K, V, I, S> {
         &self,
         read: impl FnOnce(&S::View<'t>, &Family) -> tidesdb::Result<Iter>,
     ) -> Result<RowsBy<'t, K, V, I, S>> {
-        let (table, index) = (self.schema.table, self.index);
-        let found = self.schema.indexes.iter().position(|open| open.index.name() == index);
-        let place = found.ok_or(Error::NoIndex { table, index })?;
+        let place = self.place()?;
         let view = self.store.view();
         let inner = read(&view, &self.schema.indexes[place].family)?;
         Ok(RowsBy { inner, view, place, schema: Arc::clone(self.schema), kinds: PhantomData })

@@ -108,7 +108,7 @@ impl<V: Value> Schema<V> {
 
 impl<V: Value> OpenIndex<V> {
     /// Returns key and value of the entry for `index_key` and the row `key`.
-    fn entry<'k>(&self, index_key: &[u8], key: &'k [u8]) -> (Vec<u8>, &'k [u8]) {
+    pub(crate) fn entry<'k>(&self, index_key: &[u8], key: &'k [u8]) -> (Vec<u8>, &'k [u8]) {
         if self.index.is_unique() { (index_key.to_vec(), key) } else { ([index_key, key].concat(), &[]) }
     }
 }

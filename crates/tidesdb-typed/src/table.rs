@@ -3,24 +3,26 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::RangeBounds;
+use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use tidesdb::{Db, Family, FamilyOptions, Snapshot, Transaction};
 
 use crate::by::By;
 use crate::definition::TableDefinition;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::index::{IndexDefinition, sealed::Index as _};
 use crate::key::{Key, Prefix, encode};
 use crate::opening;
 use crate::rows::Rows;
 use crate::schema::Schema;
-use crate::store::{Bounds, Read, Within, Write};
+use crate::store::{Bounds, Read, Within, Write, sealed::Read as _};
 use crate::value::Value;
 
 impl<K: Key, V: Value> TableDefinition<K, V> {
-    /// Opens the table; creates it if it does not exist. The handle is cheap to clone and keeps the database open.
+    /// Opens the table; creates it if it does not exist. The handle is cheap to clone and keeps the database open. In a
+    /// database that is open for reading only, such as a view of a [`Reader`](tidesdb::Reader), the table and the indexes that
+    /// the definition lists must exist.
     ///
     /// # Errors
     /// [`Error::Mismatch`](crate::Error::Mismatch) if the table was created with other types; [`Error::Duplicate`](crate::Error::Duplicate) if rows that exist do not fit
@@ -166,6 +168,57 @@ impl<K: Key, V: Value, S: Read> Table<K, V, S> {
         let mut bytes = Vec::new();
         prefix.encode(&mut bytes);
         Ok(Rows::new(self.store.prefix(&self.schema.family, &bytes)?, &self.schema))
+    }
+
+    /// Checks the indexes against the rows, all at one timestamp: each row has its index entries, and each entry its row.
+    /// Reads the whole table. Returns the number of rows.
+    ///
+    /// [`Db::verify`] checks the bytes on disk; this checks what programs wrote: a row that was put past the table, or an
+    /// index function that returns other keys than it did.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// use tidesdb_typed::{Error, IndexDefinition, TableDefinition, encode};
+    /// const BY_SIZE: IndexDefinition<u32, u32> = IndexDefinition::new("size", |size, keys| keys.add(size));
+    /// const TOWNS: TableDefinition<String, u32> = TableDefinition::new("towns").indexes(&[&BY_SIZE]);
+    /// let towns = TOWNS.open(&db)?;
+    /// towns.put("Gent", 265_000)?;
+    /// assert_eq!(towns.check_indexes()?, 1);
+    /// towns.family().put("Metz", encode::<u32>(121_000))?; // past the table
+    /// assert!(matches!(towns.check_indexes(), Err(Error::MissingEntry { index: "size", .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::MissingEntry`](crate::Error::MissingEntry), [`Error::MissingRow`](crate::Error::MissingRow); as [`Table::get`].
+    pub fn check_indexes(&self) -> Result<u64> {
+        let (schema, view) = (&self.schema, self.store.view());
+        let (table, all) = (schema.table, || (Bound::Unbounded, Bound::Unbounded));
+        let mut wanted = vec![0_u64; schema.indexes.len()];
+        let mut rows = 0;
+        for row in view.range(&schema.family, all())? {
+            let (key, value) = row?;
+            let value = schema.value(&value)?;
+            for (open, wanted) in schema.indexes.iter().zip(&mut wanted) {
+                for index_key in open.index.keys(V::to_ref(&value)) {
+                    let (entry, owner) = open.entry(&index_key, &key);
+                    if view.get(&open.family, &entry)?.is_none_or(|found| *found != *owner) {
+                        return Err(Error::MissingEntry { table, index: open.index.name() });
+                    }
+                    *wanted += 1;
+                }
+            }
+            rows += 1;
+        }
+        // Each entry that a row needs exists, so any other entry shows in the number.
+        for (open, wanted) in schema.indexes.iter().zip(wanted) {
+            let mut entries = view.range(&open.family, all())?.keys_only();
+            if entries.try_fold(0, |n: u64, entry| entry.map(|_| n + 1))? != wanted {
+                return Err(Error::MissingRow { table, index: open.index.name() });
+            }
+        }
+        Ok(rows)
     }
 
     /// The table as `index` sorts it; the definition of the table must list the index.

@@ -5,6 +5,7 @@
 //! use.
 //! To add a setting, add one line there and use the setting. It takes the next free id; ids are never reused.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -209,20 +210,29 @@ macro_rules! family_options {
                 true $(&& options.$name == self.$name())*
             }
 
-            /// Checks that `options` may be put in force.
+            /// Checks that `family` has the key order `wanted`: with another one, rows would come in an order that the caller does
+            /// not expect.
+            ///
+            /// # Errors
+            /// `InvalidArgument`, naming both.
+            pub fn check_order(&self, family: &str, wanted: &Comparator) -> Result<()> {
+                match (self.comparator.name(), wanted.name()) {
+                    (is, wanted) if is == wanted => Ok(()),
+                    (is, wanted) => Err(fixed(family, "key order", format_args!("{is:?}"), format_args!("{wanted:?}"))),
+                }
+            }
+
+            /// Checks that `options` may be put in force for `family`.
             ///
             /// # Errors
             /// `InvalidArgument` if they change a fixed setting, or a setting is outside its domain; `NotBuiltIn` if this build lacks the
             /// compression.
-            pub fn check_change(&self, options: &FamilyOptions) -> Result<()> {
-                if options.comparator.name() != self.comparator.name() {
-                    return Err(Error::invalid("the key order of a family cannot change"));
-                }
-                check_operator(self.merge_operator(), options.merge_operator.as_ref())?;
+            pub fn check_change(&self, family: &str, options: &FamilyOptions) -> Result<()> {
+                self.check_order(family, &options.comparator)?;
+                check_operator(family, self.merge_operator(), options.merge_operator.as_ref())?;
                 $(if !is_live!($change) && options.$name != self.$name() {
                     let (is, wanted) = (self.$name(), options.$name);
-                    let name = stringify!($name);
-                    return Err(Error::invalid(format!("{name} of a family cannot change: it is {is:?}, not {wanted:?}")));
+                    return Err(fixed(family, stringify!($name), format_args!("{is:?}"), format_args!("{wanted:?}")));
                 })*
                 options.compression.require()?;
                 options.outside().map_or(Ok(()), |what| Err(Error::invalid(what)))
@@ -311,7 +321,7 @@ fn operator(field: &mut Decoder<'_>) -> Result<MergeOperator> {
 }
 
 /// Fails if the merge operator of a family differs from the one that the caller wants.
-fn check_operator(is: Option<&MergeOperator>, wanted: Option<&MergeOperator>) -> Result<()> {
+fn check_operator(family: &str, is: Option<&MergeOperator>, wanted: Option<&MergeOperator>) -> Result<()> {
     let name = |operator: Option<&MergeOperator>| match operator {
         Some(operator) => format!("{:?}", operator.name()),
         None => "none".to_owned(),
@@ -320,7 +330,14 @@ fn check_operator(is: Option<&MergeOperator>, wanted: Option<&MergeOperator>) ->
     if is == wanted {
         return Ok(());
     }
-    Err(Error::invalid(format!("the merge operator of a family cannot change: it is {is}, not {wanted}")))
+    Err(fixed(family, "merge operator", format_args!("{is}"), format_args!("{wanted}")))
+}
+
+/// The error for a setting that is fixed for the life of a family.
+fn fixed(family: &str, what: &str, is: fmt::Arguments<'_>, wanted: fmt::Arguments<'_>) -> Error {
+    Error::invalid(format!(
+        "family {family:?} has the {what} {is}, not {wanted}; it is fixed when the family is created"
+    ))
 }
 
 impl FamilyOptions {
@@ -475,7 +492,7 @@ mod tests {
         }
         assert!(matches!(options.set("colour", 1), Err(Error::InvalidArgument { .. })));
         options.table_bytes = 0;
-        assert!(LiveOptions::new(FamilyOptions::default()).check_change(&options).is_err());
+        assert!(LiveOptions::new(FamilyOptions::default()).check_change("f", &options).is_err());
     }
 
     #[test]
@@ -495,7 +512,7 @@ mod tests {
         for info in FamilyOptions::TABLE {
             let mut options = FamilyOptions::default();
             options.set(info.name, if info.default == 1 { info.domain.0 } else { 1 }).unwrap();
-            assert_eq!(live.check_change(&options).is_ok(), info.live, "{}", info.name);
+            assert_eq!(live.check_change("f", &options).is_ok(), info.live, "{}", info.name);
         }
     }
 }

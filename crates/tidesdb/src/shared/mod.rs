@@ -96,10 +96,16 @@ impl fmt::Debug for Shared {
 
 /// A column family: a cheap handle, cloneable, usable from any thread. It stays valid across a rename; after a drop its
 /// calls fail with `NotFound`.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Family {
     pub(crate) core: Arc<FamilyCore>,
     pub(crate) shared: Arc<Shared>,
+}
+
+impl fmt::Debug for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Family").field("name", &self.core.name()).finish_non_exhaustive()
+    }
 }
 
 impl Family {

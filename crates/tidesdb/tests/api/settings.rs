@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use tidesdb::{Comparator, Compression, Error, Family, FamilyOptions, MemtableKind, SyncMode};
+use tidesdb::{Comparator, Compression, Error, Family, FamilyOptions, MemtableKind, MergeOperator, SyncMode};
 
 use crate::common::{Sim, contents, fill, noise, small, value};
 
@@ -49,7 +49,14 @@ fn fixed_settings_are_rejected() {
     for options in [small().comparator(Comparator::u64_le()), small().memtable(MemtableKind::SkipList)] {
         let e = f.change_options(options.value_threshold(1), false).unwrap_err();
         assert!(matches!(e, Error::InvalidArgument { .. }), "{e}");
+        assert!(e.to_string().contains("family \"f\" has the "), "{e}");
     }
+    let adds = small().merge_operator(MergeOperator::add());
+    assert_eq!(
+        db.family_or_create("f", adds).unwrap_err().to_string(),
+        "invalid argument: family \"f\" has the merge operator none, not \"tidesdb.add\"; it is fixed when the family is \
+         created"
+    );
     assert_eq!(f.options().value_threshold, 512);
     db.drop_family("f").unwrap();
     assert!(matches!(f.change_options(small(), true), Err(Error::NotFound { .. })));
