@@ -8,6 +8,7 @@ mod source;
 mod tree;
 mod tidy;
 mod cargo;
+mod api;
 mod gate;
 mod install;
 mod ctests;
@@ -44,6 +45,7 @@ cargo xtask COMMAND
   npm [SECONDS [SEED]]
                       tests the npm package tidesdb with the C library: examples, then random transactions
   clients             tests the C library from Go and Java, and with the tests of the Rust binding
+  api                 writes the listing of the public API, docs/api, which `ci docs` checks
   loom [NAME]         explores all interleavings of the lock-free parts; NAME filters the models
   asan                the leaf crates under the address sanitizer (needs nightly Rust)
   miri                the lock-free leaf crates under Miri (needs nightly Rust and its component)
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
         "quick" => stages::run(&root, &["tidy", "lint", "unit"]),
         "test" => stages::run(&root, &["test"]),
         "ci" => stages::ci(&root, rest),
+        "api" => stages::api(&root),
         "loom" => stages::loom(&root, rest),
         "asan" | "miri" => stages::run(&root, &[command]),
         "bench" => stages::bench(&root, rest),

@@ -3,7 +3,7 @@
 //! A stage that cannot run prints `SKIPPED` and the reason; it is never skipped silently.
 
 use crate::cargo::{Cargo, Done, works};
-use crate::{clients, ctests, gate, npm, package, tidy};
+use crate::{api, clients, ctests, gate, npm, package, tidy};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -223,7 +223,22 @@ fn packages_and_crates(root: &Path) -> Staged {
     Ok(Outcome::Passed)
 }
 
+/// Builds the documentation, and checks that the listing of the public API is that of the documentation.
 fn docs(root: &Path) -> Done {
+    document(root)?;
+    api::check(root)
+}
+
+/// Writes the listing of the public API.
+///
+/// # Errors
+/// If the documentation cannot be built.
+pub(crate) fn api(root: &Path) -> Done {
+    document(root)?;
+    api::write(root)
+}
+
+fn document(root: &Path) -> Done {
     let docs = Cargo::new(&format!("doc {} --no-deps --features tidesdb-typed/json", workspace(root)));
     docs.env("RUSTDOCFLAGS", "-D warnings").run(root)
 }

@@ -94,7 +94,7 @@ fn counter(family: &Family, thread: usize) -> Done<u64> {
 pub fn write(path: &Path, n: u64) -> Done {
     let mode =
         [SyncMode::None, SyncMode::Interval(Duration::from_millis(20)), SyncMode::Full][(n % 3) as usize];
-    let family = FamilyOptions { vlog_file_bytes: 64 << 10, ..FamilyOptions::default() };
+    let family = FamilyOptions::default().vlog_file_bytes(64 << 10);
     let family = family.write_buffer_bytes(96 << 10);
     let options = Db::options(path).sync(mode).background_threads(2).default_family(family.clone());
     let options = options.with(|o| {

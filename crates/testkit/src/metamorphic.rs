@@ -163,22 +163,20 @@ impl Config {
         let mut one_of = |choices: &[u64]| choices[rng.below(choices.len() as u64) as usize];
         let memtable = if one_of(&[0, 1]) == 0 { MemtableKind::Auto } else { MemtableKind::SkipList };
         let codecs = [Compression::None, Compression::Lz4, Compression::Lz4Fast, Compression::Zstd];
-        let family = FamilyOptions {
-            write_buffer_bytes: one_of(&[4 << 10, 16 << 10, 64 << 10, 256 << 10]) as usize,
-            value_threshold: one_of(&[64, 512, 4000, 1 << 30]) as usize,
-            compression: codecs[one_of(&[0, 1, 2, 3]) as usize],
-            filter_bits_per_key: one_of(&[0, 4, 10]) as u32,
-            table_bytes: one_of(&[2 << 10, 8 << 10, 32 << 10, 1 << 20]),
-            l1_tables_trigger: one_of(&[1, 2, 4, 8]) as usize,
-            memtable,
-            vlog_file_bytes: one_of(&[4 << 10, 64 << 10, 1 << 20]),
-            level_size_ratio: one_of(&[2, 3, 4, 10]),
-            min_levels: one_of(&[1, 2, 4, 6]) as u32,
-            dividing_level_offset: one_of(&[0, 1, 2, 3]) as u32,
-            tombstone_density_permille: one_of(&[0, 200, 500, 1000]) as u32,
-            tombstone_density_min_entries: one_of(&[1, 50, 1024]),
-            ..FamilyOptions::default()
-        };
+        let family = FamilyOptions::default()
+            .write_buffer_bytes(one_of(&[4 << 10, 16 << 10, 64 << 10, 256 << 10]) as usize)
+            .value_threshold(one_of(&[64, 512, 4000, 1 << 30]) as usize)
+            .compression(codecs[one_of(&[0, 1, 2, 3]) as usize])
+            .filter_bits_per_key(one_of(&[0, 4, 10]) as u32)
+            .table_bytes(one_of(&[2 << 10, 8 << 10, 32 << 10, 1 << 20]))
+            .l1_tables_trigger(one_of(&[1, 2, 4, 8]) as usize)
+            .memtable(memtable)
+            .vlog_file_bytes(one_of(&[4 << 10, 64 << 10, 1 << 20]))
+            .level_size_ratio(one_of(&[2, 3, 4, 10]))
+            .min_levels(one_of(&[1, 2, 4, 6]) as u32)
+            .dividing_level_offset(one_of(&[0, 1, 2, 3]) as u32)
+            .tombstone_density_permille(one_of(&[0, 200, 500, 1000]) as u32)
+            .tombstone_density_min_entries(one_of(&[1, 50, 1024]));
         Self {
             family,
             threads: one_of(&[0, 0, 2, 4]) as usize,

@@ -71,7 +71,7 @@ fn check(set: u32, db: &Db, rows: &[Rows], skip: &[&str]) {
         for (key, value) in &rows[number] {
             assert_eq!(family.get(key).unwrap().as_deref(), Some(&**value), "{name}: {key:?}");
         }
-        let (stored, given) = (family.options(), options_of(number));
+        let (stored, given) = (family.current_options(), options_of(number));
         assert_eq!(stored.comparator.name(), given.comparator.name(), "{name}");
         assert_eq!(format!("{stored:?}"), format!("{given:?}"), "{name}");
     }

@@ -91,10 +91,24 @@ pub struct Latency {
 #[derive(Debug)]
 pub struct Meter {
     start: Instant,
+    /// When the current operation was due.
     last: Instant,
-    /// Closed loop: `None`. Open loop: the time between two starts, and how many starts were due so far.
-    pace: Option<(Duration, u32)>,
+    /// When the current operation began; in an open loop this may be later.
+    began: Instant,
+    /// Closed loop: `None`.
+    pace: Option<Pace>,
     recorders: Vec<Recorder>,
+}
+
+/// Schedule of an open loop.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    /// Time between two starts.
+    every: Duration,
+    /// Start of the schedule.
+    from: Instant,
+    /// Number of starts that were due so far.
+    due: u32,
 }
 
 impl Meter {
@@ -102,13 +116,29 @@ impl Meter {
     pub fn new(kinds: usize, pace: Option<Duration>) -> Self {
         let start = now();
         let recorders = vec![Recorder::default(); kinds];
-        Self { start, last: start, pace: pace.map(|every| (every, 0)), recorders }
+        let pace = pace.map(|every| Pace { every, from: start, due: 0 });
+        Self { start, last: start, began: start, pace, recorders }
     }
 
     /// Starts the clock of the first operation.
     pub fn begin(&mut self) {
-        self.start = now();
-        self.last = self.start;
+        self.resume();
+        self.start = self.last;
+    }
+
+    /// Excludes the time since the last operation. The next operation begins now.
+    pub fn resume(&mut self) {
+        let present = now();
+        (self.last, self.began) = (present, present);
+        if let Some(pace) = &mut self.pace {
+            (pace.from, pace.due) = (present, 0);
+        }
+    }
+
+    /// Begins an open loop with this time between starts.
+    pub fn keep_pace(&mut self, every: Duration) {
+        self.pace = Some(Pace { every, from: self.start, due: 0 });
+        self.resume();
     }
 
     /// Ends the operation that started at the last boundary, records its latency and returns it. In an open loop the
@@ -119,18 +149,34 @@ impl Meter {
         let end = now();
         let latency = end - self.last;
         self.recorders[kind].record(latency);
-        self.last = end;
+        self.end(end);
+        latency
+    }
+
+    /// Ends the operation like [`Meter::lap`], but records the time from when the operation began: without waiting for
+    /// a slow predecessor. Returns that time, and the time since the operation was due.
+    #[inline]
+    pub fn lap_served(&mut self, kind: usize) -> (Duration, Duration) {
+        let end = now();
+        let (served, since_due) = (end - self.began, end - self.last);
+        self.recorders[kind].record(served);
+        self.end(end);
+        (served, since_due)
+    }
+
+    #[inline]
+    fn end(&mut self, end: Instant) {
+        (self.last, self.began) = (end, end);
         if self.pace.is_some() {
             self.wait(end);
         }
-        latency
     }
 
     #[cold]
     fn wait(&mut self, mut present: Instant) {
-        let Some((every, due)) = &mut self.pace else { return };
-        *due += 1;
-        let next = self.start + *every * *due;
+        let Some(pace) = &mut self.pace else { return };
+        pace.due += 1;
+        let next = pace.from + pace.every * pace.due;
         while present < next {
             let early = next - present;
             if early > NAP {
@@ -140,18 +186,18 @@ impl Meter {
             }
             present = now();
         }
-        self.last = next;
+        (self.last, self.began) = (next, present);
     }
 
-    /// Returns the time from the start to the last boundary.
+    /// Returns the time from the start until the current operation began.
     #[inline]
     pub fn elapsed(&self) -> Duration {
-        self.last - self.start
+        self.began - self.start
     }
 
     /// Returns the start, the end and the recorded latencies.
     pub fn finish(self) -> (Instant, Instant, Vec<Recorder>) {
-        (self.start, self.last, self.recorders)
+        (self.start, self.began, self.recorders)
     }
 }
 
@@ -197,6 +243,40 @@ mod tests {
         assert_eq!(latency.samples, 10);
         let delayed = recorders[0].0.count_between(2_000_000, LONGEST);
         assert!(delayed >= 4, "the operations due during the slow one waited too: {delayed}");
+    }
+
+    #[test]
+    fn the_service_time_excludes_the_wait_for_a_slow_operation() {
+        let mut meter = Meter::new(1, None);
+        meter.begin();
+        meter.keep_pace(Duration::from_millis(2));
+        let mut since_due = Recorder::default();
+        for n in 0..10 {
+            if n == 3 {
+                std::thread::sleep(Duration::from_millis(11));
+            }
+            let (served, since) = meter.lap_served(0);
+            assert!(served <= since);
+            since_due.record(since);
+        }
+        assert!(since_due.0.count_between(2_000_000, LONGEST) >= 4);
+        assert!(meter.elapsed() >= Duration::from_millis(18), "{:?}", meter.elapsed());
+        let (_, _, recorders) = meter.finish();
+        let slow = recorders[0].0.count_between(5_000_000, LONGEST);
+        assert!((1..4).contains(&slow), "only the slow operation: {slow}");
+    }
+
+    #[test]
+    fn an_open_loop_that_is_late_counts_the_time_that_it_took() {
+        let mut meter = Meter::new(1, Some(Duration::from_micros(10)));
+        meter.begin();
+        for _ in 0..3 {
+            std::thread::sleep(Duration::from_millis(2));
+            meter.lap(0);
+        }
+        assert!(meter.elapsed() >= Duration::from_millis(6), "{:?}", meter.elapsed());
+        let (start, end, _) = meter.finish();
+        assert!(end - start >= Duration::from_millis(6));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! 0.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -84,13 +85,33 @@ pub fn peak_addresses() -> u64 {
 
 /// Returns the total size of all files below `dir`, in bytes.
 pub fn bytes_below(dir: &Path) -> u64 {
-    let Ok(entries) = fs::read_dir(dir) else { return 0 };
-    let sizes = entries.flatten().map(|entry| match entry.metadata() {
-        Ok(meta) if meta.is_dir() => bytes_below(&entry.path()),
-        Ok(meta) => meta.len(),
-        Err(_) => 0,
-    });
-    sizes.sum()
+    space_below(dir).bytes
+}
+
+/// Space that files take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Space {
+    /// Sum of their sizes.
+    pub bytes: u64,
+    /// Bytes of the blocks allocated to them, as `du` counts; less than `bytes` if files have holes.
+    pub allocated: u64,
+}
+
+/// Bytes of one unit of `st_blocks`.
+const BLOCK: u64 = 512;
+
+/// Returns the space of all files below `dir`.
+pub fn space_below(dir: &Path) -> Space {
+    let Ok(entries) = fs::read_dir(dir) else { return Space::default() };
+    let of_entry = |entry: fs::DirEntry| match entry.metadata() {
+        Ok(meta) if meta.is_dir() => space_below(&entry.path()),
+        Ok(meta) => Space { bytes: meta.len(), allocated: meta.blocks() * BLOCK },
+        Err(_) => Space::default(),
+    };
+    entries.flatten().map(of_entry).fold(Space::default(), |all, one| Space {
+        bytes: all.bytes + one.bytes,
+        allocated: all.allocated + one.allocated,
+    })
 }
 
 /// Writes the files below `dir` to their device and drops them from the page cache, so that the next reads are cold. No
@@ -205,6 +226,16 @@ mod tests {
         fs::write(dir.path().join("sub/b"), [0; 23]).unwrap();
         assert_eq!(bytes_below(dir.path()), 123);
         assert_eq!(bytes_below(&dir.path().join("none")), 0);
+    }
+
+    #[test]
+    fn a_hole_counts_in_the_size_and_takes_no_blocks() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("a"), vec![7; 1 << 20]).unwrap();
+        fs::File::create(dir.path().join("hole")).unwrap().set_len(64 << 20).unwrap();
+        let space = space_below(dir.path());
+        assert_eq!(space.bytes, 65 << 20);
+        assert!((1 << 20..4 << 20).contains(&space.allocated), "{space:?}");
     }
 
     #[test]

@@ -182,6 +182,12 @@ impl Plan {
             return Outcome::failed(engine, spec, format!("not run: the stage {broken} failed before"));
         }
         let mut outcome = self.stages(spec, engine, &place.dir, group.filter(|_| spec.memory > 0));
+        let is_unknown = outcome.failure.as_ref().is_some_and(|failure| failure.contains(UNKNOWN));
+        if let Some(rival) = rivals::named(engine).filter(|_| is_unknown) {
+            let (program, command) = (rival.program(), rival.command());
+            let reason = format!("{program} is older than this row; build it again: {command}");
+            return Outcome::absent(engine, spec, reason);
+        }
         if let (Some(of), Some(_)) = (&mut place.of, &outcome.failure) {
             of.broken = Some(spec.name.clone());
         }
@@ -288,13 +294,16 @@ impl Place {
     }
 }
 
+/// Begin of the error of a child process for a task that it does not know.
+const UNKNOWN: &str = "the task cannot be parsed";
+
 /// Entry point of a child process: takes a task and returns the line for the standard output. Errors of the engine are
 /// in the outcome. `say` prints a line at once, for a process that will be killed.
 ///
 /// # Errors
 /// Returns an error if the task cannot be parsed.
 pub fn child(task: &str, open: Open, say: impl FnOnce(&str)) -> Result<String, String> {
-    let task: Task = serde_json::from_str(task).map_err(|e| format!("the task cannot be parsed: {e}"))?;
+    let task: Task = serde_json::from_str(task).map_err(|e| format!("{UNKNOWN}: {e}"))?;
     let outcome = match task.stage {
         Stage::Write => write_until_killed(&task, open, |outcome| {
             say(&serde_json::to_string(outcome).unwrap_or_default());
@@ -421,6 +430,22 @@ mod tests {
         assert!(absent.absent.as_deref().unwrap_or_default().contains("no durability os"), "{absent:?}");
         let hung = of("put_durable_t16").failure.as_deref().unwrap_or_default();
         assert!(hung.starts_with("hung: "), "{hung}");
+    }
+
+    #[test]
+    fn a_rival_that_does_not_know_a_workload_does_not_offer_the_row() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut plan = plan(&[], &dir.path().join("databases"));
+        (plan.engines, plan.repeat) = (vec!["fjall".to_owned()], 1);
+        plan.rows.truncate(1);
+        plan.peers = vec![dir.path().to_owned()];
+        let program = dir.path().join("tidesdb-bench-fjall");
+        fs::write(&program, format!("#!/bin/sh\necho '{UNKNOWN}: unknown variant' >&2\nexit 2\n")).unwrap();
+        let status = std::process::Command::new("chmod").arg("+x").arg(&program).status().unwrap();
+        assert!(status.success());
+        let outcome = &plan.run(|_| ()).unwrap().outcomes[0];
+        assert_eq!(outcome.failure, None);
+        assert!(outcome.absent.as_deref().unwrap_or_default().contains("--features fjall"), "{outcome:?}");
     }
 
     #[test]

@@ -47,11 +47,16 @@ pub enum Workload {
     WriteWhileReading,
     /// Overwrites of several families at once, one thread for each.
     Families,
+    /// All keys are put, overwritten `ops / keys` times, and nine of ten deleted; then queues run, then nothing is
+    /// written. One additional thread scans ranges all the time.
+    Turnover,
+    /// Puts of drawn keys, first as fast as possible, then at twice that rate in an open loop.
+    Overload,
 }
 
 impl Workload {
     /// All workloads.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::Write,
         Self::Read,
         Self::Mixed,
@@ -69,6 +74,8 @@ impl Workload {
         Self::ReadWhileWriting,
         Self::WriteWhileReading,
         Self::Families,
+        Self::Turnover,
+        Self::Overload,
     ];
 
     /// Returns the name used on command lines and in reports.
@@ -91,6 +98,8 @@ impl Workload {
             Self::ReadWhileWriting => "readwhilewriting",
             Self::WriteWhileReading => "writewhilereading",
             Self::Families => "families",
+            Self::Turnover => "turnover",
+            Self::Overload => "overload",
         }
     }
 
@@ -101,7 +110,7 @@ impl Workload {
 
     /// Returns true if the workload needs a database that another process has filled.
     pub fn needs_data(self) -> bool {
-        !matches!(self, Self::Write | Self::Mixed | Self::Queue | Self::Kill)
+        !matches!(self, Self::Write | Self::Mixed | Self::Queue | Self::Kill | Self::Turnover)
     }
 }
 
@@ -166,7 +175,8 @@ pub struct Spec {
     pub blend: Blend,
     /// Number of operations, over all threads; a transaction counts as one.
     pub ops: u64,
-    /// If not 0, the duration of the operations in seconds; it replaces `ops`.
+    /// If not 0, the duration of the operations in seconds; it replaces `ops`. With `Turnover`, the duration of the
+    /// queues and of the rest after them.
     pub seconds: f64,
     /// Number of keys in the database before the operations; 0 means as many as `ops`.
     pub keys: u64,
@@ -315,6 +325,7 @@ impl Spec {
                     ),
                 "delete, overwrite, writewhilereading and kill rows need a number of operations, not a duration",
             ),
+            (self.is_too_short(), "turnover needs as many operations as keys, overload needs a duration"),
             (
                 self.threads > 0 && self.workload == Workload::Overwrite && self.quota() > self.share(),
                 "an overwrite row can write each key once at most",
@@ -344,6 +355,14 @@ impl Spec {
         match wrong.into_iter().find(|(is, _)| *is) {
             Some((_, what)) => Err(what.to_owned()),
             None => Ok(()),
+        }
+    }
+
+    fn is_too_short(&self) -> bool {
+        match self.workload {
+            Workload::Turnover => self.ops < self.population(),
+            Workload::Overload => self.seconds <= 0.0,
+            _ => false,
         }
     }
 
@@ -381,16 +400,19 @@ impl Spec {
 
     /// Returns true if the row writes newer versions of existing keys.
     pub fn overwrites(&self) -> bool {
-        use Workload::{Blend, Churn, Families, Overwrite, ReadWhileWriting, Transaction, WriteWhileReading};
-        let while_others = matches!(self.workload, ReadWhileWriting | WriteWhileReading);
-        while_others || matches!(self.workload, Churn | Blend | Transaction | Overwrite | Families)
+        use Workload::{Blend, Churn, Families, Overload, Overwrite, Transaction};
+        let alone = matches!(self.workload, Churn | Blend | Transaction | Overwrite | Families | Overload);
+        alone || self.has_extra_thread()
     }
 
-    /// Returns the number of threads that issue operations, including the additional one of `ReadWhileWriting` and
-    /// `WriteWhileReading`.
+    fn has_extra_thread(&self) -> bool {
+        use Workload::{ReadWhileWriting, Turnover, WriteWhileReading};
+        matches!(self.workload, ReadWhileWriting | WriteWhileReading | Turnover)
+    }
+
+    /// Returns the number of threads that issue operations, including the additional one that some workloads have.
     pub fn crew(&self) -> usize {
-        use Workload::{ReadWhileWriting, WriteWhileReading};
-        self.threads + usize::from(matches!(self.workload, ReadWhileWriting | WriteWhileReading))
+        self.threads + usize::from(self.has_extra_thread())
     }
 
     /// Returns the isolation level of the row's transactions, if it has any.
@@ -435,7 +457,8 @@ impl Spec {
     /// # Errors
     /// Returns an error if the sizes are out of range.
     pub fn keys(&self) -> Result<Keys, String> {
-        let pattern = if self.workload == Workload::Queue { Pattern::Seq } else { self.pattern };
+        let is_queue = matches!(self.workload, Workload::Queue | Workload::Turnover);
+        let pattern = if is_queue { Pattern::Seq } else { self.pattern };
         Keys::new(pattern, self.key_bytes, self.share() * self.threads as u64)
     }
 

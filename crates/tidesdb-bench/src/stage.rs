@@ -14,8 +14,8 @@ use crate::measure::{Latency, now};
 use crate::process::{self, Usage};
 use crate::rivals;
 use crate::spec::{Durability, Spec, Workload};
-use crate::timeline::{Board, Part, Second, Sources, Watch};
-use crate::workload::{Bench, Measured, Model, Phase, Transacted};
+use crate::timeline::{Board, Part, Period, Second, Sources, Watch};
+use crate::workload::{Bench, Measured, Model, Overload, Phase, Transacted};
 
 /// Time covered by one line of the timeline.
 const LINE: Duration = Duration::from_secs(1);
@@ -103,6 +103,12 @@ pub struct Outcome {
     /// How transactions ended, if the row runs transactions.
     #[serde(default)]
     pub transacted: Option<Transacted>,
+    /// Periods, if the row does one thing after another.
+    #[serde(default)]
+    pub periods: Vec<Period>,
+    /// Rates of the overload, if the row has one.
+    #[serde(default)]
+    pub overload: Option<Overload>,
     /// Version and settings of the engine.
     pub settings: String,
     /// Number of answers that were compared byte by byte.
@@ -170,6 +176,8 @@ impl Outcome {
             causes: Vec::new(),
             restart: None,
             transacted: None,
+            periods: Vec::new(),
+            overload: None,
             settings: String::new(),
             checked: 0,
             keys: 0,
@@ -267,6 +275,7 @@ fn measure(task: &Task, open: Open, outcome: &mut Outcome) -> Result<()> {
     outcome.keys = found.count;
     outcome.processor = measured.processor;
     outcome.transacted = measured.transacted;
+    (outcome.periods, outcome.overload) = (measured.periods.clone(), measured.overload.clone());
     outcome.phases.clone_from(&measured.phases);
     outcome.phases.push(iter);
     if engine.keeps_data() {
@@ -292,8 +301,7 @@ fn watched(task: &Task, open: Open, outcome: &mut Outcome) -> Result<()> {
         timed(&bench, &*engine, watch, outcome)
     })?;
     (outcome.peak_memory, outcome.peak_addresses) = (process::peak_memory(), process::peak_addresses());
-    if matches!(spec.workload, Workload::Overwrite | Workload::ReadWhileWriting | Workload::WriteWhileReading)
-    {
+    if spec.overwrites() && spec.workload != Workload::Families {
         let phases = outcome.phases.clone();
         scan(&bench, &*engine, &measured, outcome)?;
         outcome.phases = phases;
@@ -324,6 +332,7 @@ fn timed(
     let measured = bench.run(engine)?;
     outcome.phases.clone_from(&measured.phases);
     outcome.transacted = measured.transacted;
+    (outcome.periods, outcome.overload) = (measured.periods.clone(), measured.overload.clone());
     outcome.processor = measured.processor;
     outcome.checked = measured.checked;
     if outcome.spec.workload == Workload::Iterate {

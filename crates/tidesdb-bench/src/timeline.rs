@@ -1,12 +1,12 @@
 //! Timeline of a row, one line per second: operations and the slowest of them, bytes, memory, files, stalls, debt.
 //!
 //! Threads count their operations on a [`Board`], each in its own cells. A [`Watch`] reads the board every second, and
-//! also when a part ends, so the first and last lines of a part may cover less than a second.
+//! also when a part or a period ends, so the first and last lines of these may cover less than a second.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
@@ -38,6 +38,35 @@ impl Part {
     }
 }
 
+/// A period of a row that does one thing after another, in seconds since its operations began.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Period {
+    /// Name in tables.
+    pub name: String,
+    /// Operations that only this period has.
+    pub operations: Vec<String>,
+    /// Begin.
+    pub from: f64,
+    /// End.
+    pub to: f64,
+}
+
+impl Period {
+    /// Returns the lines of the timeline whose middle is in this period.
+    pub fn lines<'a>(&self, timeline: &'a [Second]) -> impl Iterator<Item = &'a Second> {
+        let (from, to) = (self.from, self.to);
+        timeline.iter().filter(move |s| (from..to).contains(&(s.at - s.length / 2.0)))
+    }
+
+    /// Returns the seconds that operations of this kind ran: those of its period, else all lines.
+    pub fn lines_of(periods: &[Self], operation: &str, timeline: &[Second]) -> Vec<Second> {
+        match periods.iter().find(|p| p.operations.iter().any(|o| o == operation)) {
+            Some(period) => period.lines(timeline).cloned().collect(),
+            None => timeline.to_vec(),
+        }
+    }
+}
+
 /// One line. Bytes count this line only; memory and files are as of its end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Second {
@@ -62,6 +91,12 @@ pub struct Second {
     pub charged: Charged,
     /// Total size of all files of the database.
     pub files: u64,
+    /// Bytes of the blocks allocated to these files, as `du` counts.
+    #[serde(default)]
+    pub allocated: u64,
+    /// Bytes of the keys and values that exist; 0 if the row does not count them.
+    #[serde(default)]
+    pub live: u64,
     /// Bytes that background work must still flush or merge, as the engine counts them.
     #[serde(default)]
     pub debt: u64,
@@ -85,6 +120,12 @@ pub struct Beat {
     /// Latencies of all commits and reads, in seconds.
     #[serde(default)]
     pub seconds: f64,
+}
+
+/// Returns true if operations of this kind write; all others only read.
+pub fn is_write(operation: &str) -> bool {
+    let kinds = ["UPDATE", "INSERT", "MODIFY", "DELETE", "APPEND", "TAKE", "CHURN", "TX", "SEARCH"];
+    operation.starts_with("PUT") || kinds.contains(&operation)
 }
 
 impl Second {
@@ -114,17 +155,48 @@ struct Cell {
 /// Maximum number of operation kinds in a row.
 const KINDS: usize = 8;
 
+/// Counters of one thread.
+#[derive(Debug, Default)]
+struct Lane {
+    cells: [Cell; KINDS],
+    /// Bytes of keys and values that this thread has put and not deleted.
+    live: AtomicU64,
+}
+
 /// Operation counters of all threads.
 #[derive(Debug)]
 pub struct Board {
     kinds: OnceLock<Vec<String>>,
-    lanes: Vec<[Cell; KINDS]>,
+    lanes: Vec<Lane>,
+    watch: Mutex<Option<Sender<Change>>>,
+}
+
+/// What a watch is told.
+#[derive(Debug)]
+enum Change {
+    /// The current part ends and this one begins.
+    Part(Part),
+    /// A line ends here; the answer follows when it is written.
+    Line(Sender<()>),
+    /// The last part ends.
+    End,
 }
 
 impl Board {
     /// Creates a board for `threads` threads.
     pub fn new(threads: usize) -> Self {
-        Self { kinds: OnceLock::new(), lanes: (0..threads).map(|_| Default::default()).collect() }
+        let lanes = (0..threads).map(|_| Default::default()).collect();
+        Self { kinds: OnceLock::new(), lanes, watch: Mutex::default() }
+    }
+
+    /// Ends the current line of the timeline, if a watch writes one, and waits until it is written.
+    pub fn cut(&self) {
+        let watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (answer, written) = channel();
+        if watch.is_some_and(|watch| watch.send(Change::Line(answer)).is_ok()) {
+            // An error means that the watch has ended.
+            let _ = written.recv();
+        }
     }
 
     /// Names the kinds. Only the first call has an effect.
@@ -135,7 +207,7 @@ impl Board {
     /// Counts `ops` operations of a kind that ended on this thread after `latency`.
     #[inline]
     pub fn beat(&self, thread: usize, kind: usize, ops: u64, latency: Duration) {
-        let cell = &self.lanes[thread][kind];
+        let cell = &self.lanes[thread].cells[kind];
         // Only this thread adds, so a load and a store suffice.
         cell.ops.store(cell.ops.load(Relaxed) + ops, Relaxed);
         let nanos = latency.as_nanos() as u64;
@@ -145,12 +217,24 @@ impl Board {
         }
     }
 
+    /// Counts bytes of keys and values that this thread put (`more`) or deleted.
+    pub fn keep(&self, thread: usize, more: bool, bytes: u64) {
+        let live = &self.lanes[thread].live;
+        let old = live.load(Relaxed);
+        live.store(if more { old + bytes } else { old.saturating_sub(bytes) }, Relaxed);
+    }
+
+    /// Returns the bytes of keys and values that exist.
+    fn live(&self) -> u64 {
+        self.lanes.iter().map(|lane| lane.live.load(Relaxed)).sum()
+    }
+
     /// Returns, per kind, all operations so far, the sum of their latencies, and the largest latency since the last
     /// call.
     fn read(&self) -> Vec<(u64, u64, u64)> {
         let kinds = self.kinds.get().map_or(0, Vec::len).min(KINDS);
         let of = |kind: usize| {
-            let cells = || self.lanes.iter().map(|lane| &lane[kind]);
+            let cells = || self.lanes.iter().map(|lane| &lane.cells[kind]);
             let sum = |of: fn(&Cell) -> &AtomicU64| cells().map(|cell| of(cell).load(Relaxed)).sum();
             (
                 sum(|c| &c.ops),
@@ -164,7 +248,7 @@ impl Board {
 
 /// Thread that writes the lines.
 pub struct Watch<'scope> {
-    parts: Sender<Part>,
+    changes: Sender<Change>,
     thread: ScopedJoinHandle<'scope, Vec<Second>>,
 }
 
@@ -191,7 +275,8 @@ impl<'scope> Watch<'scope> {
         sources: Sources<'a>,
         every: Duration,
     ) -> Result<Self, String> {
-        let (parts, changes) = channel();
+        let (send, changes) = channel();
+        *sources.board.watch.lock().unwrap_or_else(PoisonError::into_inner) = Some(send.clone());
         let mut lines = Lines::new(sources);
         let work = move || {
             let mut part = Part::Run;
@@ -200,13 +285,19 @@ impl<'scope> Watch<'scope> {
                 match changes.recv_timeout(due.saturating_sub(lines.start.elapsed())) {
                     Err(RecvTimeoutError::Timeout) => {
                         lines.add(part);
-                        due += every;
+                        // After a time in which this process did not run, lines are not made up.
+                        due = (due + every).max(lines.start.elapsed());
                     }
-                    Ok(next) => {
+                    Ok(Change::Part(next)) => {
                         lines.add(part);
                         part = next;
                     }
-                    Err(RecvTimeoutError::Disconnected) => {
+                    Ok(Change::Line(answer)) => {
+                        lines.add(part);
+                        // The writer that asked may have failed meanwhile.
+                        let _ = answer.send(());
+                    }
+                    Ok(Change::End) | Err(RecvTimeoutError::Disconnected) => {
                         lines.add(part);
                         return lines.all;
                     }
@@ -216,13 +307,13 @@ impl<'scope> Watch<'scope> {
         let thread = std::thread::Builder::new()
             .spawn_scoped(scope, work)
             .map_err(|e| format!("cannot start a thread: {e}"))?;
-        Ok(Self { parts, thread })
+        Ok(Self { changes: send, thread })
     }
 
     /// Ends the current part and begins `part`.
     pub fn part(&self, part: Part) {
         // The send cannot fail: the thread ends only after this handle is dropped.
-        let _ = self.parts.send(part);
+        let _ = self.changes.send(Change::Part(part));
     }
 
     /// Ends the last part and returns all lines.
@@ -230,7 +321,7 @@ impl<'scope> Watch<'scope> {
     /// # Errors
     /// Returns an error if the thread panicked.
     pub fn finish(self) -> Result<Vec<Second>, String> {
-        drop(self.parts);
+        let _ = self.changes.send(Change::End);
         self.thread.join().map_err(|_| "the timeline thread panicked".to_owned())
     }
 }
@@ -274,6 +365,7 @@ impl<'a> Lines<'a> {
         });
         let used = usage.since(&self.usage);
         let (busy, causes) = (self.sources.engine.stats().busy, self.sources.engine.causes());
+        let space = process::space_below(&self.sources.dir);
         self.all.push(Second {
             at: at.as_secs_f64(),
             length: (at - self.at).as_secs_f64(),
@@ -284,7 +376,9 @@ impl<'a> Lines<'a> {
             written: used.written,
             resident: process::resident(),
             charged: self.sources.group.as_deref().map(cgroup::charged).unwrap_or_default(),
-            files: process::bytes_below(&self.sources.dir),
+            files: space.bytes,
+            allocated: space.allocated,
+            live: self.sources.board.live(),
             debt: self.sources.engine.debt(),
             busy: busy - self.busy,
             stalls: causes.iter().filter_map(|cause| cause.since(&self.causes)).collect(),
@@ -348,6 +442,9 @@ mod tests {
         board.beat(0, 0, 100, Duration::from_micros(3));
         board.beat(1, 0, 100, Duration::from_micros(7));
         std::fs::write(dir.path().join("file"), [0; 1234]).unwrap();
+        board.keep(0, true, 5000);
+        board.keep(1, true, 700);
+        board.keep(0, false, 1000);
         lines.add(Part::Run);
         board.beat(0, 1, 1, Duration::from_micros(2));
         lines.add(Part::Settle);
@@ -360,6 +457,7 @@ mod tests {
             "counts and the slowest restart with each line"
         );
         assert_eq!((lines.all[0].files, lines.all[1].part), (1234, Part::Settle));
+        assert_eq!(lines.all[1].live, 4700);
         let ends: Vec<f64> = lines.all.iter().map(|l| l.at).collect();
         let lengths: f64 = lines.all.iter().map(|l| l.length).sum();
         assert!(ends[0] < ends[1] && (lengths - ends[1]).abs() < 1e-9, "{ends:?} {lengths}");
@@ -369,6 +467,17 @@ mod tests {
         for line in &lines.all {
             assert_eq!((line.busy, line.debt, line.stalls.as_slice()), (1, 77, &[stall.clone()][..]));
         }
+    }
+
+    #[test]
+    fn a_line_belongs_to_the_period_of_its_middle() {
+        let second = |at: u32| Second { at: f64::from(at), length: 1.0, ..Second::default() };
+        let all: Vec<Second> = (1..=5).map(second).collect();
+        let operations = vec!["PUT".to_owned()];
+        let period = Period { name: String::new(), operations, from: 1.2, to: 3.7 };
+        let found: Vec<f64> = Period::lines_of(&[period], "PUT", &all).iter().map(|s| s.at).collect();
+        assert_eq!(found, [2.0, 3.0, 4.0]);
+        assert_eq!(Period::lines_of(&[], "PUT", &all).len(), 5);
     }
 
     #[test]
@@ -385,12 +494,17 @@ mod tests {
                 board.beat(0, 0, 5, Duration::from_millis(5));
                 std::thread::sleep(Duration::from_millis(5));
             }
+            board.cut();
+            board.beat(0, 0, 7, Duration::from_millis(5));
             watch.part(Part::Settle);
             std::thread::sleep(Duration::from_millis(5));
             watch.finish().unwrap()
         });
+        board.cut(); // no watch answers any more
+        let last = lines.iter().rfind(|l| l.part == Part::Run).map(Second::ops);
+        assert_eq!(last, Some(7), "the line before it was cut off");
         assert!(lines.len() >= 3, "{lines:?}");
-        assert_eq!(lines.iter().map(Second::ops).sum::<u64>(), 50);
+        assert_eq!(lines.iter().map(Second::ops).sum::<u64>(), 57);
         assert!(lines.is_sorted_by(|a, b| a.at < b.at));
         assert_eq!(lines.last().unwrap().part, Part::Settle);
         assert!(lines.iter().filter(|l| l.part == Part::Settle).all(|l| l.ops() == 0));

@@ -118,6 +118,10 @@ impl From<Error> for Failure {
             Error::NotFound { what } if what.contains("family") => {
                 Some("`tidesdb families` lists them, `tidesdb families create NAME` creates one")
             }
+            Error::InvalidArgument { what } if what.ends_with("Db::register_comparator") => Some(
+                "only a program that has this order can read the family; here `families`, `stats`, `levels` and `verify` \
+                 work",
+            ),
             _ => None,
         };
         let damage = e.is_corruption().then(|| Box::new(e.clone()));

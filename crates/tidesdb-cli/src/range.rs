@@ -46,7 +46,7 @@ impl RangeArgs {
             arg.as_deref().map(|a| session.bytes(a).map(|b| b.into_owned())).transpose()
         };
         let prefix = bytes(&self.prefix)?.unwrap_or_default();
-        if !prefix.is_empty() && !session.family()?.options().comparator.is_bytewise() {
+        if !prefix.is_empty() && !session.family()?.current_options().comparator.is_bytewise() {
             return Err(Failure::usage("--prefix needs a family in byte order").next("use --from and --to"));
         }
         Ok(Range {
@@ -73,7 +73,7 @@ impl Range {
         values: bool,
         mut visit: impl FnMut(&[u8], &[u8], u32) -> Outcome<bool>,
     ) -> Outcome<u64> {
-        let mut cursor = family.cursor_with(&ReadOptions { keys_only: !values })?;
+        let mut cursor = family.cursor_with(&ReadOptions::default().keys_only(!values))?;
         cursor.set_range(self.bounds());
         if self.reverse {
             cursor.seek_to_last()?

@@ -134,8 +134,10 @@ impl Session {
                 .await_comparators(access == Access::Read)
         };
         let (db, beside) = match options(tidesdb::DEFAULT_FAMILY).open() {
-            // A read-only open creates no family, and the C library does not create the default one.
-            Err(Error::ReadOnly) => (options(OF_THE_C_LIBRARY).open()?, None),
+            // An open for reading creates no family, and the C library does not create the default one.
+            Err(Error::NotFound { .. }) if access == Access::Read => {
+                (options(OF_THE_C_LIBRARY).open()?, None)
+            }
             Err(locked @ Error::Locked { .. }) if access == Access::Read => match place.recovery {
                 RecoveryMode::Tail => open_beside(options)?,
                 _ => return Err(locked.into()),

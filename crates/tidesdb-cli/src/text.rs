@@ -208,6 +208,15 @@ pub(crate) fn size(bytes: u64) -> String {
     if unit == "B" { format!("{bytes} B") } else { format!("{scaled:.1} {unit}") }
 }
 
+/// Formats a time in the unit that suits it.
+pub(crate) fn time(secs: f64) -> String {
+    match secs {
+        secs if secs < 1e-3 => format!("{:.1} us", secs * 1e6),
+        secs if secs < 1.0 => format!("{:.2} ms", secs * 1e3),
+        secs => format!("{secs:.2} s"),
+    }
+}
+
 /// Formats rows and bytes in a time, with their rates.
 pub(crate) fn rates(rows: u64, bytes: u64, secs: f64) -> String {
     let secs = secs.max(1e-6);
@@ -226,6 +235,11 @@ pub(crate) fn count(n: u64, one: &str, many: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_have_a_unit_that_suits_them() {
+        assert_eq!([2.5e-5, 0.0025, 1.5, 90.0].map(time), ["25.0 us", "2.50 ms", "1.50 s", "90.00 s"]);
+    }
 
     fn escaped(bytes: &[u8], how: Escape) -> Vec<u8> {
         let mut out = Vec::new();

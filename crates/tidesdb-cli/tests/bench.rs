@@ -73,6 +73,28 @@ fn large_values_are_scaled() {
 }
 
 #[test]
+fn churn_overload_and_values_run_at_a_small_scale() {
+    let dir = tempfile::tempdir().unwrap();
+    let (databases, kept) = (dir.path().join("databases"), dir.path().join("kept"));
+    for (suite, words) in [
+        ("churn", ["churn_4k@0.0005", "used/live", "at rest / calm"]),
+        ("overload", ["overload_1k@0.0005", "drained/s", "without progress"]),
+        ("values", ["values_none_get@0.0005", "written/raw", "ITER"]),
+    ] {
+        let args = [suite, "--scale", "0.0005", "--dir", databases.to_str().unwrap()];
+        let out = bench(dir.path(), &[&args[..], &["--out", kept.to_str().unwrap()]].concat());
+        assert_eq!(out.status.code(), Some(0), "{}", text(&out));
+        assert!(words.iter().all(|word| text(&out).contains(word)), "{}", text(&out));
+        assert_eq!(std::fs::read_dir(&databases).unwrap().count(), 0, "databases are removed");
+        let seconds = std::fs::read_to_string(kept.join("seconds.csv")).unwrap();
+        assert!(seconds.contains(",allocated_bytes,live_bytes,"), "{seconds}");
+        let space = kept.join("plots/18-seconds-space.svg");
+        assert_eq!(space.is_file(), suite == "churn", "the plot of the bytes that exist");
+        let _ = std::fs::remove_file(space);
+    }
+}
+
+#[test]
 fn beyond_memory_runs_inside_a_cgroup_or_reports_that_there_is_none() {
     let dir = tempfile::tempdir().unwrap();
     let (databases, kept) = (dir.path().join("databases"), dir.path().join("kept"));

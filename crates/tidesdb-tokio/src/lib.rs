@@ -1,8 +1,9 @@
 //! Durable commits from async tasks, without a thread for each: a [`Committer`] has one thread that commits the batches
 //! of all tasks and syncs once for all that came in meanwhile.
 //!
-//! Everything else of [TidesDB](tidesdb) is called as from any other program: `docs/async.md` says which calls may wait,
-//! and what a committer saves.
+//! Everything else of [TidesDB](tidesdb) is called as from any other program:
+//! [docs/async.md](https://github.com/tidesdb/tidesdb-rs/blob/main/docs/async.md) says which calls may wait, and what a committer
+//! saves.
 //!
 //! ```
 //! use tidesdb::{Db, WriteBatch};

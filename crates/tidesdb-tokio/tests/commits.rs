@@ -29,7 +29,7 @@ async fn every_commit_is_durable_when_it_returns_and_few_syncs_serve_many() {
         let (db, committer) = (db.clone(), committer.clone());
         tasks.spawn(async move {
             let seq = committer.commit(put(&db, &format!("{task:04}"), "v")).await.unwrap();
-            assert!(seq < db.stats().durable_seq, "{seq}");
+            assert!(seq < db.stats().durable_end, "{seq}");
             assert!(db.contains(format!("{task:04}")).unwrap());
         });
     }
@@ -75,7 +75,7 @@ async fn a_refused_batch_fails_alone() {
         let (db, committer) = (db.clone(), Arc::clone(&committer));
         tasks.spawn(async move {
             match committer.commit(batch).await {
-                Ok(seq) => assert!(n % 5 != 4 && seq < db.stats().durable_seq),
+                Ok(seq) => assert!(n % 5 != 4 && seq < db.stats().durable_end),
                 Err(e) => assert!(n % 5 == 4 && matches!(e, Error::NotFound { .. }), "{n}: {e}"),
             }
         });

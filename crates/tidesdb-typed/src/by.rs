@@ -10,8 +10,8 @@ use tidesdb::{Family, Iter, Slice};
 
 use crate::error::{Error, Result};
 use crate::index::inner;
-use crate::key::{Key, Prefix};
-use crate::schema::Schema;
+use crate::key::{Key, Prefix, encode};
+use crate::schema::{OpenIndex, Schema};
 use crate::store::{Bounds, Read, sealed::Read as _};
 use crate::value::Value;
 
@@ -93,6 +93,54 @@ impl<'t, K: Key, V: Value, I: Key, S: Read> By<'t, K, V, I, S> {
         self.prefixed(&bytes)
     }
 
+    /// Iterates over the rows after the row `key` that has `index_key`, in the order of the index: the next page of a
+    /// list that ended with this row, whether it still exists or not.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// use tidesdb_typed::{IndexDefinition, TableDefinition};
+    /// const BY_SIZE: IndexDefinition<u32, u32> = IndexDefinition::new("size", |size, keys| keys.add(size));
+    /// const TOWNS: TableDefinition<String, u32> = TableDefinition::new("towns").indexes(&[&BY_SIZE]);
+    /// let towns = TOWNS.open(&db)?;
+    /// for name in ["Bonn", "Delft", "Gent", "Metz", "Ulm"] { towns.put(name, 100)?; }
+    ///
+    /// let mut page: Vec<_> = towns.by(&BY_SIZE).all(100)?.take(2).collect::<Result<_, _>>()?;
+    /// let mut pages = 0;
+    /// while let Some((size, name, _)) = page.last() {
+    ///     page = towns.by(&BY_SIZE).after(*size, name)?.take(2).collect::<Result<_, _>>()?;
+    ///     pages += 1;
+    /// }
+    /// assert_eq!(pages, 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`By::get`].
+    pub fn after(&self, index_key: I::Ref<'_>, key: K::Ref<'_>) -> Result<RowsBy<'t, K, V, I, S>> {
+        let open = &self.schema.indexes[self.place()?];
+        let (entry, _) = open.entry(&inner::<I>(index_key), &encode::<K>(key));
+        self.rows(|view, family| view.range(family, (Bound::Excluded(entry), Bound::Unbounded)))
+    }
+
+    /// Iterates over the rows before the row `key` that has `index_key`. Read it from the end, with `rev`, for the next
+    /// page of a list in reverse order: see [`By::after`].
+    ///
+    /// # Errors
+    /// As [`By::get`].
+    pub fn before(&self, index_key: I::Ref<'_>, key: K::Ref<'_>) -> Result<RowsBy<'t, K, V, I, S>> {
+        let open = &self.schema.indexes[self.place()?];
+        let (entry, _) = open.entry(&inner::<I>(index_key), &encode::<K>(key));
+        self.rows(|view, family| view.range(family, (Bound::Unbounded, Bound::Excluded(entry))))
+    }
+
+    /// Returns the position of the index among those of the table.
+    fn place(&self) -> Result<usize> {
+        let (table, index) = (self.schema.table, self.index);
+        let found = self.schema.indexes.iter().position(|open| open.index.name() == index);
+        found.ok_or(Error::NoIndex { table, index })
+    }
+
     fn prefixed(&self, prefix: &[u8]) -> Result<RowsBy<'t, K, V, I, S>> {
         self.rows(|view, family| view.prefix(family, prefix))
     }
@@ -101,9 +149,7 @@ impl<'t, K: Key, V: Value, I: Key, S: Read> By<'t, K, V, I, S> {
         &self,
         read: impl FnOnce(&S::View<'t>, &Family) -> tidesdb::Result<Iter>,
     ) -> Result<RowsBy<'t, K, V, I, S>> {
-        let (table, index) = (self.schema.table, self.index);
-        let found = self.schema.indexes.iter().position(|open| open.index.name() == index);
-        let place = found.ok_or(Error::NoIndex { table, index })?;
+        let place = self.place()?;
         let view = self.store.view();
         let inner = read(&view, &self.schema.indexes[place].family)?;
         Ok(RowsBy { inner, view, place, schema: Arc::clone(self.schema), kinds: PhantomData })
@@ -170,17 +216,19 @@ pub struct RowsBy<'t, K, V: Value, I, S: Read + 't> {
 }
 
 impl<K: Key, V: Value, I: Key, S: Read> RowsBy<'_, K, V, I, S> {
-    /// Reads the row of an index entry.
-    fn row(&self, entry: tidesdb::Result<(Slice, Slice)>) -> Result<(I, K, V::Owned)> {
+    /// Reads the row of an index entry; `None` if both have expired since the iterator was made.
+    fn row(&self, entry: tidesdb::Result<(Slice, Slice)>) -> Result<Option<(I, K, V::Owned)>> {
         let (entry, owner) = entry?;
         let mut rest = &*entry;
         let index_key = I::decode(&mut rest, false)
             .map_err(|cause| self.schema.damaged("index entry", I::name(), cause))?;
-        let index = self.schema.indexes[self.place].index;
+        let OpenIndex { index, family } = &self.schema.indexes[self.place];
         let key = if index.is_unique() { &*owner } else { rest };
-        let missing = || Error::MissingRow { table: self.schema.table, index: index.name() };
-        let value = self.view.get(&self.schema.family, key)?.ok_or_else(missing)?;
-        Ok((index_key, self.schema.key(key)?, self.schema.value(&value)?))
+        match self.view.get(&self.schema.family, key)? {
+            Some(value) => Ok(Some((index_key, self.schema.key(key)?, self.schema.value(&value)?))),
+            None if !self.view.contains(family, &entry)? => Ok(None),
+            None => Err(Error::MissingRow { table: self.schema.table, index: index.name() }),
+        }
     }
 }
 
@@ -188,15 +236,23 @@ impl<K: Key, V: Value, I: Key, S: Read> Iterator for RowsBy<'_, K, V, I, S> {
     type Item = Result<(I, K, V::Owned)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let entry = self.inner.next()?;
-        Some(self.row(entry))
+        loop {
+            let entry = self.inner.next()?;
+            if let Some(row) = self.row(entry).transpose() {
+                return Some(row);
+            }
+        }
     }
 }
 
 impl<K: Key, V: Value, I: Key, S: Read> DoubleEndedIterator for RowsBy<'_, K, V, I, S> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        let entry = self.inner.next_back()?;
-        Some(self.row(entry))
+        loop {
+            let entry = self.inner.next_back()?;
+            if let Some(row) = self.row(entry).transpose() {
+                return Some(row);
+            }
+        }
     }
 }
 

@@ -8,6 +8,38 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Everything that can go wrong with a table.
 ///
+/// A body of [`Db::transact`](tidesdb::Db::transact) may fail with this error, or with one of your own that can be made of it and of
+/// [`tidesdb::Error`]:
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let db = tidesdb::Db::open(dir.path())?;
+/// use tidesdb_typed::TableDefinition;
+/// const SEATS: TableDefinition<String, u32> = TableDefinition::new("seats");
+///
+/// #[derive(Debug, thiserror::Error)]
+/// enum BookingError {
+///     #[error("sold out")]
+///     SoldOut,
+///     #[error(transparent)]
+///     Table(#[from] tidesdb_typed::Error),
+///     #[error(transparent)]
+///     Database(#[from] tidesdb::Error),
+/// }
+///
+/// let seats = SEATS.open(&db)?;
+/// let booked = db.transact(|tx| {
+///     let seats = seats.within(tx);
+///     let left = seats.get("whale watching")?.unwrap_or(0);
+///     seats.put("whale watching", left.checked_sub(1).ok_or(BookingError::SoldOut)?)?;
+///     Ok(left - 1)
+/// });
+/// assert!(matches!(booked, Err(BookingError::SoldOut)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// The message names the table and the part of the row:
+///
 /// ```
 /// # let dir = tempfile::tempdir()?;
 /// # let db = tidesdb::Db::open(dir.path())?;
@@ -74,9 +106,18 @@ pub enum Error {
         /// The index.
         index: &'static str,
     },
-    /// An index entry without a row: another program changed the table without its indexes.
-    #[error("table {table}: index {index} refers to a row that does not exist")]
+    /// An index entry whose row does not exist, or has another index key now: another program changed the table without
+    /// its indexes.
+    #[error("table {table}: index {index} has an entry without its row")]
     MissingRow {
+        /// The table.
+        table: &'static str,
+        /// The index.
+        index: &'static str,
+    },
+    /// A row without its index entry; see [`Table::check_indexes`](crate::Table::check_indexes).
+    #[error("table {table}: index {index} lacks the entry of a row")]
+    MissingEntry {
         /// The table.
         table: &'static str,
         /// The index.

@@ -38,10 +38,13 @@
 //!
 //! * [`TableDefinition`] and [`Table`]: a constant, and the open table. A table is a column family;
 //!   [`Table::family`] returns it.
+//! * Rows may have a time to live ([`Table::put_with_ttl`]), or the default TTL of their family ([`TableDefinition::open_with`] and
+//!   [`FamilyOptions::default_ttl`](tidesdb::FamilyOptions::default_ttl)); their index entries expire with them.
 //! * [`Key`]: integers, floating-point numbers, `bool`, strings, byte strings, arrays, tuples, `Option`, and types of
 //!   your own. Callers pass keys in their borrowed form: `&str` for `String`.
 //! * [`Value`]: every key type, and [`Postcard`] and [`Json`] for types that serde can encode.
-//! * [`IndexDefinition`]: unique and non-unique indexes, read with [`Table::by`].
+//! * [`IndexDefinition`]: unique and non-unique indexes, read with [`Table::by`], from page to page with [`By::after`],
+//!   and checked with [`Table::check_indexes`].
 //! * [`Error`]: names the table, and what could not be decoded.
 #![forbid(unsafe_code)]
 

@@ -22,20 +22,34 @@ const ROWS_AT_ONCE: usize = 1000;
 /// Held while a table is opened, so that an index is built once.
 static OPENING: Mutex<()> = Mutex::new(());
 
-/// Opens the table of `definition`.
+/// Opens the table of `definition`. In a database that is open for reading only, table and indexes must exist.
 pub(crate) fn open<K: Key, V: Value>(
     definition: &TableDefinition<K, V>,
     db: &Db,
     options: Option<FamilyOptions>,
 ) -> Result<Schema<V>> {
     let _one_at_a_time = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
+    open_or_create(definition, db, options).map_err(|e| match e {
+        Error::Database(tidesdb::Error::ReadOnly) => {
+            let what = format!("table {:?} or one of its indexes", definition.name).into();
+            Error::Database(tidesdb::Error::NotFound { what })
+        }
+        e => e,
+    })
+}
+
+fn open_or_create<K: Key, V: Value>(
+    definition: &TableDefinition<K, V>,
+    db: &Db,
+    options: Option<FamilyOptions>,
+) -> Result<Schema<V>> {
     let table = definition.name;
     let catalogue = family(db, CATALOGUE)?;
     let family_of_rows = match options {
         Some(options) => db.family_or_create(table, options)?,
         None => family(db, table)?,
     };
-    let order = family_of_rows.options().comparator;
+    let order = family_of_rows.current_options().comparator;
     let wanted = format!("{} -> {}", K::name(), V::name());
     if order.name() != Comparator::bytewise().name() {
         let stored = format!("a family with the key order {}", order.name());
@@ -46,7 +60,10 @@ pub(crate) fn open<K: Key, V: Value>(
         Some(stored) if stored == wanted => {}
         Some(stored) => return Err(Error::Mismatch { table, stored, wanted }),
     }
-    drop_unlisted(definition, db, &catalogue)?;
+    match drop_unlisted(definition, db, &catalogue) {
+        Err(Error::Database(tidesdb::Error::ReadOnly)) => {} // nothing is written that they could miss
+        done => done?,
+    }
     let mut schema = Schema { table, family: family_of_rows, indexes: Vec::new() };
     for &index in definition.indexes {
         let open = OpenIndex { index, family: family(db, &family_name(table, index.name()))? };
@@ -119,13 +136,20 @@ fn build<V: Value>(schema: &Schema<V>, db: &Db, open: &OpenIndex<V>) -> Result<(
     loop {
         let last = db.transact(|tx| {
             let mut last = None;
-            let rows = tx.range(&schema.family, (after.clone(), Bound::Unbounded))?;
-            for row in rows.take(ROWS_AT_ONCE) {
-                let (key, value) = row?;
-                for index_key in open.index.keys(V::to_ref(&schema.value(&value)?)) {
-                    schema.add_entry(tx, open, &index_key, &key)?;
+            let mut rows = tx.cursor(&schema.family)?;
+            rows.set_range((after.clone(), Bound::Unbounded));
+            rows.seek_to_first()?;
+            for _ in 0..ROWS_AT_ONCE {
+                if !rows.valid() {
+                    break;
                 }
-                last = Some(key.into_vec());
+                let expiry = rows.expiry();
+                let (key, value) = rows.entry()?;
+                for index_key in open.index.keys(V::to_ref(&schema.value(value)?)) {
+                    schema.add_entry(tx, open, &index_key, (key, expiry))?;
+                }
+                last = Some(key.to_vec());
+                rows.next()?;
             }
             Ok::<_, Error>(last)
         })?;

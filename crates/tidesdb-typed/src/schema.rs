@@ -5,7 +5,7 @@
 //! key and the key of the row, to nothing. Index keys are encoded as if something followed, so that none is empty and
 //! none is the beginning of another.
 
-use tidesdb::{Family, Isolation, Transaction};
+use tidesdb::{Family, Isolation, ReadOptions, Transaction};
 
 use crate::error::{Error, Malformed, Result};
 use crate::index::Index;
@@ -52,15 +52,28 @@ impl<V: Value> Schema<V> {
         Ok(out)
     }
 
-    /// Sets the row `key` to `value`, or deletes it, together with its index entries. After an error the transaction is
-    /// as before.
-    pub(crate) fn set(&self, tx: &mut Transaction, key: &[u8], value: Option<V::Ref<'_>>) -> Result<()> {
-        let encoded = value.map(|value| self.encode(value)).transpose()?;
+    /// Sets the row `key` to `value` until `expiry` (0 = forever), together with its index entries. After an error the transaction is as
+    /// before.
+    pub(crate) fn put(&self, tx: &mut Transaction, key: &[u8], value: V::Ref<'_>, expiry: u32) -> Result<()> {
+        let encoded = self.encode(value)?;
+        self.change(tx, key, Some((value, expiry)), |tx| tx.put_expiring(&self.family, key, encoded, expiry))
+    }
+
+    /// Deletes the row `key` with its index entries. After an error the transaction is as before.
+    pub(crate) fn delete(&self, tx: &mut Transaction, key: &[u8]) -> Result<()> {
+        self.change(tx, key, None, |tx| tx.delete(&self.family, key))
+    }
+
+    /// Changes the index entries of the row `key` to those of `new`, and the row by `write`, or nothing.
+    fn change(
+        &self,
+        tx: &mut Transaction,
+        key: &[u8],
+        new: Option<(V::Ref<'_>, u32)>,
+        write: impl FnOnce(&mut Transaction) -> tidesdb::Result<()>,
+    ) -> Result<()> {
         let before = tx.savepoint();
-        let done = self.change_indexes(tx, key, value).and_then(|()| match &encoded {
-            Some(bytes) => Ok(tx.put(&self.family, key, bytes)?),
-            None => Ok(tx.delete(&self.family, key)?),
-        });
+        let done = self.change_indexes(tx, key, new).and_then(|()| Ok(write(tx)?));
         if done.is_err() {
             tx.rollback_to(before)?;
         }
@@ -68,8 +81,8 @@ impl<V: Value> Schema<V> {
         done
     }
 
-    /// Replaces the index entries of the row `key` by those of `value`.
-    fn change_indexes(&self, tx: &mut Transaction, key: &[u8], value: Option<V::Ref<'_>>) -> Result<()> {
+    /// Replaces the index entries of the row `key` by those of `new`, a value and its expiry. Entries expire with their row.
+    fn change_indexes(&self, tx: &mut Transaction, key: &[u8], new: Option<(V::Ref<'_>, u32)>) -> Result<()> {
         if self.indexes.is_empty() {
             return Ok(());
         }
@@ -77,38 +90,49 @@ impl<V: Value> Schema<V> {
             return Err(Error::WeakIsolation { table: self.table });
         }
         let old = tx.get(&self.family, key)?.map(|old| self.value(&old)).transpose()?;
+        let expiry = new.map_or(0, |(_, expiry)| expiry);
+        // An entry that both values have stays if it expires at the right time.
+        let stays = new.is_some() && old.is_some() && expiry_of(tx, &self.family, key)? == Some(expiry);
         for open in &self.indexes {
             let before = old.as_ref().map_or(Vec::new(), |old| open.index.keys(V::to_ref(old)));
-            let after = value.map_or(Vec::new(), |value| open.index.keys(value));
+            let after = new.map_or(Vec::new(), |(value, _)| open.index.keys(value));
             for index_key in before.iter().filter(|key| after.binary_search(key).is_err()) {
                 tx.delete(&open.family, open.entry(index_key, key).0)?;
             }
-            for index_key in after.iter().filter(|key| before.binary_search(key).is_err()) {
-                self.add_entry(tx, open, index_key, key)?;
+            for index_key in after.iter().filter(|key| !stays || before.binary_search(key).is_err()) {
+                self.add_entry(tx, open, index_key, (key, expiry))?;
             }
         }
         Ok(())
     }
 
-    /// Adds the index entry of `index_key` and the row `key`.
+    /// Adds the index entry of `index_key` and a row, which is given by its key and its expiry.
     pub(crate) fn add_entry(
         &self,
         tx: &mut Transaction,
         open: &OpenIndex<V>,
         index_key: &[u8],
-        key: &[u8],
+        (key, expiry): (&[u8], u32),
     ) -> Result<()> {
         if open.index.is_unique() && tx.get(&open.family, index_key)?.is_some_and(|row| *row != *key) {
             return Err(Error::Duplicate { table: self.table, index: open.index.name() });
         }
         let (entry, row) = open.entry(index_key, key);
-        Ok(tx.put(&open.family, entry, row)?)
+        Ok(tx.put_expiring(&open.family, entry, row, expiry)?)
     }
+}
+
+/// Returns when the row `key` expires; 0 = never. The caller has read the row in `tx`, so its commit depends on it already.
+fn expiry_of(tx: &Transaction, family: &Family, key: &[u8]) -> Result<Option<u32>> {
+    let mut cursor = tx.cursor_with(family, &ReadOptions::default().keys_only(true))?;
+    cursor.set_range(key..=key);
+    cursor.seek_to_first()?;
+    Ok(cursor.valid().then(|| cursor.expiry()))
 }
 
 impl<V: Value> OpenIndex<V> {
     /// Returns key and value of the entry for `index_key` and the row `key`.
-    fn entry<'k>(&self, index_key: &[u8], key: &'k [u8]) -> (Vec<u8>, &'k [u8]) {
+    pub(crate) fn entry<'k>(&self, index_key: &[u8], key: &'k [u8]) -> (Vec<u8>, &'k [u8]) {
         if self.index.is_unique() { (index_key.to_vec(), key) } else { ([index_key, key].concat(), &[]) }
     }
 }

@@ -41,7 +41,7 @@ pub(crate) mod sealed {
     }
 
     pub trait Write {
-        fn put(&self, family: &Family, key: &[u8], value: &[u8]) -> tidesdb::Result<()>;
+        fn put(&self, family: &Family, key: &[u8], value: &[u8], expiry: u32) -> tidesdb::Result<()>;
         fn delete(&self, family: &Family, key: &[u8]) -> tidesdb::Result<()>;
         /// Runs `body` in the transaction, or in one of its own, which it may repeat.
         fn transact<R>(&self, body: impl FnMut(&mut Transaction) -> crate::Result<R>) -> crate::Result<R>;
@@ -72,8 +72,8 @@ pub(crate) mod sealed {
     }
 
     impl Write for Db {
-        fn put(&self, family: &Family, key: &[u8], value: &[u8]) -> tidesdb::Result<()> {
-            family.put(key, value).map(drop)
+        fn put(&self, family: &Family, key: &[u8], value: &[u8], expiry: u32) -> tidesdb::Result<()> {
+            family.put_expiring(key, value, expiry).map(drop)
         }
 
         fn delete(&self, family: &Family, key: &[u8]) -> tidesdb::Result<()> {
@@ -137,8 +137,8 @@ pub(crate) mod sealed {
     }
 
     impl Write for Within<'_> {
-        fn put(&self, family: &Family, key: &[u8], value: &[u8]) -> tidesdb::Result<()> {
-            self.0.borrow_mut().put(family, key, value)
+        fn put(&self, family: &Family, key: &[u8], value: &[u8], expiry: u32) -> tidesdb::Result<()> {
+            self.0.borrow_mut().put_expiring(family, key, value, expiry)
         }
 
         fn delete(&self, family: &Family, key: &[u8]) -> tidesdb::Result<()> {

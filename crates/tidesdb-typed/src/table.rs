@@ -3,24 +3,27 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::RangeBounds;
+use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidesdb::{Db, Family, FamilyOptions, Snapshot, Transaction};
 
 use crate::by::By;
 use crate::definition::TableDefinition;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::index::{IndexDefinition, sealed::Index as _};
 use crate::key::{Key, Prefix, encode};
 use crate::opening;
 use crate::rows::Rows;
 use crate::schema::Schema;
-use crate::store::{Bounds, Read, Within, Write};
+use crate::store::{Bounds, Read, Within, Write, sealed::Read as _};
 use crate::value::Value;
 
 impl<K: Key, V: Value> TableDefinition<K, V> {
-    /// Opens the table; creates it if it does not exist. The handle is cheap to clone and keeps the database open.
+    /// Opens the table; creates it if it does not exist. The handle is cheap to clone and keeps the database open. In a
+    /// database that is open for reading only, such as a view of a [`Reader`](tidesdb::Reader), the table and the indexes that
+    /// the definition lists must exist.
     ///
     /// # Errors
     /// [`Error::Mismatch`](crate::Error::Mismatch) if the table was created with other types; [`Error::Duplicate`](crate::Error::Duplicate) if rows that exist do not fit
@@ -38,7 +41,7 @@ impl<K: Key, V: Value> TableDefinition<K, V> {
     /// use tidesdb_typed::TableDefinition;
     /// const PAGES: TableDefinition<String, Vec<u8>> = TableDefinition::new("pages");
     /// let pages = PAGES.open_with(&db, FamilyOptions::default().value_threshold(4096))?;
-    /// assert_eq!(pages.family().options().value_threshold, 4096);
+    /// assert_eq!(pages.family().current_options().value_threshold, 4096);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -168,6 +171,57 @@ impl<K: Key, V: Value, S: Read> Table<K, V, S> {
         Ok(Rows::new(self.store.prefix(&self.schema.family, &bytes)?, &self.schema))
     }
 
+    /// Checks the indexes against the rows, all at one timestamp: each row has its index entries, and each entry its row.
+    /// Reads the whole table. Returns the number of rows.
+    ///
+    /// [`Db::verify`] checks the bytes on disk; this checks what programs wrote: a row that was put past the table, or an
+    /// index function that returns other keys than it did.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// use tidesdb_typed::{Error, IndexDefinition, TableDefinition, encode};
+    /// const BY_SIZE: IndexDefinition<u32, u32> = IndexDefinition::new("size", |size, keys| keys.add(size));
+    /// const TOWNS: TableDefinition<String, u32> = TableDefinition::new("towns").indexes(&[&BY_SIZE]);
+    /// let towns = TOWNS.open(&db)?;
+    /// towns.put("Gent", 265_000)?;
+    /// assert_eq!(towns.check_indexes()?, 1);
+    /// towns.family().put("Metz", encode::<u32>(121_000))?; // past the table
+    /// assert!(matches!(towns.check_indexes(), Err(Error::MissingEntry { index: "size", .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::MissingEntry`](crate::Error::MissingEntry), [`Error::MissingRow`](crate::Error::MissingRow); as [`Table::get`].
+    pub fn check_indexes(&self) -> Result<u64> {
+        let (schema, view) = (&self.schema, self.store.view());
+        let (table, all) = (schema.table, || (Bound::Unbounded, Bound::Unbounded));
+        let mut wanted = vec![0_u64; schema.indexes.len()];
+        let mut rows = 0;
+        for row in view.range(&schema.family, all())? {
+            let (key, value) = row?;
+            let value = schema.value(&value)?;
+            for (open, wanted) in schema.indexes.iter().zip(&mut wanted) {
+                for index_key in open.index.keys(V::to_ref(&value)) {
+                    let (entry, owner) = open.entry(&index_key, &key);
+                    if view.get(&open.family, &entry)?.is_none_or(|found| *found != *owner) {
+                        return Err(Error::MissingEntry { table, index: open.index.name() });
+                    }
+                    *wanted += 1;
+                }
+            }
+            rows += 1;
+        }
+        // Each entry that a row needs exists, so any other entry shows in the number.
+        for (open, wanted) in schema.indexes.iter().zip(wanted) {
+            let mut entries = view.range(&open.family, all())?.keys_only();
+            if entries.try_fold(0, |n: u64, entry| entry.map(|_| n + 1))? != wanted {
+                return Err(Error::MissingRow { table, index: open.index.name() });
+            }
+        }
+        Ok(rows)
+    }
+
     /// The table as `index` sorts it; the definition of the table must list the index.
     pub fn by<I: Key>(&self, index: &IndexDefinition<V, I>) -> By<'_, K, V, I, S> {
         By::new(&self.schema, &self.store, index.name())
@@ -175,17 +229,46 @@ impl<K: Key, V: Value, S: Read> Table<K, V, S> {
 }
 
 impl<K: Key, V: Value, S: Write> Table<K, V, S> {
-    /// Sets `key` to `value`, and changes the indexes.
+    /// Sets `key` to `value`, and changes the indexes. If the family of the rows has a default TTL, the row expires after it.
     ///
     /// # Errors
     /// [`Error::Database`](crate::Error::Database), [`Error::Encode`](crate::Error::Encode). With indexes also [`Error::Duplicate`](crate::Error::Duplicate), [`Error::WeakIsolation`](crate::Error::WeakIsolation), and
     /// [`Error::Decode`](crate::Error::Decode) for the old value. The same holds for all writes.
     pub fn put(&self, key: K::Ref<'_>, value: V::Ref<'_>) -> Result<()> {
+        self.put_expiring(key, value, self.schema.family.default_expiry()?)
+    }
+
+    /// Sets `key` to `value` for `ttl`, in whole seconds, rounded up. The index entries expire with the row.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// use std::time::Duration;
+    /// use tidesdb_typed::{IndexDefinition, TableDefinition};
+    /// const BY_USER: IndexDefinition<String, String> = IndexDefinition::new("user", |user, keys| keys.add(user));
+    /// const SESSIONS: TableDefinition<u64, String> = TableDefinition::new("sessions").indexes(&[&BY_USER]);
+    /// let sessions = SESSIONS.open(&db)?;
+    /// sessions.put_with_ttl(7, "ann", Duration::from_secs(3600))?;
+    /// assert_eq!(sessions.by(&BY_USER).all("ann")?.count(), 1); // for an hour
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Table::put`]; `InvalidArgument` of the database if `ttl` ends after February 2106.
+    pub fn put_with_ttl(&self, key: K::Ref<'_>, value: V::Ref<'_>, ttl: Duration) -> Result<()> {
+        self.put_expiring(key, value, self.schema.family.expiry_after(ttl)?)
+    }
+
+    /// Sets `key` to `value` until `expiry`, in seconds since the UNIX epoch; 0 = forever, whatever the default TTL.
+    ///
+    /// # Errors
+    /// As [`Table::put`].
+    pub fn put_expiring(&self, key: K::Ref<'_>, value: V::Ref<'_>, expiry: u32) -> Result<()> {
         let key = encode::<K>(key);
         if self.schema.indexes.is_empty() {
-            return Ok(self.store.put(&self.schema.family, &key, &self.schema.encode(value)?)?);
+            return Ok(self.store.put(&self.schema.family, &key, &self.schema.encode(value)?, expiry)?);
         }
-        self.store.transact(|tx| self.schema.set(tx, &key, Some(value)))
+        self.store.transact(|tx| self.schema.put(tx, &key, value, expiry))
     }
 
     /// Deletes the row `key`, whether it exists or not, and its index entries.
@@ -197,11 +280,12 @@ impl<K: Key, V: Value, S: Write> Table<K, V, S> {
         if self.schema.indexes.is_empty() {
             return Ok(self.store.delete(&self.schema.family, &key)?);
         }
-        self.store.transact(|tx| self.schema.set(tx, &key, None))
+        self.store.transact(|tx| self.schema.delete(tx, &key))
     }
 
     /// Sets `key` to what `change` makes of its value; `None` is the value of a row that does not exist, and deletes it.
-    /// Returns the new value. Outside of a transaction, `change` runs again if another commit writes the row meanwhile.
+    /// Returns the new value. Outside of a transaction, `change` runs again if another commit writes the row meanwhile. The row then has
+    /// the default TTL of the family, whatever TTL it had.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -226,7 +310,10 @@ impl<K: Key, V: Value, S: Write> Table<K, V, S> {
         self.store.transact(|tx| {
             let old = tx.get(&schema.family, &key)?.map(|old| schema.value(&old)).transpose()?;
             let new = change(old);
-            schema.set(tx, &key, new.as_ref().map(V::to_ref))?;
+            match &new {
+                Some(new) => schema.put(tx, &key, V::to_ref(new), schema.family.default_expiry()?)?,
+                None => schema.delete(tx, &key)?,
+            }
             Ok(new)
         })
     }
@@ -239,7 +326,7 @@ impl<K: Key, V: Value, S: Write> Table<K, V, S> {
         let schema = &self.schema;
         self.store.transact(|tx| {
             let Some((key, value)) = tx.iter(&schema.family)?.next().transpose()? else { return Ok(None) };
-            schema.set(tx, &key, None)?;
+            schema.delete(tx, &key)?;
             Ok(Some((schema.key(&key)?, schema.value(&value)?)))
         })
     }
@@ -267,7 +354,7 @@ impl<K: Key, V: Value, S: Write> Table<K, V, S> {
                 return Ok(tx.delete_range(&schema.family, &range)?);
             }
             for row in tx.range(&schema.family, &range)? {
-                schema.set(tx, &row?.0, None)?;
+                schema.delete(tx, &row?.0)?;
             }
             Ok(())
         })

@@ -167,6 +167,79 @@ fn an_index_is_built_when_it_is_listed_and_dropped_when_it_is_not() {
 }
 
 #[test]
+fn a_view_beside_the_writer_opens_what_exists() {
+    let (dir, db) = open();
+    let users = USERS.open(&db).unwrap();
+    users.put(1, &user("ann@x", "Gent", &[])).unwrap();
+    let view = Db::options(dir.path()).open_reader().unwrap().view();
+    assert_eq!(USERS.open(&view).unwrap().by(&BY_CITY).get("Gent").unwrap().unwrap().0, 1);
+    let plain = PLAIN.open(&view).unwrap(); // lists fewer indexes than there are
+    assert!(plain.get(1).unwrap().is_some() && plain.put(2, &user("", "", &[])).is_err());
+    const NEW: IndexDefinition<Users, String> =
+        IndexDefinition::new("new", |user, keys| keys.add(&user.city));
+    const MORE: TableDefinition<u32, Users> = TableDefinition::new("users").indexes(&[&NEW]);
+    const OTHER: TableDefinition<u32, Users> = TableDefinition::new("other");
+    for (error, table) in
+        [(MORE.open(&view).unwrap_err(), "users"), (OTHER.open(&view).unwrap_err(), "other")]
+    {
+        assert_eq!(error.to_string(), format!("table \"{table}\" or one of its indexes does not exist"));
+    }
+}
+
+#[test]
+fn pages_follow_each_other_in_both_directions() {
+    let (_dir, db) = open();
+    let users = USERS.open(&db).unwrap();
+    for id in 0..40 {
+        users.put(id, &user(&format!("{id:02}@x"), ["Bonn", "Gent"][id as usize % 2], &[])).unwrap();
+    }
+    let by = users.by(&BY_CITY);
+    let all: Vec<u32> = by.iter().unwrap().map(|row| row.unwrap().1).collect();
+    let (mut forwards, mut at) = (vec![all[0]], ("Bonn".to_owned(), all[0]));
+    while let Some(row) = by.after(&at.0, at.1).unwrap().take(7).last() {
+        forwards.extend(by.after(&at.0, at.1).unwrap().take(7).map(|row| row.unwrap().1));
+        let (city, id, _) = row.unwrap();
+        at = (city, id);
+    }
+    assert_eq!(forwards, all);
+    let mut backwards: Vec<u32> = by.before("Gent", 39).unwrap().rev().map(|row| row.unwrap().1).collect();
+    backwards.insert(0, 39);
+    backwards.reverse();
+    assert_eq!(backwards, all);
+    // Of a row that is gone, and through a unique index.
+    users.delete(3).unwrap();
+    assert_eq!(by.after("Gent", 3).unwrap().next().unwrap().unwrap().1, 5);
+    let mails = users.by(&BY_MAIL);
+    assert_eq!(mails.after("03@x", 3).unwrap().next().unwrap().unwrap().1, 4);
+    assert_eq!(mails.before("03@x", 3).unwrap().next_back().unwrap().unwrap().1, 2);
+    assert!(matches!(PLAIN.open(&db).unwrap().by(&BY_CITY).after("", 0), Err(Error::NoIndex { .. })));
+}
+
+#[test]
+fn a_check_finds_entries_that_are_missing_and_entries_too_many() {
+    let (_dir, db) = open();
+    let users = USERS.open(&db).unwrap();
+    for id in 0..9 {
+        users.put(id, &user(&format!("{id}@x"), "Bonn", &[1, 2])).unwrap();
+    }
+    assert_eq!(users.check_indexes().unwrap(), 9);
+    let cities = db.family("users.city").unwrap();
+    let (entry, _) = cities.last().unwrap().unwrap();
+    cities.delete(&entry).unwrap();
+    let error = users.check_indexes().unwrap_err();
+    assert_eq!(error.to_string(), "table users: index city lacks the entry of a row");
+    cities.put(&entry, "").unwrap();
+    cities.put([&entry[..], b"x"].concat(), "").unwrap();
+    let error = users.check_indexes().unwrap_err();
+    assert!(matches!(error, Error::MissingRow { index: "city", .. }), "{error}");
+    cities.delete([&entry[..], b"x"].concat()).unwrap();
+    let mails = db.family("users.mail").unwrap();
+    let (entry, _) = mails.first().unwrap().unwrap();
+    mails.put(&entry, encode::<u32>(7)).unwrap(); // names another row
+    assert!(matches!(users.check_indexes(), Err(Error::MissingEntry { index: "mail", .. })));
+}
+
+#[test]
 fn another_type_is_refused_by_name() {
     let (_dir, db) = open();
     USERS.open(&db).unwrap();
@@ -190,10 +263,7 @@ fn damage_is_reported_with_table_and_part() {
     }
     users.put(1, &user("a@x", "Bonn", &[])).unwrap();
     users.family().delete(encode::<u32>(1)).unwrap();
-    assert_eq!(
-        shown(users.by(&BY_MAIL).get("a@x")),
-        "table users: index mail refers to a row that does not exist"
-    );
+    assert_eq!(shown(users.by(&BY_MAIL).get("a@x")), "table users: index mail has an entry without its row");
     users.family().put("k", "v").unwrap();
     assert_eq!(shown(users.first()), "table users: a stored key is not of type u32: it ends too early");
     users.family().put(encode::<u32>(0), [9; 3]).unwrap();

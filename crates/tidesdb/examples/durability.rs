@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut batch = db.batch();
     batch.put(db.default_family(), b"order 17", b"paid")?;
     let seq = db.write_with(&mut batch, &WriteOptions::default().sync(SyncMode::Full))?;
-    println!("\norder 17 is commit {seq}; durable now: everything below {}", db.stats().durable_seq);
+    println!("\norder 17 is commit {seq}; durable now: everything below {}", db.stats().durable_end);
 
     // `sync` does the same at any time: afterwards everything so far is durable.
     db.put(b"order 18", b"paid")?;

@@ -18,8 +18,7 @@ const KEYS: u64 = 1_000_000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args().nth(1).ok_or("the argument is the directory of a new database")?;
-    let family =
-        FamilyOptions { table_bytes: 512 << 10, ..FamilyOptions::default().write_buffer_bytes(64 << 10) };
+    let family = FamilyOptions::default().write_buffer_bytes(64 << 10).table_bytes(512 << 10);
     let db = Db::options(&path).sync(SyncMode::None).default_family(family).open()?;
     let mut batch = db.batch();
     for i in 0..ROWS {

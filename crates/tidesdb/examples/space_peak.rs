@@ -22,8 +22,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = arguments.next().ok_or("DIR is missing")?;
     let mut number = |or: u64| arguments.next().map_or(Ok(or), |text| text.parse());
     let (rows, memtable, percent) = (number(4000)? * 1000, number(64 << 10)? << 10, number(50)?);
-    let family = FamilyOptions { table_bytes: 2 * memtable, ..FamilyOptions::default() }
-        .write_buffer_bytes(usize::try_from(memtable)?);
+    let family =
+        FamilyOptions::default().table_bytes(2 * memtable).write_buffer_bytes(usize::try_from(memtable)?);
     let segment = number(memtable >> 11)? << 10;
     let options = Db::options(&dir).sync(SyncMode::None).default_family(family);
     let settings = |o: &mut tidesdb::DbOptions| {

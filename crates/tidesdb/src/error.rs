@@ -50,13 +50,14 @@ pub enum Error {
         cause: Arc<Error>,
     },
     /// The disk has less free space than the configured minimum. Reads continue; writes resume when space returns.
-    #[error("no space: {free} bytes free of the {needed} needed in {dir}; free some space and retry")]
+    #[error("no space in {dir}: {}; free some space and retry", shortage(*free, *needed))]
     NoSpace {
         /// The directory.
         dir: Arc<str>,
         /// Bytes free now.
         free: u64,
-        /// Bytes needed.
+        /// Bytes that had to be free: those of the call, those that the flush of unflushed commits needs, and
+        /// [`DbOptions::disk_free_min`](crate::DbOptions::disk_free_min).
         needed: u64,
     },
     /// The database has used up one of its number spaces. Reads continue: open it read-only and load its rows into a
@@ -73,7 +74,9 @@ pub enum Error {
         cause: &'static str,
     },
     /// Another commit changed what the transaction depends on; retry the transaction.
-    #[error("conflict in family {family}: another commit changed what the transaction depends on; retry it")]
+    #[error(
+        "conflict in family {family:?}: another commit changed what the transaction depends on; retry it"
+    )]
     Conflict {
         /// The family.
         family: Arc<str>,
@@ -170,6 +173,14 @@ impl From<Error> for io::Error {
 /// Formats the offset for a message; empty if there is none.
 fn at(offset: Option<u64>) -> String {
     offset.map_or(String::new(), |offset| format!(" at byte {offset}"))
+}
+
+/// Says what a full disk lacks. The system may refuse bytes although enough are free: a quota, or blocks kept for root.
+fn shortage(free: u64, needed: u64) -> String {
+    match free < needed {
+        true => format!("{needed} bytes must be free, {free} are"),
+        false => format!("the system refused {needed} bytes although {free} are free"),
+    }
 }
 
 impl Error {

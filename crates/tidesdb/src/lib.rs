@@ -37,22 +37,26 @@
 //! | for | see |
 //! | --- | --- |
 //! | opening: durability, memory, cache, recovery | [`Db::options`], [`OpenOptions`], [`DbOptions`], [`SyncMode`] |
-//! | one row | [`Db::put`], [`Db::get`], [`Db::delete`], [`Family::update`], [`Family::compare_and_swap`] |
+//! | one row | [`Db::put`], [`Db::get`], [`Db::delete`], [`Db::update`], [`Db::compare_and_swap`], [`Db::pop_first`] |
 //! | many rows | [`WriteBatch`], [`Family::range`], [`Family::prefix`], [`Cursor`], [`Family::delete_range`] |
 //! | values too long for memory | [`Family::writer`], [`Family::reader`], [`ValueWriter`], [`ValueReader`] |
-//! | consistency | [`Snapshot`], [`Db::transact`], [`Transaction`], [`Isolation`] |
-//! | expiry | [`Family::put_with_ttl`] |
+//! | consistency | [`Snapshot`], [`Db::at`], [`Db::transact`], [`Transaction`], [`Isolation`] |
+//! | expiry | [`Db::put_with_ttl`], [`FamilyOptions::default_ttl`] |
 //! | counters and lists without reads | [`Family::merge`], [`MergeOperator`] |
 //! | rows that merges of tables remove or change | [`CompactionFilter`] |
-//! | what happens inside | [`Db::stats`], [`Db::health`], [`Family::stats`], [`Event`] |
-//! | copies | [`Db::checkpoint`], [`RemoteOptions`] |
+//! | what happens inside | [`Db::health`], [`Db::stats`], [`Family::stats`], [`Event`]; for Prometheus [`Db::metrics_text`] |
+//! | reading beside the process that writes | [`OpenOptions::open_reader`], [`Reader`] |
+//! | copies | [`Db::checkpoint`], [`Db::backup`], [`RemoteOptions`] |
 //! | damaged files | [`inspect`], [`RecoveryMode`], [`Db::verify`] |
 //!
 //! Keys have at most [`KEY_BYTES_MAX`] bytes (64 KiB), values of one call at most [`VALUE_BYTES_MAX`] (4 GiB); values of any length go
 //! through a [`ValueWriter`]. The features `lz4` (default), `snappy` and `zstd` are compression algorithms: [`Compression`].
 //!
-//! The order of the modules below is the order of the layers: a module uses only modules declared above its own line.
+//! The crate `tidesdb-typed` adds tables with typed keys and values and secondary indexes. Async programs:
+//! [docs/async.md](https://github.com/tidesdb/tidesdb-rs/blob/main/docs/async.md).
 #![forbid(unsafe_code)]
+
+// The order of the modules is the order of the layers: a module uses only modules above its own line.
 
 // Ground: errors, basic types, codecs, settings.
 mod error;
@@ -117,8 +121,8 @@ pub use stats::{Durations, StatInfo, StatKind, StatUnit, StatValue, TimeStats};
 pub use store::{MemoryStore, ObjectStore};
 pub use txn::{Savepoint, Transaction};
 pub use types::{
-    CompactionFilter, Comparator, Decision, FAMILY_NAME_BYTES_MAX, FilterRow, KEY_BYTES_MAX, KeyRange,
-    MergeOperator, SEQ_MAX, SeqNo, Slice, VALUE_BYTES_MAX,
+    CompactionFilter, Comparator, Decision, FAMILY_NAME_BYTES_MAX, FamilyId, FilterRow, KEY_BYTES_MAX,
+    KeyRange, MergeOperator, SEQ_MAX, SeqNo, Slice, VALUE_BYTES_MAX,
 };
 pub use write::WriteBatch;
 

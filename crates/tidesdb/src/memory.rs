@@ -264,8 +264,11 @@ impl Charge {
         if others.saturating_add(bytes) > memory.transactions_max() {
             let max = memory.transactions_max();
             return Err(Error::MemoryLimit {
-                what: format!("batches and transactions together may take {max} bytes; see memory_limit")
-                    .into(),
+                what: format!(
+                    "this batch would take {bytes} bytes and others take {others}, of {max} that memory_limit allows for \
+                     batches and transactions; use smaller batches, and put_reader for a long value"
+                )
+                .into(),
             });
         }
         self.set(memory.sum(Use::Transactions), bytes);

@@ -132,13 +132,22 @@ fn round(ctx: &MaintenanceCtx, remote: &Remote, prefix: &Prefix) -> Result<()> {
     let first = ctx.write.log.segment_of(prefix.boundary);
     let end = durable_end(ctx, prefix.boundary)?;
     put_values(ctx, remote)?;
-    let whole = put_log(ctx, remote, first, end)?;
+    let whole = catalog_is_of(ctx, &prefix.state) && put_log(ctx, remote, first, end)?;
     let start = if whole { first } else { after_log(ctx, prefix) };
     finish(ctx, remote, prefix, start)?;
     remote.log_end.store(end, Ordering::SeqCst);
     remote.log_follows.store(whole, Ordering::SeqCst);
     ctx.write.log.keep_from(ctx.write.log.segment_of(end));
     Ok(())
+}
+
+/// Returns whether all families, and their merge operators, are those of `state`. Otherwise the log may hold commits that a database
+/// with this state cannot replay.
+fn catalog_is_of(ctx: &MaintenanceCtx, state: &State) -> bool {
+    let now = ctx.versions.state();
+    let merges = |state: &State, id| state.families.get(&id).map(|f| f.options.merge_operator.is_some());
+    now.next_family == state.next_family
+        && now.families.keys().all(|id| merges(&now, *id) == merges(state, *id))
 }
 
 fn round_without_log(ctx: &MaintenanceCtx, remote: &Remote, prefix: &Prefix) -> Result<()> {
@@ -274,13 +283,16 @@ fn put_log(ctx: &MaintenanceCtx, remote: &Remote, first: WalId, end: SeqNo) -> R
     Ok(expected * segment_bytes > end)
 }
 
-/// Stores what was committed since the last upload: values, then log. Returns false if there is a gap: only a new
-/// manifest can start a log after it.
+/// Stores what was committed since the last upload: values, then log. Returns false if there is a gap, or the stored manifest is out
+/// of date: then a new one is needed.
 fn follow_log(ctx: &MaintenanceCtx, remote: &Remote) -> Result<bool> {
     let stored = remote.log_end.load(Ordering::SeqCst);
     let end = durable_end(ctx, stored)?;
     if end <= stored {
         return Ok(true);
+    }
+    if ctx.versions.installs() != remote.installs_seen.load(Ordering::SeqCst) {
+        return Ok(false); // a commit below `end` may be one that the stored manifest does not know the family of
     }
     put_values(ctx, remote)?;
     let whole = put_log(ctx, remote, ctx.write.log.segment_of(stored), end)?;

@@ -1,7 +1,7 @@
 //! T41, one number for memory: a mixed load with large transactions and many families runs in a control group a quarter larger
 //! than `memory_limit`. It is killed and reopened. The kernel must never kill it, and its anonymous memory must stay
 //! within 115 % of the limit.
-//! Usage: `memory [--limit MIB] [--group MIB] [--mib N] [--transaction MIB] [--families N] [--seed S]`.
+//! Usage: `memory [--limit MIB] [--group MIB] [--mib N] [--transaction MIB] [--families N] [--kills N] [--seed S] [--dir PATH]`.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -19,6 +19,7 @@ fn main() -> ExitCode {
         bytes: argument("mib").unwrap_or(3000) << 20,
         transaction: argument("transaction").unwrap_or(100) << 20,
         families: argument("families").unwrap_or(100),
+        kills: argument("kills").unwrap_or(1),
         seed: argument("seed").unwrap_or(1),
     };
     match text_argument("child") {
@@ -71,9 +72,11 @@ fn in_parent(plan: Plan) -> ExitCode {
         ("killed", seen.killed.into()),
         ("peak_mib", seen.peak >> 20),
         ("peak_percent", share),
+        ("rss_percent", seen.peak_rss * 100 / plan.limit),
         ("apart_max_percent", seen.apart_max),
         ("apart_p90_percent", seen.apart_p90),
         ("mib", seen.bytes >> 20),
+        ("seconds", seen.millis / 1000),
         ("transactions", seen.transactions),
         ("rows", seen.rows),
         ("refused", seen.refused),

@@ -54,9 +54,12 @@ impl Drop for Group {
     }
 }
 
-/// Bytes of anonymous memory that the process has in RAM; `None` once it has ended.
-pub(super) fn anonymous_bytes(pid: u32) -> Option<u64> {
+/// Bytes that the process has in RAM: anonymous memory, and all with the highest so far; `None` once it has ended.
+pub(super) fn memory_of(pid: u32) -> Option<(u64, u64)> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
-    Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
+    };
+    Some((field("RssAnon:")?, field("VmHWM:")?))
 }

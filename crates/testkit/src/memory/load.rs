@@ -8,7 +8,7 @@ use tidesdb::{Db, Error, Family, Isolation, StatValue, SyncMode};
 use tidesdb_io::{Clock, RealClock};
 
 use super::Plan;
-use super::group::anonymous_bytes;
+use super::group::memory_of;
 use crate::rng::Rng;
 
 /// Keys of each family.
@@ -49,7 +49,7 @@ pub fn run(dir: &Path, plan: Plan, last: bool) -> Result<(), String> {
         db: &db,
         families,
         plan,
-        goal: plan.bytes / 2,
+        goal: plan.bytes / (plan.kills + 1),
         bytes: AtomicU64::new(0),
         rows: AtomicU64::new(0),
         transactions: AtomicU64::new(0),
@@ -247,7 +247,7 @@ fn value(key: &[u8], len: usize) -> Vec<u8> {
 }
 
 fn anonymous() -> u64 {
-    anonymous_bytes(std::process::id()).unwrap_or(0)
+    memory_of(std::process::id()).map_or(0, |(anonymous, _)| anonymous)
 }
 
 /// Processor time that this process has used.

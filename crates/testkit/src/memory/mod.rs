@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 pub use group::Group;
-use group::anonymous_bytes;
+use group::memory_of;
 pub use load::run as child;
 use tidesdb_io::{Clock, RealClock};
 
@@ -26,6 +26,8 @@ pub struct Plan {
     pub transaction: u64,
     /// Number of column families.
     pub families: u64,
+    /// How often the load is killed and goes on in a new process.
+    pub kills: u64,
     /// Seed of the load.
     pub seed: u64,
 }
@@ -35,6 +37,10 @@ pub struct Plan {
 pub struct Seen {
     /// Highest anonymous resident memory in bytes.
     pub peak: u64,
+    /// Highest resident memory in bytes, with pages of files that are mapped.
+    pub peak_rss: u64,
+    /// Duration of the load in milliseconds.
+    pub millis: u64,
     /// Samples taken.
     pub samples: u64,
     /// True if the system killed a process for its memory.
@@ -58,18 +64,22 @@ pub struct Seen {
 /// Interval between two looks at the memory of the process.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Runs the load twice over one directory: the first process is killed while it writes, the second ends by itself.
+/// Runs the load in one process after another over one directory: all but the last are killed while they write.
 ///
 /// # Errors
 /// A process that fails for another reason than its memory.
 pub fn run(dir: &Path, plan: Plan, group: Option<&Group>) -> Result<Seen, String> {
     let mut seen = Seen::default();
-    for last in [false, true] {
+    let (clock, mut lasts) = (RealClock::new(), vec![false; plan.kills as usize]);
+    lasts.push(true);
+    let begun = clock.mono();
+    for last in lasts {
         let process = start(dir, plan, group, last)?;
         if !watch(process, last, &mut seen)? {
             break;
         }
     }
+    seen.millis = (clock.mono() - begun).as_millis() as u64;
     if let Some(group) = group {
         seen.killed |= group.has_killed();
     }
@@ -83,7 +93,7 @@ fn start(dir: &Path, plan: Plan, group: Option<&Group>, last: bool) -> Result<Ch
     command.args(["--child", &dir.display().to_string(), "--last", &number(last.into())]);
     command.args(["--limit", &number(plan.limit >> 20), "--mib", &number(plan.bytes >> 20)]);
     command.args(["--transaction", &number(plan.transaction >> 20), "--families", &number(plan.families)]);
-    command.args(["--seed", &number(plan.seed)]);
+    command.args(["--kills", &number(plan.kills), "--seed", &number(plan.seed)]);
     if let Some(group) = group {
         command.args(["--join", &group.procs().display().to_string()]);
     }
@@ -109,9 +119,10 @@ fn watch(mut process: Child, last: bool, seen: &mut Seen) -> Result<bool, String
         let ended = process.wait();
         (lines, sampler.join().map(|peak| (peak, ended)))
     });
-    let ((peak, samples), ended) = peak.map_err(|_| "the sampler panicked")?;
-    seen.peak = seen.peak.max(peak);
-    seen.samples += samples;
+    let (sampled, ended) = peak.map_err(|_| "the sampler panicked")?;
+    seen.peak = seen.peak.max(sampled.anonymous);
+    seen.peak_rss = seen.peak_rss.max(sampled.resident);
+    seen.samples += sampled.samples;
     note(&lines, seen);
     let reached = lines.iter().any(|line| line == if last { "done" } else { "half" });
     let ended = ended.map_err(|e| format!("wait: {e}"))?;
@@ -125,15 +136,24 @@ fn watch(mut process: Child, last: bool, seen: &mut Seen) -> Result<bool, String
     Ok(true)
 }
 
-/// Returns the highest anonymous memory of the process until it ends, and the number of samples.
-fn sample(pid: u32) -> (u64, u64) {
-    let (clock, mut peak, mut samples) = (RealClock::new(), 0, 0);
-    while let Some(bytes) = anonymous_bytes(pid) {
-        peak = peak.max(bytes);
-        samples += 1;
+/// Highest figures of a process.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sampled {
+    anonymous: u64,
+    resident: u64,
+    samples: u64,
+}
+
+/// Samples the memory of the process until it ends.
+fn sample(pid: u32) -> Sampled {
+    let (clock, mut all) = (RealClock::new(), Sampled::default());
+    while let Some((anonymous, resident)) = memory_of(pid) {
+        all.anonymous = all.anonymous.max(anonymous);
+        all.resident = all.resident.max(resident);
+        all.samples += 1;
         clock.sleep(LOOK);
     }
-    (peak, samples)
+    all
 }
 
 /// Adds up what the process printed: `sample` lines with the difference between memory and breakdown, and `total` lines.

@@ -20,6 +20,9 @@ const POLL: Duration = Duration::from_millis(2);
 /// Interval at which the families of a row are looked at.
 const LOOK: Duration = Duration::from_millis(10);
 
+/// Segments of the log are multiples of this size.
+const PAGE: u64 = 4096;
+
 struct Tides {
     db: Arc<Db>,
     /// Families of a `Families` row.
@@ -36,9 +39,10 @@ pub(super) fn open(config: &Config) -> Result<Box<dyn Engine>> {
     let sync = if spec.durability == Durability::Device { SyncMode::Full } else { SyncMode::None };
     let memtable = usize::try_from(spec.memtable).map_err(|e| e.to_string())?;
     // In the proportion of the defaults, so that a small tree has the shape of a large one.
-    let (table, segment) = (2 * spec.memtable, (spec.memtable / 2).clamp(1 << 20, 32 << 20));
+    let segment = (spec.memtable / 2).clamp(1 << 20, 32 << 20).next_multiple_of(PAGE);
+    let (table, values) = (2 * spec.memtable, 4 * spec.memtable);
     let family =
-        FamilyOptions { table_bytes: table, ..FamilyOptions::default().write_buffer_bytes(memtable) };
+        FamilyOptions::default().write_buffer_bytes(memtable).table_bytes(table).vlog_file_bytes(values);
     // Where memory is limited, one immutable memtable and a half: as much as RocksDB is seen to hold.
     let waiting = match spec.families.len() as u64 {
         0 if spec.memory > 0 => spec.memtable * 3 / 2,
@@ -46,7 +50,7 @@ pub(super) fn open(config: &Config) -> Result<Box<dyn Engine>> {
         n => spec.memtable * n * 5 / 2,
     };
     let settings = format!(
-        "tidesdb {}: sync {sync:?}, cache {} B, memtable {memtable} B, memtables at most {waiting} B, tables {table} B, log segments {segment} B, \
+        "tidesdb {}: sync {sync:?}, cache {} B, memtable {memtable} B, memtables at most {waiting} B, tables {table} B, files of values {values} B, log segments {segment} B, \
          compression {:?}, filter {} \
          bits/key, values in the log from {} B, other settings at their defaults",
         env!("CARGO_PKG_VERSION"),
@@ -247,19 +251,29 @@ impl TidesSession<'_> {
             empty => Ok(empty.insert(self.family.cursor().map_err(said)?)),
         }
     }
+
+    /// Repeats an operation that is refused with `Busy`, in rows that retry.
+    fn until_taken(&self, operation: impl Fn() -> ::tidesdb::Result<()>) -> Result<()> {
+        loop {
+            match operation() {
+                Err(Error::Busy { .. }) if self.retries => {}
+                done => return done.map_err(said),
+            }
+        }
+    }
 }
 
 impl Session for TidesSession<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         if self.direct {
-            return self.family.put(key, value).map(drop).map_err(said);
+            return self.until_taken(|| self.family.put(key, value).map(drop));
         }
         self.batch.put(self.family, key, value).map_err(said)
     }
 
     fn delete(&mut self, key: &[u8]) -> Result<()> {
         if self.direct {
-            return self.family.delete(key).map(drop).map_err(said);
+            return self.until_taken(|| self.family.delete(key).map(drop));
         }
         self.batch.delete(self.family, key).map_err(said)
     }

@@ -69,6 +69,16 @@ impl Stream {
         Self::Sweep { next: (u128::from(skip) * u128::from(step) % u128::from(n)) as u64, step: step % n, n }
     }
 
+    /// Returns the stream of all of `0..n`, each once per round, in an order that depends on `rng`.
+    pub fn shuffled(n: u64, rng: &mut Rng) -> Self {
+        let n = n.max(1);
+        let mut step = 1 + rng.below(n);
+        while divisor(step, n) != 1 {
+            step += 1;
+        }
+        Self::Sweep { next: rng.below(n), step: step % n, n }
+    }
+
     /// Returns the stream of the first `period` indexes of `self`, repeated.
     pub fn again(self, period: u64) -> Self {
         let stream = Box::new(self);

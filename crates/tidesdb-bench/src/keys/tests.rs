@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use super::*;
+use crate::rng::Rng;
 
 const NUL: char = '\0';
 
@@ -128,6 +129,12 @@ fn streams_cover_the_documented_indexes() {
         let mut sweep = Stream::sweep(n, 5);
         let met: HashSet<u64> = (0..n).map(|_| sweep.advance()).collect();
         assert_eq!(met, (0..n).collect());
+        let mut rng = Rng::new(1, n);
+        for _ in 0..3 {
+            let mut shuffled = Stream::shuffled(n, &mut rng);
+            let met: HashSet<u64> = (0..n).map(|_| shuffled.advance()).collect();
+            assert_eq!(met, (0..n).collect());
+        }
     }
     let mut lanes: Vec<u64> = Vec::new();
     for lane in 0..4 {

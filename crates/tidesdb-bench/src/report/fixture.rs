@@ -122,6 +122,8 @@ fn ours(row: &Spec, repetition: usize, rng: &mut Rng) -> Outcome {
         Workload::Churn => vec![("CHURN", write), ("GET", 4e5)],
         Workload::Queue => vec![("APPEND", write), ("HEAD", 3e3), ("TAKE", 3e5)],
         Workload::Families => vec![("PUT 1", write), ("PUT 2", write)],
+        Workload::Turnover => vec![("PUT", write), ("UPDATE", write), ("SCAN", 100.0)],
+        Workload::Overload => vec![("SEARCH", write), ("PUT", write)],
         Workload::Blend => vec![("GET", 3e5), ("UPDATE", 2.9e5)],
         Workload::Transaction => vec![("TX", 2e5 / row.tx_ops as f64)],
         Workload::Iterate => Vec::new(),
@@ -179,6 +181,8 @@ fn line(row: &Spec, outcome: &Outcome, second: u64) -> Second {
         resident: 90 << 20,
         charged: Charged { total: 100 << 20, anonymous: 80 << 20, cache: 20 << 20 },
         files: row.ops * 100 * second,
+        allocated: row.ops * 90 * second,
+        live: if row.workload == Workload::Turnover { row.ops * 80 } else { 0 },
         ..Second::default()
     }
 }

@@ -5,8 +5,8 @@ use crate::device::Device;
 use crate::run::Results;
 use crate::spec::Spec;
 use crate::stage::Outcome;
-use crate::timeline::Second;
-use crate::workload::{Phase, Transacted};
+use crate::timeline::{Period, Second};
+use crate::workload::{Overload, Phase, Transacted};
 
 /// Median and range of repeated measurements.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -82,6 +82,12 @@ pub struct Line {
     pub read_per_op: Spread,
     /// Timeline of the first repetition, if the row is watched.
     pub seconds: Vec<Second>,
+    /// Periods of the first repetition, if the row does one thing after another.
+    pub periods: Vec<Period>,
+    /// Rates of the overload of the first repetition, if the row has one.
+    pub overload: Option<Overload>,
+    /// Seconds of the background work after the operations.
+    pub settle: f64,
     /// Random read limit of the device in the first repetition, if it was measured.
     pub device: Option<Device>,
     /// Why the row failed, if any repetition did.
@@ -94,6 +100,11 @@ impl Line {
     /// Returns true if the line has figures that may be shown.
     pub fn is_measured(&self) -> bool {
         self.failure.is_none() && self.absent.is_none()
+    }
+
+    /// Returns the part of the timeline in which operations of this kind ran.
+    pub(super) fn seconds_of_operation(&self) -> Vec<Second> {
+        Period::lines_of(&self.periods, &self.operation, &self.seconds)
     }
 
     /// Returns true if the operation is the opening of the database, which happens once.
@@ -173,6 +184,9 @@ fn of_row(good: &[&Outcome]) -> Line {
         wall: spread(&|o| o.wall),
         read_per_op: spread(&|o| per(o.usage.read, o.phases.iter().map(|p| p.ops).sum())),
         seconds: good.first().map_or_else(Vec::new, |o| o.timeline.clone()),
+        periods: good.first().map_or_else(Vec::new, |o| o.periods.clone()),
+        overload: good.first().and_then(|o| o.overload.clone()),
+        settle: spread(&|o| o.settle).median,
         device: good.first().and_then(|o| o.device.clone()),
         ..Line::default()
     }

@@ -1,6 +1,7 @@
 //! Queues over time: what a scan of the front costs in each tenth of the row, against the first.
 
 use crate::run::Results;
+use crate::spec::Workload;
 use crate::timeline::{Part, Second};
 use crate::workload::FRONT;
 
@@ -13,7 +14,8 @@ const PARTS: usize = 10;
 pub(super) fn rows(results: &Results) -> Option<Vec<Vec<String>>> {
     let mut rows =
         vec![["row", "engine", "first tenth", "each tenth / first", "worst"].map(str::to_owned).to_vec()];
-    for outcome in results.outcomes.iter().filter(|o| o.failure.is_none()) {
+    let queues = results.outcomes.iter().filter(|o| o.spec.workload == Workload::Queue);
+    for outcome in queues.filter(|o| o.failure.is_none()) {
         let means = means(&outcome.timeline);
         let Some(first) = means.first().copied().filter(|first| *first > 0.0) else { continue };
         let ratios: Vec<f64> = means.iter().map(|mean| mean / first).collect();

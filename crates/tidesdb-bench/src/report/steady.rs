@@ -11,7 +11,7 @@ use super::targets::{Target, shown};
 use super::words::{Unit, figure};
 
 /// Minimum length in seconds of a timeline line that counts as a second.
-const LONG_ENOUGH: f64 = 0.5;
+pub(super) const LONG_ENOUGH: f64 = 0.5;
 
 /// Figures of one kind of operation, second by second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -64,7 +64,7 @@ pub(super) const HEAD: [&str; 16] = [
 
 /// Returns the cells of one line of the table.
 pub(super) fn cells(line: &Line, outcome: &Outcome) -> Option<Vec<String>> {
-    let steady = Steadiness::of(&outcome.timeline, &line.operation)?;
+    let steady = steadiness(line)?;
     let mib = |n: u64| format!("{:.0}", n as f64 / f64::from(1 << 20));
     let raw = outcome.payload().written;
     let per = |n: u64| if raw == 0 || n == 0 { String::new() } else { figure(n as f64 / raw as f64) };
@@ -84,7 +84,7 @@ pub(super) fn cells(line: &Line, outcome: &Outcome) -> Option<Vec<String>> {
         stalls.join(", "),
         per(outcome.settled_written),
         per(outcome.stats.tables_written),
-        mib(peak(&outcome.timeline) as u64),
+        mib(peak_in(&outcome.timeline) as u64),
         mib(outcome.db_bytes),
         levels.join(" "),
     ])
@@ -99,17 +99,17 @@ pub(super) fn stall(cause: &str, count: u64, seconds: f64) -> String {
     }
 }
 
-fn micros(n: f64) -> String {
+pub(super) fn micros(n: f64) -> String {
     if n > 0.0 { Unit::Micros.show(n).replace('\u{b5}', "u") } else { String::new() }
 }
 
-fn peak(timeline: &[Second]) -> f64 {
+pub(super) fn peak_in(timeline: &[Second]) -> f64 {
     timeline.iter().map(|s| s.files).max().unwrap_or(0) as f64
 }
 
 /// A bound for a figure of this engine.
 #[derive(Clone, Copy)]
-enum Bound {
+pub(super) enum Bound {
     /// At least this many times the rival's figure.
     AtLeastTimes(f64),
     /// At most this many times the rival's figure.
@@ -122,26 +122,26 @@ enum Bound {
     Free,
 }
 
-type Figure = (&'static str, fn(&Line) -> Option<f64>, fn(f64) -> String, Bound);
+pub(super) type Figure = (&'static str, fn(&Line) -> Option<f64>, fn(f64) -> String, Bound);
 
-fn times(n: f64) -> String {
+pub(super) fn times(n: f64) -> String {
     format!("{}x", figure(n))
 }
 
-fn number(n: f64) -> String {
+pub(super) fn number(n: f64) -> String {
     format!("{n:.0}")
 }
 
-fn bytes(n: f64) -> String {
+pub(super) fn bytes(n: f64) -> String {
     Unit::Bytes.show(n)
 }
 
-fn per_second(n: f64) -> String {
+pub(super) fn per_second(n: f64) -> String {
     format!("{}/s", Unit::Rate.show(n))
 }
 
-fn steadiness(line: &Line) -> Option<Steadiness> {
-    Steadiness::of(&line.seconds, &line.operation)
+pub(super) fn steadiness(line: &Line) -> Option<Steadiness> {
+    Steadiness::of(&line.seconds_of_operation(), &line.operation)
 }
 
 /// Size of the keys and values in the database.
@@ -172,7 +172,7 @@ const STEADY: [Figure; 8] = [
     ("slowest put", SLOWEST, micros, Bound::AtMostTimes(1.0)),
     ("Busy", |l| Some(l.seconds.iter().map(|s| s.busy).sum::<u64>() as f64), number, Bound::AtMost(0.0)),
     ("written / raw", WRITTEN, times, Bound::Free),
-    ("files at the peak", |l| Some(peak(&l.seconds)), bytes, Bound::AtMostTimes(1.0)),
+    ("files at the peak", |l| Some(peak_in(&l.seconds)), bytes, Bound::AtMostTimes(1.0)),
     ("files when settled", SETTLED, bytes, Bound::Free),
 ];
 
@@ -187,7 +187,7 @@ const MERGING: [Figure; 7] = [
         Bound::AtLeast(1.0 / 3.0),
     ),
     ("written / raw", WRITTEN, times, Bound::AtMostTimes(0.8)),
-    ("files at the peak / live", |l| Some(peak(&l.seconds) / live(l)), times, Bound::AtMost(1.35)),
+    ("files at the peak / live", |l| Some(peak_in(&l.seconds) / live(l)), times, Bound::AtMost(1.35)),
     ("files when settled / live", |l| Some(l.size.median / live(l)), times, Bound::AtMostTimes(1.0)),
     ("Busy", |l| Some(l.seconds.iter().map(|s| s.busy).sum::<u64>() as f64), number, Bound::AtMost(0.0)),
 ];
@@ -208,7 +208,12 @@ pub(super) fn targets(lines: &[Line], rival: &str) -> Vec<Target> {
     all
 }
 
-fn compared(lines: &[Line], (row, operation): (&str, &str), rival: &str, figures: &[Figure]) -> Vec<Target> {
+pub(super) fn compared(
+    lines: &[Line],
+    (row, operation): (&str, &str),
+    rival: &str,
+    figures: &[Figure],
+) -> Vec<Target> {
     let find = |engine: &str| {
         let of = |l: &&Line| l.is_measured() && unscaled(&l.row) == row && l.engine == engine;
         lines.iter().filter(of).find(|l| l.operation == operation)

@@ -5,13 +5,13 @@ use std::fmt::Write;
 
 use crate::run::Results;
 use crate::stage::Outcome;
-use crate::timeline::{Beat, Second};
+use crate::timeline::{Beat, Part, Second, is_write};
 
 use super::lines::{Line, OURS, YARDSTICK, lines};
 use super::table::{aligned, lines_table, rate};
 use super::targets::{self, Target};
 use super::words::Unit;
-use super::{families, queue, steady};
+use super::{churn, families, overload, queue, steady, values};
 
 const HEAD: [&str; 14] = [
     "row",
@@ -62,7 +62,8 @@ fn summary(results: &Results, lines: &[Line]) -> String {
                 writeln!(out, "{}: the limit of the device was not measured: {failure}", outcome.spec.name);
         }
     }
-    for rows in [queue::rows(results), families::rows(results)].into_iter().flatten() {
+    let tables = [queue::rows(results), families::rows(results), churn::rows(lines), overload::rows(lines)];
+    for rows in tables.into_iter().flatten() {
         let _ = write!(out, "\n{}", aligned(&rows, &[0, 1]));
     }
     let all = targets(lines);
@@ -86,7 +87,7 @@ fn cells(line: &Line, outcome: &Outcome) -> Vec<String> {
     let most = |pick: fn(&Second) -> u64| outcome.timeline.iter().map(pick).max().unwrap_or(0);
     let (ops, puts) = (operations(outcome), puts(outcome));
     let per = |n: u64, by: u64| if by == 0 { String::new() } else { format!("{:.0}", n as f64 / by as f64) };
-    let slowest = slowest_second(outcome, &line.operation);
+    let slowest = slowest_second(line);
     let micros = |n: f64| Unit::Micros.show(n).replace('\u{b5}', "u");
     vec![
         line.row.clone(),
@@ -119,6 +120,9 @@ pub fn targets(lines: &[Line]) -> Vec<(String, Vec<Target>)> {
     let of = |rival: &str| {
         let mut all = targets::targets(lines, rival);
         all.extend(steady::targets(lines, rival));
+        all.extend(churn::targets(lines, rival));
+        all.extend(overload::targets(lines, rival));
+        all.extend(values::targets(lines, rival));
         (!all.is_empty()).then(|| (rival.to_owned(), all))
     };
     rivals.into_iter().filter_map(of).collect()
@@ -130,21 +134,22 @@ fn operations(outcome: &Outcome) -> u64 {
 }
 
 fn puts(outcome: &Outcome) -> u64 {
-    outcome.phases.iter().filter(|p| p.operation == "PUT").map(|p| p.ops).sum()
+    outcome.phases.iter().filter(|p| is_write(&p.operation)).map(|p| p.ops).sum()
 }
 
 /// Minimum length in seconds of a timeline line for the slowest second.
 const LONG_ENOUGH: f64 = 0.5;
 
 /// Returns the lowest rate in a timeline line that is long enough.
-fn slowest_second(outcome: &Outcome, operation: &str) -> Option<f64> {
-    let long = outcome.timeline.iter().filter(|s| s.length >= LONG_ENOUGH);
-    let run = long.filter(|s| s.part == crate::timeline::Part::Run);
-    run.filter_map(|s| s.rate(operation)).reduce(f64::min)
+fn slowest_second(line: &Line) -> Option<f64> {
+    let seconds = line.seconds_of_operation();
+    let long = seconds.iter().filter(|s| s.length >= LONG_ENOUGH);
+    let run = long.filter(|s| s.part == Part::Run);
+    run.filter_map(|s| s.rate(&line.operation)).reduce(f64::min)
 }
 
 /// Column names of [`seconds_csv`].
-pub const SECONDS: [&str; 25] = [
+pub const SECONDS: [&str; 27] = [
     "engine",
     "row",
     "repetition",
@@ -167,12 +172,14 @@ pub const SECONDS: [&str; 25] = [
     "group_anon_bytes",
     "group_cache_bytes",
     "file_bytes",
+    "allocated_bytes",
+    "live_bytes",
     "debt_bytes",
     "busy",
     "stalls",
 ];
 
-/// Formats the timelines as comma-separated values; puts are PUT, reads are all other operations.
+/// Formats the timelines as comma-separated values; puts are all operations that write, reads are all others.
 ///
 /// # Errors
 /// Returns an error if the writer fails, which does not happen in memory.
@@ -189,7 +196,7 @@ pub fn seconds_csv(results: &Results) -> Result<String, String> {
 }
 
 fn record(outcome: &Outcome, second: &Second) -> Vec<String> {
-    let (puts, reads): (Vec<&Beat>, Vec<&Beat>) = second.beats.iter().partition(|b| b.operation == "PUT");
+    let (puts, reads): (Vec<&Beat>, Vec<&Beat>) = second.beats.iter().partition(|b| is_write(&b.operation));
     let count = |beats: &[&Beat]| beats.iter().map(|b| b.ops).sum::<u64>();
     let slowest = |beats: &[&Beat]| beats.iter().map(|b| b.slowest).fold(0.0, f64::max);
     let (put, read) = (count(&puts), count(&reads));
@@ -207,8 +214,10 @@ fn record(outcome: &Outcome, second: &Second) -> Vec<String> {
     let bytes = [second.read, second.read_calls, second.written];
     out.extend(bytes.map(|n| n.to_string()));
     out.extend(bytes.map(per));
-    let memory = [second.resident, second.charged.anonymous, second.charged.cache, second.files];
+    let space = [second.files, second.allocated, second.live];
+    let memory = [second.resident, second.charged.anonymous, second.charged.cache];
     out.extend(memory.map(|n| n.to_string()));
+    out.extend(space.map(|n| n.to_string()));
     out.extend([second.debt, second.busy].map(|n| n.to_string()));
     let stalls: Vec<String> =
         second.stalls.iter().map(|s| steady::stall(&s.cause, s.count, s.seconds)).collect();

@@ -2,12 +2,15 @@
 
 pub mod amplification;
 pub mod beyond;
+pub mod churn;
 pub mod families;
 mod large;
+pub mod overload;
 pub mod queue;
 mod reference;
 pub mod steady;
 mod transactions;
+pub mod values;
 
 use crate::keys::Pattern;
 use crate::spec::{Blend, Durability, Spec, Workload};
@@ -36,12 +39,15 @@ enum Scales {
     Memory,
     /// Durations.
     Duration,
-    /// Numbers of operations and keys, cache and memtable, so that the tree keeps its shape.
+    /// Numbers of operations and keys, cache and memtable, so that the tree keeps its shape; durations by the square
+    /// root of the scale.
     Tree,
+    /// As `Tree`, and durations.
+    Whole,
 }
 
 /// All suites.
-pub const ALL: [Suite; 12] = [
+pub const ALL: [Suite; 15] = [
     Suite {
         name: "quick",
         about: "every kind of operation, under a minute for this engine",
@@ -120,6 +126,27 @@ pub const ALL: [Suite; 12] = [
         rows: queue::rows,
     },
     Suite {
+        name: churn::NAME,
+        about: "1 GiB of values overwritten ten times, then mostly deleted, then left alone: space and scans over time",
+        repeat: 1,
+        scales: Scales::Tree,
+        rows: churn::rows,
+    },
+    Suite {
+        name: overload::NAME,
+        about: "five minutes of puts at twice the rate that the engine sustains, second by second",
+        repeat: 1,
+        scales: Scales::Whole,
+        rows: overload::rows,
+    },
+    Suite {
+        name: values::NAME,
+        about: "values of 4 KiB, compressible or not: written, overwritten, read in order and at random",
+        repeat: 1,
+        scales: Scales::Tree,
+        rows: values::rows,
+    },
+    Suite {
         name: "transactions",
         about: "1, 10 and 1000 operations at every isolation level, with and without conflicts",
         repeat: 1,
@@ -168,14 +195,18 @@ impl Suite {
                 row.name += &format!("{SCALED}{scale}");
                 continue;
             }
-            if let Scales::Memory | Scales::Tree = self.scales {
+            if let Scales::Memory | Scales::Tree | Scales::Whole = self.scales {
                 row.cache = times(row.cache).max(LEAST_BUFFER);
                 row.memtable = times(row.memtable).max(LEAST_BUFFER);
             }
             if let Scales::Memory = self.scales {
                 row.memory = times(row.memory).max(LEAST_MEMORY);
-                row.seconds *= scale.sqrt();
             }
+            row.seconds *= match self.scales {
+                Scales::Memory | Scales::Tree => scale.sqrt(),
+                Scales::Whole => scale,
+                _ => 1.0,
+            };
             let threads = row.threads as u64;
             row.ops = match row.workload {
                 // Each transaction already has many operations.
@@ -199,7 +230,8 @@ impl Suite {
     /// Returns true if the names of rows end with the scale: the shape of the tree depends on it, so figures of
     /// different scales must not be compared.
     fn names_scale(&self) -> bool {
-        [steady::NAME, amplification::NAME, families::NAME].contains(&self.name)
+        matches!(self.scales, Scales::Tree | Scales::Whole)
+            || [steady::NAME, families::NAME].contains(&self.name)
     }
 }
 

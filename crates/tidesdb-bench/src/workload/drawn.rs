@@ -70,7 +70,7 @@ impl Bench<'_> {
     }
 
     /// Returns the version of the put at a position, above that of all keys before the operations.
-    fn version_at(&self, position: u64) -> u32 {
+    pub(super) fn version_at(&self, position: u64) -> u32 {
         self.spec.version.wrapping_add(1).wrapping_add(position as u32)
     }
 
@@ -81,7 +81,7 @@ impl Bench<'_> {
     }
 
     /// Returns the keys that a thread draws, counted from the first key of its part.
-    fn draws(&self, thread: u64, zipf: Option<&Arc<Zipf>>) -> Stream {
+    pub(super) fn draws(&self, thread: u64, zipf: Option<&Arc<Zipf>>) -> Stream {
         let rng = Rng::new(self.spec.seed.wrapping_add(u64::from(self.spec.version)), thread);
         match zipf {
             Some(zipf) => Stream::Zipf { rng, zipf: zipf.clone() },

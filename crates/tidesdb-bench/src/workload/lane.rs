@@ -97,15 +97,52 @@ impl Lane<'_> {
         self.step(kind, ops)
     }
 
+    /// Ends `ops` operations of an open loop: records how long they took once they began, and in `since_due` how long
+    /// since they were due.
+    #[inline]
+    pub(super) fn lap_served(&mut self, kind: usize, ops: u64, since_due: &mut Recorder) -> Result<()> {
+        self.done += ops;
+        let (served, since) = self.meter.lap_served(kind);
+        since_due.record(since);
+        self.count(kind, ops, served)
+    }
+
     /// Ends a step of an operation, which is measured like an operation but does not count towards the limit.
     #[inline]
     pub(super) fn step(&mut self, kind: usize, ops: u64) -> Result<()> {
         let latency = self.meter.lap(kind);
+        self.count(kind, ops, latency)
+    }
+
+    #[inline]
+    fn count(&mut self, kind: usize, ops: u64, latency: Duration) -> Result<()> {
         if let Some(board) = self.board {
             board.beat(self.thread as usize, kind, ops, latency);
         }
         self.counts[kind] += ops;
         self.check.verdict()
+    }
+
+    /// Counts `rows` rows that this thread put (`more`) or deleted, for the timeline.
+    pub(super) fn keep(&self, more: bool, rows: u64) {
+        if let Some(board) = self.board {
+            board.keep(self.thread as usize, more, rows * (self.key.len() + self.value.len()) as u64);
+        }
+    }
+
+    /// Excludes the time since the last operation.
+    pub(super) fn resume(&mut self) {
+        self.meter.resume();
+    }
+
+    /// Begins an open loop with this time between starts.
+    pub(super) fn keep_pace(&mut self, every: Duration) {
+        self.meter.keep_pace(every);
+    }
+
+    /// Returns the time from the start until the current operation began.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.meter.elapsed()
     }
 }
 

@@ -14,6 +14,8 @@ mod transaction;
 mod beyond;
 mod drawn;
 mod families;
+mod turnover;
+mod overload;
 
 #[cfg(test)]
 mod tests;
@@ -28,7 +30,7 @@ use crate::keys::{Keys, Pattern, Stream, Zipf};
 use crate::measure::Latency;
 use crate::rng::Rng;
 use crate::spec::{Spec, Workload};
-use crate::timeline::Board;
+use crate::timeline::{Board, Period};
 use crate::values::Values;
 use crate::verify::Summary;
 
@@ -36,6 +38,7 @@ use lane::Gathered;
 pub use lane::Limit;
 pub use model::Model;
 use model::Order;
+pub use overload::Overload;
 pub use queue::FRONT;
 pub use transaction::Transacted;
 
@@ -74,12 +77,17 @@ pub struct Measured {
     pub checked: u64,
     /// How transactions ended, if the workload has transactions that could be refused.
     pub transacted: Option<Transacted>,
+    /// Periods, if the workload does one thing after another.
+    pub periods: Vec<Period>,
+    /// Rates of the overload, if the workload has one.
+    pub overload: Option<Overload>,
 }
 
 impl Default for Measured {
     fn default() -> Self {
         let (phases, model) = (Vec::new(), Model::Filled);
-        Self { phases, model, processor: 0.0, versions: true, checked: 0, transacted: None }
+        let (periods, transacted, overload) = (Vec::new(), None, None);
+        Self { phases, model, processor: 0.0, versions: true, checked: 0, transacted, periods, overload }
     }
 }
 
@@ -88,6 +96,16 @@ impl Measured {
     fn of<T>(done: Gathered<T>, model: impl FnOnce(Vec<T>) -> Model) -> Self {
         let Gathered { phases, lanes, checked, processor } = done;
         Self { phases, model: model(lanes), processor, checked, ..Self::default() }
+    }
+
+    /// Sets the periods. Operations that only one period has get its duration.
+    fn in_periods(&mut self, periods: Vec<Period>) {
+        for phase in &mut self.phases {
+            if let Some(period) = periods.iter().find(|p| p.operations.contains(&phase.operation)) {
+                phase.seconds = period.to - period.from;
+            }
+        }
+        self.periods = periods;
     }
 }
 
@@ -167,6 +185,8 @@ impl<'a> Bench<'a> {
             Workload::ReadWhileWriting => self.read_while_writing(engine, limit),
             Workload::WriteWhileReading => self.write_while_reading(engine, limit),
             Workload::Families => self.families(engine, limit),
+            Workload::Turnover => self.turnover(engine),
+            Workload::Overload => self.overload(engine),
         }
     }
 

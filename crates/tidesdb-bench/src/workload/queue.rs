@@ -7,16 +7,21 @@ use super::{Bench, Measured, Model};
 use crate::engine::{Engine, Result, Session};
 use crate::verify::Summary;
 
+/// Kinds of operations, counted from the first one of a queue.
 const APPEND: usize = 0;
 const HEAD: usize = 1;
 const TAKE: usize = 2;
 /// Name of the scan that finds the front.
 pub const FRONT: &str = "HEAD";
 /// Number of entries kept in a queue; shorter in short runs.
-const DEPTH: u64 = 1000;
+pub(super) const DEPTH: u64 = 1000;
 
 /// A queue: the original start, the first entry, and the position of the next entry.
-struct Queue {
+pub(super) struct Queue {
+    /// Index of the kind APPEND among the kinds of the row.
+    kinds: usize,
+    depth: u64,
+    taken: Vec<u64>,
     origin: u64,
     head: u64,
     tail: u64,
@@ -25,16 +30,12 @@ struct Queue {
 impl Bench<'_> {
     pub(super) fn queue(&self, engine: &dyn Engine, limit: Limit) -> Result<Measured> {
         let (share, batch) = (self.spec.share(), self.spec.batch);
-        let depth = DEPTH.min(share / 8).max(batch);
+        let depth = DEPTH.min(share / 8);
         let done = self.parallel(engine, &["APPEND", FRONT, "TAKE"], limit, |lane, session| {
             let origin = lane.thread * share;
-            let mut queue = Queue { origin, head: origin, tail: origin };
-            let mut taken = Vec::with_capacity(batch as usize);
+            let mut queue = Queue::new(0, origin, depth.max(batch));
             while lane.more() {
-                queue.append(lane, session, lane.batch(batch))?;
-                if queue.tail - queue.head > depth && lane.more() {
-                    queue.take(lane, session, batch, &mut taken)?;
-                }
+                queue.turn(lane, session, batch)?;
             }
             Ok(queue.summary(lane))
         })?;
@@ -47,22 +48,33 @@ impl Bench<'_> {
 }
 
 impl Queue {
+    /// Creates an empty queue that keeps `depth` entries and starts at the index `origin`. `kinds` is the index of the
+    /// kind APPEND.
+    pub(super) fn new(kinds: usize, origin: u64, depth: u64) -> Self {
+        Self { kinds, depth, taken: Vec::new(), origin, head: origin, tail: origin }
+    }
+
+    /// Appends a batch, and takes one if the queue is long enough.
+    pub(super) fn turn(&mut self, lane: &mut Lane<'_>, session: &mut dyn Session, batch: u64) -> Result<()> {
+        self.append(lane, session, lane.batch(batch))?;
+        if self.tail - self.head > self.depth && lane.more() {
+            self.take(lane, session, batch)?;
+        }
+        Ok(())
+    }
+
     fn append(&mut self, lane: &mut Lane<'_>, session: &mut dyn Session, batch: u64) -> Result<()> {
         for _ in 0..batch {
             lane.put(session, self.tail, 0)?;
             self.tail += 1;
         }
         session.commit()?;
-        lane.lap(APPEND, batch)
+        lane.keep(true, batch);
+        lane.lap(self.kinds + APPEND, batch)
     }
 
-    fn take(
-        &mut self,
-        lane: &mut Lane<'_>,
-        session: &mut dyn Session,
-        batch: u64,
-        taken: &mut Vec<u64>,
-    ) -> Result<()> {
+    fn take(&mut self, lane: &mut Lane<'_>, session: &mut dyn Session, batch: u64) -> Result<()> {
+        let taken = &mut self.taken;
         taken.clear();
         lane.aim(self.origin);
         session.refresh()?;
@@ -74,17 +86,19 @@ impl Queue {
         let head = self.head;
         let right = taken.iter().copied().eq(head..head + batch);
         lane.check.ensure(right, || "the front of a queue is not where it should be".to_owned());
-        lane.step(HEAD, 1)?;
+        lane.step(self.kinds + HEAD, 1)?;
         for index in head..head + batch {
             lane.aim(index);
             session.delete(&lane.key)?;
         }
         session.commit()?;
         self.head += batch;
-        lane.lap(TAKE, batch)
+        lane.keep(false, batch);
+        lane.lap(self.kinds + TAKE, batch)
     }
 
-    fn summary(&self, lane: &Lane<'_>) -> Summary {
+    /// Returns the entries.
+    pub(super) fn summary(&self, lane: &Lane<'_>) -> Summary {
         let mut all = Summary::default();
         (self.head..self.tail).for_each(|index| all.add(lane.keys.item(index).id, 0));
         all

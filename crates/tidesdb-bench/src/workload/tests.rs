@@ -277,6 +277,7 @@ fn a_correct_engine_passes_every_workload() {
         let ops = match spec.workload {
             // The additional reader of `WriteWhileReading` does as many as it can.
             Workload::WriteWhileReading => measured.phases[0].ops,
+            Workload::Turnover => measured.phases.iter().find(|p| p.operation == "UPDATE").unwrap().ops,
             _ => {
                 let whole = measured.phases.iter().filter(|p| p.operation != FRONT);
                 let all: u64 = whole.map(|p| p.ops).sum();
@@ -401,6 +402,9 @@ fn this_engine_passes_every_workload() {
             if workload == Workload::Families {
                 spec.families = vec![4000, 1000, 1000];
             }
+            if matches!(workload, Workload::Overload | Workload::Turnover) {
+                (spec.seconds, spec.keys) = (0.2, 6000);
+            }
             let outcome = staged("tidesdb", &spec);
             assert_eq!(outcome.failure, None, "{workload:?}");
             assert!(outcome.settings.contains("tidesdb") && outcome.db_bytes > 0);
@@ -441,6 +445,8 @@ fn the_timeline_of_a_watched_row_adds_up_to_its_phases() {
         Spec { pattern: Pattern::Scrambled, version: 9, ..all(Workload::WriteWhileReading) },
         Spec { families: vec![4000, 1000, 1000], ..all(Workload::Families) },
         timed(Workload::Queue),
+        Spec { ops: 60_000, rate: 0.0, range: 1000, ..timed(Workload::Turnover) },
+        Spec { rate: 0.0, ..timed(Workload::Overload) },
     ] {
         let (what, outcome) = (spec.workload, staged("tidesdb", &spec));
         assert_eq!(outcome.failure, None, "{what:?}");
@@ -450,16 +456,135 @@ fn the_timeline_of_a_watched_row_adds_up_to_its_phases() {
             assert_eq!(beats().map(|b| b.ops).sum::<u64>(), phase.ops, "{what:?} {}", phase.operation);
             let slowest = beats().map(|b| b.slowest).fold(0.0, f64::max);
             let longest = phase.latency.as_ref().map_or(0.0, |l| l.max);
-            assert!((slowest - longest).abs() <= longest * 0.002, "{what:?}: {slowest} {longest}");
+            let apart = (slowest - longest).abs();
+            assert!(apart <= longest * 0.002, "{what:?} {}: {slowest} {longest}", phase.operation);
         }
         assert!(lines.iter().all(|l| l.resident > 0) && lines.iter().any(|l| l.files > 0), "{what:?}");
         let reads = [Workload::Read, Workload::MultiGet, Workload::ReadWhileWriting].contains(&what);
         assert_eq!(outcome.device.is_some(), reads, "{what:?}");
         let all_read = what == Workload::Iterate || (spec.overwrites() && what != Workload::Families);
-        assert_eq!(outcome.keys, if all_read { 6000 } else { 0 }, "{what:?}");
+        if what == Workload::Turnover {
+            assert!((600..=3630).contains(&outcome.keys), "{}", outcome.keys);
+        } else {
+            assert_eq!(outcome.keys, if all_read { 6000 } else { 0 }, "{what:?}");
+        }
         assert!(outcome.levels.iter().sum::<u64>() > 0, "{what:?}");
         assert_eq!(outcome.stats.tables_written > 0, spec.writes(), "{what:?}");
     }
+}
+
+fn turnover() -> Spec {
+    Spec { keys: 2000, ops: 6000, seconds: 0.2, range: 500, ..row(Workload::Turnover, Pattern::Random) }
+}
+
+#[test]
+fn a_turnover_has_its_periods_in_order_and_counts_the_bytes_that_exist() {
+    let outcome = staged("tidesdb", &Spec { watched: true, ..turnover() });
+    assert_eq!(outcome.failure, None);
+    let periods = &outcome.periods;
+    let names: Vec<&str> = periods.iter().map(|p| p.name.as_str()).collect();
+    assert_eq!(names, ["load", "calm", "overwrite", "delete", "queue", "rest"]);
+    assert!(periods.windows(2).all(|w| w[0].from <= w[0].to && w[0].to == w[1].from), "{periods:?}");
+    let ops = |operation: &str| outcome.phases.iter().find(|p| p.operation == operation).unwrap().ops;
+    // Three threads have 666 keys each, of which the multiples of ten stay.
+    assert_eq!((ops("PUT"), ops("UPDATE"), ops("DELETE")), (1998, 3 * 1998, 1998 - 200));
+    let left = 200 + ops("APPEND") - ops("TAKE");
+    let last = outcome.timeline.last().unwrap();
+    assert_eq!((outcome.keys, last.live), (left, left * outcome.spec.entry_bytes()));
+    assert!(last.allocated > 0 && outcome.timeline.iter().all(|s| s.live > 0 || s.at < periods[0].to));
+}
+
+#[test]
+fn faults_in_a_turnover_are_caught() {
+    // Queues or scans find these faults, whichever come first.
+    for (lie, words) in [
+        (Fault::Undead, "a deleted key was found"),
+        (Fault::Gap, "some are missing"),
+        (Fault::LostWrite, "some are missing"),
+    ] {
+        let failure = on_map(&turnover(), lie).unwrap_err();
+        let found = [words, "the front of a queue", "or their versions"];
+        assert!(found.iter().any(|words| failure.contains(words)), "{lie:?}: {failure}");
+    }
+    caught(&turnover(), Fault::FailedCommit, "no space left");
+}
+
+/// A map whose commits take two milliseconds each, one at a time.
+struct SlowEngine(FaultyEngine, Mutex<()>);
+
+struct SlowSession<'a>(Box<dyn Session + 'a>, &'a Mutex<()>);
+
+impl Engine for SlowEngine {
+    fn session(&self) -> Result<Box<dyn Session + '_>> {
+        Ok(Box::new(SlowSession(self.0.session()?, &self.1)))
+    }
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+    fn settle(&self) -> Result<()> {
+        Ok(())
+    }
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+    fn stats(&self) -> Stats {
+        Stats::default()
+    }
+    fn settings(&self) -> String {
+        String::new()
+    }
+}
+
+impl Session for SlowSession<'_> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.0.put(key, value)
+    }
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        self.0.delete(key)
+    }
+    fn commit(&mut self) -> Result<()> {
+        let _turn = self.1.lock().unwrap();
+        std::thread::sleep(Duration::from_millis(2));
+        self.0.commit()
+    }
+    fn get(&mut self, key: &[u8], value: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        self.0.get(key, value)
+    }
+    fn seek(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        self.0.seek(key, found)
+    }
+    fn range(&mut self, key: &[u8], limit: u64, row: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64> {
+        self.0.range(key, limit, row)
+    }
+    fn iterate(&mut self, row: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64> {
+        self.0.iterate(row)
+    }
+    fn refresh(&mut self) -> Result<()> {
+        self.0.refresh()
+    }
+}
+
+#[test]
+fn an_overload_offers_twice_what_the_engine_takes() {
+    let spec = Spec { keys: 3000, seconds: 1.0, ..row(Workload::Overload, Pattern::Random) };
+    let map = FaultyEngine { map: Mutex::default(), lie: Fault::None };
+    let engine = SlowEngine(map, Mutex::default());
+    let bench = Bench::new(&spec, true).unwrap();
+    bench.populate(&engine.0).unwrap();
+    let measured = bench.run(&engine).unwrap();
+    let (_, found, _) = bench.iterate(&engine.0, measured.versions).unwrap();
+    assert_eq!(bench.verify(&measured, &found), Ok(()));
+    let overload = measured.overload.unwrap();
+    let put = measured.phases.iter().find(|p| p.operation == "PUT").unwrap();
+    assert!(overload.found > 0.0 && overload.offered == 2.0 * overload.found, "{overload:?}");
+    let share = put.rate() / overload.found;
+    assert!((0.5..1.5).contains(&share), "the engine takes no more than before: {share}");
+    let served = put.latency.as_ref().unwrap();
+    assert_eq!(served.samples, overload.since_due.samples);
+    assert!(
+        overload.since_due.p50 > 4.0 * served.p50 && overload.since_due.max > 2e5,
+        "half of the time the generator is a quarter of a second late: {overload:?} {served:?}"
+    );
 }
 
 #[test]

@@ -220,7 +220,7 @@ pub extern "C" fn tidesdb_range_cost(
         cost.check()?;
         let (mut a, mut b) = (a.key(a_size)?, b.key(b_size)?);
         let family = FAMILIES.share(cf)?;
-        let options = family.engine().options();
+        let options = family.engine().current_options();
         if options.comparator.compare(a, b).is_gt() {
             (a, b) = (b, a);
         }

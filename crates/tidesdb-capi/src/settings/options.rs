@@ -80,8 +80,8 @@ pub(crate) fn options(config: &FamilyConfig, base: FamilyOptions) -> Answer<Fami
         n => n,
     };
     let mut options = base
-        .write_buffer_bytes(buffer)
-        .value_threshold(config.klog_value_threshold)
+        .write_buffer_bytes(buffer.max(4096))
+        .value_threshold(config.klog_value_threshold.max(1))
         .compression(compression(config)?)
         .filter_bits_per_key(filter_bits(config));
     options.l1_tables_trigger = match config.l1_file_count_trigger {

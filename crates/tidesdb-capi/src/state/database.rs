@@ -367,7 +367,7 @@ impl Database {
     /// Returns the settings of a family: the stored ones, or those derived from the engine's options.
     /// Unreadable text, which older versions could write, must not make the family inaccessible.
     fn kept_settings(&self, family: &tidesdb::Family) -> Answer<FamilyConfig> {
-        let options = family.options();
+        let options = family.current_options();
         let Some(kept) = self.engine.default_family().get(&settings_key(family))? else {
             return Ok(settings::of_engine(&options));
         };

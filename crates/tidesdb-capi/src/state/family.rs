@@ -116,7 +116,7 @@ impl Family {
         if new.commit_hook_fn.is_none() {
             (merged.commit_hook_fn, merged.commit_hook_ctx) = (old.commit_hook_fn, old.commit_hook_ctx);
         }
-        let options = settings::options(&merged, self.engine.options())?;
+        let options = settings::options(&merged, self.engine.current_options())?;
         self.engine.change_options(options, keep)?;
         if keep {
             database.keep_settings(&self.engine, &merged)?;

@@ -41,7 +41,7 @@ fn durable_commits(database: &Arc<Database>, mode: c_int) -> u32 {
         transaction.put(handle, &[i], b"value", 0).expect("put");
         transaction.commit().expect("commit");
         let stats = database.engine().stats();
-        durable += u32::from(stats.durable_seq > stats.visible_seq);
+        durable += u32::from(stats.durable_end > stats.visible_seq);
     }
     durable
 }

@@ -57,7 +57,7 @@ impl Delete {
 
 fn delete_prefix(session: &Session, prefix: &[u8]) -> Outcome<u64> {
     let family = session.family()?;
-    if !family.options().comparator.is_bytewise() {
+    if !family.current_options().comparator.is_bytewise() {
         return Err(Failure::usage("--prefix needs a family in byte order"));
     }
     let mut batch = WriteBatch::new();

@@ -121,7 +121,7 @@ impl Families {
 fn list(session: &Session, out: &mut Out<'_>) -> Outcome {
     for name in session.db.families() {
         let family = session.db.family(&name)?;
-        let (stats, options) = (family.stats(), family.options());
+        let (stats, options) = (family.stats(), family.current_options());
         let tables: usize = stats.level_tables.iter().sum();
         let bytes: u64 = stats.level_bytes.iter().sum();
         let (compression, order) = (options.compression.name(), options.comparator.name());
@@ -187,7 +187,7 @@ mod tests {
             "--set",
             "table_bytes=1000000",
         ]);
-        let options = stage.db.family("one").unwrap().options().clone();
+        let options = stage.db.family("one").unwrap().current_options().clone();
         assert_eq!((options.compression, options.value_threshold), (Compression::Zstd, 99));
         assert_eq!(options.table_bytes, 1_000_000);
         assert_eq!(options.comparator.name(), "u64");

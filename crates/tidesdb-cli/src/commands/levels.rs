@@ -195,7 +195,7 @@ mod tests {
     fn a_family_with_an_unknown_comparator() {
         let stage = Stage::new();
         let by_length = Comparator::custom("by-length", |a, b| a.len().cmp(&b.len()).then(a.cmp(b)));
-        let options = FamilyOptions { comparator: by_length, ..FamilyOptions::default() };
+        let options = FamilyOptions::default().comparator(by_length);
         let family = stage.db.create_family("odd", options).unwrap();
         family.put(b"zz", b"v").unwrap();
         family.put(b"aaaa", b"v").unwrap();

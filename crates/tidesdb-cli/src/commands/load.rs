@@ -292,7 +292,8 @@ impl Seen {
 
     fn is_there(&mut self, family: &Family, key: &[u8]) -> tidesdb::Result<bool> {
         let fresh = self.pending.insert(self.hasher.hash_one(key));
-        if self.largest.is_empty() || family.options().comparator.compare(key, &self.largest).is_gt() {
+        if self.largest.is_empty() || family.current_options().comparator.compare(key, &self.largest).is_gt()
+        {
             self.largest.clear();
             self.largest.extend_from_slice(key);
             return Ok(false);

@@ -9,12 +9,12 @@ use super::levels::tree_json;
 use crate::failure::{Exit, Outcome};
 use crate::output::{Out, Style, figures_json};
 use crate::session::Session;
-use crate::text::{grouped, size};
+use crate::text::{grouped, size, time};
 
 /// Print statistics of the database and its families
 ///
 /// With --family, only of that family. Counters start at zero when the database is opened, so they are most useful in the
-/// shell.
+/// shell. Figures that are 0 are left out, except with --json and --openmetrics.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Stats {
     /// Print the statistics of the database in the format OpenMetrics, for monitors
@@ -75,19 +75,22 @@ impl Stats {
 /// A figure and its description.
 type Figure = (&'static StatInfo, StatValue);
 
-/// Prints figures one a line.
+/// Prints figures one a line, without those that are 0: most are, in most databases.
 fn print(figures: impl Iterator<Item = Figure>, out: &mut Out<'_>) -> Outcome<()> {
     for (info, value) in figures {
         let number = |n| if info.unit == StatUnit::Bytes { size(n) } else { grouped(n) };
         let value = match value {
+            StatValue::Number(0) => continue,
+            StatValue::Real(x) if x <= 0.0 => continue,
+            StatValue::Levels(levels) if levels.iter().all(|n| *n == 0) => continue,
             StatValue::Number(n) => number(n),
             StatValue::Real(x) if info.unit == StatUnit::Share => format!("{:.1} %", x * 100.0),
             StatValue::Real(x) if info.unit == StatUnit::Ratio => format!("{x:.2}"),
-            StatValue::Real(x) => format!("{x:.3} s"),
+            StatValue::Real(x) => time(x),
             StatValue::Levels(levels) => levels.into_iter().map(number).collect::<Vec<_>>().join(", "),
             other => format!("{other:?}"),
         };
-        out.line(format!("  {:<22} {value}", info.name.replace('_', " ")).trim_end())?;
+        out.line(format!("  {:<25} {value}", info.name.replace('_', " ")).trim_end())?;
     }
     Ok(())
 }
@@ -144,7 +147,7 @@ mod tests {
             assert!(stats["families"][0].get(info.name).is_some(), "{} is missing", info.name);
         }
         let text = stage.run(&["stats"]);
-        assert!(text.contains("table entries          3\n"), "{text}");
+        assert!(text.contains("table entries             3\n"), "{text}");
         let metrics = stage.run(&["stats", "--openmetrics"]);
         assert!(metrics.contains("tidesdb_family_table_entries{family=\"default\"} 3\n"), "{metrics}");
         let family = stage.run(&["stats", "--family", "default"]);

@@ -90,9 +90,9 @@ fn the_shortest_interval_counts() {
     m.pass(20);
     assert_eq!(m.durable(), 3);
     // The deadlines of commits that were synced early are met without another sync.
-    let syncs = m.db.stats().durable_seq;
+    let syncs = m.db.stats().durable_end;
     m.pass(3000);
-    assert_eq!(m.db.stats().durable_seq, syncs);
+    assert_eq!(m.db.stats().durable_end, syncs);
     m.put(b"never, as good as", SyncMode::Interval(Duration::MAX));
     m.pass(3000);
     assert_eq!(m.durable(), 3);

@@ -9,7 +9,7 @@ use crate::jobs::Job;
 use crate::options::FamilyOptions;
 use crate::shared::{Family, Shared};
 use crate::sources::TableVersion;
-use crate::types::{Comparator, FamilyId};
+use crate::types::FamilyId;
 use crate::version::{Change, VersionEdit};
 use crate::vlog::VlogSet;
 use crate::{Error, Result};
@@ -105,20 +105,6 @@ pub(super) fn check_compression(shared: &Shared) -> Result<()> {
     shared.write.families.read().values().try_for_each(|family| family.options.compression().require())
 }
 
-/// Fails if the key order of `family` differs from `wanted`: rows would come in an order that the caller does not
-/// expect.
-pub(super) fn check_order(family: &FamilyCore, wanted: &Comparator) -> Result<()> {
-    let stored = family.options.comparator.name();
-    if stored == wanted.name() {
-        return Ok(());
-    }
-    Err(Error::invalid(format!(
-        "family {:?} has the key order {stored:?}, not {:?}: open it with the order that it was created with",
-        family.name(),
-        wanted.name()
-    )))
-}
-
 /// Returns the family called `name`, resolved or not.
 pub(super) fn by_name(shared: &Shared, name: &str) -> Option<Arc<FamilyCore>> {
     shared.write.families.read().values().find(|family| &*family.name() == name).cloned()
@@ -135,27 +121,31 @@ pub(super) fn find(shared: &Shared, name: &str) -> Result<Arc<FamilyCore>> {
 
 impl Family {
     /// Changes settings for what is written from now on: the next memtable, flush, merge or value. With `keep` the
-    /// change is permanent, otherwise it lasts until close. Existing data stays as it is.
+    /// change is permanent, otherwise it lasts until close. Existing data stays as it is. A merge operator can be added to a family
+    /// that has none, with `keep`.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
     /// # let db = tidesdb::Db::open(dir.path())?;
     /// let family = db.default_family();
-    /// family.change_options(family.options().value_threshold(4096), true)?;
-    /// assert_eq!(family.options().value_threshold, 4096);
+    /// family.change_options(family.current_options().value_threshold(4096), true)?;
+    /// assert_eq!(family.current_options().value_threshold, 4096);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` if the key order or the memtable kind differs; `NotFound` (dropped family), `Io`, `ReadOnly`,
-    /// `Poisoned`, `Closed`. Nothing changed.
+    /// `InvalidArgument` if the key order or the memtable kind differs, or a merge operator is replaced, removed, or added without
+    /// `keep`; `NotFound` (dropped family), `Io`, `ReadOnly`, `Poisoned`, `Closed`. Nothing changed.
     pub fn change_options(&self, options: FamilyOptions, keep: bool) -> Result<()> {
         let (shared, core) = (&self.shared, &self.core);
         shared.write.check_writable()?;
-        core.options.check_change(&options)?;
         let _catalog = shared.catalog.lock();
         if core.is_dropped() {
             return Err(core.unusable());
+        }
+        core.options.check_change(&core.name(), &options)?;
+        if !keep && core.options.adds_operator(&options) {
+            return Err(Error::invalid("a merge operator is added for good: `keep` must be true"));
         }
         if keep {
             let mut edit = VersionEdit::new();
@@ -178,8 +168,7 @@ impl Family {
 /// As [`Family::change_options`]; a database that is open for reading only keeps its settings.
 pub(super) fn put_in_force(family: &Family, mut wanted: FamilyOptions) -> Result<()> {
     let options = &family.core.options;
-    check_order(&family.core, &wanted.comparator)?;
-    options.check_change(&wanted)?;
+    options.check_change(&family.core.name(), &wanted)?;
     if options.are(&wanted) || family.shared.write.options.read_only {
         return Ok(());
     }

@@ -69,7 +69,9 @@ fn write(ctx: &MaintenanceCtx, state: &State, path: &Path, transfer: Transfer) -
     let target = ctx.write.env.disk.open_dir(path, true).map_err(|e| Error::io("create", &name, e))?;
     let target = PooledDir::wrap(target, &Descriptors::of(&*ctx.write.env.disk));
     if !target.list().map_err(|e| Error::io("list", &name, e))?.is_empty() {
-        return Err(Error::Exists { what: format!("a file in {name}").into() });
+        return Err(Error::Exists {
+            what: format!("the directory {name} is not empty: a file in it").into(),
+        });
     }
     let lock = target.lock(files::LOCK, true).map_err(|e| Error::io("lock", &name, e))?;
     let result = fill(ctx, state, &target, transfer);

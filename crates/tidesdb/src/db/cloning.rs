@@ -46,7 +46,7 @@ impl Db {
         if by_name(shared, new).is_some() {
             return Err(Error::Exists { what: format!("family {new:?}").into() });
         }
-        let options = from.options();
+        let options = from.current_options();
         let id = shared.maintenance.versions.new_family_id()?;
         let to = core(shared, id, new, options.clone(), from.core.owned_view().version.clone());
         let mut files = CloneFiles { shared, to, out: Rewritten::default() };

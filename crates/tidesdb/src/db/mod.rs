@@ -96,7 +96,7 @@ mod parking {
 }
 
 impl Db {
-    /// Opens the database in `path` with default options; creates it if there is none.
+    /// Opens the database in `path` with default options; creates it, and the directories above it, if there is none.
     ///
     /// # Errors
     /// `Locked` if it is open elsewhere; `Corrupt`, `FormatTooNew`, `Io`.

@@ -99,7 +99,7 @@ impl OpenOptions {
         self
     }
 
-    /// Creates the database if there is none; default true.
+    /// Creates the database, and the directories above it, if there is none; default true.
     pub fn create_if_missing(mut self, yes: bool) -> Self {
         self.options.create_if_missing = yes;
         self
@@ -153,7 +153,7 @@ impl OpenOptions {
     }
 
     /// Opens even if the key order of a family is not known; default false. Such a family stays unresolved until
-    /// [`Db::register_comparator`]. An unresolved family keeps its name and data and can only be dropped. It is neither
+    /// [`Db::register_comparator`]. An unresolved family keeps its name and data and can only be dropped. It is not
     /// merged, and [`Db::verify`] checks everything but the order of its keys. The default family cannot be unresolved
     /// in a database that is open for writing.
     ///
@@ -173,7 +173,8 @@ impl OpenOptions {
     /// Opens the database.
     ///
     /// # Errors
-    /// `Locked` if the database is open elsewhere; `NotFound` if there is none and none may be created; `Corrupt`,
+    /// `Locked` if the database is open elsewhere; `NotFound` if there is no database, or no default family, and none may
+    /// be created; `Corrupt`,
     /// `FormatTooNew`; `InvalidArgument` for a key order that is not known, unless [`OpenOptions::await_comparators`]
     /// allows it; `Io`. An open that fails leaves the data on disk intact.
     pub fn open(mut self) -> Result<Db> {
@@ -205,10 +206,7 @@ impl OpenOptions {
                 refuse_unresolved(&family);
                 family
             }
-            None => {
-                let options = self.default_family.clone().unwrap_or_default();
-                catalog::create(&shared, &self.default_name, options)?
-            }
+            None => self.create_default(&shared)?,
         };
         let workers = match shared.write.options.background_threads {
             _ if shared.write.options.read_only => 0,
@@ -255,6 +253,15 @@ impl OpenOptions {
         o.memtables_bytes_max = memory.immutables_max(o.memtables_bytes_max);
     }
 
+    /// Creates the default family. An open for reading creates none.
+    fn create_default(&self, shared: &Arc<Shared>) -> Result<Arc<FamilyCore>> {
+        if self.options.read_only {
+            return Err(Error::NotFound { what: format!("family {:?}", self.default_name).into() });
+        }
+        let options = self.default_family.clone().unwrap_or_default();
+        catalog::create(shared, &self.default_name, options)
+    }
+
     /// Loads the families and replays the log.
     fn recover(&self, shared: &Arc<Shared>) -> Result<Recovered> {
         let writes = !self.options.read_only;
@@ -268,7 +275,7 @@ impl OpenOptions {
         catalog::check_compression(shared)?;
         let default = || catalog::by_name(shared, &self.default_name);
         if let (Some(family), Some(wanted)) = (default(), &self.default_family) {
-            catalog::check_order(&family, &wanted.comparator)?;
+            family.options.check_order(&family.name(), &wanted.comparator)?;
         }
         let (report, unsaved) = recover::run(shared)?;
         unresolved::resolve_known(shared)?;
@@ -305,7 +312,8 @@ impl OpenOptions {
         dir.lock(files::LOCK, !self.options.read_only).map_err(|e| match e.kind() {
             std::io::ErrorKind::WouldBlock => Error::Locked {
                 dir: self.path.display().to_string().into(),
-                what: "another process, or another handle in this process, holds its lock; close it first"
+                what: "another process, or another handle in this process, holds its lock; close it first, or read \
+                       beside it with OpenOptions::open_reader"
                     .into(),
             },
             _ => Error::io("lock", files::LOCK, e),

@@ -16,7 +16,7 @@ use crate::sources::Source;
 use crate::types::{EntryCursor, FamilyId, Kind, SeqNo, VlogId};
 use crate::version::State;
 use crate::vlog::ValuePlace;
-use crate::wal::reader::{Piece, Scan};
+use crate::wal::reader::{LoggedCommit, Piece, Scan};
 use crate::write::{Op, ops};
 use crate::{Error, Result};
 
@@ -45,6 +45,18 @@ pub(super) fn insert_into(slot: &MemSlot, family: &FamilyCore, seq: SeqNo, op: &
     let version = Version { seq, kind: op.kind as u8, expiry: op.expiry };
     let full = |_| Error::MemoryLimit { what: "replaying the log".into() };
     slot.map.insert(op.key, version, op.value).map_err(full)
+}
+
+/// Checks that an operation of the log is one that its family can have.
+///
+/// # Errors
+/// `Corrupt` for an operand in a family without a merge operator: the manifest names the operator before the first operand is logged.
+pub(super) fn check_operand(family: &FamilyCore, op: &Op<'_>, commit: &LoggedCommit<'_>) -> Result<()> {
+    if op.kind == Kind::Merge && family.options.merge_operator().is_none() {
+        let what = "an operand for a family without a merge operator";
+        return Err(Error::corrupt(commit.file, commit.offset, what));
+    }
+    Ok(())
 }
 
 /// What the threads of a recovery need.
@@ -155,6 +167,7 @@ impl Replayer {
                 if commit.seq <= *flushed || family.is_unresolved() {
                     continue;
                 }
+                check_operand(family, &op, &commit)?;
                 // No memtable is rotated meanwhile.
                 let slot = match slots.iter().position(|(id, _)| *id == op.family) {
                     Some(n) => &slots[n].1,

@@ -1,5 +1,6 @@
 //! Operations on one row that read and write it, and on the first and the last row.
 
+use super::Db;
 use super::transact::transact;
 use crate::options::{Isolation, TransactOptions};
 use crate::shared::Family;
@@ -115,6 +116,67 @@ impl Family {
             }
             Ok::<_, Error>(new)
         })
+    }
+}
+
+impl Db {
+    /// Returns the first key and its value.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    pub fn first(&self) -> Result<Option<(Slice, Slice)>> {
+        self.default_family().first()
+    }
+
+    /// Returns the last key and its value.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    pub fn last(&self) -> Result<Option<(Slice, Slice)>> {
+        self.default_family().last()
+    }
+
+    /// Removes the first key and returns it with its value: see [`Family::pop_first`].
+    ///
+    /// # Errors
+    /// As [`Family::pop_first`].
+    pub fn pop_first(&self) -> Result<Option<(Slice, Slice)>> {
+        self.default_family().pop_first()
+    }
+
+    /// Sets `key` to `new` if its value is `expected`: see [`Family::compare_and_swap`].
+    ///
+    /// # Errors
+    /// As [`Family::compare_and_swap`].
+    pub fn compare_and_swap(
+        &self,
+        key: impl AsRef<[u8]>,
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<bool> {
+        self.default_family().compare_and_swap(key, expected, new)
+    }
+
+    /// Sets `key` to what `change` makes of its value: see [`Family::update`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// for _ in 0..3 {
+    ///     db.update("visits", |v| Some(vec![v.map_or(0, |v| v[0]) + 1]))?;
+    /// }
+    /// assert_eq!(db.last()?.map(|(_, visits)| visits[0]), Some(3));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Family::update`].
+    pub fn update(
+        &self,
+        key: impl AsRef<[u8]>,
+        change: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
+    ) -> Result<Option<Vec<u8>>> {
+        self.default_family().update(key, change)
     }
 }
 

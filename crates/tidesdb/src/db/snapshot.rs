@@ -1,5 +1,6 @@
 //! [`Snapshot`]: a view of all families at one read timestamp.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::mvcc::SnapshotPin;
@@ -20,10 +21,16 @@ use crate::{Error, Result};
 /// assert_eq!(before.get(db.default_family(), b"k")?.as_deref(), Some(&b"old"[..]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Snapshot {
     reads: Arc<ReadCtx>,
     pin: SnapshotPin,
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot").field("seq", &self.seq()).finish_non_exhaustive()
+    }
 }
 
 impl Snapshot {
@@ -85,6 +92,22 @@ impl Snapshot {
     pub fn multi_get<K: AsRef<[u8]>>(&self, family: &Family, keys: &[K]) -> Result<Vec<Option<Slice>>> {
         self.check(family)?;
         read::multi_get(&self.reads, &family.core, keys, Some(self.seq()))
+    }
+
+    /// Returns the first key and its value.
+    ///
+    /// # Errors
+    /// As [`Family::get`].
+    pub fn first(&self, family: &Family) -> Result<Option<(Slice, Slice)>> {
+        self.iter(family)?.next().transpose()
+    }
+
+    /// Returns the last key and its value.
+    ///
+    /// # Errors
+    /// As [`Family::get`].
+    pub fn last(&self, family: &Family) -> Result<Option<(Slice, Slice)>> {
+        self.iter(family)?.next_back().transpose()
     }
 
     /// Iterates over all keys and values in order.

@@ -14,7 +14,7 @@ use crate::stats::{Durations, TimeStats, statistics, write_lines};
 use crate::types::SeqNo;
 
 statistics! {
-    /// Statistics of the whole database. Its `Display` is for people.
+    /// Statistics of the whole database. Its `Display` is for people: it leaves out figures that are 0.
     #[derive(Clone, Debug, Default)]
     Stats of seen: &Seen<'_>;
 
@@ -45,7 +45,7 @@ statistics! {
     figures {
         Gauge Count visible_seq: SeqNo = seen.shared.reads.visible(),
             "Newest visible sequence number.", c "global_seq";
-        Gauge Count durable_seq: SeqNo = seen.shared.write.log.sequencer().durable(),
+        Gauge Count durable_end: SeqNo = seen.shared.write.log.sequencer().durable(),
             "First sequence number that is not durable yet.";
         Counter Bytes wal_bytes: u64 = seen.shared.write.log.bytes_written(),
             "Bytes written to the log since the open.";
@@ -87,7 +87,7 @@ statistics! {
             "How scarce memory is: 0 normal, 1 elevated, 2 high, 3 critical.", c "memory_pressure_level";
         Gauge Count snapshots: usize = seen.shared.reads.snapshots.count(),
             "Live snapshots.";
-        Gauge Count jobs_pending: usize = seen.shared.write.jobs.pending(),
+        Gauge Count jobs_pending: usize = seen.jobs_pending(),
             "Background jobs queued or running.";
         Gauge Bytes flush_debt_bytes: u64 = seen.shared.write.debt.immutable_bytes.load(Ordering::Relaxed),
             "Bytes of memtables that wait for a flush.";
@@ -145,6 +145,11 @@ struct Seen<'a> {
 impl Seen<'_> {
     fn total(&self, metric: Metric) -> u64 {
         self.shared.write.all_families().iter().map(|family| family.total(metric)).sum()
+    }
+
+    /// An open for reading has no thread for jobs.
+    fn jobs_pending(&self) -> usize {
+        if self.shared.write.options.read_only { 0 } else { self.shared.write.jobs.pending() }
     }
 
     fn memory(&self, of: Use) -> u64 {
@@ -238,8 +243,7 @@ impl fmt::Display for Stats {
             write_lines(f, "  ", remote.figures())?;
         }
         for family in &self.families {
-            writeln!(f, "family {:?}", family.name)?;
-            write_lines(f, "  ", family.figures())?;
+            write!(f, "{family}")?;
         }
         for tree in &self.trees {
             writeln!(f, "tree of family {:?}", tree.family)?;

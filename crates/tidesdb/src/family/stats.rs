@@ -1,5 +1,6 @@
 //! Statistics of one family. A new counter is one line under `counters`, and calls of [`FamilyCore::count`].
 
+use std::fmt;
 use std::sync::Arc;
 
 use tidesdb_sync::Mutex;
@@ -7,11 +8,11 @@ use tidesdb_sync::Mutex;
 use super::{FamilyCore, ReadView};
 use crate::sources::TableVersion;
 use crate::sst::TableMeta;
-use crate::stats::statistics;
+use crate::stats::{statistics, write_lines};
 use crate::vlog::VlogPointer;
 
 statistics! {
-    /// Figures about one family. Counters count since the open.
+    /// Figures about one family. Counters count since the open. Its `Display` is for people: it leaves out figures that are 0.
     #[derive(Clone, Debug, Default)]
     FamilyStats of seen: &Seen<'_>;
 
@@ -92,6 +93,7 @@ statistics! {
         Count value_files_removed ValueFilesRemoved, "Value logs that were removed because no value in them was live.";
         Count deletes Deletes,
             "Tombstones of single keys that were written, or a few more: those of a batch count for each of its families.";
+        Count conflicts Conflicts, "Commits that were refused because another commit had changed a key of the family.";
     }
 }
 
@@ -127,6 +129,13 @@ impl LevelCounters {
 struct Seen<'a> {
     core: &'a FamilyCore,
     view: &'a ReadView,
+}
+
+impl fmt::Display for FamilyStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "family {:?}", self.name)?;
+        write_lines(f, "  ", self.figures())
+    }
 }
 
 impl Seen<'_> {

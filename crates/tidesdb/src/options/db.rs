@@ -32,15 +32,17 @@ pub enum RecoveryMode {
     Salvage,
 }
 
-/// Settings of a database; see [`crate::Db::options`].
+/// Settings of a database: see [`crate::Db::options`], and [`OpenOptions::with`](crate::OpenOptions::with) for those without a method.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct DbOptions {
     /// Default durability of commits. Default `Full`.
     pub sync: SyncMode,
     /// What to do with damage in the log. Default `Tail`.
     pub recovery: RecoveryMode,
-    /// Bytes of memory that the database may use, of all kinds together; see docs/memory.md. 0 = half of the memory that the
-    /// process may use: that of its control groups or of the machine, whichever is less. At least 16 MiB. Default 0.
+    /// Bytes of memory that the database may use, of all kinds together; see
+    /// [docs/memory.md](https://github.com/tidesdb/tidesdb-rs/blob/main/docs/memory.md). 0 = half of the memory that the
+    /// process may use: that of its control groups or of the machine, whichever is less. Less than 16 MiB counts as 16 MiB. Default 0.
     pub memory_limit: u64,
     /// Bytes of decoded blocks, filters and indexes kept in memory. Filters and indexes that stay in memory while their
     /// table is open take at most half of it. Default 64 MiB.
@@ -50,7 +52,7 @@ pub struct DbOptions {
     pub memtables_bytes_max: u64,
     /// Bytes of log kept for unflushed data before the family that retains the oldest part is flushed. Default 256 MiB.
     pub wal_bytes_max: u64,
-    /// Bytes of one WAL segment. Fixed when the database is created. Default 32 MiB.
+    /// Bytes of one WAL segment, for a database that this open creates; an existing one keeps its own. Default 32 MiB.
     pub wal_segment_bytes: u64,
     /// Threads for flush and compaction. 0 = the committing thread does the work itself: the order of I/O is then
     /// deterministic, and no thread syncs for `SyncMode::Interval`. With two or more, another one merges while one family
@@ -85,7 +87,7 @@ pub struct DbOptions {
     /// Write small WAL records through a memory map where the file system allows. Default true.
     pub mmap_wal: bool,
     /// Write an event log to the directory: flushes, merges, stalls and errors as JSON lines in `EVENTS` and `EVENTS.old`, at most
-    /// about 4 MiB. See docs/events.md. Default true.
+    /// about 4 MiB. See [docs/events.md](https://github.com/tidesdb/tidesdb-rs/blob/main/docs/events.md). Default true.
     pub event_log: bool,
     /// An object store that keeps a copy of the database, from which a lost folder is restored. Default none.
     pub remote: Option<RemoteOptions>,

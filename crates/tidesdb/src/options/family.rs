@@ -5,6 +5,8 @@
 //! use.
 //! To add a setting, add one line there and use the setting. It takes the next free id; ids are never reused.
 
+use std::fmt;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -48,7 +50,8 @@ macro_rules! is_live {
 
 macro_rules! family_options {
     ($($id:literal $change:ident $name:ident: $kind:ty = $default:expr, $domain:expr, $help:literal;)*) => {
-        /// Settings of a family.
+        /// Settings of a family. Each has a method of its name that sets it; numbers outside a domain are refused by the call that
+        /// takes the options.
         ///
         /// ```
         /// use tidesdb::{Compression, FamilyOptions};
@@ -56,16 +59,16 @@ macro_rules! family_options {
         /// assert_eq!(opts.write_buffer_bytes, 64 << 20);
         /// ```
         #[derive(Clone, Debug)]
+        #[non_exhaustive]
         pub struct FamilyOptions {
             /// Order of the keys. Fixed for the life of the family. Default: bytewise.
             pub comparator: Comparator,
-            /// Combines the operands of [`WriteBatch::merge`](crate::WriteBatch::merge). Fixed for the life of the family.
-            /// Default: none.
+            /// Combines the operands of [`WriteBatch::merge`](crate::WriteBatch::merge). A family without one can get one; then it is
+            /// fixed. Default: none.
             pub merge_operator: Option<MergeOperator>,
             $(#[doc = $help] pub $name: $kind,)*
             /// Settings stored by a newer version; this version keeps them unchanged.
-            #[doc(hidden)]
-            pub unknown: UnknownFields,
+            pub(crate) unknown: UnknownFields,
         }
 
         impl Default for FamilyOptions {
@@ -80,6 +83,13 @@ macro_rules! family_options {
         }
 
         impl FamilyOptions {
+            $(#[doc = concat!("Sets `", stringify!($name), "`. ", $help)]
+            #[must_use]
+            pub fn $name(mut self, $name: $kind) -> Self {
+                self.$name = $name;
+                self
+            })*
+
             /// All settings except the key order, by ascending id.
             pub const TABLE: &[SettingInfo] = &[
                 $(SettingInfo {
@@ -172,13 +182,13 @@ macro_rules! family_options {
             }
         }
 
-        /// Settings of an open family. The key order and fixed settings never change. Each other setting is an atomic
-        /// of its own; a caller that needs a setting twice must keep its value.
+        /// Settings of an open family. The key order and fixed settings never change, and the merge operator does not once there is
+        /// one. Each other setting is an atomic of its own; a caller that needs a setting twice must keep its value.
         #[derive(Debug)]
         pub struct LiveOptions {
             /// Order of the keys.
             pub comparator: Comparator,
-            merge_operator: Option<MergeOperator>,
+            merge_operator: OnceLock<MergeOperator>,
             unknown: UnknownFields,
             $($name: AtomicU64,)*
         }
@@ -189,7 +199,7 @@ macro_rules! family_options {
                 Self {
                     $($name: options.$name.to_word().into(),)*
                     comparator: options.comparator,
-                    merge_operator: options.merge_operator,
+                    merge_operator: options.merge_operator.map_or_else(OnceLock::new, OnceLock::from),
                     unknown: options.unknown,
                 }
             }
@@ -198,31 +208,45 @@ macro_rules! family_options {
             pub fn now(&self) -> FamilyOptions {
                 FamilyOptions {
                     comparator: self.comparator.clone(),
-                    merge_operator: self.merge_operator.clone(),
+                    merge_operator: self.merge_operator().cloned(),
                     $($name: self.$name(),)*
                     unknown: self.unknown.clone(),
                 }
             }
 
-            /// Returns whether `options` has the same settings, key order apart.
+            /// Returns whether `options`, which may be put in force, has the same settings, key order apart.
             pub fn are(&self, options: &FamilyOptions) -> bool {
-                true $(&& options.$name == self.$name())*
+                !self.adds_operator(options) $(&& options.$name == self.$name())*
             }
 
-            /// Checks that `options` may be put in force.
+            /// Returns whether `options` has a merge operator and the family has none.
+            pub fn adds_operator(&self, options: &FamilyOptions) -> bool {
+                self.merge_operator().is_none() && options.merge_operator.is_some()
+            }
+
+            /// Checks that `family` has the key order `wanted`: with another one, rows would come in an order that the caller does
+            /// not expect.
+            ///
+            /// # Errors
+            /// `InvalidArgument`, naming both.
+            pub fn check_order(&self, family: &str, wanted: &Comparator) -> Result<()> {
+                match (self.comparator.name(), wanted.name()) {
+                    (is, wanted) if is == wanted => Ok(()),
+                    (is, wanted) => Err(fixed(family, "key order", format_args!("{is:?}"), format_args!("{wanted:?}"))),
+                }
+            }
+
+            /// Checks that `options` may be put in force for `family`.
             ///
             /// # Errors
             /// `InvalidArgument` if they change a fixed setting, or a setting is outside its domain; `NotBuiltIn` if this build lacks the
             /// compression.
-            pub fn check_change(&self, options: &FamilyOptions) -> Result<()> {
-                if options.comparator.name() != self.comparator.name() {
-                    return Err(Error::invalid("the key order of a family cannot change"));
-                }
-                check_operator(self.merge_operator(), options.merge_operator.as_ref())?;
+            pub fn check_change(&self, family: &str, options: &FamilyOptions) -> Result<()> {
+                self.check_order(family, &options.comparator)?;
+                check_operator_change(family, self.merge_operator(), options.merge_operator.as_ref())?;
                 $(if !is_live!($change) && options.$name != self.$name() {
                     let (is, wanted) = (self.$name(), options.$name);
-                    let name = stringify!($name);
-                    return Err(Error::invalid(format!("{name} of a family cannot change: it is {is:?}, not {wanted:?}")));
+                    return Err(fixed(family, stringify!($name), format_args!("{is:?}"), format_args!("{wanted:?}")));
                 })*
                 options.compression.require()?;
                 options.outside().map_or(Ok(()), |what| Err(Error::invalid(what)))
@@ -231,11 +255,14 @@ macro_rules! family_options {
             /// The merge operator of the family.
             #[inline]
             pub fn merge_operator(&self) -> Option<&MergeOperator> {
-                self.merge_operator.as_ref()
+                self.merge_operator.get()
             }
 
-            /// Puts the changeable settings of `options` in force.
+            /// Puts the changeable settings of `options` in force. A merge operator that is new must be stored already.
             pub fn change(&self, options: &FamilyOptions) {
+                if let Some(operator) = &options.merge_operator {
+                    self.merge_operator.get_or_init(|| operator.clone());
+                }
                 $(if is_live!($change) {
                     self.$name.store(options.$name.to_word(), Relaxed);
                 })*
@@ -310,17 +337,33 @@ fn operator(field: &mut Decoder<'_>) -> Result<MergeOperator> {
     }
 }
 
-/// Fails if the merge operator of a family differs from the one that the caller wants.
-fn check_operator(is: Option<&MergeOperator>, wanted: Option<&MergeOperator>) -> Result<()> {
-    let name = |operator: Option<&MergeOperator>| match operator {
-        Some(operator) => format!("{:?}", operator.name()),
-        None => "none".to_owned(),
-    };
-    let (is, wanted) = (name(is), name(wanted));
-    if is == wanted {
-        return Ok(());
+/// Checks that `family` may change from one merge operator to another. A family without one has no operands, so it may get one. Any
+/// other change would give stored operands another meaning.
+///
+/// # Errors
+/// `InvalidArgument`, naming both.
+pub(crate) fn check_operator_change(
+    family: &str,
+    is: Option<&MergeOperator>,
+    wanted: Option<&MergeOperator>,
+) -> Result<()> {
+    let Some(is) = is.map(MergeOperator::name) else { return Ok(()) };
+    match wanted.map(MergeOperator::name) {
+        Some(wanted) if wanted == is => Ok(()),
+        Some(wanted) => Err(Error::invalid(format!(
+            "family {family:?} has the merge operator {is:?}, not {wanted:?}; it cannot be replaced, because stored operands belong to it"
+        ))),
+        None => Err(Error::invalid(format!(
+            "family {family:?} has the merge operator {is:?}, not none; it cannot be removed, because stored operands belong to it"
+        ))),
     }
-    Err(Error::invalid(format!("the merge operator of a family cannot change: it is {is}, not {wanted}")))
+}
+
+/// The error for a setting that is fixed for the life of a family.
+fn fixed(family: &str, what: &str, is: fmt::Arguments<'_>, wanted: fmt::Arguments<'_>) -> Error {
+    Error::invalid(format!(
+        "family {family:?} has the {what} {is}, not {wanted}; it is fixed when the family is created"
+    ))
 }
 
 impl FamilyOptions {
@@ -355,34 +398,6 @@ impl FamilyOptions {
         self
     }
 
-    /// Sets the memtable size in bytes.
-    #[must_use]
-    pub fn write_buffer_bytes(mut self, bytes: usize) -> Self {
-        self.write_buffer_bytes = bytes.max(4096);
-        self
-    }
-
-    /// Sets the size in bytes from which values go to the value log.
-    #[must_use]
-    pub fn value_threshold(mut self, bytes: usize) -> Self {
-        self.value_threshold = bytes.max(1);
-        self
-    }
-
-    /// Sets the compression.
-    #[must_use]
-    pub fn compression(mut self, compression: Compression) -> Self {
-        self.compression = compression;
-        self
-    }
-
-    /// Sets the filter bits per key.
-    #[must_use]
-    pub fn filter_bits_per_key(mut self, bits: u32) -> Self {
-        self.filter_bits_per_key = bits.min(FILTER_BITS_MAX as u32);
-        self
-    }
-
     /// Sets the time after which a row that is put without a TTL expires, in whole seconds, rounded up; zero = never.
     /// Operands of a merge operator have no TTL.
     ///
@@ -400,15 +415,7 @@ impl FamilyOptions {
     /// ```
     #[must_use]
     pub fn default_ttl(mut self, ttl: Duration) -> Self {
-        let secs = ttl.as_secs().saturating_add((ttl.subsec_nanos() > 0).into());
-        self.default_ttl_secs = secs.min(u32::MAX.into());
-        self
-    }
-
-    /// Sets the kind of map for the memtable.
-    #[must_use]
-    pub fn memtable(mut self, kind: MemtableKind) -> Self {
-        self.memtable = kind;
+        self.default_ttl_secs = ttl.as_secs().saturating_add((ttl.subsec_nanos() > 0).into());
         self
     }
 }
@@ -475,7 +482,7 @@ mod tests {
         }
         assert!(matches!(options.set("colour", 1), Err(Error::InvalidArgument { .. })));
         options.table_bytes = 0;
-        assert!(LiveOptions::new(FamilyOptions::default()).check_change(&options).is_err());
+        assert!(LiveOptions::new(FamilyOptions::default()).check_change("f", &options).is_err());
     }
 
     #[test]
@@ -495,7 +502,7 @@ mod tests {
         for info in FamilyOptions::TABLE {
             let mut options = FamilyOptions::default();
             options.set(info.name, if info.default == 1 { info.domain.0 } else { 1 }).unwrap();
-            assert_eq!(live.check_change(&options).is_ok(), info.live, "{}", info.name);
+            assert_eq!(live.check_change("f", &options).is_ok(), info.live, "{}", info.name);
         }
     }
 }

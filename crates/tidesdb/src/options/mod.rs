@@ -7,7 +7,7 @@ mod per_call;
 mod remote;
 
 pub use db::{DbOptions, RecoveryMode, SyncMode};
-pub(crate) use family::{COMPARATOR_NAME_BYTES_MAX, LiveOptions};
+pub(crate) use family::{COMPARATOR_NAME_BYTES_MAX, LiveOptions, check_operator_change};
 pub use family::{FamilyOptions, MemtableKind};
 pub use per_call::{Isolation, ReadOptions, TransactOptions, WriteOptions};
 pub use remote::RemoteOptions;

@@ -9,6 +9,7 @@ use super::SyncMode;
 /// assert!(durable_now.sync.is_some());
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
 pub struct WriteOptions {
     /// Overrides the database's sync mode for this commit. `Full` makes this commit and all commits before it durable
     /// before the call returns. `Interval` lets the background thread sync later.
@@ -53,9 +54,19 @@ impl Isolation {
 
 /// Settings of one read.
 #[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
 pub struct ReadOptions {
     /// Do not fetch values, and never access the value log: reading the `value` of an iterator is then an error.
     pub keys_only: bool,
+}
+
+impl ReadOptions {
+    /// Sets whether values are left out.
+    #[must_use]
+    pub fn keys_only(mut self, yes: bool) -> Self {
+        self.keys_only = yes;
+        self
+    }
 }
 
 /// Settings of [`Db::transact_with`](crate::Db::transact_with).

@@ -7,6 +7,7 @@ use crate::store::ObjectStore;
 
 /// An object store for a database, and its settings; see [`DbOptions::remote`](crate::DbOptions::remote).
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct RemoteOptions {
     /// The store. It belongs to one database.
     pub store: Arc<dyn ObjectStore>,

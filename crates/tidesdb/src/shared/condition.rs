@@ -13,7 +13,7 @@ pub enum HealthState {
     /// All work succeeds.
     #[default]
     Healthy,
-    /// Reads and writes work, but some background work does not.
+    /// Reads work; some background work does not, or the disk has no room for commits that store data.
     Degraded,
     /// Writes are refused until the database is opened again. Reads work.
     Poisoned,
@@ -65,6 +65,9 @@ impl Shared {
         }
         if self.write.merges.are_starved() {
             causes.push("the disk has no space for the output of a merge".to_owned());
+        }
+        if let Some(shortage) = self.write.log.shortage() {
+            causes.push(format!("commits are refused: {shortage}"));
         }
         if self.retry.is_failing() {
             causes.push("background work fails and is tried again".to_owned());

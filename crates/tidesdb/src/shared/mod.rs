@@ -98,10 +98,16 @@ impl fmt::Debug for Shared {
 
 /// A column family: a cheap handle, cloneable, usable from any thread. It stays valid across a rename; after a drop its
 /// calls fail with `NotFound`.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Family {
     pub(crate) core: Arc<FamilyCore>,
     pub(crate) shared: Arc<Shared>,
+}
+
+impl fmt::Debug for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Family").field("name", &self.core.name()).finish_non_exhaustive()
+    }
 }
 
 impl Family {
@@ -115,22 +121,30 @@ impl Family {
         self.core.name().to_string()
     }
 
-    /// The expiry of a row that is put without one: 0, or the end of the family's default TTL.
+    /// Returns the expiry that a row gets now if it is put without one: 0 = never, or the end of the family's default TTL.
+    ///
+    /// # Errors
+    /// As [`Family::expiry_after`].
     #[inline]
-    pub(crate) fn default_expiry(&self) -> crate::Result<u32> {
+    pub fn default_expiry(&self) -> crate::Result<u32> {
         match self.core.options.default_ttl_secs() {
             0 => Ok(0),
-            secs => self.expiry_after(secs),
+            secs => self.expiry_after(Duration::from_secs(secs)),
         }
     }
 
+    /// Returns the expiry of a row that is put with `ttl` now, in seconds since the UNIX epoch. Rows that are put with the same expiry
+    /// ([`Family::put_expiring`]) expire together.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if `ttl` ends after February 2106.
     #[cold]
-    fn expiry_after(&self, secs: u64) -> crate::Result<u32> {
-        self.shared.reads.expiry_after(Duration::from_secs(secs))
+    pub fn expiry_after(&self, ttl: Duration) -> crate::Result<u32> {
+        self.shared.reads.expiry_after(ttl)
     }
 
-    /// The current settings.
-    pub fn options(&self) -> crate::options::FamilyOptions {
+    /// Returns the current settings.
+    pub fn current_options(&self) -> crate::options::FamilyOptions {
         self.core.options.now()
     }
 }

@@ -104,23 +104,34 @@ impl From<Vec<usize>> for StatValue {
     }
 }
 
-/// Writes figures one a line, `indent` before each.
+/// Formats a time in the unit that suits it.
+fn time(secs: f64) -> String {
+    match secs {
+        secs if secs < 1e-3 => format!("{:.1} us", secs * 1e6),
+        secs if secs < 1.0 => format!("{:.2} ms", secs * 1e3),
+        secs => format!("{secs:.2} s"),
+    }
+}
+
+/// Writes figures one a line, `indent` before each. Leaves out those that are 0: most are, in most databases.
 pub(crate) fn write_lines(
     f: &mut fmt::Formatter<'_>,
     indent: &str,
     figures: impl Iterator<Item = (&'static StatInfo, StatValue)>,
 ) -> fmt::Result {
     for (info, value) in figures {
-        let unit = match info.unit {
-            StatUnit::Bytes => " B",
-            StatUnit::Seconds => " s",
-            StatUnit::Count | StatUnit::Share | StatUnit::Ratio => "",
-        };
+        let unit = if info.unit == StatUnit::Bytes { " B" } else { "" };
         let label = info.name.replace('_', " ");
         match value {
-            StatValue::Number(n) => writeln!(f, "{indent}{label:<24} {n}{unit}")?,
-            StatValue::Real(x) => writeln!(f, "{indent}{label:<24} {x:.3}{unit}")?,
-            StatValue::Levels(levels) => writeln!(f, "{indent}{label:<24} {levels:?}{unit}")?,
+            StatValue::Number(n) if n > 0 => writeln!(f, "{indent}{label:<25} {n}{unit}")?,
+            StatValue::Real(x) if x > 0.0 => match info.unit {
+                StatUnit::Seconds => writeln!(f, "{indent}{label:<25} {}", time(x))?,
+                _ => writeln!(f, "{indent}{label:<25} {x:.3}")?,
+            },
+            StatValue::Levels(levels) if levels.iter().any(|n| *n > 0) => {
+                writeln!(f, "{indent}{label:<25} {levels:?}{unit}")?
+            }
+            _ => {}
         }
     }
     Ok(())

@@ -1,6 +1,7 @@
 //! The transaction handle.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,7 +36,6 @@ use crate::{Error, Result};
 /// assert!(db.contains(b"ben")?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
 pub struct Transaction {
     shared: Arc<Shared>,
     isolation: Isolation,
@@ -48,6 +48,17 @@ pub struct Transaction {
     savepoints: Vec<(u64, Mark)>,
     savepoints_made: u64,
     open: bool,
+}
+
+impl fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transaction")
+            .field("isolation", &self.isolation)
+            .field("open", &self.open)
+            .field("seq", &self.snapshot_seq())
+            .field("writes", &self.len())
+            .finish_non_exhaustive()
+    }
 }
 
 /// A position in a transaction to roll back to; made by [`Transaction::savepoint`].

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tidesdb_sync::pin;
 
 use super::footprint::Footprint;
-use crate::family::{FamilyCore, ReadView};
+use crate::family::{FamilyCore, Metric, ReadView};
 use crate::ranges::RangeSet;
 use crate::read::{Span, is_before, newest_range, newest_version, sees, show_keys};
 use crate::sources::Source;
@@ -94,6 +94,7 @@ impl Depends<'_> {
 }
 
 fn conflict(family: &FamilyCore, key: &[u8]) -> Error {
+    family.count(Metric::Conflicts, 1);
     Error::Conflict { family: family.name(), key: key.into() }
 }
 

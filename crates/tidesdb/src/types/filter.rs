@@ -36,7 +36,8 @@ pub enum Decision {
 /// Decides about a row; see [`CompactionFilter::new`].
 type FilterFn = dyn Fn(&FilterRow<'_>) -> Decision + Send + Sync;
 
-/// A named function that merges of tables apply to the rows of a family; see docs/merge-operators.md for what it may rely on.
+/// A named function that merges of tables apply to the rows of a family; see
+/// [docs/merge-operators.md](https://github.com/tidesdb/tidesdb-rs/blob/main/docs/merge-operators.md) for what it may rely on.
 #[derive(Clone)]
 pub struct CompactionFilter {
     name: Arc<str>,

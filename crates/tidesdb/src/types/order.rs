@@ -123,6 +123,7 @@ impl Comparator {
     }
 
     /// Where the keys with a common prefix lie.
+    #[doc(hidden)]
     pub fn prefix_layout(&self) -> PrefixLayout {
         match &self.0 {
             Repr::Bytewise => PrefixLayout::Ascending,

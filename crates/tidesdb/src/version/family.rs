@@ -320,7 +320,16 @@ impl<T> FamilyVersion<T> {
             true => Ok(()),
             false => Err(Error::internal(format!("family {}, table {}: {what}", self.state.id.0, m.id.0))),
         };
-        law(order.compare(&m.smallest, &m.largest).is_le(), "smallest key above largest")?;
+        law(
+            order.compare(&m.smallest, &m.largest).is_le(),
+            &match order.is_bytewise() {
+                true => "smallest key above largest".to_owned(),
+                false => format!(
+                    "smallest key above largest in the key order {:?}: damage, or not the order that wrote the table",
+                    order.name()
+                ),
+            },
+        )?;
         law(m.min_seq <= m.max_seq, "oldest commit above newest")?;
         law(
             self.state.tables.get(m.id).is_some_and(|t| t.level == level && t.meta == *m),

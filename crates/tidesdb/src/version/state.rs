@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::chunks::Chunks;
 use super::edit::{Change, LEVEL_MAX, VersionEdit};
 use crate::codec::Salt;
-use crate::options::COMPARATOR_NAME_BYTES_MAX;
+use crate::options::{COMPARATOR_NAME_BYTES_MAX, check_operator_change};
 use crate::ranges::RangeTombstone;
 use crate::sst::TableMeta;
 use crate::types::{FAMILY_NAME_BYTES_MAX, FamilyId, SeqNo, TableId, VlogId, WalId};
@@ -321,8 +321,14 @@ impl State {
                     return Err(Error::invalid("the key order of a family cannot change"));
                 }
                 check_options(options)?;
+                check_operator_change(
+                    &f.name,
+                    f.options.merge_operator.as_ref(),
+                    options.merge_operator.as_ref(),
+                )?;
                 let old = std::mem::replace(&mut f.options, options.clone());
                 f.options.comparator = old.comparator;
+                f.options.merge_operator = old.merge_operator.or(f.options.merge_operator.take());
                 if f.options.unknown.is_empty() {
                     f.options.unknown = old.unknown;
                 }

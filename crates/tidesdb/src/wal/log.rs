@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tidesdb_io::{Dir, Env};
 use tidesdb_sync::{EpochCell, Mutex, ShardedCounter, pin, rank};
@@ -77,6 +77,8 @@ pub struct Log {
     pub(super) reserved_bytes: AtomicU64,
     /// Bytes of values written since the free space was last checked.
     pub(super) values_unchecked: AtomicU64,
+    /// True after a commit was refused for lack of space, until space was found again.
+    pub(super) refuses: AtomicBool,
     /// All commits before this sequence number are in tables.
     pub(super) needed_from: AtomicU64,
     /// The current segment when the last advance preparation found no room on the disk for another.
@@ -110,6 +112,7 @@ impl Log {
             recent: std::array::from_fn(|_| EpochCell::new(None)),
             reserved_bytes: AtomicU64::new(0),
             values_unchecked: AtomicU64::new(0),
+            refuses: AtomicBool::new(false),
             needed_from: AtomicU64::new(first.0 * config.segment_bytes / UNIT),
             tight_at: AtomicU64::new(u64::MAX),
             kept_from: AtomicU64::new(u64::MAX),

@@ -434,6 +434,25 @@ impl Log {
         released
     }
 
+    /// Records that a commit was refused for lack of space.
+    pub fn note_refusal(&self) {
+        self.refuses.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns what the disk lacks if a commit was refused for it and the next one would be, too. Looks at the disk only
+    /// after a refusal.
+    pub fn shortage(&self) -> Option<Error> {
+        if !self.refuses.load(Ordering::Relaxed) {
+            return None;
+        }
+        let reserve = if self.reserve.is_held() { 0 } else { self.reserve.bytes() };
+        let short = self.check_space(self.kept_free_and_reserved().saturating_add(reserve)).err();
+        if short.is_none() {
+            self.refuses.store(false, Ordering::Relaxed);
+        }
+        short
+    }
+
     /// Fails if fewer than `needed` bytes of the disk are free.
     fn check_space(&self, needed: u64) -> Result<()> {
         if self.free_bytes()? < needed { Err(self.no_space(needed)) } else { Ok(()) }

@@ -160,9 +160,10 @@ fn make_ready(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<Charge> {
     let kept = stall::admit(ctx, batch)?;
     let bytes = batch.record.len() as u64;
     ctx.log.make_room(bytes, batch.purpose()).map_err(|e| refused(ctx, e))?;
-    separate(ctx, batch).map_err(|e| match e.is_full() {
-        true => refused(ctx, ctx.log.no_space(bytes)),
-        false => e,
+    separate(ctx, batch).map_err(|e| match e {
+        Error::NoSpace { .. } => refused(ctx, e),
+        e if e.is_full() => refused(ctx, ctx.log.no_space(bytes)),
+        e => e,
     })?;
     Ok(kept)
 }
@@ -172,6 +173,7 @@ fn make_ready(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<Charge> {
 #[cold]
 fn refused(ctx: &WriteCtx, e: Error) -> Error {
     if e.is_full() {
+        ctx.log.note_refusal();
         ctx.flush_for_space();
     }
     e

@@ -77,7 +77,7 @@ fn flushes_merges_and_removed_files_do_not_disturb_a_view() {
 #[test]
 fn values_in_files_that_the_writer_has_removed_can_be_read() {
     let sim = Sim::new();
-    let family = FamilyOptions { vlog_file_bytes: 16 << 10, ..FamilyOptions::default() };
+    let family = FamilyOptions::default().vlog_file_bytes(16 << 10);
     let db = sim.options().default_family(family).open().unwrap();
     for n in 0..50 {
         db.put(format!("k{n}"), noise(n, 3000)).unwrap();
@@ -222,7 +222,7 @@ fn every_refresh_shows_what_the_writer_has() {
         let mut dice = Random::new(seed);
         let mut db = sim.open();
         let open = |db: &Db| -> Vec<Family> {
-            let tiny = FamilyOptions { vlog_file_bytes: 64 << 10, ..FamilyOptions::default() };
+            let tiny = FamilyOptions::default().vlog_file_bytes(64 << 10);
             let tiny = tiny.write_buffer_bytes(64 << 10);
             (0..3).map(|n| db.family_or_create(&format!("f{n}"), tiny.clone()).unwrap()).collect()
         };

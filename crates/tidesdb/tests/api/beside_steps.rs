@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
-use tidesdb::{Db, Error, Family, FamilyOptions, Reader, SyncMode};
+use tidesdb::{Db, Error, Family, FamilyOptions, MergeOperator, Reader, SyncMode};
 use tidesdb_io::sim::{Fault, Image, OpKind, OpSet, SyncModel, errno};
 use tidesdb_io::{Access, Advice, Dir, DirLock, Disk, Env, File, ReadMap, SharedMap, Space};
 
@@ -180,7 +180,7 @@ impl File for HookedFile {
 const KEYS: u64 = 40;
 
 fn tiny() -> FamilyOptions {
-    FamilyOptions { vlog_file_bytes: 16 << 10, ..FamilyOptions::default() }.write_buffer_bytes(64 << 10)
+    FamilyOptions::default().vlog_file_bytes(16 << 10).write_buffer_bytes(64 << 10)
 }
 
 fn row(n: u64) -> Vec<u8> {
@@ -386,6 +386,38 @@ fn a_segment_that_goes_before_it_is_looked_at_hides_no_commit() {
     let view = reader.refresh().unwrap();
     assert!(!armed.load(SeqCst) && !sim.disk.file_names(DB).unwrap().contains(&"000001.wal".to_owned()));
     assert_eq!(value(view.default_family(), b"a").as_deref(), Some(&b"a"[..]));
+}
+
+/// The writer gives a family a merge operator and logs an operand while the reader is between manifest and log.
+#[test]
+fn an_operator_that_is_added_during_a_refresh_is_known_to_the_view() {
+    for nth in 1..=6u64 {
+        let sim = Sim::new();
+        let db = sim.options().sync(SyncMode::None).open().unwrap();
+        let (writer, left) = (db.clone(), Arc::new(AtomicU64::new(0)));
+        let count = Arc::clone(&left);
+        let env = Hooked::env(&sim.env, move |_, name| {
+            let counts = name.ends_with(".wal") && count.load(SeqCst) > 0;
+            if counts && count.fetch_sub(1, SeqCst) == 1 {
+                apart(|| {
+                    let options = crate::common::small().merge_operator(MergeOperator::append("."));
+                    writer.family_or_create("default", options).unwrap().merge("a", "b").unwrap();
+                });
+            }
+            Ok(())
+        });
+        letters(db.default_family(), "a");
+        let reader = sim.options().env(env).open_reader().unwrap();
+        letters(db.default_family(), "c");
+        left.store(nth, SeqCst);
+        let seen = contents(reader.refresh().unwrap().default_family());
+        let view = reader.refresh().unwrap();
+        let added = left.swap(0, SeqCst) == 0;
+        assert!(added || nth > 2, "step {nth}");
+        assert_eq!(contents(view.default_family()), contents(db.default_family()), "step {nth}");
+        let value_of_a = seen.into_iter().next().unwrap().1;
+        assert!(value_of_a == b"a" || value_of_a == b"a.b", "step {nth}");
+    }
 }
 
 /// Opens a reader and then a writer on a disk as a crash leaves it. The reader must show a part of what is recovered.

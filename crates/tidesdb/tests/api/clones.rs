@@ -180,7 +180,7 @@ fn data_files(sim: &Sim) -> Vec<String> {
 /// Creates a database whose clone needs several tables and value logs.
 fn source(sim: &Sim) -> Db {
     let db = sim.open();
-    let options = FamilyOptions { vlog_file_bytes: 8 << 10, ..FamilyOptions::default() };
+    let options = FamilyOptions::default().vlog_file_bytes(8 << 10);
     let options = options.write_buffer_bytes(64 << 10);
     let f = db.create_family("f", options).unwrap();
     fill(&f, 2400, &[7; 40]);

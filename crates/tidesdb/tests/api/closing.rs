@@ -1,6 +1,7 @@
 //! Use after close: errors, never a panic, and no acknowledged commit is lost.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::time::Duration;
 
 use tidesdb::{Compression, Db, Error, FamilyOptions, SyncMode};
 use tidesdb_io::sim::{Fault, OpSet, errno};
@@ -24,7 +25,7 @@ fn every_call_after_close_fails_with_closed() {
         after.delete(b"k").map(drop),
         after.write(&mut batch).map(drop),
         f.single_delete(b"k").map(drop),
-        f.put_with_ttl(b"k", b"v", std::time::Duration::from_secs(1)).map(drop),
+        f.put_with_ttl(b"k", b"v", Duration::from_secs(1)).map(drop),
         after.get(b"k").map(drop),
         after.contains(b"k").map(drop),
         after.multi_get(&[b"k"]).map(drop),
@@ -139,7 +140,7 @@ fn two_threads_close_at_once() {
 fn a_close_during_a_divided_merge_loses_nothing() {
     for round in 0..15u64 {
         let sim = Sim::new();
-        let family = FamilyOptions { l1_tables_trigger: 1000, table_bytes: 16 << 10, ..small() };
+        let family = small().l1_tables_trigger(1000).table_bytes(16 << 10);
         let db = sim.options().sync(SyncMode::None).background_threads(4).default_family(family);
         let db = db.open().unwrap();
         for n in 0..3 {
@@ -149,7 +150,7 @@ fn a_close_during_a_divided_merge_loses_nothing() {
         let before = contents(db.default_family());
         std::thread::scope(|s| {
             let merging = s.spawn(|| db.compact());
-            std::thread::sleep(std::time::Duration::from_millis(round));
+            std::thread::sleep(Duration::from_millis(round));
             db.clone().close().unwrap();
             let merged = merging.join().unwrap();
             assert!(matches!(merged, Ok(()) | Err(Error::Closed)), "{merged:?}");
@@ -205,22 +206,35 @@ fn a_close_during_writes_loses_no_acknowledged_commit() {
     }
 }
 
-/// A close finishes every commit that has begun to be written and refuses the others: no writer is left in doubt.
+/// A close finishes every commit that has begun to be written and refuses the others: no writer is left in doubt. Every tenth close
+/// is one of a database on a real disk.
 #[test]
 fn a_close_beside_64_writers_leaves_no_commit_unknown() {
+    const MODES: [SyncMode; 3] =
+        [SyncMode::None, SyncMode::Full, SyncMode::Interval(Duration::from_millis(1))];
+    let mut total = 0;
     for round in 0..100u32 {
-        let sim = Sim::new();
-        let mode = if round % 4 == 0 { SyncMode::Full } else { SyncMode::None };
-        let db = sim.options().sync(mode).background_threads(1).default_family(small()).open().unwrap();
+        let (sim, dir) = (Sim::new(), tempfile::tempdir().unwrap());
+        let options = || match round % 10 {
+            9 => Db::options(dir.path()).default_family(small()),
+            _ => sim.options(),
+        };
+        let mode = MODES[round as usize % 3];
+        let db = options().sync(mode).background_threads(1 + round as usize % 2).open().unwrap();
         let (begun, start) = (AtomicU32::new(0), std::sync::Barrier::new(65));
-        let acknowledged: Vec<u32> = std::thread::scope(|s| {
+        let acknowledged: u32 = std::thread::scope(|s| {
             let write = |thread: u32| {
                 let (db, begun, start) = (db.clone(), &begun, &start);
                 move || {
                     start.wait();
                     for n in 0.. {
-                        match db.put(&(thread << 24 | n).to_be_bytes(), b"v") {
-                            Ok(_) => begun.fetch_add(1, SeqCst),
+                        let key = (thread << 24 | n).to_be_bytes();
+                        let done = match n % 4 {
+                            3 => db.transact(|tx| tx.put(db.default_family(), key, b"v")),
+                            _ => db.put(key, b"v").map(drop),
+                        };
+                        match done {
+                            Ok(()) => begun.fetch_add(1, SeqCst),
                             Err(Error::Closed) => return n,
                             Err(e) => panic!("round {round}, {mode:?}: {e}"),
                         };
@@ -230,18 +244,20 @@ fn a_close_beside_64_writers_leaves_no_commit_unknown() {
             };
             let writers: Vec<_> = (0..64).map(|t| s.spawn(write(t))).collect();
             start.wait();
-            while begun.load(SeqCst) < round {
+            while begun.load(SeqCst) < round * 4 {
                 std::thread::yield_now();
             }
             db.clone().close().unwrap();
-            writers.into_iter().map(|w| w.join().unwrap()).collect()
+            writers.into_iter().map(|w| w.join().unwrap()).sum()
         });
         drop(db);
-        let db = sim.open();
+        let db = options().open().unwrap();
         assert!(db.recovery_report().clean);
         let kept = contents(db.default_family()).len() as u32;
-        assert_eq!(kept, acknowledged.iter().sum(), "round {round}: acknowledged commits, and no others");
+        assert_eq!(kept, acknowledged, "round {round}: acknowledged commits, and no others");
+        total += acknowledged;
     }
+    println!("100 closes beside 64 writers each: {total} commits acknowledged and kept, 0 unknown");
 }
 
 /// A close that fails gives the directory back, too: a commit that returned after it would be lost.
@@ -316,7 +332,7 @@ fn a_commit_during_the_close_is_complete_or_absent() {
                     writes.take_while(|done| done.is_ok()).count()
                 });
             }
-            std::thread::sleep(std::time::Duration::from_millis(round));
+            std::thread::sleep(Duration::from_millis(round));
             db.clone().close().unwrap();
         });
         drop((db, families));
@@ -348,10 +364,10 @@ fn after_a_close_no_file_changes() {
                 let db = db.clone();
                 scope.spawn(move || while db.put(&[n], &noise(u64::from(n), 9000)).is_ok() {});
             }
-            std::thread::sleep(std::time::Duration::from_millis(3));
+            std::thread::sleep(Duration::from_millis(3));
             db.clone().close().unwrap();
             let closed = listing(dir.path());
-            std::thread::sleep(std::time::Duration::from_millis(3));
+            std::thread::sleep(Duration::from_millis(3));
             assert_eq!(listing(dir.path()), closed);
         });
     }
@@ -360,7 +376,7 @@ fn after_a_close_no_file_changes() {
 #[test]
 fn a_close_does_not_wait_for_the_rate_of_merges() {
     let dir = tempfile::tempdir().unwrap();
-    let options = FamilyOptions { l1_tables_trigger: 1, ..small() };
+    let options = small().l1_tables_trigger(1);
     let db = Db::options(dir.path()).default_family(options).background_threads(2).open().unwrap();
     db.set_compaction_rate(1);
     for n in 0..3u64 {
@@ -373,7 +389,7 @@ fn a_close_does_not_wait_for_the_rate_of_merges() {
     let (tell, told) = std::sync::mpsc::channel();
     let close = Box::new(move || tell.send(db.close()).unwrap());
     RealThreads::new().spawn("close", Priority::Normal, close).unwrap();
-    told.recv_timeout(std::time::Duration::from_secs(60)).unwrap().unwrap();
+    told.recv_timeout(Duration::from_secs(60)).unwrap().unwrap();
 }
 
 /// A sync that comes too late does not disturb the close.
@@ -410,15 +426,13 @@ fn a_close_beside_syncs_is_clean() {
 #[test]
 fn a_close_does_not_wait_for_all_merges_of_a_collection() {
     let sim = Sim::new();
-    let quiet = FamilyOptions {
-        vlog_file_bytes: 16 << 10,
-        table_bytes: 4 << 10,
-        l1_tables_trigger: 1000,
-        level_size_ratio: 2,
-        min_levels: 3,
-        value_garbage_percent: 0,
-        ..small()
-    };
+    let quiet = small()
+        .vlog_file_bytes(16 << 10)
+        .table_bytes(4 << 10)
+        .l1_tables_trigger(1000)
+        .level_size_ratio(2)
+        .min_levels(3)
+        .value_garbage_percent(0);
     let db = sim.options().default_family(quiet.clone()).background_threads(1).open().unwrap();
     let f = db.default_family().clone();
     fill(&f, 3000, &noise(1, 600));
@@ -428,7 +442,7 @@ fn a_close_does_not_wait_for_all_merges_of_a_collection() {
     f.flush().unwrap();
     db.set_compaction_rate(400);
     let before = f.stats().compactions;
-    f.change_options(FamilyOptions { value_garbage_percent: 1, ..quiet }, false).unwrap();
+    f.change_options(quiet.value_garbage_percent(1), false).unwrap();
     while f.stats().compactions <= before {
         std::thread::yield_now();
     }
@@ -457,7 +471,7 @@ fn a_close_waits_for_a_merge_that_takes_more_space_than_it_reserved() {
     fill(&f, 60_000, &[0; 400]);
     f.flush().unwrap();
     let expected = 2 * tables()[0].1;
-    f.change_options(f.options().compression(Compression::None), false).unwrap();
+    f.change_options(f.current_options().compression(Compression::None), false).unwrap();
     std::thread::scope(|s| {
         let merge = s.spawn(|| f.compact());
         while tables().iter().all(|(_, bytes)| *bytes < expected) && !merge.is_finished() {

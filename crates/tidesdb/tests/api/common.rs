@@ -41,7 +41,7 @@ impl Sim {
     }
 
     /// Like [`Self::options_at`], but does not set what is stored with the default family.
-    fn options_as_stored(&self, path: impl AsRef<Path>) -> OpenOptions {
+    pub(crate) fn options_as_stored(&self, path: impl AsRef<Path>) -> OpenOptions {
         Db::options(path).env(self.env.clone()).background_threads(0).cache_bytes(1 << 20).with(|o| {
             o.wal_segment_bytes = 64 << 10;
             o.disk_free_min = 0;

@@ -164,7 +164,7 @@ fn refresh_of_a_dropped_family_and_a_closed_database_fails() {
 fn keys_only_has_no_values() {
     let sim = Sim::new();
     let db = four(&sim);
-    let mut c = db.default_family().cursor_with(&ReadOptions { keys_only: true }).unwrap();
+    let mut c = db.default_family().cursor_with(&ReadOptions::default().keys_only(true)).unwrap();
     c.seek_to_first().unwrap();
     assert_eq!(at(&c), "b");
     assert!(matches!(c.value(), Err(Error::InvalidArgument { .. })));

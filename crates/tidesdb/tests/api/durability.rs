@@ -65,7 +65,7 @@ fn sync_makes_all_commits_so_far_durable() {
     hundred(&db);
     let last = db.put(b"last", b"v").unwrap();
     let durable = db.sync().unwrap();
-    assert!(durable > last && db.stats().durable_seq >= durable);
+    assert!(durable > last && db.stats().durable_end >= durable);
     db.put(b"unsynced", b"v").unwrap();
     for (i, image) in Image::STANDARD.iter().enumerate() {
         let n = survivors(&sim.power_lost(image, i as u64));
@@ -121,7 +121,7 @@ fn the_background_syncs_within_the_interval() {
     for _ in 0..500 {
         sim.clock.advance(Duration::from_millis(60));
         std::thread::sleep(Duration::from_millis(10));
-        if db.stats().durable_seq > seq {
+        if db.stats().durable_end > seq {
             assert_eq!(survivors(&sim.power_lost(&Image::SYNCED, 1)), 1);
             return;
         }

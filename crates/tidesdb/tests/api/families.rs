@@ -313,7 +313,7 @@ fn options_survive_opens_and_clones() {
     let db = sim.open();
     for name in ["a", "b"] {
         let family = db.family(name).unwrap();
-        let o = family.options();
+        let o = family.current_options();
         assert_eq!(
             (o.comparator.name(), o.filter_bits_per_key, o.value_threshold),
             ("reverse-bytewise", 0, 9)

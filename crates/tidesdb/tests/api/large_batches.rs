@@ -156,7 +156,7 @@ fn a_large_batch_is_ordered_between_earlier_and_later_commits() {
     let custom = Comparator::custom("bytes", |a: &[u8], b: &[u8]| a.cmp(b));
     for segment_bytes in [64 << 10, 4 << 20] {
         history(&small(), segment_bytes);
-        history(&FamilyOptions { memtable: MemtableKind::SkipList, ..small() }, segment_bytes);
+        history(&small().memtable(MemtableKind::SkipList), segment_bytes);
         history(&small().comparator(Comparator::reverse_bytewise()), segment_bytes);
     }
     let sim = Sim::new();

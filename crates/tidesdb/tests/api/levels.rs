@@ -12,13 +12,11 @@ type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Memtables and tables so small that some thousand rows make four levels.
 fn tiny() -> FamilyOptions {
-    FamilyOptions {
-        write_buffer_bytes: 16 << 10,
-        table_bytes: 8 << 10,
-        l1_tables_trigger: 2,
-        level_size_ratio: 3,
-        ..FamilyOptions::default()
-    }
+    FamilyOptions::default()
+        .write_buffer_bytes(16 << 10)
+        .table_bytes(8 << 10)
+        .l1_tables_trigger(2)
+        .level_size_ratio(3)
 }
 
 fn key(n: u64) -> Vec<u8> {
@@ -27,13 +25,7 @@ fn key(n: u64) -> Vec<u8> {
 
 /// Options of a tree with this size ratio, number of levels, offset of the dividing level, and trigger of level 1.
 fn shaped((ratio, levels, offset, trigger): (u64, u32, u32, usize)) -> FamilyOptions {
-    FamilyOptions {
-        level_size_ratio: ratio,
-        min_levels: levels,
-        dividing_level_offset: offset,
-        l1_tables_trigger: trigger,
-        ..tiny()
-    }
+    tiny().level_size_ratio(ratio).min_levels(levels).dividing_level_offset(offset).l1_tables_trigger(trigger)
 }
 
 /// Puts, deletes, range deletes and snapshots over many levels, with any shape of the tree: answers are those of the model at
@@ -81,7 +73,7 @@ fn histories_over_many_levels_match_the_model() {
             );
         }
         drop(old);
-        f.change_options(FamilyOptions { min_levels: 7, ..f.options() }, true).unwrap();
+        f.change_options(f.current_options().min_levels(7), true).unwrap();
         f.put(&key(1), b"runs what is due").unwrap();
         model.insert(key(1), b"runs what is due".to_vec());
         assert_eq!(f.stats().level_tables.len(), 7, "the data moved to the new largest level");
@@ -107,7 +99,7 @@ fn histories_over_many_levels_match_the_model() {
 fn an_ordered_load_is_not_rewritten_and_a_hot_key_costs_one_rewrite() {
     for (hot, most) in [(None, 0.0), (Some(&b"hot"[..]), 1.5)] {
         let sim = Sim::new();
-        let options = FamilyOptions { write_buffer_bytes: 256 << 10, table_bytes: 64 << 10, ..tiny() };
+        let options = tiny().write_buffer_bytes(256 << 10).table_bytes(64 << 10);
         let db = sim.options().default_family(options).open().unwrap();
         let f = db.default_family();
         for i in 0..60_000 {
@@ -180,11 +172,7 @@ fn merges_beside_each_other_keep_every_row() {
         }
         s.spawn(move || {
             for i in 0..6u32 {
-                f.change_options(
-                    FamilyOptions { level_size_ratio: u64::from(2 + i % 3), ..f.options() },
-                    false,
-                )
-                .unwrap();
+                f.change_options(f.current_options().level_size_ratio(u64::from(2 + i % 3)), false).unwrap();
                 f.compact_range(key(3000)..key(4000)).unwrap();
                 thread::sleep(Duration::from_millis(20));
             }

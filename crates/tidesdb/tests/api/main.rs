@@ -32,6 +32,7 @@ mod lent;
 mod levels;
 mod maintenance;
 mod memory;
+mod merge_added;
 mod merge_copies;
 mod merge_edges;
 mod merge_histories;

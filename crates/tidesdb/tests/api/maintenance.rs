@@ -1,6 +1,6 @@
 //! Flush and compact: at any time, any number of times, without a change of the contents.
 
-use tidesdb::{Compression, FamilyOptions};
+use tidesdb::Compression;
 use tidesdb_io::sim::{Fault, OpKind, OpSet, errno};
 
 use crate::common::{DB, Sim, contents, fill, noise, small};
@@ -70,7 +70,7 @@ fn a_thread_that_opens_a_database_and_waits_keeps_no_files() {
     fill(db.default_family(), 100, &[0; 100]);
     db.flush().unwrap();
     db.close().unwrap();
-    let changed = FamilyOptions { l1_tables_trigger: 7, ..small() };
+    let changed = small().l1_tables_trigger(7);
     for options in [small(), changed] {
         let db = sim.options().default_family(options).open().unwrap();
         let other = || {
@@ -84,7 +84,7 @@ fn a_thread_that_opens_a_database_and_waits_keeps_no_files() {
 #[test]
 fn large_results_are_split_into_tables() {
     let sim = Sim::new();
-    let options = FamilyOptions { table_bytes: 64 << 10, ..small().compression(Compression::None) };
+    let options = small().compression(Compression::None).table_bytes(64 << 10);
     let db = sim.options().default_family(options).open().unwrap();
     for i in 0..4000u32 {
         db.put(&i.to_be_bytes(), &noise(u64::from(i), 100)).unwrap();

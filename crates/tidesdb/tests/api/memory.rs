@@ -11,7 +11,7 @@ const LIMIT: u64 = 16 << 20;
 
 /// A database with the lowest limit, and families whose memtables the limit alone keeps small.
 fn limited(sim: &Sim, threads: usize) -> Db {
-    let family = FamilyOptions { l1_tables_trigger: 1000, ..large() };
+    let family = large().l1_tables_trigger(1000);
     let options = sim.options().default_family(family).memory_limit(LIMIT).sync(SyncMode::None);
     options.background_threads(threads).with(|o| o.wal_segment_bytes = 1 << 20).open().unwrap()
 }

@@ -100,7 +100,7 @@ fn settings_of_a_family_with_an_operator_change_and_survive() {
     let other = db.create_family("other", joined().value_threshold(7)).unwrap();
     other.merge("k", "1").unwrap();
     for n in 1..4 {
-        let options = other.options().value_threshold(n * 10);
+        let options = other.current_options().value_threshold(n * 10);
         other.change_options(options, true).unwrap();
         assert!(other.change_options(small(), true).is_err());
     }
@@ -108,8 +108,8 @@ fn settings_of_a_family_with_an_operator_change_and_survive() {
     let mut sim = sim.killed();
     for _ in 0..2 {
         let db = sim.open_as_stored();
-        assert_eq!(db.default_family().options().default_ttl_secs, 60);
-        assert_eq!(db.family("other").unwrap().options().value_threshold, 30);
+        assert_eq!(db.default_family().current_options().default_ttl_secs, 60);
+        assert_eq!(db.family("other").unwrap().current_options().value_threshold, 30);
         assert_eq!(&*db.get("k").unwrap().unwrap(), b"1.2");
         db.merge("l", "1").unwrap();
         db.close().unwrap();

@@ -333,7 +333,7 @@ impl World {
 
 /// A scan of the keys alone shows those of `rows`.
 fn check_keys(f: &Family, rows: &[(Vec<u8>, Vec<u8>)]) {
-    let mut only = f.cursor_with(&ReadOptions { keys_only: true }).unwrap();
+    let mut only = f.cursor_with(&ReadOptions::default().keys_only(true)).unwrap();
     only.seek_to_first().unwrap();
     for (k, _) in rows {
         assert_eq!(only.key(), k);

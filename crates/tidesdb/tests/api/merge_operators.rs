@@ -30,7 +30,7 @@ fn read(f: &Family, key: &str) -> Option<String> {
     assert!(back.iter().map(|(k, v)| (&**k, &**v)).eq(all.iter().map(|(k, v)| (&**k, &**v))));
     let reader = f.reader(key).unwrap().map(|r| std::io::read_to_string(r).unwrap().into_bytes());
     assert_eq!(reader, got);
-    let mut keys = f.cursor_with(&ReadOptions { keys_only: true }).unwrap();
+    let mut keys = f.cursor_with(&ReadOptions::default().keys_only(true)).unwrap();
     keys.seek(key).unwrap();
     assert_eq!(keys.valid() && keys.key() == key.as_bytes(), got.is_some());
     got.map(|v| String::from_utf8(v).unwrap())

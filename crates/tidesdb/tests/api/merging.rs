@@ -14,7 +14,7 @@ type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Settings without automatic merges, and with tables of a few blocks.
 fn quiet() -> FamilyOptions {
-    FamilyOptions { l1_tables_trigger: 1000, table_bytes: 16 << 10, ..small() }
+    small().l1_tables_trigger(1000).table_bytes(16 << 10)
 }
 
 fn tables(sim: &Sim) -> Vec<String> {
@@ -112,8 +112,7 @@ fn the_order_of_level_1_stays_correct() {
 fn random_histories_match_the_model() {
     for seed in 0..20u64 {
         let sim = Sim::new();
-        let db =
-            sim.options().default_family(FamilyOptions { table_bytes: 4 << 10, ..quiet() }).open().unwrap();
+        let db = sim.options().default_family(quiet().table_bytes(4 << 10)).open().unwrap();
         let f = db.default_family();
         let mut model = Model::new();
         let mut old: Vec<(Snapshot, Model)> = Vec::new();
@@ -168,7 +167,7 @@ fn three_rounds(f: &Family) {
 #[test]
 fn a_cancelled_merge_changes_nothing() {
     let sim = Sim::new();
-    let options = FamilyOptions { write_buffer_bytes: 64 << 20, ..quiet() };
+    let options = quiet().write_buffer_bytes(64 << 20);
     let db = sim.options().default_family(options).open().unwrap();
     let f = db.default_family();
     three_rounds(f);
@@ -200,7 +199,7 @@ fn after_a_cancel_no_merge_starts_automatically_until_the_next_open() {
     let sim = Sim::new();
     let open = || {
         let options = sim.options().sync(SyncMode::None).background_threads(2);
-        options.default_family(FamilyOptions { l1_tables_trigger: 2, ..small() }).open().unwrap()
+        options.default_family(small().l1_tables_trigger(2)).open().unwrap()
     };
     let level1 = |db: &Db| db.default_family().stats().level_tables[0];
     let db = open();

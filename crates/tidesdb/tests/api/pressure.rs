@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidesdb::{Error, FamilyOptions, SyncMode};
+use tidesdb::{Error, SyncMode};
 use tidesdb_io::sim::{Fault, OpKind, errno};
 
 use crate::common::{Sim, contents, small};
@@ -13,10 +13,7 @@ const BUFFER: usize = 512 << 10;
 fn limited(sim: &Sim) -> tidesdb::Db {
     let options = sim.options().background_threads(1).sync(SyncMode::None);
     // Merges are never due: only memtables delay writers.
-    let family = FamilyOptions {
-        l1_tables_trigger: 1000,
-        ..small().write_buffer_bytes(BUFFER).value_threshold(1 << 20)
-    };
+    let family = small().write_buffer_bytes(BUFFER).value_threshold(1 << 20).l1_tables_trigger(1000);
     let options = options.default_family(family);
     options
         .with(|o| {
@@ -147,7 +144,7 @@ fn a_full_disk_rejects_writes_until_there_is_space() {
 fn writers_do_not_stop_before_a_compaction_is_due() {
     let sim = Sim::new();
     let db = sim.options().background_threads(1).open().unwrap();
-    let f = db.create_family("late", FamilyOptions { l1_tables_trigger: 40, ..small() }).unwrap();
+    let f = db.create_family("late", small().l1_tables_trigger(40)).unwrap();
     for i in 0..35u32 {
         f.put(&i.to_be_bytes(), b"v").unwrap();
         f.flush().unwrap();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use tidesdb::{Comparator, Db, Error, Family, FamilyOptions, Isolation, Snapshot};
+use tidesdb::{Comparator, Db, Error, Family, Isolation, Snapshot};
 
 use crate::common::{Pair, Sim, contents, fill, keys, letters, noise, pairs, small, value};
 
@@ -143,7 +143,7 @@ fn commit(
 fn one_history(seed: u64, order: Comparator, threads: usize) {
     let sim = Sim::new();
     let reverse = order.name() == "reverse-bytewise";
-    let options = FamilyOptions { comparator: order, l1_tables_trigger: 3, ..small() };
+    let options = small().comparator(order).l1_tables_trigger(3);
     let open = |sim: &Sim| sim.options().background_threads(threads).open().unwrap();
     let mut db = open(&sim);
     let mut family = db.create_family("f", options).unwrap();
@@ -258,7 +258,7 @@ fn a_batch_with_only_range_deletes() {
 fn invalid_bounds_are_rejected_without_effect() {
     let sim = Sim::new();
     let db = sim.open();
-    let f = db.create_family("f", FamilyOptions { comparator: Comparator::u64_le(), ..small() }).unwrap();
+    let f = db.create_family("f", small().comparator(Comparator::u64_le())).unwrap();
     let mut batch = db.batch();
     let refused = [
         batch.delete_prefix(&f, b"a"),
@@ -278,7 +278,7 @@ fn invalid_bounds_are_rejected_without_effect() {
 fn covered_tables_are_dropped_unread_and_free_their_space() {
     let sim = Sim::new();
     let db = sim.options().background_threads(1).open().unwrap();
-    let f = db.create_family("f", FamilyOptions { l1_tables_trigger: 2, ..small() }).unwrap();
+    let f = db.create_family("f", small().l1_tables_trigger(2)).unwrap();
     fill(&f, 4000, &[7; 200]);
     f.flush().unwrap();
     fill(&f, 4000, &[8; 200]);
@@ -307,7 +307,7 @@ fn rows_newer_than_a_stored_range_delete_survive_a_merge_to_the_bottom() {
     let mut stored = 0;
     for start in (500..600).step_by(9) {
         let sim = Sim::new();
-        let options = FamilyOptions { l1_tables_trigger: 1000, table_bytes: 16 << 10, ..small() };
+        let options = small().l1_tables_trigger(1000).table_bytes(16 << 10);
         let db = sim.options().default_family(options).open().unwrap();
         let f = db.default_family();
         for i in 0..3000 {

@@ -73,7 +73,7 @@ fn killed() -> (Sim, Vec<Pair>) {
     let sim = Sim::new();
     let db = sim.options().sync(SyncMode::None).default_family(small().write_buffer_bytes(64 << 10)).open();
     let db = db.unwrap();
-    let big = db.default_family().options().write_buffer_bytes(1 << 30);
+    let big = db.default_family().current_options().write_buffer_bytes(1 << 30);
     db.default_family().change_options(big, false).unwrap(); // nothing is flushed before the kill
     rows(&db);
     let expected = contents(db.default_family());

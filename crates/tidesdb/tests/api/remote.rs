@@ -244,7 +244,7 @@ fn the_local_cache_stays_below_its_limit_and_readers_keep_their_rows() {
     let mut remote = RemoteOptions::new(store.clone());
     let vlog_file_bytes = 8 << 10; // the value log being written stays
     remote.local_bytes_max = 48 << 10;
-    let family = FamilyOptions { vlog_file_bytes, ..small() };
+    let family = small().vlog_file_bytes(vlog_file_bytes);
     let db = options(&env, remote).default_family(family).open().unwrap();
     for i in 0..800 {
         db.put(&key(i), &value(i)).unwrap();

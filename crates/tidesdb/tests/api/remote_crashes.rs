@@ -195,7 +195,7 @@ fn failed_fetches_do_not_poison_the_database() {
     let history = history();
     let store = Arc::new(Watched::default());
     let (env, _disk, _clock) = sim::env(15);
-    let family = tidesdb::FamilyOptions { vlog_file_bytes: 4096, ..small() };
+    let family = small().vlog_file_bytes(4096);
     let db = options(&env, remote(&store, true, 1)).default_family(family.clone()).open().unwrap();
     db.create_family("two", family).unwrap();
     for i in 0..COMMITS / 2 {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use tidesdb::{Comparator, Compression, Error, Family, FamilyOptions, MemtableKind, SyncMode};
+use tidesdb::{Comparator, Compression, Error, Family, MemtableKind, SyncMode};
 
 use crate::common::{Sim, contents, fill, noise, small, value};
 
@@ -17,13 +17,21 @@ fn only_stored_changes_survive_a_close() {
     for (keep, expected) in [(false, 512), (true, 4000), (false, 4000)] {
         let db = sim.open_as_stored();
         let f = db.default_family();
-        let options = FamilyOptions { value_threshold: if keep { 4000 } else { 70 }, ..f.options() };
+        let options = f.current_options().value_threshold(if keep { 4000 } else { 70 });
         f.change_options(options.clone(), keep).unwrap();
-        assert_eq!(f.options().value_threshold, options.value_threshold);
+        assert_eq!(f.current_options().value_threshold, options.value_threshold);
         let killed = sim.killed();
-        assert_eq!(killed.open_as_stored().default_family().options().value_threshold, expected, "{keep}");
+        assert_eq!(
+            killed.open_as_stored().default_family().current_options().value_threshold,
+            expected,
+            "{keep}"
+        );
         db.close().unwrap();
-        assert_eq!(sim.open_as_stored().default_family().options().value_threshold, expected, "{keep}");
+        assert_eq!(
+            sim.open_as_stored().default_family().current_options().value_threshold,
+            expected,
+            "{keep}"
+        );
     }
 }
 
@@ -36,9 +44,9 @@ fn all_settings_can_be_stored() {
     options.vlog_file_bytes = 99_999;
     db.default_family().change_options(options.clone(), true).unwrap();
     let shown = format!("{options:?}");
-    assert_eq!(format!("{:?}", db.default_family().options()), shown);
+    assert_eq!(format!("{:?}", db.default_family().current_options()), shown);
     db.close().unwrap();
-    assert_eq!(format!("{:?}", sim.open_as_stored().default_family().options()), shown);
+    assert_eq!(format!("{:?}", sim.open_as_stored().default_family().current_options()), shown);
 }
 
 #[test]
@@ -49,8 +57,9 @@ fn fixed_settings_are_rejected() {
     for options in [small().comparator(Comparator::u64_le()), small().memtable(MemtableKind::SkipList)] {
         let e = f.change_options(options.value_threshold(1), false).unwrap_err();
         assert!(matches!(e, Error::InvalidArgument { .. }), "{e}");
+        assert!(e.to_string().contains("family \"f\" has the "), "{e}");
     }
-    assert_eq!(f.options().value_threshold, 512);
+    assert_eq!(f.current_options().value_threshold, 512);
     db.drop_family("f").unwrap();
     assert!(matches!(f.change_options(small(), true), Err(Error::NotFound { .. })));
     let default = db.default_family().clone();
@@ -70,7 +79,7 @@ fn a_smaller_buffer_and_trigger_apply_from_the_next_commit() {
     f.change_options(small().write_buffer_bytes(64 << 10), false).unwrap();
     f.put(b"one more", b"v").unwrap();
     assert_eq!(tables(f), 1);
-    let mut options = f.options();
+    let mut options = f.current_options();
     options.l1_tables_trigger = 100;
     f.change_options(options.clone(), false).unwrap();
     for i in 0..10 {
@@ -111,7 +120,7 @@ fn value_table_and_filter_settings_apply_to_new_files() {
     f.compact().unwrap();
     assert!(f.stats().level_bytes.iter().sum::<u64>() > 2 * compressed);
     assert!(f.stats().resident_bytes + 1000 < filters);
-    let mut options = f.options();
+    let mut options = f.current_options();
     (options.table_bytes, options.vlog_file_bytes) = (16 << 10, 4096);
     f.change_options(options.value_threshold(100), true).unwrap();
     f.compact().unwrap();

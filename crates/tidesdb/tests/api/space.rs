@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidesdb::{Db, Error, Family, FamilyOptions, SyncMode};
+use tidesdb::{Db, Error, Family, FamilyOptions, HealthState, SyncMode};
 use tidesdb_io::Clock as _;
 use tidesdb_io::sim::{Fault, OpKind, errno};
 
@@ -10,13 +10,7 @@ use crate::common::{Pair, Sim, contents, noise, small};
 
 /// Settings with many levels of small tables.
 fn deep() -> FamilyOptions {
-    FamilyOptions {
-        write_buffer_bytes: 32 << 10,
-        table_bytes: 8 << 10,
-        l1_tables_trigger: 2,
-        level_size_ratio: 4,
-        ..small()
-    }
+    small().write_buffer_bytes(32 << 10).table_bytes(8 << 10).l1_tables_trigger(2).level_size_ratio(4)
 }
 
 fn open(sim: &Sim) -> Db {
@@ -131,6 +125,33 @@ fn merges_on_a_scarce_disk_write_little_and_never_fill_it() {
     sim.disk.limit_space(None);
     f.compact().unwrap();
     assert_eq!(contents(f).len() as u64, acked);
+}
+
+/// The message named the bytes of the commit alone: more bytes were free than it said were needed.
+#[test]
+fn a_full_disk_is_named_with_what_must_be_free_and_degrades_the_database() {
+    let sim = Sim::new();
+    let db = open(&sim);
+    sim.disk.limit_space(Some(2 << 20));
+    let (mut refused, mut n) = (0, 0);
+    while refused < 50 {
+        n += 1;
+        match db.put(u64::to_be_bytes(n), noise(n, 4000)) {
+            Ok(_) => {}
+            Err(e @ Error::NoSpace { free, needed, .. }) => {
+                assert!(free < needed, "{e}");
+                assert!(e.to_string().contains(&format!("{needed} bytes must be free, {free} are")), "{e}");
+                refused += 1;
+            }
+            Err(e) => panic!("{e}"),
+        }
+    }
+    let health = db.health();
+    assert_eq!(health.state, HealthState::Degraded, "{health}");
+    assert!(health.to_string().starts_with("degraded: commits are refused: no space in /db: "), "{health}");
+    sim.disk.limit_space(None);
+    assert_eq!(db.health().state, HealthState::Healthy);
+    db.put(b"more", b"rows").unwrap();
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! Statistics are consistent.
 
-use tidesdb::FamilyStats;
+use std::time::Duration;
+
+use tidesdb::{Error, FamilyStats, Isolation};
+use tidesdb_io::sim::OpSet;
 
 use crate::common::{Sim, fill, noise, small};
 
@@ -112,7 +115,7 @@ fn values_in_value_logs_are_counted_by_level() {
 fn a_transaction_knows_the_bytes_of_its_writes() {
     let sim = Sim::new();
     let db = sim.open();
-    let mut txn = db.begin(tidesdb::Isolation::Snapshot);
+    let mut txn = db.begin(Isolation::Snapshot);
     assert_eq!(txn.bytes(), 0);
     txn.put(db.default_family(), b"key", &[7; 1000]).unwrap();
     assert!((1003..1064).contains(&txn.bytes()), "{}", txn.bytes());
@@ -150,9 +153,9 @@ fn sequence_numbers_are_reported() {
     let db = sim.options().sync(tidesdb::SyncMode::None).open().unwrap();
     let seq = db.put(b"k", b"v").unwrap();
     let stats = db.stats();
-    assert!(stats.visible_seq >= seq && stats.durable_seq <= seq);
+    assert!(stats.visible_seq >= seq && stats.durable_end <= seq);
     db.sync().unwrap();
-    assert!(db.stats().durable_seq > seq);
+    assert!(db.stats().durable_end > seq);
 }
 
 #[test]
@@ -185,7 +188,39 @@ fn statistics_print_as_text() {
     fill(db.default_family(), 10, b"v");
     db.flush().unwrap();
     let text = db.stats().to_string();
-    for word in ["whales", "level tables", "cache hit share", "wal live bytes", "flushes"] {
+    for word in ["whales", "level tables", "memory limit bytes", "flushes"] {
         assert!(text.contains(word), "{word} is not in:\n{text}");
+    }
+    assert!(!text.contains("compactions"), "a figure that is 0:\n{text}");
+    assert!(db.default_family().stats().to_string().starts_with("family \"default\"\n  "));
+}
+
+/// Times below a millisecond were printed as 0.000 s.
+#[test]
+fn times_print_in_the_unit_that_suits_them() {
+    let sim = Sim::new();
+    let db = sim.open();
+    for (nanos, shown) in [(12_300, "12.3 us"), (4_560_000, "4.56 ms"), (2_000_000_000, "2.00 s")] {
+        let clock = std::sync::Arc::clone(&sim.clock);
+        sim.disk.observe(OpSet::SYNCS, move |_, _| clock.advance(Duration::from_nanos(nanos)));
+        db.put(b"k", b"v").unwrap();
+        sim.disk.stop_observing();
+        let text = db.stats().to_string();
+        let longest = format!("  {:<25} {shown}\n", "longest");
+        assert!(text.contains(&longest), "{longest} is not in:\n{text}");
+    }
+}
+
+#[test]
+fn conflicts_are_counted_in_the_family_of_the_key() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let other = db.create_family("other", small()).unwrap();
+    for n in 1..=2 {
+        let mut tx = db.begin(Isolation::Snapshot);
+        tx.put(&other, b"k", b"mine").unwrap();
+        other.put(b"k", b"theirs").unwrap();
+        assert!(matches!(tx.commit(), Err(Error::Conflict { .. })));
+        assert_eq!((of(&db).conflicts, other.stats().conflicts), (0, n));
     }
 }

@@ -56,7 +56,7 @@ fn scans_of_keys_never_touch_a_value_log() {
         assert_eq!(n, 1950);
         assert_eq!(db.iter().unwrap().keys_only().rev().count(), n);
         assert_eq!(db.range(key(100)..key(900)).unwrap().keys_only().rev().count(), 750);
-        let mut cursor = db.default_family().cursor_with(&ReadOptions { keys_only: true }).unwrap();
+        let mut cursor = db.default_family().cursor_with(&ReadOptions::default().keys_only(true)).unwrap();
         cursor.seek_to_last().unwrap();
         while cursor.valid() {
             assert!(cursor.value().is_err());

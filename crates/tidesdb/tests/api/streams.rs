@@ -13,7 +13,7 @@ pub(crate) const CHUNK: usize = 1 << 20;
 
 /// Value logs that hold a few chunks, and no automatic merges.
 pub(crate) fn quiet() -> FamilyOptions {
-    FamilyOptions { vlog_file_bytes: 5 << 19, l1_tables_trigger: 1000, ..small() }
+    small().vlog_file_bytes(5 << 19).l1_tables_trigger(1000)
 }
 
 pub(crate) fn open(sim: &Sim) -> Db {

@@ -8,7 +8,7 @@ use crate::common::{DB, Sim, contents, noise, small};
 
 /// Small value logs, and no merges because of the number of tables.
 fn quiet() -> FamilyOptions {
-    FamilyOptions { vlog_file_bytes: 16 << 10, l1_tables_trigger: 1000, ..small() }
+    small().vlog_file_bytes(16 << 10).l1_tables_trigger(1000)
 }
 
 fn key(i: u32) -> Vec<u8> {
@@ -128,7 +128,7 @@ fn a_killed_database_keeps_what_it_needs_and_removes_the_rest() {
 #[test]
 fn many_small_files_come_and_go() {
     let sim = Sim::new();
-    let options = FamilyOptions { vlog_file_bytes: 4096, ..small() };
+    let options = small().vlog_file_bytes(4096);
     let db = sim.options().default_family(options).open().unwrap();
     for round in 0..200 {
         put(db.default_family(), 0..40, round); // ten files
@@ -341,7 +341,7 @@ fn a_damaged_value_stops_only_the_collection_of_its_file() {
 #[test]
 fn collection_can_be_switched_off() {
     let sim = Sim::new();
-    let off = FamilyOptions { value_garbage_percent: 0, ..quiet() };
+    let off = quiet().value_garbage_percent(0);
     let db = sim.options().default_family(off).open().unwrap();
     scatter(db.default_family(), &db);
     db.compact().unwrap();

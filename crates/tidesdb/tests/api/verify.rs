@@ -45,6 +45,20 @@ fn an_undamaged_database_verifies() {
     assert!(report.to_string().contains("all good"));
 }
 
+/// A database of few commits was "all good" with 0 tables, as if it were empty.
+#[test]
+fn a_verify_tells_of_entries_that_it_did_not_check() {
+    let db = Sim::new().open();
+    (0..3u8).for_each(|i| assert!(db.put([i], b"v").is_ok()));
+    let report = db.verify().unwrap();
+    assert_eq!((report.entries, report.unflushed), (0, 3));
+    assert!(report.to_string().contains("all good\n  3 entries are in no table yet"), "{report}");
+    db.flush().unwrap();
+    let report = db.verify().unwrap();
+    assert_eq!((report.entries, report.unflushed), (3, 0));
+    assert!(report.to_string().ends_with("all good"), "{report}");
+}
+
 #[test]
 fn an_empty_database_verifies() {
     let report = Sim::new().open().verify().unwrap();

@@ -107,6 +107,8 @@ fn options(spec: &Spec, variant: Variant) -> Result<Options> {
     if variant == Variant::Blob {
         options.set_enable_blob_files(true);
         options.set_min_blob_size(BLOB);
+        // In the proportion of the defaults, as for tables.
+        options.set_blob_file_size(4 * spec.memtable);
         options.set_blob_compression_type(DBCompressionType::Lz4);
         options.set_enable_blob_gc(true);
         options.set_blob_cache(&cache);

@@ -24,7 +24,7 @@ struct Measure {
 /// Minimum length in seconds of a timeline line whose rate is drawn.
 const SHORTEST: f64 = 0.2;
 
-const MEASURES: [Measure; 7] = [
+const MEASURES: [Measure; 8] = [
     Measure {
         slug: "throughput",
         title: "Operations per second; dashed: limit of the device in random reads of 4 KiB",
@@ -77,6 +77,14 @@ const MEASURES: [Measure; 7] = [
         from_zero: true,
     },
     Measure {
+        slug: "space",
+        title: "Bytes on disk per byte of the keys and values that exist",
+        unit: Unit::Times,
+        pick: |_, second| (second.live > 0).then(|| second.allocated as f64 / second.live as f64),
+        by_operation: false,
+        from_zero: true,
+    },
+    Measure {
         slug: "debt",
         title: "Bytes that background work must still flush or merge, as each engine counts them",
         unit: Unit::Bytes,
@@ -106,13 +114,15 @@ pub(super) fn seconds(stage: &Stage<'_>) -> Option<Drawn> {
     let draw = |measure: &Measure| {
         let panels = measure.panels(&lines, &stage.cast);
         let draw = |width| measure.draw(&panels, &stage.cast, width);
-        Chart { slug: measure.slug, title: measure.title, wide: draw(WIDE), narrow: draw(NARROW) }
+        let chart =
+            || Chart { slug: measure.slug, title: measure.title, wide: draw(WIDE), narrow: draw(NARROW) };
+        (!panels.is_empty()).then(chart)
     };
     let mut rows: Vec<&str> = lines.iter().map(|l| l.row.as_str()).collect();
     rows.dedup();
     let finding =
         format!("{} over time, background work after the operations included.", counted(rows.len(), "row"));
-    Some((finding, MEASURES.iter().map(draw).collect()))
+    Some((finding, MEASURES.iter().filter_map(draw).collect()))
 }
 
 impl Measure {
@@ -200,8 +210,10 @@ impl Measure {
     /// Returns time and figure of each timeline line. Lines too short for a rate are left out, unless all are too
     /// short.
     fn run(&self, line: &Line) -> Vec<(f64, f64)> {
+        let own = self.by_operation.then(|| line.seconds_of_operation());
+        let seconds = own.as_ref().unwrap_or(&line.seconds);
         let of = |shortest: f64| -> Vec<(f64, f64)> {
-            let long = line.seconds.iter().filter(|s| s.length >= shortest);
+            let long = seconds.iter().filter(|s| s.length >= shortest);
             long.filter_map(|s| Some((s.at, (self.pick)(line, s)?))).collect()
         };
         let run = of(SHORTEST);

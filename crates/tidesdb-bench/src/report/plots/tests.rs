@@ -86,6 +86,9 @@ fn seconds_have_a_line_for_each_engine_and_one_for_the_device() {
     };
     let slugs: Vec<&str> = seconds.charts.iter().map(|c| c.slug).collect();
     assert_eq!(slugs, ["throughput", "slowest", "read", "written", "resident", "files", "debt"]);
+    let (churn, _) = made("churn");
+    let churn = churn.iter().find(|p| p.slug == "seconds").unwrap();
+    assert!(churn.charts.iter().any(|c| c.slug == "space"), "the row counts the bytes that exist");
     // Six engines in six rows, which have twelve kinds of operations, including ITER. One engine failed in the row with
     // two kinds; one does not offer the row with three.
     let (runs, limits) = (paths(&seconds.charts[0], "run"), paths(&seconds.charts[0], "limit"));

@@ -12,7 +12,7 @@ use tidesdb_io::Dir;
 use tidesdb_memtable::Version;
 
 use super::super::RecoveryReport;
-use super::super::replay::insert_into;
+use super::super::replay::{check_operand, insert_into};
 use crate::family::{FamilyCore, MemSlot, ReadView};
 use crate::memory::Use;
 use crate::ranges::RangeTombstone;
@@ -278,6 +278,7 @@ impl Replay<'_> {
             if commit.seq <= *flushed {
                 continue;
             }
+            check_operand(core, &op, commit)?; // fails if the writer has added the operator since; the next try sees it
             if core.is_unresolved() {
                 self.check_unresolved(core, commit)?;
             } else if op.kind == Kind::PutPointer {
