@@ -128,6 +128,12 @@ pub struct World {
 }
 
 impl World {
+    /// Returns the bytes of values that merges have moved out of value logs since the open.
+    pub fn value_bytes_moved(&self) -> u64 {
+        let families = self.db.iter().flat_map(|db| db.stats().families);
+        families.map(|family| family.value_bytes_moved).sum()
+    }
+
     /// Opens the database.
     ///
     /// # Errors

@@ -12,25 +12,18 @@
 //! entries in deeper levels) is no garbage yet. On an idle database it is found by a flush and a merge, if there may be
 //! enough of it.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::codec::Salt;
-use crate::family::{FamilyCore, Metric, ReadView};
+use crate::family::{FamilyCore, Metric, ReadView, SettledFiles, ValueSpace};
 use crate::shared::MaintenanceCtx;
 use crate::sources::TableVersion;
 use crate::types::{SeqNo, VlogId};
 use crate::version::{Change, VersionEdit, VlogState};
 use crate::{Error, Result, compact, rewrite};
 
-/// Garbage that is tolerated in any case, as a part of a value log.
-const SLACK_PART: u64 = 4;
-/// Live bytes of all victims at a time, as a part of all live bytes: they take space twice until the victims are gone.
-const MOVING_PART: u64 = 8;
-/// While the database is busy, garbage may be this many times what it may be on an idle one.
-const BUSY: u32 = 2;
 /// A merge that only looks for garbage writes at most this many times what it may find.
 const LOOK_COST: u64 = 8;
 
@@ -49,7 +42,7 @@ pub fn is_due(ctx: &MaintenanceCtx, family: &FamilyCore, stored_to: SeqNo) -> bo
     let idle = ctx.write.idle.load(Ordering::Relaxed);
     !sealable(family, &seen.view.version).is_empty()
         || !seen.dead(stored_to).is_empty()
-        || (!ctx.write.merges.are_off() && Usage::of(family, &seen).next(idle) != Next::Nothing)
+        || (!ctx.write.merges.are_off() && Usage::of(family, &seen).next(family, idle) != Next::Nothing)
 }
 
 /// Does what is most useful for the space of `family`. Returns whether something changed; then there may be more to do.
@@ -66,7 +59,8 @@ pub fn step(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, stored_to: SeqNo) ->
     if ctx.write.merges.are_off() {
         return Ok(false);
     }
-    let next = Usage::of(family, &Seen::now(ctx, family)).next(ctx.write.idle.load(Ordering::Relaxed));
+    let next =
+        Usage::of(family, &Seen::now(ctx, family)).next(family, ctx.write.idle.load(Ordering::Relaxed));
     carry_out(ctx, family, next)
 }
 
@@ -77,7 +71,7 @@ pub fn step(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, stored_to: SeqNo) ->
 pub fn all(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, stored_to: SeqNo) -> Result<()> {
     loop {
         let removed = run(ctx, family, stored_to)?;
-        let next = Usage::of(family, &Seen::now(ctx, family)).next(true);
+        let next = Usage::of(family, &Seen::now(ctx, family)).next(family, true);
         let goes_on = matches!(next, Next::Rotate | Next::Move(_)) && carry_out(ctx, family, next)?;
         if !goes_on && !removed {
             return Ok(());
@@ -88,6 +82,7 @@ pub fn all(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, stored_to: SeqNo) -> 
 fn carry_out(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, next: Next) -> Result<bool> {
     let victims = if let Next::Move(victims) = &next { victims.clone() } else { BTreeSet::new() };
     family.collection.set_victims(victims);
+    family.note_values();
     match next {
         Next::Nothing => Ok(false),
         Next::Flush => {
@@ -99,8 +94,24 @@ fn carry_out(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, next: Next) -> Resu
             Ok(true)
         }
         Next::Merge => compact::everything(ctx, family).map(|()| true),
-        Next::Move(_) => compact::move_values(ctx, family),
+        Next::Move(victims) => move_values(ctx, family, &victims),
     }
+}
+
+/// Moves values out of `victims`, as many as one table refers to, and measures how fast that frees their garbage.
+fn move_values(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, victims: &BTreeSet<VlogId>) -> Result<bool> {
+    let clock = &ctx.write.env.clock;
+    let (begun, moved) = (clock.mono(), family.total(Metric::ValuesMoved));
+    let version = Arc::clone(&family.owned_view().version);
+    let files = || version.vlogs().iter().filter(|(id, _)| victims.contains(id)).map(|(_, v)| v);
+    let (live, garbage) = files().fold((0, 0), |(live, all), v| (live + v.used(), all + v.garbage()));
+    let result = compact::move_values(ctx, family)?;
+    let moved = family.total(Metric::ValuesMoved) - moved;
+    if moved > 0 {
+        let freed = garbage as f64 * (moved as f64 / live.max(1) as f64).min(1.0);
+        ctx.write.debt.garbage_rate.measured(freed as u64, clock.mono().saturating_sub(begun));
+    }
+    Ok(result)
 }
 
 /// What to do next for the space of a family.
@@ -146,97 +157,54 @@ impl Seen {
 /// The use of disk space by the values of a family.
 #[derive(Debug)]
 struct Usage {
-    /// The sealed files in which tables, and no memtables, refer to a value.
-    sealed: Vec<(VlogId, VlogState)>,
+    sealed: SettledFiles,
     /// Bytes of the current file, and those that tables refer to.
     current: (u64, u64),
-    /// Bytes of all live records.
-    live: u64,
+    space: ValueSpace,
     /// Most bytes of values that the memtables may overwrite, and that no table refers to yet.
     unflushed: u64,
-    /// Most bytes of values that newer tables may hide.
-    hidden: u64,
-    table_bytes: u64,
-    slack: u64,
-    percent: u32,
 }
 
 impl Usage {
     fn of(family: &FamilyCore, seen: &Seen) -> Self {
         let version = &seen.view.version;
         let vlogs = version.vlogs();
-        let live: u64 = vlogs.values().map(VlogState::used).sum();
-        let count: u64 = vlogs.values().map(|v| v.live_count).sum();
-        let average = live / count.max(1);
+        let space = ValueSpace::of(version);
         let current = family.vlog.current();
-        let deepest = version.depth();
-        // Of level 1 all tables but the oldest may hide values of others, if there is no deeper level.
-        let lowest = if deepest == 1 { 1 } else { version.level_len(deepest) };
-        let entries = |level| version.level(level).map(|t| t.meta().entries);
-        let upper: u64 = (1..deepest).flat_map(entries).sum();
-        let shallow = entries(deepest).take(version.level_len(deepest) - lowest).sum::<u64>();
-        let excluded = |id| family.collection.is_excluded(id);
-        let is_settled = |v: &VlogState| v.sealed_at.is_some_and(|seq| seq <= seen.flushed_to);
-        let sealed = vlogs.iter().filter(|(id, v)| is_settled(v) && v.live_count > 0 && !excluded(**id));
         Self {
-            sealed: sealed.map(|(id, v)| (*id, *v)).collect(),
+            sealed: SettledFiles::of(family, version, seen.flushed_to),
             current: current.map_or((0, 0), |(id, bytes)| (bytes, vlogs.get(&id).map_or(0, VlogState::used))),
-            live,
-            unflushed: unflushed(family, seen, average),
-            hidden: (upper + shallow).min(count).saturating_mul(average),
-            table_bytes: version.tables().map(|t| t.meta().file_bytes).sum(),
-            slack: family.vlog.file_bytes_max() / SLACK_PART,
-            percent: family.options.value_garbage_percent(),
+            unflushed: unflushed(family, seen, space.average),
+            space,
         }
     }
 
     /// Decides what to do next. An idle database has a lower bound for garbage.
-    fn next(&self, idle: bool) -> Next {
-        let sealed: u64 = self.sealed.iter().map(|(_, v)| v.bytes).sum();
-        let garbage: u64 = self.sealed.iter().map(|(_, v)| v.garbage()).sum();
-        let percent = if idle { self.percent } else { self.percent.saturating_mul(BUSY).min(90) };
-        let share = |bytes: u64| bytes / 100 * u64::from(percent) + self.slack;
-        if percent == 0 {
+    fn next(&self, family: &FamilyCore, idle: bool) -> Next {
+        if family.options.value_garbage_percent() == 0 {
             return Next::Nothing;
         }
-        if garbage > share(sealed) {
-            return Next::Move(self.victims(garbage, share(sealed) / 2));
+        let victims = family.victims(&self.sealed, idle);
+        if !victims.is_empty() {
+            return Next::Move(victims);
         }
         if !idle {
             return Next::Nothing;
         }
-        let (current, used) = self.current;
-        let total = sealed + current;
-        if garbage + self.unflushed > share(total) && self.unflushed > self.slack {
+        let share = |bytes| family.garbage_max(bytes, true);
+        let ((current, used), garbage) = (self.current, self.sealed.garbage);
+        let total = self.sealed.bytes + current;
+        if garbage + self.unflushed > share(total) && self.unflushed > family.garbage_slack() {
             return Next::Flush;
         }
-        if garbage + self.hidden > share(total) && self.hidden > self.table_bytes / LOOK_COST {
+        let ValueSpace { hidden, table_bytes, .. } = self.space;
+        if garbage + hidden > share(total) && hidden > table_bytes / LOOK_COST {
             return Next::Merge;
         }
         if current.saturating_sub(used) > share(current) {
             return Next::Rotate;
         }
         Next::Nothing
-    }
-
-    /// The files with the largest share of garbage, until at most `kept` of `garbage` is left in the others.
-    fn victims(&self, garbage: u64, kept: u64) -> BTreeSet<VlogId> {
-        let mut files: Vec<_> = self.sealed.iter().filter(|(_, v)| v.garbage() > 0).collect();
-        let permille = |v: &VlogState| u128::from(v.garbage()) * 1000 / u128::from(v.bytes.max(1));
-        files.sort_by_key(|(id, v)| (Reverse(permille(v)), *id));
-        let moving_max = (self.live / MOVING_PART).max(self.slack * SLACK_PART);
-        let (mut left, mut moving) = (garbage, 0);
-        let mut victims = BTreeSet::new();
-        for (id, v) in files {
-            let is_first = victims.is_empty();
-            if !is_first && (left <= kept || moving + v.used() > moving_max) {
-                break;
-            }
-            left = left.saturating_sub(v.garbage());
-            moving += v.used();
-            victims.insert(*id);
-        }
-        victims
     }
 }
 
@@ -255,7 +223,7 @@ fn unflushed(family: &FamilyCore, seen: &Seen, average: u64) -> u64 {
     let unsettled =
         vlogs.values().filter(|v| v.sealed_at.is_some_and(|seq| seq > *flushed_to)).map(VlogState::garbage);
     let unnamed = family.vlog.begun().iter().filter(|f| !vlogs.contains_key(&f.id)).count() as u64;
-    overwritten + unsettled.sum::<u64>() + unnamed * family.vlog.file_bytes_max()
+    overwritten + unsettled.sum::<u64>() + unnamed * family.vlog.file_bytes()
 }
 
 /// Seals the full value logs of `family` and removes the dead ones. Keeps those that a commit at or above `stored_to` may

@@ -22,6 +22,8 @@ struct Totals {
     images: AtomicU64,
     nested: AtomicU64,
     checkpoints: AtomicU64,
+    /// Bytes of values that were moved while crash points were collected.
+    moved: AtomicU64,
     wrong: AtomicU64,
 }
 
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         ("images", n(&totals.images)),
         ("nested", n(&totals.nested)),
         ("checkpoints", n(&totals.checkpoints)),
+        ("value_bytes_moved", n(&totals.moved)),
         ("violations", n(&totals.wrong)),
         ("seed", seed),
     ];
@@ -98,6 +101,7 @@ fn one_script(seed: u64, enough: u64, totals: &Totals) {
         }
     }
     disk.stop_observing();
+    totals.moved.fetch_add(world.value_bytes_moved(), Relaxed);
     if let Err(e) = order::check(PATH, &disk.ops()) {
         wrong(totals, seed, "order of calls", &e);
     }

@@ -52,12 +52,7 @@ impl Stats {
             out.line(out.paint(Style::Strong, &format!("running: {} of family {}", job.kind, job.family)))?;
             print(job.figures(), out)?;
         }
-        let causes = [
-            ("memtables", stats.stalled_by_memtables),
-            ("tables", stats.stalled_by_tables),
-            ("memory", stats.stalled_by_memory),
-        ];
-        for (cause, held) in causes {
+        for (cause, held) in stats.stalls_by_cause() {
             out.line(out.paint(Style::Strong, &format!("writers delayed by {cause}")))?;
             print(held.figures(), out)?;
         }
@@ -107,9 +102,9 @@ fn print_family(family: &FamilyStats, out: &mut Out<'_>) -> Outcome<()> {
 
 fn database_json(stats: &tidesdb::Stats, unresolved: &[TreeStats]) -> Value {
     let mut all = figures_json(stats.figures());
-    all.insert("stalled_by_memtables".into(), figures_json(stats.stalled_by_memtables.figures()).into());
-    all.insert("stalled_by_tables".into(), figures_json(stats.stalled_by_tables.figures()).into());
-    all.insert("stalled_by_memory".into(), figures_json(stats.stalled_by_memory.figures()).into());
+    for (cause, stall) in stats.stalls_by_cause() {
+        all.insert(format!("stalled_by_{cause}"), figures_json(stall.figures()).into());
+    }
     for (work, times) in [("syncs", stats.syncs), ("flushes", stats.flushes), ("merges", stats.merges)] {
         all.insert(work.into(), figures_json(times.figures()).into());
     }

@@ -78,8 +78,8 @@ pub(super) struct MergeLimits {
     pub(super) bytes_max: u64,
     /// Entries that may be rewritten to make sorted runs fewer.
     pub(super) probes_pay: u64,
-    /// No commit came for some seconds.
-    pub(super) is_idle: bool,
+    /// See [`Tree::settles`].
+    pub(super) settles: bool,
 }
 
 /// Returns the compaction that is due and can run concurrently with those that hold `claims`.
@@ -90,8 +90,8 @@ pub(super) fn next(
     readers: &RetainRules,
     limits: MergeLimits,
 ) -> Option<CompactionPlan> {
-    let MergeLimits { bytes_max, probes_pay, is_idle } = limits;
-    let tree = Tree { probes_pay, is_idle, ..picture(version, claims, readers) };
+    let MergeLimits { bytes_max, probes_pay, settles } = limits;
+    let tree = Tree { probes_pay, settles, ..picture(version, claims, readers) };
     let settings = PolicySettings { merge_bytes_max: bytes_max, ..settings(options) };
     let by_policy = || Spooky.pick(&tree, &settings).and_then(|plan| CompactionPlan::of(version, plan));
     if version.ranges().is_empty() {

@@ -79,8 +79,9 @@ pub(super) fn begin<'f>(ctx: &MaintenanceCtx, family: &'f FamilyCore) -> Option<
         let readers = if has_ranges { rewrite::rules(ctx, false) } else { rewrite::outlook(ctx) };
         let probes_pay = family.owned_view().probes.look();
         let is_idle = ctx.write.idle.load(Ordering::Relaxed);
+        let settles = is_idle || family.hides_many_values(&version);
         let planned = |bytes_max| {
-            let limits = MergeLimits { bytes_max, probes_pay, is_idle };
+            let limits = MergeLimits { bytes_max, probes_pay, settles };
             plan::next(&version, claims, &family.options, &readers, limits)
         };
         let mut plan = planned(u64::MAX)?;
@@ -93,6 +94,12 @@ pub(super) fn begin<'f>(ctx: &MaintenanceCtx, family: &'f FamilyCore) -> Option<
         }
         if plan.cause == Cause::Idle && output_bytes(&plan) > room {
             return None; // nothing waits for it
+        }
+        if plan.cause == Cause::Idle && !is_idle {
+            plan.cause = Cause::Values; // it looks for garbage in value logs
+        }
+        if plan.bottom && plan.is_merge() {
+            family.choose_victims(&version, is_idle); // the merge moves values anyway
         }
         let claim = plan.claim(&version);
         Some((Arc::new(Begun { plan, purge: purge_of(&version), stops }), claim))

@@ -34,11 +34,7 @@ fn text(stats: &Stats, health: &HealthReport) -> String {
     for (name, times) in [("sync", stats.syncs), ("flush", stats.flushes), ("merge", stats.merges)] {
         histogram(&mut out, &format!("tidesdb_{name}_duration_seconds"), &[(String::new(), times.durations)]);
     }
-    let stalls = [
-        ("memtables", stats.stalled_by_memtables),
-        ("tables", stats.stalled_by_tables),
-        ("memory", stats.stalled_by_memory),
-    ];
+    let stalls = stats.stalls_by_cause();
     let cause = |cause: &str| label("cause", cause);
     table(&mut out, "stall_", &stalls.map(|(name, stall)| (cause(name), stall.figures().collect())));
     histogram(

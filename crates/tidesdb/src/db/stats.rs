@@ -25,6 +25,8 @@ statistics! {
         stalled_by_tables: StallStats = StallStats::of(&seen.shared.write.debt.by_tables);
         "Writers held up because memory is scarce."
         stalled_by_memory: StallStats = StallStats::of(&seen.shared.write.debt.by_memory);
+        "Writers held up because value logs hold much garbage."
+        stalled_by_values: StallStats = StallStats::of(&seen.shared.write.debt.by_values);
         "Syncs of the log, with the value logs."
         syncs: TimeStats = seen.shared.write.log.sync_times().into();
         "Flushes."
@@ -181,12 +183,22 @@ fn share(part: u64, rest: u64) -> f64 {
 impl Stats {
     /// Returns the time writers were delayed since the open, summed over all threads.
     pub fn stall_time(&self) -> Duration {
-        self.stalled_by_memtables.time + self.stalled_by_tables.time + self.stalled_by_memory.time
+        self.stalls_by_cause().iter().map(|(_, stall)| stall.time).sum()
     }
 
     /// Returns how often a writer was stopped since the open.
     pub fn stalls(&self) -> u64 {
-        self.stalled_by_memtables.stopped + self.stalled_by_tables.stopped + self.stalled_by_memory.stopped
+        self.stalls_by_cause().iter().map(|(_, stall)| stall.stopped).sum()
+    }
+
+    /// Returns each cause for which writers are held up, and how they were.
+    pub fn stalls_by_cause(&self) -> [(&'static str, StallStats); 4] {
+        [
+            ("memtables", self.stalled_by_memtables),
+            ("tables", self.stalled_by_tables),
+            ("memory", self.stalled_by_memory),
+            ("values", self.stalled_by_values),
+        ]
     }
 }
 
@@ -222,12 +234,7 @@ impl fmt::Display for Stats {
             writeln!(f, "running: {} of family {:?}", job.kind, job.family)?;
             write_lines(f, "  ", job.figures())?;
         }
-        let causes = [
-            ("memtables", self.stalled_by_memtables),
-            ("tables", self.stalled_by_tables),
-            ("memory", self.stalled_by_memory),
-        ];
-        for (cause, held) in causes {
+        for (cause, held) in self.stalls_by_cause() {
             writeln!(f, "writers delayed by {cause}")?;
             write_lines(f, "  ", held.figures())?;
         }

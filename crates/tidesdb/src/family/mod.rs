@@ -24,7 +24,7 @@ pub use claims::{Claim, Claimed, Claims};
 pub use hook::{CommitHook, Committed, CommittedOp, HookCell};
 pub use probes::{GET_CHARGE, Probes, SEEK_CHARGE};
 pub use read_view::{MemSlot, ReadView};
-pub use space::Collection;
+pub use space::{Collection, SettledFiles, ValueSpace};
 pub use stats::{FamilyStats, LevelCounters, Metric};
 use tidesdb_memtable::{KeyOrder, MapKind, Memtable};
 use tidesdb_sync::{EpochCell, Guard, Mutex, ShardedCounters, pin, rank};
@@ -37,8 +37,6 @@ use crate::types::{CompactionFilter, FamilyId, SeqNo};
 use crate::vlog::VlogSet;
 use crate::{Error, Result};
 
-/// A memtable is flushed when the values that it refers to take this many times its size in value logs.
-const VALUES_PER_BUFFER: u64 = 4;
 /// A merge of this many bytes takes about as long as the flush of a memtable.
 const SHORT_MERGE_BYTES: u64 = 16 << 20;
 
@@ -90,7 +88,7 @@ impl FamilyCore {
     ) -> Self {
         let probes = Arc::default();
         let view = ReadView { active: None, active_from: 0, immutables: Vec::new(), version, probes };
-        Self {
+        let this = Self {
             id,
             options: LiveOptions::new(options),
             vlog,
@@ -108,7 +106,9 @@ impl FamilyCore {
             dropped: AtomicBool::new(false),
             metrics: ShardedCounters::new(),
             memory: Arc::clone(memory),
-        }
+        };
+        this.note_values();
+        this
     }
 
     /// The current name.
@@ -207,14 +207,6 @@ impl FamilyCore {
         self.view.store_lazily(Arc::new(new));
     }
 
-    /// Returns whether the values that `slot` refers to fill so many value logs that the memtable should be flushed: what
-    /// they overwrite is garbage only then.
-    pub fn has_many_values(&self, slot: &MemSlot) -> bool {
-        let files = self.vlog.files_begun().saturating_sub(slot.value_files);
-        let bytes = files.saturating_sub(1).saturating_mul(self.vlog.file_bytes_max());
-        bytes >= VALUES_PER_BUFFER * self.buffer_bytes() as u64
-    }
-
     /// Size of the memtable at which it is flushed: the setting of the family, as far as the memory limit allows.
     #[inline]
     pub fn buffer_bytes(&self) -> usize {
@@ -290,7 +282,7 @@ impl FamilyCore {
             debt_max: usize::MAX,
             dead_steps: Default::default(),
             values: Default::default(),
-            value_files: self.vlog.files_begun(),
+            filled: self.vlog.filled(),
         })
     }
 
@@ -309,7 +301,7 @@ impl FamilyCore {
             debt_max,
             dead_steps: Default::default(),
             values: Default::default(),
-            value_files: self.vlog.files_begun(),
+            filled: self.vlog.filled(),
         });
         let mut placed = false;
         self.change_view(|view| {

@@ -28,8 +28,8 @@ pub struct MemSlot {
     pub dead_steps: AtomicU64,
     /// The value logs that existed when it was flushed. A reader that still uses the memtable keeps their files.
     pub values: OnceLock<VlogSlots>,
-    /// Value logs that had been begun when it was created.
-    pub value_files: u64,
+    /// Bytes of value logs that had been filled when it was created.
+    pub filled: u64,
 }
 
 /// Deleted keys that scans may step over before a memtable is flushed for it, and as many more for each of its entries. A step costs

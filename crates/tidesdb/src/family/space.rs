@@ -1,13 +1,41 @@
 //! What the value logs of a family take on disk, and which of them should be emptied.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidesdb_sync::Mutex;
 
+use super::{FamilyCore, MemSlot};
 use crate::Error;
 use crate::jobs::Retry;
-use crate::types::VlogId;
+use crate::sources::TableVersion;
+use crate::types::{SeqNo, VlogId};
+use crate::version::VlogState;
+
+/// A memtable is flushed when the values that it refers to take this many times its size in value logs,
+const VALUES_PER_BUFFER: u64 = 4;
+/// or this part of all live values, but not less than this: what it overwrites is garbage only then.
+const UNFLUSHED_PART: u64 = 8;
+const UNFLUSHED_LEAST: u64 = 32 << 20;
+/// Tables are merged when newer ones may hide this part of the live values, if the merge writes less than half of what it may find.
+const HIDDEN_PART: u64 = 8;
+const LOOK_COST: u64 = 2;
+/// While the database is busy, garbage may be this many times what it may be on an idle one.
+const BUSY: f64 = 1.25;
+/// Garbage at which writers are slowed down, and at which they are slowed down most, in the same unit. Here it includes all that newer
+/// tables may hide.
+const SLOW: f64 = 1.5;
+const SLOWEST: f64 = 2.25;
+/// Garbage is never accepted beyond this share of the files.
+const GARBAGE_MAX: f64 = 0.9;
+/// Live bytes of all victims at a time, as a part of all live bytes: they take space twice until the victims are gone.
+const MOVING_PART: u64 = 8;
+/// Debt of writers at most: it never stops them, since a file may stay for reasons that no merge can change.
+const OWED_MAX: f64 = 0.95;
+/// Garbage that is tolerated in any case, as a part of a value log.
+const SLACK_PART: u64 = 4;
 
 /// The collection of the value logs of one family.
 #[derive(Debug, Default)]
@@ -20,6 +48,153 @@ pub struct Collection {
     damage: Mutex<Option<Error>>,
     /// After a collection failed.
     pub retry: Retry,
+    /// Debt of writers, as a fraction of one: see [`FamilyCore::values_debt`].
+    owed: AtomicU64,
+}
+
+/// What the tables of a family say about its values.
+#[derive(Clone, Copy, Debug)]
+pub struct ValueSpace {
+    /// Bytes of the records that tables refer to.
+    pub live: u64,
+    /// Bytes of a record on average.
+    pub average: u64,
+    /// Most bytes of records that newer tables may hide.
+    pub hidden: u64,
+    /// Bytes of the tables.
+    pub table_bytes: u64,
+}
+
+impl ValueSpace {
+    /// Sums up `version`.
+    pub fn of(version: &TableVersion) -> Self {
+        let vlogs = version.vlogs();
+        let live: u64 = vlogs.values().map(VlogState::used).sum();
+        let count: u64 = vlogs.values().map(|v| v.live_count).sum();
+        let average = live / count.max(1);
+        let deepest = version.depth();
+        // Of level 1 all tables but the oldest may hide values of others, if there is no deeper level.
+        let lowest = if deepest == 1 { 1 } else { version.level_len(deepest) };
+        let entries = |level| version.level(level).map(|t| t.meta().entries);
+        let upper: u64 = (1..deepest).flat_map(entries).sum();
+        let shallow = entries(deepest).take(version.level_len(deepest) - lowest).sum::<u64>();
+        Self {
+            live,
+            average,
+            hidden: (upper + shallow).min(count).saturating_mul(average),
+            table_bytes: version.levels().iter().map(|level| level.bytes()).sum(),
+        }
+    }
+}
+
+/// The sealed value logs of a family that only tables, and no memtables, refer to.
+#[derive(Debug)]
+pub struct SettledFiles {
+    files: Vec<(VlogId, VlogState)>,
+    /// Bytes of the files.
+    pub bytes: u64,
+    /// Bytes of the files that nothing refers to.
+    pub garbage: u64,
+}
+
+impl SettledFiles {
+    /// Returns the files of `version` that are settled when all commits up to `flushed_to` are in tables, without damaged ones.
+    pub fn of(family: &FamilyCore, version: &TableVersion, flushed_to: SeqNo) -> Self {
+        let is_settled = |v: &VlogState| v.sealed_at.is_some_and(|seq| seq <= flushed_to);
+        let excluded = |id| family.collection.is_excluded(id);
+        let files =
+            version.vlogs().iter().filter(|(id, v)| is_settled(v) && v.live_count > 0 && !excluded(**id));
+        let files: Vec<_> = files.map(|(id, v)| (*id, *v)).collect();
+        let sum = |of: fn(&VlogState) -> u64| files.iter().map(|(_, v)| of(v)).sum();
+        Self { bytes: sum(|v| v.bytes), garbage: sum(VlogState::garbage), files }
+    }
+
+    /// Returns the files with the largest share of garbage, until at most `kept` bytes of garbage are left in the others, or
+    /// `moving_max` bytes are live in them.
+    fn victims(&self, kept: u64, moving_max: u64) -> BTreeSet<VlogId> {
+        let mut files: Vec<_> = self.files.iter().filter(|(_, v)| v.garbage() > 0).collect();
+        let permille = |v: &VlogState| u128::from(v.garbage()) * 1000 / u128::from(v.bytes.max(1));
+        files.sort_by_key(|(id, v)| (Reverse(permille(v)), *id));
+        let (mut left, mut moving) = (self.garbage, 0);
+        let mut victims = BTreeSet::new();
+        for (id, v) in files {
+            let is_first = victims.is_empty();
+            if !is_first && (left <= kept || moving + v.used() > moving_max) {
+                break;
+            }
+            left = left.saturating_sub(v.garbage());
+            moving += v.used();
+            victims.insert(*id);
+        }
+        victims
+    }
+}
+
+impl FamilyCore {
+    /// Returns the garbage that `bytes` of value logs may hold.
+    pub fn garbage_max(&self, bytes: u64, idle: bool) -> u64 {
+        let share = f64::from(self.options.value_garbage_percent()) / 100.0;
+        let share = if idle { share } else { share * BUSY };
+        (bytes as f64 * share.min(GARBAGE_MAX)) as u64 + self.garbage_slack()
+    }
+
+    /// Returns the files to empty, as long as `files` hold too much garbage; none if values are not to be moved.
+    pub fn victims(&self, files: &SettledFiles, idle: bool) -> BTreeSet<VlogId> {
+        let max = self.garbage_max(files.bytes, idle);
+        if self.options.value_garbage_percent() == 0 || files.garbage <= max {
+            return BTreeSet::new();
+        }
+        files.victims(max / 2, (self.vlog.live() / MOVING_PART).max(self.vlog.file_bytes()))
+    }
+
+    /// Chooses the files to empty for a merge that is about to begin, unless the last collection failed.
+    pub fn choose_victims(&self, version: &TableVersion, idle: bool) {
+        if !version.vlogs().is_empty() && !self.collection.retry.is_failing() {
+            let files = SettledFiles::of(self, version, version.flushed_to());
+            self.collection.set_victims(self.victims(&files, idle));
+        }
+    }
+
+    /// Garbage that value logs may hold in any case.
+    pub fn garbage_slack(&self) -> u64 {
+        self.vlog.file_bytes() / SLACK_PART
+    }
+
+    /// Returns true if the values that `slot` refers to fill so many value logs that the memtable should be flushed: what
+    /// they overwrite is garbage only then.
+    pub fn has_many_values(&self, slot: &MemSlot) -> bool {
+        let most = (self.vlog.live() / UNFLUSHED_PART).max(UNFLUSHED_LEAST);
+        let bytes = self.vlog.filled().saturating_sub(slot.filled);
+        bytes >= most.min(VALUES_PER_BUFFER * self.buffer_bytes() as u64)
+    }
+
+    /// Returns true if newer tables of `version` may hide so many values that a merge pays.
+    pub fn hides_many_values(&self, version: &TableVersion) -> bool {
+        if version.vlogs().is_empty() || self.options.value_garbage_percent() == 0 {
+            return false;
+        }
+        let space = ValueSpace::of(version);
+        let most = space.live / HIDDEN_PART + self.garbage_slack();
+        space.hidden > most.max(space.table_bytes.saturating_mul(LOOK_COST))
+    }
+
+    /// Takes note of the values of a new version: new files get their size from it, and writers are slowed down if it holds too much
+    /// garbage.
+    pub fn note_values(&self) {
+        let version = &self.owned_view().version;
+        let (space, files) = (ValueSpace::of(version), SettledFiles::of(self, version, version.flushed_to()));
+        self.vlog.set_live(space.live);
+        let normal = f64::from(self.options.value_garbage_percent()) / 100.0;
+        let garbage = (files.garbage + space.hidden).saturating_sub(self.garbage_slack());
+        let owed = owed(garbage as f64 / files.bytes.max(1) as f64, normal);
+        self.collection.owed.store(owed.to_bits(), Ordering::Relaxed);
+    }
+
+    /// Returns the debt of writers because of garbage in value logs: 0, or from 0.5, where they are slowed down, to nearly 1.
+    #[inline]
+    pub fn values_debt(&self) -> f64 {
+        f64::from_bits(self.collection.owed.load(Ordering::Relaxed))
+    }
 }
 
 impl Collection {
@@ -48,5 +223,31 @@ impl Collection {
     /// Returns whether a damaged value was found in the file.
     pub fn is_excluded(&self, id: VlogId) -> bool {
         self.damaged.lock().contains(&id)
+    }
+}
+
+/// Returns the debt of writers when `share` of the sealed files is garbage, and may be `normal` on an idle database.
+fn owed(share: f64, normal: f64) -> f64 {
+    let (slow, slowest) = ((normal * SLOW).min(GARBAGE_MAX), (normal * SLOWEST).min(GARBAGE_MAX));
+    match normal > 0.0 && share > slow {
+        true => (0.5 + (share - slow) / (slowest - slow).max(0.01) * 0.5).min(OWED_MAX),
+        false => 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writers_owe_more_the_more_garbage_there_is_but_are_never_stopped() {
+        assert_eq!((owed(0.99, 0.0), owed(0.375, 0.25)), (0.0, 0.0), "switched off, or not too much");
+        assert!((owed(0.468_75, 0.25) - 0.75).abs() < 1e-9, "half way");
+        assert_eq!((owed(0.6, 0.25), owed(f64::MAX, 0.01), owed(2.0, 1.0)), (OWED_MAX, OWED_MAX, OWED_MAX));
+        for percent in 1..=100 {
+            let debts = (0..=1000).map(|n| owed(f64::from(n) / 1000.0, f64::from(percent) / 100.0));
+            let debts: Vec<f64> = debts.collect();
+            assert!(debts.is_sorted() && debts[0] == 0.0 && debts[1000] > 0.5, "{percent} %");
+        }
     }
 }

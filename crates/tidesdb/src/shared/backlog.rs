@@ -15,6 +15,8 @@ use crate::{Error, Result};
 pub const FLUSH_RATE_ASSUMED: u64 = 200 << 20;
 /// Rate of merges assumed before one is measured, in bytes per second.
 pub const MERGE_RATE_ASSUMED: u64 = 50 << 20;
+/// Rate of collections assumed before one is measured, in bytes of garbage per second.
+pub const GARBAGE_RATE_ASSUMED: u64 = 100 << 20;
 
 /// Immutable memtables in bytes, and the rate at which they are flushed.
 #[derive(Debug, Default)]
@@ -42,6 +44,10 @@ pub struct Debt {
     pub by_tables: DelayStats,
     /// Writers delayed because memory is scarce.
     pub by_memory: DelayStats,
+    /// Measured rate of collections, in bytes of garbage in value logs per second.
+    pub garbage_rate: Rate,
+    /// Writers delayed because value logs hold much garbage.
+    pub by_values: DelayStats,
 }
 
 /// A rate in bytes per second: the moving average of what was measured.
@@ -249,7 +255,7 @@ impl SyncDue {
 impl Debt {
     /// Returns true if a commit is delayed at the moment.
     pub fn delays_writers(&self) -> bool {
-        let causes = [&self.by_memtables, &self.by_tables, &self.by_memory];
+        let causes = [&self.by_memtables, &self.by_tables, &self.by_memory, &self.by_values];
         causes.iter().any(|cause| cause.delayed_now.load(Ordering::Relaxed) > 0)
     }
 

@@ -55,6 +55,7 @@ impl MaintenanceCtx {
         };
         self.versions.install(edit, publish).inspect_err(|e| self.poison_if_unknown(e))?;
         self.write.jobs.set_small(family.id, !family.is_dropped() && family.merges_are_short());
+        family.note_values();
         Ok(())
     }
 

@@ -25,7 +25,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-pub use backlog::{Debt, DelayStats, FLUSH_RATE_ASSUMED, MERGE_RATE_ASSUMED, Merges, SyncDue};
+pub use backlog::{
+    Debt, DelayStats, FLUSH_RATE_ASSUMED, GARBAGE_RATE_ASSUMED, MERGE_RATE_ASSUMED, Merges, SyncDue,
+};
 pub use condition::{HealthReport, HealthState};
 pub use maintenance::MaintenanceCtx;
 pub use pace::Pace;

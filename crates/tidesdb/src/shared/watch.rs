@@ -20,6 +20,7 @@ pub struct Watch {
     by_memtables: Stall,
     by_tables: Stall,
     by_memory: Stall,
+    by_values: Stall,
     state: HealthState,
     causes: Vec<String>,
     next: Duration,
@@ -100,6 +101,7 @@ impl Shared {
             ("memtables", watch.by_memtables.look("memtables", &debt.by_memtables, now, ends)),
             ("tables", watch.by_tables.look("tables", &debt.by_tables, now, ends)),
             ("memory", watch.by_memory.look("memory", &debt.by_memory, now, ends)),
+            ("values", watch.by_values.look("values", &debt.by_values, now, ends)),
         ];
         for (cause, change) in stalls.into_iter().filter_map(|(cause, change)| Some((cause, change?))) {
             self.write.events.record(&match change {

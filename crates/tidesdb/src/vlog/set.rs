@@ -33,6 +33,10 @@ const GAP_BYTES_MAX: u64 = 8 << 10;
 
 /// Minimum size of a file in bytes: a smaller file is never full.
 const FILE_BYTES_MIN: u64 = 4096;
+/// A new file takes this part of the live bytes, so that those of small sets are small too: space comes back file by file.
+const FILE_PART: u64 = 16;
+/// A new file takes this many bytes, however few are live: to begin a file costs two syncs.
+const FILE_BYTES_LEAST: u64 = 8 << 20;
 
 /// Number of checks for a pause in writes. After that, the file is closed for appends to force one.
 const QUIET_ROUNDS: u32 = 1000;
@@ -61,7 +65,10 @@ pub struct VlogSet {
     begun: Mutex<BTreeMap<VlogId, Begun>>,
     /// If set, dropping this `VlogSet` unlinks its files.
     doomed: AtomicBool,
-    files_begun: AtomicU64,
+    /// Live bytes of all files when they were last counted.
+    live: AtomicU64,
+    /// Bytes of the files that were filled in this session.
+    filled: AtomicU64,
     /// Limit on files open for writing.
     limit: Option<Limit>,
 }
@@ -132,7 +139,8 @@ impl VlogSet {
             unsynced: Mutex::default(),
             begun: Mutex::default(),
             doomed: AtomicBool::new(false),
-            files_begun: AtomicU64::new(0),
+            live: AtomicU64::new(0),
+            filled: AtomicU64::new(0),
             limit: None,
         }
     }
@@ -264,14 +272,25 @@ impl VlogSet {
         self.current.read().as_ref().map(|file| (file.id, file.settled_len()))
     }
 
-    /// Returns the number of files begun in this session.
-    pub fn files_begun(&self) -> u64 {
-        self.files_begun.load(Ordering::Relaxed)
+    /// Returns the bytes of the files that were filled in this session.
+    pub fn filled(&self) -> u64 {
+        self.filled.load(Ordering::Relaxed)
     }
 
-    /// Returns the size limit of new files.
-    pub fn file_bytes_max(&self) -> u64 {
-        self.file_bytes_max.load(Ordering::Relaxed)
+    /// Sets the live bytes of all files, which decide about the size of new ones.
+    pub fn set_live(&self, bytes: u64) {
+        self.live.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Returns the live bytes of all files when they were last counted.
+    pub fn live(&self) -> u64 {
+        self.live.load(Ordering::Relaxed)
+    }
+
+    /// Returns the size of new files.
+    pub fn file_bytes(&self) -> u64 {
+        let part = self.live() / FILE_PART;
+        part.max(FILE_BYTES_LEAST).min(self.file_bytes_max.load(Ordering::Relaxed))
     }
 
     /// Appends `values` like [`VlogSet::append`] and adds their pointers to `out` in order, with leases on their files. Many values share one write
@@ -339,11 +358,11 @@ impl VlogSet {
             return Ok(());
         }
         let header = FileHeader { family: self.family, vlog: (self.new_id)()?, salt: self.entropy.salt() };
-        let file = VlogFile::create(&*self.dir, header, self.file_bytes_max.load(Ordering::Relaxed))?;
+        let file = VlogFile::create(&*self.dir, header, self.file_bytes())?;
         let file = Arc::new(file.counted(self.limit.as_ref().map(|limit| limit.budget.count())));
         let begun = Begun { salt: file.salt, users: Arc::clone(file.users()), complete: None };
         self.begun.lock().insert(file.id, begun);
-        self.files_begun.fetch_add(1, Ordering::Relaxed);
+        self.filled.fetch_add(full.map_or(0, |full| full.settled_len()), Ordering::Relaxed);
         self.files.write().insert(file.id, Arc::clone(&file));
         // Registered for sync before any thread can append to it.
         self.unsynced.lock().push(Arc::clone(&file));
@@ -356,6 +375,7 @@ impl VlogSet {
         let _one = self.rotating.lock();
         if let Some(file) = self.current.write().take() {
             file.close();
+            self.filled.fetch_add(file.settled_len(), Ordering::Relaxed);
         }
     }
 

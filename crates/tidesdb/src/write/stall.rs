@@ -12,7 +12,8 @@
 //! Between `S` and `H` the delay grows with the square of the debt, relative to the measured rate at which that debt is paid: by flushes, or by
 //! merges of level 1. So writers approach that rate smoothly. All writers share one schedule ([`crate::shared::Pace`]), so many small commits wait as long as
 //! few large ones. Above `H` a writer waits for a flush; if none makes progress for [`PATIENCE`], the write
-//! fails with `Busy` and nothing was done. A family with too many tables in level 1 feeds the same curve.
+//! fails with `Busy` and nothing was done. A family with too many tables in level 1 feeds the same curve. So does one with too much garbage
+//! in its value logs, but that never stops writers (`family/space.rs`).
 //!
 //! Memory feeds the same curve from the level `High` on, and stops writers at `Critical`: see `memory.rs`. A commit of a megabyte or more
 //! also waits until its memtables fit, and other writers leave it that memory.
@@ -30,7 +31,9 @@ use super::commit::LARGE_BYTES_MIN;
 use crate::family::{FamilyCore, ReadView};
 use crate::jobs::Job;
 use crate::memory::{Charge, Pressure};
-use crate::shared::{DelayStats, FLUSH_RATE_ASSUMED, MERGE_RATE_ASSUMED, SCARCE, WriteCtx};
+use crate::shared::{
+    DelayStats, FLUSH_RATE_ASSUMED, GARBAGE_RATE_ASSUMED, MERGE_RATE_ASSUMED, SCARCE, WriteCtx,
+};
 use crate::{Error, Result};
 
 /// How long a stopped writer waits without any progress.
@@ -140,9 +143,12 @@ fn debt<'a>(ctx: &'a WriteCtx, batch: &WriteBatch) -> Owed<'a> {
         debt if debt > 0.0 && ctx.merges.are_stuck() => 0.0,
         debt => debt,
     };
+    let values = batch.families.iter().map(|f| f.values_debt()).fold(0.0, f64::max);
     let debt = &ctx.debt;
     let pressure = pressure(ctx, batch);
-    if pressure > tables && pressure > memory {
+    if values > tables.max(memory).max(pressure) && !ctx.merges.are_stuck() {
+        Owed { share: values, cause: &debt.by_values, rate: debt.garbage_rate.or(GARBAGE_RATE_ASSUMED) }
+    } else if pressure > tables && pressure > memory {
         Owed { share: pressure, cause: &debt.by_memory, rate: debt.flush_rate.or(FLUSH_RATE_ASSUMED) }
     } else if tables > memory {
         Owed { share: tables, cause: &debt.by_tables, rate: debt.merge_rate.or(MERGE_RATE_ASSUMED) }

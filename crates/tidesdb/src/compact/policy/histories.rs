@@ -131,7 +131,7 @@ impl World {
                 .collect();
             let mut tree = Tree::new(&order, levels);
             tree.now = self.now;
-            tree.is_idle = self.is_idle;
+            tree.settles = self.is_idle;
             tree.claims = self
                 .jobs
                 .iter()

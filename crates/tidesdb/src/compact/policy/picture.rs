@@ -59,14 +59,15 @@ pub struct Tree<'a> {
     pub now: u32,
     /// Entries that may be rewritten to make sorted runs fewer: reads have spent as much on runs that held nothing for them.
     pub probes_pay: u64,
-    /// No commit came for some seconds: merges that only free space and make runs fewer may start.
-    pub is_idle: bool,
+    /// Merges that only free space and make runs fewer may start: no commit came for some seconds, or newer tables may hide much that
+    /// takes space elsewhere.
+    pub settles: bool,
 }
 
 impl<'a> Tree<'a> {
     /// A tree of these levels on which no job runs.
     pub fn new(order: &'a Comparator, levels: Vec<Vec<TableView<'a>>>) -> Self {
-        Self { order, levels, claims: Vec::new(), floor: SeqNo::MAX, now: 0, probes_pay: 0, is_idle: false }
+        Self { order, levels, claims: Vec::new(), floor: SeqNo::MAX, now: 0, probes_pay: 0, settles: false }
     }
 
     /// Tables of `level`, 1 for level 1.

@@ -98,7 +98,7 @@ impl Case {
         tree.floor = told("floor", u64::MAX);
         tree.now = told("now", 0) as u32;
         tree.probes_pay = told("probes_pay", 0);
-        tree.is_idle = told("idle", 0) != 0;
+        tree.settles = told("idle", 0) != 0;
         let policy: &dyn CompactionPolicy = match &*self.policy {
             "spooky" => &Spooky,
             "leveled" => &Leveled,

@@ -88,6 +88,27 @@ fn grouped_appends_equal_single_appends() {
 }
 
 #[test]
+fn files_of_a_small_set_are_small() {
+    let (env, _) = world();
+    let large = set(&env, 10, 256 << 20);
+    let sizes = [0u64, 100 << 20, 1 << 30, 1 << 40].map(|live| {
+        large.set_live(live);
+        large.file_bytes() >> 20
+    });
+    assert_eq!(sizes, [8, 8, 64, 256]);
+    let small = set(&env, 20, 4096);
+    small.set_live(1 << 30);
+    assert_eq!(small.file_bytes(), 4096, "never more than the setting");
+    let value = noise(1, 3000);
+    for _ in 0..4 {
+        small.append(&value, Compression::None).unwrap();
+    }
+    assert_eq!(small.filled(), 40 + 2 * 3018, "the second file is not full");
+    small.rotate();
+    assert_eq!(small.filled(), 2 * (40 + 2 * 3018));
+}
+
+#[test]
 fn a_full_file_is_replaced_by_a_new_one() {
     let (env, _) = world();
     let set = set(&env, 10, 4096);

@@ -77,10 +77,10 @@ pub(super) fn probed(tree: &Tree<'_>, shape: &Shape, settings: &PolicySettings) 
     })
 }
 
-/// On an idle database, merges what lies above the largest level into it, one partition at a time, so that the old versions that it hides
+/// If the tree settles, merges what lies above the largest level into it, one partition at a time, so that the old versions that it hides
 /// go. A partition that holds little above the largest level, or that a reader needs as it is, stays.
 pub(super) fn settle(tree: &Tree<'_>, shape: &Shape, settings: &PolicySettings) -> Option<Plan> {
-    if !tree.is_idle {
+    if !tree.settles {
         return None;
     }
     let mut upper = (1..shape.dividing).flat_map(|level| tree.level(level));
