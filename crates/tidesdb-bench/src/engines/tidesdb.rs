@@ -125,7 +125,7 @@ impl Engine for Tides {
             cache_hits: stats.cache_hits,
             cache_misses: stats.cache_misses,
             tables_written: stats.families.iter().map(|f| f.flush_bytes + f.compaction_written).sum(),
-            busy: stats.stalled_by_memtables.gave_up + stats.stalled_by_tables.gave_up,
+            busy: stats.stalls_by_cause().iter().map(|(_, stall)| stall.gave_up).sum(),
         }
     }
 
@@ -135,6 +135,7 @@ impl Engine for Tides {
             ("memtables not flushed yet", stats.stalled_by_memtables),
             ("tables in level 1", stats.stalled_by_tables),
             ("scarce memory", stats.stalled_by_memory),
+            ("garbage in value logs", stats.stalled_by_values),
         ];
         told.into_iter()
             .filter(|(_, held)| held.slowed + held.stopped > 0)
