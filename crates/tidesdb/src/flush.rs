@@ -20,7 +20,7 @@ use crate::jobs::Job;
 use crate::merge::CoveringRanges;
 use crate::ranges::{RangeSet, RangeTombstone};
 use crate::rewrite::{self, FLUSH_LEVEL, RewriteTarget, Rewritten};
-use crate::shared::{JobStart, MaintenanceCtx, Progress, WriteCtx};
+use crate::shared::{JobStart, MaintenanceCtx, PartDone, Progress, WriteCtx};
 use crate::sources::{Source, TableVersion};
 use crate::sst::TableMeta;
 use crate::types::{EntryCursor, SeqNo};
@@ -69,7 +69,7 @@ pub fn run_locked(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>) -> Result<bool
         target: FLUSH_LEVEL,
         bytes,
         entries,
-        part_done: Some(Arc::clone(&ctx.write.debt.part_flushed)),
+        part_done: Some(PartDone { sum: Arc::clone(&ctx.write.debt.part_flushed), total: bytes }),
     });
     let _span = tracing::debug_span!(target: TARGET, "flush", family = %family.name()).entered();
     let out = match ctx.with_reserve(|| write(ctx, family, &slot, boundary, &job.progress)) {

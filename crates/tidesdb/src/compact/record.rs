@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::plan::CompactionPlan;
 use super::policy::{Cause, PlanKind};
 use crate::events::{Event, LevelPart};
-use crate::family::{FamilyCore, Metric};
+use crate::family::{FamilyCore, Metric, TABLE_PARTS};
 use crate::rewrite::Rewritten;
-use crate::shared::{JobStart, MaintenanceCtx, RunningJob};
+use crate::shared::{JobStart, MaintenanceCtx, PartDone, RunningJob};
 use crate::sources::TableSlot;
 
 /// Registers the merge as running.
@@ -17,13 +17,14 @@ pub(super) fn begin<'c>(
     plan: &CompactionPlan,
 ) -> RunningJob<'c> {
     let metas = || plan.inputs.iter().map(|(_, table)| table.meta());
+    let level_1 = plan.inputs.iter().filter(|(level, _)| *level == 1).count() as u64;
     ctx.write.running.begin(JobStart {
         kind: plan.kind.name(),
         family: family.name(),
         target: plan.target,
         bytes: metas().map(|meta| meta.file_bytes).sum(),
         entries: metas().map(|meta| meta.entries).sum(),
-        part_done: None,
+        part_done: Some(PartDone { sum: Arc::clone(&family.part_merged), total: level_1 * TABLE_PARTS }),
     })
 }
 

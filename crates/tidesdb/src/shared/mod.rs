@@ -33,7 +33,7 @@ pub use maintenance::MaintenanceCtx;
 pub use pace::Pace;
 pub use parted::{PartedJob, PartedJobs, PartedWork};
 pub use read::ReadCtx;
-pub use running::{JobStart, JobStats, Progress, RunningJob, RunningJobs};
+pub use running::{JobStart, JobStats, PartDone, Progress, RunningJob, RunningJobs};
 use tidesdb_sync::{Mutex, rank};
 pub use watch::Watch;
 pub use write::{MergeSpace, OwnedLog, SCARCE, WriteCtx};

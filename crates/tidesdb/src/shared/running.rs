@@ -23,8 +23,17 @@ pub struct JobStart {
     pub bytes: u64,
     /// Entries of all inputs.
     pub entries: u64,
-    /// Sum to which the job adds the bytes of its inputs as it processes them; it takes them back when it ends.
-    pub part_done: Option<Arc<AtomicU64>>,
+    /// What it adds to a sum of all running jobs.
+    pub part_done: Option<PartDone>,
+}
+
+/// Adds `total` to `sum`, in proportion to the entries that a job has processed, and takes it back when the job ends.
+#[derive(Clone, Debug)]
+pub struct PartDone {
+    /// The sum.
+    pub sum: Arc<AtomicU64>,
+    /// What the whole job counts.
+    pub total: u64,
 }
 
 /// A flush or merge that runs.
@@ -40,19 +49,19 @@ impl Progress {
     /// Adds `entries` to what was read.
     pub fn advance(&self, entries: u64) {
         let before = self.entries_done.fetch_add(entries, Ordering::Relaxed);
-        if let Some(sum) = &self.start.part_done {
-            sum.fetch_add(self.bytes_of(before + entries) - self.bytes_of(before), Ordering::Relaxed);
+        if let Some(PartDone { sum, total }) = &self.start.part_done {
+            sum.fetch_add(self.part(*total, before + entries) - self.part(*total, before), Ordering::Relaxed);
         }
     }
 
-    /// Bytes of the first `entries` entries, estimated.
-    fn bytes_of(&self, entries: u64) -> u64 {
+    /// The part of `total` that falls to the first `entries` entries.
+    fn part(&self, total: u64, entries: u64) -> u64 {
         let share = entries as f64 / self.start.entries.max(1) as f64;
-        (self.start.bytes as f64 * share.min(1.0)) as u64
+        (total as f64 * share.min(1.0)) as u64
     }
 
     fn bytes_done(&self) -> u64 {
-        self.bytes_of(self.entries_done.load(Ordering::Relaxed))
+        self.part(self.start.bytes, self.entries_done.load(Ordering::Relaxed))
     }
 
     /// Asks all threads that work on the job to stop.
@@ -130,8 +139,9 @@ impl RunningJob<'_> {
 
 impl Drop for RunningJob<'_> {
     fn drop(&mut self) {
-        if let Some(sum) = &self.progress.start.part_done {
-            sum.fetch_sub(self.progress.bytes_done(), Ordering::Relaxed);
+        if let Some(PartDone { sum, total }) = &self.progress.start.part_done {
+            let done = self.progress.entries_done.load(Ordering::Relaxed);
+            sum.fetch_sub(self.progress.part(*total, done), Ordering::Relaxed);
         }
         self.of.jobs.lock().retain(|job| !Arc::ptr_eq(job, &self.progress));
     }
@@ -158,5 +168,35 @@ statistics! {
         Gauge Bytes bytes_done: u64 = seen.job.bytes_done(),
             "Bytes of inputs that were processed, estimated from the number of entries.";
         Gauge Seconds time: Duration = seen.now.saturating_sub(seen.job.started), "Time since it began.";
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidesdb_io::ManualClock;
+
+    use super::*;
+
+    #[test]
+    fn running_jobs_count_what_they_have_done_and_take_it_back() {
+        let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(0));
+        let (jobs, sum) = (RunningJobs::new(&clock), Arc::new(AtomicU64::new(0)));
+        let begin = |total, entries| {
+            let part_done = Some(PartDone { sum: Arc::clone(&sum), total });
+            let (family, bytes) = ("f".into(), 0);
+            jobs.begin(JobStart { kind: "flush", family, target: 1, bytes, entries, part_done })
+        };
+        let (first, second) = (begin(1000, 7), begin(90, 3));
+        first.progress.advance(3);
+        assert_eq!(sum.load(Ordering::Relaxed), 428);
+        second.progress.advance(1);
+        first.progress.advance(3);
+        assert_eq!(sum.load(Ordering::Relaxed), 857 + 30);
+        first.progress.advance(4096); // entries are counted in steps
+        assert_eq!(sum.load(Ordering::Relaxed), 1000 + 30);
+        drop(first);
+        assert_eq!(sum.load(Ordering::Relaxed), 30);
+        drop(second);
+        assert_eq!(sum.load(Ordering::Relaxed), 0);
     }
 }

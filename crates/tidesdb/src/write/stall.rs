@@ -34,6 +34,7 @@ use crate::memory::{Charge, Pressure};
 use crate::shared::{
     DelayStats, FLUSH_RATE_ASSUMED, GARBAGE_RATE_ASSUMED, MERGE_RATE_ASSUMED, SCARCE, WriteCtx,
 };
+use crate::sources::TableVersion;
 use crate::{Error, Result};
 
 /// How long a stopped writer waits without any progress.
@@ -137,7 +138,7 @@ fn debt<'a>(ctx: &'a WriteCtx, batch: &WriteBatch) -> Owed<'a> {
         .families
         .iter()
         .filter(|f| !f.claims.has_quarantined())
-        .map(|f| table_debt(f.view(&guard).version.level_len(1), f.options.l1_tables_trigger()));
+        .map(|f| table_debt(f, &f.view(&guard).version));
     let tables = match debts.fold(0.0, f64::max) {
         // Merges are stuck, so that debt never shrinks and waiting for it would never end.
         debt if debt > 0.0 && ctx.merges.are_stuck() => 0.0,
@@ -195,13 +196,15 @@ fn memtable_debt(bytes: u64, stop: u64) -> f64 {
     0.5 + (bytes - slow) as f64 / (stop - slow).max(1) as f64 * 0.5
 }
 
-/// Debt caused by `tables` tables in level 1.
-fn table_debt(tables: usize, trigger: usize) -> f64 {
+/// Debt caused by the tables in level 1 of `version`.
+fn table_debt(family: &FamilyCore, version: &TableVersion) -> f64 {
+    let trigger = family.options.l1_tables_trigger();
     let (slow, stop) = (L1_SLOW.at(trigger), L1_STOP.at(trigger));
-    if tables <= slow {
+    if version.level_len(1) <= slow {
         return 0.0;
     }
-    0.5 + (tables - slow) as f64 / (stop - slow) as f64 * 0.5
+    let above = family.unmerged_tables(version) - slow as f64;
+    if above <= 0.0 { 0.0 } else { 0.5 + above / (stop - slow) as f64 * 0.5 }
 }
 
 #[cold]
