@@ -126,28 +126,27 @@ struct Owed<'a> {
 
 fn debt<'a>(ctx: &'a WriteCtx, batch: &WriteBatch) -> Owed<'a> {
     let guard = tidesdb_sync::pin();
-    let bytes = match ctx.debt.unflushed_bytes() {
-        bytes if batch.bytes() >= LARGE_BYTES_MIN => bytes.max(immutable_bytes_now(ctx)),
-        0 => 0,
+    let unflushed = ctx.debt.unflushed_bytes();
+    let (mut tables, mut values, mut active) = (0.0_f64, 0.0_f64, 0);
+    for family in &batch.families {
+        let view = family.view(&guard);
+        if view.version.level_len(1) > L1_SLOW.least {
+            tables = tables.max(table_debt(ctx, family, &view.version));
+        }
+        values = values.max(family.values_debt());
+        if unflushed > 0 {
+            active += active_bytes(view);
+        }
+    }
+    let bytes = match batch.bytes() >= LARGE_BYTES_MIN {
+        true => unflushed.max(immutable_bytes_now(ctx)),
         // The active memtable is the next debt: without it, debt would rise by a whole memtable at once.
-        bytes => bytes + batch.families.iter().map(|f| active_bytes(f.view(&guard))).sum::<u64>(),
+        false => unflushed + active,
     };
     let memory = memtable_debt(bytes, ctx.options.memtables_bytes_max);
-    // Merges cannot pay the debt of a family with a damaged table, so waiting for them might never end.
-    let debts = batch
-        .families
-        .iter()
-        .filter(|f| !f.claims.has_quarantined())
-        .map(|f| table_debt(f, &f.view(&guard).version));
-    let tables = match debts.fold(0.0, f64::max) {
-        // Merges are stuck, so that debt never shrinks and waiting for it would never end.
-        debt if debt > 0.0 && ctx.merges.are_stuck() => 0.0,
-        debt => debt,
-    };
-    let values = batch.families.iter().map(|f| f.values_debt()).fold(0.0, f64::max);
     let debt = &ctx.debt;
     let pressure = pressure(ctx, batch);
-    if values > tables.max(memory).max(pressure) && !ctx.merges.are_stuck() {
+    if values > 0.0 && values > tables.max(memory).max(pressure) && !ctx.merges.are_stuck() {
         Owed { share: values, cause: &debt.by_values, rate: debt.garbage_rate.or(GARBAGE_RATE_ASSUMED) }
     } else if pressure > tables && pressure > memory {
         Owed { share: pressure, cause: &debt.by_memory, rate: debt.flush_rate.or(FLUSH_RATE_ASSUMED) }
@@ -189,6 +188,9 @@ fn immutable_bytes_now(ctx: &WriteCtx) -> u64 {
 
 /// Debt caused by `bytes` of memtables that are not in tables yet.
 fn memtable_debt(bytes: u64, stop: u64) -> f64 {
+    if bytes == 0 {
+        return 0.0;
+    }
     let slow = (stop as f64 * MEMTABLES_SLOW) as u64;
     if bytes <= slow {
         return 0.0;
@@ -196,15 +198,17 @@ fn memtable_debt(bytes: u64, stop: u64) -> f64 {
     0.5 + (bytes - slow) as f64 / (stop - slow).max(1) as f64 * 0.5
 }
 
-/// Debt caused by the tables in level 1 of `version`.
-fn table_debt(family: &FamilyCore, version: &TableVersion) -> f64 {
+/// Debt caused by the tables in level 1 of `version`; none if merges cannot pay it, because waiting for them might never end: merges are
+/// stuck, or a table of the family is damaged.
+#[cold]
+fn table_debt(ctx: &WriteCtx, family: &FamilyCore, version: &TableVersion) -> f64 {
     let trigger = family.options.l1_tables_trigger();
     let (slow, stop) = (L1_SLOW.at(trigger), L1_STOP.at(trigger));
-    if version.level_len(1) <= slow {
+    let above = family.unmerged_tables(version) - slow as f64;
+    if above <= 0.0 || family.claims.has_quarantined() || ctx.merges.are_stuck() {
         return 0.0;
     }
-    let above = family.unmerged_tables(version) - slow as f64;
-    if above <= 0.0 { 0.0 } else { 0.5 + above / (stop - slow) as f64 * 0.5 }
+    0.5 + above / (stop - slow) as f64 * 0.5
 }
 
 #[cold]
