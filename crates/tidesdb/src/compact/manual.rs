@@ -34,6 +34,7 @@ pub fn within<'k>(
 ) -> Result<()> {
     let (options, order) = (&family.options, &family.options.comparator);
     let stops = ctx.write.merges.stops();
+    ctx.remove_obsolete(); // what readers used when an earlier attempt found no space
     let mut pieces = false;
     run_alone(ctx, family, stops, |version| {
         pieces = plan::is_divided(version, options, range);
