@@ -1,0 +1,16 @@
+//! Values come back as they were written.
+#![cfg(feature = "json")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use proptest::prelude::*;
+use tidesdb_typed::{Json, Value};
+
+proptest! {
+    /// The usual way of reading decimals is off by one unit in the last place for some of them.
+    #[test]
+    fn floats_come_back_exactly_from_json(value in prop::num::f64::NORMAL | prop::num::f64::SUBNORMAL | prop::num::f64::ZERO) {
+        let mut text = Vec::new();
+        Json::<f64>::encode(&value, &mut text).unwrap();
+        prop_assert_eq!(Json::<f64>::decode(&text).unwrap().to_bits(), value.to_bits());
+    }
+}
