@@ -25,6 +25,7 @@ use crate::jobs::Job;
 use crate::memory::Pressure;
 use crate::options::SyncMode;
 use crate::shared::{Shared, SyncDue, WriteCtx};
+use crate::sources::TableLevel;
 use crate::types::SeqNo;
 use crate::{Error, Result, collect, compact, flush, upload};
 
@@ -323,8 +324,10 @@ fn sweep(shared: &Shared, settles: bool) {
     let now = shared.reads.now_secs();
     let has_dead = |f: &Arc<FamilyCore>| {
         let version = &f.owned_view().version;
+        let is_expired =
+            |level: &TableLevel| level.has_expiring() && level.tables().any(|t| t.meta().has_expired(now));
         !version.ranges().is_empty()
-            || version.tables().any(|t| t.meta().has_expired(now))
+            || version.levels().iter().any(|level| is_expired(level))
             || f.claims.has_quarantined()
             || f.owned_view().probes.is_due()
     };

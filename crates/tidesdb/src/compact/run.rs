@@ -1,5 +1,6 @@
 //! Executes compaction plans.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -250,8 +251,11 @@ fn compact(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, begun: &Arc<Begun>) -
 /// Range tombstones of `version` that cover no older entry of any table once `plan` is carried out. Tables that were flushed since are
 /// newer than all of them.
 fn no_longer_hiding(version: &TableVersion, plan: &CompactionPlan, out: &Rewritten) -> Vec<SeqNo> {
-    let is_input = |id| plan.inputs.iter().any(|(_, table)| table.meta().id == id);
-    let kept = version.tables().map(|t| t.meta()).filter(|meta| !is_input(meta.id));
+    if version.ranges().is_empty() {
+        return Vec::new();
+    }
+    let inputs: HashSet<TableId> = plan.inputs.iter().map(|(_, table)| table.id()).collect();
+    let kept = version.tables().map(|t| t.meta()).filter(|meta| !inputs.contains(&meta.id));
     let tables: Vec<_> = kept.chain(&out.tables).collect();
     let hides = |range: &RangeTombstone| tables.iter().any(|t| t.may_be_hidden(version.order(), range));
     version.ranges().iter().filter(|range| !hides(range)).map(|range| range.seq).collect()

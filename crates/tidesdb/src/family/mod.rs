@@ -42,6 +42,9 @@ use crate::{Error, Result};
 /// A merge of this many bytes takes about as long as the flush of a memtable.
 const SHORT_MERGE_BYTES: u64 = 16 << 20;
 
+/// Most that the first memtable of a family is shorter than later ones, as a share of these.
+const HEAD_START_MAX: f64 = 0.875;
+
 /// State of one family. Lives as long as a handle, a reader or the database refers to it.
 #[derive(Debug)]
 pub struct FamilyCore {
@@ -74,6 +77,8 @@ pub struct FamilyCore {
     /// Decides about the rows that merges rewrite.
     pub filter: Mutex<Option<CompactionFilter>>,
     dropped: AtomicBool,
+    /// Set when the first memtable was created.
+    has_begun: AtomicBool,
     /// Operation counters, see [`Metric`].
     pub metrics: ShardedCounters<{ Metric::COUNT }>,
     /// The memory of the database.
@@ -109,6 +114,7 @@ impl FamilyCore {
             hook: HookCell::default(),
             filter: Mutex::default(),
             dropped: AtomicBool::new(false),
+            has_begun: AtomicBool::new(false),
             metrics: ShardedCounters::new(),
             memory: Arc::clone(memory),
         };
@@ -221,9 +227,8 @@ impl FamilyCore {
     /// Returns true if a merge of the family takes no longer than a flush: all its tables are small together, and it moves no values.
     pub fn merges_are_short(&self) -> bool {
         let version = &self.owned_view().version;
-        let add = |sum: u64, bytes: u64| Some(sum + bytes).filter(|sum| *sum <= SHORT_MERGE_BYTES);
-        let mut sizes = version.tables().map(|table| table.meta().file_bytes);
-        version.vlogs().is_empty() && sizes.try_fold(0, add).is_some()
+        let bytes = version.levels().iter().map(|level| level.bytes()).fold(0, u64::saturating_add);
+        version.vlogs().is_empty() && bytes <= SHORT_MERGE_BYTES
     }
 
     /// Makes the active memtable, if there is one, immutable; it ends at `boundary`. Returns its bytes.
@@ -288,7 +293,21 @@ impl FamilyCore {
             dead_steps: Default::default(),
             values: Default::default(),
             filled: self.vlog.filled(),
+            head_start: self.head_start(),
         })
+    }
+
+    /// Returns bytes by which the memtable that is created now is full early. Families that are written alike would fill all their
+    /// memtables at the same time and wait for each other's flushes and merges. So the first memtable of each family is shorter than
+    /// later ones, by another share for each family; multiples of the golden ratio spread evenly, however many they are. The
+    /// first family of a database has no head start.
+    fn head_start(&self) -> usize {
+        const GOLDEN_RATIO: f64 = 0.618_033_988_749_894_9;
+        if self.has_begun.swap(true, Ordering::Relaxed) {
+            return 0;
+        }
+        let share = (f64::from(self.id.0.saturating_sub(1)) * GOLDEN_RATIO).fract();
+        (self.buffer_bytes() as f64 * share * HEAD_START_MAX) as usize
     }
 
     /// Inserts `map`, which holds only commit `seq`, at its place: the active memtable ends at `seq`, the next one
@@ -307,6 +326,7 @@ impl FamilyCore {
             dead_steps: Default::default(),
             values: Default::default(),
             filled: self.vlog.filled(),
+            head_start: 0,
         });
         let mut placed = false;
         self.change_view(|view| {

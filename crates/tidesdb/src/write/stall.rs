@@ -132,7 +132,7 @@ struct Owed<'a> {
 fn debt<'a>(ctx: &'a WriteCtx, batch: &WriteBatch) -> Owed<'a> {
     let guard = tidesdb_sync::pin();
     let unflushed = ctx.debt.unflushed_bytes();
-    let (mut tables, mut values, mut active) = (0.0_f64, 0.0_f64, 0);
+    let (mut tables, mut values, mut active) = (0.0_f64, 0.0_f64, 0_u64);
     for family in &batch.families {
         let view = family.view(&guard);
         if view.version.level_len(1) > L1_SLOW.least || family.merge_debt.is_deep(L1_SLOW.least) {
@@ -140,12 +140,12 @@ fn debt<'a>(ctx: &'a WriteCtx, batch: &WriteBatch) -> Owed<'a> {
         }
         values = values.max(family.values_debt());
         if unflushed > 0 {
-            active += active_bytes(view);
+            active = active.max(active_bytes(view));
         }
     }
     let bytes = match batch.bytes() >= LARGE_BYTES_MIN {
         true => unflushed.max(immutable_bytes_now(ctx)),
-        // The active memtable is the next debt: without it, debt would rise by a whole memtable at once.
+        // The largest active memtable is the next debt: without it, debt would rise by a whole memtable at once.
         false => unflushed + active,
     };
     let memory = memtable_debt(bytes, ctx.options.memtables_bytes_max);

@@ -64,7 +64,7 @@ impl Spooky {
         let (shape, bytes) = (Shape::of(tree, settings), tree.bytes(level));
         match level {
             1 if upper::debt(tree, settings) >= 1.0 => bytes,
-            1 => 0,
+            level if level < shape.dividing => 0, // merged together with level 1
             level => bytes.saturating_sub(partition::wanted(&shape, level)),
         }
     }
