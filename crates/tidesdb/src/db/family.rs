@@ -131,6 +131,8 @@ impl Family {
         }
         /// A larger buffer is freed instead of kept.
         const SPARE_BYTES_MAX: usize = 64 << 10;
+        let reads = &self.shared.reads;
+        let _timer = reads.sample(&reads.times.puts);
         let mut batch = SPARE.with(|s| s.borrow_mut().take()).unwrap_or_default();
         let result = fill(&mut batch).and_then(|()| super::write(&self.shared, &mut batch, options));
         if batch.bytes() <= SPARE_BYTES_MAX {

@@ -206,6 +206,8 @@ impl Db {
     /// # Errors
     /// As [`Db::write`].
     pub fn write_with(&self, batch: &mut WriteBatch, options: &WriteOptions) -> Result<SeqNo> {
+        let reads = &self.inner.shared.reads;
+        let _timer = if batch.is_empty() { None } else { reads.sample(&reads.times.commits) };
         write(&self.inner.shared, batch, options)
     }
 

@@ -10,6 +10,7 @@ use crate::family::{FamilyCore, GET_CHARGE, ReadView};
 use crate::merge::Combine;
 use crate::shared::ReadCtx;
 use crate::sst::{AllowAllReads, ReadGate, Table, TableValue, TurnGate};
+use crate::stats::is_chosen;
 use crate::types::{Between, Kind, Operands, ReadPoint, SeqNo, Slice, VALUE_BYTES_MAX};
 use crate::vlog::{ChunkedPlace, ValuePlace, VlogPointer};
 use crate::{Error, Result};
@@ -82,6 +83,30 @@ pub fn get(
     key: &[u8],
     snapshot: Option<SeqNo>,
 ) -> Result<Option<Slice>> {
+    if is_chosen() {
+        return get_measured(reads, family, key, snapshot);
+    }
+    get_unmeasured(reads, family, key, snapshot)
+}
+
+#[cold]
+fn get_measured(
+    reads: &ReadCtx,
+    family: &FamilyCore,
+    key: &[u8],
+    snapshot: Option<SeqNo>,
+) -> Result<Option<Slice>> {
+    let _timer = reads.measure(&reads.times.gets);
+    get_unmeasured(reads, family, key, snapshot)
+}
+
+#[inline(never)]
+fn get_unmeasured(
+    reads: &ReadCtx,
+    family: &FamilyCore,
+    key: &[u8],
+    snapshot: Option<SeqNo>,
+) -> Result<Option<Slice>> {
     let guard = pin();
     match find(reads, family, key, snapshot, true, &guard)? {
         None => Ok(None),
@@ -101,11 +126,19 @@ pub fn get_with<R>(
     snapshot: Option<SeqNo>,
     read: impl FnOnce(&[u8]) -> R,
 ) -> Result<Option<R>> {
+    let timer = reads.sample(&reads.times.gets);
     let guard = pin();
     match find(reads, family, key, snapshot, true, &guard)? {
         None => Ok(None),
-        Some((_, hit)) if hit.kind == Kind::Put => Ok(Some(read(hit.place.bytes()))),
-        Some((view, hit)) => Ok(Some(read(&other_value(reads, family, (view, key), &hit, &guard)?))),
+        Some((_, hit)) if hit.kind == Kind::Put => {
+            drop(timer); // the time of `read` is the caller's
+            Ok(Some(read(hit.place.bytes())))
+        }
+        Some((view, hit)) => {
+            let value = other_value(reads, family, (view, key), &hit, &guard)?;
+            drop(timer);
+            Ok(Some(read(&value)))
+        }
     }
 }
 
@@ -114,6 +147,7 @@ pub fn get_with<R>(
 /// # Errors
 /// As [`get`].
 pub fn contains(reads: &ReadCtx, family: &FamilyCore, key: &[u8], snapshot: Option<SeqNo>) -> Result<bool> {
+    let _timer = reads.sample(&reads.times.gets);
     Ok(find(reads, family, key, snapshot, false, &pin())?.is_some())
 }
 

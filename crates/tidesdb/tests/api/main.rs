@@ -28,6 +28,7 @@ mod families;
 mod footprints;
 mod iterators;
 mod large_batches;
+mod latencies;
 mod lent;
 mod levels;
 mod maintenance;
