@@ -183,12 +183,14 @@ impl WriteBatch {
     /// ```
     ///
     /// # Errors
-    /// As [`WriteBatch::put`]; `InvalidArgument` if the family has no merge operator. `Merge` if its operator is not known here.
+    /// As [`WriteBatch::put`]; `InvalidArgument` if the family has no merge operator, or if the operator refuses the operand
+    /// ([`MergeOperator::check_operands`](crate::MergeOperator::check_operands)). `Merge` if the operator is not known here. The batch is as
+    /// before.
     pub fn merge(&mut self, family: &Family, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         let (key, operand) = (key.as_ref(), operand.as_ref());
-        family.core.check_merge()?;
         check_key(key)?;
         check_value(operand)?;
+        family.core.check_merge(operand)?;
         self.make_room(family, key.len() + operand.len())?;
         self.ranks += 1;
         let longest = self.value_bytes_max;

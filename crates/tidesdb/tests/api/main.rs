@@ -34,6 +34,7 @@ mod levels;
 mod maintenance;
 mod memory;
 mod merge_added;
+mod merge_checks;
 mod merge_copies;
 mod merge_edges;
 mod merge_histories;
