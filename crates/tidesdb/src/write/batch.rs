@@ -107,6 +107,10 @@ impl WriteBatch {
 
     /// Sets `key` to `value`, for the default TTL of the family if it has one.
     ///
+    /// Keys have 1 byte to 64 KiB ([`KEY_BYTES_MAX`](crate::KEY_BYTES_MAX)), values at most 4 GiB
+    /// ([`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX)); [`Family::writer`] takes values of any length.
+    /// A batch has at most 4 GiB.
+    ///
     /// # Errors
     /// `InvalidArgument` for an empty or too long key, a too long value or batch. `MemoryLimit` if all batches and transactions
     /// would take more than their share of `memory_limit`; `Busy` if memory stays scarce for ten seconds. The batch is as before.
