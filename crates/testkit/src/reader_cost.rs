@@ -101,10 +101,8 @@ impl Process {
     }
 }
 
-fn key(n: u64) -> [u8; 16] {
-    let mut key = *b"row\0\0\0\0\0\0\0\0\0\0\0\0\0";
-    key[8..].copy_from_slice(&n.to_be_bytes());
-    key
+fn key(n: u64) -> Vec<u8> {
+    format!("row{n:013}").into_bytes()
 }
 
 /// Prints figures as a line for the parent.

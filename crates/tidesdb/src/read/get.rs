@@ -10,7 +10,6 @@ use crate::family::{FamilyCore, GET_CHARGE, ReadView};
 use crate::merge::Combine;
 use crate::shared::ReadCtx;
 use crate::sst::{AllowAllReads, ReadGate, Table, TableValue, TurnGate};
-use crate::stats::is_chosen;
 use crate::types::{Between, Kind, Operands, ReadPoint, SeqNo, Slice, VALUE_BYTES_MAX};
 use crate::vlog::{ChunkedPlace, ValuePlace, VlogPointer};
 use crate::{Error, Result};
@@ -83,25 +82,12 @@ pub fn get(
     key: &[u8],
     snapshot: Option<SeqNo>,
 ) -> Result<Option<Slice>> {
-    if is_chosen() {
-        return get_measured(reads, family, key, snapshot);
-    }
-    get_unmeasured(reads, family, key, snapshot)
+    reads.sample_call(&reads.times.gets, || value_of(reads, family, key, snapshot))
 }
 
-#[cold]
-fn get_measured(
-    reads: &ReadCtx,
-    family: &FamilyCore,
-    key: &[u8],
-    snapshot: Option<SeqNo>,
-) -> Result<Option<Slice>> {
-    let _timer = reads.measure(&reads.times.gets);
-    get_unmeasured(reads, family, key, snapshot)
-}
-
-#[inline(never)]
-fn get_unmeasured(
+#[expect(clippy::inline_always, reason = "a call with so many arguments costs more than the choice of a sample")]
+#[inline(always)]
+fn value_of(
     reads: &ReadCtx,
     family: &FamilyCore,
     key: &[u8],
