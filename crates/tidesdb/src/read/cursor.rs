@@ -421,7 +421,8 @@ impl Cursor {
     fn land(&mut self, seek: impl FnOnce(&mut ReaderCursor) -> Result<()>) -> Result<()> {
         self.jump();
         self.charge_seek();
-        self.reads.sample_call(&self.reads.times.seeks, || seek(&mut self.inner))
+        let _timer = self.reads.sample(&self.reads.times.seeks);
+        seek(&mut self.inner)
     }
 
     /// Charges a seek for the sorted runs that a merge would spare it.

@@ -10,6 +10,7 @@ use crate::family::{FamilyCore, GET_CHARGE, ReadView};
 use crate::merge::Combine;
 use crate::shared::ReadCtx;
 use crate::sst::{AllowAllReads, ReadGate, Table, TableValue, TurnGate};
+use crate::stats::is_chosen;
 use crate::types::{Between, Kind, Operands, ReadPoint, SeqNo, Slice, VALUE_BYTES_MAX};
 use crate::vlog::{ChunkedPlace, ValuePlace, VlogPointer};
 use crate::{Error, Result};
@@ -82,10 +83,28 @@ pub fn get(
     key: &[u8],
     snapshot: Option<SeqNo>,
 ) -> Result<Option<Slice>> {
-    reads.sample_call(&reads.times.gets, || value_of(reads, family, key, snapshot))
+    if is_chosen() {
+        return get_sampled(reads, family, key, snapshot);
+    }
+    value_of(reads, family, key, snapshot)
 }
 
-#[expect(clippy::inline_always, reason = "a call with so many arguments costs more than the choice of a sample")]
+#[cold]
+#[inline(never)]
+fn get_sampled(
+    reads: &ReadCtx,
+    family: &FamilyCore,
+    key: &[u8],
+    snapshot: Option<SeqNo>,
+) -> Result<Option<Slice>> {
+    let _timer = reads.measure(&reads.times.gets);
+    value_of(reads, family, key, snapshot)
+}
+
+#[expect(
+    clippy::inline_always,
+    reason = "a call with so many arguments costs more than the choice of a sample"
+)]
 #[inline(always)]
 fn value_of(
     reads: &ReadCtx,

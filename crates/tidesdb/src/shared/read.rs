@@ -75,19 +75,6 @@ impl ReadCtx {
         if is_chosen() { Some(self.measure(times)) } else { None }
     }
 
-    /// Runs `operation`, and measures it if it is chosen. For operations that are so short that the drop of a [`Timer`] counts.
-    #[inline]
-    pub fn sample_call<R>(&self, times: &Histogram, operation: impl FnOnce() -> R) -> R {
-        if is_chosen() { self.measure_call(times, operation) } else { operation() }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn measure_call<R>(&self, times: &Histogram, operation: impl FnOnce() -> R) -> R {
-        let _timer = self.measure(times);
-        operation()
-    }
-
     /// Begins to measure an operation that counts in `times`.
     #[cold]
     #[inline(never)]

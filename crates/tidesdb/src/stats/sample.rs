@@ -10,7 +10,7 @@
 use std::cell::Cell;
 
 /// One operation in so many is measured, on average.
-pub const SAMPLED_ONE_IN: u64 = 128;
+pub const SAMPLED_ONE_IN: u64 = 256;
 
 thread_local! {
     static SAMPLER: Sampler = const { Sampler::new() };

@@ -43,7 +43,7 @@ fn each_kind_of_operation_has_its_number_of_samples() {
     let family = db.default_family();
     let mut cursor = family.cursor().unwrap();
     let mut batch = db.batch();
-    for i in 0..8000_u32 {
+    for i in 0..12_000_u32 {
         let key = i.to_be_bytes();
         db.put(key, "v").unwrap();
         db.delete(key).unwrap();
@@ -61,7 +61,7 @@ fn each_kind_of_operation_has_its_number_of_samples() {
         db.begin(Isolation::ReadCommitted).commit().unwrap(); // no operation
     }
     let stats = db.stats();
-    let operations = [("gets", 24_000), ("seeks", 8000), ("puts", 16_000), ("commits", 16_000)];
+    let operations = [("gets", 36_000), ("seeks", 12_000), ("puts", 24_000), ("commits", 24_000)];
     for ((name, times), (kind, operations)) in stats.times().into_iter().zip(operations) {
         assert_eq!(name, kind);
         check(times.count, operations, times.sampled_one_in, name);
@@ -88,7 +88,7 @@ fn gets_that_wait_for_the_device_have_their_share() {
     sim.disk.observe(OpKind::Read, move |_, _| clock.advance(SLOW));
     check_shares(
         &sim,
-        16_000,
+        40_000,
         || db.stats().gets,
         |i| match i % 4 {
             0 => assert!(db.get((i as u32 % 64).to_be_bytes()).unwrap().is_some()),
@@ -109,13 +109,13 @@ fn writes_that_wait_for_a_sync_have_their_share() {
     let family = db.default_family();
     check_shares(
         &sim,
-        12_000,
+        20_000,
         || db.stats().puts,
         |i| assert!(family.put_with("k", "v", if i % 2 == 0 { &full } else { &quick }).is_ok()),
     );
     check_shares(
         &sim,
-        12_000,
+        20_000,
         || db.stats().commits,
         |i| {
             let mut tx = db.begin(Isolation::Serializable);
@@ -131,7 +131,7 @@ fn the_function_that_reads_a_value_is_not_part_of_the_get() {
     let sim = Sim::new();
     let db = sim.open();
     db.put("k", "v").unwrap();
-    (0..4000).for_each(|_| assert!(db.get_with("k", |_| sim.clock.advance(SLOW)).unwrap().is_some()));
+    (0..8000).for_each(|_| assert!(db.get_with("k", |_| sim.clock.advance(SLOW)).unwrap().is_some()));
     let gets = db.stats().gets;
     assert!(gets.count > 0 && gets.longest < SLOW, "{gets:?}");
 }
@@ -143,7 +143,7 @@ fn operations_that_fail_are_measured() {
     fill(db.default_family(), 1, b"v");
     let view = db.clone();
     db.close().unwrap();
-    (0..4000).for_each(|_| assert!(view.get("k").is_err() && view.put("k", "v").is_err()));
+    (0..8000).for_each(|_| assert!(view.get("k").is_err() && view.put("k", "v").is_err()));
     let stats = view.stats();
     assert!(stats.gets.count > 0 && stats.puts.count > 0, "{stats}");
 }

@@ -56,7 +56,7 @@ fn every_figure_is_a_valid_metric() {
     db.compact().unwrap();
     let text = db.metrics_text();
     assert!(
-        text.contains("# HELP tidesdb_get_duration_seconds Durations of a random sample: one in 128.\n"),
+        text.contains("# HELP tidesdb_get_duration_seconds Durations of a random sample: one in 256.\n"),
         "{text}"
     );
     let samples = check(&text);
