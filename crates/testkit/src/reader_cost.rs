@@ -268,7 +268,7 @@ impl Parent<'_> {
     /// Prints the medians, and the median of the ratios to the writer that was alone in the same round.
     fn report(&self, all: &[Vec<Figures>; SITUATIONS.len()]) {
         let names: Vec<&str> = WRITER.into_iter().chain(READER).collect();
-        println!("\n{:<20}{:>28}{:>28}{:>28}", "median", SITUATIONS[0], SITUATIONS[1], SITUATIONS[2]);
+        println!("\n{:<20}{:>36}{:>36}{:>36}", "median", SITUATIONS[0], SITUATIONS[1], SITUATIONS[2]);
         for (at, name) in names.into_iter().enumerate() {
             print!("{name:<20}");
             for rounds in all {
@@ -278,7 +278,7 @@ impl Parent<'_> {
                 let ratio = median(ratios.collect());
                 let ratio = if ratio.is_finite() { format!(" ({ratio:.3})") } else { String::new() };
                 let per_put = value / self.load.puts as f64;
-                print!("{:>28}", format!("{value:.0} {per_put:.3}/put{ratio}"));
+                print!("{:>36}", format!("{value:.0} {per_put:.3}/put{ratio}"));
             }
             println!();
         }
