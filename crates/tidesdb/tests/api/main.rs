@@ -30,6 +30,7 @@ mod iterators;
 mod large_batches;
 mod lent;
 mod levels;
+mod long_commits;
 mod maintenance;
 mod memory;
 mod merge_added;
