@@ -8,6 +8,8 @@ use crate::memory::{Pressure, Use};
 
 /// Under pressure the block cache keeps at least this part of the memory limit.
 const CACHE_PART_MIN: u64 = 32;
+/// Below this limit, the memory that the heap keeps after flushes and merges (20 to 70 MiB) may be more than a tenth of the limit.
+const SMALL_LIMIT: u64 = 1 << 30;
 /// Under pressure the heap is returned to the system at most once in this time.
 pub const TRIM_PERIOD: Duration = Duration::from_secs(1);
 
@@ -26,6 +28,14 @@ impl Shared {
         let memory = &self.write.memory;
         if memory.level() > Pressure::Normal || memory.is_pressed() {
             self.write.ask_for_relief();
+        }
+        let installs = self.maintenance.versions.installs();
+        if memory.limit() < SMALL_LIMIT
+            && memory.has_new(installs)
+            && memory.trims(self.write.env.clock.mono(), TRIM_PERIOD)
+        {
+            memory.note(installs);
+            tidesdb_io::trim_heap();
         }
     }
 

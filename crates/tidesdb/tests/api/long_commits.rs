@@ -101,22 +101,26 @@ fn a_long_commit_without_one_of_its_values_leaves_nothing() {
 #[test]
 fn a_long_commit_is_replayed_within_the_memory_limit() {
     let sim = Sim::new();
-    let limited = |sim: &Sim| {
-        let options = sim.options().sync(SyncMode::None).memory_limit(16 << 20);
-        options.default_family(inline()).with(|o| o.wal_segment_bytes = 1 << 20).open().unwrap()
+    let options = |sim: &Sim| {
+        let options = sim.options().sync(SyncMode::None).default_family(inline());
+        options.with(|o| o.wal_segment_bytes = 1 << 20)
     };
-    let db = limited(&sim);
-    for n in 0..1000 {
+    let db = options(&sim).open().unwrap();
+    for n in 0..1500 {
         db.put(key(n), noise(n.into(), 1000)).unwrap();
     }
     let mut batch = db.batch();
-    while batch.bytes() < 36 << 17 {
+    while batch.bytes() < LONG {
         let n = batch.len() as u32;
         batch.put(db.default_family(), key(n), noise(n.into(), 1000)).unwrap();
     }
     db.write(&mut batch).unwrap();
-    let rows = db.iter().unwrap().count();
-    let again = limited(&sim.killed());
-    assert_eq!(again.iter().unwrap().count(), rows);
-    assert_eq!(again.recovery_report().commits, 1001);
+    let expected = contents(db.default_family());
+    let tables = |limit| {
+        let again = options(&sim.killed()).memory_limit(limit).open().unwrap();
+        assert!(contents(again.default_family()) == expected);
+        assert_eq!(again.recovery_report().commits, 1501);
+        again.default_family().stats().level_tables.iter().sum::<usize>()
+    };
+    assert_eq!((tables(1 << 30), tables(16 << 20)), (1, 2));
 }
