@@ -360,9 +360,9 @@ mod tests {
     }
 
     /// One worker for short jobs and two for long ones, as with two background threads. Family 0 merges all the time, in parts of 20
-    /// ticks, which a helper takes too; seven others flush together and then each want a merge of 5 ticks. Returns the most
-    /// ticks between the request of such a merge and its start.
-    fn others_first(small: bool) -> usize {
+    /// ticks, which a helper takes too; seven others flush every 100 ticks, one after the other if they take turns, and then each want a
+    /// merge of 5 ticks. Returns the most ticks between the request of such a merge and its start.
+    fn others_first(small: bool, in_turn: bool) -> usize {
         let queue = JobQueue::default();
         queue.limit_merges(1);
         (1..8).for_each(|n| queue.set_small(FamilyId(n), small));
@@ -371,9 +371,8 @@ mod tests {
         for now in 0..20_000 {
             queue.push(Job::Compact(FamilyId(0)));
             queue.push(Job::MergePart(FamilyId(0)));
-            if now % 100 == 0 {
-                (1..8).for_each(|n| queue.push(Job::Flush(FamilyId(n))));
-            }
+            let is_due = |n: &u32| now % 100 == if in_turn { *n as usize * 14 } else { 0 };
+            (1..8).filter(is_due).for_each(|n| queue.push(Job::Flush(FamilyId(n))));
             for (worker, slot) in running.iter_mut().enumerate() {
                 if let Some((_, job)) = slot.take_if(|(end, _)| *end <= now) {
                     queue.finished(job);
@@ -406,12 +405,13 @@ mod tests {
 
     #[test]
     fn merges_of_small_families_do_not_wait_for_those_of_a_large_one() {
-        let (small, large) = (others_first(true), others_first(false));
+        let (small, large) = (others_first(true, false), others_first(false, false));
         assert!(small * 4 <= large * 3, "{small} and {large} ticks");
         assert!(
             small <= 7 + 6 * 5,
             "no longer than the flushes and merges of the other six on one worker: {small}"
         );
+        assert_eq!(others_first(true, true), 0, "families that take turns to flush do not wait at all");
     }
 
     #[test]

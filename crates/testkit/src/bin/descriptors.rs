@@ -1,6 +1,7 @@
 //! T18, few descriptors: a process with a limit of 256 open files uses a database with 20,000 tables and a thousand value
 //! logs. Writes, reads, scans, merges, checks, copies and opens must all work, even while the program holds every
-//! remaining descriptor. Then values are overwritten until many value logs have come and gone.
+//! remaining descriptor. Then values are overwritten until many value logs have come and gone. The processor time of a flush, a get and an
+//! open is printed: compare runs with different numbers of tables.
 //! Usage: `descriptors [--tables N] [--values N] [--families N] [--churn N] [--seed S]`.
 
 use std::path::Path;
@@ -22,6 +23,11 @@ const ROWS: u64 = 20;
 const CHURNED: u64 = 50;
 /// Value logs that may be left of them.
 const FILES_MAX: u64 = CHURNED * 3 / 2 + 4;
+/// Flushes that are measured. They overwrite the first [`NEAR`] rows, so that their merges are the same whatever the number of tables.
+const FLUSHES: u64 = 400;
+const NEAR: u64 = 2000;
+/// Gets that are measured.
+const GETS: u64 = 20_000;
 
 /// Size of the run.
 #[derive(Clone, Copy)]
@@ -66,6 +72,9 @@ fn main() -> ExitCode {
         ("rows", seen.rows),
         ("value_logs_removed", seen.removed),
         ("value_logs_left", seen.left),
+        ("flush_cpu_us", seen.flush_micros),
+        ("get_cpu_ns", seen.get_nanos),
+        ("open_cpu_us_per_table", seen.open_micros),
         ("violations", violations),
         ("seed", plan.seed),
     ];
@@ -87,6 +96,12 @@ struct Seen {
     rows: u64,
     removed: u64,
     left: u64,
+    /// Processor time of a flush, with the merges that follow from it.
+    flush_micros: u64,
+    /// Processor time of a get of a random row.
+    get_nanos: u64,
+    /// Processor time of an open for each table.
+    open_micros: u64,
 }
 
 impl Seen {
@@ -144,6 +159,7 @@ fn run(path: &Path, plan: Plan) -> Result<Seen, String> {
     let db = say("open", open(&dir))?;
     fill(&db, plan, &dir, &mut seen)?;
     seen.rows = check(&db, plan, "before the merge")?;
+    measure(&db, plan, &mut seen)?;
     say("merge", db.compact())?;
     seen.look(&dir)?;
     check(&db, plan, "after the merge")?;
@@ -159,7 +175,10 @@ fn run(path: &Path, plan: Plan) -> Result<Seen, String> {
 
     for name in ["db", "checkpoint", "backup"] {
         let dir = path.join(name);
+        let before = processor_time();
         let db = say("open again", open(&dir)).map_err(|e| format!("{name}: {e}"))?;
+        let tables = db.stats().trees.iter().map(|tree| tree.tables as u64).sum::<u64>();
+        seen.open_micros = ((processor_time() - before) / 1000 / tables.max(1)).max(seen.open_micros);
         check(&db, plan, name)?;
         say("put", db.put(&key(0), &value(0, 150)))?;
         db.abandon();
@@ -196,6 +215,33 @@ fn fill(db: &Db, plan: Plan, dir: &Path, seen: &mut Seen) -> Result<(), String> 
     let mut rng = Rng::new(plan.seed);
     (0..plan.tables / 10).try_for_each(|_| commit(&mut (0..ROWS).map(|_| rng.below(plan.tables * ROWS))))?;
     seen.look(dir)
+}
+
+/// Measures flushes and gets.
+fn measure(db: &Db, plan: Plan, seen: &mut Seen) -> Result<(), String> {
+    let mut rng = Rng::new(plan.seed + 3);
+    let before = processor_time();
+    for _ in 0..FLUSHES {
+        let mut batch = db.batch();
+        for n in (0..ROWS).map(|_| rng.below(NEAR)) {
+            say("put", batch.put(db.default_family(), &key(n), &value(n, 150)))?;
+        }
+        say("commit", db.write(&mut batch).map(drop))?;
+        say("flush", db.default_family().flush())?;
+    }
+    seen.flush_micros = (processor_time() - before) / 1000 / FLUSHES;
+    let before = processor_time();
+    for n in (0..GETS).map(|_| rng.below(plan.tables * ROWS)) {
+        say("get", db.get(&key(n)))?.ok_or_else(|| format!("row {n} is missing"))?;
+    }
+    seen.get_nanos = (processor_time() - before) / GETS;
+    Ok(())
+}
+
+/// Processor time of this process in nanoseconds.
+fn processor_time() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// Overwrites the same rows until `plan.churn` value logs were filled; few of them may be left.

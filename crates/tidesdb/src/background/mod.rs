@@ -25,6 +25,7 @@ use crate::jobs::Job;
 use crate::memory::Pressure;
 use crate::options::SyncMode;
 use crate::shared::{Shared, SyncDue, WriteCtx};
+use crate::sources::TableLevel;
 use crate::types::SeqNo;
 use crate::{Error, Result, collect, compact, flush, upload};
 
@@ -62,10 +63,19 @@ pub fn run(shared: &Arc<Shared>, job: Job) -> Result<()> {
 pub fn run_queued(shared: &Arc<Shared>) -> Result<()> {
     while let Some(job) = shared.write.jobs.pop(Duration::ZERO, |_| true) {
         let result = run(shared, job);
-        shared.write.jobs.finished(job);
+        finished(shared, job);
         result?;
     }
     Ok(())
+}
+
+/// Ends `job`, and then removes the files that it made obsolete. Meanwhile another thread may go on with the next merge: removing a
+/// gigabyte takes some tenths of a second. A job for it would wait until all due merges are done.
+fn finished(shared: &Shared, job: Job) {
+    shared.write.jobs.finished(job);
+    if matches!(job, Job::Compact(_) | Job::Collect(_)) && shared.write.health.check().is_ok() {
+        shared.maintenance.remove_obsolete();
+    }
 }
 
 /// Runs `job`. Returns true if tables were written, which proves that the disk works.
@@ -100,7 +110,6 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
             {
                 shared.write.jobs.push(Job::Compact(id));
                 push_collect(shared, &family);
-                shared.maintenance.remove_obsolete(); // now: a job for it would wait until all due compactions are done
                 shared.write.jobs.push(Job::RemoveObsolete);
                 return Ok(true);
             }
@@ -120,7 +129,6 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
                 && collect::step(&shared.maintenance, &family, shared.stored_to())?
             {
                 family.collection.retry.succeeded();
-                shared.maintenance.remove_obsolete();
                 shared.write.jobs.push(job);
                 shared.write.jobs.push(Job::RemoveObsolete);
             }
@@ -316,8 +324,10 @@ fn sweep(shared: &Shared, settles: bool) {
     let now = shared.reads.now_secs();
     let has_dead = |f: &Arc<FamilyCore>| {
         let version = &f.owned_view().version;
+        let is_expired =
+            |level: &TableLevel| level.has_expiring() && level.tables().any(|t| t.meta().has_expired(now));
         !version.ranges().is_empty()
-            || version.tables().any(|t| t.meta().has_expired(now))
+            || version.levels().iter().any(|level| is_expired(level))
             || f.claims.has_quarantined()
             || f.owned_view().probes.is_due()
     };

@@ -11,6 +11,7 @@
 
 mod claims;
 mod hook;
+mod merge_debt;
 mod probes;
 mod read_view;
 mod space;
@@ -22,6 +23,7 @@ use std::time::Duration;
 
 pub use claims::{Claim, Claimed, Claims};
 pub use hook::{CommitHook, Committed, CommittedOp, HookCell};
+pub use merge_debt::{MergeDebt, Paid};
 pub use probes::{GET_CHARGE, Probes, SEEK_CHARGE};
 pub use read_view::{MemSlot, ReadView};
 pub use space::{Collection, SettledFiles, ValueSpace};
@@ -40,8 +42,8 @@ use crate::{Error, Result};
 /// A merge of this many bytes takes about as long as the flush of a memtable.
 const SHORT_MERGE_BYTES: u64 = 16 << 20;
 
-/// Parts in which tables of level 1 are counted while they are merged.
-pub const TABLE_PARTS: u64 = 1000;
+/// Most that the first memtable of a family is shorter than later ones, as a share of these.
+const HEAD_START_MAX: f64 = 0.875;
 
 /// State of one family. Lives as long as a handle, a reader or the database refers to it.
 #[derive(Debug)]
@@ -64,8 +66,8 @@ pub struct FamilyCore {
     pub claims: Claims,
     /// Bytes that merges wrote into each level.
     pub merged: LevelCounters,
-    /// Tables of level 1 that running merges have read, in parts of a table: see [`FamilyCore::unmerged_tables`].
-    pub part_merged: Arc<AtomicU64>,
+    /// What they owe.
+    pub merge_debt: MergeDebt,
     /// When the last merge of level 1 ended, in nanoseconds, if the next one was due already; else 0.
     paid_at: AtomicU64,
     /// The collection of its value logs.
@@ -75,6 +77,8 @@ pub struct FamilyCore {
     /// Decides about the rows that merges rewrite.
     pub filter: Mutex<Option<CompactionFilter>>,
     dropped: AtomicBool,
+    /// Set when the first memtable was created.
+    has_begun: AtomicBool,
     /// Operation counters, see [`Metric`].
     pub metrics: ShardedCounters<{ Metric::COUNT }>,
     /// The memory of the database.
@@ -104,12 +108,13 @@ impl FamilyCore {
             naming: Mutex::new(()),
             claims: Claims::default(),
             merged: LevelCounters::default(),
-            part_merged: Arc::default(),
+            merge_debt: MergeDebt::default(),
             paid_at: AtomicU64::new(0),
             collection: Collection::default(),
             hook: HookCell::default(),
             filter: Mutex::default(),
             dropped: AtomicBool::new(false),
+            has_begun: AtomicBool::new(false),
             metrics: ShardedCounters::new(),
             memory: Arc::clone(memory),
         };
@@ -222,9 +227,8 @@ impl FamilyCore {
     /// Returns true if a merge of the family takes no longer than a flush: all its tables are small together, and it moves no values.
     pub fn merges_are_short(&self) -> bool {
         let version = &self.owned_view().version;
-        let add = |sum: u64, bytes: u64| Some(sum + bytes).filter(|sum| *sum <= SHORT_MERGE_BYTES);
-        let mut sizes = version.tables().map(|table| table.meta().file_bytes);
-        version.vlogs().is_empty() && sizes.try_fold(0, add).is_some()
+        let bytes = version.levels().iter().map(|level| level.bytes()).fold(0, u64::saturating_add);
+        version.vlogs().is_empty() && bytes <= SHORT_MERGE_BYTES
     }
 
     /// Makes the active memtable, if there is one, immutable; it ends at `boundary`. Returns its bytes.
@@ -235,12 +239,6 @@ impl FamilyCore {
             view.rotated(boundary)
         });
         bytes
-    }
-
-    /// Number of tables of level 1 of `version`, without the parts that running merges have read.
-    pub fn unmerged_tables(&self, version: &TableVersion) -> f64 {
-        let merged = self.part_merged.load(Ordering::Relaxed) as f64 / TABLE_PARTS as f64;
-        (version.level_len(1) as f64 - merged).max(0.0)
     }
 
     /// Returns the time in which a merge of level 1 that ended `now` and took `took` paid its debt. If it was due when the previous one
@@ -295,7 +293,21 @@ impl FamilyCore {
             dead_steps: Default::default(),
             values: Default::default(),
             filled: self.vlog.filled(),
+            head_start: self.head_start(),
         })
+    }
+
+    /// Returns bytes by which the memtable that is created now is full early. Families that are written alike would fill all their
+    /// memtables at the same time and wait for each other's flushes and merges. So the first memtable of each family is shorter than
+    /// later ones, by another share for each family; multiples of the golden ratio spread evenly, however many they are. The
+    /// first family of a database has no head start.
+    fn head_start(&self) -> usize {
+        const GOLDEN_RATIO: f64 = 0.618_033_988_749_894_9;
+        if self.has_begun.swap(true, Ordering::Relaxed) {
+            return 0;
+        }
+        let share = (f64::from(self.id.0.saturating_sub(1)) * GOLDEN_RATIO).fract();
+        (self.buffer_bytes() as f64 * share * HEAD_START_MAX) as usize
     }
 
     /// Inserts `map`, which holds only commit `seq`, at its place: the active memtable ends at `seq`, the next one
@@ -314,6 +326,7 @@ impl FamilyCore {
             dead_steps: Default::default(),
             values: Default::default(),
             filled: self.vlog.filled(),
+            head_start: 0,
         });
         let mut placed = false;
         self.change_view(|view| {

@@ -30,6 +30,8 @@ pub struct MemSlot {
     pub values: OnceLock<VlogSlots>,
     /// Bytes of value logs that had been filled when it was created.
     pub filled: u64,
+    /// Bytes by which it is full early.
+    pub head_start: usize,
 }
 
 /// Deleted keys that scans may step over before a memtable is flushed for it, and as many more for each of its entries. A step costs
@@ -42,6 +44,12 @@ impl MemSlot {
     #[inline]
     pub fn bytes(&self) -> usize {
         self.map.allocated_bytes() + self.ranges.bytes()
+    }
+
+    /// Returns true if it is due to be flushed, if memtables may have `buffer_bytes`.
+    #[inline]
+    pub fn is_full(&self, buffer_bytes: usize) -> bool {
+        self.bytes() + self.head_start >= buffer_bytes
     }
 
     /// Bytes that count as writers' debt until the memtable is flushed.

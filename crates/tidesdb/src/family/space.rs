@@ -72,16 +72,16 @@ impl ValueSpace {
         let live: u64 = vlogs.values().map(VlogState::used).sum();
         let count: u64 = vlogs.values().map(|v| v.live_count).sum();
         let average = live / count.max(1);
-        let deepest = version.depth();
-        // Of level 1 all tables but the oldest may hide values of others, if there is no deeper level.
-        let lowest = if deepest == 1 { 1 } else { version.level_len(deepest) };
-        let entries = |level| version.level(level).map(|t| t.meta().entries);
-        let upper: u64 = (1..deepest).flat_map(entries).sum();
-        let shallow = entries(deepest).take(version.level_len(deepest) - lowest).sum::<u64>();
+        let upper = match version.levels() {
+            // Of level 1 all tables but the oldest may hide values of others, if there is no deeper level.
+            [only] => only.tables().rev().skip(1).map(|t| t.meta().entries).fold(0, u64::saturating_add),
+            [upper @ .., _] => upper.iter().map(|level| level.entries()).fold(0, u64::saturating_add),
+            [] => 0,
+        };
         Self {
             live,
             average,
-            hidden: (upper + shallow).min(count).saturating_mul(average),
+            hidden: upper.min(count).saturating_mul(average),
             table_bytes: version.levels().iter().map(|level| level.bytes()).sum(),
         }
     }

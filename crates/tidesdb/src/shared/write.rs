@@ -325,7 +325,7 @@ impl WriteCtx {
     /// As [`WriteCtx::rotate`], if the active memtable has reached its size.
     pub fn rotate_if_full(&self, family: &Arc<FamilyCore>) {
         let limit = family.buffer_bytes();
-        self.rotate_if(family, |bytes| bytes >= limit);
+        self.rotate_if(family, |slot| slot.is_full(limit));
     }
 
     /// Like [`WriteCtx::rotate`], but only if scans have paid for the flush of the active memtable: see [`MemSlot::charge`].
@@ -382,10 +382,9 @@ impl WriteCtx {
         Ok(place)
     }
 
-    fn rotate_if(&self, family: &Arc<FamilyCore>, wanted: impl Fn(usize) -> bool) {
+    fn rotate_if(&self, family: &Arc<FamilyCore>, wanted: impl Fn(&MemSlot) -> bool) {
         let _one_at_a_time = self.rotating.lock();
-        let active = family.owned_view().active.as_ref().map(|a| a.bytes());
-        if active.is_some_and(wanted) {
+        if family.owned_view().active.as_ref().is_some_and(|slot| wanted(slot)) {
             self.rotate_now(std::slice::from_ref(family));
         }
     }

@@ -101,6 +101,9 @@ pub struct Level<T = Table> {
     /// Fence of the last table of each chunk; empty for L1 and for custom key orders.
     fences: Vec<u64>,
     bytes: u128,
+    entries: u128,
+    /// Tables all of whose rows expire.
+    expiring: usize,
     overlapping: bool,
 }
 
@@ -128,7 +131,7 @@ impl<T> Level<T> {
     /// An empty level.
     pub(super) fn empty(overlapping: bool) -> Self {
         let (starts, fences) = (vec![0], Vec::new());
-        Self { tables: Chunks::default(), starts, fences, bytes: 0, overlapping }
+        Self { tables: Chunks::default(), starts, fences, bytes: 0, entries: 0, expiring: 0, overlapping }
     }
 
     /// Adds and removes tables. The order is newest first for L1, and by smallest key for deeper levels.
@@ -149,10 +152,15 @@ impl<T> Level<T> {
             if self.tables.get(position).is_none_or(|place| place.slot.id() != slot.id()) {
                 return Err(slot.id());
             }
-            self.bytes -= u128::from(self.tables.remove(position).slot.meta.file_bytes);
+            let meta = &self.tables.remove(position).slot.meta;
+            self.bytes -= u128::from(meta.file_bytes);
+            self.entries -= u128::from(meta.entries);
+            self.expiring -= usize::from(meta.expires().is_some());
         }
         for slot in new {
             self.bytes += u128::from(slot.meta.file_bytes);
+            self.entries += u128::from(slot.meta.entries);
+            self.expiring += usize::from(slot.meta.expires().is_some());
             let position = self.position(order, slot.meta());
             self.tables.insert(position, Place { fence: fence(&slot.meta.largest), slot });
         }
@@ -217,6 +225,16 @@ impl<T> Level<T> {
     /// Returns the total file size of all tables, in bytes.
     pub fn bytes(&self) -> u64 {
         u64::try_from(self.bytes).unwrap_or(u64::MAX)
+    }
+
+    /// Returns the number of entries of all tables.
+    pub fn entries(&self) -> u64 {
+        u64::try_from(self.entries).unwrap_or(u64::MAX)
+    }
+
+    /// Returns true if a table has nothing but rows that expire.
+    pub fn has_expiring(&self) -> bool {
+        self.expiring > 0
     }
 
     /// Returns whether key ranges may overlap: true for L1.

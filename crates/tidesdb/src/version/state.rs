@@ -17,6 +17,9 @@ use crate::types::{FAMILY_NAME_BYTES_MAX, FamilyId, SeqNo, TableId, VlogId, WalI
 use crate::vlog::{FILE_HEADER_BYTES, RECORD_HEADER_BYTES, VlogPointer};
 use crate::{Error, FamilyOptions, Result};
 
+/// Files of an edit times families from which on checking all files costs less than looking for each new file in each family.
+const LOOKS_MAX: usize = 1 << 14;
+
 /// A value log of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VlogState {
@@ -479,7 +482,7 @@ impl State {
     /// As [`State::check`].
     pub fn check_added(&self, edit: &VersionEdit) -> Result<()> {
         let added = |c: &&Change| matches!(c, Change::AddTable { .. } | Change::AddVlog { .. });
-        if edit.changes().iter().filter(added).count() > 64 {
+        if edit.changes().iter().filter(added).count().saturating_mul(self.families.len()) > LOOKS_MAX {
             return self.check();
         }
         edit.changes().iter().try_for_each(|change| {

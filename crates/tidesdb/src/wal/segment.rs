@@ -43,8 +43,7 @@ pub(super) struct Draft {
 
 impl Draft {
     /// Prepares a file for `header`: the header is durable, and as many bytes have blocks as the disk allows, within
-    /// `blocks`. A file left by an older segment of the same length (`reuse`) is taken
-    /// over.
+    /// `blocks`. A file left by an older segment of the same length (`reuse`) is taken over.
     pub(super) fn make(
         dir: &Arc<dyn Dir>,
         header: SegmentHeader,
@@ -58,7 +57,9 @@ impl Draft {
                 if old != temp {
                     dir.rename(&old, &temp).map_err(|e| Error::io("rename", &old, e))?;
                 }
-                (dir.open(&temp, Access::ReadWrite).map_err(|e| Error::io("open", &temp, e))?, bytes)
+                let file = dir.open(&temp, Access::ReadWrite).map_err(|e| Error::io("open", &temp, e))?;
+                // The file has all its blocks; those beyond the bound are not used yet.
+                (file, bytes.min(*blocks.end()))
             }
             None => Self::allocate(dir, &temp, bytes, blocks)?,
         };

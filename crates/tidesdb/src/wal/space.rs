@@ -10,7 +10,8 @@
 //! in smaller pieces.
 //!
 //! A commit that stores data must leave enough space to flush everything that is only in the log, plus `free_min`
-//! bytes. So acknowledged data can always be flushed, which frees log space. A commit that only deletes may also use
+//! bytes. So acknowledged data can always be flushed, which frees log space. Commits fill the blocks that the log has without a look at
+//! the disk, so the space for their flush is set aside when the blocks are allocated. A commit that only deletes may also use
 //! `free_min` and the reserve except its last piece (`reserve.rs`), as long as the next open could flush the log.
 
 use std::ops::Deref;
@@ -20,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tidesdb_io::Dir;
 use tidesdb_sync::Backoff;
 
-use super::layout::{SEGMENT_HEADER_BYTES, SegmentHeader};
+use super::layout::{SEGMENT_HEADER_BYTES, SegmentHeader, UNIT};
 use super::log::Log;
 use super::reserve;
 use super::segment::Draft;
@@ -35,7 +36,12 @@ const VALUES_UNCHECKED_MAX: u64 = 64 << 10;
 const BLOCK_BYTES: u64 = 4096;
 
 /// What a flush writes in addition to the entries: indexes, filters, whole pages, the manifest.
-const FLUSH_OVERHEAD_BYTES: u64 = 512 << 10;
+pub(super) const FLUSH_OVERHEAD_BYTES: u64 = 512 << 10;
+
+/// Bytes of the disk that a byte of log takes: its block, and its flush.
+const NEW_COST: u64 = 2;
+/// The same in a spare file, which has its blocks.
+const SPARE_COST: u64 = 1;
 
 /// Removes files that earlier sessions left for reuse: opening at all may need their space.
 pub fn release_spare_files(dir: &Arc<dyn Dir>) {
@@ -82,7 +88,7 @@ impl<L: Deref<Target = Log>> SpaceReservation<L> {
         if covered < bytes {
             return self.log.check_space_for_merge(bytes);
         }
-        let kept = if self.log.reserve.is_held() { self.log.kept_free_by_merges() } else { 0 };
+        let kept = if self.log.reserve.is_held() { self.log.kept_free() } else { 0 };
         self.log.check_space(kept.saturating_add(bytes))
     }
 }
@@ -106,7 +112,7 @@ impl Log {
     pub fn make_room(&self, bytes: u64, purpose: Purpose) -> Result<()> {
         let backed = self.backed.load(Ordering::SeqCst);
         if self.is_oversized(bytes) {
-            return self.room_for(bytes + self.config.segment_bytes, purpose).map(drop);
+            return self.room_for(bytes + self.config.segment_bytes, NEW_COST, purpose).map(drop);
         }
         if self.sequencer.end_of_next(bytes) <= backed
             && (purpose == Purpose::Relief || self.reserve.is_held())
@@ -132,15 +138,15 @@ impl Log {
 
     /// Allocates blocks for the log up to the address `end`. The caller holds `preparing`.
     fn back_to(&self, end: u64, purpose: Purpose) -> Result<()> {
+        // Whole blocks: an unused rest of a segment also has blocks, and the next segment begins where this one ends.
+        let end = end.next_multiple_of(BLOCK_BYTES);
         loop {
             let backed = self.backed.load(Ordering::SeqCst);
             if end <= backed {
                 return Ok(());
             }
-            let room = match self.has_spare(backed) {
-                true => self.margin_for(end - backed, purpose).map(|_| self.config.segment_bytes)?,
-                false => self.room_for(end - backed, purpose)?,
-            };
+            let cost = if self.has_spare(backed) { SPARE_COST } else { NEW_COST };
+            let room = self.room_for(end - backed, cost, purpose)?;
             match self.back_more(backed, end, room) {
                 Ok(()) => {}
                 Err(e) if e.is_full() && purpose == Purpose::Relief && self.reserve.release() => {}
@@ -155,8 +161,7 @@ impl Log {
     fn back_more(&self, backed: u64, end: u64, room: u64) -> Result<()> {
         let bytes = self.config.segment_bytes;
         let (id, offset) = (backed / bytes, backed % bytes);
-        // Whole blocks: an unused rest of a segment also has blocks, and the next segment begins where this one ends.
-        let needed = (end - id * bytes).next_multiple_of(BLOCK_BYTES).min(bytes);
+        let needed = (end - id * bytes).min(bytes);
         let most = ((offset + room) / BLOCK_BYTES * BLOCK_BYTES).clamp(needed, bytes);
         let segment = if offset > 0 {
             let live = self.table.lock().live.get(&id).cloned();
@@ -216,7 +221,7 @@ impl Log {
             return Err(Error::Closed);
         }
         self.hold_reserve(purpose)?;
-        self.room_for(file_bytes, purpose)?;
+        self.room_for(file_bytes, NEW_COST, purpose)?;
         let next_id = |tail: SeqNo| self.segment_of(tail).0 + 1;
         let full = |e: Error| if e.is_full() { self.no_space(file_bytes) } else { e };
         loop {
@@ -268,27 +273,19 @@ impl Log {
         backed.is_multiple_of(self.config.segment_bytes) && !self.table.lock().free.is_empty()
     }
 
-    /// How many bytes of the disk the log may take now; at least `wanted`.
+    /// For how many more bytes the log may have blocks now, if each takes `cost` bytes of the disk; at least `wanted`.
     ///
     /// # Errors
     /// `NoSpace`, `Io`.
-    fn room_for(&self, wanted: u64, purpose: Purpose) -> Result<u64> {
-        match self.margin_for(wanted, purpose)? {
-            room if purpose == Purpose::Relief || room >= wanted => Ok(room.max(wanted)),
-            room => Err(self.no_space(wanted - room + self.free_bytes()?)),
-        }
-    }
-
-    /// Free bytes beyond those needed to flush `wanted` more bytes of log.
-    ///
-    /// # Errors
-    /// `NoSpace` if the disk has less; `Io`.
-    fn margin_for(&self, wanted: u64, purpose: Purpose) -> Result<u64> {
+    fn room_for(&self, wanted: u64, cost: u64, purpose: Purpose) -> Result<u64> {
         if purpose == Purpose::Relief {
-            return self.check_flushable(wanted).map(|()| 0);
+            return self.check_flushable(wanted).map(|()| wanted);
         }
-        let margin = self.kept_free_and_reserved().saturating_add(wanted);
-        self.free_bytes()?.checked_sub(margin).ok_or_else(|| self.no_space(margin))
+        let kept = self.kept_free_and_reserved();
+        match self.free_bytes()?.saturating_sub(kept) / cost {
+            room if room >= wanted => Ok(room),
+            _ => Err(self.no_space(kept.saturating_add(cost * wanted))),
+        }
     }
 
     /// Fails if the next open could not write what is only in the log, with `wanted` more bytes, to tables. A table takes no more bytes
@@ -304,11 +301,12 @@ impl Log {
         Ok(space.free)
     }
 
-    /// Bytes of the disk that commits leave free: the most that a flush of what is only in the log needs, and the
-    /// configured minimum.
+    /// Bytes of the disk that all work leaves free: the most that a flush needs of what is only in the log, once commits have filled the
+    /// blocks that the log has, and the configured minimum.
     fn kept_free(&self) -> u64 {
-        let needed = self.needed_from.load(Ordering::SeqCst);
-        (self.bytes_since(needed) + FLUSH_OVERHEAD_BYTES).saturating_add(self.config.free_min)
+        let end = self.backed.load(Ordering::SeqCst).max(self.sequencer.tail() * UNIT);
+        let unflushed = end.saturating_sub(self.needed_from.load(Ordering::SeqCst) * UNIT);
+        (unflushed + FLUSH_OVERHEAD_BYTES).saturating_add(self.config.free_min)
     }
 
     /// [`Log::kept_free`] plus the disk space reservations.
@@ -381,16 +379,10 @@ impl Log {
         self.check_space(self.needed_for_merges().saturating_add(bytes))
     }
 
-    /// [`Log::kept_free`] plus the flush of the blocks that the log has: commits fill them without looking at the disk.
-    fn kept_free_by_merges(&self) -> u64 {
-        let ahead = self.backed.load(Ordering::SeqCst).saturating_sub(self.sequencer.end_of_next(0));
-        self.kept_free().saturating_add(ahead)
-    }
-
     /// Bytes that merges leave free, with the reservations.
     fn needed_for_merges(&self) -> u64 {
         match self.reserve.is_held() {
-            true => self.kept_free_by_merges().saturating_add(self.reserved_bytes.load(Ordering::SeqCst)),
+            true => self.kept_free_and_reserved(),
             false => self.reserved_bytes.load(Ordering::SeqCst),
         }
     }

@@ -372,9 +372,8 @@ fn after(ctx: &WriteCtx, batch: &mut WriteBatch, commit: &Commit) -> Result<SeqN
 fn rotate_full(ctx: &WriteCtx, batch: &WriteBatch) {
     let guard = pin();
     for family in &batch.families {
-        let full = |bytes: usize| bytes >= family.buffer_bytes();
         let active = family.view(&guard).active.as_ref();
-        if active.is_some_and(|a| full(a.bytes())) {
+        if active.is_some_and(|a| a.is_full(family.buffer_bytes())) {
             ctx.rotate_if_full(family);
         } else if !batch.leases.is_empty() && active.is_some_and(|a| family.has_many_values(a)) {
             ctx.rotate(family);

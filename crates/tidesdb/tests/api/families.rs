@@ -3,7 +3,7 @@
 use tidesdb::{Comparator, Db, Error, Family, FamilyOptions, SyncMode};
 use tidesdb_io::sim::Image;
 
-use crate::common::{Sim, contents, fill, small, value};
+use crate::common::{Sim, contents, fill, noise, small, value};
 
 fn make(db: &Db, name: &str) -> Family {
     db.create_family(name, small()).unwrap()
@@ -363,4 +363,26 @@ fn after_a_power_failure_a_clone_holds_no_row_that_its_source_lacks() {
         assert_eq!(contents(&after.family("copy").unwrap()).len(), 200);
         assert!(contents(after.default_family()).len() >= 200, "image {i}");
     }
+}
+
+/// Families that get the same rows, like a table and its indexes, would fill all their memtables with one commit, again and again.
+#[test]
+fn families_that_are_written_alike_take_turns_to_flush() {
+    let sim = Sim::new();
+    let db = sim.options().sync(SyncMode::None).open().unwrap();
+    let options = small().write_buffer_bytes(512 << 10);
+    let families: Vec<Family> =
+        (0..8).map(|n| db.create_family(&format!("f{n}"), options.clone()).unwrap()).collect();
+    let mut flushes = vec![0; families.len()];
+    let mut most = 0;
+    for i in 0..16_000u64 {
+        let mut batch = db.batch();
+        families.iter().for_each(|f| batch.put(f, &i.to_be_bytes(), &noise(i, 200)).unwrap());
+        db.write(&mut batch).unwrap();
+        let now: Vec<u64> = families.iter().map(|f| f.stats().flushes).collect();
+        most = most.max(now.iter().zip(&flushes).filter(|(now, before)| now > before).count());
+        flushes = now;
+    }
+    assert!(flushes.iter().all(|n| (5..12).contains(n)), "{flushes:?}");
+    assert!(most <= 2, "{most} families were flushed after one commit");
 }

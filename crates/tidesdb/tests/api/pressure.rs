@@ -5,7 +5,7 @@ use std::time::Duration;
 use tidesdb::{Error, SyncMode};
 use tidesdb_io::sim::{Fault, OpKind, errno};
 
-use crate::common::{Sim, contents, small};
+use crate::common::{Sim, contents, noise, small};
 
 const LIMIT: u64 = 4 << 20;
 const BUFFER: usize = 512 << 10;
@@ -214,4 +214,34 @@ fn without_threads_the_commit_of_a_transaction_runs_queued_jobs() {
     }
     let stats = f.stats();
     assert!(stats.memtable_bytes < 4 << 20, "{} bytes of memtables", stats.memtable_bytes);
+}
+
+/// The active memtables of all families of a batch once counted as debt while one of them was flushed: batches of many families waited for
+/// each flush.
+#[test]
+fn a_batch_of_many_families_does_not_wait_for_the_flush_of_one() {
+    let sim = Sim::new();
+    let db = limited(&sim);
+    let options = small().write_buffer_bytes(BUFFER).value_threshold(1 << 20);
+    let families: Vec<_> =
+        (0..16).map(|n| db.create_family(&format!("f{n}"), options.clone()).unwrap()).collect();
+    let put_in_all = |i: u64, bytes: usize| {
+        let mut batch = db.batch();
+        families.iter().for_each(|f| batch.put(f, &i.to_be_bytes(), &noise(i, bytes)).unwrap());
+        db.write(&mut batch).unwrap();
+    };
+    put_in_all(0, 10);
+    db.flush().unwrap(); // the first memtables are shorter than later ones
+    (0..300).for_each(|i| put_in_all(i, 900));
+    sim.disk.observe(OpKind::Create, |op, _| {
+        if op.path.ends_with(".klog") {
+            std::thread::sleep(Duration::from_millis(300)); // nothing is written yet
+        }
+    });
+    families[0].start_flush().unwrap();
+    put_in_all(1000, 900);
+    let stats = db.stats();
+    let memtables: u64 = families.iter().map(|f| f.stats().memtable_bytes).sum();
+    assert!(memtables > LIMIT, "{memtables}: {stats}");
+    assert_eq!((stats.stalled_by_memtables.slowed, stats.stalled_by_memtables.stopped), (0, 0), "{stats}");
 }

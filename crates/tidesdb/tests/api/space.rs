@@ -56,7 +56,7 @@ fn a_merge_of_all_tables_takes_the_space_of_one_piece() {
     let merged = (0..500).any(|_| match f.compact() {
         Ok(()) => true,
         Err(Error::NoSpace { .. }) => {
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            std::thread::sleep(Duration::from_millis(20));
             false
         }
         Err(e) => panic!("{e}"),

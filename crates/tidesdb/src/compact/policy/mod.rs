@@ -14,9 +14,13 @@ mod fifo;
 #[cfg(test)]
 mod histories;
 mod leveled;
+#[cfg(test)]
+mod model;
 mod picture;
 mod plan;
 mod settings;
+#[cfg(test)]
+mod settling;
 mod shape;
 mod spooky;
 #[cfg(test)]

@@ -2,12 +2,16 @@
 //!
 //! `REWRITE=1 cargo test -p tidesdb-engine policy` writes what came out into the scripts; read the difference before you keep it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 use std::path::PathBuf;
 
+use super::model::{Key, What, World, key};
 use super::{Claim, CompactionPolicy, Fifo, Leveled, PolicySettings, Spooky, TableView, Tree};
 use crate::types::{Comparator, TableId};
+
+/// Bytes of a row of the trees that are carried out.
+const ROW: u64 = 1 << 20;
 
 #[test]
 fn plans_are_those_of_the_scripts() {
@@ -46,6 +50,7 @@ fn answered(script: &str) -> String {
 #[derive(Default)]
 struct Case {
     policy: String,
+    settles: bool,
     levels: Vec<Vec<Table>>,
     claims: Vec<(u8, String, String)>,
     numbers: HashMap<String, u64>,
@@ -70,6 +75,7 @@ impl Case {
                 }
                 None => match word {
                     "policy" => case.policy = rest.into(),
+                    "settle" => case.settles = true,
                     "set" => rest.split(' ').for_each(|text| set(settings, text)),
                     "claim" => {
                         let (level, range) = rest.split_once(' ').unwrap();
@@ -84,6 +90,24 @@ impl Case {
     }
 
     fn answer(&self, settings: &PolicySettings) -> String {
+        let policy: &'static dyn CompactionPolicy = match &*self.policy {
+            "spooky" => &Spooky,
+            "leveled" => &Leveled,
+            "fifo" => &Fifo,
+            other => panic!("no policy is called {other}"),
+        };
+        match self.settles {
+            true => self.settled(policy, settings),
+            false => self.planned(policy, settings),
+        }
+    }
+
+    fn told(&self, name: &str, default: u64) -> u64 {
+        self.numbers.get(name).copied().unwrap_or(default)
+    }
+
+    /// The plans that are due at once.
+    fn planned(&self, policy: &dyn CompactionPolicy, settings: &PolicySettings) -> String {
         let order = Comparator::bytewise();
         let levels = self.levels.iter().map(|tables| tables.iter().map(Table::view).collect()).collect();
         let mut tree = Tree::new(&order, levels);
@@ -94,20 +118,30 @@ impl Case {
             smallest: from.as_bytes(),
             largest: to.as_bytes(),
         }));
-        let told = |name: &str, default| self.numbers.get(name).copied().unwrap_or(default);
-        tree.floor = told("floor", u64::MAX);
-        tree.now = told("now", 0) as u32;
-        tree.probes_pay = told("probes_pay", 0);
-        tree.settles = told("idle", 0) != 0;
-        let policy: &dyn CompactionPolicy = match &*self.policy {
-            "spooky" => &Spooky,
-            "leveled" => &Leveled,
-            "fifo" => &Fifo,
-            other => panic!("no policy is called {other}"),
-        };
-        let plans = policy.plans(&tree, settings, told("plans", 1) as usize);
+        tree.floor = self.told("floor", u64::MAX);
+        tree.now = self.told("now", 0) as u32;
+        tree.probes_pay = self.told("probes_pay", 0);
+        tree.settles = self.told("idle", 0) != 0;
+        let plans = policy.plans(&tree, settings, self.told("plans", 1) as usize);
         let lines: Vec<_> = plans.iter().map(ToString::to_string).collect();
         if lines.is_empty() { "none".into() } else { lines.join("\n") }
+    }
+
+    /// The plans that are carried out one after the other until none is due, and the tree that is left.
+    fn settled(&self, policy: &'static dyn CompactionPolicy, settings: &PolicySettings) -> String {
+        let mut world = World::new((policy, self.policy != "fifo"), *settings, ROW);
+        world.now = self.told("now", 1) as u32;
+        world.probes_pay = self.told("probes_pay", 0);
+        world.is_idle = self.told("idle", 0) != 0;
+        for (tables, level) in self.levels.iter().zip(1..).collect::<Vec<_>>().into_iter().rev() {
+            tables.iter().rev().for_each(|table| world.add(level, table.view().id.0, table.rows()));
+        }
+        let mut lines: Vec<_> = world.settle().iter().map(ToString::to_string).collect();
+        let levels = (1..=world.depth()).map(|level| (level, world.level(level).len(), world.fill(level).0));
+        let levels = levels.filter(|(_, tables, _)| *tables > 0);
+        let levels = levels.map(|(level, tables, bytes)| format!("{level}: {tables}, {}M", bytes / ROW));
+        lines.push(format!("settled: {}", levels.collect::<Vec<_>>().join("; ")));
+        lines.join("\n")
     }
 }
 
@@ -125,6 +159,20 @@ impl Table {
             expires: of("expires", 0) as u32,
             taken: of("taken", 0) != 0,
         }
+    }
+
+    /// Rows of [`ROW`] bytes, spread over the keys of the table, which are numbers of three digits.
+    fn rows(&self) -> BTreeMap<Key, What> {
+        let edge = |key: &str| key.parse::<u64>().expect("keys of three digits") * 1000;
+        let (from, to) = (edge(&self.smallest), edge(&self.largest) + 999);
+        let TableView { id, bytes, .. } = self.view();
+        let last = (bytes / ROW - 1).max(1);
+        // Rows between the first and the last are moved a little, so that tables have few keys in common.
+        let moved = |n: u64| {
+            if n.is_multiple_of(last) { 0 } else { (id.0 * 7919 + n * 104_729) % ((to - from) / last) }
+        };
+        let rows = (0..bytes / ROW).map(|n| (key(from + (to - from) * n / last + moved(n)), What::Put));
+        rows.collect()
     }
 }
 

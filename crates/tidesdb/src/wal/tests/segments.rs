@@ -1,7 +1,11 @@
 //! Segments are prepared before they are needed, reused under a new salt, and released.
 
+use std::sync::atomic::Ordering;
+
 use super::*;
+use crate::Error;
 use crate::wal::layout::SegmentHeader;
+use crate::wal::space::FLUSH_OVERHEAD_BYTES;
 
 fn names(rig: &Rig) -> Vec<String> {
     rig.disk.file_names(DB).unwrap()
@@ -211,4 +215,44 @@ fn bytes_since_and_segment_of() {
     assert_eq!(log.segment_of(a.seq), WalId(1));
     assert_eq!(log.bytes_since(a.seq), 40);
     assert_eq!(log.bytes_since(a.end + 100), 0);
+}
+
+/// A flush writes at most as many bytes as its part of the log. Commits fill the blocks that the log has without a look at the disk, so
+/// the disk must have room for the flush of all of them, in new segments and in spare ones.
+#[test]
+fn what_commits_fill_can_be_flushed() {
+    for (room, bytes, spare) in (0..40).flat_map(|n| {
+        let room = 20_000 + n * 5_003;
+        [(room, 90, false), (room, 11_000, false), (room, 90, true), (room, 11_000, true)]
+    }) {
+        let rig = Rig::new();
+        let log = rig.log(false);
+        if spare {
+            fill(&log, 3);
+            sync(&log);
+            log.release_before(log.segment_of(log.sequencer().tail()));
+            assert_eq!(names(&rig).iter().filter(|n| n.ends_with(".free")).count(), 1);
+        }
+        let from = log.sequencer().tail();
+        log.set_needed_from(from);
+        rig.disk.limit_space(Some(FLUSH_OVERHEAD_BYTES + room));
+        let filled = loop {
+            // The simulated disk has no holes: what a segment lacks of its blocks counts as used there.
+            let hole = log.backed.load(Ordering::SeqCst).next_multiple_of(SEGMENT)
+                - log.backed.load(Ordering::SeqCst);
+            let free = rig.dir.space().unwrap().free + hole;
+            let unflushed = log.bytes_since(from);
+            assert!(
+                free >= unflushed + FLUSH_OVERHEAD_BYTES || unflushed == 0,
+                "room {room}, records of {bytes}, spare {spare}: {free} bytes are free, {unflushed} are only in the log"
+            );
+            match log.append(&mut record(&body(1, bytes)), 1, false, Purpose::Store) {
+                Ok(commit) => log.sequencer().done(&commit),
+                Err((None, Error::NoSpace { .. })) => break unflushed,
+                Err((_, e)) => panic!("{e}"),
+            }
+        };
+        let least = room.saturating_sub(3 * SEGMENT) / 2;
+        assert!(filled >= least, "room {room}, records of {bytes}, spare {spare}: {filled} bytes filled");
+    }
 }
