@@ -307,7 +307,7 @@ fn head_of(key: &[u8]) -> u64 {
     let mut head = [0; 8];
     let len = key.len().min(8);
     head[..len].copy_from_slice(&key[..len]);
-    u64::from_be_bytes(head)
+    u64::from_le_bytes(head).swap_bytes()
 }
 
 impl CheckedValues {

@@ -398,7 +398,9 @@ fn a_long_record_is_read_in_parts() {
     for len in [4064, 4065, 9000, 40_000] {
         let rig = Rig::new();
         let log = rig.log(false);
-        let commits = [put(&log, b"before"), put(&log, &body(1, len)), put(&log, b"after")];
+        for bytes in [b"before".to_vec(), body(1, len), b"after".to_vec()] {
+            put(&log, &bytes);
+        }
         let after = rig.reopened();
         let mut large = Vec::new();
         let config = after.config();
