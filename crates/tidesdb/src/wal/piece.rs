@@ -153,11 +153,7 @@ impl LargeCommit {
     /// # Errors
     /// Those of `take`; `Io`; `MemoryLimit`; `Corrupt` if the bytes are not those of the valid record that was found: then what was taken
     /// must not be used.
-    pub fn read(
-        &self,
-        part_bytes: usize,
-        mut take: impl FnMut(&Piece, bool) -> Result<Taken>,
-    ) -> Result<()> {
+    pub fn read(&self, part_bytes: usize, mut take: impl FnMut(&Piece, bool) -> Result<Taken>) -> Result<()> {
         let mut head = [0; RECORD_HEADER_BYTES];
         self.fill(&mut head, self.at)?;
         let mut crc = RecordHeader::begin_crc(&head, self.seq, &self.salt);

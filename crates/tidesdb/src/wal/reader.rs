@@ -29,7 +29,9 @@ use std::sync::Arc;
 
 use tidesdb_io::{Access, Dir};
 
-use super::layout::{RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_HEADER_BYTES, SegmentHeader, UNIT};
+use super::layout::{
+    RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_HEADER_BYTES, SegmentHeader, UNIT,
+};
 use super::piece::{LargeCommit, Piece};
 use super::window::{SegmentReader, Unusable, Window};
 use crate::files::{self, FileKind};
@@ -262,7 +264,8 @@ impl<'a> CrashedLog<'a> {
     ) -> Result<Scan> {
         let mut window = Window::new(piece_bytes);
         let held_from = (!self.same_boot).then_some(0);
-        let mut sink = Sink { apply: &mut apply, piece_bytes, piece: None, synced: 0, held_from, ended: false };
+        let mut sink =
+            Sink { apply: &mut apply, piece_bytes, piece: None, synced: 0, held_from, ended: false };
         let (findings, segments) = self.scan(&mut sink, &mut window)?;
         sink.synced = findings.synced;
         let passed = findings.passed;
@@ -323,13 +326,7 @@ impl<'a> CrashedLog<'a> {
     }
 
     /// Passes the commits from `from` on.
-    fn pass_from(
-        &self,
-        from: SeqNo,
-        scan: &Scan,
-        sink: &mut Sink<'_>,
-        window: &mut Window,
-    ) -> Result<()> {
+    fn pass_from(&self, from: SeqNo, scan: &Scan, sink: &mut Sink<'_>, window: &mut Window) -> Result<()> {
         for known in &scan.segments {
             let base = known.id * known.segment_bytes;
             if sink.ended || scan.cut.is_some_and(|cut| cut <= base / UNIT) {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use tidesdb_io::{Access, Buffer, Dir, File, FileExt, crc32c};
 
-use super::layout::{RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_HEADER_BYTES, SegmentHeader, UNIT};
+use super::layout::{
+    RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_HEADER_BYTES, SegmentHeader, UNIT,
+};
 use super::piece::{LargeCommit, Piece, fresh};
 use crate::types::{SeqNo, WalId};
 use crate::{Error, Result, files};
@@ -79,8 +81,7 @@ impl<'w> SegmentReader<'w> {
         let file = dir.open(&name, Access::Read).map_err(io("open"))?;
         let len = file.len().map_err(io("read length"))?;
         let mut head = vec![0; len.min(SEGMENT_HEADER_BYTES) as usize];
-        file.read_exact_at(&mut head, 0)
-            .map_err(|e| Unusable::Failed(Error::io_at("read", &name, 0, e)))?;
+        file.read_exact_at(&mut head, 0).map_err(|e| Unusable::Failed(Error::io_at("read", &name, 0, e)))?;
         let header = SegmentHeader::decode(&head, &name)
             .map_err(|e| if e.is_corruption() { Unusable::Damaged(e) } else { Unusable::Failed(e) })?;
         header.check_place(id, db_uuid, segment_bytes, &name).map_err(Unusable::Foreign)?;

@@ -348,10 +348,7 @@ fn pieces_have_offsets_and_end_when_no_more_are_wanted() {
             let Logged::Commits(piece) = logged else { panic!("no commit is large") };
             assert_eq!(piece.commits().len(), 1, "a piece ends at the first commit that fills it");
             for LoggedCommit { seq, file, offset, .. } in piece.commits() {
-                assert_eq!(
-                    (file, offset),
-                    ("000001.wal", seq * UNIT % SEGMENT + RECORD_HEADER_BYTES as u64)
-                );
+                assert_eq!((file, offset), ("000001.wal", seq * UNIT % SEGMENT + RECORD_HEADER_BYTES as u64));
                 seen.push(seq);
             }
             Ok(seen.len() < 3)
@@ -424,11 +421,12 @@ fn a_long_record_is_read_in_parts() {
         commit.read(1000, all_at_once).unwrap();
         assert!(parts.iter().zip(&parts[1..]).all(|(a, b)| a < b) && parts.last() == Some(&len), "{parts:?}");
         let mut calls = 0;
-        commit.read(1000, |_, _| {
-            calls += 1;
-            Ok(Taken::Enough)
-        })
-        .unwrap();
+        commit
+            .read(1000, |_, _| {
+                calls += 1;
+                Ok(Taken::Enough)
+            })
+            .unwrap();
         assert_eq!(calls, 1);
         // The bytes are checked again.
         let path = format!("{DB}/{}", commit.name);
