@@ -15,6 +15,7 @@
 //! * Reads and writes may be short. [`FileExt`] provides the loops.
 
 mod region;
+mod buffer;
 mod crc;
 mod vfs;
 mod pool;
@@ -28,6 +29,7 @@ mod disk;
 mod env;
 pub mod sim;
 
+pub use buffer::Buffer;
 pub use clock::{Clock, ManualClock, RealClock};
 pub use crc::crc32c;
 pub use disk::RealDisk;

@@ -4,7 +4,7 @@
 //! and is unmapped once, on drop. `base` is page-aligned. Threads: both types are `Send + Sync`; the memory
 //! belongs to the process, not to a thread.
 //!
-//! The unsafe code of this crate is here and in `disk/mmap.rs`, which writes through a map.
+//! The unsafe code of this crate is here, in `buffer.rs`, and in `disk/mmap.rs`, which writes through a map.
 
 use std::collections::TryReserveError;
 use std::io;

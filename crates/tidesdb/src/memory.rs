@@ -81,6 +81,8 @@ pub struct Memory {
     pressed: AtomicBool,
     /// When the free memory of the heap may next be returned to the system, in nanoseconds.
     next_trim: AtomicU64,
+    /// Flushes and merges after which the free memory of the heap was returned, see [`Memory::has_new`].
+    trimmed: AtomicU64,
 }
 
 impl Memory {
@@ -95,6 +97,7 @@ impl Memory {
             relief: AtomicBool::new(false),
             pressed: AtomicBool::new(false),
             next_trim: AtomicU64::new(0),
+            trimmed: AtomicU64::new(0),
         })
     }
 
@@ -217,6 +220,16 @@ impl Memory {
             self.next_trim.store((now + period).as_nanos() as u64, Ordering::Relaxed);
         }
         due
+    }
+
+    /// Returns whether there were flushes or merges since [`Memory::note`], if `installs` have ended by now.
+    pub fn has_new(&self, installs: u64) -> bool {
+        self.trimmed.load(Ordering::Relaxed) != installs
+    }
+
+    /// Notes that the free memory of the heap is returned after `installs` flushes and merges.
+    pub fn note(&self, installs: u64) {
+        self.trimmed.store(installs, Ordering::Relaxed);
     }
 
     /// Keeps `bytes` for a commit, so that other writers leave them free, until the result is dropped.

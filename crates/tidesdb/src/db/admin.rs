@@ -87,6 +87,7 @@ impl Db {
             collect::all(&shared.maintenance, &family, shared.stored_to())?;
         }
         shared.maintenance.remove_obsolete();
+        shared.return_memory(Duration::ZERO);
         Ok(())
     }
 

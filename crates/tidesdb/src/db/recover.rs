@@ -1,8 +1,9 @@
 //! Recovery: reads the log into memtables. `save.rs` writes these to tables before new commits are accepted.
 //!
-//! Pieces of the log are decoded and inserted by several threads; memtables are rotated between two pieces. If the
-//! memtables outgrow their memory, the largest are written to tables at once. Operations of families with an unknown
-//! key order are deferred without being sorted: see `unresolved.rs`.
+//! The log is read in pieces, which are decoded and inserted by several threads; memtables are rotated between two pieces. If the
+//! memtables outgrow their memory, the largest are written to tables at once. A commit that is longer than a piece is inserted part by
+//! part, so the replay never needs memory for a whole commit beside its memtables. Operations of families with an unknown key order are
+//! deferred without being sorted: see `unresolved.rs`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,12 +20,13 @@ use crate::family::FamilyCore;
 use crate::memory::Pressure;
 use crate::options::RecoveryMode;
 use crate::rewrite::Rewritten;
-use crate::shared::{MaintenanceCtx, Shared};
+use crate::shared::{MaintenanceCtx, Shared, TRIM_PERIOD};
 use crate::types::{FamilyId, SeqNo, VlogId};
 use crate::version::State;
 use crate::wal::layout::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, UNIT};
-use crate::wal::reader::{self, Piece, Scan, ScanConfig};
-use crate::write::ops;
+use crate::wal::reader::{CrashedLog, Logged, Scan, ScanConfig};
+use crate::wal::{LargeCommit, Piece, Taken};
+use crate::write::{logged_ops, whole_ops};
 use crate::{Error, Result, files};
 
 /// Bytes of log that are replayed between two checks of the memtable sizes.
@@ -123,23 +125,15 @@ pub(super) fn run(shared: &Arc<Shared>) -> Result<(RecoveryReport, Option<Unsave
     let _span = tracing::debug_span!(target: TARGET, "recovery").entered();
     let state = shared.maintenance.versions.state();
     let config = scan_config(&shared.maintenance, &state)?;
-    let scan = reader::scan(&shared.maintenance.dir, &config)?;
+    let dir = Arc::clone(&shared.maintenance.dir);
+    let log = CrashedLog::find(&dir, &config)?;
     shared.write.recovery_pins.store(first_seq(&config), Ordering::SeqCst);
-    let mut report = RecoveryReport {
-        clean: scan.commits == 0 && scan.cut.is_none() && scan.damage.is_none(),
-        unfinished: scan.unfinished.len() as u64,
-        sync_failed: config.sync_failed,
-        damage: scan.damage.clone(),
-        ..RecoveryReport::default()
-    };
-    let mut replay = Replay::new(shared, &state, &scan, config.sync_failed);
-    let result = replay.run(&config, &mut report);
+    let mut replay = Replay::new(shared, &state, &log, config.sync_failed);
+    let read = log.read(REPLAY_BYTES, |logged, synced| replay.apply(logged, synced));
+    let read = read.map(|scan| replay.report(&scan));
     let Replay { tables, deferred, doubtful, unsynced_bytes, .. } = replay;
     let mut unsaved = Unsaved { shared: Arc::clone(shared), state, config, tables, deferred, doubtful };
-    if let Err(e) = result {
-        unsaved.abandon();
-        return Err(e);
-    }
+    let mut report = read.inspect_err(|_| unsaved.abandon())?;
     if shared.write.options.read_only {
         unsaved.keep_deferred();
         report.took = shared.write.env.clock.mono().saturating_sub(started);
@@ -183,8 +177,10 @@ fn scan_config(ctx: &MaintenanceCtx, state: &State) -> Result<ScanConfig> {
 
 struct Replay<'a> {
     shared: &'a Arc<Shared>,
-    scan: &'a Scan,
     replayer: Arc<Replayer>,
+    sync_failed: bool,
+    /// Bytes of the log, at most.
+    total_bytes: u64,
     commits: u64,
     operations: u64,
     log_bytes: u64,
@@ -200,11 +196,12 @@ struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    fn new(shared: &'a Arc<Shared>, state: &State, scan: &'a Scan, sync_failed: bool) -> Self {
+    fn new(shared: &'a Arc<Shared>, state: &State, log: &CrashedLog<'_>, sync_failed: bool) -> Self {
         Self {
             shared,
-            scan,
-            replayer: Arc::new(Replayer::new(shared, state, scan, sync_failed)),
+            replayer: Arc::new(Replayer::new(shared, state, log.same_boot, sync_failed)),
+            sync_failed,
+            total_bytes: log.bytes,
             commits: 0,
             operations: 0,
             log_bytes: 0,
@@ -216,50 +213,87 @@ impl<'a> Replay<'a> {
         }
     }
 
-    fn run(&mut self, config: &ScanConfig, report: &mut RecoveryReport) -> Result<()> {
-        let scan = self.scan;
-        let dir = Arc::clone(&self.shared.maintenance.dir);
-        reader::replay(&dir, config, scan, REPLAY_BYTES, |piece| self.apply(piece))?;
-        report.commits = self.commits;
-        report.operations = self.operations;
-        report.log_bytes = self.log_bytes;
-        report.discarded = scan.discarded + scan.commits.saturating_sub(self.commits);
-        report.cut = self.stopped_at.or(scan.cut);
-        report.end = self.stopped_at.unwrap_or(scan.end);
+    /// What is reported about a log that was read.
+    fn report(&self, scan: &Scan) -> RecoveryReport {
         if self.shared.write.options.read_only && self.commits == 0 {
             self.shared.write.recovery_pins.store(u64::MAX, Ordering::SeqCst); // the log is not needed
         }
+        RecoveryReport {
+            clean: scan.commits == 0 && scan.cut.is_none() && scan.damage.is_none(),
+            commits: self.commits,
+            operations: self.operations,
+            log_bytes: self.log_bytes,
+            discarded: scan.discarded + scan.commits.saturating_sub(self.commits),
+            unfinished: scan.unfinished.len() as u64,
+            cut: self.stopped_at.or(scan.cut),
+            sync_failed: self.sync_failed,
+            damage: scan.damage.clone(),
+            end: self.stopped_at.unwrap_or(scan.end),
+            ..RecoveryReport::default()
+        }
+    }
+
+    /// Applies commits of the log, which is known to be durable up to `synced`. Returns `false` to end the replay, because a value is
+    /// missing.
+    fn apply(&mut self, logged: Logged, synced: SeqNo) -> Result<bool> {
+        match logged {
+            Logged::Commits(piece) => self.apply_piece(piece, synced)?,
+            Logged::Large(commit) => self.apply_large(&commit, synced)?,
+        }
+        Ok(self.stopped_at.is_none())
+    }
+
+    fn apply_piece(&mut self, mut piece: Piece, synced: SeqNo) -> Result<()> {
+        let Some(first) = piece.commits().next().map(|commit| commit.seq) else { return Ok(()) };
+        self.relieve(first, piece.bytes() as u64)?;
+        self.check_values(&piece.from(synced))?;
+        if let Some(stop) = self.stopped_at {
+            piece.truncate(stop);
+        }
+        self.insert(&piece)?;
+        let bytes = piece.commits().map(|commit| (RECORD_HEADER_BYTES + commit.body.len()) as u64);
+        self.count(piece.commits().len() as u64, bytes.sum());
         Ok(())
     }
 
-    /// Applies a piece of the log. Returns `false` to end the replay, because a value is missing.
-    fn apply(&mut self, mut piece: Piece) -> Result<bool> {
-        self.relieve(&piece)?;
-        let stop = self.check_values(&piece)?;
-        if let Some(seq) = stop {
-            let strict = self.shared.write.options.recovery == RecoveryMode::Strict;
-            let at = piece.commits().find(|commit| commit.seq == seq).filter(|_| strict);
-            if let Some(at) = at {
-                let what = "a commit refers to a value that is missing in its value log";
-                return Err(Error::corrupt(at.file, at.offset, what));
-            }
-            self.stopped_at = stop;
-            piece.truncate(seq);
+    /// Applies a commit that is longer than a piece. All its values are checked before its first operation is inserted.
+    fn apply_large(&mut self, commit: &LargeCommit, synced: SeqNo) -> Result<()> {
+        self.relieve(commit.seq, commit.body_bytes)?;
+        if commit.seq >= synced {
+            commit.read(REPLAY_BYTES, |part, is_last| {
+                let (part, taken) = whole_part(part, is_last);
+                self.check_values(&part)?;
+                Ok(if self.stopped_at.is_none() { taken } else { Taken::Enough })
+            })?;
         }
-        let inserted = self.replayer.in_parallel(self.parts(&piece), Replayer::insert)?;
+        if self.stopped_at.is_some() {
+            return Ok(());
+        }
+        commit.read(REPLAY_BYTES, |part, is_last| {
+            let (part, taken) = whole_part(part, is_last);
+            self.insert(&part)?;
+            Ok(taken)
+        })?;
+        self.count(1, RECORD_HEADER_BYTES as u64 + commit.body_bytes);
+        Ok(())
+    }
+
+    fn insert(&mut self, piece: &Piece) -> Result<()> {
+        let inserted = self.replayer.in_parallel(self.parts(piece), Replayer::insert)?;
         self.operations += inserted.iter().sum::<u64>();
-        self.defer(&piece)?;
+        self.defer(piece)
+    }
+
+    /// Counts replayed commits. Reports the progress now and then.
+    fn count(&mut self, commits: u64, bytes: u64) {
         let before = self.log_bytes;
-        for commit in piece.commits() {
-            self.commits += 1;
-            self.log_bytes += (RECORD_HEADER_BYTES + commit.body.len()) as u64;
-        }
+        self.commits += commits;
+        self.log_bytes += bytes;
         if before / EVENT_BYTES != self.log_bytes / EVENT_BYTES {
-            let (bytes, total) = (self.log_bytes, self.scan.commit_bytes);
-            self.shared.write.events.record(&Event::Replay { bytes, total, commits: self.commits });
+            let (bytes, total, commits) = (self.log_bytes, self.total_bytes, self.commits);
+            self.shared.write.events.record(&Event::Replay { bytes, total, commits });
             self.shared.write.events.write();
         }
-        Ok(stop.is_none())
     }
 
     /// The parts of `piece` for the threads.
@@ -270,18 +304,23 @@ impl<'a> Replay<'a> {
         piece.split(if alone { 1 } else { env.threads.parallelism().clamp(1, THREADS_MAX) })
     }
 
-    /// Returns the first commit of `piece` whose values are not there.
-    fn check_values(&mut self, piece: &Piece) -> Result<Option<SeqNo>> {
-        let mut stop = None;
+    /// Checks the values of `piece`. If one is missing, the replay stops before its commit.
+    ///
+    /// # Errors
+    /// `Corrupt` for a missing value in the mode `Strict`.
+    fn check_values(&mut self, piece: &Piece) -> Result<()> {
         for checked in self.replayer.in_parallel(self.parts(piece), Replayer::check_values)? {
-            stop = stop.or(checked.missing);
+            self.stopped_at = self.stopped_at.or(checked.missing);
             self.unsynced_bytes += checked.bytes;
             for (vlog, part) in checked.doubtful {
                 let range = self.doubtful.entry(vlog).or_insert(part.clone());
                 *range = range.start.min(part.start)..range.end.max(part.end);
             }
         }
-        Ok(stop)
+        let strict = self.shared.write.options.recovery == RecoveryMode::Strict;
+        let missing = piece.commits().find(|commit| strict && Some(commit.seq) == self.stopped_at);
+        let what = "a commit refers to a value that is missing in its value log";
+        missing.map_or(Ok(()), |at| Err(Error::corrupt(at.file, at.offset, what)))
     }
 
     /// Keeps the operations of unresolved families. When they fill a piece of their own, it goes to a value log.
@@ -290,7 +329,7 @@ impl<'a> Replay<'a> {
             return Ok(());
         }
         for commit in piece.commits() {
-            for op in ops(commit.body, commit.file, commit.offset) {
+            for op in logged_ops(&commit) {
                 let op = op?;
                 if let Some(family) = self.replayer.unresolved(commit.seq, op.family) {
                     let deferred = self.deferred.entry(op.family).or_insert_with(|| Deferred::new(family));
@@ -304,41 +343,51 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Runs before `piece` is replayed: rotates full memtables. If the memtables take more memory than those of an open
-    /// database, writes the largest as tables; if memory is scarce, one of them.
-    fn relieve(&mut self, piece: &Piece) -> Result<()> {
-        let Some(first) = piece.commits().next() else {
-            return Ok(());
-        };
+    /// Runs before commits of `bytes` bytes are replayed, from `first` on: rotates full memtables. If the memtables would take more memory
+    /// than those of an open database, or memory would be scarce, writes the largest as tables.
+    fn relieve(&mut self, first: SeqNo, bytes: u64) -> Result<()> {
         let families = self.shared.write.all_families();
         for family in &families {
             let bytes = family.owned_view().active.as_ref().map_or(0, |slot| slot.bytes());
             if bytes >= family.buffer_bytes() {
-                family.rotate(first.seq);
+                family.rotate(first);
             }
         }
         let options = &self.shared.write.options;
         if options.read_only {
             return Ok(());
         }
-        let bytes = |family: &Arc<FamilyCore>| -> u64 {
+        let bytes_of = |family: &Arc<FamilyCore>| -> u64 {
             family.owned_view().memtables().map(|slot| slot.bytes() as u64).sum()
         };
-        let limit = options.memtables_bytes_max.saturating_add(options.wal_bytes_max);
-        let mut used: Vec<(u64, &Arc<FamilyCore>)> = families.iter().map(|f| (bytes(f), f)).collect();
+        let mut used: Vec<(u64, &Arc<FamilyCore>)> = families.iter().map(|f| (bytes_of(f), f)).collect();
         used.sort_unstable_by_key(|(bytes, _)| *bytes);
-        let mut total: u64 = used.iter().map(|(bytes, _)| *bytes).sum();
+        let total: u64 = used.iter().map(|(bytes, _)| *bytes).sum();
+        let limit = options.memtables_bytes_max.saturating_add(options.wal_bytes_max);
         let memory = &self.shared.write.memory;
-        let mut scarce = memory.level() > Pressure::Normal && memory.is_in_memtables();
-        while (total > limit || std::mem::take(&mut scarce))
-            && let Some((bytes, family)) = used.pop()
+        let scarce = (memory.wanted() + bytes).saturating_sub(memory.begin_of(Pressure::Elevated));
+        let scarce = if memory.is_in_memtables() { scarce } else { 0 };
+        let (mut excess, mut freed) = ((total + bytes).saturating_sub(limit).max(scarce), false);
+        while excess > 0
+            && let Some((bytes, family)) = used.pop().filter(|(bytes, _)| *bytes > 0)
         {
-            total -= bytes;
+            excess = excess.saturating_sub(bytes);
             let has_more = self.tables.iter().any(|(f, _)| Arc::ptr_eq(f, family));
             let out = to_tables(&self.shared.maintenance, family, has_more)?;
             self.tables.extend(out.into_iter().map(|out| (Arc::clone(family), out)));
             family.forget_memtables();
+            freed = true;
+        }
+        if freed {
+            self.shared.return_memory(TRIM_PERIOD);
         }
         Ok(())
     }
+}
+
+/// The operations of a part of a large commit that are whole.
+fn whole_part(part: &Piece, is_last: bool) -> (Piece, Taken) {
+    let body = part.commits().next().map_or(&[][..], |commit| commit.body);
+    let (bytes, ranks) = if is_last { (body.len(), 0) } else { whole_ops(body) };
+    (part.prefix(bytes), Taken::Operations(bytes, ranks))
 }

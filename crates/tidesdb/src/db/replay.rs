@@ -16,9 +16,12 @@ use crate::sources::Source;
 use crate::types::{EntryCursor, FamilyId, Kind, SeqNo, VlogId};
 use crate::version::State;
 use crate::vlog::ValuePlace;
-use crate::wal::reader::{LoggedCommit, Piece, Scan};
-use crate::write::{Op, ops};
+use crate::wal::{LoggedCommit, Piece};
+use crate::write::{Op, logged_ops};
 use crate::{Error, Result};
+
+/// Operations that a thread sorts before it inserts them.
+const SORTED_MAX: usize = 32 << 10;
 
 /// Inserts an operation of commit `seq` into the memtable of `family`.
 pub(super) fn insert(ctx: &WriteCtx, family: &Arc<FamilyCore>, seq: SeqNo, op: &Op<'_>) -> Result<()> {
@@ -66,8 +69,6 @@ pub(super) struct Replayer {
     families: BTreeMap<FamilyId, (Arc<FamilyCore>, SeqNo)>,
     /// No family has this number or a higher one.
     next_family: FamilyId,
-    /// Commits below this are durable, with their values.
-    synced: SeqNo,
     /// No byte that was written is lost.
     same_boot: bool,
     /// A sync failed: bytes that can be read may not be on disk.
@@ -86,15 +87,14 @@ pub(super) struct CheckedValues {
 }
 
 impl Replayer {
-    pub(super) fn new(shared: &Shared, state: &State, scan: &Scan, sync_failed: bool) -> Self {
+    pub(super) fn new(shared: &Shared, state: &State, same_boot: bool, sync_failed: bool) -> Self {
         let flushed = |id: &FamilyId| state.families.get(id).map_or(0, |family| family.flushed_to);
         let families = shared.write.families.read();
         Self {
             write: Arc::clone(&shared.write),
             families: families.iter().map(|(id, f)| (*id, (Arc::clone(f), flushed(id)))).collect(),
             next_family: state.next_family,
-            synced: scan.synced,
-            same_boot: scan.same_boot,
+            same_boot,
             sync_failed,
         }
     }
@@ -152,9 +152,9 @@ impl Replayer {
     /// Inserts the operations of resolved families. Returns the number of all operations.
     pub(super) fn insert(&self, piece: &Piece) -> Result<u64> {
         let mut operations = 0;
-        let mut slots: Vec<(FamilyId, Arc<MemSlot>)> = Vec::new();
+        let mut sorted = Sorted::default();
         for commit in piece.commits() {
-            for op in ops(commit.body, commit.file, commit.offset) {
+            for op in logged_ops(&commit) {
                 let op = op?;
                 operations += 1;
                 let Some((family, flushed)) = self.families.get(&op.family) else {
@@ -169,20 +169,17 @@ impl Replayer {
                 }
                 check_operand(family, &op, &commit)?;
                 // No memtable is rotated meanwhile.
-                let slot = match slots.iter().position(|(id, _)| *id == op.family) {
-                    Some(n) => &slots[n].1,
-                    None => {
-                        slots.push((op.family, slot_for(&self.write, family, commit.seq)?));
-                        &slots[slots.len() - 1].1
-                    }
-                };
-                insert_into(slot, family, commit.seq, &op)?;
+                sorted.add(commit.seq, op, family, || slot_for(&self.write, family, commit.seq))?;
+                if sorted.is_full() {
+                    sorted.insert()?;
+                }
             }
         }
+        sorted.insert()?;
         Ok(operations)
     }
 
-    /// Checks whether the values are there that commits point to.
+    /// Checks whether the values are there that commits point to, which are not known to be durable.
     ///
     /// A value is written before the record that points to it. So a value of a durable record is durable, and a value
     /// of any record is whole while the kernel has lost nothing: then it is enough that its file is long enough. Only
@@ -190,8 +187,8 @@ impl Replayer {
     /// A commit without its values was never acknowledged as durable.
     pub(super) fn check_values(&self, piece: &Piece) -> Result<CheckedValues> {
         let mut found = CheckedValues::default();
-        for commit in piece.commits().filter(|commit| commit.seq >= self.synced) {
-            for op in ops(commit.body, commit.file, commit.offset) {
+        for commit in piece.commits() {
+            for op in logged_ops(&commit) {
                 let op = op?;
                 if op.kind != Kind::PutPointer {
                     continue;
@@ -239,6 +236,79 @@ impl Replayer {
 }
 
 type Running<R> = (JoinHandle, Arc<Mutex<Option<Result<R>>>>);
+
+/// Operations that are inserted in the order of their keys, which takes half the time of the order of the log: neighbours in the memtable
+/// are then in the processor's cache.
+#[derive(Default)]
+struct Sorted<'a> {
+    targets: Vec<Target<'a>>,
+    ops: Vec<(SeqNo, Op<'a>)>,
+    /// Target, first bytes of the key, and index of each operation.
+    order: Vec<(u32, u64, u32)>,
+}
+
+/// A family, and the memtable of its operations.
+struct Target<'a> {
+    family: &'a FamilyCore,
+    slot: Arc<MemSlot>,
+    bytewise: bool,
+}
+
+impl<'a> Sorted<'a> {
+    fn is_full(&self) -> bool {
+        self.ops.len() >= SORTED_MAX
+    }
+
+    /// Adds an operation of commit `seq`. `slot` finds the memtable of its family.
+    fn add(
+        &mut self,
+        seq: SeqNo,
+        op: Op<'a>,
+        family: &'a FamilyCore,
+        slot: impl FnOnce() -> Result<Arc<MemSlot>>,
+    ) -> Result<()> {
+        let known = self.targets.iter().position(|target| target.family.id == family.id);
+        let target = match known {
+            Some(n) => n,
+            None => {
+                let bytewise = family.options.comparator.custom_compare().is_none();
+                self.targets.push(Target { family, slot: slot()?, bytewise });
+                self.targets.len() - 1
+            }
+        };
+        // Operations of another order stay in the order of the log.
+        let head = if self.targets[target].bytewise { head_of(op.key) } else { 0 };
+        self.order.push((target as u32, head, self.ops.len() as u32));
+        self.ops.push((seq, op));
+        Ok(())
+    }
+
+    /// Inserts all operations. Those of one key and one commit stay in order: the last one counts.
+    fn insert(&mut self) -> Result<()> {
+        let Self { targets, ops, order } = self;
+        let key = |n: u32| ops[n as usize].1.key;
+        order.sort_unstable_by(|a, b| {
+            (a.0, a.1).cmp(&(b.0, b.1)).then_with(|| match targets[a.0 as usize].bytewise {
+                true => key(a.2).cmp(key(b.2)).then(a.2.cmp(&b.2)),
+                false => a.2.cmp(&b.2),
+            })
+        });
+        for (target, _, n) in order.drain(..) {
+            let (target, (seq, op)) = (&targets[target as usize], &ops[n as usize]);
+            insert_into(&target.slot, target.family, *seq, op)?;
+        }
+        ops.clear();
+        Ok(())
+    }
+}
+
+/// The first eight bytes of `key` as a number of the same order.
+fn head_of(key: &[u8]) -> u64 {
+    let mut head = [0; 8];
+    let len = key.len().min(8);
+    head[..len].copy_from_slice(&key[..len]);
+    u64::from_le_bytes(head).swap_bytes()
+}
 
 impl CheckedValues {
     fn add(&mut self, place: &ValuePlace, doubtful: bool) {

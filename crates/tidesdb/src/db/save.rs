@@ -13,6 +13,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tidesdb_io::{Access, File, FileExt};
 
@@ -101,9 +102,9 @@ impl Unsaved {
 
     /// Returns the memory of the replay to the system, after its memtables were replaced.
     pub(super) fn free(self) {
+        let shared = Arc::clone(&self.shared);
         drop(self);
-        tidesdb_sync::reclaim();
-        tidesdb_io::trim_heap();
+        shared.return_memory(Duration::ZERO);
     }
 
     /// Makes the replayed data durable and moves the beginning of the log past it, in one edit. Returns the number of

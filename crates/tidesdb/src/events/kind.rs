@@ -104,7 +104,7 @@ events! {
     }
     "replay" Replay INFO "The open has read part of a long log." {
         bytes: u64, "Bytes of commits that were replayed so far.";
-        total: u64, "Bytes of all commits to replay.";
+        total: u64, "Bytes of the log: at most this much is replayed.";
         commits: u64, "Commits that were replayed so far.";
     }
     "recovered" Recovered INFO "Recovered commits were written to tables after the open had returned." {

@@ -8,8 +8,10 @@ use crate::memory::{Pressure, Use};
 
 /// Under pressure the block cache keeps at least this part of the memory limit.
 const CACHE_PART_MIN: u64 = 32;
-/// The heap is returned to the system at most once in this time.
-const TRIM_PERIOD: Duration = Duration::from_secs(1);
+/// Below this limit, the memory that the heap keeps after flushes and merges (20 to 70 MiB) may be more than a tenth of the limit.
+const SMALL_LIMIT: u64 = 1 << 30;
+/// Under pressure the heap is returned to the system at most once in this time.
+pub const TRIM_PERIOD: Duration = Duration::from_secs(1);
 
 impl Shared {
     /// Sums up the memory that has no sum of its own.
@@ -27,6 +29,14 @@ impl Shared {
         if memory.level() > Pressure::Normal || memory.is_pressed() {
             self.write.ask_for_relief();
         }
+        let installs = self.maintenance.versions.installs();
+        if memory.limit() < SMALL_LIMIT
+            && memory.has_new(installs)
+            && memory.trims(self.write.env.clock.mono(), TRIM_PERIOD)
+        {
+            memory.note(installs);
+            tidesdb_io::trim_heap();
+        }
     }
 
     /// Frees memory as the pressure requires.
@@ -36,16 +46,14 @@ impl Shared {
             memory.allow_relief(); // there are no ticks
         }
         self.count_memory();
-        let now = self.write.env.clock.mono();
         if memory.level() == Pressure::Normal {
             if memory.set_pressed(false) {
                 self.tables.memory.lower_to(u64::MAX);
-                tidesdb_io::trim_heap(); // what was freed last
+                self.return_memory(Duration::ZERO);
             }
             return;
         }
         memory.set_pressed(true);
-        tidesdb_memtable::free_spare();
         self.write.flush_for_memory();
         let excess = memory.wanted().saturating_sub(memory.begin_of(Pressure::High));
         if excess > 0 {
@@ -54,8 +62,14 @@ impl Shared {
             self.tables.memory.lower_to(used.saturating_sub(excess).max(least));
             self.count_memory();
         }
+        self.return_memory(TRIM_PERIOD);
+    }
+
+    /// Returns to the system what was freed and is kept for reuse: mappings of memtables, and the heap if that was not done for `period`.
+    pub fn return_memory(&self, period: Duration) {
         tidesdb_sync::reclaim();
-        if memory.trims(now, TRIM_PERIOD) {
+        tidesdb_memtable::free_spare();
+        if self.write.memory.trims(self.write.env.clock.mono(), period) {
             tidesdb_io::trim_heap();
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidesdb_io::Env;
+use tidesdb_io::{Buffer, Env};
 use tidesdb_memtable::Memtable;
 use tidesdb_sync::{Mutex, RwLock, rank};
 
@@ -360,7 +360,7 @@ impl WriteCtx {
     /// As [`Log::reserve`]; nothing happened.
     pub fn reserve_staged(
         &self,
-        record: &mut Vec<u8>,
+        record: &mut Buffer,
         purpose: Purpose,
         staged: Vec<(Arc<FamilyCore>, Arc<Memtable>)>,
     ) -> Result<Place> {

@@ -1,5 +1,7 @@
 //! Byte layout of segment headers and record headers. Documented in `docs/formats/wal.md`; fixed by golden tests.
 
+use tidesdb_io::{Buffer, crc32c};
+
 use crate::codec::{Decoder, Salt, bound_crc};
 use crate::types::{SeqNo, WalId, is_segment_bytes, wal_id_max};
 use crate::{Error, Result};
@@ -203,37 +205,69 @@ impl RecordHeader {
 
     /// Decodes the record at the start of `bytes` with sequence number `seq`; `None` if no valid record begins there. The
     /// body of a pad is not looked at and is returned as empty.
+    #[inline]
     pub fn decode<'a>(bytes: &'a [u8], seq: SeqNo, salt: &Salt) -> Option<(Self, &'a [u8])> {
-        if !Self::looks_like(bytes, seq) {
-            return None;
-        }
-        let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-        let (ops_and_kind, body_len) = (word(24), word(4));
-        let kind = RecordKind::from_u8((ops_and_kind >> 24) as u8)?;
+        let header = Self::decode_unchecked(bytes, seq)?;
         let rest = &bytes[RECORD_HEADER_BYTES..];
-        let padded = (body_len as usize).checked_next_multiple_of(UNIT as usize)?;
-        let covered = if kind == RecordKind::Pad { &[][..] } else { rest.get(..padded)? };
-        let body = if kind == RecordKind::Pad { &[][..] } else { rest.get(..body_len as usize)? };
-        if word(0) != bound_crc(salt, seq * UNIT, &[&bytes[4..RECORD_HEADER_BYTES], covered]) || word(28) != 0
-        {
+        let (covered, body) = match header.kind {
+            RecordKind::Pad => (&[][..], &[][..]),
+            _ => (rest.get(..header.covered_bytes()?)?, rest.get(..header.body_len as usize)?),
+        };
+        let crc = crc32c(Self::begin_crc(bytes, seq, salt), covered);
+        (crc == Self::crc_of(bytes)).then_some((header, body))
+    }
+
+    /// Decodes the header at the start of `bytes`, if it may be that of record `seq`. Its checksum is not checked.
+    #[inline]
+    pub fn decode_unchecked(bytes: &[u8], seq: SeqNo) -> Option<Self> {
+        if !Self::looks_like(bytes, seq) || word(bytes, 28) != 0 {
             return None;
         }
+        let (ops_and_kind, body_len) = (word(bytes, 24), word(bytes, 4));
         let claim = |d: u32| if d == NO_CLAIM { 0 } else { seq.saturating_sub(u64::from(d)) };
-        let header = Self {
+        Some(Self {
             seq,
             body_len,
-            kind,
+            kind: RecordKind::from_u8((ops_and_kind >> 24) as u8)?,
             ops: ops_and_kind & OPS_MAX,
-            complete: claim(word(16)),
-            synced: claim(word(20)),
-        };
-        Some((header, body))
+            complete: claim(word(bytes, 16)),
+            synced: claim(word(bytes, 20)),
+        })
+    }
+
+    /// The checksum of the header at the start of `bytes`, to be continued with the body and its padding; for a pad, complete.
+    #[inline]
+    pub fn begin_crc(bytes: &[u8], seq: SeqNo, salt: &Salt) -> u32 {
+        bound_crc(salt, seq * UNIT, &[&bytes[4..RECORD_HEADER_BYTES]])
+    }
+
+    /// The checksum that the header at the start of `bytes` demands.
+    #[inline]
+    pub fn crc_of(bytes: &[u8]) -> u32 {
+        word(bytes, 0)
+    }
+
+    /// Bytes of the body and its padding.
+    fn covered_bytes(&self) -> Option<usize> {
+        (self.body_len as usize).checked_next_multiple_of(UNIT as usize)
     }
 
     /// Bytes of the whole record in the log, rounded up to [`UNIT`].
     pub fn record_bytes(&self) -> u64 {
         record_bytes(u64::from(self.body_len))
     }
+}
+
+/// A record to be filled: space for its header, then `body_bytes` zeros.
+pub fn blank_record(body_bytes: usize) -> Buffer {
+    let mut record = Buffer::from(&[0; RECORD_HEADER_BYTES][..]);
+    record.resize(RECORD_HEADER_BYTES + body_bytes, 0);
+    record
+}
+
+#[inline]
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
 /// Bytes in the log of a record with a body of `body_len` bytes, rounded up to [`UNIT`].

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use tidesdb_io::{Dir, Env};
+use tidesdb_io::{Buffer, Dir, Env};
 use tidesdb_sync::{EpochCell, Mutex, ShardedCounter, pin, rank};
 
 use super::group::Group;
@@ -41,7 +41,7 @@ pub struct LogConfig {
 }
 
 /// Pads `record` to whole units. Returns the padded length, and the length of the body.
-fn pad(record: &mut Vec<u8>) -> Result<(u64, u32)> {
+fn pad(record: &mut Buffer) -> Result<(u64, u32)> {
     debug_assert!(record.len() >= RECORD_HEADER_BYTES, "a record begins with space for its header");
     let body_len = u32::try_from(record.len() - RECORD_HEADER_BYTES)
         .map_err(|_| Error::invalid("a commit is limited to 4 GiB"))?;
@@ -160,7 +160,7 @@ impl Log {
     /// The failure, with the commit if a place was reserved: then the caller must poison, because the log has a hole.
     pub fn append(
         &self,
-        record: &mut Vec<u8>,
+        record: &mut Buffer,
         ops: u32,
         mapped: bool,
         purpose: Purpose,
@@ -173,7 +173,7 @@ impl Log {
     pub(super) fn append_own(
         &self,
         kind: RecordKind,
-        record: &mut Vec<u8>,
+        record: &mut Buffer,
     ) -> std::result::Result<Commit, (Option<Commit>, Error)> {
         let place = self.reserve(record, Purpose::Store).map_err(|e| (None, e))?;
         self.fill(&place, kind, record, 0, false)
@@ -202,7 +202,7 @@ impl Log {
     ///
     /// # Errors
     /// `InvalidArgument`, `NoSpace`, `Io`, `Poisoned`: nothing happened.
-    pub fn reserve(&self, record: &mut Vec<u8>, purpose: Purpose) -> Result<Place> {
+    pub fn reserve(&self, record: &mut Buffer, purpose: Purpose) -> Result<Place> {
         let (bytes, body_len) = pad(record)?;
         if self.is_oversized(bytes) {
             return self.reserve_oversized(bytes, purpose, |_| ()).map(|commit| Place { commit, body_len });
@@ -222,7 +222,7 @@ impl Log {
     /// As [`Log::reserve`]; `within` was not called.
     pub fn reserve_holding(
         &self,
-        record: &mut Vec<u8>,
+        record: &mut Buffer,
         purpose: Purpose,
         within: impl FnOnce(&Commit),
     ) -> Result<Place> {

@@ -18,6 +18,8 @@
 //! Layouts: `docs/formats/wal.md`.
 
 pub mod layout;
+mod piece;
+mod window;
 pub mod reader;
 mod tail;
 mod segment;
@@ -32,6 +34,7 @@ mod sync;
 mod tests;
 
 pub use log::{Log, LogConfig, Place};
+pub use piece::{LargeCommit, LoggedCommit, Piece, Taken};
 pub use sequencer::{Commit, Purpose, Refusal, Sequencer, Unpublished};
 pub use space::{SpaceReservation, release_spare_files, remove_spare_segments};
 pub use tail::{LogTail, TailConfig};

@@ -18,17 +18,22 @@
 //!
 //! A read error is none of these: the open fails with it. Segments are read by system calls, because a bad sector under
 //! a memory map would kill the process.
+//!
+//! In the same boot, commits are passed on while the log is scanned, up to the first hole. What a hole means is known only at the end of
+//! the log, so the commits after it are read a second time. After a reboot or a failed sync the whole log is scanned first: only then
+//! is known which commits are durable with their values.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use tidesdb_io::{Access, Dir, File, FileExt};
+use tidesdb_io::{Access, Dir};
 
 use super::layout::{
     RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_HEADER_BYTES, SegmentHeader, UNIT,
 };
+use super::piece::{LargeCommit, Piece};
+use super::window::{SegmentReader, Unusable, Window};
 use crate::files::{self, FileKind};
 use crate::options::RecoveryMode;
 use crate::types::{SeqNo, WalId, wal_id_max};
@@ -63,10 +68,8 @@ pub struct Scan {
     pub cut: Option<SeqNo>,
     /// First address after the last valid record that is replayed.
     pub end: SeqNo,
-    /// Commits that will be replayed.
+    /// Commits that count.
     pub commits: u64,
-    /// Bytes of log that these commits take.
-    pub commit_bytes: u64,
     /// Commits after the cut that are given up.
     pub discarded: u64,
     /// Addresses of commits that were being written when the process died.
@@ -79,8 +82,6 @@ pub struct Scan {
     pub last_segment: u64,
     /// The log is durable up to here, by the highest claim found.
     pub synced: SeqNo,
-    /// True if all segments were written since the machine started, and no sync failed: no written byte is lost.
-    pub same_boot: bool,
     /// Where the last record of each segment file ends, by the segment's number.
     used: BTreeMap<u64, u64>,
 }
@@ -91,7 +92,8 @@ struct Findings {
     holes: Vec<Hole>,
     synced: SeqNo,
     complete: SeqNo,
-    commits: Vec<(SeqNo, u64)>,
+    /// All commits so far.
+    passed: Passed,
     end: SeqNo,
     sealed: bool,
     same_boot: bool,
@@ -104,10 +106,51 @@ struct Findings {
     unreadable: Option<(SeqNo, Error)>,
 }
 
+/// Commits before an address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Passed {
+    commits: u64,
+    /// End of the last one.
+    end: SeqNo,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Hole {
     at: SeqNo,
     followed: bool,
+    before: Passed,
+}
+
+impl Findings {
+    /// Notes that no valid record begins at `at`.
+    fn add_hole(&mut self, at: SeqNo) {
+        self.holes.push(Hole { at, followed: false, before: self.passed });
+    }
+
+    /// Notes the valid `record` at `at` of `segment`.
+    fn add(&mut self, segment: &SegmentHeader, record: &RecordHeader, at: u64) {
+        // All open holes are followed by this record.
+        self.holes.iter_mut().rev().take_while(|hole| !hole.followed).for_each(|hole| hole.followed = true);
+        self.synced = self.synced.max(record.synced);
+        self.complete = self.complete.max(record.complete);
+        self.sealed = record.kind == RecordKind::Seal;
+        if record.kind == RecordKind::Pad {
+            let next = segment.id * segment.segment_bytes + segment.file_bytes() + SEGMENT_HEADER_BYTES;
+            self.dangling_pad = Some(next / UNIT);
+            return;
+        }
+        let end = at + record.record_bytes();
+        self.end = (segment.id * segment.segment_bytes + end) / UNIT;
+        self.used.insert(segment.id, end.min(segment.file_bytes()));
+        if record.kind == RecordKind::Commit {
+            self.passed = Passed { commits: self.passed.commits + 1, end: self.end };
+        }
+    }
+
+    /// The commits before `at`: a hole, or the end of the log.
+    fn before(&self, at: SeqNo) -> Passed {
+        self.holes.iter().find(|hole| hole.at >= at).map_or(self.passed, |hole| hole.before)
+    }
 }
 
 /// What a hole means for the replay.
@@ -165,72 +208,161 @@ pub fn span_of(dir: &Arc<dyn Dir>, id: WalId, segment_bytes: u64) -> u64 {
     len.div_ceil(segment_bytes).max(1)
 }
 
-/// Reads the whole log once and decides what counts. Changes nothing on disk.
-///
-/// # Errors
-/// `Corrupt` for damage that `config.mode` does not tolerate; `Io`.
-pub fn scan(dir: &Arc<dyn Dir>, config: &ScanConfig) -> Result<Scan> {
-    let ids = segment_files(dir, config.first, config.segment_bytes)?.needed;
-    let mut walk = Findings {
-        synced: config.watermark,
-        same_boot: !config.sync_failed,
-        end: first_seq(config, config.first.0),
-        ..Findings::default()
-    };
-    let mut segments = Vec::new();
-    if config.first_existed && ids.first() != Some(&config.first) {
-        walk.holes.push(Hole { at: first_seq(config, config.first.0), followed: false });
-        walk.missing = Some(first_seq(config, config.first.0));
+/// Commits that count, in order.
+#[derive(Debug)]
+pub enum Logged {
+    /// Some that are in memory.
+    Commits(Piece),
+    /// One that is too long for that.
+    Large(LargeCommit),
+}
+
+/// A log that is to be recovered.
+pub struct CrashedLog<'a> {
+    dir: &'a dyn Dir,
+    config: &'a ScanConfig,
+    ids: Vec<WalId>,
+    /// Bytes of all segments.
+    pub bytes: u64,
+    /// True if all segments were written since the machine started, and no sync failed: no written byte is lost.
+    pub same_boot: bool,
+}
+
+impl<'a> CrashedLog<'a> {
+    /// Finds the segments and looks at their headers.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn find(dir: &'a Arc<dyn Dir>, config: &'a ScanConfig) -> Result<Self> {
+        let ids = segment_files(dir, config.first, config.segment_bytes)?.needed;
+        let mut this = Self { dir: &**dir, config, ids, bytes: 0, same_boot: !config.sync_failed };
+        let mut window = Window::new(0);
+        for id in &this.ids {
+            match open(this.dir, *id, config, &mut window) {
+                Ok(segment) => {
+                    this.bytes += segment.header.file_bytes();
+                    // All zeros mean "unknown", which never counts as the same boot.
+                    this.same_boot &= segment.header.is_of_boot(&config.boot_id);
+                }
+                Err(Unusable::Failed(e)) => return Err(e),
+                Err(Unusable::Damaged(_) | Unusable::Foreign(_)) => this.same_boot = false,
+            }
+        }
+        Ok(this)
     }
-    let mut expected = if config.first_existed { config.first.0 } else { ids.first().map_or(0, |id| id.0) };
-    for id in ids {
-        if id.0 < expected {
-            return Err(Error::corrupt(&files::wal(id), 0, "overlaps the previous segment"));
+
+    /// Reads the log and decides what counts. Changes nothing on disk. Passes all commits that count to `apply`, in order, in pieces of about
+    /// `piece_bytes`, with how far the log is known to be durable. If `apply` returns `false`, the rest is only scanned.
+    ///
+    /// # Errors
+    /// Those of `apply`; `Corrupt` for damage that the recovery mode does not tolerate, also after commits were passed on; `Io`;
+    /// `MemoryLimit`.
+    pub fn read(
+        &self,
+        piece_bytes: usize,
+        mut apply: impl FnMut(Logged, SeqNo) -> Result<bool>,
+    ) -> Result<Scan> {
+        let mut window = Window::new(piece_bytes);
+        let held_from = (!self.same_boot).then_some(0);
+        let mut sink =
+            Sink { apply: &mut apply, piece_bytes, piece: None, synced: 0, held_from, ended: false };
+        let (findings, segments) = self.scan(&mut sink, &mut window)?;
+        sink.synced = findings.synced;
+        let passed = findings.passed;
+        let scan = decide(findings, segments, self.config)?;
+        if let Some(from) = sink.held_from.take().filter(|from| passed.end > *from) {
+            self.pass_from(from, &scan, &mut sink, &mut window)?;
         }
-        if id.0 > expected {
-            walk.holes.push(Hole { at: first_seq(config, expected), followed: false });
-            walk.missing = walk.missing.or(walk.dangling_pad);
-        }
-        let (header, bytes) = match load(dir, id, config, u64::MAX) {
-            Ok(x) => x,
-            Err(Unusable::Damaged(e) | Unusable::Foreign(e)) if config.mode == RecoveryMode::Salvage => {
-                tracing::warn!(error = %e, "skipping a damaged log segment");
-                continue;
-            }
-            Err(Unusable::Damaged(e)) if config.mode == RecoveryMode::PointInTime => {
-                walk.unreadable = Some((first_seq(config, id.0), e));
-                break;
-            }
-            Err(e) => return Err(e.into()),
+        Ok(scan)
+    }
+
+    fn scan(&self, sink: &mut Sink<'_>, window: &mut Window) -> Result<(Findings, Vec<SegmentHeader>)> {
+        let config = self.config;
+        let mut found = Findings {
+            synced: config.watermark,
+            same_boot: !config.sync_failed,
+            end: first_seq(config, config.first.0),
+            ..Findings::default()
         };
-        expected = id.0 + u64::from(header.span);
-        // All zeros mean "unknown", which never counts as the same boot.
-        walk.same_boot &= header.is_of_boot(&config.boot_id);
-        let used = walk_segment(&header, &bytes, &mut walk);
-        walk.used.insert(header.id, used);
-        segments.push(header);
+        let mut segments = Vec::new();
+        let first = self.ids.first();
+        if config.first_existed && first != Some(&config.first) {
+            found.add_hole(first_seq(config, config.first.0));
+            found.missing = Some(first_seq(config, config.first.0));
+        }
+        let mut expected = if config.first_existed { config.first.0 } else { first.map_or(0, |id| id.0) };
+        for id in &self.ids {
+            if id.0 < expected {
+                return Err(Error::corrupt(&files::wal(*id), 0, "overlaps the previous segment"));
+            }
+            if id.0 > expected {
+                found.add_hole(first_seq(config, expected));
+                found.missing = found.missing.or(found.dangling_pad);
+            }
+            let mut segment = match open(self.dir, *id, config, window) {
+                Ok(segment) => segment,
+                Err(Unusable::Damaged(e) | Unusable::Foreign(e)) if config.mode == RecoveryMode::Salvage => {
+                    tracing::warn!(error = %e, "skipping a damaged log segment");
+                    continue;
+                }
+                Err(Unusable::Damaged(e)) if config.mode == RecoveryMode::PointInTime => {
+                    found.unreadable = Some((first_seq(config, id.0), e));
+                    break;
+                }
+                Err(e) => return Err(e.into()),
+            };
+            expected = id.0 + u64::from(segment.header.span);
+            found.same_boot &= segment.header.is_of_boot(&config.boot_id);
+            found.dangling_pad = None;
+            if let Some(hole) = found.holes.last() {
+                sink.hold(hole.at)?;
+            }
+            let end = segment.header.file_bytes();
+            walk(&mut segment, SEGMENT_HEADER_BYTES..end, &mut Scanning { found: &mut found, sink })?;
+            sink.flush()?;
+            segments.push(segment.header);
+        }
+        Ok((found, segments))
     }
-    let last_segment = segments.last().map_or(config.first.0, |h| h.id + u64::from(h.span) - 1);
-    decide(walk, segments, last_segment, config)
+
+    /// Passes the commits from `from` on.
+    fn pass_from(&self, from: SeqNo, scan: &Scan, sink: &mut Sink<'_>, window: &mut Window) -> Result<()> {
+        for known in &scan.segments {
+            let base = known.id * known.segment_bytes;
+            if sink.ended || scan.cut.is_some_and(|cut| cut <= base / UNIT) {
+                return Ok(());
+            }
+            let begin = (from * UNIT).saturating_sub(base).max(SEGMENT_HEADER_BYTES);
+            let Some(end) = scan.used.get(&known.id).copied().filter(|end| begin < *end) else { continue };
+            let mut segment = open(self.dir, WalId(known.id), self.config, window)?;
+            walk(&mut segment, begin..end, &mut Passing { cut: scan.cut, sink })?;
+            sink.flush()?;
+        }
+        Ok(())
+    }
+}
+
+fn open<'w>(
+    dir: &dyn Dir,
+    id: WalId,
+    config: &ScanConfig,
+    window: &'w mut Window,
+) -> std::result::Result<SegmentReader<'w>, Unusable> {
+    SegmentReader::open(dir, id, &config.db_uuid, config.segment_bytes, window)
 }
 
 fn first_seq(config: &ScanConfig, id: u64) -> SeqNo {
     (id * config.segment_bytes + SEGMENT_HEADER_BYTES) / UNIT
 }
 
-fn decide(
-    walk: Findings,
-    segments: Vec<SegmentHeader>,
-    last_segment: u64,
-    config: &ScanConfig,
-) -> Result<Scan> {
+fn decide(walk: Findings, segments: Vec<SegmentHeader>, config: &ScanConfig) -> Result<Scan> {
+    let last_segment = segments.last().map_or(config.first.0, |h| h.id + u64::from(h.span) - 1);
     let mut out = Scan {
         segments,
         end: walk.end,
         sealed: walk.sealed,
         last_segment,
         synced: walk.synced,
-        same_boot: walk.same_boot,
         used: walk.used.clone(),
         ..Scan::default()
     };
@@ -248,21 +380,14 @@ fn decide(
             (_, Some(damage)) => return Err(damage),
         }
     }
+    out.commits = walk.passed.commits;
     if let Some(cut) = out.cut {
+        let before = walk.before(cut);
         out.unfinished.retain(|at| *at < cut);
-        out.end = walk
-            .commits
-            .iter()
-            .filter(|(seq, _)| *seq < cut)
-            .map(|(seq, units)| seq + units)
-            .max()
-            .unwrap_or(cut)
-            .min(cut);
+        out.commits = before.commits;
+        out.end = if before.commits > 0 { before.end.min(cut) } else { cut };
     }
-    let before_cut = walk.commits.iter().filter(|(seq, _)| out.cut.is_none_or(|cut| *seq < cut));
-    (out.commits, out.commit_bytes) =
-        before_cut.fold((0, 0), |(n, bytes), (_, units)| (n + 1, bytes + units * UNIT));
-    out.discarded = walk.commits.len() as u64 - out.commits;
+    out.discarded = walk.passed.commits - out.commits;
     Ok(out)
 }
 
@@ -305,7 +430,7 @@ fn first_stop(
 
 fn damage_at(walk: &Findings, config: &ScanConfig, at: SeqNo, what: &str) -> Error {
     let id = at * UNIT / config.segment_bytes;
-    let lost = walk.commits.iter().filter(|(seq, _)| *seq > at).count();
+    let lost = walk.passed.commits - walk.before(at).commits;
     Error::corrupt(
         &files::wal(WalId(id)),
         at * UNIT % config.segment_bytes,
@@ -316,266 +441,130 @@ fn damage_at(walk: &Findings, config: &ScanConfig, at: SeqNo, what: &str) -> Err
     )
 }
 
-/// Why a segment cannot be scanned.
-enum Unusable {
-    /// Its header or its length is damaged.
-    Damaged(Error),
-    /// It is valid but does not match its name: files were moved.
-    Foreign(Error),
-    /// It could not be read.
-    Failed(Error),
+/// What a walk over the records of a segment does with them.
+trait Visit {
+    /// Called before the window moves.
+    fn flush(&mut self) -> Result<()>;
+    /// No valid record begins at `seq`.
+    fn hole(&mut self, seq: SeqNo) -> Result<()>;
+    /// A valid record begins at `at`. Returns whether another one may follow.
+    fn record(&mut self, segment: &SegmentReader<'_>, record: &RecordHeader, at: u64) -> Result<bool>;
 }
 
-impl From<Unusable> for Error {
-    fn from(e: Unusable) -> Self {
-        match e {
-            Unusable::Damaged(e) | Unusable::Foreign(e) | Unusable::Failed(e) => e,
+/// Walks over the records in a part of a segment.
+fn walk(segment: &mut SegmentReader<'_>, part: Range<u64>, visit: &mut dyn Visit) -> Result<()> {
+    let mut at = part.start;
+    while at + RECORD_HEADER_BYTES as u64 <= part.end {
+        if !segment.has(at) {
+            visit.flush()?;
         }
-    }
-}
-
-/// Opens a segment and checks its header against the database. Reads its first `bytes_max` bytes.
-fn load(
-    dir: &Arc<dyn Dir>,
-    id: WalId,
-    config: &ScanConfig,
-    bytes_max: u64,
-) -> std::result::Result<(SegmentHeader, Vec<u8>), Unusable> {
-    let name = files::wal(id);
-    let io = |op| move |e| Unusable::Failed(Error::io(op, &files::wal(id), e));
-    let file = dir.open(&name, Access::Read).map_err(io("open"))?;
-    let len = file.len().map_err(io("read length"))?;
-    let mut head = vec![0; len.min(SEGMENT_HEADER_BYTES) as usize];
-    file.read_exact_at(&mut head, 0).map_err(|e| Unusable::Failed(Error::io_at("read", &name, 0, e)))?;
-    let header = SegmentHeader::decode(&head, &name)
-        .map_err(|e| if e.is_corruption() { Unusable::Damaged(e) } else { Unusable::Failed(e) })?;
-    header.check_place(id, &config.db_uuid, config.segment_bytes, &name).map_err(Unusable::Foreign)?;
-    if header.segment_bytes.checked_mul(u64::from(header.span)) != Some(len) {
-        let what = "the file is not as long as its header says";
-        return Err(Unusable::Damaged(Error::corrupt(&name, len, what)));
-    }
-    let mut bytes = tidesdb_io::zeroed(len.min(bytes_max) as usize)
-        .map_err(|_| Unusable::Failed(Error::MemoryLimit { what: "reading a log segment".into() }))?;
-    read_all(&*file, &mut bytes).map_err(|(at, e)| Unusable::Failed(Error::io_at("read", &name, at, e)))?;
-    Ok((header, bytes))
-}
-
-/// Fills `bytes` from the beginning of `file`. An error carries the offset that could not be read.
-fn read_all(file: &dyn File, bytes: &mut [u8]) -> std::result::Result<(), (u64, io::Error)> {
-    let mut at = 0;
-    while at < bytes.len() {
-        match file.read_at(&mut bytes[at..], at as u64) {
-            Ok(0) => return Err((at as u64, io::ErrorKind::UnexpectedEof.into())),
-            Ok(n) => at += n,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err((at as u64, e)),
-        }
-    }
-    Ok(())
-}
-
-/// Scans one segment and adds its holes and claims to `walk`. Returns where its last record ends.
-fn walk_segment(header: &SegmentHeader, bytes: &[u8], walk: &mut Findings) -> u64 {
-    let base = header.id * header.segment_bytes;
-    let mut pos = SEGMENT_HEADER_BYTES;
-    walk.dangling_pad = None;
-    let mut any = false;
-    let mut used = pos;
-    while pos + RECORD_HEADER_BYTES as u64 <= bytes.len() as u64 {
-        let seq = (base + pos) / UNIT;
-        let Some(record) = record_at(bytes, pos, seq, header) else {
-            walk.holes.push(Hole { at: seq, followed: false });
-            match next_record(bytes, pos + UNIT, base, header) {
-                Some(next) => {
-                    pos = next;
-                    continue;
-                }
-                None => return used,
-            }
-        };
-        if !any || walk.holes.last().is_some_and(|h| !h.followed) {
-            // All open holes are followed by this record.
-            walk.holes.iter_mut().for_each(|h| h.followed = true);
-            any = true;
-        }
-        walk.synced = walk.synced.max(record.synced);
-        walk.complete = walk.complete.max(record.complete);
-        walk.sealed = record.kind == RecordKind::Seal;
-        if record.kind == RecordKind::Pad {
-            walk.dangling_pad = Some((base + bytes.len() as u64 + SEGMENT_HEADER_BYTES) / UNIT);
-            return used;
-        }
-        if record.kind == RecordKind::Commit {
-            walk.commits.push((seq, record.record_bytes() / UNIT));
-        }
-        pos += record.record_bytes();
-        used = pos.min(bytes.len() as u64);
-        walk.end = (base + pos) / UNIT;
-        if header.span > 1 {
-            break; // the file of an oversized record holds only that record; the rest is unused
-        }
-    }
-    used
-}
-
-fn record_at(bytes: &[u8], pos: u64, seq: SeqNo, header: &SegmentHeader) -> Option<RecordHeader> {
-    let rest = bytes.get(pos as usize..)?;
-    let (record, _) = RecordHeader::decode(rest, seq, &header.salt)?;
-    let fills = record.record_bytes() == rest.len() as u64;
-    (record.kind != RecordKind::Pad || fills).then_some(record)
-}
-
-/// The first offset from `pos` on where a valid record begins.
-fn next_record(bytes: &[u8], pos: u64, base: u64, header: &SegmentHeader) -> Option<u64> {
-    (pos..bytes.len() as u64).step_by(UNIT as usize).find(|at| {
-        let seq = (base + at) / UNIT;
-        RecordHeader::looks_like(&bytes[*at as usize..], seq) && record_at(bytes, *at, seq, header).is_some()
-    })
-}
-
-/// Consecutive commits of one segment.
-#[derive(Clone, Debug)]
-pub struct Piece {
-    /// Name of the segment file.
-    pub file: Arc<str>,
-    bytes: Arc<Vec<u8>>,
-    /// Where `bytes` begin in the file.
-    base: u64,
-    /// Sequence number of each commit, and where its body lies in `bytes`.
-    commits: Vec<(SeqNo, Range<usize>)>,
-}
-
-/// One commit of the log.
-#[derive(Clone, Copy, Debug)]
-pub struct LoggedCommit<'a> {
-    /// Its sequence number.
-    pub seq: SeqNo,
-    /// Its operations.
-    pub body: &'a [u8],
-    /// The file that it is in.
-    pub file: &'a str,
-    /// Where the body begins in the file.
-    pub offset: u64,
-}
-
-impl Piece {
-    /// The commits in `bytes`, which begin at `base` of `file`.
-    pub(super) fn new(
-        file: Arc<str>,
-        bytes: Vec<u8>,
-        base: u64,
-        commits: Vec<(SeqNo, Range<usize>)>,
-    ) -> Self {
-        Self { file, bytes: Arc::new(bytes), base, commits }
-    }
-
-    /// The commits in order.
-    pub fn commits(&self) -> impl ExactSizeIterator<Item = LoggedCommit<'_>> {
-        self.commits.iter().map(|(seq, at)| LoggedCommit {
-            seq: *seq,
-            body: &self.bytes[at.clone()],
-            file: &self.file,
-            offset: self.base + at.start as u64,
-        })
-    }
-
-    /// Bytes of the commits, with what lies between them.
-    pub fn bytes(&self) -> usize {
-        match (self.commits.first(), self.commits.last()) {
-            (Some((_, first)), Some((_, last))) => last.end - first.start,
-            _ => 0,
-        }
-    }
-
-    /// Cuts the piece into at most `parts` of about the same size, in order.
-    pub fn split(&self, parts: usize) -> Vec<Self> {
-        let mut out = Vec::new();
-        let mut rest = &self.commits[..];
-        for left in (1..=parts.max(1)).rev() {
-            let (Some((_, first)), Some((_, last))) = (rest.first(), rest.last()) else {
-                break;
-            };
-            let end = first.start + (last.end - first.start).div_ceil(left);
-            let n = rest.partition_point(|(_, at)| at.end <= end).max(1);
-            let (commits, later) = rest.split_at(n);
-            out.push(Self { commits: commits.to_vec(), ..self.clone_empty() });
-            rest = later;
-        }
-        out
-    }
-
-    fn clone_empty(&self) -> Self {
-        let (file, bytes) = (Arc::clone(&self.file), Arc::clone(&self.bytes));
-        Self { file, bytes, base: self.base, commits: Vec::new() }
-    }
-
-    /// Removes the commits from `seq` on.
-    pub fn truncate(&mut self, seq: SeqNo) {
-        self.commits.truncate(self.commits.partition_point(|(at, _)| *at < seq));
-    }
-}
-
-/// Calls `apply` for all commits that count, in order, in pieces of at most about `piece_bytes`, of one commit at least.
-/// Stops when `apply` returns `false`.
-///
-/// # Errors
-/// Those of `apply`; `Io`; `Corrupt` if the log changed since [`scan`].
-pub fn replay(
-    dir: &Arc<dyn Dir>,
-    config: &ScanConfig,
-    scan: &Scan,
-    piece_bytes: usize,
-    mut apply: impl FnMut(Piece) -> Result<bool>,
-) -> Result<()> {
-    for known in &scan.segments {
-        if scan.cut.is_some_and(|cut| cut <= known.id * config.segment_bytes / UNIT) {
-            return Ok(());
-        }
-        let used = scan.used.get(&known.id).copied().unwrap_or(SEGMENT_HEADER_BYTES);
-        let (header, bytes) = load(dir, WalId(known.id), config, used)?;
-        let commits = commits_of(&header, &bytes, scan.cut);
-        let mut piece = Piece::new(files::wal(WalId(header.id)).into(), bytes, 0, Vec::new());
-        for commit in commits {
-            piece.commits.push(commit);
-            if piece.bytes() >= piece_bytes {
-                let full = Piece { commits: std::mem::take(&mut piece.commits), ..piece.clone_empty() };
-                if !apply(full)? {
-                    return Ok(());
-                }
-            }
-        }
-        if !piece.commits.is_empty() && !apply(piece)? {
-            return Ok(());
-        }
-    }
-    Ok(())
-}
-
-/// Returns the commits of a segment before `cut`: the sequence number of each, and where its body lies.
-fn commits_of(header: &SegmentHeader, bytes: &[u8], cut: Option<SeqNo>) -> Vec<(SeqNo, Range<usize>)> {
-    let base = header.id * header.segment_bytes;
-    let mut pos = SEGMENT_HEADER_BYTES;
-    let mut commits = Vec::new();
-    while pos + RECORD_HEADER_BYTES as u64 <= bytes.len() as u64 {
-        let seq = (base + pos) / UNIT;
-        if cut.is_some_and(|cut| seq >= cut) {
-            break;
-        }
-        let Some(record) = record_at(bytes, pos, seq, header) else {
-            match next_record(bytes, pos + UNIT, base, header) {
-                Some(next) => pos = next,
-                None => break,
+        let Some(record) = segment.record_at(at)? else {
+            visit.hole(segment.seq_at(at))?;
+            match segment.next_record(at + UNIT, part.end)? {
+                Some(next) => at = next,
+                None => return Ok(()),
             }
             continue;
         };
-        if record.kind == RecordKind::Commit {
-            let begin = pos as usize + RECORD_HEADER_BYTES;
-            commits.push((seq, begin..begin + record.body_len as usize));
+        // The file of an oversized record holds only that record; the rest is unused.
+        if !visit.record(segment, &record, at)? || segment.header.span > 1 {
+            return Ok(());
         }
-        pos += record.record_bytes();
-        if header.span > 1 {
-            break; // as in `walk_segment`: nothing else counts
+        at += record.record_bytes();
+    }
+    Ok(())
+}
+
+/// The scan: notes everything, and passes commits on up to the first hole.
+struct Scanning<'a, 's> {
+    found: &'a mut Findings,
+    sink: &'a mut Sink<'s>,
+}
+
+impl Visit for Scanning<'_, '_> {
+    fn flush(&mut self) -> Result<()> {
+        self.sink.flush()
+    }
+
+    fn hole(&mut self, seq: SeqNo) -> Result<()> {
+        self.found.add_hole(seq);
+        self.sink.hold(seq)
+    }
+
+    fn record(&mut self, segment: &SegmentReader<'_>, record: &RecordHeader, at: u64) -> Result<bool> {
+        self.found.add(&segment.header, record, at);
+        self.sink.synced = self.found.synced;
+        self.sink.add(segment, record, at)?;
+        Ok(record.kind != RecordKind::Pad)
+    }
+}
+
+/// The second reading: passes on the commits before the cut.
+struct Passing<'a, 's> {
+    cut: Option<SeqNo>,
+    sink: &'a mut Sink<'s>,
+}
+
+impl Visit for Passing<'_, '_> {
+    fn flush(&mut self) -> Result<()> {
+        self.sink.flush()
+    }
+
+    fn hole(&mut self, _seq: SeqNo) -> Result<()> {
+        self.sink.flush() // the window moves on
+    }
+
+    fn record(&mut self, segment: &SegmentReader<'_>, record: &RecordHeader, at: u64) -> Result<bool> {
+        if self.cut.is_some_and(|cut| record.seq >= cut) {
+            return Ok(false);
+        }
+        self.sink.add(segment, record, at)?;
+        Ok(!self.sink.ended)
+    }
+}
+
+/// Collects commits into pieces and passes them on.
+struct Sink<'a> {
+    apply: &'a mut dyn FnMut(Logged, SeqNo) -> Result<bool>,
+    piece_bytes: usize,
+    piece: Option<Piece>,
+    /// The log is known to be durable up to here.
+    synced: SeqNo,
+    /// Commits from here on are not passed on yet.
+    held_from: Option<SeqNo>,
+    /// `apply` wants no more.
+    ended: bool,
+}
+
+impl Sink<'_> {
+    fn hold(&mut self, from: SeqNo) -> Result<()> {
+        self.flush()?;
+        self.held_from.get_or_insert(from);
+        Ok(())
+    }
+
+    fn add(&mut self, segment: &SegmentReader<'_>, record: &RecordHeader, at: u64) -> Result<()> {
+        if record.kind != RecordKind::Commit || self.held_from.is_some() || self.ended {
+            return Ok(());
+        }
+        let Some(body) = segment.body_of(record, at) else {
+            self.flush()?;
+            return self.pass(Logged::Large(segment.large(record, at)));
+        };
+        let piece = self.piece.get_or_insert_with(|| segment.piece());
+        piece.push(record.seq, body);
+        if piece.bytes() >= self.piece_bytes { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        match self.piece.take() {
+            Some(piece) => self.pass(Logged::Commits(piece)),
+            None => Ok(()),
         }
     }
-    commits
+
+    fn pass(&mut self, logged: Logged) -> Result<()> {
+        self.ended |= !(self.apply)(logged, self.synced)?;
+        Ok(())
+    }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tidesdb_sync::Backoff;
 
-use super::layout::{RECORD_HEADER_BYTES, RecordKind};
+use super::layout::{RecordKind, blank_record};
 use super::log::Log;
 use crate::files;
 use crate::stats::Histogram;
@@ -133,7 +133,7 @@ impl Log {
         }
         // Two seals with a page between them: one damaged page never destroys the last record and both seals.
         for body in [SEAL_DISTANCE, 0] {
-            let mut record = vec![0; RECORD_HEADER_BYTES + body];
+            let mut record = blank_record(body);
             let commit = match self.append_own(RecordKind::Seal, &mut record) {
                 Ok(commit) => commit,
                 Err((None, e)) if e.is_full() || matches!(e, Error::Exhausted { .. } | Error::Closed) => {

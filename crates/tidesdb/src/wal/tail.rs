@@ -17,12 +17,12 @@ use std::io::ErrorKind;
 use std::ops::Range;
 use std::sync::Arc;
 
-use tidesdb_io::{Access, Dir, File, FileExt};
+use tidesdb_io::{Access, Buffer, Dir, File, FileExt};
 
 use super::layout::{
     RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_HEADER_BYTES, SegmentHeader, UNIT,
 };
-use super::reader::Piece;
+use super::piece::Piece;
 use crate::types::{SeqNo, WalId};
 use crate::{Error, Result, files};
 
@@ -160,7 +160,8 @@ impl LogTail {
             let bytes = open.bytes(self.offset, want)?;
             let (commits, used, next) = self.parse(&open.header, &bytes, bound);
             if !commits.is_empty() {
-                let piece = Piece::new(Arc::clone(&open.name), bytes, self.offset, commits);
+                let mut piece = Piece::new(&open.name, &Arc::new(bytes), self.offset);
+                commits.into_iter().for_each(|(seq, at)| piece.push(seq, at));
                 if let Some(stop) = apply(&piece)? {
                     self.offset = stop * UNIT - self.segment * self.config.segment_bytes;
                     return Ok(false);
@@ -274,10 +275,10 @@ fn sync_has_failed(dir: &dyn Dir) -> Result<bool> {
 
 impl OpenSegment {
     /// Reads `want` bytes at `offset`, or what the segment has.
-    fn bytes(&self, offset: u64, want: u64) -> Result<Vec<u8>> {
+    fn bytes(&self, offset: u64, want: u64) -> Result<Buffer> {
         let left = self.header.file_bytes().saturating_sub(offset);
-        let mut bytes = tidesdb_io::zeroed(want.min(left) as usize)
-            .map_err(|_| Error::MemoryLimit { what: "reading the log".into() })?;
+        let mut bytes = Buffer::zeroed(want.min(left) as usize)
+            .ok_or_else(|| Error::MemoryLimit { what: "reading the log".into() })?;
         self.read(&mut bytes, offset)?;
         Ok(bytes)
     }

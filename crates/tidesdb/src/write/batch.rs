@@ -13,7 +13,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::codec::{Decoder, put_varint};
+use tidesdb_io::Buffer;
+
+use crate::codec::{Decoder, Sink, put_varint};
 use crate::family::FamilyCore;
 use crate::memory::{Charge, Use};
 use crate::ranges::{BORDER_BYTES_MAX, Interval, RangeTombstone};
@@ -21,8 +23,8 @@ use crate::read::prefix_range;
 use crate::shared::Family;
 use crate::types::{FamilyId, KEY_BYTES_MAX, KeyRange, Kind, SeqNo, VALUE_BYTES_MAX};
 use crate::vlog::{ChunkedPlace, Lease, ValuePlace};
-use crate::wal::Purpose;
-use crate::wal::layout::RECORD_HEADER_BYTES;
+use crate::wal::layout::{RECORD_HEADER_BYTES, blank_record};
+use crate::wal::{LoggedCommit, Purpose};
 use crate::{Error, Result};
 
 const HAS_EXPIRY: u8 = 0x80;
@@ -33,8 +35,9 @@ const BATCH_BYTES_MAX: usize = (1 << 32) - (1 << 20);
 const OP_BYTES: usize = 24;
 /// Records up to this length are not charged to the memory limit.
 const ROOM_MIN: usize = 4 << 10;
-/// A longer record grows by one part in this many.
+/// A longer record grows by one part in this many, and by [`ROOM_MAX`] at most: memory is charged before it is used.
 const ROOM_PART: usize = 4;
+const ROOM_MAX: usize = 4 << 20;
 /// The same where the share of transactions has no room for that.
 const SCANT_ROOM_PART: usize = 64;
 /// Memory that a batch keeps when it is cleared.
@@ -56,7 +59,7 @@ const KEPT_BYTES_MAX: usize = 1 << 20;
 /// ```
 pub struct WriteBatch {
     /// Space for the record's header, then the operations.
-    pub(super) record: Vec<u8>,
+    pub(super) record: Buffer,
     pub(super) ops: u32,
     /// Number of operations with a rank.
     pub(super) ranks: u32,
@@ -67,7 +70,7 @@ pub struct WriteBatch {
     /// Bytes of keys and values of each family.
     pub(super) user_bytes: Vec<u64>,
     /// The operations before values were moved to the value log, if a commit hook needs them.
-    pub(super) whole: Option<Vec<u8>>,
+    pub(super) whole: Option<Buffer>,
     /// Leases on the value logs that the operations refer to.
     pub(super) leases: Vec<Lease>,
     /// Length up to which the record may grow before more memory is charged.
@@ -91,7 +94,7 @@ impl WriteBatch {
     /// An empty batch.
     pub fn new() -> Self {
         Self {
-            record: vec![0; RECORD_HEADER_BYTES],
+            record: blank_record(0),
             ops: 0,
             ranks: 0,
             puts: 0,
@@ -373,7 +376,7 @@ impl WriteBatch {
             return Err(Error::invalid("a batch is limited to 4 GiB; split it"));
         }
         let memory = &family.core.memory;
-        let room_of = |part: usize| (wanted + wanted / part).min(BATCH_BYTES_MAX);
+        let room_of = |part: usize| (wanted + (wanted / part).min(ROOM_MAX)).min(BATCH_BYTES_MAX);
         let ample = self.charge.grow_transaction(memory, room_of(ROOM_PART) as u64);
         let (room, before) = match ample {
             Ok(before) => (room_of(ROOM_PART), before),
@@ -466,7 +469,7 @@ impl Op<'_> {
 }
 
 /// Appends an operation.
-pub fn encode_op(out: &mut Vec<u8>, op: &Op<'_>) {
+pub fn encode_op(out: &mut impl Sink, op: &Op<'_>) {
     out.reserve(op.key.len() + op.value.len() + OP_BYTES);
     let number = if op.kind.is_ranked() { op.rank } else { op.expiry };
     out.push(op.kind as u8 | if op.expiry != 0 { HAS_EXPIRY } else { 0 });
@@ -483,6 +486,23 @@ pub fn encode_op(out: &mut Vec<u8>, op: &Op<'_>) {
 /// The operations of a record's body at offset `base` of `file`. Ranks count from 1.
 pub fn ops<'a>(body: &'a [u8], file: &'a str, base: u64) -> impl Iterator<Item = Result<Op<'a>>> {
     decode_ops(body, file, base, Some(0))
+}
+
+/// The operations of a logged commit, or of a part of one.
+pub fn logged_ops<'a>(commit: &LoggedCommit<'a>) -> impl Iterator<Item = Result<Op<'a>>> {
+    decode_ops(commit.body, commit.file, commit.offset, Some(commit.rank))
+}
+
+/// Bytes of the operations that are whole at the beginning of `body`, and how many of them have a rank.
+pub fn whole_ops(body: &[u8]) -> (usize, u32) {
+    let mut d = Decoder::new(body, "", 0);
+    let mut whole = (0, 0);
+    while d.remaining() > 0
+        && let Ok(op) = decode_op(&mut d, &mut None)
+    {
+        whole = (d.position(), whole.1 + u32::from(op.kind.is_ranked()));
+    }
+    whole
 }
 
 /// The operations of `body`. `rank` is the number of operations with a rank before them; `None` = unknown.

@@ -21,7 +21,7 @@ use crate::options::{SyncMode, WriteOptions};
 use crate::shared::WriteCtx;
 use crate::types::{Between, FamilyId, Kind, SeqNo};
 use crate::vlog::{Appended, ChunkedPlace, VlogPointer};
-use crate::wal::layout::{RECORD_HEADER_BYTES, RecordKind};
+use crate::wal::layout::{RECORD_HEADER_BYTES, RecordKind, blank_record};
 use crate::wal::{Commit, Sequencer, Unpublished};
 use crate::{Error, Result};
 
@@ -257,8 +257,8 @@ fn separate(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<()> {
         family.count(Metric::ValueLogWritten, out.pointers.iter().map(VlogPointer::record_bytes).sum());
         pointers.push((family, threshold, out.pointers.into_iter()));
     }
-    let mut record = Vec::with_capacity(batch.record.len());
-    record.resize(RECORD_HEADER_BYTES, 0);
+    let mut record = blank_record(0);
+    record.reserve_exact(batch.body_bytes());
     for op in &all {
         let owner = pointers.iter_mut().find(|(family, threshold, _)| is_large(op, family, *threshold));
         let Some((_, _, pointers)) = owner else {

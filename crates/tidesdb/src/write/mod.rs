@@ -20,5 +20,5 @@ mod stall;
 #[cfg(test)]
 mod tests;
 
-pub use batch::{Mark, Op, WriteBatch, check_key, encode_op, ops};
+pub use batch::{Mark, Op, WriteBatch, check_key, encode_op, logged_ops, ops, whole_ops};
 pub use commit::{commit, commit_if};

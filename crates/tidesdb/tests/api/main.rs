@@ -31,6 +31,7 @@ mod large_batches;
 mod latencies;
 mod lent;
 mod levels;
+mod long_commits;
 mod maintenance;
 mod memory;
 mod merge_added;

@@ -19,7 +19,7 @@ use crate::sst::{Table, TableContext};
 use crate::types::{Kind, SeqNo, TableId, VlogId, WalId};
 use crate::version::{Change, Context, VersionEdit, VersionSet};
 use crate::vlog::VlogSet;
-use crate::wal::layout::RECORD_HEADER_BYTES;
+use crate::wal::layout::blank_record;
 use crate::wal::{Log, LogConfig, Purpose};
 use crate::{Error, files, flush, read};
 
@@ -82,7 +82,9 @@ impl Rig {
     /// Commits one entry: log, memtable, visible.
     fn commit(&self, key: &[u8], kind: Kind, value: &[u8]) -> SeqNo {
         let log = &self.ctx.write.log;
-        let mut record = [&[0; RECORD_HEADER_BYTES][..], key, value].concat();
+        let mut record = blank_record(0);
+        record.extend_from_slice(key);
+        record.extend_from_slice(value);
         let commit = log.append(&mut record, 1, false, Purpose::Store).unwrap();
         self.family.make_slot(commit.seq, 1, || log.sequencer().visible_end());
         let view = self.family.owned_view();

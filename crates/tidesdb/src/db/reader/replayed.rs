@@ -21,9 +21,8 @@ use crate::sources::Source;
 use crate::types::{EntryCursor, FamilyId, Kind, SeqNo, VlogId};
 use crate::version::State;
 use crate::vlog::ValuePlace;
-use crate::wal::LogTail;
 use crate::wal::layout::RECORD_HEADER_BYTES;
-use crate::wal::reader::LoggedCommit;
+use crate::wal::{LogTail, LoggedCommit};
 use crate::write::{Op, ops};
 use crate::{Error, Result};
 

@@ -14,11 +14,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tidesdb_io::sim::{self, OpKind, SimDisk};
-use tidesdb_io::{Dir, Env};
+use tidesdb_io::{Buffer, Dir, Env};
 
-use super::layout::{RECORD_HEADER_BYTES, RecordKind, SEGMENT_HEADER_BYTES, UNIT};
-use super::reader::{Scan, ScanConfig, replay, scan};
-use super::{Commit, Log, LogConfig, Purpose};
+use super::layout::{RECORD_HEADER_BYTES, RecordKind, SEGMENT_HEADER_BYTES, UNIT, blank_record};
+use super::reader::{CrashedLog, Logged, Scan, ScanConfig};
+use super::{Commit, Log, LogConfig, Piece, Purpose, Taken};
 use crate::health::Health;
 use crate::options::RecoveryMode;
 use crate::types::{SeqNo, WalId};
@@ -91,13 +91,12 @@ impl Rig {
     }
 
     fn read_with(&self, config: &ScanConfig) -> Result<(Scan, Vec<Read>)> {
-        let found = scan(&self.dir, config)?;
         let mut commits = Vec::new();
-        replay(&self.dir, config, &found, 1000, |piece| {
-            commits.extend(piece.commits().map(|commit| (commit.seq, commit.body.to_vec())));
+        let found = CrashedLog::find(&self.dir, config)?.read(1000, |logged, _| {
+            commits.extend(bodies(&logged)?);
             Ok(true)
         })?;
-        assert_eq!(found.commits, commits.len() as u64, "the scan and the replay count the same commits");
+        assert_eq!(found.commits, commits.len() as u64, "the scan counts the commits that it passes on");
         Ok((found, commits))
     }
 
@@ -121,9 +120,27 @@ impl Rig {
     }
 }
 
+/// The commits of `logged`, with their bodies.
+fn bodies(logged: &Logged) -> Result<Vec<Read>> {
+    match logged {
+        Logged::Commits(piece) => Ok(piece.commits().map(|c| (c.seq, c.body.to_vec())).collect()),
+        Logged::Large(commit) => {
+            let mut body = Vec::new();
+            commit.read(999, |part, is_last| {
+                let part = part.commits().next().unwrap();
+                assert_eq!((part.seq, part.offset), (commit.seq, commit.offset() + body.len() as u64));
+                let used = if is_last { part.body.len() } else { part.body.len() / 2 };
+                body.extend_from_slice(&part.body[..used]);
+                Ok(Taken::Operations(used, 0))
+            })?;
+            Ok(vec![(commit.seq, body)])
+        }
+    }
+}
+
 /// A record with this body: space for the header, then the body.
-fn record(body: &[u8]) -> Vec<u8> {
-    let mut out = vec![0; RECORD_HEADER_BYTES];
+fn record(body: &[u8]) -> Buffer {
+    let mut out = blank_record(0);
     out.extend_from_slice(body);
     out
 }

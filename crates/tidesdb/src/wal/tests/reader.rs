@@ -4,7 +4,7 @@ use tidesdb_io::sim::{Fault, errno};
 
 use super::*;
 use crate::Error;
-use crate::wal::reader::LoggedCommit;
+use crate::wal::LoggedCommit;
 
 const MODES: [RecoveryMode; 4] =
     [RecoveryMode::Strict, RecoveryMode::Tail, RecoveryMode::PointInTime, RecoveryMode::Salvage];
@@ -337,23 +337,103 @@ fn short_reads_and_maps_read_the_same_log() {
 }
 
 #[test]
-fn replay_passes_offsets_and_stops_on_false() {
+fn pieces_have_offsets_and_end_when_no_more_are_wanted() {
     let (rig, _, commits) = written(5);
     let after = rig.reopened();
-    let found = scan(&after.dir, &after.config()).unwrap();
-    let mut seen = Vec::new();
-    replay(&after.dir, &after.config(), &found, 1, |piece| {
-        assert_eq!(piece.commits().len(), 1, "a piece ends at the first commit that fills it");
-        for LoggedCommit { seq, file, offset, .. } in piece.commits() {
-            assert_eq!((file, offset), ("000001.wal", seq * UNIT % SEGMENT + RECORD_HEADER_BYTES as u64));
-            seen.push(seq);
+    for boot_id in [BOOT, OTHER_BOOT] {
+        let config = ScanConfig { boot_id, ..after.config() };
+        let log = CrashedLog::find(&after.dir, &config).unwrap();
+        let mut seen = Vec::new();
+        let found = log.read(1, |logged, _| {
+            let Logged::Commits(piece) = logged else { panic!("no commit is large") };
+            assert_eq!(piece.commits().len(), 1, "a piece ends at the first commit that fills it");
+            for LoggedCommit { seq, file, offset, .. } in piece.commits() {
+                assert_eq!((file, offset), ("000001.wal", seq * UNIT % SEGMENT + RECORD_HEADER_BYTES as u64));
+                seen.push(seq);
+            }
+            Ok(seen.len() < 3)
+        });
+        assert_eq!(seen, all(&commits[..3]));
+        assert_eq!(found.unwrap().commits, 5, "the rest is counted");
+        assert!(matches!(log.read(1, |_, _| Err(Error::Closed)), Err(Error::Closed)));
+    }
+}
+
+#[test]
+fn only_what_follows_a_hole_is_read_twice() {
+    let segment = 1 << 20;
+    for hole_at in [0, 40, 80] {
+        let rig = Rig::on(SimDisk::new(1), segment);
+        let log = rig.log(false);
+        let mut commits = Vec::new();
+        for i in 0..80 {
+            if i == hole_at {
+                log.sequencer().reserve(40, Purpose::Store).unwrap();
+            }
+            commits.push(log.append(&mut record(&body(i, 8000)), 1, false, Purpose::Store).unwrap());
         }
-        Ok(seen.len() < 3)
-    })
-    .unwrap();
-    assert_eq!(seen, all(&commits[..3]));
-    let failed = replay(&after.dir, &after.config(), &found, 1, |_| Err(Error::Closed));
-    assert!(matches!(failed, Err(Error::Closed)));
+        let again = commits.get(hole_at as usize).map_or(0, |c| (commits[79].end - c.seq) * UNIT);
+        let after = rig.reopened();
+        let (config, mut seen) = (after.config(), Vec::new());
+        let log = CrashedLog::find(&after.dir, &config).unwrap();
+        log.read(64 << 10, |logged, _| {
+            seen.extend(bodies(&logged)?);
+            Ok(true)
+        })
+        .unwrap();
+        assert_eq!(seqs(&seen), all(&commits));
+        let ops = after.disk.ops();
+        let read: u64 = ops.iter().filter(|op| op.kind == OpKind::Read).map(|op| op.len).sum();
+        // A record that ends outside of the window is read again with the next one.
+        let most = (segment + again) / 8 * 9 + (128 << 10);
+        assert!(read <= most, "{read} of {most} bytes with a hole at {hole_at}");
+    }
+}
+
+#[test]
+fn a_long_record_is_read_in_parts() {
+    for len in [4064, 4065, 9000, 40_000] {
+        let rig = Rig::new();
+        let log = rig.log(false);
+        for bytes in [b"before".to_vec(), body(1, len), b"after".to_vec()] {
+            put(&log, &bytes);
+        }
+        let after = rig.reopened();
+        let mut large = Vec::new();
+        let config = after.config();
+        let log = CrashedLog::find(&after.dir, &config).unwrap();
+        let found = log.read(0, |logged, _| {
+            assert!(matches!(logged, Logged::Commits(_)) || len > 4064);
+            if let Logged::Large(commit) = logged {
+                large.push(commit);
+            }
+            Ok(true)
+        });
+        assert_eq!((found.unwrap().commits, large.len()), (3, usize::from(len > 4064)));
+        let Some(commit) = large.pop() else { continue };
+        // A part that cannot be used is followed by a longer one.
+        let mut parts = Vec::new();
+        let all_at_once = |part: &Piece, is_last: bool| {
+            let bytes = part.commits().map(|c| c.body.len()).sum();
+            parts.push(bytes);
+            Ok(Taken::Operations(if is_last { bytes } else { 0 }, 0))
+        };
+        commit.read(1000, all_at_once).unwrap();
+        assert!(parts.iter().zip(&parts[1..]).all(|(a, b)| a < b) && parts.last() == Some(&len), "{parts:?}");
+        let mut calls = 0;
+        commit
+            .read(1000, |_, _| {
+                calls += 1;
+                Ok(Taken::Enough)
+            })
+            .unwrap();
+        assert_eq!(calls, 1);
+        // The bytes are checked again.
+        let path = format!("{DB}/{}", commit.name);
+        after.disk.corrupt(path, commit.offset() + len as u64 / 2, |b| b ^ 1).unwrap();
+        let e = commit.read(1000, |part, _| Ok(Taken::Operations(part.bytes(), 0))).unwrap_err();
+        assert!(e.is_corruption(), "{e}");
+    }
 }
 
 #[test]
@@ -368,10 +448,13 @@ fn segments_below_the_first_are_ignored() {
 fn a_piece_splits_into_parts_in_order() {
     let (rig, _, commits) = written(20);
     let after = rig.reopened();
-    let found = scan(&after.dir, &after.config()).unwrap();
     let mut pieces = Vec::new();
-    replay(&after.dir, &after.config(), &found, usize::MAX, |piece| {
-        pieces.push(piece);
+    let config = after.config();
+    let log = CrashedLog::find(&after.dir, &config).unwrap();
+    log.read(usize::MAX, |logged, _| {
+        if let Logged::Commits(piece) = logged {
+            pieces.push(piece);
+        }
         Ok(true)
     })
     .unwrap();
@@ -382,6 +465,10 @@ fn a_piece_splits_into_parts_in_order() {
         let seen: Vec<SeqNo> = split.iter().flat_map(|part| part.commits().map(|c| c.seq)).collect();
         assert_eq!(seen, all(&commits));
     }
+    for (n, left) in [(0, 20), (7, 13), (19, 1)] {
+        assert_eq!(pieces[0].from(commits[n].seq).commits().len(), left);
+    }
+    assert_eq!(pieces[0].from(commits[19].end).commits().len(), 0);
     pieces[0].truncate(commits[7].seq);
     assert_eq!(pieces[0].commits().len(), 7);
 }

@@ -57,7 +57,7 @@ fn a_read_stops_at_a_record_that_is_being_written() {
     let log = rig.log(false);
     let first = put(&log, b"first");
     // Two writers: the second one is done, the first one has only its place.
-    let mut slow = vec![0; RECORD_HEADER_BYTES + 100];
+    let mut slow = blank_record(100);
     let place = log.reserve(&mut slow, Purpose::Store).unwrap();
     let third = log.append(&mut record(b"third"), 1, false, Purpose::Store).unwrap().seq;
     let mut tail = LogTail::new(CONFIG, WalId(1));
