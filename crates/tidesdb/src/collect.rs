@@ -27,6 +27,11 @@ use crate::{Error, Result, compact, rewrite};
 /// A merge that only looks for garbage writes at most this many times what it may find.
 const LOOK_COST: u64 = 8;
 
+/// All tables are merged to move values if these have at least this many times the bytes of all tables,
+const TOGETHER_COST: u64 = 4;
+/// and at most this many bytes, which take space twice until the merge ends.
+const TOGETHER_MAX: u64 = 1 << 30;
+
 /// Returns whether the family has value logs.
 pub fn has_values(family: &FamilyCore) -> bool {
     let named = || !family.owned_view().version.vlogs().is_empty();
@@ -98,14 +103,17 @@ fn carry_out(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, next: Next) -> Resu
     }
 }
 
-/// Moves values out of `victims`, as many as one table refers to, and measures how fast that frees their garbage.
+/// Moves values out of `victims`, and measures how fast that frees their garbage. Where tables are small beside the values to be moved, all
+/// are merged: by several threads, and what newer ones hide is found on the way. Otherwise it moves what one table refers to.
 fn move_values(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, victims: &BTreeSet<VlogId>) -> Result<bool> {
     let clock = &ctx.write.env.clock;
     let (begun, moved) = (clock.mono(), family.total(Metric::ValuesMoved));
     let version = Arc::clone(&family.owned_view().version);
     let files = || version.vlogs().iter().filter(|(id, _)| victims.contains(id)).map(|(_, v)| v);
     let (live, garbage) = files().fold((0, 0), |(live, all), v| (live + v.used(), all + v.garbage()));
-    let result = compact::move_values(ctx, family)?;
+    let tables = ValueSpace::of(&version).table_bytes;
+    let together = live <= TOGETHER_MAX && tables.saturating_mul(TOGETHER_COST) <= live;
+    let result = compact::move_values(ctx, family, together)?;
     let moved = family.total(Metric::ValuesMoved) - moved;
     if moved > 0 {
         let freed = garbage as f64 * (moved as f64 / live.max(1) as f64).min(1.0);

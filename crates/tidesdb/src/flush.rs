@@ -69,7 +69,7 @@ pub fn run_locked(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>) -> Result<bool
         target: FLUSH_LEVEL,
         bytes,
         entries,
-        part_done: Some(PartDone { sum: Arc::clone(&ctx.write.debt.part_flushed), total: bytes }),
+        parts_done: vec![PartDone { sum: Arc::clone(&ctx.write.debt.part_flushed), total: bytes }],
     });
     let _span = tracing::debug_span!(target: TARGET, "flush", family = %family.name()).entered();
     let out = match ctx.with_reserve(|| write(ctx, family, &slot, boundary, &job.progress)) {

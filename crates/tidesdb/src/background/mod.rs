@@ -63,10 +63,19 @@ pub fn run(shared: &Arc<Shared>, job: Job) -> Result<()> {
 pub fn run_queued(shared: &Arc<Shared>) -> Result<()> {
     while let Some(job) = shared.write.jobs.pop(Duration::ZERO, |_| true) {
         let result = run(shared, job);
-        shared.write.jobs.finished(job);
+        finished(shared, job);
         result?;
     }
     Ok(())
+}
+
+/// Ends `job`, and then removes the files that it made obsolete. Meanwhile another thread may go on with the next merge: removing a
+/// gigabyte takes some tenths of a second. A job for it would wait until all due merges are done.
+fn finished(shared: &Shared, job: Job) {
+    shared.write.jobs.finished(job);
+    if matches!(job, Job::Compact(_) | Job::Collect(_)) && shared.write.health.check().is_ok() {
+        shared.maintenance.remove_obsolete();
+    }
 }
 
 /// Runs `job`. Returns true if tables were written, which proves that the disk works.
@@ -101,7 +110,6 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
             {
                 shared.write.jobs.push(Job::Compact(id));
                 push_collect(shared, &family);
-                shared.maintenance.remove_obsolete(); // now: a job for it would wait until all due compactions are done
                 shared.write.jobs.push(Job::RemoveObsolete);
                 return Ok(true);
             }
@@ -121,7 +129,6 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
                 && collect::step(&shared.maintenance, &family, shared.stored_to())?
             {
                 family.collection.retry.succeeded();
-                shared.maintenance.remove_obsolete();
                 shared.write.jobs.push(job);
                 shared.write.jobs.push(Job::RemoveObsolete);
             }

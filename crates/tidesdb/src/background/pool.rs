@@ -7,7 +7,7 @@ use std::time::Duration;
 use tidesdb_io::{JoinHandle, Priority};
 use tidesdb_sync::{Mutex, rank};
 
-use super::{Ticks, run};
+use super::{Ticks, finished, run};
 use crate::jobs::Job;
 use crate::shared::{Shared, WriteCtx};
 use crate::{Error, Result};
@@ -122,7 +122,7 @@ fn work(shared: &Arc<Shared>, takes: Takes) {
             let _ = run(shared, job); // failures are handled inside
             // An idle thread would keep the views that it replaced, and with them files that are no longer needed.
             tidesdb_sync::reclaim();
-            shared.write.jobs.finished(job);
+            finished(shared, job);
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::rewrite::{self, RewriteTarget, Rewritten, Splits};
 use crate::shared::{MaintenanceCtx, MergeSpace, OwnedLog, PartedWork, Progress};
 use crate::sources::{MergeInput, Source};
 use crate::types::{EntryCursor, FamilyId, Scope, VlogId};
-use crate::vlog::ValueMover;
+use crate::vlog::{LoadAhead, ValueMover};
 use crate::wal::Log;
 use crate::{Error, Result};
 
@@ -83,6 +83,8 @@ pub(super) struct PartedMerge {
     begun: Arc<Begun>,
     progress: Arc<Progress>,
     victims: Arc<BTreeSet<VlogId>>,
+    /// An input refers to values of the victims.
+    moves: bool,
     space: MergeSpace,
     /// Most bytes of an output table.
     table_bytes: u64,
@@ -143,6 +145,7 @@ impl PartedMerge {
             begun: Arc::clone(begun),
             progress: Arc::clone(progress),
             victims: Arc::clone(victims),
+            moves: moving > 0,
             space,
             table_bytes,
             drop_pages: MergeInput::are_cold(&inputs),
@@ -218,7 +221,12 @@ impl PartedMerge {
             space: Some(&self.space),
         };
         let mut mover = ValueMover::new(&self.victims);
+        if self.moves {
+            let ahead = Box::new(self.cursor(part)?);
+            mover = mover.loading(LoadAhead::new(ahead, self.family.options.comparator.clone()));
+        }
         let (out, rest) = rewrite::run_part(ctx, &self.family, cursor, target, purge, &mut mover)?;
+        mover.end_loading();
         let rest = rest.map(|start| Part { start: Some(start), end: part.end.clone() });
         Ok((out, mover, rest))
     }

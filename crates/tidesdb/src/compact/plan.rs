@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::policy::{
     Cause, Claim as Claimed, CompactionPolicy, Plan, PlanKind, PolicySettings, Shape, Spooky, TableView, Tree,
 };
-use crate::family::Claim;
+use crate::family::{Claim, MergeDebt};
 use crate::merge::RetainRules;
 use crate::options::LiveOptions;
 use crate::sources::{TableSlot, TableVersion};
@@ -82,23 +82,31 @@ pub(super) struct MergeLimits {
     pub(super) settles: bool,
 }
 
-/// Returns the compaction that is due and can run concurrently with those that hold `claims`.
+/// Returns the compaction that is due and can run concurrently with those that hold `claims`. Notes in `debt` what merges owe.
 pub(super) fn next(
     version: &TableVersion,
     claims: &[Claim],
     options: &LiveOptions,
     readers: &RetainRules,
     limits: MergeLimits,
+    debt: &MergeDebt,
 ) -> Option<CompactionPlan> {
     let MergeLimits { bytes_max, probes_pay, settles } = limits;
     let tree = Tree { probes_pay, settles, ..picture(version, claims, readers) };
     let settings = PolicySettings { merge_bytes_max: bytes_max, ..settings(options) };
+    debt.set_excess(Spooky::excess(&tree, &settings), flushed_bytes(&tree, &settings));
     let by_policy = || Spooky.pick(&tree, &settings).and_then(|plan| CompactionPlan::of(version, plan));
     if version.ranges().is_empty() {
         return by_policy();
     }
     let free = free_tables(version, &tree);
     deleted(version, &free, readers).or_else(by_policy).or_else(|| half_deleted(version, &free, readers))
+}
+
+/// Bytes of a table of level 1, on average; small ones count as a quarter of a memtable.
+fn flushed_bytes(tree: &Tree<'_>, settings: &PolicySettings) -> u64 {
+    let average = tree.bytes(1).checked_div(tree.level(1).len() as u64).unwrap_or(settings.buffer_bytes);
+    average.max(settings.buffer_bytes / 4)
 }
 
 /// The tree as policies see it: without the damaged tables of level 1 and those above them, which stay where they are.
@@ -236,6 +244,18 @@ pub(super) fn of_values(
     let plan =
         CompactionPlan::new((PlanKind::Partitioned, Cause::Values), vec![(level, Arc::clone(&table))], level);
     Some(CompactionPlan { bottom, ..plan })
+}
+
+/// A plan that merges all tables, if one of them refers to the value logs `victims`.
+pub(super) fn for_values(
+    version: &TableVersion,
+    options: &LiveOptions,
+    victims: &BTreeSet<VlogId>,
+) -> Option<CompactionPlan> {
+    if !version.tables().any(|table| table.meta().value_bytes_in(victims) > 0) {
+        return None;
+    }
+    within(version, options, &..).map(|plan| CompactionPlan { cause: Cause::Values, ..plan })
 }
 
 /// Returns a plan that rewrites every table that overlaps `range`, so that only versions needed by readers remain in

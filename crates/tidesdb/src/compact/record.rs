@@ -1,11 +1,12 @@
 //! Records what a compaction did: counters of the family, and an event.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::plan::CompactionPlan;
 use super::policy::{Cause, PlanKind};
 use crate::events::{Event, LevelPart};
-use crate::family::{FamilyCore, Metric, TABLE_PARTS};
+use crate::family::{FamilyCore, Metric, Paid};
 use crate::rewrite::Rewritten;
 use crate::shared::{JobStart, MaintenanceCtx, PartDone, RunningJob};
 use crate::sources::TableSlot;
@@ -17,15 +18,28 @@ pub(super) fn begin<'c>(
     plan: &CompactionPlan,
 ) -> RunningJob<'c> {
     let metas = || plan.inputs.iter().map(|(_, table)| table.meta());
-    let level_1 = plan.inputs.iter().filter(|(level, _)| *level == 1).count() as u64;
+    let parts = family.merge_debt.of_merge(&paid(plan)).into_iter().filter(|(_, total)| *total > 0);
     ctx.write.running.begin(JobStart {
         kind: plan.kind.name(),
         family: family.name(),
         target: plan.target,
         bytes: metas().map(|meta| meta.file_bytes).sum(),
         entries: metas().map(|meta| meta.entries).sum(),
-        part_done: Some(PartDone { sum: Arc::clone(&family.part_merged), total: level_1 * TABLE_PARTS }),
+        parts_done: parts.map(|(sum, total)| PartDone { sum: Arc::clone(sum), total }).collect(),
     })
+}
+
+/// What `plan` does to the debt of merges.
+fn paid(plan: &CompactionPlan) -> Paid {
+    let bytes_in = |levels: Range<u8>| {
+        let inputs = plan.inputs.iter().filter(|(level, _)| levels.contains(level));
+        inputs.map(|(_, table)| table.meta().file_bytes).sum::<u64>()
+    };
+    let level_1 = plan.inputs.iter().filter(|(level, _)| *level == 1).count() as u64;
+    match plan.kind {
+        PlanKind::Dividing => Paid { level_1, sunk: bytes_in(1..plan.target), drained: 0 },
+        _ => Paid { level_1, sunk: 0, drained: bytes_in(2..plan.target) },
+    }
 }
 
 /// Records a compaction that was installed.
@@ -34,8 +48,11 @@ pub(super) fn done(
     family: &FamilyCore,
     plan: &CompactionPlan,
     out: &Rewritten,
-    job: &RunningJob<'_>,
+    job: RunningJob<'_>,
 ) {
+    let seconds = job.took();
+    drop(job);
+    family.merge_debt.installed(&paid(plan));
     family.count(Metric::Compactions, 1);
     let inputs = inputs(plan);
     let (name, cause) = (family.name(), format!("{:?}", plan.cause));
@@ -55,7 +72,6 @@ pub(super) fn done(
             family.merged.add(plan.target, out.bytes());
             family.count(merges_for(plan.cause), 1);
             family.owned_view().probes.pay(out.entries_in);
-            let seconds = job.took();
             ctx.write.running.merges.record(seconds);
             Event::Merge {
                 family: name,

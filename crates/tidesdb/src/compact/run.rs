@@ -34,14 +34,19 @@ pub fn run(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>) -> Result<bool> {
     carry_out(ctx, family, &begun).map(|()| true)
 }
 
-/// Rewrites one table that refers to the value logs to empty, so that their live values move. Returns `false` if no table
-/// can be rewritten now.
+/// Rewrites one table that refers to the value logs to empty, or all tables `together`, so that their live values move. Returns `false` if
+/// no table can be rewritten now.
 ///
 /// # Errors
 /// As [`run`]; `Corrupt` if a value is damaged: it stays where it is, and so do the other values of its file.
-pub fn move_values(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>) -> Result<bool> {
+pub fn move_values(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, together: bool) -> Result<bool> {
     let stops = ctx.write.merges.stops(); // read first, so that no later stop is missed
     let victims = family.collection.victims();
+    if together {
+        let plan = |version: &TableVersion| plan::for_values(version, &family.options, &victims);
+        let begun = run_alone(ctx, family, stops, plan)?;
+        return family.collection.damage().map_or(Ok(begun.is_some()), Err);
+    }
     let begun = family.claims.begin(ctx.write.env.clock.mono(), |claims| {
         if family.is_dropped() {
             return None;
@@ -83,7 +88,7 @@ pub(super) fn begin<'f>(ctx: &MaintenanceCtx, family: &'f FamilyCore) -> Option<
         let settles = is_idle || family.hides_many_values(&version);
         let planned = |bytes_max| {
             let limits = MergeLimits { bytes_max, probes_pay, settles };
-            plan::next(&version, claims, &family.options, &readers, limits)
+            plan::next(&version, claims, &family.options, &readers, limits, &family.merge_debt)
         };
         let mut plan = planned(u64::MAX)?;
         let room = if plan.is_merge() { ctx.write.log.room_for_merge() } else { u64::MAX };
@@ -225,12 +230,13 @@ fn compact(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, begun: &Arc<Begun>) -
     ctx.write.debt.progress.advance();
     family.count(Metric::Dropped, out.dropped);
     family.count(Metric::ValuesMoved, mover.bytes());
-    record::done(ctx, family, plan, &out, &job);
+    let ran = job.took();
+    record::done(ctx, family, plan, &out, job);
     // A move takes no time: it would report a rate that merges do not reach.
     let level_1 = plan.inputs.iter().filter(|(level, _)| *level == 1 && plan.is_merge());
     let paid: u64 = level_1.map(|(_, t)| t.meta().raw_key_bytes + t.meta().raw_value_bytes).sum();
     if plan.inputs.iter().any(|(level, _)| *level == 1) {
-        let took = family.paid_in(ctx.write.env.clock.mono(), job.took());
+        let took = family.paid_in(ctx.write.env.clock.mono(), ran);
         if paid > 0 {
             ctx.write.debt.merge_rate.measured(paid, took);
         }

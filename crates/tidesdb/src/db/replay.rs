@@ -288,7 +288,7 @@ fn to_table(
         target: rewrite::FLUSH_LEVEL,
         bytes: slot.bytes() as u64,
         entries: slot.map.entries(),
-        part_done: None,
+        parts_done: Vec::new(),
     });
     let mut cursor = Source::memtable(&slot.map);
     cursor.seek_to_first()?;

@@ -11,6 +11,7 @@
 
 mod claims;
 mod hook;
+mod merge_debt;
 mod probes;
 mod read_view;
 mod space;
@@ -22,6 +23,7 @@ use std::time::Duration;
 
 pub use claims::{Claim, Claimed, Claims};
 pub use hook::{CommitHook, Committed, CommittedOp, HookCell};
+pub use merge_debt::{MergeDebt, Paid};
 pub use probes::{GET_CHARGE, Probes, SEEK_CHARGE};
 pub use read_view::{MemSlot, ReadView};
 pub use space::{Collection, SettledFiles, ValueSpace};
@@ -42,9 +44,6 @@ const SHORT_MERGE_BYTES: u64 = 16 << 20;
 
 /// Most that the first memtable of a family is shorter than later ones, as a share of these.
 const HEAD_START_MAX: f64 = 0.875;
-
-/// Parts in which tables of level 1 are counted while they are merged.
-pub const TABLE_PARTS: u64 = 1000;
 
 /// State of one family. Lives as long as a handle, a reader or the database refers to it.
 #[derive(Debug)]
@@ -67,8 +66,8 @@ pub struct FamilyCore {
     pub claims: Claims,
     /// Bytes that merges wrote into each level.
     pub merged: LevelCounters,
-    /// Tables of level 1 that running merges have read, in parts of a table: see [`FamilyCore::unmerged_tables`].
-    pub part_merged: Arc<AtomicU64>,
+    /// What they owe.
+    pub merge_debt: MergeDebt,
     /// When the last merge of level 1 ended, in nanoseconds, if the next one was due already; else 0.
     paid_at: AtomicU64,
     /// The collection of its value logs.
@@ -109,7 +108,7 @@ impl FamilyCore {
             naming: Mutex::new(()),
             claims: Claims::default(),
             merged: LevelCounters::default(),
-            part_merged: Arc::default(),
+            merge_debt: MergeDebt::default(),
             paid_at: AtomicU64::new(0),
             collection: Collection::default(),
             hook: HookCell::default(),
@@ -240,12 +239,6 @@ impl FamilyCore {
             view.rotated(boundary)
         });
         bytes
-    }
-
-    /// Number of tables of level 1 of `version`, without the parts that running merges have read.
-    pub fn unmerged_tables(&self, version: &TableVersion) -> f64 {
-        let merged = self.part_merged.load(Ordering::Relaxed) as f64 / TABLE_PARTS as f64;
-        (version.level_len(1) as f64 - merged).max(0.0)
     }
 
     /// Returns the time in which a merge of level 1 that ended `now` and took `took` paid its debt. If it was due when the previous one

@@ -23,8 +23,8 @@ pub struct JobStart {
     pub bytes: u64,
     /// Entries of all inputs.
     pub entries: u64,
-    /// What it adds to a sum of all running jobs.
-    pub part_done: Option<PartDone>,
+    /// What it adds to sums of all running jobs.
+    pub parts_done: Vec<PartDone>,
 }
 
 /// Adds `total` to `sum`, in proportion to the entries that a job has processed, and takes it back when the job ends.
@@ -49,7 +49,7 @@ impl Progress {
     /// Adds `entries` to what was read.
     pub fn advance(&self, entries: u64) {
         let before = self.entries_done.fetch_add(entries, Ordering::Relaxed);
-        if let Some(PartDone { sum, total }) = &self.start.part_done {
+        for PartDone { sum, total } in &self.start.parts_done {
             sum.fetch_add(self.part(*total, before + entries) - self.part(*total, before), Ordering::Relaxed);
         }
     }
@@ -139,8 +139,8 @@ impl RunningJob<'_> {
 
 impl Drop for RunningJob<'_> {
     fn drop(&mut self) {
-        if let Some(PartDone { sum, total }) = &self.progress.start.part_done {
-            let done = self.progress.entries_done.load(Ordering::Relaxed);
+        let done = self.progress.entries_done.load(Ordering::Relaxed);
+        for PartDone { sum, total } in &self.progress.start.parts_done {
             sum.fetch_sub(self.progress.part(*total, done), Ordering::Relaxed);
         }
         self.of.jobs.lock().retain(|job| !Arc::ptr_eq(job, &self.progress));
@@ -182,9 +182,9 @@ mod tests {
         let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(0));
         let (jobs, sum) = (RunningJobs::new(&clock), Arc::new(AtomicU64::new(0)));
         let begin = |total, entries| {
-            let part_done = Some(PartDone { sum: Arc::clone(&sum), total });
+            let parts_done = vec![PartDone { sum: Arc::clone(&sum), total }];
             let (family, bytes) = ("f".into(), 0);
-            jobs.begin(JobStart { kind: "flush", family, target: 1, bytes, entries, part_done })
+            jobs.begin(JobStart { kind: "flush", family, target: 1, bytes, entries, parts_done })
         };
         let (first, second) = (begin(1000, 7), begin(90, 3));
         first.progress.advance(3);

@@ -17,10 +17,12 @@ mod chunks;
 mod scan;
 mod scratch;
 mod set;
+mod ahead;
 mod mover;
 #[cfg(test)]
 mod tests;
 
+pub use ahead::LoadAhead;
 pub use budget::WriteBudget;
 pub use chunks::{CHUNK_BYTES, CHUNKED_BYTES_MAX, ChunkIndex, ChunkedPlace, Part, ValuePlace};
 pub use file::Lease;

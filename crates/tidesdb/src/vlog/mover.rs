@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{ChunkedPlace, Lease, ValuePlace, VlogPointer, VlogSet};
+use super::{ChunkedPlace, Lease, LoadAhead, ValuePlace, VlogPointer, VlogSet};
 use crate::codec::Compression;
 use crate::types::VlogId;
 use crate::{Error, Result};
@@ -16,12 +16,34 @@ pub struct ValueMover {
     leases: Vec<Lease>,
     bytes: u64,
     damaged: Option<(VlogId, Error)>,
+    ahead: Option<LoadAhead>,
 }
 
 impl ValueMover {
     /// Moves the values of the files `from`.
     pub fn new(from: &Arc<BTreeSet<VlogId>>) -> Self {
         Self { from: Arc::clone(from), ..Self::default() }
+    }
+
+    /// Lets `ahead` load values before they are moved.
+    #[must_use]
+    pub fn loading(mut self, ahead: LoadAhead) -> Self {
+        self.ahead = Some(ahead);
+        self
+    }
+
+    /// Notes that the merge has reached `key`, and loads what follows. Errors are left to the merge, which reads the same entries.
+    pub fn reached(&mut self, set: &VlogSet, key: &[u8]) {
+        if let Some(ahead) = &mut self.ahead
+            && ahead.follow(set, &self.from, key).is_err()
+        {
+            self.ahead = None;
+        }
+    }
+
+    /// Nothing more is loaded.
+    pub fn end_loading(&mut self) {
+        self.ahead = None;
     }
 
     /// Returns the new place in `set` of the value that the encoded pointer `old` addresses, as an encoded pointer, or `None` if

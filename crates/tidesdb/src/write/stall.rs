@@ -62,6 +62,11 @@ const MEMTABLES_SLOW: f64 = 0.625;
 const L1_SLOW: TableLimit = TableLimit { least: 12, triggers: 2 };
 const L1_STOP: TableLimit = TableLimit { least: 24, triggers: 3 };
 
+/// What the levels below level 1 hold in excess counts from this many times the tables on at which level 1 slows writers down.
+const DEEP_FREE: f64 = 4.0 / 3.0;
+/// What the levels below level 1 owe slows writers down and never stops them.
+const DEEP_MAX: f64 = 0.95;
+
 /// A number of tables: that many times the compaction trigger, but not less than `least`.
 struct TableLimit {
     least: usize,
@@ -130,7 +135,7 @@ fn debt<'a>(ctx: &'a WriteCtx, batch: &WriteBatch) -> Owed<'a> {
     let (mut tables, mut values, mut active) = (0.0_f64, 0.0_f64, 0_u64);
     for family in &batch.families {
         let view = family.view(&guard);
-        if view.version.level_len(1) > L1_SLOW.least {
+        if view.version.level_len(1) > L1_SLOW.least || family.merge_debt.is_deep(L1_SLOW.least) {
             tables = tables.max(table_debt(ctx, family, &view.version));
         }
         values = values.max(family.values_debt());
@@ -198,17 +203,19 @@ fn memtable_debt(bytes: u64, stop: u64) -> f64 {
     0.5 + (bytes - slow) as f64 / (stop - slow).max(1) as f64 * 0.5
 }
 
-/// Debt caused by the tables in level 1 of `version`; none if merges cannot pay it, because waiting for them might never end: merges are
+/// Debt caused by the tables in level 1 of `version`, and by the levels between it and the largest; none if merges cannot pay it, because waiting for them might never end: merges are
 /// stuck, or a table of the family is damaged.
 #[cold]
 fn table_debt(ctx: &WriteCtx, family: &FamilyCore, version: &TableVersion) -> f64 {
     let trigger = family.options.l1_tables_trigger();
     let (slow, stop) = (L1_SLOW.at(trigger), L1_STOP.at(trigger));
-    let above = family.unmerged_tables(version) - slow as f64;
+    let (level_1, slow, range) = (version.level_len(1), slow as f64, (stop - slow) as f64);
+    let above = family.merge_debt.owed(level_1, slow * DEEP_FREE) - slow;
     if above <= 0.0 || family.claims.has_quarantined() || ctx.merges.are_stuck() {
         return 0.0;
     }
-    0.5 + above / (stop - slow) as f64 * 0.5
+    let share = |tables: f64| 0.5 + tables / range * 0.5;
+    share(family.merge_debt.unread(level_1) - slow).max(share(above).min(DEEP_MAX))
 }
 
 #[cold]

@@ -1,8 +1,10 @@
 //! The space of large values comes back while the database is open.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use tidesdb::{Db, Error, Family, FamilyOptions, Isolation, SyncMode};
+use tidesdb_io::sim::{Op, OpKind};
 
 use crate::common::{DB, Sim, contents, noise, small};
 
@@ -36,16 +38,23 @@ fn on_disk(sim: &Sim) -> (usize, u64) {
     (logs.len(), logs.iter().map(bytes).sum())
 }
 
-/// Merges until the value logs take at most `bytes`: a thread of another test may keep a view, and thus a file, for a while.
-fn shrinks_to(sim: &Sim, db: &Db, bytes: u64) {
+/// Waits until `done` returns true: a thread of another test may keep a view, and thus a file, for a while.
+fn until(mut done: impl FnMut() -> bool) {
     for _ in 0..1000 {
-        db.compact().unwrap();
-        if on_disk(sim).1 <= bytes {
+        if done() {
             return;
         }
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    panic!("{:?}", on_disk(sim));
+    panic!("the files stay");
+}
+
+/// Merges until the value logs take at most `bytes`.
+fn shrinks_to(sim: &Sim, db: &Db, bytes: u64) {
+    until(|| {
+        db.compact().unwrap();
+        on_disk(sim).1 <= bytes
+    });
 }
 
 #[test]
@@ -234,6 +243,39 @@ fn live_values_leave_files_that_are_mostly_garbage() {
     }
 }
 
+/// A merge meets values in the order of their keys. Each read would wait for the device, so they are asked for in advance.
+#[test]
+fn values_are_loaded_before_they_are_moved() {
+    let sim = Sim::new();
+    let db = sim.options().default_family(quiet()).open().unwrap();
+    let f = db.default_family();
+    scatter(f, &db);
+    db.flush().unwrap();
+    sim.disk.log_ops(true);
+    db.compact().unwrap();
+    let moved = f.stats().value_bytes_moved;
+    let ops = sim.disk.ops();
+    let of_values = |op: &&Op| op.path.ends_with(".vlog");
+    let (mut asked, mut waited, mut read) = (BTreeSet::new(), 0, 0);
+    for op in ops.iter().filter(of_values) {
+        match op.kind {
+            OpKind::Advise => drop(asked.insert((op.path.clone(), op.offset))),
+            OpKind::Read if op.len >= 1000 => {
+                read += op.len;
+                waited += usize::from(!asked.contains(&(op.path.clone(), op.offset)));
+            }
+            _ => {}
+        }
+    }
+    assert!(moved >= 20_000 && read >= moved, "{moved} of {read} bytes");
+    assert!(
+        asked.len() >= 20 && waited <= asked.len() / 10,
+        "{waited} reads waited, {} did not",
+        asked.len()
+    );
+    check_scattered(f);
+}
+
 /// A record in the log may point to a value log that was removed after its family was flushed. Recovery must not take
 /// the value for lost and discard later commits.
 #[test]
@@ -246,10 +288,11 @@ fn recovery_needs_no_values_of_flushed_commits() {
     for round in 0..3 {
         put(f, 0..100, round);
     }
-    f.compact().unwrap();
+    until(|| {
+        f.compact().unwrap();
+        on_disk(&sim).0 < 10
+    });
     other.put(b"last", b"value").unwrap();
-    let files = on_disk(&sim).0;
-    assert!(files < 10, "{files} files");
     let killed = sim.killed();
     let db = killed.options().default_family(quiet()).open().unwrap();
     assert_eq!(db.family("other").unwrap().get(b"last").unwrap().as_deref(), Some(&b"value"[..]));

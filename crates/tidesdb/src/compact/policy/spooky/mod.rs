@@ -65,9 +65,17 @@ impl Spooky {
         match level {
             1 if upper::debt(tree, settings) >= 1.0 => bytes,
             level if level < shape.dividing => 0, // merged together with level 1
-            level if level == shape.dividing => bytes.saturating_sub(shape.capacity(level) / 2),
-            level => bytes.saturating_sub(shape.capacity(level)),
+            level => bytes.saturating_sub(partition::wanted(&shape, level)),
         }
+    }
+
+    /// Bytes that the levels between level 1 and the largest, as far as they are drained in partitions, hold beyond what they should hold; less
+    /// than 0 if the dividing level has room. What running jobs drain counts.
+    pub fn excess(tree: &Tree<'_>, settings: &PolicySettings) -> i64 {
+        let shape = Shape::of(tree, settings);
+        let excess = |level: u8| tree.bytes(level) as i64 - partition::wanted(&shape, level) as i64;
+        let deeper = (shape.dividing + 1..shape.largest).map(|level| excess(level).max(0)).sum::<i64>();
+        if shape.dividing < shape.largest { excess(shape.dividing) + deeper } else { 0 }
     }
 }
 
@@ -78,19 +86,26 @@ enum Due {
     Nothing,
 }
 
-/// The merge with the highest debt; 1 is due.
+/// Level 1 is merged first, whatever other levels hold, from this many times the tables on at which its merge is due.
+const FIRST: f64 = 5.0;
+
+/// A merge of level 1, or of a partition: the larger excess first. In proportion to what a level may hold, the excess of the lower levels of
+/// a large tree would always be the smaller one, and grow without end.
 fn most_urgent(tree: &Tree<'_>, shape: &Shape, settings: &PolicySettings) -> Due {
     let upper = upper::debt(tree, settings);
-    let (level, lower) = partition::debt(tree, shape);
-    if upper >= 1.0 && upper >= lower {
+    let lower = partition::fullest_level(tree, shape);
+    let excess = lower.map_or(0, |fill| fill.excess);
+    if upper >= 1.0 && (tree.bytes(1) >= excess || upper >= FIRST) {
         match upper::plan(tree, shape, settings, Cause::Level1) {
             Some(plan) => return Due::Plan(plan),
             None if !upper::is_running(tree) => return Due::Wait,
             None => {}
         }
     }
-    let plan = (lower >= 1.0).then(|| partition::plan(tree, shape, settings, level)).flatten();
-    match plan.or_else(|| (upper >= 1.0).then(|| upper::plan(tree, shape, settings, Cause::Level1)).flatten())
+    let lower = lower.filter(|fill| fill.share >= 1.0);
+    match lower
+        .and_then(|fill| partition::plan(tree, shape, settings, fill.level))
+        .or_else(|| (upper >= 1.0).then(|| upper::plan(tree, shape, settings, Cause::Level1)).flatten())
     {
         Some(plan) => Due::Plan(plan),
         None => Due::Nothing,

@@ -8,18 +8,32 @@ use super::super::settings::PolicySettings;
 use super::super::shape::Shape;
 use super::upper::owned;
 
-/// The fullest level from the dividing level to the one above the largest, with its debt; from 1 on a partition is drained.
+/// How full a level is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fill {
+    pub(super) level: u8,
+    /// What it holds / what it should hold.
+    pub(super) share: f64,
+    /// Bytes that it holds beyond what it should hold.
+    pub(super) excess: u64,
+}
+
+/// The fullest level from the dividing level to the one above the largest; from a share of 1 on a partition is drained.
 /// What running jobs drain does not count.
-pub(super) fn debt(tree: &Tree<'_>, shape: &Shape) -> (u8, f64) {
+pub(super) fn fullest_level(tree: &Tree<'_>, shape: &Shape) -> Option<Fill> {
     let of = |level: u8| {
-        let capacity = shape.capacity(level) as f64;
-        // Partitions of the dividing level are drained in turn, so that each is half full on average.
-        let wanted = if level == shape.dividing { capacity / 2.0 } else { capacity };
-        let free = sum_bytes(tree.level(level).iter().filter(|t| !t.taken));
-        (level, free as f64 / wanted)
+        let bytes = sum_bytes(tree.level(level).iter().filter(|t| !t.taken));
+        let wanted = wanted(shape, level);
+        Fill { level, share: bytes as f64 / wanted.max(1) as f64, excess: bytes.saturating_sub(wanted) }
     };
-    let levels = (shape.dividing..shape.largest).map(of);
-    levels.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((shape.dividing, 0.0))
+    (shape.dividing..shape.largest).map(of).max_by(|a, b| a.share.total_cmp(&b.share))
+}
+
+/// What `level`, one of those above the largest that are drained in partitions, should hold. Partitions of the dividing level are drained in
+/// turn, so that each is half full on average.
+pub(super) fn wanted(shape: &Shape, level: u8) -> u64 {
+    let capacity = shape.capacity(level);
+    if level == shape.dividing { capacity / 2 } else { capacity }
 }
 
 /// Drains the fullest free partition of `level` into the first level that has room for its share. Leaves out what is more than
