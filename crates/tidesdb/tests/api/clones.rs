@@ -188,6 +188,7 @@ fn source(sim: &Sim) -> Db {
         f.put(&[b'l', n], &noise(n.into(), 3000)).unwrap();
     }
     db.flush().unwrap();
+    db.put(b"k", b"runs the merges that are due").unwrap();
     db
 }
 
