@@ -54,9 +54,9 @@ pub struct Totals {
     pub violations: u64,
 }
 
-type Done<T = ()> = Result<T, String>;
+pub(crate) type Done<T = ()> = Result<T, String>;
 
-fn text(e: Error) -> String {
+pub(crate) fn text(e: Error) -> String {
     e.to_string()
 }
 
@@ -279,16 +279,14 @@ fn refresh(reader: &Reader) -> Done<Db> {
 }
 
 /// A child and the lines it prints.
-struct Running {
-    child: Child,
-    lines: Receiver<String>,
+pub(crate) struct Running {
+    pub(crate) child: Child,
+    pub(crate) lines: Receiver<String>,
 }
 
 impl Running {
-    fn start(program: &Path, args: &[String]) -> Done<Self> {
-        let mut command = Command::new(program);
-        let mut child =
-            command.args(args).stdout(Stdio::piped()).spawn().map_err(|e| format!("spawn: {e}"))?;
+    pub(crate) fn start(command: &mut Command) -> Done<Self> {
+        let mut child = command.stdout(Stdio::piped()).spawn().map_err(|e| format!("spawn: {e}"))?;
         let pipe = BufReader::new(child.stdout.take().ok_or("no pipe")?);
         let (send, lines) = channel();
         let listen = move || {
@@ -299,8 +297,15 @@ impl Running {
         Ok(Self { child, lines })
     }
 
+    /// Waits until the child prints `line`.
+    pub(crate) fn wait_for(&self, line: &str) -> Done {
+        let said = self.lines.recv_timeout(Duration::from_secs(60));
+        let said = said.map_err(|e| format!("a child does not get ready: {e}"))?;
+        if said == line { Ok(()) } else { Err(format!("a child prints {said}")) }
+    }
+
     /// Returns whether the child has ended, and without an error.
-    fn ended(&mut self) -> Done<bool> {
+    pub(crate) fn ended(&mut self) -> Done<bool> {
         match self.child.try_wait().map_err(|e| e.to_string())? {
             None => Ok(false),
             Some(status) if status.success() => Ok(true),
@@ -308,7 +313,7 @@ impl Running {
         }
     }
 
-    fn kill(&mut self) -> Done {
+    pub(crate) fn kill(&mut self) -> Done {
         self.child.kill().and_then(|()| self.child.wait()).map(drop).map_err(|e| e.to_string())
     }
 }
@@ -343,14 +348,14 @@ impl Parent {
     fn writer(&mut self) -> Done<Running> {
         self.started += 1;
         let path = self.path.display().to_string();
-        Running::start(&self.program, &["--write".into(), path, self.started.to_string()])
+        Running::start(Command::new(&self.program).args(["--write", &path, &self.started.to_string()]))
     }
 
     fn reader(&mut self) -> Done<Running> {
         let mut args =
             vec!["--read".into(), self.path.display().to_string(), self.rng.next_u64().to_string()];
         args.extend(self.counters.map(|n| n.to_string()));
-        Running::start(&self.program, &args)
+        Running::start(Command::new(&self.program).args(args))
     }
 
     /// Runs until `refreshes` of all readers together have shown something new.
@@ -359,8 +364,7 @@ impl Parent {
     /// Returns the first broken promise.
     pub fn run(&mut self, refreshes: u64) -> Done {
         let mut writer = self.writer()?;
-        let ready = writer.lines.recv_timeout(Duration::from_secs(60));
-        ready.map_err(|e| format!("the first writer does not get ready: {e}"))?;
+        writer.wait_for("ready")?;
         let mut reader = self.reader()?;
         while self.totals.changed < refreshes {
             self.clock.sleep(Duration::from_millis(20 + self.rng.below(300)));

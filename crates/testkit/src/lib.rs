@@ -20,6 +20,7 @@ pub mod trial;
 pub mod history;
 pub mod kill;
 pub mod beside;
+pub mod reader_cost;
 pub mod memory;
 pub mod faults;
 pub mod group;

@@ -37,7 +37,7 @@
 //! | for | see |
 //! | --- | --- |
 //! | opening: durability, memory, cache, recovery | [`Db::options`], [`OpenOptions`], [`DbOptions`], [`SyncMode`] |
-//! | one row | [`Db::put`], [`Db::get`], [`Db::delete`], [`Db::update`], [`Db::compare_and_swap`], [`Db::pop_first`] |
+//! | one row | [`Db::put`], [`Db::get`], [`Db::delete`], [`Db::update`], [`Db::compare_and_swap`], [`Db::pop_first`], [`Db::pop_last`] |
 //! | many rows | [`WriteBatch`], [`Family::range`], [`Family::prefix`], [`Cursor`], [`Family::delete_range`] |
 //! | values too long for memory | [`Family::writer`], [`Family::reader`], [`ValueWriter`], [`ValueReader`] |
 //! | consistency | [`Snapshot`], [`Db::at`], [`Db::transact`], [`Transaction`], [`Isolation`] |
@@ -54,6 +54,12 @@
 //!
 //! The crate `tidesdb-typed` adds tables with typed keys and values and secondary indexes. Async programs:
 //! [docs/async.md](https://github.com/tidesdb/tidesdb-rs/blob/main/docs/async.md).
+//!
+//! [Examples of this crate](https://github.com/tidesdb/tidesdb-rs/tree/main/crates/tidesdb/examples), each with the command that runs it:
+//! `quick_start`, `batches_and_families`, `snapshots_and_scans`, `durability`, `ttl_cache`, `counter`, `stream`, `backup`; and some that
+//! measure: `speed`, `deletes`, `space_peak`, `value_churn`, `four_levels`, `compaction`, `gate`.
+//! [Whole programs](https://github.com/tidesdb/tidesdb-rs/tree/main/crates/tidesdb-typed/examples) on typed tables: `job_queue`, `time_series`,
+//! `documents`, `web`.
 #![forbid(unsafe_code)]
 
 // The order of the modules is the order of the layers: a module uses only modules above its own line.

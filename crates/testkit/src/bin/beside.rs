@@ -1,11 +1,16 @@
 //! T46: reads a database beside the process that writes it, kills both at random times, and checks every view. Usage:
 //! `beside [--refreshes N] [--seed S] [--dir PATH]`; N refreshes that show something new.
+//!
+//! `beside --cost ROUNDS [--puts N] [--keys N] [--full 1] [--hz N] [--gets N] [--rows N] [--dir PATH]` measures instead what a reader
+//! costs the writer: see `reader_cost.rs`. `--full 1` makes each put durable.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use testkit::beside::{Parent, THREADS, read, write};
+use testkit::reader_cost::{self, Load};
 use testkit::report::{argument, exit, finish, temp_dir};
+use tidesdb::SyncMode;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -20,6 +25,11 @@ fn main() -> ExitCode {
         eprintln!("cannot create a temporary directory");
         return ExitCode::FAILURE;
     };
+    if let Some(rounds) = argument("cost") {
+        let parent = reader_cost::Parent { program: &program, dir: temp.path(), load: load() };
+        let result = parent.run(rounds).inspect_err(|e| eprintln!("{e}"));
+        return exit(result.is_ok());
+    }
     let mut parent = Parent::new(&program, &temp.path().join("db"), seed);
     if let Err(e) = parent.run(refreshes) {
         eprintln!("VIOLATION seed {seed}: {e}; the files are in {}", temp.path().display());
@@ -46,11 +56,25 @@ fn main() -> ExitCode {
 fn child(args: &[String]) -> Option<Result<(), String>> {
     let parse = |n: &String| n.parse::<u64>().unwrap_or(0);
     match args {
+        [flag, path, ..] if flag == "--put" => Some(reader_cost::put(&PathBuf::from(path), &load())),
+        [flag, path, ..] if flag == "--poll" => Some(reader_cost::poll(&PathBuf::from(path), &load())),
         [flag, path, n] if flag == "--write" => Some(write(&PathBuf::from(path), parse(n))),
         [flag, path, seed, least @ ..] if flag == "--read" && least.len() == THREADS => {
             let least = std::array::from_fn(|n| parse(&least[n]));
             Some(read(&PathBuf::from(path), parse(seed), least))
         }
         _ => None,
+    }
+}
+
+/// The load of `--cost`.
+fn load() -> Load {
+    Load {
+        puts: argument("puts").unwrap_or(2_000_000),
+        keys: argument("keys").unwrap_or(1_000_000),
+        sync: if argument("full").is_some() { SyncMode::Full } else { SyncMode::None },
+        refreshes: argument("hz").unwrap_or(10),
+        gets: argument("gets").unwrap_or(100),
+        rows: argument("rows").unwrap_or(1000),
     }
 }

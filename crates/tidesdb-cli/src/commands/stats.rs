@@ -44,7 +44,7 @@ impl Stats {
         }
         out.line(out.paint(Style::Strong, &session.path.display().to_string()))?;
         print(stats.figures(), out)?;
-        for (work, times) in [("syncs", stats.syncs), ("flushes", stats.flushes), ("merges", stats.merges)] {
+        for (work, times) in stats.times() {
             out.line(out.paint(Style::Strong, work))?;
             print(times.figures(), out)?;
         }
@@ -105,7 +105,7 @@ fn database_json(stats: &tidesdb::Stats, unresolved: &[TreeStats]) -> Value {
     for (cause, stall) in stats.stalls_by_cause() {
         all.insert(format!("stalled_by_{cause}"), figures_json(stall.figures()).into());
     }
-    for (work, times) in [("syncs", stats.syncs), ("flushes", stats.flushes), ("merges", stats.merges)] {
+    for (work, times) in stats.times() {
         all.insert(work.into(), figures_json(times.figures()).into());
     }
     all.insert("jobs".into(), stats.jobs.iter().map(job_json).collect());

@@ -15,8 +15,11 @@ use crate::{Result, collect, compact, flush};
 impl Family {
     /// Sets `key` to `value`, for the default TTL of the family if it has one; returns the commit's sequence number.
     ///
+    /// Keys have 1 byte to 64 KiB ([`KEY_BYTES_MAX`](crate::KEY_BYTES_MAX)), values at most 4 GiB
+    /// ([`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX)); [`Family::writer`] takes values of any length.
+    ///
     /// # Errors
-    /// As [`crate::Db::write`].
+    /// As [`WriteBatch::put`] and [`crate::Db::write`].
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<SeqNo> {
         self.one(&WriteOptions::default(), |batch| batch.put(self, key, value))
     }
@@ -131,6 +134,8 @@ impl Family {
         }
         /// A larger buffer is freed instead of kept.
         const SPARE_BYTES_MAX: usize = 64 << 10;
+        let reads = &self.shared.reads;
+        let _timer = reads.sample(&reads.times.puts);
         let mut batch = SPARE.with(|s| s.borrow_mut().take()).unwrap_or_default();
         let result = fill(&mut batch).and_then(|()| super::write(&self.shared, &mut batch, options));
         if batch.bytes() <= SPARE_BYTES_MAX {

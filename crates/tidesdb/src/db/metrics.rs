@@ -14,6 +14,9 @@ impl Db {
     /// All names begin with `tidesdb_` and follow from the names of the figures: those of [`Stats`]; `tidesdb_family_` and
     /// [`FamilyStats`](crate::FamilyStats) with a label `family`; `tidesdb_tree_` and [`TreeStats`](crate::TreeStats);
     /// `tidesdb_level_` and [`LevelStats`](crate::LevelStats) with labels `family` and `level`; `tidesdb_stall_` with a label `cause`.
+    ///
+    /// `tidesdb_sync_duration_seconds` and the same of `flush` and `merge` are histograms of all durations. Those of `get`, `seek`, `put` and
+    /// `commit` are histograms of a random sample: `_count` and `_sum` are those of the sample, and the `HELP` line has its rate.
     pub fn metrics_text(&self) -> String {
         text(&self.stats(), &self.health())
     }
@@ -31,7 +34,10 @@ fn text(stats: &Stats, health: &HealthReport) -> String {
         let _ = writeln!(out, "tidesdb_health{{tidesdb_health=\"{}\"}} {is_so}", state.name());
     }
     table(&mut out, "", &[(String::new(), stats.figures().collect())]);
-    for (name, times) in [("sync", stats.syncs), ("flush", stats.flushes), ("merge", stats.merges)] {
+    let of_operations =
+        [("get", stats.gets), ("seek", stats.seeks), ("put", stats.puts), ("commit", stats.commits)];
+    let of_work = [("sync", stats.syncs), ("flush", stats.flushes), ("merge", stats.merges)];
+    for (name, times) in of_operations.into_iter().chain(of_work) {
         histogram(&mut out, &format!("tidesdb_{name}_duration_seconds"), &[(String::new(), times.durations)]);
     }
     let stalls = stats.stalls_by_cause();
@@ -115,7 +121,11 @@ fn sample(out: &mut String, name: &str, suffix: &str, labels: &str, value: impl 
 
 /// Appends a histogram of each of `rows`; bounds that no duration of its row reached are left out.
 fn histogram(out: &mut String, name: &str, rows: &[(String, Durations)]) {
-    let _ = writeln!(out, "# TYPE {name} histogram\n# UNIT {name} seconds\n# HELP {name} Durations.");
+    let help = match rows.first().map_or(0, |(_, durations)| durations.sampled_one_in()) {
+        0 => "Durations.".to_owned(),
+        n => format!("Durations of a random sample: one in {n}."),
+    };
+    let _ = writeln!(out, "# TYPE {name} histogram\n# UNIT {name} seconds\n# HELP {name} {help}");
     for (labels, durations) in rows {
         let mut sum = 0;
         let bounds = durations.buckets().filter(|(bound, _)| *bound != Duration::MAX);

@@ -128,10 +128,26 @@ impl Db {
 
     /// Sets `key` to `value`; returns the commit's sequence number.
     ///
+    /// Keys have 1 byte to 64 KiB ([`KEY_BYTES_MAX`](crate::KEY_BYTES_MAX)), values at most 4 GiB
+    /// ([`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX)); [`Db::writer`] takes values of any length.
+    ///
     /// # Errors
-    /// As [`Db::write`].
+    /// As [`WriteBatch::put`] and [`Db::write`].
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<SeqNo> {
         self.inner.default.put(key, value)
+    }
+
+    /// Like [`Db::put`], with options for this commit: see [`Family::put_with`].
+    ///
+    /// # Errors
+    /// As [`Db::put`].
+    pub fn put_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        options: &WriteOptions,
+    ) -> Result<SeqNo> {
+        self.inner.default.put_with(key, value, options)
     }
 
     /// Sets `key` to `value` for `ttl`: see [`WriteBatch::put_with_ttl`].
@@ -171,6 +187,14 @@ impl Db {
         self.inner.default.delete(key)
     }
 
+    /// Like [`Db::delete`], with options for this commit.
+    ///
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn delete_with(&self, key: impl AsRef<[u8]>, options: &WriteOptions) -> Result<SeqNo> {
+        self.inner.default.delete_with(key, options)
+    }
+
     /// Deletes all keys in `range` at the cost of one put: see [`Family::delete_range`].
     ///
     /// # Errors
@@ -206,6 +230,8 @@ impl Db {
     /// # Errors
     /// As [`Db::write`].
     pub fn write_with(&self, batch: &mut WriteBatch, options: &WriteOptions) -> Result<SeqNo> {
+        let reads = &self.inner.shared.reads;
+        let _timer = if batch.is_empty() { None } else { reads.sample(&reads.times.commits) };
         write(&self.inner.shared, batch, options)
     }
 

@@ -3,7 +3,9 @@
 use super::Db;
 use super::transact::transact;
 use crate::options::{Isolation, TransactOptions};
+use crate::read::Iter;
 use crate::shared::Family;
+use crate::txn::Transaction;
 use crate::types::Slice;
 use crate::{Error, Result};
 
@@ -42,12 +44,28 @@ impl Family {
     /// # Errors
     /// As [`Db::transact`](crate::Db::transact).
     pub fn pop_first(&self) -> Result<Option<(Slice, Slice)>> {
+        self.pop(Iter::next)
+    }
+
+    /// Removes the last key and returns it with its value: see [`Family::pop_first`].
+    ///
+    /// # Errors
+    /// As [`Db::transact`](crate::Db::transact).
+    pub fn pop_last(&self) -> Result<Option<(Slice, Slice)>> {
+        self.pop(Iter::next_back)
+    }
+
+    /// Removes the row that `end` takes from all rows.
+    fn pop(
+        &self,
+        end: impl Fn(&mut Iter) -> Option<Result<(Slice, Slice)>>,
+    ) -> Result<Option<(Slice, Slice)>> {
         transact(&self.shared, &TransactOptions::default(), |tx| {
-            let first = tx.iter(self)?.next().transpose()?;
-            if let Some((key, _)) = &first {
+            let row = end(&mut tx.iter(self)?).transpose()?;
+            if let Some((key, _)) = &row {
                 tx.delete(self, key)?;
             }
-            Ok::<_, Error>(first)
+            Ok::<_, Error>(row)
         })
     }
 
@@ -144,6 +162,14 @@ impl Db {
         self.default_family().pop_first()
     }
 
+    /// Removes the last key and returns it with its value: see [`Family::pop_first`].
+    ///
+    /// # Errors
+    /// As [`Family::pop_first`].
+    pub fn pop_last(&self) -> Result<Option<(Slice, Slice)>> {
+        self.default_family().pop_last()
+    }
+
     /// Sets `key` to `new` if its value is `expected`: see [`Family::compare_and_swap`].
     ///
     /// # Errors
@@ -177,6 +203,24 @@ impl Db {
         change: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
     ) -> Result<Option<Vec<u8>>> {
         self.default_family().update(key, change)
+    }
+}
+
+impl Transaction {
+    /// Returns the first key and its value, own writes included.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn first(&self, family: &Family) -> Result<Option<(Slice, Slice)>> {
+        self.iter(family)?.next().transpose()
+    }
+
+    /// Returns the last key and its value, own writes included.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn last(&self, family: &Family) -> Result<Option<(Slice, Slice)>> {
+        self.iter(family)?.next_back().transpose()
     }
 }
 

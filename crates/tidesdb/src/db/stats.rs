@@ -27,6 +27,14 @@ statistics! {
         stalled_by_memory: StallStats = StallStats::of(&seen.shared.write.debt.by_memory);
         "Writers held up because value logs hold much garbage."
         stalled_by_values: StallStats = StallStats::of(&seen.shared.write.debt.by_values);
+        "Reads of one key: `get`, `get_with` and `contains`. A random sample of them, also of those that fail."
+        gets: TimeStats = (&seen.shared.reads.times.gets).into();
+        "Seeks of cursors, and the first step of iterators. A random sample of them, also of those that fail."
+        seeks: TimeStats = (&seen.shared.reads.times.seeks).into();
+        "Single writes: each `put`, `delete` and `merge` with its commit, all waits included. A random sample of them, also of those that fail."
+        puts: TimeStats = (&seen.shared.reads.times.puts).into();
+        "Commits of batches and transactions that write, all waits included. A random sample of them, also of those that fail."
+        commits: TimeStats = (&seen.shared.reads.times.commits).into();
         "Syncs of the log, with the value logs."
         syncs: TimeStats = seen.shared.write.log.sync_times().into();
         "Flushes."
@@ -181,6 +189,20 @@ fn share(part: u64, rest: u64) -> f64 {
 }
 
 impl Stats {
+    /// Returns the durations of each kind of operation and of work, by name. Those of operations are random samples:
+    /// [`Durations::sampled_one_in`].
+    pub fn times(&self) -> [(&'static str, TimeStats); 7] {
+        [
+            ("gets", self.gets),
+            ("seeks", self.seeks),
+            ("puts", self.puts),
+            ("commits", self.commits),
+            ("syncs", self.syncs),
+            ("flushes", self.flushes),
+            ("merges", self.merges),
+        ]
+    }
+
     /// Returns the time writers were delayed since the open, summed over all threads.
     pub fn stall_time(&self) -> Duration {
         self.stalls_by_cause().iter().map(|(_, stall)| stall.time).sum()
@@ -226,7 +248,7 @@ impl Db {
 impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_lines(f, "", self.figures())?;
-        for (work, times) in [("syncs", self.syncs), ("flushes", self.flushes), ("merges", self.merges)] {
+        for (work, times) in self.times() {
             writeln!(f, "{work}")?;
             write_lines(f, "  ", times.figures())?;
         }

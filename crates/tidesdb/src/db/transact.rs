@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::{Db, work_here};
 use crate::options::{Isolation, TransactOptions, WriteOptions};
 use crate::shared::Shared;
+use crate::stats::is_chosen;
 use crate::txn::Transaction;
 use crate::types::SeqNo;
 use crate::{Error, Result};
@@ -30,6 +31,8 @@ impl Transaction {
     /// # Errors
     /// As [`Transaction::commit`].
     pub fn commit_with(&mut self, options: &WriteOptions) -> Result<SeqNo> {
+        let chosen = (!self.is_empty() && is_chosen()).then(|| Arc::clone(self.shared()));
+        let _timer = chosen.as_ref().map(|shared| shared.reads.measure(&shared.reads.times.commits));
         let committed = self.commit_only(options);
         work_here(self.shared(), &committed);
         committed

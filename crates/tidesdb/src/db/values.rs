@@ -131,6 +131,8 @@ impl ValueWriter {
     pub fn commit(mut self) -> Result<SeqNo> {
         let mut batch = WriteBatch::new();
         self.add_to(&mut batch)?;
+        let reads = &self.family.shared.reads;
+        let _timer = reads.sample(&reads.times.commits);
         super::write(&self.family.shared, &mut batch, &self.options)
     }
 

@@ -137,14 +137,21 @@ impl FamilyCore {
         self.options.comparator.is_unresolved()
     }
 
-    /// Checks that operands may be written.
+    /// Checks that `operand` may be written.
     ///
     /// # Errors
-    /// `InvalidArgument` without a merge operator; `Merge` if it is not known here.
+    /// `InvalidArgument` without a merge operator, or if it refuses the operand; `Merge` if it is not known here.
     #[inline]
-    pub fn check_merge(&self) -> Result<()> {
+    pub fn check_merge(&self, operand: &[u8]) -> Result<()> {
         match self.options.merge_operator() {
-            Some(operator) if !operator.is_unresolved() => Ok(()),
+            Some(operator) if !operator.is_unresolved() => operator.check(operand).map_err(|what| {
+                Error::invalid(format!(
+                    "the merge operator {:?} of family {:?} refuses an operand of {} bytes: {what}",
+                    operator.name(),
+                    self.name(),
+                    operand.len()
+                ))
+            }),
             _ => Err(self.merge_failed("it is not known here; register it with OpenOptions::merge_operator")),
         }
     }

@@ -309,9 +309,7 @@ impl Cursor {
     /// # Errors
     /// `Corrupt`, `Io`: the cursor is then not valid. The same holds for all methods below.
     pub fn seek_to_first(&mut self) -> Result<()> {
-        self.jump();
-        self.charge_seek();
-        self.inner.seek_to_first()?;
+        self.land(ReaderCursor::seek_to_first)?;
         self.note(|track, landed| track.forward(Bound::Unbounded, landed));
         Ok(())
     }
@@ -321,9 +319,7 @@ impl Cursor {
     /// # Errors
     /// As [`Cursor::seek_to_first`].
     pub fn seek_to_last(&mut self) -> Result<()> {
-        self.jump();
-        self.charge_seek();
-        self.inner.seek_to_last()?;
+        self.land(ReaderCursor::seek_to_last)?;
         self.note(|track, landed| track.backward(Bound::Unbounded, landed));
         Ok(())
     }
@@ -334,10 +330,8 @@ impl Cursor {
     /// As [`Cursor::seek_to_first`].
     #[inline]
     pub fn seek(&mut self, target: impl AsRef<[u8]>) -> Result<()> {
-        self.jump();
-        self.charge_seek();
         let target = target.as_ref();
-        self.inner.seek(target)?;
+        self.land(|inner| inner.seek(target))?;
         self.note(|track, landed| track.forward(Bound::Included(target), landed));
         Ok(())
     }
@@ -347,10 +341,8 @@ impl Cursor {
     /// # Errors
     /// As [`Cursor::seek_to_first`].
     pub fn seek_for_prev(&mut self, target: impl AsRef<[u8]>) -> Result<()> {
-        self.jump();
-        self.charge_seek();
         let target = target.as_ref();
-        self.inner.seek_for_prev(target)?;
+        self.land(|inner| inner.seek_for_prev(target))?;
         self.note(|track, landed| track.backward(Bound::Included(target), landed));
         Ok(())
     }
@@ -422,6 +414,15 @@ impl Cursor {
     #[inline(never)]
     fn read_ahead(&mut self) {
         self.ahead.fill(|rows| self.inner.take_rows(rows));
+    }
+
+    /// Moves to another position by `seek`.
+    #[inline]
+    fn land(&mut self, seek: impl FnOnce(&mut ReaderCursor) -> Result<()>) -> Result<()> {
+        self.jump();
+        self.charge_seek();
+        let _timer = self.reads.sample(&self.reads.times.seeks);
+        seek(&mut self.inner)
     }
 
     /// Charges a seek for the sorted runs that a merge would spare it.

@@ -10,6 +10,7 @@ use crate::family::{FamilyCore, GET_CHARGE, ReadView};
 use crate::merge::Combine;
 use crate::shared::ReadCtx;
 use crate::sst::{AllowAllReads, ReadGate, Table, TableValue, TurnGate};
+use crate::stats::is_chosen;
 use crate::types::{Between, Kind, Operands, ReadPoint, SeqNo, Slice, VALUE_BYTES_MAX};
 use crate::vlog::{ChunkedPlace, ValuePlace, VlogPointer};
 use crate::{Error, Result};
@@ -82,6 +83,35 @@ pub fn get(
     key: &[u8],
     snapshot: Option<SeqNo>,
 ) -> Result<Option<Slice>> {
+    if is_chosen() {
+        return get_sampled(reads, family, key, snapshot);
+    }
+    value_of(reads, family, key, snapshot)
+}
+
+#[cold]
+#[inline(never)]
+fn get_sampled(
+    reads: &ReadCtx,
+    family: &FamilyCore,
+    key: &[u8],
+    snapshot: Option<SeqNo>,
+) -> Result<Option<Slice>> {
+    let _timer = reads.measure(&reads.times.gets);
+    value_of(reads, family, key, snapshot)
+}
+
+#[expect(
+    clippy::inline_always,
+    reason = "a call with so many arguments costs more than the choice of a sample"
+)]
+#[inline(always)]
+fn value_of(
+    reads: &ReadCtx,
+    family: &FamilyCore,
+    key: &[u8],
+    snapshot: Option<SeqNo>,
+) -> Result<Option<Slice>> {
     let guard = pin();
     match find(reads, family, key, snapshot, true, &guard)? {
         None => Ok(None),
@@ -101,11 +131,19 @@ pub fn get_with<R>(
     snapshot: Option<SeqNo>,
     read: impl FnOnce(&[u8]) -> R,
 ) -> Result<Option<R>> {
+    let timer = reads.sample(&reads.times.gets);
     let guard = pin();
     match find(reads, family, key, snapshot, true, &guard)? {
         None => Ok(None),
-        Some((_, hit)) if hit.kind == Kind::Put => Ok(Some(read(hit.place.bytes()))),
-        Some((view, hit)) => Ok(Some(read(&other_value(reads, family, (view, key), &hit, &guard)?))),
+        Some((_, hit)) if hit.kind == Kind::Put => {
+            drop(timer); // the time of `read` is the caller's
+            Ok(Some(read(hit.place.bytes())))
+        }
+        Some((view, hit)) => {
+            let value = other_value(reads, family, (view, key), &hit, &guard)?;
+            drop(timer);
+            Ok(Some(read(&value)))
+        }
     }
 }
 
@@ -114,6 +152,7 @@ pub fn get_with<R>(
 /// # Errors
 /// As [`get`].
 pub fn contains(reads: &ReadCtx, family: &FamilyCore, key: &[u8], snapshot: Option<SeqNo>) -> Result<bool> {
+    let _timer = reads.sample(&reads.times.gets);
     Ok(find(reads, family, key, snapshot, false, &pin())?.is_some())
 }
 

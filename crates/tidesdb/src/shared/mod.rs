@@ -32,7 +32,7 @@ pub use condition::{HealthReport, HealthState};
 pub use maintenance::MaintenanceCtx;
 pub use pace::Pace;
 pub use parted::{PartedJob, PartedJobs, PartedWork};
-pub use read::ReadCtx;
+pub use read::{OperationTimes, ReadCtx};
 pub use relief::TRIM_PERIOD;
 pub use running::{JobStart, JobStats, PartDone, Progress, RunningJob, RunningJobs};
 use tidesdb_sync::{Mutex, rank};

@@ -5,13 +5,35 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tidesdb_io::Clock;
+use tidesdb_sync::CachePadded;
 
 use crate::clock::{ExpiryClock, SECOND_MAX};
 use crate::jobs::JobQueue;
 use crate::mvcc::{SnapshotPin, Snapshots};
+use crate::stats::{Histogram, Timer, is_chosen};
 use crate::types::SeqNo;
 use crate::wal::{Log, Sequencer};
 use crate::{Error, Result};
+
+/// Durations of the operations of users: a random sample of each, see [`ReadCtx::sample`].
+#[derive(Debug)]
+pub struct OperationTimes {
+    /// Reads of one key.
+    pub gets: Histogram,
+    /// Seeks of cursors.
+    pub seeks: Histogram,
+    /// Commits of single writes.
+    pub puts: Histogram,
+    /// Commits of batches and transactions.
+    pub commits: Histogram,
+}
+
+impl Default for OperationTimes {
+    fn default() -> Self {
+        let [gets, seeks, puts, commits] = std::array::from_fn(|_| Histogram::of_sample());
+        Self { gets, seeks, puts, commits }
+    }
+}
 
 /// Decides what a reader sees: the newest visible commit, the snapshots, the time of expiry, and whether the database is open.
 #[derive(Debug)]
@@ -28,6 +50,8 @@ pub struct ReadCtx {
     pub closed: AtomicBool,
     /// The queue of background work, for reads that find some.
     pub jobs: Arc<JobQueue>,
+    /// Durations of operations. On cache lines of their own: the fields above are read by each operation.
+    pub times: CachePadded<OperationTimes>,
 }
 
 impl ReadCtx {
@@ -41,7 +65,21 @@ impl ReadCtx {
             expiry_clock: ExpiryClock::default(),
             closed: AtomicBool::new(false),
             jobs: Arc::default(),
+            times: CachePadded::default(),
         }
+    }
+
+    /// Begins to measure an operation that counts in `times`, if it is chosen.
+    #[inline]
+    pub fn sample<'a>(&'a self, times: &'a Histogram) -> Option<Timer<'a>> {
+        if is_chosen() { Some(self.measure(times)) } else { None }
+    }
+
+    /// Begins to measure an operation that counts in `times`.
+    #[cold]
+    #[inline(never)]
+    pub fn measure<'a>(&'a self, times: &'a Histogram) -> Timer<'a> {
+        times.start(&*self.clock)
     }
 
     /// Fails after close.

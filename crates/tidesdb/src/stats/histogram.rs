@@ -3,6 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use tidesdb_io::Clock;
+
+use super::sample::SAMPLED_ONE_IN;
 use super::statistics;
 
 /// Number of buckets. Bucket `i` counts durations of `[2^(i-1), 2^i)` nanoseconds, the last one also all longer ones (over 4 minutes).
@@ -16,13 +19,31 @@ pub struct Histogram {
     longest_nanos: AtomicU64,
     /// The longest duration since [`Histogram::take_longest`].
     recent_nanos: AtomicU64,
+    /// One duration in so many is recorded; 0 if all are.
+    sampled_one_in: u64,
 }
 
 impl Default for Histogram {
     fn default() -> Self {
         let buckets = std::array::from_fn(|_| AtomicU64::new(0));
         let [sum_nanos, longest_nanos, recent_nanos] = [0; 3].map(AtomicU64::new);
-        Self { buckets, sum_nanos, longest_nanos, recent_nanos }
+        Self { buckets, sum_nanos, longest_nanos, recent_nanos, sampled_one_in: 0 }
+    }
+}
+
+/// Measures an operation until it is dropped.
+#[derive(Debug)]
+pub struct Timer<'a> {
+    times: &'a Histogram,
+    clock: &'a dyn Clock,
+    started: Duration,
+}
+
+impl Drop for Timer<'_> {
+    #[cold]
+    #[inline(never)]
+    fn drop(&mut self) {
+        self.times.record(self.clock.mono().saturating_sub(self.started));
     }
 }
 
@@ -31,6 +52,16 @@ fn bucket(nanos: u64) -> usize {
 }
 
 impl Histogram {
+    /// Creates a histogram of operations that [`is_chosen`](super::is_chosen) chooses.
+    pub fn of_sample() -> Self {
+        Self { sampled_one_in: SAMPLED_ONE_IN, ..Self::default() }
+    }
+
+    /// Begins to measure an operation.
+    pub fn start<'a>(&'a self, clock: &'a dyn Clock) -> Timer<'a> {
+        Timer { times: self, clock, started: clock.mono() }
+    }
+
     /// Adds one duration.
     pub fn record(&self, time: Duration) {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -54,26 +85,34 @@ impl Histogram {
             buckets: std::array::from_fn(|i| self.buckets[i].load(Ordering::Relaxed)),
             sum: Duration::from_nanos(self.sum_nanos.load(Ordering::Relaxed)),
             longest: Duration::from_nanos(self.longest_nanos.load(Ordering::Relaxed)),
+            sampled_one_in: self.sampled_one_in,
         }
     }
 }
 
-/// Durations that were counted up to one moment.
+/// Durations that were counted up to one moment: all, or a random sample of them ([`Durations::sampled_one_in`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Durations {
     buckets: [u64; BUCKETS],
     sum: Duration,
     longest: Duration,
+    sampled_one_in: u64,
 }
 
 impl Default for Durations {
     fn default() -> Self {
-        Self { buckets: [0; BUCKETS], sum: Duration::ZERO, longest: Duration::ZERO }
+        Self { buckets: [0; BUCKETS], sum: Duration::ZERO, longest: Duration::ZERO, sampled_one_in: 0 }
     }
 }
 
 impl Durations {
+    /// One operation in so many was measured, on average, chosen at random; 0 if all were. All other figures are those of the
+    /// measured ones. Multiply a count or a sum by this number to estimate that of all operations.
+    pub fn sampled_one_in(&self) -> u64 {
+        self.sampled_one_in
+    }
+
     /// Number of durations.
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
@@ -112,7 +151,7 @@ impl Durations {
 }
 
 statistics! {
-    /// Durations of one kind of work since the open.
+    /// Durations of one kind of work since the open: all, or a random sample of them (`sampled_one_in`).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     TimeStats of durations: &Durations;
 
@@ -120,6 +159,8 @@ statistics! {
         "All durations." durations: Durations = *durations;
     }
     figures {
+        Gauge Count sampled_one_in: u64 = durations.sampled_one_in(),
+            "One in so many was measured, chosen at random, and the other figures are those of the measured ones; 0 if all were.";
         Counter Count count: u64 = durations.count(), "Number of durations.";
         Counter Seconds time: Duration = durations.sum(), "Total time.";
         Gauge Seconds p50: Duration = durations.percentile(0.5), "Half of the durations are no longer than this.";

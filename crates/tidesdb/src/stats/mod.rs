@@ -3,6 +3,7 @@
 //! A new counter of a family is one line in `family/stats.rs` and its use; any other figure is one line that says where it comes
 //! from. `Display`, the command line, the C library and exporters follow from the tables.
 
+mod sample;
 mod histogram;
 
 use std::fmt;
@@ -207,7 +208,8 @@ macro_rules! statistics {
     };
 }
 
-pub use histogram::{Durations, Histogram, TimeStats};
+pub use histogram::{Durations, Histogram, TimeStats, Timer};
+pub use sample::{SAMPLED_ONE_IN, is_chosen};
 pub(crate) use statistics;
 
 /// The first of at most one.

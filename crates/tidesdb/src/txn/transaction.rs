@@ -116,7 +116,7 @@ impl Transaction {
         self.reads.borrow().len()
     }
 
-    /// Sets `key` to `value`, for the default TTL of the family if it has one.
+    /// Sets `key` to `value`, for the default TTL of the family if it has one. Limits are those of [`WriteBatch::put`].
     ///
     /// # Errors
     /// `InvalidArgument` for an empty or too long key, a too long value or transaction, or after the transaction has

@@ -10,6 +10,9 @@ use super::VALUE_BYTES_MAX;
 /// Applies an operand to a value; see [`MergeOperator::custom`].
 type MergeFn = dyn Fn(&mut Vec<u8>, &[u8]) -> Result<(), Box<dyn Error + Send + Sync>> + Send + Sync;
 
+/// Checks an operand; see [`MergeOperator::check_operands`].
+type CheckFn = dyn Fn(&[u8]) -> Result<(), Box<dyn Error + Send + Sync>> + Send + Sync;
+
 /// A named, associative function that combines a value with an operand. The name is stored with the family and checked
 /// at each open. See [docs/merge-operators.md](https://github.com/tidesdb/tidesdb-rs/blob/main/docs/merge-operators.md).
 #[derive(Clone)]
@@ -17,6 +20,8 @@ pub struct MergeOperator {
     name: Arc<str>,
     /// `None` if only the name is known.
     merge: Option<Arc<MergeFn>>,
+    /// `None` if every operand is valid.
+    check: Option<Arc<CheckFn>>,
     is_built_in: bool,
 }
 
@@ -29,8 +34,8 @@ const MIN: &str = "tidesdb.min";
 const APPEND: &str = "tidesdb.append:";
 
 impl MergeOperator {
-    /// Adds eight-byte little-endian integers, signed or unsigned. A sum that overflows wraps around. Any other length
-    /// is an error.
+    /// Adds eight-byte little-endian integers, signed or unsigned. A sum that overflows wraps around. An operand of another length is
+    /// refused when it is written; with a value of another length, which was put, reads fail.
     pub fn add() -> Self {
         Self::built_in(ADD, |value, operand| {
             let wrong = || format!("a number of {} bytes and one of {}, not 8", value.len(), operand.len());
@@ -38,6 +43,10 @@ impl MergeOperator {
             let sum = number(value)?.wrapping_add(number(operand)?);
             value.copy_from_slice(&sum.to_le_bytes());
             Ok(())
+        })
+        .check_operands(|operand| match operand.len() {
+            8 => Ok(()),
+            _ => Err("a number has 8 bytes".into()),
         })
     }
 
@@ -94,7 +103,35 @@ impl MergeOperator {
         name: impl Into<Arc<str>>,
         merge: impl Fn(&mut Vec<u8>, &[u8]) -> Result<(), Box<dyn Error + Send + Sync>> + Send + Sync + 'static,
     ) -> Self {
-        Self { name: name.into(), merge: Some(Arc::new(merge)), is_built_in: false }
+        Self { name: name.into(), merge: Some(Arc::new(merge)), check: None, is_built_in: false }
+    }
+
+    /// Sets a check of each operand before it is written. If `check` returns an error, the write fails with
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) and nothing is written. It runs in the thread that writes.
+    ///
+    /// Without a check, an operand that `merge` cannot combine is found when the key is read. Operands that are stored already
+    /// are not checked.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// use tidesdb::{FamilyOptions, MergeOperator};
+    /// let union = MergeOperator::custom("flags", |flags, more| Ok(flags[0] |= more[0])).check_operands(|operand| match operand {
+    ///     [_] => Ok(()),
+    ///     _ => Err("flags are one byte".into()),
+    /// });
+    /// let doors = db.create_family("doors", FamilyOptions::default().merge_operator(union))?;
+    /// doors.merge("front", [1])?;
+    /// assert!(doors.merge("front", "open").is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn check_operands(
+        mut self,
+        check: impl Fn(&[u8]) -> Result<(), Box<dyn Error + Send + Sync>> + Send + Sync + 'static,
+    ) -> Self {
+        self.check = Some(Arc::new(check));
+        self
     }
 
     fn built_in(
@@ -116,7 +153,12 @@ impl MergeOperator {
 
     /// The operator of a stored name: a built-in one, or unresolved until the caller's operator replaces it.
     pub(crate) fn of_stored_name(name: &str) -> Self {
-        Self::by_name(name).unwrap_or_else(|| Self { name: name.into(), merge: None, is_built_in: false })
+        Self::by_name(name).unwrap_or_else(|| Self {
+            name: name.into(),
+            merge: None,
+            check: None,
+            is_built_in: false,
+        })
     }
 
     /// The stored name.
@@ -132,6 +174,14 @@ impl MergeOperator {
     /// Returns true if only the name of the operator is known.
     pub fn is_unresolved(&self) -> bool {
         self.merge.is_none()
+    }
+
+    /// Checks an operand that is to be written.
+    ///
+    /// # Errors
+    /// Why it is not valid.
+    pub(crate) fn check(&self, operand: &[u8]) -> Result<(), String> {
+        self.check.as_ref().map_or(Ok(()), |check| check(operand).map_err(|e| e.to_string()))
     }
 
     /// Applies `operand` to `value`.
@@ -245,6 +295,16 @@ mod tests {
         assert_eq!(sum, n(i64::MAX - 3));
         assert!(fold(&MergeOperator::add(), Some(b"7"), &[&n(1)]).is_err());
         assert!(fold(&MergeOperator::add(), Some(&n(1)), &[b"7"]).is_err());
+    }
+
+    #[test]
+    fn only_operators_of_numbers_check_operands() {
+        let checks = |operator: MergeOperator, len| operator.check(&vec![0; len]).is_ok();
+        for len in [0, 7, 8, 9] {
+            assert_eq!(checks(MergeOperator::add(), len), len == 8);
+            assert_eq!(checks(MergeOperator::by_name("tidesdb.add").unwrap(), len), len == 8);
+            assert!(checks(MergeOperator::max(), len) && checks(MergeOperator::append(""), len));
+        }
     }
 
     #[test]

@@ -110,6 +110,10 @@ impl WriteBatch {
 
     /// Sets `key` to `value`, for the default TTL of the family if it has one.
     ///
+    /// Keys have 1 byte to 64 KiB ([`KEY_BYTES_MAX`](crate::KEY_BYTES_MAX)), values at most 4 GiB
+    /// ([`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX)); [`Family::writer`] takes values of any length.
+    /// A batch has at most 4 GiB.
+    ///
     /// # Errors
     /// `InvalidArgument` for an empty or too long key, a too long value or batch. `MemoryLimit` if all batches and transactions
     /// would take more than their share of `memory_limit`; `Busy` if memory stays scarce for ten seconds. The batch is as before.
@@ -186,12 +190,14 @@ impl WriteBatch {
     /// ```
     ///
     /// # Errors
-    /// As [`WriteBatch::put`]; `InvalidArgument` if the family has no merge operator. `Merge` if its operator is not known here.
+    /// As [`WriteBatch::put`]; `InvalidArgument` if the family has no merge operator, or if the operator refuses the operand
+    /// ([`MergeOperator::check_operands`](crate::MergeOperator::check_operands)). `Merge` if the operator is not known here. The batch is as
+    /// before.
     pub fn merge(&mut self, family: &Family, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         let (key, operand) = (key.as_ref(), operand.as_ref());
-        family.core.check_merge()?;
         check_key(key)?;
         check_value(operand)?;
+        family.core.check_merge(operand)?;
         self.make_room(family, key.len() + operand.len())?;
         self.ranks += 1;
         let longest = self.value_bytes_max;

@@ -59,11 +59,9 @@ const SLICE: Duration = Duration::from_millis(10);
 /// enough; the larger the part before it, the larger the bursts that are taken at full speed.
 const MEMTABLES_SLOW: f64 = 0.625;
 /// Tables in level 1 at which writers slow down, and at which they stop.
-const L1_SLOW: TableLimit = TableLimit { least: 12, triggers: 2 };
-const L1_STOP: TableLimit = TableLimit { least: 24, triggers: 3 };
+const L1_SLOW: TableLimit = TableLimit { least: 16, triggers: 2 };
+const L1_STOP: TableLimit = TableLimit { least: 30, triggers: 3 };
 
-/// What the levels below level 1 hold in excess counts from this many times the tables on at which level 1 slows writers down.
-const DEEP_FREE: f64 = 4.0 / 3.0;
 /// What the levels below level 1 owe slows writers down and never stops them.
 const DEEP_MAX: f64 = 0.95;
 
@@ -210,7 +208,7 @@ fn table_debt(ctx: &WriteCtx, family: &FamilyCore, version: &TableVersion) -> f6
     let trigger = family.options.l1_tables_trigger();
     let (slow, stop) = (L1_SLOW.at(trigger), L1_STOP.at(trigger));
     let (level_1, slow, range) = (version.level_len(1), slow as f64, (stop - slow) as f64);
-    let above = family.merge_debt.owed(level_1, slow * DEEP_FREE) - slow;
+    let above = family.merge_debt.owed(level_1, slow) - slow;
     if above <= 0.0 || family.claims.has_quarantined() || ctx.merges.are_stuck() {
         return 0.0;
     }

@@ -54,7 +54,12 @@ fn every_figure_is_a_valid_metric() {
     fill(&odd, 10, b"v");
     db.flush().unwrap();
     db.compact().unwrap();
-    let samples = check(&db.metrics_text());
+    let text = db.metrics_text();
+    assert!(
+        text.contains("# HELP tidesdb_get_duration_seconds Durations of a random sample: one in 256.\n"),
+        "{text}"
+    );
+    let samples = check(&text);
     let value = |name: &str| samples.iter().find(|(sample, _)| sample == name).map(|(_, value)| *value);
     let stats = db.stats();
     let wanted = [
@@ -66,6 +71,8 @@ fn every_figure_is_a_valid_metric() {
         ("tidesdb_family_level_entries{family=\"default\",level=\"2\"}", 100.0),
         ("tidesdb_level_entries{family=\"default\",level=\"2\"}", 100.0),
         ("tidesdb_tree_largest_level{family=\"default\"}", 2.0),
+        ("tidesdb_put_duration_seconds_count", stats.puts.count as f64),
+        ("tidesdb_put_duration_seconds_sum", stats.puts.time.as_secs_f64()),
         ("tidesdb_flush_duration_seconds_count", stats.flushes.count as f64),
         ("tidesdb_flush_duration_seconds_bucket{le=\"+Inf\"}", stats.flushes.count as f64),
         ("tidesdb_stall_delay_seconds_count{cause=\"tables\"}", 0.0),

@@ -589,3 +589,46 @@ fn operations_on_one_row_are_atomic() {
     assert_eq!(f.last().unwrap().unwrap().0, b"~count");
     assert!(f.update("~count", |_| None).unwrap().is_none() && !f.contains("~count").unwrap());
 }
+
+/// Threads take rows from both ends until none is left.
+#[test]
+fn rows_popped_from_both_ends_are_taken_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::options(dir.path()).sync(SyncMode::None).open().unwrap();
+    for n in 0..200u32 {
+        db.put(n.to_be_bytes(), "job").unwrap();
+    }
+    let (db, mut taken) = (&db, Vec::new());
+    std::thread::scope(|scope| {
+        let take = |from_end: bool| {
+            move || {
+                let pop = || if from_end { db.pop_last() } else { db.pop_first() };
+                std::iter::from_fn(|| pop().unwrap().map(|(key, _)| key.to_vec())).collect::<Vec<_>>()
+            }
+        };
+        let threads = [true, false, true, false].map(|from_end| scope.spawn(take(from_end)));
+        for thread in threads {
+            let own = thread.join().unwrap();
+            assert!(own.is_sorted() || own.is_sorted_by(|a, b| a > b), "one end: {own:?}");
+            taken.extend(own);
+        }
+    });
+    taken.sort();
+    assert!(taken.into_iter().eq((0..200u32).map(|n| n.to_be_bytes().to_vec())));
+}
+
+#[test]
+fn a_transaction_knows_its_first_and_last_row() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.default_family();
+    db.put("m", "1").unwrap();
+    let mut tx = db.begin(Isolation::Serializable);
+    assert_eq!(tx.first(f).unwrap(), tx.last(f).unwrap());
+    tx.put(f, "a", "2").unwrap();
+    tx.put(f, "z", "3").unwrap();
+    let keys = (tx.first(f).unwrap().unwrap().0, tx.last(f).unwrap().unwrap().0);
+    assert_eq!((&*keys.0, &*keys.1), (&b"a"[..], &b"z"[..]));
+    tx.delete_range(f, ..).unwrap();
+    assert!(tx.first(f).unwrap().is_none() && tx.last(f).unwrap().is_none());
+}
