@@ -17,6 +17,7 @@ use super::save::Unsaved;
 use super::unresolved::{Deferred, PIECE_BYTES};
 use crate::events::{Event, TARGET};
 use crate::family::FamilyCore;
+use crate::files::{self, FileKind};
 use crate::memory::Pressure;
 use crate::options::RecoveryMode;
 use crate::rewrite::Rewritten;
@@ -27,7 +28,7 @@ use crate::wal::layout::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, UNIT};
 use crate::wal::reader::{CrashedLog, Logged, Scan, ScanConfig};
 use crate::wal::{LargeCommit, Piece, Taken};
 use crate::write::{logged_ops, whole_ops};
-use crate::{Error, Result, files};
+use crate::{Error, Result};
 
 /// Bytes of log that are replayed between two checks of the memtable sizes.
 const REPLAY_BYTES: usize = 4 << 20;
@@ -166,6 +167,7 @@ fn scan_config(ctx: &MaintenanceCtx, state: &State) -> Result<ScanConfig> {
         watermark: state.durable_mark,
         sync_failed: names.iter().any(|name| name == files::SYNC_FAILED),
         mode: ctx.write.options.recovery,
+        has_values: names.iter().any(|name| matches!(files::parse(name), Some(FileKind::Vlog(_)))),
     };
     // A sequence number past the header of the first segment was assigned, so the segment existed. One record may fill
     // the previous segment to its end. Then the next number equals the position after that header, and nothing was

@@ -19,9 +19,9 @@
 //! A read error is none of these: the open fails with it. Segments are read by system calls, because a bad sector under
 //! a memory map would kill the process.
 //!
-//! In the same boot, commits are passed on while the log is scanned, up to the first hole. What a hole means is known only at the end of
-//! the log, so the commits after it are read a second time. After a reboot or a failed sync the whole log is scanned first: only then
-//! is known which commits are durable with their values.
+//! In the same boot, commits without values in other files are passed on while the log is scanned, up to the first hole. What a hole means
+//! is known only at the end of the log, so the commits after it are read a second time. In all other cases the whole log is scanned first:
+//! only then is known which commits are durable, so that a missing value is damage and not the end of the log.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -58,6 +58,8 @@ pub struct ScanConfig {
     pub sync_failed: bool,
     /// What to do about damage.
     pub mode: RecoveryMode,
+    /// Commits may refer to values outside of the log. Which of them must be there is known only when the log was scanned.
+    pub has_values: bool,
 }
 
 /// Result of scanning the log.
@@ -263,7 +265,7 @@ impl<'a> CrashedLog<'a> {
         mut apply: impl FnMut(Logged, SeqNo) -> Result<bool>,
     ) -> Result<Scan> {
         let mut window = Window::new(piece_bytes);
-        let held_from = (!self.same_boot).then_some(0);
+        let held_from = (!self.same_boot || self.config.has_values).then_some(0);
         let mut sink =
             Sink { apply: &mut apply, piece_bytes, piece: None, synced: 0, held_from, ended: false };
         let (findings, segments) = self.scan(&mut sink, &mut window)?;

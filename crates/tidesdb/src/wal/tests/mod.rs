@@ -83,6 +83,7 @@ impl Rig {
             watermark: 0,
             sync_failed: false,
             mode: RecoveryMode::Tail,
+            has_values: false,
         }
     }
 
