@@ -1,6 +1,5 @@
 //! Values come back as they were written.
 #![cfg(feature = "json")]
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use proptest::prelude::*;
 use tidesdb_typed::{Json, Value};

@@ -258,12 +258,12 @@ fn a_clone_that_fails_at_any_call_leaves_no_file_behind() {
 fn a_clone_of_damaged_values_leaves_no_file_behind() {
     let sim = Sim::new();
     let db = source(&sim);
-    let before = data_files(&sim);
-    let last = before.iter().rfind(|name| name.ends_with(".vlog")).unwrap();
+    let last = data_files(&sim).into_iter().rfind(|name| name.ends_with(".vlog")).unwrap();
     db.close().unwrap();
     let bytes = sim.disk.read_file(format!("/db/{last}")).unwrap().len() as u64;
     sim.disk.corrupt(format!("/db/{last}"), bytes - 100, |byte| byte ^ 1).unwrap();
     let db = sim.open();
+    let before = data_files(&sim);
     assert!(matches!(db.clone_family("f", "copy"), Err(Error::Corrupt { .. })));
     assert_eq!(data_files(&sim), before);
     assert!(value(&db.family("f").unwrap(), b"key000000").is_some());

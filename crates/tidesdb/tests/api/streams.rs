@@ -310,7 +310,7 @@ fn a_clone_and_a_checkpoint_copy_chunked_values() {
 #[test]
 fn chunks_are_moved_out_of_files_that_are_mostly_garbage() {
     let sim = Sim::new();
-    let db = open(&sim);
+    let db = sim.options().default_family(quiet().value_garbage_percent(0)).open().unwrap();
     let f = db.default_family();
     // Each film shares its files with the garbage of others.
     for n in 0..24u64 {
@@ -326,6 +326,7 @@ fn chunks_are_moved_out_of_files_that_are_mostly_garbage() {
     let want = |n: u64| (0..3).flat_map(|part| noise(n * 10 + part, CHUNK / 2 + 1)).collect::<Vec<u8>>();
     let live = 24 * (3 * CHUNK as u64 / 2);
     assert!(vlog_bytes(&sim) > live * 3 / 2);
+    f.change_options(quiet(), true).unwrap();
     shrinks_to(&sim, &db, live * 135 / 100 + (8 << 20));
     (0..24).for_each(|n| check(f, &format!("film{n:02}"), &want(n)));
     assert!(db.verify().unwrap().is_ok());
