@@ -189,6 +189,7 @@ fn source(sim: &Sim) -> Db {
     }
     db.flush().unwrap();
     db.put(b"k", b"runs the merges that are due").unwrap();
+    db.flush().unwrap();
     db
 }
 
