@@ -88,6 +88,27 @@ pub fn recovered(env: &Env, config: &Config, promises: &Promises, demand: Demand
     Ok(p)
 }
 
+/// Reads the database as a reader beside the writer does, without recovery, and compares what it shows with `promises`.
+/// Returns the number of commits shown.
+///
+/// # Errors
+/// Returns a description of the first violation.
+pub fn shown(env: &Env, promises: &Promises) -> Result<usize, String> {
+    let reader = Db::options(PATH).env(env.clone()).open_reader().map_err(|e| format!("a reader: {e}"))?;
+    let contents = dump(&reader.view()).map_err(|e| format!("a reader: {e}"))?;
+    let p = mark(&contents);
+    let now = u32::try_from(env.clock.wall_secs()).unwrap_or(u32::MAX);
+    let expected = |families| promises.model.contents(families, p, now);
+    if p < promises.durable || p > promises.model.commits.len() {
+        return Err(format!("a reader shows {p} commits, {} are durable", promises.durable));
+    }
+    if contents != expected(&promises.families_after) && contents != expected(&promises.families_before) {
+        let difference = difference(&contents, &expected(&promises.families_after));
+        return Err(format!("a reader does not show the contents after commit {p}: {difference}"));
+    }
+    Ok(p)
+}
+
 fn thorough(db: Db, env: &Env, config: &Config, contents: &Contents) -> Result<(), String> {
     let report = db.verify().map_err(|e| format!("verify: {e}"))?;
     if !report.is_ok() {

@@ -2,8 +2,8 @@
 //! threads on a healthy disk.
 //!
 //! 1. When a manifest is written and tables were created since its last write, each of these tables is synced, and so
-//!    is the directory with their names. All value logs are synced, too, unless the log has unsynced records. (A
-//!    compaction does not refer to the values of these records, and a flush syncs the log first.)
+//!    is the directory with their names. All value logs are synced, too, unless the log has unsynced records: a
+//!    compaction does not refer to the values of these records, and a flush syncs those of its family.
 //! 2. A table, value log, manifest or log segment is removed only if the manifest in force has no unsynced byte and no
 //!    switch of `CURRENT` is unsynced. Tables that were never named in a manifest may be removed at any time.
 //! 3. `CURRENT` is switched only to a manifest that is synced and whose name is durable, by a synced file.

@@ -21,6 +21,8 @@ pub enum Step {
     Rename(FamilyNo, String),
     /// Flushes all memtables.
     Flush,
+    /// Flushes the memtables of one family.
+    FlushOf(FamilyNo),
     /// Compacts everything.
     Compact,
     /// Makes everything durable.
@@ -49,7 +51,7 @@ pub struct Recipe {
 }
 
 impl Recipe {
-    /// Returns one of thirteen workloads.
+    /// Returns one of fourteen workloads.
     pub fn numbered(n: u64) -> Self {
         let base = Self {
             steps: 60,
@@ -59,7 +61,7 @@ impl Recipe {
             families: false,
             maintenance_one_in: 0,
         };
-        match n % 13 {
+        match n % 14 {
             0 => base,
             1 => Self { maintenance_one_in: 12, ..base },
             2 => Self { large_one_in: 3, maintenance_one_in: 15, ..base },
@@ -72,26 +74,33 @@ impl Recipe {
             9 => Self { families: true, value_bytes: 600, steps: 120, maintenance_one_in: 30, ..base },
             10 => Self { steps: 40, maintenance_one_in: 3, ..base },
             11 => Self { keys: 12, large_one_in: 1, steps: 80, maintenance_one_in: 8, ..base },
-            _ => Self { steps: 200, maintenance_one_in: 15, families: true, large_one_in: 10, ..base },
+            12 => Self { steps: 200, maintenance_one_in: 15, families: true, large_one_in: 10, ..base },
+            _ => {
+                Self { steps: 100, keys: 200, families: true, maintenance_one_in: 4, large_one_in: 5, ..base }
+            }
         }
     }
 }
 
 /// Generates a script. Family 0 is the default family and is never dropped or renamed.
 pub fn make(recipe: &Recipe, seed: u64, now: u32) -> Vec<Step> {
+    make_on(recipe, seed, now, vec![0], 1)
+}
+
+/// Generates a script for a database with the families `live`, in which `made` families were created so far.
+pub fn make_on(recipe: &Recipe, seed: u64, now: u32, mut live: Vec<FamilyNo>, mut made: usize) -> Vec<Step> {
     let mut rng = Rng::new(seed);
-    let mut live: Vec<FamilyNo> = vec![0];
-    let mut made = 1;
     let mut steps = Vec::with_capacity(recipe.steps);
     for i in 0..recipe.steps {
         if recipe.families && rng.one_in(12) {
             steps.push(family_step(&mut rng, &mut live, &mut made));
         } else if recipe.maintenance_one_in != 0 && rng.one_in(recipe.maintenance_one_in) {
-            steps.push(match rng.below(7) {
-                0 | 1 => Step::Flush,
-                2 => Step::Compact,
-                3 => Step::Sync,
-                4 => Step::Checkpoint(i),
+            steps.push(match rng.below(10) {
+                0 => Step::Flush,
+                1..=4 => Step::FlushOf(live[rng.below(live.len() as u64) as usize]),
+                5 => Step::Compact,
+                6 => Step::Sync,
+                7 => Step::Checkpoint(i),
                 _ => Step::Reopen,
             });
         } else {

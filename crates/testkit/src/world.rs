@@ -155,6 +155,18 @@ impl World {
         Ok(Self { env: env.clone(), config, promises, cache_may_revert: false, db: Some(db), handles })
     }
 
+    /// Opens the database that an earlier run left, whose promises are `promises`. What is found is durable from then on.
+    ///
+    /// # Errors
+    /// Returns the error of the engine.
+    pub fn resume(env: &Env, config: Config, promises: Shared) -> Result<Self> {
+        let (env, db, handles) = (env.clone(), None, BTreeMap::new());
+        let mut world = Self { env, config, promises, cache_may_revert: true, db, handles };
+        world.open_again()?;
+        world.cache_may_revert = false;
+        Ok(world)
+    }
+
     /// Returns the open database.
     ///
     /// # Panics
@@ -171,6 +183,7 @@ impl World {
         match step {
             Step::Commit { ops, full } => self.commit(ops, *full),
             Step::Flush => self.db().flush(),
+            Step::FlushOf(no) => self.handles.get(no).map_or(Ok(()), Family::flush),
             Step::Compact => self.db().compact(),
             Step::Sync => self.sync(),
             Step::Reopen => self.reopen(),
@@ -286,6 +299,11 @@ impl World {
             let mut p = self.promises.lock();
             p.durable = p.acked;
         }
+        self.open_again()?;
+        closed
+    }
+
+    fn open_again(&mut self) -> Result<()> {
         let db = self.config.open(&self.env, Path::new(PATH))?;
         self.settle(&db)?;
         let families = self.promises.lock().families_after.clone();
@@ -293,7 +311,7 @@ impl World {
             self.handles.insert(no, db.family(&name)?);
         }
         self.db = Some(db);
-        closed
+        Ok(())
     }
 
     /// After a reopen, commits and families with an unknown result are known and durable.

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ops::Bound;
 
-use tidesdb::{Db, Family, Iter, Slice, Snapshot, Transaction};
+use tidesdb::{Cursor, Db, Family, Iter, ReadOptions, Slice, Snapshot, Transaction};
 
 /// A range of encoded keys.
 pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
@@ -38,6 +38,7 @@ pub(crate) mod sealed {
         fn contains(&self, family: &Family, key: &[u8]) -> tidesdb::Result<bool>;
         fn range(&self, family: &Family, range: Bounds) -> tidesdb::Result<Iter>;
         fn prefix(&self, family: &Family, prefix: &[u8]) -> tidesdb::Result<Iter>;
+        fn cursor(&self, family: &Family, options: &ReadOptions) -> tidesdb::Result<Cursor>;
     }
 
     pub trait Write {
@@ -68,6 +69,10 @@ pub(crate) mod sealed {
 
         fn prefix(&self, family: &Family, prefix: &[u8]) -> tidesdb::Result<Iter> {
             family.prefix(prefix)
+        }
+
+        fn cursor(&self, family: &Family, options: &ReadOptions) -> tidesdb::Result<Cursor> {
+            family.cursor_with(options)
         }
     }
 
@@ -107,6 +112,10 @@ pub(crate) mod sealed {
         fn prefix(&self, family: &Family, prefix: &[u8]) -> tidesdb::Result<Iter> {
             Snapshot::prefix(self, family, prefix)
         }
+
+        fn cursor(&self, family: &Family, options: &ReadOptions) -> tidesdb::Result<Cursor> {
+            self.cursor_with(family, options)
+        }
     }
 
     impl<'t> Read for Within<'t> {
@@ -133,6 +142,10 @@ pub(crate) mod sealed {
 
         fn prefix(&self, family: &Family, prefix: &[u8]) -> tidesdb::Result<Iter> {
             self.0.borrow().prefix(family, prefix)
+        }
+
+        fn cursor(&self, family: &Family, options: &ReadOptions) -> tidesdb::Result<Cursor> {
+            self.0.borrow().cursor_with(family, options)
         }
     }
 
@@ -177,6 +190,10 @@ pub(crate) mod sealed {
 
         fn prefix(&self, family: &Family, prefix: &[u8]) -> tidesdb::Result<Iter> {
             (**self).prefix(family, prefix)
+        }
+
+        fn cursor(&self, family: &Family, options: &ReadOptions) -> tidesdb::Result<Cursor> {
+            (**self).cursor(family, options)
         }
     }
 }

@@ -3,11 +3,11 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::{Bound, RangeBounds};
+use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidesdb::{Db, Family, FamilyOptions, Snapshot, Transaction};
+use tidesdb::{Db, Family, FamilyOptions, ReadOptions, Snapshot, Transaction};
 
 use crate::by::By;
 use crate::definition::TableDefinition;
@@ -19,6 +19,9 @@ use crate::rows::Rows;
 use crate::schema::Schema;
 use crate::store::{Bounds, Read, Within, Write, sealed::Read as _};
 use crate::value::Value;
+
+/// A check of indexes leaves out rows that expire within this time. If it takes longer, it starts again with a longer time.
+const CHECK_SPAN: Duration = Duration::from_secs(60);
 
 impl<K: Key, V: Value> TableDefinition<K, V> {
     /// Opens the table; creates it if it does not exist. The handle is cheap to clone and keeps the database open. In a
@@ -172,7 +175,7 @@ impl<K: Key, V: Value, S: Read> Table<K, V, S> {
     }
 
     /// Checks the indexes against the rows, all at one timestamp: each row has its index entries, and each entry its row.
-    /// Reads the whole table. Returns the number of rows.
+    /// Reads the whole table. Returns the number of rows. Rows that expire before the end of the check are counted and not checked.
     ///
     /// [`Db::verify`] checks the bytes on disk; this checks what programs wrote: a row that was put past the table, or an
     /// index function that returns other keys than it did.
@@ -194,32 +197,58 @@ impl<K: Key, V: Value, S: Read> Table<K, V, S> {
     /// # Errors
     /// [`Error::MissingEntry`](crate::Error::MissingEntry), [`Error::MissingRow`](crate::Error::MissingRow); as [`Table::get`].
     pub fn check_indexes(&self) -> Result<u64> {
+        let family = &self.schema.family;
+        let mut span = CHECK_SPAN;
+        loop {
+            let until = family.expiry_after(span).unwrap_or(u32::MAX);
+            let checked = self.check_rows_after(until);
+            if family.expiry_after(Duration::ZERO)? <= until {
+                return checked;
+            }
+            span = span.saturating_mul(8);
+        }
+    }
+
+    /// Like [`Table::check_indexes`], for the rows that do not expire up to second `until`. A row that expires between two reads would
+    /// look like one without entries, or its entries like entries without a row.
+    fn check_rows_after(&self, until: u32) -> Result<u64> {
         let (schema, view) = (&self.schema, self.store.view());
-        let (table, all) = (schema.table, || (Bound::Unbounded, Bound::Unbounded));
+        let (table, lasts) = (schema.table, |expiry: u32| expiry == 0 || expiry > until);
         let mut wanted = vec![0_u64; schema.indexes.len()];
-        let mut rows = 0;
-        for row in view.range(&schema.family, all())? {
-            let (key, value) = row?;
-            let value = schema.value(&value)?;
-            for (open, wanted) in schema.indexes.iter().zip(&mut wanted) {
-                for index_key in open.index.keys(V::to_ref(&value)) {
-                    let (entry, owner) = open.entry(&index_key, &key);
-                    if view.get(&open.family, &entry)?.is_none_or(|found| *found != *owner) {
-                        return Err(Error::MissingEntry { table, index: open.index.name() });
+        let mut count = 0;
+        let mut rows = view.cursor(&schema.family, &ReadOptions::default())?;
+        rows.seek_to_first()?;
+        while rows.valid() {
+            count += 1;
+            if lasts(rows.expiry()) {
+                let (key, value) = rows.entry()?;
+                let value = schema.value(value)?;
+                for (open, wanted) in schema.indexes.iter().zip(&mut wanted) {
+                    for index_key in open.index.keys(V::to_ref(&value)) {
+                        let (entry, owner) = open.entry(&index_key, key);
+                        if view.get(&open.family, &entry)?.is_none_or(|found| *found != *owner) {
+                            return Err(Error::MissingEntry { table, index: open.index.name() });
+                        }
+                        *wanted += 1;
                     }
-                    *wanted += 1;
                 }
             }
-            rows += 1;
+            rows.next()?;
         }
         // Each entry that a row needs exists, so any other entry shows in the number.
         for (open, wanted) in schema.indexes.iter().zip(wanted) {
-            let mut entries = view.range(&open.family, all())?.keys_only();
-            if entries.try_fold(0, |n: u64, entry| entry.map(|_| n + 1))? != wanted {
+            let mut entries = view.cursor(&open.family, &ReadOptions::default().keys_only(true))?;
+            entries.seek_to_first()?;
+            let mut found = 0;
+            while entries.valid() {
+                found += u64::from(lasts(entries.expiry()));
+                entries.next()?;
+            }
+            if found != wanted {
                 return Err(Error::MissingRow { table, index: open.index.name() });
             }
         }
-        Ok(rows)
+        Ok(count)
     }
 
     /// The table as `index` sorts it; the definition of the table must list the index.

@@ -1,6 +1,7 @@
 //! Rows with a time to live: their index entries expire with them.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tidesdb::{Db, FamilyOptions, Isolation};
 use tidesdb_io::{Clock as _, ManualClock, sim};
-use tidesdb_typed::{Error, IndexDefinition, Table, TableDefinition};
+use tidesdb_typed::{Error, IndexDefinition, Table, TableDefinition, encode};
 
 /// A name, which one row has, and a group. Equal bytes of the value are equal names and groups.
 type Row = (u8, u8);
@@ -120,8 +121,46 @@ fn rows_that_expire_under_an_iterator_are_left_out() {
     back = within.by(&BY_NAME);
     assert_eq!(back.get(1).unwrap().unwrap().0, 1);
     // An entry without a row is still reported.
-    rows.family().delete(tidesdb_typed::encode::<u32>(1)).unwrap();
+    rows.family().delete(encode::<u32>(1)).unwrap();
     assert!(matches!(rows.by(&BY_NAME).get(1), Err(Error::MissingRow { index: "name", .. })));
+}
+
+thread_local! {
+    /// A clock that index functions advance: at which row, and by how much.
+    static PASSING: RefCell<Option<(Arc<ManualClock>, u8, Duration)>> = const { RefCell::new(None) };
+}
+
+const SLOWLY: IndexDefinition<Row, u8> = IndexDefinition::new("slowly", |(name, _), keys| {
+    if let Some((clock, at, time)) = PASSING.with_borrow(Clone::clone)
+        && at == name
+    {
+        clock.advance(time);
+    }
+    keys.add(name);
+});
+const SLOW: TableDefinition<u32, Row> = TableDefinition::new("slow").indexes(&[&SLOWLY]);
+
+/// A row that expired between the read of it and that of its entry was taken for one without an entry, and so were entries that expired
+/// before they were counted.
+#[test]
+fn rows_that_expire_during_a_check_of_indexes_are_no_damage() {
+    for (at, seconds) in [(1, 20), (2, 20), (3, 20), (1, 600), (3, 5000)] {
+        let (db, clock) = open();
+        let rows = SLOW.open(&db).unwrap();
+        rows.put_with_ttl(1, (1, 1), secs(seconds / 2)).unwrap();
+        rows.put(2, (2, 1)).unwrap();
+        rows.put_with_ttl(3, (3, 1), secs(1_000_000)).unwrap();
+        PASSING.set(Some((clock, at, secs(seconds))));
+        let checked = rows.check_indexes();
+        PASSING.set(None);
+        assert!(checked.as_ref().is_ok_and(|rows| (2..=3).contains(rows)), "{at}, {seconds}: {checked:?}");
+        // What is wrong with rows that stay is still found.
+        rows.family().put(encode::<u32>(4), encode::<Row>((4, 4))).unwrap();
+        assert!(matches!(rows.check_indexes(), Err(Error::MissingEntry { index: "slowly", .. })));
+        rows.family().delete(encode::<u32>(4)).unwrap();
+        rows.family().delete(encode::<u32>(3)).unwrap();
+        assert!(matches!(rows.check_indexes(), Err(Error::MissingRow { index: "slowly", .. })));
+    }
 }
 
 /// Compares rows and indexes with the rows of `model` that live at `now`.

@@ -62,17 +62,17 @@ pub fn run_locked(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>) -> Result<bool
     }
     make_earlier_durable(&ctx.write, family, boundary)?;
 
-    let (bytes, entries) = (slot.bytes() as u64, slot.map.entries());
+    let (bytes, entries, owed) = (slot.bytes() as u64, slot.map.entries(), slot.debt());
     let job = ctx.write.running.begin(JobStart {
         kind: "flush",
         family: family.name(),
         target: FLUSH_LEVEL,
         bytes,
         entries,
-        parts_done: vec![PartDone { sum: Arc::clone(&ctx.write.debt.part_flushed), total: bytes }],
+        parts_done: vec![PartDone { sum: Arc::clone(&ctx.write.debt.part_flushed), total: owed }],
     });
     let _span = tracing::debug_span!(target: TARGET, "flush", family = %family.name()).entered();
-    let out = match ctx.with_reserve(|| write(ctx, family, &slot, boundary, &job.progress)) {
+    let (out, freed) = match ctx.with_reserve(|| write(ctx, family, &slot, boundary, &job.progress)) {
         Err(Error::NotFound { .. }) if family.is_dropped() => {
             forget(&ctx.write, family, &slot); // dropped meanwhile
             return Ok(true);
@@ -80,6 +80,8 @@ pub fn run_locked(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>) -> Result<bool
         other => other?,
     };
     let took = job.took();
+    ctx.write.debt.subtract(freed);
+    drop(job); // with the debt that it paid: what it has written must not hide the debt of other memtables
     ctx.write.debt.flush_rate.measured(bytes, took);
     family.count(Metric::FlushBytes, out.bytes());
     family.count(Metric::Flushes, 1);
@@ -97,14 +99,14 @@ pub fn run_locked(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>) -> Result<bool
     Ok(true)
 }
 
-/// Writes the memtable `slot` as tables and installs them.
+/// Writes the memtable `slot` as tables and installs them. Also returns the debt of the memtable, if it was in the view.
 fn write(
     ctx: &MaintenanceCtx,
     family: &Arc<FamilyCore>,
     slot: &Arc<MemSlot>,
     boundary: SeqNo,
     progress: &Arc<Progress>,
-) -> Result<Rewritten> {
+) -> Result<(Rewritten, u64)> {
     let mut cursor = Source::memtable(&slot.map);
     cursor.seek_to_first()?;
     let bottom = family.owned_view().version.is_empty();
@@ -112,8 +114,8 @@ fn write(
     let target = RewriteTarget { progress: Some(progress), ..RewriteTarget::flush(bottom) };
     let mut out = rewrite::run(ctx, family, cursor, target, &purge)?;
     out.ranges = still_hiding(&family.owned_view().version, &out.tables, &purge.ranges);
-    install(ctx, family, slot, boundary, &out)?;
-    Ok(out)
+    let freed = install(ctx, family, slot, boundary, &out)?;
+    Ok((out, freed))
 }
 
 /// The tombstones of `ranges` that cover an older entry of a table of `version` or of `new`.
@@ -167,7 +169,7 @@ fn install(
     slot: &Arc<MemSlot>,
     boundary: SeqNo,
     out: &Rewritten,
-) -> Result<()> {
+) -> Result<u64> {
     // Law: what the edit reports as flushed is in these tables. Cost: one comparison per table of a flush.
     assert!(slot.from < boundary, "a memtable covers at least one sequence number");
     assert!(out.tables.iter().all(|t| t.max_seq < boundary), "a table holds an entry of a newer memtable");
@@ -180,12 +182,11 @@ fn install(
     ctx.install(&edit, family, |version| freed = family.release(slot, Some(version)))
         .inspect_err(|_| out.abandon(ctx))?;
     drop(naming);
-    ctx.write.debt.subtract(freed);
     ctx.write.log.set_needed_from(ctx.write.log_needed_from());
     if first_needed.0 > 0 {
         ctx.write.log.release_before(first_needed);
     }
-    Ok(())
+    Ok(freed)
 }
 
 /// Discards a memtable that is empty or whose family was dropped.

@@ -157,7 +157,7 @@ fn round_without_log(ctx: &MaintenanceCtx, remote: &Remote, prefix: &Prefix) -> 
 
 /// A segment above every segment that the prefix can have used.
 fn after_log(ctx: &MaintenanceCtx, prefix: &Prefix) -> WalId {
-    let used = prefix.boundary.max(prefix.state.last_seq).max(prefix.state.durable_mark);
+    let used = prefix.boundary.max(prefix.state.newest_seq());
     WalId(prefix.state.log_start.0.max(ctx.write.log.segment_of(used).0) + 1)
 }
 

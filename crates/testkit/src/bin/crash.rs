@@ -1,6 +1,6 @@
 //! T01 and T02: crashes the engine at every call that changes the disk, builds images of the possible disk contents
-//! afterwards, recovers each image and compares it with the model. Usage: `crash [--points N] [--seed S] [--threads
-//! T]`.
+//! afterwards, recovers each image and compares it with the model. Some of the recovered databases go on, and the power fails again.
+//! Usage: `crash [--points N] [--seed S] [--threads T]`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -21,6 +21,10 @@ struct Totals {
     points: AtomicU64,
     images: AtomicU64,
     nested: AtomicU64,
+    /// Recovered databases that were written to and lost power again.
+    second_lives: AtomicU64,
+    /// Disks that a reader read before the recovery.
+    shown: AtomicU64,
     checkpoints: AtomicU64,
     /// Bytes of values that were moved while crash points were collected.
     moved: AtomicU64,
@@ -52,6 +56,8 @@ fn main() -> ExitCode {
         ("crash_points", n(&totals.points)),
         ("images", n(&totals.images)),
         ("nested", n(&totals.nested)),
+        ("second_lives", n(&totals.second_lives)),
+        ("shown", n(&totals.shown)),
         ("checkpoints", n(&totals.checkpoints)),
         ("value_bytes_moved", n(&totals.moved)),
         ("violations", n(&totals.wrong)),
@@ -60,7 +66,13 @@ fn main() -> ExitCode {
     exit(finish(
         "T01",
         &figures,
-        &[("crash_points", points), ("images", points * 11), ("nested", points / 10)],
+        &[
+            ("crash_points", points),
+            ("images", points * 11),
+            ("nested", points / 10),
+            ("second_lives", points / 10),
+            ("shown", points / 4),
+        ],
     ))
 }
 
@@ -143,7 +155,14 @@ fn every_image(case: &Case, rng: &mut Rng, totals: &Totals) {
         let disk = case.disk.crash_image(image, image_seed);
         let what = format!("{} image {image:?} seed {image_seed}", case.what);
         let demand = Demand { everything: false, thorough: rng.one_in(10) };
-        one_image(&case.on(what, disk), demand, rng.one_in(20), totals);
+        let image = case.on(what, disk);
+        if rng.one_in(20) {
+            reader_before_recovery(&image, totals);
+        }
+        if rng.one_in(60) {
+            second_life(&image, image_seed, totals);
+        }
+        one_image(&image, demand, rng.one_in(20), totals);
     }
     let demand = Demand { everything: true, thorough: rng.one_in(10) };
     one_image(&case.on(format!("{} killed", case.what), case.disk.fork()), demand, rng.one_in(20), totals);
@@ -156,6 +175,76 @@ fn one_image(case: &Case, demand: Demand, nested: bool, totals: &Totals) {
     }
     if let Err(e) = case.recover(case.seed ^ 0xABCD, demand) {
         wrong(totals, case.seed, &case.what, &e);
+    }
+}
+
+/// A reader that comes before the recovery shows a prefix of the commits that the recovery finds: it does not read a manifest record that
+/// was written and not marked, which may name tables of a flush while the log before it is lost.
+fn reader_before_recovery(case: &Case, totals: &Totals) {
+    if case.promises.families_before.is_empty() {
+        return; // the database may not exist yet
+    }
+    totals.shown.fetch_add(1, Relaxed);
+    let (env, disk, _clock) = sim::env_on(case.disk.fork(), case.seed);
+    disk.log_ops(false);
+    let compare = || -> Result<(), String> {
+        let shown = check::shown(&env, &case.promises)?;
+        let demand = Demand { everything: false, thorough: false };
+        let found = check::recovered(&env, &case.config, &case.promises, demand)?;
+        if shown <= found {
+            Ok(())
+        } else {
+            Err(format!("a reader shows {shown} commits, {found} are recovered"))
+        }
+    };
+    let result = catch_unwind(AssertUnwindSafe(compare)).unwrap_or_else(|_| Err("panic".into()));
+    if let Err(e) = result {
+        wrong(totals, case.seed, &case.what, &e);
+    }
+}
+
+/// Steps of a database that was recovered, before the power fails again.
+const SECOND_STEPS: usize = 12;
+
+/// Recovers a copy of the disk, goes on with it, and lets the power fail once more at a random call.
+fn second_life(case: &Case, seed: u64, totals: &Totals) {
+    if !case.promises.opened || case.promises.families_before.is_empty() {
+        return;
+    }
+    totals.second_lives.fetch_add(1, Relaxed);
+    let lives = || -> Result<(), String> {
+        let (env, disk, _clock) = sim::env_on(case.disk.fork(), seed);
+        disk.log_ops(false);
+        let promises = Shared::default();
+        *promises.lock() = case.promises.clone();
+        let resumed = World::resume(&env, case.config, promises.clone());
+        let mut world = resumed.map_err(|e| format!("going on: {e}"))?;
+        let (live, made) = {
+            let p = promises.lock();
+            (p.families_after.keys().copied().collect(), p.model.families_made)
+        };
+        let recipe =
+            Recipe { steps: SECOND_STEPS, families: false, maintenance_one_in: 3, ..Recipe::numbered(seed) };
+        let mut rng = Rng::new(seed);
+        for step in script::make_on(&recipe, seed, env.clock.wall_secs() as u32, live, made) {
+            if matches!(step, script::Step::Checkpoint(_)) {
+                continue; // one of this number may exist
+            }
+            world.run(&step).map_err(|e| format!("going on, {step:?}: {e}"))?;
+            if rng.one_in(4) {
+                let image = Image::STANDARD[rng.below(Image::STANDARD.len() as u64) as usize];
+                let disk = disk.crash_image(&image, rng.next_u64());
+                let again = Case { what: String::new(), disk, promises: promises.lock().clone(), ..*case };
+                let demand = Demand { everything: false, thorough: rng.one_in(4) };
+                again.recover(seed, demand).map_err(|e| format!("after {step:?} and {image:?}: {e}"))?;
+            }
+        }
+        world.abandon();
+        Ok(())
+    };
+    let result = catch_unwind(AssertUnwindSafe(lives)).unwrap_or_else(|_| Err("panic".into()));
+    if let Err(e) = result {
+        wrong(totals, case.seed, &format!("{}, a second life with seed {seed}", case.what), &e);
     }
 }
 

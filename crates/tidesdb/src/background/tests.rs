@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidesdb_io::sim::{self, Image, SimDisk};
-use tidesdb_io::{Env, ManualClock, Priority};
+use tidesdb_io::{Clock as _, Env, ManualClock, Priority};
 
 use super::Ticks;
 use crate::options::{Isolation, SyncMode, WriteOptions};
+use crate::types::TableId;
 use crate::wal::Purpose;
 use crate::{Db, OpenOptions};
 
@@ -136,6 +137,51 @@ fn the_debt_is_zero_after_all_memtables_are_flushed_or_dropped() {
         };
         assert!((0..500).any(|_| settles()), "round {round}: {} bytes of debt are left", waiting(&db));
     }
+}
+
+/// A changed limit of garbage once counted only from the next flush or merge on, which slowed writers may reach late.
+#[test]
+fn writers_are_not_slowed_for_garbage_that_a_new_setting_allows() {
+    let m = Machine::new(SyncMode::None);
+    let family = m.db.default_family();
+    m.db.cancel_compactions().unwrap(); // no garbage is collected
+    let uncompressed = family.current_options().compression(crate::Compression::None).vlog_file_bytes(4096);
+    let setting = |percent| uncompressed.clone().value_garbage_percent(percent);
+    for keep in [false, true] {
+        family.change_options(setting(25), keep).unwrap();
+        for _ in 0..8 {
+            m.put(b"key", SyncMode::None);
+            family.flush().unwrap();
+        }
+        assert!(family.core.values_debt() > 0.5, "{}", family.core.values_debt());
+        family.change_options(setting(0), keep).unwrap();
+        assert!(family.core.values_debt() == 0.0, "{}", family.core.values_debt());
+        family.change_options(setting(25), keep).unwrap();
+        assert!(family.core.values_debt() > 0.5, "{}", family.core.values_debt());
+    }
+}
+
+#[test]
+fn writers_are_not_slowed_for_garbage_that_cannot_be_collected() {
+    let m = Machine::new(SyncMode::None);
+    let family = m.db.default_family();
+    let core = &family.core;
+    m.db.cancel_compactions().unwrap();
+    let uncompressed = family.current_options().compression(crate::Compression::None).vlog_file_bytes(4096);
+    family.change_options(uncompressed, false).unwrap();
+    for _ in 0..8 {
+        m.put(b"key", SyncMode::None);
+        family.flush().unwrap();
+    }
+    let is_slowed = || core.values_debt() > 0.5;
+    assert!(is_slowed());
+    core.claims.quarantine(&[TableId(1)], m.clock.mono());
+    assert!(!is_slowed(), "a table is damaged");
+    core.claims.forget([TableId(1)]);
+    core.collection.retry.failed(m.clock.mono(), Duration::MAX);
+    assert!(!is_slowed(), "the last collection failed");
+    core.collection.retry.succeeded();
+    assert!(is_slowed());
 }
 
 /// The timekeeper once waited for the tail of the log. One commit that took long to write then delayed every earlier

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::plan::CompactionPlan;
 use super::policy::{Cause, PlanKind};
@@ -18,7 +19,9 @@ pub(super) fn begin<'c>(
     plan: &CompactionPlan,
 ) -> RunningJob<'c> {
     let metas = || plan.inputs.iter().map(|(_, table)| table.meta());
-    let parts = family.merge_debt.of_merge(&paid(plan)).into_iter().filter(|(_, total)| *total > 0);
+    // The merge after a failed one may read the same tables again and again: only its end pays.
+    let counts = !family.merges_fail.load(Ordering::Relaxed);
+    let parts = family.merge_debt.of_merge(&paid(plan)).into_iter().filter(|(_, total)| counts && *total > 0);
     ctx.write.running.begin(JobStart {
         kind: plan.kind.name(),
         family: family.name(),

@@ -146,7 +146,9 @@ fn purge_of(version: &TableVersion) -> CoveringRanges {
 
 /// Executes a plan. If the family is dropped meanwhile, that is not an error.
 pub(super) fn carry_out(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, begun: &Arc<Begun>) -> Result<()> {
-    match compact(ctx, family, begun) {
+    let result = compact(ctx, family, begun);
+    family.merges_fail.store(result.is_err(), Ordering::Relaxed);
+    match result {
         Err(Error::NotFound { .. }) if family.is_dropped() => Ok(()),
         Err(e) => {
             let e = blame(&begun.plan, e);

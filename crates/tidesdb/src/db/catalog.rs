@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Db;
 use crate::family::FamilyCore;
 use crate::jobs::Job;
-use crate::options::FamilyOptions;
+use crate::options::{FamilyOptions, LiveOptions};
 use crate::shared::{Family, Shared};
 use crate::sources::TableVersion;
 use crate::types::FamilyId;
@@ -157,6 +157,7 @@ impl Family {
         }
         core.options.change(&options);
         core.vlog.set_file_bytes_max(file_bytes(shared, &options));
+        core.note_values(); // the limit of garbage may have changed
         shared.write.jobs.push(Job::Compact(core.id)); // the trigger may have changed
         Ok(())
     }
@@ -169,11 +170,18 @@ impl Family {
 pub(super) fn put_in_force(family: &Family, mut wanted: FamilyOptions) -> Result<()> {
     let options = &family.core.options;
     options.check_change(&family.core.name(), &wanted)?;
-    if options.are(&wanted) || family.shared.write.options.read_only {
+    if family.shared.write.options.read_only || (options.are(&wanted) && is_stored(family, &wanted)) {
         return Ok(());
     }
     wanted.unknown = options.now().unknown;
     family.change_options(wanted, true)
+}
+
+/// Returns whether the manifest has these settings: those in force may end with the session.
+fn is_stored(family: &Family, wanted: &FamilyOptions) -> bool {
+    let state = family.shared.maintenance.versions.state();
+    let stored = state.families.get(&family.core.id).map(|stored| LiveOptions::new(stored.options.clone()));
+    stored.is_some_and(|stored| stored.are(wanted))
 }
 
 impl Db {

@@ -151,7 +151,7 @@ fn fill(ctx: &MaintenanceCtx, state: &State, target: &Arc<dyn Dir>, transfer: Tr
         }),
     };
     let segment_bytes = ctx.versions.identity().wal_segment_bytes;
-    let log_start = WalId(state.log_start.0.max(state.last_seq * UNIT / segment_bytes) + 1);
+    let log_start = WalId(state.log_start.0.max(state.newest_seq() * UNIT / segment_bytes) + 1);
     let copy = VersionSet::create_with(context, segment_bytes, state.clone())?;
     // The copy has no log. Its first log begins above every sequence number already assigned.
     let mut edit = VersionEdit::new();

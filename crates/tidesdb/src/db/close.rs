@@ -39,6 +39,7 @@ impl Inner {
             return Ok(()); // closed already
         };
         let started = shared.write.env.clock.mono();
+        self.sync_for_intervals();
         self.pool.stop(&shared.write);
         let result = if shared.write.options.read_only { Ok(()) } else { self.settle() };
         if result.is_err() {
@@ -49,6 +50,15 @@ impl Inner {
         self.log_close(&result, started);
         drop(lock);
         result
+    }
+
+    /// Syncs the log if commits rely on a sync in the background, which ends now: the close may take long, or fail. A failure poisons the
+    /// database.
+    fn sync_for_intervals(&self) {
+        let write = &self.shared.write;
+        if write.options.background_threads != Some(0) && write.sync_due.end() {
+            let _ = write.sync_to(write.log.sequencer().tail());
+        }
     }
 
     /// Writes the last events.

@@ -483,10 +483,6 @@ fn first_segment(dir: &Arc<dyn Dir>, versions: &VersionSet<Table>, segment_bytes
     let files = reader::segment_files(dir, WalId(0), segment_bytes)?;
     let on_disk =
         files.needed.iter().map(|id| id.0 + reader::span_of(dir, *id, segment_bytes) - 1).max().unwrap_or(0);
-    let flushed = state.families.values().map(|f| f.flushed_to).max().unwrap_or(0);
-    let vlogs = state.families.values().flat_map(|f| f.vlogs.values());
-    let sealed = vlogs.filter_map(|v| v.sealed_at).max().unwrap_or(0);
-    let used = [state.last_seq, state.durable_mark, flushed, sealed].into_iter().max().unwrap_or(0);
-    let used = used * crate::wal::layout::UNIT / segment_bytes;
+    let used = state.newest_seq() * crate::wal::layout::UNIT / segment_bytes;
     Ok(WalId(on_disk.max(used).max(state.log_start.0) + 1))
 }

@@ -54,7 +54,7 @@ statistics! {
         Gauge Count visible_seq: SeqNo = seen.shared.reads.visible(),
             "Newest visible sequence number.", c "global_seq";
         Gauge Count durable_end: SeqNo = seen.shared.write.log.sequencer().durable(),
-            "First sequence number that is not durable yet.";
+            "End of what the log has durably: every commit below is durable, and later ones may be durable in tables.";
         Counter Bytes wal_bytes: u64 = seen.shared.write.log.bytes_written(),
             "Bytes written to the log since the open.";
         Gauge Count wal_segment: u64 = seen.shared.write.log.segment_of(seen.shared.reads.visible()).0,

@@ -66,6 +66,8 @@ pub struct FamilyCore {
     pub claims: Claims,
     /// Bytes that merges wrote into each level.
     pub merged: LevelCounters,
+    /// Set while the last merge failed: the next one may read the same tables again and again.
+    pub merges_fail: AtomicBool,
     /// What they owe.
     pub merge_debt: MergeDebt,
     /// When the last merge of level 1 ended, in nanoseconds, if the next one was due already; else 0.
@@ -108,6 +110,7 @@ impl FamilyCore {
             naming: Mutex::new(()),
             claims: Claims::default(),
             merged: LevelCounters::default(),
+            merges_fail: AtomicBool::new(false),
             merge_debt: MergeDebt::default(),
             paid_at: AtomicU64::new(0),
             collection: Collection::default(),

@@ -190,10 +190,16 @@ impl FamilyCore {
         self.collection.owed.store(owed.to_bits(), Ordering::Relaxed);
     }
 
-    /// Returns the debt of writers because of garbage in value logs: 0, or from 0.5, where they are slowed down, to nearly 1.
+    /// Returns the debt of writers because of garbage in value logs: 0, or from 0.5, where they are slowed down, to nearly 1. 0 while a
+    /// damaged table or the last failure keeps collections from paying it: writers do not wait for what may not happen.
     #[inline]
     pub fn values_debt(&self) -> f64 {
-        f64::from_bits(self.collection.owed.load(Ordering::Relaxed))
+        match f64::from_bits(self.collection.owed.load(Ordering::Relaxed)) {
+            owed if owed > 0.0 && (self.claims.has_quarantined() || self.collection.retry.is_failing()) => {
+                0.0
+            }
+            owed => owed,
+        }
     }
 }
 

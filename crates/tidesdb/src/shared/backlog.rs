@@ -201,12 +201,17 @@ pub struct SyncDue {
     due_nanos: AtomicU64,
     /// Set while the database is idle: the next tick comes after [`SyncDue::IDLE_PERIOD`].
     idle: AtomicBool,
+    /// Set once a commit relied on a tick.
+    used: AtomicBool,
+    /// Set when the database is being closed: there are no more ticks.
+    ended: AtomicBool,
 }
 
 impl Default for SyncDue {
     fn default() -> Self {
         let (tick_nanos, due_nanos) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
-        Self { tick_nanos, due_nanos, idle: AtomicBool::new(false) }
+        let [idle, used, ended] = [false; 3].map(AtomicBool::new);
+        Self { tick_nanos, due_nanos, idle, used, ended }
     }
 }
 
@@ -215,17 +220,27 @@ impl SyncDue {
     pub const IDLE_PERIOD: Duration = Duration::from_millis(100);
 
     /// Requests that a commit, which has its place in the log, is durable within `period`. Of many such commits only
-    /// the first after a sync writes to shared memory. Returns false if the database is idle and the next tick may come too late:
-    /// then the caller must sync.
+    /// the first after a sync writes to shared memory. Returns false if the database is idle and the next tick may come too late, or is
+    /// being closed: then the caller must sync.
     #[must_use]
     pub fn within(&self, period: Duration) -> bool {
         let is_short = period < Self::IDLE_PERIOD;
         let period = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
         let due = self.tick_nanos.load(Ordering::Relaxed).saturating_add(period);
         if due < self.due_nanos.load(Ordering::SeqCst) {
+            self.used.store(true, Ordering::SeqCst);
             self.due_nanos.fetch_min(due, Ordering::SeqCst);
         }
-        !(is_short && self.idle.load(Ordering::SeqCst))
+        !(is_short && self.idle.load(Ordering::SeqCst)) && !self.ended.load(Ordering::SeqCst)
+    }
+
+    /// Notes that there will be no more ticks. Returns whether commits may rely on one: then the caller must sync. The tail of the log
+    /// read after that covers them, as in [`SyncDue::tick`].
+    #[must_use]
+    pub fn end(&self) -> bool {
+        self.ended.store(true, Ordering::SeqCst);
+        // A commit that has not seen the flag has set this one before.
+        self.used.load(Ordering::SeqCst)
     }
 
     /// Notes whether the next tick comes late. Returns false if a commit waits for a sync: then it must not.
@@ -295,5 +310,14 @@ mod tests {
         assert!(due.tick(Duration::from_secs(2)) && due.set_idle(true));
         assert!(due.within(long) && !due.within(short));
         assert!(!due.set_idle(true) && due.within(short));
+    }
+
+    #[test]
+    fn no_commit_relies_on_a_tick_of_a_database_that_is_being_closed() {
+        let (unused, second) = (SyncDue::default(), Duration::from_secs(1));
+        assert!(!unused.end() && !unused.within(second));
+        let due = SyncDue::default();
+        assert!(due.within(second) && due.tick(second));
+        assert!(due.end() && !due.within(second), "the sync of that tick may not have come to an end");
     }
 }

@@ -282,6 +282,15 @@ impl State {
         self.names.get(name).and_then(|id| self.families.get(id))
     }
 
+    /// Returns the highest sequence number that was assigned, as far as this state knows.
+    pub fn newest_seq(&self) -> SeqNo {
+        let of_families = self.families.values().flat_map(|family| {
+            let sealed = family.vlogs.values().filter_map(|vlog| vlog.sealed_at);
+            sealed.chain([family.flushed_to])
+        });
+        of_families.fold(self.last_seq.max(self.durable_mark), SeqNo::max)
+    }
+
     /// Returns one edit that produces this state from an empty one.
     pub fn snapshot(&self) -> VersionEdit {
         let mut out =

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use tidesdb::{Comparator, Db, Error, SyncMode};
 use tidesdb_io::sim::{Fault, Image, OpKind, errno};
 
-use crate::common::{DB, Sim, contents, fill, noise, put_twice, small};
+use crate::common::{DB, Sim, contents, fill, noise, put_twice, small, value};
 
 type How = fn(&Db, &str) -> Result<(), Error>;
 
@@ -261,4 +261,27 @@ fn a_copy_during_writes_has_one_state_of_all_families() {
         }
         stop.store(true, SeqCst);
     });
+}
+
+/// A copy has no log. The place where it would begin was below the number at which a new, empty family was created, so a reader took
+/// the log for damaged.
+#[test]
+fn a_copy_with_a_new_family_can_be_read_by_a_reader() {
+    let sim = Sim::new();
+    let db = sim.open();
+    db.put("k", "v").unwrap();
+    db.flush().unwrap();
+    let scratch = db.create_family("scratch", small().value_threshold(1 << 20)).unwrap();
+    for n in 0..40u8 {
+        scratch.put([n], noise(u64::from(n), 10_000)).unwrap(); // some segments of log
+    }
+    db.drop_family("scratch").unwrap();
+    db.create_family("new", small()).unwrap();
+    db.checkpoint("/copy").unwrap();
+    let reader = sim.options_at("/copy").open_reader().unwrap();
+    assert_eq!(value(reader.view().default_family(), b"k").as_deref(), Some(&b"v"[..]));
+    let copy = sim.options_at("/copy").open().unwrap();
+    let seq = copy.put("k", "w").unwrap();
+    assert!(seq > db.stats().visible_seq, "the copy continues above all numbers");
+    assert_eq!(value(reader.refresh().unwrap().default_family(), b"k").as_deref(), Some(&b"w"[..]));
 }

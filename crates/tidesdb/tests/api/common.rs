@@ -1,6 +1,7 @@
 //! Test fixture: a database on a simulated disk, without background threads unless requested, and comparison of contents.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tidesdb::{Db, Family, FamilyOptions, Iter, MergeOperator, OpenOptions, Result};
@@ -199,4 +200,13 @@ pub(crate) fn put_twice(db: &Db, families: [&Family; 2], thread: u8, i: u32) -> 
         batch.put(family, &key, &value)?;
     }
     db.write(&mut batch).map(drop)
+}
+
+/// Sets its flag when it is dropped, so that the threads of a test end although the test fails.
+pub(crate) struct Stop<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
 }

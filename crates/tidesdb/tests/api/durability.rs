@@ -129,6 +129,21 @@ fn the_background_syncs_within_the_interval() {
     panic!("the commit was never synced");
 }
 
+/// A close ends the thread that syncs, and a flush does not sync the log.
+#[test]
+fn a_close_that_fails_has_synced_what_an_interval_promised() {
+    let sim = Sim::new();
+    let day = Duration::from_secs(86_400);
+    let db = sim.options().sync(SyncMode::Interval(day)).background_threads(1).open().unwrap();
+    db.put(b"k", b"v").unwrap();
+    sim.disk
+        .inject(Fault::errno(errno::EIO).on(OpSet::WRITES).path_if(|path| path.ends_with(".klog")).forever());
+    assert!(db.close().is_err());
+    sim.clock.advance(2 * day);
+    sim.disk.clear_faults();
+    assert_eq!(survivors(&sim.power_lost(&Image::SYNCED, 1)), 1);
+}
+
 #[test]
 fn the_report_describes_the_recovery() {
     let sim = Sim::new();

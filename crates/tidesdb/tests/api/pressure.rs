@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidesdb::{Error, SyncMode};
+use tidesdb::{Db, Error, Family, SyncMode};
 use tidesdb_io::sim::{Fault, OpKind, errno};
 
 use crate::common::{Sim, contents, noise, small};
@@ -10,7 +10,7 @@ use crate::common::{Sim, contents, noise, small};
 const LIMIT: u64 = 4 << 20;
 const BUFFER: usize = 512 << 10;
 
-fn limited(sim: &Sim) -> tidesdb::Db {
+fn limited(sim: &Sim) -> Db {
     let options = sim.options().background_threads(1).sync(SyncMode::None);
     // Merges are never due: only memtables delay writers.
     let family = small().write_buffer_bytes(BUFFER).value_threshold(1 << 20).l1_tables_trigger(1000);
@@ -214,6 +214,53 @@ fn without_threads_the_commit_of_a_transaction_runs_queued_jobs() {
     }
     let stats = f.stats();
     assert!(stats.memtable_bytes < 4 << 20, "{} bytes of memtables", stats.memtable_bytes);
+}
+
+/// Three writers that write rows to `family` until a call fails; returns the number of rows of each, and the error. Waits until all of
+/// them are stopped, and calls `end`.
+fn stopped_writers(db: &Db, family: &Family, end: impl FnOnce()) -> Vec<(u32, Error)> {
+    let write = |thread: u32| {
+        let put = |n: u32| family.put([thread.to_be_bytes(), n.to_be_bytes()].concat(), [1; 20_000]);
+        (0..2000).find_map(|n| put(n).err().map(|e| (n, e))).expect("memory is bounded")
+    };
+    std::thread::scope(|s| {
+        let writers: Vec<_> = (0..3).map(|thread| s.spawn(move || write(thread))).collect();
+        while db.stats().stalled_by_memtables.delayed_now < 3 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        end();
+        writers.into_iter().map(|writer| writer.join().unwrap()).collect()
+    })
+}
+
+/// The clock stands still, so no writer gives up by itself.
+#[test]
+fn a_close_ends_the_wait_of_stopped_writers() {
+    let sim = Sim::new();
+    let db = limited(&sim);
+    sim.disk.inject(Fault::errno(errno::ENOSPC).on(OpKind::Create).path_ends(".klog").forever());
+    let ended = stopped_writers(&db, db.default_family(), || assert!(db.clone().close().is_err()));
+    assert!(ended.iter().all(|(_, e)| matches!(e, Error::Closed)), "{ended:?}");
+    drop(db);
+    sim.disk.clear_faults();
+    let written: u32 = ended.iter().map(|(rows, _)| rows).sum();
+    assert_eq!(contents(sim.open().default_family()).len(), written as usize);
+}
+
+/// What only the dropped family owed is owed no more.
+#[test]
+fn a_drop_ends_the_wait_of_stopped_writers() {
+    let sim = Sim::new();
+    let db = limited(&sim);
+    let family = db.create_family("f", db.default_family().current_options()).unwrap();
+    sim.disk.inject(Fault::errno(errno::ENOSPC).on(OpKind::Create).path_ends(".klog").forever());
+    let ended = stopped_writers(&db, &family, || db.drop_family("f").unwrap());
+    assert!(ended.iter().all(|(_, e)| matches!(e, Error::NotFound { .. })), "{ended:?}");
+    let stops = db.stats().stalls();
+    for n in 0..100u32 {
+        db.put(n.to_be_bytes(), [1; 20_000]).unwrap();
+    }
+    assert_eq!(db.stats().stalls(), stops);
 }
 
 /// The active memtables of all families of a batch once counted as debt while one of them was flushed: batches of many families waited for

@@ -35,6 +35,19 @@ fn only_stored_changes_survive_a_close() {
     }
 }
 
+/// Settings that were in force until close only were taken for stored ones.
+#[test]
+fn settings_given_for_an_existing_family_are_stored_although_they_are_in_force() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.create_family("f", small()).unwrap();
+    f.change_options(small().value_threshold(4000), false).unwrap();
+    db.family_or_create("f", small().value_threshold(4000)).unwrap();
+    db.close().unwrap();
+    let f = sim.open().family("f").unwrap();
+    assert_eq!(f.current_options().value_threshold, 4000);
+}
+
 #[test]
 fn all_settings_can_be_stored() {
     let sim = Sim::new();

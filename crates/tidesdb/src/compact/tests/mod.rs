@@ -4,10 +4,11 @@ mod parts;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidesdb_io::ManualClock;
-use tidesdb_io::sim::{self, Fault, OpKind, SimDisk};
+use tidesdb_io::sim::{self, Fault, OpKind, OpSet, SimDisk};
 use tidesdb_memtable::Version;
 
 use super::everything;
@@ -19,7 +20,7 @@ use crate::sst::{Table, TableContext};
 use crate::types::{Kind, SeqNo, TableId, VlogId, WalId};
 use crate::version::{Change, Context, VersionEdit, VersionSet};
 use crate::vlog::VlogSet;
-use crate::wal::layout::blank_record;
+use crate::wal::layout::{RecordKind, blank_record};
 use crate::wal::{Log, LogConfig, Purpose};
 use crate::{Error, files, flush, read};
 
@@ -162,6 +163,38 @@ fn a_flush_that_fails_keeps_the_memtable_and_leaves_no_file() {
     rig.disk.remove_fault(fault);
     assert!(rig.flush().unwrap(), "the next try succeeds");
     assert_eq!(rig.tables(), [(1, 1, 0)]);
+}
+
+/// A memtable that holds one large batch counts as one write buffer. Its flush was taken to pay all of its bytes, also the debt of
+/// other memtables, so no writer was delayed until it ended.
+#[test]
+fn a_flush_pays_only_the_debt_of_its_own_memtable() {
+    const OTHER: u64 = 1 << 20;
+    let rig = Rig::with(FamilyOptions::default().write_buffer_bytes(64 << 10));
+    let write = Arc::clone(&rig.ctx.write);
+    let batch = rig.family.staging_memtable(1);
+    for n in 0..20_000u32 {
+        let version = Version { seq: 0, kind: Kind::Put as u8, expiry: 0 };
+        batch.insert(&n.to_be_bytes(), version, &[7; 100]).unwrap();
+    }
+    let mut record = blank_record(0);
+    let staged = vec![(Arc::clone(&rig.family), batch)];
+    let place = write.reserve_staged(&mut record, Purpose::Store, staged).unwrap();
+    write.log.fill(&place, RecordKind::Commit, &mut record, 20_000, false).unwrap();
+    write.log.sequencer().done(&place.commit);
+    write.debt.add(OTHER); // a memtable of another family
+    let least = Arc::new(AtomicU64::new(u64::MAX));
+    let (seen, ctx) = (Arc::clone(&least), Arc::clone(&write));
+    rig.disk.observe(OpSet::CHANGES, move |_, _| {
+        seen.fetch_min(ctx.debt.unflushed_bytes(), Ordering::Relaxed);
+    });
+
+    while flush::run(&rig.ctx, &rig.family).unwrap() {}
+
+    rig.disk.stop_observing();
+    assert!(rig.family.owned_view().version.tables().all(|table| table.meta().entries == 20_000));
+    assert!(least.load(Ordering::Relaxed) >= OTHER, "{} bytes are owed", least.load(Ordering::Relaxed));
+    assert_eq!(write.debt.unflushed_bytes(), OTHER);
 }
 
 #[test]
@@ -383,4 +416,39 @@ fn the_rate_of_merges_includes_what_delays_them() {
     assert_eq!((paid(10), paid(14)), (second(1), second(4)), "a merge was due all the time");
     while super::run(&rig.ctx, &rig.family).unwrap() {}
     assert_eq!((paid(20), paid(30)), (second(1), second(1)), "nothing is due after the merge");
+}
+
+/// What a merge had read counted as paid while it ran, also if the merges before had failed in the end. Each of them let writers add as many
+/// tables to level 1 as it had read, without limit.
+#[test]
+fn what_a_merge_reads_does_not_count_as_paid_while_merges_fail() {
+    let rig = Rig::new();
+    let permille_read = |family: &FamilyCore| 9000 - (family.merge_debt.unread(9) * 1000.0) as u64;
+    let fill = || {
+        for n in 0..4u32 {
+            for i in 0..3000u32 {
+                rig.put(&i.to_be_bytes(), &n.to_be_bytes());
+            }
+            assert!(rig.flush().unwrap());
+        }
+    };
+    let merge = |fails: bool| {
+        let most = Arc::new(AtomicU64::new(0));
+        let (seen, family) = (Arc::clone(&most), Arc::clone(&rig.family));
+        rig.disk.observe(OpSet::CHANGES, move |_, _| {
+            seen.fetch_max(permille_read(&family), Ordering::Relaxed);
+        });
+        let sync = OpKind::SyncData | OpKind::SyncAll;
+        let fault = fails.then(|| rig.disk.inject(Fault::errno(sim::errno::EIO).on(sync).path_ends(".klog")));
+        assert_eq!(super::run(&rig.ctx, &rig.family).is_err(), fails);
+        rig.disk.stop_observing();
+        fault.into_iter().for_each(|fault| rig.disk.remove_fault(fault));
+        assert_eq!(permille_read(&rig.family), 0, "it is taken back");
+        most.load(Ordering::Relaxed)
+    };
+    fill();
+    assert!(merge(true) > 0);
+    assert_eq!((merge(true), merge(false)), (0, 0));
+    fill();
+    assert!(merge(false) > 0);
 }
