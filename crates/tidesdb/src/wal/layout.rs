@@ -20,6 +20,8 @@ pub const RECORD_HEADER_BYTES: usize = 32;
 pub const BODY_BYTES_MAX: u64 = u32::MAX as u64;
 /// Addresses are multiples of this many bytes; sequence numbers count in this unit.
 pub const UNIT: u64 = 8;
+/// Bytes that a new record has room for without asking for memory again: an operation of a common size.
+const BLANK_ROOM: usize = 224;
 
 /// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -260,7 +262,8 @@ impl RecordHeader {
 
 /// A record to be filled: space for its header, then `body_bytes` zeros.
 pub fn blank_record(body_bytes: usize) -> Buffer {
-    let mut record = Buffer::from(&[0; RECORD_HEADER_BYTES][..]);
+    let mut record = Buffer::new();
+    record.reserve_exact(RECORD_HEADER_BYTES + body_bytes.max(BLANK_ROOM));
     record.resize(RECORD_HEADER_BYTES + body_bytes, 0);
     record
 }

@@ -177,6 +177,11 @@ fn data_files(sim: &Sim) -> Vec<String> {
     names
 }
 
+/// Data files that are not among `before`. Some of those may be gone: a thread of another test can keep what a merge has replaced for a while.
+fn left_behind(sim: &Sim, before: &[String]) -> Vec<String> {
+    data_files(sim).into_iter().filter(|name| !before.contains(name)).collect()
+}
+
 /// Creates a database whose clone needs several tables and value logs.
 fn source(sim: &Sim) -> Db {
     let db = sim.open();
@@ -237,7 +242,7 @@ fn a_clone_that_fails_at_any_call_leaves_no_file_behind() {
                 // The manifest may name the files: only the next open can decide.
                 poisoned += 1;
             } else {
-                assert_eq!(data_files(&sim), before, "{what}: {e}");
+                assert_eq!(left_behind(&sim, &before), [""; 0], "{what}: {e}");
                 let copy = db.clone_family("f", "copy").unwrap();
                 assert_eq!(contents(&copy), contents(&db.family("f").unwrap()), "{what}");
             }
@@ -265,6 +270,6 @@ fn a_clone_of_damaged_values_leaves_no_file_behind() {
     let db = sim.open();
     let before = data_files(&sim);
     assert!(matches!(db.clone_family("f", "copy"), Err(Error::Corrupt { .. })));
-    assert_eq!(data_files(&sim), before);
+    assert_eq!(left_behind(&sim, &before), [""; 0]);
     assert!(value(&db.family("f").unwrap(), b"key000000").is_some());
 }

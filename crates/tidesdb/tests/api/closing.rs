@@ -263,6 +263,7 @@ fn a_close_beside_64_writers_leaves_no_commit_unknown() {
 /// A close that fails gives the directory back, too: a commit that returned after it would be lost.
 #[test]
 fn a_close_that_fails_during_writes_loses_no_acknowledged_commit() {
+    let mut failed = 0;
     for round in 0..30u64 {
         let sim = Sim::new();
         let db = sim.options().sync(SyncMode::None).background_threads(1).open().unwrap();
@@ -284,7 +285,7 @@ fn a_close_that_fails_during_writes_loses_no_acknowledged_commit() {
             }
             let is_table = |path: &str| path.ends_with(".klog");
             sim.disk.inject(Fault::errno(errno::EIO).on(OpSet::WRITES).path_if(is_table).forever());
-            assert!(db.clone().close().is_err());
+            failed += u32::from(db.clone().close().is_err()); // all may be in tables by chance
             sim.disk.clear_faults();
             let again = sim.open();
             for (thread, writer) in (0u64..).zip(writers) {
@@ -295,6 +296,7 @@ fn a_close_that_fails_during_writes_loses_no_acknowledged_commit() {
             }
         });
     }
+    assert!(failed > 10, "{failed} of 30 closes failed");
 }
 
 /// Each call returns after the database is closed, not while another thread still closes it.
