@@ -231,7 +231,8 @@ impl SyncDue {
             self.used.store(true, Ordering::SeqCst);
             self.due_nanos.fetch_min(due, Ordering::SeqCst);
         }
-        !(is_short && self.idle.load(Ordering::SeqCst)) && !self.ended.load(Ordering::SeqCst)
+        let is_late = is_short && self.idle.load(Ordering::SeqCst);
+        !(is_late || self.ended.load(Ordering::SeqCst))
     }
 
     /// Notes that there will be no more ticks. Returns whether commits may rely on one: then the caller must sync. The tail of the log
