@@ -31,7 +31,9 @@ fn writes_to(n: u32, family: usize) -> bool {
 fn commit(db: &Db, families: &[Family], n: u32) {
     let mut batch = db.batch();
     for (_, family) in families.iter().enumerate().filter(|(i, _)| writes_to(n, *i)) {
-        batch.put(family, n.to_be_bytes(), noise(u64::from(n), if n % 7 == 0 { 700 } else { 60 })).unwrap();
+        batch
+            .put(family, n.to_be_bytes(), noise(u64::from(n), if n.is_multiple_of(7) { 700 } else { 60 }))
+            .unwrap();
     }
     db.write(&mut batch).unwrap();
 }
@@ -111,7 +113,7 @@ fn families_that_are_flushed_at_once_leave_a_prefix() {
                 }
             }
         });
-        for i in 0..NAMES.len() {
+        for (i, family) in families.iter().enumerate() {
             s.spawn(move || {
                 let mut random = Random::new(i as u64);
                 while !done.load(SeqCst) {
@@ -120,7 +122,7 @@ fn families_that_are_flushed_at_once_leave_a_prefix() {
                         db.sync().unwrap();
                         durable.fetch_max(end, SeqCst);
                     } else {
-                        families[i].flush().unwrap();
+                        family.flush().unwrap();
                         let newest = (0..end).rfind(|n| writes_to(*n, i));
                         durable.fetch_max(newest.map_or(0, |n| n + 1), SeqCst);
                     }

@@ -175,7 +175,7 @@ fn a_flush_pays_only_the_debt_of_its_own_memtable() {
     let batch = rig.family.staging_memtable(1);
     for n in 0..20_000u32 {
         let version = Version { seq: 0, kind: Kind::Put as u8, expiry: 0 };
-        batch.insert(&n.to_be_bytes(), version, &[7; 100]).unwrap();
+        batch.insert(format!("{n:05}").as_bytes(), version, &[7; 100]).unwrap();
     }
     let mut record = blank_record(0);
     let staged = vec![(Arc::clone(&rig.family), batch)];
@@ -427,7 +427,7 @@ fn what_a_merge_reads_does_not_count_as_paid_while_merges_fail() {
     let fill = || {
         for n in 0..4u32 {
             for i in 0..3000u32 {
-                rig.put(&i.to_be_bytes(), &n.to_be_bytes());
+                rig.put(format!("{i:05}").as_bytes(), &[n as u8; 4]);
             }
             assert!(rig.flush().unwrap());
         }
