@@ -141,6 +141,10 @@ fn debt<'a>(ctx: &'a WriteCtx, batch: &WriteBatch) -> Owed<'a> {
             active = active.max(active_bytes(view));
         }
     }
+    let is_calm = unflushed == 0 && tables == 0.0 && values == 0.0 && batch.bytes() < LARGE_BYTES_MIN;
+    if is_calm && ctx.memory.wanted() < ctx.memory.begin_of(Pressure::Elevated) {
+        return Owed { share: 0.0, cause: &ctx.debt.by_memtables, rate: FLUSH_RATE_ASSUMED };
+    }
     let bytes = match batch.bytes() >= LARGE_BYTES_MIN {
         true => unflushed.max(immutable_bytes_now(ctx)),
         // The largest active memtable is the next debt: without it, debt would rise by a whole memtable at once.
