@@ -1,6 +1,7 @@
 //! Recovery: reads the log into memtables. `save.rs` writes these to tables before new commits are accepted.
 //!
-//! The log is read in pieces, which are decoded and inserted by several threads; memtables are rotated between two pieces. If the
+//! The log is read in pieces, which are decoded and inserted by several threads, while the next piece is read; memtables are rotated
+//! between two pieces. If the
 //! memtables outgrow their memory, the largest are written to tables at once. A commit that is longer than a piece is inserted part by
 //! part, so the replay never needs memory for a whole commit beside its memtables. Operations of families with an unknown key order are
 //! deferred without being sorted: see `unresolved.rs`.
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::replay::{Replayer, to_tables};
+use super::replay::{Begun, Replayer, to_tables};
 use super::save::Unsaved;
 use super::unresolved::{Deferred, PIECE_BYTES};
 use crate::events::{Event, TARGET};
@@ -131,7 +132,8 @@ pub(super) fn run(shared: &Arc<Shared>) -> Result<(RecoveryReport, Option<Unsave
     shared.write.recovery_pins.store(first_seq(&config), Ordering::SeqCst);
     let mut replay = Replay::new(shared, &state, &log, config.sync_failed);
     let read = log.read(REPLAY_BYTES, |logged, synced| replay.apply(logged, synced));
-    let read = read.map(|scan| replay.report(&scan));
+    let inserted = replay.finish_inserting(); // also after a failure: no thread works on afterwards
+    let read = read.and_then(|scan| inserted.map(|()| scan)).map(|scan| replay.report(&scan));
     let Replay { tables, deferred, doubtful, unsynced_bytes, .. } = replay;
     let mut unsaved = Unsaved { shared: Arc::clone(shared), state, config, tables, deferred, doubtful };
     let mut report = read.inspect_err(|_| unsaved.abandon())?;
@@ -189,6 +191,8 @@ struct Replay<'a> {
     /// Bytes of values that replayed commits refer to and that are not known to be durable.
     unsynced_bytes: u64,
     stopped_at: Option<SeqNo>,
+    /// The insertion of the last piece.
+    inserting: Option<Begun<u64>>,
     /// Tables written so far; all are installed together at the end.
     tables: Vec<(Arc<FamilyCore>, Rewritten)>,
     /// Operations of unresolved families.
@@ -209,6 +213,7 @@ impl<'a> Replay<'a> {
             log_bytes: 0,
             unsynced_bytes: 0,
             stopped_at: None,
+            inserting: None,
             tables: Vec::new(),
             deferred: BTreeMap::new(),
             doubtful: BTreeMap::new(),
@@ -247,8 +252,8 @@ impl<'a> Replay<'a> {
 
     fn apply_piece(&mut self, mut piece: Piece, synced: SeqNo) -> Result<()> {
         let Some(first) = piece.commits().next().map(|commit| commit.seq) else { return Ok(()) };
-        self.relieve(first, piece.bytes() as u64)?;
         self.check_values(&piece.from(synced))?;
+        self.relieve(first, piece.bytes() as u64)?;
         if let Some(stop) = self.stopped_at {
             piece.truncate(stop);
         }
@@ -274,16 +279,25 @@ impl<'a> Replay<'a> {
         commit.read(REPLAY_BYTES, |part, is_last| {
             let (part, taken) = whole_part(part, is_last);
             self.insert(&part)?;
+            self.finish_inserting()?; // the next part takes the same buffer
             Ok(taken)
         })?;
         self.count(1, RECORD_HEADER_BYTES as u64 + commit.body_bytes);
         Ok(())
     }
 
+    /// Begins to insert the operations of `piece`.
     fn insert(&mut self, piece: &Piece) -> Result<()> {
-        let inserted = self.replayer.in_parallel(self.parts(piece), Replayer::insert)?;
-        self.operations += inserted.iter().sum::<u64>();
+        self.finish_inserting()?;
+        self.inserting = Some(self.replayer.begin(self.parts(piece), Replayer::insert));
         self.defer(piece)
+    }
+
+    /// Waits until the last piece is inserted.
+    fn finish_inserting(&mut self) -> Result<()> {
+        let inserted = self.inserting.take().map(Begun::finish).transpose()?;
+        self.operations += inserted.iter().flatten().sum::<u64>();
+        Ok(())
     }
 
     /// Counts replayed commits. Reports the progress now and then.
@@ -311,7 +325,7 @@ impl<'a> Replay<'a> {
     /// # Errors
     /// `Corrupt` for a missing value in the mode `Strict`.
     fn check_values(&mut self, piece: &Piece) -> Result<()> {
-        for checked in self.replayer.in_parallel(self.parts(piece), Replayer::check_values)? {
+        for checked in self.replayer.begin(self.parts(piece), Replayer::check_values).finish()? {
             self.stopped_at = self.stopped_at.or(checked.missing);
             self.unsynced_bytes += checked.bytes;
             for (vlog, part) in checked.doubtful {
@@ -348,6 +362,7 @@ impl<'a> Replay<'a> {
     /// Runs before commits of `bytes` bytes are replayed, from `first` on: rotates full memtables. If the memtables would take more memory
     /// than those of an open database, or memory would be scarce, writes the largest as tables.
     fn relieve(&mut self, first: SeqNo, bytes: u64) -> Result<()> {
+        self.finish_inserting()?;
         let families = self.shared.write.all_families();
         for family in &families {
             let bytes = family.owned_view().active.as_ref().map_or(0, |slot| slot.bytes());

@@ -99,33 +99,19 @@ impl Replayer {
         }
     }
 
-    /// Calls `work` with each part of the log, with all but the first in threads of their own, as far as the system has threads. Returns
-    /// the results in order.
-    pub(super) fn in_parallel<R: Send + 'static>(
+    /// Calls `work` with each part of the log: in threads of their own, as far as the system has threads; at once if there is only one part.
+    pub(super) fn begin<R: Send + 'static>(
         self: &Arc<Self>,
         parts: Vec<Piece>,
         work: fn(&Self, &Piece) -> Result<R>,
-    ) -> Result<Vec<R>> {
-        let mut parts = parts.into_iter();
-        let Some(first) = parts.next() else { return Ok(Vec::new()) };
-        let others: Vec<_> = parts
-            .map(|part| {
-                let part = Arc::new(part);
-                (self.start(&part, work), part)
-            })
-            .collect();
-        let mut results = vec![work(self, &first)];
-        for (thread, part) in others {
-            // Every thread is joined, also after a failure.
-            results.push(match thread {
-                Some((thread, result)) => {
-                    let done = thread.join().then(|| result.lock().take()).flatten();
-                    done.unwrap_or_else(|| Err(Error::internal("a thread of the recovery panicked")))
-                }
-                None => work(self, &part),
-            });
-        }
-        results.into_iter().collect()
+    ) -> Begun<R> {
+        let alone = parts.len() == 1;
+        let begin = |part| {
+            let part = Arc::new(part);
+            let thread = if alone { None } else { self.start(&part, work) };
+            thread.ok_or_else(|| work(self, &part))
+        };
+        Begun(parts.into_iter().map(begin).collect())
     }
 
     /// Starts a thread that calls `work`. `None` if the system has none left.
@@ -138,6 +124,7 @@ impl Replayer {
         let (this, part, out) = (Arc::clone(self), Arc::clone(part), Arc::clone(&result));
         let body = move || {
             let done = work(&this, &part);
+            drop(part); // the buffer of the piece is free before anyone can see that the thread has ended
             *out.lock() = Some(done);
         };
         let thread = self.write.env.threads.spawn("tidesdb-replay", Priority::Normal, Box::new(body));
@@ -235,7 +222,25 @@ impl Replayer {
     }
 }
 
+/// Work on parts of the log that threads carry out, or its result if there was no thread for it.
+pub(super) struct Begun<R>(Vec<std::result::Result<Running<R>, Result<R>>>);
+
 type Running<R> = (JoinHandle, Arc<Mutex<Option<Result<R>>>>);
+
+impl<R> Begun<R> {
+    /// Waits for all threads, also after a failure. Returns the results in order.
+    pub(super) fn finish(self) -> Result<Vec<R>> {
+        let finish = |part: std::result::Result<Running<R>, Result<R>>| match part {
+            Ok((thread, result)) => {
+                let done = thread.join().then(|| result.lock().take()).flatten();
+                done.unwrap_or_else(|| Err(Error::internal("a thread of the recovery panicked")))
+            }
+            Err(done) => done,
+        };
+        let results: Vec<Result<R>> = self.0.into_iter().map(finish).collect();
+        results.into_iter().collect()
+    }
+}
 
 /// Operations that are inserted in the order of their keys, which takes half the time of the order of the log: neighbours in the memtable
 /// are then in the processor's cache.

@@ -36,6 +36,8 @@ impl From<Unusable> for Error {
 /// A part of one segment file in memory.
 pub(super) struct Window {
     bytes: Arc<Buffer>,
+    /// Takes turns with `bytes`, while a piece still uses those.
+    spare: Arc<Buffer>,
     /// Where it begins in the file.
     base: u64,
     /// Bytes that were read.
@@ -46,7 +48,13 @@ pub(super) struct Window {
 impl Window {
     /// An empty window that reads about `len_max` bytes at once.
     pub(super) fn new(len_max: usize) -> Self {
-        Self { bytes: Arc::default(), base: 0, len: 0, len_max: len_max.max(WINDOW_BYTES_MIN) }
+        Self {
+            bytes: Arc::default(),
+            spare: Arc::default(),
+            base: 0,
+            len: 0,
+            len_max: len_max.max(WINDOW_BYTES_MIN),
+        }
     }
 
     /// What the window has from `at` of the file on.
@@ -186,6 +194,9 @@ impl<'w> SegmentReader<'w> {
     fn move_to(&mut self, at: u64) -> Result<()> {
         let len = (self.header.file_bytes() - at).min(self.window.len_max as u64) as usize;
         self.window.len = 0;
+        if Arc::get_mut(&mut self.window.bytes).is_none() {
+            std::mem::swap(&mut self.window.bytes, &mut self.window.spare);
+        }
         let bytes = fresh(&mut self.window.bytes, len)?;
         self.file
             .read_exact_at(&mut bytes[..len], at)
