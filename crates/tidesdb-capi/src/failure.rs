@@ -83,7 +83,7 @@ impl From<Error> for Failure {
 fn code_of(e: &Error) -> Code {
     match e {
         Error::Corrupt { .. } => ERR_CORRUPTION,
-        Error::Busy { .. } => ERR_BUSY,
+        Error::Busy { .. } | Error::Closing { .. } => ERR_BUSY,
         Error::Conflict { .. } => ERR_CONFLICT,
         Error::Locked { .. } => ERR_LOCKED,
         Error::ReadOnly => ERR_READONLY,

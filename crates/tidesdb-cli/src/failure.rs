@@ -98,7 +98,7 @@ impl From<Error> for Failure {
             | Error::Exists { .. }
             | Error::InvalidArgument { .. }
             | Error::ReadOnly => Exit::Usage,
-            Error::Locked { .. } | Error::Busy { .. } => Exit::InUse,
+            Error::Locked { .. } | Error::Busy { .. } | Error::Closing { .. } => Exit::InUse,
             _ => Exit::Failed,
         };
         let next = match &e {

@@ -1,18 +1,20 @@
 //! A web service: notes over HTTP, with axum and tokio. Calls that may wait for the disk run on blocking threads; a
-//! shutdown finishes the requests, then closes the database. docs/async.md explains the choices.
+//! shutdown finishes the requests, then closes the database. Monitors find `/health` and, for Prometheus, `/metrics`.
+//! docs/async.md explains the choices.
 //!
 //! `cargo run -p tidesdb-typed --features json --example web -- 127.0.0.1:8080 notes.db`
 //! (without arguments: serves itself a few requests and ends)
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Path, Query, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderName, StatusCode, header};
 use axum::routing::get;
 use axum::{Json as Body, Router};
 use serde::{Deserialize, Serialize};
-use tidesdb::Db;
+use tidesdb::{Db, HealthState};
 use tidesdb_typed::{Error, IndexDefinition, Json, Table, TableDefinition};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -32,6 +34,9 @@ struct Filter {
 const BY_OWNER: IndexDefinition<Json<Note>, String> =
     IndexDefinition::new("owner", |note, keys| keys.add(&note.owner));
 const NOTES: TableDefinition<u64, Json<Note>> = TableDefinition::new("notes").indexes(&[&BY_OWNER]);
+
+/// Longest wait for the close: a supervisor would kill the process soon after.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(60);
 
 type Notes = Arc<Table<u64, Json<Note>>>;
 
@@ -72,6 +77,19 @@ async fn list(
     found.await.map(Body)
 }
 
+async fn health(State(db): State<Db>) -> (StatusCode, String) {
+    let health = db.health();
+    match health.state {
+        HealthState::Poisoned => (StatusCode::SERVICE_UNAVAILABLE, health.to_string()),
+        _ => (StatusCode::OK, health.to_string()),
+    }
+}
+
+async fn metrics(State(db): State<Db>) -> ([(HeaderName, &'static str); 1], String) {
+    const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, OPENMETRICS)], db.metrics_text())
+}
+
 /// Serves until `stop` is ready, finishes the requests in progress, and closes the database.
 async fn serve(
     db: Db,
@@ -79,10 +97,12 @@ async fn serve(
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let notes = Arc::new(NOTES.open(&db)?);
-    let app =
+    let service =
         Router::new().route("/notes", get(list)).route("/notes/{id}", get(read).put(write)).with_state(notes);
+    let monitored = Router::new().route("/health", get(health)).route("/metrics", get(metrics));
+    let app = service.merge(monitored.with_state(db.clone()));
     axum::serve(listener, app).with_graceful_shutdown(stop).await?;
-    spawn_blocking(|| db.close()).await??;
+    spawn_blocking(move || db.close_timeout(CLOSE_TIMEOUT)).await??;
     Ok(())
 }
 
@@ -113,10 +133,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let note = request("GET /notes/7", "").await?;
     let of_ann = request("GET /notes?owner=ann", "").await?;
     let missing = request("GET /notes/8", "").await?;
+    let health = request("GET /health", "").await?;
+    let metrics = request("GET /metrics", "").await?;
     let answers = created.contains("201 Created")
         && note.ends_with(r#"{"owner":"ann","text":"buy a boat"}"#)
         && of_ann.ends_with(r#"[[7,{"owner":"ann","text":"buy a boat"}]]"#)
-        && missing.contains("404 Not Found");
+        && missing.contains("404 Not Found")
+        && health.contains("200 OK")
+        && metrics.contains("content-type: application/openmetrics-text; version=1.0.0; charset=utf-8")
+        && metrics.ends_with("# EOF\n");
     drop(stop);
     service.await??;
     let db = Db::open(dir.path())?; // closed cleanly: nothing has to be recovered

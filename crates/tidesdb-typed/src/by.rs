@@ -58,6 +58,46 @@ impl<'t, K: Key, V: Value, I: Key, S: Read> By<'t, K, V, I, S> {
         self.all(key)?.next().transpose().map(|row| row.map(|(_, key, value)| (key, value)))
     }
 
+    /// Returns the first row in the order of the index: index key, key, value.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// use tidesdb_typed::{IndexDefinition, TableDefinition};
+    /// const BY_SIZE: IndexDefinition<u32, u32> = IndexDefinition::new("size", |size, keys| keys.add(size));
+    /// const TOWNS: TableDefinition<String, u32> = TableDefinition::new("towns").indexes(&[&BY_SIZE]);
+    /// let towns = TOWNS.open(&db)?;
+    /// for (name, size) in [("Bonn", 330_000), ("Metz", 104_000)] { towns.put(name, size)?; }
+    /// assert_eq!(towns.by(&BY_SIZE).first()?, Some((104_000, "Metz".to_owned(), 104_000)));
+    /// assert_eq!(towns.by(&BY_SIZE).last()?, Some((330_000, "Bonn".to_owned(), 330_000)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`By::get`].
+    pub fn first(&self) -> Result<Option<(I, K, V::Owned)>> {
+        self.iter()?.next().transpose()
+    }
+
+    /// Returns the last row in the order of the index: see [`By::first`].
+    ///
+    /// # Errors
+    /// As [`By::get`].
+    pub fn last(&self) -> Result<Option<(I, K, V::Owned)>> {
+        self.iter()?.next_back().transpose()
+    }
+
+    /// Returns whether a row has `key`, without reading the row.
+    ///
+    /// # Errors
+    /// As [`By::get`].
+    pub fn contains(&self, key: I::Ref<'_>) -> Result<bool> {
+        let view = self.store.view();
+        let mut entries =
+            view.prefix(&self.schema.indexes[self.place()?].family, &inner::<I>(key))?.keys_only();
+        Ok(entries.next().transpose()?.is_some())
+    }
+
     /// Iterates over the rows that have `key`, in the order of their own keys.
     ///
     /// # Errors

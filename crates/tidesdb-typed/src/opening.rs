@@ -92,7 +92,7 @@ fn family_name(table: &str, index: &str) -> String {
 /// Reads a row of the catalogue.
 fn record(catalogue: &Family, table: &str, index: &str) -> Result<Option<String>> {
     let key = encode::<(String, String)>((table, index));
-    Ok(catalogue.get_with(key, |text| String::from_utf8_lossy(text).into_owned())?)
+    Ok(catalogue.get_map(key, |text| String::from_utf8_lossy(text).into_owned())?)
 }
 
 /// Writes a row of the catalogue.

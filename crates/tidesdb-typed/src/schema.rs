@@ -5,7 +5,7 @@
 //! key and the key of the row, to nothing. Index keys are encoded as if something followed, so that none is empty and
 //! none is the beginning of another.
 
-use tidesdb::{Family, Isolation, ReadOptions, Transaction};
+use tidesdb::{Family, Isolation, Iter, ReadOptions, Transaction};
 
 use crate::error::{Error, Malformed, Result};
 use crate::index::Index;
@@ -62,6 +62,14 @@ impl<V: Value> Schema<V> {
     /// Deletes the row `key` with its index entries. After an error the transaction is as before.
     pub(crate) fn delete(&self, tx: &mut Transaction, key: &[u8]) -> Result<()> {
         self.change(tx, key, None, |tx| tx.delete(&self.family, key))
+    }
+
+    /// Deletes `rows` with their index entries.
+    pub(crate) fn delete_all(&self, tx: &mut Transaction, rows: Iter) -> Result<()> {
+        for row in rows.keys_only() {
+            self.delete(tx, &row?.0)?;
+        }
+        Ok(())
     }
 
     /// Changes the index entries of the row `key` to those of `new`, and the row by `write`, or nothing.

@@ -35,6 +35,7 @@ pub(crate) mod sealed {
             Self: 'a;
         fn view(&self) -> Self::View<'_>;
         fn get(&self, family: &Family, key: &[u8]) -> tidesdb::Result<Option<Slice>>;
+        fn multi_get(&self, family: &Family, keys: &[Vec<u8>]) -> tidesdb::Result<Vec<Option<Slice>>>;
         fn contains(&self, family: &Family, key: &[u8]) -> tidesdb::Result<bool>;
         fn range(&self, family: &Family, range: Bounds) -> tidesdb::Result<Iter>;
         fn prefix(&self, family: &Family, prefix: &[u8]) -> tidesdb::Result<Iter>;
@@ -57,6 +58,10 @@ pub(crate) mod sealed {
 
         fn get(&self, family: &Family, key: &[u8]) -> tidesdb::Result<Option<Slice>> {
             family.get(key)
+        }
+
+        fn multi_get(&self, family: &Family, keys: &[Vec<u8>]) -> tidesdb::Result<Vec<Option<Slice>>> {
+            family.multi_get(keys)
         }
 
         fn contains(&self, family: &Family, key: &[u8]) -> tidesdb::Result<bool> {
@@ -101,6 +106,10 @@ pub(crate) mod sealed {
             Snapshot::get(self, family, key)
         }
 
+        fn multi_get(&self, family: &Family, keys: &[Vec<u8>]) -> tidesdb::Result<Vec<Option<Slice>>> {
+            Snapshot::multi_get(self, family, keys)
+        }
+
         fn contains(&self, family: &Family, key: &[u8]) -> tidesdb::Result<bool> {
             Snapshot::contains(self, family, key)
         }
@@ -130,6 +139,10 @@ pub(crate) mod sealed {
 
         fn get(&self, family: &Family, key: &[u8]) -> tidesdb::Result<Option<Slice>> {
             self.0.borrow().get(family, key)
+        }
+
+        fn multi_get(&self, family: &Family, keys: &[Vec<u8>]) -> tidesdb::Result<Vec<Option<Slice>>> {
+            self.0.borrow().multi_get(family, keys)
         }
 
         fn contains(&self, family: &Family, key: &[u8]) -> tidesdb::Result<bool> {
@@ -178,6 +191,10 @@ pub(crate) mod sealed {
 
         fn get(&self, family: &Family, key: &[u8]) -> tidesdb::Result<Option<Slice>> {
             (**self).get(family, key)
+        }
+
+        fn multi_get(&self, family: &Family, keys: &[Vec<u8>]) -> tidesdb::Result<Vec<Option<Slice>>> {
+            (**self).multi_get(family, keys)
         }
 
         fn contains(&self, family: &Family, key: &[u8]) -> tidesdb::Result<bool> {

@@ -7,7 +7,7 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidesdb::{Db, Family, FamilyOptions, ReadOptions, Snapshot, Transaction};
+use tidesdb::{Db, Family, FamilyOptions, Iter, ReadOptions, Slice, Snapshot, Transaction};
 
 use crate::by::By;
 use crate::definition::TableDefinition;
@@ -121,6 +121,27 @@ impl<K: Key, V: Value, S: Read> Table<K, V, S> {
     pub fn get(&self, key: K::Ref<'_>) -> Result<Option<V::Owned>> {
         let value = self.store.get(&self.schema.family, &encode::<K>(key))?;
         value.map(|value| self.schema.value(&value)).transpose()
+    }
+
+    /// Returns the values of many keys, all at one read timestamp, in the order of `keys`.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// use tidesdb_typed::TableDefinition;
+    /// const TOWNS: TableDefinition<String, u32> = TableDefinition::new("towns");
+    /// let towns = TOWNS.open(&db)?;
+    /// towns.put("Gent", 265_000)?;
+    /// assert_eq!(towns.multi_get(&["Metz", "Gent"])?, [None, Some(265_000)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    pub fn multi_get(&self, keys: &[K::Ref<'_>]) -> Result<Vec<Option<V::Owned>>> {
+        let keys: Vec<_> = keys.iter().map(|key| encode::<K>(*key)).collect();
+        let values = self.store.multi_get(&self.schema.family, &keys)?;
+        values.into_iter().map(|value| value.map(|value| self.schema.value(&value)).transpose()).collect()
     }
 
     /// Returns whether `key` exists, without reading its value.
@@ -352,9 +373,37 @@ impl<K: Key, V: Value, S: Write> Table<K, V, S> {
     /// # Errors
     /// As [`Table::put`].
     pub fn pop_first(&self) -> Result<Option<(K, V::Owned)>> {
+        self.pop(Iter::next)
+    }
+
+    /// Removes the last row and returns it: see [`Table::pop_first`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// use tidesdb_typed::TableDefinition;
+    /// const STACK: TableDefinition<u64, String> = TableDefinition::new("stack");
+    /// let stack = STACK.open(&db)?;
+    /// for (n, plate) in (0..).zip(["red", "blue"]) { stack.put(n, plate)?; }
+    /// assert_eq!(stack.pop_last()?, Some((1, "blue".to_owned())));
+    /// assert_eq!(stack.first()?, stack.last()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Table::put`].
+    pub fn pop_last(&self) -> Result<Option<(K, V::Owned)>> {
+        self.pop(Iter::next_back)
+    }
+
+    /// Removes the row that `end` takes from all rows.
+    fn pop(
+        &self,
+        end: impl Fn(&mut Iter) -> Option<tidesdb::Result<(Slice, Slice)>>,
+    ) -> Result<Option<(K, V::Owned)>> {
         let schema = &self.schema;
         self.store.transact(|tx| {
-            let Some((key, value)) = tx.iter(&schema.family)?.next().transpose()? else { return Ok(None) };
+            let Some((key, value)) = end(&mut tx.iter(&schema.family)?).transpose()? else { return Ok(None) };
             schema.delete(tx, &key)?;
             Ok(Some((schema.key(&key)?, schema.value(&value)?)))
         })
@@ -382,10 +431,36 @@ impl<K: Key, V: Value, S: Write> Table<K, V, S> {
             if schema.indexes.is_empty() {
                 return Ok(tx.delete_range(&schema.family, &range)?);
             }
-            for row in tx.range(&schema.family, &range)? {
-                schema.delete(tx, &row?.0)?;
+            let rows = tx.range(&schema.family, &range)?;
+            schema.delete_all(tx, rows)
+        })
+    }
+
+    /// Deletes the rows whose keys begin with `prefix`, as [`Table::delete_range`] does.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// use tidesdb_typed::TableDefinition;
+    /// const LOGINS: TableDefinition<(u64, i64), ()> = TableDefinition::new("logins"); // user and time
+    /// let logins = LOGINS.open(&db)?;
+    /// for user in 1..=3 { logins.put((user, 1_700_000_000), ())?; }
+    /// logins.delete_prefix((2,))?;
+    /// assert_eq!(logins.iter()?.count(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Table::put`].
+    pub fn delete_prefix(&self, prefix: impl Prefix<K>) -> Result<()> {
+        let (schema, mut bytes) = (&self.schema, Vec::new());
+        prefix.encode(&mut bytes);
+        self.store.transact(|tx| {
+            if schema.indexes.is_empty() {
+                return Ok(tx.delete_prefix(&schema.family, &bytes)?);
             }
-            Ok(())
+            let rows = tx.prefix(&schema.family, &bytes)?;
+            schema.delete_all(tx, rows)
         })
     }
 }

@@ -315,7 +315,45 @@ fn check(users: &tidesdb_typed::Table<u32, Users>, model: &BTreeMap<u32, User>) 
     let cities = users.by(&BY_CITY).iter().unwrap().map(|row| row.unwrap().1);
     let mut wanted: Vec<_> = model.iter().map(|(id, u)| (&u.city, *id)).collect();
     wanted.sort_unstable();
+    let by_city = users.by(&BY_CITY);
+    let ends = [by_city.first(), by_city.last()].map(|end| end.unwrap().map(|(city, id, _)| (city, id)));
+    let owned = |end: Option<&(&String, u32)>| end.map(|(city, id)| ((*city).clone(), *id));
+    assert_eq!(ends, [owned(wanted.first()), owned(wanted.last())]);
+    assert_eq!(by_city.contains("a").unwrap(), wanted.iter().any(|(city, _)| *city == "a"));
     assert!(cities.eq(wanted.into_iter().map(|(_, id)| id)));
+    assert_eq!(users.last().unwrap(), model.last_key_value().map(|(id, user)| (*id, user.clone())));
+    let ids: Vec<u32> = (0..7).rev().collect();
+    let found = users.multi_get(&ids).unwrap();
+    assert!(found.iter().map(Option::as_ref).eq(ids.iter().map(|id| model.get(id))));
+}
+
+/// Deletes by prefix also delete the index entries, and only those of the rows in it; in a transaction they wait for its commit.
+#[test]
+fn a_prefix_is_deleted_with_its_index_entries() {
+    const BY_TEXT: IndexDefinition<String, String> =
+        IndexDefinition::new("text", |text, keys| keys.add(text));
+    const NOTES: TableDefinition<(u32, u32), String> = TableDefinition::new("notes").indexes(&[&BY_TEXT]);
+    const BARE: TableDefinition<(u32, u32), String> = TableDefinition::new("bare");
+    let (_dir, db) = open();
+    for notes in [NOTES.open(&db).unwrap(), BARE.open(&db).unwrap()] {
+        for (book, page) in [(0, 9), (1, 0), (1, u32::MAX), (2, 0)] {
+            notes.put((book, page), "text").unwrap();
+        }
+        let before = db.snapshot();
+        let mut tx = db.begin(Isolation::Serializable);
+        notes.within(&mut tx).delete_prefix((1,)).unwrap();
+        assert_eq!(notes.within(&mut tx).iter().unwrap().count(), 2);
+        assert_eq!(notes.iter().unwrap().count(), 4);
+        tx.rollback();
+        notes.delete_prefix((1,)).unwrap();
+        notes.delete_prefix((7,)).unwrap();
+        let pages = [(0, 9), (1, 0), (2, 0)];
+        let some = Some("text".to_owned());
+        assert_eq!(notes.multi_get(&pages).unwrap(), [some.clone(), None, some.clone()]);
+        assert_eq!(notes.at(&before).multi_get(&pages).unwrap(), [some.clone(), some.clone(), some]);
+        notes.check_indexes().unwrap();
+    }
+    assert_eq!(db.family("notes.text").unwrap().iter().unwrap().count(), 2);
 }
 
 proptest! {
@@ -337,6 +375,7 @@ proptest! {
                 0 => { users.delete(id).unwrap(); model.remove(&id); }
                 1 => { users.delete_range(id..).unwrap(); model.retain(|key, _| *key < id); }
                 2 => prop_assert_eq!(users.pop_first().unwrap(), model.pop_first()),
+                4 => prop_assert_eq!(users.pop_last().unwrap(), model.pop_last()),
                 3 => {
                     let mut tx = db.begin(Isolation::Snapshot);
                     let _ = users.within(&mut tx).put(id, &row);

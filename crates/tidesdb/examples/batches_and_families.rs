@@ -34,7 +34,7 @@ impl Users {
     }
 
     fn who_has(&self, mail: &str) -> tidesdb::Result<Option<String>> {
-        self.by_mail.get_with(mail.as_bytes(), |name| String::from_utf8_lossy(name).into_owned())
+        self.by_mail.get_map(mail.as_bytes(), |name| String::from_utf8_lossy(name).into_owned())
     }
 }
 

@@ -9,7 +9,7 @@ use tidesdb::{CompactionFilter, Db, Decision, Family, FamilyOptions, MergeOperat
 /// The views of `page`.
 fn views(family: &Family, page: &str) -> Result<u64, Box<dyn Error>> {
     let number = |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes);
-    Ok(family.get_with(page, number)?.transpose()?.unwrap_or(0))
+    Ok(family.get_map(page, number)?.transpose()?.unwrap_or(0))
 }
 
 fn main() -> Result<(), Box<dyn Error>> {

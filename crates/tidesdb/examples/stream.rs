@@ -47,10 +47,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let len = gib << 30;
     let db = Db::open(&dir)?;
     let start = Instant::now();
-    db.put_reader("value", Source { at: 0, len })?;
+    db.put_stream("value", Source { at: 0, len })?;
     report("written", len, start);
     let start = Instant::now();
-    let mut reader = db.reader("value")?.ok_or("the value is missing")?;
+    let mut reader = db.value_reader("value")?.ok_or("the value is missing")?;
     let (mut found, mut want) = ([0; PART_BYTES], [0; PART_BYTES]);
     for number in 0..len / PART_BYTES as u64 {
         reader.read_exact(&mut found)?;

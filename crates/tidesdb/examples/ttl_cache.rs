@@ -11,7 +11,7 @@ const FRESH: Duration = Duration::from_secs(1);
 
 /// Returns the page, from the cache or newly created, and whether it was cached.
 fn page(cache: &Family, address: &str) -> tidesdb::Result<(String, bool)> {
-    if let Some(page) = cache.get_with(address.as_bytes(), |v| String::from_utf8_lossy(v).into_owned())? {
+    if let Some(page) = cache.get_map(address.as_bytes(), |v| String::from_utf8_lossy(v).into_owned())? {
         return Ok((page, true));
     }
     let page = format!("<h1>{address}</h1>{}", "<p>words</p>".repeat(2000)); // slow, in a real program

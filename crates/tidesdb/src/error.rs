@@ -97,6 +97,13 @@ pub enum Error {
     /// The handle was used after close.
     #[error("the database is closed")]
     Closed,
+    /// [`Db::close_timeout`](crate::Db::close_timeout) was over before the close: it goes on in the background, and no acknowledged commit
+    /// is lost.
+    #[error("the database is still closing: it waits for {waits_for}; close it again to wait further")]
+    Closing {
+        /// What the close waits for.
+        waits_for: Arc<str>,
+    },
     /// No such family, file or snapshot.
     #[error("{what} does not exist")]
     NotFound {
@@ -184,7 +191,8 @@ fn shortage(free: u64, needed: u64) -> String {
 }
 
 impl Error {
-    /// Returns true if the same call can succeed later without reopening: `Busy`, `Conflict`, `NoSpace`, `MemoryLimit`.
+    /// Returns true if the same call can succeed later without reopening: `Busy`, `Conflict`, `NoSpace`, `MemoryLimit`,
+    /// `Closing`.
     ///
     /// ```
     /// assert!(tidesdb::Error::Busy { cause: "a flush" }.is_retryable());
@@ -193,7 +201,11 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         matches!(
             self,
-            Self::Busy { .. } | Self::Conflict { .. } | Self::NoSpace { .. } | Self::MemoryLimit { .. }
+            Self::Busy { .. }
+                | Self::Conflict { .. }
+                | Self::NoSpace { .. }
+                | Self::MemoryLimit { .. }
+                | Self::Closing { .. }
         )
     }
 

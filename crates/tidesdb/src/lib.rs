@@ -37,9 +37,10 @@
 //! | for | see |
 //! | --- | --- |
 //! | opening: durability, memory, cache, recovery | [`Db::options`], [`OpenOptions`], [`DbOptions`], [`SyncMode`] |
+//! | closing, with a time limit | [`Db::close`], [`Db::close_timeout`] |
 //! | one row | [`Db::put`], [`Db::get`], [`Db::delete`], [`Db::update`], [`Db::compare_and_swap`], [`Db::pop_first`], [`Db::pop_last`] |
 //! | many rows | [`WriteBatch`], [`Family::range`], [`Family::prefix`], [`Cursor`], [`Family::delete_range`] |
-//! | values too long for memory | [`Family::writer`], [`Family::reader`], [`ValueWriter`], [`ValueReader`] |
+//! | values too long for memory | [`Family::value_writer`], [`Family::value_reader`], [`ValueWriter`], [`ValueReader`] |
 //! | consistency | [`Snapshot`], [`Db::at`], [`Db::transact`], [`Transaction`], [`Isolation`] |
 //! | expiry | [`Db::put_with_ttl`], [`FamilyOptions::default_ttl`] |
 //! | counters and lists without reads | [`Family::merge`], [`MergeOperator`] |
@@ -128,7 +129,7 @@ pub use store::{MemoryStore, ObjectStore};
 pub use txn::{Savepoint, Transaction};
 pub use types::{
     CompactionFilter, Comparator, Decision, FAMILY_NAME_BYTES_MAX, FamilyId, FilterRow, KEY_BYTES_MAX,
-    KeyRange, MergeOperator, SEQ_MAX, SeqNo, Slice, VALUE_BYTES_MAX,
+    KeyRange, MergeOperator, RowSpan, SEQ_MAX, SeqNo, Slice, VALUE_BYTES_MAX,
 };
 pub use write::WriteBatch;
 

@@ -279,7 +279,7 @@ impl Charge {
             return Err(Error::MemoryLimit {
                 what: format!(
                     "this batch would take {bytes} bytes and others take {others}, of {max} that memory_limit allows for \
-                     batches and transactions; use smaller batches, and put_reader for a long value"
+                     batches and transactions; use smaller batches, and put_stream for a long value"
                 )
                 .into(),
             });

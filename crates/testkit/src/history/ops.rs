@@ -66,7 +66,7 @@ pub enum Op {
     One(Change),
     /// Changes in one commit; durable if set.
     Batch(Vec<Change>, bool),
-    /// `get`, and `get_with` without a snapshot.
+    /// `get`, and `get_map` without a snapshot.
     Get(Reader, u64, u64),
     /// `contains`.
     Contains(Reader, u64, u64),

@@ -86,11 +86,11 @@ impl Runner<'_> {
         }
         let expired = expected.is_none() && self.store.get(view.family.no, &key, view.at, 0).is_some();
         if view.snapshot.is_none() {
-            let len = view.family.handle.get_with(&key, <[u8]>::len).map_err(|e| e.to_string())?;
+            let len = view.family.handle.get_map(&key, <[u8]>::len).map_err(|e| e.to_string())?;
             if len != expected.as_ref().map(Vec::len) {
-                return Err(format!("get_with of {}", show(&key)));
+                return Err(format!("get_map of {}", show(&key)));
             }
-            self.count("get_with", if expected.is_some() { "found" } else { "none" });
+            self.count("get_map", if expected.is_some() { "found" } else { "none" });
         } else {
             self.count("get", "snapshot");
         }

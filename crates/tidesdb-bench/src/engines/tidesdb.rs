@@ -293,7 +293,7 @@ impl Session for TidesSession<'_> {
     }
 
     fn get(&mut self, key: &[u8], value: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        Ok(self.family.get_with(key, value).map_err(said)?.is_some())
+        Ok(self.family.get_map(key, value).map_err(said)?.is_some())
     }
 
     fn multi_get(&mut self, keys: &[Vec<u8>], value: &mut dyn FnMut(usize, &[u8])) -> Result<u64> {

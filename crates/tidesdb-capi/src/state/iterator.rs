@@ -42,7 +42,7 @@ pub(crate) fn on<R>(iter: Handle, body: impl FnOnce(&mut Iterator, &Window) -> A
     let mut iter = ITERATORS.lend(iter)?;
     let window = iter.front();
     if let Some(left) = window.close() {
-        let passed = iter.cursor.at_hand().1.len().saturating_sub(left);
+        let passed = iter.cursor.buffered().1.len().saturating_sub(left);
         iter.cursor.advance(passed);
     }
     let answer = body(&mut iter, window);
@@ -60,7 +60,7 @@ pub(crate) fn moved(iter: Handle, step: impl FnOnce(&mut Iterator) -> Answer) ->
     on(iter, |iter, window| {
         let asked = window.was_asked();
         step(iter)?;
-        let (bytes, rows) = iter.cursor.at_hand();
+        let (bytes, rows) = iter.cursor.buffered();
         if !rows.is_empty() {
             window.open(bytes, rows);
         } else if asked && let Ok((key, value)) = iter.cursor.entry() {

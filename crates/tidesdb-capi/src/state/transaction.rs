@@ -188,8 +188,8 @@ impl Transaction {
         self.meet(family)?;
         let family = self.known[0].family.engine();
         let found = match tracking {
-            Tracking::Tracked => self.engine.get_with(family, key, read),
-            Tracking::Untracked => self.engine.get_untracked_with(family, key, read),
+            Tracking::Tracked => self.engine.get_map(family, key, read),
+            Tracking::Untracked => self.engine.get_untracked_map(family, key, read),
         };
         found?.ok_or(NO_KEY)
     }

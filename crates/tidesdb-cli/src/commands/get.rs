@@ -43,7 +43,7 @@ impl Get {
 
 /// Writes the value of `key` to the file at `path`, in constant memory. Without such a key, no file is created.
 fn stream(session: &Session, key: &[u8], path: &Path, out: &mut Out<'_>) -> Outcome {
-    let Some(mut reader) = session.family()?.reader(key)? else {
+    let Some(mut reader) = session.family()?.value_reader(key)? else {
         return Ok(Exit::No);
     };
     let total = Some(reader.len());

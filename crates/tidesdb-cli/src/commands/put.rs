@@ -58,7 +58,7 @@ impl Put {
 impl Put {
     /// Sets the key to the content of the file at `path`, in constant memory.
     fn stream(&self, session: &Session, key: &[u8], path: &Path) -> Outcome {
-        let mut writer = session.family()?.writer(key)?;
+        let mut writer = session.family()?.value_writer(key)?;
         if let Some(ttl) = self.ttl {
             writer = writer.ttl(ttl);
         }
@@ -156,7 +156,7 @@ mod tests {
         std::fs::write(file.path(), &bytes).unwrap();
         let path = file.path().to_str().unwrap();
         stage.run(&["put", "film", "--file", path, "--ttl", "1h"]);
-        assert_eq!(stage.db.reader("film").unwrap().unwrap().len(), 3_000_000);
+        assert_eq!(stage.db.value_reader("film").unwrap().unwrap().len(), 3_000_000);
         let out = tempfile::NamedTempFile::new().unwrap();
         let target = out.path().to_str().unwrap();
         stage.run(&["get", "film", "--file", target]);

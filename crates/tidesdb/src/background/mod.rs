@@ -260,7 +260,7 @@ impl Ticks {
     /// Runs one round.
     pub fn tick(&mut self, shared: &Arc<Shared>) {
         shared.reads.refresh_clock();
-        if shared.write.recovering.load(Ordering::Acquire) {
+        if shared.write.is_recovering() {
             return;
         }
         shared.observe(false);

@@ -1,7 +1,6 @@
 //! The worker threads, and the timekeeper thread.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidesdb_io::{JoinHandle, Priority};
@@ -113,7 +112,7 @@ fn work(shared: &Arc<Shared>, takes: Takes) {
     };
     while !shared.write.jobs.is_closed() {
         shared.reads.refresh_clock(); // in case the timekeeper waits for a slow disk
-        if shared.write.recovering.load(Ordering::Acquire) {
+        if shared.write.is_recovering() {
             let seen = shared.write.debt.progress.current();
             shared.write.debt.progress.wait_while(seen, Some(Ticks::PERIOD));
             continue;

@@ -1,24 +1,81 @@
-//! Closing: stop background work, flush, sync, record a clean shutdown in the manifest, unlock. If a step fails the log
-//! stays, so nothing is lost.
+//! Closing: refuse new writes, stop background work, finish the commits that have begun, flush, sync, record a clean shutdown in the
+//! manifest, unlock. If a step fails the log stays, so nothing is lost.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+use tidesdb_io::{DirLock, Priority};
+use tidesdb_sync::{Event as Signal, Mutex, rank};
 
 use super::{Db, Inner};
 use crate::events::Event;
 use crate::version::{Change, VersionEdit};
-use crate::{Result, flush, upload};
+use crate::{Error, Result, flush, upload};
 
 /// Attempts to upload to the object store during a close.
 const UPLOAD_TRIES: u32 = 3;
 /// Pause between two attempts.
 const UPLOAD_PAUSE: Duration = Duration::from_millis(100);
+/// A thread that waits for a close looks at least this often.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Whether a database is open, and how its close goes.
+#[derive(Debug)]
+pub(super) struct Closing {
+    /// Held by the thread that closes.
+    end: Mutex<End, { rank::DIRECTORY }>,
+    begun: AtomicBool,
+    /// What the close waits for.
+    step: Mutex<&'static str>,
+    ended: Signal,
+}
+
+#[derive(Debug)]
+struct End {
+    /// The lock of the directory; `None` once the database is closed.
+    lock: Option<Box<dyn DirLock>>,
+    /// How the close went.
+    result: Result<()>,
+}
+
+impl Closing {
+    /// An open database that holds `lock`.
+    pub(super) fn new(lock: Box<dyn DirLock>) -> Self {
+        Self {
+            end: Mutex::new(End { lock: Some(lock), result: Ok(()) }),
+            begun: AtomicBool::new(false),
+            step: Mutex::new("the thread that closes it"),
+            ended: Signal::new(),
+        }
+    }
+
+    /// In one word, for `Debug`.
+    pub(super) fn state(&self) -> &'static str {
+        match self.end.try_lock() {
+            Some(end) if end.lock.is_none() => "closed",
+            _ if self.begun.load(Ordering::SeqCst) => "closing",
+            _ => "open",
+        }
+    }
+
+    /// How the close went; `None` if it has not ended.
+    fn result(&self) -> Option<Result<()>> {
+        let end = self.end.try_lock()?;
+        end.lock.is_none().then(|| end.result.clone())
+    }
+
+    fn waits_for(&self, step: &'static str) {
+        *self.step.lock() = step;
+    }
+}
 
 impl Db {
-    /// Closes the database for all handles: waits for background work, flushes, finishes the commits that other threads
-    /// have begun to write to the log, and removes the log. Every other call, also one that is waiting, fails with
-    /// `Closed` and has no effect.
+    /// Closes the database for all handles. Writes that begin from now on, and those that wait before they have a place in the log, fail
+    /// with `Closed` and have no effect. Commits that have a place are finished. Then running merges end, memtables are flushed, and the
+    /// log is removed; every other call fails with `Closed`, too. Further calls wait for the first and return its result.
+    ///
+    /// It waits for the device and for merges that run, without limit: [`Db::close_timeout`] has one.
     ///
     /// Dropping the last handle closes the database, too, and blocks as long; an error is then only logged. Iterators,
     /// cursors, snapshots, transactions and handles of families do not keep the database open.
@@ -29,27 +86,111 @@ impl Db {
     pub fn close(self) -> Result<()> {
         self.inner.close()
     }
+
+    /// Like [`Db::close`], but waits at most `timeout`, and stops merges that run instead of waiting for them: their tables stay as they
+    /// were.
+    ///
+    /// If the time does not suffice, the close goes on in a thread of its own, which also frees the lock of the directory in the end.
+    /// Call it again, or [`Db::close`], to wait further. Dropping the last handle does not wait then. If the process ends first, the
+    /// next open recovers all acknowledged commits from the log.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// use std::time::Duration;
+    /// db.put("whale", "blue")?;
+    /// match db.close_timeout(Duration::from_secs(30)) {
+    ///     Ok(()) => println!("closed"),
+    ///     Err(e @ tidesdb::Error::Closing { .. }) => println!("{e}"),
+    ///     Err(e) => return Err(e.into()),
+    /// }
+    /// assert!(matches!(db.put("whale", "grey"), Err(tidesdb::Error::Closed)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Closing` after `timeout`: it says what the close waits for. `Io` if the thread cannot be started: nothing was done. Others as
+    /// [`Db::close`].
+    pub fn close_timeout(&self, timeout: Duration) -> Result<()> {
+        let closing = &self.inner.closing;
+        let clock = &self.inner.shared.write.env.clock;
+        let end = clock.mono().saturating_add(timeout);
+        self.inner.close_behind()?;
+        loop {
+            let seen = closing.ended.current();
+            if let Some(result) = closing.result() {
+                return result;
+            }
+            let left = end.saturating_sub(clock.mono());
+            if left.is_zero() {
+                return Err(Error::Closing { waits_for: self.inner.close_waits_for().into() });
+            }
+            closing.ended.wait_while(seen, Some(left.min(LOOK)));
+        }
+    }
 }
 
 impl Inner {
     pub(super) fn close(&self) -> Result<()> {
-        let shared = &self.shared;
-        let mut slot = self.lock.lock(); // a second call returns after this one
-        let Some(lock) = slot.take() else {
-            return Ok(()); // closed already
+        let (shared, closing) = (&self.shared, &self.closing);
+        closing.begun.store(true, Ordering::SeqCst);
+        let mut end = closing.end.lock(); // a second call returns after this one
+        let Some(lock) = end.lock.take() else {
+            return end.result.clone();
         };
         let started = shared.write.env.clock.mono();
+        shared.write.stop_admitting();
+        closing.waits_for("the log to be synced");
         self.sync_for_intervals();
+        closing.waits_for("background jobs");
         self.pool.stop(&shared.write);
         let result = if shared.write.options.read_only { Ok(()) } else { self.settle() };
         if result.is_err() {
             let _ = self.end_writes(); // nothing is acknowledged once another process may open the directory
         }
         shared.reads.closed.store(true, Ordering::SeqCst);
+        closing.waits_for("the last upload to the object store");
         let result = result.and_then(|()| self.upload_last());
         self.log_close(&result, started);
         drop(lock);
+        end.result.clone_from(&result);
+        drop(end);
+        closing.ended.advance();
         result
+    }
+
+    /// Has a thread close the database, unless one does already, and stops merges.
+    fn close_behind(self: &Arc<Self>) -> Result<()> {
+        if !self.closing.begun.swap(true, Ordering::SeqCst) {
+            let closer = Arc::clone(self);
+            let body = move || closer.close_and_log();
+            let spawned =
+                self.shared.write.env.threads.spawn("tidesdb-close", Priority::Normal, Box::new(body));
+            if let Err(e) = spawned {
+                self.closing.begun.store(false, Ordering::SeqCst);
+                return Err(Error::io("start", "tidesdb-close", e));
+            }
+        }
+        self.shared.write.stop_admitting();
+        self.shared.write.merges.stop();
+        Ok(())
+    }
+
+    fn close_and_log(&self) {
+        if let Err(error) = self.close() {
+            tracing::error!(%error, "the database could not be closed cleanly; the next open recovers it");
+        }
+    }
+
+    /// What the close waits for, with the flushes and merges that run.
+    fn close_waits_for(&self) -> String {
+        let mut text = (*self.closing.step.lock()).to_owned();
+        for job in self.shared.write.running.now() {
+            let kind = if job.kind == "flush" { "flush" } else { "merge" };
+            let since = job.time.as_secs_f64();
+            text.push_str(&format!("; a {kind} of family {:?} runs for {since:.1} s", job.family));
+        }
+        text
     }
 
     /// Syncs the log if commits rely on a sync in the background, which ends now: the close may take long, or fail. A failure poisons the
@@ -87,7 +228,8 @@ impl Inner {
 
     /// Ends without writing anything.
     pub(super) fn abandon(&self) {
-        let lock = self.lock.lock().take();
+        self.closing.begun.store(true, Ordering::SeqCst);
+        let lock = self.closing.end.lock().lock.take();
         self.pool.stop(&self.shared.write);
         self.shared.reads.closed.store(true, Ordering::SeqCst);
         self.shared.write.events.end_log();
@@ -98,6 +240,7 @@ impl Inner {
     /// `Closed`.
     fn end_writes(&self) -> Result<()> {
         let shared = &self.shared;
+        self.closing.waits_for("commits that have begun");
         let ended = shared.write.log.close();
         shared.reads.closed.store(true, Ordering::SeqCst); // before the wait: later value writes see it
         shared.write.log.wait_for_space_reservations();
@@ -108,10 +251,8 @@ impl Inner {
     fn settle(&self) -> Result<()> {
         let shared = &self.shared;
         shared.write.health.check()?;
-        for family in shared.write.all_families() {
-            flush::all(&shared.maintenance, &family)?;
-        }
         self.end_writes()?;
+        self.closing.waits_for("flushes");
         let families = shared.write.all_families();
         let boundary = shared.write.rotate_all(&families);
         for family in &families {
@@ -132,8 +273,8 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if let Err(error) = self.close() {
-            tracing::error!(%error, "the database could not be closed cleanly; the next open recovers it");
+        if !self.closing.begun.load(Ordering::SeqCst) {
+            self.close_and_log();
         }
         debug_assert!(Arc::strong_count(&self.shared) > 0);
     }

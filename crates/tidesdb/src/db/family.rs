@@ -16,7 +16,7 @@ impl Family {
     /// Sets `key` to `value`, for the default TTL of the family if it has one; returns the commit's sequence number.
     ///
     /// Keys have 1 byte to 64 KiB ([`KEY_BYTES_MAX`](crate::KEY_BYTES_MAX)), values at most 4 GiB
-    /// ([`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX)); [`Family::writer`] takes values of any length.
+    /// ([`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX)); [`Family::value_writer`] takes values of any length.
     ///
     /// # Errors
     /// As [`WriteBatch::put`] and [`crate::Db::write`].
@@ -45,14 +45,6 @@ impl Family {
         self.one(options, |batch| batch.put(self, key, value))
     }
 
-    /// Like [`Family::delete`], with options for this commit.
-    ///
-    /// # Errors
-    /// As [`crate::Db::write`].
-    pub fn delete_with(&self, key: impl AsRef<[u8]>, options: &WriteOptions) -> Result<SeqNo> {
-        self.one(options, |batch| batch.delete(self, key))
-    }
-
     /// Sets `key` to `value` for `ttl`: see [`WriteBatch::put_with_ttl`].
     ///
     /// # Errors
@@ -64,6 +56,20 @@ impl Family {
         ttl: Duration,
     ) -> Result<SeqNo> {
         self.one(&WriteOptions::default(), |batch| batch.put_with_ttl(self, key, value, ttl))
+    }
+
+    /// Like [`Family::put_with_ttl`], with options for this commit.
+    ///
+    /// # Errors
+    /// As [`Family::put_with_ttl`].
+    pub fn put_with_ttl_and_options(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+        options: &WriteOptions,
+    ) -> Result<SeqNo> {
+        self.one(options, |batch| batch.put_with_ttl(self, key, value, ttl))
     }
 
     /// Sets `key` to `value` until `expiry`: see [`WriteBatch::put_expiring`].
@@ -83,6 +89,19 @@ impl Family {
         self.one(&WriteOptions::default(), |batch| batch.merge(self, key, operand))
     }
 
+    /// Like [`Family::merge`], with options for this commit.
+    ///
+    /// # Errors
+    /// As [`Family::merge`].
+    pub fn merge_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+        options: &WriteOptions,
+    ) -> Result<SeqNo> {
+        self.one(options, |batch| batch.merge(self, key, operand))
+    }
+
     /// Deletes `key`, whether it exists or not.
     ///
     /// # Errors
@@ -91,12 +110,28 @@ impl Family {
         self.one(&WriteOptions::default(), |batch| batch.delete(self, key))
     }
 
+    /// Like [`Family::delete`], with options for this commit.
+    ///
+    /// # Errors
+    /// As [`crate::Db::write`].
+    pub fn delete_with(&self, key: impl AsRef<[u8]>, options: &WriteOptions) -> Result<SeqNo> {
+        self.one(options, |batch| batch.delete(self, key))
+    }
+
     /// Deletes `key`, which must have been put at most once since its last delete.
     ///
     /// # Errors
     /// As [`crate::Db::write`].
     pub fn single_delete(&self, key: impl AsRef<[u8]>) -> Result<SeqNo> {
         self.one(&WriteOptions::default(), |batch| batch.single_delete(self, key))
+    }
+
+    /// Like [`Family::single_delete`], with options for this commit.
+    ///
+    /// # Errors
+    /// As [`crate::Db::write`].
+    pub fn single_delete_with(&self, key: impl AsRef<[u8]>, options: &WriteOptions) -> Result<SeqNo> {
+        self.one(options, |batch| batch.single_delete(self, key))
     }
 
     /// Deletes all keys in `range`, in the family's key order, at the cost of one put: see
@@ -119,12 +154,28 @@ impl Family {
         self.one(&WriteOptions::default(), |batch| batch.delete_range(self, range))
     }
 
+    /// Like [`Family::delete_range`], with options for this commit.
+    ///
+    /// # Errors
+    /// As [`Family::delete_range`].
+    pub fn delete_range_with(&self, range: impl KeyRange, options: &WriteOptions) -> Result<SeqNo> {
+        self.one(options, |batch| batch.delete_range(self, range))
+    }
+
     /// Deletes all keys that begin with `prefix`, at the cost of one put.
     ///
     /// # Errors
     /// As [`WriteBatch::delete_prefix`] and [`crate::Db::write`].
     pub fn delete_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<SeqNo> {
         self.one(&WriteOptions::default(), |batch| batch.delete_prefix(self, prefix))
+    }
+
+    /// Like [`Family::delete_prefix`], with options for this commit.
+    ///
+    /// # Errors
+    /// As [`Family::delete_prefix`].
+    pub fn delete_prefix_with(&self, prefix: impl AsRef<[u8]>, options: &WriteOptions) -> Result<SeqNo> {
+        self.one(options, |batch| batch.delete_prefix(self, prefix))
     }
 
     /// Commits a batch of one operation. The buffer is kept for the next call of this thread.
@@ -153,12 +204,12 @@ impl Family {
         read::get(&self.shared.reads, &self.core, key.as_ref(), None)
     }
 
-    /// Calls `read` with the value of `key`, without copying the value.
+    /// Returns what `read` makes of the value of `key`, which is not copied: `get(key)?.map(read)` without the copy.
     ///
     /// # Errors
     /// As [`Family::get`].
-    pub fn get_with<R>(&self, key: impl AsRef<[u8]>, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        read::get_with(&self.shared.reads, &self.core, key.as_ref(), None, read)
+    pub fn get_map<R>(&self, key: impl AsRef<[u8]>, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+        read::get_map(&self.shared.reads, &self.core, key.as_ref(), None, read)
     }
 
     /// Returns the values of many keys, all at one read timestamp, in the order of `keys`.

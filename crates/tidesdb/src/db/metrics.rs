@@ -1,6 +1,7 @@
 //! Statistics as text for monitors: OpenMetrics 1.0.
 
 use std::fmt::Write;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::{Db, Stats};
@@ -15,8 +16,8 @@ impl Db {
     /// [`FamilyStats`](crate::FamilyStats) with a label `family`; `tidesdb_tree_` and [`TreeStats`](crate::TreeStats);
     /// `tidesdb_level_` and [`LevelStats`](crate::LevelStats) with labels `family` and `level`; `tidesdb_stall_` with a label `cause`.
     ///
-    /// `tidesdb_sync_duration_seconds` and the same of `flush` and `merge` are histograms of all durations. Those of `get`, `seek`, `put` and
-    /// `commit` are histograms of a random sample: `_count` and `_sum` are those of the sample, and the `HELP` line has its rate.
+    /// `tidesdb_sync_duration_seconds` and the same of `flush` and `merge` are histograms of all durations. Those of `get`, `multi_get`, `seek`,
+    /// `put` and `commit` are histograms of a random sample: `_count` and `_sum` are those of the sample, and the `HELP` line has its rate.
     pub fn metrics_text(&self) -> String {
         text(&self.stats(), &self.health())
     }
@@ -34,8 +35,13 @@ fn text(stats: &Stats, health: &HealthReport) -> String {
         let _ = writeln!(out, "tidesdb_health{{tidesdb_health=\"{}\"}} {is_so}", state.name());
     }
     table(&mut out, "", &[(String::new(), stats.figures().collect())]);
-    let of_operations =
-        [("get", stats.gets), ("seek", stats.seeks), ("put", stats.puts), ("commit", stats.commits)];
+    let of_operations = [
+        ("get", stats.gets),
+        ("multi_get", stats.multi_gets),
+        ("seek", stats.seeks),
+        ("put", stats.puts),
+        ("commit", stats.commits),
+    ];
     let of_work = [("sync", stats.syncs), ("flush", stats.flushes), ("merge", stats.merges)];
     for (name, times) in of_operations.into_iter().chain(of_work) {
         histogram(&mut out, &format!("tidesdb_{name}_duration_seconds"), &[(String::new(), times.durations)]);
@@ -119,7 +125,11 @@ fn sample(out: &mut String, name: &str, suffix: &str, labels: &str, value: impl 
     };
 }
 
-/// Appends a histogram of each of `rows`; bounds that no duration of its row reached are left out.
+/// Powers of two that bound the buckets of histograms, in nanoseconds: from 256 ns to 69 s. All are written, empty ones too: a monitor
+/// computes rates of buckets, and a bucket that appears later would have lost its first counts.
+const BOUNDS: RangeInclusive<u32> = 8..=36;
+
+/// Appends a histogram of each of `rows`.
 fn histogram(out: &mut String, name: &str, rows: &[(String, Durations)]) {
     let help = match rows.first().map_or(0, |(_, durations)| durations.sampled_one_in()) {
         0 => "Durations.".to_owned(),
@@ -127,10 +137,11 @@ fn histogram(out: &mut String, name: &str, rows: &[(String, Durations)]) {
     };
     let _ = writeln!(out, "# TYPE {name} histogram\n# UNIT {name} seconds\n# HELP {name} {help}");
     for (labels, durations) in rows {
-        let mut sum = 0;
-        let bounds = durations.buckets().filter(|(bound, _)| *bound != Duration::MAX);
-        for (bound, n) in bounds {
-            sum += n;
+        let (mut sum, mut counts) = (0, durations.buckets().peekable());
+        for bound in BOUNDS.map(|n| Duration::from_nanos(1 << n)) {
+            while let Some((_, n)) = counts.next_if(|(reached, _)| *reached <= bound) {
+                sum += n;
+            }
             let le = format!("{labels},le=\"{}\"", bound.as_secs_f64());
             sample(out, name, "_bucket", &le, sum);
         }

@@ -27,13 +27,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use admin::VerifyReport;
+use close::Closing;
 pub use estimate::RangeEstimate;
 pub use open::OpenOptions;
 pub use reader::Reader;
 pub use recover::RecoveryReport;
 pub use snapshot::Snapshot;
 pub use stats::{StallStats, Stats};
-use tidesdb_io::DirLock;
 pub use values::ValueWriter;
 
 use crate::Result;
@@ -68,8 +68,7 @@ pub struct Db {
 
 impl fmt::Debug for Db {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state =
-            if self.inner.lock.try_lock().is_some_and(|lock| lock.is_some()) { "open" } else { "closed" };
+        let state = self.inner.closing.state();
         write!(f, "Db {{ path: {:?}, {state} }}", self.path())
     }
 }
@@ -84,15 +83,7 @@ pub(crate) struct Inner {
     report: RecoveryReport,
     /// Whether this is a view of a [`Reader`].
     is_view: bool,
-    lock: parking::DirLockSlot,
-}
-
-/// Type of the directory lock, which is held until close.
-mod parking {
-    use tidesdb_sync::{Mutex, rank};
-
-    /// The lock of the directory; `None` once the database is closed.
-    pub(super) type DirLockSlot = Mutex<Option<Box<dyn super::DirLock>>, { rank::DIRECTORY }>;
+    closing: Closing,
 }
 
 impl Db {
@@ -129,7 +120,7 @@ impl Db {
     /// Sets `key` to `value`; returns the commit's sequence number.
     ///
     /// Keys have 1 byte to 64 KiB ([`KEY_BYTES_MAX`](crate::KEY_BYTES_MAX)), values at most 4 GiB
-    /// ([`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX)); [`Db::writer`] takes values of any length.
+    /// ([`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX)); [`Db::value_writer`] takes values of any length.
     ///
     /// # Errors
     /// As [`WriteBatch::put`] and [`Db::write`].
@@ -163,6 +154,20 @@ impl Db {
         self.inner.default.put_with_ttl(key, value, ttl)
     }
 
+    /// Like [`Db::put_with_ttl`], with options for this commit.
+    ///
+    /// # Errors
+    /// As [`Family::put_with_ttl`].
+    pub fn put_with_ttl_and_options(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+        options: &WriteOptions,
+    ) -> Result<SeqNo> {
+        self.inner.default.put_with_ttl_and_options(key, value, ttl, options)
+    }
+
     /// Sets `key` to `value` until `expiry`: see [`WriteBatch::put_expiring`].
     ///
     /// # Errors
@@ -177,6 +182,19 @@ impl Db {
     /// As [`Family::merge`].
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<SeqNo> {
         self.inner.default.merge(key, operand)
+    }
+
+    /// Like [`Db::merge`], with options for this commit.
+    ///
+    /// # Errors
+    /// As [`Family::merge`].
+    pub fn merge_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+        options: &WriteOptions,
+    ) -> Result<SeqNo> {
+        self.inner.default.merge_with(key, operand, options)
     }
 
     /// Deletes `key`, whether it exists or not.
@@ -203,12 +221,28 @@ impl Db {
         self.inner.default.delete_range(range)
     }
 
+    /// Like [`Db::delete_range`], with options for this commit.
+    ///
+    /// # Errors
+    /// As [`Family::delete_range`].
+    pub fn delete_range_with(&self, range: impl KeyRange, options: &WriteOptions) -> Result<SeqNo> {
+        self.inner.default.delete_range_with(range, options)
+    }
+
     /// Deletes all keys that begin with `prefix` at the cost of one put.
     ///
     /// # Errors
     /// As [`Family::delete_prefix`].
     pub fn delete_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<SeqNo> {
         self.inner.default.delete_prefix(prefix)
+    }
+
+    /// Like [`Db::delete_prefix`], with options for this commit.
+    ///
+    /// # Errors
+    /// As [`Family::delete_prefix`].
+    pub fn delete_prefix_with(&self, prefix: impl AsRef<[u8]>, options: &WriteOptions) -> Result<SeqNo> {
+        self.inner.default.delete_prefix_with(prefix, options)
     }
 
     /// Returns an empty batch.
@@ -276,12 +310,12 @@ impl Db {
         self.inner.default.get(key)
     }
 
-    /// Calls `read` with the value of `key`, without copying the value.
+    /// Returns what `read` makes of the value of `key`, which is not copied: `get(key)?.map(read)` without the copy.
     ///
     /// # Errors
     /// As [`Db::get`].
-    pub fn get_with<R>(&self, key: impl AsRef<[u8]>, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        self.inner.default.get_with(key, read)
+    pub fn get_map<R>(&self, key: impl AsRef<[u8]>, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+        self.inner.default.get_map(key, read)
     }
 
     /// Returns the values of many keys, all at one read timestamp.

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use tidesdb_io::{Descriptors, Dir, DirLock, Env, PooledDir, Priority};
 use tidesdb_sync::Mutex;
 
+use super::close::Closing;
 use super::recover;
 use super::restore::{self, Attached};
 use super::save::Unsaved;
@@ -221,7 +221,9 @@ impl OpenOptions {
         tidesdb_sync::reclaim();
         shared.write.events.record(&report.event());
         shared.write.events.write();
-        shared.write.recovering.store(unsaved.is_some(), Ordering::SeqCst);
+        if unsaved.is_some() {
+            shared.write.begin_recovery();
+        }
         let pool = Pool::start(&shared, workers)?; // last: an open that fails leaves no thread
         if let Some(unsaved) = unsaved {
             let report = report.clone();
@@ -239,7 +241,7 @@ impl OpenOptions {
                 pool,
                 report,
                 is_view: false,
-                lock: Mutex::new(Some(lock)),
+                closing: Closing::new(lock),
             }),
         })
     }

@@ -25,6 +25,7 @@ use tidesdb_io::{Descriptors, Dir, DirLock, PooledDir};
 use tidesdb_sync::{Mutex, rank};
 
 use self::replayed::Replayed;
+use super::close::Closing;
 use super::open::{newer_than_flushed, refuse_unresolved};
 use super::{Db, Inner, OpenOptions, RecoveryReport, catalog};
 use crate::background::Pool;
@@ -302,7 +303,7 @@ impl Following {
                 shared,
                 report,
                 is_view: true,
-                lock: Mutex::new(Some(Box::new(NoLock))),
+                closing: Closing::new(Box::new(NoLock)),
             }),
         })
     }

@@ -70,7 +70,7 @@ impl Family {
     }
 
     /// Sets `key` to `new` if its value is `expected`; `None` is the value of a key that does not exist, and deletes it.
-    /// Returns whether the value was as expected.
+    /// Returns whether the value was as expected. A new value has the default TTL of the family.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -105,7 +105,8 @@ impl Family {
     }
 
     /// Sets `key` to what `change` makes of its value; `None` is the value of a key that does not exist, and deletes it.
-    /// Returns the new value. `change` runs again if another commit writes the key meanwhile.
+    /// Returns the new value. `change` runs again if another commit writes the key meanwhile. The row then has the default TTL of the
+    /// family, whatever TTL it had.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

@@ -27,8 +27,10 @@ statistics! {
         stalled_by_memory: StallStats = StallStats::of(&seen.shared.write.debt.by_memory);
         "Writers held up because value logs hold much garbage."
         stalled_by_values: StallStats = StallStats::of(&seen.shared.write.debt.by_values);
-        "Reads of one key: `get`, `get_with` and `contains`. A random sample of them, also of those that fail."
+        "Reads of one key: `get`, `get_map` and `contains`. A random sample of them, also of those that fail."
         gets: TimeStats = (&seen.shared.reads.times.gets).into();
+        "Reads of many keys: each `multi_get`, however many keys it has. A random sample of them, also of those that fail."
+        multi_gets: TimeStats = (&seen.shared.reads.times.multi_gets).into();
         "Seeks of cursors, and the first step of iterators. A random sample of them, also of those that fail."
         seeks: TimeStats = (&seen.shared.reads.times.seeks).into();
         "Single writes: each `put`, `delete` and `merge` with its commit, all waits included. A random sample of them, also of those that fail."
@@ -191,9 +193,10 @@ fn share(part: u64, rest: u64) -> f64 {
 impl Stats {
     /// Returns the durations of each kind of operation and of work, by name. Those of operations are random samples:
     /// [`Durations::sampled_one_in`].
-    pub fn times(&self) -> [(&'static str, TimeStats); 7] {
+    pub fn times(&self) -> [(&'static str, TimeStats); 8] {
         [
             ("gets", self.gets),
+            ("multi_gets", self.multi_gets),
             ("seeks", self.seeks),
             ("puts", self.puts),
             ("commits", self.commits),

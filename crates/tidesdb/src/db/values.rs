@@ -39,13 +39,13 @@ const CHUNKS_ALONE: usize = 2;
 /// # let dir = tempfile::tempdir()?;
 /// # let db = tidesdb::Db::open(dir.path())?;
 /// use std::io::Write;
-/// let mut writer = db.default_family().writer("film")?;
+/// let mut writer = db.default_family().value_writer("film")?;
 /// for scene in 0..1000 {
 ///     writeln!(writer, "scene {scene}")?;
 /// }
 /// assert!(!db.contains("film")?);
 /// writer.commit()?;
-/// let mut film = db.default_family().reader("film")?.expect("it was committed");
+/// let mut film = db.default_family().value_reader("film")?.expect("it was committed");
 /// assert_eq!(std::io::read_to_string(&mut film)?.lines().count(), 1000);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -144,12 +144,12 @@ impl ValueWriter {
     /// # let db = tidesdb::Db::open(dir.path())?;
     /// let films = db.default_family();
     /// let mut tx = db.begin(tidesdb::Isolation::Snapshot);
-    /// let mut writer = films.writer("film")?;
+    /// let mut writer = films.value_writer("film")?;
     /// std::io::copy(&mut &[7; 3 << 20][..], &mut writer)?;
     /// writer.join(&mut tx)?;
     /// tx.put(films, "film:title", "Sevens")?;
     /// tx.commit()?;
-    /// assert_eq!(films.reader("film")?.expect("it was committed").len(), 3 << 20);
+    /// assert_eq!(films.value_reader("film")?.expect("it was committed").len(), 3 << 20);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -346,7 +346,7 @@ impl Family {
     ///
     /// # Errors
     /// `InvalidArgument` for an empty or too long key; `NotFound` (dropped family), `ReadOnly`, `Closed`, `Poisoned`.
-    pub fn writer(&self, key: impl AsRef<[u8]>) -> Result<ValueWriter> {
+    pub fn value_writer(&self, key: impl AsRef<[u8]>) -> Result<ValueWriter> {
         ValueWriter::new(self, key.as_ref())
     }
 
@@ -356,15 +356,15 @@ impl Family {
     /// # let dir = tempfile::tempdir()?;
     /// # let db = tidesdb::Db::open(dir.path())?;
     /// let source = std::io::Read::take(std::io::repeat(b'x'), 5_000_000);
-    /// db.put_reader("film", source)?;
-    /// assert_eq!(db.get_range("film", 4_999_990..)?.as_deref(), Some(&b"xxxxxxxxxx"[..]));
+    /// db.put_stream("film", source)?;
+    /// assert_eq!(db.get_part("film", 4_999_990..)?.as_deref(), Some(&b"xxxxxxxxxx"[..]));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     /// `Io` if reading `source` fails; as [`ValueWriter::commit`]. Unless it is `CommitUnknown`, nothing was committed.
-    pub fn put_reader(&self, key: impl AsRef<[u8]>, source: impl Read) -> Result<SeqNo> {
-        let mut writer = self.writer(key)?;
+    pub fn put_stream(&self, key: impl AsRef<[u8]>, source: impl Read) -> Result<SeqNo> {
+        let mut writer = self.value_writer(key)?;
         writer.read_from(source)?;
         writer.commit()
     }
@@ -373,7 +373,7 @@ impl Family {
     ///
     /// # Errors
     /// As [`Family::get`].
-    pub fn reader(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
+    pub fn value_reader(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
         read_at(self, key.as_ref(), None)
     }
 
@@ -382,8 +382,8 @@ impl Family {
     ///
     /// # Errors
     /// As [`Family::get`]; `MemoryLimit` if the bytes are too many.
-    pub fn get_range(&self, key: impl AsRef<[u8]>, range: impl RangeBounds<u64>) -> Result<Option<Slice>> {
-        self.reader(key)?.map(|reader| reader.range(range)).transpose()
+    pub fn get_part(&self, key: impl AsRef<[u8]>, range: impl RangeBounds<u64>) -> Result<Option<Slice>> {
+        self.value_reader(key)?.map(|reader| reader.range(range)).transpose()
     }
 }
 
@@ -394,36 +394,36 @@ fn read_at(family: &Family, key: &[u8], seq: Option<SeqNo>) -> Result<Option<Val
 }
 
 impl Db {
-    /// Returns a writer of the value of `key`: see [`Family::writer`].
+    /// Returns a writer of the value of `key`: see [`Family::value_writer`].
     ///
     /// # Errors
-    /// As [`Family::writer`].
-    pub fn writer(&self, key: impl AsRef<[u8]>) -> Result<ValueWriter> {
-        self.inner.default.writer(key)
+    /// As [`Family::value_writer`].
+    pub fn value_writer(&self, key: impl AsRef<[u8]>) -> Result<ValueWriter> {
+        self.inner.default.value_writer(key)
     }
 
-    /// Sets `key` to all that `source` yields: see [`Family::put_reader`].
+    /// Sets `key` to all that `source` yields: see [`Family::put_stream`].
     ///
     /// # Errors
-    /// As [`Family::put_reader`].
-    pub fn put_reader(&self, key: impl AsRef<[u8]>, source: impl Read) -> Result<SeqNo> {
-        self.inner.default.put_reader(key, source)
+    /// As [`Family::put_stream`].
+    pub fn put_stream(&self, key: impl AsRef<[u8]>, source: impl Read) -> Result<SeqNo> {
+        self.inner.default.put_stream(key, source)
     }
 
-    /// Returns a reader of the value of `key`: see [`Family::reader`].
+    /// Returns a reader of the value of `key`: see [`Family::value_reader`].
     ///
     /// # Errors
     /// As [`Family::get`].
-    pub fn reader(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
-        self.inner.default.reader(key)
+    pub fn value_reader(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
+        self.inner.default.value_reader(key)
     }
 
-    /// Returns the bytes of the value of `key` in `range`: see [`Family::get_range`].
+    /// Returns the bytes of the value of `key` in `range`: see [`Family::get_part`].
     ///
     /// # Errors
-    /// As [`Family::get_range`].
-    pub fn get_range(&self, key: impl AsRef<[u8]>, range: impl RangeBounds<u64>) -> Result<Option<Slice>> {
-        self.inner.default.get_range(key, range)
+    /// As [`Family::get_part`].
+    pub fn get_part(&self, key: impl AsRef<[u8]>, range: impl RangeBounds<u64>) -> Result<Option<Slice>> {
+        self.inner.default.get_part(key, range)
     }
 }
 
@@ -432,7 +432,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// As [`Family::get`].
-    pub fn reader(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
+    pub fn value_reader(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
         self.check(family)?;
         read_at(family, key.as_ref(), Some(self.seq()))
     }
@@ -440,14 +440,14 @@ impl Snapshot {
     /// Returns the bytes of the value of `key` in `range` as of the snapshot, as far as the value has them.
     ///
     /// # Errors
-    /// As [`Family::get_range`].
-    pub fn get_range(
+    /// As [`Family::get_part`].
+    pub fn get_part(
         &self,
         family: &Family,
         key: impl AsRef<[u8]>,
         range: impl RangeBounds<u64>,
     ) -> Result<Option<Slice>> {
-        self.reader(family, key)?.map(|reader| reader.range(range)).transpose()
+        self.value_reader(family, key)?.map(|reader| reader.range(range)).transpose()
     }
 }
 
@@ -455,10 +455,10 @@ impl Transaction {
     /// Sets `key` to all that `source` yields, in constant memory, with the commit of the transaction.
     ///
     /// # Errors
-    /// As [`Family::put_reader`] and [`Transaction::put`].
-    pub fn put_reader(&mut self, family: &Family, key: impl AsRef<[u8]>, source: impl Read) -> Result<()> {
+    /// As [`Family::put_stream`] and [`Transaction::put`].
+    pub fn put_stream(&mut self, family: &Family, key: impl AsRef<[u8]>, source: impl Read) -> Result<()> {
         self.batch_for(family)?;
-        let mut writer = family.writer(key)?;
+        let mut writer = family.value_writer(key)?;
         writer.read_from(source)?;
         writer.join(self)
     }
@@ -467,7 +467,7 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Transaction::get`].
-    pub fn reader(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
+    pub fn value_reader(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
         let view = family.core.owned_view();
         let located = self.locate(family, key.as_ref(), &view)?;
         located.map(|located| ValueReader::new(&family.core, view, self.leases(), located)).transpose()
@@ -477,13 +477,13 @@ impl Transaction {
     /// come first.
     ///
     /// # Errors
-    /// As [`Transaction::get`] and [`Family::get_range`].
-    pub fn get_range(
+    /// As [`Transaction::get`] and [`Family::get_part`].
+    pub fn get_part(
         &self,
         family: &Family,
         key: impl AsRef<[u8]>,
         range: impl RangeBounds<u64>,
     ) -> Result<Option<Slice>> {
-        self.reader(family, key)?.map(|reader| reader.range(range)).transpose()
+        self.value_reader(family, key)?.map(|reader| reader.range(range)).transpose()
     }
 }

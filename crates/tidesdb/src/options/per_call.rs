@@ -2,7 +2,9 @@
 
 use super::SyncMode;
 
-/// Settings of one commit.
+/// Settings of one commit. Every call that commits has a form that takes them, with `_with` at the end of its name: `put_with`,
+/// [`Db::write_with`](crate::Db::write_with), [`Transaction::commit_with`](crate::Transaction::commit_with); for a TTL it is
+/// [`Db::put_with_ttl_and_options`](crate::Db::put_with_ttl_and_options).
 ///
 /// ```
 /// let durable_now = tidesdb::WriteOptions::default().sync(tidesdb::SyncMode::Full);

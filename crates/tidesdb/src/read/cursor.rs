@@ -369,7 +369,7 @@ impl Cursor {
     /// while cursor.valid() {
     ///     sum += u32::from(cursor.entry()?.0[0]);
     ///     // Reading buffered rows costs less than stepping to them.
-    ///     let (bytes, rows) = cursor.at_hand();
+    ///     let (bytes, rows) = cursor.buffered();
     ///     sum += rows.iter().skip(1).map(|row| u32::from(bytes[row.start()])).sum::<u32>();
     ///     let more = rows.len().saturating_sub(1);
     ///     cursor.advance(more);
@@ -379,11 +379,11 @@ impl Cursor {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
-    pub fn at_hand(&self) -> (&[u8], &[RowSpan]) {
+    pub fn buffered(&self) -> (&[u8], &[RowSpan]) {
         self.ahead.parts()
     }
 
-    /// Moves `n` keys forward within the [buffered rows](Cursor::at_hand), at most to the last of them.
+    /// Moves `n` keys forward within the [buffered rows](Cursor::buffered), at most to the last of them.
     #[inline]
     pub fn advance(&mut self, n: usize) {
         self.ahead.advance(n);

@@ -124,7 +124,7 @@ fn value_of(
 ///
 /// # Errors
 /// As [`get`].
-pub fn get_with<R>(
+pub fn get_map<R>(
     reads: &ReadCtx,
     family: &FamilyCore,
     key: &[u8],
@@ -166,6 +166,7 @@ pub fn multi_get<K: AsRef<[u8]>>(
     keys: &[K],
     snapshot: Option<SeqNo>,
 ) -> Result<Vec<Option<Slice>>> {
+    let _timer = reads.sample(&reads.times.multi_gets);
     reads.check_open()?;
     let view = family.owned_view();
     let seq = snapshot.unwrap_or_else(|| reads.visible());
@@ -523,8 +524,11 @@ fn resolve_chunks(family: &FamilyCore, bytes: &[u8]) -> Result<Slice> {
 /// Reads a chunked value into memory.
 fn whole(family: &FamilyCore, place: &ChunkedPlace) -> Result<Slice> {
     let too_long = || Error::MemoryLimit {
-        what: format!("a value of {} bytes is too long to be read whole; read it with `reader`", place.len)
-            .into(),
+        what: format!(
+            "a value of {} bytes is too long to be read whole; read it with `value_reader`",
+            place.len
+        )
+        .into(),
     };
     let len = usize::try_from(place.len).ok().filter(|len| *len <= VALUE_BYTES_MAX).ok_or_else(too_long)?;
     let mut value = Vec::new();

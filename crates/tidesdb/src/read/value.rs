@@ -22,7 +22,7 @@ use crate::{Error, Result};
 /// # let db = tidesdb::Db::open(dir.path())?;
 /// use std::io::{Read, Seek, SeekFrom};
 /// db.put("film", "opening, plot, ending")?;
-/// let mut reader = db.default_family().reader("film")?.expect("it was put");
+/// let mut reader = db.default_family().value_reader("film")?.expect("it was put");
 /// assert_eq!(reader.len(), 21);
 /// reader.seek(SeekFrom::End(-6))?;
 /// let mut end = String::new();
@@ -127,7 +127,8 @@ impl ValueReader {
         let end = end.min(self.len);
         let len = end.saturating_sub(start);
         let too_long = || Error::MemoryLimit {
-            what: format!("{len} bytes are too long to be read at once; read them with `reader`").into(),
+            what: format!("{len} bytes are too long to be read at once; read them with `value_reader`")
+                .into(),
         };
         let mut out = Vec::new();
         let room = usize::try_from(len).ok().filter(|len| *len <= VALUE_BYTES_MAX).ok_or_else(too_long)?;

@@ -20,6 +20,8 @@ use crate::{Error, Result};
 pub struct OperationTimes {
     /// Reads of one key.
     pub gets: Histogram,
+    /// Reads of many keys.
+    pub multi_gets: Histogram,
     /// Seeks of cursors.
     pub seeks: Histogram,
     /// Commits of single writes.
@@ -30,8 +32,8 @@ pub struct OperationTimes {
 
 impl Default for OperationTimes {
     fn default() -> Self {
-        let [gets, seeks, puts, commits] = std::array::from_fn(|_| Histogram::of_sample());
-        Self { gets, seeks, puts, commits }
+        let [gets, multi_gets, seeks, puts, commits] = std::array::from_fn(|_| Histogram::of_sample());
+        Self { gets, multi_gets, seeks, puts, commits }
     }
 }
 

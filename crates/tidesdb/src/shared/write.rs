@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidesdb_io::{Buffer, Env};
@@ -23,6 +23,10 @@ use crate::{Error, Result};
 
 /// On a full disk, a flush that frees less log than this is not worth a table, unless it frees a whole segment.
 const FLUSH_FOR_SPACE_MIN: u64 = 64 << 10;
+/// Bits of [`WriteCtx::barred`]: a background thread writes recovered commits to tables.
+const RECOVERING: u8 = 1;
+/// The database is being closed.
+const CLOSING: u8 = 2;
 /// A writer that waits for the recovery looks at least this often whether it failed.
 const RECOVERY_LOOK: Duration = Duration::from_millis(100);
 /// Why a writer gave up waiting for memory.
@@ -51,9 +55,8 @@ pub struct WriteCtx {
     pub log: Log,
     /// While recovery replays the log, it is kept from here; `SeqNo::MAX` afterwards.
     pub recovery_pins: AtomicU64,
-    /// Set while a background thread writes recovered commits to tables. Until then, reads find them in memtables, and
-    /// everything that writes waits: the log of this session has not begun.
-    pub recovering: AtomicBool,
+    /// Why no write may begin: [`RECOVERING`], [`CLOSING`]; 0 if writes may begin.
+    barred: AtomicU8,
     /// Families by id; dropped ones are removed.
     pub families: RwLock<BTreeMap<FamilyId, Arc<FamilyCore>>, { rank::FAMILIES }>,
     /// Families whose value log was written since its last sync.
@@ -109,7 +112,7 @@ impl WriteCtx {
             health: Arc::clone(health),
             log,
             recovery_pins: AtomicU64::new(u64::MAX),
-            recovering: AtomicBool::new(false),
+            barred: AtomicU8::new(0),
             families: RwLock::default(),
             dirty_vlogs: Mutex::default(),
             sync_due: SyncDue::default(),
@@ -125,7 +128,7 @@ impl WriteCtx {
         }
     }
 
-    /// Fails unless writes are possible. Waits until recovered commits are in tables.
+    /// Fails unless a write may begin. Waits until recovered commits are in tables.
     ///
     /// # Errors
     /// `Poisoned`, `ReadOnly`, `Closed`.
@@ -135,25 +138,45 @@ impl WriteCtx {
             return Err(Error::ReadOnly);
         }
         self.reads.check_open()?;
-        if self.recovering.load(Ordering::Acquire) { self.wait_for_recovery() } else { Ok(()) }
+        if self.barred.load(Ordering::Acquire) == 0 { Ok(()) } else { self.wait_for_recovery() }
     }
 
     #[cold]
     fn wait_for_recovery(&self) -> Result<()> {
-        while self.recovering.load(Ordering::Acquire) {
+        loop {
             let seen = self.debt.progress.current();
-            if self.recovering.load(Ordering::Acquire) {
-                self.debt.progress.wait_while(seen, Some(RECOVERY_LOOK));
+            match self.barred.load(Ordering::Acquire) {
+                0 => return self.health.check(),
+                RECOVERING => {
+                    self.debt.progress.wait_while(seen, Some(RECOVERY_LOOK));
+                }
+                _ => return Err(Error::Closed),
             }
             self.health.check()?;
             self.reads.check_open()?;
         }
-        self.health.check()
+    }
+
+    /// Lets writes wait until [`WriteCtx::end_recovery`]: reads find recovered commits in memtables, and the log of this session has not
+    /// begun.
+    pub fn begin_recovery(&self) {
+        self.barred.fetch_or(RECOVERING, Ordering::SeqCst);
+    }
+
+    /// Returns true while a background thread writes recovered commits to tables.
+    pub fn is_recovering(&self) -> bool {
+        self.barred.load(Ordering::Acquire) & RECOVERING != 0
     }
 
     /// Lets the writers go on that wait for the recovery.
     pub fn end_recovery(&self) {
-        self.recovering.store(false, Ordering::Release);
+        self.barred.fetch_and(!RECOVERING, Ordering::SeqCst);
+        self.debt.progress.advance();
+    }
+
+    /// Refuses all writes that begin from now on, and those that wait before they draw a sequence number, with `Closed`.
+    pub fn stop_admitting(&self) {
+        self.barred.fetch_or(CLOSING, Ordering::SeqCst);
         self.debt.progress.advance();
     }
 

@@ -211,13 +211,13 @@ impl Transaction {
     /// # let db = tidesdb::Db::open(dir.path())?;
     /// let mut tx = db.begin(tidesdb::Isolation::Snapshot);
     /// tx.put(db.default_family(), b"k", b"value")?;
-    /// assert_eq!(tx.get_with(db.default_family(), b"k", |value| value.len())?, Some(5));
+    /// assert_eq!(tx.get_map(db.default_family(), b"k", |value| value.len())?, Some(5));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     /// As [`Transaction::get`].
-    pub fn get_with<R>(
+    pub fn get_map<R>(
         &self,
         family: &Family,
         key: impl AsRef<[u8]>,
@@ -234,11 +234,11 @@ impl Transaction {
         self.read(family, key.as_ref(), false)
     }
 
-    /// Like [`Transaction::get_with`], without making the commit depend on it.
+    /// Like [`Transaction::get_map`], without making the commit depend on it.
     ///
     /// # Errors
     /// As [`Transaction::get`].
-    pub fn get_untracked_with<R>(
+    pub fn get_untracked_map<R>(
         &self,
         family: &Family,
         key: impl AsRef<[u8]>,
@@ -470,7 +470,7 @@ impl Transaction {
             }
             Own::Unwritten(read) => {
                 let read = |value: &[u8]| read(OwnValue::Whole(value));
-                read::get_with(&self.shared.reads, &family.core, key, self.read_seq(), read)?.transpose()
+                read::get_map(&self.shared.reads, &family.core, key, self.read_seq(), read)?.transpose()
             }
         }
     }

@@ -24,11 +24,12 @@ impl Visibility {
     }
 }
 
-/// Where a row lies in the buffer of all rows: its key, followed by its value.
+/// Where a row lies in the bytes of [buffered rows](crate::Cursor::buffered): its key, followed by its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowSpan(u64);
 
 impl RowSpan {
+    #[doc(hidden)]
     /// The span of a key of `key` bytes at `start` and a value of `value` bytes after it; `None` if a length does not
     /// fit.
     #[inline]
@@ -37,12 +38,14 @@ impl RowSpan {
         fits.then_some(Self((start as u64) << 32 | (key as u64) << 16 | value as u64))
     }
 
+    #[doc(hidden)]
     /// Inverse of [`RowSpan::to_bits`].
     #[inline]
     pub fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 
+    #[doc(hidden)]
     /// The span as a number.
     #[inline]
     pub fn to_bits(self) -> u64 {

@@ -111,7 +111,7 @@ impl WriteBatch {
     /// Sets `key` to `value`, for the default TTL of the family if it has one.
     ///
     /// Keys have 1 byte to 64 KiB ([`KEY_BYTES_MAX`](crate::KEY_BYTES_MAX)), values at most 4 GiB
-    /// ([`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX)); [`Family::writer`] takes values of any length.
+    /// ([`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX)); [`Family::value_writer`] takes values of any length.
     /// A batch has at most 4 GiB.
     ///
     /// # Errors

@@ -29,7 +29,7 @@ fn every_call_after_close_fails_with_closed() {
         after.get(b"k").map(drop),
         after.contains(b"k").map(drop),
         after.multi_get(&[b"k"]).map(drop),
-        after.get_with(b"k", <[u8]>::len).map(drop),
+        after.get_map(b"k", <[u8]>::len).map(drop),
         after.iter().map(drop),
         after.range("a".."b").map(drop),
         after.prefix(b"a").map(drop),

@@ -39,7 +39,7 @@ fn transfer(db: &Db, f: &Family, thread: u64, rounds: u64) {
         if from == to {
             continue;
         }
-        let [a, b] = [from, to].map(|k| f.get_with(&k, amount).unwrap().unwrap());
+        let [a, b] = [from, to].map(|k| f.get_map(&k, amount).unwrap().unwrap());
         let sum = u64::from(random[2]).min(a);
         batch.put(f, &from, &money(a - sum)).unwrap();
         batch.put(f, &to, &money(b + sum)).unwrap();
@@ -116,7 +116,7 @@ fn a_commit_that_returned_is_visible_to_all_threads() {
                     newest[thread as usize].store(i, SeqCst);
                     let other = (thread + i) % 4;
                     let returned = newest[other as usize].load(SeqCst);
-                    let seen = db.get_with(&account(other), amount).unwrap().unwrap_or(0);
+                    let seen = db.get_map(&account(other), amount).unwrap().unwrap_or(0);
                     assert!(seen >= returned, "{seen} of thread {other}, although {returned} had returned");
                 }
             });

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidesdb::{Db, RecoveryMode, SyncMode, WriteOptions};
+use tidesdb::{Db, Error, MergeOperator, RecoveryMode, SyncMode, WriteOptions};
 use tidesdb_io::sim::{Fault, Image, OpKind, OpSet, errno};
 
 use crate::common::{Sim, contents, fill, noise, small, value};
@@ -72,6 +72,55 @@ fn sync_makes_all_commits_so_far_durable() {
         assert!(n == 101 || n == 102, "{n} with {image:?}");
     }
     assert_eq!(survivors(&sim.power_lost(&Image::SYNCED, 1)), 101);
+}
+
+/// Only `put` and `delete` used to take options.
+#[test]
+fn each_single_write_takes_options() {
+    type Write = fn(&Db, &WriteOptions) -> Result<u64, Error>;
+    let minute = Duration::from_secs(60);
+    let writes: [(&str, Write); 13] = [
+        ("put", |db, o| db.put_with("c", "v", o)),
+        ("put with a TTL", |db, o| db.put_with_ttl_and_options("c", "v", Duration::from_secs(60), o)),
+        ("merge", |db, o| db.merge_with("a", "v", o)),
+        ("delete", |db, o| db.delete_with("a", o)),
+        ("delete of a range", |db, o| db.delete_range_with("a".."b", o)),
+        ("delete of a prefix", |db, o| db.delete_prefix_with("a", o)),
+        ("put of a family", |db, o| db.default_family().put_with("c", "v", o)),
+        ("put with a TTL of a family", |db, o| {
+            db.default_family().put_with_ttl_and_options("c", "v", Duration::from_secs(60), o)
+        }),
+        ("merge of a family", |db, o| db.default_family().merge_with("a", "v", o)),
+        ("delete of a family", |db, o| db.default_family().delete_with("a", o)),
+        ("single delete of a family", |db, o| db.default_family().single_delete_with("a", o)),
+        ("delete of a range of a family", |db, o| db.default_family().delete_range_with("a".."b", o)),
+        ("delete of a prefix of a family", |db, o| db.default_family().delete_prefix_with("a", o)),
+    ];
+    for (name, write) in writes {
+        for (mode, lasts) in [(None, false), (Some(SyncMode::None), false), (Some(SyncMode::Full), true)] {
+            let sim = Sim::new();
+            let family = || small().merge_operator(MergeOperator::append(","));
+            let db = sim.options().sync(SyncMode::None).default_family(family()).open().unwrap();
+            for key in ["a", "b"] {
+                db.put(key, "v").unwrap();
+            }
+            db.sync().unwrap();
+            let before = contents(db.default_family());
+            let options = mode.map_or_else(WriteOptions::default, |mode| WriteOptions::default().sync(mode));
+            write(&db, &options).unwrap();
+            let after = contents(db.default_family());
+            assert_ne!(before, after, "{name}");
+            let lost = sim.power_lost(&Image::SYNCED, 1);
+            let db = lost.options().default_family(family()).open().unwrap();
+            let wanted = if lasts { after } else { before };
+            assert_eq!(contents(db.default_family()), wanted, "{name} in mode {mode:?}");
+        }
+    }
+    let sim = Sim::new();
+    let db = sim.open();
+    db.put_with_ttl_and_options("k", "v", minute, &WriteOptions::default()).unwrap();
+    sim.clock.advance(minute * 2);
+    assert!(!db.contains("k").unwrap(), "the TTL is that of the call");
 }
 
 #[test]
@@ -351,10 +400,10 @@ fn a_failed_sync_is_never_followed_by_success() {
     db.put(b"before", b"v").unwrap();
     sim.disk.inject(Fault::errno(errno::EIO).on(OpSet::SYNCS));
     let e = db.put(b"doubtful", b"v").unwrap_err();
-    assert!(matches!(e, tidesdb::Error::CommitUnknown { .. }), "{e}");
+    assert!(matches!(e, Error::CommitUnknown { .. }), "{e}");
     for _ in 0..3 {
-        assert!(matches!(db.put(b"k", b"v"), Err(tidesdb::Error::Poisoned { .. })));
-        assert!(matches!(db.sync(), Err(tidesdb::Error::Poisoned { .. })));
+        assert!(matches!(db.put(b"k", b"v"), Err(Error::Poisoned { .. })));
+        assert!(matches!(db.sync(), Err(Error::Poisoned { .. })));
         assert!(db.flush().is_err());
     }
     assert_eq!(value(db.default_family(), b"before").unwrap(), b"v", "reads continue");

@@ -28,7 +28,7 @@ fn a_key_expires_at_its_expiry_second() {
         sim.clock.advance(Duration::from_secs(1));
         assert!(value(f, b"k").is_none() && !f.contains(b"k").unwrap(), "{place}");
         assert_eq!(f.multi_get(&[b"k"]).unwrap(), [None]);
-        assert_eq!(f.get_with(b"k", <[u8]>::len).unwrap(), None);
+        assert_eq!(f.get_map(b"k", <[u8]>::len).unwrap(), None);
         assert_eq!(contents(f).len(), 1);
         assert_eq!(f.iter().unwrap().rev().count(), 1);
         db.compact().unwrap();
@@ -145,7 +145,7 @@ fn a_row_lives_for_its_ttl_and_at_most_a_second_longer() {
         batch.put_with_ttl(f, "batch", "v", ttl).unwrap();
         db.write(&mut batch).unwrap();
         db.transact(|tx| tx.put_with_ttl(f, "tx", "v", ttl)).unwrap();
-        f.writer("stream").unwrap().ttl(ttl).commit().unwrap();
+        f.value_writer("stream").unwrap().ttl(ttl).commit().unwrap();
         assert!(["batch", "tx", "stream"].iter().all(|key| expiry(key) == start + secs));
     }
 }
@@ -167,7 +167,7 @@ fn a_ttl_that_ends_after_2106_is_refused() {
         refused(db.put_with_ttl("k", "w", ttl).map(drop));
         refused(db.batch().put_with_ttl(f, "k", "w", ttl));
         refused(db.transact(|tx| tx.put_with_ttl(f, "k", "w", ttl)));
-        refused(f.writer("k").unwrap().ttl(ttl).commit().map(drop));
+        refused(f.value_writer("k").unwrap().ttl(ttl).commit().map(drop));
     }
     assert_eq!(db.get("k").unwrap().as_deref(), Some(&b"v"[..]));
 }
@@ -181,11 +181,11 @@ fn a_family_has_a_default_ttl_for_rows_without_one() {
     let f = db.family_or_create("sessions", options.clone()).unwrap();
     f.put("put", "v").unwrap();
     db.transact(|tx| tx.put(&f, "tx", "v")).unwrap();
-    f.writer("stream").unwrap().commit().unwrap();
+    f.value_writer("stream").unwrap().commit().unwrap();
     f.update("update", |_| Some(b"v".to_vec())).unwrap();
     f.put_with_ttl("shorter", "v", Duration::from_secs(1)).unwrap();
     f.put_expiring("forever", "v", 0).unwrap();
-    f.writer("stream forever").unwrap().expires_at(0).commit().unwrap();
+    f.value_writer("stream forever").unwrap().expires_at(0).commit().unwrap();
     sim.clock.advance(Duration::from_secs(9));
     assert_eq!(f.iter().unwrap().count(), 6);
     sim.clock.advance(Duration::from_secs(1));
@@ -253,7 +253,7 @@ fn an_own_put_that_has_expired_is_hidden_from_every_read() {
                 assert_eq!(tx.contains_untracked(f, key).unwrap(), expected, "{key:?}");
                 assert_eq!(tx.get(f, key).unwrap().is_some(), expected, "{key:?}");
                 assert_eq!(tx.get_untracked(f, key).unwrap().is_some(), expected, "{key:?}");
-                assert_eq!(tx.get_with(f, key, |_| ()).unwrap().is_some(), expected, "{key:?}");
+                assert_eq!(tx.get_map(f, key, |_| ()).unwrap().is_some(), expected, "{key:?}");
                 assert_eq!(tx.multi_get(f, &[key]).unwrap()[0].is_some(), expected, "{key:?}");
             }
             let keys = tx.range(f, &b"a"[..]..b"o").unwrap().map(|row| row.unwrap().0.into_vec());

@@ -49,7 +49,8 @@ fn each_kind_of_operation_has_its_number_of_samples() {
         db.delete(key).unwrap();
         db.get(key).unwrap();
         db.contains(key).unwrap();
-        db.get_with(key, |_| ()).unwrap();
+        db.get_map(key, |_| ()).unwrap();
+        db.multi_get(&[&key[..], b"absent"]).unwrap();
         cursor.seek(key).unwrap();
         batch.put(family, key, "v").unwrap();
         batch.put(family, b"k", "v").unwrap();
@@ -61,7 +62,8 @@ fn each_kind_of_operation_has_its_number_of_samples() {
         db.begin(Isolation::ReadCommitted).commit().unwrap(); // no operation
     }
     let stats = db.stats();
-    let operations = [("gets", 36_000), ("seeks", 12_000), ("puts", 24_000), ("commits", 24_000)];
+    let operations =
+        [("gets", 36_000), ("multi_gets", 12_000), ("seeks", 12_000), ("puts", 24_000), ("commits", 24_000)];
     for ((name, times), (kind, operations)) in stats.times().into_iter().zip(operations) {
         assert_eq!(name, kind);
         check(times.count, operations, times.sampled_one_in, name);
@@ -99,6 +101,30 @@ fn gets_that_wait_for_the_device_have_their_share() {
 }
 
 #[test]
+fn a_multi_get_is_one_duration_whatever_it_reads() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let keys: Vec<_> = (0..64_u32).map(u32::to_be_bytes).collect();
+    for (key, seed) in keys.iter().zip(0..) {
+        db.put(key, noise(seed, 2000)).unwrap(); // in the value log
+    }
+    db.flush().unwrap();
+    let clock = Arc::clone(&sim.clock);
+    sim.disk.observe(OpKind::Read, move |_, _| clock.advance(SLOW));
+    check_shares(
+        &sim,
+        20_000,
+        || db.stats().multi_gets,
+        |i| match i % 4 {
+            0 => assert!(db.multi_get(&keys[..3]).unwrap().iter().all(Option::is_some)),
+            _ => assert!(db.multi_get(&["absent", "also absent"]).unwrap().iter().all(Option::is_none)),
+        },
+    );
+    assert_eq!(db.stats().gets.count, 0, "they do not count as gets");
+    sim.disk.stop_observing();
+}
+
+#[test]
 fn writes_that_wait_for_a_sync_have_their_share() {
     let sim = Sim::new();
     let db = sim.open();
@@ -131,7 +157,7 @@ fn the_function_that_reads_a_value_is_not_part_of_the_get() {
     let sim = Sim::new();
     let db = sim.open();
     db.put("k", "v").unwrap();
-    (0..8000).for_each(|_| assert!(db.get_with("k", |_| sim.clock.advance(SLOW)).unwrap().is_some()));
+    (0..8000).for_each(|_| assert!(db.get_map("k", |_| sim.clock.advance(SLOW)).unwrap().is_some()));
     let gets = db.stats().gets;
     assert!(gets.count > 0 && gets.longest < SLOW, "{gets:?}");
 }
@@ -143,7 +169,9 @@ fn operations_that_fail_are_measured() {
     fill(db.default_family(), 1, b"v");
     let view = db.clone();
     db.close().unwrap();
-    (0..8000).for_each(|_| assert!(view.get("k").is_err() && view.put("k", "v").is_err()));
+    (0..8000).for_each(|_| {
+        assert!(view.get("k").is_err() && view.put("k", "v").is_err() && view.multi_get(&["k"]).is_err());
+    });
     let stats = view.stats();
-    assert!(stats.gets.count > 0 && stats.puts.count > 0, "{stats}");
+    assert!(stats.gets.count > 0 && stats.puts.count > 0 && stats.multi_gets.count > 0, "{stats}");
 }

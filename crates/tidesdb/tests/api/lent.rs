@@ -10,8 +10,8 @@ use crate::common::{Sim, fill, noise, small, value};
 fn in_place(tx: &Transaction, db: &Db, key: &[u8]) -> bool {
     let f = db.default_family();
     let read = || {
-        tx.get_with(f, key, |outer| {
-            tx.get_untracked_with(f, key, |inner| outer == inner && outer.as_ptr() == inner.as_ptr())
+        tx.get_map(f, key, |outer| {
+            tx.get_untracked_map(f, key, |inner| outer == inner && outer.as_ptr() == inner.as_ptr())
         })
     };
     read().unwrap(); // the first call may have to load it
@@ -35,7 +35,7 @@ fn values_are_borrowed_from_memtable_block_and_own_writes() {
             tx.put(db.default_family(), &[i], b"v").unwrap();
         }
         assert!(in_place(&tx, &db, b"key000007"), "a sorted batch");
-        assert_eq!(tx.get_with(db.default_family(), b"key000007", <[u8]>::to_vec).unwrap().unwrap(), b"own");
+        assert_eq!(tx.get_map(db.default_family(), b"key000007", <[u8]>::to_vec).unwrap().unwrap(), b"own");
     }
 }
 
@@ -49,7 +49,7 @@ fn a_get_with_callback_may_use_the_transaction() {
         for i in 0..n {
             tx.put(f, &[b'k', i], &[i]).unwrap();
         }
-        let seen = tx.get_with(f, b"k\0", |value| {
+        let seen = tx.get_map(f, b"k\0", |value| {
             assert_eq!(tx.get(f, b"k\0").unwrap().as_deref(), Some(value));
             assert_eq!(tx.get(f, b"other").unwrap(), None);
             tx.iter(f).unwrap().count()
@@ -76,8 +76,8 @@ fn all_ways_to_read_agree() {
     let agree = |tx: &Transaction, key: &[u8], expected: Option<&[u8]>| {
         assert_eq!(tx.get(f, key).unwrap().as_deref(), expected);
         assert_eq!(tx.get_untracked(f, key).unwrap().as_deref(), expected);
-        assert_eq!(tx.get_with(f, key, <[u8]>::to_vec).unwrap().as_deref(), expected);
-        assert_eq!(tx.get_untracked_with(f, key, <[u8]>::to_vec).unwrap().as_deref(), expected);
+        assert_eq!(tx.get_map(f, key, <[u8]>::to_vec).unwrap().as_deref(), expected);
+        assert_eq!(tx.get_untracked_map(f, key, <[u8]>::to_vec).unwrap().as_deref(), expected);
         assert_eq!(tx.contains(f, key).unwrap(), expected.is_some());
         assert_eq!(tx.contains_untracked(f, key).unwrap(), expected.is_some());
     };
@@ -91,7 +91,7 @@ fn all_ways_to_read_agree() {
         (0..more * 20 + 20).for_each(|i: u8| tx.put(f, &[i], b"").unwrap()); // then the batch is sorted
     }
     tx.rollback();
-    assert!(matches!(tx.get_with(f, b"a", <[u8]>::len), Err(Error::InvalidArgument { .. })));
+    assert!(matches!(tx.get_map(f, b"a", <[u8]>::len), Err(Error::InvalidArgument { .. })));
     tx.reset();
     agree(&tx, b"l", Some(&large));
 }
@@ -134,9 +134,9 @@ fn an_entry_equals_its_key_and_its_value() {
 fn only_tracked_reads_cause_conflicts() {
     type Read = fn(&Transaction, &tidesdb::Family) -> bool;
     let reads: [(bool, Read); 5] = [
-        (true, |tx, f| tx.get_with(f, b"k", <[u8]>::len).unwrap().is_some()),
+        (true, |tx, f| tx.get_map(f, b"k", <[u8]>::len).unwrap().is_some()),
         (true, |tx, f| tx.contains(f, b"k").unwrap()),
-        (false, |tx, f| tx.get_untracked_with(f, b"k", <[u8]>::len).unwrap().is_some()),
+        (false, |tx, f| tx.get_untracked_map(f, b"k", <[u8]>::len).unwrap().is_some()),
         (false, |tx, f| tx.contains_untracked(f, b"k").unwrap()),
         (false, |tx, f| tx.get_untracked(f, b"k").unwrap().is_some()),
     ];

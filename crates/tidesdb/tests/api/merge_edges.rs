@@ -104,20 +104,20 @@ fn a_key_with_a_million_operands() {
     }
     let snapshot = db.snapshot();
     f.merge("k", 1u64.to_le_bytes()).unwrap();
-    assert_eq!(f.get_with("k", number).unwrap(), Some(1_000_001));
+    assert_eq!(f.get_map("k", number).unwrap(), Some(1_000_001));
     assert_eq!(contents(f).len(), 3);
     assert_eq!(f.iter().unwrap().rev().count(), 3);
     let mut tx = db.begin(Isolation::Snapshot);
     tx.merge(f, "k", 5u64.to_le_bytes()).unwrap();
-    assert_eq!(tx.get_with(f, "k", number).unwrap(), Some(1_000_006));
+    assert_eq!(tx.get_map(f, "k", number).unwrap(), Some(1_000_006));
     tx.rollback();
     db.flush().unwrap();
-    assert_eq!(f.get_with("k", number).unwrap(), Some(1_000_001));
+    assert_eq!(f.get_map("k", number).unwrap(), Some(1_000_001));
     assert_eq!(snapshot.get(f, "k").unwrap().map(|v| number(&v)), Some(1_000_000));
     assert_eq!(f.stats().table_entries, 4);
     drop(snapshot);
     db.compact().unwrap();
-    assert_eq!(f.get_with("k", number).unwrap(), Some(1_000_001));
+    assert_eq!(f.get_map("k", number).unwrap(), Some(1_000_001));
     assert_eq!(f.stats().table_entries, 3);
 }
 
@@ -137,9 +137,9 @@ fn a_value_that_grows_to_64_mib() {
     }
     let check = |db: &Db| {
         let f = db.default_family();
-        assert_eq!(f.get_with("k", <[u8]>::len).unwrap(), Some(64 << 20));
+        assert_eq!(f.get_map("k", <[u8]>::len).unwrap(), Some(64 << 20));
         assert_eq!(contents(f)[1].1.len(), 64 << 20);
-        assert_eq!(&*f.get_range("k", (5 << 20)..(6 << 20)).unwrap().unwrap(), &part[..]);
+        assert_eq!(&*f.get_part("k", (5 << 20)..(6 << 20)).unwrap().unwrap(), &part[..]);
     };
     check(&db);
     db.flush().unwrap();
@@ -150,10 +150,10 @@ fn a_value_that_grows_to_64_mib() {
     f.merge("k", "end").unwrap();
     f.merge("k", "end").unwrap();
     db.compact().unwrap();
-    assert_eq!(f.get_with("k", <[u8]>::len).unwrap(), Some((64 << 20) + 6));
+    assert_eq!(f.get_map("k", <[u8]>::len).unwrap(), Some((64 << 20) + 6));
     db.close().unwrap();
     let db = Db::open(temp.path()).unwrap();
-    assert_eq!(db.get_with("k", <[u8]>::len).unwrap(), Some((64 << 20) + 6));
+    assert_eq!(db.get_map("k", <[u8]>::len).unwrap(), Some((64 << 20) + 6));
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn a_transaction_merges_into_its_own_long_value() {
     let db = sim.options().default_family(options).open().unwrap();
     let f = db.default_family();
     let mut tx = db.begin(Isolation::Serializable);
-    tx.put_reader(f, "k", &[b's'; 3 << 20][..]).unwrap();
+    tx.put_stream(f, "k", &[b's'; 3 << 20][..]).unwrap();
     tx.merge(f, "k", "end").unwrap();
     assert_eq!(tx.get(f, "k").unwrap().unwrap().len(), (3 << 20) + 3);
     tx.commit().unwrap();

@@ -271,7 +271,7 @@ impl World {
                     let want = overlay.get(&key).and_then(|c| c.at(now));
                     assert_eq!(tx.get(&f, &key).unwrap().map(Slice::into_vec), want, "{isolation:?}");
                     assert_eq!(tx.contains(&f, &key).unwrap(), want.is_some());
-                    assert_eq!(tx.get_with(&f, &key, <[u8]>::to_vec).unwrap(), want);
+                    assert_eq!(tx.get_map(&f, &key, <[u8]>::to_vec).unwrap(), want);
                     assert_eq!(tx.multi_get(&f, &[&key]).unwrap().pop().unwrap().map(Slice::into_vec), want);
                 }
                 _ => {
@@ -295,16 +295,16 @@ impl World {
             let key = format!("k{n}").into_bytes();
             let want = self.model.get(&key).and_then(|c| c.at(now));
             assert_eq!(f.get(&key).unwrap().map(Slice::into_vec), want);
-            assert_eq!(f.get_with(&key, <[u8]>::to_vec).unwrap(), want);
+            assert_eq!(f.get_map(&key, <[u8]>::to_vec).unwrap(), want);
             assert_eq!(f.contains(&key).unwrap(), want.is_some());
-            let reader = f.reader(&key).unwrap().map(|mut r| {
+            let reader = f.value_reader(&key).unwrap().map(|mut r| {
                 let mut all = Vec::new();
                 std::io::Read::read_to_end(&mut r, &mut all).unwrap();
                 all
             });
             assert_eq!(reader, want);
             if let Some(want) = &want {
-                let part = f.get_range(&key, 1..).unwrap().unwrap();
+                let part = f.get_part(&key, 1..).unwrap().unwrap();
                 assert_eq!(&*part, &want[1..]);
             }
             for (snapshot, model) in &self.snapshots {

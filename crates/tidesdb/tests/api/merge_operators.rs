@@ -19,7 +19,7 @@ fn open(sim: &Sim) -> Db {
 #[track_caller]
 fn read(f: &Family, key: &str) -> Option<String> {
     let got = f.get(key).unwrap().map(|v| v.to_vec());
-    assert_eq!(f.get_with(key, <[u8]>::to_vec).unwrap(), got);
+    assert_eq!(f.get_map(key, <[u8]>::to_vec).unwrap(), got);
     assert_eq!(f.multi_get(&[key, "nothing"]).unwrap()[0].as_deref(), got.as_deref());
     assert_eq!(f.contains(key).unwrap(), got.is_some());
     let all = contents(f);
@@ -28,7 +28,7 @@ fn read(f: &Family, key: &str) -> Option<String> {
     let mut back: Vec<_> = f.iter().unwrap().rev().map(|row| row.unwrap()).collect();
     back.reverse();
     assert!(back.iter().map(|(k, v)| (&**k, &**v)).eq(all.iter().map(|(k, v)| (&**k, &**v))));
-    let reader = f.reader(key).unwrap().map(|r| std::io::read_to_string(r).unwrap().into_bytes());
+    let reader = f.value_reader(key).unwrap().map(|r| std::io::read_to_string(r).unwrap().into_bytes());
     assert_eq!(reader, got);
     let mut keys = f.cursor_with(&ReadOptions::default().keys_only(true)).unwrap();
     keys.seek(key).unwrap();
@@ -208,7 +208,7 @@ fn values_in_the_value_log_are_combined_by_reads() {
     let f = db.default_family();
     let long = "v".repeat(5000);
     f.put("k", &long).unwrap();
-    let mut stream = f.writer("s").unwrap();
+    let mut stream = f.value_writer("s").unwrap();
     std::io::copy(&mut &[b's'; 3 << 20][..], &mut stream).unwrap();
     stream.commit().unwrap();
     for key in ["k", "s"] {
@@ -219,7 +219,7 @@ fn values_in_the_value_log_are_combined_by_reads() {
         assert_eq!(read(f, "k").unwrap(), format!("{long}.1.2"));
         let value = f.get("s").unwrap().unwrap();
         assert_eq!((value.len(), &value[value.len() - 5..]), ((3 << 20) + 4, &b"s.1.2"[..]));
-        assert_eq!(&*f.get_range("s", (3 << 20) - 1..).unwrap().unwrap(), b"s.1.2");
+        assert_eq!(&*f.get_part("s", (3 << 20) - 1..).unwrap().unwrap(), b"s.1.2");
     };
     check();
     db.compact().unwrap();
@@ -284,7 +284,7 @@ fn transactions_read_their_own_operands() {
             for (key, value) in want {
                 assert_eq!(get(key).as_deref(), Some(value), "{isolation:?}");
                 assert!(tx.contains(f, key).unwrap());
-                assert_eq!(tx.get_with(f, key, <[u8]>::len).unwrap(), Some(value.len()));
+                assert_eq!(tx.get_map(f, key, <[u8]>::len).unwrap(), Some(value.len()));
                 assert_eq!(tx.multi_get(f, &[key]).unwrap()[0].as_deref(), Some(value.as_bytes()));
             }
             for backward in [false, true] {
@@ -509,7 +509,7 @@ fn threads_lose_no_operand() {
         scope.spawn(|| {
             let mut last = 0;
             while last < THREADS * EACH / 5 {
-                let now = db.get_with([0], number).unwrap().unwrap_or(0);
+                let now = db.get_map([0], number).unwrap().unwrap_or(0);
                 assert!(now >= last, "a counter went back from {last} to {now}");
                 last = now;
             }
@@ -517,7 +517,7 @@ fn threads_lose_no_operand() {
     });
     let check = |db: &Db| {
         for key in 0..5u8 {
-            assert_eq!(db.get_with([key], number).unwrap(), Some(THREADS * EACH / 5));
+            assert_eq!(db.get_map([key], number).unwrap(), Some(THREADS * EACH / 5));
         }
     };
     check(&db);

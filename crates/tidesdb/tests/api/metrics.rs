@@ -1,48 +1,14 @@
 //! The statistics as OpenMetrics text.
 
-use std::collections::HashSet;
+use std::time::Duration;
 
 use crate::common::{Sim, fill, small};
+use crate::openmetrics::parse;
 
-/// A parser of the rules of OpenMetrics 1.0 that this text must follow: every sample belongs to the metric declared before it, no
-/// metric is declared twice, no sample is repeated, histograms rise, and the text ends with `# EOF`.
+/// All samples of a valid text, by name and labels.
 fn check(text: &str) -> Vec<(String, f64)> {
-    let (mut kind, mut name, mut last) = (String::new(), String::new(), (String::new(), 0.0));
-    let (mut names, mut samples, mut seen) = (HashSet::new(), Vec::new(), HashSet::new());
-    let body = text.strip_suffix("# EOF\n").unwrap();
-    for line in body.lines() {
-        if let Some(declared) = line.strip_prefix("# TYPE ") {
-            let (new, what) = declared.split_once(' ').unwrap();
-            assert!(names.insert(new.to_owned()), "{new} twice");
-            (name, kind) = (new.to_owned(), what.to_owned());
-            last = (String::new(), 0.0);
-        } else if let Some(rest) = line.strip_prefix("# UNIT ") {
-            let (of, unit) = rest.split_once(' ').unwrap();
-            assert!(of == name && of.ends_with(&format!("_{unit}")), "{line}");
-        } else if let Some(rest) = line.strip_prefix("# HELP ") {
-            assert!(rest.starts_with(&format!("{name} ")), "{line}");
-        } else {
-            let (sample, value) = line.rsplit_once(' ').unwrap();
-            let (base, labels) = sample.split_once('{').unwrap_or((sample, ""));
-            let suffix = base.strip_prefix(&name).unwrap_or_else(|| panic!("{line} under {name}"));
-            let allowed: &[&str] = match kind.as_str() {
-                "counter" => &["_total"],
-                "histogram" => &["_bucket", "_count", "_sum"],
-                _ => &[""],
-            };
-            assert!(allowed.contains(&suffix), "{line} is of type {kind}");
-            assert!(labels.is_empty() || labels.ends_with("\"}") && !labels.starts_with(','), "{line}");
-            assert!(seen.insert(sample.to_owned()), "{line} twice");
-            let value: f64 = value.parse().unwrap();
-            if suffix == "_bucket" {
-                let row = labels.split("le=").next().unwrap().to_owned();
-                assert!(last.0 != row || last.1 <= value, "{line} falls");
-                last = (row, value);
-            }
-            samples.push((sample.to_owned(), value));
-        }
-    }
-    samples
+    let samples = parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    samples.into_iter().map(|sample| (sample.id, sample.value)).collect()
 }
 
 #[test]
@@ -80,4 +46,33 @@ fn every_figure_is_a_valid_metric() {
     for (name, wanted) in wanted {
         assert_eq!(value(name), Some(wanted), "{name}");
     }
+}
+
+/// A bucket used to appear with its first duration. A rate of its counts then lacked them.
+#[test]
+fn every_scrape_has_the_same_buckets() {
+    let buckets = |text: &str| -> Vec<String> {
+        let all = check(text).into_iter().map(|(sample, _)| sample);
+        all.filter(|sample| sample.contains("_bucket{")).collect()
+    };
+    let sim = Sim::new();
+    let db = sim.open();
+    let before = buckets(&db.metrics_text());
+    fill(db.default_family(), 2000, b"v");
+    let clock = std::sync::Arc::clone(&sim.clock);
+    sim.disk.observe(tidesdb_io::sim::OpSet::SYNCS, move |_, _| clock.advance(Duration::from_secs(200)));
+    db.put("slow", "v").unwrap();
+    sim.disk.stop_observing();
+    db.flush().unwrap();
+    let text = db.metrics_text();
+    assert_eq!(buckets(&text), before);
+    let samples = check(&text);
+    let of = |le: &str| {
+        let id = format!("tidesdb_sync_duration_seconds_bucket{{le=\"{le}\"}}");
+        samples.iter().find(|(sample, _)| *sample == id).unwrap_or_else(|| panic!("{id}")).1
+    };
+    let syncs = db.stats().syncs.count as f64;
+    assert!(
+        of("0.000000256") <= of("68.719476736") && of("68.719476736") < of("+Inf") && of("+Inf") == syncs
+    );
 }

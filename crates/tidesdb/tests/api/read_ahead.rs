@@ -97,7 +97,7 @@ fn a_scan_shows_every_row_once() {
         let mut ahead = 0;
         for row in &rows {
             check(&mut cursor, Some(row));
-            ahead += usize::from(!cursor.at_hand().1.is_empty());
+            ahead += usize::from(!cursor.buffered().1.is_empty());
             other.seek(row.0).unwrap();
             assert_eq!(cursor.version_seq(), other.version_seq());
             cursor.next().unwrap();
@@ -128,7 +128,7 @@ fn consecutive_ranges_show_their_rows() {
                 rows.range(start.clone()..).map(Some).chain([None]).take(length as usize).enumerate()
             {
                 check(&mut cursor, row);
-                at_once += usize::from(step == 1 && cursor.at_hand().1.len() > 1);
+                at_once += usize::from(step == 1 && cursor.buffered().1.len() > 1);
                 cursor.next().unwrap();
             }
         }
@@ -272,14 +272,14 @@ fn a_transaction_has_read_only_the_rows_it_moved_to() {
 fn buffered_rows_are_the_next_rows() {
     let (_sim, db, rows) = filled(7, small());
     let mut cursor = db.cursor().unwrap();
-    assert_eq!(cursor.at_hand().1.len(), 0);
+    assert_eq!(cursor.buffered().1.len(), 0);
     cursor.seek_to_first().unwrap();
     cursor.advance(3);
     let mut rows = rows.iter();
     let mut most = 0;
     while cursor.valid() {
         check(&mut cursor, rows.next());
-        let (bytes, spans) = cursor.at_hand();
+        let (bytes, spans) = cursor.buffered();
         most = most.max(spans.len());
         let mut seen = rows.clone();
         for span in spans.iter().skip(1) {

@@ -1,4 +1,4 @@
-//! Point reads: get, contains, multi_get, get_with.
+//! Point reads: get, contains, multi_get, get_map.
 
 use crate::common::{Sim, fill, noise, small, value};
 
@@ -70,7 +70,7 @@ fn empty_values_exist() {
         |f, place| {
             assert_eq!(value(f, b"k"), Some(Vec::new()), "{place}");
             assert!(f.contains(b"k").unwrap(), "{place}");
-            assert_eq!(f.get_with(b"k", <[u8]>::len).unwrap(), Some(0));
+            assert_eq!(f.get_map(b"k", <[u8]>::len).unwrap(), Some(0));
         },
     );
 }
@@ -134,7 +134,7 @@ fn values_of_all_sizes() {
                     value(f, &n.to_be_bytes()).unwrap() == noise(u64::from(n), n as usize),
                     "{n} bytes, {place}"
                 );
-                assert_eq!(f.get_with(&n.to_be_bytes(), <[u8]>::len).unwrap(), Some(n as usize));
+                assert_eq!(f.get_map(&n.to_be_bytes(), <[u8]>::len).unwrap(), Some(n as usize));
             }
         },
     );
@@ -230,7 +230,7 @@ fn the_callback_of_get_with_can_return_an_error() {
     db.put(b"n", b"42").unwrap();
     db.put(b"x", b"nonsense").unwrap();
     let parse = |v: &[u8]| std::str::from_utf8(v).unwrap().parse::<u32>();
-    assert_eq!(db.get_with(b"n", parse).unwrap().unwrap(), Ok(42));
-    assert!(db.get_with(b"x", parse).unwrap().unwrap().is_err());
-    assert!(db.get_with(b"none", parse).unwrap().is_none());
+    assert_eq!(db.get_map(b"n", parse).unwrap().unwrap(), Ok(42));
+    assert!(db.get_map(b"x", parse).unwrap().unwrap().is_err());
+    assert!(db.get_map(b"none", parse).unwrap().is_none());
 }

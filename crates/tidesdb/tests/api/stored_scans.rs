@@ -21,7 +21,7 @@ fn sample(sim: &Sim, shuffled: bool) -> Db {
         db.put(key(i), noise(i, len)).unwrap();
     }
     for i in [500, 1500] {
-        db.put_reader(key(i), &noise(i, (1 << 20) + 9)[..]).unwrap();
+        db.put_stream(key(i), &noise(i, (1 << 20) + 9)[..]).unwrap();
     }
     db.compact().unwrap();
     for i in (0..KEYS).step_by(9) {

@@ -16,7 +16,7 @@ fn a_crash_at_any_point_of_a_stream_leaves_all_or_nothing() {
     let sim = Sim::new();
     let db = open(&sim);
     let old = content(1, 2 * CHUNK);
-    db.put_reader("film", &old[..]).unwrap();
+    db.put_stream("film", &old[..]).unwrap();
     db.put("small", noise(1, 900)).unwrap();
     db.flush().unwrap();
     db.sync().unwrap();
@@ -28,11 +28,11 @@ fn a_crash_at_any_point_of_a_stream_leaves_all_or_nothing() {
         taken.lock().unwrap().push((what, fork, *told.lock().unwrap()));
     });
     let new = content(2, 4 * CHUNK + 5);
-    let mut writer = db.writer("film").unwrap().sync(SyncMode::Full);
+    let mut writer = db.value_writer("film").unwrap().sync(SyncMode::Full);
     writer.write_all(&new).unwrap();
     writer.commit().unwrap();
     *committed.lock().unwrap() = 1;
-    let mut dropped = db.writer("other").unwrap();
+    let mut dropped = db.value_writer("other").unwrap();
     dropped.write_all(&content(3, 3 * CHUNK)).unwrap();
     drop(dropped);
     db.flush().unwrap();
@@ -45,7 +45,7 @@ fn a_crash_at_any_point_of_a_stream_leaves_all_or_nothing() {
             let left = Sim::on(fork.crash_image(&image, n as u64));
             let db = left.options().open().unwrap_or_else(|e| panic!("{what}, {image:?}: {e}"));
             let f = db.default_family();
-            let found = f.reader("film").unwrap().unwrap().len();
+            let found = f.value_reader("film").unwrap().unwrap().len();
             let is_new = found == new.len() as u64;
             assert!(is_new || *committed == 0, "{what}, {image:?}: a durable commit is lost");
             check(f, "film", if is_new { &new } else { &old });
@@ -67,7 +67,7 @@ fn a_crash_at_any_point_of_a_stream_leaves_all_or_nothing() {
 fn a_killed_stream_gives_its_space_back_at_the_next_open() {
     let sim = Sim::new();
     let db = open(&sim);
-    let mut writer = db.writer("film").unwrap();
+    let mut writer = db.value_writer("film").unwrap();
     writer.write_all(&noise(1, 20 * CHUNK)).unwrap();
     assert!(vlog_bytes(&sim) > 18 << 20);
     let killed = sim.killed();
@@ -93,7 +93,7 @@ fn every_damaged_byte_is_detected_and_named() {
     let sim = Sim::new();
     let db = sim.options().open().unwrap();
     let bytes = content(1, 2 * CHUNK + 500);
-    db.put_reader("film", &bytes[..]).unwrap();
+    db.put_stream("film", &bytes[..]).unwrap();
     db.flush().unwrap();
     let log = vlogs(&sim)[0].0.clone();
     let path = format!("{DB}/{log}");
@@ -110,7 +110,7 @@ fn every_damaged_byte_is_detected_and_named() {
         for change in [1u8 << (n % 8), 0xFF] {
             sim.disk.corrupt(&path, place as u64, |byte| byte ^ change).unwrap();
             let read = || -> tidesdb::Result<Vec<u8>> {
-                let mut reader = db.reader("film")?.unwrap();
+                let mut reader = db.value_reader("film")?.unwrap();
                 let mut out = Vec::new();
                 match reader.read_to_end(&mut out) {
                     Ok(_) => Ok(out),
@@ -126,7 +126,7 @@ fn every_damaged_byte_is_detected_and_named() {
             assert!(!db.verify().unwrap().is_ok());
             // Chunks that are not damaged can be read.
             if place >= found[1].0 && place < index_at {
-                assert!(*db.get_range("film", ..1000).unwrap().unwrap() == bytes[..1000]);
+                assert!(*db.get_part("film", ..1000).unwrap().unwrap() == bytes[..1000]);
             }
             sim.disk.corrupt(&path, place as u64, |byte| byte ^ change).unwrap();
         }
@@ -164,7 +164,7 @@ impl History {
         match draw[0] % 16 {
             0..=3 => {
                 let bytes = content(seed, CHUNK + 1 + usize::from(draw[2]) * 6007);
-                f.put_reader(&key, &bytes[..]).unwrap();
+                f.put_stream(&key, &bytes[..]).unwrap();
                 self.model.insert(key, bytes);
             }
             4..=6 => {
@@ -190,14 +190,14 @@ impl History {
             11 => f.compact().unwrap(),
             12 => self.snapshots.push((self.db().snapshot(), self.model.clone())),
             13 => self.reopen(draw[2].is_multiple_of(2)),
-            14 => f.writer(&key).unwrap().write_all(&noise(seed, 3 * CHUNK)).unwrap(),
+            14 => f.value_writer(&key).unwrap().write_all(&noise(seed, 3 * CHUNK)).unwrap(),
             _ => self.expire(key, &content(seed, CHUNK + 77)),
         }
     }
 
     fn transaction(&mut self, key: &str, bytes: Vec<u8>, commits: bool) {
         let mut tx = self.db().begin(Isolation::Snapshot);
-        tx.put_reader(self.db().default_family(), key, &bytes[..]).unwrap();
+        tx.put_stream(self.db().default_family(), key, &bytes[..]).unwrap();
         tx.delete(self.db().default_family(), "key00").unwrap();
         if commits {
             tx.commit().unwrap();
@@ -220,7 +220,7 @@ impl History {
     }
 
     fn expire(&mut self, key: String, bytes: &[u8]) {
-        let mut writer = self.db().writer(&key).unwrap().ttl(Duration::from_secs(1));
+        let mut writer = self.db().value_writer(&key).unwrap().ttl(Duration::from_secs(1));
         writer.write_all(bytes).unwrap();
         writer.commit().unwrap();
         self.sim.clock.advance(Duration::from_secs(2));

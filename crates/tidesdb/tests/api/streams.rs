@@ -38,16 +38,16 @@ fn read_all(reader: &mut ValueReader) -> Vec<u8> {
 
 /// Asserts that every way of reading returns `want`.
 pub(crate) fn check(f: &Family, key: &str, want: &[u8]) {
-    let mut reader = f.reader(key).unwrap().unwrap_or_else(|| panic!("{key} is gone"));
+    let mut reader = f.value_reader(key).unwrap().unwrap_or_else(|| panic!("{key} is gone"));
     assert_eq!((reader.len(), reader.is_empty()), (want.len() as u64, want.is_empty()));
     assert!(read_all(&mut reader) == want, "{key}: read in order");
     assert!(f.get(key).unwrap().as_deref() == Some(want), "{key}: get");
-    assert!(f.get_with(key, |value| value == want).unwrap() == Some(true), "{key}: get_with");
+    assert!(f.get_map(key, |value| value == want).unwrap() == Some(true), "{key}: get_map");
     assert!(f.multi_get(&[key]).unwrap()[0].as_deref() == Some(want), "{key}: multi_get");
     assert!(f.contains(key).unwrap());
     let half = want.len() as u64 / 2;
-    let range = f.get_range(key, half..half + 100).unwrap().unwrap();
-    assert!(*range == want[half as usize..want.len().min(half as usize + 100)], "{key}: get_range");
+    let range = f.get_part(key, half..half + 100).unwrap().unwrap();
+    assert!(*range == want[half as usize..want.len().min(half as usize + 100)], "{key}: get_part");
 }
 
 /// Names and bytes of the value logs on disk.
@@ -85,8 +85,8 @@ fn values_of_all_sizes_are_read_as_they_were_written() {
     let f = db.default_family();
     for (n, size) in sizes().into_iter().enumerate() {
         let bytes = content(n as u64, size);
-        f.put_reader(format!("r{n}"), &bytes[..]).unwrap();
-        let mut writer = f.writer(format!("w{n}")).unwrap();
+        f.put_stream(format!("r{n}"), &bytes[..]).unwrap();
+        let mut writer = f.value_writer(format!("w{n}")).unwrap();
         for piece in bytes.chunks(300_007) {
             writer.write_all(piece).unwrap();
         }
@@ -122,9 +122,9 @@ fn seeks_find_the_same_bytes_as_a_model() {
     let db = open(&sim);
     let f = db.default_family();
     let bytes = content(1, 4 * CHUNK + 1000);
-    f.put_reader("film", &bytes[..]).unwrap();
+    f.put_stream("film", &bytes[..]).unwrap();
     f.put("short", b"plain").unwrap();
-    let mut reader = f.reader("film").unwrap().unwrap();
+    let mut reader = f.value_reader("film").unwrap().unwrap();
     let mut model = io::Cursor::new(&bytes);
     let draws = noise(9, 12 * 300);
     for draw in draws.chunks(12) {
@@ -144,13 +144,13 @@ fn seeks_find_the_same_bytes_as_a_model() {
         reader.by_ref().take(len).read_to_end(&mut got).unwrap();
         model.by_ref().take(len).read_to_end(&mut want).unwrap();
         assert!(got == want, "{to:?}, {len} bytes");
-        let slice = f.get_range("film", at..at + len).unwrap().unwrap();
+        let slice = f.get_part("film", at..at + len).unwrap().unwrap();
         let end = bytes.len().min((at + len) as usize);
         assert!(*slice == *bytes.get(at as usize..end).unwrap_or_default(), "{at}, {len} bytes");
     }
-    assert_eq!(f.get_range("short", 1..=2).unwrap().as_deref(), Some(&b"la"[..]));
-    assert_eq!(f.get_range("short", 9..).unwrap().as_deref(), Some(&b""[..]));
-    assert!(f.get_range("none", ..).unwrap().is_none() && f.reader("none").unwrap().is_none());
+    assert_eq!(f.get_part("short", 1..=2).unwrap().as_deref(), Some(&b"la"[..]));
+    assert_eq!(f.get_part("short", 9..).unwrap().as_deref(), Some(&b""[..]));
+    assert!(f.get_part("none", ..).unwrap().is_none() && f.value_reader("none").unwrap().is_none());
 }
 
 #[test]
@@ -160,9 +160,9 @@ fn a_writer_that_is_dropped_leaves_nothing_and_its_space_comes_back() {
     let f = db.default_family();
     let small = content(3, 700);
     f.put("small", &small).unwrap();
-    f.put_reader("film", &content(1, 3 * CHUNK)[..]).unwrap();
+    f.put_stream("film", &content(1, 3 * CHUNK)[..]).unwrap();
     for seed in 0..4 {
-        let mut writer = f.writer("film").unwrap();
+        let mut writer = f.value_writer("film").unwrap();
         writer.write_all(&noise(seed, 6 * CHUNK)).unwrap();
         assert!(vlog_bytes(&sim) > 5 << 20);
     }
@@ -172,7 +172,7 @@ fn a_writer_that_is_dropped_leaves_nothing_and_its_space_comes_back() {
     f.delete("film").unwrap();
     shrinks_to(&sim, &db, 1 << 20);
     check(f, "small", &small);
-    assert!(f.reader("film").unwrap().is_none());
+    assert!(f.value_reader("film").unwrap().is_none());
     assert!(db.verify().unwrap().is_ok());
 }
 
@@ -189,10 +189,10 @@ fn a_source_that_fails_commits_nothing() {
     let sim = Sim::new();
     let db = open(&sim);
     for len in [0, 10, CHUNK, 3 * CHUNK] {
-        let error = db.put_reader("film", Broken(len)).unwrap_err();
+        let error = db.put_stream("film", Broken(len)).unwrap_err();
         assert!(matches!(error, Error::Io { op: "read", .. }), "{error}");
     }
-    assert!(db.writer("").is_err() && db.writer([0; 70_000]).is_err());
+    assert!(db.value_writer("").is_err() && db.value_writer([0; 70_000]).is_err());
     assert!(contents(db.default_family()).is_empty());
 }
 
@@ -202,14 +202,14 @@ fn a_reader_keeps_its_value_whatever_happens_to_the_key() {
     let db = open(&sim);
     let f = db.default_family();
     let bytes = content(1, 4 * CHUNK);
-    f.put_reader("film", &bytes[..]).unwrap();
+    f.put_stream("film", &bytes[..]).unwrap();
     let snapshot = db.snapshot();
-    let mut readers = vec![f.reader("film").unwrap().unwrap()];
-    f.put_reader("film", &content(2, 3 * CHUNK)[..]).unwrap();
-    readers.push(snapshot.reader(f, "film").unwrap().unwrap());
-    assert!(*snapshot.get_range(f, "film", 5..9).unwrap().unwrap() == bytes[5..9]);
+    let mut readers = vec![f.value_reader("film").unwrap().unwrap()];
+    f.put_stream("film", &content(2, 3 * CHUNK)[..]).unwrap();
+    readers.push(snapshot.value_reader(f, "film").unwrap().unwrap());
+    assert!(*snapshot.get_part(f, "film", 5..9).unwrap().unwrap() == bytes[5..9]);
     db.flush().unwrap();
-    readers.push(snapshot.reader(f, "film").unwrap().unwrap());
+    readers.push(snapshot.value_reader(f, "film").unwrap().unwrap());
     drop(snapshot);
     check(f, "film", &content(2, 3 * CHUNK));
     f.delete_range(..).unwrap();
@@ -233,30 +233,30 @@ fn a_transaction_reads_and_commits_streamed_values() {
         let mut tx = db.begin(isolation);
         tx.put(f, "title", "one").unwrap();
         let point = tx.savepoint();
-        tx.put_reader(f, "film", &bytes[..]).unwrap();
+        tx.put_stream(f, "film", &bytes[..]).unwrap();
         for more in 0..20 {
             assert!(tx.get(f, "film").unwrap().as_deref() == Some(&bytes[..]));
-            assert!(*tx.get_range(f, "film", 7..CHUNK as u64 + 7).unwrap().unwrap() == bytes[7..CHUNK + 7]);
-            assert!(tx.get_with(f, "film", |v| v == bytes).unwrap() == Some(true));
+            assert!(*tx.get_part(f, "film", 7..CHUNK as u64 + 7).unwrap().unwrap() == bytes[7..CHUNK + 7]);
+            assert!(tx.get_map(f, "film", |v| v == bytes).unwrap() == Some(true));
             assert!(tx.multi_get(f, &["film"]).unwrap()[0].as_deref() == Some(&bytes[..]));
             assert!(tx.contains(f, "film").unwrap() && !f.contains("film").unwrap());
             tx.put(f, format!("more{more}"), "x").unwrap(); // a longer batch is sorted
         }
         assert!(tx.iter(f).unwrap().any(|kv| *kv.unwrap().1 == bytes));
-        let mut early = tx.reader(f, "film").unwrap().unwrap();
+        let mut early = tx.value_reader(f, "film").unwrap().unwrap();
         tx.rollback_to(point).unwrap();
-        assert!(!tx.contains(f, "film").unwrap() && tx.reader(f, "film").unwrap().is_none());
-        let mut writer = f.writer("film").unwrap();
+        assert!(!tx.contains(f, "film").unwrap() && tx.value_reader(f, "film").unwrap().is_none());
+        let mut writer = f.value_writer("film").unwrap();
         writer.write_all(&bytes[1..]).unwrap();
         writer.join(&mut tx).unwrap();
-        assert!(tx.reader(f, "title").unwrap().unwrap().len() == 3);
+        assert!(tx.value_reader(f, "title").unwrap().unwrap().len() == 3);
         tx.commit().unwrap();
         check(f, "film", &bytes[1..]);
         db.compact().unwrap();
         assert!(read_all(&mut early) == bytes, "a reader of a value that was rolled back");
     }
     let mut tx = db.begin(Isolation::Snapshot);
-    tx.put_reader(f, "film", &bytes[..]).unwrap();
+    tx.put_stream(f, "film", &bytes[..]).unwrap();
     f.put("film", "other").unwrap();
     assert!(matches!(tx.commit(), Err(Error::Conflict { .. })));
     check(f, "film", b"other");
@@ -278,14 +278,14 @@ fn options_of_a_writer_and_what_a_hook_sees() {
             }
         }
     })));
-    let mut writer = f.writer("film").unwrap().ttl(Duration::from_secs(60)).sync(SyncMode::Full);
+    let mut writer = f.value_writer("film").unwrap().ttl(Duration::from_secs(60)).sync(SyncMode::Full);
     writer.write_all(&content(1, 3 * CHUNK)).unwrap();
     writer.commit().unwrap();
     assert_eq!(*told.lock().unwrap(), [(b"film".to_vec(), 3 << 20, true)]);
     let lost = Sim::on(sim.disk.crash_image(&tidesdb_io::sim::Image::SYNCED, 1));
     check(open(&lost).default_family(), "film", &content(1, 3 * CHUNK));
     sim.clock.advance(Duration::from_secs(61));
-    assert!(f.reader("film").unwrap().is_none() && f.get_range("film", ..).unwrap().is_none());
+    assert!(f.value_reader("film").unwrap().is_none() && f.get_part("film", ..).unwrap().is_none());
     shrinks_to(&sim, &db, 1 << 20);
 }
 
@@ -294,7 +294,7 @@ fn a_clone_and_a_checkpoint_copy_chunked_values() {
     let sim = Sim::new();
     let db = open(&sim);
     let bytes = content(1, 3 * CHUNK + 9);
-    db.put_reader("film", &bytes[..]).unwrap();
+    db.put_stream("film", &bytes[..]).unwrap();
     db.put("small", content(2, 900)).unwrap();
     let copy = db.clone_family("default", "copy").unwrap();
     db.delete_range(..).unwrap();
@@ -314,8 +314,8 @@ fn chunks_are_moved_out_of_files_that_are_mostly_garbage() {
     let f = db.default_family();
     // Each film shares its files with the garbage of others.
     for n in 0..24u64 {
-        let mut kept = f.writer(format!("film{n:02}")).unwrap();
-        let mut gone = f.writer("gone").unwrap();
+        let mut kept = f.value_writer(format!("film{n:02}")).unwrap();
+        let mut gone = f.value_writer("gone").unwrap();
         for part in 0..3 {
             kept.write_all(&noise(n * 10 + part, CHUNK / 2 + 1)).unwrap();
             gone.write_all(&noise(n, CHUNK)).unwrap();
@@ -340,18 +340,18 @@ fn a_full_disk_in_the_middle_leaves_nothing_and_the_database_goes_on() {
     let sim = Sim::new();
     let db = open(&sim);
     let f = db.default_family();
-    f.put_reader("film", &content(1, 2 * CHUNK)[..]).unwrap();
+    f.put_stream("film", &content(1, 2 * CHUNK)[..]).unwrap();
     for (skip, kind) in (0..12).flat_map(|skip| [(skip, OpKind::Write), (skip, OpKind::Create)]) {
         let full = Fault::errno(errno::ENOSPC).on(kind).path_ends(".vlog").skip(skip).forever();
         let full = sim.disk.inject(full);
-        let result = f.put_reader("film", &noise(skip, 6 * CHUNK)[..]);
+        let result = f.put_stream("film", &noise(skip, 6 * CHUNK)[..]);
         let struck = sim.disk.struck(full) > 0;
         sim.disk.remove_fault(full);
         assert_eq!(result.is_err(), struck, "{kind:?} {skip}: {result:?}");
         if struck {
             check(f, "film", &content(1, 2 * CHUNK));
         } else {
-            f.put_reader("film", &content(1, 2 * CHUNK)[..]).unwrap();
+            f.put_stream("film", &content(1, 2 * CHUNK)[..]).unwrap();
         }
     }
     shrinks_to(&sim, &db, 4 << 20);
@@ -368,10 +368,10 @@ fn several_threads_stream_at_once() {
             let f = db.default_family().clone();
             scope.spawn(move || {
                 for round in 0..3 {
-                    f.put_reader(format!("film{n}"), &content(n * 10 + round, 9 * CHUNK + 3)[..]).unwrap();
+                    f.put_stream(format!("film{n}"), &content(n * 10 + round, 9 * CHUNK + 3)[..]).unwrap();
                     check(&f, &format!("film{n}"), &content(n * 10 + round, 9 * CHUNK + 3));
                 }
-                let mut dropped = f.writer(format!("film{n}")).unwrap();
+                let mut dropped = f.value_writer(format!("film{n}")).unwrap();
                 dropped.write_all(&content(1, 7 * CHUNK)).unwrap();
             });
         }
@@ -392,7 +392,7 @@ fn nothing_is_written_after_a_close() {
             let writers = [0, 1].map(|t| {
                 let (f, bytes) = (&f, &bytes);
                 scope.spawn(move || {
-                    (0..20).try_for_each(|i| f.put_reader(format!("{t}{i}"), &bytes[..]).map(drop))
+                    (0..20).try_for_each(|i| f.put_stream(format!("{t}{i}"), &bytes[..]).map(drop))
                 })
             });
             std::thread::sleep(Duration::from_micros(2000 + round * 100));

@@ -68,7 +68,9 @@ fn read(sim: &Sim, db: &Db, random: &mut Random, copies: u32) {
             assert!(rows().map(|(k, v)| (k.to_vec(), number(&k, &v, "a snapshot"))).eq(before));
         }
         2 => {
-            let Some(mut reader) = db.family("streams").unwrap().reader("long").unwrap() else { return };
+            let Some(mut reader) = db.family("streams").unwrap().value_reader("long").unwrap() else {
+                return;
+            };
             let mut bytes = vec![0; LONG];
             for part in bytes.chunks_mut(LONG / 3 + 1) {
                 reader.read_exact(part).unwrap();
@@ -123,7 +125,7 @@ fn everything_that_reads_values_finds_them_while_their_files_come_and_go() {
                 db.put(key(n), value(n)).unwrap();
                 written.store(n + 1, SeqCst);
                 if n % 100 == 0 {
-                    streams.put_reader("long", &mut &*long(n)).unwrap();
+                    streams.put_stream("long", &mut &*long(n)).unwrap();
                 }
             }
         });

@@ -69,7 +69,7 @@ pub(super) fn kill_and_recover(path: &Path, rows: u64, guide: &mut Guide<'_, '_>
     for n in 1..=acknowledged {
         let (key, value) = record(n);
         present +=
-            u64::from(records.get_with(key.as_bytes(), |found| found == value.as_bytes())? == Some(true));
+            u64::from(records.get_map(key.as_bytes(), |found| found == value.as_bytes())? == Some(true));
     }
     let text = format!("{} of {} acknowledged records survived", grouped(present), grouped(acknowledged));
     guide.promise(present == acknowledged, text)?;

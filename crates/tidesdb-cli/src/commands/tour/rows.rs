@@ -71,7 +71,7 @@ pub(super) fn look_up(db: &Db, guide: &mut Guide<'_, '_>) -> Outcome<()> {
         draw ^= draw << 17;
         let (key, fields) = &all[(draw % all.len() as u64) as usize];
         let started = host::now();
-        let same = db.get_with(key.as_bytes(), |value| value == fields.as_bytes())?;
+        let same = db.get_map(key.as_bytes(), |value| value == fields.as_bytes())?;
         nanos.push(started.elapsed().as_nanos() as u64);
         wrong += u32::from(same != Some(true));
     }
