@@ -251,6 +251,10 @@ impl Inner {
     fn settle(&self) -> Result<()> {
         let shared = &self.shared;
         shared.write.health.check()?;
+        self.closing.waits_for("flushes");
+        for family in shared.write.all_families() {
+            flush::all(&shared.maintenance, &family)?;
+        }
         self.end_writes()?;
         self.closing.waits_for("flushes");
         let families = shared.write.all_families();

@@ -25,6 +25,8 @@ use crate::vlog::WriteBudget;
 use crate::wal::{Log, LogConfig, reader, release_spare_files};
 use crate::{Error, Result, files};
 
+/// The system may have room for no more threads, and a thread that cannot begin ends the process.
+const BACKGROUND_THREADS_MAX: usize = 256;
 /// Free space, on top of `disk_free_min`, below which an open releases the reserve.
 const NEARLY_FULL_BYTES: u64 = 64 << 20;
 /// Value logs open for writing may use 1/4 of the descriptor budget.
@@ -105,7 +107,7 @@ impl OpenOptions {
         self
     }
 
-    /// Sets the number of threads for flush and compaction. With 0, the committing thread does the work.
+    /// Sets the number of threads for flush and compaction, at most 256. With 0, the committing thread does the work.
     pub fn background_threads(mut self, n: usize) -> Self {
         self.options.background_threads = Some(n);
         self
@@ -132,8 +134,10 @@ impl OpenOptions {
 
     /// Sets the options of the default family. If it exists and its settings differ, these are put in force and stored.
     /// The open fails if one of them cannot change, such as the key order. Without this call, an existing family keeps
-    /// its settings, and a new one has the defaults.
+    /// its settings, and a new one has the defaults. A custom key order or merge operator in `options` is registered, too.
     pub fn default_family(mut self, options: FamilyOptions) -> Self {
+        self.comparators.extend(Some(options.comparator.clone()).filter(|order| !order.is_unresolved()));
+        self.operators.extend(options.merge_operator.clone().filter(|operator| !operator.is_unresolved()));
         self.default_family = Some(options);
         self
     }
@@ -453,7 +457,12 @@ fn check_options(options: &DbOptions) -> Result<()> {
     if !is_segment_bytes(options.wal_segment_bytes) {
         return Err(Error::invalid("wal_segment_bytes must be a multiple of 4096 from 16 KiB to 1 GiB"));
     }
-    Ok(())
+    match options.background_threads {
+        Some(n) if n > BACKGROUND_THREADS_MAX => {
+            Err(Error::invalid(format!("background_threads is {n}, outside 0 to {BACKGROUND_THREADS_MAX}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Checks that all tables and range tombstones come from flushed commits (`max_seq <= flushed_to`). Returns a

@@ -113,7 +113,7 @@ fn a_multi_get_is_one_duration_whatever_it_reads() {
     sim.disk.observe(OpKind::Read, move |_, _| clock.advance(SLOW));
     check_shares(
         &sim,
-        20_000,
+        40_000,
         || db.stats().multi_gets,
         |i| match i % 4 {
             0 => assert!(db.multi_get(&keys[..3]).unwrap().iter().all(Option::is_some)),

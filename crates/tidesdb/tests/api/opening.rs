@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use tidesdb::{Db, Error, FamilyOptions, Isolation, MemtableKind, RecoveryMode};
+use tidesdb::{Comparator, Db, Error, FamilyOptions, Isolation, MemtableKind, MergeOperator, RecoveryMode};
 use tidesdb_io::sim::OpSet;
 use tidesdb_io::{Env, JoinHandle, Priority, RealThreads, Threads};
 
@@ -142,6 +142,37 @@ fn bad_segment_lengths_are_rejected_before_anything_is_created() {
         assert!(matches!(opened, Err(Error::InvalidArgument { .. })), "{bytes}");
         assert!(sim.disk.file_names("/db").is_err());
     }
+}
+
+/// An open with the same options failed the second time: the merge operator was stored and had to be registered as well.
+#[test]
+fn what_the_default_family_uses_need_not_be_registered() {
+    let sim = Sim::new();
+    let order = Comparator::custom("by-length", |a, b| a.len().cmp(&b.len()).then_with(|| a.cmp(b)));
+    let last = MergeOperator::custom("last", |value, operand| {
+        value.clear();
+        value.extend_from_slice(operand);
+        Ok(())
+    });
+    let options = FamilyOptions::default().comparator(order).merge_operator(last);
+    for n in 0..3 {
+        let db = sim.options().default_family(options.clone()).open().unwrap();
+        db.merge("key", n.to_string()).unwrap();
+        db.merge("k", "v").unwrap();
+        assert_eq!(db.get("key").unwrap().unwrap(), n.to_string());
+        assert_eq!(db.first().unwrap().unwrap().0, b"k");
+        db.close().unwrap();
+    }
+    assert!(sim.options_as_stored("/db").open().is_err(), "without them the family cannot be read");
+}
+
+/// A million threads ended the process.
+#[test]
+fn too_many_threads_are_refused() {
+    let sim = Sim::new();
+    let error = sim.options().background_threads(1_000_000).open().unwrap_err();
+    assert_eq!(error.to_string(), "invalid argument: background_threads is 1000000, outside 0 to 256");
+    assert!(sim.disk.file_names("/db").is_err(), "nothing was created");
 }
 
 #[test]
