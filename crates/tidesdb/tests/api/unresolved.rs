@@ -128,9 +128,8 @@ fn without_the_option_the_open_fails_and_the_default_family_is_never_unresolved(
 #[test]
 fn the_open_determines_the_default_family() {
     let sim = Sim::new();
-    let named =
-        |sim: &Sim| sim.options().default_family_name("main").default_family(small().comparator(mine()));
-    let db = named(&sim).comparator(mine()).open().unwrap();
+    let named = |sim: &Sim| sim.options_as_stored("/db").default_family_name("main");
+    let db = named(&sim).default_family(small().comparator(mine())).open().unwrap();
     fill(db.default_family(), 10, b"v");
     db.close().unwrap();
     let e = named(&sim).await_comparators(true).open().unwrap_err();
