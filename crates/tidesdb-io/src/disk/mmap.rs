@@ -116,7 +116,9 @@ impl File for MappedFile {
     }
 }
 
-/// Stores `bytes` at byte `at` of `word` and leaves the other bytes of the word to concurrent writers.
+/// Stores `bytes` at byte `at` of `word` and leaves the other bytes of the word to concurrent writers. Rarely needed: records of the log
+/// consist of whole words.
+#[cold]
 fn store_part(word: &AtomicU64, at: usize, bytes: &[u8]) {
     let mut value = [0; WORD];
     let mut mask = [0; WORD];
@@ -143,17 +145,16 @@ impl SharedMap for RealSharedMap {
         let head_len = start.wrapping_neg() % WORD;
         let (head, rest) = bytes.split_at(head_len.min(bytes.len()));
         let (body, tail) = rest.as_chunks::<WORD>();
-        let mut words = words.iter();
-        if !head.is_empty()
-            && let Some(word) = words.next()
-        {
+        let (first, words) = words.split_at(usize::from(!head.is_empty()));
+        if let [word] = first {
             store_part(word, start % WORD, head);
         }
-        for (chunk, word) in body.iter().zip(words.by_ref()) {
+        // Two slices in step: the compiler unrolls this loop.
+        for (word, chunk) in words.iter().zip(body) {
             word.store(native(*chunk), Ordering::Relaxed);
         }
-        if !tail.is_empty()
-            && let Some(word) = words.next()
+        if let [word] = &words[body.len()..]
+            && !tail.is_empty()
         {
             store_part(word, 0, tail);
         }
