@@ -94,18 +94,10 @@ pub(super) fn lower_bound(heads: &[AtomicU64; FANOUT], count: usize, head: u64) 
     bisect(heads, count, head)
 }
 
-/// [`lower_bound`] without special instructions: a binary search without a branch on the comparison.
+/// [`lower_bound`] without special instructions.
 #[inline]
 pub(super) fn bisect(heads: &[AtomicU64; FANOUT], count: usize, head: u64) -> usize {
-    let mut low = 0;
-    let mut length = count;
-    while length > 0 {
-        let half = length / 2;
-        let less = heads[low + half].load(Ordering::Relaxed) < head;
-        low = if less { low + half + 1 } else { low };
-        length = if less { length - half - 1 } else { half };
-    }
-    low
+    heads[..count].partition_point(|slot| slot.load(Ordering::Relaxed) < head)
 }
 
 #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
@@ -119,21 +111,25 @@ pub(super) mod simd {
     const UNKNOWN: u8 = 0;
     const NO: u8 = 1;
     const YES: u8 = 2;
+    static KNOWN: AtomicU8 = AtomicU8::new(UNKNOWN);
 
     /// Returns whether [`lower_bound`] may be called.
     #[inline]
     pub(in crate::tree) fn available() -> bool {
-        static KNOWN: AtomicU8 = AtomicU8::new(UNKNOWN);
         match KNOWN.load(Ordering::Relaxed) {
-            UNKNOWN => {
-                let yes = is_x86_feature_detected!("avx512f")
-                    && is_x86_feature_detected!("avx512bw")
-                    && is_x86_feature_detected!("avx512vl");
-                KNOWN.store(if yes { YES } else { NO }, Ordering::Relaxed);
-                yes
-            }
+            UNKNOWN => detect(),
             known => known == YES,
         }
+    }
+
+    /// Not part of `available`, so that searches stay short.
+    #[cold]
+    fn detect() -> bool {
+        let yes = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512vl");
+        KNOWN.store(if yes { YES } else { NO }, Ordering::Relaxed);
+        yes
     }
 
     const _: () = assert!(FANOUT == 60, "seven vectors of eight heads and one of four");
