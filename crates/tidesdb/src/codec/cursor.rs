@@ -105,11 +105,19 @@ impl<'a> Decoder<'a> {
     /// `Corrupt` if the varint is cut off, too large, or not in its shortest form.
     #[inline]
     pub fn varint(&mut self) -> Result<u64> {
-        let first = self.u8()?;
-        if first < 0x80 {
-            return Ok(u64::from(first));
+        match self.bytes.get(self.pos) {
+            Some(&byte) if byte < 0x80 => {
+                self.pos += 1;
+                Ok(u64::from(byte))
+            }
+            _ => self.long_varint(),
         }
-        let mut n = u64::from(first & 0x7f);
+    }
+
+    /// Reads a varint of more than one byte. Not part of its caller, so that the caller stays short.
+    #[inline(never)]
+    fn long_varint(&mut self) -> Result<u64> {
+        let mut n = u64::from(self.u8()? & 0x7f);
         let mut shift = 7;
         loop {
             let byte = self.u8()?;
