@@ -6,7 +6,7 @@
 //! of the two runs, and writers keep one pace; if only level 1 counted, they would fill it while partitions are merged, and be stopped.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 /// Parts in which a table of level 1 is counted.
 const TABLE_PARTS: u64 = 1000;
@@ -27,6 +27,8 @@ pub struct Paid {
 /// Sums that running merges change, and what was owed when a merge was planned last.
 #[derive(Debug)]
 pub struct MergeDebt {
+    /// Tables in level 1.
+    level_1: AtomicUsize,
     /// Tables of level 1 that running merges have read, in parts of a table.
     read: Arc<AtomicU64>,
     /// What running merges have brought into the levels between, in parts of a table of level 1.
@@ -42,7 +44,8 @@ pub struct MergeDebt {
 impl Default for MergeDebt {
     fn default() -> Self {
         let [read, sunk, drained] = [(); 3].map(|()| Arc::default());
-        Self { read, sunk, drained, excess: AtomicI64::new(0), table_bytes: AtomicU64::new(u64::MAX) }
+        let (level_1, excess) = (AtomicUsize::new(0), AtomicI64::new(0));
+        Self { level_1, read, sunk, drained, excess, table_bytes: AtomicU64::new(u64::MAX) }
     }
 }
 
@@ -55,10 +58,17 @@ impl MergeDebt {
         self.excess.store(parts as i64, Ordering::Relaxed);
     }
 
-    /// Returns true if the levels between held in excess more than `tables` tables of level 1 when a merge was planned last.
+    /// Level 1 has `tables` tables now.
+    pub fn set_level_1(&self, tables: usize) {
+        self.level_1.store(tables, Ordering::Relaxed);
+    }
+
+    /// Returns true if level 1 has more than `tables` tables, or if the levels between held more than that in excess when a merge was
+    /// planned last. If not, nothing is owed.
     #[inline]
-    pub fn is_deep(&self, tables: usize) -> bool {
-        self.excess.load(Ordering::Relaxed) > (tables as u64 * TABLE_PARTS) as i64
+    pub fn is_above(&self, tables: usize) -> bool {
+        self.level_1.load(Ordering::Relaxed) > tables
+            || self.excess.load(Ordering::Relaxed) > (tables as u64 * TABLE_PARTS) as i64
     }
 
     /// Tables of level 1, of which there are `level_1`, that running merges have not read.
@@ -105,7 +115,7 @@ mod tests {
     #[test]
     fn a_table_is_half_paid_between_level_1_and_the_largest() {
         let debt = MergeDebt::default();
-        assert_eq!((debt.owed(20, 12.0), debt.is_deep(0)), (20.0, false));
+        assert_eq!((debt.owed(20, 12.0), debt.is_above(0)), (20.0, false));
         debt.set_excess(-300, 100);
         assert_eq!(debt.owed(20, 12.0), 20.0, "room in the levels between is no credit for level 1");
         // A merge of 20 tables sinks them into the levels between, of which 3 had been missing and 12 are free.
@@ -121,7 +131,9 @@ mod tests {
         debt.installed(&merge);
         assert_eq!(debt.owed(5, 12.0), 7.5, "as at its end");
         debt.set_excess(1700, 100);
-        assert_eq!((debt.owed(5, 12.0), debt.is_deep(16), debt.is_deep(17)), (7.5, true, false));
+        assert_eq!((debt.owed(5, 12.0), debt.is_above(16), debt.is_above(17)), (7.5, true, false));
+        debt.set_level_1(18);
+        assert_eq!((debt.is_above(17), debt.is_above(18)), (true, false));
         // Half of the excess is drained.
         let sums = debt.of_merge(&Paid { drained: 850, ..Paid::default() });
         sums.iter().for_each(|(sum, all)| sum.store(*all, Ordering::Relaxed));

@@ -122,6 +122,7 @@ impl FamilyCore {
             memory: Arc::clone(memory),
         };
         this.note_values();
+        this.merge_debt.set_level_1(this.owned_view().version.level_len(1));
         this
     }
 
@@ -225,6 +226,7 @@ impl FamilyCore {
     pub fn change_view(&self, change: impl FnOnce(&ReadView) -> ReadView) {
         let _one_at_a_time = self.change.lock();
         let new = change(self.view.load(&pin()));
+        self.merge_debt.set_level_1(new.version.level_len(1));
         self.view.store_lazily(Arc::new(new));
     }
 

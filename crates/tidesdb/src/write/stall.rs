@@ -26,15 +26,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tidesdb_sync::pin;
+
 use super::batch::WriteBatch;
 use super::commit::LARGE_BYTES_MIN;
-use crate::family::{FamilyCore, ReadView};
+use crate::family::FamilyCore;
 use crate::jobs::Job;
 use crate::memory::{Charge, Pressure};
 use crate::shared::{
     DelayStats, FLUSH_RATE_ASSUMED, GARBAGE_RATE_ASSUMED, MERGE_RATE_ASSUMED, SCARCE, WriteCtx,
 };
-use crate::sources::TableVersion;
 use crate::{Error, Result};
 
 /// How long a stopped writer waits without any progress.
@@ -128,17 +129,15 @@ struct Owed<'a> {
 }
 
 fn debt<'a>(ctx: &'a WriteCtx, batch: &WriteBatch) -> Owed<'a> {
-    let guard = tidesdb_sync::pin();
     let unflushed = ctx.debt.unflushed_bytes();
     let (mut tables, mut values, mut active) = (0.0_f64, 0.0_f64, 0_u64);
     for family in &batch.families {
-        let view = family.view(&guard);
-        if view.version.level_len(1) > L1_SLOW.least || family.merge_debt.is_deep(L1_SLOW.least) {
-            tables = tables.max(table_debt(ctx, family, &view.version));
+        if family.merge_debt.is_above(L1_SLOW.least) {
+            tables = tables.max(table_debt(ctx, family));
         }
         values = values.max(family.values_debt());
         if unflushed > 0 {
-            active = active.max(active_bytes(view));
+            active = active.max(active_bytes(family));
         }
     }
     let is_calm = unflushed == 0 && tables == 0.0 && values == 0.0 && batch.bytes() < LARGE_BYTES_MIN;
@@ -180,8 +179,8 @@ fn pressure(ctx: &WriteCtx, batch: &WriteBatch) -> f64 {
 }
 
 /// Bytes of the active memtable.
-fn active_bytes(view: &ReadView) -> u64 {
-    view.active.as_ref().map_or(0, |slot| slot.debt())
+fn active_bytes(family: &FamilyCore) -> u64 {
+    family.view(&pin()).active.as_ref().map_or(0, |slot| slot.debt())
 }
 
 /// Bytes of all immutable memtables.
@@ -205,13 +204,14 @@ fn memtable_debt(bytes: u64, stop: u64) -> f64 {
     0.5 + (bytes - slow) as f64 / (stop - slow).max(1) as f64 * 0.5
 }
 
-/// Debt caused by the tables in level 1 of `version`, and by the levels between it and the largest; none if merges cannot pay it, because waiting for them might never end: merges are
-/// stuck, or a table of the family is damaged.
+/// Debt caused by the tables in level 1, and by the levels between it and the largest; none if merges cannot pay it, because waiting for
+/// them might never end: merges are stuck, or a table of the family is damaged.
 #[cold]
-fn table_debt(ctx: &WriteCtx, family: &FamilyCore, version: &TableVersion) -> f64 {
+fn table_debt(ctx: &WriteCtx, family: &FamilyCore) -> f64 {
     let trigger = family.options.l1_tables_trigger();
     let (slow, stop) = (L1_SLOW.at(trigger), L1_STOP.at(trigger));
-    let (level_1, slow, range) = (version.level_len(1), slow as f64, (stop - slow) as f64);
+    let level_1 = family.view(&pin()).version.level_len(1);
+    let (slow, range) = (slow as f64, (stop - slow) as f64);
     let above = family.merge_debt.owed(level_1, slow) - slow;
     if above <= 0.0 || family.claims.has_quarantined() || ctx.merges.are_stuck() {
         return 0.0;
