@@ -1,5 +1,6 @@
 //! Methods of one column family.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -181,19 +182,15 @@ impl Family {
     /// Commits a batch of one operation. The buffer is kept for the next call of this thread.
     fn one(&self, options: &WriteOptions, fill: impl FnOnce(&mut WriteBatch) -> Result<()>) -> Result<SeqNo> {
         thread_local! {
-            static SPARE: std::cell::RefCell<Option<WriteBatch>> = const { std::cell::RefCell::new(None) };
+            static SPARE: Cell<Option<Box<WriteBatch>>> = const { Cell::new(None) };
         }
-        /// A larger buffer is freed instead of kept.
-        const SPARE_BYTES_MAX: usize = 64 << 10;
         let reads = &self.shared.reads;
         let _timer = reads.sample(&reads.times.puts);
-        let mut batch = SPARE.with(|s| s.borrow_mut().take()).unwrap_or_default();
-        let result = fill(&mut batch).and_then(|()| super::write(&self.shared, &mut batch, options));
-        if batch.bytes() <= SPARE_BYTES_MAX {
-            batch.clear();
-            SPARE.with(|s| *s.borrow_mut() = Some(batch));
-        }
-        result
+        let mut batch = SPARE.take().unwrap_or_default();
+        fill(&mut batch)?;
+        let seq = super::write(&self.shared, &mut batch, options)?;
+        SPARE.set(Some(batch)); // the commit has cleared it
+        Ok(seq)
     }
 
     /// Returns the value of `key`.
