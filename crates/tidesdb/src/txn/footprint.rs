@@ -65,7 +65,10 @@ impl Footprint {
         self.points.clear();
         self.keys.clear();
         (self.tidy_at, self.tidy_bytes) = (0, 0);
-        self.spans = Spans::default();
+        match Arc::get_mut(&mut self.spans) {
+            Some(spans) => *spans.get_mut() = Default::default(),
+            None => self.spans = Spans::default(),
+        }
         if self.keys.capacity() > KEPT_BYTES_MAX {
             (self.keys, self.points) = (Vec::new(), Vec::new());
             self.charge = Charge::default();

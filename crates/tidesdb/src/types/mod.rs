@@ -56,6 +56,11 @@ impl Between {
     pub fn contains(self, seq: SeqNo) -> bool {
         self.after < seq && seq < self.before
     }
+
+    /// Whether there are none.
+    pub fn is_empty(self) -> bool {
+        self.before <= self.after.saturating_add(1)
+    }
 }
 
 /// Largest sequence number; a reader that reads at it sees everything. It allows 8 EiB of log, 292 years at 1 GB/s.
@@ -66,3 +71,18 @@ pub const KEY_BYTES_MAX: usize = 64 * 1024;
 pub const VALUE_BYTES_MAX: usize = u32::MAX as usize - 1;
 /// Longest name of a family in bytes of UTF-8.
 pub const FAMILY_NAME_BYTES_MAX: usize = 127;
+
+#[cfg(test)]
+mod tests {
+    use super::Between;
+
+    #[test]
+    fn a_range_of_sequence_numbers_is_empty_if_it_contains_none() {
+        for after in 0..6 {
+            for before in 0..6 {
+                let range = Between { after, before };
+                assert_eq!(range.is_empty(), !(0..6).any(|seq| range.contains(seq)), "{range:?}");
+            }
+        }
+    }
+}
