@@ -296,6 +296,8 @@ fn comparator_key<'k>(family: &FamilyCore, key: &'k [u8]) -> Result<&'k [u8]> {
     Ok(key)
 }
 
+#[expect(clippy::inline_always, reason = "a call would copy the result, which is large, more than once")]
+#[inline(always)]
 fn find<'g>(
     reads: &ReadCtx,
     family: &'g FamilyCore,
