@@ -175,19 +175,19 @@ const OPS_MAX: u32 = (1 << 24) - 1;
 const NO_CLAIM: u32 = u32::MAX;
 
 impl RecordHeader {
-    /// The 32 bytes of the header, for `body` with its zero padding up to the next [`UNIT`], in a segment with this
-    /// salt.
-    pub fn encode(&self, salt: &Salt, body: &[u8]) -> [u8; RECORD_HEADER_BYTES] {
-        let mut out = [0u8; RECORD_HEADER_BYTES];
-        out[4..8].copy_from_slice(&self.body_len.to_le_bytes());
-        out[8..16].copy_from_slice(&self.seq.to_le_bytes());
-        out[16..20].copy_from_slice(&distance(self.seq, self.complete).to_le_bytes());
-        out[20..24].copy_from_slice(&distance(self.seq, self.synced).to_le_bytes());
+    /// Writes the header to the front of `record`, whose body follows with its zero padding up to the next [`UNIT`]. The
+    /// record goes to a segment with this salt.
+    pub fn write(&self, salt: &Salt, record: &mut [u8]) {
+        let head = &mut record[..RECORD_HEADER_BYTES];
+        head[4..8].copy_from_slice(&self.body_len.to_le_bytes());
+        head[8..16].copy_from_slice(&self.seq.to_le_bytes());
+        head[16..20].copy_from_slice(&distance(self.seq, self.complete).to_le_bytes());
+        head[20..24].copy_from_slice(&distance(self.seq, self.synced).to_le_bytes());
         let ops_and_kind = self.ops.min(OPS_MAX) | (self.kind as u32) << 24;
-        out[24..28].copy_from_slice(&ops_and_kind.to_le_bytes());
-        let crc = bound_crc(salt, self.seq * UNIT, &[&out[4..], body]);
-        out[..4].copy_from_slice(&crc.to_le_bytes());
-        out
+        head[24..28].copy_from_slice(&ops_and_kind.to_le_bytes());
+        head[28..].fill(0);
+        let crc = bound_crc(salt, self.seq * UNIT, &[&record[4..]]);
+        record[..4].copy_from_slice(&crc.to_le_bytes());
     }
 
     /// Returns true if `bytes` begin like a record with this sequence number: a cheap test before the checksum.

@@ -152,53 +152,10 @@ impl Log {
         self.bytes.sum()
     }
 
-    /// Reserves a place for `record`, writes it there and marks the commit as written.
-    ///
-    /// `record` is space for a header, then the body. `mapped` asks for the path without a system call.
-    ///
-    /// # Errors
-    /// The failure, with the commit if a place was reserved: then the caller must poison, because the log has a hole.
-    pub fn append(
-        &self,
-        record: &mut Buffer,
-        ops: u32,
-        mapped: bool,
-        purpose: Purpose,
-    ) -> std::result::Result<Commit, (Option<Commit>, Error)> {
-        let place = self.reserve(record, purpose).map_err(|e| (None, e))?;
-        self.fill(&place, RecordKind::Commit, record, ops, mapped)
-    }
-
-    /// Like [`Log::append`], for a record of the log itself, which may not use the reserve.
-    pub(super) fn append_own(
-        &self,
-        kind: RecordKind,
-        record: &mut Buffer,
-    ) -> std::result::Result<Commit, (Option<Commit>, Error)> {
-        let place = self.reserve(record, Purpose::Store).map_err(|e| (None, e))?;
-        self.fill(&place, kind, record, 0, false)
-    }
-
-    /// Writes the padded `record` to its place.
-    ///
-    /// # Errors
-    /// The failure and the commit: the caller must poison.
-    pub fn fill(
-        &self,
-        place: &Place,
-        kind: RecordKind,
-        record: &mut [u8],
-        ops: u32,
-        mapped: bool,
-    ) -> std::result::Result<Commit, (Option<Commit>, Error)> {
-        match self.write_at(place, kind, ops, record, mapped) {
-            Ok(()) => Ok(place.commit),
-            Err(e) => Err((Some(place.commit), e)),
-        }
-    }
-
     /// Reserves a place for `record` and pads it. The place has real blocks on disk. The caller must fill it with
     /// [`Log::write_at`], or poison.
+    ///
+    /// `record` is space for a header, then the body.
     ///
     /// # Errors
     /// `InvalidArgument`, `NoSpace`, `Io`, `Poisoned`: nothing happened.
@@ -264,7 +221,8 @@ impl Log {
         }
     }
 
-    /// Writes the padded `record` to its place and marks the commit as written.
+    /// Writes the padded `record` to its place and marks the commit as written. `mapped` asks for the path without a
+    /// system call.
     ///
     /// # Errors
     /// `Io`; the caller must poison.
@@ -307,8 +265,7 @@ impl Log {
             header.complete <= commit.seq && header.synced <= commit.seq,
             "claims refer to earlier records"
         );
-        let (head, body) = record.split_at_mut(RECORD_HEADER_BYTES);
-        head.copy_from_slice(&header.encode(segment.salt(), body));
+        header.write(segment.salt(), record);
         segment.write(address - segment.header.id * self.config.segment_bytes, record, mapped)
     }
 
@@ -321,7 +278,8 @@ impl Log {
             ops: 0,
             ..*claims
         };
-        let head = pad.encode(segment.salt(), &[]);
+        let mut head = [0; RECORD_HEADER_BYTES];
+        pad.write(segment.salt(), &mut head);
         segment.write(seq * UNIT % self.config.segment_bytes, &head, false)
     }
 
@@ -369,10 +327,8 @@ impl Log {
     #[inline]
     pub fn wants_next(&self, commit: &Commit) -> bool {
         let (address, segment) = (commit.seq * UNIT, self.config.segment_bytes);
-        let id = address / segment;
-        address % segment > segment / 2
-            && self.backed.load(Ordering::Relaxed) < (id + 2) * segment
-            && self.tight_at.load(Ordering::Relaxed) != id
+        self.backed.load(Ordering::Relaxed) < address + segment / 2
+            && self.tight_at.load(Ordering::Relaxed) != address / segment
     }
 
     /// Prepares the segment after the tail's, and releases the pages of the one before the tail's. A full disk is not

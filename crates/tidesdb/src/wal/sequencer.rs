@@ -269,6 +269,7 @@ impl Sequencer {
     ///
     /// # Errors
     /// The reason of the refusal; nothing happened.
+    #[inline]
     pub fn reserve(&self, bytes: u64, purpose: Purpose) -> Result<Commit, Refusal> {
         debug_assert!(bytes.is_multiple_of(UNIT) && bytes >= RECORD_HEADER_BYTES as u64);
         let mut backoff = Backoff::new();
@@ -333,15 +334,17 @@ impl Sequencer {
     #[inline]
     fn place(&self, pos: u64, bytes: u64) -> RecordPlace {
         let segment = self.segment_bytes;
-        let next_boundary = (pos / segment + 1) * segment;
+        let left = segment - pos % segment;
         if bytes > segment - SEGMENT_HEADER_BYTES {
-            let start = next_boundary + SEGMENT_HEADER_BYTES;
-            let end = next_boundary + (SEGMENT_HEADER_BYTES + bytes).next_multiple_of(segment);
+            let start = pos + left + SEGMENT_HEADER_BYTES;
+            let end = pos + left + (SEGMENT_HEADER_BYTES + bytes).next_multiple_of(segment);
             return RecordPlace { start, tail: end + SEGMENT_HEADER_BYTES };
         }
-        let start = if pos + bytes <= next_boundary { pos } else { next_boundary + SEGMENT_HEADER_BYTES };
+        let (start, room) = match left.checked_sub(bytes) {
+            Some(room) => (pos, room),
+            None => (pos + left + SEGMENT_HEADER_BYTES, segment - SEGMENT_HEADER_BYTES - bytes),
+        };
         let end = start + bytes;
-        let room = (start / segment + 1) * segment - end;
         // If the rest of the segment is too short for a record's header it stays unused, so that the tail always is a
         // usable place.
         let tail = if room < RECORD_HEADER_BYTES as u64 { end + room + SEGMENT_HEADER_BYTES } else { end };

@@ -11,6 +11,7 @@ use tidesdb_sync::Backoff;
 
 use super::layout::{RecordKind, blank_record};
 use super::log::Log;
+use super::sequencer::Purpose;
 use crate::files;
 use crate::stats::Histogram;
 use crate::types::SeqNo;
@@ -134,17 +135,20 @@ impl Log {
         // Two seals with a page between them: one damaged page never destroys the last record and both seals.
         for body in [SEAL_DISTANCE, 0] {
             let mut record = blank_record(body);
-            let commit = match self.append_own(RecordKind::Seal, &mut record) {
-                Ok(commit) => commit,
-                Err((None, e)) if e.is_full() || matches!(e, Error::Exhausted { .. } | Error::Closed) => {
+            let place = match self.reserve(&mut record, Purpose::Store) {
+                Err(e) if e.is_full() || matches!(e, Error::Exhausted { .. } | Error::Closed) => {
                     return Ok(tail);
                 }
-                Err((_, e)) => {
-                    let cause = self.health.poison(e);
-                    self.sequencer.stop();
-                    return Err(Error::Poisoned { cause });
-                }
+                place => place,
             };
+            let written = place.and_then(|place| {
+                self.write_at(&place, RecordKind::Seal, 0, &mut record, false).map(|()| place.commit)
+            });
+            let commit = written.map_err(|e| {
+                let cause = self.health.poison(e);
+                self.sequencer.stop();
+                Error::Poisoned { cause }
+            })?;
             self.sequencer.done(&commit);
             *sealed = commit.end;
         }

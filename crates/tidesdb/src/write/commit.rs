@@ -4,12 +4,11 @@
 //! all earlier commits; after the first failure nothing is acknowledged. A failure before the log is written leaves no
 //! trace. A failure after that is `CommitUnknown`, and the database is poisoned.
 
-use std::borrow::Borrow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tidesdb_memtable::Version;
-use tidesdb_sync::pin;
+use tidesdb_sync::{Guard, pin};
 
 use super::batch::{Op, WriteBatch, encode_op, ops};
 use super::staged::Staged;
@@ -19,13 +18,13 @@ use crate::jobs::Job;
 use crate::memory::Charge;
 use crate::options::{SyncMode, WriteOptions};
 use crate::shared::WriteCtx;
-use crate::types::{Between, FamilyId, Kind, SeqNo};
+use crate::types::{Between, Kind, SeqNo};
 use crate::vlog::{Appended, ChunkedPlace, VlogPointer};
 use crate::wal::layout::{RECORD_HEADER_BYTES, RecordKind, blank_record};
 use crate::wal::{Commit, Sequencer, Unpublished};
 use crate::{Error, Result};
 
-/// Larger batches clone `Arc`s of the memtables instead of holding an epoch pin, so that reclamation is not delayed.
+/// Operations that are inserted under one epoch pin: a longer pin would delay reclamation.
 const PINNED_OPS_MAX: u32 = 64;
 /// Batches of at least this size make the writers behind them wait, see [`Large`].
 pub(super) const LARGE_BYTES_MIN: usize = 1 << 20;
@@ -51,25 +50,28 @@ pub fn commit(ctx: &WriteCtx, batch: &mut WriteBatch, options: &WriteOptions) ->
     let inserted = staged.is_some();
     let large = Large::begin(sequencer, batch);
     let purpose = batch.purpose();
-    let appended = match staged {
-        Some(staged) => staged.append(ctx, batch, !durable),
-        None => ctx.log.append(&mut batch.record, batch.ops, !durable, purpose),
+    let reserved = match staged {
+        Some(staged) => staged.reserve(ctx, batch),
+        None => ctx.log.reserve(&mut batch.record, purpose),
     };
-    batch.record.truncate(end); // the log pads a record
-    let commit = appended.map_err(|(commit, e)| match commit {
-        Some(commit) => unknown(ctx, &commit, e),
-        None => refused(ctx, e),
-    })?;
+    let place = match reserved {
+        Ok(place) => place,
+        Err(e) => {
+            batch.record.truncate(end); // the log pads a record
+            return Err(refused(ctx, e));
+        }
+    };
     let unfinished = Unfinished(ctx);
-    if !inserted {
-        insert(ctx, batch, &commit).map_err(|e| unknown(ctx, &commit, e))?;
-    }
-    publish(ctx, &commit, durable);
+    let written = ctx.log.write_at(&place, RecordKind::Commit, batch.ops, &mut batch.record, !durable);
+    batch.record.truncate(end);
+    written.map_err(|e| unknown(ctx, &place.commit, e))?;
+    let full = inserted || insert(ctx, batch, &place.commit).map_err(|e| unknown(ctx, &place.commit, e))?;
+    publish(ctx, &place.commit, durable);
     drop(here);
-    make_durable(ctx, &commit, sync)?;
+    make_durable(ctx, &place.commit, sync)?;
     drop(large);
     unfinished.finished();
-    after(ctx, batch, &commit)
+    after(ctx, batch, &place.commit, full)
 }
 
 /// Like [`commit`], provided that `check_unchanged` succeeds for all commits after `since` and before this one. It is
@@ -129,13 +131,13 @@ pub fn commit_if(
         unfinished.finished();
         return Err(e);
     }
-    insert(ctx, batch, &place.commit).map_err(|e| unknown(ctx, &place.commit, e))?;
+    let full = insert(ctx, batch, &place.commit).map_err(|e| unknown(ctx, &place.commit, e))?;
     publish(ctx, &place.commit, durable);
     drop((here, deciding));
     make_durable(ctx, &place.commit, sync)?;
     drop(large);
     unfinished.finished();
-    after(ctx, batch, &place.commit)
+    after(ctx, batch, &place.commit, full)
 }
 
 /// Checks that `batch` may be committed to this database, and by this thread now.
@@ -158,14 +160,24 @@ fn check(ctx: &WriteCtx, batch: &WriteBatch) -> Result<()> {
 /// Returns the memory that is kept for it.
 fn make_ready(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<Charge> {
     let kept = stall::admit(ctx, batch)?;
+    let separates = batch.families.iter().any(|f| batch.value_bytes_max >= f.options.value_threshold());
+    if separates || batch.record.len() >= LARGE_BYTES_MIN {
+        make_long_ready(ctx, batch)?;
+    }
+    Ok(kept)
+}
+
+/// Before values are written or a large batch is sorted, makes sure that the log has room for the record. Any other
+/// commit makes room when it draws its place.
+#[cold]
+fn make_long_ready(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<()> {
     let bytes = batch.record.len() as u64;
     ctx.log.make_room(bytes, batch.purpose()).map_err(|e| refused(ctx, e))?;
     separate(ctx, batch).map_err(|e| match e {
         Error::NoSpace { .. } => refused(ctx, e),
         e if e.is_full() => refused(ctx, ctx.log.no_space(bytes)),
         e => e,
-    })?;
-    Ok(kept)
+    })
 }
 
 /// Handles a commit that was refused before it had a number. On a full disk, flushes what is only in the log, which
@@ -284,53 +296,71 @@ fn separate(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<()> {
     Ok(())
 }
 
-/// Inserts every operation into the memtable that the commit's sequence number belongs to.
-fn insert(ctx: &WriteCtx, batch: &WriteBatch, commit: &Commit) -> Result<()> {
-    let guard = pin();
-    let mut slots: Vec<(FamilyId, &Arc<MemSlot>)> = Vec::with_capacity(batch.families.len());
-    for family in &batch.families {
-        if family.view(&guard).slot_for(commit.seq).is_none() {
-            let seed = ctx.env.entropy.next_u64();
-            family.make_slot(commit.seq, seed, || ctx.log.sequencer().visible_end());
-        }
-        match family.view(&guard).slot_for(commit.seq) {
-            Some(slot) => slots.push((family.id, slot)),
-            None if family.is_dropped() => {} // dropped after the commit drew its number: discard its operations
-            None => return Err(Error::internal("a commit has no memtable")),
+/// Inserts every operation into the memtable that the commit's sequence number belongs to. Returns true if a memtable is
+/// full now.
+fn insert(ctx: &WriteCtx, batch: &WriteBatch, commit: &Commit) -> Result<bool> {
+    let mut ops = ops(&batch.record[RECORD_HEADER_BYTES..], BODY, 0);
+    let mut left = batch.ops;
+    loop {
+        let guard = pin();
+        insert_some(ctx, batch, commit, ops.by_ref().take(PINNED_OPS_MAX as usize), &guard)?;
+        left = left.saturating_sub(PINNED_OPS_MAX);
+        if left == 0 {
+            return Ok(batch.families.iter().any(|family| is_full(family, &guard)));
         }
     }
-    if batch.ops <= PINNED_OPS_MAX {
-        return insert_into(&slots, batch, commit);
-    }
-    let kept: Vec<_> = slots.iter().map(|(id, slot)| (*id, Arc::clone(slot))).collect();
-    drop(guard);
-    insert_into(&kept, batch, commit)
 }
 
-fn insert_into<S: Borrow<Arc<MemSlot>>>(
-    slots: &[(FamilyId, S)],
+fn insert_some<'b>(
+    ctx: &WriteCtx,
     batch: &WriteBatch,
     commit: &Commit,
+    ops: impl Iterator<Item = Result<Op<'b>>>,
+    guard: &Guard,
 ) -> Result<()> {
-    let lost = || Error::internal("a batch lost one of its families");
-    for op in ops(&batch.record[RECORD_HEADER_BYTES..], BODY, 0) {
+    // The family of the previous operation, and its memtable.
+    let mut target: Option<(&FamilyCore, Option<&MemSlot>)> = None;
+    for op in ops {
         let op = op?;
-        let Some((_, slot)) = slots.iter().find(|(id, _)| *id == op.family) else {
-            batch.family(op.family).ok_or_else(lost)?;
-            continue; // the family was dropped
+        let (family, slot) = match target {
+            Some(same) if same.0.id == op.family => same,
+            _ => {
+                let family = batch.family(op.family);
+                let family = family.ok_or_else(|| Error::internal("a batch lost one of its families"))?;
+                *target.insert((family, slot_of(ctx, family, commit, guard)?))
+            }
         };
+        let Some(slot) = slot else { continue };
         let seq = commit.seq + u64::from(op.rank);
         debug_assert!(seq < commit.end, "a commit has a sequence number for each rank");
         if op.kind == Kind::RangeDelete {
-            let family = batch.family(op.family).ok_or_else(lost)?;
-            slot.borrow().ranges.add(&family.options.comparator, op.range_tombstone(seq));
+            slot.ranges.add(&family.options.comparator, op.range_tombstone(seq));
             continue;
         }
         let version = Version { seq, kind: op.kind as u8, expiry: op.expiry };
         let full = |_| Error::internal("a memtable ran out of address space");
-        slot.borrow().map.insert(op.key, version, op.value).map_err(full)?;
+        slot.map.insert(op.key, version, op.value).map_err(full)?;
     }
     Ok(())
+}
+
+/// Returns the memtable of `family` for the commit, which is created if it is missing. `None` if the family was dropped
+/// after the commit drew its number: its operations are discarded.
+fn slot_of<'g>(
+    ctx: &WriteCtx,
+    family: &'g FamilyCore,
+    commit: &Commit,
+    guard: &'g Guard,
+) -> Result<Option<&'g MemSlot>> {
+    if family.view(guard).slot_for(commit.seq).is_none() {
+        let seed = ctx.env.entropy.next_u64();
+        family.make_slot(commit.seq, seed, || ctx.log.sequencer().visible_end());
+    }
+    match family.view(guard).slot_for(commit.seq) {
+        Some(slot) => Ok(Some(slot)),
+        None if family.is_dropped() => Ok(None),
+        None => Err(Error::internal("a commit has no memtable")),
+    }
 }
 
 /// Waits until the commit is durable (`Full`), or schedules a sync (`Interval`).
@@ -352,9 +382,11 @@ fn make_durable(ctx: &WriteCtx, commit: &Commit, sync: SyncMode) -> Result<()> {
     Ok(())
 }
 
-/// Follow-up work of a commit: rotates full memtables and has the next log segment prepared.
-fn after(ctx: &WriteCtx, batch: &mut WriteBatch, commit: &Commit) -> Result<SeqNo> {
-    rotate_full(ctx, batch);
+/// Follow-up work of a commit: rotates full memtables, if there may be some, and has the next log segment prepared.
+fn after(ctx: &WriteCtx, batch: &mut WriteBatch, commit: &Commit, full: bool) -> Result<SeqNo> {
+    if full || !batch.leases.is_empty() {
+        rotate_full(ctx, batch);
+    }
     for (family, bytes) in batch.families.iter().zip(&batch.user_bytes) {
         family.count(Metric::UserBytes, *bytes);
     }
@@ -369,11 +401,18 @@ fn after(ctx: &WriteCtx, batch: &mut WriteBatch, commit: &Commit) -> Result<SeqN
     Ok(last)
 }
 
+/// Returns true if the active memtable of `family` is full.
+fn is_full(family: &FamilyCore, guard: &Guard) -> bool {
+    let active = family.view(guard).active.as_ref();
+    active.is_some_and(|active| active.is_full(family.buffer_bytes()))
+}
+
+#[cold]
 fn rotate_full(ctx: &WriteCtx, batch: &WriteBatch) {
     let guard = pin();
     for family in &batch.families {
         let active = family.view(&guard).active.as_ref();
-        if active.is_some_and(|a| a.is_full(family.buffer_bytes())) {
+        if is_full(family, &guard) {
             ctx.rotate_if_full(family);
         } else if !batch.leases.is_empty() && active.is_some_and(|a| family.has_many_values(a)) {
             ctx.rotate(family);

@@ -14,8 +14,8 @@ use tidesdb_memtable::{Memtable, Version};
 use super::batch::{WriteBatch, ops};
 use crate::family::FamilyCore;
 use crate::shared::WriteCtx;
-use crate::wal::Commit;
-use crate::wal::layout::{RECORD_HEADER_BYTES, RecordKind};
+use crate::wal::Place;
+use crate::wal::layout::RECORD_HEADER_BYTES;
 use crate::{Error, Result};
 
 /// Minimum of staged bytes per family: smaller memtables would make too many tables.
@@ -56,18 +56,12 @@ impl Staged {
         Ok(Some(staged))
     }
 
-    /// Draws the place, adds the memtables to the read views and writes the record.
+    /// Draws the place and adds the memtables to the read views.
     ///
     /// # Errors
-    /// As [`crate::wal::Log::append`].
-    pub(super) fn append(
-        self,
-        ctx: &WriteCtx,
-        batch: &mut WriteBatch,
-        mapped: bool,
-    ) -> std::result::Result<Commit, (Option<Commit>, Error)> {
+    /// As [`crate::wal::Log::reserve`].
+    pub(super) fn reserve(self, ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<Place> {
         let purpose = batch.purpose();
-        let place = ctx.reserve_staged(&mut batch.record, purpose, self.parts).map_err(|e| (None, e))?;
-        ctx.log.fill(&place, RecordKind::Commit, &mut batch.record, batch.ops, mapped)
+        ctx.reserve_staged(&mut batch.record, purpose, self.parts)
     }
 }

@@ -1,5 +1,6 @@
 //! Batches: all or nothing, in order.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tidesdb::{Error, WriteBatch};
@@ -23,6 +24,49 @@ fn a_batch_is_one_commit_across_families() {
         (value(&a, b"k").unwrap(), value(db.default_family(), b"k").unwrap()),
         (b"1".into(), b"2".into())
     );
+}
+
+/// More operations than are inserted under one pin, of families that take turns after 1, 2, 3, ... operations.
+#[test]
+fn a_long_batch_reaches_all_its_families_in_order() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let families: Vec<_> = ["a", "b", "c"].map(|name| db.create_family(name, small()).unwrap()).into();
+    for len in [63, 64, 65, 128, 500] {
+        let mut batch = db.batch();
+        let mut expected = vec![BTreeMap::new(); families.len()];
+        let (mut turn, mut left) = (0, 0);
+        for n in 0..len {
+            if left == 0 {
+                (turn, left) = (turn + 1, turn % 7 + 1);
+            }
+            left -= 1;
+            let at = turn % families.len();
+            let (key, value) = (format!("{:03}", n % 150).into_bytes(), format!("{len} {n}").into_bytes());
+            batch.put(&families[at], &key, &value).unwrap();
+            expected[at].insert(key, value);
+        }
+        let clears = [&families[0], &families[1], &families[2]];
+        clears.iter().for_each(|family| family.delete_range(..).map(drop).unwrap());
+        db.write(&mut batch).unwrap();
+        for (family, expected) in families.iter().zip(expected) {
+            assert_eq!(contents(family), expected.into_iter().collect::<Vec<_>>(), "{len} operations");
+        }
+    }
+}
+
+#[test]
+fn a_failed_put_leaves_nothing_to_the_next_one() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let gone = db.create_family("gone", small()).unwrap();
+    db.drop_family("gone").unwrap();
+    for _ in 0..2 {
+        assert!(matches!(db.put(b"", b"no key"), Err(Error::InvalidArgument { .. })));
+        assert!(matches!(gone.put(b"lost", b"v"), Err(Error::NotFound { .. })));
+        db.put(b"k", b"v").unwrap();
+        assert_eq!(contents(db.default_family()), [(b"k".to_vec(), b"v".to_vec())]);
+    }
 }
 
 #[test]

@@ -180,7 +180,7 @@ fn a_flush_pays_only_the_debt_of_its_own_memtable() {
     let mut record = blank_record(0);
     let staged = vec![(Arc::clone(&rig.family), batch)];
     let place = write.reserve_staged(&mut record, Purpose::Store, staged).unwrap();
-    write.log.fill(&place, RecordKind::Commit, &mut record, 20_000, false).unwrap();
+    write.log.write_at(&place, RecordKind::Commit, 20_000, &mut record, false).unwrap();
     write.log.sequencer().done(&place.commit);
     write.debt.add(OTHER); // a memtable of another family
     let least = Arc::new(AtomicU64::new(u64::MAX));

@@ -22,7 +22,7 @@ use super::{Commit, Log, LogConfig, Piece, Purpose, Taken};
 use crate::health::Health;
 use crate::options::RecoveryMode;
 use crate::types::{SeqNo, WalId};
-use crate::{Result, files};
+use crate::{Error, Result, files};
 
 const DB: &str = "/db";
 /// Bytes of a segment in most tests.
@@ -136,6 +136,24 @@ fn bodies(logged: &Logged) -> Result<Vec<Read>> {
             })?;
             Ok(vec![(commit.seq, body)])
         }
+    }
+}
+
+impl Log {
+    /// Reserves a place for `record`, a commit, and writes it there.
+    ///
+    /// # Errors
+    /// The failure, with the commit if a place was reserved.
+    pub(crate) fn append(
+        &self,
+        record: &mut Buffer,
+        ops: u32,
+        mapped: bool,
+        purpose: Purpose,
+    ) -> std::result::Result<Commit, (Option<Commit>, Error)> {
+        let place = self.reserve(record, purpose).map_err(|e| (None, e))?;
+        let written = self.write_at(&place, RecordKind::Commit, ops, record, mapped);
+        written.map(|()| place.commit).map_err(|e| (Some(place.commit), e))
     }
 }
 
