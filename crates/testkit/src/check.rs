@@ -6,7 +6,7 @@ use std::path::Path;
 use tidesdb::Db;
 use tidesdb_io::Env;
 
-use crate::model::Contents;
+use crate::model::{Contents, wall_millis};
 use crate::world::{Config, MARK, PATH, Promises, checkpoint_path};
 
 /// Strictness of a check.
@@ -57,7 +57,7 @@ pub fn recovered(env: &Env, config: &Config, promises: &Promises, demand: Demand
         Ok(db) => db,
         Err(e) => return Err(format!("refused open: {e}")),
     };
-    let now = u32::try_from(env.clock.wall_secs()).unwrap_or(u32::MAX);
+    let now = wall_millis(&*env.clock);
     let contents = dump(&db)?;
     let p = mark(&contents);
     if p < promises.durable {
@@ -97,7 +97,7 @@ pub fn shown(env: &Env, promises: &Promises) -> Result<usize, String> {
     let reader = Db::options(PATH).env(env.clone()).open_reader().map_err(|e| format!("a reader: {e}"))?;
     let contents = dump(&reader.view()).map_err(|e| format!("a reader: {e}"))?;
     let p = mark(&contents);
-    let now = u32::try_from(env.clock.wall_secs()).unwrap_or(u32::MAX);
+    let now = wall_millis(&*env.clock);
     let expected = |families| promises.model.contents(families, p, now);
     if p < promises.durable || p > promises.model.commits.len() {
         return Err(format!("a reader shows {p} commits, {} are durable", promises.durable));
@@ -140,7 +140,7 @@ fn thorough(db: Db, env: &Env, config: &Config, contents: &Contents) -> Result<(
 /// # Errors
 /// Returns a description of the first violation.
 pub fn checkpoints(env: &Env, config: &Config, promises: &Promises) -> Result<usize, String> {
-    let now = u32::try_from(env.clock.wall_secs()).unwrap_or(u32::MAX);
+    let now = wall_millis(&*env.clock);
     for (n, commits) in &promises.checkpoints {
         let db = config.open(env, &checkpoint_path(*n)).map_err(|e| format!("checkpoint {n}: {e}"))?;
         let contents = dump(&db)?;

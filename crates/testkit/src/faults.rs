@@ -81,7 +81,7 @@ pub fn trial(seed: u64) -> Trial {
     let recipe = Recipe { steps: 40, ..Recipe::numbered(seed) };
     let mut config = Config::numbered(seed / 2);
     config.write_buffer = config.write_buffer.min(32 << 10);
-    Trial { seed, config, steps: script::make(&recipe, seed, 1_700_000_000) }
+    Trial { seed, config, steps: script::make(&recipe, seed, 1_700_000_000_000) }
 }
 
 /// Returns the errors with which a call of `kind` can fail.

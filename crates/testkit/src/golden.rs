@@ -10,14 +10,17 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{fs, io};
 
 use tidesdb::{Comparator, Compression, Db, FamilyOptions, MemtableKind, OpenOptions, Result, SyncMode};
 
 /// The newest set.
-pub const NEWEST: u32 = 2;
-/// Expiry of rows that must not expire during any test: 2100-01-01.
-const FAR: u32 = 4_102_444_800;
+pub const NEWEST: u32 = 3;
+/// Expiry of rows that must not expire during any test, in seconds: 2100-01-01.
+const FAR: u64 = 4_102_444_800;
+/// Files that only take space, and that the engine does not read.
+const NOT_NEEDED: [&str; 2] = ["RESERVE", "EVENTS"];
 /// Number of the family whose rows lie in several levels.
 const LEVELS: usize = 5;
 
@@ -28,6 +31,7 @@ pub type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 #[derive(Clone, Debug)]
 enum Step {
     Put(usize, Vec<u8>, Vec<u8>),
+    /// Puts a row that expires, see [`expiry_of`].
     PutExpiring(usize, Vec<u8>, Vec<u8>),
     Delete(usize, Vec<u8>),
     SingleDelete(usize, Vec<u8>),
@@ -51,9 +55,9 @@ pub fn by_length() -> Comparator {
     })
 }
 
-/// Returns the settings of family number `family`; they are equal in all sets.
+/// Returns the settings of family number `family` of a set; a setting of set 3 is newer than set 2.
 #[must_use]
-pub fn options_of(family: usize) -> FamilyOptions {
+pub fn options_of(set: u32, family: usize) -> FamilyOptions {
     let base = FamilyOptions::default();
     match family {
         1 => base.comparator(Comparator::reverse_bytewise()).compression(Compression::Snappy),
@@ -81,6 +85,9 @@ pub fn options_of(family: usize) -> FamilyOptions {
             options.dividing_level_offset = 2;
             options.tombstone_density_permille = 900;
             options.tombstone_density_min_entries = 100;
+            if set > 2 {
+                options.default_ttl = Duration::from_millis(200 * 365 * 86_400_000 + 250);
+            }
             options
         }
         _ => base,
@@ -93,7 +100,7 @@ pub fn configured(set: u32, options: OpenOptions) -> OpenOptions {
         .sync(SyncMode::Full)
         .background_threads(0)
         .with(|o| o.wal_segment_bytes = if set == 1 { 64 << 10 } else { 16 << 10 })
-        .default_family(options_of(0))
+        .default_family(options_of(set, 0))
 }
 
 /// Writes `closed` and `killed` of the newest set into `dir`.
@@ -106,7 +113,7 @@ pub fn write(dir: &Path) -> std::result::Result<(), Box<dyn Error>> {
     let db = open(&work).comparator(by_length()).open()?;
     for (family, name) in families(NEWEST).iter().enumerate().skip(1) {
         // Live settings are set later, which is another record of the manifest.
-        let options = options_of(family);
+        let options = options_of(NEWEST, family);
         let created =
             FamilyOptions::default().comparator(options.comparator.clone()).memtable(options.memtable);
         db.create_family(name, created)?.change_options(options, true)?;
@@ -120,19 +127,31 @@ pub fn write(dir: &Path) -> std::result::Result<(), Box<dyn Error>> {
     fs::remove_dir_all(&work)?;
     copy(&killed, &closed)?;
     open(&closed).await_comparators(true).open()?.close()?;
-    Ok(fs::remove_file(closed.join("RESERVE"))?)
+    Ok(NOT_NEEDED.iter().try_for_each(|name| fs::remove_file(closed.join(name)))?)
 }
 
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
         let entry = entry?;
-        if entry.file_name() == "RESERVE" {
-            continue; // only takes space
+        if NOT_NEEDED.iter().any(|name| entry.file_name() == *name) {
+            continue;
         }
         fs::copy(entry.path(), to.join(entry.file_name()))?;
     }
     Ok(())
+}
+
+/// Returns the moment at which the row `key` of a set expires; `None` = never. From set 3 on, rows store milliseconds.
+#[must_use]
+pub fn expiry_of(set: u32, key: &[u8]) -> Option<SystemTime> {
+    let number = key.strip_prefix(b"far ")?.first().map_or(0, |digit| u64::from(digit - b'0'));
+    let millis = match (set, number) {
+        (..=2, _) => FAR * 1000,
+        (_, 9) => FAR * 9000 + 999, // after 2106
+        _ => FAR * 1000 + 250 * number,
+    };
+    Some(UNIX_EPOCH + Duration::from_millis(millis))
 }
 
 /// Returns the expected contents of each family of a set.
@@ -160,7 +179,9 @@ fn apply(db: &Db, steps: &[Step]) -> Result<()> {
         let mut batch = db.batch();
         match step {
             Step::Put(f, key, value) => batch.put(&families[*f], key, value)?,
-            Step::PutExpiring(f, key, value) => batch.put_expiring(&families[*f], key, value, FAR)?,
+            Step::PutExpiring(f, key, value) => {
+                batch.put_expiring(&families[*f], key, value, expiry_of(NEWEST, key))?
+            }
             Step::Delete(f, key) => batch.delete(&families[*f], key)?,
             Step::SingleDelete(f, key) => batch.single_delete(&families[*f], key)?,
             Step::DeleteRange(f, from, to) => {

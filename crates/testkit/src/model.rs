@@ -1,6 +1,9 @@
 //! The model: ordered maps and all commits, small enough to be verified by reading.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tidesdb_io::Clock;
 
 /// Contents of all families, by name.
 pub type Contents = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
@@ -17,8 +20,8 @@ pub struct Op {
     pub key: Vec<u8>,
     /// New value, or `None` for a delete.
     pub value: Option<Vec<u8>>,
-    /// Expiry in UNIX seconds; 0 means never.
-    pub expiry: u32,
+    /// Expiry in milliseconds since the UNIX epoch; 0 means never.
+    pub expiry: u64,
     /// Whether a delete is a single delete.
     pub single: bool,
     /// If set, all keys from `key`, inclusive, to this one, exclusive, are deleted.
@@ -30,16 +33,26 @@ pub struct Op {
 /// Between a value and an operand that the families' merge operator appends.
 pub const SEPARATOR: &str = "|";
 
+/// Returns the moment of an expiry in milliseconds; 0 means never.
+pub fn moment(expiry: u64) -> Option<SystemTime> {
+    (expiry > 0).then(|| UNIX_EPOCH + Duration::from_millis(expiry))
+}
+
+/// Returns the wall time in milliseconds.
+pub fn wall_millis(clock: &dyn Clock) -> u64 {
+    u64::try_from(clock.wall().as_millis()).unwrap_or(u64::MAX)
+}
+
 /// A value with its expiry, if there is one, and the operands after it.
 #[derive(Debug, Default)]
 struct Row<'m> {
-    value: Option<(&'m [u8], u32)>,
+    value: Option<(&'m [u8], u64)>,
     operands: Vec<&'m [u8]>,
 }
 
 impl Row<'_> {
     /// Returns the combined value at wall time `now`.
-    fn at(&self, now: u32) -> Option<Vec<u8>> {
+    fn at(&self, now: u64) -> Option<Vec<u8>> {
         let value = self.value.filter(|(_, expiry)| *expiry == 0 || *expiry > now).map(|(value, _)| value);
         let parts: Vec<&[u8]> = value.into_iter().chain(self.operands.iter().copied()).collect();
         (!parts.is_empty()).then(|| parts.join(SEPARATOR.as_bytes()))
@@ -62,7 +75,7 @@ pub struct Model {
 
 impl Model {
     /// Returns the contents of all families after the first `commits` commits, at wall time `now`.
-    pub fn contents(&self, families: &BTreeMap<FamilyNo, String>, commits: usize, now: u32) -> Contents {
+    pub fn contents(&self, families: &BTreeMap<FamilyNo, String>, commits: usize, now: u64) -> Contents {
         let mut maps: BTreeMap<FamilyNo, Rows<'_>> =
             families.keys().map(|no| (*no, BTreeMap::new())).collect();
         for op in self.commits.iter().take(commits).flatten() {

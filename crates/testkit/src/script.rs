@@ -83,12 +83,12 @@ impl Recipe {
 }
 
 /// Generates a script. Family 0 is the default family and is never dropped or renamed.
-pub fn make(recipe: &Recipe, seed: u64, now: u32) -> Vec<Step> {
+pub fn make(recipe: &Recipe, seed: u64, now: u64) -> Vec<Step> {
     make_on(recipe, seed, now, vec![0], 1)
 }
 
 /// Generates a script for a database with the families `live`, in which `made` families were created so far.
-pub fn make_on(recipe: &Recipe, seed: u64, now: u32, mut live: Vec<FamilyNo>, mut made: usize) -> Vec<Step> {
+pub fn make_on(recipe: &Recipe, seed: u64, now: u64, mut live: Vec<FamilyNo>, mut made: usize) -> Vec<Step> {
     let mut rng = Rng::new(seed);
     let mut steps = Vec::with_capacity(recipe.steps);
     for i in 0..recipe.steps {
@@ -126,7 +126,7 @@ fn family_step(rng: &mut Rng, live: &mut Vec<FamilyNo>, made: &mut usize) -> Ste
     }
 }
 
-fn commit_step(recipe: &Recipe, rng: &mut Rng, live: &[FamilyNo], now: u32) -> Step {
+fn commit_step(recipe: &Recipe, rng: &mut Rng, live: &[FamilyNo], now: u64) -> Step {
     let ops = (0..1 + rng.below(5)).map(|_| {
         let family = live[rng.below(live.len() as u64) as usize];
         let key = format!("key{:05}", rng.below(recipe.keys)).into_bytes();
@@ -143,8 +143,8 @@ fn commit_step(recipe: &Recipe, rng: &mut Rng, live: &[FamilyNo], now: u32) -> S
             }),
         };
         let expiry = match rng.below(12) {
-            0 => now + 3600,
-            1 => now.saturating_sub(10),
+            0 => now + 3_600_000 + rng.below(1000),
+            1 => now - rng.below(10_000),
             _ => 0,
         };
         let expiry = if value.is_some() { expiry } else { 0 };

@@ -15,6 +15,7 @@ use tidesdb_io::Env;
 use tidesdb_io::sim::{self, Fault, FaultId, Image, SimDisk, SyncModel};
 
 use crate::check::{self, Demand};
+use crate::model::wall_millis;
 use crate::script::Step;
 use crate::world::{Config, PATH, Promises, Shared, World};
 
@@ -200,7 +201,7 @@ impl Run<'_> {
             other => other?,
         };
         let p = self.promises.lock();
-        let now = u32::try_from(self.env.clock.wall_secs()).unwrap_or(u32::MAX);
+        let now = wall_millis(&*self.env.clock);
         let expected = p.model.contents(&p.families_after, p.acked, now);
         if contents == expected || contents == p.model.contents(&p.families_before, p.acked, now) {
             return Ok(());

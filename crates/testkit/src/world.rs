@@ -10,7 +10,7 @@ use tidesdb::{
 };
 use tidesdb_io::Env;
 
-use crate::model::{FamilyNo, Model, Op, SEPARATOR};
+use crate::model::{FamilyNo, Model, Op, SEPARATOR, moment};
 use crate::script::Step;
 
 /// Key in the default family with the number of the last commit.
@@ -242,7 +242,7 @@ impl World {
             }
             match &op.value {
                 Some(value) if op.merge => batch.merge(family, &op.key, value)?,
-                Some(value) => batch.put_expiring(family, &op.key, value, op.expiry)?,
+                Some(value) => batch.put_expiring(family, &op.key, value, moment(op.expiry))?,
                 None if op.single => batch.single_delete(family, &op.key)?,
                 None => batch.delete(family, &op.key)?,
             }
@@ -270,7 +270,7 @@ impl World {
             }
             match &op.value {
                 Some(value) if op.merge => tx.merge(family, &op.key, value)?,
-                Some(value) => tx.put_expiring(family, &op.key, value, op.expiry)?,
+                Some(value) => tx.put_expiring(family, &op.key, value, moment(op.expiry))?,
                 None if op.single => tx.single_delete(family, &op.key)?,
                 None => tx.delete(family, &op.key)?,
             }

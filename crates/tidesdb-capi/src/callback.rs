@@ -8,6 +8,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr::null;
 use std::sync::Arc;
 use std::thread::LocalKey;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use tidesdb::{CommitHook, Committed, CommittedOp, Comparator};
 
@@ -110,7 +111,7 @@ pub(crate) fn not_in_order() -> Answer {
 fn show(op: &CommittedOp<'_>) -> Option<CommitOp> {
     let (key, value, expiry) = match *op {
         CommittedOp::Put { key, value, expiry } => (key, Some(value), expiry),
-        CommittedOp::Delete { key } => (key, None, 0),
+        CommittedOp::Delete { key } => (key, None, None),
         _ => return None,
     };
     Some(CommitOp {
@@ -118,7 +119,13 @@ fn show(op: &CommittedOp<'_>) -> Option<CommitOp> {
         key_size: key.len(),
         value: value.map_or(null(), <[u8]>::as_ptr),
         value_size: value.map_or(0, <[u8]>::len),
-        ttl: i64::from(expiry),
+        ttl: expiry.map_or(0, unix_seconds),
         is_delete: c_int::from(value.is_none()),
     })
+}
+
+/// Returns a moment in UNIX seconds, rounded up: a row that was put through Rust may have a fraction.
+fn unix_seconds(moment: SystemTime) -> i64 {
+    let time = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(time.as_secs() + u64::from(time.subsec_nanos() > 0)).unwrap_or(i64::MAX)
 }

@@ -8,8 +8,8 @@ mod text;
 mod output;
 mod progress;
 mod session;
-mod range;
 mod format;
+mod range;
 mod commands;
 
 use std::io::{BufWriter, IsTerminal, Write};

@@ -6,6 +6,7 @@ use std::ops::Bound;
 use tidesdb::{Family, ReadOptions};
 
 use crate::failure::{Failure, Outcome};
+use crate::format;
 use crate::session::Session;
 
 /// A range of keys as arguments.
@@ -65,13 +66,13 @@ impl Range {
         Self { prefix: prefix.to_vec(), ..Self::default() }
     }
 
-    /// Calls `visit` with each row and its expiry (0 = never) until `visit` returns `false`. Values are empty and not read
+    /// Calls `visit` with each row and its expiry (milliseconds since 1970; 0 = never) until `visit` returns `false`. Values are empty and not read
     /// unless `values` is set. Returns the number of rows.
     pub(crate) fn walk(
         &self,
         family: &Family,
         values: bool,
-        mut visit: impl FnMut(&[u8], &[u8], u32) -> Outcome<bool>,
+        mut visit: impl FnMut(&[u8], &[u8], u64) -> Outcome<bool>,
     ) -> Outcome<u64> {
         let mut cursor = family.cursor_with(&ReadOptions::default().keys_only(!values))?;
         cursor.set_range(self.bounds());
@@ -83,7 +84,7 @@ impl Range {
         let mut rows = 0;
         while cursor.valid() && self.limit.is_none_or(|limit| rows < limit) {
             rows += 1;
-            let expiry = cursor.expiry();
+            let expiry = cursor.expiry().map_or(0, format::millis_of);
             let more = if values {
                 let (key, value) = cursor.entry()?;
                 visit(key, value, expiry)?

@@ -51,7 +51,7 @@ fn seq_of(t: u64, i: u64) -> u64 {
 
 fn insert_all(memtable: &Memtable, shape: Shape, t: u64, count: u64, progress: &AtomicU64) {
     for i in 0..count {
-        let version = Version { seq: seq_of(t, i), kind: t as u8, expiry: i as u32 };
+        let version = Version { seq: seq_of(t, i), kind: t as u8, expiry: i };
         memtable.insert(&shape.key(t, i), version, &[t as u8; 9]).expect("memory");
         progress.store(i + 1, Ordering::Release);
     }
@@ -92,7 +92,7 @@ fn check_visible(memtable: &Arc<Memtable>, shape: Shape, progress: &[AtomicU64],
         for i in [done - 1, mix(round) % done] {
             let (key, seq) = (shape.key(t as u64, i), seq_of(t as u64, i));
             let entry = memtable.get(&key, seq).expect("inserted before the get");
-            assert_eq!((entry.key, entry.seq, entry.expiry), (key.as_slice(), seq, i as u32));
+            assert_eq!((entry.key, entry.seq, entry.expiry), (key.as_slice(), seq, i));
             cursor.seek(&key);
             while cursor.entry().seq != seq {
                 assert_eq!(cursor.entry().key, key.as_slice(), "the cursor stays on the key");
@@ -143,7 +143,7 @@ fn stress(kind: MapKind, order: KeyOrder, shape: Shape, threads: u64, count: u64
     for t in 0..threads {
         for i in 0..count {
             let entry = memtable.get(&shape.key(t, i), seq_of(t, i)).expect("inserted");
-            assert_eq!((entry.seq, entry.kind, entry.expiry), (seq_of(t, i), t as u8, i as u32));
+            assert_eq!((entry.seq, entry.kind, entry.expiry), (seq_of(t, i), t as u8, i));
         }
     }
 }

@@ -108,7 +108,7 @@ struct Item {
     key: Vec<u8>,
     seq: u64,
     kind: u8,
-    expiry: u32,
+    expiry: u64,
     value: Vec<u8>,
 }
 
@@ -218,7 +218,7 @@ impl Run {
         // Mostly ascending, often late, sometimes equal.
         let seq = (step + self.random.below(8)).saturating_sub(self.random.below(8));
         let value = vec![step as u8; self.random.below(40) as usize];
-        let item = Item { key, seq, kind: (step % 251) as u8, expiry: step as u32, value };
+        let item = Item { key, seq, kind: (step % 251) as u8, expiry: step, value };
         let version = Version { seq, kind: item.kind, expiry: item.expiry };
         self.memtable.insert(&item.key, version, &item.value).expect("memory");
         self.model.insert(item);
@@ -402,7 +402,7 @@ fn each_map_is_the_model_of_the_other() {
         let mut random = Random(77);
         for step in 0..50_000 {
             let key = keys.make(&mut random, step);
-            let version = Version { seq: random.below(1000), kind: 1, expiry: step as u32 };
+            let version = Version { seq: random.below(1000), kind: 1, expiry: step };
             tree.insert(&key, version, b"v").expect("memory");
             list.insert(&key, version, b"v").expect("memory");
         }

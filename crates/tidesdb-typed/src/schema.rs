@@ -5,6 +5,8 @@
 //! key and the key of the row, to nothing. Index keys are encoded as if something followed, so that none is empty and
 //! none is the beginning of another.
 
+use std::time::SystemTime;
+
 use tidesdb::{Family, Isolation, Iter, ReadOptions, Transaction};
 
 use crate::error::{Error, Malformed, Result};
@@ -52,9 +54,15 @@ impl<V: Value> Schema<V> {
         Ok(out)
     }
 
-    /// Sets the row `key` to `value` until `expiry` (0 = forever), together with its index entries. After an error the transaction is as
+    /// Sets the row `key` to `value` until `expiry` (`None` = forever), together with its index entries. After an error the transaction is as
     /// before.
-    pub(crate) fn put(&self, tx: &mut Transaction, key: &[u8], value: V::Ref<'_>, expiry: u32) -> Result<()> {
+    pub(crate) fn put(
+        &self,
+        tx: &mut Transaction,
+        key: &[u8],
+        value: V::Ref<'_>,
+        expiry: Option<SystemTime>,
+    ) -> Result<()> {
         let encoded = self.encode(value)?;
         self.change(tx, key, Some((value, expiry)), |tx| tx.put_expiring(&self.family, key, encoded, expiry))
     }
@@ -77,7 +85,7 @@ impl<V: Value> Schema<V> {
         &self,
         tx: &mut Transaction,
         key: &[u8],
-        new: Option<(V::Ref<'_>, u32)>,
+        new: Option<(V::Ref<'_>, Option<SystemTime>)>,
         write: impl FnOnce(&mut Transaction) -> tidesdb::Result<()>,
     ) -> Result<()> {
         let before = tx.savepoint();
@@ -90,7 +98,12 @@ impl<V: Value> Schema<V> {
     }
 
     /// Replaces the index entries of the row `key` by those of `new`, a value and its expiry. Entries expire with their row.
-    fn change_indexes(&self, tx: &mut Transaction, key: &[u8], new: Option<(V::Ref<'_>, u32)>) -> Result<()> {
+    fn change_indexes(
+        &self,
+        tx: &mut Transaction,
+        key: &[u8],
+        new: Option<(V::Ref<'_>, Option<SystemTime>)>,
+    ) -> Result<()> {
         if self.indexes.is_empty() {
             return Ok(());
         }
@@ -98,7 +111,7 @@ impl<V: Value> Schema<V> {
             return Err(Error::WeakIsolation { table: self.table });
         }
         let old = tx.get(&self.family, key)?.map(|old| self.value(&old)).transpose()?;
-        let expiry = new.map_or(0, |(_, expiry)| expiry);
+        let expiry = new.and_then(|(_, expiry)| expiry);
         // An entry that both values have stays if it expires at the right time.
         let stays = new.is_some() && old.is_some() && expiry_of(tx, &self.family, key)? == Some(expiry);
         for open in &self.indexes {
@@ -120,7 +133,7 @@ impl<V: Value> Schema<V> {
         tx: &mut Transaction,
         open: &OpenIndex<V>,
         index_key: &[u8],
-        (key, expiry): (&[u8], u32),
+        (key, expiry): (&[u8], Option<SystemTime>),
     ) -> Result<()> {
         if open.index.is_unique() && tx.get(&open.family, index_key)?.is_some_and(|row| *row != *key) {
             return Err(Error::Duplicate { table: self.table, index: open.index.name() });
@@ -130,8 +143,8 @@ impl<V: Value> Schema<V> {
     }
 }
 
-/// Returns when the row `key` expires; 0 = never. The caller has read the row in `tx`, so its commit depends on it already.
-fn expiry_of(tx: &Transaction, family: &Family, key: &[u8]) -> Result<Option<u32>> {
+/// Returns when the row `key` expires, if it exists. The caller has read the row in `tx`, so its commit depends on it already.
+fn expiry_of(tx: &Transaction, family: &Family, key: &[u8]) -> Result<Option<Option<SystemTime>>> {
     let mut cursor = tx.cursor_with(family, &ReadOptions::default().keys_only(true))?;
     cursor.set_range(key..=key);
     cursor.seek_to_first()?;

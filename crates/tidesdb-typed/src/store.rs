@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::ops::Bound;
+use std::time::SystemTime;
 
 use tidesdb::{Cursor, Db, Family, Iter, ReadOptions, Slice, Snapshot, Transaction};
 
@@ -43,7 +44,13 @@ pub(crate) mod sealed {
     }
 
     pub trait Write {
-        fn put(&self, family: &Family, key: &[u8], value: &[u8], expiry: u32) -> tidesdb::Result<()>;
+        fn put(
+            &self,
+            family: &Family,
+            key: &[u8],
+            value: &[u8],
+            expiry: Option<SystemTime>,
+        ) -> tidesdb::Result<()>;
         fn delete(&self, family: &Family, key: &[u8]) -> tidesdb::Result<()>;
         /// Runs `body` in the transaction, or in one of its own, which it may repeat.
         fn transact<R>(&self, body: impl FnMut(&mut Transaction) -> crate::Result<R>) -> crate::Result<R>;
@@ -82,7 +89,13 @@ pub(crate) mod sealed {
     }
 
     impl Write for Db {
-        fn put(&self, family: &Family, key: &[u8], value: &[u8], expiry: u32) -> tidesdb::Result<()> {
+        fn put(
+            &self,
+            family: &Family,
+            key: &[u8],
+            value: &[u8],
+            expiry: Option<SystemTime>,
+        ) -> tidesdb::Result<()> {
             family.put_expiring(key, value, expiry).map(drop)
         }
 
@@ -163,7 +176,13 @@ pub(crate) mod sealed {
     }
 
     impl Write for Within<'_> {
-        fn put(&self, family: &Family, key: &[u8], value: &[u8], expiry: u32) -> tidesdb::Result<()> {
+        fn put(
+            &self,
+            family: &Family,
+            key: &[u8],
+            value: &[u8],
+            expiry: Option<SystemTime>,
+        ) -> tidesdb::Result<()> {
             self.0.borrow_mut().put_expiring(family, key, value, expiry)
         }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tidesdb::{Db, Family, FamilyOptions, Iter, ReadOptions, Slice, Snapshot, Transaction};
 
@@ -221,7 +221,7 @@ impl<K: Key, V: Value, S: Read> Table<K, V, S> {
         let family = &self.schema.family;
         let mut span = CHECK_SPAN;
         loop {
-            let until = family.expiry_after(span).unwrap_or(u32::MAX);
+            let until = family.expiry_after(span)?;
             let checked = self.check_rows_after(until);
             if family.expiry_after(Duration::ZERO)? <= until {
                 return checked;
@@ -230,11 +230,11 @@ impl<K: Key, V: Value, S: Read> Table<K, V, S> {
         }
     }
 
-    /// Like [`Table::check_indexes`], for the rows that do not expire up to second `until`. A row that expires between two reads would
+    /// Like [`Table::check_indexes`], for the rows that do not expire up to `until`. A row that expires between two reads would
     /// look like one without entries, or its entries like entries without a row.
-    fn check_rows_after(&self, until: u32) -> Result<u64> {
+    fn check_rows_after(&self, until: SystemTime) -> Result<u64> {
         let (schema, view) = (&self.schema, self.store.view());
-        let (table, lasts) = (schema.table, |expiry: u32| expiry == 0 || expiry > until);
+        let (table, lasts) = (schema.table, |expiry: Option<SystemTime>| expiry.is_none_or(|at| at > until));
         let mut wanted = vec![0_u64; schema.indexes.len()];
         let mut count = 0;
         let mut rows = view.cursor(&schema.family, &ReadOptions::default())?;
@@ -288,12 +288,12 @@ impl<K: Key, V: Value, S: Write> Table<K, V, S> {
         self.put_expiring(key, value, self.schema.family.default_expiry()?)
     }
 
-    /// Sets `key` to `value` for `ttl`, in whole seconds, rounded up. The index entries expire with the row.
+    /// Sets `key` to `value` for `ttl`, in milliseconds, rounded up. The index entries expire with the row.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
     /// # let db = tidesdb::Db::open(dir.path())?;
-    /// use std::time::Duration;
+    /// use std::time::{Duration, SystemTime};
     /// use tidesdb_typed::{IndexDefinition, TableDefinition};
     /// const BY_USER: IndexDefinition<String, String> = IndexDefinition::new("user", |user, keys| keys.add(user));
     /// const SESSIONS: TableDefinition<u64, String> = TableDefinition::new("sessions").indexes(&[&BY_USER]);
@@ -304,17 +304,22 @@ impl<K: Key, V: Value, S: Write> Table<K, V, S> {
     /// ```
     ///
     /// # Errors
-    /// As [`Table::put`]; `InvalidArgument` of the database if `ttl` ends after February 2106.
+    /// As [`Table::put`]; `InvalidArgument` of the database if `ttl` ends after the year 10889.
     pub fn put_with_ttl(&self, key: K::Ref<'_>, value: V::Ref<'_>, ttl: Duration) -> Result<()> {
         self.put_expiring(key, value, self.schema.family.expiry_after(ttl)?)
     }
 
-    /// Sets `key` to `value` until `expiry`, in seconds since the UNIX epoch; 0 = forever, whatever the default TTL.
+    /// Sets `key` to `value` until `expiry`, in milliseconds, rounded up; `None` = forever, whatever the default TTL.
     ///
     /// # Errors
-    /// As [`Table::put`].
-    pub fn put_expiring(&self, key: K::Ref<'_>, value: V::Ref<'_>, expiry: u32) -> Result<()> {
-        let key = encode::<K>(key);
+    /// As [`Table::put_with_ttl`].
+    pub fn put_expiring(
+        &self,
+        key: K::Ref<'_>,
+        value: V::Ref<'_>,
+        expiry: impl Into<Option<SystemTime>>,
+    ) -> Result<()> {
+        let (key, expiry) = (encode::<K>(key), expiry.into());
         if self.schema.indexes.is_empty() {
             return Ok(self.store.put(&self.schema.family, &key, &self.schema.encode(value)?, expiry)?);
         }

@@ -1,12 +1,12 @@
 //! The time that decides expiry: the wall clock, except that it never goes back while the database is open.
 //!
 //! A merge drops what has expired. If the time of a later reader were before the merge's, its answer would depend on
-//! whether the merge has run. So if the wall clock is set back, time continues from the latest second seen, at the pace
-//! of the monotonic clock, until the wall clock has caught up. The latest second is not stored: an open starts with the
+//! whether the merge has run. So if the wall clock is set back, time continues from the latest one seen, at the pace
+//! of the monotonic clock, until the wall clock has caught up. The latest time is not stored: an open starts with the
 //! wall clock again.
 //!
-//! All reads and puts use this clock. The lock is taken only when the second changes, and while the wall clock is
-//! behind.
+//! All reads and puts use this clock. The lock is taken only if the wall clock is behind: when it was set back, or if another thread
+//! read a later time meanwhile.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,75 +14,85 @@ use std::time::Duration;
 use tidesdb_io::Clock;
 use tidesdb_sync::Mutex;
 
-/// The last second that the clock shows: an expiry after it would never come.
-pub const SECOND_MAX: u32 = u32::MAX - 1;
+use crate::types::EXPIRY_MAX;
 
-/// Seconds since the UNIX epoch that never decrease.
+/// The last time that the clock shows: an expiry after it would never come.
+const TIME_MAX: u64 = EXPIRY_MAX;
+
+/// Milliseconds since the UNIX epoch that never decrease.
 #[derive(Debug, Default)]
 pub struct ExpiryClock {
-    /// The latest second read, times two; plus one while the wall clock is behind.
+    /// The latest time read, times two; plus one while the wall clock is behind.
     state: AtomicU64,
     /// Set while the wall clock is behind.
     behind: Mutex<Option<Behind>>,
 }
 
-/// The second from which time continues, and the monotonic time at which it was reached.
+/// The time from which time continues, and the monotonic time at which it was reached.
 #[derive(Clone, Copy, Debug)]
 struct Behind {
-    from: u32,
+    from: u64,
     since: Duration,
 }
 
 impl ExpiryClock {
-    /// The latest second that was read.
+    /// The latest time that was read.
     #[inline]
-    pub fn seen(&self) -> u32 {
+    pub fn seen(&self) -> u64 {
         // Relaxed is enough: a read of one atomic never returns a value older than one whose store happened before the
         // read.
-        (self.state.load(Ordering::Relaxed) >> 1) as u32
+        self.state.load(Ordering::Relaxed) >> 1
     }
 
     /// Reads the clock.
-    pub fn read(&self, clock: &dyn Clock) -> u32 {
-        self.read_at(clock, clock.wall_secs())
+    pub fn read(&self, clock: &dyn Clock) -> u64 {
+        self.read_at(clock, millis(clock.wall()))
     }
 
-    /// Like [`ExpiryClock::read`], with the fraction of the second; without it while the wall clock is behind.
+    /// Like [`ExpiryClock::read`], with the fraction of the millisecond; without it while the wall clock is behind.
     pub fn read_exactly(&self, clock: &dyn Clock) -> Duration {
         let wall = clock.wall();
-        let now = Duration::from_secs(self.read_at(clock, wall.as_secs()).into());
-        if now.as_secs() == wall.as_secs() { wall } else { now }
+        let now = self.read_at(clock, millis(wall));
+        if now == millis(wall) { wall } else { Duration::from_millis(now) }
     }
 
-    /// Reads the clock, of which the wall clock shows `wall` seconds.
-    fn read_at(&self, clock: &dyn Clock, wall: u64) -> u32 {
-        let wall = u32::try_from(wall).unwrap_or(SECOND_MAX).min(SECOND_MAX);
-        // Fast path: the wall clock is not behind, and the second has not changed.
-        if self.state.load(Ordering::Relaxed) == u64::from(wall) << 1 {
-            wall
-        } else {
-            self.go_on(clock, wall)
-        }
+    /// Reads the clock, of which the wall clock shows `wall`.
+    fn read_at(&self, clock: &dyn Clock, wall: u64) -> u64 {
+        let state = self.state.load(Ordering::Relaxed);
+        let is_ahead = state & 1 == 0 && wall >= state >> 1;
+        if is_ahead && (state == wall << 1 || self.swap(state, wall << 1)) { wall } else { self.go_on(clock) }
+    }
+
+    fn swap(&self, state: u64, next: u64) -> bool {
+        self.state.compare_exchange(state, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     #[cold]
-    fn go_on(&self, clock: &dyn Clock, wall: u32) -> u32 {
+    fn go_on(&self, clock: &dyn Clock) -> u64 {
         let mut behind = self.behind.lock();
-        let seen = self.seen();
-        if wall < seen && behind.is_none() {
-            *behind = Some(Behind { from: seen, since: clock.mono() });
+        loop {
+            let state = self.state.load(Ordering::Relaxed);
+            let (seen, wall) = (state >> 1, millis(clock.wall()));
+            let known = behind.filter(|_| state & 1 == 1);
+            let behind_now =
+                known.or_else(|| (wall < seen).then(|| Behind { from: seen, since: clock.mono() }));
+            let ahead = behind_now.map_or(wall, |Behind { from, since }| {
+                from.saturating_add(millis(clock.mono().saturating_sub(since))).min(TIME_MAX)
+            });
+            let now = wall.max(ahead).max(seen);
+            let behind_now = behind_now.filter(|_| wall < ahead);
+            if self.swap(state, now << 1 | u64::from(behind_now.is_some())) {
+                *behind = behind_now;
+                return now;
+            }
         }
-        let ahead = behind.map_or(wall, |Behind { from, since }| {
-            let passed = u32::try_from(clock.mono().saturating_sub(since).as_secs()).unwrap_or(u32::MAX);
-            from.saturating_add(passed).min(SECOND_MAX)
-        });
-        if wall >= ahead {
-            *behind = None;
-        }
-        let now = wall.max(ahead).max(seen);
-        self.state.store(u64::from(now) << 1 | u64::from(behind.is_some()), Ordering::Relaxed);
-        now
     }
+}
+
+/// Returns `time` in milliseconds, rounded down, at most [`TIME_MAX`].
+fn millis(time: Duration) -> u64 {
+    let seconds = time.as_secs().saturating_mul(1000);
+    seconds.saturating_add(time.subsec_millis().into()).min(TIME_MAX)
 }
 
 #[cfg(test)]
@@ -94,33 +104,49 @@ mod tests {
     #[test]
     fn time_continues_when_the_wall_clock_is_set_back() {
         let (clock, expiry) = (ManualClock::new(1000), ExpiryClock::default());
-        assert_eq!((expiry.seen(), expiry.read(&clock), expiry.seen()), (0, 1000, 1000));
+        assert_eq!((expiry.seen(), expiry.read(&clock), expiry.seen()), (0, 1_000_000, 1_000_000));
         clock.set_wall_secs(400);
-        assert_eq!(expiry.read(&clock), 1000);
-        for (passed, now) in [(3, 1003), (0, 1003), (7, 1010)] {
-            clock.advance(Duration::from_secs(passed));
+        assert_eq!(expiry.read(&clock), 1_000_000);
+        for (passed, now) in [(3000, 1_003_000), (0, 1_003_000), (7001, 1_010_001)] {
+            clock.advance(Duration::from_millis(passed));
             assert_eq!(expiry.read(&clock), now);
         }
         clock.set_wall_secs(5); // again
         clock.advance(Duration::from_secs(10));
-        assert_eq!(expiry.read(&clock), 1020);
+        assert_eq!(expiry.read(&clock), 1_020_001);
         clock.set_wall_secs(1015);
-        clock.advance(Duration::from_secs(10)); // past the latest second seen, but still behind
-        assert_eq!(expiry.read(&clock), 1030);
-        for (wall, now) in [(1029, 1030), (1030, 1030), (1031, 1031), (1030, 1031), (5000, 5000)] {
-            clock.set_wall_secs(wall);
+        clock.advance(Duration::from_secs(10)); // past the latest time seen, but still behind
+        assert_eq!(expiry.read(&clock), 1_030_001);
+        for (wall, now) in [
+            (1_030_000, 1_030_001),
+            (1_030_001, 1_030_001),
+            (1_030_002, 1_030_002),
+            (1_030_001, 1_030_002),
+            (5_000_000, 5_000_000),
+        ] {
+            clock.set_wall(Duration::from_millis(wall));
             assert_eq!(expiry.read(&clock), now, "{wall}");
         }
     }
 
     #[test]
-    fn time_saturates_below_the_largest_value() {
+    fn time_saturates_at_the_largest_value() {
         let (clock, expiry) = (ManualClock::new(u64::MAX), ExpiryClock::default());
-        assert_eq!(expiry.read(&clock), u32::MAX - 1);
+        assert_eq!(expiry.read(&clock), TIME_MAX);
         clock.set_wall_secs(7);
         expiry.read(&clock);
         clock.advance(Duration::from_secs(100));
-        assert_eq!(expiry.read(&clock), u32::MAX - 1);
+        assert_eq!(expiry.read(&clock), TIME_MAX);
+    }
+
+    #[test]
+    fn the_exact_time_has_the_fraction_of_the_wall_clock() {
+        let (clock, expiry) = (ManualClock::new(0), ExpiryClock::default());
+        let time = Duration::new(1000, 123_456_789);
+        clock.set_wall(time);
+        assert_eq!((expiry.read_exactly(&clock), expiry.seen()), (time, 1_000_123));
+        clock.set_wall(time - Duration::from_secs(1));
+        assert_eq!(expiry.read_exactly(&clock), Duration::from_millis(1_000_123));
     }
 
     #[test]
@@ -129,8 +155,8 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for n in 0..20_000u64 {
-                    clock.set_wall_secs(1000 + n * 7919 % 500 + n / 100);
-                    clock.advance(Duration::from_millis(10));
+                    clock.set_wall(Duration::from_millis(1000 + n * 7919 % 500 + n / 10));
+                    clock.advance(Duration::from_millis(n % 2));
                 }
             });
             for _ in 0..3 {

@@ -308,7 +308,7 @@ fn rules_of(ctx: &MaintenanceCtx, mut snapshots: Vec<SeqNo>, bottom: bool) -> Re
     let visible_floor = snapshots.pop().unwrap_or(0);
     let oldest = ctx.reads.snapshots.oldest_validating();
     // Rows that a transaction saw before they expired still count at its commit.
-    let now = oldest.map_or(u32::MAX, |oldest| oldest.now).min(ctx.reads.now_secs());
+    let now = oldest.map_or(u64::MAX, |oldest| oldest.now).min(ctx.reads.now());
     let conflicts_since = oldest.map(|oldest| oldest.seq);
     let newest_snapshot = ctx.reads.snapshots.newest();
     RetainRules {

@@ -13,7 +13,7 @@ const ENGINE: &str = "crates/tidesdb/src/";
 const BANNED: [(&str, &str); 9] = [
     ("std::fs", "tidesdb_io"),
     ("std::time::Instant", "tidesdb_io::Clock"),
-    ("std::time::SystemTime", "tidesdb_io::Clock"),
+    ("std::time::SystemTime::now", "tidesdb_io::Clock"),
     ("std::thread::spawn", "tidesdb_io::Threads"),
     ("std::thread::scope", "tidesdb_io::Threads"),
     ("std::thread::Builder", "tidesdb_io::Threads"),
@@ -81,7 +81,7 @@ mod tests {
             "use std::fs;",
             "use std::fs::File;",
             "use std::{io, time::{Duration, Instant}};",
-            "fn f() { std::time::SystemTime::now(); }",
+            "use std::time::SystemTime; fn f() { SystemTime::now(); }",
             "use std::thread; fn f() { thread::spawn(g); }",
             "use std::thread as t; fn f() { t::Builder::new(); }",
             "use std::sync::{Arc, Mutex};",
@@ -94,6 +94,7 @@ mod tests {
     fn the_rest_is_silent() {
         for text in [
             "use std::sync::Arc; use std::time::Duration;",
+            "use std::time::SystemTime; fn f(moment: SystemTime) {}",
             "use tidesdb_sync::Mutex;",
             "use std::thread; fn f() { thread::yield_now(); }",
             "// std::fs\nconst A: &str = \"std::fs\";",

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use testkit::check::{self, Demand};
+use testkit::model::wall_millis;
 use testkit::order;
 use testkit::report::{argument, exit, finish};
 use testkit::rng::Rng;
@@ -81,7 +82,7 @@ fn one_script(seed: u64, enough: u64, totals: &Totals) {
     let config = Config::numbered(seed);
     let recipe = Recipe::numbered(seed / 7);
     let (env, disk, _clock) = sim::env(seed);
-    let steps = script::make(&recipe, seed, env.clock.wall_secs() as u32);
+    let steps = script::make(&recipe, seed, wall_millis(&*env.clock));
     let promises = Shared::default();
     let seen = promises.clone();
     let mut rng = Rng::new(seed);
@@ -226,7 +227,7 @@ fn second_life(case: &Case, seed: u64, totals: &Totals) {
         let recipe =
             Recipe { steps: SECOND_STEPS, families: false, maintenance_one_in: 3, ..Recipe::numbered(seed) };
         let mut rng = Rng::new(seed);
-        for step in script::make_on(&recipe, seed, env.clock.wall_secs() as u32, live, made) {
+        for step in script::make_on(&recipe, seed, wall_millis(&*env.clock), live, made) {
             if matches!(step, script::Step::Checkpoint(_)) {
                 continue; // one of this number may exist
             }

@@ -7,6 +7,7 @@ use tidesdb_io::Env;
 use tidesdb_io::sim::{self, SimDisk};
 
 use super::manifest::Manifest;
+use crate::model::moment;
 use crate::world::PATH;
 
 /// A database with tables in both levels, range tombstones, value logs, two families besides the default one, one of
@@ -84,7 +85,12 @@ fn fill(env: &Env) -> Result<(), Error> {
             batch.put(db.default_family(), format!("key{:02}", n * 3 + round).as_bytes(), &[n; 40])?;
             batch.put(&words, format!("word{n}/{round}").as_bytes(), &[n ^ round; 90])?;
             batch.put(&own, &vec![b'a' + n; 1 + usize::from(n)], b"own")?;
-            batch.put_expiring(&words, format!("brief{n}").as_bytes(), b"short", 1_800_000_000)?;
+            batch.put_expiring(
+                &words,
+                format!("brief{n}").as_bytes(),
+                b"short",
+                moment(1_800_000_000_250 + u64::from(n % 2)),
+            )?;
             if n % 4 == 1 {
                 batch.delete(db.default_family(), format!("key{n:02}").as_bytes())?;
                 batch.single_delete(&words, format!("word{n}/0").as_bytes())?;

@@ -95,7 +95,7 @@ fn build_table(compression: Compression, order: &Comparator, long: u8) -> Option
             let value = vec![n as u8; if versions > 1 { 2 } else { [3, 40, 900][n % 3] }];
             let kind = if n % 9 == 4 { Kind::Delete } else { Kind::Put };
             let value = if kind == Kind::Put { &value[..] } else { &[] };
-            let expiry = if n % 5 == 2 { 1_800_000_000 } else { 0 };
+            let expiry = if n % 5 == 2 { 1_800_000_000_250 + n as u64 } else { 0 };
             writer.add(EntryRef { key, seq: 100 + version, kind, expiry, value }).ok()?;
         }
     }

@@ -14,6 +14,7 @@ use tidesdb_io::{Env, ManualClock};
 use super::Coverage;
 use super::ops::{Change, Op, What, key, value};
 use super::store::{FamilyNo, ReadTimestamp, Rows, SEPARATOR, Store, Write, same_rows};
+use crate::model::{moment, wall_millis};
 use crate::rng::Rng;
 
 /// Environment of a history.
@@ -158,8 +159,8 @@ impl Runner<'_> {
         *self.coverage.entry((op, outcome)).or_default() += 1;
     }
 
-    pub(super) fn wall(&self) -> u32 {
-        u32::try_from(self.env.clock.wall_secs()).unwrap_or(u32::MAX)
+    pub(super) fn wall(&self) -> u64 {
+        wall_millis(&*self.env.clock)
     }
 
     pub(super) fn db(&self) -> &Db {
@@ -247,11 +248,12 @@ impl Runner<'_> {
 
     /// Returns the expiry of a value put now for `secs` seconds. With a real clock, values either expire at once or
     /// live for long.
-    fn expiry(&self, secs: u64) -> u32 {
+    fn expiry(&self, secs: u64, seed: u64) -> u64 {
         match self.clock {
-            Some(_) => self.wall() + secs as u32,
+            // In the last second before it, at any millisecond of it.
+            Some(_) => self.wall() + secs * 1000 - seed % 1000,
             None if secs < 10 => 1,
-            None => self.wall() + 100_000,
+            None => self.wall() + 100_000_000,
         }
     }
 
@@ -260,7 +262,7 @@ impl Runner<'_> {
         let key = key(change.key);
         let (value, expiry, verb) = match change.what {
             What::Put(len, seed) => (Some(value(len, seed)), 0, "put"),
-            What::PutTtl(len, seed, secs) => (Some(value(len, seed)), self.expiry(secs), "put_ttl"),
+            What::PutTtl(len, seed, secs) => (Some(value(len, seed)), self.expiry(secs, seed), "put_ttl"),
             What::Merge(len, seed) if self.options.merges => {
                 let value = Some(value(len, seed));
                 return (Write { family, key, value, expiry: 0, until: None, merge: true }, "merge");
@@ -289,7 +291,7 @@ impl Runner<'_> {
             (Some(value), "merge") => family.merge(&write.key, value),
             (Some(value), _) => {
                 let mut batch = self.db().batch();
-                let filled = batch.put_expiring(&family, &write.key, value, write.expiry);
+                let filled = batch.put_expiring(&family, &write.key, value, moment(write.expiry));
                 filled.and_then(|()| self.db().write(&mut batch))
             }
             (None, "single_delete") => family.single_delete(&write.key),
@@ -315,7 +317,7 @@ impl Runner<'_> {
             let again = writes.iter().any(|w| w.family == write.family && w.key == write.key);
             let filled = match (&write.value, verb) {
                 (Some(value), "merge") => batch.merge(family, &write.key, value),
-                (Some(value), _) => batch.put_expiring(family, &write.key, value, write.expiry),
+                (Some(value), _) => batch.put_expiring(family, &write.key, value, moment(write.expiry)),
                 (None, "single_delete") if !again => batch.single_delete(family, &write.key),
                 (None, "delete_range") => {
                     batch.delete_range(family, &*write.key..write.until.as_deref().unwrap_or_default())

@@ -18,7 +18,7 @@ pub(super) const SEPARATOR: &str = "|";
 struct Version {
     at: ReadTimestamp,
     value: Option<Vec<u8>>,
-    expiry: u32,
+    expiry: u64,
     /// Whether the value is an operand.
     merge: bool,
 }
@@ -40,8 +40,8 @@ pub(super) struct Write {
     pub key: Vec<u8>,
     /// Value, or `None` for a delete.
     pub value: Option<Vec<u8>>,
-    /// Expiry in seconds; 0 means never.
-    pub expiry: u32,
+    /// Expiry in milliseconds; 0 means never.
+    pub expiry: u64,
     /// If set, all keys from `key`, inclusive, to this one, exclusive, are deleted.
     pub until: Option<Vec<u8>>,
     /// Whether the value is an operand.
@@ -72,7 +72,7 @@ impl Store {
     }
 
     /// Creates a family with the current contents of another. All of its versions have the current timestamp.
-    pub(super) fn copy(&mut self, from: FamilyNo, to: FamilyNo, wall: u32) {
+    pub(super) fn copy(&mut self, from: FamilyNo, to: FamilyNo, wall: u64) {
         let mut map = BTreeMap::new();
         for (key, cell) in &self.families[&from] {
             if let Some((value, expiry)) = cell.read(self.now, wall) {
@@ -128,12 +128,12 @@ impl Store {
     }
 
     /// Returns the value of `key` at read timestamp `at` and wall time `wall`.
-    pub(super) fn get(&self, family: FamilyNo, key: &[u8], at: ReadTimestamp, wall: u32) -> Option<Vec<u8>> {
+    pub(super) fn get(&self, family: FamilyNo, key: &[u8], at: ReadTimestamp, wall: u64) -> Option<Vec<u8>> {
         self.families[&family].get(key)?.read(at, wall).map(|(value, _)| value)
     }
 
     /// Returns all rows visible at read timestamp `at` and wall time `wall`.
-    pub(super) fn rows(&self, family: FamilyNo, at: ReadTimestamp, wall: u32) -> Rows {
+    pub(super) fn rows(&self, family: FamilyNo, at: ReadTimestamp, wall: u64) -> Rows {
         let row = |(key, cell): (&Vec<u8>, &Cell)| Some((key.clone(), cell.read(at, wall)?.0));
         self.families[&family].iter().filter_map(row).collect()
     }
@@ -141,7 +141,7 @@ impl Store {
 
 impl Cell {
     /// Returns the value and its expiry. An expired value counts as deleted, and leaves the operands after it.
-    fn read(&self, at: ReadTimestamp, wall: u32) -> Option<(Vec<u8>, u32)> {
+    fn read(&self, at: ReadTimestamp, wall: u64) -> Option<(Vec<u8>, u64)> {
         let visible = &self.versions[..self.versions.iter().rposition(|v| v.at <= at)? + 1];
         let base = visible.iter().rposition(|v| !v.merge);
         let live = |v: &&Version| v.value.is_some() && (v.expiry == 0 || v.expiry > wall);

@@ -4,6 +4,7 @@
 use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, UNIX_EPOCH};
 
 use tidesdb::{Isolation, Savepoint, WriteOptions};
 
@@ -28,6 +29,9 @@ const ENDED: Failure = invalid!("the transaction has ended: call tidesdb_txn_res
 const ENDED_FOR_READING: Failure =
     told!(ERR_MEMORY, "the transaction has ended: call tidesdb_txn_reset to restart it");
 const NO_KEY: Failure = told!(ERR_NOT_FOUND, "no such key");
+
+/// The last second at which a row can expire.
+const SECONDS_MAX: u64 = ((1 << 48) - 1) / 1000;
 
 /// A family that the transaction has used.
 struct Known {
@@ -137,7 +141,8 @@ impl Transaction {
         if matches!(self.phase, Phase::Active) { Ok(()) } else { Err(ENDED) }
     }
 
-    /// Sets a key to a value that expires at `ttl`, in UNIX seconds. It never expires if `ttl` is 0 or less.
+    /// Sets a key to a value that expires at `ttl`, in UNIX seconds. It never expires if `ttl` is 0 or less; a time after the last
+    /// expiry of the engine, in the year 10889, is that one.
     ///
     /// # Errors
     /// `ERR_INVALID_ARGS`, `ERR_MEMORY_LIMIT`; the engine's errors.
@@ -145,7 +150,8 @@ impl Transaction {
     pub(crate) fn put(&mut self, family: Handle, key: &[u8], value: &[u8], ttl: i64) -> Answer {
         self.check_active()?;
         self.database.check_size(key, value)?;
-        let expiry = u32::try_from(ttl.max(0)).unwrap_or(u32::MAX);
+        let seconds = u64::try_from(ttl).unwrap_or(0).min(SECONDS_MAX);
+        let expiry = (seconds > 0).then(|| UNIX_EPOCH + Duration::from_secs(seconds));
         self.meet(family)?.written = true;
         self.changes += 1;
         let family = &self.known[0].family;

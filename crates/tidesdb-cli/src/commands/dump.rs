@@ -117,6 +117,7 @@ fn warn_of_lost(rows: u64) {
 #[cfg(test)]
 mod tests {
     use super::super::stage::Stage;
+    use crate::format;
 
     #[test]
     fn a_dump_reads_back_in_every_format() {
@@ -135,12 +136,12 @@ mod tests {
         }
     }
 
-    fn all(stage: &Stage, family: &str) -> Vec<(Vec<u8>, Vec<u8>, u32)> {
+    fn all(stage: &Stage, family: &str) -> Vec<(Vec<u8>, Vec<u8>, u64)> {
         let mut cursor = stage.db.family(family).unwrap().cursor().unwrap();
         let mut rows = Vec::new();
         cursor.seek_to_first().unwrap();
         while cursor.valid() {
-            let expiry = cursor.expiry();
+            let expiry = cursor.expiry().map_or(0, format::millis_of);
             let (key, value) = cursor.entry().unwrap();
             rows.push((key.to_vec(), value.to_vec(), expiry));
             cursor.next().unwrap();
@@ -152,11 +153,12 @@ mod tests {
     #[test]
     fn a_dump_preserves_the_expiry() {
         let stage = Stage::new();
-        let far = 4_000_000_000;
+        let far = 5_000_000_000_000; // after 2106
         let mut batch = tidesdb::WriteBatch::new();
         for b in 0..=255u8 {
-            let expiry = if b % 3 == 0 { 0 } else { far + u32::from(b) };
-            batch.put_expiring(stage.db.default_family(), &[b, b'\\', b], &[b'\\', b'@', b], expiry).unwrap();
+            let expiry = if b % 3 == 0 { 0 } else { far + u64::from(b) * 125 };
+            let (key, value, moment) = ([b, b'\\', b], [b'\\', b'@', b], format::moment_of(expiry));
+            batch.put_expiring(stage.db.default_family(), &key, &value, moment).unwrap();
         }
         stage.db.write(&mut batch).unwrap();
         let rows = all(&stage, "default");

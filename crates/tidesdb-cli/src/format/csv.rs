@@ -8,7 +8,7 @@ use std::io::BufRead;
 use csv::{ByteRecord, Reader, ReaderBuilder};
 use serde_json::{Map, Value};
 
-use super::{EXPIRY, Row, RowError, Rows, parse_expiry};
+use super::{EXPIRY, Row, RowError, Rows, parse_expiry, show_expiry};
 
 /// Names of the columns to read.
 #[derive(Clone, Debug)]
@@ -169,14 +169,14 @@ pub(crate) fn write_csv_header(expiries: bool, out: &mut Vec<u8>) {
 }
 
 /// Appends a row, with a column for `expiry` unless that is `None`; the column is empty for 0.
-pub(crate) fn write_csv_row(key: &[u8], value: &[u8], expiry: Option<u32>, out: &mut Vec<u8>) {
+pub(crate) fn write_csv_row(key: &[u8], value: &[u8], expiry: Option<u64>, out: &mut Vec<u8>) {
     write_field(key, out);
     out.push(b',');
     write_field(value, out);
     if let Some(expiry) = expiry {
         out.push(b',');
         if expiry > 0 {
-            out.extend_from_slice(expiry.to_string().as_bytes());
+            out.extend_from_slice(show_expiry(expiry).as_bytes());
         }
     }
     out.push(b'\n');
@@ -250,12 +250,12 @@ mod tests {
         let row = |k: &str, v: &str, expiry| Ok((k.as_bytes().to_vec(), v.as_bytes().to_vec(), expiry));
         let read = |text: &str, columns| read_whole(&mut CsvRows::new(text.as_bytes(), columns));
         let own = "expiry,key,value\n7,a,1\n,b,2\n0,c,3\n";
-        assert_eq!(read(own, Columns::default()), [row("a", "1", 7), row("b", "2", 0), row("c", "3", 0)]);
+        assert_eq!(read(own, Columns::default()), [row("a", "1", 7000), row("b", "2", 0), row("c", "3", 0)]);
         assert_eq!(read(own, columns("key", "value", true))[0], row("a", "1", 0), "another meaning");
         let named = Columns { expiry: Some("expiry".to_owned()), ..columns("key", "value", true) };
-        assert_eq!(read(own, named)[0], row("a", "1", 7));
+        assert_eq!(read(own, named)[0], row("a", "1", 7000));
         let numbered = Columns { expiry: Some("3".to_owned()), ..columns("", "", false) };
-        assert_eq!(read("a,b,5\n", numbered), [row("a", "b", 5)]);
+        assert_eq!(read("a,b,5\n", numbered), [row("a", "b", 5000)]);
         let bad = read("key,value,expiry\na,1,soon\nb,2,\n", Columns::default());
         assert_eq!((bad[0].as_ref().unwrap_err().0, &bad[1]), (2, &row("b", "2", 0)));
     }

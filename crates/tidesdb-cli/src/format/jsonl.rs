@@ -96,7 +96,7 @@ fn own_member(object: &Members<'_>, name: &str) -> Result<Vec<u8>, String> {
 }
 
 /// Returns the expiry of a row: a number of seconds, or a string with one. A null or missing member means never.
-fn expiry_of(object: &Members<'_>, name: &str) -> Result<u32, String> {
+fn expiry_of(object: &Members<'_>, name: &str) -> Result<u64, String> {
     match object.get(name) {
         None => Ok(0),
         Some(value) if raw::is_null(value) => Ok(0),
@@ -105,10 +105,14 @@ fn expiry_of(object: &Members<'_>, name: &str) -> Result<u32, String> {
 }
 
 /// Appends a row in the format that `dump` writes.
-pub(crate) fn write_jsonl_row(key: &[u8], value: &[u8], expiry: u32, out: &mut Vec<u8>) {
+pub(crate) fn write_jsonl_row(key: &[u8], value: &[u8], expiry: u64, out: &mut Vec<u8>) {
     let mut row = output::row_json(key, Some(value));
     if expiry > 0 {
-        row[EXPIRY] = expiry.into();
+        row[EXPIRY] = if expiry.is_multiple_of(1000) {
+            (expiry / 1000).into()
+        } else {
+            (expiry as f64 / 1000.0).into()
+        };
     }
     out.extend_from_slice(row.to_string().as_bytes());
     out.push(b'\n');
@@ -160,9 +164,14 @@ mod tests {
         let read = |text: &str, fields| read_whole(&mut JsonlRows::new(text.as_bytes(), fields));
         let row = |k: &str, v: &str, expiry| Ok((k.as_bytes().to_vec(), v.as_bytes().to_vec(), expiry));
         let own = r#"{"key":"a","value":"1","expiry":EXPIRY}"#;
-        for (written, expiry) in
-            [("7", 7), ("4294967295", u32::MAX), ("0", 0), ("null", 0), ("\"9\"", 9), ("\"\"", 0)]
-        {
+        for (written, expiry) in [
+            ("7", 7000),
+            ("4294967296.25", 4_294_967_296_250),
+            ("0", 0),
+            ("null", 0),
+            ("\"9\"", 9000),
+            ("\"\"", 0),
+        ] {
             let text = own.replace("EXPIRY", written);
             assert_eq!(read(&text, Fields::default()), [row("a", "1", expiry)]);
             let fields =
@@ -171,13 +180,15 @@ mod tests {
             let named = Fields { expiry: Some("expiry".to_owned()), ..fields };
             assert_eq!(read(&text, named), [row("a", "1", expiry)]);
         }
-        for written in ["7.0", "-1", "1e3", "4294967296", "true", "[7]", "{}", "\"soon\""] {
+        for written in ["7.0001", "-1", "1e3", "281474976711", "true", "[7]", "{}", "\"soon\""] {
             let found = read(&own.replace("EXPIRY", written), Fields::default());
             assert!(found[0].as_ref().unwrap_err().1.contains("not a number of seconds"), "{written}");
         }
         let mut out = Vec::new();
-        write_jsonl_row(b"a", b"1", 7, &mut out);
-        assert_eq!(out, b"{\"key\":\"a\",\"value\":\"1\",\"expiry\":7}\n");
+        write_jsonl_row(b"a", b"1", 7000, &mut out);
+        write_jsonl_row(b"a", b"1", 1_900_000_000_007, &mut out);
+        let row = |expiry: &str| format!("{{\"key\":\"a\",\"value\":\"1\",\"expiry\":{expiry}}}\n");
+        assert_eq!(String::from_utf8(out).unwrap(), row("7") + &row("1900000000.007"));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::cell::Cell;
 use std::io::{self, BufRead, Read, Write};
 use std::path::Path;
 use std::rc::Rc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::text;
 
@@ -70,28 +71,60 @@ pub(crate) struct Row<'a> {
     pub(crate) line: u64,
     pub(crate) key: &'a [u8],
     pub(crate) value: &'a [u8],
-    /// Expiry in seconds of the UNIX epoch; 0 = never.
-    pub(crate) expiry: u32,
+    /// Expiry in milliseconds of the UNIX epoch; 0 = never.
+    pub(crate) expiry: u64,
 }
 
 /// Name of the column or member with the expiry of a row.
 const EXPIRY: &str = "expiry";
 
-/// Parses an expiry in digits; empty and 0 mean never.
-fn parse_expiry(text: &[u8]) -> Result<u32, String> {
+/// The largest expiry that a row can have: 48 bits of milliseconds.
+const EXPIRY_MAX: u64 = (1 << 48) - 1;
+
+/// Returns `moment` in milliseconds since 1970.
+pub(crate) fn millis_of(moment: SystemTime) -> u64 {
+    let time = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(time.as_millis()).unwrap_or(EXPIRY_MAX)
+}
+
+/// Returns the moment `millis` milliseconds after 1970; `None` for 0, which means never.
+pub(crate) fn moment_of(millis: u64) -> Option<SystemTime> {
+    (millis > 0).then(|| UNIX_EPOCH + Duration::from_millis(millis.min(EXPIRY_MAX)))
+}
+
+/// Shows an expiry in seconds, with milliseconds where it has some.
+fn show_expiry(expiry: u64) -> String {
+    match (expiry / 1000, expiry % 1000) {
+        (seconds, 0) => seconds.to_string(),
+        (seconds, millis) => format!("{seconds}.{millis:03}"),
+    }
+}
+
+/// Parses an expiry in seconds with at most three decimals; empty and 0 mean never. Returns milliseconds.
+fn parse_expiry(text: &[u8]) -> Result<u64, String> {
     let text = text.trim_ascii();
     if text.is_empty() {
         return Ok(0);
     }
-    let digits = text.iter().all(u8::is_ascii_digit).then(|| std::str::from_utf8(text).ok()).flatten();
-    let seconds = digits.and_then(|digits| digits.parse().ok());
-    seconds.ok_or_else(|| {
+    millis_in(text).filter(|millis| *millis <= EXPIRY_MAX).ok_or_else(|| {
         format!(
-            "expiry is {:?}, not a number of seconds since 1970 up to {}",
+            "expiry is {:?}, not a number of seconds since 1970 with at most three decimals up to {}",
             text::printable(text),
-            u32::MAX
+            show_expiry(EXPIRY_MAX)
         )
     })
+}
+
+/// Returns a number of seconds with at most three decimals, in milliseconds.
+fn millis_in(text: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(text).ok()?;
+    let (seconds, decimals) = text.split_once('.').unwrap_or((text, "0"));
+    let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    if !is_number(seconds) || !is_number(decimals) || decimals.len() > 3 {
+        return None;
+    }
+    let millis: u64 = format!("{decimals:0<3}").parse().ok()?;
+    seconds.parse::<u64>().ok()?.checked_mul(1000)?.checked_add(millis)
 }
 
 /// Reads rows one after another into a reused buffer.
@@ -169,7 +202,7 @@ impl<W: Write> RowWriter<W> {
     }
 
     /// Writes a row.
-    pub(crate) fn write(&mut self, key: &[u8], value: &[u8], expiry: u32) -> io::Result<()> {
+    pub(crate) fn write(&mut self, key: &[u8], value: &[u8], expiry: u64) -> io::Result<()> {
         self.scratch.clear();
         let known = self.expiries.then_some(expiry);
         match self.format {
@@ -204,7 +237,7 @@ mod tests {
     /// A row, or the line number of a bad row and the reason.
     type Read = Result<(Vec<u8>, Vec<u8>), (u64, String)>;
     /// The same with the expiry.
-    type ReadWhole = Result<(Vec<u8>, Vec<u8>, u32), (u64, String)>;
+    type ReadWhole = Result<(Vec<u8>, Vec<u8>, u64), (u64, String)>;
 
     /// Reads all rows of `rows`.
     pub(super) fn read_whole(rows: &mut dyn Rows) -> Vec<ReadWhole> {
@@ -229,10 +262,10 @@ mod tests {
     }
 
     /// Rows with every byte, alone and between others, as key and as value.
-    fn hostile() -> Vec<(Vec<u8>, Vec<u8>, u32)> {
+    fn hostile() -> Vec<(Vec<u8>, Vec<u8>, u64)> {
         let mut rows = Vec::new();
         for b in 0..=255u8 {
-            let expiry = u32::from(b) * 16_843_009; // up to the largest expiry
+            let expiry = EXPIRY_MAX / 255 * u64::from(b); // up to the largest expiry
             rows.push((vec![b], vec![b], expiry));
             rows.push((vec![b'k', b, b'k'], vec![b'v', b, b, b'v'], 0));
             rows.push((vec![b, b'"', b], vec![b'\\', b], expiry));
@@ -248,7 +281,7 @@ mod tests {
     }
 
     /// Returns random rows with many bytes that have a meaning in the formats.
-    fn random(seed: u64, count: usize) -> Vec<(Vec<u8>, Vec<u8>, u32)> {
+    fn random(seed: u64, count: usize) -> Vec<(Vec<u8>, Vec<u8>, u64)> {
         let mut state = seed;
         let mut next = move || {
             // xorshift64* (Vigna, 2016)
@@ -264,13 +297,13 @@ mod tests {
             (0..len).map(one).collect()
         };
         let mut row = || {
-            let expiry = bytes(4).iter().fold(0, |n, b| n << 8 | u32::from(*b));
+            let expiry = bytes(6).iter().fold(0, |n, b| n << 8 | u64::from(*b));
             ([&bytes(1)[..], b"k", &bytes(12)].concat(), bytes(20), expiry)
         };
         (0..count).map(|_| row()).collect()
     }
 
-    fn round_trip(format: Format, expiries: bool, rows: &[(Vec<u8>, Vec<u8>, u32)]) -> Vec<ReadWhole> {
+    fn round_trip(format: Format, expiries: bool, rows: &[(Vec<u8>, Vec<u8>, u64)]) -> Vec<ReadWhole> {
         let mut writer = RowWriter::new(Vec::new(), format, expiries).unwrap();
         for (key, value, expiry) in rows {
             writer.write(key, value, *expiry).unwrap();
@@ -310,10 +343,32 @@ mod tests {
     }
 
     #[test]
-    fn an_expiry_is_a_whole_number_of_seconds_in_u32() {
-        assert_eq!(parse_expiry(b""), Ok(0));
-        assert_eq!(parse_expiry(b" 4294967295 "), Ok(u32::MAX));
-        for bad in ["4294967296", "-1", "+1", "1.0", "1e9", "soon", "1 2", "0x1"] {
+    fn an_expiry_is_a_number_of_seconds_with_milliseconds() {
+        for (text, expiry) in [
+            ("", 0),
+            ("0", 0),
+            (" 4294967295 ", 4_294_967_295_000),
+            ("1.5", 1500),
+            ("1.05", 1050),
+            ("0.001", 1),
+            ("281474976710.655", EXPIRY_MAX),
+        ] {
+            assert_eq!(parse_expiry(text.as_bytes()), Ok(expiry), "{text}");
+        }
+        for bad in [
+            "281474976710.656",
+            "-1",
+            "+1",
+            "1.0005",
+            "1.",
+            ".5",
+            "1.+5",
+            "1e9",
+            "soon",
+            "1 2",
+            "0x1",
+            "99999999999999999999",
+        ] {
             assert!(parse_expiry(bad.as_bytes()).unwrap_err().contains("not a number of seconds"), "{bad}");
         }
     }

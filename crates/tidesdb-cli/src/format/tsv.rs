@@ -6,7 +6,7 @@
 
 use std::io::BufRead;
 
-use super::{Lines, Row, RowError, Rows, parse_expiry};
+use super::{Lines, Row, RowError, Rows, parse_expiry, show_expiry};
 use crate::text::{self, Escape};
 
 /// Reads rows.
@@ -73,13 +73,13 @@ fn expiry_mark(value: &[u8]) -> Option<usize> {
 }
 
 /// Appends a row that expires at `expiry`; 0 = never.
-pub(crate) fn write_tsv_row(key: &[u8], value: &[u8], expiry: u32, out: &mut Vec<u8>) {
+pub(crate) fn write_tsv_row(key: &[u8], value: &[u8], expiry: u64, out: &mut Vec<u8>) {
     text::escape(key, Escape::Key, out);
     out.push(b'\t');
     text::escape(value, Escape::Value, out);
     if expiry > 0 {
         out.extend_from_slice(MARK);
-        out.extend_from_slice(expiry.to_string().as_bytes());
+        out.extend_from_slice(show_expiry(expiry).as_bytes());
     }
     out.push(b'\n');
 }
@@ -122,15 +122,22 @@ mod tests {
     #[test]
     fn expiry_follows_the_value() {
         let mut out = Vec::new();
-        write_tsv_row(b"k", b"v", 1_900_000_000, &mut out);
+        write_tsv_row(b"k", b"v", 1_900_000_000_000, &mut out);
         assert_eq!(out, b"k\tv\\@1900000000\n");
-        let text = b"a\tv\\@5\nb\tv\\\\@5\nc\tv\\\\\\@5\nd\t\\@4294967295\ne\t\\@0\n";
+        out.clear();
+        write_tsv_row(b"k", b"v", 1_900_000_000_250, &mut out);
+        assert_eq!(out, b"k\tv\\@1900000000.250\n");
+        let text = b"a\tv\\@5\nb\tv\\\\@5\nc\tv\\\\\\@5\nd\t\\@4294967295.007\ne\t\\@0\n";
         let row = |k: &[u8], v: &[u8], expiry| Ok((k.to_vec(), v.to_vec(), expiry));
-        let expected =
-            [row(b"a", b"v", 5), row(b"b", b"v\\@5", 0), row(b"c", b"v\\", 5), row(b"d", b"", u32::MAX)];
+        let expected = [
+            row(b"a", b"v", 5000),
+            row(b"b", b"v\\@5", 0),
+            row(b"c", b"v\\", 5000),
+            row(b"d", b"", 4_294_967_295_007),
+        ];
         let rows = read_whole(&mut TsvRows::new(&text[..], true));
         assert_eq!((&rows[..4], &rows[4]), (&expected[..], &row(b"e", b"", 0)));
-        for bad in ["a\t\\@", "a\t\\@x", "a\t\\@4294967296", "a\t\\@5\tx", "a\t\\@5\\@5", "\\@5\tx"] {
+        for bad in ["a\t\\@", "a\t\\@x", "a\t\\@281474976710.656", "a\t\\@5\tx", "a\t\\@5\\@5", "\\@5\tx"] {
             assert!(read_whole(&mut TsvRows::new(bad.as_bytes(), true))[0].is_err(), "{bad}");
         }
         assert_eq!(read_whole(&mut TsvRows::new(&b"a\tv\\@5\n"[..], false)), [row(b"a", b"v\\@5", 0)]);

@@ -21,7 +21,7 @@ pub struct Entry<'a> {
     /// Kind, as inserted.
     pub kind: u8,
     /// Expiry, as inserted.
-    pub expiry: u32,
+    pub expiry: u64,
     /// The value, possibly empty.
     pub value: &'a [u8],
     /// Private, so that only this crate can create an entry or change its record.

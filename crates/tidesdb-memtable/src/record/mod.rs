@@ -1,9 +1,10 @@
 //! Records: the layout of one version of a key in the arena.
 //!
 //! ```text
-//! next: ptr | seq: u64 | value_len: u32 | expiry: u32 | key_len: 18 bits, run: 6, kind: 8 | key | value
+//! [expiry: u64] | next: ptr | seq: u64 | value_len: u32 | key_len: 17 bits, run: 6, expires: 1, kind: 8 | key | value
 //! ```
 //!
+//! A record that expires has its expiry before the head, so that the key is at the same place in all records.
 //! Invariants: a record is written completely before it is published; only `next` changes afterwards.
 //! `chain.rs` explains how the versions of a key are linked, and what `run` counts.
 //! Threads: all fields but `next` are plain memory. The publishing store releases them, and every path to a
@@ -28,8 +29,8 @@ pub struct Version {
     pub seq: u64,
     /// Kind of the version (a put, a tombstone, ...).
     pub kind: u8,
-    /// Expiry time of the version, in the caller's unit.
-    pub expiry: u32,
+    /// Expiry time of the version, in the caller's unit. Any time but 0 takes eight bytes.
+    pub expiry: u64,
 }
 
 /// The memtable's memory is exhausted; nothing was inserted.
@@ -52,21 +53,26 @@ pub(crate) struct Record {
     next: AtomicPtr<Record>,
     seq: u64,
     value_len: u32,
-    expiry: u32,
-    /// key_len << 14 | run << 8 | kind
+    /// key_len << 15 | run << 9 | expires << 8 | kind
     key_len_run_kind: u32,
 }
 
-/// Offset of the key: it begins in the padding of the head.
+/// Offset of the key: it follows the head.
 const KEY_AT: usize = offset_of!(Record, key_len_run_kind) + size_of::<u32>();
-/// Bits of `key_len_run_kind` that hold the kind.
-const KIND_BITS: u32 = 8;
-/// Bits of `key_len_run_kind` that hold the kind and the run.
+/// Length of the expiry before the head, which has the alignment of the head.
+const EXPIRY_BYTES: usize = size_of::<u64>();
+const _: () =
+    assert!(EXPIRY_BYTES.is_multiple_of(align_of::<Record>()) && align_of::<Record>() >= align_of::<u64>());
+/// Set in `key_len_run_kind` of a record that expires.
+const EXPIRES: u32 = 1 << 8;
+/// Bits of `key_len_run_kind` that hold the kind and [`EXPIRES`].
+const KIND_BITS: u32 = 9;
+/// Bits of `key_len_run_kind` that hold the kind, [`EXPIRES`] and the run.
 const KIND_RUN_BITS: u32 = KIND_BITS + 6;
-/// Longest key: its length has the remaining 18 bits.
+/// Longest key: its length has the remaining 17 bits.
 const MAX_KEY: usize = (1 << (u32::BITS - KIND_RUN_BITS)) - 1;
 
-/// A published or private record that lives for `'a`, with provenance over all its bytes.
+/// A published or private record that lives for `'a`, with provenance over all its bytes, also those before the head.
 #[derive(Clone, Copy)]
 pub(crate) struct RecordRef<'a> {
     ptr: NonNull<Record>,
@@ -85,15 +91,23 @@ impl<'a> RecordRef<'a> {
             return Err(MemtableFull);
         }
         let value_len = u32::try_from(value.len()).map_err(|_| MemtableFull)?;
-        let size = (KEY_AT + key.len() + value.len()).max(size_of::<Record>());
-        let start = arena.alloc_entry(size, align_of::<Record>()).ok_or(MemtableFull)?;
+        let before = if version.expiry == 0 { 0 } else { EXPIRY_BYTES };
+        let size = before + (KEY_AT + key.len() + value.len()).max(size_of::<Record>());
+        let mut start = arena.alloc_entry(size, align_of::<Record>()).ok_or(MemtableFull)?;
+        let mut kind = u32::from(version.kind);
+        if before > 0 {
+            kind |= EXPIRES;
+            // SAFETY: `start` has `size` fresh bytes, of which the first eight are for the expiry, aligned for a record.
+            unsafe { start.cast::<u64>().write(version.expiry) };
+            // SAFETY: the head follows within the same bytes, as aligned as they are.
+            start = unsafe { start.add(EXPIRY_BYTES) };
+        }
         let head = Record {
             born: Born::new(),
             next: AtomicPtr::new(ptr::null_mut()),
             seq: version.seq,
             value_len,
-            expiry: version.expiry,
-            key_len_run_kind: (key.len() as u32) << KIND_RUN_BITS | u32::from(version.kind),
+            key_len_run_kind: (key.len() as u32) << KIND_RUN_BITS | kind,
         };
         let ptr = start.cast::<Record>();
         // SAFETY: `start` has at least size_of::<Record>() fresh bytes of its alignment.
@@ -166,7 +180,15 @@ impl<'a> RecordRef<'a> {
     }
 
     #[inline]
-    pub(crate) fn expiry(self) -> u32 {
-        self.head().expiry
+    pub(crate) fn expiry(self) -> u64 {
+        if self.head().key_len_run_kind & EXPIRES == 0 { 0 } else { self.stored_expiry() }
+    }
+
+    /// Returns the expiry of a record that has one.
+    #[cold]
+    fn stored_expiry(self) -> u64 {
+        debug_assert!(self.head().key_len_run_kind & EXPIRES != 0);
+        // SAFETY: `create` wrote the expiry there if `EXPIRES` is set; it never changes, and the pointer spans it.
+        unsafe { self.ptr.as_ptr().cast::<u64>().sub(1).read() }
     }
 }

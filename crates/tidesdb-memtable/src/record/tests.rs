@@ -110,3 +110,26 @@ fn the_last_of_equal_versions_is_seen_at_every_snapshot() {
         assert_eq!((count, last), (memtable.entries(), *model.last_key_value().expect("some").0));
     }
 }
+
+/// An expiry takes room only in the records that have one, and moves nothing else.
+#[test]
+fn only_records_that_expire_store_an_expiry() {
+    assert_eq!((KEY_AT, size_of::<Record>()), (24, 24));
+    let arena = Arena::new(1 << 20);
+    let mut newest: Option<RecordRef<'_>> = None;
+    for (seq, expiry) in [0, 1, u64::from(u32::MAX) + 1, 0, (1 << 48) - 1, u64::MAX].into_iter().enumerate() {
+        let version = Version { seq: seq as u64, kind: u8::MAX, expiry };
+        let record = RecordRef::create(&arena, b"a key", version, b"its value").expect("memory");
+        if let Some(newest) = newest {
+            record.put_on(newest, &arena);
+        }
+        assert_eq!((record.key(), record.value()), (&b"a key"[..], &b"its value"[..]));
+        assert_eq!((record.kind(), record.seq(), record.expiry()), (u8::MAX, seq as u64, expiry));
+        newest = Some(record);
+    }
+    let longest = vec![7; MAX_KEY];
+    let version = Version { seq: 1, kind: 0, expiry: 9 };
+    let record = RecordRef::create(&arena, &longest, version, b"v").expect("memory");
+    assert_eq!((record.key(), record.expiry(), record.kind()), (&longest[..], 9, 0));
+    assert!(RecordRef::create(&arena, &vec![7; MAX_KEY + 1], version, b"v").is_err());
+}

@@ -321,7 +321,7 @@ fn sweep(shared: &Shared, settles: bool) {
     tidesdb_sync::reclaim();
     // A snapshot may have gone that kept deleted ranges alive, the last row of a table may have expired, a quarantine
     // may be over, or reads may have paid for a merge.
-    let now = shared.reads.now_secs();
+    let now = shared.reads.now();
     let has_dead = |f: &Arc<FamilyCore>| {
         let version = &f.owned_view().version;
         let is_expired =

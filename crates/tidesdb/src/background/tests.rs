@@ -197,7 +197,7 @@ fn a_slow_commit_does_not_delay_earlier_deadlines() {
         m.pass(1100);
         let durable = m.durable();
         let before = m.db.inner.shared.reads.expiry_clock.seen();
-        m.clock.set_wall_secs(u64::from(before) + 5);
+        m.clock.set_wall(Duration::from_millis(before + 5000));
         m.pass(100);
         done.send((durable, m.db.inner.shared.reads.expiry_clock.seen() - before)).unwrap();
         m.db.inner.shared.write.log.sequencer().stop();
@@ -205,7 +205,7 @@ fn a_slow_commit_does_not_delay_earlier_deadlines() {
     };
     let ticker = Env::real().threads.spawn("ticker", Priority::Normal, Box::new(body)).unwrap();
     let answer = seen.recv_timeout(Duration::from_secs(20));
-    assert_eq!(answer, Ok((1, 5)), "the timekeeper waits for a commit");
+    assert_eq!(answer, Ok((1, 5000)), "the timekeeper waits for a commit");
     ticker.join();
 }
 

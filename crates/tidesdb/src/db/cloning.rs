@@ -80,7 +80,7 @@ impl CloneFiles<'_> {
         let staging = || to.staging_memtable(self.shared.write.env.entropy.next_u64());
         let mut map = staging();
         while cursor.valid() {
-            let (key, expiry) = (cursor.key().to_vec(), cursor.expiry());
+            let (key, expiry) = (cursor.key().to_vec(), cursor.stored_expiry());
             let (kind, value) = self.copy_value(from, &mut cursor)?;
             let version = tidesdb_memtable::Version { seq, kind: kind as u8, expiry };
             map.insert(&key, version, &value)

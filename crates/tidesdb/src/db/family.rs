@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::estimate::is_empty;
 use crate::family::{CommitHook, FamilyStats};
@@ -73,11 +73,16 @@ impl Family {
         self.one(options, |batch| batch.put_with_ttl(self, key, value, ttl))
     }
 
-    /// Sets `key` to `value` until `expiry`: see [`WriteBatch::put_expiring`].
+    /// Sets `key` to `value` until `expiry` (`None` = forever): see [`WriteBatch::put_expiring`].
     ///
     /// # Errors
     /// As [`crate::Db::write`].
-    pub fn put_expiring(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, expiry: u32) -> Result<SeqNo> {
+    pub fn put_expiring(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expiry: impl Into<Option<SystemTime>>,
+    ) -> Result<SeqNo> {
         self.one(&WriteOptions::default(), |batch| batch.put_expiring(self, key, value, expiry))
     }
 

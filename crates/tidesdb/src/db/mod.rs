@@ -24,7 +24,7 @@ mod values;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 pub use admin::VerifyReport;
 use close::Closing;
@@ -168,11 +168,16 @@ impl Db {
         self.inner.default.put_with_ttl_and_options(key, value, ttl, options)
     }
 
-    /// Sets `key` to `value` until `expiry`: see [`WriteBatch::put_expiring`].
+    /// Sets `key` to `value` until `expiry` (`None` = forever): see [`WriteBatch::put_expiring`].
     ///
     /// # Errors
     /// As [`Db::write`].
-    pub fn put_expiring(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, expiry: u32) -> Result<SeqNo> {
+    pub fn put_expiring(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expiry: impl Into<Option<SystemTime>>,
+    ) -> Result<SeqNo> {
         self.inner.default.put_expiring(key, value, expiry)
     }
 

@@ -11,7 +11,7 @@ mod pipeline;
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::ops::RangeBounds;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use self::pipeline::{Appended, Helpers, append, begin_writing};
 use super::{Db, Snapshot};
@@ -19,7 +19,7 @@ use crate::options::{SyncMode, WriteOptions};
 use crate::read::{self, ValueReader};
 use crate::shared::Family;
 use crate::txn::Transaction;
-use crate::types::{SeqNo, Slice, VlogId};
+use crate::types::{SeqNo, Slice, VlogId, expiry_at};
 use crate::version::CHUNKED_VALUES;
 use crate::vlog::{CHUNK_BYTES, CHUNKED_BYTES_MAX, ChunkIndex, ChunkedPlace, Lease};
 use crate::write::{WriteBatch, check_key};
@@ -54,7 +54,7 @@ pub struct ValueWriter {
     key: Vec<u8>,
     options: WriteOptions,
     /// `None`: the default of the family.
-    expiry: Option<u32>,
+    expiry: Option<u64>,
     /// The chunk being filled.
     chunk: Vec<u8>,
     stream: Option<Stream>,
@@ -95,21 +95,25 @@ impl ValueWriter {
         self
     }
 
-    /// Lets the value expire after `ttl`: see [`WriteBatch::put_with_ttl`]. A TTL that ends after February 2106 makes the
+    /// Lets the value expire after `ttl`: see [`WriteBatch::put_with_ttl`]. A TTL that ends after the year 10889 makes the
     /// commit fail.
     #[must_use]
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        match self.family.shared.reads.expiry_after(ttl) {
+    pub fn ttl(self, ttl: Duration) -> Self {
+        let expiry = self.family.shared.reads.expiry_after(ttl);
+        self.expiring(expiry)
+    }
+
+    /// Lets the value expire at `expiry`; `None` = never. A moment after the year 10889 makes the commit fail.
+    #[must_use]
+    pub fn expires_at(self, expiry: impl Into<Option<SystemTime>>) -> Self {
+        self.expiring(expiry_at(expiry.into()))
+    }
+
+    fn expiring(mut self, expiry: Result<u64>) -> Self {
+        match expiry {
             Ok(expiry) => self.expiry = Some(expiry),
             Err(e) => self.failed = Some(e),
         }
-        self
-    }
-
-    /// Lets the value expire at `expiry`, in seconds since the UNIX epoch; 0 = never.
-    #[must_use]
-    pub fn expires_at(mut self, expiry: u32) -> Self {
-        self.expiry = Some(expiry);
         self
     }
 
@@ -165,9 +169,9 @@ impl ValueWriter {
         if let Some(e) = self.failed.take() {
             return Err(e);
         }
-        let expiry = self.expiry.map_or_else(|| self.family.default_expiry(), Ok)?;
+        let expiry = self.expiry.map_or_else(|| self.family.stored_default_expiry(), Ok)?;
         let Some(stream) = &mut self.stream else {
-            return batch.put_expiring(&self.family, &self.key, &self.chunk, expiry);
+            return batch.put_until(&self.family, &self.key, &self.chunk, expiry);
         };
         let last = std::mem::take(&mut self.chunk);
         if !last.is_empty() {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
 
 use tidesdb_sync::Mutex;
 
@@ -38,8 +39,8 @@ pub enum CommittedOp<'a> {
         key: &'a [u8],
         /// Its new value.
         value: &'a [u8],
-        /// Seconds since the UNIX epoch after which it is dead; 0 = never.
-        expiry: u32,
+        /// When it expires; `None` = never.
+        expiry: Option<SystemTime>,
     },
     /// A put of a value that was written through a [`ValueWriter`](crate::ValueWriter) and stored in chunks.
     PutStream {
@@ -47,8 +48,8 @@ pub enum CommittedOp<'a> {
         key: &'a [u8],
         /// Length of its new value.
         len: u64,
-        /// Seconds since the UNIX epoch after which it is dead; 0 = never.
-        expiry: u32,
+        /// When it expires; `None` = never.
+        expiry: Option<SystemTime>,
     },
     /// A merge of an operand.
     Merge {

@@ -6,7 +6,7 @@ use tidesdb_io::{Access, FileExt};
 
 use super::{hex, no_such, open, shown};
 use crate::files::{self, FileKind};
-use crate::types::SeqNo;
+use crate::types::{SeqNo, ShownExpiry};
 use crate::wal::layout::{
     RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_HEADER_BYTES, SegmentHeader, UNIT,
 };
@@ -108,8 +108,11 @@ impl<'a> Segment<'a> {
         for op in ops(body, self.file, pos + RECORD_HEADER_BYTES as u64) {
             match op {
                 Ok(op) => {
-                    let expiry =
-                        if op.expiry == 0 { String::new() } else { format!(", expires {}", op.expiry) };
+                    let expiry = if op.expiry == 0 {
+                        String::new()
+                    } else {
+                        format!(", expires {}", ShownExpiry(op.expiry))
+                    };
                     let (kind, family, key) = (op.kind, op.family.0, shown(op.key));
                     show(&format!("      {kind:?} family {family} {key}, {} bytes{expiry}", op.value.len()));
                 }

@@ -94,7 +94,7 @@
 
 use std::ops::Range;
 
-use crate::types::{Comparator, EntryRef, Kind, SeqNo};
+use crate::types::{Comparator, EntryRef, Kind, SeqNo, has_passed};
 
 /// Inputs of the garbage collection rules. The fields are set once, at the start of the merge.
 #[derive(Clone, Debug, Default)]
@@ -106,8 +106,8 @@ pub struct RetainRules {
     pub visible_floor: SeqNo,
     /// Whether nothing older than the input is stored for any key in its range.
     pub bottom: bool,
-    /// Wall time in UNIX seconds, not after that of any later reader; `None` treats every version as not expired.
-    pub now: Option<u32>,
+    /// Wall time in milliseconds since the UNIX epoch, not after that of any later reader; `None` treats every version as not expired.
+    pub now: Option<u64>,
     /// Oldest snapshot of a live transaction that checks for conflicts; `None` without such a transaction.
     pub conflicts_since: Option<SeqNo>,
     /// The newest live snapshot, which may be above the floor.
@@ -150,8 +150,8 @@ impl RetainRules {
     }
 
     #[inline]
-    pub(super) fn expired(&self, expiry: u32) -> bool {
-        expiry != 0 && self.now.is_some_and(|now| expiry <= now)
+    pub(super) fn expired(&self, expiry: u64) -> bool {
+        self.now.is_some_and(|now| has_passed(expiry, now))
     }
 }
 
@@ -285,7 +285,7 @@ impl Retain {
 
     /// Decides on the next version in merge order.
     #[inline]
-    pub fn judge(&mut self, key: &[u8], seq: SeqNo, kind: Kind, expiry: u32) -> Verdict {
+    pub fn judge(&mut self, key: &[u8], seq: SeqNo, kind: Kind, expiry: u64) -> Verdict {
         self.counts.seen += 1;
         self.released = None;
         let verdict = if self.started && self.same_key(key) {
@@ -418,7 +418,7 @@ impl Retain {
     }
 
     /// Judges version `seq`, whose adjacent newer version in the input is `newer`.
-    fn judge_older(&mut self, newer: SeqNo, seq: SeqNo, kind: Kind, expiry: u32) -> Verdict {
+    fn judge_older(&mut self, newer: SeqNo, seq: SeqNo, kind: Kind, expiry: u64) -> Verdict {
         if self.rules.reader_within(seq..newer) {
             return self.judge_answer(seq, kind, expiry);
         }
@@ -446,7 +446,7 @@ impl Retain {
 
     /// Judges a version that is the answer of some reader or the newest of its key in the input.
     #[inline]
-    fn judge_answer(&mut self, seq: SeqNo, kind: Kind, expiry: u32) -> Verdict {
+    fn judge_answer(&mut self, seq: SeqNo, kind: Kind, expiry: u64) -> Verdict {
         let expired = self.rules.expired(expiry);
         if !kind.is_tombstone() && !expired {
             if self.held.is_some() {

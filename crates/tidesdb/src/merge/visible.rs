@@ -13,7 +13,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::types::{
-    Comparator, EntryCursor, EntryMeta, Kind, Operands, Rows, Scope, SeqNo, Stored, Visibility,
+    Comparator, EntryCursor, EntryMeta, Kind, Operands, Rows, Scope, SeqNo, Stored, Visibility, has_passed,
 };
 use crate::{Error, Result};
 
@@ -48,7 +48,7 @@ pub struct VisibleCursor<C> {
     pub(super) inner: C,
     compare: Comparator,
     snapshot: SeqNo,
-    now: u32,
+    now: u64,
     scope: Scope,
     place: Position,
     stash: Stash,
@@ -73,7 +73,7 @@ struct Stash {
 
 impl<C: EntryCursor> VisibleCursor<C> {
     /// Shows `inner` as of sequence number `snapshot` and wall time `now` (UNIX seconds), without bounds.
-    pub fn new(inner: C, compare: Comparator, snapshot: SeqNo, now: u32) -> Self {
+    pub fn new(inner: C, compare: Comparator, snapshot: SeqNo, now: u64) -> Self {
         Self {
             inner,
             compare,
@@ -97,14 +97,14 @@ impl<C: EntryCursor> VisibleCursor<C> {
         self
     }
 
-    /// Returns the time at which expiry is judged, in UNIX seconds.
-    pub fn now(&self) -> u32 {
+    /// Returns the time at which expiry is judged, in milliseconds since the UNIX epoch.
+    pub fn now(&self) -> u64 {
         self.now
     }
 
     /// Changes the sequence number and time of the view. The cursor must be positioned again.
     #[cfg(test)]
-    pub fn set_view(&mut self, snapshot: SeqNo, now: u32) {
+    pub fn set_view(&mut self, snapshot: SeqNo, now: u64) {
         self.snapshot = snapshot;
         self.now = now;
         self.place = Position::Nowhere;
@@ -141,7 +141,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
 
     #[inline]
     fn is_dead(&self, entry_meta: EntryMeta) -> bool {
-        entry_meta.kind.is_tombstone() || (entry_meta.expiry != 0 && entry_meta.expiry <= self.now)
+        entry_meta.kind.is_tombstone() || has_passed(entry_meta.expiry, self.now)
     }
 
     /// Returns whether the inner cursor stands on a version of the remembered key.
@@ -247,7 +247,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
             }
             newer = 0;
             if matches!(entry_meta.kind, Kind::Put | Kind::PutPointer)
-                && (entry_meta.expiry == 0 || entry_meta.expiry > self.now)
+                && !has_passed(entry_meta.expiry, self.now)
             {
                 self.place = Position::OnEntry;
                 break;

@@ -29,7 +29,7 @@ struct Pins {
     /// Number of snapshots of transactions that check for conflicts at commit, and when the first of these transactions
     /// began.
     validating: usize,
-    began: u32,
+    began: u64,
 }
 
 /// A registered snapshot; dropping it allows its versions to be dropped.
@@ -56,15 +56,15 @@ impl Snapshots {
         self.pin(&mut state, seq, None)
     }
 
-    /// Like [`Snapshots::register`], for a transaction that begins at the second `began` and whose commit checks for
+    /// Like [`Snapshots::register`], for a transaction that begins at time `began` and whose commit checks for
     /// conflicts. Merges keep the newest version of each key written since, and what had not expired at `began`.
-    pub fn register_validating(self: &Arc<Self>, began: u32, now: impl FnOnce() -> SeqNo) -> SnapshotPin {
+    pub fn register_validating(self: &Arc<Self>, began: u64, now: impl FnOnce() -> SeqNo) -> SnapshotPin {
         let mut state = self.state.lock();
         let seq = now();
         self.pin(&mut state, seq, Some(began))
     }
 
-    fn pin(self: &Arc<Self>, state: &mut State, seq: SeqNo, validating: Option<u32>) -> SnapshotPin {
+    fn pin(self: &Arc<Self>, state: &mut State, seq: SeqNo, validating: Option<u64>) -> SnapshotPin {
         let pins = state.live.entry(seq).or_default();
         pins.count += 1;
         if let Some(began) = validating {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::setting::{Setting, SettingInfo, outside};
 use crate::codec::{Compression, Decoder, FieldClass, FieldWriter, UnknownFields, read_fields};
-use crate::types::{Comparator, MergeOperator};
+use crate::types::{Comparator, EXPIRY_MAX, MergeOperator};
 use crate::{Error, Result};
 
 /// The concurrent map that buffers writes.
@@ -39,6 +39,19 @@ const COMPARATOR_FIELD: u64 = 1;
 /// damage. Written only if there is an operator.
 const OPERATOR_FIELD: u64 = 16;
 
+/// Field id of the default TTL in seconds, as older versions wrote it.
+const TTL_SECONDS_FIELD: u64 = 17;
+
+/// The default of a setting as a number.
+macro_rules! default_word {
+    (Duration, $default:expr) => {
+        $default.as_millis() as u64
+    };
+    ($kind:ident, $default:expr) => {
+        $default as u64
+    };
+}
+
 macro_rules! is_live {
     (live) => {
         true
@@ -49,7 +62,7 @@ macro_rules! is_live {
 }
 
 macro_rules! family_options {
-    ($($id:literal $change:ident $name:ident: $kind:ty = $default:expr, $domain:expr, $help:literal;)*) => {
+    ($($id:literal $change:ident $name:ident: $kind:ident = $default:expr, $domain:expr, $help:literal;)*) => {
         /// Settings of a family. Each has a method of its name that sets it; numbers outside a domain are refused by the call that
         /// takes the options.
         ///
@@ -57,6 +70,21 @@ macro_rules! family_options {
         /// use tidesdb::{Compression, FamilyOptions};
         /// let opts = FamilyOptions::default().compression(Compression::Zstd).value_threshold(4096);
         /// assert_eq!(opts.write_buffer_bytes, 64 << 20);
+        /// ```
+        ///
+        /// Rows of a family may expire by themselves:
+        ///
+        /// ```
+        /// use std::time::Duration;
+        /// use tidesdb::FamilyOptions;
+        /// # let dir = tempfile::tempdir()?;
+        /// # let db = tidesdb::Db::open(dir.path())?;
+        /// let an_hour = FamilyOptions::default().default_ttl(Duration::from_secs(3600));
+        /// let sessions = db.family_or_create("sessions", an_hour)?;
+        /// sessions.put("ann", "...")?; // expires in an hour
+        /// sessions.put_with_ttl("ben", "...", Duration::from_millis(250))?; // in a quarter of a second
+        /// sessions.put_expiring("root", "...", None)?; // never
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
         /// ```
         #[derive(Clone, Debug)]
         #[non_exhaustive]
@@ -95,7 +123,7 @@ macro_rules! family_options {
                 $(SettingInfo {
                     name: stringify!($name),
                     help: $help,
-                    default: $default as u64,
+                    default: default_word!($kind, $default),
                     domain: ($domain.0, $domain.1),
                     live: is_live!($change),
                 },)*
@@ -168,6 +196,7 @@ macro_rules! family_options {
                     match id {
                         COMPARATOR_FIELD => order = Some(comparator(field)?),
                         OPERATOR_FIELD => options.merge_operator = Some(operator(field)?),
+                        TTL_SECONDS_FIELD => options.default_ttl = ttl_of_seconds(field)?,
                         $($id => {
                             let word = field.varint()?;
                             options.$name =
@@ -216,7 +245,7 @@ macro_rules! family_options {
 
             /// Returns whether `options`, which may be put in force, has the same settings, key order apart.
             pub fn are(&self, options: &FamilyOptions) -> bool {
-                !self.adds_operator(options) $(&& options.$name == self.$name())*
+                !self.adds_operator(options) $(&& options.$name.to_word() == self.$name.load(Relaxed))*
             }
 
             /// Returns whether `options` has a merge operator and the family has none.
@@ -307,8 +336,8 @@ family_options! {
         "Tables with fewer entries are never compacted for their tombstones. Default 1024.";
     15 live value_garbage_percent: u32 = 25, (0, 100),
         "Percentage of garbage in value logs from which live values are moved so that files can be removed; 0 = never. Default 25.";
-    17 live default_ttl_secs: u64 = 0, (0, u32::MAX as u64),
-        "Seconds after which a row that is put without a TTL expires; 0 = never. Default 0.";
+    18 live default_ttl: Duration = Duration::ZERO, (0, EXPIRY_MAX),
+        "Time after which a row that is put without a TTL expires, in milliseconds, rounded up; 0 = never. Default 0.";
 }
 
 /// Converts `word` to the setting `name`, or says why it cannot.
@@ -325,6 +354,10 @@ fn comparator(field: &mut Decoder<'_>) -> Result<Comparator> {
         Ok(name) if bytes.len() <= COMPARATOR_NAME_BYTES_MAX => Ok(Comparator::of_stored_name(name)),
         _ => Err(field.corrupt("name of a key order")),
     }
+}
+
+fn ttl_of_seconds(field: &mut Decoder<'_>) -> Result<Duration> {
+    field.number(0..=u32::MAX.into(), "default TTL").map(Duration::from_secs)
 }
 
 fn operator(field: &mut Decoder<'_>) -> Result<MergeOperator> {
@@ -397,26 +430,13 @@ impl FamilyOptions {
         self.merge_operator = Some(operator);
         self
     }
+}
 
-    /// Sets the time after which a row that is put without a TTL expires, in whole seconds, rounded up; zero = never.
-    /// Operands of a merge operator have no TTL.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tidesdb::FamilyOptions;
-    /// # let dir = tempfile::tempdir()?;
-    /// # let db = tidesdb::Db::open(dir.path())?;
-    /// let an_hour = FamilyOptions::default().default_ttl(Duration::from_secs(3600));
-    /// let sessions = db.family_or_create("sessions", an_hour)?;
-    /// sessions.put("ann", "...")?; // expires in an hour
-    /// sessions.put_with_ttl("ben", "...", Duration::from_secs(60))?; // in a minute
-    /// sessions.put_expiring("root", "...", 0)?; // never
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use]
-    pub fn default_ttl(mut self, ttl: Duration) -> Self {
-        self.default_ttl_secs = ttl.as_secs().saturating_add((ttl.subsec_nanos() > 0).into());
-        self
+impl LiveOptions {
+    /// The default TTL in milliseconds; 0 = none.
+    #[inline]
+    pub fn default_ttl_millis(&self) -> u64 {
+        self.default_ttl.load(Relaxed)
     }
 }
 
@@ -494,6 +514,33 @@ mod tests {
         let mut again = Vec::new();
         LiveOptions::new(options).now().write(&mut again);
         assert_eq!(again, newer);
+    }
+
+    /// Older versions stored the default TTL in seconds, in a field that is no longer written.
+    #[test]
+    fn a_default_ttl_keeps_milliseconds_and_is_read_in_seconds_too() {
+        let of_older = |seconds| {
+            let mut bytes = Vec::new();
+            let mut fields = FieldWriter::new(&mut bytes);
+            fields.bytes(COMPARATOR_FIELD, FieldClass::Required, Comparator::bytewise().name().as_bytes());
+            fields.number(TTL_SECONDS_FIELD, FieldClass::Optional, seconds);
+            read(&bytes)
+        };
+        assert_eq!(of_older(0).unwrap().default_ttl, Duration::ZERO);
+        assert_eq!(of_older(u32::MAX.into()).unwrap().default_ttl, Duration::from_secs(u32::MAX.into()));
+        assert!(matches!(of_older(1 << 32), Err(Error::Corrupt { .. })));
+        let stored = |ttl| {
+            let mut bytes = Vec::new();
+            FamilyOptions::default().default_ttl(ttl).write(&mut bytes);
+            read(&bytes).map(|options| options.default_ttl)
+        };
+        assert_eq!(stored(Duration::from_millis(250)).unwrap(), Duration::from_millis(250));
+        assert_eq!(stored(Duration::from_nanos(1)).unwrap(), Duration::from_millis(1), "rounded up");
+        assert!(matches!(stored(Duration::MAX), Err(Error::Corrupt { .. })));
+        let live = LiveOptions::new(FamilyOptions::default());
+        let change = |ttl| live.check_change("f", &FamilyOptions::default().default_ttl(ttl));
+        assert!(change(Duration::from_millis(EXPIRY_MAX)).is_ok());
+        assert!(matches!(change(Duration::MAX), Err(Error::InvalidArgument { .. })));
     }
 
     #[test]

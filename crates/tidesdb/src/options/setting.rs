@@ -1,9 +1,11 @@
 //! Settings of a family as numbers; the code generated from the table in `family.rs` uses them.
 
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use super::MemtableKind;
 use crate::codec::Compression;
+use crate::types::millis_up;
 
 /// A setting that fits in a word: in an atomic of an open family, in a field on disk, and on the command line.
 pub(super) trait Setting: Copy + PartialEq {
@@ -56,6 +58,17 @@ impl Setting for u32 {
 
     fn from_word(word: u64) -> Option<Self> {
         word.try_into().ok()
+    }
+}
+
+/// Milliseconds, rounded up.
+impl Setting for Duration {
+    fn to_word(self) -> u64 {
+        millis_up(self)
+    }
+
+    fn from_word(word: u64) -> Option<Self> {
+        Some(Self::from_millis(word))
     }
 }
 

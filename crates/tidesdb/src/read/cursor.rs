@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use tidesdb_memtable::Memtable;
 
@@ -20,6 +21,7 @@ use crate::shared::ReadCtx;
 use crate::sources::{Source, TableLevel};
 use crate::types::{
     Comparator, EntryCursor, EntryMeta, KeyRange, Kind, ReadPoint, RowSpan, SEQ_MAX, Scope, SeqNo, Slice,
+    moment_of,
 };
 use crate::vlog::{ChunkedPlace, VlogPointer};
 use crate::{Error, Result};
@@ -163,7 +165,7 @@ impl Cursor {
             return Err(family.unusable());
         }
         let seq = moment.seq(reads);
-        let inner = Self::merged(family, &view, ReadPoint { seq, now: reads.now_secs() }, own.as_ref());
+        let inner = Self::merged(family, &view, ReadPoint { seq, now: reads.now() }, own.as_ref());
         let mut cursor = Self {
             reads: Arc::clone(reads),
             family: Arc::clone(family),
@@ -605,9 +607,14 @@ impl Cursor {
         self.entry_meta().seq
     }
 
-    /// Returns the expiry of the current version in UNIX seconds; 0 = never.
-    pub fn expiry(&self) -> u32 {
+    /// Returns the expiry of the current version as it is stored.
+    pub(crate) fn stored_expiry(&self) -> u64 {
         self.entry_meta().expiry
+    }
+
+    /// Returns the moment at which the current row expires, in whole milliseconds; `None` = never.
+    pub fn expiry(&self) -> Option<SystemTime> {
+        moment_of(self.stored_expiry())
     }
 
     fn entry_meta(&self) -> EntryMeta {

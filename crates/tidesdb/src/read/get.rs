@@ -11,14 +11,14 @@ use crate::merge::Combine;
 use crate::shared::ReadCtx;
 use crate::sst::{AllowAllReads, ReadGate, Table, TableValue, TurnGate};
 use crate::stats::is_chosen;
-use crate::types::{Between, Kind, Operands, ReadPoint, SeqNo, Slice, VALUE_BYTES_MAX};
+use crate::types::{Between, Kind, Operands, ReadPoint, SeqNo, Slice, VALUE_BYTES_MAX, has_passed};
 use crate::vlog::{ChunkedPlace, ValuePlace, VlogPointer};
 use crate::{Error, Result};
 
 /// Result of a lookup.
 struct Hit<'g> {
     kind: Kind,
-    expiry: u32,
+    expiry: u64,
     place: ValueLocation<'g>,
 }
 
@@ -285,7 +285,7 @@ pub fn newest_range(view: &Arc<ReadView>, key: &[u8], during: Between, guard: &G
 /// `Corrupt`, `Io`.
 pub fn sees(view: &Arc<ReadView>, key: &[u8], at: ReadPoint, guard: &Guard) -> Result<bool> {
     let hit = lookup(view, key, at.seq, false, guard, &mut AllowAllReads)?;
-    Ok(hit.is_some_and(|hit| !hit.kind.is_tombstone() && (hit.expiry == 0 || hit.expiry > at.now)))
+    Ok(hit.is_some_and(|hit| !hit.kind.is_tombstone() && !has_passed(hit.expiry, at.now)))
 }
 
 /// Returns `key`; fails if the family was dropped.

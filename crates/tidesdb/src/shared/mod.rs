@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 pub use backlog::{
     Debt, DelayStats, FLUSH_RATE_ASSUMED, GARBAGE_RATE_ASSUMED, MERGE_RATE_ASSUMED, Merges, SyncDue,
@@ -39,11 +39,12 @@ use tidesdb_sync::{Mutex, rank};
 pub use watch::Watch;
 pub use write::{MergeSpace, OwnedLog, SCARCE, WriteCtx};
 
+use crate::Result;
 use crate::family::FamilyCore;
 use crate::jobs::Retry;
 use crate::remote::Remote;
 use crate::sst::TableContext;
-use crate::types::{Comparator, FamilyId, SeqNo};
+use crate::types::{Comparator, FamilyId, SeqNo, moment_of};
 use crate::vlog::WriteBudget;
 
 /// All parts of one open database.
@@ -122,26 +123,36 @@ impl Family {
         self.core.name().to_string()
     }
 
-    /// Returns the expiry that a row gets now if it is put without one: 0 = never, or the end of the family's default TTL.
+    /// Returns the moment at which a row expires that is put now without an expiry: the end of the family's default TTL, or `None`
+    /// if it has none.
     ///
     /// # Errors
     /// As [`Family::expiry_after`].
+    pub fn default_expiry(&self) -> Result<Option<SystemTime>> {
+        self.stored_default_expiry().map(moment_of)
+    }
+
+    /// As [`Family::default_expiry`], as it is stored.
     #[inline]
-    pub fn default_expiry(&self) -> crate::Result<u32> {
-        match self.core.options.default_ttl_secs() {
+    pub(crate) fn stored_default_expiry(&self) -> Result<u64> {
+        match self.core.options.default_ttl_millis() {
             0 => Ok(0),
-            secs => self.expiry_after(Duration::from_secs(secs)),
+            millis => self.stored_expiry_after(Duration::from_millis(millis)),
         }
     }
 
-    /// Returns the expiry of a row that is put with `ttl` now, in seconds since the UNIX epoch. Rows that are put with the same expiry
-    /// ([`Family::put_expiring`]) expire together.
+    #[cold]
+    fn stored_expiry_after(&self, ttl: Duration) -> Result<u64> {
+        self.shared.reads.expiry_after(ttl)
+    }
+
+    /// Returns the moment at which a row expires that is put with `ttl` now, in whole milliseconds, rounded up. Rows that are put with the
+    /// same expiry ([`Family::put_expiring`]) expire together.
     ///
     /// # Errors
-    /// `InvalidArgument` if `ttl` ends after February 2106.
-    #[cold]
-    pub fn expiry_after(&self, ttl: Duration) -> crate::Result<u32> {
-        self.shared.reads.expiry_after(ttl)
+    /// `InvalidArgument` if `ttl` ends after the year 10889.
+    pub fn expiry_after(&self, ttl: Duration) -> Result<SystemTime> {
+        self.stored_expiry_after(ttl).map(|expiry| moment_of(expiry).unwrap_or(SystemTime::UNIX_EPOCH))
     }
 
     /// Returns the current settings.

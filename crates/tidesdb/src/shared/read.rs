@@ -7,11 +7,11 @@ use std::time::Duration;
 use tidesdb_io::Clock;
 use tidesdb_sync::CachePadded;
 
-use crate::clock::{ExpiryClock, SECOND_MAX};
+use crate::clock::ExpiryClock;
 use crate::jobs::JobQueue;
 use crate::mvcc::{SnapshotPin, Snapshots};
 use crate::stats::{Histogram, Timer, is_chosen};
-use crate::types::SeqNo;
+use crate::types::{SeqNo, expiry_after, has_passed};
 use crate::wal::{Log, Sequencer};
 use crate::{Error, Result};
 
@@ -106,15 +106,16 @@ impl ReadCtx {
         self.snapshots.register(|| self.sequencer.visible_end() - 1)
     }
 
-    /// As [`ReadCtx::register_snapshot`], for a transaction that began at the second `began` and whose commit looks for conflicts.
-    pub fn register_validating(&self, began: u32) -> SnapshotPin {
+    /// As [`ReadCtx::register_snapshot`], for a transaction that began at time `began` and whose commit looks for conflicts.
+    pub fn register_validating(&self, began: u64) -> SnapshotPin {
         self.visible();
         self.snapshots.register_validating(began, || self.sequencer.visible_end() - 1)
     }
 
-    /// Time for expiry in seconds, as of the last refresh; as of now if no thread refreshes it. Never goes back.
+    /// Time for expiry in milliseconds since the UNIX epoch, as of the last refresh; as of now if no thread refreshes it. Never goes
+    /// back.
     #[inline]
-    pub fn now_secs(&self) -> u32 {
+    pub fn now(&self) -> u64 {
         if !self.ticking {
             return self.refresh_clock();
         }
@@ -123,29 +124,20 @@ impl ReadCtx {
 
     /// Returns true if a version with this expiry is expired now; an expiry of 0 means never.
     #[inline]
-    pub fn is_expired(&self, expiry: u32) -> bool {
-        expiry != 0 && expiry <= self.now_secs()
+    pub fn is_expired(&self, expiry: u64) -> bool {
+        expiry != 0 && has_passed(expiry, self.now())
     }
 
-    /// Returns the second at which a row that is written now with `ttl` expires: the first that is not before the end of
-    /// `ttl`.
+    /// Returns the expiry of a row that is written now with `ttl`: the first millisecond that is not before the end of `ttl`.
     ///
     /// # Errors
-    /// `InvalidArgument` if that is after the last second that a row can store, in February 2106.
-    pub fn expiry_after(&self, ttl: Duration) -> Result<u32> {
-        let end = self.expiry_clock.read_exactly(&*self.clock).saturating_add(ttl);
-        let second = end.as_secs().saturating_add((end.subsec_nanos() > 0).into());
-        match u32::try_from(second) {
-            Ok(second) if second <= SECOND_MAX => Ok(second.max(1)), // 0 would mean never
-            _ => Err(Error::invalid(format!(
-                "a TTL of {} s ends after February 2106, the last expiry that a row can have",
-                ttl.as_secs()
-            ))),
-        }
+    /// `InvalidArgument` if that is after the last moment that a row can store, in the year 10889.
+    pub fn expiry_after(&self, ttl: Duration) -> Result<u64> {
+        expiry_after(self.expiry_clock.read_exactly(&*self.clock), ttl)
     }
 
     /// Reads the clock and returns the time.
-    pub fn refresh_clock(&self) -> u32 {
+    pub fn refresh_clock(&self) -> u64 {
         self.expiry_clock.read(&*self.clock)
     }
 }

@@ -8,7 +8,8 @@ use crate::codec::FieldClass::Required;
 use crate::codec::{Compression, Decoder, FieldWriter, Salt, UnknownFields, put_varint, read_fields};
 use crate::ranges::RangeTombstone;
 use crate::types::{
-    Comparator, FILE_BYTES_MAX, FILE_NUMBER_MAX, ID_MAX, KEY_BYTES_MAX, SEQ_MAX, SeqNo, TableId, VlogId,
+    Comparator, EXPIRY_MAX, FILE_BYTES_MAX, FILE_NUMBER_MAX, ID_MAX, KEY_BYTES_MAX, SECOND, SEQ_MAX, SeqNo,
+    TableId, VlogId,
 };
 use crate::vlog::RECORD_HEADER_BYTES;
 
@@ -49,9 +50,9 @@ pub struct TableMeta {
     /// Largest sequence number.
     pub max_seq: SeqNo,
     /// Smallest expiry among entries that have one; 0 if none has.
-    pub oldest_expiry: u32,
+    pub oldest_expiry: u64,
     /// Largest expiry among entries that have one; 0 if none has.
-    pub newest_expiry: u32,
+    pub newest_expiry: u64,
     /// True if at least one entry never expires.
     pub has_eternal: bool,
     /// Bytes of all keys, uncompressed.
@@ -89,6 +90,8 @@ mod field {
     pub(super) const SMALLEST: u64 = 17;
     pub(super) const LARGEST: u64 = 18;
     pub(super) const VLOG_REFS: u64 = 19;
+    /// Empty. Says that the expiries are milliseconds; seconds without it.
+    pub(super) const EXPIRY_IN_MILLIS: u64 = 20;
 }
 
 impl TableMeta {
@@ -99,13 +102,13 @@ impl TableMeta {
             .fold(0, u64::saturating_add)
     }
 
-    /// The second from which on all its entries have expired; `None` if one never does.
-    pub fn expires(&self) -> Option<u32> {
+    /// The time from which on all its entries have expired; `None` if one never does.
+    pub fn expires(&self) -> Option<u64> {
         (!self.has_eternal && self.newest_expiry > 0).then_some(self.newest_expiry)
     }
 
-    /// Whether all its entries have expired at the second `now`.
-    pub fn has_expired(&self, now: u32) -> bool {
+    /// Whether all its entries have expired at the time `now`.
+    pub fn has_expired(&self, now: u64) -> bool {
         self.expires().is_some_and(|at| at <= now)
     }
 
@@ -141,8 +144,8 @@ impl TableMeta {
             (field::SINGLE_DELETES, self.single_deletes),
             (field::MIN_SEQ, self.min_seq),
             (field::MAX_SEQ, self.max_seq),
-            (field::OLDEST_EXPIRY, self.oldest_expiry.into()),
-            (field::NEWEST_EXPIRY, self.newest_expiry.into()),
+            (field::OLDEST_EXPIRY, self.oldest_expiry),
+            (field::NEWEST_EXPIRY, self.newest_expiry),
             (field::HAS_ETERNAL, self.has_eternal.into()),
             (field::COMPRESSION, self.compression as u64),
             (field::RAW_KEY_BYTES, self.raw_key_bytes),
@@ -156,15 +159,19 @@ impl TableMeta {
         let mut refs = Vec::new();
         self.put_vlog_refs(&mut refs);
         fields.bytes(field::VLOG_REFS, Required, &refs);
+        if self.newest_expiry > 0 {
+            fields.bytes(field::EXPIRY_IN_MILLIS, Required, &[]);
+        }
         fields.finish(&self.unknown);
     }
 
     /// Reads the remaining fields. All known fields from `first` on must be present.
     fn decode_fields(d: &mut Decoder<'_>, first: u64) -> Result<Self> {
-        let (mut meta, mut next) = (Self::default(), first);
+        let (mut meta, mut next, mut in_millis) = (Self::default(), first, false);
         let unknown = read_fields(d, |id, d| {
             if id > field::VLOG_REFS {
-                return Ok(false);
+                in_millis |= id == field::EXPIRY_IN_MILLIS;
+                return Ok(id == field::EXPIRY_IN_MILLIS);
             }
             if id != next {
                 return Err(d.corrupt("a field of a table is missing"));
@@ -196,7 +203,7 @@ impl TableMeta {
         if next != field::VLOG_REFS + 1 {
             return Err(d.corrupt("a field of a table is missing"));
         }
-        Self { unknown, ..meta }.checked(d)
+        Self { unknown, ..meta }.with_expiries(in_millis, d)?.checked(d)
     }
 
     /// Decodes a description in the first manifest format, which has no field ids.
@@ -251,7 +258,7 @@ impl TableMeta {
             ..Self::default()
         };
         meta.read_vlog_refs(d)?;
-        meta.checked(d)
+        meta.with_expiries(false, d)?.checked(d)
     }
 
     fn read_vlog_refs(&mut self, d: &mut Decoder<'_>) -> Result<()> {
@@ -267,6 +274,18 @@ impl TableMeta {
             self.vlog_refs.push(r);
         }
         Ok(())
+    }
+
+    /// Converts expiries as they are stored to milliseconds.
+    fn with_expiries(mut self, in_millis: bool, d: &Decoder<'_>) -> Result<Self> {
+        if !in_millis {
+            if self.newest_expiry.max(self.oldest_expiry) > u32::MAX.into() {
+                return Err(d.corrupt("expiry of more than 32 bits of seconds"));
+            }
+            self.oldest_expiry *= SECOND;
+            self.newest_expiry *= SECOND;
+        }
+        Ok(self)
     }
 
     fn checked(self, d: &Decoder<'_>) -> Result<Self> {
@@ -356,6 +375,6 @@ fn seq(d: &mut Decoder<'_>) -> Result<SeqNo> {
     d.number(0..=SEQ_MAX, "sequence number")
 }
 
-fn expiry(d: &mut Decoder<'_>) -> Result<u32> {
-    d.number(0..=u32::MAX.into(), "expiry").map(|n| n as u32)
+fn expiry(d: &mut Decoder<'_>) -> Result<u64> {
+    d.number(0..=EXPIRY_MAX, "expiry")
 }

@@ -92,8 +92,8 @@ pub struct FoundVersion<'g> {
     pub seq: SeqNo,
     /// Kind of the entry.
     pub kind: Kind,
-    /// Expiry in UNIX seconds, 0 = never.
-    pub expiry: u32,
+    /// Expiry in milliseconds since the UNIX epoch; 0 = never.
+    pub expiry: u64,
     /// The value as stored; empty if it was not requested.
     pub value: TableValue<'g>,
 }

@@ -333,7 +333,7 @@ impl TableWriter {
 impl TableMeta {
     /// Adds the expiry of an entry to the properties.
     #[inline]
-    pub(super) fn note_expiry(&mut self, expiry: u32) {
+    pub(super) fn note_expiry(&mut self, expiry: u64) {
         if expiry == 0 {
             self.has_eternal = true;
             return;

@@ -187,7 +187,7 @@ fn full() -> Error {
 }
 
 /// An expired put hides what others wrote, as a delete does.
-fn own_write<'v>(reads: &ReadCtx, kind: Kind, expiry: u32, value: &'v [u8]) -> OwnWrite<'v> {
+fn own_write<'v>(reads: &ReadCtx, kind: Kind, expiry: u64, value: &'v [u8]) -> OwnWrite<'v> {
     match kind {
         _ if kind.is_tombstone() || reads.is_expired(expiry) => OwnWrite::Deleted,
         Kind::Merge => OwnWrite::Operand,

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::footprint::Footprint;
 use super::own::{Own, OwnValue, OwnWrite, OwnWrites, search_batch};
@@ -41,7 +41,7 @@ pub struct Transaction {
     isolation: Isolation,
     moment: ReadTimestamp,
     /// Time at which it began, for expiry.
-    began: u32,
+    began: u64,
     batch: WriteBatch,
     own: RefCell<OwnWrites>,
     reads: RefCell<Footprint>,
@@ -67,7 +67,7 @@ pub struct Savepoint(u64);
 
 impl Transaction {
     pub(crate) fn new(shared: &Arc<Shared>, isolation: Isolation) -> Self {
-        let began = shared.reads.now_secs();
+        let began = shared.reads.now();
         Self {
             began,
             moment: moment(&shared.reads, isolation, began),
@@ -128,7 +128,7 @@ impl Transaction {
     /// Sets `key` to `value` for `ttl`: see [`WriteBatch::put_with_ttl`].
     ///
     /// # Errors
-    /// As [`Transaction::put`]; `InvalidArgument` if `ttl` ends after February 2106.
+    /// As [`Transaction::put`]; `InvalidArgument` if `ttl` ends after the year 10889.
     pub fn put_with_ttl(
         &mut self,
         family: &Family,
@@ -139,7 +139,7 @@ impl Transaction {
         self.for_writing(family)?.put_with_ttl(family, key, value, ttl)
     }
 
-    /// Sets `key` to `value` until `expiry`: see [`WriteBatch::put_expiring`].
+    /// Sets `key` to `value` until `expiry` (`None` = forever): see [`WriteBatch::put_expiring`].
     ///
     /// # Errors
     /// As [`Transaction::put`].
@@ -148,7 +148,7 @@ impl Transaction {
         family: &Family,
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
-        expiry: u32,
+        expiry: impl Into<Option<SystemTime>>,
     ) -> Result<()> {
         self.for_writing(family)?.put_expiring(family, key, value, expiry)
     }
@@ -415,7 +415,7 @@ impl Transaction {
     /// writes are undone.
     pub fn reset(&mut self) {
         self.forget();
-        self.began = self.shared.reads.now_secs();
+        self.began = self.shared.reads.now();
         self.moment = moment(&self.shared.reads, self.isolation, self.began);
         self.open = true;
     }
@@ -603,7 +603,7 @@ impl Transaction {
     }
 }
 
-fn moment(ctx: &ReadCtx, isolation: Isolation, began: u32) -> ReadTimestamp {
+fn moment(ctx: &ReadCtx, isolation: Isolation, began: u64) -> ReadTimestamp {
     match isolation {
         Isolation::ReadUncommitted => ReadTimestamp::Uncommitted,
         Isolation::ReadCommitted => ReadTimestamp::Now,

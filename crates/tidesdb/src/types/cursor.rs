@@ -10,8 +10,8 @@ pub struct EntryMeta {
     pub seq: SeqNo,
     /// Its kind.
     pub kind: Kind,
-    /// Expiry in UNIX seconds, 0 = never.
-    pub expiry: u32,
+    /// Expiry in milliseconds since the UNIX epoch; 0 = never.
+    pub expiry: u64,
 }
 
 impl Default for EntryMeta {

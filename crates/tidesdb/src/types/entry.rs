@@ -74,8 +74,8 @@ pub struct EntryRef<'a> {
     pub seq: SeqNo,
     /// Its kind.
     pub kind: Kind,
-    /// Seconds since the UNIX epoch after which the version is dead; 0 = never. `u32::MAX` = never in practice.
-    pub expiry: u32,
+    /// Expiry in milliseconds since the UNIX epoch, at most [`EXPIRY_MAX`](super::EXPIRY_MAX); 0 = never.
+    pub expiry: u64,
     /// The value, an encoded pointer (`PutPointer`), an operand (`Merge`), or nothing (tombstones).
     pub value: &'a [u8],
 }

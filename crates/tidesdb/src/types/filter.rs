@@ -3,6 +3,9 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::moment_of;
 
 /// A row that a merge of tables rewrites.
 #[derive(Clone, Copy, Debug)]
@@ -12,13 +15,13 @@ pub struct FilterRow<'a> {
     pub key: &'a [u8],
     /// The value; `None` if it lies in the value log, which a merge does not read.
     pub value: Option<&'a [u8]>,
-    /// Expiry in UNIX seconds; 0 = never.
-    pub expiry: u32,
+    /// When it expires; `None` = never.
+    pub expiry: Option<SystemTime>,
 }
 
 impl<'a> FilterRow<'a> {
-    pub(crate) fn new(key: &'a [u8], value: Option<&'a [u8]>, expiry: u32) -> Self {
-        Self { key, value, expiry }
+    pub(crate) fn new(key: &'a [u8], value: Option<&'a [u8]>, expiry: u64) -> Self {
+        Self { key, value, expiry: moment_of(expiry) }
     }
 }
 

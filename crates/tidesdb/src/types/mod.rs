@@ -3,6 +3,7 @@
 mod border;
 mod cursor;
 mod entry;
+mod expiry;
 mod filter;
 mod ids;
 mod limits;
@@ -16,6 +17,9 @@ mod slice;
 pub use border::KeyBorder;
 pub use cursor::{EntryCursor, EntryMeta, Stored};
 pub use entry::{EntryRef, Kind};
+pub use expiry::{
+    EXPIRY_MAX, SECOND, ShownExpiry, expiry_after, expiry_at, has_passed, millis_up, moment_of,
+};
 pub use filter::{CompactionFilter, Decision, FilterRow};
 pub use ids::{FamilyId, TableId, VlogId, WalId};
 pub use limits::{
@@ -38,8 +42,8 @@ pub type SeqNo = u64;
 pub struct ReadPoint {
     /// It sees the versions up to this sequence number.
     pub seq: SeqNo,
-    /// Second for which it decides what has expired.
-    pub now: u32,
+    /// Time at which it decides what has expired, in milliseconds since the UNIX epoch.
+    pub now: u64,
 }
 
 /// Sequence numbers after one and before another, both excluded.

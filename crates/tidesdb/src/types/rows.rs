@@ -1,6 +1,6 @@
 //! [`Rows`]: a few rows copied from their sources, to be returned one by one.
 
-use super::{EntryMeta, Kind, SeqNo};
+use super::{EntryMeta, Kind, SeqNo, has_passed};
 
 /// Keys and values longer than this together are not copied: returning them in place costs less.
 const ROW_BYTES_MAX: usize = 512;
@@ -10,17 +10,15 @@ const ROW_BYTES_MAX: usize = 512;
 pub struct Visibility {
     /// Newest visible sequence number.
     pub seq: SeqNo,
-    /// Time of the read in UNIX seconds.
-    pub now: u32,
+    /// Time of the read in milliseconds since the UNIX epoch.
+    pub now: u64,
 }
 
 impl Visibility {
     /// Returns true if the newest version of a key is visible and its entry holds the value itself.
     #[inline]
     pub fn shows(&self, entry_meta: EntryMeta) -> bool {
-        entry_meta.kind == Kind::Put
-            && entry_meta.seq <= self.seq
-            && (entry_meta.expiry == 0 || entry_meta.expiry > self.now)
+        entry_meta.kind == Kind::Put && entry_meta.seq <= self.seq && !has_passed(entry_meta.expiry, self.now)
     }
 }
 
@@ -71,12 +69,13 @@ impl RowSpan {
     }
 }
 
-/// Rows in key order, up to a limit. The memory is reused.
+/// Rows in key order, up to a limit: puts that hold their value. The memory is reused.
 #[derive(Debug, Default)]
 pub struct Rows {
     bytes: Vec<u8>,
     spans: Vec<RowSpan>,
-    stamps: Vec<EntryMeta>,
+    /// Sequence number and expiry of each row.
+    stamps: Vec<(SeqNo, u64)>,
     room: usize,
 }
 
@@ -136,7 +135,7 @@ impl Rows {
             return false;
         };
         self.spans.push(span);
-        self.stamps.push(entry_meta);
+        self.stamps.push((entry_meta.seq, entry_meta.expiry));
         self.bytes.extend_from_slice(value);
         true
     }
@@ -166,6 +165,7 @@ impl Rows {
 
     /// Metadata of row `i`; the default (sequence number 0, put, no expiry) if there is no such row.
     pub fn entry_meta(&self, i: usize) -> EntryMeta {
-        self.stamps.get(i).copied().unwrap_or_default()
+        let stamp = self.stamps.get(i);
+        stamp.map_or_else(EntryMeta::default, |&(seq, expiry)| EntryMeta { seq, kind: Kind::Put, expiry })
     }
 }

@@ -22,8 +22,10 @@ use crate::{Error, FamilyOptions, Result};
 pub const MANIFEST_FORMAT: u32 = 1;
 /// Feature: entries may refer to chunked values.
 pub const CHUNKED_VALUES: u64 = 1;
+/// Feature: operations in the log may have an expiry in milliseconds.
+pub const EXPIRY_IN_MILLIS: u64 = 2;
 /// All features that this version knows.
-const FEATURES: u64 = CHUNKED_VALUES;
+const FEATURES: u64 = CHUNKED_VALUES | EXPIRY_IN_MILLIS;
 /// Tag bit: an older reader may skip the change.
 pub const IGNORABLE: u8 = 0x80;
 /// Deepest level a table can be in.

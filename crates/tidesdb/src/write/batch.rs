@@ -1,17 +1,18 @@
 //! A batch of operations that are committed together. Its buffer is the body of a log record.
 //!
-//! One operation: `kind u8 (high bit: has expiry) | family varint | key length varint | value length varint |
-//! [expiry u32] | key | value`. The layout is part of `docs/formats/wal.md`.
+//! One operation: `kind u8 (bit 0x40: has an expiry) | family varint | key length varint | value length varint |
+//! [expiry: 6 bytes] | key | value`. The layout is part of `docs/formats/wal.md`. Older logs store seconds in a u32 instead, with
+//! bit 0x80.
 //!
 //! A range delete stores the first deleted key as its key and the first key not deleted as its value; either is empty
-//! for no bound. In place of an expiry, range deletes and merges always have their rank, counted from 1 among the range
+//! for no bound. In the place of an expiry, range deletes and merges always have their rank, counted from 1 among the range
 //! deletes and merges of the batch. The rank raises the sequence number of the operation and of all later operations of
 //! the batch above those of earlier operations. It also makes every such operation at least as long as the eight bytes
 //! that one sequence number stands for.
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tidesdb_io::Buffer;
 
@@ -21,13 +22,19 @@ use crate::memory::{Charge, Use};
 use crate::ranges::{BORDER_BYTES_MAX, Interval, RangeTombstone};
 use crate::read::prefix_range;
 use crate::shared::Family;
-use crate::types::{FamilyId, KEY_BYTES_MAX, KeyRange, Kind, SeqNo, VALUE_BYTES_MAX};
+use crate::types::{FamilyId, KEY_BYTES_MAX, KeyRange, Kind, SECOND, SeqNo, VALUE_BYTES_MAX, expiry_at};
+use crate::version::EXPIRY_IN_MILLIS;
 use crate::vlog::{ChunkedPlace, Lease, ValuePlace};
 use crate::wal::layout::{RECORD_HEADER_BYTES, blank_record};
 use crate::wal::{LoggedCommit, Purpose};
 use crate::{Error, Result};
 
-const HAS_EXPIRY: u8 = 0x80;
+/// Set in the kind of an operation with an expiry in milliseconds, in [`EXPIRY_BYTES`].
+const HAS_EXPIRY: u8 = 0x40;
+/// Set in the kind of an operation with an expiry in seconds, in a u32: only in older logs.
+const HAS_SECONDS: u8 = 0x80;
+/// Bytes of an expiry, which is at most [`EXPIRY_MAX`].
+const EXPIRY_BYTES: usize = 6;
 /// Longest body of a record; leaves room for pointers that replace values.
 const BATCH_BYTES_MAX: usize = (1 << 32) - (1 << 20);
 
@@ -118,16 +125,17 @@ impl WriteBatch {
     /// `InvalidArgument` for an empty or too long key, a too long value or batch. `MemoryLimit` if all batches and transactions
     /// would take more than their share of `memory_limit`; `Busy` if memory stays scarce for ten seconds. The batch is as before.
     pub fn put(&mut self, family: &Family, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.push(family, Kind::Put, family.default_expiry()?, key.as_ref(), value.as_ref())
+        self.push(family, Kind::Put, family.stored_default_expiry()?, key.as_ref(), value.as_ref())
     }
 
-    /// Sets `key` to `value` for `ttl`, counted from now. A row stores its expiry in seconds, rounded up: the key can be
-    /// read for at least `ttl`, and at most a second longer. Time is that of the wall clock, except that it never goes
-    /// back while the database is open: an expired key stays expired if the wall clock is set back, and a new TTL may
-    /// then end up to a second early.
+    /// Sets `key` to `value` for `ttl`, counted from now. A row stores its expiry in milliseconds, rounded up. The key can be read
+    /// for at least `ttl`, and is gone at most about 10 ms later, or 100 ms on a database without commits for a second: reads use a
+    /// clock that is read that often. Time is that of the wall clock, except that it never goes back while the database is open: an expired key stays
+    /// expired if the wall clock is set back.
     ///
     /// # Errors
-    /// As [`WriteBatch::put`]; `InvalidArgument` if `ttl` ends after February 2106.
+    /// As [`WriteBatch::put`]; `InvalidArgument` if `ttl` ends after the year 10889. The first put that expires names the feature in the
+    /// manifest, so that older versions refuse the database: errors of that, and `ReadOnly`, `Poisoned`, `Closed`.
     pub fn put_with_ttl(
         &mut self,
         family: &Family,
@@ -135,22 +143,29 @@ impl WriteBatch {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<()> {
-        self.put_expiring(family, key, value, family.shared.reads.expiry_after(ttl)?)
+        self.put_until(family, key.as_ref(), value.as_ref(), family.shared.reads.expiry_after(ttl)?)
     }
 
-    /// Sets `key` to `value` until `expiry`, in seconds since the UNIX epoch; 0 = forever, whatever the default TTL of the
-    /// family.
+    /// Sets `key` to `value` until `expiry`, in milliseconds, rounded up. `None` = forever, whatever the default TTL of the family.
     ///
     /// # Errors
-    /// As [`WriteBatch::put`].
+    /// As [`WriteBatch::put_with_ttl`]; `InvalidArgument` for a moment after the year 10889.
     pub fn put_expiring(
         &mut self,
         family: &Family,
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
-        expiry: u32,
+        expiry: impl Into<Option<SystemTime>>,
     ) -> Result<()> {
-        self.push(family, Kind::Put, expiry, key.as_ref(), value.as_ref())
+        self.put_until(family, key.as_ref(), value.as_ref(), expiry_at(expiry.into())?)
+    }
+
+    /// Sets `key` to `value` until `expiry`, as it is stored.
+    pub(crate) fn put_until(&mut self, family: &Family, key: &[u8], value: &[u8], expiry: u64) -> Result<()> {
+        if expiry != 0 {
+            family.shared.maintenance.require(EXPIRY_IN_MILLIS)?;
+        }
+        self.push(family, Kind::Put, expiry, key, value)
     }
 
     /// Deletes `key`, whether it exists or not.
@@ -344,8 +359,11 @@ impl WriteBatch {
         family: &Family,
         key: &[u8],
         (place, leases): (&ChunkedPlace, Vec<Lease>),
-        expiry: u32,
+        expiry: u64,
     ) -> Result<()> {
+        if expiry != 0 {
+            family.shared.maintenance.require(EXPIRY_IN_MILLIS)?;
+        }
         self.push(family, Kind::PutPointer, expiry, key, &place.encode())?;
         self.leases.extend(leases);
         if let Some(at) = self.families.iter().position(|f| Arc::ptr_eq(f, &family.core)) {
@@ -354,7 +372,7 @@ impl WriteBatch {
         Ok(())
     }
 
-    fn push(&mut self, family: &Family, kind: Kind, expiry: u32, key: &[u8], value: &[u8]) -> Result<()> {
+    fn push(&mut self, family: &Family, kind: Kind, expiry: u64, key: &[u8], value: &[u8]) -> Result<()> {
         check_key(key)?;
         check_value(value)?;
         self.make_room(family, key.len() + value.len())?;
@@ -395,7 +413,7 @@ impl WriteBatch {
         Ok(())
     }
 
-    fn append(&mut self, family: &Family, kind: Kind, expiry: u32, key: &[u8], value: &[u8]) {
+    fn append(&mut self, family: &Family, kind: Kind, expiry: u64, key: &[u8], value: &[u8]) {
         let known = self.families.iter().rposition(|f| Arc::ptr_eq(f, &family.core));
         let at = known.unwrap_or_else(|| {
             self.families.push(Arc::clone(&family.core));
@@ -449,8 +467,8 @@ pub struct Op<'a> {
     pub family: FamilyId,
     /// What the operation does.
     pub kind: Kind,
-    /// Expiry in UNIX seconds; 0 = none.
-    pub expiry: u32,
+    /// Expiry in milliseconds since the UNIX epoch; 0 = none.
+    pub expiry: u64,
     /// The key. For a range delete: the first key deleted, empty = from the first key of all.
     pub key: &'a [u8],
     /// The value or pointer. For a range delete: the first key not deleted, empty = to the last key of all.
@@ -471,13 +489,14 @@ impl Op<'_> {
 /// Appends an operation.
 pub fn encode_op(out: &mut impl Sink, op: &Op<'_>) {
     out.reserve(op.key.len() + op.value.len() + OP_BYTES);
-    let number = if op.kind.is_ranked() { op.rank } else { op.expiry };
     out.push(op.kind as u8 | if op.expiry != 0 { HAS_EXPIRY } else { 0 });
     put_varint(out, u64::from(op.family.0));
     put_varint(out, op.key.len() as u64);
     put_varint(out, op.value.len() as u64);
-    if number != 0 {
-        out.extend_from_slice(&number.to_le_bytes());
+    if op.kind.is_ranked() {
+        out.extend_from_slice(&op.rank.to_le_bytes());
+    } else if op.expiry != 0 {
+        out.extend_from_slice(&op.expiry.to_le_bytes()[..EXPIRY_BYTES]);
     }
     out.extend_from_slice(op.key);
     out.extend_from_slice(op.value);
@@ -523,11 +542,12 @@ fn decode_op<'a>(d: &mut Decoder<'a>, rank: &mut Option<u32>) -> Result<Op<'a>> 
     if (Kind::RangeDelete as u8..HAS_EXPIRY).contains(&first) {
         return decode_ranked(d, rank, first);
     }
-    let kind = Kind::from_u8(first & !HAS_EXPIRY).ok_or_else(|| d.corrupt("unknown kind of operation"))?;
+    let kind = Kind::from_u8(first & !(HAS_EXPIRY | HAS_SECONDS))
+        .ok_or_else(|| d.corrupt("unknown kind of operation"))?;
     let family = u32::try_from(d.varint()?).map_err(|_| d.corrupt("family number too large"))?;
     let key_len = d.length(KEY_BYTES_MAX)?;
     let value_len = d.length(VALUE_BYTES_MAX)?;
-    let expiry = if first & HAS_EXPIRY != 0 { d.u32()? } else { 0 };
+    let expiry = if first < HAS_EXPIRY { 0 } else { decode_expiry(d, first)? };
     if key_len == 0 {
         return Err(d.corrupt("empty key"));
     }
@@ -548,6 +568,23 @@ fn decode_op<'a>(d: &mut Decoder<'a>, rank: &mut Option<u32>) -> Result<Op<'a>> 
         value: d.take(value_len)?,
         rank: rank.unwrap_or(0),
     })
+}
+
+/// Reads the expiry of an operation with one, whose first byte is `first`.
+#[cold]
+fn decode_expiry(d: &mut Decoder<'_>, first: u8) -> Result<u64> {
+    match (first & HAS_EXPIRY != 0, first & HAS_SECONDS != 0) {
+        (false, _) => Ok(u64::from(d.u32()?) * SECOND),
+        (true, false) => {
+            let mut bytes = [0; size_of::<u64>()];
+            bytes[..EXPIRY_BYTES].copy_from_slice(d.take(EXPIRY_BYTES)?);
+            match u64::from_le_bytes(bytes) {
+                0 => Err(d.corrupt("expiry of zero")),
+                expiry => Ok(expiry),
+            }
+        }
+        (true, true) => Err(d.corrupt("unknown kind of operation")),
+    }
 }
 
 /// Decodes an operation that has a rank.

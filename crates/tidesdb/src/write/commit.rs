@@ -18,7 +18,7 @@ use crate::jobs::Job;
 use crate::memory::Charge;
 use crate::options::{SyncMode, WriteOptions};
 use crate::shared::WriteCtx;
-use crate::types::{Between, Kind, SeqNo};
+use crate::types::{Between, Kind, SeqNo, moment_of};
 use crate::vlog::{Appended, ChunkedPlace, VlogPointer};
 use crate::wal::layout::{RECORD_HEADER_BYTES, RecordKind, blank_record};
 use crate::wal::{Commit, Sequencer, Unpublished};
@@ -436,10 +436,10 @@ fn call_hooks(batch: &WriteBatch, seq: SeqNo) -> Result<()> {
 
 fn committed<'a>(op: &Op<'a>) -> CommittedOp<'a> {
     match op.kind {
-        Kind::Put => CommittedOp::Put { key: op.key, value: op.value, expiry: op.expiry },
+        Kind::Put => CommittedOp::Put { key: op.key, value: op.value, expiry: moment_of(op.expiry) },
         Kind::PutPointer => {
             let len = ChunkedPlace::decode(op.value).map_or(0, |place| place.len);
-            CommittedOp::PutStream { key: op.key, len, expiry: op.expiry }
+            CommittedOp::PutStream { key: op.key, len, expiry: moment_of(op.expiry) }
         }
         Kind::Merge => CommittedOp::Merge { key: op.key, operand: op.value },
         Kind::Delete | Kind::SingleDelete => CommittedOp::Delete { key: op.key },

@@ -2,7 +2,7 @@
 
 use super::batch::encode_op;
 use super::{Op, ops};
-use crate::types::{FamilyId, Kind};
+use crate::types::{EXPIRY_MAX, FamilyId, Kind};
 use crate::{Error, Result};
 
 fn encode(list: &[Op<'_>]) -> Vec<u8> {
@@ -15,7 +15,7 @@ fn decode(body: &[u8]) -> Result<Vec<Op<'_>>> {
     ops(body, "000001.wal", 4128).collect()
 }
 
-fn op<'a>(kind: Kind, expiry: u32, key: &'a [u8], value: &'a [u8]) -> Op<'a> {
+fn op<'a>(kind: Kind, expiry: u64, key: &'a [u8], value: &'a [u8]) -> Op<'a> {
     Op { family: FamilyId(300), kind, expiry, key, value, rank: 0 }
 }
 
@@ -24,18 +24,38 @@ fn op<'a>(kind: Kind, expiry: u32, key: &'a [u8], value: &'a [u8]) -> Op<'a> {
 fn golden_bytes() {
     let list = [
         op(Kind::Put, 0, b"key", b"value"),
-        op(Kind::PutPointer, 0x0403_0201, b"k", b"a pointer has 24 bytes.."),
+        op(Kind::PutPointer, 0x0605_0403_0201, b"k", b"a pointer has 24 bytes.."),
         op(Kind::Delete, 0, b"d", b""),
         op(Kind::SingleDelete, 0, b"s", b""),
     ];
     let bytes = [
         &[1, 0xAC, 2, 3, 5][..], b"key", b"value",
-        &[0x82, 0xAC, 2, 1, 24, 1, 2, 3, 4], b"k", b"a pointer has 24 bytes..",
+        &[0x42, 0xAC, 2, 1, 24, 1, 2, 3, 4, 5, 6], b"k", b"a pointer has 24 bytes..",
         &[3, 0xAC, 2, 1, 0], b"d",
         &[4, 0xAC, 2, 1, 0], b"s",
     ].concat();
     assert_eq!(encode(&list), bytes);
     assert_eq!(decode(&bytes).unwrap(), list);
+}
+
+/// Older versions wrote seconds in four bytes.
+#[test]
+fn an_expiry_in_seconds_is_read() {
+    for (seconds, expiry) in
+        [(0, 0), (1, 1000), (1_800_000_000, 1_800_000_000_000), (u32::MAX, 4_294_967_295_000)]
+    {
+        let body = [&[0x81, 0xAC, 2, 1, 1][..], &u32::to_le_bytes(seconds), b"kv"].concat();
+        assert_eq!(decode(&body).unwrap(), [op(Kind::Put, expiry, b"k", b"v")]);
+    }
+}
+
+#[test]
+fn every_expiry_survives_the_log() {
+    for expiry in [1, 999, 1000, 1_800_000_000_250, u64::from(u32::MAX) + 1, EXPIRY_MAX] {
+        let list = [op(Kind::Put, expiry, b"k", b"v"), op(Kind::Put, 0, b"l", b"v")];
+        assert_eq!(decode(&encode(&list)).unwrap(), list);
+        assert_eq!(encode(&list[..1]).len(), encode(&list[1..]).len() + 6);
+    }
 }
 
 #[test]
@@ -65,7 +85,7 @@ fn a_body_cut_anywhere_is_refused_or_ends_between_operations() {
 
 #[test]
 fn nonsense_is_refused() {
-    let bad: [&[u8]; 13] = [
+    let bad: [&[u8]; 18] = [
         &[2, 0, 1, 1, b'k', b'p'],                            // pointer too short
         &[3, 0, 1, 1, b'k', b'v'],                            // delete with a value
         &[4, 0, 1, 1, b'k', b'v'],                            // single delete with a value
@@ -73,6 +93,11 @@ fn nonsense_is_refused() {
         &[0, 0, 1, 0, b'k'],                                  // no kind
         &[5, 0, 1, 0, b'k'],                                  // unknown kind
         &[0x80, 0, 1, 0, 1, 1, 1, 1, b'k'],                   // expiry without a kind
+        &[0x40, 0, 1, 0, 1, 1, 1, 1, 1, 1, b'k'],             // expiry without a kind
+        &[0x41, 0, 1, 0, 0, 0, 0, 0, 0, 0, b'k'],             // expiry of zero
+        &[0x41, 0, 1, 0, 1, 1, 1, 1, b'k'],                   // expiry of four bytes
+        &[0xC1, 0, 1, 0, 1, 1, 1, 1, 1, 1, b'k'],             // expiry in two units
+        &[0x46, 0, 1, 0, 1, 1, 1, 1, 1, 1, b'k'],             // merge with an expiry
         &[1, 0, 0, 1, b'v'],                                  // empty key
         &[1, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F, 1, 0, b'k'],       // family too large
         &[1, 0, 0x81, 0x80, 4, 0, b'k'],                      // key too long
@@ -99,7 +124,8 @@ fn random_bytes_never_panic() {
             .collect();
         x = x.wrapping_add(1);
         if let Ok(list) = decode(&body) {
-            assert_eq!(encode(&list).len(), body.len());
+            let seconds = list.iter().filter(|op| op.expiry != 0).count();
+            assert!(body.len() <= encode(&list).len() && encode(&list).len() <= body.len() + 2 * seconds);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Batches: all or nothing, in order.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use tidesdb::{Error, WriteBatch};
 use tidesdb_io::sim::Image;
@@ -225,7 +225,7 @@ fn every_kind_of_operation_in_one_batch() {
     batch.delete(f, b"b").unwrap();
     batch.single_delete(f, b"c").unwrap();
     batch.put_with_ttl(f, b"d", b"ttl", Duration::from_secs(60)).unwrap();
-    batch.put_expiring(f, b"e", b"past", 1).unwrap();
+    batch.put_expiring(f, b"e", b"past", UNIX_EPOCH).unwrap();
     assert_eq!(batch.len(), 5);
     db.write(&mut batch).unwrap();
     let keys = |f| contents(f).into_iter().map(|(k, _)| k).collect::<Vec<_>>();

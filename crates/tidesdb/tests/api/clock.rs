@@ -2,7 +2,7 @@
 //! reader found expired is expired for every later reader, so no answer depends on whether a merge has already run.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use tidesdb::{Db, Error, Family, Isolation, Snapshot, Transaction};
 
@@ -209,7 +209,7 @@ fn transaction(db: &Db, sim: &Sim, model: &mut Model, random: &mut Random) {
             }
             4 => {
                 let expiry = START - 100 + random.below(200);
-                tx.put_expiring(&family, &key, b"moment of mine", expiry as u32).unwrap();
+                tx.put_expiring(&family, &key, b"moment of mine", UNIX_EPOCH + secs(expiry)).unwrap();
                 rows.insert(key, (b"moment of mine".into(), expiry));
             }
             5 => {

@@ -1,16 +1,16 @@
 //! Expiry: every read hides an expired key, and the next compaction drops its bytes.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tidesdb::{Isolation, Transaction};
+use tidesdb::{Db, Error, Isolation, Transaction};
 use tidesdb_io::Clock as _;
 
-use crate::common::{Sim, contents, value};
+use crate::common::{Sim, contents, keys, value};
 
 const TEN: Duration = Duration::from_secs(10);
 
 #[test]
-fn a_key_expires_at_its_expiry_second() {
+fn a_key_expires_at_its_expiry() {
     for place in ["memtable", "level 1", "bottom"] {
         let sim = Sim::new();
         let db = sim.open();
@@ -115,85 +115,202 @@ fn an_expiry_in_the_past_takes_effect_at_once() {
     let f = db.default_family();
     db.put(b"k", b"old").unwrap();
     let mut batch = db.batch();
-    batch.put_expiring(f, b"k", b"v", 1).unwrap();
-    batch.put_expiring(f, b"for ever", b"v", 0).unwrap();
-    batch.put_expiring(f, b"last", b"v", u32::MAX).unwrap();
+    batch.put_expiring(f, b"k", b"v", UNIX_EPOCH).unwrap();
+    batch.put_expiring(f, b"before 1970", b"v", UNIX_EPOCH - TEN).unwrap();
+    batch.put_expiring(f, b"for ever", b"v", None).unwrap();
+    batch.put_expiring(f, b"last", b"v", last_moment()).unwrap();
     db.write(&mut batch).unwrap();
     assert_eq!(contents(f).into_iter().map(|(k, _)| k).collect::<Vec<_>>(), [&b"for ever"[..], b"last"]);
 }
 
 #[test]
-fn a_row_lives_for_its_ttl_and_at_most_a_second_longer() {
+fn a_row_lives_for_its_ttl_and_at_most_a_millisecond_longer() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.default_family();
-    let expiry = |key: &str| {
-        let mut cursor = f.cursor().unwrap();
-        cursor.seek(key).unwrap();
-        assert_eq!(cursor.key(), key.as_bytes());
-        u64::from(cursor.expiry())
-    };
-    let start = sim.clock.wall_secs() + 10;
-    for (fraction, ttl, secs) in
-        [(0, 1, 1), (0, 1000, 1), (1, 1000, 2), (999, 1, 1), (999, 2, 2), (500, 1600, 3)]
-    {
-        sim.clock.set_wall(Duration::from_secs(start) + Duration::from_millis(fraction));
-        let ttl = Duration::from_millis(ttl);
+    let start = Duration::from_secs(sim.clock.wall_secs() + 10);
+    // Nanoseconds after the start, the TTL in nanoseconds, and the expiry in milliseconds after the start.
+    for (at, ttl, expiry) in [
+        (0, 0, 0),
+        (0, 1, 1),
+        (0, 250_000_000, 250),
+        (1, 0, 1),
+        (1, 999_999, 1),
+        (1, 1_000_000, 2),
+        (999_999, 1, 1),
+        (999_999, 2, 2),
+        (500_600_000, 1_600_000_000, 2101),
+    ] {
+        sim.clock.set_wall(start + Duration::from_nanos(at));
+        let ttl = Duration::from_nanos(ttl);
         f.put_with_ttl("row", "v", ttl).unwrap();
-        assert_eq!(expiry("row"), start + secs, "{fraction} {ttl:?}");
         let mut batch = db.batch();
         batch.put_with_ttl(f, "batch", "v", ttl).unwrap();
         db.write(&mut batch).unwrap();
         db.transact(|tx| tx.put_with_ttl(f, "tx", "v", ttl)).unwrap();
         f.value_writer("stream").unwrap().ttl(ttl).commit().unwrap();
-        assert!(["batch", "tx", "stream"].iter().all(|key| expiry(key) == start + secs));
+        let end = UNIX_EPOCH + start + Duration::from_millis(expiry);
+        assert_eq!(f.expiry_after(ttl).unwrap(), end, "{at} {ttl:?}");
+        let shown = (expiry > at / 1_000_000).then_some(end);
+        for key in ["row", "batch", "tx", "stream"] {
+            let mut cursor = f.cursor().unwrap();
+            cursor.seek(key).unwrap();
+            let found = (cursor.valid() && cursor.key() == key.as_bytes()).then(|| cursor.expiry().unwrap());
+            assert_eq!(found, shown, "{key}: {at} {ttl:?}");
+        }
     }
 }
 
-/// The last second that a row can store is `u32::MAX - 1`.
+/// The clock of the simulation stands still, so a row is there until its last millisecond and gone at its expiry, wherever it lies.
 #[test]
-fn a_ttl_that_ends_after_2106_is_refused() {
+fn milliseconds_are_kept_in_memory_log_and_tables() {
+    for place in ["memtable", "log", "level 1", "bottom", "reopened"] {
+        let mut sim = Sim::new();
+        let start = Duration::from_secs(sim.clock.wall_secs() + 10) + Duration::from_millis(7);
+        sim.clock.set_wall(start);
+        let mut db = sim.open();
+        for (key, ttl) in [("a", 250), ("b", 300), ("c", 301), ("d", 70_000), ("e", 5_000_000_000)] {
+            db.put_with_ttl(key, place, Duration::from_millis(ttl)).unwrap();
+        }
+        db.put("never", "v").unwrap();
+        match place {
+            "log" => {
+                drop(db);
+                sim = sim.killed();
+                db = sim.open();
+            }
+            "level 1" => db.flush().unwrap(),
+            "bottom" => {
+                db.flush().unwrap();
+                db.put("b2", "v").unwrap();
+                db.compact().unwrap();
+            }
+            "reopened" => {
+                db.flush().unwrap();
+                db.close().unwrap();
+                db = sim.open();
+            }
+            _ => {}
+        }
+        let shown = |at: u64| {
+            sim.clock.set_wall(start + Duration::from_millis(at));
+            let keys = keys(db.iter()).into_iter().filter(|key| key.len() == 1).collect::<String>();
+            for key in ["a", "b", "c", "d", "e"] {
+                assert_eq!(db.contains(key).unwrap(), keys.contains(key), "{key} at {at}, {place}");
+            }
+            keys
+        };
+        assert_eq!(shown(249), "abcde", "{place}");
+        assert_eq!(shown(250), "bcde", "{place}");
+        assert_eq!(shown(299), "bcde", "{place}");
+        assert_eq!(shown(300), "cde", "{place}");
+        assert_eq!(shown(301), "de", "{place}");
+        let mut cursor = db.cursor().unwrap();
+        cursor.seek("e").unwrap();
+        let end = UNIX_EPOCH + start + Duration::from_millis(5_000_000_000);
+        assert_eq!(cursor.expiry(), Some(end), "{place}");
+        assert_eq!(shown(70_000), "e", "{place}");
+        drop(cursor);
+        db.compact().unwrap();
+        assert_eq!(db.default_family().stats().table_entries, keys(db.iter()).len() as u64, "{place}");
+        assert_eq!(shown(5_000_000_000), "", "{place}");
+    }
+}
+
+fn last_moment() -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis((1 << 48) - 1)
+}
+
+#[test]
+fn an_expiry_after_the_year_10889_is_refused() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.default_family();
-    let left = Duration::from_secs(u64::from(u32::MAX - 1) - sim.clock.wall_secs());
+    let left = last_moment().duration_since(UNIX_EPOCH).unwrap() - Duration::from_secs(sim.clock.wall_secs());
     db.put_with_ttl("k", "v", left).unwrap();
-    for ttl in [left + Duration::from_millis(1), Duration::MAX] {
-        let refused = |result: tidesdb::Result<()>| {
-            let error = result.unwrap_err();
-            assert!(matches!(error, tidesdb::Error::InvalidArgument { .. }), "{error}");
-            assert!(error.to_string().contains("2106"), "{error}");
-        };
+    let refused = |result: tidesdb::Result<()>| {
+        let error = result.unwrap_err();
+        assert!(matches!(error, Error::InvalidArgument { .. }), "{error}");
+        assert!(error.to_string().contains("10889"), "{error}");
+    };
+    for ttl in [left + Duration::from_nanos(1), left + Duration::from_millis(1), Duration::MAX] {
         refused(db.put_with_ttl("k", "w", ttl).map(drop));
         refused(db.batch().put_with_ttl(f, "k", "w", ttl));
         refused(db.transact(|tx| tx.put_with_ttl(f, "k", "w", ttl)));
         refused(f.value_writer("k").unwrap().ttl(ttl).commit().map(drop));
+        refused(f.expiry_after(ttl).map(drop));
     }
+    let late = last_moment() + Duration::from_nanos(1);
+    refused(db.put_expiring("k", "w", late).map(drop));
+    refused(f.value_writer("k").unwrap().expires_at(late).commit().map(drop));
     assert_eq!(db.get("k").unwrap().as_deref(), Some(&b"v"[..]));
+    let options = tidesdb::FamilyOptions::default().default_ttl(Duration::MAX);
+    assert!(matches!(db.create_family("f", options), Err(Error::InvalidArgument { .. })));
 }
 
 #[test]
 fn a_family_has_a_default_ttl_for_rows_without_one() {
     let sim = Sim::new();
+    let start = Duration::from_secs(sim.clock.wall_secs() + 10);
+    sim.clock.set_wall(start);
     let db = sim.open();
     let options = tidesdb::FamilyOptions::default().default_ttl(Duration::from_millis(9001));
-    assert_eq!(options.default_ttl_secs, 10);
     let f = db.family_or_create("sessions", options.clone()).unwrap();
     f.put("put", "v").unwrap();
     db.transact(|tx| tx.put(&f, "tx", "v")).unwrap();
     f.value_writer("stream").unwrap().commit().unwrap();
     f.update("update", |_| Some(b"v".to_vec())).unwrap();
     f.put_with_ttl("shorter", "v", Duration::from_secs(1)).unwrap();
-    f.put_expiring("forever", "v", 0).unwrap();
-    f.value_writer("stream forever").unwrap().expires_at(0).commit().unwrap();
-    sim.clock.advance(Duration::from_secs(9));
+    f.put_expiring("forever", "v", None).unwrap();
+    f.value_writer("stream forever").unwrap().expires_at(None).commit().unwrap();
+    assert_eq!(f.default_expiry().unwrap(), Some(UNIX_EPOCH + start + Duration::from_millis(9001)));
+    sim.clock.set_wall(start + Duration::from_millis(9000));
     assert_eq!(f.iter().unwrap().count(), 6);
-    sim.clock.advance(Duration::from_secs(1));
+    sim.clock.set_wall(start + Duration::from_millis(9001));
     assert_eq!(f.iter().unwrap().count(), 2);
     f.change_options(options.default_ttl(Duration::ZERO), true).unwrap();
     f.put("put", "v").unwrap();
-    sim.clock.advance(Duration::from_secs(1000));
+    assert_eq!(f.default_expiry().unwrap(), None);
+    sim.clock.set_wall(start + Duration::from_secs(1000));
     assert_eq!(f.iter().unwrap().count(), 3);
+}
+
+/// The manifest names expiries in milliseconds before the log has one, so that older versions refuse the database; not before.
+#[test]
+fn the_first_row_that_expires_is_announced_in_the_manifest() {
+    let dir = tempfile::tempdir().unwrap();
+    let is_announced = || {
+        let mut found = false;
+        let show = &mut |line: &str| found |= line.contains("required features 0x2");
+        assert!(tidesdb::inspect::manifest(dir.path(), show).unwrap().is_empty());
+        found
+    };
+    let db = Db::open(dir.path()).unwrap();
+    db.put("k", "v").unwrap();
+    db.put_expiring("k", "v", None).unwrap();
+    db.close().unwrap();
+    assert!(!is_announced());
+    let db = Db::open(dir.path()).unwrap();
+    let mut batch = db.batch();
+    batch.put_with_ttl(db.default_family(), "k", "v", TEN).unwrap();
+    drop((batch, db));
+    assert!(is_announced());
+    let db = Db::options(dir.path()).read_only(true).open().unwrap();
+    db.batch().put_with_ttl(db.default_family(), "k", "v", TEN).unwrap();
+}
+
+#[test]
+fn a_row_that_expires_is_refused_by_a_read_only_database_and_by_one_that_is_closed() {
+    let dir = tempfile::tempdir().unwrap();
+    Db::open(dir.path()).unwrap().close().unwrap();
+    let db = Db::options(dir.path()).read_only(true).open().unwrap();
+    let refused = db.batch().put_with_ttl(db.default_family(), "k", "v", TEN);
+    assert!(matches!(refused, Err(Error::ReadOnly)), "{refused:?}");
+    drop(db);
+    let db = Db::open(dir.path()).unwrap();
+    let family = db.default_family().clone();
+    db.close().unwrap();
+    assert!(matches!(family.put_with_ttl("k", "v", TEN), Err(Error::Closed)));
 }
 
 #[test]
@@ -237,9 +354,9 @@ fn an_own_put_that_has_expired_is_hidden_from_every_read() {
             f.put(key, b"committed").unwrap();
         }
         let mut tx = db.begin(Isolation::Serializable);
-        tx.put_expiring(f, b"a", b"own", 1).unwrap();
+        tx.put_expiring(f, b"a", b"own", UNIX_EPOCH).unwrap();
         tx.put_with_ttl(f, b"b", b"own", TEN).unwrap();
-        tx.put_expiring(f, b"new", b"own", 1).unwrap();
+        tx.put_expiring(f, b"new", b"own", UNIX_EPOCH).unwrap();
         if sorted {
             // A longer batch is read through a sorted copy.
             for n in 0..40u8 {
@@ -262,7 +379,7 @@ fn an_own_put_that_has_expired_is_hidden_from_every_read() {
         agree(&tx, &[b"b", b"c"]);
         sim.clock.advance(TEN);
         agree(&tx, &[b"c"]);
-        tx.put_expiring(f, b"a", b"own", 0).unwrap();
+        tx.put_expiring(f, b"a", b"own", None).unwrap();
         agree(&tx, &[b"a", b"c"]);
     }
 }

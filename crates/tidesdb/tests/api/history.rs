@@ -69,7 +69,7 @@ fn a_hook_receives_the_operations_of_its_family_once_they_are_visible() {
         let shown = |op: &CommittedOp<'_>| match op {
             CommittedOp::Put { key, value, expiry } => {
                 assert!(reader.contains(key).unwrap(), "not visible when the hook is called");
-                format!("put {key:?} {} {expiry}", value.len())
+                format!("put {key:?} {} {}", value.len(), u8::from(expiry.is_some()))
             }
             CommittedOp::Delete { key } => format!("delete {key:?}"),
             CommittedOp::DeleteRange { start, end } => format!("range {start:?} {end:?}"),

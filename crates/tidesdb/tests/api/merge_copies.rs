@@ -108,7 +108,7 @@ fn settings_of_a_family_with_an_operator_change_and_survive() {
     let mut sim = sim.killed();
     for _ in 0..2 {
         let db = sim.open_as_stored();
-        assert_eq!(db.default_family().current_options().default_ttl_secs, 60);
+        assert_eq!(db.default_family().current_options().default_ttl, Duration::from_secs(60));
         assert_eq!(db.family("other").unwrap().current_options().value_threshold, 30);
         assert_eq!(&*db.get("k").unwrap().unwrap(), b"1.2");
         db.merge("l", "1").unwrap();

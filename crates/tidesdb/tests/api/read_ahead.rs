@@ -1,13 +1,14 @@
 //! Read-ahead does not change what cursors show.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tidesdb::{Comparator, Cursor, Db, FamilyOptions, Isolation};
 
 use crate::common::{DB, Sim, noise, small};
 
 /// A value, and its expiry.
-type Value = (Vec<u8>, u32);
+type Value = (Vec<u8>, Option<SystemTime>);
 type Rows = BTreeMap<Vec<u8>, Value>;
 
 fn key(n: u32) -> Vec<u8> {
@@ -49,7 +50,10 @@ fn write(sim: &Sim, db: &Db, random: &mut Random, rows: &mut Rows) {
                 }
                 n => {
                     let value = noise(random.0, length(random));
-                    let expiry = if n == 1 { now as u32 + 50 + random.below(100) } else { 0 };
+                    let expiry = (n == 1).then(|| {
+                        UNIX_EPOCH
+                            + Duration::from_millis(now * 1000 + 50_000 + u64::from(random.below(100_000)))
+                    });
                     let mut batch = db.batch();
                     batch.put_expiring(db.default_family(), &key, &value, expiry).unwrap();
                     db.write(&mut batch).unwrap();
@@ -62,7 +66,7 @@ fn write(sim: &Sim, db: &Db, random: &mut Random, rows: &mut Rows) {
         }
     }
     sim.clock.set_wall_secs(now + 100);
-    rows.retain(|_, (_, expiry)| *expiry == 0 || u64::from(*expiry) > now + 100);
+    rows.retain(|_, (_, expiry)| expiry.is_none_or(|at| at > UNIX_EPOCH + Duration::from_secs(now + 100)));
 }
 
 /// Creates a database with rows of all kinds, and returns the rows that a reader sees.

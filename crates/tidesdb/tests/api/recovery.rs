@@ -71,10 +71,11 @@ fn rows(db: &Db) {
 /// A machine whose process was killed after [`rows`].
 fn killed() -> (Sim, Vec<Pair>) {
     let sim = Sim::new();
-    let db = sim.options().sync(SyncMode::None).default_family(small().write_buffer_bytes(64 << 10)).open();
-    let db = db.unwrap();
+    let settings = small().write_buffer_bytes(64 << 10).l1_tables_trigger(100);
+    let db = sim.options().sync(SyncMode::None).default_family(settings).open().unwrap();
+    // Nothing is flushed before the kill, and nothing is merged after it.
     let big = db.default_family().current_options().write_buffer_bytes(1 << 30);
-    db.default_family().change_options(big, false).unwrap(); // nothing is flushed before the kill
+    db.default_family().change_options(big, false).unwrap();
     rows(&db);
     let expected = contents(db.default_family());
     assert!(expected.len() > 200);

@@ -274,7 +274,7 @@ fn options_of_a_writer_and_what_a_hook_sees() {
     f.set_commit_hook(Some(std::sync::Arc::new(move |commit: &tidesdb::Committed<'_>| {
         for op in commit.ops {
             if let CommittedOp::PutStream { key, len, expiry } = op {
-                seen.lock().unwrap().push((key.to_vec(), *len, *expiry > 0));
+                seen.lock().unwrap().push((key.to_vec(), *len, expiry.is_some()));
             }
         }
     })));

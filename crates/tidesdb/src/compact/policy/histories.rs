@@ -17,7 +17,7 @@ fn jobs_beside_each_other_keep_every_answer() {
             match dice.below(10) {
                 0..4 => world.flush(&mut dice, keys),
                 4..7 if world.jobs.len() < 4 => drop(world.begin()),
-                9 if dice.below(4) == 0 => world.now += dice.below(10) as u32,
+                9 if dice.below(4) == 0 => world.now += dice.below(10),
                 9 if dice.below(16) == 0 => world.settings = settings(&mut dice),
                 _ if !world.jobs.is_empty() => {
                     let at = dice.below(world.jobs.len() as u64) as usize;

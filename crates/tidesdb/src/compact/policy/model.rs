@@ -46,12 +46,12 @@ pub(super) const ENTRY_BYTES: u64 = 100;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum What {
     Put,
-    Expiring(u32),
+    Expiring(u64),
     Delete,
 }
 
 impl What {
-    fn is_dead(self, now: u32) -> bool {
+    fn is_dead(self, now: u64) -> bool {
         match self {
             Self::Put => false,
             Self::Expiring(at) => at <= now,
@@ -88,7 +88,7 @@ impl File {
         (&self.entries[0].0, &self.entries[self.entries.len() - 1].0)
     }
 
-    fn expires(&self) -> u32 {
+    fn expires(&self) -> u64 {
         let last = self.entries.iter().try_fold(0, |most, e| match e.2 {
             What::Put => None,
             What::Expiring(at) => Some(most.max(at)),
@@ -117,7 +117,7 @@ impl File {
 pub(super) struct Job {
     pub(super) plan: Plan,
     hull: (Key, Key),
-    now: u32,
+    now: u64,
 }
 
 /// A tree, what it must hold, and the jobs that run on it.
@@ -125,7 +125,7 @@ pub(super) struct World {
     pub(super) policy: &'static dyn CompactionPolicy,
     pub(super) settings: PolicySettings,
     pub(super) jobs: Vec<Job>,
-    pub(super) now: u32,
+    pub(super) now: u64,
     pub(super) is_idle: bool,
     pub(super) probes_pay: u64,
     entry_bytes: u64,
@@ -184,7 +184,7 @@ impl World {
             let n = (from + dice.below(width)).min(keys - 1);
             let what = match dice.below(100) {
                 roll if roll < deletes => What::Delete,
-                _ if dice.below(100) < expiring => What::Expiring(self.now + 1 + dice.below(20) as u32),
+                _ if dice.below(100) < expiring => What::Expiring(self.now + 1 + dice.below(20)),
                 _ => What::Put,
             };
             (key(n), what)
@@ -266,7 +266,7 @@ impl World {
     }
 
     /// The rows of the tables that `plan` makes of `inputs`.
-    fn merged(&self, plan: &Plan, inputs: &[File], now: u32) -> Vec<Vec<Entry>> {
+    fn merged(&self, plan: &Plan, inputs: &[File], now: u64) -> Vec<Vec<Entry>> {
         let mut merged: BTreeMap<Key, (u64, What)> = BTreeMap::new();
         for (key, seq, what) in inputs.iter().flat_map(|f| &f.entries) {
             let newest = merged.entry(*key).or_insert((*seq, *what));

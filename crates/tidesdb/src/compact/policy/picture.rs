@@ -27,8 +27,8 @@ pub struct TableView<'a> {
     pub tombstones: u64,
     /// Largest sequence number.
     pub max_seq: SeqNo,
-    /// Second at which the last of its puts expires; 0 if one of them never does.
-    pub expires: u32,
+    /// Time at which the last of its puts expires; 0 if one of them never does.
+    pub expires: u64,
     /// True if a running job reads the table.
     pub taken: bool,
 }
@@ -55,8 +55,8 @@ pub struct Tree<'a> {
     pub claims: Vec<Claim<'a>>,
     /// No reader and no transaction needs a version that a newer one at or below this number hides.
     pub floor: SeqNo,
-    /// Second at or before the clock of every reader; 0 = nothing counts as expired.
-    pub now: u32,
+    /// Time at or before the clock of every reader; 0 = nothing counts as expired.
+    pub now: u64,
     /// Entries that may be rewritten to make sorted runs fewer: reads have spent as much on runs that held nothing for them.
     pub probes_pay: u64,
     /// Merges that only free space and make runs fewer may start: no commit came for some seconds, or newer tables may hide much that

@@ -15,7 +15,7 @@ fn fill(world: &mut World, dice: &mut Dice, level: u8, keys: u64) {
         if dice.below(8) < share && dice.below(3) == 0 {
             let what = match dice.below(10) {
                 0 => What::Delete,
-                1 => What::Expiring(world.now + dice.below(9) as u32),
+                1 => What::Expiring(world.now + dice.below(9)),
                 _ => What::Put,
             };
             rows.insert(key(n), what);

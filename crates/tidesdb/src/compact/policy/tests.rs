@@ -119,7 +119,7 @@ impl Case {
             largest: to.as_bytes(),
         }));
         tree.floor = self.told("floor", u64::MAX);
-        tree.now = self.told("now", 0) as u32;
+        tree.now = self.told("now", 0);
         tree.probes_pay = self.told("probes_pay", 0);
         tree.settles = self.told("idle", 0) != 0;
         let plans = policy.plans(&tree, settings, self.told("plans", 1) as usize);
@@ -130,7 +130,7 @@ impl Case {
     /// The plans that are carried out one after the other until none is due, and the tree that is left.
     fn settled(&self, policy: &'static dyn CompactionPolicy, settings: &PolicySettings) -> String {
         let mut world = World::new((policy, self.policy != "fifo"), *settings, ROW);
-        world.now = self.told("now", 1) as u32;
+        world.now = self.told("now", 1);
         world.probes_pay = self.told("probes_pay", 0);
         world.is_idle = self.told("idle", 0) != 0;
         for (tables, level) in self.levels.iter().zip(1..).collect::<Vec<_>>().into_iter().rev() {
@@ -156,7 +156,7 @@ impl Table {
             entries: of("entries", of("bytes", 0) / 100),
             tombstones: of("tombstones", 0),
             max_seq: of("seq", of("id", 0)),
-            expires: of("expires", 0) as u32,
+            expires: of("expires", 0),
             taken: of("taken", 0) != 0,
         }
     }

@@ -14,7 +14,7 @@ pub(super) const KEYS: usize = 3;
 pub(super) struct History {
     pub(super) seq: SeqNo,
     pub(super) published: SeqNo,
-    pub(super) now: u32,
+    pub(super) now: u64,
     pub(super) snapshots: BTreeSet<SeqNo>,
     /// Snapshots of transactions that check for conflicts.
     pub(super) transactions: BTreeSet<SeqNo>,

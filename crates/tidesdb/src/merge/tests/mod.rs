@@ -21,7 +21,7 @@ pub(super) struct Version {
     pub(super) key: Vec<u8>,
     pub(super) seq: SeqNo,
     pub(super) kind: Kind,
-    pub(super) expiry: u32,
+    pub(super) expiry: u64,
     pub(super) value: Vec<u8>,
 }
 

@@ -77,7 +77,7 @@ impl history::World for World {
                 v.value = b"X".to_vec();
             }
             if matches!(kind, Kind::Put | Kind::PutPointer) && rng.one_in(3) {
-                v.expiry = self.history.now + rng.below(4) as u32;
+                v.expiry = self.history.now + rng.below(4) as u64;
             }
             self.history.write(v);
         }

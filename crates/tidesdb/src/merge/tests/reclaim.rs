@@ -49,7 +49,7 @@ impl history::World for World {
             let mut v = version(&key, self.history.seq, kind);
             v.value.extend(format!("/{}", word.len()).bytes());
             if kind == Kind::Put && rng.one_in(5) {
-                v.expiry = self.history.now + rng.below(4) as u32;
+                v.expiry = self.history.now + rng.below(4) as u64;
             }
             self.history.write(v);
         }

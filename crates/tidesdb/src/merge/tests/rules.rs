@@ -5,7 +5,7 @@ use crate::merge::{Reason, Retain, RetainRules, RetainStream};
 use Reason::{Bottom, Expired, Paired, Redundant, SameCommit, Shadowed};
 
 const FLOOR: SeqNo = 100;
-const NOW: u32 = 50;
+const NOW: u64 = 50;
 
 fn p(seq: SeqNo) -> Version {
     put(b"k", seq)

@@ -7,7 +7,7 @@ use super::*;
 use crate::merge::{MergeCursor, VisibleCursor};
 use crate::types::{Rows, Visibility};
 
-const NOW: u32 = 100;
+const NOW: u64 = 100;
 
 /// Computes what a reader sees, by brute force.
 fn view(

@@ -4,8 +4,8 @@ use super::estimate::{Estimate, RawSizes};
 use super::packing::pack;
 use super::search::head_of;
 use super::{
-    ENTRIES_MAX, EXPIRY_UNIFORM, FRAME_BYTES, HEADER_BYTES, HEADS, Header, KIND_UNIFORM, Limits, PACKED,
-    SUFFIX_UNIFORM, Shape, VALUE_UNIFORM,
+    ENTRIES_MAX, EXPIRY_IN_MILLIS, EXPIRY_UNIFORM, FRAME_BYTES, HEADER_BYTES, HEADS, Header, KIND_UNIFORM,
+    Limits, PACKED, SUFFIX_UNIFORM, Shape, VALUE_UNIFORM,
 };
 
 /// Keys are packed if that saves at least the block divided by this.
@@ -36,7 +36,7 @@ pub(in crate::sst) struct BlockBuilder {
     value_ends: Vec<u32>,
     kinds: Vec<u8>,
     seqs: Vec<SeqNo>,
-    expiries: Vec<u32>,
+    expiries: Vec<u64>,
     section: Vec<u8>,
     frames: Vec<u8>,
     frame_table: Vec<FrameEnd>,
@@ -285,22 +285,15 @@ impl BlockBuilder {
         }
         let (low, high) = seqs.iter().fold((SeqNo::MAX, 0), |(l, h), &s| (l.min(s), h.max(s)));
         header.base_seq = low;
-        header.seq_width = match high - low {
-            0 => 0,
-            1..=0xFF => 1,
-            0x100..=0xFFFF => 2,
-            0x1_0000..=0xFFFF_FFFF => 4,
-            _ => 8,
-        };
+        header.seq_width = width_of(high - low);
         for seq in seqs {
             section.extend_from_slice(&(seq - low).to_le_bytes()[..usize::from(header.seq_width)]);
         }
         let expiry = expiries.first().map_or(0, |e| *e);
-        if expiries.iter().all(|&e| e == expiry) {
-            header.flags |= EXPIRY_UNIFORM;
-            header.expiry = expiry;
-        } else {
-            section.extend(expiries.iter().flat_map(|e| e.to_le_bytes()));
+        let is_uniform = expiries.iter().all(|&e| e == expiry);
+        header.flags |= if is_uniform { EXPIRY_UNIFORM } else { 0 };
+        if !is_uniform || expiry != 0 {
+            lay_out_expiries(expiries, header, section);
         }
     }
 
@@ -366,6 +359,32 @@ fn put_ends(ends: impl Iterator<Item = u32>, section: &mut Vec<u8>) {
     for end in ends {
         debug_assert!(end <= u32::from(u16::MAX));
         section.extend_from_slice(&(end as u16).to_le_bytes());
+    }
+}
+
+/// Appends the expiries of a block in which an entry expires.
+fn lay_out_expiries(expiries: &[u64], header: &mut Header, section: &mut Vec<u8>) {
+    let some = || expiries.iter().copied().filter(|&e| e != 0);
+    let (base, last) = (some().min().unwrap_or(0), some().max().unwrap_or(0));
+    header.flags |= EXPIRY_IN_MILLIS;
+    section.extend_from_slice(&base.to_le_bytes());
+    if header.flags & EXPIRY_UNIFORM == 0 {
+        header.expiry_width = width_of(last - base + 1);
+        for &expiry in expiries {
+            let code = if expiry == 0 { 0 } else { expiry - base + 1 };
+            section.extend_from_slice(&code.to_le_bytes()[..usize::from(header.expiry_width)]);
+        }
+    }
+}
+
+/// Returns the width in bytes of a column whose largest number is `most`; 0 if all are 0.
+fn width_of(most: u64) -> u8 {
+    match most {
+        0 => 0,
+        1..=0xFF => 1,
+        0x100..=0xFFFF => 2,
+        0x1_0000..=0xFFFF_FFFF => 4,
+        _ => 8,
     }
 }
 

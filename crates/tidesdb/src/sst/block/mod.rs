@@ -79,7 +79,15 @@ pub(super) const EXPIRY_UNIFORM: u8 = 8;
 pub(super) const HEADS: u8 = 16;
 /// Heads and tails are packed on disk.
 pub(super) const PACKED: u8 = 32;
-const FLAGS: u8 = 63;
+/// Expiries are milliseconds: a base, and codes relative to it unless all entries have the same expiry. Without this flag they are
+/// seconds, as older versions wrote them, or no entry has one.
+pub(super) const EXPIRY_IN_MILLIS: u8 = 64;
+const FLAGS: u8 = 127;
+/// No entry expires. Only in memory: it follows from the other fields.
+pub(super) const NEVER_EXPIRE: u8 = 128;
+
+/// Length of the base of expiries in bytes.
+pub(super) const EXPIRY_BASE_BYTES: usize = 8;
 
 /// A checked block header, and the locations of the columns. Offsets count from the start of the block, with its key
 /// section decompressed.
@@ -103,6 +111,7 @@ pub(super) struct Shape {
     pub(super) kinds_at: u32,
     pub(super) seqs_at: u32,
     pub(super) expiries_at: u32,
+    pub(super) expiry_width: u8,
     pub(super) tails_at: u32,
     pub(super) end: u32,
 }
@@ -122,6 +131,7 @@ pub(super) struct Header {
     pub(super) flags: u8,
     pub(super) kind: u8,
     pub(super) seq_width: u8,
+    pub(super) expiry_width: u8,
 }
 
 impl Header {
@@ -135,7 +145,7 @@ impl Header {
         }
         out.extend_from_slice(&self.entries.to_le_bytes());
         out.extend_from_slice(&self.frames.to_le_bytes());
-        out.extend_from_slice(&[self.flags, self.kind, self.seq_width, 0]);
+        out.extend_from_slice(&[self.flags, self.kind, self.seq_width, self.expiry_width]);
     }
 
     /// Decodes the fields without checking them.
@@ -155,6 +165,7 @@ impl Header {
             flags: b[40],
             kind: b[41],
             seq_width: b[42],
+            expiry_width: b[43],
         }
     }
 }
@@ -189,6 +200,7 @@ impl Shape {
             || h.prefix > prefix_limit
             || h.suffix > KEY_BYTES_MAX as u32
             || !matches!(h.seq_width, 0 | 1 | 2 | 4 | 8)
+            || h.expiry_width > 8
         {
             return Err("invalid lengths in the header of a block");
         }
@@ -208,7 +220,13 @@ impl Shape {
         let kinds_at = value_ends_at + 2 * varying(VALUE_UNIFORM);
         let seqs_at = kinds_at + varying(KIND_UNIFORM);
         let expiries_at = seqs_at + entries * u32::from(h.seq_width);
-        let tails_at = expiries_at + 4 * varying(EXPIRY_UNIFORM);
+        let expiry_bytes = if h.flags & EXPIRY_IN_MILLIS == 0 {
+            4 * varying(EXPIRY_UNIFORM)
+        } else {
+            EXPIRY_BASE_BYTES as u32 + entries * u32::from(h.expiry_width)
+        };
+        let tails_at = expiries_at + expiry_bytes;
+        let has_no_expiry = h.flags & (EXPIRY_UNIFORM | EXPIRY_IN_MILLIS) == EXPIRY_UNIFORM && h.expiry == 0;
         Self {
             entries,
             key_raw: h.key_raw,
@@ -217,9 +235,10 @@ impl Shape {
             value: h.value,
             expiry: h.expiry,
             base_seq: h.base_seq,
-            flags: h.flags,
+            flags: h.flags | if has_no_expiry { NEVER_EXPIRE } else { 0 },
             kind: h.kind,
             seq_width: h.seq_width,
+            expiry_width: h.expiry_width,
             prefix_at,
             heads_at,
             shorts_at,

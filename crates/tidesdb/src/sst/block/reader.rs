@@ -6,11 +6,11 @@
 use std::ops::{Range, RangeInclusive};
 
 use super::{
-    ENTRIES_MAX, EXPIRY_UNIFORM, FRAME_BYTES, HEADER_BYTES, HEADS, KIND_UNIFORM, PADDING_MAX, SUFFIX_UNIFORM,
-    Shape, VALUE_UNIFORM,
+    ENTRIES_MAX, EXPIRY_BASE_BYTES, EXPIRY_IN_MILLIS, EXPIRY_UNIFORM, FRAME_BYTES, HEADER_BYTES, HEADS,
+    KIND_UNIFORM, NEVER_EXPIRE, PADDING_MAX, SUFFIX_UNIFORM, Shape, VALUE_UNIFORM,
 };
 use crate::codec::{Compression, longest_raw};
-use crate::types::{Comparator, EntryMeta, Kind, SEQ_MAX, SeqNo};
+use crate::types::{Comparator, EXPIRY_MAX, EntryMeta, Kind, SECOND, SEQ_MAX, SeqNo};
 use crate::vlog::ValuePlace;
 
 /// A view of a block: its shape, and its header, frame table and raw key section as bytes.
@@ -130,26 +130,45 @@ impl<'a> Block<'a> {
     #[inline]
     pub(in crate::sst) fn seq(&self, i: usize) -> SeqNo {
         let s = self.shape;
-        let width = usize::from(s.seq_width);
-        if width == 0 {
+        if s.seq_width == 0 {
             return s.base_seq;
         }
-        let at = s.seqs_at as usize + i * width;
-        let delta = match s.seq_width {
-            1 => u64::from(self.array::<1>(at)[0]),
-            2 => u64::from(u16::from_le_bytes(self.array(at))),
-            4 => u64::from(u32::from_le_bytes(self.array(at))),
-            _ => u64::from_le_bytes(self.array(at)),
-        };
-        s.base_seq.wrapping_add(delta)
+        s.base_seq.wrapping_add(self.number(s.seqs_at as usize, s.seq_width, i))
     }
 
     /// Returns the expiry of entry `i`.
     #[inline]
-    pub(in crate::sst) fn expiry(&self, i: usize) -> u32 {
-        match self.shape.has(EXPIRY_UNIFORM) {
-            true => self.shape.expiry,
-            false => u32::from_le_bytes(self.array(self.shape.expiries_at as usize + 4 * i)),
+    pub(in crate::sst) fn expiry(&self, i: usize) -> u64 {
+        if self.shape.has(NEVER_EXPIRE) { 0 } else { self.stored_expiry(i) }
+    }
+
+    /// Returns the expiry of entry `i` of a block in which an entry expires.
+    #[cold]
+    fn stored_expiry(&self, i: usize) -> u64 {
+        let (s, at) = (self.shape, self.shape.expiries_at as usize);
+        if !s.has(EXPIRY_IN_MILLIS) {
+            let column = || u32::from_le_bytes(self.array(at + 4 * i));
+            return u64::from(if s.has(EXPIRY_UNIFORM) { s.expiry } else { column() }) * SECOND;
+        }
+        let base = u64::from_le_bytes(self.array(at));
+        if s.has(EXPIRY_UNIFORM) {
+            return base;
+        }
+        match self.number(at + EXPIRY_BASE_BYTES, s.expiry_width, i) {
+            0 => 0,
+            code => base.wrapping_add(code - 1),
+        }
+    }
+
+    /// Returns number `i` of a column of numbers of `width` bytes.
+    #[inline(always)]
+    fn number(&self, column: usize, width: u8, i: usize) -> u64 {
+        let at = column + i * usize::from(width);
+        match width {
+            1 => u64::from(self.array::<1>(at)[0]),
+            2 => u64::from(u16::from_le_bytes(self.array(at))),
+            4 => u64::from(u32::from_le_bytes(self.array(at))),
+            _ => u64::from_le_bytes(self.array(at)),
         }
     }
 
@@ -219,9 +238,6 @@ impl<'a> Block<'a> {
         if self.bytes.len() != s.end as usize {
             return Err("wrong length of the key section");
         }
-        if self.bytes.get(HEADER_BYTES - 1) != Some(&0) {
-            return Err("invalid last byte in the header of a block");
-        }
         self.validate_tails()?;
         let kinds = self.part(s.kinds_at as usize, s.seqs_at as usize);
         if kinds.iter().any(|&k| Kind::from_u8(k).is_none()) {
@@ -229,6 +245,9 @@ impl<'a> Block<'a> {
         }
         if s.base_seq > SEQ_MAX || !self.are_seqs_in(&seqs) {
             return Err("invalid sequence number of an entry");
+        }
+        if !self.are_expiries_valid() {
+            return Err("invalid expiry of an entry");
         }
         if !s.has(VALUE_UNIFORM) && (0..n).map(|i| self.value_span(i)).any(|span| span.start > span.end) {
             return Err("invalid lengths of values");
@@ -242,21 +261,45 @@ impl<'a> Block<'a> {
 
     /// Returns whether all sequence numbers are within `seqs`.
     fn are_seqs_in(&self, seqs: &RangeInclusive<SeqNo>) -> bool {
+        let s = self.shape;
+        let (least, most) = self.extremes(s.seqs_at as usize, s.seq_width);
+        let in_range = |delta| s.base_seq.checked_add(delta).is_some_and(|seq| seqs.contains(&seq));
+        in_range(least) && in_range(most)
+    }
+
+    /// Returns whether all expiries are ones that a writer writes.
+    fn are_expiries_valid(&self) -> bool {
+        let s = self.shape;
+        if !s.has(EXPIRY_IN_MILLIS) {
+            return s.expiry_width == 0; // any number of seconds is below the largest expiry
+        }
+        let at = s.expiries_at as usize;
+        let base = u64::from_le_bytes(self.array(at));
+        let width_fits = match s.has(EXPIRY_UNIFORM) {
+            true => s.expiry_width == 0,
+            false => matches!(s.expiry_width, 1 | 2 | 4 | 8),
+        };
+        let (_, most) = self.extremes(at + EXPIRY_BASE_BYTES, s.expiry_width);
+        width_fits
+            && s.expiry == 0
+            && base > 0
+            && base.checked_add(most.saturating_sub(1)).is_some_and(|last| last <= EXPIRY_MAX)
+    }
+
+    /// Returns the smallest and the largest number of a column of numbers of `width` bytes; 0 if they have no bytes.
+    fn extremes(&self, column: usize, width: u8) -> (u64, u64) {
         fn ends<const N: usize, T: Ord + Into<u64>>(column: &[u8], number: fn([u8; N]) -> T) -> (u64, u64) {
             let numbers = || column.as_chunks().0.iter().map(|bytes| number(*bytes));
             (numbers().min().map_or(0, T::into), numbers().max().map_or(0, T::into))
         }
-        let (s, width) = (self.shape, usize::from(self.shape.seq_width));
-        let column = self.part(s.seqs_at as usize, s.seqs_at as usize + self.len() * width);
-        let (least, most) = match width {
+        let column = self.part(column, column + self.len() * usize::from(width));
+        match width {
             0 => (0, 0),
             1 => ends(column, u8::from_le_bytes),
             2 => ends(column, u16::from_le_bytes),
             4 => ends(column, u32::from_le_bytes),
             _ => ends(column, u64::from_le_bytes),
-        };
-        let in_range = |delta| s.base_seq.checked_add(delta).is_some_and(|seq| seqs.contains(&seq));
-        in_range(least) && in_range(most)
+        }
     }
 
     /// Returns whether value `i` has a length that its kind allows.

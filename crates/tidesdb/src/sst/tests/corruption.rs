@@ -21,7 +21,7 @@ fn entries() -> Vec<Entry> {
         let value = if i % 40 == 0 { "text ".repeat(60) } else { "x".repeat((i % 3) as usize) };
         let kind = if i % 50 == 7 { Kind::Delete } else { Kind::Put };
         let value = if kind == Kind::Put { value.into_bytes() } else { Vec::new() };
-        let expiry = if i % 9 == 0 { 1_800_000_000 + i as u32 } else { 0 };
+        let expiry = if i % 9 == 0 { 1_800_000_000_250 + i } else { 0 };
         entries.push(Entry { key: key.into(), seq: 1000 + i, kind, expiry, value });
     }
     entries.extend((0..20).rev().map(|i| Entry::put("v", 5000 + i, "version")));

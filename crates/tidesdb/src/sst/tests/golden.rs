@@ -28,7 +28,7 @@ fn entries() -> Vec<Entry> {
     vec![
         Entry::put("apple", 9, "red"),
         Entry { kind: Kind::Delete, ..Entry::put("apple", 4, "") },
-        Entry { expiry: 1_800_000_000, ..Entry::put("apricot-tree", 5, "orange") },
+        Entry { expiry: 1_800_000_000_000, ..Entry::put("apricot-tree", 5, "orange") },
         Entry { kind: Kind::PutPointer, ..Entry::put("b", 6, pointer) },
     ]
 }

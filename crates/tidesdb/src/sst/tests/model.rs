@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::sst::TableCursor;
+use crate::types::EXPIRY_MAX;
 
 /// Returns a random key of one of several shapes.
 fn random_key(rng: &mut Rng, flavour: usize) -> Vec<u8> {
@@ -65,7 +66,7 @@ fn random_entry(rng: &mut Rng, key: Vec<u8>, seq: SeqNo, plain: bool) -> Entry {
         2 => Kind::PutPointer,
         _ => Kind::Put,
     };
-    let expiry = if plain || rng.one_in(2) { 0 } else { rng.next() as u32 };
+    let expiry = if plain || rng.one_in(2) { 0 } else { random_expiry(rng) };
     let value = match kind {
         Kind::Put => random_value(rng),
         Kind::PutPointer => {
@@ -76,6 +77,18 @@ fn random_entry(rng: &mut Rng, key: Vec<u8>, seq: SeqNo, plain: bool) -> Entry {
         _ => Vec::new(),
     };
     Entry { key, seq, kind, expiry, value }
+}
+
+/// Returns an expiry; blocks have columns of every width, with and without entries that never expire.
+fn random_expiry(rng: &mut Rng) -> u64 {
+    const BASE: u64 = 1_800_000_000_250;
+    match rng.below(5) {
+        0 => BASE,
+        1 => BASE + rng.next() % 200,
+        2 => BASE + rng.next() % 60_000,
+        3 => BASE + rng.next() % 4_000_000_000,
+        _ => 1 + rng.next() % EXPIRY_MAX,
+    }
 }
 
 fn random_entries(rng: &mut Rng, order: &Comparator, flavour: usize) -> Vec<Entry> {

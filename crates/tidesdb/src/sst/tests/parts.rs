@@ -5,7 +5,7 @@ use crate::codec::Decoder;
 use crate::sst::VlogRef;
 use crate::sst::filter::{Filter, FilterPartition};
 use crate::sst::index::Tree;
-use crate::types::{SEQ_MAX, VlogId};
+use crate::types::{EXPIRY_MAX, SEQ_MAX, VlogId};
 
 #[test]
 fn a_filter_has_no_false_negatives_and_few_false_positives() {
@@ -122,7 +122,7 @@ fn numbers_outside_their_domain_are_corrupt() {
         TableMeta::decode(&mut Decoder::new(&encoded, "manifest", 0))
     };
     assert_eq!(decoded(&good).unwrap(), good);
-    let bends: [(&str, Bend); 15] = [
+    let bends: [(&str, Bend); 16] = [
         ("table number 0", |m| m.id = TableId(0)),
         ("table number", |m| m.id = TableId(u64::MAX)),
         ("length", |m| m.file_bytes = u64::MAX),
@@ -136,6 +136,7 @@ fn numbers_outside_their_domain_are_corrupt() {
         ("bytes of values", |m| m.raw_value_bytes = u64::MAX),
         ("purged to", |m| m.purged_to = SEQ_MAX + 1),
         ("oldest expiry after the newest", |m| m.oldest_expiry = 1),
+        ("expiry", |m| m.newest_expiry = EXPIRY_MAX + 1),
         ("value log 0", |m| m.vlog_refs.push(VlogRef { vlog: VlogId(0), bytes: 1, count: 1 })),
         ("bytes of a value log", |m| {
             m.vlog_refs.push(VlogRef { vlog: VlogId(1), bytes: u64::MAX, count: 1 })

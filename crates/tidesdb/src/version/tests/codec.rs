@@ -97,7 +97,7 @@ fn golden_edit() {
     want.extend_from_slice(&[26, 2, 0xf4, 0x03]); // tombstones: 500 in a thousand
     want.extend_from_slice(&[28, 2, 0x80, 0x08]); // of at least 1024 entries
     want.extend_from_slice(&[30, 1, 25]); // garbage: 25 in a hundred
-    want.extend_from_slice(&[34, 1, 0]); // no default TTL
+    want.extend_from_slice(&[36, 1, 0]); // no default TTL
     want[1] = (want.len() - 2) as u8;
     want.extend_from_slice(&[7, 18, 1, 2]);
     want.extend_from_slice(&[0xaa; 16]);
@@ -115,7 +115,7 @@ fn golden_edit() {
 
 #[test]
 fn features_that_this_version_does_not_know_are_refused() {
-    for features in [2, 3, 1 << 40, u64::MAX] {
+    for features in [4, 7, 1 << 40, u64::MAX] {
         let error = VersionEdit::decode(&encoded(&[Change::Require { features }]), "m", 0).unwrap_err();
         assert!(matches!(error, Error::FormatTooNew { .. }), "{error}");
     }
