@@ -333,10 +333,15 @@ pub(crate) fn has_program(root: &Path, program: &str) -> bool {
 /// Returns `-p` for each of these crates that exists and is `wanted`.
 fn packages(root: &Path, names: &[&str], wanted: impl Fn(&Path) -> bool) -> String {
     let here = |name: &&&str| {
-        let dir = root.join("crates").join(name);
+        let dir = root.join("crates").join(folder(name));
         dir.join("Cargo.toml").is_file() && wanted(&dir)
     };
     names.iter().filter(here).map(|name| format!("-p {name} ")).collect::<String>().trim().to_owned()
+}
+
+/// Returns the folder of a package: that of the engine has the name of its library.
+fn folder(package: &str) -> &str {
+    if package == "tidesdb-engine" { "tidesdb" } else { package }
 }
 
 fn workspace(root: &Path) -> &'static str {
@@ -357,6 +362,16 @@ mod tests {
     fn an_unknown_stage_is_refused() {
         let error = ci(Path::new("nowhere"), &["nonsense".to_owned()]).expect_err("there is no such stage");
         assert!(error.contains("nonsense") && error.contains("docs"));
+    }
+
+    /// The engine was left out silently when its package got another name than its folder.
+    #[test]
+    fn all_packages_with_models_are_explored() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let found = packages(&root, &MODELLED, |dir| dir.join("tests/loom.rs").is_file());
+        assert_eq!(found.split(' ').filter(|word| *word != "-p").collect::<Vec<_>>(), MODELLED);
+        let leaves = packages(&root, &LEAVES, |_| true);
+        assert_eq!(leaves.matches("-p ").count(), LEAVES.len());
     }
 
     #[test]
