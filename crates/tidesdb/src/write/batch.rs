@@ -125,7 +125,7 @@ impl WriteBatch {
     /// `InvalidArgument` for an empty or too long key, a too long value or batch. `MemoryLimit` if all batches and transactions
     /// would take more than their share of `memory_limit`; `Busy` if memory stays scarce for ten seconds. The batch is as before.
     pub fn put(&mut self, family: &Family, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.push(family, Kind::Put, family.stored_default_expiry()?, key.as_ref(), value.as_ref())
+        self.put_until(family, key.as_ref(), value.as_ref(), family.stored_default_expiry()?)
     }
 
     /// Sets `key` to `value` for `ttl`, counted from now. A row stores its expiry in milliseconds, rounded up. The key can be read

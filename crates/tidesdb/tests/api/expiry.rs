@@ -1,9 +1,11 @@
 //! Expiry: every read hides an expired key, and the next compaction drops its bytes.
 
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tidesdb::{Db, Error, Isolation, Transaction};
+use tidesdb::{Db, Error, Family, Isolation, Transaction};
 use tidesdb_io::Clock as _;
+use tidesdb_io::sim::{Fault, OpSet, errno};
 
 use crate::common::{Sim, contents, keys, value};
 
@@ -275,16 +277,22 @@ fn a_family_has_a_default_ttl_for_rows_without_one() {
     assert_eq!(f.iter().unwrap().count(), 3);
 }
 
+/// Whether the manifest requires expiries in milliseconds.
+fn is_announced(dir: &Path) -> bool {
+    let mut found = false;
+    let show = &mut |line: &str| {
+        let features = line.split("required features 0x").nth(1).and_then(|rest| rest.split(' ').next());
+        found |= features.is_some_and(|features| u64::from_str_radix(features, 16).unwrap() & 2 != 0);
+    };
+    assert!(tidesdb::inspect::manifest(dir, show).unwrap().is_empty());
+    found
+}
+
 /// The manifest names expiries in milliseconds before the log has one, so that older versions refuse the database; not before.
 #[test]
 fn the_first_row_that_expires_is_announced_in_the_manifest() {
     let dir = tempfile::tempdir().unwrap();
-    let is_announced = || {
-        let mut found = false;
-        let show = &mut |line: &str| found |= line.contains("required features 0x2");
-        assert!(tidesdb::inspect::manifest(dir.path(), show).unwrap().is_empty());
-        found
-    };
+    let is_announced = || is_announced(dir.path());
     let db = Db::open(dir.path()).unwrap();
     db.put("k", "v").unwrap();
     db.put_expiring("k", "v", None).unwrap();
@@ -297,6 +305,103 @@ fn the_first_row_that_expires_is_announced_in_the_manifest() {
     assert!(is_announced());
     let db = Db::options(dir.path()).read_only(true).open().unwrap();
     db.batch().put_with_ttl(db.default_family(), "k", "v", TEN).unwrap();
+}
+
+/// A put that expired by the default TTL of its family was not announced: an older version would have met an operation in the log that it
+/// takes for damage.
+#[test]
+fn a_row_that_expires_by_the_default_ttl_is_announced_too() {
+    type Write = fn(&Db, &Family) -> tidesdb::Result<()>;
+    let writes: [(&str, Write); 6] = [
+        ("put", |_, f| f.put("k", "v").map(drop)),
+        ("batch", |db, f| {
+            let mut batch = db.batch();
+            batch.put(f, "k", "v")?;
+            db.write(&mut batch).map(drop)
+        }),
+        ("transaction", |db, f| db.transact(|tx| tx.put(f, "k", "v"))),
+        ("update", |_, f| f.update("k", |_| Some(b"v".to_vec())).map(drop)),
+        ("short stream", |_, f| f.put_stream("k", &b"v"[..]).map(drop)),
+        ("long stream", |_, f| f.put_stream("k", &vec![7; 3 << 20][..]).map(drop)),
+    ];
+    for (name, write) in writes {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(dir.path()).unwrap();
+        let options = tidesdb::FamilyOptions::default().default_ttl(TEN);
+        let f = db.create_family("sessions", options).unwrap();
+        assert!(!is_announced(dir.path()), "{name}");
+        write(&db, &f).unwrap();
+        assert!(is_announced(dir.path()), "{name}");
+    }
+}
+
+/// A crash or a failure at any step of the first put that expires: the row is there or not, and nothing else is lost.
+#[test]
+fn the_first_row_that_expires_survives_crashes_and_failures_at_every_step() {
+    let sim = Sim::new();
+    let db = sim.open();
+    db.put("before", "v").unwrap();
+    let disks = sim.before_each_change(|| {
+        db.put_with_ttl("k", "v", TEN).unwrap();
+        db.put_with_ttl("l", "v", TEN).unwrap();
+    });
+    assert!(disks.len() > 3, "{}", disks.len());
+    let mut seen = [0; 3];
+    for disk in disks {
+        let sim = Sim::on(disk);
+        let db = sim.open();
+        let rows = keys(db.iter());
+        assert!(["before", "before k", "before k l"].contains(&rows.join(" ").as_str()), "{rows:?}");
+        seen[rows.len() - 1] += 1;
+        db.put_with_ttl("m", "v", TEN).unwrap();
+        let db = sim.killed().open();
+        assert!(db.contains("m").unwrap());
+    }
+    assert!(seen[0] > 0 && seen[1] > 0, "{seen:?}");
+    for ops in [OpSet::WRITES, OpSet::SYNCS, OpSet::CHANGES] {
+        for skipped in 0..8 {
+            let sim = Sim::new();
+            let db = sim.open();
+            db.put("before", "v").unwrap();
+            sim.disk.inject(Fault::errno(errno::EIO).on(ops).skip(skipped));
+            let first = db.put_with_ttl("k", "v", TEN);
+            sim.disk.clear_faults();
+            let second = db.put_with_ttl("l", "v", TEN);
+            assert!(
+                second.is_ok() || matches!(second, Err(Error::Poisoned { .. })),
+                "{second:?} after {first:?}"
+            );
+            let rows = keys(db.iter());
+            assert!(first.is_err() || rows.contains(&"k".to_owned()), "{first:?}");
+            drop(db);
+            let db = sim.killed().open();
+            let rows = keys(db.iter());
+            for (key, put) in [("before", true), ("k", first.is_ok()), ("l", second.is_ok())] {
+                assert!(!put || rows.contains(&key.to_owned()), "{key} is lost: {first:?} {second:?}");
+            }
+        }
+    }
+}
+
+/// Many threads put the first rows that expire.
+#[test]
+fn the_first_rows_that_expire_may_come_from_many_threads() {
+    for _ in 0..10 {
+        let sim = Sim::new();
+        let db = sim.options().background_threads(2).open().unwrap();
+        let f = db.default_family();
+        std::thread::scope(|s| {
+            for thread in 0..8u8 {
+                s.spawn(move || {
+                    for n in 0..20u8 {
+                        f.put_with_ttl([thread, n], "v", TEN).unwrap();
+                    }
+                });
+            }
+        });
+        let db = sim.killed().open();
+        assert_eq!(contents(db.default_family()).len(), 160);
+    }
 }
 
 #[test]
