@@ -41,6 +41,8 @@ const OPERATOR_FIELD: u64 = 16;
 
 /// Field id of the default TTL in seconds, as older versions wrote it.
 const TTL_SECONDS_FIELD: u64 = 17;
+/// Field id of the default TTL in milliseconds.
+const TTL_FIELD: u64 = 18;
 
 /// The default of a setting as a number.
 macro_rules! default_word {
@@ -183,7 +185,7 @@ macro_rules! family_options {
                     fields.bytes(OPERATOR_FIELD, FieldClass::Required, operator.name().as_bytes());
                 }
                 $(if $id > OPERATOR_FIELD {
-                    fields.number($id, FieldClass::Optional, self.$name.to_word());
+                    fields.number($id, class_of($id, self.$name.to_word()), self.$name.to_word());
                 })*
                 fields.finish(&self.unknown);
             }
@@ -338,6 +340,12 @@ family_options! {
         "Percentage of garbage in value logs from which live values are moved so that files can be removed; 0 = never. Default 25.";
     18 live default_ttl: Duration = Duration::ZERO, (0, EXPIRY_MAX),
         "Time after which a row that is put without a TTL expires, in milliseconds, rounded up; 0 = never. Default 0.";
+}
+
+/// The class of the setting `id` with the value `word`. Versions that do not know a default TTL in milliseconds must not open a family
+/// that has one: what they put would never expire.
+fn class_of(id: u64, word: u64) -> FieldClass {
+    if id == TTL_FIELD && word != 0 { FieldClass::Required } else { FieldClass::Optional }
 }
 
 /// Converts `word` to the setting `name`, or says why it cannot.
@@ -529,11 +537,22 @@ mod tests {
         assert_eq!(of_older(0).unwrap().default_ttl, Duration::ZERO);
         assert_eq!(of_older(u32::MAX.into()).unwrap().default_ttl, Duration::from_secs(u32::MAX.into()));
         assert!(matches!(of_older(1 << 32), Err(Error::Corrupt { .. })));
-        let stored = |ttl| {
+        let written = |ttl| {
             let mut bytes = Vec::new();
             FamilyOptions::default().default_ttl(ttl).write(&mut bytes);
-            read(&bytes).map(|options| options.default_ttl)
+            bytes
         };
+        let stored = |ttl| read(&written(ttl)).map(|options| options.default_ttl);
+        let refused_by_older = |ttl| {
+            let bytes = written(ttl);
+            read_fields(&mut Decoder::new(&bytes, "manifest", 0), |id, field| {
+                let is_known = id < TTL_FIELD;
+                Ok(is_known && !field.rest().is_empty())
+            })
+            .is_err()
+        };
+        assert!(refused_by_older(Duration::from_millis(1)), "what an older version puts would never expire");
+        assert!(!refused_by_older(Duration::ZERO));
         assert_eq!(stored(Duration::from_millis(250)).unwrap(), Duration::from_millis(250));
         assert_eq!(stored(Duration::from_nanos(1)).unwrap(), Duration::from_millis(1), "rounded up");
         assert!(matches!(stored(Duration::MAX), Err(Error::Corrupt { .. })));
