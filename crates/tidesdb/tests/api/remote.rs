@@ -336,3 +336,87 @@ fn a_limit_below_one_file_does_not_fetch_it_for_each_row() {
     let fetched = stats(&db).downloads - before;
     assert!((1..20).contains(&fetched), "{fetched} objects for 120 rows");
 }
+
+/// A store that runs `meanwhile` once while it stores a table.
+struct Interrupted {
+    inner: MemoryStore,
+    meanwhile: std::sync::Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl std::fmt::Debug for Interrupted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl ObjectStore for Interrupted {
+    fn put(&self, name: &str, body: &Body<'_>) -> io::Result<()> {
+        let meanwhile = self.meanwhile.lock().unwrap().take_if(|_| name.contains("klog"));
+        if let Some(meanwhile) = meanwhile {
+            meanwhile();
+        }
+        self.inner.put(name, body)
+    }
+
+    fn get(&self, name: &str, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+        self.inner.get(name, sink)
+    }
+
+    fn list(&self) -> io::Result<Vec<Object>> {
+        self.inner.list()
+    }
+
+    fn delete(&self, name: &str) -> io::Result<()> {
+        self.inner.delete(name)
+    }
+}
+
+/// The first row that expires, put while tables are uploaded, went to the store with a manifest that does not require the feature: an
+/// older version that restores the copy would have met an operation in the log that it takes for damage.
+#[test]
+fn the_copy_requires_the_features_that_its_log_uses() {
+    let store =
+        Arc::new(Interrupted { inner: MemoryStore::default(), meanwhile: std::sync::Mutex::default() });
+    let (env, _disk, _clock) = sim::env(3);
+    let db = options(&env, RemoteOptions::new(Arc::clone(&store) as Arc<dyn ObjectStore>)).open().unwrap();
+    for i in 0..100 {
+        db.put(key(i), value(i)).unwrap();
+    }
+    let writer = db.clone();
+    *store.meanwhile.lock().unwrap() = Some(Box::new(move || {
+        std::thread::spawn(move || {
+            writer.put_with_ttl("expires", "v", std::time::Duration::from_secs(1 << 20))
+        })
+        .join()
+        .unwrap()
+        .unwrap();
+    }));
+    db.upload().unwrap();
+    assert!(store.meanwhile.lock().unwrap().is_none(), "no table was stored");
+    for _ in 0..2 {
+        let copy = store.inner.fork();
+        let (restored, env, _disk) = cold(Arc::new(copy.fork()));
+        let has_row = restored.contains("expires").unwrap();
+        drop((restored, env));
+        let dir = tempfile::tempdir().unwrap();
+        for object in
+            copy.list().unwrap().into_iter().filter(|o| o.name == "CURRENT" || o.name.contains("manifest"))
+        {
+            let mut bytes = Vec::new();
+            copy.get(&object.name, &mut |part| {
+                bytes.extend_from_slice(part);
+                Ok(())
+            })
+            .unwrap();
+            std::fs::write(dir.path().join(&object.name), bytes).unwrap();
+        }
+        let mut is_required = false;
+        tidesdb::inspect::manifest(dir.path(), &mut |line| {
+            is_required |= line.contains("required features 0x2")
+        })
+        .unwrap();
+        assert!(is_required || !has_row, "a row that expires in a copy that older versions open");
+        db.upload().unwrap();
+    }
+    assert!(cold(Arc::new(store.inner.fork())).0.contains("expires").unwrap());
+}
