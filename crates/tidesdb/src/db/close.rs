@@ -115,8 +115,9 @@ impl Db {
         let closing = &self.inner.closing;
         let clock = &self.inner.shared.write.env.clock;
         let end = clock.mono().saturating_add(timeout);
-        self.inner.close_behind()?;
         loop {
+            // Again each time: the thread of another call may not have started, and a merge may have begun meanwhile.
+            self.inner.close_behind()?;
             let seen = closing.ended.current();
             if let Some(result) = closing.result() {
                 return result;
@@ -138,6 +139,7 @@ impl Inner {
         let Some(lock) = end.lock.take() else {
             return end.result.clone();
         };
+        end.result = Err(Error::internal("the close panicked; the next open recovers the database"));
         let started = shared.write.env.clock.mono();
         shared.write.stop_admitting();
         closing.waits_for("the log to be synced");

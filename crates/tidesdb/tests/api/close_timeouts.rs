@@ -11,29 +11,29 @@ use tidesdb_io::{Clock as _, RealClock};
 use crate::common::{Sim, contents, fill, small};
 
 /// More than any step of these tests takes.
-const LONG: Duration = Duration::from_secs(120);
+pub(crate) const LONG: Duration = Duration::from_secs(120);
 
 /// Threads wait at a gate until it is opened.
 #[derive(Default)]
-struct Gate {
+pub(crate) struct Gate {
     is_open: Mutex<bool>,
     changed: Condvar,
     reached: AtomicBool,
 }
 
 impl Gate {
-    fn pass(&self) {
+    pub(crate) fn pass(&self) {
         self.reached.store(true, SeqCst);
         let is_open = self.is_open.lock().unwrap();
         drop(self.changed.wait_while(is_open, |is_open| !*is_open).unwrap());
     }
 
-    fn open(&self) {
+    pub(crate) fn open(&self) {
         *self.is_open.lock().unwrap() = true;
         self.changed.notify_all();
     }
 
-    fn wait_until_reached(&self) {
+    pub(crate) fn wait_until_reached(&self) {
         while !self.reached.load(SeqCst) {
             std::thread::yield_now();
         }

@@ -13,6 +13,7 @@ mod checkpoints;
 mod clock;
 mod clones;
 mod closing;
+mod close_races;
 mod close_timeouts;
 mod comparators;
 mod concurrency;

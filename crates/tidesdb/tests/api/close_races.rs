@@ -1,0 +1,294 @@
+//! `Db::close_timeout` beside everything else: no acknowledged commit is lost, and a close that was begun ends.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tidesdb::{Db, Error, FamilyOptions, Isolation, SyncMode, WriteOptions};
+use tidesdb_io::sim::OpSet;
+use tidesdb_io::{Env, JoinHandle, Priority, RealThreads, Threads};
+
+use crate::close_timeouts::{Gate, LONG};
+use crate::common::{Sim, contents, fill};
+
+/// What happens when the thread that closes is started.
+type OnStart = Box<dyn Fn() -> io::Result<()> + Send + Sync>;
+
+/// Real threads; `before` runs before the thread that closes is started, and `within` in that thread.
+struct Hooked {
+    real: RealThreads,
+    before: OnStart,
+    within: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl std::fmt::Debug for Hooked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Hooked")
+    }
+}
+
+impl Threads for Hooked {
+    fn spawn(
+        &self,
+        name: &str,
+        priority: Priority,
+        body: Box<dyn FnOnce() + Send>,
+    ) -> io::Result<JoinHandle> {
+        if name != "tidesdb-close" {
+            return self.real.spawn(name, priority, body);
+        }
+        (self.before)()?;
+        let within = Arc::clone(&self.within);
+        let hooked = move || {
+            within();
+            body();
+        };
+        self.real.spawn(name, priority, Box::new(hooked))
+    }
+
+    fn parallelism(&self) -> usize {
+        self.real.parallelism()
+    }
+}
+
+fn hooked(before: OnStart, within: Arc<dyn Fn() + Send + Sync>) -> Env {
+    Env { threads: Arc::new(Hooked { real: RealThreads::new(), before, within }), ..Env::real() }
+}
+
+/// A call that found a close begun waited for it in vain if the thread of that close could not be started.
+#[test]
+fn a_close_whose_thread_cannot_start_is_begun_by_the_call_that_waits_for_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (starting, fails) = (Arc::new(Gate::default()), Arc::new(AtomicBool::new(true)));
+    let (gate, once) = (Arc::clone(&starting), Arc::clone(&fails));
+    let before = move || {
+        if !once.swap(false, SeqCst) {
+            return Ok(());
+        }
+        gate.pass();
+        Err(io::ErrorKind::WouldBlock.into())
+    };
+    let env = hooked(Box::new(before), Arc::new(|| {}));
+    let db = Db::options(dir.path()).env(env).open().unwrap();
+    db.put("k", "v").unwrap();
+    std::thread::scope(|s| {
+        let first = s.spawn(|| db.close_timeout(LONG));
+        starting.wait_until_reached();
+        let second = s.spawn(|| db.close_timeout(Duration::from_secs(20)));
+        while !matches!(db.put("late", "v"), Err(Error::Closed)) {
+            std::thread::yield_now(); // the second call has not begun
+        }
+        starting.open();
+        let _ = first.join().unwrap();
+        second.join().unwrap().unwrap();
+    });
+    drop(db);
+    assert!(Db::open(dir.path()).unwrap().recovery_report().clean);
+}
+
+/// Without a thread nothing is done, and the drop closes the database.
+#[test]
+fn a_close_that_cannot_start_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = hooked(Box::new(|| Err(io::ErrorKind::WouldBlock.into())), Arc::new(|| {}));
+    let db = Db::options(dir.path()).env(env).open().unwrap();
+    assert!(matches!(db.close_timeout(LONG), Err(Error::Io { .. })));
+    db.put("k", "v").unwrap();
+    drop(db);
+    let db = Db::open(dir.path()).unwrap();
+    assert!(db.recovery_report().clean && db.contains("k").unwrap());
+}
+
+/// A close that ended in a panic used to be reported as a success.
+#[test]
+fn a_close_that_panics_is_no_success() {
+    let sim = Sim::new();
+    let db = sim.open();
+    fill(db.default_family(), 100, b"v");
+    sim.disk.observe(OpSet::SYNCS, |_, _| panic!("a panic of the test"));
+    let first = db.close_timeout(LONG).unwrap_err();
+    sim.disk.stop_observing();
+    assert!(matches!(first, Error::Internal { .. }), "{first:?}");
+    assert!(db.clone().close().is_err());
+    assert!(matches!(db.put("k", "v"), Err(Error::Closed)));
+    drop(db);
+    assert_eq!(contents(sim.open().default_family()).len(), 100);
+}
+
+/// A close while recovered commits are still written to tables.
+#[test]
+fn a_timed_close_during_the_recovery_loses_nothing() {
+    let sim = Sim::new();
+    let db = sim.open();
+    for n in 0..3000u32 {
+        db.put(n.to_be_bytes(), [7; 200]).unwrap();
+        db.put_with_ttl(n.to_le_bytes(), "v", Duration::from_secs(1 << 20)).unwrap();
+    }
+    let before = contents(db.default_family());
+    for round in 0..20u64 {
+        let killed = sim.killed();
+        let options = || killed.options().background_threads(2).with(|o| o.foreground_recovery_bytes = 0);
+        let db = options().open().unwrap();
+        let writer = db.clone();
+        std::thread::scope(|s| {
+            s.spawn(move || while writer.put("k", "v").is_ok() {});
+            let mut ended = db.close_timeout(Duration::from_micros(mix(round) % 2000));
+            if round.is_multiple_of(2) {
+                while matches!(ended, Err(Error::Closing { .. })) {
+                    ended = db.close_timeout(Duration::from_millis(1));
+                }
+                ended.unwrap();
+            }
+            drop(db);
+        });
+        let db = loop {
+            match options().open() {
+                Err(Error::Locked { .. }) => std::thread::yield_now(),
+                opened => break opened.unwrap(),
+            }
+        };
+        let mut after = contents(db.default_family());
+        after.retain(|(key, _)| key != b"k");
+        assert!(after == before, "round {round}");
+        db.close().unwrap();
+    }
+}
+
+/// Random work of several threads beside closes with random timeouts. Afterwards the database has what was acknowledged, and nothing that
+/// was refused.
+#[test]
+fn everything_beside_a_timed_close() {
+    for round in 0..6 {
+        let seed = getrandom_seed().wrapping_add(round);
+        println!("seed {seed}");
+        beside_a_close(seed);
+    }
+}
+
+fn getrandom_seed() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    std::hash::RandomState::new().build_hasher().finish()
+}
+
+fn mix(x: u64) -> u64 {
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// Keys that were acknowledged, and those that were refused with `Closed`.
+#[derive(Default)]
+struct Outcome {
+    acknowledged: BTreeSet<String>,
+    refused: BTreeSet<String>,
+}
+
+fn beside_a_close(seed: u64) {
+    let dir = tempfile::tempdir().unwrap();
+    let outcome = Mutex::new(Outcome::default());
+    let options = FamilyOptions::default().write_buffer_bytes(1 << 20).l1_tables_trigger(2);
+    let db = Db::options(dir.path())
+        .sync(if seed.is_multiple_of(2) {
+            SyncMode::None
+        } else {
+            SyncMode::Interval(Duration::from_millis(20))
+        })
+        .default_family(options.clone())
+        .background_threads(2)
+        .open()
+        .unwrap();
+    let family = db.create_family("f", options).unwrap();
+    let written = AtomicU32::new(0);
+    std::thread::scope(|s| {
+        for thread in 0..6u64 {
+            let (db, family, outcome, written) = (&db, &family, &outcome, &written);
+            let copies =
+                dir.path().join(format!("../{}-copy-{thread}", dir.path().file_name().unwrap().display()));
+            s.spawn(move || {
+                for n in 0u64.. {
+                    let key = format!("{thread} {n:06}");
+                    let dice = mix(seed ^ thread << 40 ^ n);
+                    let value = vec![dice as u8; (dice >> 8) as usize % 1500];
+                    let result = match (thread, dice % 8) {
+                        (0, _) => family.put(&key, &value).map(drop),
+                        (1, _) => family
+                            .put_with(&key, &value, &WriteOptions::default().sync(SyncMode::Full))
+                            .map(drop),
+                        (2, _) => increment(db, family, &key, &value),
+                        (3, 0) => family.put_stream(&key, &vec![7; 300_000][..]).map(drop),
+                        (3, _) => family.put_stream(&key, &value[..]).map(drop),
+                        (4, 0) => db.flush().and_then(|()| family.put(&key, &value).map(drop)),
+                        (4, 1) if n % 64 == 1 => {
+                            db.compact().and_then(|()| family.put(&key, &value).map(drop))
+                        }
+                        (5, 0) => {
+                            let to = copies.join(format!("{n}"));
+                            std::fs::create_dir_all(&copies).unwrap();
+                            db.checkpoint(&to).and_then(|()| {
+                                drop(Db::open(&to).unwrap());
+                                std::fs::remove_dir_all(&to).unwrap();
+                                family.put(&key, &value).map(drop)
+                            })
+                        }
+                        _ => family.put_with_ttl(&key, &value, Duration::from_secs(1 << 20)).map(drop),
+                    };
+                    let mut outcome = outcome.lock().unwrap();
+                    match result {
+                        Ok(()) => {
+                            outcome.acknowledged.insert(key);
+                            written.fetch_add(1, SeqCst);
+                        }
+                        Err(Error::Closed) => {
+                            outcome.refused.insert(key);
+                            break;
+                        }
+                        Err(Error::Busy { .. }) => {} // a merge was stopped
+                        Err(e) => panic!("seed {seed}, thread {thread}: {e}"),
+                    }
+                }
+                let _ = std::fs::remove_dir_all(&copies);
+            });
+        }
+        while u64::from(written.load(SeqCst)) < 100 + mix(seed) % 2000 {
+            std::thread::yield_now();
+        }
+        for caller in 0..2u64 {
+            let db = db.clone();
+            s.spawn(move || {
+                for n in 0.. {
+                    let timeout = Duration::from_micros(mix(seed ^ caller << 32 ^ n) % 3000);
+                    match db.close_timeout(timeout) {
+                        Ok(()) => break,
+                        Err(Error::Closing { .. }) => {}
+                        Err(e) => panic!("seed {seed}: {e}"),
+                    }
+                }
+            });
+        }
+    });
+    drop(family);
+    db.close().unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    assert!(db.recovery_report().clean, "seed {seed}");
+    let family = db.family("f").unwrap();
+    let outcome = outcome.into_inner().unwrap();
+    let stored: BTreeSet<String> =
+        contents(&family).into_iter().map(|(key, _)| String::from_utf8(key).unwrap()).collect();
+    assert!(outcome.refused.is_disjoint(&stored), "seed {seed}: a refused write had an effect");
+    let lost: Vec<_> = outcome.acknowledged.difference(&stored).collect();
+    assert!(lost.is_empty(), "seed {seed}: {lost:?}");
+}
+
+/// Puts `key` beside a counter of all such keys, if nobody else changed the counter.
+fn increment(db: &Db, family: &tidesdb::Family, key: &str, value: &[u8]) -> tidesdb::Result<()> {
+    let mut tx = db.begin(Isolation::Serializable);
+    let savepoint = tx.savepoint();
+    tx.put(family, "gone", "v")?;
+    tx.rollback_to(savepoint)?;
+    let n = tx.get(family, "counter")?.map_or(0, |n| n.len());
+    tx.put(family, "counter", vec![1; n % 1000 + 1])?;
+    tx.put(family, key, value)?;
+    tx.commit().map(drop)
+}
