@@ -49,11 +49,12 @@ impl ExpiryClock {
         self.read_at(clock, millis(clock.wall()))
     }
 
-    /// Like [`ExpiryClock::read`], with the fraction of the millisecond; without it while the wall clock is behind.
+    /// Like [`ExpiryClock::read`], with the fraction of the millisecond. While the wall clock is behind, the fraction is not known: then it
+    /// is the end of the millisecond, so that no TTL ends early.
     pub fn read_exactly(&self, clock: &dyn Clock) -> Duration {
         let wall = clock.wall();
         let now = self.read_at(clock, millis(wall));
-        if now == millis(wall) { wall } else { Duration::from_millis(now) }
+        if now == millis(wall) { wall } else { Duration::from_millis(now + 1) }
     }
 
     /// Reads the clock, of which the wall clock shows `wall`.
@@ -100,6 +101,7 @@ mod tests {
     use tidesdb_io::ManualClock;
 
     use super::*;
+    use crate::types::{expiry_after, has_passed};
 
     #[test]
     fn time_continues_when_the_wall_clock_is_set_back() {
@@ -145,8 +147,23 @@ mod tests {
         let time = Duration::new(1000, 123_456_789);
         clock.set_wall(time);
         assert_eq!((expiry.read_exactly(&clock), expiry.seen()), (time, 1_000_123));
+    }
+
+    /// While the wall clock is behind, the fraction of a millisecond is not known: a TTL used to end up to a millisecond early.
+    #[test]
+    fn the_exact_time_is_never_before_the_time_that_has_passed() {
+        let (clock, expiry) = (ManualClock::new(0), ExpiryClock::default());
+        let time = Duration::new(1000, 123_456_789);
+        clock.set_wall(time);
+        expiry.read(&clock);
         clock.set_wall(time - Duration::from_secs(1));
-        assert_eq!(expiry.read_exactly(&clock), Duration::from_millis(1_000_123));
+        expiry.read(&clock);
+        clock.advance(Duration::from_micros(900));
+        let end = expiry_after(expiry.read_exactly(&clock), Duration::from_millis(1)).unwrap();
+        clock.advance(Duration::from_micros(999));
+        assert!(!has_passed(end, expiry.read(&clock)), "a millisecond has not passed");
+        clock.advance(Duration::from_micros(1001));
+        assert!(has_passed(end, expiry.read(&clock)), "a TTL lasts for a millisecond too long at most");
     }
 
     #[test]
