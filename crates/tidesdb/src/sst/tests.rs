@@ -2,6 +2,7 @@
 
 mod bench;
 mod corruption;
+mod expiries;
 mod faults;
 mod golden;
 mod model;
