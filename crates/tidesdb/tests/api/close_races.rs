@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidesdb::{Db, Error, FamilyOptions, Isolation, SyncMode, WriteOptions};
+use tidesdb::{Db, Error, Family, FamilyOptions, Isolation, SyncMode, WriteOptions};
 use tidesdb_io::sim::OpSet;
 use tidesdb_io::{Env, JoinHandle, Priority, RealThreads, Threads};
 
@@ -123,7 +123,7 @@ fn a_timed_close_during_the_recovery_loses_nothing() {
     let sim = Sim::new();
     let db = sim.open();
     for n in 0..3000u32 {
-        db.put(n.to_be_bytes(), [7; 200]).unwrap();
+        db.put([&n.to_le_bytes()[..], b"!"].concat(), [7; 200]).unwrap();
         db.put_with_ttl(n.to_le_bytes(), "v", Duration::from_secs(1 << 20)).unwrap();
     }
     let before = contents(db.default_family());
@@ -161,13 +161,13 @@ fn a_timed_close_during_the_recovery_loses_nothing() {
 #[test]
 fn everything_beside_a_timed_close() {
     for round in 0..6 {
-        let seed = getrandom_seed().wrapping_add(round);
+        let seed = random_seed().wrapping_add(round);
         println!("seed {seed}");
         beside_a_close(seed);
     }
 }
 
-fn getrandom_seed() -> u64 {
+fn random_seed() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     std::hash::RandomState::new().build_hasher().finish()
 }
@@ -185,104 +185,122 @@ struct Outcome {
     refused: BTreeSet<String>,
 }
 
-fn beside_a_close(seed: u64) {
-    let dir = tempfile::tempdir().unwrap();
-    let outcome = Mutex::new(Outcome::default());
-    let options = FamilyOptions::default().write_buffer_bytes(1 << 20).l1_tables_trigger(2);
-    let db = Db::options(dir.path())
-        .sync(if seed.is_multiple_of(2) {
-            SyncMode::None
-        } else {
-            SyncMode::Interval(Duration::from_millis(20))
-        })
-        .default_family(options.clone())
-        .background_threads(2)
-        .open()
-        .unwrap();
-    let family = db.create_family("f", options).unwrap();
-    let written = AtomicU32::new(0);
-    std::thread::scope(|s| {
-        for thread in 0..6u64 {
-            let (db, family, outcome, written) = (&db, &family, &outcome, &written);
-            let copies =
-                dir.path().join(format!("../{}-copy-{thread}", dir.path().file_name().unwrap().display()));
-            s.spawn(move || {
-                for n in 0u64.. {
-                    let key = format!("{thread} {n:06}");
-                    let dice = mix(seed ^ thread << 40 ^ n);
-                    let value = vec![dice as u8; (dice >> 8) as usize % 1500];
-                    let result = match (thread, dice % 8) {
-                        (0, _) => family.put(&key, &value).map(drop),
-                        (1, _) => family
-                            .put_with(&key, &value, &WriteOptions::default().sync(SyncMode::Full))
-                            .map(drop),
-                        (2, _) => increment(db, family, &key, &value),
-                        (3, 0) => family.put_stream(&key, &vec![7; 300_000][..]).map(drop),
-                        (3, _) => family.put_stream(&key, &value[..]).map(drop),
-                        (4, 0) => db.flush().and_then(|()| family.put(&key, &value).map(drop)),
-                        (4, 1) if n % 64 == 1 => {
-                            db.compact().and_then(|()| family.put(&key, &value).map(drop))
-                        }
-                        (5, 0) => {
-                            let to = copies.join(format!("{n}"));
-                            std::fs::create_dir_all(&copies).unwrap();
-                            db.checkpoint(&to).and_then(|()| {
-                                drop(Db::open(&to).unwrap());
-                                std::fs::remove_dir_all(&to).unwrap();
-                                family.put(&key, &value).map(drop)
-                            })
-                        }
-                        _ => family.put_with_ttl(&key, &value, Duration::from_secs(1 << 20)).map(drop),
-                    };
-                    let mut outcome = outcome.lock().unwrap();
-                    match result {
-                        Ok(()) => {
-                            outcome.acknowledged.insert(key);
-                            written.fetch_add(1, SeqCst);
-                        }
-                        Err(Error::Closed) => {
-                            outcome.refused.insert(key);
-                            break;
-                        }
-                        Err(Error::Busy { .. }) => {} // a merge was stopped
-                        Err(e) => panic!("seed {seed}, thread {thread}: {e}"),
-                    }
+/// One database, and what its threads do until it is closed.
+struct Beside {
+    seed: u64,
+    dir: tempfile::TempDir,
+    copies: tempfile::TempDir,
+    db: Db,
+    family: Family,
+    written: AtomicU32,
+    outcome: Mutex<Outcome>,
+}
+
+impl Beside {
+    fn open(seed: u64) -> Self {
+        let (dir, copies) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let options = FamilyOptions::default().write_buffer_bytes(1 << 20).l1_tables_trigger(2);
+        let interval = SyncMode::Interval(Duration::from_millis(20));
+        let sync = if seed.is_multiple_of(2) { SyncMode::None } else { interval };
+        let db = Db::options(dir.path()).sync(sync).background_threads(2).open().unwrap();
+        let family = db.create_family("f", options).unwrap();
+        Self { seed, dir, copies, db, family, written: AtomicU32::new(0), outcome: Mutex::default() }
+    }
+
+    /// Writes until the database is closed.
+    fn write(&self, thread: u64) {
+        for n in 0u64.. {
+            let key = format!("{thread} {n:06}");
+            let result = self.write_one(thread, n, &key);
+            let mut outcome = self.outcome.lock().unwrap();
+            match result {
+                Ok(()) => {
+                    outcome.acknowledged.insert(key);
+                    self.written.fetch_add(1, SeqCst);
                 }
-                let _ = std::fs::remove_dir_all(&copies);
-            });
+                Err(Error::Closed) => {
+                    outcome.refused.insert(key);
+                    return;
+                }
+                Err(Error::Busy { .. }) => {} // a merge was stopped
+                Err(e) => panic!("seed {}, thread {thread}: {e}", self.seed),
+            }
         }
-        while u64::from(written.load(SeqCst)) < 100 + mix(seed) % 2000 {
+    }
+
+    fn write_one(&self, thread: u64, n: u64, key: &str) -> tidesdb::Result<()> {
+        let (db, family) = (&self.db, &self.family);
+        let dice = mix(self.seed ^ thread << 40 ^ n);
+        let value = vec![dice as u8; (dice >> 8) as usize % 1500];
+        match (thread, dice % 8) {
+            (0, _) => return family.put(key, &value).map(drop),
+            (1, _) => {
+                let durable = WriteOptions::default().sync(SyncMode::Full);
+                return family.put_with(key, &value, &durable).map(drop);
+            }
+            (2, _) => return increment(db, family, key, &value),
+            (3, 0) => return family.put_stream(key, &vec![7; 300_000][..]).map(drop),
+            (3, _) => return family.put_stream(key, &value[..]).map(drop),
+            (4, 0) => db.flush()?,
+            (4, 1) if n % 64 == 1 => db.compact()?,
+            (5, 0) => {
+                let to = self.copies.path().join(n.to_string());
+                db.checkpoint(&to)?;
+                drop(Db::open(&to).unwrap());
+                std::fs::remove_dir_all(&to).unwrap();
+            }
+            _ => {}
+        }
+        family.put_with_ttl(key, &value, Duration::from_secs(1 << 20)).map(drop)
+    }
+
+    /// Closes the database in many short attempts.
+    fn close(&self, caller: u64) {
+        for n in 0.. {
+            let timeout = Duration::from_micros(mix(self.seed ^ caller << 32 ^ n) % 3000);
+            match self.db.close_timeout(timeout) {
+                Ok(()) => return,
+                Err(Error::Closing { .. }) => {}
+                Err(e) => panic!("seed {}: {e}", self.seed),
+            }
+        }
+    }
+
+    /// Opens the database again and compares it with what the threads were told.
+    fn check(self) {
+        let Self { seed, dir, db, family, outcome, .. } = self;
+        drop(family);
+        db.close().unwrap();
+        let db = Db::open(dir.path()).unwrap();
+        assert!(db.recovery_report().clean, "seed {seed}");
+        let rows = contents(&db.family("f").unwrap());
+        let stored: BTreeSet<_> = rows.into_iter().map(|(key, _)| String::from_utf8(key).unwrap()).collect();
+        let outcome = outcome.into_inner().unwrap();
+        assert!(outcome.refused.is_disjoint(&stored), "seed {seed}: a refused write had an effect");
+        let lost: Vec<_> = outcome.acknowledged.difference(&stored).collect();
+        assert!(lost.is_empty(), "seed {seed}: {lost:?}");
+    }
+}
+
+fn beside_a_close(seed: u64) {
+    let run = Beside::open(seed);
+    std::thread::scope(|s| {
+        let run = &run;
+        for thread in 0..6 {
+            s.spawn(move || run.write(thread));
+        }
+        while u64::from(run.written.load(SeqCst)) < 100 + mix(seed) % 2000 {
             std::thread::yield_now();
         }
-        for caller in 0..2u64 {
-            let db = db.clone();
-            s.spawn(move || {
-                for n in 0.. {
-                    let timeout = Duration::from_micros(mix(seed ^ caller << 32 ^ n) % 3000);
-                    match db.close_timeout(timeout) {
-                        Ok(()) => break,
-                        Err(Error::Closing { .. }) => {}
-                        Err(e) => panic!("seed {seed}: {e}"),
-                    }
-                }
-            });
+        for caller in 0..2 {
+            s.spawn(move || run.close(caller));
         }
     });
-    drop(family);
-    db.close().unwrap();
-    let db = Db::open(dir.path()).unwrap();
-    assert!(db.recovery_report().clean, "seed {seed}");
-    let family = db.family("f").unwrap();
-    let outcome = outcome.into_inner().unwrap();
-    let stored: BTreeSet<String> =
-        contents(&family).into_iter().map(|(key, _)| String::from_utf8(key).unwrap()).collect();
-    assert!(outcome.refused.is_disjoint(&stored), "seed {seed}: a refused write had an effect");
-    let lost: Vec<_> = outcome.acknowledged.difference(&stored).collect();
-    assert!(lost.is_empty(), "seed {seed}: {lost:?}");
+    run.check();
 }
 
 /// Puts `key` beside a counter of all such keys, if nobody else changed the counter.
-fn increment(db: &Db, family: &tidesdb::Family, key: &str, value: &[u8]) -> tidesdb::Result<()> {
+fn increment(db: &Db, family: &Family, key: &str, value: &[u8]) -> tidesdb::Result<()> {
     let mut tx = db.begin(Isolation::Serializable);
     let savepoint = tx.savepoint();
     tx.put(family, "gone", "v")?;

@@ -384,12 +384,9 @@ fn the_copy_requires_the_features_that_its_log_uses() {
     }
     let writer = db.clone();
     *store.meanwhile.lock().unwrap() = Some(Box::new(move || {
-        std::thread::spawn(move || {
-            writer.put_with_ttl("expires", "v", std::time::Duration::from_secs(1 << 20))
-        })
-        .join()
-        .unwrap()
-        .unwrap();
+        let ttl = std::time::Duration::from_secs(1 << 20);
+        // Not in this thread, which holds locks of the upload.
+        std::thread::scope(|s| drop(s.spawn(|| writer.put_with_ttl("expires", "v", ttl).unwrap())));
     }));
     db.upload().unwrap();
     assert!(store.meanwhile.lock().unwrap().is_none(), "no table was stored");

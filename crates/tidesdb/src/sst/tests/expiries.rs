@@ -15,7 +15,7 @@ const EXPIRY_WIDTH_AT: usize = 43;
 fn block(expiries: &[u64]) -> (Vec<u8>, u64) {
     let mut builder = BlockBuilder::new(false, Compression::None, LIMITS);
     for (i, &expiry) in expiries.iter().enumerate() {
-        let (key, value) = ((i as u32).to_be_bytes(), [i as u8; 3]);
+        let (key, value) = ([0, 0, 0, i as u8], [i as u8; 3]);
         builder.add(&EntryRef { key: &key, seq: 7 + i as u64 % 3, kind: Kind::Put, expiry, value: &value });
     }
     let mut out = Vec::new();
