@@ -76,8 +76,8 @@ impl Db {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// A body that ends the transaction itself is not repeated. So [`Transaction::rollback`] is the way to undo
-    /// everything without an error:
+    /// A body that commits the transaction itself, or leaves it ended, is not repeated. So [`Transaction::rollback`] is the way to
+    /// undo everything without an error:
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -131,13 +131,15 @@ pub(super) fn transact<R, E: From<Error>>(
     let mut tx = Transaction::new(shared, options.isolation);
     let mut attempt = 1;
     loop {
+        tx.set_repeatable();
         let out = body(&mut tx)?;
         if !tx.is_open() {
             return Ok(out);
         }
+        let repeatable = tx.is_repeatable() && attempt < options.attempts;
         match tx.commit_with(&options.write) {
             Ok(_) => return Ok(out),
-            Err(Error::Conflict { .. }) if attempt < options.attempts => {}
+            Err(Error::Conflict { .. }) if repeatable => {}
             Err(e) => return Err(e.into()),
         }
         pause(shared, attempt);

@@ -48,6 +48,8 @@ pub struct Transaction {
     savepoints: Vec<(u64, Mark)>,
     savepoints_made: u64,
     open: bool,
+    /// Nothing was committed since [`Transaction::set_repeatable`].
+    repeatable: bool,
 }
 
 impl fmt::Debug for Transaction {
@@ -79,7 +81,18 @@ impl Transaction {
             savepoints: Vec::new(),
             savepoints_made: 0,
             open: true,
+            repeatable: false,
         }
+    }
+
+    /// Begins to watch for commits, before a closure runs that may be repeated if it makes none.
+    pub(crate) fn set_repeatable(&mut self) {
+        self.repeatable = true;
+    }
+
+    /// Returns whether nothing was committed since [`Transaction::set_repeatable`].
+    pub(crate) fn is_repeatable(&self) -> bool {
+        self.repeatable
     }
 
     /// The isolation level.
@@ -371,6 +384,7 @@ impl Transaction {
     pub(crate) fn commit_only(&mut self, options: &WriteOptions) -> Result<SeqNo> {
         self.check_open()?;
         self.open = false;
+        self.repeatable = false;
         self.own.get_mut().clear(); // nothing reads them any more, and the commit needs memory for its memtables
         let reads = self.reads.borrow();
         let spans = reads.spans.lock().take_merged();

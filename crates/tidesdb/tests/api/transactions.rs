@@ -479,6 +479,33 @@ fn transact_is_bounded_and_never_repeats_a_body_that_ended_the_transaction() {
     assert!(!db.contains(b"undone").unwrap());
 }
 
+/// A body that committed and then began again was repeated after a conflict of its second part, and its first part committed twice.
+#[test]
+fn a_body_that_has_committed_is_not_repeated() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.default_family();
+    let begin_again: [fn(&Db, &mut Transaction); 3] = [
+        |_, tx| tx.reset(),
+        |_, tx| tx.reset_at(Isolation::Serializable),
+        |db, tx| *tx = db.begin(Isolation::Serializable),
+    ];
+    for (way, begin_again) in begin_again.into_iter().enumerate() {
+        let mut runs = 0u8;
+        let refused = db.transact(|tx| {
+            runs += 1;
+            tx.put(f, [b'a', runs], b"v")?;
+            tx.commit()?;
+            begin_again(&db, tx);
+            disturb(&db, tx, b"k");
+            tx.put(f, b"b", b"v")
+        });
+        assert!(matches!(refused, Err(Error::Conflict { .. })), "way {way}: {refused:?}");
+        assert_eq!(runs, 1, "way {way}");
+        assert!(db.contains(b"a\x01").unwrap() && !db.contains(b"b").unwrap());
+    }
+}
+
 #[test]
 fn a_failed_read_in_the_conflict_check_fails_only_the_commit() {
     let sim = Sim::new();
