@@ -314,16 +314,16 @@ family_options! {
         "Size of the memtable at which it is flushed, in bytes. Default 64 MiB.";
     3 live value_threshold: usize = 512, (0, u64::MAX),
         "Values of at least this many bytes go to the value log. Default 512.";
-    4 live compression: Compression = if Compression::Lz4.is_built_in() { Compression::Lz4 } else { Compression::None }, (0, u8::MAX as u64),
-        "Compression of blocks and of values in the value log. Default LZ4 if it is built in.";
+    4 live compression: Compression = if Compression::Lz4.is_built_in() { Compression::Lz4 } else { Compression::None }, (0, Compression::Lz4Fast as u64),
+        "Compression of blocks and of values in the value log. Default LZ4 if it is built in. As a number: 0 none, 1 Snappy, 2 LZ4, 3 Zstandard, 4 LZ4 fast.";
     5 live filter_bits_per_key: u32 = 10, (0, FILTER_BITS_MAX),
         "Bits of bloom filter for each key, at most 32; 0 = no filter. Default 10 (about 1 % false positives).";
     6 live table_bytes: u64 = 128 << 20, (1, u64::MAX),
         "Target size of a table of the largest level, in bytes. Default 128 MiB.";
     7 live l1_tables_trigger: usize = 4, (1, u64::MAX),
         "Number of tables in level 1 that starts a compaction, at least 1. Default 4.";
-    8 fixed memtable: MemtableKind = MemtableKind::Auto, (0, u8::MAX as u64),
-        "Which map the memtable uses. Fixed for the life of the family. Default: a B+tree where the order allows it.";
+    8 fixed memtable: MemtableKind = MemtableKind::Auto, (0, MemtableKind::SkipList as u64),
+        "Which map the memtable uses. Fixed for the life of the family. Default: a B+tree where the order allows it. As a number: 0 auto, 1 skip list.";
     9 live vlog_file_bytes: u64 = 256 << 20, (0, u64::MAX),
         "Size of a value log file at which a new one is started, in bytes. Default 256 MiB.";
     10 live level_size_ratio: u64 = 10, (1, 1 << 20),
@@ -511,6 +511,17 @@ mod tests {
         assert!(matches!(options.set("colour", 1), Err(Error::InvalidArgument { .. })));
         options.table_bytes = 0;
         assert!(LiveOptions::new(FamilyOptions::default()).check_change("f", &options).is_err());
+    }
+
+    /// The domains of `compression` and `memtable` used to end at 255, which no algorithm and no map has.
+    #[test]
+    fn domains_end_where_values_end() {
+        for info in FamilyOptions::TABLE {
+            let set = |word| FamilyOptions::default().set(info.name, word);
+            assert!(set(info.domain.0).is_ok() && set(info.domain.1).is_ok(), "{}", info.name);
+            assert!(info.domain.0.checked_sub(1).is_none_or(|word| set(word).is_err()), "{}", info.name);
+            assert!(info.domain.1.checked_add(1).is_none_or(|word| set(word).is_err()), "{}", info.name);
+        }
     }
 
     #[test]
