@@ -70,7 +70,7 @@ fn write(ctx: &MaintenanceCtx, state: &State, path: &Path, transfer: Transfer) -
     let target = PooledDir::wrap(target, &Descriptors::of(&*ctx.write.env.disk));
     if !target.list().map_err(|e| Error::io("list", &name, e))?.is_empty() {
         return Err(Error::Exists {
-            what: format!("the directory {name} is not empty: a file in it").into(),
+            what: format!("a file in the directory {name}, which must be empty,").into(),
         });
     }
     let lock = target.lock(files::LOCK, true).map_err(|e| Error::io("lock", &name, e))?;
