@@ -47,6 +47,8 @@ const TRIES_MAX: u32 = 1000;
 /// [`Reader::refresh`] makes a newer one. A reader works whether or not a writer is running, across kills and
 /// restarts of the writer, and costs the writer nothing. It never sees less than an earlier view did.
 ///
+/// Handles of families, and tables of `tidesdb-typed`, belong to the view that they were opened in: open them again in the next view.
+///
 /// A view shows every commit that was in the log, without a gap, when the refresh read it. In sync mode `Full` that
 /// includes commits that are not durable yet: a failure of the machine may undo them.
 ///
