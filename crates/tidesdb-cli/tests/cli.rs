@@ -286,7 +286,7 @@ fn verify_compact_checkpoint_and_stats() {
     assert!(stage.ok(&["compact"]).contains("-> 1 table, "));
     let stats = stage.ok(&["stats", "--json"]);
     assert!(stats.contains("\"table_entries\":2000,"), "{stats}");
-    assert!(stage.ok(&["stats"]).contains("family default"));
+    assert!(stage.ok(&["stats"]).contains("family \"default\""));
     stage.ok(&["checkpoint", "copy"]);
     assert!(stage.ok(&["verify", "--db", "copy"]).ends_with("all good\n"));
     assert_eq!(stage.ok(&["dump", "--db", "copy"]), stage.ok(&["dump"]));
@@ -446,7 +446,7 @@ fn reading_commands_show_a_view_of_a_database_that_another_process_writes() {
     assert_eq!(stage.ok(&["families"]), "default\n");
     assert!(stage.ok(&["stats"]).contains("visible seq"));
     assert!(stage.ok(&["verify"]).ends_with("all good\n"));
-    assert!(stage.ok(&["levels"]).contains("family default"));
+    assert!(stage.ok(&["levels"]).contains("family \"default\""));
     assert_eq!(stage.ok(&["dump"]), "a\t1\nb\t2\n");
     let refused = stage.run(&["put", "c", "3"]);
     assert_eq!(refused.code, 4, "{}", refused.err);
@@ -480,7 +480,7 @@ fn a_database_with_a_comparator_of_another_program_is_listed_counted_and_verifie
         assert_eq!(stage.ok(&["families"]), "default\nodd\n");
         let stats = stage.ok(&["stats"]);
         assert!(
-            stats.contains("tree of family odd\n  the order by-length of its keys is not known here\n"),
+            stats.contains("tree of family \"odd\"\n  the order by-length of its keys is not known here\n"),
             "{stats}"
         );
         let refused = stage.run(&["get", "zz"]);

@@ -38,7 +38,7 @@ impl Levels {
         if let Some(name) = wanted {
             trees.retain(|tree| tree.family == *name);
             if trees.is_empty() {
-                return Err(Failure::usage(format!("there is no family {name:?}")));
+                return Err(Failure::usage(format!("family {name:?} does not exist")));
             }
         }
         for tree in &trees {
@@ -54,7 +54,7 @@ impl Levels {
 
 /// Draws a tree.
 fn draw(tree: &TreeStats, out: &mut Out<'_>) -> Outcome<()> {
-    out.line(out.paint(Style::Strong, &format!("family {}", printable(tree.family.as_bytes()))))?;
+    out.line(out.paint(Style::Strong, &format!("family {:?}", tree.family)))?;
     let partitions = match tree.partitions {
         0 => String::new(),
         n => format!(", {}", count(n as u64, "partition", "partitions")),
@@ -175,7 +175,7 @@ mod tests {
         stage.db.flush().unwrap();
         let text = run(&stage, None, false).unwrap();
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], "family default");
+        assert_eq!(lines[0], "family \"default\"");
         assert!(
             lines[1].starts_with("2 levels, 2 tables, ") && lines[1].ends_with(", 1 partition, 0 B to merge"),
             "{text}"

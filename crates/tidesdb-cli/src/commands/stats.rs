@@ -44,15 +44,19 @@ impl Stats {
         }
         out.line(out.paint(Style::Strong, &session.path.display().to_string()))?;
         print(stats.figures(), out)?;
-        for (work, times) in stats.times() {
+        for (work, times) in stats.times().into_iter().filter(|(_, times)| times.count > 0) {
             out.line(out.paint(Style::Strong, work))?;
             print(times.figures(), out)?;
         }
         for job in &stats.jobs {
-            out.line(out.paint(Style::Strong, &format!("running: {} of family {}", job.kind, job.family)))?;
+            out.line(out.paint(Style::Strong, &format!("running: {} of family {:?}", job.kind, job.family)))?;
             print(job.figures(), out)?;
         }
-        for (cause, held) in stats.stalls_by_cause() {
+        for (cause, held) in stats
+            .stalls_by_cause()
+            .into_iter()
+            .filter(|(_, held)| !held.time.is_zero() || held.delayed_now > 0)
+        {
             out.line(out.paint(Style::Strong, &format!("writers delayed by {cause}")))?;
             print(held.figures(), out)?;
         }
@@ -62,7 +66,7 @@ impl Stats {
         }
         stats.families.iter().try_for_each(|family| print_family(family, out))?;
         for tree in stats.trees.iter().chain(&session.unresolved()?) {
-            out.line(out.paint(Style::Strong, &format!("tree of family {}", tree.family)))?;
+            out.line(out.paint(Style::Strong, &format!("tree of family {:?}", tree.family)))?;
             if !tree.order_is_known {
                 out.line(format!("  the order {} of its keys is not known here", tree.order))?;
             }
@@ -96,7 +100,7 @@ fn print(figures: impl Iterator<Item = Figure>, out: &mut Out<'_>) -> Outcome<()
 }
 
 fn print_family(family: &FamilyStats, out: &mut Out<'_>) -> Outcome<()> {
-    out.line(out.paint(Style::Strong, &format!("family {}", family.name)))?;
+    out.line(out.paint(Style::Strong, &format!("family {:?}", family.name)))?;
     print(family.figures(), out)
 }
 
@@ -148,9 +152,16 @@ mod tests {
         }
         let text = stage.run(&["stats"]);
         assert!(text.contains("table entries             3\n"), "{text}");
+        let lines: Vec<_> = text.lines().collect();
+        let is_figure = |line: &str| line.starts_with("  ");
+        assert!(
+            lines.windows(2).all(|w| is_figure(w[0]) || is_figure(w[1])),
+            "a heading without figures: {text}"
+        );
+        assert!(!lines.contains(&"multi_gets"), "{text}");
         let metrics = stage.run(&["stats", "--openmetrics"]);
         assert!(metrics.contains("tidesdb_family_table_entries{family=\"default\"} 3\n"), "{metrics}");
         let family = stage.run(&["stats", "--family", "default"]);
-        assert!(family.starts_with("family default\n"), "{family}");
+        assert!(family.starts_with("family \"default\"\n"), "{family}");
     }
 }

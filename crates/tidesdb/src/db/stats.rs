@@ -251,7 +251,7 @@ impl Db {
 impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_lines(f, "", self.figures())?;
-        for (work, times) in self.times() {
+        for (work, times) in self.times().into_iter().filter(|(_, times)| times.count > 0) {
             writeln!(f, "{work}")?;
             write_lines(f, "  ", times.figures())?;
         }
@@ -259,7 +259,11 @@ impl fmt::Display for Stats {
             writeln!(f, "running: {} of family {:?}", job.kind, job.family)?;
             write_lines(f, "  ", job.figures())?;
         }
-        for (cause, held) in self.stalls_by_cause() {
+        for (cause, held) in self
+            .stalls_by_cause()
+            .into_iter()
+            .filter(|(_, held)| !held.time.is_zero() || held.delayed_now > 0)
+        {
             writeln!(f, "writers delayed by {cause}")?;
             write_lines(f, "  ", held.figures())?;
         }
