@@ -31,7 +31,7 @@ pub struct ExpiryClock {
 /// The time from which time continues, and the monotonic time at which it was reached.
 #[derive(Clone, Copy, Debug)]
 struct Behind {
-    from: u64,
+    from: Duration,
     since: Duration,
 }
 
@@ -46,22 +46,15 @@ impl ExpiryClock {
 
     /// Reads the clock.
     pub fn read(&self, clock: &dyn Clock) -> u64 {
-        self.read_at(clock, millis(clock.wall()))
+        millis(self.read_exactly(clock))
     }
 
-    /// Like [`ExpiryClock::read`], with the fraction of the millisecond. While the wall clock is behind, the fraction is not known: then it
-    /// is the end of the millisecond, so that no TTL ends early.
+    /// Like [`ExpiryClock::read`], with the fraction of the millisecond.
     pub fn read_exactly(&self, clock: &dyn Clock) -> Duration {
         let wall = clock.wall();
-        let now = self.read_at(clock, millis(wall));
-        if now == millis(wall) { wall } else { Duration::from_millis(now + 1) }
-    }
-
-    /// Reads the clock, of which the wall clock shows `wall`.
-    fn read_at(&self, clock: &dyn Clock, wall: u64) -> u64 {
-        let state = self.state.load(Ordering::Relaxed);
-        let is_ahead = state & 1 == 0 && wall >= state >> 1;
-        if is_ahead && (state == wall << 1 || self.swap(state, wall << 1)) { wall } else { self.go_on(clock) }
+        let (state, now) = (self.state.load(Ordering::Relaxed), millis(wall));
+        let is_ahead = state & 1 == 0 && now >= state >> 1;
+        if is_ahead && (state == now << 1 || self.swap(state, now << 1)) { wall } else { self.go_on(clock) }
     }
 
     fn swap(&self, state: u64, next: u64) -> bool {
@@ -69,20 +62,20 @@ impl ExpiryClock {
     }
 
     #[cold]
-    fn go_on(&self, clock: &dyn Clock) -> u64 {
+    fn go_on(&self, clock: &dyn Clock) -> Duration {
         let mut behind = self.behind.lock();
         loop {
             let state = self.state.load(Ordering::Relaxed);
-            let (seen, wall) = (state >> 1, millis(clock.wall()));
+            let (seen, wall) = (Duration::from_millis(state >> 1), clock.wall());
             let known = behind.filter(|_| state & 1 == 1);
             let behind_now =
                 known.or_else(|| (wall < seen).then(|| Behind { from: seen, since: clock.mono() }));
             let ahead = behind_now.map_or(wall, |Behind { from, since }| {
-                from.saturating_add(millis(clock.mono().saturating_sub(since))).min(TIME_MAX)
+                from.saturating_add(clock.mono().saturating_sub(since))
             });
             let now = wall.max(ahead).max(seen);
             let behind_now = behind_now.filter(|_| wall < ahead);
-            if self.swap(state, now << 1 | u64::from(behind_now.is_some())) {
+            if self.swap(state, millis(now) << 1 | u64::from(behind_now.is_some())) {
                 *behind = behind_now;
                 return now;
             }
@@ -149,9 +142,8 @@ mod tests {
         assert_eq!((expiry.read_exactly(&clock), expiry.seen()), (time, 1_000_123));
     }
 
-    /// While the wall clock is behind, the fraction of a millisecond is not known: a TTL used to end up to a millisecond early.
     #[test]
-    fn the_exact_time_is_never_before_the_time_that_has_passed() {
+    fn a_ttl_does_not_end_early_while_the_wall_clock_is_behind() {
         let (clock, expiry) = (ManualClock::new(0), ExpiryClock::default());
         let time = Duration::new(1000, 123_456_789);
         clock.set_wall(time);
