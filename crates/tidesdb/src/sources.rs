@@ -252,7 +252,7 @@ impl EntryCursor for Source {
     fn entry_meta(&self) -> EntryMeta {
         match self {
             Self::Memtable(m) => stamp_in_memory(m),
-            Self::Own(m, seq) => EntryMeta { seq: *seq, ..stamp_in_memory(m) },
+            Self::Own(m, seq) => stamp_in_memory(m).at(*seq),
             Self::Table(c) => c.entry_meta(),
             Self::Level(c) => c.entry_meta(),
             Self::Run(c) => c.entry_meta(),
@@ -289,7 +289,7 @@ fn copy_from_memory(
 ) {
     while !rows.is_full() && memtable.valid() {
         let e = memtable.entry();
-        let entry_meta = EntryMeta { seq: e.seq, kind: kind(e.kind), expiry: e.expiry };
+        let entry_meta = EntryMeta::new(e.seq, kind(e.kind), e.expiry);
         if !visibility.shows(entry_meta)
             || until.is_some_and(|until| e.key >= until)
             || !rows.push(e.key, e.value, entry_meta)
@@ -303,7 +303,7 @@ fn copy_from_memory(
 #[inline(always)]
 fn stamp_in_memory(cursor: &tidesdb_memtable::Cursor) -> EntryMeta {
     let e = cursor.entry();
-    EntryMeta { seq: e.seq, kind: kind(e.kind), expiry: e.expiry }
+    EntryMeta::new(e.seq, kind(e.kind), e.expiry)
 }
 
 /// A memtable holds only kinds that a batch encoded.

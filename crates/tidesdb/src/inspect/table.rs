@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{hex, keep_damage, no_such, open, shown};
 use crate::files::{self, FileKind};
 use crate::sst::{Table, TableContext, TableCursor};
-use crate::types::{EntryCursor, EntryMeta, ShownExpiry};
+use crate::types::{EntryCursor, ShownExpiry};
 use crate::version;
 use crate::{Error, Result};
 
@@ -84,7 +84,7 @@ fn show_entries(table: Arc<Table>, show: &mut dyn FnMut(&str)) -> Result<()> {
     let mut cursor = TableCursor::new(table);
     cursor.seek_to_first()?;
     while cursor.valid() {
-        let (EntryMeta { seq, kind, expiry }, key) = (cursor.entry_meta(), shown(cursor.key()));
+        let ((seq, kind, expiry), key) = (cursor.entry_meta().parts(), shown(cursor.key()));
         let expiry = if expiry == 0 { String::new() } else { format!(", expires {}", ShownExpiry(expiry)) };
         show(&format!("      {key} seqno {seq} {kind:?}, {} bytes{expiry}", cursor.value()?.len()));
         cursor.next()?;

@@ -154,7 +154,7 @@ impl<C: EntryCursor> RetainStream<C> {
     fn entry(&mut self, found: NextEntry, next: Step) -> Result<Option<EntryRef<'_>>> {
         let entry = match found {
             NextEntry::Entry => {
-                let EntryMeta { seq, kind, expiry } = self.inner.entry_meta();
+                let (seq, kind, expiry) = self.inner.entry_meta().parts();
                 let (seq, value) = (self.retain.number(seq), self.inner.value()?);
                 Some(EntryRef { key: self.retain.key(), seq, kind, expiry, value })
             }
@@ -173,7 +173,7 @@ impl<C: EntryCursor> RetainStream<C> {
     fn meta_of(&self, found: &NextEntry) -> Option<EntryMeta> {
         match *found {
             NextEntry::Entry => Some(self.inner.entry_meta()),
-            NextEntry::Folded(seq, kind) => Some(EntryMeta { seq, kind, expiry: 0 }),
+            NextEntry::Folded(seq, kind) => Some(EntryMeta::new(seq, kind, 0)),
             NextEntry::Released | NextEntry::Last => None,
         }
     }
@@ -181,7 +181,7 @@ impl<C: EntryCursor> RetainStream<C> {
     /// Asks the filter about the entry that was found; `None` if rule 12 does not apply to it.
     #[cold]
     fn filtered(&mut self, found: &NextEntry) -> Result<Option<Filtered>> {
-        let Some(EntryMeta { seq, kind, expiry }) = self.meta_of(found) else { return Ok(None) };
+        let Some((seq, kind, expiry)) = self.meta_of(found).map(EntryMeta::parts) else { return Ok(None) };
         let is_put = matches!(kind, Kind::Put | Kind::PutPointer);
         let Some(filter) = self.filter.as_ref().filter(|_| is_put && self.retain.may_filter(seq)) else {
             return Ok(None);
@@ -208,7 +208,7 @@ impl<C: EntryCursor> RetainStream<C> {
 
     /// The entry that the filter put in the place of the one that was found.
     fn filtered_entry(&self, found: &NextEntry, kind: Kind) -> EntryRef<'_> {
-        let EntryMeta { seq, expiry, .. } = self.meta_of(found).unwrap_or_default();
+        let (seq, _, expiry) = self.meta_of(found).unwrap_or_default().parts();
         match kind {
             Kind::Put => {
                 let seq = self.retain.number(seq);
@@ -277,7 +277,7 @@ impl<C: EntryCursor> RetainStream<C> {
                 step = Step::Advance;
                 continue;
             }
-            let EntryMeta { seq, kind, expiry } = inner.entry_meta();
+            let (seq, kind, expiry) = inner.entry_meta().parts();
             let verdict = self.retain.judge(inner.key(), seq, kind, expiry);
             step = if verdict == Verdict::Keep { Step::Yield } else { Step::Advance };
             if self.retain.released().is_some() {
@@ -306,7 +306,7 @@ impl<C: EntryCursor> RetainStream<C> {
             if !self.inner.valid() || !self.retain.same_key(self.inner.key()) {
                 break self.retain.rules().bottom && self.chain.end_with(None);
             }
-            let EntryMeta { seq, kind, expiry } = self.inner.entry_meta();
+            let (seq, kind, expiry) = self.inner.entry_meta().parts();
             if self.purger.drops(self.retain.rules(), self.inner.key(), seq) {
                 self.note_met()?;
                 self.inner.next()?;

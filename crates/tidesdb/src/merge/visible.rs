@@ -141,7 +141,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
 
     #[inline]
     fn is_dead(&self, entry_meta: EntryMeta) -> bool {
-        entry_meta.kind.is_tombstone() || has_passed(entry_meta.expiry, self.now)
+        entry_meta.kind().is_tombstone() || has_passed(entry_meta.expiry(), self.now)
     }
 
     /// Returns whether the inner cursor stands on a version of the remembered key.
@@ -246,13 +246,13 @@ impl<C: EntryCursor> VisibleCursor<C> {
                 continue;
             }
             newer = 0;
-            if matches!(entry_meta.kind, Kind::Put | Kind::PutPointer)
-                && !has_passed(entry_meta.expiry, self.now)
+            if matches!(entry_meta.kind(), Kind::Put | Kind::PutPointer)
+                && !has_passed(entry_meta.expiry(), self.now)
             {
                 self.place = Position::OnEntry;
                 break;
             }
-            if entry_meta.kind == Kind::Merge {
+            if entry_meta.kind() == Kind::Merge {
                 return self.show_entry(entry_meta);
             }
             self.pass_dead(entry_meta.seq);
@@ -264,7 +264,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
     /// Shows the entry on which the inner cursor stands, a live one.
     #[inline]
     fn show_entry(&mut self, entry_meta: EntryMeta) -> Result<()> {
-        if entry_meta.kind == Kind::Merge && !self.scope.keys_only {
+        if entry_meta.kind() == Kind::Merge && !self.scope.keys_only {
             return self.show_combined(entry_meta);
         }
         self.place = Position::OnEntry;
@@ -295,7 +295,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
             Err(e @ Error::Merge { .. }) => self.stash.failed = Some(e),
             Err(e) => return Err(e),
         }
-        self.stash.entry_meta = EntryMeta { kind: Kind::Put, expiry: 0, ..entry_meta };
+        self.stash.entry_meta = EntryMeta::new(entry_meta.seq, Kind::Put, 0);
         self.place = Position::Combined;
         Ok(())
     }
@@ -362,7 +362,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
             }
             newest = entry_meta.seq;
             live = !self.is_dead(entry_meta);
-            operand = entry_meta.kind == Kind::Merge && !self.scope.keys_only;
+            operand = entry_meta.kind() == Kind::Merge && !self.scope.keys_only;
             if live && !operand {
                 self.keep_version(entry_meta)?;
             }
@@ -542,6 +542,6 @@ impl<C: EntryCursor> EntryCursor for VisibleCursor<C> {
         if let Some(e) = self.stash.failed.as_ref().filter(|_| self.place == Position::Combined) {
             return Err(e.clone());
         }
-        Ok((&self.stash.key, self.stash.entry_meta.kind, &self.stash.value))
+        Ok((&self.stash.key, self.stash.entry_meta.kind(), &self.stash.value))
     }
 }

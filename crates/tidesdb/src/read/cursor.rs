@@ -551,7 +551,7 @@ impl Cursor {
         if self.inner.scope().keys_only || !self.valid() {
             return Err(no_value());
         }
-        if self.inner.entry_meta().kind == Kind::PutPointer {
+        if self.inner.entry_meta().kind() == Kind::PutPointer {
             return self.stored_entry();
         }
         let (key, _, value) = self.inner.entry()?;
@@ -609,7 +609,7 @@ impl Cursor {
 
     /// Returns the expiry of the current version as it is stored.
     pub(crate) fn stored_expiry(&self) -> u64 {
-        self.entry_meta().expiry
+        self.entry_meta().expiry()
     }
 
     /// Returns the moment at which the current row expires, in whole milliseconds; `None` = never.

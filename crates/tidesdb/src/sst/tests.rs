@@ -23,7 +23,7 @@ use super::memory::TableShare;
 use super::{Table, TableContext, TableMeta, TableOptions, TableWriter};
 use crate::Result;
 use crate::codec::{Compression, Salt, key_hash};
-use crate::types::{Comparator, EntryCursor, EntryMeta, EntryRef, Kind, SeqNo, TableId};
+use crate::types::{Comparator, EntryCursor, EntryRef, Kind, SeqNo, TableId};
 
 pub(super) const ALL: [Compression; 5] =
     [Compression::None, Compression::Snappy, Compression::Lz4, Compression::Zstd, Compression::Lz4Fast];
@@ -152,7 +152,7 @@ pub(super) fn options(compression: Compression) -> TableOptions {
 
 /// Returns the entry at the cursor, owned.
 pub(super) fn at(cursor: &mut impl EntryCursor) -> Result<Entry> {
-    let (key, EntryMeta { seq, kind, expiry }) = (cursor.key().to_vec(), cursor.entry_meta());
+    let (key, (seq, kind, expiry)) = (cursor.key().to_vec(), cursor.entry_meta().parts());
     Ok(Entry { key, seq, kind, expiry, value: cursor.value()?.to_vec() })
 }
 

@@ -182,7 +182,7 @@ impl Verification {
         value: &[u8],
         new_key: bool,
     ) -> std::result::Result<(), &'static str> {
-        let EntryMeta { seq, kind, expiry } = entry;
+        let (seq, kind, expiry) = entry.parts();
         let meta = &mut self.meta;
         if meta.entries == 0 {
             meta.smallest.clone_from(&self.key);

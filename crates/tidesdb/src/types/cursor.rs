@@ -1,22 +1,53 @@
 //! The interface of everything that yields entries in order: memtables, tables, levels and merges.
 
-use super::{Kind, Rows, Scope, SeqNo, Visibility};
+use super::{EXPIRY_MAX, Kind, Rows, Scope, SeqNo, Visibility};
 use crate::Result;
 
-/// Metadata of a version: sequence number, kind and expiry.
+/// Metadata of a version: sequence number, kind and expiry. Two words, so that calls return it in registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryMeta {
     /// Its sequence number.
     pub seq: SeqNo,
+    /// expiry << 8 | kind
+    expiry_kind: u64,
+}
+
+impl EntryMeta {
+    /// Metadata of a version that a key can have.
+    #[inline(always)]
+    pub fn new(seq: SeqNo, kind: Kind, expiry: u64) -> Self {
+        debug_assert!(expiry <= EXPIRY_MAX && kind != Kind::RangeDelete);
+        Self { seq, expiry_kind: expiry << 8 | kind as u64 }
+    }
+
+    /// Returns the metadata with another sequence number.
+    #[inline(always)]
+    pub fn at(self, seq: SeqNo) -> Self {
+        Self { seq, ..self }
+    }
+
     /// Its kind.
-    pub kind: Kind,
+    #[inline(always)]
+    pub fn kind(self) -> Kind {
+        Kind::of_checked(self.expiry_kind as u8)
+    }
+
     /// Expiry in milliseconds since the UNIX epoch; 0 = never.
-    pub expiry: u64,
+    #[inline(always)]
+    pub fn expiry(self) -> u64 {
+        self.expiry_kind >> 8
+    }
+
+    /// Sequence number, kind and expiry.
+    #[inline(always)]
+    pub fn parts(self) -> (SeqNo, Kind, u64) {
+        (self.seq, self.kind(), self.expiry())
+    }
 }
 
 impl Default for EntryMeta {
     fn default() -> Self {
-        Self { seq: 0, kind: Kind::Put, expiry: 0 }
+        Self::new(0, Kind::Put, 0)
     }
 }
 
@@ -65,7 +96,7 @@ pub trait EntryCursor: Send {
     /// Kind of the entry.
     #[inline]
     fn kind(&self) -> Kind {
-        self.entry_meta().kind
+        self.entry_meta().kind()
     }
     /// Key, kind and value of the entry. May read and decompress.
     fn entry(&mut self) -> Result<Stored<'_>>;

@@ -32,8 +32,13 @@ pub fn moment_of(expiry: u64) -> Option<SystemTime> {
 ///
 /// # Errors
 /// `InvalidArgument` if the moment is after [`EXPIRY_MAX`].
+#[inline]
 pub fn expiry_at(moment: Option<SystemTime>) -> Result<u64> {
-    moment.map_or(Ok(0), |moment| checked(moment.duration_since(UNIX_EPOCH).unwrap_or_default()))
+    moment.map_or(Ok(0), expiry_at_moment)
+}
+
+fn expiry_at_moment(moment: SystemTime) -> Result<u64> {
+    checked(moment.duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
 /// Returns the expiry of a row that is written at `now`, since the UNIX epoch, with `ttl`: the first millisecond that is not before

@@ -18,7 +18,9 @@ impl Visibility {
     /// Returns true if the newest version of a key is visible and its entry holds the value itself.
     #[inline]
     pub fn shows(&self, entry_meta: EntryMeta) -> bool {
-        entry_meta.kind == Kind::Put && entry_meta.seq <= self.seq && !has_passed(entry_meta.expiry, self.now)
+        entry_meta.kind() == Kind::Put
+            && entry_meta.seq <= self.seq
+            && !has_passed(entry_meta.expiry(), self.now)
     }
 }
 
@@ -135,7 +137,7 @@ impl Rows {
             return false;
         };
         self.spans.push(span);
-        self.stamps.push((entry_meta.seq, entry_meta.expiry));
+        self.stamps.push((entry_meta.seq, entry_meta.expiry()));
         self.bytes.extend_from_slice(value);
         true
     }
@@ -166,6 +168,6 @@ impl Rows {
     /// Metadata of row `i`; the default (sequence number 0, put, no expiry) if there is no such row.
     pub fn entry_meta(&self, i: usize) -> EntryMeta {
         let stamp = self.stamps.get(i);
-        stamp.map_or_else(EntryMeta::default, |&(seq, expiry)| EntryMeta { seq, kind: Kind::Put, expiry })
+        stamp.map_or_else(EntryMeta::default, |&(seq, expiry)| EntryMeta::new(seq, Kind::Put, expiry))
     }
 }

@@ -161,6 +161,7 @@ impl WriteBatch {
     }
 
     /// Sets `key` to `value` until `expiry`, as it is stored.
+    #[inline]
     pub(crate) fn put_until(&mut self, family: &Family, key: &[u8], value: &[u8], expiry: u64) -> Result<()> {
         if expiry != 0 {
             family.shared.maintenance.require(EXPIRY_IN_MILLIS)?;

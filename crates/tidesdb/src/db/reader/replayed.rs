@@ -222,7 +222,7 @@ impl Slot {
             let meta = cursor.entry_meta();
             if meta.seq > flushed {
                 let (key, kind, value) = cursor.entry()?;
-                let version = Version { seq: meta.seq, kind: kind as u8, expiry: meta.expiry };
+                let version = Version { seq: meta.seq, kind: kind as u8, expiry: meta.expiry() };
                 copy.slot.map.insert(key, version, value).map_err(|_| full())?;
                 copy.refer_to(kind, value);
             }

@@ -138,7 +138,7 @@ impl EntryCursor for VecCursor {
     }
     fn entry_meta(&self) -> EntryMeta {
         let Version { seq, kind, expiry, .. } = *self.standing();
-        EntryMeta { seq, kind, expiry }
+        EntryMeta::new(seq, kind, expiry)
     }
     fn entry(&mut self) -> Result<Stored<'_>> {
         let Version { key, kind, value, .. } = self.standing();
@@ -264,7 +264,7 @@ impl EntryCursor for Source {
 /// Returns the current entry of a cursor.
 pub(super) fn entry<C: EntryCursor>(cursor: &mut C) -> Option<Version> {
     cursor.valid().then(|| {
-        let EntryMeta { seq, kind, expiry } = cursor.entry_meta();
+        let (seq, kind, expiry) = cursor.entry_meta().parts();
         let (key, stored, value) = cursor.entry().unwrap();
         assert_eq!(kind, stored);
         Version { key: key.to_vec(), seq, kind, expiry, value: value.to_vec() }

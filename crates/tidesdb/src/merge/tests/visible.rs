@@ -249,7 +249,7 @@ impl EntryCursor for Growing {
         &self.at.as_ref().unwrap().0
     }
     fn entry_meta(&self) -> EntryMeta {
-        EntryMeta { seq: self.at.as_ref().unwrap().1.0, kind: Kind::Put, expiry: 0 }
+        EntryMeta::new(self.at.as_ref().unwrap().1.0, Kind::Put, 0)
     }
     fn entry(&mut self) -> Result<Stored<'_>> {
         Ok((self.key(), Kind::Put, b""))

@@ -175,7 +175,7 @@ impl<'a> Block<'a> {
     /// Returns sequence number, kind and expiry of entry `i`.
     #[inline]
     pub(in crate::sst) fn entry_meta(&self, i: usize) -> EntryMeta {
-        EntryMeta { seq: self.seq(i), kind: self.kind(i), expiry: self.expiry(i) }
+        EntryMeta::new(self.seq(i), self.kind(i), self.expiry(i))
     }
 
     /// Completes `key`, which contains this block's prefix, to key `i`.
