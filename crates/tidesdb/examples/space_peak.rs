@@ -1,6 +1,6 @@
 //! Loads random rows and overwrites each once, and prints for each phase what the directory held when it was largest, by kind of file.
 //!
-//! Usage: `cargo run --release -p tidesdb-engine --example space_peak -- DIR [THOUSANDS_OF_ROWS] [MEMTABLE_KIB] [COMPRESSIBLE_PERCENT] [SEGMENT_KIB]`
+//! Usage: `cargo run --release -p tidesdb-engine --example space_peak -- DIR [THOUSANDS_OF_ROWS] [MEMTABLE_KIB] [COMPRESSIBLE_PERCENT] [SEGMENT_KIB] [VALUE_BYTES]`
 #![allow(
     clippy::disallowed_methods,
     clippy::big_endian_bytes,
@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 
 use tidesdb::{Db, FamilyOptions, SyncMode};
 
-const VALUE_BYTES: usize = 100;
 const BATCH: u64 = 100;
 const WRITERS: u64 = 2;
 
@@ -22,9 +21,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = arguments.next().ok_or("DIR is missing")?;
     let mut number = |or: u64| arguments.next().map_or(Ok(or), |text| text.parse());
     let (rows, memtable, percent) = (number(4000)? * 1000, number(64 << 10)? << 10, number(50)?);
-    let family =
-        FamilyOptions::default().table_bytes(2 * memtable).write_buffer_bytes(usize::try_from(memtable)?);
+    let family = FamilyOptions::default()
+        .value_threshold(usize::MAX)
+        .table_bytes(2 * memtable)
+        .write_buffer_bytes(usize::try_from(memtable)?);
     let segment = number(memtable >> 11)? << 10;
+    let value_bytes = usize::try_from(number(100)?)?;
     let options = Db::options(&dir).sync(SyncMode::None).default_family(family);
     let settings = |o: &mut tidesdb::DbOptions| {
         (o.memtables_bytes_max, o.wal_segment_bytes) = (memtable * 5 / 2, segment);
@@ -37,7 +39,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let watch = scope.spawn(|| watch(&db, Path::new(&dir), &done));
             let writer = |n| {
                 let db = &db;
-                scope.spawn(move || write(db, n, rows, version as u64, percent as usize))
+                scope.spawn(move || write(db, n, rows, version as u64, (value_bytes, percent as usize)))
             };
             let writers: Vec<_> = (0..WRITERS).map(writer).collect();
             let written = writers.into_iter().try_for_each(|writer| writer.join().unwrap_or(Ok(())));
@@ -53,7 +55,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let after = db.default_family().stats();
         let tables =
             (after.flush_bytes + after.compaction_written) - (before.flush_bytes + before.compaction_written);
-        let raw = rows * (8 + 8 + VALUE_BYTES as u64);
+        let raw = rows * (8 + 8 + value_bytes as u64);
         let settled = after.level_bytes.iter().sum::<u64>();
         println!(
             "{phase}: {:.0} K rows/s, tables written / raw {:.2}, settled {} MiB, peak {} MiB after {:.1} s = {:.2} x settled",
@@ -135,17 +137,23 @@ fn watch(db: &Db, dir: &Path, done: &AtomicBool) -> Seen {
     peak
 }
 
-/// Puts every `WRITERS`-th row, in an order of its own.
-fn write(db: &Db, writer: u64, rows: u64, version: u64, percent: usize) -> Result<(), tidesdb::Error> {
+/// Puts every `WRITERS`-th row, in an order of its own. A share of `percent` of each value compresses.
+fn write(
+    db: &Db,
+    writer: u64,
+    rows: u64,
+    version: u64,
+    (value_bytes, percent): (usize, usize),
+) -> Result<(), tidesdb::Error> {
     let family = db.default_family();
     let mut batch = db.batch();
-    let mut value = [b'v'; VALUE_BYTES];
+    let mut value = vec![b'v'; value_bytes];
     let mine = rows / WRITERS;
     for i in 0..mine {
         let n = (i * [2_654_435_761, 2_246_822_519][version as usize % 2] % mine) * WRITERS + writer;
         let key = [n.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes(), n.to_be_bytes()].concat();
         let mut x = (n << 8 | version).wrapping_mul(0xD1B5_4A32_D192_ED03) | 1;
-        for byte in &mut value[..VALUE_BYTES - VALUE_BYTES * percent / 100] {
+        for byte in &mut value[..value_bytes - value_bytes * percent / 100] {
             x ^= x << 13;
             x ^= x >> 7;
             x ^= x << 17;

@@ -70,6 +70,8 @@ impl Pressure {
 /// The memory of one database.
 pub struct Memory {
     limit: u64,
+    /// Memory that this process may use: of the machine, or of its control group.
+    machine: u64,
     /// Bytes at which each level begins.
     begins: [u64; 4],
     sums: [Arc<AtomicU64>; USES],
@@ -86,11 +88,13 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Creates the sums for a limit of `limit` bytes; 0 = [`Memory::auto`].
+    /// Creates the sums for a limit of `limit` bytes; 0 = half of the memory that this process may use.
     pub fn new(limit: u64) -> Arc<Self> {
-        let limit = if limit == 0 { Self::auto() } else { limit.max(LIMIT_MIN) };
+        let machine = MachineMemory::now().total;
+        let limit = if limit == 0 { machine / AUTO_PART } else { limit }.max(LIMIT_MIN);
         Arc::new(Self {
             limit,
+            machine,
             begins: [0, 60, 75, 95].map(|percent| limit / 100 * percent),
             sums: Default::default(),
             reserved: Arc::default(),
@@ -101,9 +105,9 @@ impl Memory {
         })
     }
 
-    /// The default limit: half of the memory that this process may use.
-    pub fn auto() -> u64 {
-        (MachineMemory::now().total / AUTO_PART).max(LIMIT_MIN)
+    /// Returns true if the page cache can keep files of `bytes` bytes: they take at most half of the memory that this process may use.
+    pub fn page_cache_keeps(&self, bytes: u64) -> bool {
+        bytes <= self.machine / 2
     }
 
     /// Limit in bytes.

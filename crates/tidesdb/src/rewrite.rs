@@ -68,8 +68,8 @@ pub struct RewriteTarget<'a> {
     pub stops_seen: Option<u64>,
     /// How far the rewrite is.
     pub progress: Option<&'a Arc<Progress>>,
-    /// Drop the pages of the new tables from the page cache, because the old tables were not cached. Pages that a flush
-    /// writes stay: readers or a merge soon read them again.
+    /// Drop the pages of the new tables from the page cache, because the old tables were not cached and the family is too long for it. Pages
+    /// that a flush writes stay: readers or a merge soon read them again.
     pub drop_pages: bool,
     /// Reserved disk space of a merge. The rate of merges applies to rewrites that have it.
     pub space: Option<&'a MergeSpace>,

@@ -33,8 +33,8 @@ pub enum Source {
     Run(LevelCursor<Arc<[MergeInput]>>),
 }
 
-/// A table that a merge reads. It is opened when the merge reaches it. The merge leaves the page cache as it found it: pages of a
-/// table that was not cached are dropped once the merge has read them.
+/// A table that a merge reads. It is opened when the merge reaches it. Pages of a table that was not in the page cache are dropped once
+/// the merge has read them.
 #[derive(Clone, Debug)]
 pub struct MergeInput(Arc<TableSlot>);
 

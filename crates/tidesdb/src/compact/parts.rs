@@ -140,6 +140,7 @@ impl PartedMerge {
         let starts = [None].into_iter().chain(starts.iter().cloned().map(Some));
         let unclaimed = starts.zip(ends).map(|(start, end)| Part { start, end }).collect();
         let inputs: Vec<_> = plan.inputs.iter().map(|(_, table)| table).collect();
+        let family_bytes = family.owned_view().version.levels().iter().map(|level| level.bytes()).sum();
         Ok(Self {
             family: Arc::clone(family),
             begun: Arc::clone(begun),
@@ -148,7 +149,7 @@ impl PartedMerge {
             moves: moving > 0,
             space,
             table_bytes,
-            drop_pages: MergeInput::are_cold(&inputs),
+            drop_pages: MergeInput::are_cold(&inputs) && !ctx.write.memory.page_cache_keeps(family_bytes),
             state: Mutex::new(State { unclaimed, ..State::default() }),
             ended: Condvar::default(),
         })

@@ -47,6 +47,7 @@ mod merging;
 mod metrics;
 mod opening;
 mod openmetrics;
+mod page_cache;
 mod pressure;
 mod ranges;
 mod recovery;
