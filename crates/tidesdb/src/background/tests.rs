@@ -7,6 +7,7 @@ use tidesdb_io::sim::{self, Image, SimDisk};
 use tidesdb_io::{Clock as _, Env, ManualClock, Priority};
 
 use super::Ticks;
+use crate::jobs::Job;
 use crate::options::{Isolation, SyncMode, WriteOptions};
 use crate::types::TableId;
 use crate::wal::Purpose;
@@ -182,6 +183,29 @@ fn writers_are_not_slowed_for_garbage_that_cannot_be_collected() {
     assert!(!is_slowed(), "the last collection failed");
     core.collection.retry.succeeded();
     assert!(is_slowed());
+}
+
+/// A collection may take seconds to move values. Full value logs were not sealed meanwhile, so their garbage did not count.
+#[test]
+fn a_flush_seals_value_logs_without_the_collection() {
+    let family = crate::FamilyOptions {
+        vlog_file_bytes: 32 << 10,
+        compression: crate::Compression::None,
+        ..Default::default()
+    };
+    let (env, ..) = sim::env_on(SimDisk::new(SEED), SEED);
+    let db = options(env).default_family(family).open().unwrap();
+    let (family, shared) = (db.default_family(), &db.inner.shared);
+    for _ in 0..4 {
+        for key in 0..20u8 {
+            db.put([key], [7; 2000]).unwrap();
+        }
+        shared.write.rotate(&family.core);
+        super::run(shared, Job::Flush(family.core.id)).unwrap();
+    }
+    let version = Arc::clone(&family.core.owned_view().version);
+    let sealed = version.vlogs().values().filter(|vlog| vlog.sealed_at.is_some()).count();
+    assert!(sealed >= 2, "{sealed} of {} value logs are sealed", version.vlogs().len());
 }
 
 /// The timekeeper once waited for the tail of the log. One commit that took long to write then delayed every earlier

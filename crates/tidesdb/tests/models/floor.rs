@@ -80,12 +80,14 @@ impl World {
     fn rules(&self) -> RetainRules {
         let mut snapshots = self.snapshots.readers(|| self.visible().saturating_sub(self.history));
         let visible_floor = snapshots.pop().expect("the floor");
+        let newest_snapshot = self.snapshots.newest();
         RetainRules {
             snapshots,
             visible_floor,
             bottom: true,
             now: None,
             conflicts_since: None,
+            newest_snapshot,
             renumber: false,
         }
     }
