@@ -426,7 +426,14 @@ fn reading_commands_show_a_view_of_a_database_that_another_process_writes() {
     let mut writer = stage.command(&["shell"]).stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = writer.stdin.take().unwrap();
     stdin.write_all(b"put a 1\nput b 2\n").unwrap();
-    // The writer has the database open until its input ends.
+    // The writer has the database open until its input ends. A scan before that would open the database itself, and the writer would find
+    // it locked.
+    let has_log = || {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        let mut files = std::fs::read_dir(stage.path("db")).into_iter().flatten().flatten();
+        files.any(|file| file.path().extension().is_some_and(|end| end == "wal"))
+    };
+    assert!((0..6000).any(|_| has_log()), "the writer does not open the database");
     let shown = |words: &[&str], wanted: &str| {
         for _ in 0..600 {
             let run = stage.run(words);
