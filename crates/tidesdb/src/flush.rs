@@ -83,8 +83,6 @@ pub fn run_locked(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>) -> Result<bool
     ctx.write.debt.subtract(freed);
     drop(job); // with the debt that it paid: what it has written must not hide the debt of other memtables
     ctx.write.debt.flush_rate.measured(bytes, took);
-    family.count(Metric::FlushBytes, out.bytes());
-    family.count(Metric::Flushes, 1);
     ctx.write.running.flushes.record(took);
     ctx.write.events.record(&Event::Flush {
         family: family.name(),
@@ -179,8 +177,13 @@ fn install(
     edit.push(Change::FlushedTo { family: family.id, seq: boundary.saturating_sub(1) });
     let first_needed = ctx.log_start_edit(&mut edit, Some(slot));
     let mut freed = 0;
-    ctx.install(&edit, family, |version| freed = family.release(slot, Some(version)))
-        .inspect_err(|_| out.abandon(ctx))?;
+    let publish = |version| {
+        // Counted first: whoever waits for the flush may look at the figures as soon as the memtable is gone.
+        family.count(Metric::FlushBytes, out.bytes());
+        family.count(Metric::Flushes, 1);
+        freed = family.release(slot, Some(version));
+    };
+    ctx.install(&edit, family, publish).inspect_err(|_| out.abandon(ctx))?;
     drop(naming);
     ctx.write.log.set_needed_from(ctx.write.log_needed_from());
     if first_needed.0 > 0 {
