@@ -43,9 +43,9 @@ pub(super) fn open(config: &Config) -> Result<Box<dyn Engine>> {
     let (table, values) = (2 * spec.memtable, 4 * spec.memtable);
     let family =
         FamilyOptions::default().write_buffer_bytes(memtable).table_bytes(table).vlog_file_bytes(values);
-    // Where memory is limited, one immutable memtable and a half: as much as RocksDB is seen to hold.
+    // Where memory is limited, one immutable memtable: as much as RocksDB is seen to hold.
     let waiting = match spec.families.len() as u64 {
-        0 if spec.memory > 0 => spec.memtable * 3 / 2,
+        0 if spec.memory > 0 => spec.memtable,
         0 => spec.memtable * 5 / 2,
         n => spec.memtable * n * 5 / 2,
     };

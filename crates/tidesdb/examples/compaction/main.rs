@@ -23,9 +23,9 @@ const GIB: u64 = 1 << 30;
 const DATA_GIB: u64 = 10 << 10;
 /// Name, policy, size ratio and offset of the dividing level.
 const POLICIES: [(&str, &dyn CompactionPolicy, u64, u8); 4] = [
-    ("Spooky", &Spooky, 10, 1),
-    ("Spooky, offset 0", &Spooky, 10, 0),
-    ("Spooky, ratio 6", &Spooky, 6, 1),
+    ("Spooky", &Spooky, 6, 1),
+    ("Spooky, offset 0", &Spooky, 6, 0),
+    ("Spooky, ratio 10", &Spooky, 10, 1),
     ("leveled", &Leveled, 10, 1),
 ];
 

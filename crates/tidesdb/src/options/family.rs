@@ -326,8 +326,8 @@ family_options! {
         "Which map the memtable uses. Fixed for the life of the family. Default: a B+tree where the order allows it. As a number: 0 auto, 1 skip list.";
     9 live vlog_file_bytes: u64 = 256 << 20, (0, u64::MAX),
         "Size of a value log file at which a new one is started, in bytes. Default 256 MiB.";
-    10 live level_size_ratio: u64 = 10, (1, 1 << 20),
-        "Size ratio of neighbouring levels; below 2 counts as 2. Smaller: less is rewritten, more levels. Default 10.";
+    10 live level_size_ratio: u64 = 6, (1, 1 << 20),
+        "Size ratio of neighbouring levels; below 2 counts as 2. Smaller: less is rewritten, more levels, more space. Default 6.";
     11 live min_levels: u32 = 1, (0, 64),
         "Least number of levels. Default 1: as few as the data needs.";
     12 live dividing_level_offset: u32 = 1, (0, 64),

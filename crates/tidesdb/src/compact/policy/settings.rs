@@ -31,7 +31,7 @@ impl Default for PolicySettings {
             buffer_bytes: 64 << 20,
             table_bytes: 128 << 20,
             l1_tables_trigger: 4,
-            ratio: 10,
+            ratio: 6,
             min_levels: 1,
             dividing_offset: 1,
             density_permille: 500,

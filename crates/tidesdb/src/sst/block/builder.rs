@@ -1,5 +1,6 @@
 //! Collects entries and encodes them as a block. The buffers are reused from block to block.
 
+use super::attempts::Attempts;
 use super::estimate::{Estimate, RawSizes};
 use super::packing::pack;
 use super::search::head_of;
@@ -30,6 +31,9 @@ pub(in crate::sst) struct BlockBuilder {
     compression: Compression,
     limits: Limits,
     estimate: Estimate,
+    /// Attempts to compress key sections, and frames.
+    key_attempts: Attempts,
+    frame_attempts: Attempts,
     keys: Vec<u8>,
     key_ends: Vec<u32>,
     values: Vec<u8>,
@@ -56,6 +60,8 @@ impl BlockBuilder {
             compression,
             limits,
             estimate: Estimate::new(limits.disk),
+            key_attempts: Attempts::default(),
+            frame_attempts: Attempts::default(),
             keys: Vec::new(),
             key_ends: Vec::with_capacity(ENTRIES_MAX),
             values: Vec::new(),
@@ -216,7 +222,13 @@ impl BlockBuilder {
             if end == start || next.is_some_and(|next| next - start <= self.limits.frame || next == end) {
                 continue;
             }
-            push_frame(&mut self.frames, self.compression, &self.values[start..end]);
+            let raw = &self.values[start..end];
+            let shrank =
+                self.frame_attempts.is_due() && compress(self.compression, raw, &mut self.frames).is_some();
+            self.frame_attempts.note(shrank);
+            if !shrank {
+                self.frames.extend_from_slice(raw);
+            }
             self.frame_table.push(FrameEnd { entries: i + 1, end: self.frames.len() });
             start = end;
         }
@@ -300,23 +312,28 @@ impl BlockBuilder {
     /// Appends space for header and frame table, and the key section as stored on disk. Returns its length if it was
     /// packed or compressed. Both cost every reader time, so they must pay off for the block as a whole; packed keys are
     /// faster to read.
-    fn compress_keys(&self, header: &mut Header, out: &mut Vec<u8>, start: usize) -> Option<usize> {
+    fn compress_keys(&mut self, header: &mut Header, out: &mut Vec<u8>, start: usize) -> Option<usize> {
         out.resize(start + HEADER_BYTES + FRAME_BYTES * self.frame_table.len(), 0);
         let (at, raw) = (out.len(), self.section.len());
         let block = raw + self.frames.len();
         let worth = |saved: usize| saved >= block / 8;
         // Keys rarely shrink to less than a quarter. Skip the attempt if that would not be enough.
-        let compressed = if worth(raw - raw / 4) {
+        let may_shrink = worth(raw - raw / 4);
+        let compressed = if may_shrink && self.key_attempts.is_due() {
             compress(self.compression, &self.section, out).filter(|&n| worth(raw - n))
         } else {
             None
         };
         let packed_worth = compressed.map_or(block / PACKING_WORTH, |n| raw - n);
         let packed_at = out.len();
-        if let Some(n) = self.pack_keys(header, packed_worth.max(1), out) {
+        let packed = self.pack_keys(header, packed_worth.max(1), out);
+        if may_shrink {
+            self.key_attempts.note(compressed.is_some() && packed.is_none());
+        }
+        if packed.is_some() {
             out.drain(at..packed_at);
             header.flags |= PACKED;
-            return Some(n);
+            return packed;
         }
         if compressed.is_none() {
             out.truncate(at);
@@ -385,12 +402,6 @@ fn width_of(most: u64) -> u8 {
         0x100..=0xFFFF => 2,
         0x1_0000..=0xFFFF_FFFF => 4,
         _ => 8,
-    }
-}
-
-fn push_frame(frames: &mut Vec<u8>, compression: Compression, raw: &[u8]) {
-    if compress(compression, raw, frames).is_none() {
-        frames.extend_from_slice(raw);
     }
 }
 

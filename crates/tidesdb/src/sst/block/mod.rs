@@ -9,6 +9,7 @@
 //! In byte order, a key is split into three parts: the prefix that all keys of the block share, the head (the next
 //! eight bytes as one number) and the tail. In other orders keys are stored whole, as tails.
 
+mod attempts;
 mod builder;
 mod estimate;
 mod packing;

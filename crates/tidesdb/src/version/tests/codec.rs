@@ -91,7 +91,7 @@ fn golden_edit() {
     want.extend_from_slice(&[14, 1, 4]); // L1 trigger
     want.extend_from_slice(&[16, 1, 0]); // memtable kind
     want.extend_from_slice(&[18, 5, 0x80, 0x80, 0x80, 0x80, 0x01]); // value log bytes 256 MiB
-    want.extend_from_slice(&[20, 1, 10]); // level size ratio
+    want.extend_from_slice(&[20, 1, 6]); // level size ratio
     want.extend_from_slice(&[22, 1, 1]); // least number of levels
     want.extend_from_slice(&[24, 1, 1]); // offset of the dividing level
     want.extend_from_slice(&[26, 2, 0xf4, 0x03]); // tombstones: 500 in a thousand
