@@ -1,6 +1,7 @@
-//! Loads random rows and overwrites each once, and prints for each phase what the directory held when it was largest, by kind of file.
+//! Loads random rows and overwrites each once, or a share of them, and prints for each phase what the directory held when it was largest, by kind of file.
 //!
-//! Usage: `cargo run --release -p tidesdb-engine --example space_peak -- DIR [THOUSANDS_OF_ROWS] [MEMTABLE_KIB] [COMPRESSIBLE_PERCENT] [SEGMENT_KIB] [VALUE_BYTES]`
+//! Usage: `cargo run --release -p tidesdb-engine --example space_peak -- DIR [THOUSANDS_OF_ROWS] [MEMTABLE_KIB] [COMPRESSIBLE_PERCENT] [SEGMENT_KIB] [VALUE_BYTES]
+//! [OVERWRITTEN_PERCENT]`
 #![allow(
     clippy::disallowed_methods,
     clippy::big_endian_bytes,
@@ -27,19 +28,22 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .write_buffer_bytes(usize::try_from(memtable)?);
     let segment = number(memtable >> 11)? << 10;
     let value_bytes = usize::try_from(number(100)?)?;
+    let overwritten = rows * number(100)?.min(100) / 100;
     let options = Db::options(&dir).sync(SyncMode::None).default_family(family);
     let settings = |o: &mut tidesdb::DbOptions| {
         (o.memtables_bytes_max, o.wal_segment_bytes) = (memtable * 5 / 2, segment);
     };
     let db = options.with(settings).open()?;
-    for (version, phase) in ["load", "overwrite"].into_iter().enumerate() {
+    for (version, (phase, puts)) in [("load", rows), ("overwrite", overwritten)].into_iter().enumerate() {
         let (begun, before) = (Instant::now(), db.default_family().stats());
         let done = AtomicBool::new(false);
         let peak = std::thread::scope(|scope| -> Result<Seen, tidesdb::Error> {
             let watch = scope.spawn(|| watch(&db, Path::new(&dir), &done));
             let writer = |n| {
                 let db = &db;
-                scope.spawn(move || write(db, n, rows, version as u64, (value_bytes, percent as usize)))
+                scope.spawn(move || {
+                    write(db, n, (rows, puts), version as u64, (value_bytes, percent as usize))
+                })
             };
             let writers: Vec<_> = (0..WRITERS).map(writer).collect();
             let written = writers.into_iter().try_for_each(|writer| writer.join().unwrap_or(Ok(())));
@@ -55,11 +59,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let after = db.default_family().stats();
         let tables =
             (after.flush_bytes + after.compaction_written) - (before.flush_bytes + before.compaction_written);
-        let raw = rows * (8 + 8 + value_bytes as u64);
+        let raw = puts * (8 + 8 + value_bytes as u64);
         let settled = after.level_bytes.iter().sum::<u64>();
         println!(
             "{phase}: {:.0} K rows/s, tables written / raw {:.2}, settled {} MiB, peak {} MiB after {:.1} s = {:.2} x settled",
-            rows as f64 / seconds / 1000.0,
+            puts as f64 / seconds / 1000.0,
             tables as f64 / raw as f64,
             settled >> 20,
             peak.all() >> 20,
@@ -137,11 +141,12 @@ fn watch(db: &Db, dir: &Path, done: &AtomicBool) -> Seen {
     peak
 }
 
-/// Puts every `WRITERS`-th row, in an order of its own. A share of `percent` of each value compresses.
+/// Makes its share of `puts` puts of different rows: of every `WRITERS`-th row, in an order of its own. A share of `percent` of each value
+/// compresses.
 fn write(
     db: &Db,
     writer: u64,
-    rows: u64,
+    (rows, puts): (u64, u64),
     version: u64,
     (value_bytes, percent): (usize, usize),
 ) -> Result<(), tidesdb::Error> {
@@ -149,7 +154,7 @@ fn write(
     let mut batch = db.batch();
     let mut value = vec![b'v'; value_bytes];
     let mine = rows / WRITERS;
-    for i in 0..mine {
+    for i in 0..puts / WRITERS {
         let n = (i * [2_654_435_761, 2_246_822_519][version as usize % 2] % mine) * WRITERS + writer;
         let key = [n.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes(), n.to_be_bytes()].concat();
         let mut x = (n << 8 | version).wrapping_mul(0xD1B5_4A32_D192_ED03) | 1;

@@ -103,11 +103,9 @@ fn cells(line: &Line, outcome: &Outcome) -> Vec<String> {
         mib(most(|s| s.charged.anonymous)),
         mib(most(|s| s.charged.cache)),
         format!("{} {}", mib(most(|s| s.files)), mib(outcome.db_bytes)),
-        outcome
-            .device
-            .as_ref()
-            .filter(|d| d.rate > 0.0)
-            .map_or_else(String::new, |device| format!("{} at depth {}", rate(device.rate), device.depth)),
+        outcome.device.as_ref().filter(|d| d.rate > 0.0).map_or_else(String::new, |device| {
+            format!("{} at depth {}, slowest {}", rate(device.rate), device.depth, micros(device.max))
+        }),
     ]
 }
 

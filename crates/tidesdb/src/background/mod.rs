@@ -93,7 +93,7 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
             {
                 shared.write.jobs.push(Job::Flush(id));
                 shared.write.jobs.push(Job::Compact(id));
-                settle_values(shared, &family)?;
+                settle_values(shared, &family);
                 return Ok(true);
             }
         }
@@ -141,15 +141,13 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
 }
 
 /// After a flush of `family`: seals its full value logs and removes dead ones at once, so that their garbage counts, and requests the
-/// collection. A collection that is moving values takes seconds, in which writers may fill gigabytes.
-fn settle_values(shared: &Shared, family: &FamilyCore) -> Result<()> {
-    if collect::has_values(family) {
-        if collect::run(&shared.maintenance, family, shared.stored_to())? {
-            shared.write.jobs.push(Job::RemoveObsolete);
-        }
-        shared.write.jobs.push(Job::Collect(family.id));
+/// collection. A collection that is moving values takes seconds, in which writers may fill gigabytes. A failure is left to the collection,
+/// which meets it again: the flush is done.
+fn settle_values(shared: &Shared, family: &FamilyCore) {
+    if collect::run(&shared.maintenance, family, shared.stored_to()).unwrap_or(false) {
+        shared.write.jobs.push(Job::RemoveObsolete);
     }
-    Ok(())
+    push_collect(shared, family);
 }
 
 /// Requests the collection of value logs of `family`, if it has any.

@@ -34,8 +34,8 @@ impl Pool {
         for i in 0..threads {
             let worker = Arc::clone(shared);
             // One half of several workers takes only short jobs, merges of small families among them, so these never wait for a long
-            // one. The other half takes the long jobs at low priority: it yields to the threads of the user until writers are delayed by
-            // debt.
+            // one. The other half takes the long jobs at low priority: it yields to the threads of the user. If merges fall behind, their
+            // debt delays the writers.
             let (name, priority, takes) = match i * 2 < workers {
                 _ if workers == 1 => ("tidesdb-worker", Priority::Normal, Takes::All),
                 true => ("tidesdb-flush", Priority::Normal, Takes::Short),

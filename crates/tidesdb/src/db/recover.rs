@@ -1,10 +1,9 @@
 //! Recovery: reads the log into memtables. `save.rs` writes these to tables before new commits are accepted.
 //!
 //! The log is read in pieces, which are decoded and inserted by several threads, while the next piece is read; memtables are rotated
-//! between two pieces. If the
-//! memtables outgrow their memory, the largest are written to tables at once. A commit that is longer than a piece is inserted part by
-//! part, so the replay never needs memory for a whole commit beside its memtables. Operations of families with an unknown key order are
-//! deferred without being sorted: see `unresolved.rs`.
+//! between two pieces. If the memtables outgrow their memory, the largest are written to tables at once. A commit that is longer than a
+//! piece is inserted part by part, so the replay never needs memory for a whole commit beside its memtables. Operations of families with
+//! an unknown key order are deferred without being sorted: see `unresolved.rs`.
 
 use std::collections::BTreeMap;
 use std::fmt;
