@@ -144,10 +144,12 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
 /// collection. A collection that is moving values takes seconds, in which writers may fill gigabytes. A failure is left to the collection,
 /// which meets it again: the flush is done.
 fn settle_values(shared: &Shared, family: &FamilyCore) {
-    if collect::run(&shared.maintenance, family, shared.stored_to()).unwrap_or(false) {
-        shared.write.jobs.push(Job::RemoveObsolete);
+    if collect::has_values(family) {
+        if collect::run(&shared.maintenance, family, shared.stored_to()).unwrap_or(false) {
+            shared.write.jobs.push(Job::RemoveObsolete);
+        }
+        shared.write.jobs.push(Job::Collect(family.id));
     }
-    push_collect(shared, family);
 }
 
 /// Requests the collection of value logs of `family`, if it has any.

@@ -130,6 +130,23 @@ fn blocks_fit_in_a_page_even_if_the_entries_change_abruptly() {
     }
 }
 
+/// A stretch of values that do not shrink does not end compression for the rest of the table.
+#[test]
+fn values_that_shrink_after_many_that_do_not_are_compressed() {
+    let mut all = Vec::new();
+    let mut apart = 0;
+    for (part, random) in [8, 0].into_iter().enumerate() {
+        let shape = Shape { key: 16, values: (100, 100), random, deletes: 0 };
+        let entries = entries(shape, 4000, 5);
+        apart += write(&Rig::new(), &entries, Compression::Lz4, LIMITS).file_bytes;
+        let later = |e: Entry| Entry { key: [&[part as u8], &e.key[..]].concat(), ..e };
+        all.extend(entries.into_iter().map(later));
+    }
+    let together = write(&Rig::new(), &all, Compression::Lz4, LIMITS).file_bytes;
+    // One block of 16 is tried; until then they are stored as they are.
+    assert!(together < apart + 20 * PAGE, "{together} bytes, as two tables {apart}");
+}
+
 /// Keys of 24 random letters of an alphabet take as many bits for each letter as the alphabet needs.
 #[test]
 fn keys_of_few_letters_are_packed() {
