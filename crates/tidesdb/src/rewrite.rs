@@ -248,7 +248,6 @@ pub fn run_part(
         target,
         mover,
         writer: None,
-        key: Vec::new(),
         written: 0,
         noted: 0,
         charge: Charge::default(),
@@ -328,7 +327,6 @@ struct Output<'a> {
     target: RewriteTarget<'a>,
     mover: &'a mut ValueMover,
     writer: Option<TableWriter>,
-    key: Vec<u8>,
     written: u64,
     /// Bytes of the table being written that were noted; a merge has taken them from its reserved space.
     noted: u64,
@@ -366,14 +364,13 @@ impl Output<'_> {
 
     fn write(&mut self, entry: EntryRef<'_>, purged_to: SeqNo) -> Result<()> {
         let order = &self.family.options.comparator;
-        let full = self.writer.as_ref().is_some_and(|w| w.file_bytes_estimate() >= self.target.table_bytes);
+        let ends = |w: &TableWriter| {
+            w.file_bytes_estimate() >= self.target.table_bytes
+                && order.compare(entry.key, w.last_key()).is_ne()
+        };
         let parts = self.target.splits.part_before(order, entry.key);
-        if parts || full && order.compare(entry.key, &self.key).is_ne() {
+        if parts || self.writer.as_ref().is_some_and(ends) {
             self.finish_table(purged_to)?;
-        }
-        if self.target.table_bytes != u64::MAX {
-            self.key.clear();
-            self.key.extend_from_slice(entry.key);
         }
         if self.writer.is_none() {
             self.writer = Some(self.begin_table()?);

@@ -35,15 +35,21 @@ pub(in crate::sst) struct BlockBuilder {
     key_attempts: Attempts,
     frame_attempts: Attempts,
     keys: Vec<u8>,
-    key_ends: Vec<u32>,
     values: Vec<u8>,
-    value_ends: Vec<u32>,
-    kinds: Vec<u8>,
-    seqs: Vec<SeqNo>,
-    expiries: Vec<u64>,
+    rows: Vec<Row>,
     section: Vec<u8>,
     frames: Vec<u8>,
     frame_table: Vec<FrameEnd>,
+}
+
+/// What a block stores of an entry besides the bytes of key and value, which end here among those of all entries.
+#[derive(Clone, Copy)]
+struct Row {
+    key_end: u32,
+    value_end: u32,
+    seq: SeqNo,
+    expiry: u64,
+    kind: u8,
 }
 
 /// A compressed frame: its end among the entries and in the frame bytes.
@@ -63,12 +69,8 @@ impl BlockBuilder {
             key_attempts: Attempts::default(),
             frame_attempts: Attempts::default(),
             keys: Vec::new(),
-            key_ends: Vec::with_capacity(ENTRIES_MAX),
             values: Vec::new(),
-            value_ends: Vec::with_capacity(ENTRIES_MAX),
-            kinds: Vec::with_capacity(ENTRIES_MAX),
-            seqs: Vec::with_capacity(ENTRIES_MAX),
-            expiries: Vec::with_capacity(ENTRIES_MAX),
+            rows: Vec::with_capacity(ENTRIES_MAX),
             section: Vec::new(),
             frames: Vec::new(),
             frame_table: Vec::new(),
@@ -80,7 +82,7 @@ impl BlockBuilder {
     #[inline]
     pub(in crate::sst) fn has_room(&self, key: &[u8], value: usize) -> bool {
         let (entries, keys, values) =
-            (self.kinds.len(), self.keys.len() + key.len(), self.values.len() + value);
+            (self.rows.len(), self.keys.len() + key.len(), self.values.len() + value);
         entries == 0
             || (entries < ENTRIES_MAX
                 && keys <= self.limits.keys
@@ -108,17 +110,14 @@ impl BlockBuilder {
     #[inline]
     pub(in crate::sst) fn add(&mut self, e: &EntryRef<'_>) {
         self.keys.extend_from_slice(e.key);
-        self.key_ends.push(self.keys.len() as u32);
         self.values.extend_from_slice(e.value);
-        self.value_ends.push(self.values.len() as u32);
-        self.kinds.push(e.kind as u8);
-        self.seqs.push(e.seq);
-        self.expiries.push(e.expiry);
+        let (key_end, value_end) = (self.keys.len() as u32, self.values.len() as u32);
+        self.rows.push(Row { key_end, value_end, seq: e.seq, expiry: e.expiry, kind: e.kind as u8 });
     }
 
     /// Returns the number of entries.
     pub(in crate::sst) fn len(&self) -> usize {
-        self.kinds.len()
+        self.rows.len()
     }
 
     /// Returns the bytes of keys and values so far.
@@ -129,25 +128,32 @@ impl BlockBuilder {
     /// Returns the last key; empty for an empty block.
     #[inline]
     pub(in crate::sst) fn last_key(&self) -> &[u8] {
-        self.key(self.key_ends.len().saturating_sub(1))
+        self.key(self.rows.len().saturating_sub(1))
     }
 
     /// Returns the first sequence number.
     pub(in crate::sst) fn first_seq(&self) -> SeqNo {
-        self.seqs.first().map_or(0, |s| *s)
+        self.rows.first().map_or(0, |row| row.seq)
     }
 
     /// Returns the last sequence number.
     #[inline]
     pub(in crate::sst) fn last_seq(&self) -> SeqNo {
-        self.seqs.last().map_or(0, |s| *s)
+        self.rows.last().map_or(0, |row| row.seq)
     }
 
     /// Returns key `i`; empty if there is no such key.
     pub(in crate::sst) fn key(&self, i: usize) -> &[u8] {
-        let end = self.key_ends.get(i).map_or(0, |e| *e as usize);
-        let start = if i == 0 { 0 } else { self.key_ends.get(i - 1).map_or(0, |e| *e as usize) };
-        self.keys.get(start..end).unwrap_or_default()
+        self.keys.get(self.key_end(i)..self.key_end(i + 1)).unwrap_or_default()
+    }
+
+    /// Returns the first `n` keys.
+    fn first_keys(&self, n: usize) -> impl Iterator<Item = &[u8]> {
+        let mut start = 0;
+        self.rows[..n].iter().map(move |row| {
+            let end = row.key_end as usize;
+            &self.keys[std::mem::replace(&mut start, end)..end]
+        })
     }
 
     /// Appends a block for offset `at` to `out`. The block contains all entries, or only the first ones if all together
@@ -190,23 +196,21 @@ impl BlockBuilder {
         let (key, value) = (self.key_end(n), self.value_end(n));
         self.keys.drain(..key);
         self.values.drain(..value);
-        for (ends, cut) in [(&mut self.key_ends, key), (&mut self.value_ends, value)] {
-            ends.drain(..n);
-            ends.iter_mut().for_each(|end| *end -= cut as u32);
+        self.rows.drain(..n);
+        for row in &mut self.rows {
+            row.key_end -= key as u32;
+            row.value_end -= value as u32;
         }
-        self.kinds.drain(..n);
-        self.seqs.drain(..n);
-        self.expiries.drain(..n);
     }
 
     /// Returns the total bytes of the first `n` keys.
     fn key_end(&self, n: usize) -> usize {
-        n.checked_sub(1).and_then(|last| self.key_ends.get(last)).map_or(0, |end| *end as usize)
+        n.checked_sub(1).and_then(|last| self.rows.get(last)).map_or(0, |row| row.key_end as usize)
     }
 
     /// Returns the total bytes of the first `n` values.
     fn value_end(&self, n: usize) -> usize {
-        n.checked_sub(1).and_then(|last| self.value_ends.get(last)).map_or(0, |end| *end as usize)
+        n.checked_sub(1).and_then(|last| self.rows.get(last)).map_or(0, |row| row.value_end as usize)
     }
 
     /// Splits the values of the first `n` entries into frames and compresses each.
@@ -214,11 +218,11 @@ impl BlockBuilder {
         self.frames.clear();
         self.frame_table.clear();
         let mut start = 0;
-        let ends = &self.value_ends[..n];
-        for (i, &end) in ends.iter().enumerate() {
-            let end = end as usize;
+        let rows = &self.rows[..n];
+        for (i, row) in rows.iter().enumerate() {
+            let end = row.value_end as usize;
             // A frame ends before the value that would make it too long, and includes the empty values that follow it.
-            let next = ends.get(i + 1).map(|e| *e as usize);
+            let next = rows.get(i + 1).map(|next| next.value_end as usize);
             if end == start || next.is_some_and(|next| next - start <= self.limits.frame || next == end) {
                 continue;
             }
@@ -244,15 +248,15 @@ impl BlockBuilder {
         section.extend_from_slice(&self.key(0)[..prefix]);
         if self.heads {
             header.flags |= HEADS;
-            for i in 0..n {
-                section.extend_from_slice(&head_of(&self.key(i)[prefix..]).to_le_bytes());
+            for key in self.first_keys(n) {
+                section.extend_from_slice(&head_of(&key[prefix..]).to_le_bytes());
             }
         }
         self.lay_out_lengths(n, &mut header, &mut section);
         self.lay_out_rest(n, &mut header, &mut section);
         let cut = prefix + if self.heads { 8 } else { 0 };
-        for i in 0..n {
-            section.extend_from_slice(self.key(i).get(cut..).unwrap_or_default());
+        for key in self.first_keys(n) {
+            section.extend_from_slice(key.get(cut..).unwrap_or_default());
         }
         self.section = section;
         header
@@ -260,52 +264,52 @@ impl BlockBuilder {
 
     /// Appends short lengths, tail ends and value ends.
     fn lay_out_lengths(&self, n: usize, header: &mut Header, section: &mut Vec<u8>) {
-        let suffix = |i: usize| self.key(i).len() - header.prefix as usize;
+        let prefix = header.prefix as usize;
+        let suffixes = || self.first_keys(n).map(|key| key.len() - prefix);
         let head = if self.heads { 8 } else { 0 };
-        if (1..n).all(|i| suffix(i) == suffix(0)) {
+        let first = self.key(0).len() - prefix;
+        if suffixes().all(|suffix| suffix == first) {
             header.flags |= SUFFIX_UNIFORM;
-            header.suffix = suffix(0) as u32;
+            header.suffix = first as u32;
         } else {
             if self.heads {
-                section.extend((0..n).map(|i| suffix(i).min(8) as u8));
+                section.extend(suffixes().map(|suffix| suffix.min(8) as u8));
             }
-            let ends = (0..n).scan(0, |sum, i| {
-                *sum += suffix(i).saturating_sub(head);
+            let ends = suffixes().scan(0, |sum, suffix| {
+                *sum += suffix.saturating_sub(head);
                 Some(*sum as u32)
             });
             put_ends(ends, section);
         }
-        let ends = &self.value_ends[..n];
-        let value = ends.first().map_or(0, |e| *e);
-        if ends.windows(2).all(|w| w[1] - w[0] == value) {
+        let rows = &self.rows[..n];
+        let value = self.value_end(1) as u32;
+        if rows.windows(2).all(|w| w[1].value_end - w[0].value_end == value) {
             header.flags |= VALUE_UNIFORM;
             header.value = value;
         } else {
-            put_ends(ends.iter().copied(), section);
+            put_ends(rows.iter().map(|row| row.value_end), section);
         }
     }
 
     /// Appends kinds, sequence numbers and expiries.
     fn lay_out_rest(&self, n: usize, header: &mut Header, section: &mut Vec<u8>) {
-        let (kinds, seqs, expiries) = (&self.kinds[..n], &self.seqs[..n], &self.expiries[..n]);
-        let kind = kinds.first().map_or(0, |k| *k);
-        if kinds.iter().all(|&k| k == kind) {
+        let rows = &self.rows[..n];
+        let (kind, expiry) = rows.first().map_or((0, 0), |row| (row.kind, row.expiry));
+        if rows.iter().all(|row| row.kind == kind) {
             header.flags |= KIND_UNIFORM;
             header.kind = kind;
         } else {
-            section.extend_from_slice(kinds);
+            section.extend(rows.iter().map(|row| row.kind));
         }
-        let (low, high) = seqs.iter().fold((SeqNo::MAX, 0), |(l, h), &s| (l.min(s), h.max(s)));
+        let (low, high) =
+            rows.iter().fold((SeqNo::MAX, 0), |(low, high), row| (low.min(row.seq), high.max(row.seq)));
         header.base_seq = low;
         header.seq_width = width_of(high - low);
-        for seq in seqs {
-            section.extend_from_slice(&(seq - low).to_le_bytes()[..usize::from(header.seq_width)]);
-        }
-        let expiry = expiries.first().map_or(0, |e| *e);
-        let is_uniform = expiries.iter().all(|&e| e == expiry);
+        put_numbers(rows.iter().map(|row| row.seq - low), header.seq_width, section);
+        let is_uniform = rows.iter().all(|row| row.expiry == expiry);
         header.flags |= if is_uniform { EXPIRY_UNIFORM } else { 0 };
         if !is_uniform || expiry != 0 {
-            lay_out_expiries(expiries, header, section);
+            lay_out_expiries(rows, header, section);
         }
     }
 
@@ -380,17 +384,30 @@ fn put_ends(ends: impl Iterator<Item = u32>, section: &mut Vec<u8>) {
 }
 
 /// Appends the expiries of a block in which an entry expires.
-fn lay_out_expiries(expiries: &[u64], header: &mut Header, section: &mut Vec<u8>) {
-    let some = || expiries.iter().copied().filter(|&e| e != 0);
+fn lay_out_expiries(rows: &[Row], header: &mut Header, section: &mut Vec<u8>) {
+    let expiries = || rows.iter().map(|row| row.expiry);
+    let some = || expiries().filter(|&e| e != 0);
     let (base, last) = (some().min().unwrap_or(0), some().max().unwrap_or(0));
     header.flags |= EXPIRY_IN_MILLIS;
     section.extend_from_slice(&base.to_le_bytes());
     if header.flags & EXPIRY_UNIFORM == 0 {
         header.expiry_width = width_of(last - base + 1);
-        for &expiry in expiries {
-            let code = if expiry == 0 { 0 } else { expiry - base + 1 };
-            section.extend_from_slice(&code.to_le_bytes()[..usize::from(header.expiry_width)]);
-        }
+        let codes = expiries().map(|expiry| if expiry == 0 { 0 } else { expiry - base + 1 });
+        put_numbers(codes, header.expiry_width, section);
+    }
+}
+
+/// Appends a column of numbers of `width` bytes, as [`width_of`] returns them.
+fn put_numbers(numbers: impl Iterator<Item = u64>, width: u8, section: &mut Vec<u8>) {
+    fn put<const N: usize>(numbers: impl Iterator<Item = u64>, section: &mut Vec<u8>) {
+        numbers.for_each(|number| section.extend_from_slice(&number.to_le_bytes()[..N]));
+    }
+    match width {
+        0 => {}
+        1 => put::<1>(numbers, section),
+        2 => put::<2>(numbers, section),
+        4 => put::<4>(numbers, section),
+        _ => put::<8>(numbers, section),
     }
 }
 
@@ -407,5 +424,7 @@ fn width_of(most: u64) -> u8 {
 
 /// Returns the length of the common prefix of two keys.
 pub(in crate::sst) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+    let words = a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0);
+    let same = words.take_while(|(a, b)| a == b).count() * 8;
+    same + a[same..].iter().zip(&b[same..]).take_while(|(a, b)| a == b).count()
 }

@@ -44,16 +44,13 @@ impl PackedParts {
 /// Appends `section` to `out`, packed, and returns its length, if that saves at least `worth` bytes.
 pub(super) fn pack(section: &[u8], parts: &PackedParts, worth: usize, out: &mut Vec<u8>) -> Option<usize> {
     let keys = [&section[parts.heads.clone()], &section[parts.tails.clone()]];
-    let mut codes = [u8::MAX; 256];
-    for part in keys {
-        part.iter().for_each(|&byte| codes[usize::from(byte)] = 0);
-    }
-    let symbols: Vec<u8> = (0..=u8::MAX).filter(|&byte| codes[usize::from(byte)] == 0).collect();
+    let symbols: Vec<u8> = symbols_of(keys)?.collect();
     let width = width_of(symbols.len())?;
     let len = 1 + symbols.len() + parts.plain() + parts.bytes().div_ceil(GROUP) * width;
     if section.len() < len + worth {
         return None;
     }
+    let mut codes = [0; 256];
     for (code, &byte) in symbols.iter().enumerate() {
         codes[usize::from(byte)] = code as u8;
     }
@@ -69,6 +66,18 @@ pub(super) fn pack(section: &[u8], parts: &PackedParts, worth: usize, out: &mut 
         out.truncate(out.len() + width - GROUP);
     }
     Some(len)
+}
+
+/// Returns the different bytes of `keys`, ascending; `None` as soon as they are too many.
+fn symbols_of(keys: [&[u8]; 2]) -> Option<impl Iterator<Item = u8> + use<>> {
+    let mut seen = [0u64; 4];
+    for piece in keys.iter().flat_map(|part| part.chunks(BATCH)) {
+        piece.iter().for_each(|&byte| seen[usize::from(byte >> 6)] |= 1 << (byte & 63));
+        if seen.iter().map(|bits| bits.count_ones() as usize).sum::<usize>() > SYMBOLS_MAX {
+            return None;
+        }
+    }
+    Some((0..=u8::MAX).filter(move |byte| seen[usize::from(byte >> 6)] & 1 << (byte & 63) != 0))
 }
 
 /// Unpacks `packed` into `section`, which has the length of the raw section.
