@@ -4,7 +4,7 @@
 //! handed out lies inside one block, is aligned to [`ALIGN`] and is never handed out again.
 //! Threads: none; the arena accesses it under its lock.
 //!
-//! Small blocks come from the process heap. Blocks of 256 KiB and more are separate mappings, so their memory returns
+//! Small blocks come from the process heap. Blocks of 32 KiB and more are separate mappings, so their memory returns
 //! to the system when the arena drops, whatever the allocator keeps. In an arena that expects to be large, blocks of
 //! 2 MiB and more are aligned to huge pages and advised to use them. A page fault on fresh memory costs
 //! 0.25-0.5 us per 4 KiB; on a fresh huge page it costs a third of that per byte. When an arena drops, a few of
@@ -28,7 +28,7 @@ pub(super) const HEADER: usize = ALIGN;
 
 const SMALLEST: usize = 4 << 10;
 /// Smallest block that is a separate mapping.
-const MAPPED_FROM: usize = 256 << 10;
+const MAPPED_FROM: usize = 32 << 10;
 const HUGE_PAGE: usize = 2 << 20;
 /// Largest block of an arena that expects to be large.
 const LARGEST: usize = HUGE_PAGE;
@@ -223,17 +223,27 @@ impl Blocks {
         Some((start, got))
     }
 
+    /// Bytes of the blocks that are from the heap.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn heap_bytes(&self) -> usize {
+        let (mut at, mut bytes) = (self.newest, 0);
+        while let Some(block) = at {
+            // SAFETY: the list holds initialized headers of blocks not yet freed.
+            let block = unsafe { block.as_ref() };
+            bytes += if block.origin == Origin::Heap { block.layout.size() } else { 0 };
+            at = block.previous;
+        }
+        bytes
+    }
+
     /// Takes a block from the system. Returns its first byte after the header, and where it is from.
     fn add_block(&mut self, layout: Layout, handed_out: u64) -> Option<(NonNull<u8>, Origin)> {
-        let origin = match layout.size() {
-            HUGE_PAGE.. if self.huge && mapping::AVAILABLE => Origin::Huge,
-            MAPPED_FROM.. if mapping::AVAILABLE => Origin::Mapped,
-            _ => Origin::Heap,
-        };
-        let start = match origin {
-            Origin::Huge => self.map(layout.size(), handed_out)?,
-            Origin::Mapped => mapping::map(layout.size())?,
-            Origin::Heap => heap_block(layout)?,
+        let size = layout.size();
+        let (start, origin) = match size {
+            HUGE_PAGE.. if self.huge && mapping::AVAILABLE => (self.map(size, handed_out)?, Origin::Huge),
+            // The system limits the number of mappings; the heap has room beyond it.
+            MAPPED_FROM.. if let Some(start) = mapping::map(size) => (start, Origin::Mapped),
+            _ => (heap_block(layout)?, Origin::Heap),
         };
         let block = start.cast::<Block>();
         // SAFETY: the block is fresh, aligned to ALIGN and longer than HEADER >= size_of::<Block>().

@@ -58,6 +58,16 @@ fn a_large_arena_grows_into_mappings() {
     assert!(arena.allocated_bytes() < 60 << 20);
 }
 
+/// A program with many memtables would otherwise keep much of their memory in its heap after they are dropped.
+#[test]
+#[cfg(all(target_os = "linux", not(miri)))]
+fn a_small_arena_takes_little_from_the_heap() {
+    let arena = Arena::new(16 << 20);
+    allocate(&arena, 1, &[(300, 8); 1000]);
+    let bytes = arena.blocks.lock().heap_bytes();
+    assert!((1..=32 << 10).contains(&bytes), "{bytes} bytes are from the heap");
+}
+
 /// Consecutive arenas reuse mappings; arenas that live at the same time never share one.
 #[test]
 fn dropped_mappings_are_used_again_but_not_twice() {
