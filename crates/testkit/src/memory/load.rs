@@ -118,9 +118,12 @@ impl<'l> Load<'l> {
         }
     }
 
-    /// Prints the resident memory beside the breakdown.
+    /// Prints the resident memory beside the breakdown. Other threads free hundreds of MiB in between, so the resident memory is read
+    /// before and after the breakdown, which is compared with the nearer of the two, or lies between them.
     fn sample(&self, what: &str) {
+        let before = anonymous();
         let stats = self.db.stats();
+        let after = anonymous();
         let parts: Vec<(&str, u64)> = stats
             .figures()
             .filter_map(|(info, value)| match value {
@@ -129,7 +132,8 @@ impl<'l> Load<'l> {
             })
             .filter(|(name, _)| *name != "limit")
             .collect();
-        let (anon, sum) = (anonymous(), parts.iter().map(|(_, n)| n).sum::<u64>());
+        let sum = parts.iter().map(|(_, n)| n).sum::<u64>();
+        let anon = sum.clamp(before.min(after), before.max(after));
         let apart = anon.abs_diff(sum) * 100 / self.plan.limit;
         let shown: Vec<String> = parts.iter().map(|(name, n)| format!("{name}={}", n >> 20)).collect();
         let written = self.bytes.load(Ordering::Relaxed) >> 20;
