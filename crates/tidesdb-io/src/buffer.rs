@@ -119,6 +119,14 @@ impl Buffer {
         }
     }
 
+    /// Returns the memory of the first `bytes` bytes to the system, in whole pages, if the buffer is a mapping. They are zero afterwards.
+    /// Returns how many bytes these are.
+    pub fn free_front(&mut self, bytes: usize) -> usize {
+        let bytes = bytes.min(self.len) / PAGE * PAGE;
+        // SAFETY: a mapping of ours of at least `bytes` bytes, which `&mut self` keeps from being read meanwhile.
+        if is_mapped(self.capacity) && unsafe { mapping::clear(self.start, bytes) } { bytes } else { 0 }
+    }
+
     /// Changes the capacity to `wanted` bytes, at least the length; a mapping has whole pages.
     fn set_capacity(&mut self, wanted: usize) {
         debug_assert!(wanted >= self.len, "bytes in use stay");
@@ -289,6 +297,16 @@ mod mapping {
         new.ok().and_then(|new| NonNull::new(new.cast())).unwrap_or_else(|| super::no_memory(wanted))
     }
 
+    /// Returns the pages of the first `bytes` bytes to the system; they are zero afterwards. Returns false if it could not.
+    ///
+    /// # Safety
+    ///
+    /// `start` is a mapping of at least `bytes` bytes from this module, which nothing reads meanwhile; `bytes` are whole pages.
+    pub(super) unsafe fn clear(start: NonNull<u8>, bytes: usize) -> bool {
+        // SAFETY: by contract, the pages are ours; they stay mapped.
+        unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxDontNeed) }.is_ok()
+    }
+
     /// Returns a mapping to the system.
     ///
     /// # Safety
@@ -318,6 +336,13 @@ mod mapping {
     /// Never called.
     pub(super) unsafe fn resize(_start: NonNull<u8>, _capacity: usize, _wanted: usize) -> NonNull<u8> {
         unreachable!("no capacity is mapped")
+    }
+
+    /// # Safety
+    ///
+    /// Never called.
+    pub(super) unsafe fn clear(_start: NonNull<u8>, _bytes: usize) -> bool {
+        false
     }
 
     /// # Safety
@@ -357,6 +382,17 @@ mod tests {
                 assert_eq!(buffer[..], vector[..], "from {from} to {to}");
             }
         }
+    }
+
+    #[test]
+    fn the_front_of_a_mapping_is_freed_and_zero() {
+        let freed = if mapping::AVAILABLE { 8 << 20 } else { 0 };
+        let mut buffer = Buffer::from(&vec![7; 10 << 20][..]);
+        assert_eq!(buffer.free_front((8 << 20) + 5), freed);
+        assert!(buffer[..freed].iter().all(|byte| *byte == 0), "the freed front is zero");
+        assert!(buffer[freed..].iter().all(|byte| *byte == 7), "the rest is kept");
+        let mut short = Buffer::from(&[7; 2 * PAGE][..]);
+        assert_eq!((short.free_front(PAGE), short[0]), (0, 7), "a heap allocation is kept");
     }
 
     #[test]

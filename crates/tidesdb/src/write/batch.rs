@@ -82,6 +82,8 @@ pub struct WriteBatch {
     pub(super) leases: Vec<Lease>,
     /// Length up to which the record may grow before more memory is charged.
     room: usize,
+    /// Bytes at the beginning of the record whose memory was returned to the system.
+    freed: usize,
     charge: Charge,
 }
 
@@ -111,6 +113,7 @@ impl WriteBatch {
             whole: None,
             leases: Vec::new(),
             room: ROOM_MIN,
+            freed: 0,
             charge: Charge::default(),
         }
     }
@@ -291,6 +294,7 @@ impl WriteBatch {
             self.room = ROOM_MIN;
             self.charge = Charge::default();
         }
+        self.freed = 0;
         self.ops = 0;
         self.ranks = 0;
         self.puts = 0;
@@ -324,6 +328,26 @@ impl WriteBatch {
     /// The operations after the first `bytes` bytes of the body.
     pub(crate) fn ops_from(&self, bytes: usize) -> impl Iterator<Item = Result<Op<'_>>> {
         decode_ops(&self.record[RECORD_HEADER_BYTES + bytes..], "a batch in memory", bytes as u64, None)
+    }
+
+    /// The operations after the first `bytes` bytes of the body; `rank` of those have a rank.
+    pub(super) fn ops_after(&self, bytes: usize, rank: Option<u32>) -> Ops<'_> {
+        decode_ops(&self.record[RECORD_HEADER_BYTES + bytes..], "a batch in memory", bytes as u64, rank)
+    }
+
+    /// Returns the memory of the first `bytes` bytes of the body to the system. These operations are then lost.
+    #[cold]
+    pub(super) fn free_front(&mut self, bytes: usize) {
+        self.freed = self.record.free_front(RECORD_HEADER_BYTES + bytes);
+        let sum = self.families.first().map(|family| Arc::clone(family.memory.sum(Use::Transactions)));
+        if let Some(sum) = sum {
+            self.charge.set(&sum, self.room.saturating_sub(self.freed) as u64);
+        }
+    }
+
+    /// Returns true if operations were lost, see [`WriteBatch::free_front`].
+    pub(super) fn is_freed(&self) -> bool {
+        self.freed > 0
     }
 
     /// Leases on the value logs that the operations refer to.
@@ -526,15 +550,32 @@ pub fn whole_ops(body: &[u8]) -> (usize, u32) {
 }
 
 /// The operations of `body`. `rank` is the number of operations with a rank before them; `None` = unknown.
-fn decode_ops<'a>(
-    body: &'a [u8],
-    file: &'a str,
-    base: u64,
+fn decode_ops<'a>(body: &'a [u8], file: &'a str, base: u64, rank: Option<u32>) -> Ops<'a> {
+    Ops { decoder: Decoder::new(body, file, base), rank }
+}
+
+/// Decodes operations one after the other.
+pub(super) struct Ops<'a> {
+    decoder: Decoder<'a>,
+    /// Number of operations with a rank so far.
     rank: Option<u32>,
-) -> impl Iterator<Item = Result<Op<'a>>> {
-    let mut d = Decoder::new(body, file, base);
-    let mut rank = rank;
-    std::iter::from_fn(move || (d.remaining() > 0).then(|| decode_op(&mut d, &mut rank)))
+}
+
+impl Ops<'_> {
+    /// Bytes decoded, and the number of operations with a rank so far.
+    #[inline]
+    pub(super) fn position(&self) -> (usize, Option<u32>) {
+        (self.decoder.position(), self.rank)
+    }
+}
+
+impl<'a> Iterator for Ops<'a> {
+    type Item = Result<Op<'a>>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        (self.decoder.remaining() > 0).then(|| decode_op(&mut self.decoder, &mut self.rank))
+    }
 }
 
 #[inline]

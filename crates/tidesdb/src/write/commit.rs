@@ -28,6 +28,8 @@ use crate::{Error, Result};
 const PINNED_OPS_MAX: u32 = 64;
 /// Batches of at least this size make the writers behind them wait, see [`Large`].
 pub(super) const LARGE_BYTES_MIN: usize = 1 << 20;
+/// A batch of at least twice this length frees its memory in pieces of this length.
+const FREED_BYTES: usize = 4 << 20;
 /// The name of a batch in error messages.
 const BODY: &str = "a batch in memory";
 
@@ -298,16 +300,27 @@ fn separate(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<()> {
 
 /// Inserts every operation into the memtable that the commit's sequence number belongs to. Returns true if a memtable is
 /// full now.
-fn insert(ctx: &WriteCtx, batch: &WriteBatch, commit: &Commit) -> Result<bool> {
-    let mut ops = ops(&batch.record[RECORD_HEADER_BYTES..], BODY, 0);
-    let mut left = batch.ops;
+///
+/// The operations are in the log by now, so a long batch frees its memory while they are inserted: otherwise they would take memory
+/// twice. A batch that a hook will read is kept.
+fn insert(ctx: &WriteCtx, batch: &mut WriteBatch, commit: &Commit) -> Result<bool> {
+    let keeps = batch.record.len() < 2 * FREED_BYTES || batch.families.iter().any(|f| f.hook.is_set());
+    let piece = if keeps { usize::MAX } else { FREED_BYTES };
+    let (mut left, mut done, mut rank) = (batch.ops, 0, Some(0));
     loop {
-        let guard = pin();
-        insert_some(ctx, batch, commit, ops.by_ref().take(PINNED_OPS_MAX as usize), &guard)?;
-        left = left.saturating_sub(PINNED_OPS_MAX);
-        if left == 0 {
-            return Ok(batch.families.iter().any(|family| is_full(family, &guard)));
+        let mut ops = batch.ops_after(done, rank);
+        let mut position = (0, rank);
+        while position.0 < piece {
+            let guard = pin();
+            insert_some(ctx, batch, commit, ops.by_ref().take(PINNED_OPS_MAX as usize), &guard)?;
+            left = left.saturating_sub(PINNED_OPS_MAX);
+            if left == 0 {
+                return Ok(batch.families.iter().any(|family| is_full(family, &guard)));
+            }
+            position = ops.position();
         }
+        (done, rank) = (done + position.0, position.1);
+        batch.free_front(done);
     }
 }
 
@@ -394,7 +407,8 @@ fn after(ctx: &WriteCtx, batch: &mut WriteBatch, commit: &Commit, full: bool) ->
         ctx.jobs.push(Job::PrepareLog);
     }
     let last = commit.seq + u64::from(batch.ranks);
-    if batch.families.iter().any(|f| f.hook.is_set()) {
+    // A hook that was set while the operations were inserted comes too late for them.
+    if !batch.is_freed() && batch.families.iter().any(|f| f.hook.is_set()) {
         call_hooks(batch, last)?;
     }
     batch.clear();

@@ -1,9 +1,10 @@
 //! One limit for all memory: what is counted, what is refused, and what happens when it becomes scarce.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tidesdb::{Db, Error, FamilyOptions, Isolation, SyncMode};
+use tidesdb::{Committed, Comparator, Db, Error, FamilyOptions, Isolation, SyncMode};
 
 use crate::common::Sim;
 
@@ -282,4 +283,63 @@ fn a_close_ends_the_wait_for_memory() {
         with_time(&sim, || waiting.join().unwrap())
     });
     assert!(matches!(e, Some(Error::Closed)), "{e:?}");
+}
+
+/// A long batch is in the log when it is inserted, so it gives back its memory meanwhile: together with its memtables it never takes
+/// twice its length. Range deletes, which count the operations, are inserted right from one piece to the next.
+#[test]
+fn a_long_batch_frees_its_memory_while_it_is_inserted() {
+    const ROWS: u32 = 1000;
+    let sim = Sim::new();
+    let (db, least) = (Arc::new(OnceLock::<Db>::new()), Arc::new(AtomicU64::new(u64::MAX)));
+    let (seen, low) = (Arc::downgrade(&db), Arc::clone(&least));
+    let order = Comparator::custom("watching", move |a: &[u8], b: &[u8]| {
+        if a.ends_with(b"look") || b.ends_with(b"look") {
+            let db = seen.upgrade();
+            let bytes = db
+                .as_ref()
+                .and_then(|db| db.get())
+                .map_or(u64::MAX, |db| db.stats().memory_transactions_bytes);
+            low.fetch_min(bytes, Ordering::Relaxed);
+        }
+        a.cmp(b)
+    });
+    let family = large().comparator(order);
+    let options = sim.options().default_family(family).memory_limit(256 << 20).sync(SyncMode::None);
+    let open = options.background_threads(0).with(|o| o.wal_segment_bytes = 1 << 20).open().unwrap();
+    let db = db.get_or_init(|| open);
+    let family = db.default_family();
+    let key = |n: u32| n.to_be_bytes();
+    for has_hook in [true, false] {
+        let told = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&told);
+        let hook =
+            move |commit: &Committed<'_>| _ = count.fetch_add(commit.ops.len() as u64, Ordering::Relaxed);
+        family.set_commit_hook(has_hook.then(|| Arc::new(hook) as _));
+        family.put(b"base", b"v").unwrap();
+        told.store(0, Ordering::Relaxed);
+        let mut batch = db.batch();
+        for n in 0..ROWS {
+            if n % 300 == 299 {
+                batch.delete_range(family, key(n - 9)..key(n)).unwrap();
+            }
+            batch.put(family, key(n), vec![n as u8; 16 << 10]).unwrap();
+        }
+        batch.put(family, b"look", b"v").unwrap();
+        let (ops, bytes) = (batch.len() as u64, batch.bytes() as u64);
+        least.store(u64::MAX, Ordering::Relaxed);
+        db.write(&mut batch).unwrap();
+        let least = least.load(Ordering::Relaxed);
+        if has_hook {
+            assert!(least >= bytes && told.load(Ordering::Relaxed) == ops, "a hook gets the whole batch");
+        } else {
+            assert!(least < bytes / 2, "{least} of {bytes} bytes are kept to the end");
+        }
+        assert!(batch.is_empty() && db.stats().memory_transactions_bytes == 0);
+        for n in 0..ROWS {
+            let expected = (![290..299, 590..599, 890..899].iter().any(|gone| gone.contains(&n)))
+                .then(|| vec![n as u8; 16 << 10]);
+            assert_eq!(family.get(key(n)).unwrap().as_deref(), expected.as_deref(), "row {n}");
+        }
+    }
 }
