@@ -194,7 +194,8 @@ impl Family {
         let mut batch = SPARE.take().unwrap_or_default();
         fill(&mut batch)?;
         let seq = super::write(&self.shared, &mut batch, options)?;
-        SPARE.set(Some(batch)); // the commit has cleared it
+        batch.trim(); // the commit has cleared it
+        SPARE.set(Some(batch));
         Ok(seq)
     }
 

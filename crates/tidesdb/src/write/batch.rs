@@ -49,6 +49,8 @@ const ROOM_MAX: usize = 4 << 20;
 const SCANT_ROOM_PART: usize = 64;
 /// Memory that a batch keeps when it is cleared.
 const KEPT_BYTES_MAX: usize = 1 << 20;
+/// Memory that it keeps after a commit if there is ample memory: faulting in each page again takes longer than to copy the next batch there.
+pub(super) const KEPT_AFTER_COMMIT: usize = 8 << 20;
 
 /// Operations over any families of one database, committed all or none.
 ///
@@ -76,7 +78,7 @@ pub struct WriteBatch {
     pub(super) families: Vec<Arc<FamilyCore>>,
     /// Bytes of keys and values of each family.
     pub(super) user_bytes: Vec<u64>,
-    /// The operations before values were moved to the value log, if a commit hook needs them.
+    /// The operations before values were moved to the value log: for commit hooks, and its memory is used again.
     pub(super) whole: Option<Buffer>,
     /// Leases on the value logs that the operations refer to.
     pub(super) leases: Vec<Lease>,
@@ -288,8 +290,29 @@ impl WriteBatch {
 
     /// Removes all operations. Keeps the memory, up to 1 MiB.
     pub fn clear(&mut self) {
-        self.record.truncate(RECORD_HEADER_BYTES);
+        self.clear_but(KEPT_BYTES_MAX);
+    }
+
+    /// Removes all operations after a commit. Keeps the memory for the next ones: up to 8 MiB if there is `ample` memory, otherwise 1 MiB.
+    pub(super) fn recycle(&mut self, ample: bool) {
+        self.clear_but(if ample { KEPT_AFTER_COMMIT } else { KEPT_BYTES_MAX });
+    }
+
+    /// Frees the memory of an empty batch beyond 1 MiB, which its next use may not need.
+    #[inline]
+    pub(crate) fn trim(&mut self) {
         if self.room > KEPT_BYTES_MAX {
+            self.clear();
+        }
+    }
+
+    /// Removes all operations. Keeps the memory, up to `kept` bytes.
+    fn clear_but(&mut self, kept: usize) {
+        if let Some(whole) = self.whole.take() {
+            self.record = whole;
+        }
+        self.record.truncate(RECORD_HEADER_BYTES);
+        if self.room > kept {
             self.record.shrink_to(ROOM_MIN);
             self.room = ROOM_MIN;
             self.charge = Charge::default();
@@ -301,7 +324,6 @@ impl WriteBatch {
         self.value_bytes_max = 0;
         self.families.clear();
         self.user_bytes.clear();
-        self.whole = None;
         self.leases.clear();
     }
 

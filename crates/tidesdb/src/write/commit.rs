@@ -10,12 +10,12 @@ use std::sync::atomic::Ordering;
 use tidesdb_memtable::Version;
 use tidesdb_sync::{Guard, pin};
 
-use super::batch::{Op, WriteBatch, encode_op, ops};
+use super::batch::{KEPT_AFTER_COMMIT, Op, WriteBatch, encode_op, ops};
 use super::staged::Staged;
 use super::stall;
 use crate::family::{Committed, CommittedOp, FamilyCore, MemSlot, Metric};
 use crate::jobs::Job;
-use crate::memory::Charge;
+use crate::memory::{Charge, Use};
 use crate::options::{SyncMode, WriteOptions};
 use crate::shared::WriteCtx;
 use crate::types::{Between, Kind, SeqNo, moment_of};
@@ -260,19 +260,21 @@ fn separate(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<()> {
     let is_large = |op: &Op<'_>, family: &FamilyCore, threshold: usize| {
         op.family == family.id && op.kind == Kind::Put && op.value.len() >= threshold
     };
-    let mut pointers = Vec::new();
+    let (mut pointers, mut moved) = (Vec::new(), 0);
     for family in &batch.families {
         // A failed write of values leaves at worst garbage at the end of a value log; nothing refers to it.
         let threshold = family.options.value_threshold(); // read once: the setting may change meanwhile
-        let values = all.iter().filter(|op| is_large(op, family, threshold)).map(|op| op.value);
+        let large = all.iter().filter(|op| is_large(op, family, threshold)).map(|op| op.value);
+        let values = large.inspect(|value| moved += value.len());
         let mut out = Appended::default();
         family.vlog.append_all(values, family.options.compression(), &mut out)?;
         batch.leases.append(&mut out.leases);
         family.count(Metric::ValueLogWritten, out.pointers.iter().map(VlogPointer::record_bytes).sum());
         pointers.push((family, threshold, out.pointers.into_iter()));
     }
+    let pointer_bytes: usize = pointers.iter().map(|(_, _, left)| left.len() * VlogPointer::BYTES).sum();
     let mut record = blank_record(0);
-    record.reserve_exact(batch.body_bytes());
+    record.reserve(batch.body_bytes() - moved + pointer_bytes);
     for op in &all {
         let owner = pointers.iter_mut().find(|(family, threshold, _)| is_large(op, family, *threshold));
         let Some((_, _, pointers)) = owner else {
@@ -283,9 +285,6 @@ fn separate(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<()> {
         encode_op(&mut record, &Op { kind: Kind::PutPointer, value: &pointer.encode(), ..*op });
     }
     drop(all);
-    if batch.families.iter().any(|f| f.hook.is_set()) {
-        batch.whole = Some(batch.record.clone());
-    }
     let mut dirty = ctx.dirty_vlogs.lock();
     for family in &batch.families {
         if !dirty.iter().any(|f| Arc::ptr_eq(f, family)) {
@@ -293,7 +292,9 @@ fn separate(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<()> {
         }
     }
     drop(dirty);
-    batch.record = record;
+    let whole = std::mem::replace(&mut batch.record, record);
+    let is_wanted = whole.capacity() <= KEPT_AFTER_COMMIT || batch.families.iter().any(|f| f.hook.is_set());
+    batch.whole = is_wanted.then_some(whole);
     batch.value_bytes_max = 0;
     Ok(())
 }
@@ -411,7 +412,8 @@ fn after(ctx: &WriteCtx, batch: &mut WriteBatch, commit: &Commit, full: bool) ->
     if !batch.is_freed() && batch.families.iter().any(|f| f.hook.is_set()) {
         call_hooks(batch, last)?;
     }
-    batch.clear();
+    // So that batches that wait for their next use leave most of the share of all to others.
+    batch.recycle(ctx.memory.used_for(Use::Transactions) <= ctx.memory.transactions_max() / 4);
     Ok(last)
 }
 
