@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use tidesdb_sync::Backoff;
 
+use crate::codec::key_hash;
 use crate::events::{Event, TARGET};
 use crate::family::{FamilyCore, MemSlot, Metric};
 use crate::jobs::Job;
@@ -26,6 +27,9 @@ use crate::sst::TableMeta;
 use crate::types::{EntryCursor, SeqNo};
 use crate::version::{Change, State, VersionEdit};
 use crate::{Error, Result};
+
+/// Keys of a flush that are looked up in older tables, about.
+const SAMPLED_KEYS: u64 = 256;
 
 /// Flushes the oldest immutable memtable of `family`; returns `false` if there is none.
 ///
@@ -108,12 +112,43 @@ fn write(
     let mut cursor = Source::memtable(&slot.map);
     cursor.seek_to_first()?;
     let bottom = family.owned_view().version.is_empty();
+    note_new_keys(family, slot)?;
     let purge = CoveringRanges { ranges: slot.ranges.to_owned(), complete_to: boundary - 1 };
     let target = RewriteTarget { progress: Some(progress), ..RewriteTarget::flush(bottom) };
     let mut out = rewrite::run(ctx, family, cursor, target, &purge)?;
     out.ranges = still_hiding(&family.owned_view().version, &out.tables, &purge.ranges);
     let freed = install(ctx, family, slot, boundary, &out)?;
     Ok((out, freed))
+}
+
+/// Estimates how many keys of `slot` are in no older table, by the filters of the tables, for the collection of values.
+fn note_new_keys(family: &FamilyCore, slot: &MemSlot) -> Result<()> {
+    let version = Arc::clone(&family.owned_view().version);
+    if version.is_empty() {
+        family.collection.note_first_tables();
+        return Ok(());
+    }
+    if version.vlogs().is_empty() || !version.order().is_bytewise() {
+        return Ok(()); // there are no values to hide, or no filters
+    }
+    let step = (slot.map.entries() / SAMPLED_KEYS).max(1) as usize;
+    let (mut sampled, mut new) = (0u32, 0u32);
+    let mut cursor = Source::memtable(&slot.map);
+    cursor.seek_to_first()?;
+    for n in 0usize.. {
+        if !cursor.valid() {
+            break;
+        }
+        if n % step == 0 {
+            let (hash, mut is_known) = (key_hash(cursor.key()), false);
+            version.tables_for(cursor.key(), |table| is_known |= table.table().may_contain(hash));
+            sampled += 1;
+            new += u32::from(!is_known);
+        }
+        cursor.next()?;
+    }
+    family.collection.note_new_keys(f64::from(new) / f64::from(sampled.max(1)));
+    Ok(())
 }
 
 /// The tombstones of `ranges` that cover an older entry of a table of `version` or of `new`.

@@ -28,6 +28,8 @@ const BUSY: f64 = 1.25;
 /// tables may hide.
 const SLOW: f64 = 1.5;
 const SLOWEST: f64 = 2.25;
+/// With how many flushes the share of new keys rises, about.
+const NEW_KEYS_SLOWNESS: f64 = 8.0;
 /// Garbage is never accepted beyond this share of the files.
 const GARBAGE_MAX: f64 = 0.9;
 /// Live bytes of all victims at a time, as a part of all live bytes: they take space twice until the victims are gone.
@@ -50,6 +52,8 @@ pub struct Collection {
     pub retry: Retry,
     /// Debt of writers, as a fraction of one: see [`FamilyCore::values_debt`].
     owed: AtomicU64,
+    /// Share of the keys of recent flushes that were in no older table; 0 until it is known.
+    new_keys: AtomicU64,
 }
 
 /// What the tables of a family say about its values.
@@ -175,7 +179,7 @@ impl FamilyCore {
         }
         let space = ValueSpace::of(version);
         let most = space.live / HIDDEN_PART + self.garbage_slack();
-        space.hidden > most.max(space.table_bytes.saturating_mul(LOOK_COST))
+        self.collection.likely_hidden(&space) > most.max(space.table_bytes.saturating_mul(LOOK_COST))
     }
 
     /// Takes note of the values of a new version: new files get their size from it, and writers are slowed down if it holds too much
@@ -185,7 +189,8 @@ impl FamilyCore {
         let (space, files) = (ValueSpace::of(version), SettledFiles::of(self, version, version.flushed_to()));
         self.vlog.set_live(space.live);
         let normal = f64::from(self.options.value_garbage_percent()) / 100.0;
-        let garbage = (files.garbage + space.hidden).saturating_sub(self.garbage_slack());
+        let hidden = self.collection.likely_hidden(&space);
+        let garbage = (files.garbage + hidden).saturating_sub(self.garbage_slack());
         let owed = owed(garbage as f64 / files.bytes.max(1) as f64, normal);
         self.collection.owed.store(owed.to_bits(), Ordering::Relaxed);
     }
@@ -212,6 +217,26 @@ impl Collection {
     /// Replaces them.
     pub fn set_victims(&self, victims: BTreeSet<VlogId>) {
         *self.victims.lock() = Arc::new(victims);
+    }
+
+    /// Notes the share of the keys of a flush that are in no older table. Writes of new keys hide nothing: neither do writers wait for them, nor
+    /// do merges look for what they hide. A flush with fewer new keys counts at once, one with more counts slowly: tables of earlier
+    /// flushes may still hide values.
+    pub fn note_new_keys(&self, share: f64) {
+        let before = f64::from_bits(self.new_keys.load(Ordering::Relaxed));
+        let share = share.min(before + (share - before) / NEW_KEYS_SLOWNESS);
+        self.new_keys.store(share.to_bits(), Ordering::Relaxed);
+    }
+
+    /// Notes that the tables are the first ones of the family: they hide nothing.
+    pub fn note_first_tables(&self) {
+        self.new_keys.store(1f64.to_bits(), Ordering::Relaxed);
+    }
+
+    /// Returns the bytes of records that newer tables hide if flushes before the recent ones had as many new keys as these.
+    fn likely_hidden(&self, space: &ValueSpace) -> u64 {
+        let new_keys = f64::from_bits(self.new_keys.load(Ordering::Relaxed));
+        (space.hidden as f64 * (1.0 - new_keys)) as u64
     }
 
     /// Returns the last damage that was found, once.

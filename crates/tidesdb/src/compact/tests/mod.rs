@@ -1,6 +1,7 @@
 //! Flush and merge with a [`MaintenanceCtx`] alone, over a simulated disk: no `Db`, no threads, no catalog.
 
 mod parts;
+mod values;
 
 use std::path::Path;
 use std::sync::Arc;
