@@ -44,6 +44,8 @@ pub enum Compression {
     Lz4Fast = 4,
 }
 
+/// Shorter data are not compressed.
+const COMPRESSED_MIN: usize = 16;
 const ZSTD_LEVEL: i32 = 3;
 const LZ4_ACCELERATION: i32 = 1;
 const LZ4_FAST_ACCELERATION: i32 = 8;
@@ -105,24 +107,25 @@ impl Compression {
     }
 }
 
-/// Appends the compressed form of `raw` to `out` and returns its length. If compression is off or does not save at
-/// least one byte in eight, leaves `out` unchanged and returns `None`.
-pub fn compress(algorithm: Compression, raw: &[u8], out: &mut Vec<u8>) -> Option<usize> {
-    if algorithm == Compression::None || raw.len() < 16 {
+/// Returns how many bytes of room [`compress_to`] needs for `len` bytes; 0 if it would not compress them.
+pub fn compress_bound(algorithm: Compression, len: usize) -> usize {
+    if len < COMPRESSED_MIN {
+        return 0;
+    }
+    match algorithm {
+        Compression::None => 0,
+        Compression::Snappy => snappy::bound(len),
+        Compression::Zstd => zstd::bound(len),
+        Compression::Lz4 | Compression::Lz4Fast => lz4::bound(len), // 0: longer than the algorithm accepts
+    }
+}
+
+/// Writes the compressed form of `raw` to the beginning of `room`, which has at least [`compress_bound`] bytes, and returns its length.
+/// Returns `None` if compression is off or does not save at least one byte in eight; `room` then has any content.
+pub fn compress_to(algorithm: Compression, raw: &[u8], room: &mut [u8]) -> Option<usize> {
+    if compress_bound(algorithm, raw.len()) == 0 {
         return None;
     }
-    let start = out.len();
-    let bound = match algorithm {
-        Compression::None => 0,
-        Compression::Snappy => snappy::bound(raw.len()),
-        Compression::Zstd => zstd::bound(raw.len()),
-        Compression::Lz4 | Compression::Lz4Fast => lz4::bound(raw.len()),
-    };
-    if bound == 0 {
-        return None; // longer than the algorithm accepts
-    }
-    out.resize(start + bound, 0);
-    let room = &mut out[start..];
     let done = match algorithm {
         Compression::None => None,
         Compression::Snappy => snappy::compress(raw, room, 0),
@@ -130,16 +133,17 @@ pub fn compress(algorithm: Compression, raw: &[u8], out: &mut Vec<u8>) -> Option
         Compression::Lz4Fast => lz4::compress(raw, room, LZ4_FAST_ACCELERATION),
         Compression::Zstd => zstd::compress(raw, room, ZSTD_LEVEL),
     };
-    match done {
-        Some(n) if n <= raw.len() - raw.len() / 8 => {
-            out.truncate(start + n);
-            Some(n)
-        }
-        _ => {
-            out.truncate(start);
-            None
-        }
-    }
+    done.filter(|n| *n <= raw.len() - raw.len() / 8)
+}
+
+/// Appends the compressed form of `raw` to `out` and returns its length. If [`compress_to`] returns `None`, so does this, and `out` is
+/// unchanged.
+pub fn compress(algorithm: Compression, raw: &[u8], out: &mut Vec<u8>) -> Option<usize> {
+    let start = out.len();
+    out.resize(start + compress_bound(algorithm, raw.len()), 0);
+    let done = compress_to(algorithm, raw, &mut out[start..]);
+    out.truncate(start + done.unwrap_or(0));
+    done
 }
 
 /// Returns the maximum raw length that `disk` compressed bytes can decode to. Longer claims are refused before memory

@@ -8,7 +8,10 @@ mod varint;
 mod fields;
 
 pub use checksum::{Salt, bound_crc, key_hash};
-pub use compress::{Compression, compress, decompress, decompress_into, decompress_prefix, longest_raw};
+pub use compress::{
+    Compression, compress, compress_bound, compress_to, decompress, decompress_into, decompress_prefix,
+    longest_raw,
+};
 pub use cursor::Decoder;
 pub use fields::{FieldClass, FieldWriter, UnknownFields, read_fields};
 pub use varint::{Sink, VARINT_BYTES_MAX, put_bytes, put_varint};

@@ -15,7 +15,7 @@ use tidesdb_io::{Access, Advice, Dir, File, FileExt};
 use super::budget::Counted;
 use super::format::{FILE_HEADER_BYTES, FileHeader, RECORD_HEADER_BYTES, VlogRecordHeader};
 use super::{VlogPointer, scratch};
-use crate::codec::{Compression, Salt, compress, decompress_into};
+use crate::codec::{Compression, Salt, compress_bound, compress_to, decompress_into};
 use crate::types::{FamilyId, VALUE_BYTES_MAX, VlogId};
 use crate::{Error, Result, files};
 
@@ -63,24 +63,41 @@ impl Lease {
     }
 }
 
-/// Appends a record to `buf`: space for its header, and the payload if it is compressed or small. Returns `None` if the
-/// payload is the value itself and too long to be worth a copy.
-fn prepare(value: &[u8], compression: Compression, buf: &mut Vec<u8>) -> Option<Compression> {
-    buf.resize(buf.len() + RECORD_HEADER_BYTES, 0);
-    if compress(compression, value, buf).is_some() {
-        return Some(compression);
+/// Writes a record to `buf` from `at` on: space for its header, and the payload if it is compressed or small. Returns its compression and
+/// where it ends, or `None` if the payload is the value itself and too long to be worth a copy. The length of `buf` only grows, so that
+/// memory that is used again is not zeroed again.
+fn prepare(
+    value: &[u8],
+    compression: Compression,
+    buf: &mut Vec<u8>,
+    at: usize,
+) -> Option<(Compression, usize)> {
+    let start = at + RECORD_HEADER_BYTES;
+    make_room(buf, start + compress_bound(compression, value.len()));
+    if let Some(bytes) = compress_to(compression, value, &mut buf[start..]) {
+        return Some((compression, start + bytes));
     }
     if value.len() > ONE_CALL_BYTES_MAX {
         return None;
     }
-    buf.extend_from_slice(value);
-    Some(Compression::None)
+    let end = start + value.len();
+    make_room(buf, end);
+    buf[start..end].copy_from_slice(value);
+    Some((Compression::None, end))
+}
+
+fn make_room(buf: &mut Vec<u8>, len: usize) {
+    if buf.len() < len {
+        buf.resize(len, 0);
+    }
 }
 
 /// Records that are written with one call.
 #[derive(Debug)]
 pub(super) struct RecordGroup<'b> {
     buf: &'b mut Vec<u8>,
+    /// Where the last record in `buf` ends.
+    end: usize,
     /// Start of each record in `buf`, and its header, which is not bound to an offset yet.
     records: Vec<(usize, VlogRecordHeader)>,
 }
@@ -88,8 +105,7 @@ pub(super) struct RecordGroup<'b> {
 impl<'b> RecordGroup<'b> {
     /// Creates an empty group that uses the memory of `buf`.
     pub(super) fn new(buf: &'b mut Vec<u8>) -> Self {
-        buf.clear();
-        Self { buf, records: Vec::new() }
+        Self { buf, end: 0, records: Vec::new() }
     }
 
     /// Adds `value`. Returns `false` if it is so long that the caller should append it separately.
@@ -97,15 +113,16 @@ impl<'b> RecordGroup<'b> {
         if value.len() > ONE_CALL_BYTES_MAX {
             return false;
         }
-        let at = self.buf.len();
-        let codec = prepare(value, compression, self.buf).unwrap_or(Compression::None);
-        let payload = &self.buf[at + RECORD_HEADER_BYTES..];
+        let at = self.end;
+        let Some((codec, end)) = prepare(value, compression, self.buf, at) else { return false };
+        let payload = &self.buf[at + RECORD_HEADER_BYTES..end];
         self.records.push((at, VlogRecordHeader::new(payload, value.len() as u32, codec)));
+        self.end = end;
         true
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.buf.len()
+        self.end
     }
 }
 
@@ -193,11 +210,11 @@ impl VlogFile {
         if self.is_full() {
             return Ok(None); // saves compressing the value
         }
-        scratch::with(|buf| {
-            buf.clear();
-            match prepare(value, compression, buf) {
-                Some(codec) => self.append_record(value.len() as u32, codec, buf, None),
-                None => self.append_record(value.len() as u32, Compression::None, buf, Some(value)),
+        scratch::with(|buf| match prepare(value, compression, buf, 0) {
+            Some((codec, end)) => self.append_record(value.len() as u32, codec, &mut buf[..end], None),
+            None => {
+                let head = &mut buf[..RECORD_HEADER_BYTES];
+                self.append_record(value.len() as u32, Compression::None, head, Some(value))
             }
         })
     }
@@ -241,7 +258,8 @@ impl VlogFile {
         group: &mut RecordGroup<'_>,
         out: &mut Vec<VlogPointer>,
     ) -> Result<bool> {
-        let RecordGroup { buf, records } = group;
+        let RecordGroup { buf, end, records } = group;
+        let buf = &mut buf[..*end];
         let placed = self.place(buf.len() as u64, |offset| {
             for (at, header) in records.iter_mut() {
                 header.bind(&self.salt, offset + *at as u64);
@@ -253,7 +271,7 @@ impl VlogFile {
             return Ok(false);
         };
         out.extend(records.drain(..).map(|(at, header)| header.pointer(self.id, offset + at as u64)));
-        buf.clear();
+        *end = 0;
         Ok(true)
     }
 
