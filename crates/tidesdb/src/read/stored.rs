@@ -36,6 +36,8 @@ struct Buffer<C> {
     scout: C,
     /// In the order of the scan.
     read: VecDeque<(VlogPointer, Result<Slice>)>,
+    /// Values that the device is loading: those of the rows after `read`.
+    loading: Vec<VlogPointer>,
     /// The second cursor met an error after these rows.
     failed: bool,
     /// Rows of the next fill.
@@ -87,10 +89,16 @@ impl<C: EntryCursor> StoredAhead<C> {
             return;
         }
         if self.buffer.is_none() {
-            let buffer = |scout| Buffer { scout, read: VecDeque::new(), failed: false, rows: FEWEST };
+            let buffer = |scout| Buffer {
+                scout,
+                read: VecDeque::new(),
+                loading: Vec::new(),
+                failed: false,
+                rows: FEWEST,
+            };
             self.buffer = scout(self.backwards).ok().map(|scout| Box::new(buffer(scout)));
         }
-        if let Some(buffer) = self.buffer.as_mut().filter(|buffer| !buffer.failed) {
+        if let Some(buffer) = &mut self.buffer {
             buffer.fill(vlogs, self.backwards);
         }
         if self.buffer.as_ref().is_none_or(|buffer| buffer.read.is_empty()) {
@@ -100,10 +108,17 @@ impl<C: EntryCursor> StoredAhead<C> {
 }
 
 impl<C: EntryCursor> Buffer<C> {
-    /// Reads the values of the next rows.
+    /// Reads the values of the next rows, and starts loading those of the rows after them.
     fn fill(&mut self, vlogs: &VlogSet, backwards: bool) {
-        let mut pointers = Vec::with_capacity(self.rows);
-        self.failed = self.collect(&mut pointers, backwards).is_err();
+        let mut pointers = std::mem::take(&mut self.loading);
+        if pointers.is_empty() {
+            pointers = self.collect(backwards);
+            vlogs.load_many_ahead(&pointers);
+        }
+        if self.rows == MOST {
+            self.loading = self.collect(backwards);
+            vlogs.load_many_ahead(&self.loading);
+        }
         self.rows = (2 * self.rows).min(MOST);
         let mut read: Vec<Result<Slice>> = Vec::new();
         read.resize_with(pointers.len(), || Ok(Slice::from(&[][..])));
@@ -111,8 +126,17 @@ impl<C: EntryCursor> Buffer<C> {
         self.read.extend(pointers.into_iter().zip(read));
     }
 
+    /// Moves the second cursor over the next rows and returns their pointers; none after an error of that cursor.
+    fn collect(&mut self, backwards: bool) -> Vec<VlogPointer> {
+        let mut pointers = Vec::with_capacity(self.rows);
+        if !self.failed {
+            self.failed = self.collect_to(&mut pointers, backwards).is_err();
+        }
+        pointers
+    }
+
     /// Moves the second cursor over the next rows and adds their pointers.
-    fn collect(&mut self, pointers: &mut Vec<VlogPointer>, backwards: bool) -> Result<()> {
+    fn collect_to(&mut self, pointers: &mut Vec<VlogPointer>, backwards: bool) -> Result<()> {
         let (mut rows, mut bytes) = (0, 0);
         while self.scout.valid() && rows < self.rows && bytes < BYTES_MAX {
             rows += 1;

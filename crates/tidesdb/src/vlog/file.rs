@@ -349,6 +349,14 @@ impl VlogFile {
         }
     }
 
+    /// Starts loading the records from `first` to `last`, which [`VlogFile::read_group`] will read.
+    pub(super) fn load_group_ahead(&self, first: &VlogPointer, last: &VlogPointer) {
+        if self.check_range(last).is_ok() {
+            let len = last.offset + last.record_bytes() - first.offset;
+            let _ = self.file.advise(Advice::WillNeed, first.offset, len); // a hint
+        }
+    }
+
     /// Returns the value that `pointer` addresses; `pointer` must name this file.
     pub(super) fn read(&self, pointer: &VlogPointer) -> Result<Vec<u8>> {
         if pointer.raw_len == pointer.disk_len && pointer.disk_len as usize > ONE_CALL_BYTES_MAX {

@@ -468,16 +468,20 @@ impl VlogSet {
         self.file(pointer.vlog)?.check_range(pointer)
     }
 
+    /// Starts loading the values that [`VlogSet::read_many`] will read, so that the device works on all of them.
+    pub fn load_many_ahead(&self, wanted: &[VlogPointer]) {
+        for group in groups(wanted, &order_in_files(wanted)) {
+            let (first, last) = (&wanted[group[0]], &wanted[group[group.len() - 1]]);
+            if let Ok(file) = self.file(first.vlog) {
+                file.load_group_ahead(first, last);
+            }
+        }
+    }
+
     /// Reads the values that `wanted` address, in the order in which they lie in the files. Records that are near each
     /// other are read with one call. Passes each result to `visit` with its index in `wanted`.
     pub fn read_many(&self, wanted: &[VlogPointer], mut visit: impl FnMut(usize, Result<Vec<u8>>)) {
-        let mut order: Vec<usize> = (0..wanted.len()).collect();
-        order.sort_unstable_by_key(|&i| (wanted[i].vlog, wanted[i].offset));
-        let groups = || order.chunk_by(|&a, &b| is_near(&wanted[a], &wanted[b]));
-        if groups().nth(1).is_some() {
-            groups().for_each(|group| self.load_ahead(&wanted[group[0]])); // so that the disk works on all of them
-        }
-        for group in groups() {
+        for group in groups(wanted, &order_in_files(wanted)) {
             let read = match group {
                 [_] => Err(None),
                 _ => self.file(wanted[group[0]].vlog).map_err(Some),
@@ -627,6 +631,18 @@ impl VlogSet {
         let file = Arc::new(VlogFile::open(&*self.dir, self.family, id)?);
         Ok(Arc::clone(self.files.write().entry(id).or_insert(file)))
     }
+}
+
+/// Returns the indexes of `wanted` in the order in which the records lie in the files.
+fn order_in_files(wanted: &[VlogPointer]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..wanted.len()).collect();
+    order.sort_unstable_by_key(|&i| (wanted[i].vlog, wanted[i].offset));
+    order
+}
+
+/// Divides `order`, indexes of `wanted`, into groups of records that are near each other.
+fn groups<'o>(wanted: &[VlogPointer], order: &'o [usize]) -> impl Iterator<Item = &'o [usize]> {
+    order.chunk_by(|&a, &b| is_near(&wanted[a], &wanted[b]))
 }
 
 /// Returns whether the record `b` begins so soon after `a`, and both are so short, that they are read with one call.
