@@ -71,6 +71,33 @@ fn a_transaction_is_counted_and_gets_an_error_at_the_share_of_transactions() {
     assert_eq!(db.iter().unwrap().count(), puts as usize);
 }
 
+/// It need not be faulted in again for each commit. A batch that is longer, or that belongs to a thread and not to the user, is freed.
+#[test]
+fn a_batch_keeps_some_memory_for_its_next_commit() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let held = || db.stats().memory_transactions_bytes;
+    let mut batch = db.batch();
+    let mut commit = |rows: u32| {
+        for n in 0..rows {
+            batch.put(db.default_family(), n.to_be_bytes(), vec![7; 4000]).unwrap();
+        }
+        let filled = held();
+        db.write(&mut batch).unwrap();
+        (filled, held())
+    };
+    for _ in 0..2 {
+        let (filled, kept) = commit(1000);
+        assert!(filled > 4_000_000 && kept == filled, "{filled} {kept}");
+    }
+    assert_eq!(commit(3000).1, 0, "12 MB");
+    assert!(commit(1000).1 > 0);
+    batch.clear();
+    assert_eq!(held(), 0);
+    db.put(b"k", vec![7; 2_000_000]).unwrap();
+    assert_eq!(held(), 0);
+}
+
 #[test]
 fn what_a_transaction_reads_is_counted() {
     let sim = Sim::new();
