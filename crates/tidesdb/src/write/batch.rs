@@ -312,7 +312,7 @@ impl WriteBatch {
             self.record = whole;
         }
         self.record.truncate(RECORD_HEADER_BYTES);
-        if self.room > kept {
+        if self.room > kept || self.is_freed() {
             self.record.shrink_to(ROOM_MIN);
             self.room = ROOM_MIN;
             self.charge = Charge::default();
