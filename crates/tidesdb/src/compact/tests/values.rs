@@ -8,7 +8,7 @@ use crate::types::Kind;
 fn flush(rig: &Rig, keys: std::ops::Range<u32>) {
     for key in keys {
         let pointer = rig.family.vlog.append(&[7; 4096], Compression::None).unwrap();
-        rig.commit(&key.to_be_bytes(), Kind::PutPointer, &pointer.encode());
+        rig.commit(format!("{key:04}").as_bytes(), Kind::PutPointer, &pointer.encode());
     }
     rig.flush().unwrap();
 }
