@@ -247,7 +247,11 @@ macro_rules! family_options {
 
             /// Returns whether `options`, which may be put in force, has the same settings, key order apart.
             pub fn are(&self, options: &FamilyOptions) -> bool {
-                !self.adds_operator(options) $(&& options.$name.to_word() == self.$name.load(Relaxed))*
+                // Another thread may have added another operator since these options were checked.
+                let operator = check_operator_change("", self.merge_operator(), options.merge_operator.as_ref());
+                operator.is_ok()
+                    && !self.adds_operator(options)
+                    $(&& options.$name.to_word() == self.$name.load(Relaxed))*
             }
 
             /// Returns whether `options` has a merge operator and the family has none.
@@ -494,6 +498,17 @@ mod tests {
         options.write(&mut bytes);
         let again = read(&bytes).unwrap().merge_operator.unwrap();
         assert!(again.name() == "mine" && again.is_unresolved());
+    }
+
+    /// Regression: of two threads that added different operators at once, the second one took its options for those in force.
+    #[test]
+    fn options_with_another_merge_operator_are_other_options() {
+        let with =
+            |separator: &str| FamilyOptions::default().merge_operator(MergeOperator::append(separator));
+        let live = LiveOptions::new(with(","));
+        assert!(live.are(&with(",")));
+        assert!(!live.are(&with(";")) && !live.are(&FamilyOptions::default()));
+        assert!(!LiveOptions::new(FamilyOptions::default()).are(&with(",")));
     }
 
     #[test]

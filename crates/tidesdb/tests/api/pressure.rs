@@ -140,18 +140,22 @@ fn a_full_disk_rejects_writes_until_there_is_space() {
     }
 }
 
+/// On a slow machine the simulated time may pass so fast that the database counts as idle and merges; then it is tried again.
 #[test]
 fn writers_do_not_stop_before_a_compaction_is_due() {
-    let sim = Sim::new();
-    let db = sim.options().background_threads(1).open().unwrap();
-    let f = db.create_family("late", small().l1_tables_trigger(40)).unwrap();
-    for i in 0..35u32 {
-        f.put(&i.to_be_bytes(), b"v").unwrap();
-        f.flush().unwrap();
-    }
-    assert_eq!(f.stats().level_tables[0], 35);
-    f.put(b"k", b"v").unwrap();
-    assert_eq!(db.stats().stalls(), 0);
+    let reached = (0..20).any(|_| {
+        let sim = Sim::new();
+        let db = sim.options().background_threads(1).open().unwrap();
+        let f = db.create_family("late", small().l1_tables_trigger(40)).unwrap();
+        for i in 0..35u32 {
+            f.put(&i.to_be_bytes(), b"v").unwrap();
+            f.flush().unwrap();
+        }
+        f.put(b"k", b"v").unwrap();
+        assert_eq!(db.stats().stalls(), 0);
+        f.stats().level_tables[0] == 35
+    });
+    assert!(reached, "35 tables were never there");
 }
 
 /// Settings that mean "everything": sums of bytes overflowed, and the limit had no effect.
