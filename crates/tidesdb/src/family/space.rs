@@ -172,6 +172,11 @@ impl FamilyCore {
         bytes >= most.min(VALUES_PER_BUFFER * self.buffer_bytes() as u64)
     }
 
+    /// Returns true if the page cache can keep the value logs, half of which may be garbage.
+    pub fn page_cache_keeps_values(&self) -> bool {
+        self.memory.page_cache_keeps(self.vlog.live().saturating_mul(2))
+    }
+
     /// Returns true if newer tables of `version` may hide so many values that a merge pays.
     pub fn hides_many_values(&self, version: &TableVersion) -> bool {
         if version.vlogs().is_empty() || self.options.value_garbage_percent() == 0 {

@@ -573,13 +573,17 @@ impl Cursor {
     /// Returns the value that `pointer` leads to; reads those of the next rows too in a long scan.
     fn read_stored(&mut self, pointer: &VlogPointer) -> Result<Slice> {
         let Self { stored, inner, family, view, own, seq, .. } = self;
-        stored.prepare(&family.vlog, |backwards| {
-            let at = ReadPoint { seq: *seq, now: inner.now() };
-            let mut scout = Self::merged(family, view, at, own.as_ref());
-            scout.set_scope(inner.scope());
-            if backwards { scout.seek_for_prev(inner.key()) } else { scout.seek(inner.key()) }?;
-            Ok(scout)
-        });
+        stored.prepare(
+            &family.vlog,
+            || family.page_cache_keeps_values(),
+            |backwards| {
+                let at = ReadPoint { seq: *seq, now: inner.now() };
+                let mut scout = Self::merged(family, view, at, own.as_ref());
+                scout.set_scope(inner.scope());
+                if backwards { scout.seek_for_prev(inner.key()) } else { scout.seek(inner.key()) }?;
+                Ok(scout)
+            },
+        );
         match stored.take(pointer)? {
             Some(value) => Ok(value),
             None => family.vlog.read(pointer).map(Slice::from),

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use crate::Result;
 use crate::types::{EntryCursor, Kind, Slice};
-use crate::vlog::{VlogPointer, VlogSet};
+use crate::vlog::{ValueLoads, VlogPointer, VlogSet};
 
 /// Values read one by one before read-ahead starts.
 const VALUES: u32 = 8;
@@ -34,6 +34,7 @@ pub(super) struct StoredAhead<C> {
 struct Buffer<C> {
     /// Stands on the first row whose pointer was not collected.
     scout: C,
+    loads: ValueLoads,
     /// In the order of the scan.
     read: VecDeque<(VlogPointer, Result<Slice>)>,
     /// Values that the device is loading: those of the rows after `read`.
@@ -80,10 +81,15 @@ impl<C: EntryCursor> StoredAhead<C> {
         buffer.read.pop_front().map(|(_, value)| value).transpose()
     }
 
-    /// Called before the value of a row is read. Reads the values of the next rows if it is time to. `scout` creates a
-    /// cursor on the current row. An error of that cursor is left to the scan, which meets it when it gets there: the rows
+    /// Called before the value of a row is read. Reads the values of the next rows if it is time to. `keeps` tells whether the
+    /// page cache can keep all values. `scout` creates a cursor on the current row. An error of that cursor is left to the scan, which meets it when it gets there: the rows
     /// before it can be read.
-    pub(super) fn prepare(&mut self, vlogs: &VlogSet, scout: impl FnOnce(bool) -> Result<C>) {
+    pub(super) fn prepare(
+        &mut self,
+        vlogs: &VlogSet,
+        keeps: impl FnOnce() -> bool,
+        scout: impl FnOnce(bool) -> Result<C>,
+    ) {
         self.values = self.values.saturating_add(1);
         if self.values <= VALUES || self.buffer.as_ref().is_some_and(|b| !b.read.is_empty()) {
             return;
@@ -91,6 +97,7 @@ impl<C: EntryCursor> StoredAhead<C> {
         if self.buffer.is_none() {
             let buffer = |scout| Buffer {
                 scout,
+                loads: ValueLoads::of_scan(vlogs, keeps()),
                 read: VecDeque::new(),
                 loading: Vec::new(),
                 failed: false,
@@ -113,11 +120,11 @@ impl<C: EntryCursor> Buffer<C> {
         let mut pointers = std::mem::take(&mut self.loading);
         if pointers.is_empty() {
             pointers = self.collect(backwards);
-            vlogs.load_many_ahead(&pointers);
+            self.loads.load(vlogs, &pointers);
         }
         if self.rows == MOST {
             self.loading = self.collect(backwards);
-            vlogs.load_many_ahead(&self.loading);
+            self.loads.load(vlogs, &self.loading);
         }
         self.rows = (2 * self.rows).min(MOST);
         let mut read: Vec<Result<Slice>> = Vec::new();

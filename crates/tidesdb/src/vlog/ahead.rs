@@ -6,7 +6,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 
-use super::{ValuePlace, VlogSet};
+use super::{ValueLoads, ValuePlace, VlogSet};
 use crate::Result;
 use crate::types::{Comparator, EntryCursor, Kind, VlogId};
 
@@ -17,6 +17,7 @@ const WINDOW_BYTES: u64 = 4 << 20;
 pub struct LoadAhead {
     cursor: Box<dyn EntryCursor>,
     order: Comparator,
+    loads: ValueLoads,
     /// Values that were asked for and that the merge has not reached: keys and bytes.
     asked: VecDeque<(Vec<u8>, u64)>,
     bytes: u64,
@@ -29,9 +30,9 @@ impl fmt::Debug for LoadAhead {
 }
 
 impl LoadAhead {
-    /// Runs ahead with `cursor`, which stands where the merge begins.
-    pub fn new(cursor: Box<dyn EntryCursor>, order: Comparator) -> Self {
-        Self { cursor, order, asked: VecDeque::new(), bytes: 0 }
+    /// Runs ahead with `cursor`, which stands where the merge begins. `keeps`: the page cache can keep the files whose values move.
+    pub fn new(cursor: Box<dyn EntryCursor>, order: Comparator, keeps: bool) -> Self {
+        Self { cursor, order, loads: ValueLoads::of_files(keeps), asked: VecDeque::new(), bytes: 0 }
     }
 
     /// The merge has reached `key`: loads values of the files `from` of `set` that follow.
@@ -54,7 +55,7 @@ impl LoadAhead {
                     && from.contains(&pointer.vlog)
                     && self.order.compare(self.cursor.key(), key).is_gt()
                 {
-                    set.load_ahead(&pointer);
+                    self.loads.load(set, &[pointer]);
                     self.bytes += pointer.record_bytes();
                     self.asked.push_back((self.cursor.key().to_vec(), pointer.record_bytes()));
                 }

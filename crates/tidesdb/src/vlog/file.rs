@@ -349,6 +349,23 @@ impl VlogFile {
         }
     }
 
+    /// Starts loading the blocks of the file that hold the record, as far as `is_new` returns true for their numbers.
+    pub(super) fn load_blocks_ahead(
+        &self,
+        pointer: &VlogPointer,
+        block_bytes: u64,
+        mut is_new: impl FnMut(usize) -> bool,
+    ) {
+        if self.check_range(pointer).is_err() {
+            return;
+        }
+        let len = pointer.record_bytes().clamp(1, AHEAD_BYTES_MAX);
+        let blocks = pointer.offset / block_bytes..=(pointer.offset + len - 1) / block_bytes;
+        for block in blocks.filter(|block| is_new(*block as usize)) {
+            let _ = self.file.advise(Advice::WillNeed, block * block_bytes, block_bytes); // a hint
+        }
+    }
+
     /// Starts loading the records from `first` to `last`, which [`VlogFile::read_group`] will read.
     pub(super) fn load_group_ahead(&self, first: &VlogPointer, last: &VlogPointer) {
         if self.check_range(last).is_ok() {

@@ -17,6 +17,7 @@ mod chunks;
 mod scan;
 mod scratch;
 mod set;
+mod loads;
 mod ahead;
 mod mover;
 #[cfg(test)]
@@ -27,6 +28,7 @@ pub use budget::WriteBudget;
 pub use chunks::{CHUNK_BYTES, CHUNKED_BYTES_MAX, ChunkIndex, ChunkedPlace, Part, ValuePlace};
 pub use file::Lease;
 pub use format::{FILE_HEADER_BYTES, RECORD_HEADER_BYTES};
+pub use loads::ValueLoads;
 pub use mover::ValueMover;
 pub use pointer::VlogPointer;
 pub use scan::{RecordInfo, VlogReport};

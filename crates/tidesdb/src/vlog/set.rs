@@ -478,6 +478,19 @@ impl VlogSet {
         }
     }
 
+    /// Starts loading the blocks of `block_bytes` bytes with the record that `pointer` names, as far as `is_new` returns true for their
+    /// numbers.
+    pub(super) fn load_blocks_ahead(
+        &self,
+        pointer: &VlogPointer,
+        block_bytes: u64,
+        is_new: impl FnMut(usize) -> bool,
+    ) {
+        if let Ok(file) = self.file(pointer.vlog) {
+            file.load_blocks_ahead(pointer, block_bytes, is_new);
+        }
+    }
+
     /// Reads the values that `wanted` address, in the order in which they lie in the files. Records that are near each
     /// other are read with one call. Passes each result to `visit` with its index in `wanted`.
     pub fn read_many(&self, wanted: &[VlogPointer], mut visit: impl FnMut(usize, Result<Vec<u8>>)) {

@@ -168,6 +168,22 @@ fn a_long_scan_asks_for_values_before_it_reads_those_before_them() {
 }
 
 #[test]
+fn a_scan_of_most_values_loads_whole_blocks_once_each() {
+    let sim = Sim::new();
+    let db = sample(&sim, true);
+    let want = one_by_one(&db);
+    for backwards in [false, true] {
+        let ops = scanned(&sim, &db, &want, backwards);
+        let asked: Vec<&Op> = ops.iter().filter(|op| op.kind == OpKind::Advise).collect();
+        assert!(asked.len() * 5 < want.len(), "{} requests for {} values", asked.len(), want.len());
+        let blocks: Vec<_> =
+            asked.iter().filter(|op| op.len == 64 << 10).map(|op| (&op.path, op.offset)).collect();
+        let different: std::collections::BTreeSet<_> = blocks.iter().collect();
+        assert!(blocks.len() > 10 && different.len() == blocks.len(), "{blocks:?}");
+    }
+}
+
+#[test]
 fn short_scans_read_only_the_values_that_are_asked_for() {
     let sim = Sim::new();
     let db = sample(&sim, true);

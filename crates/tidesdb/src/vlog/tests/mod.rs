@@ -4,6 +4,7 @@ mod append;
 mod chunks;
 mod crash;
 mod hostile;
+mod loads;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,0 +1,61 @@
+//! Starts loading values for a reader of many.
+//!
+//! At first exactly the values that the reader wants next. The values of neighbouring keys may lie anywhere, so that is one request to the
+//! device for each. A reader that wants a good part of all values will want those between them too: from then on whole blocks are
+//! loaded, each once. A device that serves 50 thousand requests for a page in a second loads three times as many bytes in blocks
+//! (docs/design/0006-value-log.md).
+
+use std::collections::BTreeMap;
+
+use super::{VlogPointer, VlogSet};
+use crate::types::VlogId;
+
+/// Length of a block in bytes.
+const BLOCK_BYTES: u64 = 64 << 10;
+/// A reader that wanted this part of the live bytes is taken for one that wants them all. What is loaded in vain then is no more than
+/// the device could have loaded in the time that this part took.
+const PART: u64 = 32;
+
+/// The loads of one reader of values.
+#[derive(Debug)]
+pub struct ValueLoads {
+    /// Bytes wanted so far.
+    wanted: u64,
+    /// Whole blocks are loaded once `wanted` reaches this.
+    blocks_from: u64,
+    /// The blocks of each file that were loaded.
+    loaded: BTreeMap<VlogId, Vec<bool>>,
+}
+
+impl ValueLoads {
+    /// The loads of a scan of `set`. `keeps`: the page cache can keep all of the set, so that what was loaded is there when the scan wants it.
+    pub fn of_scan(set: &VlogSet, keeps: bool) -> Self {
+        Self::from(if keeps { set.live() / PART } else { u64::MAX })
+    }
+
+    /// The loads of a reader that wants most values of some files. `keeps`: the page cache can keep these files.
+    pub fn of_files(keeps: bool) -> Self {
+        Self::from(if keeps { 0 } else { u64::MAX })
+    }
+
+    fn from(blocks_from: u64) -> Self {
+        Self { wanted: 0, blocks_from, loaded: BTreeMap::new() }
+    }
+
+    /// Starts loading the values at `wanted`. Errors are left to the reads.
+    pub fn load(&mut self, set: &VlogSet, wanted: &[VlogPointer]) {
+        if self.wanted < self.blocks_from {
+            self.wanted += wanted.iter().map(VlogPointer::record_bytes).fold(0, u64::saturating_add);
+            return set.load_many_ahead(wanted);
+        }
+        for pointer in wanted {
+            let loaded = self.loaded.entry(pointer.vlog).or_default();
+            set.load_blocks_ahead(pointer, BLOCK_BYTES, |block| {
+                if loaded.len() <= block {
+                    loaded.resize(block + 1, false);
+                }
+                !std::mem::replace(&mut loaded[block], true)
+            });
+        }
+    }
+}
