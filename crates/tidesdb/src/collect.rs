@@ -272,7 +272,7 @@ fn sealable(family: &FamilyCore, version: &TableVersion) -> BTreeMap<VlogId, Sea
     of_session.chain(of_others).collect()
 }
 
-/// Names in the manifest the value logs of `family` that it does not name yet, and the `features` that their values use:
+/// Names in the manifest the durable value logs of `family` that it does not name yet, and the `features` that their values use:
 /// after a crash, an open removes those that nothing refers to.
 ///
 /// # Errors
@@ -286,7 +286,8 @@ pub fn name(ctx: &MaintenanceCtx, family: &FamilyCore, features: u64) -> Result<
     if ctx.versions.features() & features != features {
         edit.push(Change::Require { features });
     }
-    rewrite::name_vlogs(ctx, family, family.vlog.begun().iter().map(|f| f.id), &mut edit)?;
+    let begun = family.vlog.begun();
+    rewrite::name_vlogs(ctx, family, begun.iter().filter(|f| f.is_durable).map(|f| f.id), &mut edit)?;
     if edit.is_empty() { Ok(()) } else { install(ctx, family, &edit) }
 }
 

@@ -151,7 +151,7 @@ impl Rewritten {
     }
 
     /// Adds to `edit` the new tables, and the value logs that neither a version nor `edit` names yet: those that the tables
-    /// refer to, and those of this session, which memtables may refer to. The caller holds [`FamilyCore::naming`] until
+    /// refer to, which are durable, and the durable ones of this session, which memtables may refer to. The caller holds [`FamilyCore::naming`] until
     /// the edit is installed, unless no other job installs anything for the family.
     ///
     /// # Errors
@@ -165,7 +165,8 @@ impl Rewritten {
     ) -> Result<()> {
         let begun = family.vlog.begun();
         let referred = self.tables.iter().flat_map(|t| &t.vlog_refs).map(|r| r.vlog);
-        name_vlogs(ctx, family, referred.chain(begun.iter().map(|f| f.id)), edit)?;
+        let begun = begun.iter().filter(|f| f.is_durable).map(|f| f.id);
+        name_vlogs(ctx, family, referred.chain(begun), edit)?;
         for table in &self.tables {
             edit.push(Change::AddTable { family: family.id, level, meta: Arc::clone(table) });
         }

@@ -304,6 +304,7 @@ impl Stream {
             return Ok(());
         }
         let _reservation = begin_writing(family, 0)?;
+        poisoning(family, family.core.vlog.sync_begun())?;
         collect::name(&family.shared.maintenance, &family.core, CHUNKED_VALUES)?;
         match self.named.replace(file) {
             Some(_) => sync(family),
@@ -329,7 +330,12 @@ impl Stream {
 
 /// Makes durable what was appended to the value logs of `family`.
 fn sync(family: &Family) -> Result<()> {
-    family.core.vlog.sync().map_err(|e| Error::clone(&family.shared.write.poison(e)))
+    poisoning(family, family.core.vlog.sync())
+}
+
+/// Poisons the database if a sync failed.
+fn poisoning(family: &Family, synced: Result<()>) -> Result<()> {
+    synced.map_err(|e| Error::clone(&family.shared.write.poison(e)))
 }
 
 fn emptied(mut memory: Vec<u8>) -> Vec<u8> {

@@ -38,6 +38,8 @@ pub(super) struct VlogFile {
     end: AtomicU64,
     settled: AtomicU64,
     dirty: AtomicBool,
+    /// True once the name and the header are durable.
+    is_durable: AtomicBool,
     /// File length when it was last checked.
     len_seen: AtomicU64,
     /// The file's share of the write budget; `None` if it is open only for reading or has no budget.
@@ -127,21 +129,19 @@ impl<'b> RecordGroup<'b> {
 }
 
 impl VlogFile {
-    /// Creates the file and makes its header and its name durable.
+    /// Creates the file. Its header is durable after a sync of the file, and its name after one of the directory.
     pub(super) fn create(dir: &dyn Dir, header: FileHeader, bytes_max: u64) -> Result<Self> {
         let name: Arc<str> = files::vlog(header.vlog).into();
         let file = dir.create_new(&name, 0).map_err(|e| Error::io("create", &name, e))?;
-        let made = file
-            .write_all_at(&header.encode(), 0)
-            .and_then(|()| file.sync_data())
-            .map_err(|e| Error::io("write", &name, e))
-            .and_then(|()| dir.sync().map_err(|e| Error::io("sync", &dir.path().to_string_lossy(), e)));
-        if let Err(e) = made {
+        if let Err(e) = file.write_all_at(&header.encode(), 0) {
             // If this fails too, the next open sets the file aside, because nothing refers to it.
             let _ = dir.unlink(&name);
-            return Err(e);
+            return Err(Error::io("write", &name, e));
         }
-        Ok(Self::with(file, name, header, bytes_max))
+        let this = Self::with(file, name, header, bytes_max);
+        this.dirty.store(true, Ordering::Relaxed);
+        this.is_durable.store(false, Ordering::Relaxed);
+        Ok(this)
     }
 
     /// Opens a file of an earlier session for reading.
@@ -180,6 +180,7 @@ impl VlogFile {
             end: AtomicU64::new(0),
             settled: AtomicU64::new(start),
             dirty: AtomicBool::new(false),
+            is_durable: AtomicBool::new(true),
             len_seen: AtomicU64::new(start),
             counted: None,
             users: Arc::default(),
@@ -331,6 +332,16 @@ impl VlogFile {
     /// Returns whether bytes were written since the last sync started.
     pub(super) fn is_dirty(&self) -> bool {
         self.dirty.load(Ordering::SeqCst)
+    }
+
+    /// Returns whether the name and the header are durable.
+    pub(super) fn is_durable(&self) -> bool {
+        self.is_durable.load(Ordering::SeqCst)
+    }
+
+    /// Notes that the directory was synced after the file.
+    pub(super) fn set_durable(&self) {
+        self.is_durable.store(true, Ordering::SeqCst);
     }
 
     /// Makes durable everything appended before the call. Two threads must not call it at the same time.

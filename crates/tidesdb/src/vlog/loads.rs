@@ -12,9 +12,11 @@ use crate::types::VlogId;
 
 /// Length of a block in bytes.
 const BLOCK_BYTES: u64 = 64 << 10;
-/// A reader that wanted this part of the live bytes is taken for one that wants them all. What is loaded in vain then is no more than
-/// the device could have loaded in the time that this part took.
+/// A reader that wanted this part of the live bytes is taken for one that wants them all. With a larger part the slow beginning is longer,
+/// with a smaller one more scans load blocks in vain.
 const PART: u64 = 32;
+/// No reader of fewer bytes is, however few are live: the count may be older than the values.
+const LEAST_BYTES: u64 = 4 * BLOCK_BYTES;
 
 /// The loads of one reader of values.
 #[derive(Debug)]
@@ -30,7 +32,7 @@ pub struct ValueLoads {
 impl ValueLoads {
     /// The loads of a scan of `set`. `keeps`: the page cache can keep all of the set, so that what was loaded is there when the scan wants it.
     pub fn of_scan(set: &VlogSet, keeps: bool) -> Self {
-        Self::from(if keeps { set.live() / PART } else { u64::MAX })
+        Self::from(if keeps { (set.live() / PART).max(LEAST_BYTES) } else { u64::MAX })
     }
 
     /// The loads of a reader that wants most values of some files. `keeps`: the page cache can keep these files.

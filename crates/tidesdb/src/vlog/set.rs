@@ -35,7 +35,7 @@ const GAP_BYTES_MAX: u64 = 8 << 10;
 const FILE_BYTES_MIN: u64 = 4096;
 /// A new file takes this part of the live bytes, so that those of small sets are small too: space comes back file by file.
 const FILE_PART: u64 = 16;
-/// A new file takes this many bytes, however few are live: to begin a file costs two syncs.
+/// A new file takes this many bytes, however few are live: a file costs two syncs.
 const FILE_BYTES_LEAST: u64 = 8 << 20;
 
 /// Number of checks for a pause in writes. After that, the file is closed for appends to force one.
@@ -88,6 +88,8 @@ pub struct BegunFile {
     pub id: VlogId,
     /// Salt of the file.
     pub salt: Salt,
+    /// True if its name and header are durable: only then the manifest may name it.
+    pub is_durable: bool,
     /// Its length, if the file is complete and durable and no lease on it is left: every commit that refers to it has
     /// its sequence number.
     pub sealable: Option<u64>,
@@ -361,11 +363,11 @@ impl VlogSet {
         let file = VlogFile::create(&*self.dir, header, self.file_bytes())?;
         let file = Arc::new(file.counted(self.limit.as_ref().map(|limit| limit.budget.count())));
         let begun = Begun { salt: file.salt, users: Arc::clone(file.users()), complete: None };
+        // Registered for sync before any thread can append to it, or find it among the files begun.
+        self.unsynced.lock().push(Arc::clone(&file));
         self.begun.lock().insert(file.id, begun);
         self.filled.fetch_add(full.map_or(0, |full| full.settled_len()), Ordering::Relaxed);
         self.files.write().insert(file.id, Arc::clone(&file));
-        // Registered for sync before any thread can append to it.
-        self.unsynced.lock().push(Arc::clone(&file));
         *self.current.write() = Some(file);
         Ok(())
     }
@@ -388,21 +390,14 @@ impl VlogSet {
         self.sync()
     }
 
-    /// Makes durable every value whose [`VlogSet::append`] returned before this call.
+    /// Makes durable every value whose [`VlogSet::append`] returned before this call, and the names of their files.
     ///
     /// # Errors
     /// `Io`. Every later call returns the same error, because the state of the values on disk is unknown.
     pub fn sync(&self) -> Result<()> {
         let mut failed = self.syncing.lock();
-        if let Some(e) = &*failed {
-            return Err(e.clone());
-        }
         let files = self.unsynced.lock().clone();
-        if let Err(e) = files.iter().try_for_each(|file| file.sync()) {
-            files::note_failed_sync(&*self.dir);
-            *failed = Some(e.clone());
-            return Err(e);
-        }
+        self.sync_files(&mut failed, &files)?;
         // The order of the checks matters: a write sets `dirty` before it is added to `settled`.
         let is_done = |file: &mut Arc<VlogFile>| file.sealed_len().is_some() && !file.is_dirty();
         // After a failed write the file may be shorter than what was reserved.
@@ -418,9 +413,36 @@ impl VlogSet {
         Ok(())
     }
 
+    /// Makes the files durable that were begun before this call, so that the manifest may name them.
+    ///
+    /// # Errors
+    /// As [`VlogSet::sync`].
+    pub fn sync_begun(&self) -> Result<()> {
+        let mut failed = self.syncing.lock();
+        let files: Vec<_> = self.unsynced.lock().iter().filter(|file| !file.is_durable()).cloned().collect();
+        self.sync_files(&mut failed, &files)
+    }
+
+    /// Makes `files` durable, and those names that are not. `failed` is the first failure of a sync.
+    fn sync_files(&self, failed: &mut Option<Error>, files: &[Arc<VlogFile>]) -> Result<()> {
+        if let Some(e) = &*failed {
+            return Err(e.clone());
+        }
+        let sync_names = || match files.iter().all(|file| file.is_durable()) {
+            true => Ok(()),
+            false => self.dir.sync().map_err(|e| Error::io("sync", &self.dir.path().to_string_lossy(), e)),
+        };
+        if let Err(e) = files.iter().try_for_each(|file| file.sync()).and_then(|()| sync_names()) {
+            files::note_failed_sync(&*self.dir);
+            *failed = Some(e.clone());
+            return Err(e);
+        }
+        files.iter().for_each(|file| file.set_durable());
+        Ok(())
+    }
+
     /// Returns the files of this session that the manifest does not name as sealed.
     pub fn begun(&self) -> Vec<BegunFile> {
-        let begun = self.begun.lock();
         let file = |(&id, file): (&VlogId, &Begun)| {
             // A complete file gets no new lease.
             let unused = || {
@@ -428,9 +450,15 @@ impl VlogSet {
                 fence(Ordering::Acquire); // what the last holder of a lease did is visible
                 unused
             };
-            BegunFile { id, salt: file.salt, sealable: file.complete.filter(|_| unused()) }
+            let sealable = file.complete.filter(|_| unused());
+            BegunFile { id, salt: file.salt, is_durable: true, sealable }
         };
-        begun.iter().map(file).collect()
+        let mut begun: Vec<BegunFile> = self.begun.lock().iter().map(file).collect();
+        // In this order: a file is registered for sync before it is found here, and until it is durable.
+        for fresh in self.unsynced.lock().iter().filter(|file| !file.is_durable()) {
+            begun.iter_mut().filter(|b| b.id == fresh.id).for_each(|b| b.is_durable = false);
+        }
+        begun
     }
 
     /// Called when the manifest names a file as sealed.

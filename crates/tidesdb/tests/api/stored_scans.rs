@@ -148,20 +148,16 @@ fn a_long_scan_asks_for_values_before_it_reads_those_before_them() {
         let ops = scanned(&sim, &db, &want, backwards);
         let covers =
             |a: &Op, b: &Op| a.path == b.path && a.offset <= b.offset && b.offset + b.len <= a.offset + a.len;
-        // Ranges that were asked for: before the last reads, and since then.
-        let (mut asked, mut fresh): (Vec<&Op>, Vec<&Op>) = Default::default();
+        // Ranges that were asked for, and after how many reads.
+        let mut asked: Vec<(&Op, u32)> = Vec::new();
         let (mut reads, mut early) = (0u32, 0u32);
         for op in &ops {
             if op.kind == OpKind::Advise {
-                fresh.push(op);
+                asked.push((op, reads));
                 continue;
             }
             reads += 1;
-            early += u32::from(asked.iter().any(|a| covers(a, op)));
-            let next = ops.get(ops.partition_point(|o| o.index <= op.index));
-            if next.is_some_and(|next| next.kind == OpKind::Advise) {
-                asked.append(&mut fresh);
-            }
+            early += u32::from(asked.iter().any(|(a, at)| at + 16 <= reads && covers(a, op)));
         }
         assert!(early * 10 > reads * 8, "{early} of {reads} reads, backwards: {backwards}");
     }

@@ -32,10 +32,8 @@ fn a_scan_asks_for_values_and_later_for_whole_blocks() {
     let (set, wanted) = sample(&env);
     let all = asked(&disk, &set, &wanted, ValueLoads::of_scan(&set, true));
     let (values, blocks): (Vec<_>, Vec<_>) = all.iter().partition(|(_, len)| *len < 64 << 10);
-    assert!(
-        (3..=16).contains(&values.len()),
-        "a 32nd of 400 values is more than 8 of them, and neighbours are one request"
-    );
+    let few = 150..=264; // four blocks hold 259 values, and neighbours are one request
+    assert!(few.contains(&values.len()), "{}", values.len());
     let offsets: Vec<u64> = blocks.iter().map(|(at, _)| at >> 16).collect();
     let mut sorted = offsets.clone();
     sorted.sort_unstable();
