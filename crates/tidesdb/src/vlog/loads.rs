@@ -51,8 +51,9 @@ impl ValueLoads {
             return set.load_many_ahead(wanted);
         }
         for pointer in wanted {
+            let Ok(file) = set.file(pointer.vlog) else { continue };
             let loaded = self.loaded.entry(pointer.vlog).or_default();
-            set.load_blocks_ahead(pointer, BLOCK_BYTES, |block| {
+            file.load_blocks_ahead(pointer, BLOCK_BYTES, |block| {
                 if loaded.len() <= block {
                     loaded.resize(block + 1, false);
                 }

@@ -13,6 +13,7 @@ mod budget;
 mod file;
 mod format;
 mod pointer;
+mod groups;
 mod chunks;
 mod scan;
 mod scratch;

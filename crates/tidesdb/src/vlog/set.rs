@@ -17,6 +17,7 @@ use tidesdb_sync::{Backoff, Mutex, RwLock, rank};
 use super::budget::{Limit, WriteBudget};
 use super::file::{Lease, RecordGroup, Users, VlogFile};
 use super::format::FileHeader;
+use super::groups::{groups, order_in_files};
 use super::scan::{self, RecordInfo, VlogReport};
 use super::{ChunkIndex, ChunkedPlace, VlogPointer, scratch};
 use crate::codec::{Compression, Salt};
@@ -25,11 +26,6 @@ use crate::{Error, Result, files};
 
 /// Values are grouped into writes of about this many bytes.
 const GROUP_BYTES: usize = 256 << 10;
-
-/// Longest record that is read together with its neighbours.
-const NEAR_BYTES_MAX: u64 = 80 << 10;
-/// Most bytes between two records that are read together.
-const GAP_BYTES_MAX: u64 = 8 << 10;
 
 /// Minimum size of a file in bytes: a smaller file is never full.
 const FILE_BYTES_MIN: u64 = 4096;
@@ -506,19 +502,6 @@ impl VlogSet {
         }
     }
 
-    /// Starts loading the blocks of `block_bytes` bytes with the record that `pointer` names, as far as `is_new` returns true for their
-    /// numbers.
-    pub(super) fn load_blocks_ahead(
-        &self,
-        pointer: &VlogPointer,
-        block_bytes: u64,
-        is_new: impl FnMut(usize) -> bool,
-    ) {
-        if let Ok(file) = self.file(pointer.vlog) {
-            file.load_blocks_ahead(pointer, block_bytes, is_new);
-        }
-    }
-
     /// Reads the values that `wanted` address, in the order in which they lie in the files. Records that are near each
     /// other are read with one call. Passes each result to `visit` with its index in `wanted`.
     pub fn read_many(&self, wanted: &[VlogPointer], mut visit: impl FnMut(usize, Result<Vec<u8>>)) {
@@ -664,7 +647,7 @@ impl VlogSet {
         self.files.write().remove(&id);
     }
 
-    fn file(&self, id: VlogId) -> Result<Arc<VlogFile>> {
+    pub(super) fn file(&self, id: VlogId) -> Result<Arc<VlogFile>> {
         if let Some(file) = self.files.read().get(&id) {
             return Ok(Arc::clone(file));
         }
@@ -672,25 +655,6 @@ impl VlogSet {
         let file = Arc::new(VlogFile::open(&*self.dir, self.family, id)?);
         Ok(Arc::clone(self.files.write().entry(id).or_insert(file)))
     }
-}
-
-/// Returns the indexes of `wanted` in the order in which the records lie in the files.
-fn order_in_files(wanted: &[VlogPointer]) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..wanted.len()).collect();
-    order.sort_unstable_by_key(|&i| (wanted[i].vlog, wanted[i].offset));
-    order
-}
-
-/// Divides `order`, indexes of `wanted`, into groups of records that are near each other.
-fn groups<'o>(wanted: &[VlogPointer], order: &'o [usize]) -> impl Iterator<Item = &'o [usize]> {
-    order.chunk_by(|&a, &b| is_near(&wanted[a], &wanted[b]))
-}
-
-/// Returns whether the record `b` begins so soon after `a`, and both are so short, that they are read with one call.
-fn is_near(a: &VlogPointer, b: &VlogPointer) -> bool {
-    let gap = b.offset.checked_sub(a.offset.saturating_add(a.record_bytes()));
-    let short = |p: &VlogPointer| p.record_bytes() <= NEAR_BYTES_MAX;
-    a.vlog == b.vlog && gap.is_some_and(|gap| gap <= GAP_BYTES_MAX) && short(a) && short(b)
 }
 
 fn info(file: &VlogFile) -> VlogInfo {
