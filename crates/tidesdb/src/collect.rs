@@ -27,9 +27,9 @@ use crate::{Error, Result, compact, rewrite};
 /// A merge that only looks for garbage writes at most this many times what it may find.
 const LOOK_COST: u64 = 8;
 
-/// All tables are merged to move values if these have at least this many times the bytes of all tables,
+/// All tables are merged to move values if the files to empty have at least this many times the bytes of all tables,
 const TOGETHER_COST: u64 = 4;
-/// and at most this many bytes, which take space twice until the merge ends.
+/// and at most this many bytes move, which take space twice until the merge ends.
 const TOGETHER_MAX: u64 = 1 << 30;
 
 /// Returns whether the family has value logs.
@@ -103,7 +103,7 @@ fn carry_out(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, next: Next) -> Resu
     }
 }
 
-/// Moves values out of `victims`, and measures how fast that frees their garbage. Where tables are small beside the values to be moved, all
+/// Moves values out of `victims`, and measures how fast that frees their garbage. Where tables are small beside the victims, all
 /// are merged: by several threads, and what newer ones hide is found on the way. Otherwise it moves what one table refers to.
 fn move_values(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, victims: &BTreeSet<VlogId>) -> Result<bool> {
     let clock = &ctx.write.env.clock;
@@ -112,7 +112,8 @@ fn move_values(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, victims: &BTreeSe
     let files = || version.vlogs().iter().filter(|(id, _)| victims.contains(id)).map(|(_, v)| v);
     let (live, garbage) = files().fold((0, 0), |(live, all), v| (live + v.used(), all + v.garbage()));
     let tables = ValueSpace::of(&version).table_bytes;
-    let together = live <= TOGETHER_MAX && tables.saturating_mul(TOGETHER_COST) <= live;
+    let together =
+        live <= TOGETHER_MAX && tables.saturating_mul(TOGETHER_COST) <= live.saturating_add(garbage);
     let result = compact::move_values(ctx, family, together)?;
     let moved = family.total(Metric::ValuesMoved) - moved;
     if moved > 0 {

@@ -28,7 +28,7 @@ use crate::shared::{MaintenanceCtx, Shared};
 use crate::sst::Table;
 use crate::types::{FamilyId, SeqNo, VlogId};
 use crate::version::{Change, FamilyState, Installed, State, VersionEdit};
-use crate::vlog::VlogSet;
+use crate::vlog::{FILE_HEADER_BYTES, VlogSet};
 use crate::wal::reader::{self, ScanConfig};
 use crate::wal::remove_spare_segments;
 use crate::{Error, Result, files};
@@ -192,6 +192,9 @@ impl Unsaved {
             let io = |op| move |e| Error::io(op, &files::vlog(id), e);
             let file = self.shared.maintenance.dir.open(&name, Access::ReadWrite).map_err(io("open"))?;
             if let Some(range) = self.doubtful.get(&id) {
+                // The failed sync may have been the first of the file, which covers its header.
+                let header = 0..FILE_HEADER_BYTES as u64;
+                rewrite_in_place(&*file, header).map_err(io("rewrite"))?;
                 rewrite_in_place(&*file, range.clone()).map_err(io("rewrite"))?;
             }
             file.sync_all().map_err(io("sync")).inspect_err(|_| {

@@ -172,9 +172,11 @@ impl FamilyCore {
         bytes >= most.min(VALUES_PER_BUFFER * self.buffer_bytes() as u64)
     }
 
-    /// Returns true if the page cache can keep the value logs, half of which may be garbage.
+    /// Returns true if the page cache can keep the value logs.
     pub fn page_cache_keeps_values(&self) -> bool {
-        self.memory.page_cache_keeps(self.vlog.live().saturating_mul(2))
+        let sealed: u64 = self.owned_view().version.vlogs().values().map(|v| v.bytes).sum();
+        let begun = self.vlog.files().iter().filter(|file| !file.sealed).map(|file| file.bytes).sum();
+        self.memory.page_cache_keeps(sealed.saturating_add(begun))
     }
 
     /// Returns true if newer tables of `version` may hide so many values that a merge pays.

@@ -10,7 +10,7 @@ use super::{ValueLoads, ValuePlace, VlogSet};
 use crate::Result;
 use crate::types::{Comparator, EntryCursor, Kind, VlogId};
 
-/// Bytes of values that are loaded ahead. They stay in the page cache until they are moved.
+/// Bytes that are loaded ahead. They stay in the page cache until they are moved.
 const WINDOW_BYTES: u64 = 4 << 20;
 
 /// A cursor that runs ahead of a merge.
@@ -18,7 +18,7 @@ pub struct LoadAhead {
     cursor: Box<dyn EntryCursor>,
     order: Comparator,
     loads: ValueLoads,
-    /// Values that were asked for and that the merge has not reached: keys and bytes.
+    /// Values that were asked for and that the merge has not reached: keys, and bytes loaded for them.
     asked: VecDeque<(Vec<u8>, u64)>,
     bytes: u64,
 }
@@ -55,9 +55,9 @@ impl LoadAhead {
                     && from.contains(&pointer.vlog)
                     && self.order.compare(self.cursor.key(), key).is_gt()
                 {
-                    self.loads.load(set, &[pointer]);
-                    self.bytes += pointer.record_bytes();
-                    self.asked.push_back((self.cursor.key().to_vec(), pointer.record_bytes()));
+                    let bytes = self.loads.load(set, &[pointer]).max(pointer.record_bytes());
+                    self.bytes += bytes;
+                    self.asked.push_back((self.cursor.key().to_vec(), bytes));
                 }
             }
             self.cursor.next()?;

@@ -44,12 +44,15 @@ impl ValueLoads {
         Self { wanted: 0, blocks_from, loaded: BTreeMap::new() }
     }
 
-    /// Starts loading the values at `wanted`. Errors are left to the reads.
-    pub fn load(&mut self, set: &VlogSet, wanted: &[VlogPointer]) {
+    /// Starts loading the values at `wanted`, and returns the bytes that the device loads for them. Errors are left to the reads.
+    pub fn load(&mut self, set: &VlogSet, wanted: &[VlogPointer]) -> u64 {
         if self.wanted < self.blocks_from {
-            self.wanted += wanted.iter().map(VlogPointer::record_bytes).fold(0, u64::saturating_add);
-            return set.load_many_ahead(wanted);
+            let bytes = wanted.iter().map(VlogPointer::record_bytes).fold(0, u64::saturating_add);
+            self.wanted += bytes;
+            set.load_many_ahead(wanted);
+            return bytes;
         }
+        let mut blocks = 0;
         for pointer in wanted {
             let Ok(file) = set.file(pointer.vlog) else { continue };
             let loaded = self.loaded.entry(pointer.vlog).or_default();
@@ -57,8 +60,11 @@ impl ValueLoads {
                 if loaded.len() <= block {
                     loaded.resize(block + 1, false);
                 }
-                !std::mem::replace(&mut loaded[block], true)
+                let is_new = !std::mem::replace(&mut loaded[block], true);
+                blocks += u64::from(is_new);
+                is_new
             });
         }
+        blocks * BLOCK_BYTES
     }
 }
