@@ -20,7 +20,9 @@ fn sample(env: &Env) -> (VlogSet, Vec<VlogPointer>) {
 /// Returns offset and length of each request that the loads of `wanted`, eight at a time, cause.
 fn asked(disk: &SimDisk, set: &VlogSet, wanted: &[VlogPointer], mut loads: ValueLoads) -> Vec<(u64, u64)> {
     disk.log_ops(true);
-    wanted.chunks(8).for_each(|some| drop(loads.load(set, some)));
+    for some in wanted.chunks(8) {
+        loads.load(set, some);
+    }
     let ops = disk.ops();
     disk.log_ops(false);
     ops.into_iter().filter(|op| op.kind == OpKind::Advise).map(|op| (op.offset, op.len)).collect()
