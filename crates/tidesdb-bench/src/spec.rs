@@ -202,7 +202,8 @@ pub struct Spec {
     pub cache: u64,
     /// Size of a memtable.
     pub memtable: u64,
-    /// If not 0, operations start at this rate per second, over all threads (an open loop).
+    /// If not 0, operations start at this rate per second, over all threads (an open loop); with `ReadWhileWriting` the
+    /// puts, with `WriteWhileReading` the gets alone.
     pub rate: f64,
     /// If set, background work from filling the database is done before the operations begin.
     pub settle: bool,

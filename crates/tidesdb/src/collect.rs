@@ -287,8 +287,7 @@ pub fn name(ctx: &MaintenanceCtx, family: &FamilyCore, features: u64) -> Result<
     if ctx.versions.features() & features != features {
         edit.push(Change::Require { features });
     }
-    let begun = family.vlog.begun();
-    rewrite::name_vlogs(ctx, family, begun.iter().filter(|f| f.is_durable).map(|f| f.id), &mut edit)?;
+    rewrite::name_vlogs(ctx, family, family.vlog.nameable(), &mut edit)?;
     if edit.is_empty() { Ok(()) } else { install(ctx, family, &edit) }
 }
 

@@ -68,8 +68,8 @@ pub struct RewriteTarget<'a> {
     pub stops_seen: Option<u64>,
     /// How far the rewrite is.
     pub progress: Option<&'a Arc<Progress>>,
-    /// Drop the pages of the new tables from the page cache, because the old tables were not cached and the family is too long for it. Pages
-    /// that a flush writes stay: readers or a merge soon read them again.
+    /// Drop the pages of the new tables from the page cache, because the old tables were not cached and the family is too
+    /// long for it. Pages that a flush writes stay: readers or a merge soon read them again.
     pub drop_pages: bool,
     /// Reserved disk space of a merge. The rate of merges applies to rewrites that have it.
     pub space: Option<&'a MergeSpace>,
@@ -150,9 +150,10 @@ impl Rewritten {
         self.tables.iter().take(EVENT_TABLES_MAX).map(|table| table.id.0).collect()
     }
 
-    /// Adds to `edit` the new tables, and the value logs that neither a version nor `edit` names yet: those that the tables
-    /// refer to, which are durable, and the durable ones of this session, which memtables may refer to. The caller holds [`FamilyCore::naming`] until
-    /// the edit is installed, unless no other job installs anything for the family.
+    /// Adds to `edit` the new tables, and the value logs that neither a version nor `edit` names yet: those that the
+    /// tables refer to, which are durable, and the durable ones of this session, which memtables may refer to. The
+    /// caller holds [`FamilyCore::naming`] until the edit is installed, unless no other job installs anything for the
+    /// family.
     ///
     /// # Errors
     /// Those of opening a value log.
@@ -163,10 +164,8 @@ impl Rewritten {
         level: u8,
         edit: &mut VersionEdit,
     ) -> Result<()> {
-        let begun = family.vlog.begun();
         let referred = self.tables.iter().flat_map(|t| &t.vlog_refs).map(|r| r.vlog);
-        let begun = begun.iter().filter(|f| f.is_durable).map(|f| f.id);
-        name_vlogs(ctx, family, referred.chain(begun), edit)?;
+        name_vlogs(ctx, family, referred.chain(family.vlog.nameable()), edit)?;
         for table in &self.tables {
             edit.push(Change::AddTable { family: family.id, level, meta: Arc::clone(table) });
         }

@@ -224,11 +224,15 @@ impl Bench<'_> {
         limit: Limit,
         stop: &'a AtomicBool,
     ) -> Lane<'a> {
-        let writer = self.spec.workload == Workload::ReadWhileWriting;
-        // With readers and a writer, the rate applies to the writer alone.
-        let paced = if writer { 1 } else { self.spec.threads };
-        let pace = (self.spec.rate > 0.0 && (!writer || thread == self.spec.threads as u64)).then(|| {
-            let commits = self.spec.rate / paced as f64 / self.spec.batch as f64;
+        // With one more thread of another kind, the rate applies to that thread alone. It puts batches or gets single keys.
+        let (threads, batch) = match self.spec.workload {
+            Workload::ReadWhileWriting => (None, self.spec.batch),
+            Workload::WriteWhileReading => (None, 1),
+            _ => (Some(self.spec.threads), self.spec.batch),
+        };
+        let is_paced = threads.is_some() || thread == self.spec.threads as u64;
+        let pace = (self.spec.rate > 0.0 && is_paced).then(|| {
+            let commits = self.spec.rate / threads.unwrap_or(1) as f64 / batch as f64;
             Duration::from_secs_f64(1.0 / commits)
         });
         Lane {

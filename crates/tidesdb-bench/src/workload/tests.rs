@@ -431,6 +431,19 @@ fn a_row_can_have_a_duration_and_a_rate() {
 }
 
 #[test]
+fn the_rate_of_a_row_with_one_more_thread_is_that_of_the_thread() {
+    let base =
+        Spec { rate: 2_000.0, threads: 1, batch: 100, ..row(Workload::WriteWhileReading, Pattern::Uniform) };
+    let measured = on_map(&Spec { ops: 300_000, ..base.clone() }, Fault::None).unwrap();
+    let (puts, gets) = (measured.phases[0].rate(), measured.phases[1].rate());
+    assert!(gets < 2_100.0 && puts > 3.0 * gets, "{puts} puts, {gets} gets");
+    let reading = Spec { workload: Workload::ReadWhileWriting, seconds: 0.3, keys: 6000, ..base };
+    let measured = on_map(&reading, Fault::None).unwrap();
+    let (gets, puts) = (measured.phases[0].rate(), measured.phases[1].rate());
+    assert!(puts < 2_600.0 && gets > 3.0 * puts, "{puts} puts, {gets} gets");
+}
+
+#[test]
 fn the_timeline_of_a_watched_row_adds_up_to_its_phases() {
     let all = |workload| Spec { watched: true, ops: 6000, batch: 10, ..row(workload, Pattern::Uniform) };
     let timed = |workload| Spec { seconds: 0.3, keys: 6000, rate: 20_000.0, ..all(workload) };

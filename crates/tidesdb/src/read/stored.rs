@@ -81,9 +81,9 @@ impl<C: EntryCursor> StoredAhead<C> {
         buffer.read.pop_front().map(|(_, value)| value).transpose()
     }
 
-    /// Called before the value of a row is read. Reads the values of the next rows if it is time to. `keeps` tells whether the
-    /// page cache can keep all values. `scout` creates a cursor on the current row. An error of that cursor is left to the scan, which meets it when it gets there: the rows
-    /// before it can be read.
+    /// Called before the value of a row is read. Reads the values of the next rows if it is time to. `keeps` tells
+    /// whether the page cache can keep all values. `scout` creates a cursor on the current row. An error of that cursor
+    /// is left to the scan, which meets it when it gets there: the rows before it can be read.
     pub(super) fn prepare(
         &mut self,
         vlogs: &VlogSet,

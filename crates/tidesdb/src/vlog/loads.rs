@@ -30,7 +30,8 @@ pub struct ValueLoads {
 }
 
 impl ValueLoads {
-    /// The loads of a scan of `set`. `keeps`: the page cache can keep all of the set, so that what was loaded is there when the scan wants it.
+    /// The loads of a scan of `set`. `keeps`: the page cache can keep all of the set, so that what was loaded is there
+    /// when the scan wants it.
     pub fn of_scan(set: &VlogSet, keeps: bool) -> Self {
         Self::from(if keeps { (set.live() / PART).max(LEAST_BYTES) } else { u64::MAX })
     }

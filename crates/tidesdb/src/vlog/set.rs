@@ -291,8 +291,8 @@ impl VlogSet {
         part.max(FILE_BYTES_LEAST).min(self.file_bytes_max.load(Ordering::Relaxed))
     }
 
-    /// Appends `values` like [`VlogSet::append`] and adds their pointers to `out` in order, with leases on their files. Many values share one write
-    /// (measured: 0.4 us per value of 600 bytes instead of 1.2 us).
+    /// Appends `values` like [`VlogSet::append`] and adds their pointers to `out` in order, with leases on their files.
+    /// Many values share one write (0.4 us per value of 600 bytes instead of 1.2 us).
     ///
     /// # Errors
     /// As [`VlogSet::append`]. On error `out` contains the pointers of some of the values.
@@ -455,6 +455,11 @@ impl VlogSet {
             begun.iter_mut().filter(|b| b.id == fresh.id).for_each(|b| b.is_durable = false);
         }
         begun
+    }
+
+    /// Returns the files of this session that the manifest may name: their headers and names are durable.
+    pub fn nameable(&self) -> impl Iterator<Item = VlogId> + use<> {
+        self.begun().into_iter().filter(|file| file.is_durable).map(|file| file.id)
     }
 
     /// Called when the manifest names a file as sealed.
