@@ -30,6 +30,10 @@ const SLOW: f64 = 1.5;
 const SLOWEST: f64 = 2.25;
 /// With how many flushes the share of new keys rises, about.
 const NEW_KEYS_SLOWNESS: f64 = 8.0;
+/// With how many commits the share that values are stored with follows, about.
+const STORED_SLOWNESS: f64 = 8.0;
+/// It is at least this: a commit costs something, whatever its values shrink to.
+const STORED_LEAST: f64 = 1.0 / 64.0;
 /// Garbage is never accepted beyond this share of the files.
 const GARBAGE_MAX: f64 = 0.9;
 /// Live bytes of all victims at a time, as a part of all live bytes: they take space twice until the victims are gone.
@@ -54,6 +58,8 @@ pub struct Collection {
     owed: AtomicU64,
     /// Share of the keys of recent flushes that were in no older table; 0 until it is known.
     new_keys: AtomicU64,
+    /// Bytes that value logs store per byte of large values in recent commits; 0 until it is known.
+    stored: AtomicU64,
 }
 
 /// What the tables of a family say about its values.
@@ -235,6 +241,24 @@ impl Collection {
         self.new_keys.store(share.to_bits(), Ordering::Relaxed);
     }
 
+    /// Notes that a commit stored `raw` bytes of large values in `stored` bytes.
+    pub fn note_stored(&self, raw: u64, stored: u64) {
+        if raw == 0 {
+            return;
+        }
+        let (before, share) = (self.stored_share(), stored as f64 / raw as f64);
+        let share = (before + (share - before) / STORED_SLOWNESS).clamp(STORED_LEAST, 1.0);
+        self.stored.store(share.to_bits(), Ordering::Relaxed);
+    }
+
+    /// Returns how many bytes value logs store per byte of large values: what an overwrite of these will leave as garbage.
+    pub fn stored_share(&self) -> f64 {
+        match f64::from_bits(self.stored.load(Ordering::Relaxed)) {
+            share if share > 0.0 => share,
+            _ => 1.0,
+        }
+    }
+
     /// Notes that the tables are the first ones of the family: they hide nothing.
     pub fn note_first_tables(&self) {
         self.new_keys.store(1f64.to_bits(), Ordering::Relaxed);
@@ -276,6 +300,23 @@ fn owed(share: f64, normal: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_stored_share_follows_the_commits_within_its_bounds() {
+        let collection = Collection::default();
+        assert_eq!(collection.stored_share(), 1.0, "nothing is known");
+        collection.note_stored(0, 100);
+        assert_eq!(collection.stored_share(), 1.0, "no large value");
+        collection.note_stored(1000, 500);
+        assert!((collection.stored_share() - 0.9375).abs() < 1e-9);
+        let mut after = |raw, stored| {
+            (0..100).for_each(|_| collection.note_stored(raw, stored));
+            collection.stored_share()
+        };
+        assert!((after(1000, 500) - 0.5).abs() < 1e-3);
+        assert_eq!(after(u64::MAX, 0), STORED_LEAST);
+        assert!(after(1, u64::MAX) <= 1.0);
+    }
 
     #[test]
     fn writers_owe_more_the_more_garbage_there_is_but_are_never_stopped() {

@@ -124,18 +124,22 @@ struct Owed<'a> {
     share: f64,
     /// The larger of the two causes.
     cause: &'a DelayStats,
-    /// Bytes per second at which this debt is paid.
+    /// Bytes of batches per second that make as much debt as is paid.
     rate: u64,
 }
 
 fn debt<'a>(ctx: &'a WriteCtx, batch: &WriteBatch) -> Owed<'a> {
     let unflushed = ctx.debt.unflushed_bytes();
     let (mut tables, mut values, mut active) = (0.0_f64, 0.0_f64, 0_u64);
+    let mut stored = 1.0;
     for family in &batch.families {
         if family.merge_debt.is_above(L1_SLOW.least) {
             tables = tables.max(table_debt(ctx, family));
         }
-        values = values.max(family.values_debt());
+        let owed = family.values_debt();
+        if owed > values {
+            (values, stored) = (owed, family.collection.stored_share());
+        }
         if unflushed > 0 {
             active = active.max(active_bytes(family));
         }
@@ -153,7 +157,9 @@ fn debt<'a>(ctx: &'a WriteCtx, batch: &WriteBatch) -> Owed<'a> {
     let debt = &ctx.debt;
     let pressure = pressure(ctx, batch);
     if values > 0.0 && values > tables.max(memory).max(pressure) && !ctx.merges.are_stuck() {
-        Owed { share: values, cause: &debt.by_values, rate: debt.garbage_rate.or(GARBAGE_RATE_ASSUMED) }
+        // Garbage is counted as it is stored, and a batch before compression.
+        let rate = debt.garbage_rate.or(GARBAGE_RATE_ASSUMED) as f64 / stored;
+        Owed { share: values, cause: &debt.by_values, rate: rate as u64 }
     } else if pressure > tables && pressure > memory {
         Owed { share: pressure, cause: &debt.by_memory, rate: debt.flush_rate.or(FLUSH_RATE_ASSUMED) }
     } else if tables > memory {
