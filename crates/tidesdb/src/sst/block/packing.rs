@@ -70,14 +70,15 @@ pub(super) fn pack(section: &[u8], parts: &PackedParts, worth: usize, out: &mut 
 
 /// Returns the different bytes of `keys`, ascending; `None` as soon as they are too many.
 fn symbols_of(keys: [&[u8]; 2]) -> Option<impl Iterator<Item = u8> + use<>> {
-    let mut seen = [0u64; 4];
+    // A byte for each, not a bit: a store waits for no earlier one. The sum is one of vectors.
+    let mut seen = [0u8; 256];
     for piece in keys.iter().flat_map(|part| part.chunks(BATCH)) {
-        piece.iter().for_each(|&byte| seen[usize::from(byte >> 6)] |= 1 << (byte & 63));
-        if seen.iter().map(|bits| bits.count_ones() as usize).sum::<usize>() > SYMBOLS_MAX {
+        piece.iter().for_each(|&byte| seen[usize::from(byte)] = 1);
+        if seen.iter().map(|&seen| u16::from(seen)).sum::<u16>() > SYMBOLS_MAX as u16 {
             return None;
         }
     }
-    Some((0..=u8::MAX).filter(move |byte| seen[usize::from(byte >> 6)] & 1 << (byte & 63) != 0))
+    Some((0..=u8::MAX).filter(move |&byte| seen[usize::from(byte)] != 0))
 }
 
 /// Unpacks `packed` into `section`, which has the length of the raw section.
