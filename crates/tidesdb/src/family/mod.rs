@@ -26,7 +26,7 @@ pub use hook::{CommitHook, Committed, CommittedOp, HookCell};
 pub use merge_debt::{MergeDebt, Paid};
 pub use probes::{GET_CHARGE, Probes, SEEK_CHARGE};
 pub use read_view::{MemSlot, ReadView};
-pub use space::{Collection, SettledFiles, ValueSpace};
+pub use space::{Collection, SettledFiles, ValueSpace, ValuesDebt};
 pub use stats::{FamilyStats, LevelCounters, Metric};
 use tidesdb_memtable::{KeyOrder, MapKind, Memtable};
 use tidesdb_sync::{EpochCell, Guard, Mutex, ShardedCounters, pin, rank};

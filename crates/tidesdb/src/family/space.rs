@@ -38,8 +38,12 @@ const STORED_LEAST: f64 = 1.0 / 64.0;
 const GARBAGE_MAX: f64 = 0.9;
 /// Live bytes of all victims at a time, as a part of all live bytes: they take space twice until the victims are gone.
 const MOVING_PART: u64 = 8;
-/// Debt of writers at most: it never stops them, since a file may stay for reasons that no merge can change.
+/// Debt of writers at most: it never stops them, since a file may stay for reasons that no merge can change. More garbage makes the
+/// same debt more expensive,
 const OWED_MAX: f64 = 0.95;
+/// at most this many times. The rate of collections rises with the share of garbage: without this rise a rate that was measured too
+/// high would let writers make ever more.
+const EXCESS_MAX: f64 = 10.0;
 /// Garbage that is tolerated in any case, as a part of a value log.
 const SLACK_PART: u64 = 4;
 
@@ -94,6 +98,24 @@ impl ValueSpace {
             hidden: upper.min(count).saturating_mul(average),
             table_bytes: version.levels().iter().map(|level| level.bytes()).sum(),
         }
+    }
+}
+
+/// The debt of writers because of garbage in value logs, larger for more garbage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+pub struct ValuesDebt(f64);
+
+impl ValuesDebt {
+    /// Returns the debt: 0, or from 0.5, where writers are slowed down, to nearly 1.
+    #[inline]
+    pub fn share(self) -> f64 {
+        self.0.min(OWED_MAX)
+    }
+
+    /// Returns by how much the bytes of a commit count because there is more garbage than makes the largest debt: 1, or more.
+    pub fn excess(self) -> f64 {
+        let above = (self.0 - 0.5) / (OWED_MAX - 0.5);
+        (above * above.abs()).clamp(1.0, EXCESS_MAX)
     }
 }
 
@@ -208,15 +230,15 @@ impl FamilyCore {
         self.collection.owed.store(owed.to_bits(), Ordering::Relaxed);
     }
 
-    /// Returns the debt of writers because of garbage in value logs: 0, or from 0.5, where they are slowed down, to nearly 1. 0 while a
-    /// damaged table or the last failure keeps collections from paying it: writers do not wait for what may not happen.
+    /// Returns the debt of writers because of garbage in value logs; none while a damaged table or the last failure keeps collections
+    /// from paying it: writers do not wait for what may not happen.
     #[inline]
-    pub fn values_debt(&self) -> f64 {
+    pub fn values_debt(&self) -> ValuesDebt {
         match f64::from_bits(self.collection.owed.load(Ordering::Relaxed)) {
             owed if owed > 0.0 && (self.claims.has_quarantined() || self.collection.retry.is_failing()) => {
-                0.0
+                ValuesDebt::default()
             }
-            owed => owed,
+            owed => ValuesDebt(owed),
         }
     }
 }
@@ -288,11 +310,11 @@ impl Collection {
     }
 }
 
-/// Returns the debt of writers when `share` of the sealed files is garbage, and may be `normal` on an idle database.
+/// Returns the number in [`ValuesDebt`] when `share` of the sealed files is garbage, and may be `normal` on an idle database.
 fn owed(share: f64, normal: f64) -> f64 {
     let (slow, slowest) = ((normal * SLOW).min(GARBAGE_MAX), (normal * SLOWEST).min(GARBAGE_MAX));
     match normal > 0.0 && share > slow {
-        true => (0.5 + (share - slow) / (slowest - slow).max(0.01) * 0.5).min(OWED_MAX),
+        true => 0.5 + (share - slow) / (slowest - slow).max(0.01) * 0.5,
         false => 0.0,
     }
 }
@@ -322,11 +344,20 @@ mod tests {
     fn writers_owe_more_the_more_garbage_there_is_but_are_never_stopped() {
         assert_eq!((owed(0.99, 0.0), owed(0.375, 0.25)), (0.0, 0.0), "switched off, or not too much");
         assert!((owed(0.468_75, 0.25) - 0.75).abs() < 1e-9, "half way");
-        assert_eq!((owed(0.6, 0.25), owed(f64::MAX, 0.01), owed(2.0, 1.0)), (OWED_MAX, OWED_MAX, OWED_MAX));
+        let debt = |share, normal| ValuesDebt(owed(share, normal));
+        for (share, normal) in [(0.6, 0.25), (f64::MAX, 0.01), (2.0, 1.0)] {
+            assert_eq!(debt(share, normal).share(), OWED_MAX);
+        }
+        assert_eq!((debt(0.2, 0.25).excess(), debt(0.5, 0.25).excess()), (1.0, 1.0));
+        let excess = [0.6, 0.75, 0.9, f64::MAX].map(|share| debt(share, 0.25).excess());
+        assert!(1.5 > excess[0] && excess[0] > 1.0 && excess[1] > 4.0 && excess[2] > 9.0, "{excess:?}");
+        assert_eq!((excess[3], debt(f64::MAX, 0.01).excess()), (EXCESS_MAX, EXCESS_MAX));
         for percent in 1..=100 {
-            let debts = (0..=1000).map(|n| owed(f64::from(n) / 1000.0, f64::from(percent) / 100.0));
-            let debts: Vec<f64> = debts.collect();
-            assert!(debts.is_sorted() && debts[0] == 0.0 && debts[1000] > 0.5, "{percent} %");
+            let debts = (0..=1000).map(|n| debt(f64::from(n) / 1000.0, f64::from(percent) / 100.0));
+            let debts: Vec<ValuesDebt> = debts.collect();
+            let costs: Vec<f64> = debts.iter().map(|debt| debt.excess()).collect();
+            assert!(debts.is_sorted() && costs.is_sorted(), "{percent} %");
+            assert!(debts[0].share() == 0.0 && debts[1000].share() > 0.5, "{percent} %");
         }
     }
 }

@@ -30,7 +30,7 @@ use tidesdb_sync::pin;
 
 use super::batch::WriteBatch;
 use super::commit::LARGE_BYTES_MIN;
-use crate::family::FamilyCore;
+use crate::family::{FamilyCore, ValuesDebt};
 use crate::jobs::Job;
 use crate::memory::{Charge, Pressure};
 use crate::shared::{
@@ -130,20 +130,21 @@ struct Owed<'a> {
 
 fn debt<'a>(ctx: &'a WriteCtx, batch: &WriteBatch) -> Owed<'a> {
     let unflushed = ctx.debt.unflushed_bytes();
-    let (mut tables, mut values, mut active) = (0.0_f64, 0.0_f64, 0_u64);
+    let (mut tables, mut garbage, mut active) = (0.0_f64, ValuesDebt::default(), 0_u64);
     let mut stored = 1.0;
     for family in &batch.families {
         if family.merge_debt.is_above(L1_SLOW.least) {
             tables = tables.max(table_debt(ctx, family));
         }
         let owed = family.values_debt();
-        if owed > values {
-            (values, stored) = (owed, family.collection.stored_share());
+        if owed > garbage {
+            (garbage, stored) = (owed, family.collection.stored_share());
         }
         if unflushed > 0 {
             active = active.max(active_bytes(family));
         }
     }
+    let values = garbage.share();
     let is_calm = unflushed == 0 && tables == 0.0 && values == 0.0 && batch.bytes() < LARGE_BYTES_MIN;
     if is_calm && ctx.memory.wanted() < ctx.memory.begin_of(Pressure::Elevated) {
         return Owed { share: 0.0, cause: &ctx.debt.by_memtables, rate: FLUSH_RATE_ASSUMED };
@@ -158,7 +159,7 @@ fn debt<'a>(ctx: &'a WriteCtx, batch: &WriteBatch) -> Owed<'a> {
     let pressure = pressure(ctx, batch);
     if values > 0.0 && values > tables.max(memory).max(pressure) && !ctx.merges.are_stuck() {
         // Garbage is counted as it is stored, and a batch before compression.
-        let rate = debt.garbage_rate.or(GARBAGE_RATE_ASSUMED) as f64 / stored;
+        let rate = debt.garbage_rate.or(GARBAGE_RATE_ASSUMED) as f64 / (stored * garbage.excess());
         Owed { share: values, cause: &debt.by_values, rate: rate as u64 }
     } else if pressure > tables && pressure > memory {
         Owed { share: pressure, cause: &debt.by_memory, rate: debt.flush_rate.or(FLUSH_RATE_ASSUMED) }
