@@ -22,8 +22,9 @@ const LINE: Duration = Duration::from_secs(1);
 /// Fraction of the row's time that is spent measuring the device: one part in this many.
 const PROBE: f64 = 6.0;
 
-/// Operations per commit while the database is filled.
+/// Operations per commit while the database is filled, and about the most bytes: engines limit the size of a batch.
 const FILL_BATCH: u64 = 1000;
+const FILL_BYTES: u64 = 64 << 20;
 
 /// Part of a row that one child process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -246,7 +247,7 @@ pub fn perform(task: &Task, open: Open) -> Outcome {
 
 fn fill(task: &Task, open: Open) -> Result<()> {
     let mut config = task.config();
-    config.spec.batch = FILL_BATCH;
+    config.spec.batch = (FILL_BYTES / config.spec.entry_bytes()).clamp(1, FILL_BATCH);
     config.spec.rate = 0.0;
     config.spec.durability = rivals::filling_class(&task.engine);
     let engine = open(&config)?;

@@ -22,6 +22,8 @@ use crate::{Error, Result, files};
 /// Uncompressed payloads up to this length are copied after their header, to save a system call; longer ones are not
 /// copied.
 const ONE_CALL_BYTES_MAX: usize = 64 << 10;
+/// Memory for more bytes than this is not grown but new.
+const NEW_MEMORY_BYTES: usize = 1 << 20;
 /// Maximum bytes of a record to prefetch. A longer read keeps the disk busy on its own.
 const AHEAD_BYTES_MAX: u64 = 128 << 10;
 
@@ -88,10 +90,20 @@ fn prepare(
     Some((Compression::None, end))
 }
 
+/// Makes `buf` at least `len` bytes long and keeps what is in it. Long memory is new: the system hands it out as zeros, and only when it
+/// is touched, so a gigabyte of room for a compressed value costs what the value fills of it.
 fn make_room(buf: &mut Vec<u8>, len: usize) {
-    if buf.len() < len {
-        buf.resize(len, 0);
+    if buf.len() >= len {
+        return;
     }
+    if len > buf.capacity().max(NEW_MEMORY_BYTES)
+        && let Ok(mut long) = tidesdb_io::zeroed(len)
+    {
+        long[..buf.len()].copy_from_slice(buf);
+        *buf = long;
+        return;
+    }
+    buf.resize(len, 0);
 }
 
 /// Records that are written with one call.
@@ -475,9 +487,7 @@ impl VlogFile {
     ) -> Result<(VlogRecordHeader, &'b [u8])> {
         self.check_range(pointer)?;
         let bytes = RECORD_HEADER_BYTES + pointer.disk_len as usize;
-        if buf.len() < bytes {
-            buf.resize(bytes, 0);
-        }
+        make_room(buf, bytes);
         let record = &mut buf[..bytes];
         self.read_exact(record, pointer.offset)?;
         let (head, payload) = record.split_at(RECORD_HEADER_BYTES);
