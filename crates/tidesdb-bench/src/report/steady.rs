@@ -192,12 +192,6 @@ const MERGING: [Figure; 7] = [
     ("Busy", |l| Some(l.seconds.iter().map(|s| s.busy).sum::<u64>() as f64), number, Bound::AtMost(0.0)),
 ];
 
-/// Figures of its overwrites while gets come at a given rate.
-const MERGING_PACED: [Figure; 3] = [MERGING[0], MERGING[1], MERGING[2]];
-/// Figures of the gets that come at a given rate. Their latency counts from when they were due.
-const READING_PACED: [Figure; 2] =
-    [("get", MEAN, per_second, Bound::Free), ("p99 of gets", |l| Some(l.p99.median), micros, Bound::Free)];
-
 const READING: [Figure; 2] =
     [("get", MEAN, per_second, Bound::AtLeastTimes(2.0)), ("slowest get", SLOWEST, micros, Bound::Free)];
 
@@ -210,10 +204,6 @@ pub(super) fn targets(lines: &[Line], rival: &str) -> Vec<Target> {
     for row in [amplification::UNIFORM, amplification::ZIPF] {
         all.extend(compared(lines, (row, "PUT"), rival, &MERGING));
         all.extend(compared(lines, (row, "GET"), rival, &READING));
-    }
-    for row in [amplification::UNIFORM_PACED, amplification::ZIPF_PACED] {
-        all.extend(compared(lines, (row, "PUT"), rival, &MERGING_PACED));
-        all.extend(compared(lines, (row, "GET"), rival, &READING_PACED));
     }
     all
 }
