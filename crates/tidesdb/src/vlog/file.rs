@@ -22,7 +22,7 @@ use crate::{Error, Result, files};
 /// Uncompressed payloads up to this length are copied after their header, to save a system call; longer ones are not
 /// copied.
 const ONE_CALL_BYTES_MAX: usize = 64 << 10;
-/// Memory for more bytes than this is not grown but new.
+/// Memory for more bytes than this is not grown but new. Groups of records stay below it: they grow record by record.
 const NEW_MEMORY_BYTES: usize = 1 << 20;
 /// Maximum bytes of a record to prefetch. A longer read keeps the disk busy on its own.
 const AHEAD_BYTES_MAX: u64 = 128 << 10;
@@ -560,5 +560,22 @@ fn short_is_corrupt(e: io::Error, name: &str, offset: u64) -> Error {
     match e.kind() {
         io::ErrorKind::UnexpectedEof => Error::corrupt(name, offset, "unexpected end of file"),
         _ => Error::io_at("read", name, offset, e),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_keeps_what_is_there_and_is_zero_behind_it() {
+        for len in [0, 5, NEW_MEMORY_BYTES, NEW_MEMORY_BYTES + 1, 9 << 20] {
+            let mut buf = b"first".to_vec();
+            make_room(&mut buf, len);
+            assert_eq!((&buf[..5], buf.len()), (&b"first"[..], len.max(5)));
+            assert!(buf[5..].iter().all(|&byte| byte == 0));
+            make_room(&mut buf, 3);
+            assert_eq!(buf.len(), len.max(5), "never shorter");
+        }
     }
 }
