@@ -331,7 +331,7 @@ mod tests {
         assert_eq!(collection.stored_share(), 1.0, "no large value");
         collection.note_stored(1000, 500);
         assert!((collection.stored_share() - 0.9375).abs() < 1e-9);
-        let mut after = |raw, stored| {
+        let after = |raw, stored| {
             (0..100).for_each(|_| collection.note_stored(raw, stored));
             collection.stored_share()
         };
