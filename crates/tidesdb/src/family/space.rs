@@ -115,7 +115,7 @@ impl ValuesDebt {
     /// Returns by how much the bytes of a commit count because there is more garbage than makes the largest debt: 1, or more.
     pub fn excess(self) -> f64 {
         let above = (self.0 - 0.5) / (OWED_MAX - 0.5);
-        (above * above.abs()).clamp(1.0, EXCESS_MAX)
+        above.max(1.0).powi(2).min(EXCESS_MAX)
     }
 }
 

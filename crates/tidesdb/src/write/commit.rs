@@ -261,17 +261,18 @@ fn separate(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<()> {
         op.family == family.id && op.kind == Kind::Put && op.value.len() >= threshold
     };
     let (mut pointers, mut moved) = (Vec::new(), 0);
-    let written = |out: &Appended| out.pointers.iter().map(VlogPointer::record_bytes).sum();
     for family in &batch.families {
         // A failed write of values leaves at worst garbage at the end of a value log; nothing refers to it.
         let threshold = family.options.value_threshold(); // read once: the setting may change meanwhile
         let large = all.iter().filter(|op| is_large(op, family, threshold)).map(|op| op.value);
-        let (before, mut out) = (moved, Appended::default());
         let values = large.inspect(|value| moved += value.len());
+        let mut out = Appended::default();
         family.vlog.append_all(values, family.options.compression(), &mut out)?;
         batch.leases.append(&mut out.leases);
-        family.count(Metric::ValueLogWritten, written(&out));
-        family.collection.note_stored((moved - before) as u64, written(&out));
+        let sum = |bytes: fn(&VlogPointer) -> u64| out.pointers.iter().map(bytes).sum();
+        let stored = sum(VlogPointer::record_bytes);
+        family.count(Metric::ValueLogWritten, stored);
+        family.collection.note_stored(sum(|pointer| u64::from(pointer.raw_len)), stored);
         pointers.push((family, threshold, out.pointers.into_iter()));
     }
     let pointer_bytes: usize = pointers.iter().map(|(_, _, left)| left.len() * VlogPointer::BYTES).sum();
