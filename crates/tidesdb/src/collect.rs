@@ -167,7 +167,7 @@ impl Seen {
 #[derive(Debug)]
 struct Usage {
     sealed: SettledFiles,
-    /// Bytes of the current file, and those that tables refer to.
+    /// Bytes of the current files, and those that tables refer to.
     current: (u64, u64),
     space: ValueSpace,
     /// Most bytes of values that the memtables may overwrite, and that no table refers to yet.
@@ -179,10 +179,11 @@ impl Usage {
         let version = &seen.view.version;
         let vlogs = version.vlogs();
         let space = ValueSpace::of(version);
+        let used = |id| vlogs.get(&id).map_or(0, VlogState::used);
         let current = family.vlog.current();
         Self {
             sealed: SettledFiles::of(family, version, seen.flushed_to),
-            current: current.map_or((0, 0), |(id, bytes)| (bytes, vlogs.get(&id).map_or(0, VlogState::used))),
+            current: current.fold((0, 0), |sum, (id, bytes)| (sum.0 + bytes, sum.1 + used(id))),
             unflushed: unflushed(family, seen, space.average),
             space,
         }

@@ -75,6 +75,7 @@ mod health;
 mod clock;
 mod stats;
 mod memory;
+mod helpers;
 // Files: names, events, range deletes, values, tables, log.
 mod files;
 mod events;

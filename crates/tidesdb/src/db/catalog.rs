@@ -48,7 +48,11 @@ fn vlog_set(shared: &Arc<Shared>, id: FamilyId, options: &FamilyOptions) -> Vlog
         families.iter().flatten().for_each(|family| drop(family.vlog.give_back()));
     };
     let logs = VlogSet::new(dir, entropy, id, file_bytes(shared, options), new_id);
-    logs.limited(Arc::clone(&shared.vlog_writes), relieve)
+    let logs = logs.limited(Arc::clone(&shared.vlog_writes), relieve);
+    match shared.write.options.background_threads {
+        Some(0) => logs,
+        _ => logs.helped(Arc::clone(&shared.write.env.threads)),
+    }
 }
 
 /// Builds the in-memory state of a family.

@@ -15,7 +15,7 @@ use crate::shared::{JobStart, MaintenanceCtx, Shared, WriteCtx};
 use crate::sources::Source;
 use crate::types::{EntryCursor, FamilyId, Kind, SeqNo, VlogId};
 use crate::version::State;
-use crate::vlog::ValuePlace;
+use crate::vlog::{ValuePlace, VlogPointer};
 use crate::wal::{LoggedCommit, Piece};
 use crate::write::{Op, logged_ops};
 use crate::{Error, Result};
@@ -189,8 +189,8 @@ impl Replayer {
                 let place = ValuePlace::decode(op.value).ok_or_else(|| {
                     Error::corrupt(commit.file, commit.offset, "a malformed pointer into a value log")
                 })?;
-                match self.check_value(family, &place) {
-                    Ok(()) => found.add(&place, self.sync_failed),
+                match self.check_value(family, &place, |pointer| found.add(pointer, self.sync_failed)) {
+                    Ok(()) => {}
                     Err(e) if e.is_corruption() || e.io_kind() == Some(std::io::ErrorKind::NotFound) => {
                         found.missing = Some(commit.seq);
                         return Ok(found);
@@ -202,12 +202,22 @@ impl Replayer {
         Ok(found)
     }
 
-    fn check_value(&self, family: &FamilyCore, place: &ValuePlace) -> Result<()> {
+    /// Passes each record of the value to `visit`.
+    fn check_value(
+        &self,
+        family: &FamilyCore,
+        place: &ValuePlace,
+        mut visit: impl FnMut(&VlogPointer),
+    ) -> Result<()> {
         match place {
-            ValuePlace::Record(pointer) if self.same_boot => family.vlog.check_place(pointer),
-            ValuePlace::Record(pointer) => family.vlog.check(pointer),
-            ValuePlace::Chunks(place) => family.vlog.check_chunks(place), // durable before its commit was logged
+            ValuePlace::Chunks(place) => return family.vlog.check_chunks(place, !self.same_boot, visit),
+            ValuePlace::Record(pointer) if self.same_boot => family.vlog.check_place(pointer)?,
+            ValuePlace::Record(pointer) => family.vlog.check(pointer)?,
         }
+        if let ValuePlace::Record(pointer) = place {
+            visit(pointer);
+        }
+        Ok(())
     }
 
     /// Returns whether a family is unresolved.
@@ -316,8 +326,7 @@ fn head_of(key: &[u8]) -> u64 {
 }
 
 impl CheckedValues {
-    fn add(&mut self, place: &ValuePlace, doubtful: bool) {
-        let ValuePlace::Record(pointer) = place else { return };
+    fn add(&mut self, pointer: &VlogPointer, doubtful: bool) {
         self.bytes += pointer.record_bytes();
         if doubtful {
             let (from, to) = (pointer.offset, pointer.offset + pointer.record_bytes());

@@ -6,14 +6,11 @@
 //! log never names a chunk that may be missing, so recovery need not read the chunks. The files are named in the
 //! manifest as soon as they have a chunk, so that an open after a crash finds and removes them.
 
-mod pipeline;
-
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::ops::RangeBounds;
 use std::time::{Duration, SystemTime};
 
-use self::pipeline::{Appended, Helpers, append, begin_writing};
 use super::{Db, Snapshot};
 use crate::options::{SyncMode, WriteOptions};
 use crate::read::{self, ValueReader};
@@ -21,12 +18,9 @@ use crate::shared::Family;
 use crate::txn::Transaction;
 use crate::types::{SeqNo, Slice, VlogId, expiry_at};
 use crate::version::CHUNKED_VALUES;
-use crate::vlog::{CHUNK_BYTES, CHUNKED_BYTES_MAX, ChunkIndex, ChunkedPlace, Lease};
-use crate::write::{WriteBatch, check_key};
+use crate::vlog::{CHUNK_BYTES, CHUNKED_BYTES_MAX, ChunkedPlace, Lease};
+use crate::write::{Chunks, WriteBatch, begin_writing, check_key};
 use crate::{Error, Result, collect};
-
-/// Chunks written by the caller's thread before helpers are started: for a short value they would not pay.
-const CHUNKS_ALONE: usize = 2;
 
 /// Writes one value of any length in constant memory. The value becomes visible as a whole with [`ValueWriter::commit`] or
 /// with the transaction that it [joins](ValueWriter::join). Dropping the writer discards it: what was written is garbage,
@@ -63,13 +57,9 @@ pub struct ValueWriter {
 
 /// The chunks of a value that has more than one.
 struct Stream {
-    index: ChunkIndex,
-    leases: Vec<Lease>,
+    chunks: Chunks,
     /// The last file that was named in the manifest.
     named: Option<VlogId>,
-    helpers: Option<Helpers>,
-    /// Chunks handed on so far.
-    chunks: usize,
 }
 
 impl ValueWriter {
@@ -119,7 +109,7 @@ impl ValueWriter {
 
     /// Bytes written so far.
     pub fn len(&self) -> u64 {
-        let handed = self.stream.as_ref().map_or(0, |s| s.chunks as u64 * CHUNK_BYTES as u64);
+        let handed = self.stream.as_ref().map_or(0, |s| s.chunks.len() as u64 * CHUNK_BYTES as u64);
         handed + self.chunk.len() as u64
     }
 
@@ -177,8 +167,8 @@ impl ValueWriter {
         if !last.is_empty() {
             stream.hand_on(&self.family, last)?;
         }
-        let place = stream.finish(&self.family)?;
-        batch.put_chunks(&self.family, &self.key, (&place, std::mem::take(&mut stream.leases)), expiry)
+        let (place, leases) = stream.finish(&self.family)?;
+        batch.put_chunks(&self.family, &self.key, (&place, leases), expiry)
     }
 
     /// Hands on the full chunk. The next one uses the memory of an earlier one, if there is some.
@@ -186,14 +176,9 @@ impl ValueWriter {
         if self.stream.is_none() {
             collect::name(&self.family.shared.maintenance, &self.family.core, CHUNKED_VALUES)?;
         }
-        let stream = self.stream.get_or_insert_with(|| Stream {
-            index: ChunkIndex::new(CHUNK_BYTES as u32),
-            leases: Vec::new(),
-            named: None,
-            helpers: None,
-            chunks: 0,
-        });
-        if (stream.chunks as u64 + 1) * CHUNK_BYTES as u64 >= CHUNKED_BYTES_MAX {
+        let chunks = || Chunks::new(&self.family);
+        let stream = self.stream.get_or_insert_with(|| Stream { chunks: chunks(), named: None });
+        if (stream.chunks.len() as u64 + 1) * CHUNK_BYTES as u64 >= CHUNKED_BYTES_MAX {
             return Err(Error::invalid(format!("a value is limited to {CHUNKED_BYTES_MAX} bytes")));
         }
         self.chunk = stream.hand_on(&self.family, std::mem::take(&mut self.chunk))?;
@@ -265,36 +250,11 @@ impl fmt::Debug for ValueWriter {
 }
 
 impl Stream {
-    /// Has `chunk` appended to the value log: by a helper, or here. Returns memory for the next chunk.
+    /// Has `chunk` appended to the value log, and names its file in the manifest if it is new. Returns memory for the next chunk.
     fn hand_on(&mut self, family: &Family, chunk: Vec<u8>) -> Result<Vec<u8>> {
-        if self.chunks == CHUNKS_ALONE {
-            self.helpers = Helpers::start(family);
-        }
-        self.chunks += 1;
-        let Some(helpers) = &mut self.helpers else {
-            let done = append(family, &chunk)?;
-            self.note(family, done)?;
-            return Ok(emptied(chunk));
-        };
-        match helpers.exchange(chunk) {
-            Some((memory, done)) => {
-                self.note(family, done?)?;
-                Ok(emptied(memory))
-            }
-            None => Ok(Vec::with_capacity(CHUNK_BYTES)),
-        }
-    }
-
-    /// Adds an appended chunk to the index, and names its file in the manifest if it is new.
-    fn note(&mut self, family: &Family, (chunk, leases): Appended) -> Result<()> {
-        self.index.push(chunk);
-        self.keep(leases);
-        self.name(family, chunk.vlog)
-    }
-
-    /// Keeps one lease for each file.
-    fn keep(&mut self, leases: Vec<Lease>) {
-        leases.into_iter().for_each(|lease| lease.add_to(&mut self.leases));
+        let memory = self.chunks.add(chunk)?;
+        self.chunks.newest_file().map_or(Ok(()), |file| self.name(family, file))?;
+        Ok(memory)
     }
 
     /// Names `file` in the manifest if it is new. Then the file before it is full: it is synced, so that little is left to
@@ -312,19 +272,12 @@ impl Stream {
         }
     }
 
-    /// Waits for the helpers, writes the index and makes everything durable.
-    fn finish(&mut self, family: &Family) -> Result<ChunkedPlace> {
-        if let Some(mut helpers) = self.helpers.take() {
-            while let Some((_, done)) = helpers.next() {
-                self.note(family, done?)?;
-            }
-        }
-        let _reservation = begin_writing(family, self.index.encoded_bytes() as usize)?;
-        let compression = family.core.options.compression();
-        let place = family.core.vlog.append_index(&self.index, compression, &mut self.leases)?;
+    /// Waits for all chunks, writes the index and makes everything durable.
+    fn finish(&mut self, family: &Family) -> Result<(ChunkedPlace, Vec<Lease>)> {
+        let (place, leases) = self.chunks.finish()?;
         self.name(family, place.index.vlog)?;
         sync(family)?;
-        Ok(place)
+        Ok((place, leases))
     }
 }
 
@@ -336,11 +289,6 @@ fn sync(family: &Family) -> Result<()> {
 /// Poisons the database if a sync failed.
 fn poisoning(family: &Family, synced: Result<()>) -> Result<()> {
     synced.map_err(|e| Error::clone(&family.shared.write.poison(e)))
-}
-
-fn emptied(mut memory: Vec<u8>) -> Vec<u8> {
-    memory.clear();
-    memory
 }
 
 fn check_exists(family: &Family) -> Result<()> {

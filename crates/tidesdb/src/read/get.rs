@@ -533,13 +533,7 @@ fn whole(family: &FamilyCore, place: &ChunkedPlace) -> Result<Slice> {
         .into(),
     };
     let len = usize::try_from(place.len).ok().filter(|len| *len <= VALUE_BYTES_MAX).ok_or_else(too_long)?;
-    let mut value = Vec::new();
-    value.try_reserve_exact(len).map_err(|_| too_long())?;
-    family.vlog.read_chunks(place, |chunk| {
-        value.extend_from_slice(chunk);
-        Ok(())
-    })?;
-    Ok(value.into())
+    family.vlog.read_whole(place, len).map(Slice::from)
 }
 
 fn place(bytes: &[u8]) -> Result<ValuePlace> {

@@ -180,6 +180,16 @@ impl WriteCtx {
         self.debt.progress.advance();
     }
 
+    /// Notes that values were appended to the value logs of `families`.
+    pub fn note_dirty_values<'a>(&self, families: impl IntoIterator<Item = &'a Arc<FamilyCore>>) {
+        let mut dirty = self.dirty_vlogs.lock();
+        for family in families {
+            if !dirty.iter().any(|f| Arc::ptr_eq(f, family)) {
+                dirty.push(Arc::clone(family));
+            }
+        }
+    }
+
     /// Makes every value durable that a record in the log refers to.
     ///
     /// # Errors

@@ -136,6 +136,11 @@ impl ChunkIndex {
         self.chunks.push(chunk);
     }
 
+    /// Length of every chunk but the last, before compression.
+    pub fn chunk_bytes(&self) -> usize {
+        self.chunk_bytes as usize
+    }
+
     /// The chunks in order.
     pub fn chunks(&self) -> &[VlogPointer] {
         &self.chunks

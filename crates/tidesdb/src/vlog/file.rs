@@ -15,7 +15,7 @@ use tidesdb_io::{Access, Advice, Dir, File, FileExt};
 use super::budget::Counted;
 use super::format::{FILE_HEADER_BYTES, FileHeader, RECORD_HEADER_BYTES, VlogRecordHeader};
 use super::{VlogPointer, scratch};
-use crate::codec::{Compression, Salt, compress_bound, compress_to, decompress_into};
+use crate::codec::{Compression, Salt, compress_bound, compress_to, decompress, decompress_into};
 use crate::types::{FamilyId, VALUE_BYTES_MAX, VlogId};
 use crate::{Error, Result, files};
 
@@ -59,6 +59,11 @@ pub(super) struct Users;
 pub struct Lease(Arc<Users>);
 
 impl Lease {
+    /// Returns whether both are on the same file.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Adds this lease to `leases`, unless the last one there is on the same file.
     pub fn add_to(self, leases: &mut Vec<Self>) {
         if leases.last().is_none_or(|last| !Arc::ptr_eq(&last.0, &self.0)) {
@@ -450,6 +455,19 @@ impl VlogFile {
         })
     }
 
+    /// Reads the value that `pointer` addresses into `out`, which has its length.
+    pub(super) fn read_to(&self, pointer: &VlogPointer, out: &mut [u8]) -> Result<()> {
+        if pointer.raw_len == pointer.disk_len && pointer.raw_len as usize == out.len() {
+            let header = self.read_header(pointer)?;
+            self.read_exact(out, pointer.offset + RECORD_HEADER_BYTES as u64)?;
+            return self.check_payload(pointer, &header, out);
+        }
+        scratch::with(|buf| {
+            let (header, payload) = self.read_record(pointer, buf)?;
+            decompress(header.codec, payload, out, |what| self.corrupt(pointer.offset, what))
+        })
+    }
+
     /// Replaces the content of `value` by the value that the verified record at `pointer` stores as `payload`.
     fn decode_into(
         &self,
@@ -498,15 +516,19 @@ impl VlogFile {
 
     /// Like `read`, for a long uncompressed payload: reads directly into the returned value.
     fn read_in_place(&self, pointer: &VlogPointer) -> Result<Vec<u8>> {
-        self.check_range(pointer)?;
-        let mut head = [0; RECORD_HEADER_BYTES];
-        self.read_exact(&mut head, pointer.offset)?;
-        let header = self.check_header(pointer, &head)?;
+        let header = self.read_header(pointer)?;
         let no_memory = |_| Error::MemoryLimit { what: "reading a value".into() };
         let mut value = tidesdb_io::zeroed(pointer.raw_len as usize).map_err(no_memory)?;
         self.read_exact(&mut value, pointer.offset + RECORD_HEADER_BYTES as u64)?;
         self.check_payload(pointer, &header, &value)?;
         Ok(value)
+    }
+
+    fn read_header(&self, pointer: &VlogPointer) -> Result<VlogRecordHeader> {
+        self.check_range(pointer)?;
+        let mut head = [0; RECORD_HEADER_BYTES];
+        self.read_exact(&mut head, pointer.offset)?;
+        self.check_header(pointer, &head)
     }
 
     fn check_header(&self, pointer: &VlogPointer, head: &[u8]) -> Result<VlogRecordHeader> {

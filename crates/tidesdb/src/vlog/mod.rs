@@ -21,6 +21,8 @@ mod set;
 mod loads;
 mod ahead;
 mod mover;
+mod whole;
+mod copy;
 #[cfg(test)]
 mod tests;
 
@@ -33,4 +35,4 @@ pub use loads::ValueLoads;
 pub use mover::ValueMover;
 pub use pointer::VlogPointer;
 pub use scan::{RecordInfo, VlogReport};
-pub use set::{Appended, BegunFile, VlogInfo, VlogSet};
+pub use set::{Appended, BegunFile, Lane, VlogInfo, VlogSet};

@@ -2,8 +2,10 @@
 
 use std::cell::Cell;
 
-/// Buffers with a larger capacity are freed after use.
-const KEEP_BYTES_MAX: usize = 1 << 20;
+use super::CHUNK_BYTES;
+
+/// Buffers with a larger capacity are freed after use. One with room for a compressed chunk is kept.
+const KEEP_BYTES_MAX: usize = CHUNK_BYTES + CHUNK_BYTES / 16;
 
 thread_local! {
     static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };

@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
-use tidesdb_io::{Dir, Entropy};
+use tidesdb_io::{Dir, Entropy, Threads};
 use tidesdb_sync::{Backoff, Mutex, RwLock, rank};
 
 use super::budget::{Limit, WriteBudget};
@@ -37,6 +37,18 @@ const FILE_BYTES_LEAST: u64 = 8 << 20;
 /// Number of checks for a pause in writes. After that, the file is closed for appends to force one.
 const QUIET_ROUNDS: u32 = 1000;
 
+/// Which of the files that receive appends. The kernel lets one thread at a time write to a file, so parts of one long value go to
+/// two: the copy into the page cache is what takes longest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// The file of all values.
+    Main,
+    /// The file of what helpers write.
+    Helpers,
+}
+
+const LANES: usize = 2;
+
 type NewId = dyn Fn() -> Result<VlogId> + Send + Sync;
 
 /// The value logs of a family.
@@ -48,8 +60,8 @@ pub struct VlogSet {
     new_id: Box<NewId>,
     /// All open files.
     files: RwLock<BTreeMap<VlogId, Arc<VlogFile>>, { rank::VLOG_FILES }>,
-    /// The file that receives appends; `None` until the first value of a file is appended.
-    current: RwLock<Option<Arc<VlogFile>>, { rank::VLOG_CURRENT }>,
+    /// The file of each lane that receives appends; `None` until the first value of a file is appended.
+    current: [RwLock<Option<Arc<VlogFile>>, { rank::VLOG_CURRENT }>; LANES],
     rotating: Mutex<(), { rank::VLOG_ROTATING }>,
     /// Held while a sync runs. Contains the first failure: what that sync covered may be lost, so no later sync may
     /// succeed.
@@ -65,8 +77,12 @@ pub struct VlogSet {
     live: AtomicU64,
     /// Bytes of the files that were filled in this session.
     filled: AtomicU64,
+    /// Bytes of the long values that are being written.
+    coming: AtomicU64,
     /// Limit on files open for writing.
     limit: Option<Limit>,
+    /// Starts threads that help to read and write long values.
+    threads: Option<Arc<dyn Threads>>,
 }
 
 /// A file of this session.
@@ -100,6 +116,19 @@ pub struct Appended {
     pub leases: Vec<Lease>,
 }
 
+/// A long value that is being written.
+#[derive(Debug)]
+pub struct Expected<'a> {
+    coming: &'a AtomicU64,
+    bytes: u64,
+}
+
+impl Drop for Expected<'_> {
+    fn drop(&mut self) {
+        self.coming.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
 /// Facts about one value log of the set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VlogInfo {
@@ -131,7 +160,7 @@ impl VlogSet {
             file_bytes_max: file_bytes_max.clamp(FILE_BYTES_MIN, FILE_BYTES_MAX).into(),
             new_id: Box::new(new_id),
             files: RwLock::default(),
-            current: RwLock::default(),
+            current: Default::default(),
             rotating: Mutex::default(),
             syncing: Mutex::default(),
             unsynced: Mutex::default(),
@@ -139,8 +168,16 @@ impl VlogSet {
             doomed: AtomicBool::new(false),
             live: AtomicU64::new(0),
             filled: AtomicU64::new(0),
+            coming: AtomicU64::new(0),
             limit: None,
+            threads: None,
         }
+    }
+
+    /// Lets threads help to read and write long values.
+    pub fn helped(mut self, threads: Arc<dyn Threads>) -> Self {
+        self.threads = Some(threads);
+        self
     }
 
     /// Adds a write budget. When `budget` is spent, `relieve` must make all sets that share the budget close files.
@@ -168,35 +205,40 @@ impl VlogSet {
     /// `Io`: nothing refers to the bytes written, and the caller may retry. `InvalidArgument`: the value is longer than
     /// 4 GiB.
     pub fn append(&self, value: &[u8], compression: Compression) -> Result<VlogPointer> {
-        self.place(|file| file.append(value, compression)).map(|(pointer, _)| pointer)
+        self.place(Lane::Main, |file| file.append(value, compression)).map(|(pointer, _)| pointer)
     }
 
-    /// Calls `append` with the current file, and with the next one if it returns `None` because the file is full.
+    /// Calls `append` with the current file of `lane`, and with the next one if it returns `None` because the file is full.
     /// Returns its result and a lease on the file.
-    fn place<R>(&self, mut append: impl FnMut(&VlogFile) -> Result<Option<R>>) -> Result<(R, Lease)> {
+    pub(super) fn place<R>(
+        &self,
+        lane: Lane,
+        mut append: impl FnMut(&VlogFile) -> Result<Option<R>>,
+    ) -> Result<(R, Lease)> {
         loop {
-            let current = self.current.read().clone();
+            let current = self.current[lane as usize].read().clone();
             if let Some(file) = &current {
                 let lease = file.lease();
                 if let Some(placed) = append(file)? {
                     return Ok((placed, lease));
                 }
             }
-            self.begin_file(current.as_ref())?;
+            self.begin_file(lane, current.as_ref())?;
         }
     }
 
-    /// Like [`VlogSet::append`], and adds a lease on the file.
+    /// Like [`VlogSet::append`], to the file of `lane`, and adds a lease on the file.
     ///
     /// # Errors
     /// As [`VlogSet::append`].
     pub fn append_leased(
         &self,
+        lane: Lane,
         value: &[u8],
         compression: Compression,
         leases: &mut Vec<Lease>,
     ) -> Result<VlogPointer> {
-        let (pointer, lease) = self.place(|file| file.append(value, compression))?;
+        let (pointer, lease) = self.place(lane, |file| file.append(value, compression))?;
         lease.add_to(leases);
         Ok(pointer)
     }
@@ -211,7 +253,7 @@ impl VlogSet {
         compression: Compression,
         leases: &mut Vec<Lease>,
     ) -> Result<ChunkedPlace> {
-        Ok(chunks.place(self.append_leased(&chunks.encode(), compression, leases)?))
+        Ok(chunks.place(self.append_leased(Lane::Main, &chunks.encode(), compression, leases)?))
     }
 
     /// Returns whether the files are in the directory handle `dir`, which identifies one open database.
@@ -219,55 +261,9 @@ impl VlogSet {
         Arc::ptr_eq(&self.dir, dir)
     }
 
-    /// Copies the record that `pointer` names to the current file, compressed as it is, and returns the new pointer. Adds
-    /// a lease on that file.
-    ///
-    /// # Errors
-    /// `Corrupt` if the record is missing or damaged; `Io`.
-    pub fn copy(&self, pointer: &VlogPointer, leases: &mut Vec<Lease>) -> Result<VlogPointer> {
-        self.copy_from(self, pointer, leases)
-    }
-
-    /// Like [`VlogSet::copy`], for a record of the set `from`.
-    ///
-    /// # Errors
-    /// As [`VlogSet::copy`].
-    pub fn copy_from(
-        &self,
-        from: &Self,
-        pointer: &VlogPointer,
-        leases: &mut Vec<Lease>,
-    ) -> Result<VlogPointer> {
-        let source = from.file(pointer.vlog)?;
-        scratch::with(|buf| {
-            let header = source.read_record(pointer, buf)?.0;
-            let record = &mut buf[..pointer.record_bytes() as usize];
-            let (new, lease) = self.place(|file| file.append_copy(header, record))?;
-            lease.add_to(leases);
-            Ok(new)
-        })
-    }
-
-    /// Copies the value at `place` of the set `from`, chunk by chunk, and returns its new place.
-    ///
-    /// # Errors
-    /// As [`VlogSet::copy`].
-    pub fn copy_chunks(
-        &self,
-        from: &Self,
-        place: &ChunkedPlace,
-        leases: &mut Vec<Lease>,
-    ) -> Result<ChunkedPlace> {
-        let mut index = from.read_index(place)?;
-        for chunk in index.chunks_mut() {
-            *chunk = self.copy_from(from, chunk, leases)?;
-        }
-        self.append_index(&index, Compression::Lz4, leases)
-    }
-
-    /// Returns the file that receives appends and its bytes, if there is one.
-    pub fn current(&self) -> Option<(VlogId, u64)> {
-        self.current.read().as_ref().map(|file| (file.id, file.settled_len()))
+    /// Returns the files that receive appends and their bytes.
+    pub fn current(&self) -> impl Iterator<Item = (VlogId, u64)> {
+        self.current.iter().filter_map(|lane| lane.read().as_ref().map(|file| (file.id, file.settled_len())))
     }
 
     /// Returns the bytes of the files that were filled in this session.
@@ -285,10 +281,23 @@ impl VlogSet {
         self.live.load(Ordering::Relaxed)
     }
 
+    /// Announces a value of `bytes` bytes, for which files may be larger until the returned value is dropped.
+    pub fn expect(&self, bytes: u64) -> Expected<'_> {
+        self.coming.fetch_add(bytes, Ordering::Relaxed);
+        Expected { coming: &self.coming, bytes }
+    }
+
+    /// Returns what starts threads that help to read and write long values.
+    pub fn threads(&self) -> Option<&Arc<dyn Threads>> {
+        self.threads.as_ref()
+    }
+
     /// Returns the size of new files.
     pub fn file_bytes(&self) -> u64 {
         let part = self.live() / FILE_PART;
-        part.max(FILE_BYTES_LEAST).min(self.file_bytes_max.load(Ordering::Relaxed))
+        part.max(self.coming.load(Ordering::Relaxed))
+            .max(FILE_BYTES_LEAST)
+            .min(self.file_bytes_max.load(Ordering::Relaxed))
     }
 
     /// Appends `values` like [`VlogSet::append`] and adds their pointers to `out` in order, with leases on their files.
@@ -310,7 +319,7 @@ impl VlogSet {
                     self.append_group(&mut group, out)?;
                 }
                 if alone {
-                    let (pointer, lease) = self.place(|file| file.append(value, compression))?;
+                    let (pointer, lease) = self.place(Lane::Main, |file| file.append(value, compression))?;
                     out.pointers.push(pointer);
                     lease.add_to(&mut out.leases);
                 }
@@ -322,21 +331,21 @@ impl VlogSet {
     fn append_group(&self, group: &mut RecordGroup<'_>, out: &mut Appended) -> Result<()> {
         if group.bytes() > 0 {
             let Appended { pointers, leases } = out;
-            let placed = self.place(|file| Ok(file.append_group(group, pointers)?.then_some(())));
+            let placed = self.place(Lane::Main, |file| Ok(file.append_group(group, pointers)?.then_some(())));
             placed.map(|((), lease)| lease.add_to(leases))?;
         }
         Ok(())
     }
 
     /// Creates the next file, unless another thread has replaced `full` as the current file.
-    fn begin_file(&self, full: Option<&Arc<VlogFile>>) -> Result<()> {
+    fn begin_file(&self, lane: Lane, full: Option<&Arc<VlogFile>>) -> Result<()> {
         if self.limit.as_ref().is_some_and(Limit::is_spent) {
             self.relieve();
         }
-        match self.try_begin_file(full) {
+        match self.try_begin_file(lane, full) {
             Err(e) if e.is_out_of_descriptors() => {
                 self.relieve();
-                self.try_begin_file(full)
+                self.try_begin_file(lane, full)
             }
             other => other,
         }
@@ -350,9 +359,10 @@ impl VlogSet {
         }
     }
 
-    fn try_begin_file(&self, full: Option<&Arc<VlogFile>>) -> Result<()> {
+    fn try_begin_file(&self, lane: Lane, full: Option<&Arc<VlogFile>>) -> Result<()> {
         let _one = self.rotating.lock();
-        if self.current.read().as_ref().map(|f| f.id) != full.map(|f| f.id) {
+        let current = &self.current[lane as usize];
+        if current.read().as_ref().map(|f| f.id) != full.map(|f| f.id) {
             return Ok(());
         }
         let header = FileHeader { family: self.family, vlog: (self.new_id)()?, salt: self.entropy.salt() };
@@ -364,20 +374,22 @@ impl VlogSet {
         self.begun.lock().insert(file.id, begun);
         self.filled.fetch_add(full.map_or(0, |full| full.settled_len()), Ordering::Relaxed);
         self.files.write().insert(file.id, Arc::clone(&file));
-        *self.current.write() = Some(file);
+        *current.write() = Some(file);
         Ok(())
     }
 
-    /// Closes the current file for appends; the next value creates a new file.
+    /// Closes the current files for appends; the next value creates a new file.
     pub fn rotate(&self) {
         let _one = self.rotating.lock();
-        if let Some(file) = self.current.write().take() {
-            file.close();
-            self.filled.fetch_add(file.settled_len(), Ordering::Relaxed);
+        for lane in &self.current {
+            if let Some(file) = lane.write().take() {
+                file.close();
+                self.filled.fetch_add(file.settled_len(), Ordering::Relaxed);
+            }
         }
     }
 
-    /// Closes the current file for appends and makes all values durable. Then no file is open for writing.
+    /// Closes the current files for appends and makes all values durable. Then no file is open for writing.
     ///
     /// # Errors
     /// As [`VlogSet::sync`].
@@ -530,42 +542,6 @@ impl VlogSet {
         self.file(pointer.vlog)?.read_into(pointer, value)
     }
 
-    /// Returns the chunk index of the value at `place`.
-    ///
-    /// # Errors
-    /// As [`VlogSet::read`]; `Corrupt` if the index contradicts itself or `place`.
-    pub fn read_index(&self, place: &ChunkedPlace) -> Result<ChunkIndex> {
-        let file = self.file(place.index.vlog)?;
-        let bytes = file.read(&place.index)?;
-        ChunkIndex::decode(&bytes, place).map_err(|what| file.damaged(&place.index, what))
-    }
-
-    /// Checks that the files have every chunk of the value at `place`, without reading more than the index.
-    ///
-    /// # Errors
-    /// As [`VlogSet::read_index`].
-    pub fn check_chunks(&self, place: &ChunkedPlace) -> Result<()> {
-        let index = self.read_index(place)?;
-        index.chunks().iter().try_for_each(|chunk| self.file(chunk.vlog)?.check_range(chunk))
-    }
-
-    /// Calls `visit` with each chunk of the value at `place`, in order.
-    ///
-    /// # Errors
-    /// As [`VlogSet::read_index`]; those of `visit`.
-    pub fn read_chunks(
-        &self,
-        place: &ChunkedPlace,
-        mut visit: impl FnMut(&[u8]) -> Result<()>,
-    ) -> Result<()> {
-        let index = self.read_index(place)?;
-        let mut chunk = Vec::new();
-        index.chunks().iter().try_for_each(|pointer| {
-            self.read_into(pointer, &mut chunk)?;
-            visit(&chunk)
-        })
-    }
-
     /// Starts loading the record that `pointer` names, so that a [`VlogSet::read`] shortly afterwards waits less.
     /// Errors are left to that read.
     pub fn load_ahead(&self, pointer: &VlogPointer) {
@@ -612,7 +588,7 @@ impl VlogSet {
             if let Some(len) = file.quiet_len() {
                 return Some((len, file.sealed_len().is_some()));
             }
-            if round == QUIET_ROUNDS && self.current.read().as_ref().is_some_and(|now| now.id == id) {
+            if round == QUIET_ROUNDS && self.current().any(|(now, _)| now == id) {
                 self.rotate();
             }
             backoff.snooze();

@@ -1,14 +1,4 @@
 //! A batch of operations that are committed together. Its buffer is the body of a log record.
-//!
-//! One operation: `kind u8 (bit 0x40: has an expiry) | family varint | key length varint | value length varint |
-//! [expiry: 6 bytes] | key | value`. The layout is part of `docs/formats/wal.md`. Older logs store seconds in a u32 instead, with
-//! bit 0x80.
-//!
-//! A range delete stores the first deleted key as its key and the first key not deleted as its value; either is empty
-//! for no bound. In the place of an expiry, range deletes and merges always have their rank, counted from 1 among the range
-//! deletes and merges of the batch. The rank raises the sequence number of the operation and of all later operations of
-//! the batch above those of earlier operations. It also makes every such operation at least as long as the eight bytes
-//! that one sequence number stands for.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,30 +6,23 @@ use std::time::{Duration, SystemTime};
 
 use tidesdb_io::Buffer;
 
-use crate::codec::{Decoder, Sink, put_varint};
+use super::chunks;
+use super::ops::{OP_BYTES, Op, Ops, decode_ops, encode_op};
 use crate::family::FamilyCore;
 use crate::memory::{Charge, Use};
-use crate::ranges::{BORDER_BYTES_MAX, Interval, RangeTombstone};
+use crate::ranges::Interval;
 use crate::read::prefix_range;
 use crate::shared::Family;
-use crate::types::{FamilyId, KEY_BYTES_MAX, KeyRange, Kind, SECOND, SeqNo, VALUE_BYTES_MAX, expiry_at};
+use crate::types::{FamilyId, KEY_BYTES_MAX, KeyRange, Kind, VALUE_BYTES_MAX, expiry_at};
 use crate::version::EXPIRY_IN_MILLIS;
-use crate::vlog::{ChunkedPlace, Lease, ValuePlace};
+use crate::vlog::{ChunkedPlace, Lease};
+use crate::wal::Purpose;
 use crate::wal::layout::{RECORD_HEADER_BYTES, blank_record};
-use crate::wal::{LoggedCommit, Purpose};
 use crate::{Error, Result};
 
-/// Set in the kind of an operation with an expiry in milliseconds, in [`EXPIRY_BYTES`].
-const HAS_EXPIRY: u8 = 0x40;
-/// Set in the kind of an operation with an expiry in seconds, in a u32: only in older logs.
-const HAS_SECONDS: u8 = 0x80;
-/// Bytes of an expiry, which is at most [`EXPIRY_MAX`].
-const EXPIRY_BYTES: usize = 6;
 /// Longest body of a record; leaves room for pointers that replace values.
 const BATCH_BYTES_MAX: usize = (1 << 32) - (1 << 20);
 
-/// Bytes of an operation besides its key and value, at most.
-const OP_BYTES: usize = 24;
 /// Records up to this length are not charged to the memory limit.
 const ROOM_MIN: usize = 4 << 10;
 /// A longer record grows by one part in this many, and by [`ROOM_MAX`] at most: memory is charged before it is used.
@@ -82,6 +65,8 @@ pub struct WriteBatch {
     pub(super) whole: Option<Buffer>,
     /// Leases on the value logs that the operations refer to.
     pub(super) leases: Vec<Lease>,
+    /// Bytes of the values that are in the value log already.
+    pub(super) chunked_bytes: u64,
     /// Length up to which the record may grow before more memory is charged.
     room: usize,
     /// Bytes at the beginning of the record whose memory was returned to the system.
@@ -114,6 +99,7 @@ impl WriteBatch {
             user_bytes: Vec::new(),
             whole: None,
             leases: Vec::new(),
+            chunked_bytes: 0,
             room: ROOM_MIN,
             freed: 0,
             charge: Charge::default(),
@@ -171,7 +157,19 @@ impl WriteBatch {
         if expiry != 0 {
             family.shared.maintenance.require(EXPIRY_IN_MILLIS)?;
         }
-        self.push(family, Kind::Put, expiry, key, value)
+        match chunks::is_long(family, value) {
+            false => self.push(family, Kind::Put, expiry, key, value),
+            true => self.put_long(family, expiry, key, value),
+        }
+    }
+
+    /// Stores the value in the value log now, so that memory does not hold a copy until the commit.
+    #[cold]
+    fn put_long(&mut self, family: &Family, expiry: u64, key: &[u8], value: &[u8]) -> Result<()> {
+        check_key(key)?;
+        check_value(value)?;
+        let (place, leases) = chunks::store(family, value)?;
+        self.put_chunks(family, key, (&place, leases), expiry)
     }
 
     /// Deletes `key`, whether it exists or not.
@@ -283,7 +281,7 @@ impl WriteBatch {
         self.ops == 0
     }
 
-    /// Bytes that the batch takes in the log.
+    /// Bytes that the batch takes in memory and in the log. Values of 8 MiB and more are not part of it: they are in value logs.
     pub fn bytes(&self) -> usize {
         self.record.len()
     }
@@ -325,6 +323,7 @@ impl WriteBatch {
         self.families.clear();
         self.user_bytes.clear();
         self.leases.clear();
+        self.chunked_bytes = 0;
     }
 
     /// Returns true if an operation is for `family`.
@@ -386,6 +385,7 @@ impl WriteBatch {
             puts: self.puts,
             value_bytes_max: self.value_bytes_max,
             user_bytes: self.user_bytes.clone(),
+            chunked_bytes: self.chunked_bytes,
         }
     }
 
@@ -398,6 +398,7 @@ impl WriteBatch {
         self.value_bytes_max = mark.value_bytes_max;
         self.families.truncate(mark.user_bytes.len());
         self.user_bytes.clone_from(&mark.user_bytes);
+        self.chunked_bytes = mark.chunked_bytes;
     }
 
     /// Sets `key` to the chunked value at `place`, whose files `leases` keep.
@@ -413,6 +414,7 @@ impl WriteBatch {
         }
         self.push(family, Kind::PutPointer, expiry, key, &place.encode())?;
         self.leases.extend(leases);
+        self.chunked_bytes += place.len;
         if let Some(at) = self.families.iter().position(|f| Arc::ptr_eq(f, &family.core)) {
             self.user_bytes[at] += place.len;
         }
@@ -505,184 +507,5 @@ pub struct Mark {
     puts: u32,
     value_bytes_max: usize,
     user_bytes: Vec<u64>,
-}
-
-/// One decoded operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Op<'a> {
-    /// The family of the operation.
-    pub family: FamilyId,
-    /// What the operation does.
-    pub kind: Kind,
-    /// Expiry in milliseconds since the UNIX epoch; 0 = none.
-    pub expiry: u64,
-    /// The key. For a range delete: the first key deleted, empty = from the first key of all.
-    pub key: &'a [u8],
-    /// The value or pointer. For a range delete: the first key not deleted, empty = to the last key of all.
-    pub value: &'a [u8],
-    /// Number of range deletes and merges of the batch up to and including this operation; the operation's sequence
-    /// number is `commit.seq + rank`.
-    pub rank: u32,
-}
-
-impl Op<'_> {
-    /// The range tombstone of a range delete, with sequence number `seq`.
-    pub fn range_tombstone(&self, seq: SeqNo) -> RangeTombstone {
-        let border = |key: &[u8]| (!key.is_empty()).then(|| key.into());
-        RangeTombstone { seq, start: border(self.key), end: border(self.value) }
-    }
-}
-
-/// Appends an operation.
-pub fn encode_op(out: &mut impl Sink, op: &Op<'_>) {
-    out.reserve(op.key.len() + op.value.len() + OP_BYTES);
-    out.push(op.kind as u8 | if op.expiry != 0 { HAS_EXPIRY } else { 0 });
-    put_varint(out, u64::from(op.family.0));
-    put_varint(out, op.key.len() as u64);
-    put_varint(out, op.value.len() as u64);
-    if op.kind.is_ranked() {
-        out.extend_from_slice(&op.rank.to_le_bytes());
-    } else if op.expiry != 0 {
-        out.extend_from_slice(&op.expiry.to_le_bytes()[..EXPIRY_BYTES]);
-    }
-    out.extend_from_slice(op.key);
-    out.extend_from_slice(op.value);
-}
-
-/// The operations of a record's body at offset `base` of `file`. Ranks count from 1.
-pub fn ops<'a>(body: &'a [u8], file: &'a str, base: u64) -> impl Iterator<Item = Result<Op<'a>>> {
-    decode_ops(body, file, base, Some(0))
-}
-
-/// The operations of a logged commit, or of a part of one.
-pub fn logged_ops<'a>(commit: &LoggedCommit<'a>) -> impl Iterator<Item = Result<Op<'a>>> {
-    decode_ops(commit.body, commit.file, commit.offset, Some(commit.rank))
-}
-
-/// Bytes of the operations that are whole at the beginning of `body`, and how many of them have a rank.
-pub fn whole_ops(body: &[u8]) -> (usize, u32) {
-    let mut d = Decoder::new(body, "", 0);
-    let mut whole = (0, 0);
-    while d.remaining() > 0
-        && let Ok(op) = decode_op(&mut d, &mut None)
-    {
-        whole = (d.position(), whole.1 + u32::from(op.kind.is_ranked()));
-    }
-    whole
-}
-
-/// The operations of `body`. `rank` is the number of operations with a rank before them; `None` = unknown.
-fn decode_ops<'a>(body: &'a [u8], file: &'a str, base: u64, rank: Option<u32>) -> Ops<'a> {
-    Ops { decoder: Decoder::new(body, file, base), rank }
-}
-
-/// Decodes operations one after the other.
-pub(super) struct Ops<'a> {
-    decoder: Decoder<'a>,
-    /// Number of operations with a rank so far.
-    rank: Option<u32>,
-}
-
-impl Ops<'_> {
-    /// Bytes decoded, and the number of operations with a rank so far.
-    #[inline]
-    pub(super) fn position(&self) -> (usize, Option<u32>) {
-        (self.decoder.position(), self.rank)
-    }
-}
-
-impl<'a> Iterator for Ops<'a> {
-    type Item = Result<Op<'a>>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        (self.decoder.remaining() > 0).then(|| decode_op(&mut self.decoder, &mut self.rank))
-    }
-}
-
-#[inline]
-fn decode_op<'a>(d: &mut Decoder<'a>, rank: &mut Option<u32>) -> Result<Op<'a>> {
-    let first = d.u8()?;
-    if (Kind::RangeDelete as u8..HAS_EXPIRY).contains(&first) {
-        return decode_ranked(d, rank, first);
-    }
-    let kind = Kind::from_u8(first & !(HAS_EXPIRY | HAS_SECONDS))
-        .ok_or_else(|| d.corrupt("unknown kind of operation"))?;
-    let family = u32::try_from(d.varint()?).map_err(|_| d.corrupt("family number too large"))?;
-    let key_len = d.length(KEY_BYTES_MAX)?;
-    let value_len = d.length(VALUE_BYTES_MAX)?;
-    let expiry = if first < HAS_EXPIRY { 0 } else { decode_expiry(d, first)? };
-    if key_len == 0 {
-        return Err(d.corrupt("empty key"));
-    }
-    let fits = match kind {
-        Kind::PutPointer => ValuePlace::is_length(value_len),
-        Kind::Delete | Kind::SingleDelete => value_len == 0,
-        Kind::Put | Kind::RangeDelete => true,
-        Kind::Merge => false,
-    };
-    if !fits {
-        return Err(d.corrupt("length of a pointer, a delete with a value, or a merge with an expiry"));
-    }
-    Ok(Op {
-        family: FamilyId(family),
-        kind,
-        expiry,
-        key: d.take(key_len)?,
-        value: d.take(value_len)?,
-        rank: rank.unwrap_or(0),
-    })
-}
-
-/// Reads the expiry of an operation with one, whose first byte is `first`.
-#[cold]
-fn decode_expiry(d: &mut Decoder<'_>, first: u8) -> Result<u64> {
-    match (first & HAS_EXPIRY != 0, first & HAS_SECONDS != 0) {
-        (false, _) => Ok(u64::from(d.u32()?) * SECOND),
-        (true, false) => {
-            let mut bytes = [0; size_of::<u64>()];
-            bytes[..EXPIRY_BYTES].copy_from_slice(d.take(EXPIRY_BYTES)?);
-            match u64::from_le_bytes(bytes) {
-                0 => Err(d.corrupt("expiry of zero")),
-                expiry => Ok(expiry),
-            }
-        }
-        (true, true) => Err(d.corrupt("unknown kind of operation")),
-    }
-}
-
-/// Decodes an operation that has a rank.
-fn decode_ranked<'a>(d: &mut Decoder<'a>, rank: &mut Option<u32>, kind: u8) -> Result<Op<'a>> {
-    if kind == Kind::RangeDelete as u8 {
-        return decode_range(d, rank);
-    }
-    if kind != Kind::Merge as u8 {
-        return Err(d.corrupt("unknown kind of operation"));
-    }
-    let family = u32::try_from(d.varint()?).map_err(|_| d.corrupt("family number too large"))?;
-    let (key_len, operand_len) = (d.length(KEY_BYTES_MAX)?, d.length(VALUE_BYTES_MAX)?);
-    let told = check_rank(d, rank)?;
-    if key_len == 0 {
-        return Err(d.corrupt("empty key"));
-    }
-    let (key, value) = (d.take(key_len)?, d.take(operand_len)?);
-    Ok(Op { family: FamilyId(family), kind: Kind::Merge, expiry: 0, key, value, rank: told })
-}
-
-/// Reads the rank of an operation and checks that it follows the previous one.
-fn check_rank(d: &mut Decoder<'_>, rank: &mut Option<u32>) -> Result<u32> {
-    let told = d.u32()?;
-    if told == 0 || rank.is_some_and(|rank| told - 1 != rank) {
-        return Err(d.corrupt("rank of an operation"));
-    }
-    *rank = Some(told);
-    Ok(told)
-}
-
-fn decode_range<'a>(d: &mut Decoder<'a>, rank: &mut Option<u32>) -> Result<Op<'a>> {
-    let family = u32::try_from(d.varint()?).map_err(|_| d.corrupt("family number too large"))?;
-    let (start, end) = (d.length(BORDER_BYTES_MAX)?, d.length(BORDER_BYTES_MAX)?);
-    let told = check_rank(d, rank)?;
-    let (key, value) = (d.take(start)?, d.take(end)?);
-    Ok(Op { family: FamilyId(family), kind: Kind::RangeDelete, expiry: 0, key, value, rank: told })
+    chunked_bytes: u64,
 }

@@ -4,13 +4,14 @@
 //! all earlier commits; after the first failure nothing is acknowledged. A failure before the log is written leaves no
 //! trace. A failure after that is `CommitUnknown`, and the database is poisoned.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tidesdb_memtable::Version;
 use tidesdb_sync::{Guard, pin};
 
-use super::batch::{KEPT_AFTER_COMMIT, Op, WriteBatch, encode_op, ops};
+use super::batch::{KEPT_AFTER_COMMIT, WriteBatch};
+use super::chunks::without_space;
+use super::ops::{Op, encode_op, ops};
 use super::staged::Staged;
 use super::stall;
 use crate::family::{Committed, CommittedOp, FamilyCore, MemSlot, Metric};
@@ -175,11 +176,7 @@ fn make_ready(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<Charge> {
 fn make_long_ready(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<()> {
     let bytes = batch.record.len() as u64;
     ctx.log.make_room(bytes, batch.purpose()).map_err(|e| refused(ctx, e))?;
-    separate(ctx, batch).map_err(|e| match e {
-        Error::NoSpace { .. } => refused(ctx, e),
-        e if e.is_full() => refused(ctx, ctx.log.no_space(bytes)),
-        e => e,
-    })
+    separate(ctx, batch).map_err(|e| without_space(ctx, bytes as usize, e))
 }
 
 /// Handles a commit that was refused before it had a number. On a full disk, flushes what is only in the log, which
@@ -288,13 +285,7 @@ fn separate(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<()> {
         encode_op(&mut record, &Op { kind: Kind::PutPointer, value: &pointer.encode(), ..*op });
     }
     drop(all);
-    let mut dirty = ctx.dirty_vlogs.lock();
-    for family in &batch.families {
-        if !dirty.iter().any(|f| Arc::ptr_eq(f, family)) {
-            dirty.push(Arc::clone(family));
-        }
-    }
-    drop(dirty);
+    ctx.note_dirty_values(&batch.families);
     let whole = std::mem::replace(&mut batch.record, record);
     let is_wanted = whole.capacity() <= KEPT_AFTER_COMMIT || batch.families.iter().any(|f| f.hook.is_set());
     batch.whole = is_wanted.then_some(whole);

@@ -1,7 +1,7 @@
 //! The write path in a few lines.
 //!
 //! ```text
-//! WriteBatch::put      encodes the operation once, in the log's own form
+//! WriteBatch::put      encodes the operation once, in the log's own form; a value of 8 MiB or more goes to the value log at once
 //! commit               the only entry point for data:
 //!   stall::admit         waits here if flushing lags, before a place in the order of commits is drawn
 //!   separate             moves values of at least the threshold to the value log and leaves pointers
@@ -14,6 +14,8 @@
 //!                      record of a refused commit is written as refused
 //! ```
 
+mod ops;
+mod chunks;
 mod batch;
 mod commit;
 mod staged;
@@ -21,5 +23,7 @@ mod stall;
 #[cfg(test)]
 mod tests;
 
-pub use batch::{Mark, Op, WriteBatch, check_key, encode_op, logged_ops, ops, whole_ops};
+pub use batch::{Mark, WriteBatch, check_key};
+pub use chunks::{Chunks, begin_writing};
 pub use commit::{commit, commit_if};
+pub use ops::{Op, encode_op, logged_ops, ops, whole_ops};

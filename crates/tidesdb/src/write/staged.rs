@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use tidesdb_memtable::{Memtable, Version};
 
-use super::batch::{WriteBatch, ops};
+use super::batch::WriteBatch;
+use super::ops::ops;
 use crate::family::FamilyCore;
 use crate::shared::WriteCtx;
 use crate::wal::Place;

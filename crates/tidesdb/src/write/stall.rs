@@ -97,7 +97,8 @@ pub(super) fn admit(ctx: &WriteCtx, batch: &WriteBatch) -> Result<Charge> {
     let clock = &ctx.env.clock;
     let now = clock.mono();
     let weight = (debt.share - 0.5) * 2.0;
-    let cost = batch.bytes() as f64 / debt.rate as f64 * STEEPNESS * weight * weight;
+    let bytes = batch.bytes() as u64 + batch.chunked_bytes;
+    let cost = bytes as f64 / debt.rate as f64 * STEEPNESS * weight * weight;
     let wait = ctx.debt.pace.reserve(now, Duration::from_secs_f64(cost.min(COST_MAX)));
     if wait >= DELAY_MIN {
         debt.cause.slowed.fetch_add(1, Ordering::Relaxed);

@@ -1,7 +1,6 @@
 //! The body of a record: golden bytes, and malformed bytes.
 
-use super::batch::encode_op;
-use super::{Op, ops};
+use super::{Op, encode_op, ops};
 use crate::types::{EXPIRY_MAX, FamilyId, Kind};
 use crate::{Error, Result};
 

@@ -310,6 +310,6 @@ fn check_value(core: &FamilyCore, value: &[u8], commit: &LoggedCommit<'_>, same_
     match ValuePlace::decode(value).ok_or_else(malformed)? {
         ValuePlace::Record(pointer) if same_boot => core.vlog.check_place(&pointer),
         ValuePlace::Record(pointer) => core.vlog.check(&pointer),
-        ValuePlace::Chunks(place) => core.vlog.check_chunks(&place),
+        ValuePlace::Chunks(place) => core.vlog.check_chunks(&place, !same_boot, |_| ()),
     }
 }

@@ -1,0 +1,204 @@
+//! Values in chunks, on their way to the value log.
+//!
+//! Each chunk is compressed and appended by a helper that has room, otherwise by the caller. Chunks of one value may be appended
+//! in any order; the chunk index lists them in theirs.
+
+use std::mem;
+use std::sync::Arc;
+
+use crate::family::{FamilyCore, Metric};
+use crate::helpers::Helpers;
+use crate::shared::{Family, WriteCtx};
+use crate::types::VlogId;
+use crate::version::CHUNKED_VALUES;
+use crate::vlog::{CHUNK_BYTES, ChunkIndex, ChunkedPlace, Lane, Lease, VlogPointer};
+use crate::wal::{Log, SpaceReservation};
+use crate::{Error, Result};
+
+/// Values of at least this length are stored by the put, in chunks.
+const LONG_BYTES_MIN: usize = 8 << 20;
+/// Chunks appended by the caller before helpers are started: for a short value they would not pay.
+const CHUNKS_ALONE: usize = 2;
+
+/// A chunk and its number.
+type Given = (usize, Vec<u8>);
+/// The number and the memory of a chunk, and where it was appended.
+type Done = (usize, Vec<u8>, Result<Appended>);
+/// An appended chunk, and a lease on its file.
+type Appended = (VlogPointer, Vec<Lease>);
+
+/// Reserves disk space for `bytes` of values. A close waits until the reservation is dropped: once it has returned, another
+/// process may have the directory open.
+pub fn begin_writing(family: &Family, bytes: usize) -> Result<SpaceReservation<&Log>> {
+    let ctx = &family.shared.write;
+    let reservation = ctx.log.reserve_space_for_values(bytes.max(1) as u64)?;
+    ctx.check_writable()?; // after the reservation: a close that does not wait for it is seen here
+    Ok(reservation)
+}
+
+/// Returns whether a put stores `value` at once. A commit hook sees the value, so it stays in the batch.
+#[inline]
+pub(super) fn is_long(family: &Family, value: &[u8]) -> bool {
+    value.len() >= LONG_BYTES_MIN
+        && value.len() >= family.core.options.value_threshold()
+        && !family.core.hook.is_set()
+}
+
+/// Stores `value` in the value log. Returns where it lies, and leases on its files. It is as durable as other values: a commit
+/// in full mode, or the next sync of the log, makes it so.
+pub(super) fn store(family: &Family, value: &[u8]) -> Result<(ChunkedPlace, Vec<Lease>)> {
+    let (ctx, core) = (&family.shared.write, &family.core);
+    if core.is_dropped() {
+        return Err(core.unusable());
+    }
+    family.shared.maintenance.require(CHUNKED_VALUES)?;
+    let _expected = core.vlog.expect(value.len() as u64);
+    let mut chunks = Chunks::new(family);
+    let added = value.chunks(CHUNK_BYTES).try_for_each(|chunk| chunks.add_part(chunk));
+    let stored = added.and_then(|()| chunks.finish()).map_err(|e| without_space(ctx, value.len(), e))?;
+    ctx.note_dirty_values([core]);
+    Ok(stored)
+}
+
+/// On a full disk, says so, and flushes what is only in the log, which frees log space.
+#[cold]
+pub(super) fn without_space(ctx: &WriteCtx, bytes: usize, e: Error) -> Error {
+    let e = match e {
+        Error::NoSpace { .. } => e,
+        e if e.is_full() => ctx.log.no_space(bytes as u64),
+        e => return e,
+    };
+    ctx.log.note_refusal();
+    ctx.flush_for_space();
+    e
+}
+
+/// The chunks of one value. Dropping them waits for the helpers and leaves garbage.
+pub struct Chunks {
+    family: Family,
+    /// Where the chunks lie, as far as that is known.
+    pointers: Vec<Option<VlogPointer>>,
+    leases: Vec<Lease>,
+    helpers: Option<Helpers<Given, Done>>,
+    /// Memory for chunks.
+    spare: Vec<Vec<u8>>,
+}
+
+impl Chunks {
+    /// No chunks yet.
+    pub fn new(family: &Family) -> Self {
+        let family = family.clone();
+        Self { family, pointers: Vec::new(), leases: Vec::new(), helpers: None, spare: Vec::new() }
+    }
+
+    /// Number of chunks added.
+    pub fn len(&self) -> usize {
+        self.pointers.len()
+    }
+
+    /// Adds the next chunk, of [`CHUNK_BYTES`] unless it is the last. Returns empty memory for another one.
+    pub fn add(&mut self, chunk: Vec<u8>) -> Result<Vec<u8>> {
+        let number = self.begin()?;
+        match self.helpers.as_mut().filter(|helpers| helpers.have_room()) {
+            Some(helpers) => helpers.give((number, chunk))?,
+            None => {
+                self.append_here(number, &chunk)?;
+                self.spare.push(chunk);
+            }
+        }
+        let mut next = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(CHUNK_BYTES));
+        next.clear();
+        Ok(next)
+    }
+
+    /// Like [`Chunks::add`], for a chunk that is copied only if a helper takes it.
+    pub fn add_part(&mut self, chunk: &[u8]) -> Result<()> {
+        let number = self.begin()?;
+        let Some(helpers) = self.helpers.as_mut().filter(|helpers| helpers.have_room()) else {
+            return self.append_here(number, chunk);
+        };
+        let mut copy = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(CHUNK_BYTES));
+        copy.clear();
+        copy.extend_from_slice(chunk);
+        helpers.give((number, copy))
+    }
+
+    /// Takes what helpers have done, starts them in time, and returns the number of the next chunk.
+    fn begin(&mut self) -> Result<usize> {
+        while let Some(done) = self.helpers.as_mut().and_then(Helpers::take) {
+            self.note(done)?;
+        }
+        if self.pointers.len() == CHUNKS_ALONE
+            && let Some(threads) = self.family.core.vlog.threads()
+        {
+            let family = self.family.clone();
+            let work = move |(number, chunk): Given| {
+                let appended = append(&family, Lane::Helpers, &chunk);
+                (number, chunk, appended)
+            };
+            self.helpers = Some(Helpers::start(&**threads, work));
+        }
+        self.pointers.push(None);
+        Ok(self.pointers.len() - 1)
+    }
+
+    fn append_here(&mut self, number: usize, chunk: &[u8]) -> Result<()> {
+        let appended = append(&self.family, Lane::Main, chunk);
+        self.note((number, Vec::new(), appended))
+    }
+
+    fn note(&mut self, (number, memory, appended): Done) -> Result<()> {
+        let (pointer, leases) = appended?;
+        self.pointers[number] = Some(pointer);
+        self.keep(leases);
+        if memory.capacity() > 0 {
+            self.spare.push(memory);
+        }
+        Ok(())
+    }
+
+    /// Keeps one lease for each file.
+    fn keep(&mut self, leases: Vec<Lease>) {
+        for lease in leases {
+            if !self.leases.iter().rev().any(|kept| kept.is_same(&lease)) {
+                self.leases.push(lease);
+            }
+        }
+    }
+
+    /// The newest file that has a chunk.
+    pub fn newest_file(&self) -> Option<VlogId> {
+        self.pointers.iter().rev().flatten().map(|pointer| pointer.vlog).next()
+    }
+
+    /// Waits for all chunks and appends their index. Returns where the value lies, and leases on its files.
+    pub fn finish(&mut self) -> Result<(ChunkedPlace, Vec<Lease>)> {
+        while let Some(done) = self.helpers.as_mut().map_or(Ok(None), Helpers::wait)? {
+            self.note(done)?;
+        }
+        self.helpers = None;
+        let mut index = ChunkIndex::new(CHUNK_BYTES as u32);
+        for pointer in mem::take(&mut self.pointers) {
+            index.push(pointer.ok_or_else(|| Error::internal("a chunk of a value was not written"))?);
+        }
+        let core = &self.family.core;
+        let _reservation = begin_writing(&self.family, index.encoded_bytes() as usize)?;
+        let place = core.vlog.append_index(&index, core.options.compression(), &mut self.leases)?;
+        note_stored(core, &place);
+        Ok((place, mem::take(&mut self.leases)))
+    }
+}
+
+/// Compresses `chunk` and appends it to the value log.
+fn append(family: &Family, lane: Lane, chunk: &[u8]) -> Result<Appended> {
+    let _reservation = begin_writing(family, chunk.len())?;
+    let mut leases = Vec::new();
+    let compression = family.core.options.compression();
+    let pointer = family.core.vlog.append_leased(lane, chunk, compression, &mut leases)?;
+    family.core.count(Metric::ValueLogWritten, pointer.record_bytes());
+    Ok((pointer, leases))
+}
+
+fn note_stored(core: &Arc<FamilyCore>, place: &ChunkedPlace) {
+    core.collection.note_stored(place.len, place.parts.iter().map(|part| part.bytes).sum());
+}

@@ -1,0 +1,207 @@
+//! The operations of a batch, as a log record stores them.
+//!
+//! One operation: `kind u8 (bit 0x40: has an expiry) | family varint | key length varint | value length varint |
+//! [expiry: 6 bytes] | key | value`. The layout is part of `docs/formats/wal.md`. Older logs store seconds in a u32 instead, with
+//! bit 0x80.
+//!
+//! A range delete stores the first deleted key as its key and the first key not deleted as its value; either is empty
+//! for no bound. In the place of an expiry, range deletes and merges always have their rank, counted from 1 among the range
+//! deletes and merges of the batch. The rank raises the sequence number of the operation and of all later operations of
+//! the batch above those of earlier operations. It also makes every such operation at least as long as the eight bytes
+//! that one sequence number stands for.
+
+use crate::Result;
+use crate::codec::{Decoder, Sink, put_varint};
+use crate::ranges::{BORDER_BYTES_MAX, RangeTombstone};
+use crate::types::{FamilyId, KEY_BYTES_MAX, Kind, SECOND, SeqNo, VALUE_BYTES_MAX};
+use crate::vlog::ValuePlace;
+use crate::wal::LoggedCommit;
+
+/// Set in the kind of an operation with an expiry in milliseconds, in [`EXPIRY_BYTES`].
+const HAS_EXPIRY: u8 = 0x40;
+/// Set in the kind of an operation with an expiry in seconds, in a u32: only in older logs.
+const HAS_SECONDS: u8 = 0x80;
+/// Bytes of an expiry, which is at most [`EXPIRY_MAX`](crate::types::EXPIRY_MAX).
+const EXPIRY_BYTES: usize = 6;
+/// Bytes of an operation besides its key and value, at most.
+pub(super) const OP_BYTES: usize = 24;
+
+/// One decoded operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Op<'a> {
+    /// The family of the operation.
+    pub family: FamilyId,
+    /// What the operation does.
+    pub kind: Kind,
+    /// Expiry in milliseconds since the UNIX epoch; 0 = none.
+    pub expiry: u64,
+    /// The key. For a range delete: the first key deleted, empty = from the first key of all.
+    pub key: &'a [u8],
+    /// The value or pointer. For a range delete: the first key not deleted, empty = to the last key of all.
+    pub value: &'a [u8],
+    /// Number of range deletes and merges of the batch up to and including this operation; the operation's sequence
+    /// number is `commit.seq + rank`.
+    pub rank: u32,
+}
+
+impl Op<'_> {
+    /// The range tombstone of a range delete, with sequence number `seq`.
+    pub fn range_tombstone(&self, seq: SeqNo) -> RangeTombstone {
+        let border = |key: &[u8]| (!key.is_empty()).then(|| key.into());
+        RangeTombstone { seq, start: border(self.key), end: border(self.value) }
+    }
+}
+
+/// Appends an operation.
+pub fn encode_op(out: &mut impl Sink, op: &Op<'_>) {
+    out.reserve(op.key.len() + op.value.len() + OP_BYTES);
+    out.push(op.kind as u8 | if op.expiry != 0 { HAS_EXPIRY } else { 0 });
+    put_varint(out, u64::from(op.family.0));
+    put_varint(out, op.key.len() as u64);
+    put_varint(out, op.value.len() as u64);
+    if op.kind.is_ranked() {
+        out.extend_from_slice(&op.rank.to_le_bytes());
+    } else if op.expiry != 0 {
+        out.extend_from_slice(&op.expiry.to_le_bytes()[..EXPIRY_BYTES]);
+    }
+    out.extend_from_slice(op.key);
+    out.extend_from_slice(op.value);
+}
+
+/// The operations of a record's body at offset `base` of `file`. Ranks count from 1.
+pub fn ops<'a>(body: &'a [u8], file: &'a str, base: u64) -> impl Iterator<Item = Result<Op<'a>>> {
+    decode_ops(body, file, base, Some(0))
+}
+
+/// The operations of a logged commit, or of a part of one.
+pub fn logged_ops<'a>(commit: &LoggedCommit<'a>) -> impl Iterator<Item = Result<Op<'a>>> {
+    decode_ops(commit.body, commit.file, commit.offset, Some(commit.rank))
+}
+
+/// Bytes of the operations that are whole at the beginning of `body`, and how many of them have a rank.
+pub fn whole_ops(body: &[u8]) -> (usize, u32) {
+    let mut d = Decoder::new(body, "", 0);
+    let mut whole = (0, 0);
+    while d.remaining() > 0
+        && let Ok(op) = decode_op(&mut d, &mut None)
+    {
+        whole = (d.position(), whole.1 + u32::from(op.kind.is_ranked()));
+    }
+    whole
+}
+
+/// The operations of `body`. `rank` is the number of operations with a rank before them; `None` = unknown.
+pub(super) fn decode_ops<'a>(body: &'a [u8], file: &'a str, base: u64, rank: Option<u32>) -> Ops<'a> {
+    Ops { decoder: Decoder::new(body, file, base), rank }
+}
+
+/// Decodes operations one after the other.
+pub(super) struct Ops<'a> {
+    decoder: Decoder<'a>,
+    /// Number of operations with a rank so far.
+    rank: Option<u32>,
+}
+
+impl Ops<'_> {
+    /// Bytes decoded, and the number of operations with a rank so far.
+    #[inline]
+    pub(super) fn position(&self) -> (usize, Option<u32>) {
+        (self.decoder.position(), self.rank)
+    }
+}
+
+impl<'a> Iterator for Ops<'a> {
+    type Item = Result<Op<'a>>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        (self.decoder.remaining() > 0).then(|| decode_op(&mut self.decoder, &mut self.rank))
+    }
+}
+
+#[inline]
+fn decode_op<'a>(d: &mut Decoder<'a>, rank: &mut Option<u32>) -> Result<Op<'a>> {
+    let first = d.u8()?;
+    if (Kind::RangeDelete as u8..HAS_EXPIRY).contains(&first) {
+        return decode_ranked(d, rank, first);
+    }
+    let kind = Kind::from_u8(first & !(HAS_EXPIRY | HAS_SECONDS))
+        .ok_or_else(|| d.corrupt("unknown kind of operation"))?;
+    let family = u32::try_from(d.varint()?).map_err(|_| d.corrupt("family number too large"))?;
+    let key_len = d.length(KEY_BYTES_MAX)?;
+    let value_len = d.length(VALUE_BYTES_MAX)?;
+    let expiry = if first < HAS_EXPIRY { 0 } else { decode_expiry(d, first)? };
+    if key_len == 0 {
+        return Err(d.corrupt("empty key"));
+    }
+    let fits = match kind {
+        Kind::PutPointer => ValuePlace::is_length(value_len),
+        Kind::Delete | Kind::SingleDelete => value_len == 0,
+        Kind::Put | Kind::RangeDelete => true,
+        Kind::Merge => false,
+    };
+    if !fits {
+        return Err(d.corrupt("length of a pointer, a delete with a value, or a merge with an expiry"));
+    }
+    Ok(Op {
+        family: FamilyId(family),
+        kind,
+        expiry,
+        key: d.take(key_len)?,
+        value: d.take(value_len)?,
+        rank: rank.unwrap_or(0),
+    })
+}
+
+/// Reads the expiry of an operation with one, whose first byte is `first`.
+#[cold]
+fn decode_expiry(d: &mut Decoder<'_>, first: u8) -> Result<u64> {
+    match (first & HAS_EXPIRY != 0, first & HAS_SECONDS != 0) {
+        (false, _) => Ok(u64::from(d.u32()?) * SECOND),
+        (true, false) => {
+            let mut bytes = [0; size_of::<u64>()];
+            bytes[..EXPIRY_BYTES].copy_from_slice(d.take(EXPIRY_BYTES)?);
+            match u64::from_le_bytes(bytes) {
+                0 => Err(d.corrupt("expiry of zero")),
+                expiry => Ok(expiry),
+            }
+        }
+        (true, true) => Err(d.corrupt("unknown kind of operation")),
+    }
+}
+
+/// Decodes an operation that has a rank.
+fn decode_ranked<'a>(d: &mut Decoder<'a>, rank: &mut Option<u32>, kind: u8) -> Result<Op<'a>> {
+    if kind == Kind::RangeDelete as u8 {
+        return decode_range(d, rank);
+    }
+    if kind != Kind::Merge as u8 {
+        return Err(d.corrupt("unknown kind of operation"));
+    }
+    let family = u32::try_from(d.varint()?).map_err(|_| d.corrupt("family number too large"))?;
+    let (key_len, operand_len) = (d.length(KEY_BYTES_MAX)?, d.length(VALUE_BYTES_MAX)?);
+    let told = check_rank(d, rank)?;
+    if key_len == 0 {
+        return Err(d.corrupt("empty key"));
+    }
+    let (key, value) = (d.take(key_len)?, d.take(operand_len)?);
+    Ok(Op { family: FamilyId(family), kind: Kind::Merge, expiry: 0, key, value, rank: told })
+}
+
+/// Reads the rank of an operation and checks that it follows the previous one.
+fn check_rank(d: &mut Decoder<'_>, rank: &mut Option<u32>) -> Result<u32> {
+    let told = d.u32()?;
+    if told == 0 || rank.is_some_and(|rank| told - 1 != rank) {
+        return Err(d.corrupt("rank of an operation"));
+    }
+    *rank = Some(told);
+    Ok(told)
+}
+
+fn decode_range<'a>(d: &mut Decoder<'a>, rank: &mut Option<u32>) -> Result<Op<'a>> {
+    let family = u32::try_from(d.varint()?).map_err(|_| d.corrupt("family number too large"))?;
+    let (start, end) = (d.length(BORDER_BYTES_MAX)?, d.length(BORDER_BYTES_MAX)?);
+    let told = check_rank(d, rank)?;
+    let (key, value) = (d.take(start)?, d.take(end)?);
+    Ok(Op { family: FamilyId(family), kind: Kind::RangeDelete, expiry: 0, key, value, rank: told })
+}
