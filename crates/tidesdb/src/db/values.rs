@@ -2,9 +2,8 @@
 //!
 //! A [`ValueWriter`] keeps what it gets until it has a chunk. A value that fits one chunk is put like any other. Of a
 //! longer one, each chunk goes to the value log as soon as it is full. Nothing refers to the chunks until the commit,
-//! and leases keep their files from being sealed. The commit syncs the chunks first, in every sync mode: a row in the
-//! log never names a chunk that may be missing, so recovery need not read the chunks. The files are named in the
-//! manifest as soon as they have a chunk, so that an open after a crash finds and removes them.
+//! and leases keep their files from being sealed. The commit syncs the chunks first, in every sync mode; most were synced
+//! before. The files are named in the manifest as soon as they have a chunk, so that an open after a crash finds and removes them.
 
 use std::fmt;
 use std::io::{self, Read, Write};

@@ -42,7 +42,8 @@ pub enum CommittedOp<'a> {
         /// When it expires; `None` = never.
         expiry: Option<SystemTime>,
     },
-    /// A put of a value that was written through a [`ValueWriter`](crate::ValueWriter) and stored in chunks.
+    /// A put of a value that was written through a [`ValueWriter`](crate::ValueWriter) and stored in chunks, or of one of 8 MiB or more
+    /// that was put before the hook was set.
     PutStream {
         /// The key.
         key: &'a [u8],

@@ -110,10 +110,12 @@ impl WriteBatch {
     ///
     /// Keys have 1 byte to 64 KiB ([`KEY_BYTES_MAX`](crate::KEY_BYTES_MAX)), values at most 4 GiB
     /// ([`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX)); [`Family::value_writer`] takes values of any length.
-    /// A batch has at most 4 GiB.
+    /// A batch has at most 4 GiB. A value of 8 MiB or more does not count: the put writes it to the value log of the family at once. It is
+    /// visible, and as durable as the rest, with the commit.
     ///
     /// # Errors
-    /// `InvalidArgument` for an empty or too long key, a too long value or batch. `MemoryLimit` if all batches and transactions
+    /// `InvalidArgument` for an empty or too long key, a too long value or batch. `NoSpace`, `Io` and those of
+    /// [`Db::write`](crate::Db::write) for a value of 8 MiB or more. `MemoryLimit` if all batches and transactions
     /// would take more than their share of `memory_limit`; `Busy` if memory stays scarce for ten seconds. The batch is as before.
     pub fn put(&mut self, family: &Family, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_until(family, key.as_ref(), value.as_ref(), family.stored_default_expiry()?)
