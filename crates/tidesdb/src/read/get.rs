@@ -184,7 +184,7 @@ pub fn multi_get<K: AsRef<[u8]>>(
             out[i] = Some(family.vlog.read(&pointer).map(Slice::from)?);
         }
         for (i, place) in chunked {
-            out[i] = Some(whole(family, &place)?);
+            out[i] = Some(whole(family, &place, Vec::new())?);
         }
     }
     Ok(out)
@@ -511,20 +511,21 @@ pub fn locate(
 pub fn resolve(family: &FamilyCore, bytes: &[u8]) -> Result<Slice> {
     match VlogPointer::decode(bytes) {
         Some(pointer) => family.vlog.read(&pointer).map(Slice::from),
-        None => resolve_chunks(family, bytes),
+        None => resolve_chunks(family, bytes, Vec::new()),
     }
 }
 
+/// Like [`resolve`], for a chunked value. Uses the memory of `spare`.
 #[cold]
-fn resolve_chunks(family: &FamilyCore, bytes: &[u8]) -> Result<Slice> {
+pub(super) fn resolve_chunks(family: &FamilyCore, bytes: &[u8], spare: Vec<u8>) -> Result<Slice> {
     match place(bytes)? {
         ValuePlace::Record(pointer) => family.vlog.read(&pointer).map(Slice::from),
-        ValuePlace::Chunks(place) => whole(family, &place),
+        ValuePlace::Chunks(place) => whole(family, &place, spare),
     }
 }
 
-/// Reads a chunked value into memory.
-fn whole(family: &FamilyCore, place: &ChunkedPlace) -> Result<Slice> {
+/// Reads a chunked value into memory, that of `spare` if it is enough.
+fn whole(family: &FamilyCore, place: &ChunkedPlace, spare: Vec<u8>) -> Result<Slice> {
     let too_long = || Error::MemoryLimit {
         what: format!(
             "a value of {} bytes is too long to be read whole; read it with `value_reader`",
@@ -533,7 +534,7 @@ fn whole(family: &FamilyCore, place: &ChunkedPlace) -> Result<Slice> {
         .into(),
     };
     let len = usize::try_from(place.len).ok().filter(|len| *len <= VALUE_BYTES_MAX).ok_or_else(too_long)?;
-    family.vlog.read_whole(place, len).map(Slice::from)
+    family.vlog.read_whole(place, len, spare).map(Slice::from)
 }
 
 fn place(bytes: &[u8]) -> Result<ValuePlace> {

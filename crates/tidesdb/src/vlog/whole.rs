@@ -66,14 +66,20 @@ impl VlogSet {
         })
     }
 
-    /// Returns the value at `place`, of `len` bytes.
+    /// Returns the value at `place`, of `len` bytes. Uses the memory of `value` if it is enough.
     ///
     /// # Errors
     /// As [`VlogSet::read_index`]; `MemoryLimit`.
-    pub fn read_whole(&self, place: &ChunkedPlace, len: usize) -> Result<Vec<u8>> {
+    pub fn read_whole(&self, place: &ChunkedPlace, len: usize, mut value: Vec<u8>) -> Result<Vec<u8>> {
         let index = self.read_index(place)?;
         let no_memory = |_| Error::MemoryLimit { what: "reading a value".into() };
-        let mut value = tidesdb_io::zeroed(len).map_err(no_memory)?;
+        match value.capacity() >= len {
+            true => value.resize(len, 0),
+            false => {
+                drop(mem::take(&mut value)); // before more memory is taken
+                value = tidesdb_io::zeroed(len).map_err(no_memory)?;
+            }
+        }
         let mut parts: Vec<&mut [u8]> = value.chunks_mut(index.chunk_bytes()).collect();
         let mut helpers = self.helpers_for(index.chunks().len());
         let mut spare = Vec::new();

@@ -12,7 +12,7 @@ use crate::shared::{Family, WriteCtx};
 use crate::types::VlogId;
 use crate::version::CHUNKED_VALUES;
 use crate::vlog::{CHUNK_BYTES, ChunkIndex, ChunkedPlace, Lane, Lease, VlogPointer};
-use crate::wal::{Log, SpaceReservation};
+use crate::wal::{Log, SpaceReservation, Unpublished};
 use crate::{Error, Result};
 
 /// Values of at least this length are stored by the put, in chunks.
@@ -44,9 +44,18 @@ pub(super) fn is_long(family: &Family, value: &[u8]) -> bool {
         && !family.core.hook.is_set()
 }
 
+/// Refuses writes of a comparator that this thread runs for a commit.
+pub(super) fn refuse_comparators() -> Result<()> {
+    match Unpublished::is_here() {
+        true => Err(Error::invalid("a comparator may read the database, not write to it")),
+        false => Ok(()),
+    }
+}
+
 /// Stores `value` in the value log. Returns where it lies, and leases on its files. It is as durable as other values: a commit
 /// in full mode, or the next sync of the log, makes it so.
 pub(super) fn store(family: &Family, value: &[u8]) -> Result<(ChunkedPlace, Vec<Lease>)> {
+    refuse_comparators()?;
     let (ctx, core) = (&family.shared.write, &family.core);
     if core.is_dropped() {
         return Err(core.unusable());

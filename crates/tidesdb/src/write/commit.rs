@@ -10,7 +10,7 @@ use tidesdb_memtable::Version;
 use tidesdb_sync::{Guard, pin};
 
 use super::batch::{KEPT_AFTER_COMMIT, WriteBatch};
-use super::chunks::without_space;
+use super::chunks::{refuse_comparators, without_space};
 use super::ops::{Op, encode_op, ops};
 use super::staged::Staged;
 use super::stall;
@@ -146,10 +146,7 @@ pub fn commit_if(
 /// Checks that `batch` may be committed to this database, and by this thread now.
 fn check(ctx: &WriteCtx, batch: &WriteBatch) -> Result<()> {
     ctx.check_writable()?;
-    if Unpublished::is_here() {
-        // This commit would wait for the outer commit, which waits for it.
-        return Err(Error::invalid("a comparator may read the database, not write to it"));
-    }
+    refuse_comparators()?; // this commit would wait for the outer commit, which waits for it
     if let Some(gone) = batch.families.iter().find(|f| f.is_dropped()) {
         return Err(gone.unusable());
     }

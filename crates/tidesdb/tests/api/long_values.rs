@@ -222,3 +222,59 @@ fn a_put_after_the_family_was_dropped_or_the_database_closed_is_refused() {
     assert!(matches!(batch.put(&f, "film", noise(1, LONG)), Err(Error::Closed)));
     assert!(batch.is_empty());
 }
+
+/// A cursor uses the memory of a long value for the next one, whatever their lengths.
+#[test]
+fn scans_return_long_values_of_all_lengths() {
+    let sim = Sim::new();
+    let db = open(&sim);
+    let lengths = [LONG, LONG + CHUNK, 900, LONG + 3, 5, LONG + 2 * CHUNK + 1, LONG, LONG];
+    let value = |n: usize| content(n as u64, lengths[n]);
+    for n in 0..lengths.len() {
+        db.put([n as u8], value(n)).unwrap();
+    }
+    db.flush().unwrap();
+    let mut cursor = db.cursor().unwrap();
+    for forward in [true, false, true] {
+        if forward { cursor.seek_to_first() } else { cursor.seek_to_last() }.unwrap();
+        let mut seen = 0;
+        while cursor.valid() {
+            let n = usize::from(cursor.key()[0]);
+            assert!(cursor.value().unwrap() == value(n), "row {n}");
+            assert!(cursor.entry().unwrap().1 == value(n), "row {n} again");
+            if forward { cursor.next() } else { cursor.prev() }.unwrap();
+            seen += 1;
+        }
+        assert_eq!(seen, lengths.len());
+    }
+    cursor.seek([3]).unwrap();
+    assert!(cursor.value().unwrap() == value(3));
+    cursor.seek([0]).unwrap();
+    assert!(cursor.value().unwrap() == value(0));
+    let rows: Vec<_> = db.iter().unwrap().collect::<Result<_, _>>().unwrap();
+    assert!(rows.iter().enumerate().all(|(n, row)| *row.1 == value(n)));
+}
+
+#[test]
+fn a_comparator_cannot_put_a_long_value() {
+    let sim = Sim::new();
+    let db = open(&sim);
+    let told = Arc::new(Mutex::new(None));
+    let reach = Arc::new(Mutex::new(Some((db.clone(), db.default_family().clone()))));
+    let (tell, within) = (Arc::clone(&told), Arc::clone(&reach));
+    let comparator = tidesdb::Comparator::custom("meddling", move |a, b| {
+        if let Some((db, f)) = within.lock().unwrap().take() {
+            let put = db.batch().put(&f, "film", vec![7; LONG]);
+            *tell.lock().unwrap() = Some(put.map_err(|e| e.to_string()));
+        }
+        a.cmp(b)
+    });
+    let odd = db.create_family("odd", quiet().comparator(comparator)).unwrap();
+    let mut batch = db.batch();
+    for key in ["a", "b", "c"] {
+        batch.put(&odd, key, "v").unwrap();
+    }
+    db.write(&mut batch).unwrap();
+    let refused = told.lock().unwrap().take().expect("the comparator ran").unwrap_err();
+    assert!(refused.contains("a comparator may read the database"), "{refused}");
+}
