@@ -75,7 +75,7 @@ mod health;
 mod clock;
 mod stats;
 mod memory;
-mod helpers;
+mod value_threads;
 // Files: names, events, range deletes, values, tables, log.
 mod files;
 mod events;

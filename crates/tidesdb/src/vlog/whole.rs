@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::file::VlogFile;
 use super::{ChunkIndex, ChunkedPlace, VlogPointer, VlogSet};
-use crate::helpers::Helpers;
+use crate::value_threads::Helpers;
 use crate::{Error, Result};
 
 /// Values of fewer chunks are read by the caller alone: threads would not pay.

@@ -7,9 +7,9 @@ use std::mem;
 use std::sync::Arc;
 
 use crate::family::{FamilyCore, Metric};
-use crate::helpers::Helpers;
 use crate::shared::{Family, WriteCtx};
 use crate::types::VlogId;
+use crate::value_threads::Helpers;
 use crate::version::CHUNKED_VALUES;
 use crate::vlog::{CHUNK_BYTES, ChunkIndex, ChunkedPlace, Lane, Lease, VlogPointer};
 use crate::wal::{Log, SpaceReservation, Unpublished};
