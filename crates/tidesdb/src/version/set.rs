@@ -89,6 +89,8 @@ struct Inner<T> {
 
 enum Phase {
     ReadOnly,
+    /// The manifest that was read is in force. The first install writes a new one and makes that with this number obsolete, if it is given.
+    Unbegun(Option<u64>),
     Writable(Manifest),
     Poisoned(Arc<Error>),
     Closed,
@@ -106,7 +108,7 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         let identity = Identity { uuid: context.entropy.salt(), wal_segment_bytes };
         let names = replay::list(&*context.dir)?;
         let this = Self::new(context, identity, State::default(), &names);
-        this.begin_manifest(&names, None, false)?;
+        this.begin_first(&names)?;
         Ok(this)
     }
 
@@ -121,12 +123,13 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         let names = replay::list(&*context.dir)?;
         let this = Self::new(context, identity, state, &names);
         this.open_tables()?;
-        this.begin_manifest(&names, None, false)?;
+        this.begin_first(&names)?;
         Ok(this)
     }
 
-    /// Opens the database. For writing, a new manifest replaces the one read, and the directory must be locked.
-    /// `read_only` changes nothing on disk.
+    /// Opens the database. For writing, a new manifest replaces the one read, and the directory must be locked: at once after a clean
+    /// shutdown, so that no crash looks like one, and after damage; otherwise with the first install. After a crash the device may be
+    /// busy with what it was given before, and a sync would keep the first read waiting. `read_only` changes nothing on disk.
     ///
     /// # Errors
     /// `NotFound` if there is none; `Corrupt` for damage; `FormatTooNew`; `InvalidArgument` for an unknown key order of
@@ -146,8 +149,12 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         if !read_only {
             // A damaged manifest is set aside like an orphan, as evidence.
             let spent = Some(loaded.header.number).filter(|_| !loaded.report.repaired_mark);
-            this.begin_manifest(&names, spent, loaded.report.clean)?;
-            spent.into_iter().for_each(|n| this.obsolete.push(FileKind::Manifest(n)));
+            let clean = loaded.report.clean;
+            *this.orphans.lock() = Some(Orphans::find(&names, &this.inner.lock().state, spent, clean));
+            this.inner.lock().phase = Phase::Unbegun(spent);
+            if clean || loaded.report.repaired_mark {
+                this.begin()?;
+            }
         }
         Ok((this, loaded.report))
     }
@@ -254,18 +261,38 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         Ok(())
     }
 
-    /// Writes the state to a new manifest and puts it in force. The manifest `spent` will be unlinked.
-    fn begin_manifest(&self, names: &[String], spent: Option<u64>, clean: bool) -> Result<()> {
-        let mut inner = self.inner.lock();
-        let manifest = self.write_manifest(&mut inner).map_err(|e| {
-            if !e.unknown {
-                self.unlink_obsolete(); // the open fails, so nothing else would unlink them
+    /// Writes the first manifest of a directory with the files `names`.
+    fn begin_first(&self, names: &[String]) -> Result<()> {
+        *self.orphans.lock() = Some(Orphans::find(names, &self.inner.lock().state, None, false));
+        self.inner.lock().phase = Phase::Unbegun(None);
+        self.begin()
+    }
+
+    /// Writes the state to a new manifest and puts it in force, for an open that fails if that fails.
+    fn begin(&self) -> Result<()> {
+        let begun = self.begin_locked(&mut self.inner.lock());
+        if begun.is_err() && !self.is_poisoned() {
+            self.unlink_obsolete(); // nothing else would unlink them
+        }
+        begun
+    }
+
+    /// Like [`VersionSet::begin`], unless a new manifest was begun already.
+    fn begin_locked(&self, inner: &mut Inner<T>) -> Result<()> {
+        let Phase::Unbegun(spent) = inner.phase else { return Ok(()) };
+        match self.write_manifest(inner) {
+            Ok(manifest) => {
+                inner.phase = Phase::Writable(manifest);
+                spent.into_iter().for_each(|n| self.obsolete.push(FileKind::Manifest(n)));
+                Ok(())
             }
-            e.error
-        })?;
-        *self.orphans.lock() = Some(Orphans::find(names, &inner.state, spent, clean));
-        inner.phase = Phase::Writable(manifest);
-        Ok(())
+            Err(SwitchError { error, unknown }) => {
+                if unknown {
+                    inner.phase = Phase::Poisoned(Arc::new(error.clone()));
+                }
+                Err(error)
+            }
+        }
     }
 
     fn write_manifest(&self, inner: &mut Inner<T>) -> std::result::Result<Manifest, SwitchError> {
@@ -460,8 +487,8 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
     }
 
     fn install_locked(&self, inner: &mut Inner<T>, mut edit: VersionEdit) -> Result<()> {
+        self.begin_locked(inner)?;
         self.roll_if_large(inner)?;
-        inner.manifest()?;
         self.add_counters(&inner.state, &mut edit);
         assert_inputs_exist(&inner.state, &edit);
         let mut state = inner.state.clone();
@@ -581,6 +608,7 @@ impl<T> Inner<T> {
         match &mut self.phase {
             Phase::Writable(m) => Ok(m),
             Phase::ReadOnly => Err(Error::ReadOnly),
+            Phase::Unbegun(_) => Err(Error::internal("a manifest that was not begun")),
             Phase::Closed => Err(Error::Closed),
             Phase::Poisoned(cause) => Err(Error::Poisoned { cause: Arc::clone(cause) }),
         }

@@ -224,7 +224,7 @@ fn lost_and_swapped_files_are_detected() {
     disk.write_file(&path, &other.read_file(&path).unwrap()).unwrap();
     assert!(try_open(&env).unwrap_err().is_corruption());
     disk.write_file(&path, &good).unwrap();
-    drop(open(&env)); // now number 2 is in force
+    drop(recover(&env)); // now number 2 is in force
     disk.write_file(format!("{DB}/000002.manifest"), &good).unwrap();
     assert!(try_open(&env).unwrap_err().is_corruption());
 }
@@ -292,7 +292,7 @@ fn old_marks_stale_records_and_forged_chains_are_refused() {
     let (env, disk, set) = disk_with(62, 3);
     let older = disk.read_file(format!("{DB}/{}", files::manifest(1))).unwrap();
     drop(set);
-    let (set, _) = open(&env);
+    let (set, _) = recover(&env);
     let victim = Victim::new(&disk, &files::manifest(set.manifest().unwrap().0));
     let newer = victim.bytes();
     assert_ne!(older[16..32], newer[16..32], "the salt was used before");

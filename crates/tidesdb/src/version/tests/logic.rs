@@ -212,7 +212,7 @@ fn a_value_log_is_obsolete_once_nothing_refers_to_it() {
     assert_eq!(obsolete(&set), 1);
     drop(set);
     touch(&env, &files::vlog(vlog));
-    let (set, _) = open(&env);
+    let (set, _) = recover(&env);
     assert_eq!((obsolete(&set), info(&set).bytes, info(&set).sealed_at), (1, 999, Some(9)));
     let reader = set.version(family).unwrap();
     set.unlink_obsolete();
@@ -304,7 +304,7 @@ fn orphans_are_set_aside_and_unlinked_after_a_clean_session() {
     ] {
         touch(&env, name);
     }
-    let (set, _) = open(&env);
+    let (set, _) = recover(&env);
     assert!(set.new_table_id().unwrap() > TableId(9) && set.new_vlog_id().unwrap() > VlogId(4));
     touch(&env, "000050.klog"); // created after the open: not an orphan
     let report = set.settle_orphans();
@@ -317,7 +317,7 @@ fn orphans_are_set_aside_and_unlinked_after_a_clean_session() {
     assert!(kept.iter().all(|k| names.iter().any(|n| n == k)), "{names:?}");
     assert!(names.contains(&"000077.manifest.orphan".into()) && names.contains(&"000050.klog".into()));
     drop(set);
-    let (set, _) = open(&env); // the last session was not closed cleanly
+    let (set, _) = recover(&env); // the last session was not closed cleanly
     assert_eq!(set.settle_orphans().unlinked, 0);
     set.unlink_obsolete();
     set.close(&VersionEdit::new()).unwrap();
@@ -327,6 +327,33 @@ fn orphans_are_set_aside_and_unlinked_after_a_clean_session() {
     set.unlink_obsolete();
     let manifest = files::manifest(set.manifest().unwrap().0);
     assert_eq!(file_names(&env), ["000001.wal", "000005.klog", &manifest, "CURRENT", "notes"]);
+}
+
+/// A sync would keep the first read waiting while the device writes what the crashed process left.
+#[test]
+fn after_a_crash_the_first_install_begins_the_manifest() {
+    let (env, disk, set) = disk_with(12, 4);
+    let (before, state) = (set.manifest().unwrap().0, facts(&set.state()));
+    drop(set);
+    for _ in 0..2 {
+        let ops = disk.op_count();
+        let (set, _) = open(&env);
+        let syncs = disk.ops().into_iter().filter(|op| op.index >= ops && sim::OpSet::SYNCS.has(op.kind));
+        assert_eq!(syncs.count(), 0, "the open of a crashed database waits for no sync");
+        assert_eq!((set.manifest(), facts(&set.state())), (None, state.clone()));
+    }
+    let (set, _) = recover(&env);
+    set.settle_orphans();
+    set.unlink_obsolete();
+    assert_eq!(set.manifest().unwrap().0, before + 1);
+    let manifests = file_names(&env).into_iter().filter(|name| name.ends_with(".manifest"));
+    assert_eq!(manifests.collect::<Vec<_>>(), [files::manifest(before + 1)]);
+    set.close(&VersionEdit::new()).unwrap();
+    let (set, report) = open(&env);
+    assert!(
+        report.clean && set.manifest().is_some(),
+        "a crash from now on must not look like a clean shutdown"
+    );
 }
 
 #[test]

@@ -64,6 +64,13 @@ fn open(env: &Env) -> (Set, ManifestReport) {
     try_open(env).unwrap()
 }
 
+/// Opens the database and begins a new manifest, as every recovery does.
+fn recover(env: &Env) -> (Set, ManifestReport) {
+    let (set, report) = open(env);
+    install(&set, []).unwrap();
+    (set, report)
+}
+
 /// Opens the database if it exists, otherwise creates it.
 fn open_or_create(env: &Env) -> Result<Set> {
     let dir = env.disk.open_dir(Path::new(DB), true).map_err(|e| Error::io("open", DB, e))?;
