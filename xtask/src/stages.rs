@@ -47,6 +47,22 @@ const ALL: [&str; 32] = [
 /// Stages that take many minutes or much network traffic and depend on few changes. They run only if named.
 const ON_REQUEST: [&str; 2] = ["clients", "package"];
 
+/// What a build server runs after `test`. A full run has the other stages too, which take as long again and depend on fewer changes.
+const BRIEF: [&str; 12] = [
+    "tidy",
+    "lint",
+    "bench",
+    "docs",
+    "c",
+    "crash",
+    "faults",
+    "kill",
+    "metamorphic",
+    "races",
+    "descriptors",
+    "memory",
+];
+
 /// Programs of the test kit with their arguments in a check run, which takes minutes in total. Without
 /// arguments they run at full size.
 const KIT: [(&str, &[&str]); 18] = [
@@ -92,8 +108,7 @@ pub(crate) enum Outcome {
 /// Result of a stage, or the message of its failure.
 pub(crate) type Staged = Result<Outcome, String>;
 
-/// Runs the named stages. Without a name, runs all except those on request; `extra` does the same without
-/// `test`.
+/// Runs the named stages. Without a name, runs all except those on request; `brief` stands for [`BRIEF`].
 ///
 /// # Errors
 /// The failure of the first stage that fails; an unknown name.
@@ -102,10 +117,8 @@ pub(crate) fn ci(root: &Path, names: &[String]) -> Done {
     for name in names {
         match ALL.iter().find(|stage| *stage == name) {
             Some(stage) => stages.push(*stage),
-            None if name == "extra" => {
-                stages.extend(ALL.iter().filter(|stage| **stage != "test" && !ON_REQUEST.contains(stage)));
-            }
-            None => return Err(format!("unknown stage `{name}`; the stages are: extra {}", ALL.join(" "))),
+            None if name == "brief" => stages.extend(BRIEF),
+            None => return Err(format!("unknown stage `{name}`; the stages are: brief {}", ALL.join(" "))),
         }
     }
     if names.is_empty() {
