@@ -129,7 +129,7 @@ enum Next {
     Nothing,
     /// Flush the memtable, which may overwrite many values.
     Flush,
-    /// Complete the current value log, which is mostly garbage.
+    /// Close and sync the value logs that are not complete, which are mostly garbage.
     Rotate,
     /// Merge all tables: they may hide many values.
     Merge,
@@ -167,8 +167,8 @@ impl Seen {
 #[derive(Debug)]
 struct Usage {
     sealed: SettledFiles,
-    /// Bytes of the current files, and those that tables refer to.
-    current: (u64, u64),
+    /// Bytes of the files that are not complete and durable, and those that tables refer to.
+    incomplete: (u64, u64),
     space: ValueSpace,
     /// Most bytes of values that the memtables may overwrite, and that no table refers to yet.
     unflushed: u64,
@@ -180,10 +180,10 @@ impl Usage {
         let vlogs = version.vlogs();
         let space = ValueSpace::of(version);
         let used = |id| vlogs.get(&id).map_or(0, VlogState::used);
-        let current = family.vlog.current();
+        let incomplete = family.vlog.incomplete().into_iter();
         Self {
             sealed: SettledFiles::of(family, version, seen.flushed_to),
-            current: current.fold((0, 0), |sum, (id, bytes)| (sum.0 + bytes, sum.1 + used(id))),
+            incomplete: incomplete.fold((0, 0), |sum, (id, bytes)| (sum.0 + bytes, sum.1 + used(id))),
             unflushed: unflushed(family, seen, space.average),
             space,
         }
@@ -202,8 +202,8 @@ impl Usage {
             return Next::Nothing;
         }
         let share = |bytes| family.garbage_max(bytes, true);
-        let ((current, used), garbage) = (self.current, self.sealed.garbage);
-        let total = self.sealed.bytes + current;
+        let ((incomplete, used), garbage) = (self.incomplete, self.sealed.garbage);
+        let total = self.sealed.bytes + incomplete;
         if garbage + self.unflushed > share(total) && self.unflushed > family.garbage_slack() {
             return Next::Flush;
         }
@@ -211,7 +211,7 @@ impl Usage {
         if garbage + hidden > share(total) && hidden > table_bytes / LOOK_COST {
             return Next::Merge;
         }
-        if current.saturating_sub(used) > share(current) {
+        if incomplete.saturating_sub(used) > share(incomplete) {
             return Next::Rotate;
         }
         Next::Nothing

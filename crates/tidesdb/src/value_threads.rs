@@ -21,8 +21,10 @@ static RUNNING: AtomicUsize = AtomicUsize::new(0);
 /// The helpers of one caller. `G` is a piece, `D` what becomes of it. Dropping them waits until they have ended.
 pub(crate) struct Helpers<G, D> {
     helpers: Vec<Helper<G, D>>,
-    /// Counted in [`RUNNING`].
-    counted: usize,
+    /// The counter that the helpers are counted in: [`RUNNING`], except in tests.
+    running: &'static AtomicUsize,
+    /// Number of helpers that were started.
+    started: usize,
 }
 
 /// One thread.
@@ -37,12 +39,23 @@ struct Helper<G, D> {
 impl<G: Send + 'static, D: Send + 'static> Helpers<G, D> {
     /// Starts threads that apply `work`: as many as can run beside the caller. There are none if the process has many already.
     pub(crate) fn start(threads: &dyn Threads, work: impl Fn(G) -> D + Clone + Send + 'static) -> Self {
+        Self::start_counted(&RUNNING, threads, work)
+    }
+
+    /// Like [`Helpers::start`], with the number of helpers that run in `running`.
+    fn start_counted(
+        running: &'static AtomicUsize,
+        threads: &dyn Threads,
+        work: impl Fn(G) -> D + Clone + Send + 'static,
+    ) -> Self {
         let processors = threads.parallelism();
         let wanted = processors.saturating_sub(1).min(HELPERS_MAX);
-        let running = RUNNING.fetch_add(wanted, Ordering::Relaxed) + wanted;
-        let mut this = Self { helpers: Vec::new(), counted: wanted };
-        if running <= processors {
+        let mut this = Self { helpers: Vec::new(), running, started: 0 };
+        let count = |now: usize| (now + wanted <= processors).then_some(now + wanted);
+        if running.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count).is_ok() {
             this.helpers.extend((0..wanted).map_while(|_| Helper::start(threads, work.clone())));
+            this.started = this.helpers.len();
+            running.fetch_sub(wanted - this.started, Ordering::Relaxed); // the system may refuse threads
         }
         this
     }
@@ -91,7 +104,7 @@ impl<G, D> Drop for Helpers<G, D> {
     fn drop(&mut self) {
         self.helpers.iter_mut().for_each(|helper| helper.given = None); // ends the threads
         self.helpers.clear();
-        RUNNING.fetch_sub(self.counted, Ordering::Relaxed);
+        self.running.fetch_sub(self.started, Ordering::Relaxed);
     }
 }
 
@@ -123,9 +136,63 @@ impl<G, D> Drop for Helper<G, D> {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+    use std::sync::Arc;
+
     use tidesdb_io::Env;
 
     use super::*;
+
+    /// A system with four processors that starts at most `most` threads.
+    #[derive(Debug)]
+    struct Four {
+        threads: Arc<dyn Threads>,
+        most: usize,
+        started: AtomicUsize,
+    }
+
+    impl Four {
+        fn new(most: usize) -> Self {
+            Self { threads: Env::real().threads, most, started: AtomicUsize::new(0) }
+        }
+    }
+
+    impl Threads for Four {
+        fn spawn(
+            &self,
+            name: &str,
+            priority: Priority,
+            body: Box<dyn FnOnce() + Send>,
+        ) -> io::Result<JoinHandle> {
+            match self.started.fetch_add(1, Ordering::Relaxed) < self.most {
+                true => self.threads.spawn(name, priority, body),
+                false => Err(io::ErrorKind::WouldBlock.into()),
+            }
+        }
+
+        fn parallelism(&self) -> usize {
+            4
+        }
+    }
+
+    #[test]
+    fn callers_without_helpers_do_not_count() {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let start = |most| Helpers::start_counted(&COUNT, &Four::new(most), |n: u64| n);
+        let first = start(10);
+        assert_eq!((first.helpers.len(), COUNT.load(Ordering::Relaxed)), (3, 3));
+        let others = [start(10), start(10)];
+        assert!(others.iter().all(|other| !other.have_room()), "one helper per processor");
+        assert_eq!(COUNT.load(Ordering::Relaxed), 3);
+        drop(first);
+        let next = start(10);
+        assert_eq!((next.helpers.len(), COUNT.load(Ordering::Relaxed)), (3, 3));
+        drop((others, next));
+        let refused = start(1);
+        assert_eq!((refused.helpers.len(), COUNT.load(Ordering::Relaxed)), (1, 1), "no more threads");
+        drop(refused);
+        assert_eq!(COUNT.load(Ordering::Relaxed), 0);
+    }
 
     #[test]
     fn every_piece_comes_back_once() {

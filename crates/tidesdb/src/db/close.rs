@@ -10,8 +10,9 @@ use tidesdb_sync::{Event as Signal, Mutex, rank};
 
 use super::{Db, Inner};
 use crate::events::Event;
+use crate::family::FamilyCore;
 use crate::version::{Change, VersionEdit};
-use crate::{Error, Result, flush, upload};
+use crate::{Error, Result, collect, flush, upload};
 
 /// Attempts to upload to the object store during a close.
 const UPLOAD_TRIES: u32 = 3;
@@ -264,6 +265,7 @@ impl Inner {
         for family in &families {
             let _one_at_a_time = family.flushing.lock();
             flush::up_to(&shared.maintenance, family, boundary)?;
+            self.name_values(family)?;
         }
         let tail = shared.write.log.sequencer().tail();
         let mut edit = VersionEdit::new();
@@ -274,6 +276,17 @@ impl Inner {
         shared.write.log.remove_all();
         shared.write.log.leave_reserve();
         Ok(())
+    }
+
+    /// Names in the manifest the value logs that no flush has named, so that the next open removes them. They hold long values that
+    /// were put and not committed.
+    fn name_values(&self, family: &FamilyCore) -> Result<()> {
+        let shared = &self.shared;
+        family.vlog.sync_begun().map_err(|e| Error::clone(&shared.write.poison(e)))?;
+        match shared.maintenance.with_reserve(|| collect::name(&shared.maintenance, family, 0)) {
+            Err(Error::NotFound { .. }) if family.is_dropped() => Ok(()),
+            other => other,
+        }
     }
 }
 

@@ -57,7 +57,7 @@ pub struct ValueWriter {
 /// The chunks of a value that has more than one.
 struct Stream {
     chunks: Chunks,
-    /// The last file that was named in the manifest.
+    /// The newest file that was named in the manifest.
     named: Option<VlogId>,
 }
 
@@ -108,7 +108,7 @@ impl ValueWriter {
 
     /// Bytes written so far.
     pub fn len(&self) -> u64 {
-        let handed = self.stream.as_ref().map_or(0, |s| s.chunks.len() as u64 * CHUNK_BYTES as u64);
+        let handed = self.stream.as_ref().map_or(0, |s| s.chunks.count() as u64 * CHUNK_BYTES as u64);
         handed + self.chunk.len() as u64
     }
 
@@ -177,7 +177,7 @@ impl ValueWriter {
         }
         let chunks = || Chunks::new(&self.family);
         let stream = self.stream.get_or_insert_with(|| Stream { chunks: chunks(), named: None });
-        if (stream.chunks.len() as u64 + 1) * CHUNK_BYTES as u64 >= CHUNKED_BYTES_MAX {
+        if (stream.chunks.count() as u64 + 1) * CHUNK_BYTES as u64 >= CHUNKED_BYTES_MAX {
             return Err(Error::invalid(format!("a value is limited to {CHUNKED_BYTES_MAX} bytes")));
         }
         self.chunk = stream.hand_on(&self.family, std::mem::take(&mut self.chunk))?;
@@ -249,23 +249,24 @@ impl fmt::Debug for ValueWriter {
 }
 
 impl Stream {
-    /// Has `chunk` appended to the value log, and names its file in the manifest if it is new. Returns memory for the next chunk.
+    /// Has `chunk` appended to the value log, and names new files of chunks in the manifest. Returns memory for the next chunk.
     fn hand_on(&mut self, family: &Family, chunk: Vec<u8>) -> Result<Vec<u8>> {
         let memory = self.chunks.add(chunk)?;
-        self.chunks.newest_file().map_or(Ok(()), |file| self.name(family, file))?;
+        self.name_newest(family)?;
         Ok(memory)
     }
 
-    /// Names `file` in the manifest if it is new. Then the file before it is full: it is synced, so that little is left to
-    /// sync at the end.
-    fn name(&mut self, family: &Family, file: VlogId) -> Result<()> {
-        if self.named >= Some(file) {
+    /// Names the newest file in the manifest, with all that were begun before it, if it has no name yet. Files before it are probably
+    /// full: they are synced, so that little is left to sync at the end.
+    fn name_newest(&mut self, family: &Family) -> Result<()> {
+        let newest = self.chunks.newest_file();
+        if self.named >= newest {
             return Ok(());
         }
         let _reservation = begin_writing(family, 0)?;
         poisoning(family, family.core.vlog.sync_begun())?;
         collect::name(&family.shared.maintenance, &family.core, CHUNKED_VALUES)?;
-        match self.named.replace(file) {
+        match std::mem::replace(&mut self.named, newest) {
             Some(_) => sync(family),
             None => Ok(()),
         }
@@ -274,7 +275,7 @@ impl Stream {
     /// Waits for all chunks, writes the index and makes everything durable.
     fn finish(&mut self, family: &Family) -> Result<(ChunkedPlace, Vec<Lease>)> {
         let (place, leases) = self.chunks.finish()?;
-        self.name(family, place.index.vlog)?;
+        self.name_newest(family)?;
         sync(family)?;
         Ok((place, leases))
     }

@@ -305,6 +305,11 @@ impl VlogFile {
         Ok(Some(offset))
     }
 
+    /// Returns the size limit: a file of this many bytes is full.
+    pub(super) fn bytes_max(&self) -> u64 {
+        self.bytes_max
+    }
+
     fn is_full(&self) -> bool {
         self.reserved.load(Ordering::Relaxed) >= self.bytes_max
     }

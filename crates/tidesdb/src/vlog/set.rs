@@ -34,6 +34,10 @@ const FILE_PART: u64 = 16;
 /// A new file takes this many bytes, however few are live: a file costs two syncs.
 const FILE_BYTES_LEAST: u64 = 8 << 20;
 
+/// After a long value, a current file may stay open if its size limit is at most this many times that of new files. The limits
+/// follow the live bytes, so a factor of 1 would close files after every long value of a set that shrinks.
+const OVERSIZED_FACTOR: u64 = 2;
+
 /// Number of checks for a pause in writes. After that, the file is closed for appends to force one.
 const QUIET_ROUNDS: u32 = 1000;
 
@@ -116,16 +120,18 @@ pub struct Appended {
     pub leases: Vec<Lease>,
 }
 
-/// A long value that is being written.
+/// A long value that is being written, for which new files may be larger. Dropping it closes the current files that became too
+/// large for what else is written.
 #[derive(Debug)]
 pub struct Expected<'a> {
-    coming: &'a AtomicU64,
+    set: &'a VlogSet,
     bytes: u64,
 }
 
 impl Drop for Expected<'_> {
     fn drop(&mut self) {
-        self.coming.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.set.coming.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.set.close_oversized();
     }
 }
 
@@ -261,9 +267,10 @@ impl VlogSet {
         Arc::ptr_eq(&self.dir, dir)
     }
 
-    /// Returns the files that receive appends and their bytes.
-    pub fn current(&self) -> impl Iterator<Item = (VlogId, u64)> {
-        self.current.iter().filter_map(|lane| lane.read().as_ref().map(|file| (file.id, file.settled_len())))
+    /// Returns the files that are not complete and durable, and their bytes: those that receive appends, and closed ones before
+    /// their last sync.
+    pub fn incomplete(&self) -> Vec<(VlogId, u64)> {
+        self.unsynced.lock().iter().map(|file| (file.id, file.settled_len())).collect()
     }
 
     /// Returns the bytes of the files that were filled in this session.
@@ -284,7 +291,7 @@ impl VlogSet {
     /// Announces a value of `bytes` bytes, for which files may be larger until the returned value is dropped.
     pub fn expect(&self, bytes: u64) -> Expected<'_> {
         self.coming.fetch_add(bytes, Ordering::Relaxed);
-        Expected { coming: &self.coming, bytes }
+        Expected { set: self, bytes }
     }
 
     /// Returns what starts threads that help to read and write long values.
@@ -380,9 +387,20 @@ impl VlogSet {
 
     /// Closes the current files for appends; the next value creates a new file.
     pub fn rotate(&self) {
-        let _one = self.rotating.lock();
+        self.close_current(|_| true);
+    }
+
+    /// Closes the current files whose size limit is more than twice that of new files. Only full files are sealed while the database
+    /// is busy, so the garbage in a larger file would stay until other values have filled the file.
+    fn close_oversized(&self) {
+        self.close_current(|file| file.bytes_max() > OVERSIZED_FACTOR * self.file_bytes());
+    }
+
+    /// Closes the current files that `which` selects for appends.
+    fn close_current(&self, which: impl Fn(&VlogFile) -> bool) {
+        let _one = self.rotating.lock(); // a file that another thread begins meanwhile is a current file already
         for lane in &self.current {
-            if let Some(file) = lane.write().take() {
+            if let Some(file) = lane.write().take_if(|file| which(file)) {
                 file.close();
                 self.filled.fetch_add(file.settled_len(), Ordering::Relaxed);
             }
@@ -588,12 +606,17 @@ impl VlogSet {
             if let Some(len) = file.quiet_len() {
                 return Some((len, file.sealed_len().is_some()));
             }
-            if round == QUIET_ROUNDS && self.current().any(|(now, _)| now == id) {
+            if round == QUIET_ROUNDS && self.is_current(id) {
                 self.rotate();
             }
             backoff.snooze();
         }
         None
+    }
+
+    /// Returns whether the file receives appends.
+    fn is_current(&self, id: VlogId) -> bool {
+        self.current.iter().any(|lane| lane.read().as_ref().is_some_and(|file| file.id == id))
     }
 
     /// Returns the open files in ascending number order.

@@ -74,9 +74,9 @@ impl<L: Deref<Target = Log>> SpaceReservation<L> {
         Self { log, bytes: AtomicU64::new(bytes) }
     }
 
-    /// Records that `bytes` of a merge were written: from now on the disk counts them. All parts of a merge share one reservation. Fails if the space that commits
-    /// and flushes leave free is used up, because something else took it; beyond the bytes that were reserved, also if other
-    /// reservations need it.
+    /// Records that `bytes` of a merge or of a long value are being written: from now on the disk counts them. All parts share one
+    /// reservation. Fails if the space that commits and flushes leave free is used up, because something else took it; beyond the
+    /// bytes that were reserved, also if other reservations need it.
     ///
     /// # Errors
     /// `NoSpace`, `Io`.

@@ -27,8 +27,20 @@ type Done = (usize, Vec<u8>, Result<Appended>);
 /// An appended chunk, and a lease on its file.
 type Appended = (VlogPointer, Vec<Lease>);
 
+/// Checks that a part of a value may be written, and reserves disk space for its `bytes` unless a reservation for the whole value is
+/// held. That one also covers the part while another put, which does not fit beside it, is being refused.
+fn begin_part(family: &Family, bytes: usize, is_reserved: bool) -> Result<Option<SpaceReservation<&Log>>> {
+    match is_reserved {
+        true => family.shared.write.check_writable().map(|()| None),
+        false => begin_writing(family, bytes).map(Some),
+    }
+}
+
 /// Reserves disk space for `bytes` of values. A close waits until the reservation is dropped: once it has returned, another
 /// process may have the directory open.
+///
+/// # Errors
+/// `NoSpace`, `Io`, `ReadOnly`, `Closed`, `Poisoned`.
 pub fn begin_writing(family: &Family, bytes: usize) -> Result<SpaceReservation<&Log>> {
     let ctx = &family.shared.write;
     let reservation = ctx.log.reserve_space_for_values(bytes.max(1) as u64)?;
@@ -60,13 +72,24 @@ pub(super) fn store(family: &Family, value: &[u8]) -> Result<(ChunkedPlace, Vec<
     if core.is_dropped() {
         return Err(core.unusable());
     }
-    family.shared.maintenance.require(CHUNKED_VALUES)?;
-    let _expected = core.vlog.expect(value.len() as u64);
-    let mut chunks = Chunks::new(family);
-    let added = value.chunks(CHUNK_BYTES).try_for_each(|chunk| chunks.add_part(chunk));
-    let stored = added.and_then(|()| chunks.finish()).map_err(|e| without_space(ctx, value.len(), e))?;
+    let stored = append_value(family, value).map_err(|e| without_space(ctx, value.len(), e))?;
     ctx.note_dirty_values([core]);
     Ok(stored)
+}
+
+/// Appends `value` in chunks. Reserves space for the whole value first: a put that fails half way leaves garbage, which would take
+/// the space from other writers until it is collected.
+fn append_value(family: &Family, value: &[u8]) -> Result<(ChunkedPlace, Vec<Lease>)> {
+    let reservation = begin_writing(family, value.len())?;
+    family.shared.maintenance.require(CHUNKED_VALUES)?;
+    let _expected = family.core.vlog.expect(value.len() as u64);
+    let mut chunks = Chunks::new(family); // declared last, so helpers end before the reservation and the announcement
+    chunks.is_reserved = true;
+    for chunk in value.chunks(CHUNK_BYTES) {
+        reservation.written(chunk.len() as u64)?;
+        chunks.add_part(chunk)?;
+    }
+    chunks.finish()
 }
 
 /// On a full disk, says so, and flushes what is only in the log, which frees log space.
@@ -87,25 +110,40 @@ pub struct Chunks {
     family: Family,
     /// Where the chunks lie, as far as that is known.
     pointers: Vec<Option<VlogPointer>>,
+    /// The newest file that has a chunk or the index, as far as that is known. Files of both lanes share one order of numbers.
+    newest: Option<VlogId>,
     leases: Vec<Lease>,
     helpers: Option<Helpers<Given, Done>>,
     /// Memory for chunks.
     spare: Vec<Vec<u8>>,
+    /// True if the caller holds a space reservation for the whole value.
+    is_reserved: bool,
 }
 
 impl Chunks {
     /// No chunks yet.
     pub fn new(family: &Family) -> Self {
         let family = family.clone();
-        Self { family, pointers: Vec::new(), leases: Vec::new(), helpers: None, spare: Vec::new() }
+        Self {
+            family,
+            pointers: Vec::new(),
+            newest: None,
+            leases: Vec::new(),
+            helpers: None,
+            spare: Vec::new(),
+            is_reserved: false,
+        }
     }
 
-    /// Number of chunks added.
-    pub fn len(&self) -> usize {
+    /// Returns the number of chunks added.
+    pub fn count(&self) -> usize {
         self.pointers.len()
     }
 
     /// Adds the next chunk, of [`CHUNK_BYTES`] unless it is the last. Returns empty memory for another one.
+    ///
+    /// # Errors
+    /// As [`begin_writing`]; those of appending this chunk or an earlier one.
     pub fn add(&mut self, chunk: Vec<u8>) -> Result<Vec<u8>> {
         let number = self.begin()?;
         match self.helpers.as_mut().filter(|helpers| helpers.have_room()) {
@@ -121,6 +159,9 @@ impl Chunks {
     }
 
     /// Like [`Chunks::add`], for a chunk that is copied only if a helper takes it.
+    ///
+    /// # Errors
+    /// As [`Chunks::add`].
     pub fn add_part(&mut self, chunk: &[u8]) -> Result<()> {
         let number = self.begin()?;
         let Some(helpers) = self.helpers.as_mut().filter(|helpers| helpers.have_room()) else {
@@ -140,9 +181,9 @@ impl Chunks {
         if self.pointers.len() == CHUNKS_ALONE
             && let Some(threads) = self.family.core.vlog.threads()
         {
-            let family = self.family.clone();
+            let (family, is_reserved) = (self.family.clone(), self.is_reserved);
             let work = move |(number, chunk): Given| {
-                let appended = append(&family, Lane::Helpers, &chunk);
+                let appended = append(&family, Lane::Helpers, &chunk, is_reserved);
                 (number, chunk, appended)
             };
             self.helpers = Some(Helpers::start(&**threads, work));
@@ -152,13 +193,14 @@ impl Chunks {
     }
 
     fn append_here(&mut self, number: usize, chunk: &[u8]) -> Result<()> {
-        let appended = append(&self.family, Lane::Main, chunk);
+        let appended = append(&self.family, Lane::Main, chunk, self.is_reserved);
         self.note((number, Vec::new(), appended))
     }
 
     fn note(&mut self, (number, memory, appended): Done) -> Result<()> {
         let (pointer, leases) = appended?;
         self.pointers[number] = Some(pointer);
+        self.newest = self.newest.max(Some(pointer.vlog));
         self.keep(leases);
         if memory.capacity() > 0 {
             self.spare.push(memory);
@@ -175,12 +217,15 @@ impl Chunks {
         }
     }
 
-    /// The newest file that has a chunk.
+    /// Returns the newest file that is known to have a chunk or the index.
     pub fn newest_file(&self) -> Option<VlogId> {
-        self.pointers.iter().rev().flatten().map(|pointer| pointer.vlog).next()
+        self.newest
     }
 
     /// Waits for all chunks and appends their index. Returns where the value lies, and leases on its files.
+    ///
+    /// # Errors
+    /// As [`Chunks::add`].
     pub fn finish(&mut self) -> Result<(ChunkedPlace, Vec<Lease>)> {
         while let Some(done) = self.helpers.as_mut().map_or(Ok(None), Helpers::wait)? {
             self.note(done)?;
@@ -191,16 +236,17 @@ impl Chunks {
             index.push(pointer.ok_or_else(|| Error::internal("a chunk of a value was not written"))?);
         }
         let core = &self.family.core;
-        let _reservation = begin_writing(&self.family, index.encoded_bytes() as usize)?;
+        let _reservation = begin_part(&self.family, index.encoded_bytes() as usize, self.is_reserved)?;
         let place = core.vlog.append_index(&index, core.options.compression(), &mut self.leases)?;
+        self.newest = self.newest.max(Some(place.index.vlog));
         note_stored(core, &place);
         Ok((place, mem::take(&mut self.leases)))
     }
 }
 
 /// Compresses `chunk` and appends it to the value log.
-fn append(family: &Family, lane: Lane, chunk: &[u8]) -> Result<Appended> {
-    let _reservation = begin_writing(family, chunk.len())?;
+fn append(family: &Family, lane: Lane, chunk: &[u8], is_reserved: bool) -> Result<Appended> {
+    let _reservation = begin_part(family, chunk.len(), is_reserved)?;
     let mut leases = Vec::new();
     let compression = family.core.options.compression();
     let pointer = family.core.vlog.append_leased(lane, chunk, compression, &mut leases)?;

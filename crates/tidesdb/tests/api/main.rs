@@ -34,6 +34,7 @@ mod latencies;
 mod lent;
 mod levels;
 mod long_commits;
+mod long_value_faults;
 mod long_values;
 mod lost_logs;
 mod maintenance;
