@@ -15,8 +15,8 @@ use crate::{Error, Result};
 pub const FLUSH_RATE_ASSUMED: u64 = 200 << 20;
 /// Rate of merges assumed before one is measured, in bytes per second.
 pub const MERGE_RATE_ASSUMED: u64 = 50 << 20;
-/// Rate of collections assumed before one is measured, in bytes of garbage per second.
-pub const GARBAGE_RATE_ASSUMED: u64 = 100 << 20;
+/// Rate of collections assumed before one is measured, in bytes of garbage per second: what they free with values in the page cache.
+pub const GARBAGE_RATE_ASSUMED: u64 = 200 << 20;
 
 /// Immutable memtables in bytes, and the rate at which they are flushed.
 #[derive(Debug, Default)]
