@@ -28,7 +28,7 @@ const HELP: &str = "\
 cargo xtask COMMAND
 
   quick               before each commit: tidy, format, clippy, unit tests
-  test                all tests, including doc tests and examples; those of the benchmark are in `ci bench`
+  test                all tests, including doc tests and examples
   tidy [--stats]      the project rules; --stats also prints code statistics
   ci [STAGE...]       the stages of a check run; default: all but `clients` and `package`, which takes three quarters of an
                       hour; `brief` are those of the build server, besides `test`
