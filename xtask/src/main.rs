@@ -30,8 +30,8 @@ cargo xtask COMMAND
   quick               before each commit: tidy, format, clippy, unit tests
   test                all tests, including doc tests and examples
   tidy [--stats]      the project rules; --stats also prints code statistics
-  ci [STAGE...]       the stages of a check run; default: all but `clients` and `package`, which takes three quarters of an
-                      hour; `brief` are those of the build server, besides `test`
+  ci [STAGE...]       the stages of a check run; default: all but `clients` and `package`, in about three quarters of an
+                      hour; `brief` are those of the build server besides `tidy` and `test`
                       stages: tidy lint test bench gate report docs c npm clients package loom crash faults order
                       kill beside reopen sweep model metamorphic isolation invariants fuzz tmpfs races descriptors sectors latency memory asan miri;
                       `report` opens the benchmark report in Chromium, `c` tests the C library (needs a C

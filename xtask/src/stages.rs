@@ -47,9 +47,9 @@ const ALL: [&str; 32] = [
 /// Stages that take many minutes or much network traffic and depend on few changes. They run only if named.
 const ON_REQUEST: [&str; 2] = ["clients", "package"];
 
-/// What a build server runs after `test`. A full run has the other stages too, which take as long again and depend on fewer changes.
-const BRIEF: [&str; 11] =
-    ["tidy", "lint", "docs", "c", "crash", "faults", "kill", "metamorphic", "races", "descriptors", "memory"];
+/// What a build server runs after `tidy` and `test`. A full run has the other stages too, which take as long again and depend on fewer changes.
+const BRIEF: [&str; 10] =
+    ["lint", "docs", "c", "crash", "faults", "kill", "metamorphic", "races", "descriptors", "memory"];
 
 /// Programs of the test kit with their arguments in a check run, which takes minutes in total. Without
 /// arguments they run at full size.
