@@ -274,6 +274,15 @@ fn sealable(family: &FamilyCore, version: &TableVersion) -> BTreeMap<VlogId, Sea
     of_session.chain(of_others).collect()
 }
 
+/// Makes the value logs of `family` durable that were begun, and names them: see [`name`].
+///
+/// # Errors
+/// As [`name`]; a failed sync poisons the database.
+pub fn name_begun(ctx: &MaintenanceCtx, family: &FamilyCore, features: u64) -> Result<()> {
+    family.vlog.sync_begun().map_err(|e| Error::clone(&ctx.write.poison(e)))?;
+    name(ctx, family, features)
+}
+
 /// Names in the manifest the durable value logs of `family` that it does not name yet, and the `features` that their values use:
 /// after a crash, an open removes those that nothing refers to.
 ///

@@ -23,8 +23,6 @@ pub(crate) struct Helpers<G, D> {
     helpers: Vec<Helper<G, D>>,
     /// The counter that the helpers are counted in: [`RUNNING`], except in tests.
     running: &'static AtomicUsize,
-    /// Number of helpers that were started.
-    started: usize,
 }
 
 /// One thread.
@@ -50,12 +48,11 @@ impl<G: Send + 'static, D: Send + 'static> Helpers<G, D> {
     ) -> Self {
         let processors = threads.parallelism();
         let wanted = processors.saturating_sub(1).min(HELPERS_MAX);
-        let mut this = Self { helpers: Vec::new(), running, started: 0 };
+        let mut this = Self { helpers: Vec::new(), running };
         let count = |now: usize| (now + wanted <= processors).then_some(now + wanted);
         if running.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count).is_ok() {
             this.helpers.extend((0..wanted).map_while(|_| Helper::start(threads, work.clone())));
-            this.started = this.helpers.len();
-            running.fetch_sub(wanted - this.started, Ordering::Relaxed); // the system may refuse threads
+            running.fetch_sub(wanted - this.helpers.len(), Ordering::Relaxed); // the system may refuse threads
         }
         this
     }
@@ -102,9 +99,10 @@ fn lost() -> Error {
 
 impl<G, D> Drop for Helpers<G, D> {
     fn drop(&mut self) {
+        let started = self.helpers.len();
         self.helpers.iter_mut().for_each(|helper| helper.given = None); // ends the threads
         self.helpers.clear();
-        self.running.fetch_sub(self.started, Ordering::Relaxed);
+        self.running.fetch_sub(started, Ordering::Relaxed);
     }
 }
 

@@ -281,9 +281,8 @@ impl Inner {
     /// Names in the manifest the value logs that no flush has named, so that the next open removes them. They hold long values that
     /// were put and not committed.
     fn name_values(&self, family: &FamilyCore) -> Result<()> {
-        let shared = &self.shared;
-        family.vlog.sync_begun().map_err(|e| Error::clone(&shared.write.poison(e)))?;
-        match shared.maintenance.with_reserve(|| collect::name(&shared.maintenance, family, 0)) {
+        let ctx = &self.shared.maintenance;
+        match ctx.with_reserve(|| collect::name_begun(ctx, family, 0)) {
             Err(Error::NotFound { .. }) if family.is_dropped() => Ok(()),
             other => other,
         }

@@ -264,8 +264,7 @@ impl Stream {
             return Ok(());
         }
         let _reservation = begin_writing(family, 0)?;
-        poisoning(family, family.core.vlog.sync_begun())?;
-        collect::name(&family.shared.maintenance, &family.core, CHUNKED_VALUES)?;
+        collect::name_begun(&family.shared.maintenance, &family.core, CHUNKED_VALUES)?;
         match std::mem::replace(&mut self.named, newest) {
             Some(_) => sync(family),
             None => Ok(()),
@@ -283,11 +282,7 @@ impl Stream {
 
 /// Makes durable what was appended to the value logs of `family`.
 fn sync(family: &Family) -> Result<()> {
-    poisoning(family, family.core.vlog.sync())
-}
-
-/// Poisons the database if a sync failed.
-fn poisoning(family: &Family, synced: Result<()>) -> Result<()> {
+    let synced = family.core.vlog.sync();
     synced.map_err(|e| Error::clone(&family.shared.write.poison(e)))
 }
 

@@ -108,7 +108,8 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         let identity = Identity { uuid: context.entropy.salt(), wal_segment_bytes };
         let names = replay::list(&*context.dir)?;
         let this = Self::new(context, identity, State::default(), &names);
-        this.begin_first(&names)?;
+        this.prepare(&names, None, false);
+        this.begin()?;
         Ok(this)
     }
 
@@ -123,7 +124,8 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         let names = replay::list(&*context.dir)?;
         let this = Self::new(context, identity, state, &names);
         this.open_tables()?;
-        this.begin_first(&names)?;
+        this.prepare(&names, None, false);
+        this.begin()?;
         Ok(this)
     }
 
@@ -149,10 +151,8 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         if !read_only {
             // A damaged manifest is set aside like an orphan, as evidence.
             let spent = Some(loaded.header.number).filter(|_| !loaded.report.repaired_mark);
-            let clean = loaded.report.clean;
-            *this.orphans.lock() = Some(Orphans::find(&names, &this.inner.lock().state, spent, clean));
-            this.inner.lock().phase = Phase::Unbegun(spent);
-            if clean || loaded.report.repaired_mark {
+            this.prepare(&names, spent, loaded.report.clean);
+            if loaded.report.clean || loaded.report.repaired_mark {
                 this.begin()?;
             }
         }
@@ -261,11 +261,12 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         Ok(())
     }
 
-    /// Writes the first manifest of a directory with the files `names`.
-    fn begin_first(&self, names: &[String]) -> Result<()> {
-        *self.orphans.lock() = Some(Orphans::find(names, &self.inner.lock().state, None, false));
-        self.inner.lock().phase = Phase::Unbegun(None);
-        self.begin()
+    /// Lets the next [`VersionSet::begin`] or install write a new manifest, which makes `spent` obsolete. The directory has the files
+    /// `names`; `clean` tells whether the last session was closed cleanly.
+    fn prepare(&self, names: &[String], spent: Option<u64>, clean: bool) {
+        let mut inner = self.inner.lock();
+        inner.phase = Phase::Unbegun(spent);
+        *self.orphans.lock() = Some(Orphans::find(names, &inner.state, spent, clean));
     }
 
     /// Writes the state to a new manifest and puts it in force, for an open that fails if that fails.
@@ -279,7 +280,15 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
 
     /// Like [`VersionSet::begin`], unless a new manifest was begun already.
     fn begin_locked(&self, inner: &mut Inner<T>) -> Result<()> {
-        let Phase::Unbegun(spent) = inner.phase else { return Ok(()) };
+        match inner.phase {
+            Phase::Unbegun(spent) => self.switch_manifest(inner, spent),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes the state to a new manifest, puts it in force, and makes the manifest `spent` obsolete. If the outcome is unknown, later
+    /// calls fail; otherwise a failure changes nothing.
+    fn switch_manifest(&self, inner: &mut Inner<T>, spent: Option<u64>) -> Result<()> {
         match self.write_manifest(inner) {
             Ok(manifest) => {
                 inner.phase = Phase::Writable(manifest);
@@ -568,24 +577,18 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
     /// Begins a new manifest if the current one has grown too large. A failure is harmless unless `CURRENT` may have
     /// changed.
     fn roll_if_large(&self, inner: &mut Inner<T>) -> Result<()> {
-        if !inner.manifest()?.wants_roll() {
+        let manifest = inner.manifest()?;
+        if !manifest.wants_roll() {
             return Ok(());
         }
-        match self.write_manifest(inner) {
-            Ok(new) => {
-                self.obsolete.push(FileKind::Manifest(inner.manifest()?.number()));
-                inner.phase = Phase::Writable(new);
-                Ok(())
-            }
-            Err(SwitchError { error, unknown: true }) => {
-                inner.phase = Phase::Poisoned(Arc::new(error.clone()));
-                Err(error)
-            }
-            Err(SwitchError { error, unknown: false }) => {
+        let spent = Some(manifest.number());
+        match (self.switch_manifest(inner, spent), &mut inner.phase) {
+            (Err(error), Phase::Writable(manifest)) => {
                 tracing::warn!(%error, "the manifest could not be replaced by a new one; it keeps growing for now");
-                inner.manifest()?.postpone_roll();
+                manifest.postpone_roll();
                 Ok(())
             }
+            (switched, _) => switched,
         }
     }
 }
