@@ -395,6 +395,46 @@ fn a_close_does_not_wait_for_the_rate_of_merges() {
     told.recv_timeout(Duration::from_secs(60)).unwrap().unwrap();
 }
 
+/// A disk or a merge operator may own the last handle. It is dropped when memory is freed, which can be under a lock. The close used to
+/// begin there.
+#[test]
+fn the_last_handle_may_be_dropped_under_a_lock() {
+    struct Owned(Option<Db>, std::sync::Arc<AtomicBool>);
+    impl Drop for Owned {
+        fn drop(&mut self) {
+            self.0 = None;
+            self.1.store(true, SeqCst);
+        }
+    }
+    let sim = Sim::new();
+    let db = sim.open();
+    fill(db.default_family(), 100, b"v");
+    let dropped = std::sync::Arc::new(AtomicBool::new(false));
+    let owned = Owned(Some(db), std::sync::Arc::clone(&dropped));
+    let highest: tidesdb_sync::Mutex<()> = tidesdb_sync::Mutex::new(());
+    {
+        let _held = highest.lock();
+        tidesdb_sync::pin().defer(move || drop(owned));
+        // Pins of other tests delay it.
+        let gone = (0..30_000).any(|_| {
+            tidesdb_sync::reclaim();
+            std::thread::sleep(Duration::from_millis(1));
+            dropped.load(SeqCst)
+        });
+        assert!(gone, "the handle was not dropped");
+    }
+    let db = (0..3000).find_map(|_| match sim.options().open() {
+        Err(Error::Locked { .. }) => {
+            std::thread::sleep(Duration::from_millis(10));
+            None
+        }
+        opened => Some(opened.unwrap()),
+    });
+    let db = db.expect("the database was not closed");
+    assert!(db.recovery_report().clean);
+    assert_eq!(contents(db.default_family()).len(), 100);
+}
+
 /// A sync that comes too late does not disturb the close.
 #[test]
 fn a_close_beside_syncs_is_clean() {
