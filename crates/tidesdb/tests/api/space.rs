@@ -53,7 +53,7 @@ fn a_merge_of_all_tables_takes_the_space_of_one_piece() {
     let free = table_bytes(f) / 3 * 2;
     sim.disk.limit_space(Some(free));
     // Threads of other tests may keep files of pieces that are done. The limit never allows a merge in one piece.
-    let merged = (0..500).any(|_| match f.compact() {
+    let merged = (0..1500).any(|_| match f.compact() {
         Ok(()) => true,
         Err(Error::NoSpace { .. }) => {
             std::thread::sleep(Duration::from_millis(20));
