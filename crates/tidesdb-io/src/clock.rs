@@ -48,7 +48,7 @@ impl Clock for RealClock {
 }
 
 /// Reads the system's monotonic clock. A durable commit does so twice, and `Instant::elapsed` takes three times as many instructions.
-fn since_boot() -> Duration {
+pub(crate) fn since_boot() -> Duration {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the call writes one `timespec` to the given place and keeps no reference to it.
     let failed = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) } != 0;

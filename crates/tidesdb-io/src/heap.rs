@@ -2,6 +2,13 @@
 
 #[cfg(all(target_os = "linux", target_env = "gnu", not(miri)))]
 use std::sync::OnceLock;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::clock::since_boot;
+
+/// Calls of [`Heap::recent`] ask the allocator in at most this part of the time.
+const RECENT: u32 = 100;
 
 /// Returns free memory of the heap to the system, where the allocator can. Freed memory otherwise stays with the process, which then
 /// takes more than it uses. Takes about a millisecond for each 100 MiB of heap; other threads may allocate meanwhile.
@@ -47,6 +54,22 @@ impl Heap {
         None
     }
 
+    /// What [`now`](Self::now) returned, a moment ago if it takes long: all calls together ask the allocator for at most a hundredth of the time.
+    pub fn recent() -> Option<Self> {
+        static LAST: Mutex<Option<Asked>> = Mutex::new(None);
+        let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(asked) = *last
+            && since_boot() < asked.good_until
+        {
+            return asked.heap;
+        }
+        let begun = since_boot();
+        let heap = Self::now();
+        let ended = since_boot();
+        *last = Some(Asked { heap, good_until: ended + ended.saturating_sub(begun) * RECENT });
+        heap
+    }
+
     /// Returns how many of the free bytes are resident, if the process has `anonymous` bytes resident and `mapped` of these are in no heap.
     ///
     /// The result is `anonymous`, less `mapped` and all that the program has allocated, and at most the free bytes. Allocated memory that was
@@ -54,6 +77,14 @@ impl Heap {
     pub fn free_resident(&self, anonymous: u64, mapped: u64) -> u64 {
         anonymous.saturating_sub(mapped).saturating_sub(self.used).min(self.free)
     }
+}
+
+/// What the allocator answered last.
+#[derive(Clone, Copy)]
+struct Asked {
+    heap: Option<Heap>,
+    /// Since the system started.
+    good_until: Duration,
 }
 
 /// Returns the bytes of RAM that this process takes beside pages of files and shared memory; `None` where the system does not say.
@@ -87,6 +118,18 @@ mod tests {
         assert_eq!(heap.free_resident(1000, 700), 0);
         assert_eq!(heap.free_resident(1000, 5000), 0);
         assert_eq!(Heap { used: 5000, free: 50 }.free_resident(1000, 0), 0);
+    }
+
+    #[test]
+    fn the_allocator_is_asked_again_after_a_while() {
+        let Some(first) = Heap::now() else { return assert_eq!(Heap::recent(), None) };
+        let block = vec![1_u8; 100 << 20];
+        let grows = (0..3000).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            Heap::recent().is_some_and(|heap| heap.used >= first.used + (50 << 20))
+        });
+        drop(block);
+        assert!(grows);
     }
 
     #[test]
