@@ -124,7 +124,7 @@ impl SeenTree<'_> {
     fn levels(&self) -> Vec<LevelStats> {
         let level = |(tables, level): (&Vec<&TableMeta>, u8)| {
             let capacity = match level {
-                level if level == self.shape.largest => self.shape.holds(level),
+                level if level == self.shape.largest => self.shape.most(),
                 level => self.shape.capacity(level),
             };
             let debt = self.debts[usize::from(level) - 1];
