@@ -205,15 +205,21 @@ fn exit_codes() {
 fn a_database_in_use_has_its_own_exit_code() {
     let stage = Stage::new();
     stage.ok(&["put", "a", "1"]);
-    let mut shell = stage.command(&["shell"]).stdin(Stdio::piped()).spawn().unwrap();
-    let mut stdin = shell.stdin.take().unwrap();
-    stdin.write_all(b"get a\nget --json a\n").unwrap();
-    let started = std::time::Duration::from_millis(20);
-    let busy = (0..250).find_map(|_| {
-        std::thread::sleep(started);
-        Some(stage.run(&["delete", "none"])).filter(|run| run.code != 1)
+    // A shell that starts while `delete` has the database ends at once; the next one may be luckier.
+    let held = (0..250).find_map(|_| {
+        let mut shell = stage.command(&["shell"]).stdin(Stdio::piped()).spawn().unwrap();
+        let mut stdin = shell.stdin.take().unwrap();
+        let _ = stdin.write_all(b"get a\nget --json a\n"); // it may have ended
+        while shell.try_wait().unwrap().is_none() {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            let busy = stage.run(&["delete", "none"]);
+            if busy.code != 1 {
+                return Some((shell, stdin, busy));
+            }
+        }
+        None
     });
-    let busy = busy.expect("the shell holds the database");
+    let (mut shell, stdin, busy) = held.expect("a shell holds the database");
     assert_eq!(busy.code, 4, "{}", busy.err);
     assert!(busy.err.contains("is open elsewhere") && busy.err.contains("next: wait"), "{}", busy.err);
     drop(stdin);

@@ -35,7 +35,7 @@ pub use crc::crc32c;
 pub use disk::RealDisk;
 pub use entropy::{Entropy, OsEntropy, SeededEntropy};
 pub use env::Env;
-pub use heap::trim_heap;
+pub use heap::{Heap, anonymous_bytes, trim_heap};
 pub use machine::MachineMemory;
 pub use pool::{Descriptors, PooledDir};
 pub use region::zeroed;

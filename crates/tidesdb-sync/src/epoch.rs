@@ -3,7 +3,36 @@
 //! A pin costs a few nanoseconds and no shared write. Pins nest. A pin delays the freeing of garbage in the
 //! whole process. So it is never held during a wait, and during I/O at most for the reads of one lookup.
 
+use std::cell::Cell;
 use std::fmt;
+
+thread_local! {
+    /// Whether the thread runs a deferred call.
+    static DEFERRED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Marks the thread as one that runs a deferred call, until this is dropped.
+struct Running {
+    before: bool,
+}
+
+impl Running {
+    fn begin() -> Self {
+        Self { before: DEFERRED.try_with(|deferred| deferred.replace(true)).unwrap_or(true) }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = DEFERRED.try_with(|deferred| deferred.set(self.before));
+    }
+}
+
+/// Returns true within a call passed to [`Guard::defer`]. The thread may hold any lock then, because every pin can run deferred calls.
+#[must_use]
+pub fn in_deferred_call() -> bool {
+    DEFERRED.try_with(Cell::get).unwrap_or(true)
+}
 
 /// Keeps everything alive that the current thread reads through epoch-protected pointers. Created by [`pin`].
 pub struct Guard {
@@ -16,7 +45,10 @@ impl Guard {
     /// The time and the thread are not specified: `f` stays in a buffer of this thread until the buffer fills
     /// or [`flush`](Self::flush) is called. After that, later pins run it.
     pub fn defer(&self, f: impl FnOnce() + Send + 'static) {
-        self.inner.defer(f);
+        self.inner.defer(move || {
+            let _running = Running::begin();
+            f();
+        });
     }
 
     /// Moves this thread's deferred calls to the global queue and runs some that are due.

@@ -30,7 +30,7 @@ pub use backoff::Backoff;
 pub use cell::EpochCell;
 pub use counter::{ShardedCounter, ShardedCounters, thread_index};
 pub use crossbeam_utils::CachePadded;
-pub use epoch::{Guard, pin, reclaim};
+pub use epoch::{Guard, in_deferred_call, pin, reclaim};
 pub use event::Event;
 pub use lock::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use parking_lot::WaitTimeoutResult;

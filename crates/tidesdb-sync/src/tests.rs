@@ -203,3 +203,15 @@ fn backoff_spins_a_bounded_while() {
     });
     assert!(rounds.count() < 10);
 }
+
+#[test]
+fn a_deferred_call_is_known_as_one() {
+    let (ran, known) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (done, inside) = (Arc::clone(&ran), Arc::clone(&known));
+    pin().defer(move || {
+        inside.store(in_deferred_call(), Ordering::SeqCst);
+        done.store(true, Ordering::SeqCst);
+    });
+    assert!(reclaim_until(|| ran.load(Ordering::SeqCst)));
+    assert!(known.load(Ordering::SeqCst) && !in_deferred_call());
+}

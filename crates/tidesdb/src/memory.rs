@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidesdb_io::MachineMemory;
+use tidesdb_io::{Heap, MachineMemory};
 
 use crate::{Error, Result};
 
@@ -64,6 +64,23 @@ impl Pressure {
     /// Its name, in lower case.
     pub fn name(self) -> &'static str {
         ["normal", "elevated", "high", "critical"][self as usize]
+    }
+}
+
+/// All parts of the breakdown at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Breakdown {
+    sums: [u64; USES],
+    /// Mappings of this process that are kept for new memtables.
+    pub spare: u64,
+    /// Freed memory of this process that the allocator keeps resident; 0 where it does not count.
+    pub allocator: u64,
+}
+
+impl Breakdown {
+    /// Bytes charged for one use.
+    pub fn used_for(&self, of: Use) -> u64 {
+        self.sums[of as usize]
     }
 }
 
@@ -123,6 +140,19 @@ impl Memory {
     /// Bytes charged for one use.
     pub fn used_for(&self, of: Use) -> u64 {
         self.sums[of as usize].load(Ordering::Relaxed)
+    }
+
+    /// Reads all parts, with what the allocator keeps. That walks the free blocks of the heap, see [`Heap::now`].
+    pub fn breakdown(&self) -> Breakdown {
+        let heap = Heap::now(); // first: it takes longest, and the other figures change meanwhile
+        let sums = std::array::from_fn(|of| self.sums[of].load(Ordering::Relaxed));
+        let mut parts = Breakdown { sums, spare: tidesdb_memtable::spare_bytes(), allocator: 0 };
+        if let (Some(heap), Some(anonymous)) = (heap, tidesdb_io::anonymous_bytes()) {
+            // Nearly all of these bytes are mappings; the other parts are in the heap.
+            let mapped = parts.used_for(Use::Memtables) + parts.used_for(Use::Transactions) + parts.spare;
+            parts.allocator = heap.free_resident(anonymous, mapped);
+        }
+        parts
     }
 
     /// Bytes charged for all uses.
@@ -343,5 +373,25 @@ mod tests {
         drop(first);
         second.grow_transaction(&memory, 65 << 20).unwrap();
         assert_eq!(memory.used_for(Use::Transactions), 65 << 20);
+    }
+
+    /// Freed blocks that lie between allocated ones stay with the process. Other tests use the heap meanwhile, so this test tries again.
+    #[test]
+    fn the_breakdown_shows_what_the_allocator_keeps() {
+        let memory = Memory::new(100 << 20);
+        let shown = || memory.breakdown().allocator;
+        if Heap::now().is_none() || tidesdb_io::anonymous_bytes().is_none() {
+            assert_eq!(shown(), 0);
+            return;
+        }
+        let grows = (0..20).any(|_| {
+            let blocks: Vec<Box<[u8]>> = (0..64_000).map(|n| vec![n as u8; 1000].into()).collect();
+            let before = shown();
+            let kept: Vec<_> = blocks.into_iter().step_by(2).collect(); // frees 32 MB
+            let grown = shown().saturating_sub(before);
+            drop(kept);
+            grown > 20 << 20
+        });
+        assert!(grows);
     }
 }

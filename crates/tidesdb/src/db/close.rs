@@ -27,6 +27,8 @@ pub(super) struct Closing {
     /// Held by the thread that closes.
     end: Mutex<End, { rank::DIRECTORY }>,
     begun: AtomicBool,
+    /// Whether a thread of its own closes the database because the last handle was dropped by a deferred call.
+    handed_over: bool,
     /// What the close waits for.
     step: Mutex<&'static str>,
     ended: Signal,
@@ -46,7 +48,19 @@ impl Closing {
         Self {
             end: Mutex::new(End { lock: Some(lock), result: Ok(()) }),
             begun: AtomicBool::new(false),
+            handed_over: false,
             step: Mutex::new("the thread that closes it"),
+            ended: Signal::new(),
+        }
+    }
+
+    /// A database that another [`Inner`] closes.
+    fn elsewhere() -> Self {
+        Self {
+            end: Mutex::new(End { lock: None, result: Ok(()) }),
+            begun: AtomicBool::new(true),
+            handed_over: true,
+            step: Mutex::new("another thread"),
             ended: Signal::new(),
         }
     }
@@ -179,6 +193,26 @@ impl Inner {
         Ok(())
     }
 
+    /// Has a thread of its own close the database.
+    fn close_elsewhere(&mut self) {
+        let mut closing = std::mem::replace(&mut self.closing, Closing::elsewhere());
+        closing.handed_over = true;
+        let closer = Self {
+            path: std::mem::take(&mut self.path),
+            shared: Arc::clone(&self.shared),
+            default: self.default.clone(),
+            pool: std::mem::take(&mut self.pool),
+            report: std::mem::take(&mut self.report),
+            is_view: self.is_view,
+            closing,
+        };
+        let body = Box::new(move || drop(closer));
+        if let Err(error) = self.shared.write.env.threads.spawn("tidesdb-close", Priority::Normal, body) {
+            // The system has dropped `body`, so the database is closed.
+            tracing::warn!(%error, "no thread could be started to close the database");
+        }
+    }
+
     fn close_and_log(&self) {
         if let Err(error) = self.close() {
             tracing::error!(%error, "the database could not be closed cleanly; the next open recovers it");
@@ -292,7 +326,12 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         if !self.closing.begun.load(Ordering::SeqCst) {
-            self.close_and_log();
+            // A disk or a merge operator may own a handle. A deferred call drops them, on a thread that may hold locks of any database.
+            if tidesdb_sync::in_deferred_call() && !self.closing.handed_over {
+                self.close_elsewhere();
+            } else {
+                self.close_and_log();
+            }
         }
         debug_assert!(Arc::strong_count(&self.shared) > 0);
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Db;
 use crate::compact::{self, TreeStats};
 use crate::family::{FamilyCore, FamilyStats, Metric};
-use crate::memory::Use;
+use crate::memory::{Breakdown, Use};
 use crate::remote::RemoteStats;
 use crate::shared::{DelayStats, FLUSH_RATE_ASSUMED, Family, JobStats, MERGE_RATE_ASSUMED, Shared};
 use crate::stats::{Durations, TimeStats, statistics, write_lines};
@@ -79,18 +79,20 @@ statistics! {
             "Bytes read by these reads.";
         Gauge Bytes memory_limit_bytes: u64 = seen.shared.write.memory.limit(),
             "Limit for the memory of the database.", c "resolved_memory_limit";
-        Gauge Bytes memory_memtables_bytes: u64 = seen.memory(Use::Memtables),
+        Gauge Bytes memory_memtables_bytes: u64 = seen.memory.used_for(Use::Memtables),
             "Memory of memtables: active, immutable, and those that only readers still use.";
-        Gauge Bytes memory_transactions_bytes: u64 = seen.memory(Use::Transactions),
+        Gauge Bytes memory_transactions_bytes: u64 = seen.memory.used_for(Use::Transactions),
             "Memory of batches and transactions of more than 4 KiB: their writes, and the keys they read.";
-        Gauge Bytes memory_cursors_bytes: u64 = seen.memory(Use::Cursors),
+        Gauge Bytes memory_cursors_bytes: u64 = seen.memory.used_for(Use::Cursors),
             "Memory of the buffers of iterators and merges.";
-        Gauge Bytes memory_jobs_bytes: u64 = seen.memory(Use::Jobs),
+        Gauge Bytes memory_jobs_bytes: u64 = seen.memory.used_for(Use::Jobs),
             "Memory of the tables that flushes and merges build.";
-        Gauge Bytes memory_tables_bytes: u64 = seen.memory(Use::Tables),
+        Gauge Bytes memory_tables_bytes: u64 = seen.memory.used_for(Use::Tables),
             "Memory of the block cache, and of the filters and indexes of open tables.";
-        Gauge Bytes memory_spare_bytes: u64 = tidesdb_memtable::spare_bytes(),
+        Gauge Bytes memory_spare_bytes: u64 = seen.memory.spare,
             "Memory of this process that is kept for new memtables and freed under pressure.";
+        Gauge Bytes memory_allocator_bytes: u64 = seen.memory.allocator,
+            "Freed memory of this process that the allocator of the C library keeps. It is not part of what the limit counts.";
         Gauge Bytes memory_fixed_bytes: u64 = seen.shared.write.memory.fixed_bytes(),
             "Memory of threads, the log and other parts of a fixed size.";
         Gauge Count memory_pressure: u64 = seen.shared.write.memory.level() as u64,
@@ -149,6 +151,7 @@ statistics! {
 struct Seen<'a> {
     shared: &'a Shared,
     cache: tidesdb_cache::CacheStats,
+    memory: Breakdown,
     trees: Vec<TreeStats>,
 }
 
@@ -160,10 +163,6 @@ impl Seen<'_> {
     /// An open for reading has no thread for jobs.
     fn jobs_pending(&self) -> usize {
         if self.shared.write.options.read_only { 0 } else { self.shared.write.jobs.pending() }
-    }
-
-    fn memory(&self, of: Use) -> u64 {
-        self.shared.write.memory.used_for(of)
     }
 
     fn written_bytes(&self) -> u64 {
@@ -239,12 +238,14 @@ impl Family {
 }
 
 impl Db {
-    /// Returns statistics of the database.
+    /// Returns statistics of the database. This takes locks of the allocator and walks its free blocks, for
+    /// [`Stats::memory_allocator_bytes`]: call it a few times a second at most.
     pub fn stats(&self) -> Stats {
         let shared = &self.inner.shared;
-        shared.count_memory();
         let trees = shared.write.resolved_families().iter().map(|family| tree_of(family)).collect();
-        Stats::of(&Seen { shared, cache: shared.tables.cache.stats(), trees })
+        shared.count_memory();
+        let memory = shared.write.memory.breakdown();
+        Stats::of(&Seen { shared, cache: shared.tables.cache.stats(), memory, trees })
     }
 }
 

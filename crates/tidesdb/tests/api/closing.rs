@@ -136,6 +136,14 @@ fn two_threads_close_at_once() {
 }
 
 /// A close waits for a merge that several threads carry out, and loses nothing.
+/// Number of tables that installed merges wrote, from the event log.
+fn written_by_merges(sim: &Sim) -> usize {
+    let events = String::from_utf8(sim.disk.read_file("/db/EVENTS").unwrap()).unwrap();
+    let merges = events.lines().filter(|line| line.contains("\"event\":\"merge\""));
+    let outputs = |line: &str| line.split_once("\"outputs\":")?.1.split(',').next()?.parse::<usize>().ok();
+    merges.map(|line| outputs(line).unwrap_or_else(|| panic!("{line}"))).sum()
+}
+
 #[test]
 fn a_close_during_a_divided_merge_loses_nothing() {
     for round in 0..15u64 {
@@ -159,10 +167,15 @@ fn a_close_during_a_divided_merge_loses_nothing() {
         let db = sim.open();
         assert_eq!(contents(db.default_family()), before);
         assert!(db.verify().unwrap().is_ok());
-        // The three inputs may be left: a view that a thread still holds keeps them beyond the close.
+        // Inputs may be left: a view that a thread, perhaps of another test, still holds keeps them beyond the close. These are the three
+        // flushed tables and what installed merges wrote.
         let mut unnamed = sim.disk.file_names("/db").unwrap();
         unnamed.retain(|name| name.ends_with(".orphan") && name.as_str() >= "000004");
-        assert!(unnamed.is_empty(), "outputs, neither installed nor removed: {unnamed:?}");
+        let installed = written_by_merges(&sim);
+        assert!(
+            unnamed.len() <= installed,
+            "outputs, neither installed nor removed: {unnamed:?}; merges installed {installed}"
+        );
     }
 }
 
@@ -393,6 +406,46 @@ fn a_close_does_not_wait_for_the_rate_of_merges() {
     let close = Box::new(move || tell.send(db.close()).unwrap());
     RealThreads::new().spawn("close", Priority::Normal, close).unwrap();
     told.recv_timeout(Duration::from_secs(60)).unwrap().unwrap();
+}
+
+/// A disk or a merge operator may own the last handle. It is dropped when memory is freed, which can be under a lock. The close used to
+/// begin there.
+#[test]
+fn the_last_handle_may_be_dropped_under_a_lock() {
+    struct Owned(Option<Db>, std::sync::Arc<AtomicBool>);
+    impl Drop for Owned {
+        fn drop(&mut self) {
+            self.0 = None;
+            self.1.store(true, SeqCst);
+        }
+    }
+    let sim = Sim::new();
+    let db = sim.open();
+    fill(db.default_family(), 100, b"v");
+    let dropped = std::sync::Arc::new(AtomicBool::new(false));
+    let owned = Owned(Some(db), std::sync::Arc::clone(&dropped));
+    let highest: tidesdb_sync::Mutex<()> = tidesdb_sync::Mutex::new(());
+    {
+        let _held = highest.lock();
+        tidesdb_sync::pin().defer(move || drop(owned));
+        // Pins of other tests delay it.
+        let gone = (0..30_000).any(|_| {
+            tidesdb_sync::reclaim();
+            std::thread::sleep(Duration::from_millis(1));
+            dropped.load(SeqCst)
+        });
+        assert!(gone, "the handle was not dropped");
+    }
+    let db = (0..3000).find_map(|_| match sim.options().open() {
+        Err(Error::Locked { .. }) => {
+            std::thread::sleep(Duration::from_millis(10));
+            None
+        }
+        opened => Some(opened.unwrap()),
+    });
+    let db = db.expect("the database was not closed");
+    assert!(db.recovery_report().clean);
+    assert_eq!(contents(db.default_family()).len(), 100);
 }
 
 /// A sync that comes too late does not disturb the close.

@@ -247,7 +247,7 @@ fn an_idle_log_is_sealed() {
     let sim = Sim::new();
     let db = sim.options().background_threads(1).open().unwrap();
     hundred(&db);
-    for _ in 0..500 {
+    for _ in 0..3000 {
         let killed = sim.killed();
         if let Ok(sealed) = killed.options().recovery(RecoveryMode::Strict).open() {
             assert_eq!(contents(sealed.default_family()).len(), 100);

@@ -76,7 +76,7 @@ fn the_background_runs_a_started_flush() {
     let f = db.default_family();
     fill(f, 100, b"v");
     f.start_flush().unwrap();
-    for _ in 0..1000 {
+    for _ in 0..6000 {
         if f.stats().flushes == 1 {
             assert_eq!(f.stats().level_entries, [100]);
             return;

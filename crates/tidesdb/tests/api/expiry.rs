@@ -426,7 +426,7 @@ fn with_threads_the_clock_is_read_in_the_background() {
     f.put_with_ttl(b"k", b"v", TEN).unwrap();
     assert!(f.contains(b"k").unwrap());
     sim.clock.advance(TEN);
-    for _ in 0..500 {
+    for _ in 0..3000 {
         if !f.contains(b"k").unwrap() {
             return;
         }

@@ -216,7 +216,7 @@ fn unsynced_value_logs_are_removed_with_their_family() {
         db.drop_family("a").unwrap();
         drop(a);
         // Another test's thread may keep the family alive briefly.
-        for _ in 0..300 {
+        for _ in 0..3000 {
             if logs() == 0 {
                 break;
             }

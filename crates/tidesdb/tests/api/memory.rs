@@ -192,7 +192,7 @@ fn recovery_stays_within_the_limit() {
     assert!(db.recovery_report().commits > 0 && used(&db) < LIMIT, "{}", db.stats());
     db.flush().unwrap(); // recovered commits become tables behind the open
     // Threads of other tests may delay when the memory of memtables is free.
-    let freed = (0..500).any(|_| {
+    let freed = (0..1500).any(|_| {
         std::thread::sleep(Duration::from_millis(20));
         db.flush().unwrap();
         used(&db) < LIMIT / 2

@@ -288,7 +288,7 @@ fn covered_tables_are_dropped_unread_and_free_their_space() {
     f.delete_range(..="key003999").unwrap();
     f.put(b"later", b"v").unwrap();
     f.flush().unwrap();
-    for _ in 0..400 {
+    for _ in 0..6000 {
         if f.stats().range_tombstones == 0 {
             break;
         }

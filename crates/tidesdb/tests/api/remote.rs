@@ -259,10 +259,18 @@ fn the_local_cache_stays_below_its_limit_and_readers_keep_their_rows() {
     for i in 0..800 {
         db.put(&key(i), b"new").unwrap();
     }
-    db.default_family().compact().unwrap();
-    db.upload().unwrap();
-    let seen = stats(&db);
-    assert!(seen.evictions > 0 && seen.local_bytes <= (48 << 10) + (32 << 10), "{seen:?}");
+    // A thread of another test may keep files for a while.
+    let small = (0..3000).any(|_| {
+        db.default_family().compact().unwrap();
+        db.upload().unwrap();
+        let seen = stats(&db);
+        let small = seen.evictions > 0 && seen.local_bytes <= (48 << 10) + (32 << 10);
+        if !small {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        small
+    });
+    assert!(small, "{:?}", stats(&db));
     let rest: Rows = old.map(|row| row.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect();
     assert!(rest.iter().all(|(k, v)| wanted[k] == *v) && rest.len() == 799);
     assert!(rows(db.default_family()).values().all(|v| v == b"new"));

@@ -53,7 +53,7 @@ fn a_merge_of_all_tables_takes_the_space_of_one_piece() {
     let free = table_bytes(f) / 3 * 2;
     sim.disk.limit_space(Some(free));
     // Threads of other tests may keep files of pieces that are done. The limit never allows a merge in one piece.
-    let merged = (0..500).any(|_| match f.compact() {
+    let merged = (0..1500).any(|_| match f.compact() {
         Ok(()) => true,
         Err(Error::NoSpace { .. }) => {
             std::thread::sleep(Duration::from_millis(20));
@@ -95,11 +95,15 @@ fn a_disk_that_is_full_half_way_through_a_merge_loses_nothing() {
         let (db, rows) = tree(&sim);
         let f = db.default_family();
         let full = sim.disk.inject(Fault::errno(errno::ENOSPC).on(kind).path_ends(".klog").skip(5).forever());
-        let names = || sim.disk.file_names("/db").unwrap().len();
+        let names = || sim.disk.file_names("/db").unwrap();
         let e = f.compact().unwrap_err();
         assert!(matches!(e, Error::NoSpace { .. }), "{kind:?}: {e}");
         let after = names();
-        assert!(f.compact().is_err() && names() == after, "{kind:?}: a failed merge left files");
+        assert!(f.compact().is_err());
+        // Inputs of pieces that are done go once no thread of another test holds them.
+        let mut left = names();
+        left.retain(|name| !after.contains(name));
+        assert!(left.is_empty(), "{kind:?}: a failed merge left files: {left:?}");
         assert!(contents(f) == rows && db.verify().unwrap().is_ok(), "{kind:?}");
         db.put(b"more", b"rows").unwrap();
         sim.disk.remove_fault(full);

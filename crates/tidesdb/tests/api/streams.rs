@@ -63,7 +63,7 @@ pub(crate) fn vlog_bytes(sim: &Sim) -> u64 {
 
 /// Merges until the value logs take at most `bytes`: a thread of another test may keep a view, and thus a file, for a while.
 pub(crate) fn shrinks_to(sim: &Sim, db: &Db, bytes: u64) {
-    for _ in 0..1000 {
+    for _ in 0..3000 {
         db.compact().unwrap();
         if vlog_bytes(sim) <= bytes {
             return;

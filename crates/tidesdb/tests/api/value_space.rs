@@ -39,7 +39,7 @@ fn on_disk(sim: &Sim) -> (usize, u64) {
 
 /// Waits until `done` returns true: a thread of another test may keep a view, and thus a file, for a while.
 fn until(mut done: impl FnMut() -> bool) {
-    for _ in 0..1000 {
+    for _ in 0..3000 {
         if done() {
             return;
         }
@@ -172,7 +172,7 @@ fn garbage_is_bounded_while_values_are_overwritten() {
         newest[i as usize] = round;
         if round % 20 == 0 {
             // Threads of other tests may delay the collection; then it goes on with the next commits.
-            for _ in 0..500 {
+            for _ in 0..6000 {
                 most = f.stats().value_log_file_bytes;
                 if most <= bound {
                     break;
