@@ -96,14 +96,14 @@ fn draw(tree: &TreeStats, out: &mut Out<'_>) -> Outcome<()> {
             .trim_end(),
         )?;
     }
-    out.line("X: dividing level, L: largest level")
+    out.line("X: dividing levels, L: largest level")
 }
 
-/// Marks the dividing and the largest level.
+/// Marks the dividing levels and the largest level.
 fn mark(tree: &TreeStats, level: usize) -> char {
     match level {
         level if level == tree.largest_level => 'L',
-        level if level == tree.dividing_level => 'X',
+        level if (tree.first_dividing_level..=tree.dividing_level).contains(&level) => 'X',
         _ => ' ',
     }
 }

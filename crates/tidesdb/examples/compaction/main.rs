@@ -21,11 +21,11 @@ use workload::Workload;
 const GIB: u64 = 1 << 30;
 /// Data of the default run.
 const DATA_GIB: u64 = 10 << 10;
-/// Name, policy, size ratio and offset of the dividing level.
+/// Name, policy, size ratio and number of dividing levels.
 const POLICIES: [(&str, &dyn CompactionPolicy, u64, u8); 4] = [
-    ("Spooky", &Spooky, 6, 1),
-    ("Spooky, offset 0", &Spooky, 6, 0),
-    ("Spooky, ratio 10", &Spooky, 10, 1),
+    ("Spooky", &Spooky, 6, 8),
+    ("Spooky, ratio 10", &Spooky, 10, 8),
+    ("Spooky, one dividing level", &Spooky, 6, 1),
     ("leveled", &Leveled, 10, 1),
 ];
 
@@ -39,8 +39,8 @@ fn main() -> std::io::Result<()> {
     let plot = arguments.next();
     let mut rows = Vec::new();
     for workload in Workload::ALL {
-        for (name, policy, ratio, dividing_offset) in POLICIES {
-            let settings = PolicySettings { ratio, dividing_offset, ..settings(bytes) };
+        for (name, policy, ratio, dividing_levels) in POLICIES {
+            let settings = PolicySettings { ratio, dividing_levels, ..settings(bytes) };
             let (flush_bytes, l1_tables) = (settings.buffer_bytes, settings.l1_tables_trigger);
             let load = Load { workload, bytes, flush_bytes, l1_tables, writes: workload.writes() };
             let measures = Simulation::run(policy, settings, load);

@@ -52,8 +52,10 @@ statistics! {
     }
     figures {
         Gauge Count largest_level: usize = usize::from(seen.shape.largest), "The largest level of the tree.";
+        Gauge Count first_dividing_level: usize = usize::from(seen.shape.top),
+            "The first dividing level: levels above it are merged whole, levels from it on in partitions.";
         Gauge Count dividing_level: usize = usize::from(seen.shape.dividing),
-            "The dividing level: levels above it are merged whole, levels from it on in partitions.";
+            "The last dividing level. Each of them holds at most one sorted run of the same keys.";
         Gauge Count partitions: usize = seen.partitions(),
             "Partitions of the largest level, which are merged one at a time; 0 if the order of the keys is not known.";
         Gauge Count tables: usize = seen.tree.tables().count(), "Tables of all levels.";
@@ -124,7 +126,7 @@ impl SeenTree<'_> {
     fn levels(&self) -> Vec<LevelStats> {
         let level = |(tables, level): (&Vec<&TableMeta>, u8)| {
             let capacity = match level {
-                level if level == self.shape.largest => self.shape.holds(level),
+                level if level == self.shape.largest => self.shape.most(),
                 level => self.shape.capacity(level),
             };
             let debt = self.debts[usize::from(level) - 1];

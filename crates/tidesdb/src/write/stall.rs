@@ -60,8 +60,8 @@ const SLICE: Duration = Duration::from_millis(10);
 /// enough; the larger the part before it, the larger the bursts that are taken at full speed.
 const MEMTABLES_SLOW: f64 = 0.625;
 /// Tables in level 1 at which writers slow down, and at which they stop.
-const L1_SLOW: TableLimit = TableLimit { least: 16, triggers: 2 };
-const L1_STOP: TableLimit = TableLimit { least: 30, triggers: 3 };
+const L1_SLOW: TableLimit = TableLimit { least: 10, triggers: 2 };
+const L1_STOP: TableLimit = TableLimit { least: 24, triggers: 3 };
 
 /// What the levels below level 1 owe slows writers down and never stops them.
 const DEEP_MAX: f64 = 0.95;

@@ -34,6 +34,7 @@ pub(super) fn settings(dice: &mut Dice) -> PolicySettings {
         ratio: 1 + dice.below(4),
         min_levels: dice.below(8) as u8,
         dividing_offset: dice.below(4) as u8,
+        dividing_levels: 1 + dice.below(5) as u8,
         density_permille: dice.one_of(&[0, 300, 500]),
         density_min_entries: 1 + dice.below(10),
         ..PolicySettings::default()

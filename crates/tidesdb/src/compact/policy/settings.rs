@@ -13,8 +13,10 @@ pub struct PolicySettings {
     pub ratio: u64,
     /// Least number of levels.
     pub min_levels: u8,
-    /// Number of levels between the dividing level and the largest level.
+    /// Number of levels between the last dividing level and the largest level.
     pub dividing_offset: u8,
+    /// Most dividing levels: sorted runs that a partition holds before it is merged into a deeper level; at least 1.
+    pub dividing_levels: u8,
     /// Share of tombstones, in thousandths of the entries, above which a table is compacted to the bottom; 0 = never.
     pub density_permille: u32,
     /// Tables with fewer entries do not count as dense.
@@ -34,6 +36,7 @@ impl Default for PolicySettings {
             ratio: 6,
             min_levels: 1,
             dividing_offset: 1,
+            dividing_levels: 8,
             density_permille: 500,
             density_min_entries: 1024,
             merge_bytes_max: u64::MAX,

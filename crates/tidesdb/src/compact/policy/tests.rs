@@ -214,6 +214,7 @@ fn set(settings: &mut PolicySettings, text: &str) {
         "trigger" => settings.l1_tables_trigger = value as usize,
         "ratio" => settings.ratio = value,
         "min_levels" => settings.min_levels = value as u8,
+        "runs" => settings.dividing_levels = value as u8,
         "offset" => settings.dividing_offset = value as u8,
         "density" => settings.density_permille = value as u32,
         "density_min" => settings.density_min_entries = value,

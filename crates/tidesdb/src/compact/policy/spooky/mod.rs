@@ -1,19 +1,23 @@
 //! Spooky: upper levels are merged whole, lower levels in partitions.
 //!
 //! After Dayan et al., "Spooky: Granulating LSM-Tree Compactions Correctly" (VLDB 2022). With `L` the largest level and
-//! `X = L - 1 - offset` the dividing level (at least 2):
+//! `X = L - 1 - offset` the last dividing level (at least 2). The paper has one dividing level; here it is a stack of levels from `D` to
+//! `X`, so that a merge into it need not write again what is there:
 //!
 //! ```text
 //! level 1      flushed tables, overlapping
-//! 2 .. X-1     one sorted run each. Full preemptive merge of 1..q into q, the first level that has room for all of it
-//! X            no such q: dividing merge of 1..X into X; outputs are cut at partition boundaries of L
-//! X+1 .. L     partitioned merge of X..z: one partition at a time, into the first level z that has room for its part of
-//!              X..z. Inputs and outputs of different partitions never overlap, so partitions merge side by side
+//! 2 .. D-1     one sorted run each. Full preemptive merge of 1..q into q, the first level that has room for all of it
+//! D .. X       no such q: dividing merge of 1..D into D; outputs are cut at partition boundaries of L, and move to the deepest of
+//!              these levels that is empty there. So D is empty, as long as a partition has fewer runs than there are levels
+//! X+1 .. L     partitioned merge of D..z: one partition at a time, into the first level z that has room for its part of
+//!              D..z. Inputs and outputs of different partitions never overlap, so partitions merge side by side
 //! ```
 //!
-//! A partition is a stretch of level `L` between two boundaries that no table of the levels from X on spans. Partitions are
-//! drained one by one, the fullest first, as soon as level X is half full. So their fill is staggered: on average each is half
-//! full, as in the paper, but work and space are even over time, and no state is kept between two plans.
+//! A partition is a stretch of level `L` between two boundaries that no table of the levels from D on spans. Partitions are
+//! drained one by one, the fullest first, as soon as the dividing levels hold as much as they should, in bytes or in runs. So their fill is
+//! staggered: on average each is half full, but work and space are even over time, and no state is kept between two plans.
+//!
+//! The stack is what tiering is to leveling in "Dostoevsky" (Dayan and Idreos, SIGMOD 2018), for one level.
 //!
 //! Tables that overlap nothing deeper move to the largest level without being rewritten.
 
@@ -35,7 +39,8 @@ impl CompactionPolicy for Spooky {
         let shape = Shape::of(tree, settings);
         let free = drop_expired(tree)
             .or_else(|| upkeep::sink(tree, &shape, settings))
-            .or_else(|| add_level(tree, &shape));
+            .or_else(|| add_level(tree, &shape))
+            .or_else(|| upkeep::lower(tree, &shape));
         if free.is_some() {
             return free;
         }
@@ -55,7 +60,7 @@ impl CompactionPolicy for Spooky {
 impl Spooky {
     /// Number of partitions of the largest level.
     pub fn partitions(tree: &Tree<'_>, shape: &Shape) -> usize {
-        partition::boundaries(tree, shape, shape.dividing).len()
+        partition::boundaries(tree, shape, shape.top).len()
             + usize::from(!tree.level(shape.largest).is_empty())
     }
 
@@ -65,7 +70,10 @@ impl Spooky {
         match level {
             1 if upper::debt(tree, settings) >= 1.0 => bytes,
             level if level < shape.dividing => 0, // merged together with level 1
-            level => bytes.saturating_sub(partition::wanted(&shape, level)),
+            level => {
+                let held = partition::held(tree, &shape, level);
+                held.saturating_sub(partition::wanted(tree, &shape, level))
+            }
         }
     }
 
@@ -73,7 +81,11 @@ impl Spooky {
     /// than 0 if the dividing level has room. What running jobs drain counts.
     pub fn excess(tree: &Tree<'_>, settings: &PolicySettings) -> i64 {
         let shape = Shape::of(tree, settings);
-        let excess = |level: u8| tree.bytes(level) as i64 - partition::wanted(&shape, level) as i64;
+        let excess = |level: u8| {
+            let (held, wanted) =
+                (partition::held(tree, &shape, level), partition::wanted(tree, &shape, level));
+            held as i64 - wanted as i64
+        };
         let deeper = (shape.dividing + 1..shape.largest).map(|level| excess(level).max(0)).sum::<i64>();
         if shape.dividing < shape.largest { excess(shape.dividing) + deeper } else { 0 }
     }

@@ -18,29 +18,56 @@ pub(super) struct Fill {
     pub(super) excess: u64,
 }
 
-/// The fullest level from the dividing level to the one above the largest; from a share of 1 on a partition is drained.
+/// The fullest level from the dividing ones, which count as one, to the one above the largest; from a share of 1 on a partition is drained.
 /// What running jobs drain does not count.
 pub(super) fn fullest_level(tree: &Tree<'_>, shape: &Shape) -> Option<Fill> {
     let of = |level: u8| {
-        let bytes = sum_bytes(tree.level(level).iter().filter(|t| !t.taken));
-        let wanted = wanted(shape, level);
+        let tables = levels(shape, level).flat_map(|level| tree.level(level));
+        let (bytes, wanted) = (sum_bytes(tables.filter(|t| !t.taken)), wanted(tree, shape, level));
         Fill { level, share: bytes as f64 / wanted.max(1) as f64, excess: bytes.saturating_sub(wanted) }
     };
     (shape.dividing..shape.largest).map(of).max_by(|a, b| a.share.total_cmp(&b.share))
 }
 
-/// What `level`, one of those above the largest that are drained in partitions, should hold. Partitions of the dividing level are drained in
-/// turn, so that each is half full on average.
-pub(super) fn wanted(shape: &Shape, level: u8) -> u64 {
-    let capacity = shape.capacity(level);
-    if level == shape.dividing { capacity / 2 } else { capacity }
+/// `level`; all dividing levels for the last of them.
+fn levels(shape: &Shape, level: u8) -> Range<u8> {
+    if level == shape.dividing { shape.top..level + 1 } else { level..level + 1 }
+}
+
+/// What `level` holds, one of those above the largest that are drained in partitions; the last dividing level stands for all of them.
+pub(super) fn held(tree: &Tree<'_>, shape: &Shape, level: u8) -> u64 {
+    tree.bytes_in(levels(shape, level))
+}
+
+/// What `level` should hold, one of those above the largest that are drained in partitions; the last dividing level stands for all of them.
+/// They should have room for more runs: partitions are drained in turn, so half of the levels are empty in the average partition. Otherwise a
+/// merge of level 1 would have to write the newest run again.
+pub(super) fn wanted(tree: &Tree<'_>, shape: &Shape, level: u8) -> u64 {
+    if level != shape.dividing {
+        return shape.capacity(level);
+    }
+    let most = shape.dividing_bytes();
+    if shape.runs() == 1 {
+        return most;
+    }
+    let all = Partitions::new(tree, shape.top..shape.largest + 1);
+    let runs_max = (all.len() as u64 * shape.runs()).div_ceil(2);
+    let is_run = |(at, index): &(usize, usize)| !all.tables(*index, *at..*at + 1).is_empty();
+    let upper = shape.runs() as usize;
+    let runs =
+        (0..all.len()).flat_map(|at| (0..upper).map(move |index| (at, index))).filter(is_run).count() as u64;
+    if runs <= runs_max {
+        return most;
+    }
+    most.min((u128::from(held(tree, shape, level)) * u128::from(runs_max) / u128::from(runs)) as u64)
 }
 
 /// Drains the fullest free partition of `level` into the first level that has room for its share. Leaves out what is more than
 /// `settings.merge_bytes_max`.
 pub(super) fn plan(tree: &Tree<'_>, shape: &Shape, settings: &PolicySettings, level: u8) -> Option<Plan> {
-    let all = Partitions::new(tree, level..shape.largest + 1);
-    let fills: Vec<f64> = (0..all.len()).map(|at| all.fill(at, 1)).collect();
+    let drained = levels(shape, level);
+    let all = Partitions::new(tree, drained.start..shape.largest + 1);
+    let fills: Vec<f64> = (0..all.len()).map(|at| all.fill(at, drained.len())).collect();
     fullest(tree, shape, settings, &all, &fills, Cause::Capacity)
 }
 
@@ -52,7 +79,7 @@ pub(super) fn leftovers(
     settings: &PolicySettings,
     share: f64,
 ) -> Option<Plan> {
-    let all = Partitions::new(tree, shape.dividing..shape.largest + 1);
+    let all = Partitions::new(tree, shape.top..shape.largest + 1);
     let upper = all.levels.len() - 1;
     let is_read = |at| {
         let tables = (0..upper).flat_map(|index| all.tables(index, at..at + 1));
@@ -184,9 +211,12 @@ fn merge(
     cause: Cause,
 ) -> Option<Plan> {
     let largest = all.bytes(all.levels.len() - 1, partitions.clone());
-    let mut sum = all.bytes(0, partitions.clone());
-    let target = (1..all.levels.len()).zip(all.first_level + 1..).find_map(|(index, level)| {
+    let mut sum = 0;
+    let target = (0..all.levels.len()).zip(all.first_level..).find_map(|(index, level)| {
         sum += all.bytes(index, partitions.clone());
+        if level <= shape.dividing || index == 0 {
+            return None; // it is drained
+        }
         let fits = level == shape.largest || cause != Cause::Idle && sum <= shape.share(largest, level);
         fits.then_some(level)
     })?;
@@ -194,7 +224,7 @@ fn merge(
     let inputs: Vec<_> = levels
         .flat_map(|(index, level)| all.tables(index, partitions.clone()).iter().map(move |t| (level, t)))
         .collect();
-    if inputs.iter().all(|(level, _)| *level == all.first_level) {
+    if inputs.iter().all(|(level, _)| *level == inputs[0].0) {
         return Plan::moving(tree, cause, inputs, target);
     }
     let range = tree.hull(inputs.iter().map(|(_, t)| *t))?;

@@ -5,7 +5,6 @@ use super::super::plan::{Cause, Plan, PlanKind};
 use super::super::settings::PolicySettings;
 use super::super::shape::Shape;
 use super::{partition, upper};
-use crate::version::LEVEL_MAX;
 
 /// Maximum number of entries that a merge reads for each dead entry it removes.
 const DEAD_SHARE: u64 = 10;
@@ -83,9 +82,9 @@ pub(super) fn settle(tree: &Tree<'_>, shape: &Shape, settings: &PolicySettings) 
     if !tree.settles {
         return None;
     }
-    let mut upper = (1..shape.dividing).flat_map(|level| tree.level(level));
+    let mut upper = (1..shape.top).flat_map(|level| tree.level(level));
     let is_much =
-        tree.bytes_in(1..shape.dividing) as f64 >= tree.bytes(shape.largest).max(1) as f64 * LEFTOVER_SHARE;
+        tree.bytes_in(1..shape.top) as f64 >= tree.bytes(shape.largest).max(1) as f64 * LEFTOVER_SHARE;
     let merge = || {
         let plan = upper::plan(tree, shape, settings, Cause::Idle);
         plan.filter(|plan| plan.inputs.len() > 1)
@@ -151,6 +150,20 @@ pub(super) fn sink(tree: &Tree<'_>, shape: &Shape, settings: &PolicySettings) ->
     if upper::debt(tree, settings) < 1.0 { None } else { sink_flushed(tree, shape, settings) }
 }
 
+/// Moves tables of the dividing levels to the deepest of these in which they overlap nothing.
+pub(super) fn lower(tree: &Tree<'_>, shape: &Shape) -> Option<Plan> {
+    for target in (shape.top + 1..shape.dividing + 1).rev() {
+        for level in (shape.top..target).rev() {
+            let falls = |t: &&TableView<'_>| !t.taken && !tree.is_met(level + 1..target + 1, t.range());
+            let tables = tree.level(level).iter().filter(falls).map(|t| (level, t));
+            if let Some(plan) = Plan::moving(tree, Cause::Disjoint, tables, target) {
+                return Some(plan);
+            }
+        }
+    }
+    None
+}
+
 /// Moves flushed tables that overlap nothing to the largest level.
 fn sink_flushed(tree: &Tree<'_>, shape: &Shape, settings: &PolicySettings) -> Option<Plan> {
     let small = settings.table_bytes.min(settings.buffer_bytes) / SMALL_SHARE;
@@ -178,12 +191,12 @@ fn lone<'t, 'a>(tree: &Tree<'a>, tables: &'t [TableView<'a>]) -> Vec<&'t TableVi
     found
 }
 
-/// Moves the largest level down by one if it holds more than its number of levels may, or if the levels below it are empty.
+/// Moves the largest level down if the tree should have more levels for what it holds, or if the levels below it are empty.
 pub(in super::super) fn add_level(tree: &Tree<'_>, shape: &Shape) -> Option<Plan> {
     let depth = tree.depth();
     let target = match shape.largest {
         largest if depth >= 2 && depth < largest => largest,
-        largest if tree.bytes(largest) > shape.holds(largest) && largest < LEVEL_MAX => largest + 1,
+        largest if shape.levels_for(tree.bytes(largest)) > largest => shape.levels_for(tree.bytes(largest)),
         _ => return None,
     };
     Plan::moving(tree, Cause::Levels, tree.level(depth).iter().map(|t| (depth, t)), target)
@@ -193,7 +206,11 @@ pub(in super::super) fn add_level(tree: &Tree<'_>, shape: &Shape) -> Option<Plan
 pub(super) fn remove_level(tree: &Tree<'_>, shape: &Shape, settings: &PolicySettings) -> Option<Plan> {
     let (largest, above) = (shape.largest, shape.largest - 1);
     let total = tree.bytes_in(1..largest + 1);
-    if above < 2 || above < settings.min_levels || tree.depth() < largest || total > shape.holds(above) / 2 {
+    if above < 2
+        || above < settings.min_levels
+        || tree.depth() < largest
+        || shape.levels_for(total.saturating_mul(2)) > above
+    {
         return None;
     }
     let inputs =

@@ -37,7 +37,7 @@ pub(super) fn plan(tree: &Tree<'_>, shape: &Shape, settings: &PolicySettings, ca
 /// Merges all but the first `newer` tables of level 1.
 fn oldest(tree: &Tree<'_>, shape: &Shape, cause: Cause, newer: usize) -> Option<Plan> {
     let target = target(tree, shape);
-    let divides = target == shape.dividing && target < shape.largest;
+    let divides = target == shape.top && target < shape.largest;
     let kind = if divides { PlanKind::Dividing } else { PlanKind::Full };
     let above: Vec<_> = tree.tables().skip(newer).take_while(|(level, _)| *level < target).collect();
     let spans = tree.union(above.iter().map(|(_, table)| *table));
@@ -71,7 +71,7 @@ fn target(tree: &Tree<'_>, shape: &Shape) -> u8 {
         return shape.largest;
     }
     let fits = |level: &u8| tree.bytes_in(1..level + 1) <= shape.capacity(*level);
-    (2..=shape.dividing).find(fits).unwrap_or(shape.dividing)
+    (2..shape.top).find(fits).unwrap_or(shape.top)
 }
 
 /// Keys of the largest level that a table of a full merge need not span: if it has nothing between two of them, it ends.
