@@ -1,4 +1,4 @@
-//! Fills a database whose memtables are small, so that its tree has four levels, and prints the events of its last merge into the
+//! Fills a database whose memtables are small, so that its tree has all kinds of levels, and prints the events of its last merge into the
 //! largest level.
 //!
 //! ```sh
@@ -33,17 +33,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     while db.stats().jobs_pending > 0 {
         std::thread::sleep(Duration::from_millis(20));
     }
+    let largest = db.default_family().tree().largest_level;
     db.close()?;
-    print_last_merge(Path::new(&path))
+    print_last_merge(Path::new(&path), largest)
 }
 
-/// Prints the last merge into the largest level, and the flush before it.
-fn print_last_merge(path: &Path) -> Result<(), Box<dyn std::error::Error>> {
+/// Prints the last merge into the `largest` level, and the flush before it.
+fn print_last_merge(path: &Path, largest: usize) -> Result<(), Box<dyn std::error::Error>> {
     let text = std::fs::read_to_string(path.join("EVENTS"))?;
     let lines: Vec<&str> = text.lines().collect();
     let is = |line: &&str, event: &str| line.contains(&format!("\"event\":\"{event}\""));
-    let merge = lines.iter().rposition(|line| is(line, "merge") && line.contains("\"target\":4"));
-    let merge = merge.ok_or("no merge reached level 4")?;
+    let merge =
+        lines.iter().rposition(|line| is(line, "merge") && line.contains(&format!("\"target\":{largest},")));
+    let merge = merge.ok_or("no merge reached the largest level")?;
     let flush = lines[..merge].iter().rfind(|line| is(line, "flush"));
     flush.into_iter().chain([&lines[merge]]).for_each(|line| println!("{line}"));
     Ok(())

@@ -387,7 +387,7 @@ mod tests {
         let blocks: Vec<Box<[u8]>> = (0..64_000).map(|n| vec![n as u8; 1000].into()).collect();
         let kept: Vec<_> = blocks.into_iter().step_by(2).collect(); // frees 32 MB
         let grows = (0..3000).any(|_| {
-            std::thread::sleep(std::time::Duration::from_millis(10)); // the allocator is not asked every time
+            std::thread::sleep(Duration::from_millis(10)); // the allocator is not asked every time
             shown() > 20 << 20
         });
         drop(kept);

@@ -26,7 +26,7 @@ statistics! {
             "Bytes that the level may hold; for the largest level, bytes above which the tree gets another level.";
         Gauge Share fill: f64 = seen.bytes() as f64 / seen.capacity.max(1) as f64,
             "Bytes divided by capacity; more than 1 if the level is over its capacity.";
-        Gauge Bytes debt_bytes: u64 = seen.debt, "Bytes that merges must move to a deeper level now.";
+        Gauge Bytes debt_bytes: u64 = seen.debt, "Bytes that merges must move to a deeper level now; 0 if the order of the keys is not known.";
         Gauge Bytes value_log_bytes: u64 = seen.sum(|m| m.vlog_refs.iter().map(|r| r.bytes).sum()),
             "Bytes that the values of the level take in value logs.";
         Gauge Count entries: u64 = seen.sum(|m| m.entries), "Entries, old versions and tombstones included.";
@@ -61,7 +61,7 @@ statistics! {
         Gauge Count tables: usize = seen.tree.tables().count(), "Tables of all levels.";
         Gauge Bytes bytes: u64 = seen.tree.tables().map(|(_, t)| t.bytes).sum(), "Bytes of all tables.";
         Gauge Bytes debt_bytes: u64 = seen.debts.iter().sum(),
-            "Bytes that merges must move to a deeper level now.";
+            "Bytes that merges must move to a deeper level now; 0 if the order of the keys is not known.";
     }
 }
 
@@ -119,8 +119,20 @@ impl SeenTree<'_> {
         let settings = plan::settings(options);
         let shape = Shape::of(&tree, &settings);
         metas.resize(usize::from(shape.largest), Vec::new());
-        let debts = (1..=shape.largest).map(|level| Spooky::debt_bytes(&tree, &settings, level)).collect();
-        TreeStats::of(&SeenTree { name, order, is_live, shape, tree: &tree, metas: &metas, debts })
+        let mut seen = SeenTree {
+            name,
+            order,
+            is_live,
+            shape,
+            tree: &tree,
+            metas: &metas,
+            debts: vec![0; shape.largest.into()],
+        };
+        if seen.order_is_known() {
+            let debt = |level| Spooky::debt_bytes(&tree, &settings, level);
+            seen.debts = (1..=shape.largest).map(debt).collect();
+        }
+        TreeStats::of(&seen)
     }
 
     fn levels(&self) -> Vec<LevelStats> {

@@ -40,6 +40,7 @@ fn paid(plan: &CompactionPlan) -> Paid {
     };
     let level_1 = plan.inputs.iter().filter(|(level, _)| *level == 1).count() as u64;
     match plan.kind {
+        PlanKind::Move => Paid { level_1, ..Paid::default() }, // the next plan measures what it changes
         PlanKind::Dividing => Paid { level_1, sunk: bytes_in(1..plan.target), drained: 0 },
         _ => Paid { level_1, sunk: 0, drained: bytes_in(2..plan.target) },
     }

@@ -33,6 +33,8 @@ pub struct Shape {
     largest_bytes: u64,
 }
 
+/// With more levels than this between the last dividing level and the largest one, a tree has one dividing level.
+const OFFSET_MAX: u8 = 3;
 /// Fewest levels of a tree: level 1 and one sorted level.
 const LEVELS_MIN: u8 = 2;
 /// The largest level has at least this many tables, as long as these are not less than this part of what a table may be, nor less than
@@ -58,7 +60,7 @@ impl Shape {
             table_bytes: (largest_bytes / TABLES_MIN).clamp(least, table_bytes),
             base: settings.base_bytes(),
             ratio: settings.ratio.max(2),
-            runs_max: settings.dividing_levels.max(1),
+            runs_max: if settings.dividing_offset > OFFSET_MAX { 1 } else { settings.dividing_levels.max(1) },
             largest_bytes,
         };
         if dividing < largest {

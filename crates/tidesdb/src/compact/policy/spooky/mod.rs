@@ -99,7 +99,7 @@ enum Due {
 }
 
 /// Level 1 is merged first, whatever other levels hold, from this many times the tables on at which its merge is due.
-const FIRST: f64 = 7.0;
+const FIRST: f64 = 5.5;
 
 /// A merge of level 1, or of a partition: the larger excess first. In proportion to what a level may hold, the excess of the lower levels of
 /// a large tree would always be the smaller one, and grow without end.

@@ -40,8 +40,8 @@ pub(super) fn held(tree: &Tree<'_>, shape: &Shape, level: u8) -> u64 {
 }
 
 /// What `level` should hold, one of those above the largest that are drained in partitions; the last dividing level stands for all of them.
-/// They should have room for more runs: partitions are drained in turn, so half of the levels are empty in the average partition. Otherwise a
-/// merge of level 1 would have to write the newest run again.
+/// They should have room for more runs, or a merge of level 1 would have to write the newest run again: no partition should have a run in each
+/// of them. And partitions are drained in turn, so half of the levels should be empty in the average partition.
 pub(super) fn wanted(tree: &Tree<'_>, shape: &Shape, level: u8) -> u64 {
     if level != shape.dividing {
         return shape.capacity(level);
@@ -51,23 +51,36 @@ pub(super) fn wanted(tree: &Tree<'_>, shape: &Shape, level: u8) -> u64 {
         return most;
     }
     let all = Partitions::new(tree, shape.top..shape.largest + 1);
-    let runs_max = (all.len() as u64 * shape.runs()).div_ceil(2);
-    let is_run = |(at, index): &(usize, usize)| !all.tables(*index, *at..*at + 1).is_empty();
     let upper = shape.runs() as usize;
-    let runs =
-        (0..all.len()).flat_map(|at| (0..upper).map(move |index| (at, index))).filter(is_run).count() as u64;
-    if runs <= runs_max {
-        return most;
+    let (mut keys, mut runs, mut full) = (0_u128, 0_u128, 0_u64);
+    for at in 0..all.len() {
+        let weight = u128::from(all.bytes(all.levels.len() - 1, at..at + 1)) + 1; // the more keys, the more it counts
+        keys += weight;
+        runs += weight * all.runs(at, upper) as u128;
+        if all.runs(at, upper) == upper {
+            full += (0..upper).map(|index| all.bytes(index, at..at + 1)).sum::<u64>();
+        }
     }
-    most.min((u128::from(held(tree, shape, level)) * u128::from(runs_max) / u128::from(runs)) as u64)
+    let held = held(tree, shape, level);
+    let half = keys * u128::from(shape.runs()) / 2;
+    let by_runs = if runs <= half { most } else { (u128::from(held) * half / runs) as u64 };
+    let by_full = if full == 0 { most } else { held.saturating_sub(full) + 1 };
+    most.min(by_runs).min(by_full)
 }
 
-/// Drains the fullest free partition of `level` into the first level that has room for its share. Leaves out what is more than
+/// Drains the fullest free partition of `level`, one with a run in each dividing level first, into the first level that has room for its share. Leaves out what is more than
 /// `settings.merge_bytes_max`.
 pub(super) fn plan(tree: &Tree<'_>, shape: &Shape, settings: &PolicySettings, level: u8) -> Option<Plan> {
     let drained = levels(shape, level);
     let all = Partitions::new(tree, drained.start..shape.largest + 1);
-    let fills: Vec<f64> = (0..all.len()).map(|at| all.fill(at, drained.len())).collect();
+    let mut fills: Vec<f64> = (0..all.len()).map(|at| all.fill(at, drained.len())).collect();
+    if drained.len() > 1 {
+        let is_full: Vec<bool> =
+            (0..all.len()).map(|at| all.runs(at, drained.len()) == drained.len()).collect();
+        if fills.iter().zip(&is_full).any(|(fill, full)| *full && *fill > 0.0) {
+            fills.iter_mut().zip(&is_full).filter(|(_, full)| !**full).for_each(|(fill, _)| *fill = 0.0);
+        }
+    }
     fullest(tree, shape, settings, &all, &fills, Cause::Capacity)
 }
 
@@ -174,6 +187,11 @@ impl<'t, 'a> Partitions<'t, 'a> {
 
     fn bytes(&self, index: usize, partitions: Range<usize>) -> u64 {
         sum_bytes(self.tables(index, partitions))
+    }
+
+    /// Number of the first `upper` levels that hold something in a partition.
+    fn runs(&self, at: usize, upper: usize) -> usize {
+        (0..upper).filter(|index| !self.tables(*index, at..at + 1).is_empty()).count()
     }
 
     /// Bytes of the first `upper` levels for each byte of the largest; 0 if a running job uses the partition.
