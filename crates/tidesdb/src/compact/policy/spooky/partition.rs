@@ -63,13 +63,13 @@ pub(super) fn wanted(tree: &Tree<'_>, shape: &Shape, level: u8) -> u64 {
     }
     let held = held(tree, shape, level);
     let half = keys * u128::from(shape.runs()) / 2;
-    let by_runs = if runs <= half { most } else { (u128::from(held) * half / runs) as u64 };
+    let by_runs = if runs <= half { most } else { (held as f64 * (half as f64 / runs as f64)) as u64 };
     let by_full = if full == 0 { most } else { held.saturating_sub(full) + 1 };
     most.min(by_runs).min(by_full)
 }
 
-/// Drains the fullest free partition of `level`, one with a run in each dividing level first, into the first level that has room for its share. Leaves out what is more than
-/// `settings.merge_bytes_max`.
+/// Drains the fullest free partition of `level`, one with a run in each dividing level first, into the first level that has room for its
+/// share. Leaves out what is more than `settings.merge_bytes_max`.
 pub(super) fn plan(tree: &Tree<'_>, shape: &Shape, settings: &PolicySettings, level: u8) -> Option<Plan> {
     let drained = levels(shape, level);
     let all = Partitions::new(tree, drained.start..shape.largest + 1);
