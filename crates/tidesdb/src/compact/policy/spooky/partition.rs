@@ -8,6 +8,9 @@ use super::super::settings::PolicySettings;
 use super::super::shape::Shape;
 use super::upper::owned;
 
+/// Added to the fill of a partition that has a run in each dividing level: the dividing levels never hold a million times what the largest level holds.
+const FULL_FIRST: f64 = 1e6;
+
 /// How full a level is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fill {
@@ -75,11 +78,11 @@ pub(super) fn plan(tree: &Tree<'_>, shape: &Shape, settings: &PolicySettings, le
     let all = Partitions::new(tree, drained.start..shape.largest + 1);
     let mut fills: Vec<f64> = (0..all.len()).map(|at| all.fill(at, drained.len())).collect();
     if drained.len() > 1 {
-        let is_full: Vec<bool> =
-            (0..all.len()).map(|at| all.runs(at, drained.len()) == drained.len()).collect();
-        if fills.iter().zip(&is_full).any(|(fill, full)| *full && *fill > 0.0) {
-            fills.iter_mut().zip(&is_full).filter(|(_, full)| !**full).for_each(|(fill, _)| *fill = 0.0);
-        }
+        let is_full = |at: usize| all.runs(at, drained.len()) == drained.len();
+        let first = |(at, fill): (usize, &mut f64)| {
+            *fill += if *fill > 0.0 && is_full(at) { FULL_FIRST } else { 0.0 }
+        };
+        fills.iter_mut().enumerate().for_each(first);
     }
     fullest(tree, shape, settings, &all, &fills, Cause::Capacity)
 }
