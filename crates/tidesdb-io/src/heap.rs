@@ -91,8 +91,11 @@ struct Asked {
 pub fn anonymous_bytes() -> Option<u64> {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
-        pages_of(&std::fs::read_to_string("/proc/self/statm").ok()?)
-            .map(|pages| pages * rustix::param::page_size() as u64)
+        let pages = pages_of(&std::fs::read_to_string("/proc/self/statm").ok()?)?;
+        // SAFETY: the call takes a number and reads no memory of the program. (`rustix` would look for the number in the image of the kernel's
+        // page of code, which is not mapped under valgrind.)
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+        Some(pages * u64::try_from(page).ok()?)
     }
     #[cfg(not(all(target_os = "linux", not(miri))))]
     None
