@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::clock::since_boot;
 
-/// Calls of [`Heap::recent`] ask the allocator in at most this part of the time.
+/// An answer of the allocator serves [`Heap::recent`] for this many times as long as it took.
 const RECENT: u32 = 100;
 
 /// Returns free memory of the heap to the system, where the allocator can. Freed memory otherwise stays with the process, which then

@@ -8,7 +8,8 @@ use super::super::settings::PolicySettings;
 use super::super::shape::Shape;
 use super::upper::owned;
 
-/// Added to the fill of a partition that has a run in each dividing level: the dividing levels never hold a million times what the largest level holds.
+/// Added to the fill of a partition that has a run in each dividing level: the dividing levels never hold a million times what the largest
+/// level holds.
 const FULL_FIRST: f64 = 1e6;
 
 /// How full a level is.

@@ -194,9 +194,10 @@ fn lone<'t, 'a>(tree: &Tree<'a>, tables: &'t [TableView<'a>]) -> Vec<&'t TableVi
 /// Moves the largest level down if the tree should have more levels for what it holds, or if the levels below it are empty.
 pub(in super::super) fn add_level(tree: &Tree<'_>, shape: &Shape) -> Option<Plan> {
     let depth = tree.depth();
+    let wanted = shape.levels_for(tree.bytes(shape.largest));
     let target = match shape.largest {
         largest if depth >= 2 && depth < largest => largest,
-        largest if shape.levels_for(tree.bytes(largest)) > largest => shape.levels_for(tree.bytes(largest)),
+        largest if wanted > largest => wanted,
         _ => return None,
     };
     Plan::moving(tree, Cause::Levels, tree.level(depth).iter().map(|t| (depth, t)), target)
