@@ -92,13 +92,18 @@ pub fn anonymous_bytes() -> Option<u64> {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
         let pages = pages_of(&std::fs::read_to_string("/proc/self/statm").ok()?)?;
-        // SAFETY: the call takes a number and reads no memory of the program. (`rustix` would look for the number in the image of the kernel's
-        // page of code, which is not mapped under valgrind.)
-        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-        Some(pages * u64::try_from(page).ok()?)
+        Some(pages * page_bytes() as u64)
     }
     #[cfg(not(all(target_os = "linux", not(miri))))]
     None
+}
+
+/// Bytes of a page of memory. `rustix` would look for the number in the image of the kernel's page of code, which is not mapped under
+/// valgrind.
+pub(crate) fn page_bytes() -> usize {
+    // SAFETY: the call takes a number and reads no memory of the program.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).expect("every system knows the size of its pages")
 }
 
 /// Anonymous resident pages according to `statm`, which has the form of `/proc/self/statm`: the second number, less the third.

@@ -166,7 +166,7 @@ impl SharedMap for RealSharedMap {
         if start == end {
             return Ok(());
         }
-        let page = rustix::param::page_size();
+        let page = crate::heap::page_bytes();
         let start = start / page * page;
         // SAFETY: the range starts inside the mapping, at a page, and ends inside it; populating pages changes
         // no byte of them.
