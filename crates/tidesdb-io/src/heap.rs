@@ -65,8 +65,7 @@ impl Heap {
         }
         let begun = since_boot();
         let heap = Self::now();
-        let ended = since_boot();
-        *last = Some(Asked { heap, good_until: ended + ended.saturating_sub(begun) * RECENT });
+        *last = Some(Asked::new(heap, begun, since_boot()));
         heap
     }
 
@@ -85,6 +84,13 @@ struct Asked {
     heap: Option<Heap>,
     /// Since the system started.
     good_until: Duration,
+}
+
+impl Asked {
+    /// The answer to a call that took from `begun` to `ended`.
+    fn new(heap: Option<Heap>, begun: Duration, ended: Duration) -> Self {
+        Self { heap, good_until: ended + ended.saturating_sub(begun) * RECENT }
+    }
 }
 
 /// Returns the bytes of RAM that this process takes beside pages of files and shared memory; `None` where the system does not say.
@@ -126,6 +132,14 @@ mod tests {
         assert_eq!(heap.free_resident(1000, 700), 0);
         assert_eq!(heap.free_resident(1000, 5000), 0);
         assert_eq!(Heap { used: 5000, free: 50 }.free_resident(1000, 0), 0);
+    }
+
+    #[test]
+    fn the_allocator_is_asked_for_at_most_a_hundredth_of_the_time() {
+        let [begun, ended] = [1000, 1300].map(Duration::from_millis);
+        let asked = Asked::new(None, begun, ended);
+        assert!(asked.good_until - ended >= 100 * (ended - begun));
+        assert_eq!(Asked::new(None, ended, begun).good_until, begun, "a clock that jumps back is no reason to wait");
     }
 
     #[test]

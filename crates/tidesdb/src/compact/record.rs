@@ -33,7 +33,7 @@ pub(super) fn begin<'c>(
 }
 
 /// What `plan` does to the debt of merges.
-fn paid(plan: &CompactionPlan) -> Paid {
+pub(super) fn paid(plan: &CompactionPlan) -> Paid {
     let bytes_in = |levels: Range<u8>| {
         let inputs = plan.inputs.iter().filter(|(level, _)| levels.contains(level));
         inputs.map(|(_, table)| table.meta().file_bytes).sum::<u64>()

@@ -45,22 +45,22 @@ struct End {
 impl Closing {
     /// An open database that holds `lock`.
     pub(super) fn new(lock: Box<dyn DirLock>) -> Self {
-        Self {
-            end: Mutex::new(End { lock: Some(lock), result: Ok(()) }),
-            begun: AtomicBool::new(false),
-            handed_over: false,
-            step: Mutex::new("the thread that closes it"),
-            ended: Signal::new(),
-        }
+        Self::of(Some(lock), "the thread that closes it")
     }
 
     /// A database that another [`Inner`] closes.
     fn elsewhere() -> Self {
+        Self::of(None, "another thread")
+    }
+
+    /// Without a lock, another [`Inner`] closes the database.
+    fn of(lock: Option<Box<dyn DirLock>>, step: &'static str) -> Self {
+        let handed_over = lock.is_none();
         Self {
-            end: Mutex::new(End { lock: None, result: Ok(()) }),
-            begun: AtomicBool::new(true),
-            handed_over: true,
-            step: Mutex::new("another thread"),
+            end: Mutex::new(End { lock, result: Ok(()) }),
+            begun: AtomicBool::new(handed_over),
+            handed_over,
+            step: Mutex::new(step),
             ended: Signal::new(),
         }
     }

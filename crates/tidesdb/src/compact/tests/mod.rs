@@ -12,8 +12,9 @@ use tidesdb_io::ManualClock;
 use tidesdb_io::sim::{self, Fault, OpKind, OpSet, SimDisk};
 use tidesdb_memtable::Version;
 
-use super::everything;
+use super::policy::{Cause, PlanKind};
 use super::run::{begin, carry_out};
+use super::{CompactionPlan, everything, record};
 use crate::family::{FamilyCore, Metric};
 use crate::options::{DbOptions, FamilyOptions};
 use crate::shared::{MaintenanceCtx, WriteCtx};
@@ -417,6 +418,33 @@ fn the_rate_of_merges_includes_what_delays_them() {
     assert_eq!((paid(10), paid(14)), (second(1), second(4)), "a merge was due all the time");
     while super::run(&rig.ctx, &rig.family).unwrap() {}
     assert_eq!((paid(20), paid(30)), (second(1), second(1)), "nothing is due after the merge");
+}
+
+/// Regression: the bytes of tables that moved down counted as taken away from the levels between, where they still were.
+#[test]
+fn a_move_pays_for_tables_of_level_1_and_for_no_bytes() {
+    let rig = Rig::new();
+    rig.put(b"a", &[1; 1000]);
+    rig.flush().unwrap();
+    let version = Arc::clone(&rig.family.owned_view().version);
+    let table = version.tables().next().unwrap();
+    let bytes = table.meta().file_bytes;
+    let paid = |kind| {
+        let paid = record::paid(&CompactionPlan {
+            kind,
+            cause: Cause::Manual,
+            inputs: vec![(1, Arc::clone(table)), (2, Arc::clone(table))],
+            target: 3,
+            bottom: false,
+            cuts: Vec::new(),
+            guards: Vec::new(),
+            table_bytes: u64::MAX,
+        });
+        (paid.level_1, paid.sunk, paid.drained)
+    };
+    assert_eq!(paid(PlanKind::Move), (1, 0, 0));
+    assert_eq!(paid(PlanKind::Dividing), (1, 2 * bytes, 0));
+    assert_eq!(paid(PlanKind::Partitioned), (1, 0, bytes));
 }
 
 /// What a merge had read counted as paid while it ran, also if the merges before had failed in the end. Each of them let writers add as many
