@@ -10,6 +10,7 @@
 //!
 //! [`Spooky`] is the default. [`Leveled`] and [`Fifo`] use the same interface.
 
+mod division;
 mod fifo;
 #[cfg(test)]
 mod histories;

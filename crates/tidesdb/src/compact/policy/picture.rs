@@ -1,9 +1,11 @@
 //! The picture of a tree that policies decide on.
 
+use std::cell::OnceCell;
 use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::ops::Range;
 
+use super::division::Division;
 use super::plan::Plan;
 use crate::types::{Comparator, SeqNo, TableId};
 
@@ -49,7 +51,8 @@ pub struct Claim<'a> {
 pub struct Tree<'a> {
     /// Order of the keys.
     pub order: &'a Comparator,
-    /// Tables of level 1, newest first, then of each deeper level, disjoint and in key order.
+    /// Tables of level 1, newest first, then of each deeper level, disjoint and in key order. Their key ranges do not change once a policy has
+    /// looked at the tree.
     pub levels: Vec<Vec<TableView<'a>>>,
     /// Where running jobs write to.
     pub claims: Vec<Claim<'a>>,
@@ -62,12 +65,23 @@ pub struct Tree<'a> {
     /// Merges that only free space and make runs fewer may start: no commit came for some seconds, or newer tables may hide much that
     /// takes space elsewhere.
     pub settles: bool,
+    /// The first division into partitions that a plan asked for. It depends on key ranges only, so it stays valid when jobs begin.
+    pub(crate) division: OnceCell<Division>,
 }
 
 impl<'a> Tree<'a> {
     /// A tree of these levels on which no job runs.
     pub fn new(order: &'a Comparator, levels: Vec<Vec<TableView<'a>>>) -> Self {
-        Self { order, levels, claims: Vec::new(), floor: SeqNo::MAX, now: 0, probes_pay: 0, settles: false }
+        Self {
+            order,
+            levels,
+            claims: Vec::new(),
+            floor: SeqNo::MAX,
+            now: 0,
+            probes_pay: 0,
+            settles: false,
+            division: OnceCell::new(),
+        }
     }
 
     /// Tables of `level`, 1 for level 1.
@@ -83,11 +97,6 @@ impl<'a> Tree<'a> {
     /// Bytes in `levels`.
     pub fn bytes_in(&self, levels: Range<u8>) -> u64 {
         levels.map(|level| self.bytes(level)).sum()
-    }
-
-    /// Bytes of the inputs of `plan`.
-    pub fn bytes_of(&self, plan: &Plan) -> u64 {
-        self.sum_of(plan, |table| table.bytes)
     }
 
     /// Sum of a figure over the inputs of `plan`.
@@ -121,6 +130,22 @@ impl<'a> Tree<'a> {
     /// Returns true if a table of `levels`, all of them sorted, overlaps the range.
     pub fn is_met(&self, mut levels: Range<u8>, range: KeyRange<'_>) -> bool {
         levels.any(|level| !self.meeting(level, range).is_empty())
+    }
+
+    /// Returns those of `tables`, which are disjoint and in key order, that overlap no table of the sorted `level`.
+    pub fn apart<'t>(
+        &self,
+        tables: impl Iterator<Item = &'t TableView<'a>>,
+        level: u8,
+    ) -> impl Iterator<Item = &'t TableView<'a>>
+    where
+        'a: 't,
+    {
+        let mut lower = self.level(level).iter().peekable();
+        tables.filter(move |t| {
+            while lower.next_if(|l| self.compare(l.largest, t.smallest).is_lt()).is_some() {}
+            lower.peek().is_none_or(|l| self.compare(t.largest, l.smallest).is_lt())
+        })
     }
 
     /// Returns true if a running job writes to `level` in the range.

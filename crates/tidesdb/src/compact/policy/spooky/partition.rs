@@ -1,7 +1,9 @@
 //! Merges of the lower levels, one partition at a time.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
+use super::super::division::Division;
 use super::super::picture::{TableView, Tree, sum_bytes};
 use super::super::plan::{Cause, Plan, PlanKind};
 use super::super::settings::PolicySettings;
@@ -59,9 +61,10 @@ pub(super) fn wanted(tree: &Tree<'_>, shape: &Shape, level: u8) -> u64 {
     let (mut keys, mut runs, mut full) = (0_u128, 0_u128, 0_u64);
     for at in 0..all.len() {
         let weight = u128::from(all.bytes(all.levels.len() - 1, at..at + 1)) + 1; // the more keys, the more it counts
+        let here = all.runs(at, upper);
         keys += weight;
-        runs += weight * all.runs(at, upper) as u128;
-        if all.runs(at, upper) == upper {
+        runs += weight * here as u128;
+        if here == upper {
             full += (0..upper).map(|index| all.bytes(index, at..at + 1)).sum::<u64>();
         }
     }
@@ -122,15 +125,16 @@ fn fullest(
     let bytes_max = shape.partition_bytes().min(settings.merge_bytes_max);
     let mut order: Vec<usize> = (0..all.len()).filter(|&at| fills[at] > 0.0).collect();
     order.sort_by(|&a, &b| fills[b].total_cmp(&fills[a]));
-    order
-        .into_iter()
-        .filter_map(|at| merge(tree, shape, all, all.widened(at, fills, bytes_max), cause))
-        .find(|plan| !plan.is_merge() || tree.bytes_of(plan) <= settings.merge_bytes_max)
+    let merged = |at| merge(tree, shape, settings, all, all.widened(at, fills, bytes_max), cause);
+    order.into_iter().find_map(merged)
 }
 
 /// Keys that divide the largest level into partitions of about [`Shape::partition_bytes`], and that no table of the levels
 /// from `from` on spans.
-pub(super) fn boundaries<'a>(tree: &Tree<'a>, shape: &Shape, from: u8) -> Vec<&'a [u8]> {
+pub(super) fn boundaries<'a>(tree: &Tree<'a>, shape: &Shape, mut from: u8) -> Vec<&'a [u8]> {
+    while from > shape.top && tree.level(from - 1).is_empty() {
+        from -= 1; // an empty level divides nothing: so this is the division that the plan has made before
+    }
     let all = Partitions::new(tree, from..shape.largest + 1);
     let (mut keys, mut bytes) = (Vec::new(), 0u64);
     for at in 0..all.len() {
@@ -146,47 +150,26 @@ pub(super) fn boundaries<'a>(tree: &Tree<'a>, shape: &Shape, from: u8) -> Vec<&'
     keys
 }
 
-/// Some levels, of which the last is the largest level, divided at every key where a table of the largest level begins and
-/// that no table spans.
+/// Some levels, of which the last is the largest level, and where they divide into partitions.
 struct Partitions<'t, 'a> {
     levels: Vec<&'t [TableView<'a>]>,
     first_level: u8,
-    /// For each division, the index of the first table after it in each level.
-    divisions: Vec<usize>,
+    division: Cow<'t, Division>,
 }
 
 impl<'t, 'a> Partitions<'t, 'a> {
     fn new(tree: &'t Tree<'a>, levels: Range<u8>) -> Self {
-        let first_level = levels.start;
-        let levels: Vec<&[TableView<'_>]> = levels.map(|level| tree.level(level)).collect();
-        let mut this = Self { divisions: vec![0; levels.len()], levels, first_level };
-        let Some((largest, upper)) = this.levels.split_last() else { return this };
-        let mut at = vec![0; upper.len()];
-        for (index, table) in largest.iter().enumerate().skip(1) {
-            let mut is_spanned = false;
-            for (tables, at) in upper.iter().zip(&mut at) {
-                let ended = |t: &&TableView<'_>| tree.compare(t.largest, table.smallest).is_lt();
-                *at += tables[*at..].iter().take_while(ended).count();
-                is_spanned |=
-                    tables.get(*at).is_some_and(|t| tree.compare(t.smallest, table.smallest).is_lt());
-            }
-            if !is_spanned {
-                this.divisions.extend(&at);
-                this.divisions.push(index);
-            }
-        }
-        this.divisions.extend(this.levels.iter().map(|tables| tables.len()));
-        this
+        let (first_level, division) = (levels.start, Division::of(tree, levels.clone()));
+        Self { levels: levels.map(|level| tree.level(level)).collect(), first_level, division }
     }
 
     fn len(&self) -> usize {
-        (self.divisions.len() / self.levels.len()).saturating_sub(1)
+        self.division.partitions()
     }
 
     /// Tables of the level at `index`, in some neighbouring partitions.
     fn tables(&self, index: usize, partitions: Range<usize>) -> &'t [TableView<'a>] {
-        let division = |at: usize| self.divisions[at * self.levels.len() + index];
-        &self.levels[index][division(partitions.start)..division(partitions.end)]
+        &self.levels[index][self.division.tables(index, partitions)]
     }
 
     fn bytes(&self, index: usize, partitions: Range<usize>) -> u64 {
@@ -195,11 +178,17 @@ impl<'t, 'a> Partitions<'t, 'a> {
 
     /// Number of the first `upper` levels that hold something in a partition.
     fn runs(&self, at: usize, upper: usize) -> usize {
+        if self.division.is_bare(at) {
+            return 0;
+        }
         (0..upper).filter(|index| !self.tables(*index, at..at + 1).is_empty()).count()
     }
 
     /// Bytes of the first `upper` levels for each byte of the largest; 0 if a running job uses the partition.
     fn fill(&self, at: usize, upper: usize) -> f64 {
+        if self.division.is_bare(at) {
+            return 0.0;
+        }
         let top: u64 = (0..upper).map(|index| self.bytes(index, at..at + 1)).sum();
         let is_taken = |index| self.tables(index, at..at + 1).iter().any(|t| t.taken);
         if top == 0 || (0..self.levels.len()).any(is_taken) {
@@ -224,10 +213,11 @@ impl<'t, 'a> Partitions<'t, 'a> {
 }
 
 /// Merges some neighbouring partitions down to the first level whose share of them has room for all above; on an idle database, down to
-/// the largest level.
+/// the largest level. `None` if that is more than `settings.merge_bytes_max`.
 fn merge(
     tree: &Tree<'_>,
     shape: &Shape,
+    settings: &PolicySettings,
     all: &Partitions<'_, '_>,
     partitions: Range<usize>,
     cause: Cause,
@@ -248,6 +238,9 @@ fn merge(
         .collect();
     if inputs.iter().all(|(level, _)| *level == inputs[0].0) {
         return Plan::moving(tree, cause, inputs, target);
+    }
+    if sum > settings.merge_bytes_max {
+        return None;
     }
     let range = tree.hull(inputs.iter().map(|(_, t)| *t))?;
     let mut plan = Plan::new(tree, (PlanKind::Partitioned, cause), inputs, target)?;

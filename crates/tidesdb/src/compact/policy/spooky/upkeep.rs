@@ -139,10 +139,9 @@ pub(super) fn sink(tree: &Tree<'_>, shape: &Shape, settings: &PolicySettings) ->
     let largest = shape.largest;
     let full = shape.table_bytes - shape.table_bytes / 8;
     for level in (2..largest).rev() {
-        let falls = |t: &&TableView<'_>| {
-            t.bytes >= full && !t.taken && !tree.is_met(level + 1..largest + 1, t.range())
-        };
-        let tables = tree.level(level).iter().filter(falls).map(|t| (level, t));
+        let whole = tree.level(level).iter().filter(|t| t.bytes >= full && !t.taken);
+        let falls = |t: &&TableView<'_>| !tree.is_met(level + 2..largest + 1, t.range());
+        let tables = tree.apart(whole, level + 1).filter(falls).map(|t| (level, t));
         if let Some(plan) = Plan::moving(tree, Cause::Disjoint, tables, largest) {
             return Some(plan);
         }
@@ -152,10 +151,17 @@ pub(super) fn sink(tree: &Tree<'_>, shape: &Shape, settings: &PolicySettings) ->
 
 /// Moves tables of the dividing levels to the deepest of these in which they overlap nothing.
 pub(super) fn lower(tree: &Tree<'_>, shape: &Shape) -> Option<Plan> {
+    let apart = |level: u8| {
+        let free = tree.level(level).iter().filter(|t| !t.taken);
+        tree.apart(free, level + 1).map(move |t| (level, t))
+    };
+    let apart: Vec<_> = (shape.top..shape.dividing).flat_map(apart).collect();
     for target in (shape.top + 1..shape.dividing + 1).rev() {
         for level in (shape.top..target).rev() {
-            let falls = |t: &&TableView<'_>| !t.taken && !tree.is_met(level + 1..target + 1, t.range());
-            let tables = tree.level(level).iter().filter(falls).map(|t| (level, t));
+            let falls = |(from, t): &(u8, &TableView<'_>)| {
+                *from == level && !tree.is_met(level + 2..target + 1, t.range())
+            };
+            let tables = apart.iter().copied().filter(falls);
             if let Some(plan) = Plan::moving(tree, Cause::Disjoint, tables, target) {
                 return Some(plan);
             }

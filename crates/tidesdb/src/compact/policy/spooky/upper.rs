@@ -1,6 +1,6 @@
 //! Merges of the upper levels: full preemptive and dividing.
 
-use super::super::picture::Tree;
+use super::super::picture::{Tree, sum_bytes};
 use super::super::plan::{Cause, Plan, PlanKind};
 use super::super::settings::PolicySettings;
 use super::super::shape::Shape;
@@ -26,16 +26,16 @@ pub(super) fn is_running(tree: &Tree<'_>) -> bool {
 /// of level 1 only. `None` while running jobs are in the way.
 pub(super) fn plan(tree: &Tree<'_>, shape: &Shape, settings: &PolicySettings, cause: Cause) -> Option<Plan> {
     for newer in 0..tree.level(1).len() {
-        let plan = oldest(tree, shape, cause, newer)?;
-        if tree.bytes_of(&plan) <= settings.merge_bytes_max {
+        let (plan, bytes) = oldest(tree, shape, cause, newer)?;
+        if bytes <= settings.merge_bytes_max {
             return Some(plan);
         }
     }
     None
 }
 
-/// Merges all but the first `newer` tables of level 1.
-fn oldest(tree: &Tree<'_>, shape: &Shape, cause: Cause, newer: usize) -> Option<Plan> {
+/// Merges all but the first `newer` tables of level 1. Also returns the bytes of the inputs.
+fn oldest(tree: &Tree<'_>, shape: &Shape, cause: Cause, newer: usize) -> Option<(Plan, u64)> {
     let target = target(tree, shape);
     let divides = target == shape.top && target < shape.largest;
     let kind = if divides { PlanKind::Dividing } else { PlanKind::Full };
@@ -43,6 +43,7 @@ fn oldest(tree: &Tree<'_>, shape: &Shape, cause: Cause, newer: usize) -> Option<
     let spans = tree.union(above.iter().map(|(_, table)| *table));
     let (met, spared): (Vec<_>, Vec<_>) =
         tree.level(target).iter().partition(|t| tree.meets_one_of(&spans, t.range()));
+    let bytes = sum_bytes(above.iter().map(|(_, t)| *t).chain(met.iter().copied()));
     let range = tree.hull(above.iter().map(|(_, t)| *t).chain(met.iter().copied()))?;
     let mut plan = Plan::new(
         tree,
@@ -61,7 +62,7 @@ fn oldest(tree: &Tree<'_>, shape: &Shape, cause: Cause, newer: usize) -> Option<
     cuts.sort_by(|a, b| tree.compare(a, b));
     cuts.dedup();
     plan.cuts = owned(cuts);
-    Some(plan)
+    Some((plan, bytes))
 }
 
 /// The first level that has room for all above it and itself; at most the dividing level. A small tree is merged whole.
