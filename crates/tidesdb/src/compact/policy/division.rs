@@ -86,3 +86,62 @@ impl Division {
         self.divisions[at].1 == self.divisions[at + 1].1
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::model::{Dice, Key, key};
+    use super::*;
+    use crate::types::{Comparator, TableId};
+
+    /// First and last keys of disjoint tables in key order.
+    fn ranges(dice: &mut Dice) -> Vec<(Key, Key)> {
+        let (width, gap) = (1 + dice.below(9), 1 + dice.below(9));
+        let (mut from, mut ranges) = (dice.below(gap), Vec::new());
+        while from < 60 && dice.below(20) > 0 {
+            let to = from + dice.below(width);
+            ranges.push((key(from), key(to)));
+            from = to + 1 + dice.below(gap);
+        }
+        ranges
+    }
+
+    fn view((smallest, largest): &(Key, Key)) -> TableView<'_> {
+        let (id, bytes, entries, tombstones, max_seq) = (TableId(1), 1, 1, 0, 1);
+        TableView { id, smallest, largest, bytes, entries, tombstones, max_seq, expires: 0, taken: false }
+    }
+
+    #[test]
+    fn divisions_are_all_keys_that_no_table_spans() {
+        let order = Comparator::bytewise();
+        for seed in 1..=500 {
+            let mut dice = Dice(seed * 0x9E37_79B9 + 1);
+            let levels: Vec<_> = (0..2 + dice.below(4)).map(|_| ranges(&mut dice)).collect();
+            let tree =
+                Tree::new(&order, levels.iter().map(|level| level.iter().map(view).collect()).collect());
+            let (first, last) = (1 + dice.below(levels.len() as u64) as u8, levels.len() as u8);
+            let (largest, upper) = levels[usize::from(first) - 1..].split_last().unwrap();
+            // The indices of the first table after each division in each level.
+            let mut expected = vec![vec![0; upper.len() + 1]];
+            for (number, (key, _)) in largest.iter().enumerate().skip(1) {
+                if !upper.iter().flatten().any(|(from, to)| from < key && key <= to) {
+                    let ended = upper.iter().map(|level| level.iter().filter(|(_, to)| to < key).count());
+                    expected.push(ended.chain([number]).collect());
+                }
+            }
+            expected.push(upper.iter().chain([largest]).map(Vec::len).collect());
+            let _ = Division::of(&tree, last..last + 1); // the tree keeps this one
+            let found = Division::of(&tree, first..last + 1);
+            assert_eq!(found.partitions(), expected.len() - 1, "seed {seed}");
+            for (at, pair) in expected.windows(2).enumerate() {
+                let tables: Vec<_> = (0..=upper.len()).map(|index| found.tables(index, at..at + 1)).collect();
+                let wanted: Vec<_> = pair[0].iter().zip(&pair[1]).map(|(from, to)| *from..*to).collect();
+                assert_eq!(tables, wanted, "seed {seed}");
+                assert_eq!(
+                    found.is_bare(at),
+                    wanted[..upper.len()].iter().all(Range::is_empty),
+                    "seed {seed}"
+                );
+            }
+        }
+    }
+}
