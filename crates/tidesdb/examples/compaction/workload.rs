@@ -1,6 +1,9 @@
 //! What is written.
 
-use crate::content::{Classes, ENTRY_BYTES, KEYS, Piece};
+use crate::content::{Classes, Density, ENTRY_BYTES, KEYS, Piece};
+
+/// A hot stretch: share of the keys, and share of the writes to it.
+const HOT: (f64, f64) = (0.1, 0.9);
 
 /// A workload. All but the ordered load begin with all data in the largest level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,6 +12,8 @@ pub(crate) enum Workload {
     Uniform,
     /// Overwrites by Zipf's law with exponent 0.99, hot keys spread over all keys.
     Zipf,
+    /// Overwrites at random, most of them of a tenth of the keys, which are neighbours.
+    HotStretch,
     /// New keys in order, from nothing.
     Sequential,
     /// The same, and one more key before all others that every memtable holds.
@@ -19,14 +24,15 @@ pub(crate) enum Workload {
 
 impl Workload {
     /// All.
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Uniform, Self::Zipf, Self::Queue, Self::Sequential, Self::SequentialHotKey];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Uniform, Self::Zipf, Self::HotStretch, Self::Queue, Self::Sequential, Self::SequentialHotKey];
 
     /// Its name.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Uniform => "overwrites, uniform",
             Self::Zipf => "overwrites, Zipf 0.99",
+            Self::HotStretch => "overwrites, hot stretch",
             Self::Sequential => "ordered load",
             Self::SequentialHotKey => "ordered load and a hot key",
             Self::Queue => "queue",
@@ -46,7 +52,7 @@ impl Workload {
     /// What is there at first.
     pub(crate) fn initial(self, classes: &Classes) -> Option<Piece> {
         let to = match self {
-            Self::Uniform | Self::Zipf => KEYS,
+            Self::Uniform | Self::Zipf | Self::HotStretch => KEYS,
             Self::Queue => KEYS / 4,
             _ => return None,
         };
@@ -56,7 +62,7 @@ impl Workload {
     /// Bytes written before anything is measured, and bytes written after, as shares of all data.
     pub(crate) fn writes(self) -> (f64, f64) {
         match self {
-            Self::Uniform | Self::Zipf | Self::Queue => (0.25, 0.25),
+            Self::Uniform | Self::Zipf | Self::HotStretch | Self::Queue => (0.25, 0.25),
             Self::Sequential | Self::SequentialHotKey => (0.0, 1.0),
         }
     }
@@ -70,6 +76,15 @@ impl Workload {
         match self {
             Self::Uniform | Self::Zipf => {
                 vec![Piece { from: 0, to: KEYS, densities: classes.memtable(entries) }]
+            }
+            Self::HotStretch => {
+                let (from, to) = (KEYS / 3, KEYS / 3 + (HOT.0 * KEYS as f64) as u64);
+                let part = |from: u64, to: u64, share: f64, writes: f64| {
+                    let rows = 1.0 - (-entries * writes / (all * share)).exp();
+                    Piece { from, to, densities: vec![Density { rows, tombstones: 0.0 }] }
+                };
+                let cold = |from, to| part(from, to, 1.0 - HOT.0, 1.0 - HOT.1);
+                vec![cold(0, from), part(from, to, HOT.0, HOT.1), cold(to, KEYS)]
             }
             Self::Sequential => vec![stretch(written)],
             Self::SequentialHotKey => {

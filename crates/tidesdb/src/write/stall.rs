@@ -305,3 +305,18 @@ impl Patience {
         self.idle_looks >= LOOKS_MIN && now.saturating_sub(self.idle_since) >= PATIENCE
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{L1_SLOW, L1_STOP};
+
+    /// A merge of level 1 takes at least `trigger` tables away at its end. Between slow and stop there is room for that many.
+    #[test]
+    fn a_merge_of_level_1_fits_between_the_first_delay_and_the_stop() {
+        for trigger in (1..1000).chain([usize::MAX / 3]) {
+            let (slow, stop) = (L1_SLOW.at(trigger), L1_STOP.at(trigger));
+            assert!(slow > trigger && stop - slow >= trigger, "{trigger}: from {slow} to {stop} tables");
+        }
+        assert_eq!((L1_SLOW.at(4), L1_STOP.at(4)), (10, 24), "with the default trigger");
+    }
+}
