@@ -139,7 +139,11 @@ mod tests {
         let [begun, ended] = [1000, 1300].map(Duration::from_millis);
         let asked = Asked::new(None, begun, ended);
         assert!(asked.good_until - ended >= 100 * (ended - begun));
-        assert_eq!(Asked::new(None, ended, begun).good_until, begun, "a clock that jumps back is no reason to wait");
+        assert_eq!(
+            Asked::new(None, ended, begun).good_until,
+            begun,
+            "a clock that jumps back is no reason to wait"
+        );
     }
 
     #[test]
