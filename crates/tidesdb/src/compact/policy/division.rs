@@ -9,7 +9,7 @@ use super::picture::{TableView, Tree};
 /// table spans, and at both ends.
 #[derive(Clone, Debug)]
 pub(crate) struct Division {
-    levels: Range<u8>,
+    pub(super) levels: Range<u8>,
     /// For each division, the index of the first table of the largest level after it, and where its row in `upper` begins.
     divisions: Vec<(usize, usize)>,
     /// Rows with the index of the first table after a division in each upper level. Divisions with no upper table between them share a row.

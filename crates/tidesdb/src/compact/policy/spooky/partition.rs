@@ -153,14 +153,13 @@ pub(super) fn boundaries<'a>(tree: &Tree<'a>, shape: &Shape, mut from: u8) -> Ve
 /// Some levels, of which the last is the largest level, and where they divide into partitions.
 struct Partitions<'t, 'a> {
     levels: Vec<&'t [TableView<'a>]>,
-    first_level: u8,
     division: Cow<'t, Division>,
 }
 
 impl<'t, 'a> Partitions<'t, 'a> {
     fn new(tree: &'t Tree<'a>, levels: Range<u8>) -> Self {
-        let (first_level, division) = (levels.start, Division::of(tree, levels.clone()));
-        Self { levels: levels.map(|level| tree.level(level)).collect(), first_level, division }
+        let division = Division::of(tree, levels.clone());
+        Self { levels: levels.map(|level| tree.level(level)).collect(), division }
     }
 
     fn len(&self) -> usize {
@@ -224,7 +223,7 @@ fn merge(
 ) -> Option<Plan> {
     let largest = all.bytes(all.levels.len() - 1, partitions.clone());
     let mut sum = 0;
-    let target = (0..all.levels.len()).zip(all.first_level..).find_map(|(index, level)| {
+    let target = (0..all.levels.len()).zip(all.division.levels.start..).find_map(|(index, level)| {
         sum += all.bytes(index, partitions.clone());
         if level <= shape.dividing || index == 0 {
             return None; // it is drained
@@ -232,7 +231,7 @@ fn merge(
         let fits = level == shape.largest || cause != Cause::Idle && sum <= shape.share(largest, level);
         fits.then_some(level)
     })?;
-    let levels = (0..all.levels.len()).zip(all.first_level..target + 1);
+    let levels = (0..all.levels.len()).zip(all.division.levels.start..target + 1);
     let inputs: Vec<_> = levels
         .flat_map(|(index, level)| all.tables(index, partitions.clone()).iter().map(move |t| (level, t)))
         .collect();
