@@ -57,9 +57,14 @@ impl Job {
         self == Self::Upload
     }
 
+    /// True for the job that removes files, which has a thread of its own: on some disks the system frees the space of a file slowly.
+    pub fn is_removal(self) -> bool {
+        self == Self::RemoveObsolete
+    }
+
     /// True for jobs that may take long and that no thread waits for at once.
     pub fn is_long(self) -> bool {
-        matches!(self, Self::Compact(_) | Self::MergePart(_) | Self::Collect(_) | Self::RemoveObsolete)
+        matches!(self, Self::Compact(_) | Self::MergePart(_) | Self::Collect(_))
     }
 }
 
@@ -101,7 +106,7 @@ impl Inner {
     fn is_short(&self, job: Job) -> bool {
         match job {
             Job::Compact(id) => self.small.contains(&id),
-            job => !job.is_long() && !job.is_upload(),
+            job => !job.is_long() && !job.is_upload() && !job.is_removal(),
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Invariant, checked before anything is installed: entries in = entries out + entries dropped by a rule.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -12,7 +12,7 @@ use crate::memory::{Charge, Use};
 use crate::merge::{CHECK_EVERY, CoveringRanges, Retain, RetainRules, RetainStream};
 use crate::ranges::RangeTombstone;
 use crate::shared::{MaintenanceCtx, MergeSpace, Progress};
-use crate::sst::{TableMeta, TableOptions, TableWriter};
+use crate::sst::{TableMeta, TableOptions, TableWriter, UnsyncedTable};
 use crate::types::{Comparator, EntryCursor, EntryRef, Kind, SeqNo, VlogId};
 use crate::version::{Change, VersionEdit};
 use crate::vlog::ValueMover;
@@ -26,6 +26,8 @@ pub const FLUSH_LEVEL: u8 = 1;
 
 /// Bytes that a merge writes between two looks at its disk space and its rate.
 const STRIDE_BYTES: u64 = 256 << 10;
+/// Most tables of a part that wait for their sync while the next ones are written. Their last bytes are on their way to the device meanwhile.
+const UNSYNCED_MAX: usize = 2;
 /// Entries that a helper writes between two looks for merges of other families.
 const YIELD_EVERY: u64 = 256;
 
@@ -101,11 +103,13 @@ impl RewriteTarget<'_> {
     }
 }
 
-/// The result of a rewrite. The files are durable.
+/// The result of a rewrite.
 #[derive(Debug, Default)]
 pub struct Rewritten {
     /// The new tables, in key order, disjoint.
     pub tables: Vec<Arc<TableMeta>>,
+    /// The files of those that are not durable yet.
+    unsynced: VecDeque<UnsyncedTable>,
     /// Range tombstones of the input that are not in the manifest yet.
     pub ranges: Vec<Arc<RangeTombstone>>,
     /// Entries read.
@@ -117,23 +121,28 @@ pub struct Rewritten {
 }
 
 impl Rewritten {
-    /// Makes the names of the new tables durable.
+    /// Durable tables that stay as they are.
+    pub fn unchanged(tables: Vec<Arc<TableMeta>>) -> Self {
+        Self { tables, ..Self::default() }
+    }
+
+    /// Makes the new tables and their names durable.
     ///
     /// # Errors
     /// `Io`; the tables are removed.
-    pub fn sync_names(&self, ctx: &MaintenanceCtx) -> Result<()> {
+    pub fn sync(&mut self, ctx: &MaintenanceCtx) -> Result<()> {
         if self.tables.is_empty() {
             return Ok(());
         }
-        ctx.dir
-            .sync()
-            .map_err(|e| Error::io("sync", "database directory", e))
-            .inspect_err(|_| self.abandon(ctx))
+        let files = std::mem::take(&mut self.unsynced);
+        let names = || ctx.dir.sync().map_err(|e| Error::io("sync", "database directory", e));
+        files.iter().try_for_each(UnsyncedTable::sync).and_then(|()| names()).inspect_err(|_| self.abandon(ctx))
     }
 
     /// Adds the result of another part of the same job.
     pub fn absorb(&mut self, other: Self) {
         self.tables.extend(other.tables);
+        self.unsynced.extend(other.unsynced);
         self.ranges.extend(other.ranges);
         self.entries_in += other.entries_in;
         self.dropped += other.dropped;
@@ -223,13 +232,13 @@ pub fn run(
     target: RewriteTarget<'_>,
     purge: &CoveringRanges,
 ) -> Result<Rewritten> {
-    let (out, _) = run_part(ctx, family, cursor, target, purge, &mut ValueMover::default())?;
-    out.sync_names(ctx)?;
+    let (mut out, _) = run_part(ctx, family, cursor, target, purge, &mut ValueMover::default())?;
+    out.sync(ctx)?;
     family.count(Metric::Dropped, out.dropped);
     Ok(out)
 }
 
-/// Like [`run`], and lets `mover` move values. Neither they nor the names of the tables are durable yet. If the rewrite ended early, also
+/// Like [`run`], and lets `mover` move values. Neither they nor the tables are durable yet. If the rewrite ended early, also
 /// returns the first key that it left out.
 ///
 /// # Errors
@@ -429,9 +438,15 @@ impl Output<'_> {
     fn finish_table(&mut self, purged_to: SeqNo) -> Result<()> {
         if let Some(mut writer) = self.writer.take() {
             writer.set_purged_to(purged_to);
-            let table = writer.finish()?;
+            let (table, file) = writer.complete()?;
             let bytes = table.file_bytes;
             self.out.tables.push(Arc::new(table));
+            self.out.unsynced.push_back(file);
+            if self.out.unsynced.len() > UNSYNCED_MAX
+                && let Some(first) = self.out.unsynced.pop_front()
+            {
+                first.sync()?;
+            }
             self.note(bytes)?;
             self.noted = 0;
             self.charge = Charge::default();

@@ -1,5 +1,8 @@
 //! What merges cost: random keys are loaded, then drawn keys are overwritten, twice as many as there are keys, first
-//! uniformly, then by Zipf's law. Another thread gets random keys meanwhile, as fast as it can.
+//! uniformly, then by Zipf's law. Another thread gets random keys meanwhile: as fast as it can, or [`GETS`] in each second.
+//!
+//! A thread that gets as fast as it can takes what processor time it finds, so on few processors the engine with the faster gets has less
+//! left for its puts. At a fixed rate all engines have the same work to do.
 //!
 //! Values do not compress, so bytes on disk compare with the bytes of keys and values. The memtable is a small part of
 //! the data, so the tree has four levels. The scale multiplies both, so the tree keeps its shape.
@@ -18,6 +21,13 @@ pub const LOAD: &str = "amp_load";
 pub const UNIFORM: &str = "amp_uniform";
 /// Overwrites of keys drawn by Zipf's law.
 pub const ZIPF: &str = "amp_zipf";
+/// Overwrites of keys drawn uniformly, with gets at a fixed rate.
+pub const UNIFORM_AT: &str = "amp_uniform_20k";
+/// Overwrites of keys drawn by Zipf's law, with gets at a fixed rate.
+pub const ZIPF_AT: &str = "amp_zipf_20k";
+
+/// Gets per second of the rows with a fixed rate. RocksDB serves less than half of that while it merges, on two processors.
+const GETS: f64 = 20_000.0;
 
 const KEYS: u64 = 30_000_000;
 const OVERWRITES: u64 = 60_000_000;
@@ -38,6 +48,20 @@ pub(super) fn rows() -> Vec<Spec> {
     vec![
         Spec { name: LOAD.to_owned(), workload: Write, ops: KEYS, pattern: Random, ..base },
         Spec { name: UNIFORM.to_owned(), pattern: Uniform, ..overwrites.clone() },
-        Spec { name: ZIPF.to_owned(), pattern: Scrambled, version: OVERWRITES as u32, ..overwrites },
+        Spec {
+            name: UNIFORM_AT.to_owned(),
+            pattern: Uniform,
+            version: OVERWRITES as u32,
+            rate: GETS,
+            ..overwrites.clone()
+        },
+        Spec { name: ZIPF.to_owned(), pattern: Scrambled, version: 2 * OVERWRITES as u32, ..overwrites.clone() },
+        Spec {
+            name: ZIPF_AT.to_owned(),
+            pattern: Scrambled,
+            version: 3 * OVERWRITES as u32,
+            rate: GETS,
+            ..overwrites
+        },
     ]
 }

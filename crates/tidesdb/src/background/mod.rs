@@ -69,12 +69,11 @@ pub fn run_queued(shared: &Arc<Shared>) -> Result<()> {
     Ok(())
 }
 
-/// Ends `job`, and then removes the files that it made obsolete. Meanwhile another thread may go on with the next merge: removing a
-/// gigabyte takes some tenths of a second. A job for it would wait until all due merges are done.
+/// Ends `job`, and asks for the removal of the files that it made obsolete.
 fn finished(shared: &Shared, job: Job) {
     shared.write.jobs.finished(job);
-    if matches!(job, Job::Compact(_) | Job::Collect(_)) && shared.write.health.check().is_ok() {
-        shared.maintenance.remove_obsolete();
+    if matches!(job, Job::Compact(_) | Job::Collect(_)) {
+        shared.write.jobs.push(Job::RemoveObsolete);
     }
 }
 

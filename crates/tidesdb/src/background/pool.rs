@@ -18,7 +18,8 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Starts `workers` workers, one for merges of further families, the timekeeper and, with an object store, the uploader.
+    /// Starts `workers` workers, one for merges of further families, the one that removes files, the timekeeper and, with an object
+    /// store, the uploader.
     /// 0 workers = no threads.
     ///
     /// # Errors
@@ -42,6 +43,11 @@ impl Pool {
                 false => ("tidesdb-compact", Priority::Low, Takes::Long),
             };
             pool.spawn(&shared.write, name, priority, move || work(&worker, takes))?;
+        }
+        if workers > 1 {
+            let remover = Arc::clone(shared);
+            let body = move || work(&remover, Takes::Removals);
+            pool.spawn(&shared.write, "tidesdb-remove", Priority::Low, body)?;
         }
         if shared.remote.is_some() {
             let uploader = Arc::clone(shared);
@@ -98,6 +104,7 @@ enum Takes {
     All,
     Short,
     Long,
+    Removals,
     Uploads,
 }
 
@@ -108,6 +115,7 @@ fn work(shared: &Arc<Shared>, takes: Takes) {
         Takes::All => jobs.pop(PATIENCE, |job| !job.is_upload()),
         Takes::Short => jobs.pop_short(PATIENCE),
         Takes::Long => jobs.pop(PATIENCE, Job::is_long),
+        Takes::Removals => jobs.pop(PATIENCE, Job::is_removal),
         Takes::Uploads => jobs.pop(PATIENCE, Job::is_upload),
     };
     while !shared.write.jobs.is_closed() {

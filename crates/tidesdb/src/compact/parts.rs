@@ -36,7 +36,7 @@ pub(super) struct Merged {
     pub(super) space: MergeSpace,
 }
 
-/// Writes the tables of a merge; other threads may help. The names of the tables are durable.
+/// Writes the tables of a merge; other threads may help. The tables and their names are durable.
 ///
 /// # Errors
 /// Those of reading and writing; all output is removed.
@@ -282,7 +282,7 @@ impl PartedMerge {
             out.abandon(ctx);
             return Err(e);
         }
-        out.sync_names(ctx)?;
+        out.sync(ctx)?;
         Ok(Merged { out, mover, space: self.space })
     }
 }

@@ -193,7 +193,7 @@ fn compact(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, begun: &Arc<Begun>) -
     let (out, mover, _space) = match plan.kind {
         PlanKind::Move => {
             let tables = plan.inputs.iter().map(|(_, t)| Arc::clone(t.meta())).collect();
-            (Rewritten { tables, ..Rewritten::default() }, ValueMover::default(), None)
+            (Rewritten::unchanged(tables), ValueMover::default(), None)
         }
         PlanKind::Drop => (Rewritten::default(), ValueMover::default(), None),
         _ => {

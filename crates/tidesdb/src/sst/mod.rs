@@ -53,4 +53,4 @@ pub use partitions::BlocksWithin;
 pub use props::{TableMeta, VlogRef};
 pub use reader::{BlockReads, CachedPart, FoundVersion, Table, TableContext};
 pub use value::TableValue;
-pub use writer::{TableOptions, TableWriter};
+pub use writer::{TableOptions, TableWriter, UnsyncedTable};

@@ -3,7 +3,7 @@
 //! A scan consumes block after block, in one direction. Its window reads several blocks with one call, and asks the
 //! system to load the following blocks while the scan consumes these. In total it never loads more than twice the bytes
 //! that the scan has consumed. So a short scan costs little, and the pieces of a long scan grow to [`PIECE_BYTES`]. A
-//! scan of a whole table (merge, verification) reads pieces of [`WHOLE_PIECE_BYTES`] from the start.
+//! scan of a whole table (merge, verification) reads such pieces from the start, and prefetches [`WHOLE_AHEAD_BYTES`].
 //!
 //! The bytes read are stored only in the window. The cursor decides what goes into the block cache.
 
@@ -19,10 +19,11 @@ use crate::types::Scope;
 
 /// Number of consecutive blocks that a scan reads one by one before read-ahead starts.
 const SINGLE_BLOCKS: u32 = 2;
-/// Maximum bytes to read with one call, and maximum bytes to prefetch after them.
+/// Maximum bytes to read with one call, and maximum bytes to prefetch after them. A piece stays in the processor's cache until it is
+/// decoded.
 const PIECE_BYTES: u64 = 256 << 10;
-/// The same limit for scans of whole tables.
-const WHOLE_PIECE_BYTES: u64 = 1 << 20;
+/// Bytes that scans of whole tables prefetch, as soon as less than half of that is left.
+const WHOLE_AHEAD_BYTES: u64 = 1 << 20;
 /// Number of offsets at which the page cache is sampled.
 const SAMPLES: u64 = 16;
 
@@ -143,7 +144,7 @@ impl Window {
     /// Returns how many more bytes may be loaded now.
     fn allowance(&self) -> u64 {
         match self.is_long() {
-            true if self.whole => WHOLE_PIECE_BYTES,
+            true if self.whole => WHOLE_AHEAD_BYTES,
             true => (2 * self.consumed).saturating_sub(self.loaded),
             false => 0,
         }
@@ -185,11 +186,16 @@ impl Window {
         let was_loading = std::mem::take(&mut self.loading);
         match (was_loading.contains(&b), self.backwards) {
             _ if self.unreadable.contains(&b) => b..b,
+            (true, false) if self.whole => {
+                let piece = self.piece(table, near, b, PIECE_BYTES);
+                self.loading = piece.end.min(was_loading.end)..was_loading.end;
+                b..self.loading.start
+            }
             (true, false) => b..was_loading.end,
             (true, true) => was_loading.start..b + 1,
             (false, _) => {
                 // The other half is for the blocks that `load_behind` prefetches.
-                let bytes = if self.whole { WHOLE_PIECE_BYTES } else { self.allowance() / 2 };
+                let bytes = if self.whole { PIECE_BYTES } else { self.allowance() / 2 };
                 let piece = self.piece(table, near, b, bytes);
                 self.loaded += bytes_of(table, near, &piece).map_or(0, |bytes| bytes.end - bytes.start);
                 piece
@@ -197,21 +203,29 @@ impl Window {
         }
     }
 
-    /// Starts loading the blocks that follow `piece`.
+    /// Starts loading the blocks that follow `piece`, unless enough of them are being loaded.
     fn load_behind(&mut self, table: &Table, near: &mut CurrentPartition, piece: &Range<usize>) {
-        let next = if self.backwards { piece.start.checked_sub(1) } else { Some(piece.end) };
+        let left = bytes_of(table, near, &self.loading).map_or(0, |bytes| bytes.end - bytes.start);
+        if left >= WHOLE_AHEAD_BYTES / 2 {
+            return;
+        }
+        let next = match self.backwards {
+            true => piece.start.checked_sub(1),
+            false => Some(if left > 0 { self.loading.end } else { piece.end }),
+        };
         let Some(next) = next else { return };
-        self.loading = self.piece(table, near, next, self.allowance());
-        if let Some(bytes) = bytes_of(table, near, &self.loading) {
+        let more = self.piece(table, near, next, self.allowance());
+        if let Some(bytes) = bytes_of(table, near, &more) {
             let len = bytes.end - bytes.start;
             table.source.load_ahead(bytes.start, len as usize);
             self.loaded += len;
         }
+        self.loading = if left > 0 { self.loading.start..more.end } else { more };
     }
 
     /// Returns the blocks from `b` on, in scan direction, that together take at most `bytes` and at most one piece.
     fn piece(&self, table: &Table, near: &mut CurrentPartition, b: usize, bytes: u64) -> Range<usize> {
-        let mut room = bytes.min(if self.whole { WHOLE_PIECE_BYTES } else { PIECE_BYTES });
+        let mut room = bytes.min(if self.whole { WHOLE_AHEAD_BYTES } else { PIECE_BYTES });
         let (mut start, mut end) = if self.backwards { (b + 1, b + 1) } else { (b, b) };
         loop {
             let next = if self.backwards { start.checked_sub(1) } else { Some(end) };

@@ -1,5 +1,5 @@
 //! Writes a table from front to back: blocks as they fill, then filter, index, top level, properties and footer, then
-//! one sync.
+//! one sync, which may come later.
 //!
 //! The order of entries is always checked, because searches would miss keys in an unordered table. After any error the
 //! caller can only abandon the writer.
@@ -19,8 +19,8 @@ use crate::types::{Comparator, EntryRef, KEY_BYTES_MAX, Kind, SeqNo, TableId, VA
 use crate::vlog::ValuePlace;
 use crate::{Error, FamilyOptions, Result, files};
 
-/// Number of buffered bytes that triggers a write.
-const WRITE_BYTES: usize = 1 << 20;
+/// Number of buffered bytes that triggers a write. They are still in the processor's cache then.
+const WRITE_BYTES: usize = 256 << 10;
 /// With `drop_pages`: pages within this distance of the last write may still be on their way to the disk.
 const DROP_BEHIND_BYTES: u64 = 8 << 20;
 /// Without it: the device is asked to write each piece of this many bytes, so that the sync waits less.
@@ -166,9 +166,29 @@ impl TableWriter {
     ///
     /// # Errors
     /// `Internal` for a table without entries; `Io` if a write or the sync fails.
-    pub fn finish(mut self) -> Result<TableMeta> {
-        match self.complete() {
-            Ok(()) => Ok(self.meta),
+    pub fn finish(self) -> Result<TableMeta> {
+        let dir = Arc::clone(&self.dir);
+        let (meta, file) = self.complete()?;
+        match file.sync() {
+            Ok(()) => Ok(meta),
+            Err(e) => {
+                remove(&*dir, &file.name);
+                Err(e)
+            }
+        }
+    }
+
+    /// Completes the file, and starts writing its last bytes to the device. They are durable only after
+    /// [`UnsyncedTable::sync`], which waits less if some time passes before it. On failure the table is abandoned.
+    ///
+    /// # Errors
+    /// `Internal` for a table without entries; `Io` if a write fails.
+    pub fn complete(mut self) -> Result<(TableMeta, UnsyncedTable)> {
+        match self.write_rest() {
+            Ok(data_end) => {
+                let Self { file, name, meta, drop_pages, .. } = self;
+                Ok((meta, UnsyncedTable { file, name, drop_to: if drop_pages { data_end.max(1) } else { 0 } }))
+            }
             Err(e) => {
                 self.abandon();
                 Err(e)
@@ -176,7 +196,8 @@ impl TableWriter {
         }
     }
 
-    fn complete(&mut self) -> Result<()> {
+    /// Writes all that is not in the file yet. Returns where the blocks end.
+    fn write_rest(&mut self) -> Result<u64> {
         if self.meta.entries == 0 {
             return Err(Error::internal("a table without entries"));
         }
@@ -208,22 +229,18 @@ impl TableWriter {
         let footer = footer.encode(self.end());
         self.append(&footer)?;
         self.write_out()?;
-        self.file.sync_data().map_err(|e| Error::io("sync", &self.name, e))?;
-        if self.drop_pages {
-            // Filter and index stay in the page cache, because opening the table reads them.
-            let _ = self.file.advise(Advice::DontNeed, 0, filter_at.max(1));
+        if self.written > self.started {
+            let _ = self.file.advise(Advice::SyncSoon, self.started, self.written - self.started);
         }
         self.meta.file_bytes = self.written;
-        Ok(())
+        Ok(filter_at)
     }
 
     /// Abandons the table and removes its file. If the removal fails, the file is left behind; no manifest names it.
     pub fn abandon(self) {
         let Self { dir, file, name, .. } = self;
         drop(file);
-        if let Err(error) = dir.unlink(&name) {
-            tracing::warn!(name, %error, "could not remove the file of an abandoned table");
-        }
+        remove(&*dir, &name);
     }
 
     /// Checks the order and returns whether the entry starts a new key.
@@ -325,6 +342,35 @@ impl TableWriter {
         } else if self.written - self.started >= WRITE_AHEAD_BYTES {
             let _ = self.file.advise(Advice::SyncSoon, self.started, self.written - self.started);
             self.started = self.written;
+        }
+        Ok(())
+    }
+}
+
+fn remove(dir: &dyn Dir, name: &str) {
+    if let Err(error) = dir.unlink(name) {
+        tracing::warn!(name, %error, "could not remove the file of an abandoned table");
+    }
+}
+
+/// The file of a complete table whose bytes are not durable yet.
+#[derive(Debug)]
+pub struct UnsyncedTable {
+    file: Arc<dyn File>,
+    name: String,
+    /// The system's page cache need not keep the bytes before this offset. Filter and index stay, because opening the table reads them.
+    drop_to: u64,
+}
+
+impl UnsyncedTable {
+    /// Makes the bytes durable. After a failure the table must be removed: a second sync may succeed although bytes were lost.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn sync(&self) -> Result<()> {
+        self.file.sync_data().map_err(|e| Error::io("sync", &self.name, e))?;
+        if self.drop_to > 0 {
+            let _ = self.file.advise(Advice::DontNeed, 0, self.drop_to);
         }
         Ok(())
     }
