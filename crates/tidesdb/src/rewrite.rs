@@ -136,7 +136,11 @@ impl Rewritten {
         }
         let files = std::mem::take(&mut self.unsynced);
         let names = || ctx.dir.sync().map_err(|e| Error::io("sync", "database directory", e));
-        files.iter().try_for_each(UnsyncedTable::sync).and_then(|()| names()).inspect_err(|_| self.abandon(ctx))
+        files
+            .iter()
+            .try_for_each(UnsyncedTable::sync)
+            .and_then(|()| names())
+            .inspect_err(|_| self.abandon(ctx))
     }
 
     /// Adds the result of another part of the same job.

@@ -201,12 +201,9 @@ pub(super) fn targets(lines: &[Line], rival: &str) -> Vec<Target> {
     for row in [steady::LOAD, steady::OVERWRITE] {
         all.extend(compared(lines, (row, "PUT"), rival, &STEADY));
     }
-    for row in [
-        amplification::UNIFORM,
-        amplification::UNIFORM_AT,
-        amplification::ZIPF,
-        amplification::ZIPF_AT,
-    ] {
+    for row in
+        [amplification::UNIFORM, amplification::UNIFORM_AT, amplification::ZIPF, amplification::ZIPF_AT]
+    {
         all.extend(compared(lines, (row, "PUT"), rival, &MERGING));
         all.extend(compared(lines, (row, "GET"), rival, &READING));
     }

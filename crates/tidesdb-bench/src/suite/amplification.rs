@@ -55,7 +55,12 @@ pub(super) fn rows() -> Vec<Spec> {
             rate: GETS,
             ..overwrites.clone()
         },
-        Spec { name: ZIPF.to_owned(), pattern: Scrambled, version: 2 * OVERWRITES as u32, ..overwrites.clone() },
+        Spec {
+            name: ZIPF.to_owned(),
+            pattern: Scrambled,
+            version: 2 * OVERWRITES as u32,
+            ..overwrites.clone()
+        },
         Spec {
             name: ZIPF_AT.to_owned(),
             pattern: Scrambled,

@@ -187,7 +187,10 @@ impl TableWriter {
         match self.write_rest() {
             Ok(data_end) => {
                 let Self { file, name, meta, drop_pages, .. } = self;
-                Ok((meta, UnsyncedTable { file, name, drop_to: if drop_pages { data_end.max(1) } else { 0 } }))
+                Ok((
+                    meta,
+                    UnsyncedTable { file, name, drop_to: if drop_pages { data_end.max(1) } else { 0 } },
+                ))
             }
             Err(e) => {
                 self.abandon();

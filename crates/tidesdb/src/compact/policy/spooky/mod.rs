@@ -101,13 +101,17 @@ enum Due {
 /// Level 1 is merged first, whatever other levels hold, from this many times the tables on at which its merge is due.
 const FIRST: f64 = 5.5;
 
+/// A byte in level 1 counts as this many in a lower level: tables of level 1 take their space twice while they are merged, and each is a
+/// sorted run of its own.
+const WEIGHT: u64 = 2;
+
 /// A merge of level 1, or of a partition: the larger excess first. In proportion to what a level may hold, the excess of the lower levels of
 /// a large tree would always be the smaller one, and grow without end.
 fn most_urgent(tree: &Tree<'_>, shape: &Shape, settings: &PolicySettings) -> Due {
     let upper = upper::debt(tree, settings);
     let lower = partition::fullest_level(tree, shape);
     let excess = lower.map_or(0, |fill| fill.excess);
-    if upper >= 1.0 && (tree.bytes(1) >= excess || upper >= FIRST) {
+    if upper >= 1.0 && (tree.bytes(1).saturating_mul(WEIGHT) >= excess || upper >= FIRST) {
         match upper::plan(tree, shape, settings, Cause::Level1) {
             Some(plan) => return Due::Plan(plan),
             None if !upper::is_running(tree) => return Due::Wait,
