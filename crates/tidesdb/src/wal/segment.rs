@@ -13,7 +13,7 @@ use crate::types::WalId;
 use crate::{Error, Result};
 
 /// Longer records are written by a system call, which copies faster than page faults do.
-const MAPPED_BYTES_MAX: usize = 16 * 1024;
+const MAPPED_BYTES_MAX: usize = 4 * 1024;
 
 /// Smallest allocation when the disk is nearly full.
 const PIECE_BYTES_MIN: u64 = 64 << 10;
