@@ -147,6 +147,8 @@ impl TableCursor {
                 self.shape = shape;
                 LoadedBlock::Mapped { at: fence.at, len: fence.key_part }
             }
+            // A merge that has read the piece need not look for each of its blocks.
+            _ if self.window.holds(fence) => self.read(fence)?,
             _ => match self.table.cached_block(b) {
                 Some(part) => LoadedBlock::Cached(part),
                 None => self.read(fence)?,

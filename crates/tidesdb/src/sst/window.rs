@@ -126,6 +126,11 @@ impl Window {
         table.source.read(at, len, buf, &table.name)
     }
 
+    /// Returns whether a scan of the whole table has read the block at `fence`.
+    pub(super) fn holds(&self, fence: Fence) -> bool {
+        self.whole && self.get(fence.at, fence.first_read()).is_some()
+    }
+
     /// Returns `len` bytes at offset `at` if they are in the window.
     fn get(&self, at: u64, len: usize) -> Option<&[u8]> {
         slice(&self.bytes, at.checked_sub(self.at)?, len)

@@ -92,13 +92,13 @@ impl Shape {
     }
 
     /// Bytes that all dividing levels together should hold at most: half of what a single one may hold, because its partitions are drained in turn;
-    /// if there are several, as much as the level below, so that they and the merges that fill and drain them take about a third of
+    /// if there are several, a little less than the level below, so that they and the merges that fill and drain them take about a third of
     /// the largest level.
     pub fn dividing_bytes(&self) -> u64 {
         match self.runs() {
             _ if self.dividing >= self.largest => u64::MAX,
             1 => self.part(self.dividing) / 2,
-            _ => self.part((self.dividing + 1).min(self.largest - 1)),
+            _ => self.part((self.dividing + 1).min(self.largest - 1)) / (self.ratio + 1) * self.ratio,
         }
     }
 
