@@ -430,7 +430,8 @@ mod tests {
         let next = || queue.pop(Duration::ZERO, Job::is_long);
         queue.push(merge);
         assert_eq!(next(), Some(merge));
-        [part, Job::RemoveObsolete, merge].into_iter().for_each(|job| queue.push(job));
+        let collect = Job::Collect(FamilyId(1));
+        [part, Job::RemoveObsolete, collect, merge].into_iter().for_each(|job| queue.push(job));
         assert!(!queue.another_merge_waits(FamilyId(1)), "its own merge does not count");
         assert_eq!(next(), Some(part), "the family may not merge more, but its merge may be helped");
         queue.push(part);
@@ -440,7 +441,13 @@ mod tests {
         queue.push(other);
         assert!(!queue.another_merge_waits(FamilyId(1)), "it may not run now");
         queue.finished(merge);
-        assert_eq!((next(), next()), (Some(merge), Some(Job::RemoveObsolete)));
+        assert_eq!((next(), next()), (Some(merge), Some(collect)));
+        assert_eq!((next(), queue.pop_short(Duration::ZERO)), (None, None));
+        assert_eq!(
+            queue.pop(Duration::ZERO, Job::is_removal),
+            Some(Job::RemoveObsolete),
+            "on its own thread"
+        );
     }
 
     #[test]

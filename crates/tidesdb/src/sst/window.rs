@@ -38,6 +38,8 @@ pub(super) struct Window {
     bytes: Vec<u8>,
     /// Blocks that the system was asked to load.
     loading: Range<usize>,
+    /// Where the last of them ends.
+    loading_to: u64,
     /// Blocks that could not be read together. Each is read separately.
     unreadable: Range<usize>,
     /// True if the scan covers the whole table.
@@ -161,7 +163,7 @@ impl Window {
     fn fill(&mut self, table: &Table, near: &mut CurrentPartition, fence: Fence, len: usize) -> Result<()> {
         let piece = self.next_piece(table, near, fence.block);
         if let Some(bytes) = bytes_of(table, near, &piece) {
-            self.load_behind(table, near, &piece);
+            self.load_behind(table, near, &piece, bytes.end);
             let piece_len = (bytes.end - bytes.start) as usize;
             match self.read(table, bytes.start, piece_len) {
                 // One of the blocks cannot be read. The scan still gets the blocks before it, and then the error.
@@ -208,15 +210,16 @@ impl Window {
         }
     }
 
-    /// Starts loading the blocks that follow `piece`, unless enough of them are being loaded.
-    fn load_behind(&mut self, table: &Table, near: &mut CurrentPartition, piece: &Range<usize>) {
-        let left = bytes_of(table, near, &self.loading).map_or(0, |bytes| bytes.end - bytes.start);
-        if left >= WHOLE_AHEAD_BYTES / 2 {
+    /// Starts loading the blocks that follow `piece`, which ends at offset `end`, unless enough of them are being loaded.
+    fn load_behind(&mut self, table: &Table, near: &mut CurrentPartition, piece: &Range<usize>, end: u64) {
+        let is_ahead = !self.loading.is_empty();
+        if is_ahead && self.loading_to.saturating_sub(end) >= WHOLE_AHEAD_BYTES / 2 {
             return;
         }
-        let next = match self.backwards {
-            true => piece.start.checked_sub(1),
-            false => Some(if left > 0 { self.loading.end } else { piece.end }),
+        let next = match (self.backwards, is_ahead) {
+            (true, _) => piece.start.checked_sub(1),
+            (false, true) => Some(self.loading.end),
+            (false, false) => Some(piece.end),
         };
         let Some(next) = next else { return };
         let more = self.piece(table, near, next, self.allowance());
@@ -224,8 +227,9 @@ impl Window {
             let len = bytes.end - bytes.start;
             table.source.load_ahead(bytes.start, len as usize);
             self.loaded += len;
+            self.loading_to = bytes.end;
         }
-        self.loading = if left > 0 { self.loading.start..more.end } else { more };
+        self.loading = if is_ahead { self.loading.start..more.end } else { more };
     }
 
     /// Returns the blocks from `b` on, in scan direction, that together take at most `bytes` and at most one piece.
