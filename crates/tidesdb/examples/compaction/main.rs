@@ -22,9 +22,10 @@ const GIB: u64 = 1 << 30;
 /// Data of the default run.
 const DATA_GIB: u64 = 10 << 10;
 /// Name, policy, size ratio and number of dividing levels.
-const POLICIES: [(&str, &dyn CompactionPolicy, u64, u8); 4] = [
-    ("Spooky", &Spooky, 6, 8),
-    ("Spooky, ratio 10", &Spooky, 10, 8),
+const POLICIES: [(&str, &dyn CompactionPolicy, u64, u8); 5] = [
+    ("Spooky", &Spooky, 6, 16),
+    ("Spooky, ratio 10", &Spooky, 10, 16),
+    ("Spooky, eight dividing levels", &Spooky, 6, 8),
     ("Spooky, one dividing level", &Spooky, 6, 1),
     ("leveled", &Leveled, 10, 1),
 ];

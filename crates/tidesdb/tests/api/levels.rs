@@ -73,10 +73,10 @@ fn histories_over_many_levels_match_the_model() {
             );
         }
         drop(old);
-        f.change_options(f.current_options().min_levels(20), true).unwrap();
+        f.change_options(f.current_options().min_levels(30), true).unwrap();
         f.put(&key(1), b"runs what is due").unwrap();
         model.insert(key(1), b"runs what is due".to_vec());
-        assert_eq!(f.stats().level_tables.len(), 20, "the data moved to the new largest level");
+        assert_eq!(f.stats().level_tables.len(), 30, "the data moved to the new largest level");
         let check = |f: &Family, when: &str| {
             assert!(contents(f).into_iter().collect::<Model>() == model, "shape {round}, {when}");
         };
