@@ -1,5 +1,5 @@
 //! What merges cost: random keys are loaded, then drawn keys are overwritten, twice as many as there are keys, first
-//! uniformly, then by Zipf's law. Another thread gets random keys meanwhile: as fast as it can, or [`GETS`] in each second.
+//! uniformly, then by Zipf's law. Another thread gets random keys meanwhile: as fast as it can, or 20,000 times in each second.
 //!
 //! A thread that gets as fast as it can takes what processor time it finds, so on few processors the engine with the faster gets has less
 //! left for its puts. At a fixed rate all engines have the same work to do.

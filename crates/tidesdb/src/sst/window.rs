@@ -2,8 +2,8 @@
 //!
 //! A scan consumes block after block, in one direction. Its window reads several blocks with one call, and asks the
 //! system to load the following blocks while the scan consumes these. In total it never loads more than twice the bytes
-//! that the scan has consumed. So a short scan costs little, and the pieces of a long scan grow to [`PIECE_BYTES`]. A
-//! scan of a whole table (merge, verification) reads such pieces from the start, and prefetches [`WHOLE_AHEAD_BYTES`].
+//! that the scan has consumed. So a short scan costs little, and the pieces of a long scan grow to 256 KiB. A
+//! scan of a whole table (merge, verification) reads such pieces from the start, and prefetches a mebibyte.
 //!
 //! The bytes read are stored only in the window. The cursor decides what goes into the block cache.
 
