@@ -298,4 +298,24 @@ mod tests {
         }
         assert!(meter.elapsed() >= Duration::from_millis(49), "{:?}", meter.elapsed());
     }
+
+    /// A thread that spun until its next operation would take a whole processor from the engine.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn an_open_loop_sleeps_between_its_operations() {
+        let used = || {
+            let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+            Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+        };
+        let every = Duration::from_micros(200);
+        let mut meter = Meter::new(1, Some(every));
+        meter.begin();
+        let before = used();
+        for _ in 0..1000 {
+            meter.lap(0);
+        }
+        let (used, elapsed) = (used() - before, meter.elapsed());
+        assert!(elapsed >= every * 999, "{elapsed:?}");
+        assert!(used * 2 < elapsed, "{used:?} of processor time in {elapsed:?}");
+    }
 }
