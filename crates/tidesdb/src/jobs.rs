@@ -44,10 +44,10 @@ impl Job {
         match self {
             Self::PrepareLog | Self::Relieve => 0,
             Self::FlushActive(_) | Self::Flush(_) => 1,
-            Self::Compact(_) => 2,
-            Self::MergePart(_) => 3,
-            Self::Collect(_) | Self::WriteEvents => 4,
-            Self::RemoveObsolete => 5,
+            Self::RemoveObsolete => 2, // before merges take more space, where no thread of its own does it
+            Self::Compact(_) => 3,
+            Self::MergePart(_) => 4,
+            Self::Collect(_) | Self::WriteEvents => 5,
             Self::Upload => 6,
         }
     }
@@ -57,7 +57,7 @@ impl Job {
         self == Self::Upload
     }
 
-    /// True for the job that removes files, which has a thread of its own: on some disks the system frees the space of a file slowly.
+    /// True for the job that removes files, which has a thread of its own if there are several workers: on some disks the system frees the space of a file slowly.
     pub fn is_removal(self) -> bool {
         self == Self::RemoveObsolete
     }
@@ -447,6 +447,14 @@ mod tests {
             queue.pop(Duration::ZERO, Job::is_removal),
             Some(Job::RemoveObsolete),
             "on its own thread"
+        );
+        [merge, Job::RemoveObsolete].into_iter().for_each(|job| queue.push(job));
+        [merge, Job::RemoveObsolete].into_iter().for_each(|job| queue.finished(job));
+        let first = queue.pop(Duration::ZERO, |_| true);
+        assert_eq!(
+            first,
+            Some(Job::RemoveObsolete),
+            "a thread for all jobs frees space before it takes more"
         );
     }
 

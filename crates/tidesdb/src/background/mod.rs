@@ -72,7 +72,7 @@ pub fn run_queued(shared: &Arc<Shared>) -> Result<()> {
 /// Ends `job`, and asks for the removal of the files that it made obsolete.
 fn finished(shared: &Shared, job: Job) {
     shared.write.jobs.finished(job);
-    if matches!(job, Job::Compact(_) | Job::Collect(_)) {
+    if matches!(job, Job::Compact(_) | Job::Collect(_)) && shared.write.health.check().is_ok() {
         shared.write.jobs.push(Job::RemoveObsolete);
     }
 }
@@ -109,7 +109,6 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
             {
                 shared.write.jobs.push(Job::Compact(id));
                 push_collect(shared, &family);
-                shared.write.jobs.push(Job::RemoveObsolete);
                 return Ok(true);
             }
         }
@@ -129,7 +128,6 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
             {
                 family.collection.retry.succeeded();
                 shared.write.jobs.push(job);
-                shared.write.jobs.push(Job::RemoveObsolete);
             }
         }
         Job::WriteEvents => {} // see `run`
