@@ -33,7 +33,7 @@ const HUGE_PAGE: usize = 2 << 20;
 /// Largest block of an arena that expects to be large.
 const LARGEST: usize = HUGE_PAGE;
 /// Expected capacity from which on huge pages are used.
-const HUGE_FROM: usize = 32 << 20;
+const HUGE_FROM: usize = 8 << 20;
 
 /// The head of a block.
 struct Block {

@@ -20,7 +20,7 @@ use std::mem::{align_of, offset_of, size_of};
 use std::ptr::{self, NonNull};
 
 use crate::arena::Arena;
-use crate::sync::{AtomicPtr, Born};
+use crate::sync::{AtomicPtr, Born, Ordering, fetch};
 
 /// Metadata of an inserted version. This crate interprets only `seq`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,6 +63,8 @@ const KEY_AT: usize = offset_of!(Record, key_len_run_kind) + size_of::<u32>();
 const EXPIRY_BYTES: usize = size_of::<u64>();
 const _: () =
     assert!(EXPIRY_BYTES.is_multiple_of(align_of::<Record>()) && align_of::<Record>() >= align_of::<u64>());
+/// Bytes of a record that are prefetched at most: of a long one, the processor itself fetches what follows.
+const FETCHED_MAX: usize = 512;
 /// Set in `key_len_run_kind` of a record that expires.
 const EXPIRES: u32 = 1 << 8;
 /// Bits of `key_len_run_kind` that hold the kind and [`EXPIRES`].
@@ -130,6 +132,25 @@ impl<'a> RecordRef<'a> {
     #[inline]
     pub(crate) unsafe fn from_ptr(ptr: *mut Record) -> Option<RecordRef<'a>> {
         NonNull::new(ptr).map(|ptr| RecordRef { ptr, _life: PhantomData })
+    }
+
+    /// Prefetches the head and the key of the record at `ptr`, which may be any address. They usually span two cache lines.
+    #[inline]
+    pub(crate) fn fetch_head(ptr: *const Record) {
+        fetch(ptr);
+        fetch(ptr.wrapping_byte_add(64));
+    }
+
+    /// Prefetches the rest of the record, and the head of the next older version. Reads the head, so it should be prefetched already.
+    #[inline]
+    pub(crate) fn fetch_rest(self) {
+        let len = (KEY_AT + self.key_len() + self.head().value_len as usize).min(FETCHED_MAX);
+        let at = |at: usize| self.ptr.as_ptr().cast_const().wrapping_byte_add(at);
+        for line in (128..len).step_by(64) {
+            fetch(at(line));
+        }
+        fetch(at(len - 1));
+        fetch(self.head().next.load(Ordering::Relaxed));
     }
 
     /// Returns the pointer, for publication in an atomic.

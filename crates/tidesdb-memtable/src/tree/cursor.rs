@@ -7,12 +7,13 @@
 
 use super::node::{FANOUT, NodeRef};
 use super::{LeafTarget, Tree};
-use crate::record::{Record, RecordRef};
-use crate::sync::fetch;
+use crate::record::RecordRef;
 use crate::walk::KeyCursor;
 
-/// How many slots ahead records are prefetched: a cache miss takes as long as a dozen steps.
+/// How many slots ahead the heads of records are prefetched: a cache miss takes as long as a dozen steps.
 const AHEAD: usize = 12;
+/// How many slots ahead the rest of them is, whose length the head tells.
+const AHEAD_REST: usize = 5;
 
 /// A position on a key or past an end.
 pub(crate) struct TreeCursor<'a> {
@@ -66,6 +67,8 @@ impl<'a> TreeCursor<'a> {
                 return;
             };
             self.load(next);
+            // Their heads were prefetched from the leaf before. After a seek they were not, so there it would only wait for them.
+            (0..=AHEAD_REST).for_each(|i| self.fetch_rest(i));
         }
         self.fetch_first();
     }
@@ -93,10 +96,18 @@ impl<'a> TreeCursor<'a> {
     fn fetch_slot(&self, i: usize) {
         if i < self.count {
             if let Some(Some(record)) = self.slots.get(i) {
-                fetch_record(record.as_ptr());
+                RecordRef::fetch_head(record.as_ptr());
             }
         } else if let Some(next) = self.next {
-            fetch_record(next.hint_of_key(i - self.count));
+            RecordRef::fetch_head(next.hint_of_key(i - self.count));
+        }
+    }
+
+    /// Prefetches the rest of the record in slot `i`, if that is in this leaf.
+    #[inline]
+    fn fetch_rest(&self, i: usize) {
+        if let Some(Some(record)) = self.slots[..self.count].get(i) {
+            record.fetch_rest();
         }
     }
 }
@@ -137,6 +148,7 @@ impl<'a> KeyCursor<'a> for TreeCursor<'a> {
         }
         self.at = at;
         self.fetch_slot(at + AHEAD);
+        self.fetch_rest(at + AHEAD_REST);
     }
 
     fn before(&mut self) {
@@ -153,11 +165,4 @@ impl<'a> KeyCursor<'a> for TreeCursor<'a> {
     fn newest(&self) -> Option<RecordRef<'a>> {
         self.slots[..self.count].get(self.at).copied().flatten()
     }
-}
-
-/// Prefetches the head and the key of a record, which usually span two cache lines.
-#[inline]
-fn fetch_record(record: *const Record) {
-    fetch(record);
-    fetch(record.wrapping_byte_add(64));
 }
