@@ -144,13 +144,11 @@ impl Source {
 
     /// Cursors over the inputs of a merge. They read by system calls and bypass the block cache, so that a merge
     /// neither fills the cache nor keeps whole tables mapped. If `run` is true, the inputs are a sorted run (disjoint
-    /// and in key order) and make one cursor.
+    /// and in key order) and make one cursor. All are of one kind, which the processor predicts.
     pub fn for_merge(comparator: &Comparator, inputs: Vec<MergeInput>, run: bool) -> Vec<Self> {
-        match inputs.is_empty() {
-            true => Vec::new(),
-            false if run => vec![Self::Run(LevelCursor::new(comparator.clone(), Arc::from(inputs)))],
-            false => inputs.iter().map(|input| Self::Table(input.cursor())).collect(),
-        }
+        let runs = if run { vec![inputs] } else { inputs.into_iter().map(|input| vec![input]).collect() };
+        let runs = runs.into_iter().filter(|run| !run.is_empty());
+        runs.map(|run| Self::Run(LevelCursor::new(comparator.clone(), Arc::from(run)))).collect()
     }
 
     /// A cursor over a deeper level.

@@ -4,7 +4,7 @@
 //! The `waiting` children are a list sorted by their current entries. So the runner-up comes for free, and consecutive
 //! entries of one child cost one comparison each. When the lead changes, the old leader is reinserted by binary search.
 //! That takes as many comparisons as a loser tree, which would not provide the runner-up. Bytewise keys are compared
-//! first by their first eight bytes, stored next to the children (measured: a quarter less time for random keys, no
+//! first by their first eight bytes, stored in that list (measured: a quarter less time for random keys, no
 //! difference for keys with a common prefix). After construction, only the key buffer used when changing direction
 //! allocates.
 //!
@@ -20,18 +20,26 @@ use crate::types::{Comparator, EntryCursor, EntryMeta, Rows, Scope, SeqNo, Store
 
 const NONE: usize = usize::MAX;
 
+/// A child with remaining entries.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    child: usize,
+    /// First eight bytes of its key as a number in byte order; 0 if keys are not ordered bytewise.
+    head: u64,
+}
+
 /// Merges children into one [`EntryCursor`].
 #[derive(Debug)]
 pub struct MergeCursor<C> {
     compare: Comparator,
     pub(super) children: Vec<C>,
-    /// First eight bytes of each child's key as a number in byte order; 0 for all if keys are not ordered bytewise.
-    heads: Vec<u64>,
     bytewise: bool,
     /// The child that stands on the cursor's entry, or `NONE`.
     current: usize,
+    /// The head of the current child, unless `partial`.
+    head: u64,
     /// The other children with remaining entries, sorted; the next one is last.
-    waiting: Vec<usize>,
+    waiting: Vec<Waiting>,
     /// Whether the next waiting child stands on the key of the current one; `None` if they were not compared.
     tied: Option<bool>,
     /// After a lazy seek: children that are not positioned and whose entries all come after the current one.
@@ -52,10 +60,10 @@ impl<C: MergeSource> MergeCursor<C> {
         let n = children.len();
         Self {
             bytewise: compare.is_bytewise(),
-            heads: vec![0; n],
             compare,
             children,
             current: NONE,
+            head: 0,
             waiting: Vec::with_capacity(n),
             tied: None,
             deferred: Vec::with_capacity(n),
@@ -80,21 +88,13 @@ impl<C: MergeSource> MergeCursor<C> {
         Self { first_apart: true, ..Self::newest_first(compare, children) }
     }
 
-    /// Returns whether the entry of child `a` comes before that of child `b` in the current direction.
+    /// Returns whether the entry of `a` comes before that of `b` in the current direction, and whether both have the same key.
     #[inline]
-    fn ahead(&self, a: usize, b: usize) -> bool {
-        self.race(a, b).0
-    }
-
-    /// Returns whether the entry of child `a` comes before that of child `b` in the current direction, and whether both
-    /// have the same key.
-    #[inline]
-    fn race(&self, a: usize, b: usize) -> (bool, bool) {
-        let (x, y) = (self.heads[a], self.heads[b]);
-        if x != y {
-            return ((x < y) == self.forward, false);
+    fn race(&self, a: Waiting, b: Waiting) -> (bool, bool) {
+        if a.head != b.head {
+            return ((a.head < b.head) == self.forward, false);
         }
-        self.race_in_full(a, b)
+        self.race_in_full(a.child, b.child)
     }
 
     /// Like `race`, for children with equal heads.
@@ -127,19 +127,23 @@ impl<C: MergeSource> MergeCursor<C> {
         self.forward = forward;
     }
 
-    /// Must be called after child `i` has moved, before it is compared.
+    /// Child `i` with the head of the entry on which it stands.
     #[inline]
-    fn note_head(&mut self, i: usize) {
-        if self.bytewise {
-            self.heads[i] = head(self.children[i].key());
-        }
+    fn standing(&self, child: usize) -> Waiting {
+        Waiting { child, head: if self.bytewise { head(self.children[child].key()) } else { 0 } }
+    }
+
+    /// Makes `first`, which waits no longer, the current child.
+    #[inline]
+    fn lead(&mut self, first: Waiting) {
+        (self.current, self.head) = (first.child, first.head);
     }
 
     /// Inserts child `i` into the waiting children.
     fn place(&mut self, i: usize) {
-        self.note_head(i);
-        let at = self.waiting.partition_point(|&w| self.ahead(i, w));
-        self.waiting.insert(at, i);
+        let placed = self.standing(i);
+        let at = self.waiting.partition_point(|&w| self.race(placed, w).0);
+        self.waiting.insert(at, placed);
     }
 
     /// Makes the first of the positioned children the current one.
@@ -149,7 +153,9 @@ impl<C: MergeSource> MergeCursor<C> {
                 self.place(i);
             }
         }
-        self.current = self.waiting.pop().unwrap_or(NONE);
+        if let Some(first) = self.waiting.pop() {
+            self.lead(first);
+        }
     }
 
     /// Restores the order after the current child has moved by one entry.
@@ -165,23 +171,24 @@ impl<C: MergeSource> MergeCursor<C> {
         };
         if !self.children[moved].valid() {
             self.waiting.pop();
-            self.current = next;
+            self.lead(next);
             return;
         }
-        self.note_head(moved);
+        let moved = self.standing(moved);
         let (ahead, tied) = self.race(moved, next);
         if ahead {
+            self.head = moved.head;
             self.tied = Some(tied);
             return;
         }
-        self.current = next;
+        self.lead(next);
         let last = self.waiting.len() - 1;
         if last == 0 {
             self.tied = Some(tied);
             self.waiting[0] = moved; // two children, such as a memtable and a level
             return;
         }
-        let at = self.waiting[..last].partition_point(|&w| self.ahead(moved, w));
+        let at = self.waiting[..last].partition_point(|&w| self.race(moved, w).0);
         self.waiting.copy_within(at..last, at + 1);
         self.waiting[at] = moved;
     }
@@ -198,13 +205,12 @@ impl<C: MergeSource> MergeCursor<C> {
         while let Some(i) = self.deferred.pop() {
             self.children[i].seek(&self.key)?;
         }
-        self.note_head(current);
         for i in 0..self.children.len() {
             if i != current && self.children[i].valid() {
                 self.place(i);
             }
         }
-        self.current = current;
+        self.lead(self.standing(current));
         Ok(())
     }
 
@@ -219,7 +225,6 @@ impl<C: MergeSource> MergeCursor<C> {
         self.waiting.clear();
         self.key.clear();
         self.key.extend_from_slice(self.children[current].key());
-        self.note_head(current);
         let seq = self.children[current].seq();
         for i in 0..self.children.len() {
             if i != current {
@@ -230,7 +235,7 @@ impl<C: MergeSource> MergeCursor<C> {
             }
         }
         self.deferred.clear();
-        self.current = current;
+        self.lead(self.standing(current));
         Ok(())
     }
 
@@ -271,24 +276,23 @@ impl<C: MergeSource> MergeCursor<C> {
     fn leave_key(&mut self) -> Result<()> {
         let current = self.current;
         while let Some(&next) = self.waiting.last()
-            && self.tied.take().unwrap_or_else(|| self.same_key(next, current))
+            && self.tied.take().unwrap_or_else(|| self.has_key_of_current(next))
         {
             self.waiting.pop();
-            self.children[next].next_key()?;
-            if self.children[next].valid() {
-                self.place(next);
+            self.children[next.child].next_key()?;
+            if self.children[next.child].valid() {
+                self.place(next.child);
             }
         }
         self.children[current].next_key()
     }
 
     #[inline]
-    fn same_key(&self, a: usize, b: usize) -> bool {
-        if self.heads[a] != self.heads[b] {
-            return false;
+    fn has_key_of_current(&self, other: Waiting) -> bool {
+        other.head == self.head && {
+            let (a, b) = (self.children[other.child].key(), self.children[self.current].key());
+            self.compare.compare(a, b).is_eq()
         }
-        let (a, b) = (self.children[a].key(), self.children[b].key());
-        if self.bytewise { a == b } else { self.compare.compare(a, b).is_eq() }
     }
 
     #[inline]
@@ -433,7 +437,7 @@ impl<C: MergeSource> EntryCursor for MergeCursor<C> {
         }
         let copied = match self.waiting.last() {
             None => self.children[lead].copy_rows(visibility, until, rows),
-            Some(&next) if self.bytewise => match self.children.get_disjoint_mut([lead, next]) {
+            Some(&next) if self.bytewise => match self.children.get_disjoint_mut([lead, next.child]) {
                 Ok([lead, next]) => {
                     let next = next.key();
                     lead.copy_rows(visibility, Some(until.map_or(next, |until| until.min(next))), rows)

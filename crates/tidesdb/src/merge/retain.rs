@@ -385,11 +385,7 @@ impl Retain {
 
     #[inline]
     pub(super) fn same_key(&self, key: &[u8]) -> bool {
-        if self.compare.is_bytewise() {
-            self.key == key
-        } else {
-            self.compare.compare(&self.key, key).is_eq()
-        }
+        self.compare.compare(&self.key, key).is_eq()
     }
 
     #[inline]

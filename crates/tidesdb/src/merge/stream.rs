@@ -25,6 +25,8 @@ pub struct RetainStream<C> {
     /// If set, the part ends early: after all versions of this key.
     last_key: Option<Box<[u8]>>,
     step: Step,
+    /// Of the entry judged last.
+    meta: EntryMeta,
     /// Number of entries of the source processed so far.
     met: u64,
     check: Option<Check>,
@@ -89,6 +91,7 @@ impl<C: EntryCursor> RetainStream<C> {
             end: end.map(Into::into),
             last_key: None,
             step: Step::Judge,
+            meta: EntryMeta::default(),
             met: 0,
             check: None,
             chain: Chain::default(),
@@ -154,7 +157,7 @@ impl<C: EntryCursor> RetainStream<C> {
     fn entry(&mut self, found: NextEntry, next: Step) -> Result<Option<EntryRef<'_>>> {
         let entry = match found {
             NextEntry::Entry => {
-                let (seq, kind, expiry) = self.inner.entry_meta().parts();
+                let (seq, kind, expiry) = self.meta.parts();
                 let (seq, value) = (self.retain.number(seq), self.inner.value()?);
                 Some(EntryRef { key: self.retain.key(), seq, kind, expiry, value })
             }
@@ -172,7 +175,7 @@ impl<C: EntryCursor> RetainStream<C> {
     /// Returns number, kind and expiry of an entry that was found and stays.
     fn meta_of(&self, found: &NextEntry) -> Option<EntryMeta> {
         match *found {
-            NextEntry::Entry => Some(self.inner.entry_meta()),
+            NextEntry::Entry => Some(self.meta),
             NextEntry::Folded(seq, kind) => Some(EntryMeta::new(seq, kind, 0)),
             NextEntry::Released | NextEntry::Last => None,
         }
@@ -272,13 +275,13 @@ impl<C: EntryCursor> RetainStream<C> {
                 return Ok((NextEntry::Last, Step::Done));
             }
             self.note_met()?;
-            let inner = &self.inner;
-            if self.purger.drops(self.retain.rules(), inner.key(), inner.seq()) {
+            self.meta = self.inner.entry_meta();
+            let ((seq, kind, expiry), key) = (self.meta.parts(), self.inner.key());
+            if self.purger.drops(self.retain.rules(), key, seq) {
                 step = Step::Advance;
                 continue;
             }
-            let (seq, kind, expiry) = inner.entry_meta().parts();
-            let verdict = self.retain.judge(inner.key(), seq, kind, expiry);
+            let verdict = self.retain.judge(key, seq, kind, expiry);
             step = if verdict == Verdict::Keep { Step::Yield } else { Step::Advance };
             if self.retain.released().is_some() {
                 return Ok((NextEntry::Released, step));

@@ -136,8 +136,8 @@ impl Comparator {
     #[inline]
     pub fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         match &self.0 {
-            Repr::Bytewise | Repr::Unresolved { .. } => a.cmp(b),
-            Repr::ReverseBytewise => b.cmp(a),
+            Repr::Bytewise | Repr::Unresolved { .. } => compare_bytes(a, b),
+            Repr::ReverseBytewise => compare_bytes(b, a),
             Repr::Custom { compare, .. } => compare(a, b),
         }
     }
@@ -155,6 +155,23 @@ impl Comparator {
 impl fmt::Debug for Comparator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Comparator").field(&self.name()).finish()
+    }
+}
+
+/// Orders two keys by their bytes. Most keys differ in their first words, which take less time than a call.
+#[inline]
+fn compare_bytes(a: &[u8], b: &[u8]) -> Ordering {
+    const WORDS: usize = 2;
+    let (x, y) = (a.as_chunks::<8>().0, b.as_chunks::<8>().0);
+    for (x, y) in x.iter().zip(y).take(WORDS) {
+        if x != y {
+            return u64::from_be_bytes(*x).cmp(&u64::from_be_bytes(*y));
+        }
+    }
+    let words = 8 * x.len().min(y.len()).min(WORDS);
+    match (&a[words..], &b[words..]) {
+        ([], []) => Ordering::Equal,
+        (a, b) => a.cmp(b),
     }
 }
 
