@@ -1,5 +1,5 @@
 //! What merges cost: random keys are loaded, then drawn keys are overwritten, twice as many as there are keys, first
-//! uniformly, then by Zipf's law. Another thread gets random keys meanwhile: as fast as it can, or 20,000 times in each second.
+//! uniformly, then by Zipf's law. Another thread gets random keys meanwhile: as fast as it can, or 22,000 times in each second.
 //!
 //! A thread that gets as fast as it can takes what processor time it finds, so on few processors the engine with the faster gets has less
 //! left for its puts. At a fixed rate all engines have the same work to do.
@@ -22,12 +22,12 @@ pub const UNIFORM: &str = "amp_uniform";
 /// Overwrites of keys drawn by Zipf's law.
 pub const ZIPF: &str = "amp_zipf";
 /// Overwrites of keys drawn uniformly, with gets at a fixed rate.
-pub const UNIFORM_AT: &str = "amp_uniform_20k";
+pub const UNIFORM_AT: &str = "amp_uniform_22k";
 /// Overwrites of keys drawn by Zipf's law, with gets at a fixed rate.
-pub const ZIPF_AT: &str = "amp_zipf_20k";
+pub const ZIPF_AT: &str = "amp_zipf_22k";
 
-/// Gets per second of the rows with a fixed rate. RocksDB serves about half of that while it merges, on two processors.
-const GETS: f64 = 20_000.0;
+/// Gets per second of the rows with a fixed rate. RocksDB serves less than half of that while it merges, on two processors.
+const GETS: f64 = 22_000.0;
 
 const KEYS: u64 = 30_000_000;
 const OVERWRITES: u64 = 60_000_000;

@@ -139,6 +139,15 @@ impl Memtable {
         inserted
     }
 
+    /// Starts to fetch what an insert of `key` reads into the processor's cache. Worth it for several keys together, before the first of
+    /// them is inserted.
+    #[inline]
+    pub fn prefetch(&self, key: &[u8]) {
+        if let Map::Tree(tree) = &self.map {
+            tree.fetch_leaf(key);
+        }
+    }
+
     /// Returns the newest version of `key` with a sequence number at or below `snapshot`.
     #[inline]
     #[must_use]

@@ -21,7 +21,7 @@ mod tests;
 use std::ptr::NonNull;
 
 use crate::record::RecordRef;
-use crate::sync::{AtomicPtr, Ordering, unique_id};
+use crate::sync::{AtomicPtr, Ordering, hint, unique_id};
 pub(crate) use cursor::TreeCursor;
 use lock::{Seen, VersionLock};
 use node::{Node, NodeRef};
@@ -109,6 +109,32 @@ impl Tree {
             (node, seen) = (child, child_seen);
         }
         Some((node, seen))
+    }
+
+    /// Prefetches the leaf to which `key` belongs. Does nothing while this thread appends, because that needs no search.
+    pub(crate) fn fetch_leaf(&self, key: &[u8]) {
+        if hint().0 != self.id
+            && let Some(leaf) = self.try_find_leaf(key)
+        {
+            leaf.fetch();
+        }
+    }
+
+    /// Returns the leaf to which `key` belonged a moment ago, unread; `None` if it is the root or a writer was in the way.
+    fn try_find_leaf(&self, key: &[u8]) -> Option<NodeRef<'_>> {
+        let mut node = self.root(self.anchor.read())?;
+        loop {
+            let (seen, level) = (node.lock.read(), node.meta().level);
+            if level == 0 {
+                return None;
+            }
+            let place = node.locate(key, seen)?;
+            let child = node.child(place.index + usize::from(place.found.is_some()), seen)?;
+            if level == 1 {
+                return Some(child);
+            }
+            node = child;
+        }
     }
 
     fn root(&self, anchored: Seen) -> Option<NodeRef<'_>> {

@@ -27,6 +27,8 @@ use crate::{Error, Result};
 
 /// Operations that are inserted under one epoch pin: a longer pin would delay reclamation.
 const PINNED_OPS_MAX: u32 = 64;
+/// Operations whose places in a memtable are prefetched together.
+const FETCHED_OPS: usize = 8;
 /// Batches of at least this size make the writers behind them wait, see [`Large`].
 pub(super) const LARGE_BYTES_MIN: usize = 1 << 20;
 /// A batch of at least twice this length frees its memory in pieces of this length.
@@ -320,33 +322,52 @@ fn insert_some<'b>(
     ctx: &WriteCtx,
     batch: &WriteBatch,
     commit: &Commit,
-    ops: impl Iterator<Item = Result<Op<'b>>>,
+    mut ops: impl Iterator<Item = Result<Op<'b>>>,
     guard: &Guard,
 ) -> Result<()> {
     // The family of the previous operation, and its memtable.
     let mut target: Option<(&FamilyCore, Option<&MemSlot>)> = None;
-    for op in ops {
-        let op = op?;
-        let (family, slot) = match target {
-            Some(same) if same.0.id == op.family => same,
-            _ => {
-                let family = batch.family(op.family);
-                let family = family.ok_or_else(|| Error::internal("a batch lost one of its families"))?;
-                *target.insert((family, slot_of(ctx, family, commit, guard)?))
+    let mut together = [None; FETCHED_OPS];
+    loop {
+        let (mut met, mut n) = (0, 0);
+        for op in ops.by_ref().take(FETCHED_OPS) {
+            let op = op?;
+            met += 1;
+            let (family, slot) = match target {
+                Some(same) if same.0.id == op.family => same,
+                _ => {
+                    let family = batch.family(op.family);
+                    let family = family.ok_or_else(|| Error::internal("a batch lost one of its families"))?;
+                    *target.insert((family, slot_of(ctx, family, commit, guard)?))
+                }
+            };
+            let Some(slot) = slot else { continue };
+            if batch.ops > 1 {
+                slot.map.prefetch(op.key);
             }
-        };
-        let Some(slot) = slot else { continue };
-        let seq = commit.seq + u64::from(op.rank);
-        debug_assert!(seq < commit.end, "a commit has a sequence number for each rank");
-        if op.kind == Kind::RangeDelete {
-            slot.ranges.add(&family.options.comparator, op.range_tombstone(seq));
-            continue;
+            together[n] = Some((op, family, slot));
+            n += 1;
         }
-        let version = Version { seq, kind: op.kind as u8, expiry: op.expiry };
-        let full = |_| Error::internal("a memtable ran out of address space");
-        slot.map.insert(op.key, version, op.value).map_err(full)?;
+        for (op, family, slot) in together[..n].iter_mut().filter_map(Option::take) {
+            insert_one(commit, &op, family, slot)?;
+        }
+        if met < FETCHED_OPS {
+            return Ok(());
+        }
     }
-    Ok(())
+}
+
+#[inline]
+fn insert_one(commit: &Commit, op: &Op<'_>, family: &FamilyCore, slot: &MemSlot) -> Result<()> {
+    let seq = commit.seq + u64::from(op.rank);
+    debug_assert!(seq < commit.end, "a commit has a sequence number for each rank");
+    if op.kind == Kind::RangeDelete {
+        slot.ranges.add(&family.options.comparator, op.range_tombstone(seq));
+        return Ok(());
+    }
+    let version = Version { seq, kind: op.kind as u8, expiry: op.expiry };
+    let full = |_| Error::internal("a memtable ran out of address space");
+    slot.map.insert(op.key, version, op.value).map_err(full)
 }
 
 /// Returns the memtable of `family` for the commit, which is created if it is missing. `None` if the family was dropped

@@ -6,7 +6,7 @@
 /// Attempts in vain, one after the other, after which sections are skipped.
 const VAIN_MAX: u32 = 8;
 /// From then on one section of this many is tried.
-const TRY_EVERY: u32 = 16;
+const TRY_EVERY: u32 = 64;
 
 /// The attempts so far on one kind of section.
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,9 +44,9 @@ mod tests {
             tried
         };
         assert_eq!(tried(100, true), 100);
-        assert_eq!(tried(8 + 1600, false), 8 + 100);
-        // At most 16 sections go by before one is tried; from then on all are.
-        assert!(tried(116, true) >= 101);
+        assert_eq!(tried(8 + 6400, false), 8 + 100);
+        // At most 64 sections go by before one is tried; from then on all are.
+        assert!(tried(164, true) >= 101);
         assert_eq!(tried(7, false), 7);
         assert_eq!(tried(100, true), 100);
     }
