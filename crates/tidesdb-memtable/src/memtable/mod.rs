@@ -139,8 +139,8 @@ impl Memtable {
         inserted
     }
 
-    /// Starts to fetch what an insert of `key` reads into the processor's cache. Worth it for several keys together, before the first of
-    /// them is inserted.
+    /// Starts to fetch what an insert of `key` reads into the processor's cache. Worth it for several keys, before the first of them is
+    /// inserted.
     #[inline]
     pub fn prefetch(&self, key: &[u8]) {
         if let Map::Tree(tree) = &self.map {

@@ -94,7 +94,7 @@
 
 use std::ops::Range;
 
-use crate::types::{Comparator, EntryRef, Kind, SeqNo, has_passed};
+use crate::types::{Comparator, EntryRef, Kind, SeqNo, append_short, has_passed};
 
 /// Inputs of the garbage collection rules. The fields are set once, at the start of the merge.
 #[derive(Clone, Debug, Default)]
@@ -396,7 +396,7 @@ impl Retain {
             self.released_is_older_key = true;
         }
         self.key.clear();
-        self.key.extend_from_slice(key);
+        append_short(&mut self.key, key);
         self.newer = newer;
         self.kept = NO_SEQ;
         self.started = true;

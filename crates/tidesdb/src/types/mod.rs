@@ -13,6 +13,7 @@ mod range;
 mod rows;
 mod scope;
 mod slice;
+mod words;
 
 pub use border::KeyBorder;
 pub use cursor::{EntryCursor, EntryMeta, Stored};
@@ -32,6 +33,7 @@ pub use range::KeyRange;
 pub use rows::{RowSpan, Rows, Visibility};
 pub use scope::Scope;
 pub use slice::Slice;
+pub use words::append_short;
 
 /// A sequence number: the position of a commit's record in the log, in units of eight bytes. Larger is newer;
 /// all entries of one commit share it.

@@ -4,6 +4,8 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
+use super::words::compare_bytes;
+
 /// Compares two keys; must be a total order and never change for a name.
 pub type KeyCompare = dyn Fn(&[u8], &[u8]) -> Ordering + Send + Sync;
 
@@ -155,23 +157,6 @@ impl Comparator {
 impl fmt::Debug for Comparator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Comparator").field(&self.name()).finish()
-    }
-}
-
-/// Orders two keys by their bytes. Most keys differ in their first words, which take less time than a call.
-#[inline]
-fn compare_bytes(a: &[u8], b: &[u8]) -> Ordering {
-    const WORDS: usize = 2;
-    let (x, y) = (a.as_chunks::<8>().0, b.as_chunks::<8>().0);
-    for (x, y) in x.iter().zip(y).take(WORDS) {
-        if x != y {
-            return u64::from_be_bytes(*x).cmp(&u64::from_be_bytes(*y));
-        }
-    }
-    let words = 8 * x.len().min(y.len()).min(WORDS);
-    match (&a[words..], &b[words..]) {
-        ([], []) => Ordering::Equal,
-        (a, b) => a.cmp(b),
     }
 }
 

@@ -28,7 +28,7 @@ use crate::{Error, Result};
 /// Operations that are inserted under one epoch pin: a longer pin would delay reclamation.
 const PINNED_OPS_MAX: u32 = 64;
 /// Operations whose places in a memtable are prefetched together.
-const FETCHED_OPS: usize = 8;
+const FETCHED_OPS: usize = 16;
 /// Batches of at least this size make the writers behind them wait, see [`Large`].
 pub(super) const LARGE_BYTES_MIN: usize = 1 << 20;
 /// A batch of at least twice this length frees its memory in pieces of this length.

@@ -12,7 +12,7 @@ use super::{
 /// Keys are packed if that saves at least the block divided by this.
 const PACKING_WORTH: usize = 32;
 use crate::codec::{Compression, Salt, bound_crc, compress};
-use crate::types::{EntryRef, SeqNo};
+use crate::types::{EntryRef, SeqNo, append_short};
 
 /// Sizes of a finished block.
 #[derive(Clone, Copy, Debug)]
@@ -83,11 +83,13 @@ impl BlockBuilder {
     pub(in crate::sst) fn has_room(&self, key: &[u8], value: usize) -> bool {
         let (entries, keys, values) =
             (self.rows.len(), self.keys.len() + key.len(), self.values.len() + value);
+        let fits = |prefix| self.estimate.fits(RawSizes::of(entries + 1, keys, prefix, values));
         entries == 0
             || (entries < ENTRIES_MAX
                 && keys <= self.limits.keys
                 && values <= self.limits.values
-                && self.estimate.fits(RawSizes::of(entries + 1, keys, self.prefix_with(key), values)))
+                // A common prefix only makes the block shorter.
+                && (fits(0) || fits(self.prefix_with(key))))
     }
 
     /// Measures how well the entries compress if no block was measured yet, and returns whether it did. The first block
@@ -109,7 +111,7 @@ impl BlockBuilder {
     /// Adds an entry. The caller has checked the order and the space.
     #[inline]
     pub(in crate::sst) fn add(&mut self, e: &EntryRef<'_>) {
-        self.keys.extend_from_slice(e.key);
+        append_short(&mut self.keys, e.key);
         self.values.extend_from_slice(e.value);
         let (key_end, value_end) = (self.keys.len() as u32, self.values.len() as u32);
         self.rows.push(Row { key_end, value_end, seq: e.seq, expiry: e.expiry, kind: e.kind as u8 });

@@ -10,7 +10,7 @@ use super::{
     KIND_UNIFORM, NEVER_EXPIRE, PADDING_MAX, SUFFIX_UNIFORM, Shape, VALUE_UNIFORM,
 };
 use crate::codec::{Compression, longest_raw};
-use crate::types::{Comparator, EXPIRY_MAX, EntryMeta, Kind, SECOND, SEQ_MAX, SeqNo};
+use crate::types::{Comparator, EXPIRY_MAX, EntryMeta, Kind, SECOND, SEQ_MAX, SeqNo, append_short};
 use crate::vlog::ValuePlace;
 
 /// A view of a block: its shape, and its header, frame table and raw key section as bytes.
@@ -191,7 +191,7 @@ impl<'a> Block<'a> {
                 return;
             }
         }
-        key.extend_from_slice(self.tail(i));
+        append_short(key, self.tail(i));
     }
 
     /// Sets `key` to key `i`.
