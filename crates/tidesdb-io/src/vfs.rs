@@ -116,6 +116,11 @@ pub trait File: Send + Sync + Debug {
     fn sync_data(&self) -> io::Result<()>;
     /// Like [`File::sync_data`], and syncs all metadata too.
     fn sync_all(&self) -> io::Result<()>;
+    /// Writes at `offset`, and makes these bytes and the metadata of the file durable. Other bytes of the file that are not durable need not
+    /// become so: in a file with many of them this takes less time than a sync. May be short.
+    fn write_durably_at(&self, _buf: &[u8], _offset: u64) -> io::Result<usize> {
+        for_reading()
+    }
     /// Returns the length in bytes.
     fn len(&self) -> io::Result<u64>;
     /// Returns true if the file is empty.
@@ -181,6 +186,8 @@ pub trait FileExt {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
     /// Writes all of `buf`; [`io::ErrorKind::WriteZero`] if the disk accepts nothing.
     fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
+    /// Writes all of `buf` by [`File::write_durably_at`]; errors as [`FileExt::write_all_at`].
+    fn write_all_durably_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
 }
 
 impl FileExt for dyn File + '_ {
@@ -199,18 +206,30 @@ impl FileExt for dyn File + '_ {
         Ok(())
     }
 
-    fn write_all_at(&self, mut buf: &[u8], mut offset: u64) -> io::Result<()> {
-        while !buf.is_empty() {
-            match self.write_at(buf, offset) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(n) => {
-                    buf = &buf[n..];
-                    offset += n as u64;
-                }
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
-            }
-        }
-        Ok(())
+    fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        write_all(buf, offset, |buf, offset| self.write_at(buf, offset))
     }
+
+    fn write_all_durably_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        write_all(buf, offset, |buf, offset| self.write_durably_at(buf, offset))
+    }
+}
+
+fn write_all(
+    mut buf: &[u8],
+    mut offset: u64,
+    write: impl Fn(&[u8], u64) -> io::Result<usize>,
+) -> io::Result<()> {
+    while !buf.is_empty() {
+        match write(buf, offset) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(n) => {
+                buf = &buf[n..];
+                offset += n as u64;
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
 }

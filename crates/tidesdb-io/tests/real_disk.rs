@@ -248,3 +248,17 @@ fn other_processes_are_kept_out() {
     child.end();
     dir.lock("LOCK", true).unwrap();
 }
+
+#[test]
+fn a_durable_write_changes_its_own_bytes() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = open(temp.path());
+    let file = dir.create_new("a", 8192).unwrap();
+    file.write_all_at(&[1; 8192], 0).unwrap();
+    file.write_all_durably_at(&[2; 100], 50).unwrap();
+    let mut bytes = vec![0; 8192];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    let wanted = |at: usize| if (50..150).contains(&at) { 2 } else { 1 };
+    assert!(bytes.iter().enumerate().all(|(at, byte)| *byte == wanted(at)));
+    assert!(dir.open("a", Access::Read).unwrap().write_durably_at(&[3], 0).is_err());
+}

@@ -118,6 +118,23 @@ fn sectors_persist_alone_and_in_any_order() {
 }
 
 #[test]
+fn a_durable_write_makes_its_own_bytes_durable_and_no_others() {
+    let (sim, dir) = disk();
+    let file = durable_file(&*dir, "a", &[b'0'; 4 * 512]);
+    file.write_all_at(&[b'1'; 3 * 512], 0).unwrap();
+    file.write_all_durably_at(&[b'2'; 512], 512).unwrap();
+    assert_eq!(contents(&sim, DataFate::Synced, 1).len(), 1);
+    let seen = contents(&sim, DataFate::Sectors { size: 512, keep: 0.5 }, 200);
+    let sectors = |bytes: &Vec<u8>| bytes.chunks(512).map(|sector| sector[0]).collect::<Vec<_>>();
+    let seen: BTreeSet<_> = seen.iter().map(sectors).collect();
+    let wanted = [b"0200", b"0210", b"1200", b"1210"].map(|sectors| sectors.to_vec());
+    assert_eq!(seen, wanted.into(), "an earlier write is lost or not, and never covers the durable bytes");
+    assert_eq!(file.len().unwrap(), 4 * 512);
+    file.write_all_durably_at(&[b'3'; 512], 4 * 512).unwrap();
+    assert!(contents(&sim, DataFate::Synced, 1).iter().all(|bytes| bytes.len() == 5 * 512));
+}
+
+#[test]
 fn a_sector_holds_any_of_its_versions_in_time() {
     let (sim, dir) = disk();
     let file = durable_file(&*dir, "a", b"....");

@@ -109,6 +109,18 @@ impl File for RealFile {
         Ok(rustix::io::pwrite(&self.fd, buf, offset)?)
     }
 
+    fn write_durably_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
+        match rustix::io::pwritev2(&self.fd, &[io::IoSlice::new(buf)], offset, ReadWriteFlags::SYNC) {
+            // Old systems, and some file systems.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                let written = self.write_at(buf, offset)?;
+                self.sync_all()?;
+                Ok(written)
+            }
+            other => Ok(other?),
+        }
+    }
+
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
         if len == 0 {
             return Ok(());

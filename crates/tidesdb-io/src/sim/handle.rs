@@ -276,7 +276,8 @@ impl State {
         Ok(())
     }
 
-    fn sync(&mut self, id: Id, verdict: &Verdict) -> io::Result<()> {
+    /// Syncs a file, or a range of it: offset and length.
+    fn sync(&mut self, id: Id, verdict: &Verdict, range: Option<(u64, u64)>) -> io::Result<()> {
         let model: SyncModel = self.sync_model;
         let file = self.world.file_mut(id)?;
         match verdict {
@@ -285,7 +286,10 @@ impl State {
                 return Err(io::Error::from_raw_os_error(*n));
             }
             Verdict::Hit(Effect::LieSync) => {}
-            _ => file.sync(),
+            _ => match range {
+                Some((offset, len)) => file.sync_range(offset, len),
+                None => file.sync(),
+            },
         }
         Ok(())
     }
@@ -370,11 +374,19 @@ impl File for SimFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.call(OpKind::SyncData, NO_RANGE, |state, verdict| state.sync(self.id, &verdict))
+        self.call(OpKind::SyncData, NO_RANGE, |state, verdict| state.sync(self.id, &verdict, None))
     }
 
     fn sync_all(&self) -> io::Result<()> {
-        self.call(OpKind::SyncAll, NO_RANGE, |state, verdict| state.sync(self.id, &verdict))
+        self.call(OpKind::SyncAll, NO_RANGE, |state, verdict| state.sync(self.id, &verdict, None))
+    }
+
+    /// Two calls, a write and a sync, so that faults and crashes strike each of them.
+    fn write_durably_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
+        let written = self.write_at(buf, offset)?;
+        let range = (offset, written as u64);
+        self.call(OpKind::SyncAll, range, |state, verdict| state.sync(self.id, &verdict, Some(range)))?;
+        Ok(written)
     }
 
     fn len(&self) -> io::Result<u64> {

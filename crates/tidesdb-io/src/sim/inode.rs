@@ -92,6 +92,29 @@ impl Inode {
         self.forget_pending();
     }
 
+    /// Makes the bytes of a range durable and leaves all other writes pending. A sync of all if the length has changed, which becomes durable.
+    pub(super) fn sync_range(&mut self, offset: u64, len: u64) {
+        if !self.lens.is_empty() {
+            return self.sync();
+        }
+        let mut bytes = vec![0; len as usize];
+        let read = self.cached.read(&mut bytes, offset);
+        bytes.truncate(read);
+        self.previous = self.durable.clone();
+        self.durable.write(offset, &bytes);
+        // Earlier writes may still become durable at any time, but not over these bytes.
+        let end = offset + bytes.len() as u64;
+        for write in &mut self.writes {
+            let (from, to) = (write.offset.max(offset), write.end().min(end));
+            if from < to {
+                let mut data = write.data.to_vec();
+                let span = |start: u64| (from - start) as usize..(to - start) as usize;
+                data[span(write.offset)].copy_from_slice(&bytes[span(offset)]);
+                write.data = data.into();
+            }
+        }
+    }
+
     /// Applies a failed sync.
     pub(super) fn fail_sync(&mut self, model: SyncModel) {
         match model {

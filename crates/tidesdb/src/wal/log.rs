@@ -18,8 +18,8 @@ use crate::{Error, Result, files};
 
 /// Segments reachable without a lock.
 const RECENT: usize = 4;
-/// Number of old segment files kept for reuse.
-const FREE_MAX: usize = 1;
+/// Number of old segment files kept for reuse: a memtable of the usual size fills two segments.
+const FREE_MAX: usize = 2;
 /// Old segments kept until an object store has them.
 const KEPT_MAX: u64 = 4;
 
@@ -375,8 +375,8 @@ impl Log {
         self.kept_from.store(first.0, Ordering::SeqCst);
     }
 
-    /// Releases every segment below `first`, which the manifest no longer needs: one file is kept for reuse, the others are
-    /// removed. Files that were never synced are removed, because the device then need not write them at all.
+    /// Releases every segment below `first`, which the manifest no longer needs: some files are kept for reuse, the others are
+    /// removed. A record written to a file that is used again takes less time: blocks and pages of the page cache are there.
     pub fn release_before(&self, first: WalId) {
         let _one_at_a_time = self.preparing.lock();
         let kept = self.kept_from.load(Ordering::SeqCst).max(first.0.saturating_sub(KEPT_MAX));

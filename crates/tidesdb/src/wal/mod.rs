@@ -7,7 +7,7 @@
 //!
 //! * The **sequence number** of a commit is the address of its record divided by eight, so log order and version order
 //!   are the same. [`Sequencer`] hands out addresses with one compare-and-swap and publishes commits in order.
-//! * A segment never changes its length while it is in use. Its header is written and synced before the file gets its
+//! * A segment never changes its length while it is in use. Its header is durable before the file gets its
 //!   name. A record gets a place only where blocks are allocated. Old segments are reused under a new salt, so that
 //!   stale records never verify.
 //! * Each record says how far the log was **complete** and how far it was **synced** when the record was built. With

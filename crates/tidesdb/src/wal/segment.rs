@@ -107,8 +107,9 @@ impl Draft {
     }
 
     fn write_header(&self) -> Result<()> {
-        write_all(&self.file, &self.temp, &self.header.encode(), 0)?;
-        self.file.sync_all().map_err(|e| Error::io("sync", &self.temp, e))
+        // A file that is used again may hold many records that were never synced. The device need not write them.
+        let header = self.header.encode();
+        self.file.write_all_durably_at(&header, 0).map_err(|e| Error::io("write", &self.temp, e))
     }
 
     /// Removes the file.
@@ -173,10 +174,9 @@ impl Segment {
         &self.header.salt
     }
 
-    /// Returns true if the file can be reused for another segment: it has the usual length and all its blocks, and a sync of the new
-    /// header need not write old records.
+    /// Returns true if the file can be reused for another segment: it has the usual length and all its blocks.
     pub(super) fn is_reusable(&self) -> bool {
-        self.header.span == 1 && self.backed() == self.header.segment_bytes && !self.dirty.load(SeqCst)
+        self.header.span == 1 && self.backed() == self.header.segment_bytes
     }
 
     /// Returns true if `id` is one of the segments that this file covers.

@@ -143,6 +143,10 @@ impl File for HookedFile {
         (self.hook)(Call::Change, &self.name)?;
         self.inner.write_at(buf, offset)
     }
+    fn write_durably_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
+        (self.hook)(Call::Change, &self.name)?;
+        self.inner.write_durably_at(buf, offset)
+    }
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
         (self.hook)(Call::Change, &self.name)?;
         self.inner.allocate(offset, len)
