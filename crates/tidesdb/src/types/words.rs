@@ -13,7 +13,7 @@ pub(super) fn compare_bytes(a: &[u8], b: &[u8]) -> Ordering {
     let (x, y) = (a.as_chunks::<8>().0, b.as_chunks::<8>().0);
     for (x, y) in x.iter().zip(y).take(WORDS) {
         if x != y {
-            return u64::from_be_bytes(*x).cmp(&u64::from_be_bytes(*y));
+            return in_byte_order(*x).cmp(&in_byte_order(*y));
         }
     }
     let equal = 8 * x.len().min(y.len()).min(WORDS);
@@ -21,6 +21,12 @@ pub(super) fn compare_bytes(a: &[u8], b: &[u8]) -> Ordering {
         ([], []) => Ordering::Equal,
         (a, b) => a.cmp(b),
     }
+}
+
+/// A number with the order of the bytes.
+#[inline]
+fn in_byte_order(word: [u8; 8]) -> u64 {
+    u64::from_le_bytes(word).swap_bytes()
 }
 
 /// Appends `bytes`, which are usually short.
