@@ -116,8 +116,8 @@ pub trait File: Send + Sync + Debug {
     fn sync_data(&self) -> io::Result<()>;
     /// Like [`File::sync_data`], and syncs all metadata too.
     fn sync_all(&self) -> io::Result<()>;
-    /// Writes at `offset`, and makes these bytes and the metadata of the file durable. Other bytes of the file that are not durable need not
-    /// become so: in a file with many of them this takes less time than a sync. May be short.
+    /// Writes at `offset`, and makes these bytes durable. Other bytes of the file, and a length that is not durable yet, need not become so:
+    /// in a file with many such bytes this takes less time than a sync. May be short.
     fn write_durably_at(&self, _buf: &[u8], _offset: u64) -> io::Result<usize> {
         for_reading()
     }

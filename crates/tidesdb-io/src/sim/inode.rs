@@ -92,18 +92,18 @@ impl Inode {
         self.forget_pending();
     }
 
-    /// Makes the bytes of a range durable and leaves all other writes pending. A sync of all if the length has changed, which becomes durable.
+    /// Makes the bytes of a range durable and leaves all other writes and changes of the length pending.
     pub(super) fn sync_range(&mut self, offset: u64, len: u64) {
-        if !self.lens.is_empty() {
-            return self.sync();
-        }
         let mut bytes = vec![0; len as usize];
         let read = self.cached.read(&mut bytes, offset);
         bytes.truncate(read);
+        let end = offset + bytes.len() as u64;
+        if self.lens.iter().any(|change| change.len < end) {
+            return self.sync(); // the file was shorter meanwhile, which must not happen again
+        }
         self.previous = self.durable.clone();
         self.durable.write(offset, &bytes);
         // Earlier writes may still become durable at any time, but not over these bytes.
-        let end = offset + bytes.len() as u64;
         for write in &mut self.writes {
             let (from, to) = (write.offset.max(offset), write.end().min(end));
             if from < to {

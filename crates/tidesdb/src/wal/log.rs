@@ -389,7 +389,9 @@ impl Log {
             table.live = keep;
             (gone, FREE_MAX.saturating_sub(table.free.len()))
         };
-        let keep_files = self.reserve.is_held(); // otherwise the disk is full and the space is needed more
+        // On a full disk the space is needed more. An object store may still read a file that was released: a removed one stays as it is.
+        let is_read = self.kept_from.load(Ordering::SeqCst) != u64::MAX;
+        let keep_files = self.reserve.is_held() && !is_read;
         for (id, segment) in gone {
             self.forget(id);
             let name = files::wal(WalId(id));

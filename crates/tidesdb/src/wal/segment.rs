@@ -27,7 +27,7 @@ pub(super) struct Segment {
     map: Option<Box<dyn SharedMap>>,
     /// Bytes from the start of the file that have real blocks: the whole file, unless the disk was nearly full.
     backed: AtomicU64,
-    /// Set if the file was written since the last sync began. Set after the bytes are written and cleared before the
+    /// Set if a record of this segment was written since the last sync began. Set after the bytes are written and cleared before the
     /// sync, so no write is missed.
     dirty: AtomicBool,
 }
@@ -52,6 +52,7 @@ impl Draft {
     ) -> Result<Self> {
         let temp = format!("{}.free", files::wal(WalId(header.id)));
         let bytes = header.file_bytes();
+        let is_reused = reuse.is_some();
         let (file, backed) = match reuse {
             Some(old) => {
                 if old != temp {
@@ -64,7 +65,7 @@ impl Draft {
             None => Self::allocate(dir, &temp, bytes, blocks)?,
         };
         let draft = Self { header, temp, file, backed };
-        draft.write_header().inspect_err(|_| draft.discard(dir))?;
+        draft.write_header(is_reused).inspect_err(|_| draft.discard(dir))?;
         Ok(draft)
     }
 
@@ -106,10 +107,16 @@ impl Draft {
         }
     }
 
-    fn write_header(&self) -> Result<()> {
-        // A file that is used again may hold many records that were never synced. The device need not write them.
+    /// Makes the header durable, and the length of the file.
+    fn write_header(&self, is_reused: bool) -> Result<()> {
         let header = self.header.encode();
-        self.file.write_all_durably_at(&header, 0).map_err(|e| Error::io("write", &self.temp, e))
+        if is_reused {
+            // The length is durable already. The file may hold many records that were never synced; the device need not write them.
+            let written = self.file.write_all_durably_at(&header, 0);
+            return written.map_err(|e| Error::io("write", &self.temp, e));
+        }
+        write_all(&self.file, &self.temp, &header, 0)?;
+        self.file.sync_all().map_err(|e| Error::io("sync", &self.temp, e))
     }
 
     /// Removes the file.
