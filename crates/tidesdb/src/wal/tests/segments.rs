@@ -129,6 +129,17 @@ fn a_segment_that_was_never_synced_is_used_again_and_the_device_need_not_write_i
 }
 
 #[test]
+fn no_file_is_used_again_that_an_object_store_may_read() {
+    let rig = Rig::new();
+    let log = rig.log(false);
+    log.keep_from(WalId(100));
+    let commits = fill(&log, 4);
+    sync(&log);
+    log.release_before(log.segment_of(commits[3].seq));
+    assert_eq!(names(&rig).iter().filter(|n| n.contains(".wal")).collect::<Vec<_>>(), ["000004.wal"]);
+}
+
+#[test]
 fn old_segments_are_kept_for_reuse() {
     let rig = Rig::new();
     let log = rig.log(false);
