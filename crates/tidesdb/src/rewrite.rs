@@ -43,12 +43,7 @@ pub struct Splits<'a> {
 impl Splits<'_> {
     /// Whether a table ends before `key`, which comes after all keys asked for before.
     fn part_before(&mut self, order: &Comparator, key: &[u8]) -> bool {
-        let is_passed = |k: &Vec<u8>| order.compare(k, key).is_le();
-        // Most keys pass none.
-        if !self.cuts.first().is_some_and(is_passed) && !self.guards.first().is_some_and(is_passed) {
-            return false;
-        }
-        let passed = |keys: &[Vec<u8>]| keys.iter().take_while(|k| is_passed(k)).count();
+        let passed = |keys: &[Vec<u8>]| keys.iter().take_while(|k| order.compare(k, key).is_le()).count();
         let (cuts, guards) = (passed(self.cuts), passed(self.guards));
         self.cuts = &self.cuts[cuts..];
         self.guards = &self.guards[guards..];

@@ -379,7 +379,8 @@ impl Log {
     /// removed. A record written to a file that is used again takes less time: blocks and pages of the page cache are there.
     pub fn release_before(&self, first: WalId) {
         let _one_at_a_time = self.preparing.lock();
-        let kept = self.kept_from.load(Ordering::SeqCst).max(first.0.saturating_sub(KEPT_MAX));
+        let kept_from = self.kept_from.load(Ordering::SeqCst);
+        let kept = kept_from.max(first.0.saturating_sub(KEPT_MAX));
         let first = if self.reserve.is_held() { WalId(first.0.min(kept)) } else { first };
         let (gone, mut room) = {
             let mut table = self.table.lock();
@@ -390,8 +391,7 @@ impl Log {
             (gone, FREE_MAX.saturating_sub(table.free.len()))
         };
         // On a full disk the space is needed more. An object store may still read a file that was released: a removed one stays as it is.
-        let is_read = self.kept_from.load(Ordering::SeqCst) != u64::MAX;
-        let keep_files = self.reserve.is_held() && !is_read;
+        let keep_files = self.reserve.is_held() && kept_from == u64::MAX;
         for (id, segment) in gone {
             self.forget(id);
             let name = files::wal(WalId(id));

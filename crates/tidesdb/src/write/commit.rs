@@ -348,8 +348,8 @@ fn insert_some<'b>(
             together[n] = Some((op, family, slot));
             n += 1;
         }
-        for (op, family, slot) in together[..n].iter_mut().filter_map(Option::take) {
-            insert_one(commit, &op, family, slot)?;
+        for (op, family, slot) in together[..n].iter().flatten() {
+            insert_one(commit, op, family, slot)?;
         }
         if met < FETCHED_OPS {
             return Ok(());
