@@ -3,10 +3,10 @@
 //! No other file of the crate uses `std::sync::atomic`, so a model sees every shared access.
 
 #[cfg(not(loom))]
-pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering, fence};
 
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
+pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering, fence};
 
 /// Spin-loop pauses per wait before the thread yields its core: the awaited thread may itself not be running.
 #[cfg(not(loom))]

@@ -134,6 +134,27 @@ fn tree_get_during_a_split_below_the_root() {
     insert_read(MapKind::Tree, &[b"b", b"d", b"f", b"h", b"j", b"l", b"n"], b"k");
 }
 
+/// A leaf splits between the search for a place in it and the insert there.
+#[test]
+fn tree_insert_at_a_place_beside_a_split() {
+    check(|| {
+        let memtable = filled(MapKind::Tree, &[b"b", b"d", b"f", b"h", b"j"]);
+        let writers = [&[b"g", b"i"], &[b"k", b"l"]].map(|keys| {
+            let memtable = Arc::clone(&memtable);
+            thread::spawn(move || {
+                let places = keys.map(|key| memtable.place(key));
+                for (place, key) in places.into_iter().zip(keys) {
+                    place.insert(Version { seq: 2, kind: 3, expiry: 5 }, key).expect("memory");
+                }
+            })
+        });
+        writers.into_iter().for_each(|writer| writer.join().expect("writer"));
+        let keys: Vec<Vec<u8>> = entries(&memtable).into_iter().map(|(key, _)| key).collect();
+        assert_eq!(keys.concat(), b"bdfghijkl");
+        assert!([b"g", b"i", b"k", b"l"].iter().all(|key| get(&memtable, *key, 9) == Some(2)));
+    });
+}
+
 /// The leaf that splits is not the root: a descent may be between it and its parent.
 #[test]
 fn tree_insert_beside_a_split() {

@@ -116,6 +116,11 @@ fn write(
     let purge = CoveringRanges { ranges: slot.ranges.to_owned(), complete_to: boundary - 1 };
     let target = RewriteTarget { progress: Some(progress), ..RewriteTarget::flush(bottom) };
     let mut out = rewrite::run(ctx, family, cursor, target, &purge)?;
+    // Law: each version in the memtable is read, or passed over by a rule and counted, once.
+    if out.entries_in != slot.map.entries() {
+        out.abandon(ctx);
+        return Err(Error::internal("a flush did not read each version of its memtable once"));
+    }
     out.ranges = still_hiding(&family.owned_view().version, &out.tables, &purge.ranges);
     let freed = install(ctx, family, slot, boundary, &out)?;
     Ok((out, freed))

@@ -237,6 +237,14 @@ impl EntryCursor for Source {
     }
 
     #[inline]
+    fn next_key_past_alike(&mut self) -> Option<u64> {
+        match self {
+            Self::Memtable(m) => m.next_key_past_alike(),
+            Self::Own(..) | Self::Table(_) | Self::Level(_) | Self::Run(_) => None,
+        }
+    }
+
+    #[inline]
     fn prev(&mut self) -> Result<()> {
         each!(self, m => { m.prev(); Ok(()) }, c => c.prev())
     }

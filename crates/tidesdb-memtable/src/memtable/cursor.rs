@@ -164,6 +164,18 @@ impl Cursor {
         self.stand_on_newest();
     }
 
+    /// Moves to the next key as [`Cursor::next_key`] does, if the map knows without a look at each that all older versions of this key have
+    /// its kind and that none of these versions expires. Returns the number of versions that it passed, without the current one; `None`
+    /// if the cursor did not move. The number is exact if nothing is inserted meanwhile.
+    pub fn next_key_past_alike(&mut self) -> Option<u64> {
+        let passed = match &self.memtable.map {
+            Map::Tree(tree) if !tree.has_late_versions() => self.record?.older_alike()?,
+            _ => return None,
+        };
+        self.next_key();
+        Some(passed)
+    }
+
     /// Moves from key to key while the newest version of the key is older than `below` and the key is before
     /// `until` (`None`: no limit). Each key costs a few nanoseconds.
     pub fn skip_older(&mut self, below: u64, until: Option<&[u8]>) {

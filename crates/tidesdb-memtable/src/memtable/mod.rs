@@ -15,7 +15,7 @@ use crate::arena::Arena;
 use crate::order::KeyOrder;
 use crate::record::{MemtableFull, RecordRef, Version};
 use crate::skiplist::{Bytewise, Custom, SkipList};
-use crate::tree::Tree;
+use crate::tree::{Tree, Way};
 
 pub use cursor::Cursor;
 pub use entry::{Entry, ValueHandle};
@@ -60,6 +60,31 @@ pub struct Memtable {
     /// Added to the sequence number of every record.
     base: u64,
     arena: Arena,
+}
+
+/// Where a key belongs in a memtable, as of a moment ago. See [`Memtable::place`].
+#[derive(Clone, Copy)]
+pub struct Place<'a> {
+    memtable: &'a Memtable,
+    key: &'a [u8],
+    way: Option<Way<'a>>,
+}
+
+impl Place<'_> {
+    /// Inserts one version of the key. Like [`Memtable::insert`], whatever was inserted meanwhile.
+    ///
+    /// # Errors
+    /// As [`Memtable::insert`].
+    #[inline]
+    pub fn insert(self, version: Version, value: &[u8]) -> Result<(), MemtableFull> {
+        self.memtable.insert_along(self.way, self.key, version, value)
+    }
+}
+
+impl fmt::Debug for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Place").field("key", &self.key).finish_non_exhaustive()
+    }
 }
 
 impl Memtable {
@@ -125,11 +150,25 @@ impl Memtable {
     /// KiB or the value longer than 4 GiB. Nothing is inserted then.
     #[inline]
     pub fn insert(&self, key: &[u8], version: Version, value: &[u8]) -> Result<(), MemtableFull> {
+        self.insert_along(None, key, version, value)
+    }
+
+    #[inline]
+    fn insert_along<'a>(
+        &'a self,
+        way: Option<Way<'a>>,
+        key: &[u8],
+        version: Version,
+        value: &[u8],
+    ) -> Result<(), MemtableFull> {
         debug_assert!(version.seq >= self.base, "the sequence number is below the base");
         let version = Version { seq: version.seq - self.base, ..version };
         let record = RecordRef::create(&self.arena, key, version, value)?;
         let inserted = match &self.map {
-            Map::Tree(tree) => tree.insert(&self.arena, record),
+            Map::Tree(tree) => match way {
+                Some(way) => tree.insert_along(&self.arena, way, record),
+                None => tree.insert(&self.arena, record),
+            },
             Map::SkipList(list) => list.insert(&self.arena, record),
             Map::Custom(list) => list.insert(&self.arena, record),
         };
@@ -139,13 +178,28 @@ impl Memtable {
         inserted
     }
 
-    /// Starts to fetch what an insert of `key` reads into the processor's cache. Worth it for several keys, before the first of them is
-    /// inserted.
+    /// Finds where `key` belongs, and starts to fetch what an insert there reads into the processor's cache. Worth it for several keys,
+    /// before the first of them is inserted.
+    ///
+    /// ```
+    /// use tidesdb_memtable::{KeyOrder, MapKind, Memtable, Version};
+    ///
+    /// let memtable = Memtable::new(KeyOrder::Bytewise, MapKind::Tree, 64 << 20, 1);
+    /// let places = [b"ann", b"bob"].map(|key| memtable.place(key));
+    /// for (place, seq) in places.into_iter().zip(1..) {
+    ///     place.insert(Version { seq, kind: 0, expiry: 0 }, b"value")?;
+    /// }
+    /// assert_eq!(memtable.get(b"bob", u64::MAX).unwrap().seq, 2);
+    /// # Ok::<(), tidesdb_memtable::MemtableFull>(())
+    /// ```
     #[inline]
-    pub fn prefetch(&self, key: &[u8]) {
-        if let Map::Tree(tree) = &self.map {
-            tree.fetch_leaf(key);
-        }
+    #[must_use]
+    pub fn place<'a>(&'a self, key: &'a [u8]) -> Place<'a> {
+        let way = match &self.map {
+            Map::Tree(tree) => tree.find_way(key),
+            Map::SkipList(_) | Map::Custom(_) => None,
+        };
+        Place { memtable: self, key, way }
     }
 
     /// Returns the newest version of `key` with a sequence number at or below `snapshot`.

@@ -10,7 +10,7 @@
 //! between older ones. Every [`SKIP_EVERY`]th record put at the head carries a [`Skip`]: its `next` is then a
 //! marked pointer to the skip, and the skip holds the link to the older neighbour. A skip leads to the next
 //! older record with a skip, and to a much older one chosen by the skew-binary rule, so that from any of `n`
-//! such records any other is O(log n) steps away.
+//! such records any other is O(log n) steps away. It also counts the older versions, so that all of them can be passed at once.
 //!
 //! Invariants: whether a record carries a skip is decided before it is published. A record with a skip never
 //! leaves its chain, so readers that follow skips do not miss late records. For the head of the chain, `run`
@@ -21,7 +21,7 @@
 use std::mem::align_of;
 use std::ptr;
 
-use super::{KIND_BITS, KIND_RUN_BITS, Record, RecordRef};
+use super::{EXPIRES, KIND_BITS, KIND_RUN_BITS, Record, RecordRef};
 use crate::arena::Arena;
 use crate::sync::{AtomicPtr, Born, Ordering};
 
@@ -41,8 +41,15 @@ struct Skip<'a> {
     /// A record with a skip that is at least as old as `parent`.
     jump: Lead<'a>,
     /// Number of older records with skips in the chain.
-    depth: u64,
+    depth: u32,
+    /// Number of older records when this skip was made. It counts no late record that came after it.
+    below: u32,
+    /// The kind that these and the record with the skip have, or [`MIXED`].
+    kind: u32,
 }
+
+/// Kind of a chain of which the records differ in kind, or of which one expires.
+const MIXED: u32 = u32::MAX;
 
 /// A record with a skip, and its sequence number, so that a search reads the record only if it moves there.
 /// Empty at the oldest skip.
@@ -148,7 +155,7 @@ impl<'a> RecordRef<'a> {
         };
         let skip = at.cast::<Skip<'a>>();
         // SAFETY: fresh bytes of the right size and alignment.
-        unsafe { skip.write(Skip::over(newest)) };
+        unsafe { skip.write(Skip::over(self, newest)) };
         self.set_run(0);
         let marked = skip.as_ptr().cast::<Record>().map_addr(|addr| addr | MARK);
         self.head().next.store(marked, Ordering::Relaxed);
@@ -217,6 +224,29 @@ impl<'a> RecordRef<'a> {
         }
     }
 
+    /// Number of older versions, as of before any late one, if all of them have the kind of this one and no version expires. Costs
+    /// at most [`SKIP_EVERY`] steps, unless memory for skips was missing.
+    pub(crate) fn older_alike(self) -> Option<u64> {
+        let (mut record, mut passed) = (self, 0);
+        loop {
+            if record.chain_kind() != self.chain_kind() || record.chain_kind() == MIXED {
+                return None;
+            }
+            if let Some(skip) = record.skip() {
+                return (skip.kind == self.chain_kind()).then(|| passed + u64::from(skip.below));
+            }
+            let Some(older) = record.older() else { return Some(passed) };
+            (record, passed) = (older, passed + 1);
+        }
+    }
+
+    /// Its kind, or [`MIXED`] if it expires.
+    #[inline]
+    fn chain_kind(self) -> u32 {
+        let kind = self.head().key_len_run_kind & (EXPIRES | 0xFF);
+        if kind & EXPIRES == 0 { kind } else { MIXED }
+    }
+
     /// Returns the version just newer than `record` in the chain that begins here; `None` if there is none.
     /// `record` may have left the chain.
     pub(crate) fn newer_than(self, record: RecordRef<'a>) -> Option<RecordRef<'a>> {
@@ -274,22 +304,26 @@ impl<'a> RecordRef<'a> {
 }
 
 impl<'a> Skip<'a> {
-    /// Creates the skip of a record put on top of `newest`.
-    fn over(newest: RecordRef<'a>) -> Self {
+    /// Creates the skip of `head`, which is put on top of `newest`.
+    fn over(head: RecordRef<'a>, newest: RecordRef<'a>) -> Self {
         let (born, next) = (Born::new(), AtomicPtr::new(newest.as_ptr()));
-        let mut record = newest;
+        let (mut record, mut below, mut kind) = (newest, 1, head.chain_kind());
+        let alike = |kind: u32, other: u32| if kind == other { kind } else { MIXED };
         let older = loop {
+            kind = alike(kind, record.chain_kind());
             if let Some(skip) = record.skip() {
                 break skip;
             }
             let Some(older) = record.older() else {
-                return Skip { born, next, parent: Lead::NOWHERE, jump: Lead::NOWHERE, depth: 0 };
+                let (parent, jump) = (Lead::NOWHERE, Lead::NOWHERE);
+                return Skip { born, next, parent, jump, depth: 0, below, kind };
             };
-            record = older;
+            (record, below) = (older, below + 1);
         };
         let parent = Lead { record: Some(record), seq: record.seq() };
         let jump = older.farther().unwrap_or(parent);
-        Skip { born, next, parent, jump, depth: older.depth + 1 }
+        let (below, kind) = (below + older.below, alike(kind, older.kind));
+        Skip { born, next, parent, jump, depth: older.depth + 1, below, kind }
     }
 
     /// Returns where a skip over this one's record may jump, if that is beyond this one: two consecutive jumps

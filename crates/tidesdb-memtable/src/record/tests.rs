@@ -70,6 +70,35 @@ fn a_late_version_is_found_between_any_two_skips() {
     assert!(record.is_none());
 }
 
+/// A chain of any length counts its older versions, from each of them; one of another kind, or one that expires, makes it `None`.
+#[test]
+fn older_versions_of_one_kind_are_counted_without_a_look_at_each() {
+    let arena = Arena::new(1 << 20);
+    let chain = |odd: Option<(u64, u8, u64)>| {
+        let mut chain: Vec<RecordRef<'_>> = Vec::new();
+        for seq in 0..100 {
+            let (kind, expiry) = odd.filter(|odd| odd.0 == seq).map_or((1, 0), |odd| (odd.1, odd.2));
+            let record =
+                RecordRef::create(&arena, b"key", Version { seq, kind, expiry }, b"value").expect("memory");
+            if let Some(newest) = chain.last() {
+                record.put_on(*newest, &arena);
+            }
+            chain.push(record);
+        }
+        chain
+    };
+    for (older, record) in (0..).zip(chain(None)) {
+        assert_eq!(record.older_alike(), Some(older));
+    }
+    for odd in [(0, 2, 0), (50, 2, 0), (56, 1, 9), (99, 2, 0)] {
+        let chain = chain(Some(odd));
+        for (at, record) in (0..).zip(&chain) {
+            let alike = at < odd.0 || at == odd.0 && odd.0 == 0 && odd.2 == 0;
+            assert_eq!(record.older_alike(), alike.then_some(at), "{odd:?} {at}");
+        }
+    }
+}
+
 /// Puts one key several times, in order and late, with repeating kinds. Of each sequence number, the last put
 /// must be visible, whichever versions were dropped.
 #[test]

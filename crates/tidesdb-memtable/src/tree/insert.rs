@@ -5,9 +5,9 @@
 
 use std::cmp::Ordering as Order;
 
-use super::Tree;
 use super::lock::{Locked, Seen, VersionLock};
 use super::node::{FANOUT, NodeRef};
+use super::{Tree, Way};
 use crate::arena::Arena;
 use crate::record::{MemtableFull, RecordRef};
 use crate::sync::{Ordering, hint, last_place, set_hint, set_last_place};
@@ -39,6 +39,30 @@ impl Tree {
                 return Ok(());
             }
         }
+    }
+
+    /// Like [`Self::insert`], by the way to the leaf that [`Self::find_way`] found for the key of the record.
+    #[inline]
+    pub(crate) fn insert_along<'a>(
+        &'a self,
+        arena: &'a Arena,
+        way: Way<'a>,
+        record: RecordRef<'a>,
+    ) -> Result<(), MemtableFull> {
+        match self.try_insert_along(arena, way, record) {
+            Attempt::Done => Ok(()),
+            Attempt::Again => self.insert(arena, record),
+        }
+    }
+
+    #[inline]
+    fn try_insert_along<'a>(&'a self, arena: &'a Arena, way: Way<'a>, record: RecordRef<'a>) -> Attempt {
+        let leaf_seen = way.leaf.lock.read();
+        // If the parent is unchanged, it still leads to this leaf. A full leaf may need a full parent to be split first.
+        if !way.parent.lock.validate(way.seen) || way.leaf.meta().count >= FANOUT {
+            return Attempt::Again;
+        }
+        self.try_insert_in_leaf(arena, way.leaf, leaf_seen, record)
     }
 
     fn try_insert<'a>(&'a self, arena: &'a Arena, record: RecordRef<'a>) -> Result<Attempt, MemtableFull> {
@@ -78,6 +102,9 @@ impl Tree {
         let Some(locked) = leaf.lock.try_lock(seen) else { return Attempt::Again };
         match place.found {
             Some(newest) if newest.seq() > record.seq() => {
+                if !self.late.load(Ordering::Relaxed) {
+                    self.late.store(true, Ordering::Relaxed);
+                }
                 if newest.link_older_alone(record) {
                     arena.uncount();
                 }

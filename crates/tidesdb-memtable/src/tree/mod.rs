@@ -21,7 +21,7 @@ mod tests;
 use std::ptr::NonNull;
 
 use crate::record::RecordRef;
-use crate::sync::{AtomicPtr, Ordering, hint, unique_id};
+use crate::sync::{AtomicBool, AtomicPtr, Ordering, hint, unique_id};
 pub(crate) use cursor::TreeCursor;
 use lock::{Seen, VersionLock};
 use node::{Node, NodeRef};
@@ -33,6 +33,8 @@ pub(crate) struct Tree {
     root: AtomicPtr<Node>,
     /// The leftmost leaf; never changes. Owned, so that an empty tree needs no arena.
     first: NonNull<Node>,
+    /// Whether a version came after a newer one of its key: then no skip tells how many versions are older.
+    late: AtomicBool,
     /// Distinguishes the append hints of different trees.
     id: u64,
 }
@@ -53,10 +55,26 @@ enum LeafTarget<'k> {
     Last,
 }
 
+/// The way to the leaf of a key: it leads there as long as the parent of the leaf does not change.
+#[derive(Clone, Copy)]
+pub(crate) struct Way<'a> {
+    parent: NodeRef<'a>,
+    /// The version of the parent, at which it held the key.
+    seen: Seen,
+    /// Not read yet.
+    leaf: NodeRef<'a>,
+}
+
 impl Tree {
     pub(crate) fn new() -> Tree {
         let first = NonNull::from(Box::leak(Box::new(Node::new(0))));
-        Tree { anchor: VersionLock::new(), root: AtomicPtr::new(first.as_ptr()), first, id: unique_id() }
+        Tree {
+            anchor: VersionLock::new(),
+            root: AtomicPtr::new(first.as_ptr()),
+            first,
+            late: AtomicBool::new(false),
+            id: unique_id(),
+        }
     }
 
     /// Returns the newest version of `key` at or below `snapshot`.
@@ -71,6 +89,11 @@ impl Tree {
                 None => {}
             }
         }
+    }
+
+    /// Returns whether a version came after a newer one of its key.
+    pub(crate) fn has_late_versions(&self) -> bool {
+        self.late.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -111,29 +134,31 @@ impl Tree {
         Some((node, seen))
     }
 
-    /// Prefetches the leaf to which `key` belongs. Does nothing while this thread appends, because that needs no search.
-    pub(crate) fn fetch_leaf(&self, key: &[u8]) {
-        if hint().0 != self.id
-            && let Some(leaf) = self.try_find_leaf(key)
-        {
-            leaf.fetch();
+    /// Finds the way to the leaf of `key` and prefetches that leaf, without waiting for it. `None` while this thread appends, because that
+    /// needs no search, if the leaf is the root, or if a writer was in the way.
+    pub(crate) fn find_way(&self, key: &[u8]) -> Option<Way<'_>> {
+        if hint().0 == self.id {
+            return None;
         }
-    }
-
-    /// Returns the leaf to which `key` belonged a moment ago, unread; `None` if it is the root or a writer was in the way.
-    fn try_find_leaf(&self, key: &[u8]) -> Option<NodeRef<'_>> {
-        let mut node = self.root(self.anchor.read())?;
+        let anchored = self.anchor.read();
+        let mut node = self.root(anchored)?;
+        let (mut seen, mut level) = (node.lock.read(), node.meta().level);
+        if level == 0 || !self.anchor.validate(anchored) {
+            return None;
+        }
         loop {
-            let (seen, level) = (node.lock.read(), node.meta().level);
-            if level == 0 {
-                return None;
-            }
             let place = node.locate(key, seen)?;
             let child = node.child(place.index + usize::from(place.found.is_some()), seen)?;
             if level == 1 {
-                return Some(child);
+                child.fetch();
+                return Some(Way { parent: node, seen, leaf: child });
             }
-            node = child;
+            let child_seen = child.lock.read();
+            if !node.lock.validate(seen) {
+                return None;
+            }
+            (node, seen) = (child, child_seen);
+            level = node.meta().level;
         }
     }
 

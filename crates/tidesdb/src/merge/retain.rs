@@ -352,6 +352,18 @@ impl Retain {
         stays
     }
 
+    /// Returns whether rule 1 drops every older version of the current key that is a put, given that version `seq`, a put, stays.
+    #[inline]
+    pub(super) fn shadows_puts(&self, seq: SeqNo) -> bool {
+        seq <= self.rules.visible_floor && self.rules.snapshots.first().is_none_or(|oldest| *oldest >= seq)
+    }
+
+    /// Counts older versions that rule 1 drops.
+    pub(super) fn count_shadowed(&mut self, versions: u64) {
+        self.counts.seen += versions;
+        self.counts.dropped[Reason::Shadowed as usize] += versions;
+    }
+
     /// Counts an older operand that stays with the one judged last.
     pub(super) fn count_kept(&mut self) {
         self.counts.seen += 1;

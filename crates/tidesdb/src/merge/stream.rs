@@ -63,6 +63,8 @@ enum Step {
     Judge,
     /// Move the source first.
     Advance,
+    /// The same, after an entry that was judged to stay.
+    AdvanceKept,
     /// Yield the current entry of the source: it was judged, and a pending tombstone was yielded before it.
     Yield,
     /// Yield the next entry of the chain of operands. The source stands after the chain.
@@ -256,13 +258,14 @@ impl<C: EntryCursor> RetainStream<C> {
         loop {
             match step {
                 Step::Judge => {}
-                Step::Advance => self.inner.next()?,
+                Step::AdvanceKept if self.pass_shadowed()? => {}
+                Step::Advance | Step::AdvanceKept => self.inner.next()?,
                 Step::Yield if self.chain.has_operator() && self.inner.kind() == Kind::Merge => {
                     self.fold()?;
                     step = Step::YieldChain;
                     continue;
                 }
-                Step::Yield => return Ok((NextEntry::Entry, Step::Advance)),
+                Step::Yield => return Ok((NextEntry::Entry, Step::AdvanceKept)),
                 Step::YieldChain => {
                     if let Some((seq, kind)) = self.chain.pop() {
                         return Ok((NextEntry::Folded(seq, kind), Step::YieldChain));
@@ -287,6 +290,22 @@ impl<C: EntryCursor> RetainStream<C> {
                 return Ok((NextEntry::Released, step));
             }
         }
+    }
+
+    /// Moves the source past the older versions of the entry that stays, if they can be dropped without a look at each: hot keys have
+    /// thousands in a memtable. Returns whether it did.
+    #[inline]
+    fn pass_shadowed(&mut self) -> Result<bool> {
+        let is_put = matches!(self.meta.kind(), Kind::Put | Kind::PutPointer);
+        if !(is_put && self.retain.shadows_puts(self.meta.seq)) {
+            return Ok(false);
+        }
+        let Some(passed) = self.inner.next_key_past_alike() else { return Ok(false) };
+        self.retain.count_shadowed(passed);
+        for _ in 0..passed {
+            self.note_met()?;
+        }
+        Ok(true)
     }
 
     /// Counts an entry of the source, and asks from time to time whether the merge may continue.

@@ -82,6 +82,11 @@ pub trait EntryCursor: Send {
     /// Moves to the newest version of the next key, past the older versions of this one. Costs at most a step and a
     /// seek.
     fn next_key(&mut self) -> Result<()>;
+    /// Like [`EntryCursor::next_key`], if the source knows without a look at each that all older versions of this key have its kind, and
+    /// that none of these versions expires. Returns their number; `None` if the cursor did not move.
+    fn next_key_past_alike(&mut self) -> Option<u64> {
+        None
+    }
     /// Moves one entry back.
     fn prev(&mut self) -> Result<()>;
     /// Key of the entry.

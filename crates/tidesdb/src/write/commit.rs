@@ -6,7 +6,7 @@
 
 use std::sync::atomic::Ordering;
 
-use tidesdb_memtable::Version;
+use tidesdb_memtable::{Place, Version};
 use tidesdb_sync::{Guard, pin};
 
 use super::batch::{KEPT_AFTER_COMMIT, WriteBatch};
@@ -27,7 +27,7 @@ use crate::{Error, Result};
 
 /// Operations that are inserted under one epoch pin: a longer pin would delay reclamation.
 const PINNED_OPS_MAX: u32 = 64;
-/// Operations whose places in a memtable are prefetched together.
+/// Operations whose places in a memtable are found together, so that their leaves are fetched side by side.
 const FETCHED_OPS: usize = 16;
 /// Batches of at least this size make the writers behind them wait, see [`Large`].
 pub(super) const LARGE_BYTES_MIN: usize = 1 << 20;
@@ -342,14 +342,12 @@ fn insert_some<'b>(
                 }
             };
             let Some(slot) = slot else { continue };
-            if batch.ops > 1 {
-                slot.map.prefetch(op.key);
-            }
-            together[n] = Some((op, family, slot));
+            let place = (batch.ops > 1).then(|| slot.map.place(op.key));
+            together[n] = Some((op, family, slot, place));
             n += 1;
         }
-        for (op, family, slot) in together[..n].iter().flatten() {
-            insert_one(commit, op, family, slot)?;
+        for (op, family, slot, place) in together[..n].iter().flatten() {
+            insert_one(commit, op, family, slot, *place)?;
         }
         if met < FETCHED_OPS {
             return Ok(());
@@ -358,7 +356,13 @@ fn insert_some<'b>(
 }
 
 #[inline]
-fn insert_one(commit: &Commit, op: &Op<'_>, family: &FamilyCore, slot: &MemSlot) -> Result<()> {
+fn insert_one(
+    commit: &Commit,
+    op: &Op<'_>,
+    family: &FamilyCore,
+    slot: &MemSlot,
+    place: Option<Place<'_>>,
+) -> Result<()> {
     let seq = commit.seq + u64::from(op.rank);
     debug_assert!(seq < commit.end, "a commit has a sequence number for each rank");
     if op.kind == Kind::RangeDelete {
@@ -367,7 +371,11 @@ fn insert_one(commit: &Commit, op: &Op<'_>, family: &FamilyCore, slot: &MemSlot)
     }
     let version = Version { seq, kind: op.kind as u8, expiry: op.expiry };
     let full = |_| Error::internal("a memtable ran out of address space");
-    slot.map.insert(op.key, version, op.value).map_err(full)
+    match place {
+        Some(place) => place.insert(version, op.value),
+        None => slot.map.insert(op.key, version, op.value),
+    }
+    .map_err(full)
 }
 
 /// Returns the memtable of `family` for the commit, which is created if it is missing. `None` if the family was dropped

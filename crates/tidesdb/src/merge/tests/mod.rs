@@ -128,6 +128,21 @@ impl EntryCursor for VecCursor {
         let end = self.run.partition_point(|v| self.compare.compare(&v.key, key).is_le());
         self.go(Some(end))
     }
+    fn next_key_past_alike(&mut self) -> Option<u64> {
+        let at = self.at?;
+        let Version { key, kind, expiry, .. } = &self.run[at];
+        let end = self.run.partition_point(|v| self.compare.compare(&v.key, key).is_le());
+        let versions = &self.run[at..end];
+        // A memtable has no two versions of a key with one number and one kind.
+        let alike = *expiry == 0
+            && versions.iter().all(|v| (v.kind, v.expiry) == (*kind, 0))
+            && versions.windows(2).all(|pair| pair[0].seq != pair[1].seq);
+        if !alike || self.fails_at.is_some_and(|fails| (at..=end).contains(&fails)) {
+            return None;
+        }
+        self.at = Some(end).filter(|end| *end < self.run.len());
+        Some((end - at - 1) as u64)
+    }
     fn prev(&mut self) -> Result<()> {
         self.steps += 1;
         let at = self.at.expect("prev on a cursor that is not valid");
