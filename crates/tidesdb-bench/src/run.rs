@@ -213,7 +213,7 @@ impl Plan {
             // Write out what the fill left in the page cache, so that this does not happen during the measurement.
             rustix::fs::sync();
         }
-        let cold = if spec.watched && dir.exists() { forget_files(dir) } else { Ok(()) };
+        let cold = if spec.watched && !spec.warm && dir.exists() { forget_files(dir) } else { Ok(()) };
         if let Err(failure) = cold {
             return Outcome::failed(engine, spec, failure);
         }

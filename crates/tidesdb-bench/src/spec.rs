@@ -230,10 +230,13 @@ pub struct Spec {
     #[serde(default)]
     pub memory: u64,
     /// If set, the row has a timeline with one line per second. Such a row starts with its files dropped from the page
-    /// cache and ends with the background work done. It scans all rows only if that is its workload or it overwrites. A
+    /// cache, unless it is `warm`, and ends with the background work done. It scans all rows only if that is its workload or it overwrites. A
     /// commit that is refused because background work made no progress is retried and counted.
     #[serde(default)]
     pub watched: bool,
+    /// If set, a watched row starts with the page cache as the row before has left it.
+    #[serde(default)]
+    pub warm: bool,
     /// Version of all values before the operations; with `WriteWhileReading`, the newest of them.
     #[serde(default)]
     pub version: u32,
@@ -280,6 +283,7 @@ impl Default for Spec {
             families: Vec::new(),
             memory: 0,
             watched: false,
+            warm: false,
             version: 0,
         }
     }

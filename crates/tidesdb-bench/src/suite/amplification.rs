@@ -36,6 +36,8 @@ pub(super) fn rows() -> Vec<Spec> {
     let base = Spec {
         database: NAME.to_owned(),
         watched: true,
+        // A device that fetches what gets ask for at first says nothing of merges.
+        warm: true,
         keys: KEYS,
         threads: 1,
         batch: 100,

@@ -23,8 +23,8 @@ const GIB: u64 = 1 << 30;
 const DATA_GIB: u64 = 10 << 10;
 /// Name, policy, size ratio and number of dividing levels.
 const POLICIES: [(&str, &dyn CompactionPolicy, u64, u8); 5] = [
-    ("Spooky", &Spooky, 6, 16),
-    ("Spooky, ratio 10", &Spooky, 10, 16),
+    ("Spooky", &Spooky, 6, 24),
+    ("Spooky, ratio 10", &Spooky, 10, 24),
     ("Spooky, eight dividing levels", &Spooky, 6, 8),
     ("Spooky, one dividing level", &Spooky, 6, 1),
     ("leveled", &Leveled, 10, 1),

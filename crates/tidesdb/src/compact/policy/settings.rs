@@ -36,7 +36,7 @@ impl Default for PolicySettings {
             ratio: 6,
             min_levels: 1,
             dividing_offset: 1,
-            dividing_levels: 16,
+            dividing_levels: 24,
             density_permille: 500,
             density_min_entries: 1024,
             merge_bytes_max: u64::MAX,
