@@ -195,17 +195,24 @@ const MERGING: [Figure; 7] = [
 const READING: [Figure; 2] =
     [("get", MEAN, per_second, Bound::AtLeastTimes(2.0)), ("slowest get", SLOWEST, micros, Bound::Free)];
 
+/// Gets that are asked of both engines at a fixed rate: a ratio of 1 says that both serve them.
+const READING_AT: [Figure; 2] =
+    [("get", MEAN, per_second, Bound::Free), ("slowest get", SLOWEST, micros, Bound::Free)];
+
 /// Returns the targets of the two suites against a rival; empty if neither has run.
 pub(super) fn targets(lines: &[Line], rival: &str) -> Vec<Target> {
     let mut all = Vec::new();
     for row in [steady::LOAD, steady::OVERWRITE] {
         all.extend(compared(lines, (row, "PUT"), rival, &STEADY));
     }
-    for row in
-        [amplification::UNIFORM, amplification::UNIFORM_AT, amplification::ZIPF, amplification::ZIPF_AT]
-    {
+    for (row, reading) in [
+        (amplification::UNIFORM, &READING),
+        (amplification::UNIFORM_AT, &READING_AT),
+        (amplification::ZIPF, &READING),
+        (amplification::ZIPF_AT, &READING_AT),
+    ] {
         all.extend(compared(lines, (row, "PUT"), rival, &MERGING));
-        all.extend(compared(lines, (row, "GET"), rival, &READING));
+        all.extend(compared(lines, (row, "GET"), rival, reading));
     }
     all
 }

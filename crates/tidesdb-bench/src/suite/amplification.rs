@@ -26,7 +26,7 @@ pub const UNIFORM_AT: &str = "amp_uniform_22k";
 /// Overwrites of keys drawn by Zipf's law, with gets at a fixed rate.
 pub const ZIPF_AT: &str = "amp_zipf_22k";
 
-/// Gets per second of the rows with a fixed rate. RocksDB serves less than half of that while it merges, on two processors.
+/// Gets per second of the rows with a fixed rate, so that both engines do the same for readers.
 const GETS: f64 = 22_000.0;
 
 const KEYS: u64 = 30_000_000;

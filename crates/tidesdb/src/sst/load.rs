@@ -28,6 +28,14 @@ pub(super) const WHOLE_BYTES: u64 = 8 << 10;
 const PREFETCH_LINES: usize = 10;
 const PREFETCH_STRIDE: usize = 256;
 
+/// Where the bytes of a block come from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    PageCache,
+    /// The page cache or the device.
+    Unknown,
+}
+
 /// Per-thread buffers for loading blocks.
 struct Scratch {
     /// Bytes read.
@@ -58,6 +66,30 @@ pub(super) enum Keys<'a> {
     Pinned(&'a CachedBlock),
     /// In the cache, kept alive by the handle.
     Held(Handle<CachedPart>),
+    /// Decoded for this lookup, and not cached.
+    Passing(PassingBlock),
+}
+
+/// A block in the buffers of this thread, which get them back when it is dropped.
+pub(super) struct PassingBlock {
+    shape: Shape,
+    buffers: DecodeBuffers,
+}
+
+impl PassingBlock {
+    /// Returns all values of the block, concatenated; empty if they are read separately.
+    #[inline]
+    pub(super) fn values(&self) -> &[u8] {
+        &self.buffers.values
+    }
+}
+
+impl Drop for PassingBlock {
+    fn drop(&mut self) {
+        let buffers = std::mem::take(&mut self.buffers);
+        // While the thread ends there may be nothing to give them back to.
+        let _ = SCRATCH.try_with(|scratch| scratch.borrow_mut().decoded = buffers);
+    }
 }
 
 impl Keys<'_> {
@@ -67,6 +99,7 @@ impl Keys<'_> {
             Self::Mapped(shape, bytes) => Some(Block { shape, bytes }),
             Self::Pinned(cached) => Some(cached.block()),
             Self::Held(part) => part.block().map(CachedBlock::block),
+            Self::Passing(block) => Some(Block { shape: &block.shape, bytes: &block.buffers.keys }),
         }
     }
 }
@@ -90,8 +123,9 @@ impl Fence {
 }
 
 impl Table {
-    /// Returns the keys of block `b`: in place, or from the cache, reading the block into it if necessary. Returns
-    /// `None` if `gate` refuses the read.
+    /// Returns the keys of block `b`: in place, or from the cache, or read. A full cache takes a block that the page cache has only
+    /// at the second look within a while: to read it again takes less time than to evict others for it. Returns `None` if `gate` refuses the
+    /// read.
     #[inline]
     pub(super) fn keys<'a>(
         &'a self,
@@ -106,7 +140,7 @@ impl Table {
         }
         match self.cache.get_pinned(self.cache_key(b, 0), guard) {
             Some(CachedPart::Block(cached)) => Ok(Some(Keys::Pinned(cached))),
-            _ => self.load_block(b, gate).map(|block| block.map(Keys::Held)),
+            _ => self.load_block(b, gate),
         }
     }
 
@@ -136,14 +170,17 @@ impl Table {
         Ok(())
     }
 
-    /// Reads a block into the cache.
+    /// Reads a block, into the cache if that takes it.
     #[cold]
-    fn load_block(&self, b: usize, gate: &mut impl ReadGate) -> Result<Option<Handle<CachedPart>>> {
+    fn load_block(&self, b: usize, gate: &mut impl ReadGate) -> Result<Option<Keys<'_>>> {
         let mut near = CurrentPartition::default();
         let fence = self.fence(&mut near, b)?;
         let mut disk = SCRATCH.with_borrow_mut(|s| std::mem::take(&mut s.disk));
         let loaded = self.read_block(fence, gate, &mut disk).and_then(|read| match read {
-            Some(read) => self.cache_block(fence, &mut near, read).map(Some),
+            Some((read, Origin::PageCache)) if !self.cache.admits(self.cache_key(b, 0)) => {
+                self.pass_block(fence, &mut near, read).map(|block| Some(Keys::Passing(block)))
+            }
+            Some((read, _)) => self.cache_block(fence, &mut near, read).map(|part| Some(Keys::Held(part))),
             None => Ok(None),
         });
         SCRATCH.with_borrow_mut(|s| s.disk = disk);
@@ -156,7 +193,7 @@ impl Table {
         fence: Fence,
         gate: &mut impl ReadGate,
         disk: &'a mut Vec<u8>,
-    ) -> Result<Option<&'a [u8]>> {
+    ) -> Result<Option<(&'a [u8], Origin)>> {
         let (at, len) = (fence.at, fence.first_read());
         let mut is_read = false;
         let admitted = self.admits_or_reads(gate, at, len, || {
@@ -167,7 +204,11 @@ impl Table {
             return Ok(None);
         }
         self.count_read(len);
-        if is_read { Ok(Some(disk)) } else { self.source.read(at, len, disk, &self.name).map(Some) }
+        // Where the bytes come from matters only if the block may not be cached.
+        if is_read || self.cache.is_full() && self.source.read_cached(at, len, disk) {
+            return Ok(Some((disk, Origin::PageCache)));
+        }
+        self.source.read(at, len, disk, &self.name).map(|read| Some((read, Origin::Unknown)))
     }
 
     /// Counts the bytes that a lookup read.
@@ -187,7 +228,9 @@ impl Table {
     ) -> Result<Handle<CachedPart>> {
         // Taken out, because a comparator may read, and its reads load blocks in this thread.
         let mut buffers = SCRATCH.with_borrow_mut(|s| std::mem::take(&mut s.decoded));
-        let cached = self.decode_block(fence, near, read, &mut buffers);
+        let cached = self
+            .decode_block(fence, near, read, &mut buffers)
+            .map(|shape| CachedBlock::new(shape, &buffers.keys, &buffers.values));
         SCRATCH.with_borrow_mut(|s| s.decoded = buffers);
         let cached = cached?;
         let charge = cached.charge();
@@ -195,22 +238,36 @@ impl Table {
         Ok(self.cache.insert(self.cache_key(fence.block, 0), CachedPart::Block(cached), charge))
     }
 
-    /// Decodes the bytes read of a block as [`Table::cache_block`] does, with these buffers.
+    /// Like [`Table::cache_block`], but does not cache the block.
+    fn pass_block(&self, fence: Fence, near: &mut CurrentPartition, read: &[u8]) -> Result<PassingBlock> {
+        let mut buffers = SCRATCH.with_borrow_mut(|s| std::mem::take(&mut s.decoded));
+        match self.decode_block(fence, near, read, &mut buffers) {
+            Ok(shape) => Ok(PassingBlock { shape, buffers }),
+            Err(e) => {
+                SCRATCH.with_borrow_mut(|s| s.decoded = buffers);
+                Err(e)
+            }
+        }
+    }
+
+    /// Decodes the bytes read of a block as [`Table::cache_block`] does, into these buffers.
     fn decode_block(
         &self,
         fence: Fence,
         near: &mut CurrentPartition,
         read: &[u8],
         buffers: &mut DecodeBuffers,
-    ) -> Result<CachedBlock> {
+    ) -> Result<Shape> {
         let DecodeBuffers { keys, values } = buffers;
         let shape = self.decode_keys(fence, near, read, keys)?;
         let block = Block { shape: &shape, bytes: keys };
         let is_whole = read.len() as u64 == fence.disk && block.values_len() <= LIMITS.values;
         let has_values =
             is_whole && self.decode_values(fence, block, &read[fence.key_part..], values).is_ok();
-        let values = if has_values { &values[..] } else { &[] };
-        Ok(CachedBlock::new(shape, keys, values))
+        if !has_values {
+            values.clear();
+        }
+        Ok(shape)
     }
 
     /// Returns a handle to the cached block `b`, if it is cached.

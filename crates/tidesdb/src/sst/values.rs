@@ -81,6 +81,11 @@ impl Table {
                     return Ok(TableValue::Owned(value.into()));
                 }
             }
+            Keys::Passing(block) => {
+                if let Some(value) = block.values().get(span) {
+                    return Ok(TableValue::Owned(value.into()));
+                }
+            }
             Keys::Mapped(..) => {}
         }
         self.value_of_frame(b, block, i, guard, gate)

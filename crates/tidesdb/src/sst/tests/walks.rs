@@ -4,9 +4,9 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use tidesdb_io::sim::{Fault, Op, OpKind};
-use tidesdb_io::{Disk, RealDisk};
+use tidesdb_io::{Access, Disk, RealDisk};
 
-use super::{Entry, Rig, Rng, salt};
+use super::{Entry, Rig, Rng, get, salt};
 use crate::codec::Compression;
 use crate::sst::partitions::CurrentPartition;
 use crate::sst::{Table, TableContext, TableCursor, TableMeta, TableOptions, TableWriter};
@@ -215,6 +215,52 @@ fn dropped_pages_leave_the_page_cache() {
     assert!(dropped, "the merge did not drop the pages it read");
     walk_over(TableCursor::new(Arc::clone(&table)));
     assert!(table.is_in_page_cache(), "a scan must keep its pages in the cache");
+}
+
+/// A full cache takes a block that the page cache has at the second look. A damaged one is reported at each look.
+#[test]
+fn a_full_cache_takes_a_block_from_the_page_cache_at_the_second_look() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = RealDisk::new().open_dir(temp.path(), true).unwrap();
+    let order = Comparator::bytewise();
+    let options = TableOptions { compression: Compression::None, filter_bits_per_key: 10 };
+    let mut rng = Rng::new(5);
+    let mut writer = TableWriter::create(&dir, TableId(1), salt(1), options, order.clone()).unwrap();
+    let rows: Vec<_> = (0..30_000).map(|i| Entry::put(key(i), 1 + i as u64, rng.bytes(100))).collect();
+    rows.iter().for_each(|row| writer.add(row.borrow()).unwrap());
+    let meta = Arc::new(writer.finish().unwrap());
+    let table = Table::open(&TableContext::new(&dir, 1 << 20, false), &order, Arc::clone(&meta)).unwrap();
+    let file = dir.open(&crate::files::table(TableId(1)), Access::Read).unwrap();
+    let mut page = [0; 1];
+    if file.read_cached_at(&mut page, 0).ok().flatten().is_none() {
+        println!("skipped: this file system does not tell what the page cache has");
+        return;
+    }
+    let look = |row: &Entry| {
+        let before = table.cache.stats();
+        assert_eq!(get(&table, &row.key, u64::MAX).unwrap().as_ref(), Some(row));
+        let after = table.cache.stats();
+        (after.misses - before.misses, after.inserts - before.inserts)
+    };
+    for row in rows[..15_000].iter().step_by(10) {
+        look(row);
+    }
+    assert!(table.cache.is_full());
+    // Each lookup is the first one in its block.
+    for row in rows[15_500..].iter().step_by(1000) {
+        assert_eq!([look(row), look(row), look(row)], [(1, 0), (1, 1), (0, 0)]);
+    }
+    drop(file);
+    let path = temp.path().join(crate::files::table(TableId(1)));
+    let mut bytes = std::fs::read(&path).unwrap();
+    let middle = bytes.len() / 3;
+    bytes[middle..middle + 8192].fill(0xA5);
+    std::fs::write(&path, bytes).unwrap();
+    let damaged = Table::open(&TableContext::new(&dir, 1 << 20, false), &order, meta).unwrap();
+    let failed = |row: &&Entry| get(&damaged, &row.key, u64::MAX).is_err();
+    let counts: Vec<usize> = (0..3).map(|_| rows.iter().filter(failed).count()).collect();
+    assert!(damaged.cache.is_full() && counts[0] > 30 && counts[0] < 200, "{counts:?}");
+    assert!(counts.iter().all(|count| *count == counts[0]), "{counts:?}");
 }
 
 #[test]
