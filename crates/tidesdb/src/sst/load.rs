@@ -19,7 +19,7 @@ use super::partitions::CurrentPartition;
 use super::reader::CachedPart;
 use super::source::slice;
 use crate::Result;
-use crate::codec::{bound_crc, decompress_into};
+use crate::codec::{Compression, bound_crc, decompress_into};
 
 /// Blocks up to this length on disk, two pages, are read as a whole. Writers close blocks at one page, so a single
 /// entry of up to two pages needs no second read.
@@ -177,7 +177,7 @@ impl Table {
         let fence = self.fence(&mut near, b)?;
         let mut disk = SCRATCH.with_borrow_mut(|s| std::mem::take(&mut s.disk));
         let loaded = self.read_block(fence, gate, &mut disk).and_then(|read| match read {
-            Some((read, Origin::PageCache)) if !self.cache.admits(self.cache_key(b, 0)) => {
+            Some((read, Origin::PageCache)) if self.passes(b) => {
                 self.pass_block(fence, &mut near, read).map(|block| Some(Keys::Passing(block)))
             }
             Some((read, _)) => self.cache_block(fence, &mut near, read).map(|part| Some(Keys::Held(part))),
@@ -185,6 +185,14 @@ impl Table {
         });
         SCRATCH.with_borrow_mut(|s| s.disk = disk);
         loaded
+    }
+
+    /// Returns whether block `b`, which the page cache has, is not worth a place in the block cache yet. A block that takes long to decode or to
+    /// check is.
+    fn passes(&self, b: usize) -> bool {
+        self.meta.compression != Compression::Zstd
+            && self.comparator.is_bytewise()
+            && !self.cache.admits(self.cache_key(b, 0))
     }
 
     /// Reads a block, or the key section of a long one. `None` if `gate` refuses the read.
