@@ -139,7 +139,7 @@ fn tree_get_during_a_split_below_the_root() {
 fn tree_insert_at_a_place_beside_a_split() {
     check(|| {
         let memtable = filled(MapKind::Tree, &[b"b", b"d", b"f", b"h", b"j"]);
-        let writers = [&[b"g", b"i"], &[b"k", b"l"]].map(|keys| {
+        let writers = [[b"g", b"i"], [b"k", b"l"]].map(|keys: [&'static [u8; 1]; 2]| {
             let memtable = Arc::clone(&memtable);
             thread::spawn(move || {
                 let places = keys.map(|key| memtable.place(key));
@@ -151,7 +151,7 @@ fn tree_insert_at_a_place_beside_a_split() {
         writers.into_iter().for_each(|writer| writer.join().expect("writer"));
         let keys: Vec<Vec<u8>> = entries(&memtable).into_iter().map(|(key, _)| key).collect();
         assert_eq!(keys.concat(), b"bdfghijkl");
-        assert!([b"g", b"i", b"k", b"l"].iter().all(|key| get(&memtable, *key, 9) == Some(2)));
+        assert!([b"g", b"i", b"k", b"l"].into_iter().all(|key| get(&memtable, key, 9) == Some(2)));
     });
 }
 
