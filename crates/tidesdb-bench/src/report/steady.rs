@@ -192,12 +192,14 @@ const MERGING: [Figure; 7] = [
     ("Busy", |l| Some(l.seconds.iter().map(|s| s.busy).sum::<u64>() as f64), number, Bound::AtMost(0.0)),
 ];
 
-const READING: [Figure; 2] =
-    [("get", MEAN, per_second, Bound::AtLeastTimes(2.0)), ("slowest get", SLOWEST, micros, Bound::Free)];
+/// Figures of the gets meanwhile.
+const fn reading(wanted: Bound) -> [Figure; 2] {
+    [("get", MEAN, per_second, wanted), ("slowest get", SLOWEST, micros, Bound::Free)]
+}
 
-/// Gets that are asked of both engines at a fixed rate: a ratio of 1 says that both serve them.
-const READING_AT: [Figure; 2] =
-    [("get", MEAN, per_second, Bound::Free), ("slowest get", SLOWEST, micros, Bound::Free)];
+const READING: [Figure; 2] = reading(Bound::AtLeastTimes(2.0));
+/// At a fixed rate, which is asked of both engines: a ratio of 1 says that both serve it.
+const READING_AT: [Figure; 2] = reading(Bound::Free);
 
 /// Returns the targets of the two suites against a rival; empty if neither has run.
 pub(super) fn targets(lines: &[Line], rival: &str) -> Vec<Target> {

@@ -36,7 +36,7 @@ pub(super) fn rows() -> Vec<Spec> {
     let base = Spec {
         database: NAME.to_owned(),
         watched: true,
-        // A device that fetches what gets ask for at first says nothing of merges.
+        // Gets that wait for the device in the first seconds say nothing of merges.
         warm: true,
         keys: KEYS,
         threads: 1,

@@ -167,6 +167,18 @@ impl Cursor {
     /// Moves to the next key as [`Cursor::next_key`] does, if the map knows without a look at each that all older versions of this key have
     /// its kind and that none of these versions expires. Returns the number of versions that it passed, without the current one; `None`
     /// if the cursor did not move. The number is exact if nothing is inserted meanwhile.
+    ///
+    /// ```
+    /// use tidesdb_memtable::{KeyOrder, MapKind, Memtable, Version};
+    ///
+    /// let memtable = Memtable::new(KeyOrder::Bytewise, MapKind::Tree, 1 << 20, 1);
+    /// for seq in 1..=1000 {
+    ///     memtable.insert(b"hot", Version { seq, kind: 0, expiry: 0 }, b"value").unwrap();
+    /// }
+    /// let mut cursor = memtable.cursor();
+    /// cursor.seek_to_first();
+    /// assert_eq!((cursor.next_key_past_alike(), cursor.valid()), (Some(999), false));
+    /// ```
     pub fn next_key_past_alike(&mut self) -> Option<u64> {
         let passed = match &self.memtable.map {
             Map::Tree(tree) if !tree.has_late_versions() => self.record?.older_alike()?,

@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 
-use tidesdb_cache::Handle;
+use tidesdb_cache::{CacheKey, Handle};
 use tidesdb_sync::{Guard, prefetch};
 
 use super::Table;
@@ -178,7 +178,7 @@ impl Table {
         let mut disk = SCRATCH.with_borrow_mut(|s| std::mem::take(&mut s.disk));
         let loaded = self.read_block(fence, gate, &mut disk).and_then(|read| match read {
             Some((read, Origin::PageCache)) if self.passes(b) => {
-                self.pass_block(fence, &mut near, read).map(|block| Some(Keys::Passing(block)))
+                self.decode_block(fence, &mut near, read).map(|block| Some(Keys::Passing(block)))
             }
             Some((read, _)) => self.cache_block(fence, &mut near, read).map(|part| Some(Keys::Held(part))),
             None => Ok(None),
@@ -190,9 +190,12 @@ impl Table {
     /// Returns whether block `b`, which the page cache has, is not worth a place in the block cache yet. A block that takes long to decode or to
     /// check is.
     fn passes(&self, b: usize) -> bool {
-        self.meta.compression != Compression::Zstd
-            && self.comparator.is_bytewise()
-            && !self.cache.admits(self.cache_key(b, 0))
+        self.comparator.is_bytewise() && !self.is_worth_caching(self.cache_key(b, 0))
+    }
+
+    /// Returns whether the cache takes the part of the table with this key: one that takes long to decompress, or one that was looked up lately.
+    pub(super) fn is_worth_caching(&self, key: CacheKey) -> bool {
+        self.meta.compression == Compression::Zstd || self.cache.admits(key)
     }
 
     /// Reads a block, or the key section of a long one. `None` if `gate` refuses the read.
@@ -234,22 +237,19 @@ impl Table {
         near: &mut CurrentPartition,
         read: &[u8],
     ) -> Result<Handle<CachedPart>> {
-        // Taken out, because a comparator may read, and its reads load blocks in this thread.
-        let mut buffers = SCRATCH.with_borrow_mut(|s| std::mem::take(&mut s.decoded));
-        let cached = self
-            .decode_block(fence, near, read, &mut buffers)
-            .map(|shape| CachedBlock::new(shape, &buffers.keys, &buffers.values));
-        SCRATCH.with_borrow_mut(|s| s.decoded = buffers);
-        let cached = cached?;
+        let block = self.decode_block(fence, near, read)?;
+        let cached = CachedBlock::new(block.shape, &block.buffers.keys, &block.buffers.values);
+        drop(block);
         let charge = cached.charge();
         self.memory.settle();
         Ok(self.cache.insert(self.cache_key(fence.block, 0), CachedPart::Block(cached), charge))
     }
 
-    /// Like [`Table::cache_block`], but does not cache the block.
-    fn pass_block(&self, fence: Fence, near: &mut CurrentPartition, read: &[u8]) -> Result<PassingBlock> {
+    /// Verifies and decodes the bytes read of a block as [`Table::cache_block`] does, and does not cache it.
+    fn decode_block(&self, fence: Fence, near: &mut CurrentPartition, read: &[u8]) -> Result<PassingBlock> {
+        // Taken out, because a comparator may read, and its reads load blocks in this thread.
         let mut buffers = SCRATCH.with_borrow_mut(|s| std::mem::take(&mut s.decoded));
-        match self.decode_block(fence, near, read, &mut buffers) {
+        match self.decode_into(fence, near, read, &mut buffers) {
             Ok(shape) => Ok(PassingBlock { shape, buffers }),
             Err(e) => {
                 SCRATCH.with_borrow_mut(|s| s.decoded = buffers);
@@ -258,8 +258,8 @@ impl Table {
         }
     }
 
-    /// Decodes the bytes read of a block as [`Table::cache_block`] does, into these buffers.
-    fn decode_block(
+    /// Like [`Table::decode_block`], into these buffers.
+    fn decode_into(
         &self,
         fence: Fence,
         near: &mut CurrentPartition,

@@ -21,7 +21,7 @@ use super::reader::{CachedPart, FRAME_BITS};
 use super::source::slice;
 use super::value::TableValue;
 use crate::Result;
-use crate::codec::{Compression, bound_crc, decompress_into, decompress_prefix};
+use crate::codec::{bound_crc, decompress_into, decompress_prefix};
 use crate::types::Slice;
 
 /// A frame of a block of a table.
@@ -158,7 +158,7 @@ impl Table {
             return Ok(REFUSED);
         }
         SCRATCH.with_borrow_mut(|scratch| {
-            let admit = self.meta.compression == Compression::Zstd || self.cache.admits(key);
+            let admit = self.is_worth_caching(key);
             let want = if admit { usize::MAX } else { span.end };
             let values = self.frame_values(place, want, scratch)?;
             if admit {
