@@ -388,11 +388,10 @@ impl Table {
         if !block.is_sorted(&self.comparator) {
             return Err(self.corrupt(fence.at, "entries out of order"));
         }
-        let (mut first, mut last) = (Vec::new(), Vec::new());
-        block.key_into(0, &mut first);
-        block.key_into(block.len() - 1, &mut last);
+        let end = block.len() - 1;
+        let (first, last) = (block.key_at(0), block.key_at(end));
         let first = VersionKey { key: &first, seq: block.seq(0) };
-        let last = VersionKey { key: &last, seq: block.seq(block.len() - 1) };
+        let last = VersionKey { key: &last, seq: block.seq(end) };
         let (lower, upper) = (self.border(near, fence.block)?, self.border(near, fence.block + 1)?);
         if encloses(&self.comparator, lower, upper, first, last) {
             Ok(())

@@ -272,7 +272,8 @@ impl Table {
             }
         };
         starts.push((None, self.footer.filter_at));
-        let key = |border: &Option<Border>| border.as_ref().map_or(&self.meta.smallest, |b| &b.fence).clone();
+        let key =
+            |border: &Option<Border>| border.as_ref().map_or(&*self.meta.smallest, |b| &b.fence).to_vec();
         starts.windows(2).map(|w| (key(&w[0].0), w[1].1.saturating_sub(w[0].1))).collect()
     }
 

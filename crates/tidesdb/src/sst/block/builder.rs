@@ -1,5 +1,7 @@
 //! Collects entries and encodes them as a block. The buffers are reused from block to block.
 
+use std::ops::Range;
+
 use super::attempts::Attempts;
 use super::estimate::{Estimate, RawSizes};
 use super::packing::pack;
@@ -38,8 +40,11 @@ pub(in crate::sst) struct BlockBuilder {
     values: Vec<u8>,
     rows: Vec<Row>,
     section: Vec<u8>,
-    frames: Vec<u8>,
-    frame_table: Vec<FrameEnd>,
+    /// The frames that were compressed.
+    compressed: Vec<u8>,
+    frame_table: Vec<BuiltFrame>,
+    /// Header and frame table.
+    front: Vec<u8>,
 }
 
 /// What a block stores of an entry besides the bytes of key and value, which end here among those of all entries.
@@ -52,10 +57,12 @@ struct Row {
     kind: u8,
 }
 
-/// A compressed frame: its end among the entries and in the frame bytes.
-struct FrameEnd {
+/// A frame: its end among the entries, and where its bytes are.
+struct BuiltFrame {
     entries: usize,
-    end: usize,
+    bytes: Range<usize>,
+    /// Whether these are bytes of `compressed`, not of `values`.
+    shrank: bool,
 }
 
 impl BlockBuilder {
@@ -72,8 +79,9 @@ impl BlockBuilder {
             values: Vec::new(),
             rows: Vec::with_capacity(ENTRIES_MAX),
             section: Vec::new(),
-            frames: Vec::new(),
+            compressed: Vec::new(),
             frame_table: Vec::new(),
+            front: Vec::new(),
         }
     }
 
@@ -150,7 +158,7 @@ impl BlockBuilder {
     }
 
     /// Returns the first `n` keys.
-    fn first_keys(&self, n: usize) -> impl Iterator<Item = &[u8]> {
+    fn first_keys(&self, n: usize) -> impl ExactSizeIterator<Item = &[u8]> {
         let mut start = 0;
         self.rows[..n].iter().map(move |row| {
             let end = row.key_end as usize;
@@ -187,9 +195,9 @@ impl BlockBuilder {
         header.key_disk = compressed.unwrap_or(self.section.len()) as u32;
         let key_part = HEADER_BYTES + FRAME_BYTES * self.frame_table.len() + header.key_disk as usize;
         self.fill_front(&header, salt, at, &mut out[start..]);
-        out.extend_from_slice(&self.frames);
+        self.frame_table.iter().for_each(|frame| out.extend_from_slice(self.frame(frame)));
         let raw = RawSizes::of(n, self.key_end(n), header.prefix as usize, self.value_end(n));
-        self.estimate.learn(raw, header.key_disk as usize, self.frames.len());
+        self.estimate.learn(raw, header.key_disk as usize, self.frame_bytes());
         BuiltBlock { entries: n, disk: out.len() - start, key_part }
     }
 
@@ -217,7 +225,7 @@ impl BlockBuilder {
 
     /// Splits the values of the first `n` entries into frames and compresses each.
     fn compress_frames(&mut self, n: usize) {
-        self.frames.clear();
+        self.compressed.clear();
         self.frame_table.clear();
         let mut start = 0;
         let rows = &self.rows[..n];
@@ -228,16 +236,26 @@ impl BlockBuilder {
             if end == start || next.is_some_and(|next| next - start <= self.limits.frame || next == end) {
                 continue;
             }
-            let raw = &self.values[start..end];
+            let (raw, compressed) = (&self.values[start..end], &mut self.compressed);
+            let at = compressed.len();
             let shrank =
-                self.frame_attempts.is_due() && compress(self.compression, raw, &mut self.frames).is_some();
+                self.frame_attempts.is_due() && compress(self.compression, raw, compressed).is_some();
             self.frame_attempts.note(shrank);
-            if !shrank {
-                self.frames.extend_from_slice(raw);
-            }
-            self.frame_table.push(FrameEnd { entries: i + 1, end: self.frames.len() });
+            let bytes = if shrank { at..compressed.len() } else { start..end };
+            self.frame_table.push(BuiltFrame { entries: i + 1, bytes, shrank });
             start = end;
         }
+    }
+
+    /// Returns the bytes of a frame.
+    fn frame(&self, frame: &BuiltFrame) -> &[u8] {
+        let from = if frame.shrank { &self.compressed } else { &self.values };
+        &from[frame.bytes.clone()]
+    }
+
+    /// Returns the bytes of all frames.
+    fn frame_bytes(&self) -> usize {
+        self.frame_table.iter().map(|frame| frame.bytes.len()).sum()
     }
 
     /// Writes the key section of the first `n` entries to `self.section`. The returned header lacks lengths and the
@@ -250,9 +268,8 @@ impl BlockBuilder {
         section.extend_from_slice(&self.key(0)[..prefix]);
         if self.heads {
             header.flags |= HEADS;
-            for key in self.first_keys(n) {
-                section.extend_from_slice(&head_of(&key[prefix..]).to_le_bytes());
-            }
+            let heads = self.first_keys(n).map(|key| head_of(&key[prefix..]).to_le_bytes());
+            put_column(heads, &mut section);
         }
         self.lay_out_lengths(n, &mut header, &mut section);
         self.lay_out_rest(n, &mut header, &mut section);
@@ -277,9 +294,10 @@ impl BlockBuilder {
             if self.heads {
                 section.extend(suffixes().map(|suffix| suffix.min(8) as u8));
             }
-            let ends = suffixes().scan(0, |sum, suffix| {
-                *sum += suffix.saturating_sub(head);
-                Some(*sum as u32)
+            let mut sum = 0;
+            let ends = suffixes().map(|suffix| {
+                sum += suffix.saturating_sub(head);
+                sum as u32
             });
             put_ends(ends, section);
         }
@@ -321,7 +339,7 @@ impl BlockBuilder {
     fn compress_keys(&mut self, header: &mut Header, out: &mut Vec<u8>, start: usize) -> Option<usize> {
         out.resize(start + HEADER_BYTES + FRAME_BYTES * self.frame_table.len(), 0);
         let (at, raw) = (out.len(), self.section.len());
-        let block = raw + self.frames.len();
+        let block = raw + self.frame_bytes();
         let worth = |saved: usize| saved >= block / 8;
         // Keys rarely shrink to less than a quarter. Skip the attempt if that would not be enough.
         let may_shrink = worth(raw - raw / 4);
@@ -358,31 +376,42 @@ impl BlockBuilder {
     }
 
     /// Fills in header and frame table of `block`, whose key section is already in place.
-    fn fill_front(&self, header: &Header, salt: &Salt, at: u64, block: &mut [u8]) {
-        let mut front = Vec::with_capacity(HEADER_BYTES + FRAME_BYTES * self.frame_table.len());
+    fn fill_front(&mut self, header: &Header, salt: &Salt, at: u64, block: &mut [u8]) {
+        let mut front = std::mem::take(&mut self.front);
+        front.clear();
         front.extend_from_slice(&[0; 4]);
         header.encode(&mut front);
-        let frames_at = at + block.len() as u64;
-        let mut begin = 0;
+        let mut frame_at = at + block.len() as u64;
         for frame in &self.frame_table {
-            let bytes = &self.frames[begin..frame.end];
+            let bytes = self.frame(frame);
             front.extend_from_slice(&(frame.entries as u16).to_le_bytes());
             front.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
-            front.extend_from_slice(&bound_crc(salt, frames_at + begin as u64, &[bytes]).to_le_bytes());
-            begin = frame.end;
+            front.extend_from_slice(&bound_crc(salt, frame_at, &[bytes]).to_le_bytes());
+            frame_at += bytes.len() as u64;
         }
         block[..front.len()].copy_from_slice(&front);
+        self.front = front;
         let crc = bound_crc(salt, at, &[&block[4..]]);
         block[..4].copy_from_slice(&crc.to_le_bytes());
     }
 }
 
 /// Appends a column of ends. A block of more than one entry is so short that two bytes suffice for each end.
-fn put_ends(ends: impl Iterator<Item = u32>, section: &mut Vec<u8>) {
-    for end in ends {
+fn put_ends(ends: impl ExactSizeIterator<Item = u32>, section: &mut Vec<u8>) {
+    let bytes = |end: u32| {
         debug_assert!(end <= u32::from(u16::MAX));
-        section.extend_from_slice(&(end as u16).to_le_bytes());
-    }
+        (end as u16).to_le_bytes()
+    };
+    put_column(ends.map(bytes), section);
+}
+
+/// Appends a column of fields.
+#[inline]
+fn put_column<const N: usize>(fields: impl ExactSizeIterator<Item = [u8; N]>, section: &mut Vec<u8>) {
+    // Space for all at once is faster than for each.
+    let at = section.len();
+    section.resize(at + N * fields.len(), 0);
+    section[at..].as_chunks_mut().0.iter_mut().zip(fields).for_each(|(to, field)| *to = field);
 }
 
 /// Appends the expiries of a block in which an entry expires.
@@ -400,9 +429,10 @@ fn lay_out_expiries(rows: &[Row], header: &mut Header, section: &mut Vec<u8>) {
 }
 
 /// Appends a column of numbers of `width` bytes, as [`width_of`] returns them.
-fn put_numbers(numbers: impl Iterator<Item = u64>, width: u8, section: &mut Vec<u8>) {
-    fn put<const N: usize>(numbers: impl Iterator<Item = u64>, section: &mut Vec<u8>) {
-        numbers.for_each(|number| section.extend_from_slice(&number.to_le_bytes()[..N]));
+fn put_numbers(numbers: impl ExactSizeIterator<Item = u64>, width: u8, section: &mut Vec<u8>) {
+    fn put<const N: usize>(numbers: impl ExactSizeIterator<Item = u64>, section: &mut Vec<u8>) {
+        let bytes = |number: u64| number.to_le_bytes().first_chunk().copied().unwrap_or([0; N]);
+        put_column(numbers.map(bytes), section);
     }
     match width {
         0 => {}

@@ -29,6 +29,9 @@ pub(super) use builder::{BlockBuilder, BuiltBlock, common_prefix};
 pub(super) use reader::{Block, Frame};
 pub(super) use search::{Find, head_of, partition};
 
+/// A copy of a key, in place unless it is long.
+pub(super) type ShortKey = smallvec::SmallVec<[u8; 64]>;
+
 /// Length of a block header in bytes.
 pub(super) const HEADER_BYTES: usize = 44;
 /// Length of a frame table entry in bytes.

@@ -21,6 +21,9 @@ const WIDTH_MAX: usize = 6;
 /// Maximum number of runs of consecutive symbols to unpack run by run: looking up each code is faster with more.
 const RUNS_MAX: usize = 8;
 
+/// The different bytes of the packed parts.
+type Symbols = smallvec::SmallVec<[u8; SYMBOLS_MAX]>;
+
 /// The packed parts of a raw key section.
 #[derive(Clone, Debug)]
 pub(super) struct PackedParts {
@@ -44,7 +47,7 @@ impl PackedParts {
 /// Appends `section` to `out`, packed, and returns its length, if that saves at least `worth` bytes.
 pub(super) fn pack(section: &[u8], parts: &PackedParts, worth: usize, out: &mut Vec<u8>) -> Option<usize> {
     let keys = [&section[parts.heads.clone()], &section[parts.tails.clone()]];
-    let symbols: Vec<u8> = symbols_of(keys)?.collect();
+    let symbols = symbols_of(keys)?;
     let width = width_of(symbols.len())?;
     let len = 1 + symbols.len() + parts.plain() + parts.bytes().div_ceil(GROUP) * width;
     if section.len() < len + worth {
@@ -69,7 +72,7 @@ pub(super) fn pack(section: &[u8], parts: &PackedParts, worth: usize, out: &mut 
 }
 
 /// Returns the different bytes of `keys`, ascending; `None` as soon as they are too many.
-fn symbols_of(keys: [&[u8]; 2]) -> Option<impl Iterator<Item = u8> + use<>> {
+fn symbols_of(keys: [&[u8]; 2]) -> Option<Symbols> {
     // A byte for each, not a bit: a store waits for no earlier one. The sum is one of vectors.
     let mut seen = [0u8; 256];
     for piece in keys.iter().flat_map(|part| part.chunks(BATCH)) {
@@ -78,7 +81,15 @@ fn symbols_of(keys: [&[u8]; 2]) -> Option<impl Iterator<Item = u8> + use<>> {
             return None;
         }
     }
-    Some((0..=u8::MAX).filter(move |&byte| seen[usize::from(byte)] != 0))
+    let mut symbols = Symbols::new();
+    for (first, eight) in (0..=u8::MAX).step_by(GROUP).zip(seen.as_chunks::<GROUP>().0) {
+        // Most are far from all symbols.
+        if *eight != [0; GROUP] {
+            symbols
+                .extend((first..=u8::MAX).zip(eight).filter(|&(_, &seen)| seen != 0).map(|(byte, _)| byte));
+        }
+    }
+    Some(symbols)
 }
 
 /// Unpacks `packed` into `section`, which has the length of the raw section.

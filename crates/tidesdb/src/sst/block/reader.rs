@@ -7,7 +7,7 @@ use std::ops::{Range, RangeInclusive};
 
 use super::{
     ENTRIES_MAX, EXPIRY_BASE_BYTES, EXPIRY_IN_MILLIS, EXPIRY_UNIFORM, FRAME_BYTES, HEADER_BYTES, HEADS,
-    KIND_UNIFORM, NEVER_EXPIRE, PADDING_MAX, SUFFIX_UNIFORM, Shape, VALUE_UNIFORM,
+    KIND_UNIFORM, NEVER_EXPIRE, PADDING_MAX, SUFFIX_UNIFORM, Shape, ShortKey, VALUE_UNIFORM,
 };
 use crate::codec::{Compression, longest_raw};
 use crate::types::{Comparator, EXPIRY_MAX, EntryMeta, Kind, SECOND, SEQ_MAX, SeqNo, append_short};
@@ -199,6 +199,17 @@ impl<'a> Block<'a> {
         key.clear();
         key.extend_from_slice(self.prefix());
         self.append_suffix(i, key);
+    }
+
+    /// Returns key `i`.
+    pub(in crate::sst) fn key_at(&self, i: usize) -> ShortKey {
+        let mut key = ShortKey::from_slice(self.prefix());
+        if self.shape.has(HEADS) {
+            let head = self.heads().get(i).map_or(0, |h| u64::from_le_bytes(*h));
+            key.extend_from_slice(&head.swap_bytes().to_le_bytes()[..self.head_len(i)]);
+        }
+        key.extend_from_slice(self.tail(i));
+        key
     }
 
     /// Returns the frame that contains value `i`, and its number. `None` if the block has no values.

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use super::tree::Tree;
 use crate::Result;
 use crate::codec::Decoder;
-use crate::sst::block::{common_prefix, head_of, partition};
+use crate::sst::block::{ShortKey, common_prefix, head_of, partition};
 use crate::types::{Comparator, KEY_BYTES_MAX, SEQ_MAX, SeqNo};
 
 /// The separator between a block or a partition and its predecessor.
@@ -16,7 +16,7 @@ use crate::types::{Comparator, KEY_BYTES_MAX, SEQ_MAX, SeqNo};
 pub(in crate::sst) struct Border {
     /// Above all keys before the border and not above the first key after it. If versions of that key continue over the
     /// border, exactly that key.
-    pub(in crate::sst) fence: Vec<u8>,
+    pub(in crate::sst) fence: ShortKey,
     /// If versions of one key continue over the border: the sequence number of the first version after it.
     pub(in crate::sst) goes_on: Option<SeqNo>,
 }
@@ -104,7 +104,9 @@ impl Fences {
     /// Returns the border before neighbour `i`; `None` before the first and after the last.
     pub(super) fn border(&self, i: usize) -> Option<Border> {
         let at = i.checked_sub(1).filter(|at| *at < self.ends.len())?;
-        Some(Border { fence: [&self.prefix, self.suffix(at)].concat(), goes_on: self.goes_on(i) })
+        let mut fence = ShortKey::from_slice(&self.prefix);
+        fence.extend_from_slice(self.suffix(at));
+        Some(Border { fence, goes_on: self.goes_on(i) })
     }
 
     /// Returns the size in memory, in bytes.
