@@ -3,10 +3,10 @@
 use std::fmt::Debug;
 use std::io;
 
-/// Niceness of [`Priority::Low`], added to that of the process: such a thread gets about a quarter of a busy processor
-/// when it competes with one normal thread. With much less, merges would fall behind while other programs keep the
+/// Niceness of [`Priority::Low`], added to that of the process: such a thread gets about a third of a busy processor
+/// when it competes with one normal thread. With much less, merges would fall behind while readers or other programs keep the
 /// processors busy, and writers would wait for them.
-const LOW_NICE: i32 = 5;
+const LOW_NICE: i32 = 3;
 /// Highest niceness of the system.
 const NICE_MAX: i32 = 19;
 
