@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use tidesdb_memtable::{Entry, Memtable};
 use tidesdb_sync::{Guard, pin};
 
@@ -436,29 +437,8 @@ fn lookup<'g>(
     Ok(None)
 }
 
-/// Tables to search, newest first. Allocates only for more than 12 tables.
-#[derive(Default)]
-struct Candidates<'a> {
-    first: [Option<&'a Table>; 12],
-    count: usize,
-    more: Vec<&'a Table>,
-}
-
-impl<'a> Candidates<'a> {
-    #[inline]
-    fn push(&mut self, table: &'a Table) {
-        match self.first.get_mut(self.count) {
-            Some(place) => *place = Some(table),
-            None => self.more.push(table),
-        }
-        self.count += 1;
-    }
-
-    #[inline]
-    fn iter(&self) -> impl Iterator<Item = &'a Table> {
-        self.first.iter().flatten().chain(&self.more).copied()
-    }
-}
+/// Tables to search, newest first. In place: a full level 1, each dividing level, and the largest.
+type Candidates<'a> = SmallVec<[&'a Table; 64]>;
 
 /// What an entry says about its value.
 #[derive(Debug)]

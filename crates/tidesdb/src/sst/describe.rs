@@ -61,8 +61,7 @@ impl Table {
         let block = Block { shape: &shape, bytes: &keys };
         let end = self.decode_values(fence, block, &read[fence.key_part..], &mut values)?;
         self.check_padding(fence, end, &read[fence.key_part..])?;
-        let mut first_key = Vec::new();
-        block.key_into(0, &mut first_key);
+        let first_key = block.key_at(0).into_vec();
         Ok(BlockContent { entries: block.len(), frames: block.frames().count(), first_key })
     }
 }

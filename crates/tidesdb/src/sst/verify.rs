@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::block::Block;
+use super::block::{Block, ShortKey};
 use super::filter::Filter;
 use super::index::{Fence, Index};
 use super::layout::{FOOTER_BYTES, UNPARTITIONED, open_section};
@@ -19,8 +19,8 @@ struct Verification {
     filter: Filter,
     near: CurrentPartition,
     meta: TableMeta,
-    key: Vec<u8>,
-    last: Vec<u8>,
+    key: ShortKey,
+    last: ShortKey,
     last_seq: SeqNo,
 }
 
@@ -34,8 +34,8 @@ impl Table {
             filter: self.verify_sections()?,
             near: CurrentPartition::bypassing(),
             meta: TableMeta::default(),
-            key: Vec::new(),
-            last: Vec::new(),
+            key: ShortKey::new(),
+            last: ShortKey::new(),
             last_seq: SeqNo::MAX,
         };
         let (mut window, mut keys, mut values) = (Window::whole(false), Vec::new(), Vec::new());
@@ -56,7 +56,7 @@ impl Table {
             file_bytes: self.meta.file_bytes,
             compression: self.meta.compression,
             purged_to: self.meta.purged_to,
-            largest: walk.last,
+            largest: walk.last.into_vec(),
             ..walk.meta
         };
         // The comparator decides which keys are the same key.
@@ -122,7 +122,7 @@ impl Table {
         walk: &mut Verification,
     ) -> Result<()> {
         for i in 0..block.len() {
-            block.key_into(i, &mut walk.key);
+            walk.key = block.key_at(i);
             let seq = block.seq(i);
             if walk.key.len() > KEY_BYTES_MAX {
                 return Err(self.corrupt(fence.at, "key longer than its limit"));
@@ -185,7 +185,7 @@ impl Verification {
         let (seq, kind, expiry) = entry.parts();
         let meta = &mut self.meta;
         if meta.entries == 0 {
-            meta.smallest.clone_from(&self.key);
+            meta.smallest = self.key.to_vec();
             meta.min_seq = seq;
         }
         if kind.is_tombstone() && !value.is_empty() {

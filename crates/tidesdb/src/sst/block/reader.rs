@@ -194,13 +194,6 @@ impl<'a> Block<'a> {
         append_short(key, self.tail(i));
     }
 
-    /// Sets `key` to key `i`.
-    pub(in crate::sst) fn key_into(&self, i: usize, key: &mut Vec<u8>) {
-        key.clear();
-        key.extend_from_slice(self.prefix());
-        self.append_suffix(i, key);
-    }
-
     /// Returns key `i`.
     pub(in crate::sst) fn key_at(&self, i: usize) -> ShortKey {
         let mut key = ShortKey::from_slice(self.prefix());
