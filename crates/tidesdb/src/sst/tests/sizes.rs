@@ -273,6 +273,23 @@ fn long_blocks_of_older_tables_are_read_in_parts() {
     }
 }
 
+/// Frames that shrink are stored apart from the values until the block is complete, the others are not.
+#[test]
+fn frames_that_shrink_and_frames_that_do_not_share_a_block() {
+    let mut rng = Rng::new(11);
+    let value = |i: u64, rng: &mut Rng| if i / 8 % 2 == 0 { vec![i as u8; 500] } else { rng.bytes(500) };
+    let rows: Vec<Entry> = (0..2000).map(|i| Entry::put(format!("{i:016}"), 1, value(i, &mut rng))).collect();
+    let rig = Rig::new();
+    let meta = write(&rig, &rows, Compression::Lz4, OLD_LIMITS);
+    let table = rig.open(&meta, &Comparator::bytewise(), false).unwrap();
+    let guard = tidesdb_sync::pin();
+    let keys = table.keys(1, &guard, &mut AllowAllReads).unwrap().unwrap();
+    let shrank: Vec<bool> = keys.block().unwrap().frames().map(|frame| frame.disk < frame.raw).collect();
+    assert!(shrank.contains(&true) && shrank.contains(&false), "{shrank:?}");
+    assert_eq!(scan(&table).0, rows);
+    assert_eq!(table.verify().unwrap(), rows.len() as u64);
+}
+
 /// Looks up each key once. Its cost is counted with callgrind; see docs/design/0020.
 #[inline(never)]
 fn lookups_measured(table: &Table, keys: &[&[u8]]) {
