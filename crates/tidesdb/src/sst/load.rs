@@ -388,10 +388,10 @@ impl Table {
         if !block.is_sorted(&self.comparator) {
             return Err(self.corrupt(fence.at, "entries out of order"));
         }
-        let end = block.len() - 1;
-        let (first, last) = (block.key_at(0), block.key_at(end));
+        let last_at = block.len() - 1;
+        let (first, last) = (block.key_at(0), block.key_at(last_at));
         let first = VersionKey { key: &first, seq: block.seq(0) };
-        let last = VersionKey { key: &last, seq: block.seq(end) };
+        let last = VersionKey { key: &last, seq: block.seq(last_at) };
         let (lower, upper) = (self.border(near, fence.block)?, self.border(near, fence.block + 1)?);
         if encloses(&self.comparator, lower, upper, first, last) {
             Ok(())

@@ -122,7 +122,7 @@ impl Table {
         walk: &mut Verification,
     ) -> Result<()> {
         for i in 0..block.len() {
-            walk.key = block.key_at(i);
+            block.key_into(i, &mut walk.key);
             let seq = block.seq(i);
             if walk.key.len() > KEY_BYTES_MAX {
                 return Err(self.corrupt(fence.at, "key longer than its limit"));

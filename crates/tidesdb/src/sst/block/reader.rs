@@ -182,9 +182,8 @@ impl<'a> Block<'a> {
     #[inline]
     pub(in crate::sst) fn append_suffix(&self, i: usize, key: &mut Vec<u8>) {
         if self.shape.has(HEADS) {
-            let head = self.heads().get(i).map_or(0, |h| u64::from_le_bytes(*h));
             let prefix = key.len();
-            key.extend_from_slice(&head.swap_bytes().to_le_bytes());
+            key.extend_from_slice(&self.head_bytes(i));
             let head_len = self.head_len(i);
             if head_len < 8 {
                 key.truncate(prefix + head_len);
@@ -194,14 +193,27 @@ impl<'a> Block<'a> {
         append_short(key, self.tail(i));
     }
 
-    /// Returns key `i`.
-    pub(in crate::sst) fn key_at(&self, i: usize) -> ShortKey {
-        let mut key = ShortKey::from_slice(self.prefix());
+    /// Returns the head of key `i` as bytes of the key, with zeros behind a shorter one.
+    #[inline]
+    fn head_bytes(&self, i: usize) -> [u8; 8] {
+        let head = self.heads().get(i).map_or(0, |h| u64::from_le_bytes(*h));
+        head.swap_bytes().to_le_bytes()
+    }
+
+    /// Sets `key` to key `i`.
+    pub(in crate::sst) fn key_into(&self, i: usize, key: &mut ShortKey) {
+        key.clear();
+        key.extend_from_slice(self.prefix());
         if self.shape.has(HEADS) {
-            let head = self.heads().get(i).map_or(0, |h| u64::from_le_bytes(*h));
-            key.extend_from_slice(&head.swap_bytes().to_le_bytes()[..self.head_len(i)]);
+            key.extend_from_slice(&self.head_bytes(i)[..self.head_len(i)]);
         }
         key.extend_from_slice(self.tail(i));
+    }
+
+    /// Returns key `i`.
+    pub(in crate::sst) fn key_at(&self, i: usize) -> ShortKey {
+        let mut key = ShortKey::new();
+        self.key_into(i, &mut key);
         key
     }
 
