@@ -340,6 +340,24 @@ impl Run {
         assert!(!cursor.valid());
     }
 
+    /// Checks a copy of the versions above a random sequence number, and that it is ordered as the original, equal numbers too.
+    fn check_copy(&mut self, steps: u64) {
+        let above = self.random.below(steps * 10);
+        let copy = Memtable::new(self.model.order.of_memtable(), self.kind, 1 << 20, 3);
+        let mut passed = 0;
+        copy.copy_newer(&self.memtable, above, |e| passed += u64::from(e.seq > above)).expect("memory");
+        let mut cursor = copy.cursor();
+        cursor.seek_to_first();
+        for item in self.model.map.values().flatten().filter(|item| item.seq > above) {
+            let e = cursor.entry();
+            assert_eq!((e.key, e.seq, e.kind, e.expiry), (&item.key[..], item.seq, item.kind, item.expiry));
+            assert_eq!(e.value, item.value);
+            cursor.next();
+        }
+        assert!(!cursor.valid());
+        assert_eq!((copy.entries(), passed), (passed, copy.entries()));
+    }
+
     fn run(mut self, steps: u64) {
         let mut cursor = self.memtable.cursor();
         for step in 0..steps {
@@ -352,6 +370,7 @@ impl Run {
             }
         }
         self.check_all();
+        self.check_copy(steps);
         let is_tree = self.kind == MapKind::Tree && self.model.order != Order::ByLength;
         assert!(
             self.passed > 0 || !(self.alike && is_tree) || steps < 1000,

@@ -153,6 +153,48 @@ impl Memtable {
         self.insert_along(None, key, version, value)
     }
 
+    /// Inserts the versions of `source` that are newer than `seq`, in the order that `source` has: also versions of one key with the same
+    /// sequence number, as a batch makes them that writes a key twice. Passes each version to `each`.
+    ///
+    /// This is the only way to copy versions from one memtable to another. A loop over a cursor that inserts what it meets reverses the
+    /// versions with equal numbers, because the cursor yields the newest first.
+    ///
+    /// ```
+    /// use tidesdb_memtable::{KeyOrder, MapKind, Memtable, Version};
+    ///
+    /// let new = || Memtable::new(KeyOrder::Bytewise, MapKind::Tree, 64 << 20, 1);
+    /// let (source, copy) = (new(), new());
+    /// for (seq, value) in [(1, b"a"), (2, b"b"), (2, b"c")] {
+    ///     source.insert(b"key", Version { seq, kind: 0, expiry: 0 }, value)?;
+    /// }
+    /// copy.copy_newer(&source, 1, |_| ())?;
+    /// assert_eq!(copy.get(b"key", 2).unwrap().value, b"c");
+    /// assert!(copy.get(b"key", 1).is_none());
+    /// # Ok::<(), tidesdb_memtable::MemtableFull>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`MemtableFull`]; a part may have been inserted.
+    pub fn copy_newer(
+        &self,
+        source: &Arc<Self>,
+        seq: u64,
+        mut each: impl FnMut(&Entry<'_>),
+    ) -> Result<(), MemtableFull> {
+        let mut cursor = source.cursor();
+        cursor.seek_to_last();
+        while cursor.valid() {
+            let e = cursor.entry();
+            if e.seq > seq {
+                self.insert(e.key, Version { seq: e.seq, kind: e.kind, expiry: e.expiry }, e.value)?;
+                each(&e);
+            }
+            cursor.prev();
+        }
+        Ok(())
+    }
+
     #[inline]
     fn insert_along<'a>(
         &'a self,

@@ -1,10 +1,13 @@
 //! A reader beside the writer.
 
 use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
-use tidesdb::{Comparator, Db, Error, Family, FamilyOptions, Reader, RecoveryMode, SyncMode, WriteBatch};
+use tidesdb::{
+    Comparator, Db, Error, Family, FamilyOptions, MemtableKind, Reader, RecoveryMode, SyncMode, WriteBatch,
+};
 
-use crate::common::{Pair, Random, Sim, contents, fill, keys, letters, noise, value};
+use crate::common::{Pair, Random, Sim, contents, fill, joined, keys, letters, noise, small, value};
 
 fn reader(sim: &Sim) -> Reader {
     sim.options().open_reader().unwrap()
@@ -261,5 +264,117 @@ fn every_refresh_shows_what_the_writer_has() {
         for (was, view) in views {
             assert_eq!(everything(&view), was, "seed {seed}: an older view at the end");
         }
+    }
+}
+
+/// What a batch does with a key.
+#[derive(Clone, Copy, Debug)]
+enum Write {
+    Put(u8),
+    /// Puts a value that goes to the value log.
+    PutLong(u8),
+    PutExpired,
+    Delete,
+    SingleDelete,
+    DeleteRange,
+    Merge(u8),
+}
+
+impl Write {
+    fn add(self, batch: &mut WriteBatch, family: &Family, key: &[u8]) {
+        match self {
+            Self::Put(n) => batch.put(family, key, [n]),
+            Self::PutLong(n) => batch.put(family, key, noise(u64::from(n), 3000)),
+            Self::PutExpired => batch.put_expiring(family, key, b"old", UNIX_EPOCH + Duration::from_secs(1)),
+            Self::Delete => batch.delete(family, key),
+            Self::SingleDelete => batch.single_delete(family, key),
+            Self::DeleteRange => batch.delete_range(family, key..=key),
+            Self::Merge(n) => batch.merge(family, key, [n]),
+        }
+        .unwrap();
+    }
+}
+
+/// Returns keys, and what a batch writes to each: all pairs of operations, and some of three. Keys that begin with `o` have older rows.
+fn writes_to_one_key(merges: bool) -> Vec<(Vec<u8>, Vec<Write>)> {
+    use Write::{Delete, DeleteRange, Merge, Put, PutExpired, PutLong, SingleDelete};
+    let mut all = vec![Put(1), Put(2), PutLong(3), PutLong(4), PutExpired, Delete, DeleteRange];
+    all.extend(if merges { vec![Merge(5), Merge(6)] } else { vec![] });
+    let pairs = all.iter().flat_map(|a| all.iter().map(|b| vec![*a, *b]));
+    let triples = all.iter().map(|a| vec![Put(7), *a, *all.last().unwrap()]);
+    let mut writes: Vec<_> = pairs.chain(triples).collect();
+    writes.push(vec![Put(8); 40]);
+    let keyed = |age: &str| -> Vec<_> {
+        writes.iter().enumerate().map(|(n, w)| (format!("{age}{n:03}").into_bytes(), w.clone())).collect()
+    };
+    [keyed("n"), keyed("o"), vec![(b"single".to_vec(), vec![Put(9), SingleDelete])]].concat()
+}
+
+/// The reader has a batch and older commits in one memtable when the flush of the older ones divides it. The copy once reversed the
+/// writes of a batch to one key: after a put and a delete, the row was there again.
+#[test]
+fn the_last_write_of_a_batch_to_a_key_counts_also_when_a_flush_divides_its_memtable() {
+    let kinds = [
+        joined(),
+        joined().memtable(MemtableKind::SkipList),
+        small(),
+        joined().comparator(Comparator::reverse_bytewise()),
+        joined().comparator(Comparator::case_insensitive()),
+    ];
+    for (n, options) in kinds.into_iter().enumerate() {
+        let sim = Sim::new();
+        let db = sim.open();
+        let create = |name| db.create_family(name, options.clone()).unwrap();
+        let (family, singly) = (create("family"), create("singly"));
+        let writes = writes_to_one_key(n != 2);
+        let mut batch = db.batch();
+        for (key, _) in writes.iter().filter(|(key, _)| key[0] == b'o') {
+            batch.put(&family, key, b"old").unwrap();
+            batch.put(&singly, key, b"old").unwrap();
+        }
+        db.write(&mut batch).unwrap();
+        let reader = Arc::new(reader(&sim));
+        family.start_flush().unwrap();
+        // The hook runs after the commit is visible and before the flush, which the commit runs at its end.
+        let beside = Arc::clone(&reader);
+        family.set_commit_hook(Some(Arc::new(move |_: &tidesdb::Committed<'_>| {
+            beside.refresh().unwrap();
+        })));
+        for (key, writes) in &writes {
+            let other = key.to_ascii_uppercase();
+            for (i, write) in writes.iter().enumerate() {
+                let key = if n == 4 && i == 1 { &other } else { key };
+                write.add(&mut batch, &family, key);
+            }
+        }
+        db.write(&mut batch).unwrap();
+        assert_eq!((family.stats().flushes, family.stats().memtable_entries > 0), (1, true));
+        let divided = reader.refresh().unwrap();
+        for (key, writes) in &writes {
+            for write in writes {
+                write.add(&mut batch, &singly, key);
+                db.write(&mut batch).unwrap();
+            }
+        }
+        let expected = contents(&singly);
+        let compare = |what: &str, family: &Family| {
+            for (key, writes) in &writes {
+                let right = expected.iter().find(|(k, _)| k == key).map(|(_, v)| v.clone());
+                assert!(value(family, key) == right, "kind {n}, {what}: {} {writes:?}", key.escape_ascii());
+            }
+            let values = |rows: &[Pair]| -> Vec<_> { rows.iter().map(|(_, v)| v.clone()).collect() };
+            assert!(values(&contents(family)) == values(&expected), "kind {n}, {what}");
+        };
+        compare("the writer", &family);
+        compare("the reader", &divided.family("family").unwrap());
+        let late = sim.options().open_reader().unwrap();
+        compare("a new reader", &late.view().family("family").unwrap());
+        let killed = sim.killed();
+        compare("after a kill", &killed.open().family("family").unwrap());
+        db.flush().unwrap();
+        compare("the writer's table", &family);
+        compare("the reader's table", &reader.refresh().unwrap().family("family").unwrap());
+        db.compact().unwrap();
+        compare("merged", &family);
     }
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tidesdb_io::Dir;
-use tidesdb_memtable::Version;
+use tidesdb_memtable::Entry;
 
 use super::super::RecoveryReport;
 use super::super::replay::{check_operand, insert_into};
@@ -17,8 +17,7 @@ use crate::family::{FamilyCore, MemSlot, ReadView};
 use crate::memory::Use;
 use crate::ranges::RangeTombstone;
 use crate::shared::Shared;
-use crate::sources::Source;
-use crate::types::{EntryCursor, FamilyId, Kind, SeqNo, VlogId};
+use crate::types::{FamilyId, Kind, SeqNo, VlogId};
 use crate::version::State;
 use crate::vlog::ValuePlace;
 use crate::wal::layout::RECORD_HEADER_BYTES;
@@ -216,18 +215,9 @@ impl Slot {
     fn above(&self, core: &FamilyCore, flushed: SeqNo, seed: u64) -> Result<Self> {
         let slot = core.new_slot(seed, flushed + 1, flushed + 1);
         let mut copy = Self { slot, newest: self.newest, vlogs: BTreeSet::new() };
-        let mut cursor = Source::memtable(&self.slot.map);
-        cursor.seek_to_first()?;
-        while cursor.valid() {
-            let meta = cursor.entry_meta();
-            if meta.seq > flushed {
-                let (key, kind, value) = cursor.entry()?;
-                let version = Version { seq: meta.seq, kind: kind as u8, expiry: meta.expiry() };
-                copy.slot.map.insert(key, version, value).map_err(|_| full())?;
-                copy.refer_to(kind, value);
-            }
-            cursor.next()?;
-        }
+        let map = Arc::clone(&copy.slot.map);
+        let refer = |e: &Entry<'_>| copy.refer_to(Kind::of_checked(e.kind), e.value);
+        map.copy_newer(&self.slot.map, flushed, refer).map_err(|_| full())?;
         for tombstone in self.slot.ranges.to_owned().iter().filter(|tombstone| tombstone.seq > flushed) {
             copy.slot.ranges.add(&core.options.comparator, RangeTombstone::clone(tombstone));
         }
