@@ -86,6 +86,7 @@ mod wal;
 // Merging many sources into one stream, which tables exist, snapshots, the job queue.
 mod merge;
 mod version;
+mod undo_map;
 mod sources;
 mod mvcc;
 mod jobs;
@@ -143,7 +144,7 @@ pub mod internals {
         ($($layer:ident)*) => { $(pub mod $layer { pub use crate::$layer::*; })* };
     }
     layers! {
-        error types codec options health clock stats memory files events ranges vlog sst wal merge version sources mvcc jobs remote family shared read write txn rewrite flush compact collect upload background db
+        error types codec options health clock stats memory files events ranges vlog sst wal merge version undo_map sources mvcc jobs remote family shared read write txn rewrite flush compact collect upload background db
     }
 }
 

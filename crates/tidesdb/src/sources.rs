@@ -9,6 +9,7 @@ use crate::codec::key_hash;
 use crate::merge::{LevelCursor, LevelTable, MergeSource, SortedTables};
 use crate::sst::{Table, TableCursor};
 use crate::types::{Comparator, EntryCursor, EntryMeta, Kind, Rows, Scope, SeqNo, Stored, Visibility};
+use crate::undo_map::{UndoCursor, UndoMap};
 use crate::version;
 
 /// A table in a version.
@@ -23,8 +24,8 @@ pub enum Source {
     /// A memtable.
     Memtable(tidesdb_memtable::Cursor),
     /// A transaction's own writes. Their reader treats them as newer than anything else: as entries of the given
-    /// sequence number, at which it reads and which no commit has.
-    Own(tidesdb_memtable::Cursor, SeqNo),
+    /// sequence number, at which it reads and which no commit has. Backward, it shows only the newest version of each key.
+    Own(UndoCursor, SeqNo),
     /// A table of level 1.
     Table(TableCursor),
     /// A deeper level.
@@ -133,7 +134,7 @@ impl Source {
     }
 
     /// A cursor over a transaction's own writes, for a reader at `seq`.
-    pub fn own(map: &Arc<Memtable>, seq: SeqNo) -> Self {
+    pub fn own(map: &UndoMap, seq: SeqNo) -> Self {
         Self::Own(map.cursor(), seq)
     }
 
@@ -160,7 +161,8 @@ impl Source {
 macro_rules! each {
     ($self:ident, $m:ident => $memtable:expr, $c:ident => $other:expr) => {
         match $self {
-            Source::Memtable($m) | Source::Own($m, _) => $memtable,
+            Source::Memtable($m) => $memtable,
+            Source::Own($m, _) => $memtable,
             Source::Table($c) => $other,
             Source::Level($c) => $other,
             Source::Run($c) => $other,
@@ -211,8 +213,8 @@ impl EntryCursor for Source {
 
     fn seek_version(&mut self, target: &[u8], seq: SeqNo) -> Result<()> {
         match self {
-            // For the reader all own writes have one sequence number; in their memtable they are numbered from 1 on.
-            Self::Own(m, own) if seq < *own => m.seek_version(target, 0),
+            // For the reader all own writes have one sequence number.
+            Self::Own(m, own) if seq < *own => m.seek_after(target),
             Self::Own(m, _) => m.seek(target),
             Self::Memtable(m) => m.seek_version(target, seq),
             Self::Table(c) => return c.seek_version(target, seq),
@@ -246,7 +248,14 @@ impl EntryCursor for Source {
 
     #[inline]
     fn prev(&mut self) -> Result<()> {
-        each!(self, m => { m.prev(); Ok(()) }, c => c.prev())
+        match self {
+            Self::Memtable(m) => m.prev(),
+            Self::Own(m, _) => m.prev_key(),
+            Self::Table(c) => return c.prev(),
+            Self::Level(c) => return c.prev(),
+            Self::Run(c) => return c.prev(),
+        }
+        Ok(())
     }
 
     #[inline]
@@ -257,8 +266,8 @@ impl EntryCursor for Source {
     #[inline]
     fn entry_meta(&self) -> EntryMeta {
         match self {
-            Self::Memtable(m) => stamp_in_memory(m),
-            Self::Own(m, seq) => stamp_in_memory(m).at(*seq),
+            Self::Memtable(m) => meta_in_memory(&m.entry()),
+            Self::Own(m, seq) => meta_in_memory(&m.entry()).at(*seq),
             Self::Table(c) => c.entry_meta(),
             Self::Level(c) => c.entry_meta(),
             Self::Run(c) => c.entry_meta(),
@@ -307,8 +316,7 @@ fn copy_from_memory(
 }
 
 #[inline(always)]
-fn stamp_in_memory(cursor: &tidesdb_memtable::Cursor) -> EntryMeta {
-    let e = cursor.entry();
+fn meta_in_memory(e: &tidesdb_memtable::Entry<'_>) -> EntryMeta {
     EntryMeta::new(e.seq, kind(e.kind), e.expiry)
 }
 

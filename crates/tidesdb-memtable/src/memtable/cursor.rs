@@ -164,6 +164,40 @@ impl Cursor {
         self.stand_on_newest();
     }
 
+    /// Moves to the newest version of this key at or below `seq`, counted from the current version on. If there is none, moves to the
+    /// newest version of the next key.
+    ///
+    /// ```
+    /// use tidesdb_memtable::{KeyOrder, MapKind, Memtable, Version};
+    ///
+    /// let memtable = Memtable::new(KeyOrder::Bytewise, MapKind::Tree, 1 << 20, 1);
+    /// for (seq, key) in [(1, b"a"), (2, b"a"), (3, b"a"), (4, b"b")] {
+    ///     memtable.insert(key, Version { seq, kind: 0, expiry: 0 }, b"value").unwrap();
+    /// }
+    /// let mut cursor = memtable.cursor();
+    /// cursor.seek_to_first();
+    /// cursor.older(1);
+    /// assert_eq!((cursor.entry().key, cursor.entry().seq), (&b"a"[..], 1));
+    /// cursor.newest();
+    /// assert_eq!((cursor.entry().key, cursor.entry().seq), (&b"a"[..], 3));
+    /// cursor.older(0);
+    /// assert_eq!((cursor.entry().key, cursor.entry().seq), (&b"b"[..], 4));
+    /// ```
+    pub fn older(&mut self, seq: u64) {
+        let Some(record) = self.record else { return };
+        match seq.checked_sub(self.memtable.base).and_then(|seq| record.visible_at(seq)) {
+            Some(older) => self.record = Some(older),
+            None => self.next_key(),
+        }
+    }
+
+    /// Moves to the newest version of this key.
+    pub fn newest(&mut self) {
+        if self.record.is_some() {
+            self.stand_on_newest();
+        }
+    }
+
     /// Moves to the next key as [`Cursor::next_key`] does, if the map knows without a look at each that all older versions of this key have
     /// its kind and that none of these versions expires. Returns the number of versions that it passed, without the current one; `None`
     /// if the cursor did not move. The number is exact if nothing is inserted meanwhile.

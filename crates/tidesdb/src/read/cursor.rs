@@ -6,8 +6,6 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use tidesdb_memtable::Memtable;
-
 use super::ahead::ReadAhead;
 use super::get::resolve_chunks;
 use super::stored::StoredAhead;
@@ -24,6 +22,7 @@ use crate::types::{
     Comparator, EntryCursor, EntryMeta, KeyRange, Kind, ReadPoint, RowSpan, SEQ_MAX, Scope, SeqNo, Slice,
     moment_of,
 };
+use crate::undo_map::UndoMap;
 use crate::vlog::{ChunkedPlace, VlogPointer};
 use crate::{Error, Result};
 
@@ -92,9 +91,9 @@ pub fn show_keys(view: &ReadView, family: &Arc<FamilyCore>, at: ReadPoint) -> im
 /// A transaction's own writes to a family, in readable form.
 #[derive(Clone, Debug)]
 pub struct OwnReads {
-    /// Its puts and deletes; the newest of each key is visible.
-    pub map: Arc<Memtable>,
-    /// Its range deletes, which hide everything but its own writes. Their sequence numbers are placeholders.
+    /// Its puts, deletes and merges.
+    pub map: UndoMap,
+    /// Its range deletes, oldest first, which hide everything but its own writes. In the place of a sequence number they have a stamp.
     pub ranges: Vec<RangeTombstone>,
 }
 

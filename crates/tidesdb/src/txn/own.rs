@@ -1,17 +1,23 @@
-//! A transaction's own writes, sorted for reading. Built when first needed, then extended as the batch grows.
-
-use tidesdb_memtable::Version;
+//! A transaction's own writes, sorted for reading. Built when first needed, then extended as the batch grows and undone as it is cut
+//! back.
 
 use crate::family::FamilyCore;
 use crate::ranges::RangeTombstone;
 use crate::read::{OwnReads, resolve};
 use crate::shared::ReadCtx;
-use crate::types::{Comparator, FamilyId, Kind, SEQ_MAX};
-use crate::write::WriteBatch;
+use crate::types::{Comparator, FamilyId, Kind};
+use crate::undo_map::{RECORD_BYTES, ROLLBACKS_MAX, UndoMap, stamp};
+use crate::write::{Mark, Op, WriteBatch};
 use crate::{Error, Result};
 
 /// Batches up to this many operations are searched linearly; longer ones are sorted.
 const SEARCH_MAX: usize = 16;
+
+/// Versions that were undone stay in the maps until they take more memory than the other ones divided by this. So a scan passes few of
+/// them, and building the maps again costs a constant number of inserts for each operation rolled back.
+const UNDONE_PART: usize = 4;
+/// They may take this much in any case.
+const UNDONE_MIN: usize = 4 << 10;
 
 /// The transaction's own write to a key.
 #[derive(Clone, Copy, Debug)]
@@ -63,17 +69,22 @@ impl<R, F: FnOnce(OwnValue<'_>) -> Result<R>> Own<R, F> {
     }
 }
 
-/// Own writes by family. Versions are numbered in the order of the operations.
+/// Own writes by family, in the order in which the batch first names them.
 #[derive(Debug, Default)]
 pub(super) struct OwnWrites {
     families: Vec<(FamilyId, OwnReads)>,
     /// Bytes of the batch that are in the maps.
     covered: usize,
-    count: u64,
+    /// Operations of the batch that are in the maps.
+    ops: u32,
+    /// Rollbacks since the maps were built.
+    rollbacks: u64,
+    /// Memory of the versions that these undid, about.
+    undone: usize,
 }
 
 impl OwnWrites {
-    /// Forgets everything: the batch was cut back or cleared.
+    /// Forgets everything: the batch was cleared.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
@@ -92,7 +103,7 @@ impl OwnWrites {
     /// The write to `key` in the sorted batch, if there is one.
     pub(super) fn get(&self, reads: &ReadCtx, family: &FamilyCore, key: &[u8]) -> Option<OwnWrite<'_>> {
         let own = self.of(family)?;
-        if let Some(e) = own.map.get(key, SEQ_MAX) {
+        if let Some(e) = own.map.get(key) {
             return Some(own_write(reads, Kind::from_u8(e.kind).unwrap_or(Kind::Delete), e.expiry, e.value));
         }
         let order = &family.options.comparator;
@@ -108,30 +119,73 @@ impl OwnWrites {
         self.families.iter_mut().find(|(id, _)| *id == family).map(|(_, own)| own)
     }
 
-    /// Sorts the operations added since the last call.
+    /// Sorts the operations added since the last call. After an error everything is forgotten.
     ///
     /// # Errors
     /// `MemoryLimit`.
     pub(super) fn catch_up(&mut self, batch: &WriteBatch) -> Result<()> {
+        self.sort(batch).inspect_err(|_| self.clear())
+    }
+
+    fn sort(&mut self, batch: &WriteBatch) -> Result<()> {
         for op in batch.ops_from(self.covered) {
             let op = op?;
             let family = batch.family(op.family).ok_or_else(|| Error::internal("a batch lost a family"))?;
             if self.find(op.family).is_none() {
-                let map = family.transaction_memtable(u64::from(op.family.0));
+                let map = UndoMap::new(family.transaction_memtable(u64::from(op.family.0)));
                 self.families.push((op.family, OwnReads { map, ranges: Vec::new() }));
             }
-            self.count += 1;
-            let mut version = Version { seq: self.count, kind: op.kind as u8, expiry: op.expiry };
+            self.ops += 1;
+            let stamp = stamp(self.rollbacks, self.ops);
             let own =
                 self.find(op.family).ok_or_else(|| Error::internal("the map of a family was not added"))?;
             if op.kind == Kind::RangeDelete {
-                version.kind = Kind::Delete as u8;
-                delete_range(own, &family.options.comparator, op.range_tombstone(0), version)?;
+                delete_range(own, &family.options.comparator, op.range_tombstone(stamp))?;
             } else {
-                own.map.insert(op.key, version, op.value).map_err(|_| full())?;
+                own.map.insert(op.key, (stamp, op.kind, op.expiry), op.value).map_err(|_| full())?;
             }
         }
         self.covered = batch.body_bytes();
+        Ok(())
+    }
+
+    /// Takes the operations after `mark` out of the maps; they must still be in `batch`. Costs as much as to sort these operations,
+    /// on average. If that fails or does not pay, forgets everything.
+    pub(super) fn cut_back(&mut self, batch: &WriteBatch, mark: Mark) {
+        let Some(count) = self.ops.checked_sub(mark.ops()).filter(|count| *count > 0) else { return };
+        let memory = |ops: u32, bytes: usize| ops as usize * RECORD_BYTES + bytes;
+        // Each undone version has a record that undoes it.
+        self.undone += 2 * memory(count, self.covered - mark.body_bytes());
+        let limit = UNDONE_MIN.max(memory(mark.ops(), mark.body_bytes()) / UNDONE_PART);
+        if self.undone > limit || self.rollbacks == ROLLBACKS_MAX {
+            return self.clear();
+        }
+        self.rollbacks += 1;
+        self.families.truncate(mark.families());
+        let mut undone = batch.ops_from(mark.body_bytes()).take(count as usize);
+        if undone.try_for_each(|op| self.undo(batch, &op?, mark)).is_err() {
+            return self.clear();
+        }
+        (self.covered, self.ops) = (mark.body_bytes(), mark.ops());
+    }
+
+    /// Undoes what `op`, which was added to `batch` after `mark`, and later operations wrote to the keys of `op`.
+    fn undo(&mut self, batch: &WriteBatch, op: &Op<'_>, mark: Mark) -> Result<()> {
+        let (kept, stamp) = (mark.ops(), stamp(self.rollbacks, mark.ops()));
+        let (Some(family), Some(own)) = (batch.family(op.family), self.find(op.family)) else {
+            return Ok(());
+        };
+        if op.kind != Kind::RangeDelete {
+            return own.map.undo(op.key, kept, stamp).map(|_| ()).map_err(|_| full());
+        }
+        let mut memory = 0;
+        each_key(&own.map, &family.options.comparator, &op.range_tombstone(0), |key| {
+            let is_undone = own.map.undo(key, kept, stamp).map_err(|_| full())?;
+            memory += if is_undone { 2 * (key.len() + RECORD_BYTES) } else { 0 };
+            Ok(())
+        })?;
+        own.ranges.pop();
+        self.undone += memory;
         Ok(())
     }
 }
@@ -161,24 +215,34 @@ pub(super) fn search_batch<'b>(
     Ok(last)
 }
 
-/// Deletes the transaction's own writes in the range, key by key, and records the range for all other keys.
-fn delete_range(
-    own: &mut OwnReads,
+/// Deletes the transaction's own writes in `range`, whose number is a stamp, key by key, and records the range for all other keys.
+fn delete_range(own: &mut OwnReads, order: &Comparator, range: RangeTombstone) -> Result<()> {
+    each_key(&own.map, order, &range, |key| {
+        own.map.insert(key, (range.seq, Kind::Delete, 0), &[]).map_err(|_| full())
+    })?;
+    own.ranges.push(range);
+    Ok(())
+}
+
+/// Calls `visit` with each key of `map` in `range`. It may change the key.
+fn each_key(
+    map: &UndoMap,
     order: &Comparator,
-    range: RangeTombstone,
-    version: Version,
+    range: &RangeTombstone,
+    mut visit: impl FnMut(&[u8]) -> Result<()>,
 ) -> Result<()> {
-    let mut cursor = own.map.cursor();
+    let mut cursor = map.cursor();
     match &range.start {
         Some(start) => cursor.seek(start),
         None => cursor.seek_to_first(),
     }
+    let mut key = Vec::new();
     while cursor.valid() && range.covers(order, cursor.entry().key) {
-        let key = cursor.entry().key.to_vec();
+        key.clear();
+        key.extend_from_slice(cursor.entry().key);
         cursor.next_key();
-        own.map.insert(&key, version, &[]).map_err(|_| full())?;
+        visit(&key)?;
     }
-    own.ranges.push(range);
     Ok(())
 }
 

@@ -385,21 +385,28 @@ impl WriteBatch {
             ops: self.ops,
             ranks: self.ranks,
             puts: self.puts,
+            families: self.families.len() as u32,
             value_bytes_max: self.value_bytes_max,
-            user_bytes: self.user_bytes.clone(),
             chunked_bytes: self.chunked_bytes,
         }
     }
 
     /// Removes all operations added after `mark`.
-    pub(crate) fn cut_back(&mut self, mark: &Mark) {
+    pub(crate) fn cut_back(&mut self, mark: Mark) {
+        let mut user_bytes = std::mem::take(&mut self.user_bytes);
+        for op in self.ops_from(mark.body_bytes()).flatten() {
+            if let Some(at) = self.families.iter().position(|family| family.id == op.family) {
+                user_bytes[at] -= user_bytes_of(&op);
+            }
+        }
+        self.user_bytes = user_bytes;
+        self.user_bytes.truncate(mark.families());
+        self.families.truncate(mark.families());
         self.record.truncate(mark.bytes);
         self.ops = mark.ops;
         self.ranks = mark.ranks;
         self.puts = mark.puts;
         self.value_bytes_max = mark.value_bytes_max;
-        self.families.truncate(mark.user_bytes.len());
-        self.user_bytes.clone_from(&mark.user_bytes);
         self.chunked_bytes = mark.chunked_bytes;
     }
 
@@ -500,14 +507,37 @@ fn check_value(value: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// Bytes of the key and the value of `op`, wherever the value lies.
+fn user_bytes_of(op: &Op<'_>) -> u64 {
+    let chunked = if op.kind == Kind::PutPointer { ChunkedPlace::decode(op.value) } else { None };
+    (op.key.len() + op.value.len()) as u64 + chunked.map_or(0, |place| place.len)
+}
+
 /// A position in a batch.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Mark {
     bytes: usize,
     ops: u32,
     ranks: u32,
     puts: u32,
+    families: u32,
     value_bytes_max: usize,
-    user_bytes: Vec<u64>,
     chunked_bytes: u64,
+}
+
+impl Mark {
+    /// Number of operations before it.
+    pub fn ops(&self) -> u32 {
+        self.ops
+    }
+
+    /// Bytes of these operations.
+    pub fn body_bytes(&self) -> usize {
+        self.bytes - RECORD_HEADER_BYTES
+    }
+
+    /// Number of families of these operations.
+    pub fn families(&self) -> usize {
+        self.families as usize
+    }
 }

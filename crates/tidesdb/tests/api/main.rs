@@ -57,6 +57,7 @@ mod read_ahead;
 mod reads;
 mod remote;
 mod remote_crashes;
+mod savepoints;
 mod settings;
 mod snapshots;
 mod space;
