@@ -2,7 +2,7 @@
 //! of all tasks and syncs once for all that came in meanwhile.
 //!
 //! Everything else of [TidesDB](tidesdb) is called as from any other program:
-//! [docs/async.md](https://github.com/tidesdb/tidesdb-rs/blob/main/docs/async.md) says which calls may wait, and what a committer
+//! `docs/async.md` in the repository says which calls may wait, and what a committer
 //! saves.
 //!
 //! ```

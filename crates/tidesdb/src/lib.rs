@@ -54,12 +54,12 @@
 //! through a [`ValueWriter`]. The features `lz4` (default), `snappy` and `zstd` are compression algorithms: [`Compression`].
 //!
 //! The crate `tidesdb-typed` adds tables with typed keys and values and secondary indexes. Async programs:
-//! [docs/async.md](https://github.com/tidesdb/tidesdb-rs/blob/main/docs/async.md).
+//! `docs/async.md` in the repository.
 //!
-//! [Examples of this crate](https://github.com/tidesdb/tidesdb-rs/tree/main/crates/tidesdb/examples), each with the command that runs it:
+//! Examples of this crate (`crates/tidesdb/examples`), each with the command that runs it:
 //! `quick_start`, `batches_and_families`, `snapshots_and_scans`, `durability`, `ttl_cache`, `counter`, `stream`, `backup`; and some that
-//! measure: `speed`, `deletes`, `space_peak`, `value_churn`, `four_levels`, `compaction`, `gate`.
-//! [Whole programs](https://github.com/tidesdb/tidesdb-rs/tree/main/crates/tidesdb-typed/examples) on typed tables: `job_queue`, `time_series`,
+//! measure: `speed`, `deletes`, `space_peak`, `value_churn`, `four_levels`, `compaction`, `merge_speed`, `gate`.
+//! Whole programs on typed tables (`crates/tidesdb-typed/examples`): `job_queue`, `time_series`,
 //! `documents`, `web`.
 #![forbid(unsafe_code)]
 

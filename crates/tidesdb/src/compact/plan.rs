@@ -1,4 +1,4 @@
-//! Decides which merge is due: a pure function of the version.
+//! Decides which merge is due. The decision depends on the arguments only; [`next`] also notes in [`MergeDebt`] what merges owe.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ops::{Bound, Range, RangeBounds};

@@ -72,7 +72,7 @@ struct Stash {
 }
 
 impl<C: EntryCursor> VisibleCursor<C> {
-    /// Shows `inner` as of sequence number `snapshot` and wall time `now` (UNIX seconds), without bounds.
+    /// Shows `inner` as of sequence number `snapshot` and wall time `now` (milliseconds since the UNIX epoch), without bounds.
     pub fn new(inner: C, compare: Comparator, snapshot: SeqNo, now: u64) -> Self {
         Self {
             inner,

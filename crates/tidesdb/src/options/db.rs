@@ -40,15 +40,14 @@ pub struct DbOptions {
     pub sync: SyncMode,
     /// What to do with damage in the log. Default `Tail`.
     pub recovery: RecoveryMode,
-    /// Bytes of memory that the database may use, of all kinds together; see
-    /// [docs/memory.md](https://github.com/tidesdb/tidesdb-rs/blob/main/docs/memory.md). 0 = half of the memory that the
+    /// Bytes of memory that the database may use, of all kinds together; see `docs/memory.md` in the repository. 0 = half of the memory that the
     /// process may use: that of its control groups or of the machine, whichever is less. Less than 16 MiB counts as 16 MiB. Default 0.
     pub memory_limit: u64,
     /// Bytes of decoded blocks, filters and indexes kept in memory. Filters and indexes that stay in memory while their
     /// table is open take at most half of it. Default 64 MiB.
     pub cache_bytes: u64,
-    /// Bytes of immutable memtables, of all families together, at which writers stop; writers are delayed from half of
-    /// it on. Active memtables are not counted. Default 160 MiB: two and a half write buffers of the default size.
+    /// Bytes of immutable memtables, of all families together, at which writers stop; writers are delayed from
+    /// five eighths of it on. Active memtables are not counted. Default 160 MiB: two and a half write buffers of the default size.
     pub memtables_bytes_max: u64,
     /// Bytes of log kept for unflushed data before the family that retains the oldest part is flushed. Default 256 MiB.
     pub wal_bytes_max: u64,
@@ -87,7 +86,7 @@ pub struct DbOptions {
     /// Write small WAL records through a memory map where the file system allows. Default true.
     pub mmap_wal: bool,
     /// Write an event log to the directory: flushes, merges, stalls and errors as JSON lines in `EVENTS` and `EVENTS.old`, at most
-    /// about 4 MiB. See [docs/events.md](https://github.com/tidesdb/tidesdb-rs/blob/main/docs/events.md). Default true.
+    /// about 4 MiB. See `docs/events.md` in the repository. Default true.
     pub event_log: bool,
     /// An object store that keeps a copy of the database, from which a lost folder is restored. Default none.
     pub remote: Option<RemoteOptions>,

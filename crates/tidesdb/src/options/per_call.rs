@@ -28,7 +28,7 @@ impl WriteOptions {
 }
 
 /// What a [`Transaction`](crate::Transaction) sees of other writers, and when its commit is refused.
-/// [docs/transactions.md](https://github.com/tidesdb/tidesdb-rs/blob/main/docs/transactions.md) has a schedule for each
+/// `docs/transactions.md` in the repository has a schedule for each
 /// level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Isolation {

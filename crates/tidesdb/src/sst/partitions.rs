@@ -73,15 +73,15 @@ impl CachedPart {
 
 /// A partition, kept alive for one lookup.
 enum Pinned<'g> {
-    Pinned(&'g CachedPart),
-    PartitionSource(Handle<CachedPart>),
+    Borrowed(&'g CachedPart),
+    Cached(Handle<CachedPart>),
 }
 
 impl Pinned<'_> {
     fn part(&self) -> &CachedPart {
         match self {
-            Self::Pinned(part) => part,
-            Self::PartitionSource(part) => part,
+            Self::Borrowed(part) => part,
+            Self::Cached(part) => part,
         }
     }
 }
@@ -321,9 +321,9 @@ impl Table {
         let order = &self.comparator;
         let partition = top.of(order, key, snapshot).ok_or_else(|| self.no_partition())?;
         let held = match self.cache.get_pinned(self.partition_key(partition.number, INDEX_PART), guard) {
-            Some(part) => Pinned::Pinned(part),
+            Some(part) => Pinned::Borrowed(part),
             None if !self.admits(gate, partition.at, partition.len as usize) => return Ok(None),
-            None => self.load_index(top, partition).map(Pinned::PartitionSource)?,
+            None => self.load_index(top, partition).map(Pinned::Cached)?,
         };
         let index = held.part().index().ok_or_else(|| self.no_partition())?;
         Ok(Some(index.block_of(order, key, snapshot)))
@@ -345,13 +345,13 @@ impl Table {
         let shape = self.guide.shape;
         let Some(n) = shape.partition_of(hash) else { return Ok(true) };
         let held = match self.cache.get_pinned(self.partition_key(n, FILTER_PART), guard) {
-            Some(part) => Pinned::Pinned(part),
+            Some(part) => Pinned::Borrowed(part),
             None => {
                 let (offset, len) = shape.place(n);
                 if !self.admits(gate, self.footer.filter_at + offset, len) {
                     return Ok(false);
                 }
-                self.load_filter(n).map(Pinned::PartitionSource)?
+                self.load_filter(n).map(Pinned::Cached)?
             }
         };
         let partition = held.part().filter().ok_or_else(|| self.no_partition())?;

@@ -6,11 +6,12 @@
 //!   |                             ..''
 //!   |                       ..--''
 //!   |______________..----''
-//!   0             S = 1/2           H = memtables_bytes_max          bytes of immutable memtables
+//!   0              S                H = memtables_bytes_max          bytes of immutable memtables
 //! ```
 //!
-//! Between `S` and `H` the delay grows with the square of the debt, relative to the measured rate at which that debt is paid: by flushes, or by
-//! merges of level 1. So writers approach that rate smoothly. All writers share one schedule ([`crate::shared::Pace`]), so many small commits wait as long as
+//! `S` is the share [`MEMTABLES_SLOW`] of `H`; the debt is one half at `S` and one at `H`. Between them the delay grows with the square of the
+//! debt, relative to the measured rate at which that debt is paid: by flushes, or by merges of level 1. So writers approach that rate smoothly.
+//! All writers share one schedule ([`crate::shared::Pace`]), so many small commits wait as long as
 //! few large ones. Above `H` a writer waits for a flush; if none makes progress for [`PATIENCE`], the write
 //! fails with `Busy` and nothing was done. A family with too many tables in level 1 feeds the same curve. So does one with too much garbage
 //! in its value logs, but that never stops writers (`family/space.rs`).
