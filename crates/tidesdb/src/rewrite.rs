@@ -131,16 +131,24 @@ impl Rewritten {
     /// # Errors
     /// `Io`; the tables are removed.
     pub fn sync(&mut self, ctx: &MaintenanceCtx) -> Result<()> {
-        if self.tables.is_empty() {
+        Self::sync_all(ctx, std::slice::from_mut(self))
+    }
+
+    /// Makes the new tables of `all` and their names durable.
+    ///
+    /// # Errors
+    /// `Io`; the tables are removed.
+    pub fn sync_all(ctx: &MaintenanceCtx, all: &mut [Self]) -> Result<()> {
+        if all.iter().all(|out| out.tables.is_empty()) {
             return Ok(());
         }
-        let files = std::mem::take(&mut self.unsynced);
+        let files: Vec<_> = all.iter_mut().flat_map(|out| std::mem::take(&mut out.unsynced)).collect();
         let names = || ctx.dir.sync().map_err(|e| Error::io("sync", "database directory", e));
         files
             .iter()
             .try_for_each(UnsyncedTable::sync)
             .and_then(|()| names())
-            .inspect_err(|_| self.abandon(ctx))
+            .inspect_err(|_| all.iter().for_each(|out| out.abandon(ctx)))
     }
 
     /// Adds the result of another part of the same job.
@@ -236,10 +244,24 @@ pub fn run(
     target: RewriteTarget<'_>,
     purge: &CoveringRanges,
 ) -> Result<Rewritten> {
-    let (mut out, _) = run_part(ctx, family, cursor, target, purge, &mut ValueMover::default())?;
+    let mut out = run_unsynced(ctx, family, cursor, target, purge)?;
     out.sync(ctx)?;
     family.count(Metric::Dropped, out.dropped);
     Ok(out)
+}
+
+/// Like [`run`], but the tables are not durable yet, and nothing is counted.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_unsynced(
+    ctx: &MaintenanceCtx,
+    family: &FamilyCore,
+    cursor: impl EntryCursor,
+    target: RewriteTarget<'_>,
+    purge: &CoveringRanges,
+) -> Result<Rewritten> {
+    run_part(ctx, family, cursor, target, purge, &mut ValueMover::default()).map(|(out, _)| out)
 }
 
 /// Like [`run`], and lets `mover` move values. Neither they nor the tables are durable yet. If the rewrite ended early, also

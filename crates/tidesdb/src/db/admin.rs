@@ -71,7 +71,7 @@ impl Db {
     pub fn flush(&self) -> Result<()> {
         let shared = &self.inner.shared;
         shared.write.check_writable()?;
-        shared.write.all_families().iter().try_for_each(|f| flush::all(&shared.maintenance, f))
+        flush::all(&shared.maintenance, &shared.write.all_families())
     }
 
     /// Flushes, then merges each family into one sorted run without deleted, expired or hidden versions. A large family is merged

@@ -289,18 +289,15 @@ impl Inner {
         let shared = &self.shared;
         shared.write.health.check()?;
         self.closing.waits_for("flushes");
-        for family in shared.write.all_families() {
-            flush::all(&shared.maintenance, &family)?;
-        }
+        flush::all(&shared.maintenance, &shared.write.all_families())?;
         self.end_writes()?;
         self.closing.waits_for("flushes");
         let families = shared.write.all_families();
         let boundary = shared.write.rotate_all(&families);
-        for family in &families {
-            let _one_at_a_time = family.flushing.lock();
-            flush::up_to(&shared.maintenance, family, boundary)?;
-            self.name_values(family)?;
-        }
+        let flushing: Vec<_> = families.iter().map(|family| family.flushing.lock_in_order()).collect();
+        flush::up_to(&shared.maintenance, &families, boundary)?;
+        families.iter().try_for_each(|family| self.name_values(family))?;
+        drop(flushing);
         let tail = shared.write.log.sequencer().tail();
         let mut edit = VersionEdit::new();
         edit.push(Change::LastSeq { seq: tail });

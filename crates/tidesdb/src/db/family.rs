@@ -278,7 +278,7 @@ impl Family {
     /// `NoSpace`, `Io`, `Poisoned`.
     pub fn flush(&self) -> Result<()> {
         self.shared.write.check_writable()?;
-        flush::all(&self.shared.maintenance, &self.core)
+        flush::all(&self.shared.maintenance, std::slice::from_ref(&self.core))
     }
 
     /// Schedules a background flush of everything committed so far and returns at once. Without background threads, the

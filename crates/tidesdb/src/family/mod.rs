@@ -42,6 +42,11 @@ use crate::{Error, Result};
 /// A merge of this many bytes takes about as long as the flush of a memtable.
 const SHORT_MERGE_BYTES: u64 = 16 << 20;
 
+/// While this many memtables of a family wait for their flush, which takes them together, the active one may grow to [`GROWN_BYTES`].
+const WAITING_FEW: usize = 4;
+/// So one more memtable does not wait for each few rows. The flush that takes those that wait makes one table of so much.
+const GROWN_BYTES: usize = 16 << 20;
+
 /// Most that the first memtable of a family is shorter than later ones, as a share of these.
 const HEAD_START_MAX: f64 = 0.875;
 
@@ -236,6 +241,21 @@ impl FamilyCore {
         self.memory.buffer_max(self.options.write_buffer_bytes())
     }
 
+    /// Size at which the active memtable of `view` is flushed.
+    #[inline]
+    pub fn buffer_bytes_of(&self, view: &ReadView) -> usize {
+        match view.immutables.len() < WAITING_FEW {
+            true => self.buffer_bytes(),
+            false => self.buffer_bytes().max(self.memory.buffer_max(GROWN_BYTES)),
+        }
+    }
+
+    /// Returns true if the active memtable of `view` is due to be flushed.
+    #[inline]
+    pub fn is_full(&self, view: &ReadView) -> bool {
+        view.active.as_ref().is_some_and(|active| active.is_full(self.buffer_bytes_of(view)))
+    }
+
     /// Returns true if a merge of the family takes no longer than a flush: all its tables are small together, and it moves no values.
     pub fn merges_are_short(&self) -> bool {
         let version = &self.owned_view().version;
@@ -264,20 +284,21 @@ impl FamilyCore {
         }
     }
 
-    /// Removes the immutable memtable `slot`: it is in the tables of `version`, or no longer needed. Returns its debt
-    /// if it was in the view.
-    pub fn release(&self, slot: &Arc<MemSlot>, version: Option<Arc<TableVersion>>) -> u64 {
-        let mut bytes = 0;
+    /// Removes the oldest immutable memtables, `slots`: they are in the tables of `version`, or no longer needed. Returns the debt of
+    /// those that were in the view.
+    pub fn release(&self, slots: &[Arc<MemSlot>], version: Option<Arc<TableVersion>>) -> u64 {
+        let mut debt = 0;
         if let Some(version) = &version {
-            slot.values.get_or_init(|| version.vlog_slots());
+            for slot in slots {
+                slot.values.get_or_init(|| version.vlog_slots());
+            }
         }
         self.change_view(|view| {
-            if view.immutables.iter().any(|(s, _)| Arc::ptr_eq(s, slot)) {
-                bytes = slot.debt();
-            }
-            view.flushed(slot, version.unwrap_or_else(|| Arc::clone(&view.version)))
+            let next = view.flushed(slots, version.unwrap_or_else(|| Arc::clone(&view.version)));
+            debt = view.immutables[next.immutables.len()..].iter().map(|(slot, _)| slot.debt()).sum();
+            next
         });
-        bytes
+        debt
     }
 
     /// Creates the memtable of commit `seq` if it is missing. `published` is read under the lock: every commit below it

@@ -116,14 +116,16 @@ impl ReadView {
         next
     }
 
-    /// The view after the oldest immutable memtable became tables of `version`.
-    pub fn flushed(&self, slot: &Arc<MemSlot>, version: Arc<TableVersion>) -> Self {
+    /// The view after the oldest immutable memtables, `slots`, became tables of `version`.
+    pub fn flushed(&self, slots: &[Arc<MemSlot>], version: Arc<TableVersion>) -> Self {
+        let is_flushed = |slot: &Arc<MemSlot>| slots.iter().any(|flushed| Arc::ptr_eq(flushed, slot));
+        let kept = self.immutables.iter().take_while(|(slot, _)| !is_flushed(slot)).count();
+        debug_assert!(kept < self.immutables.len() || kept == 0, "memtables must be flushed in commit order");
         debug_assert!(
-            self.immutables.last().is_none_or(|(oldest, _)| Arc::ptr_eq(oldest, slot)),
+            self.immutables[kept..].iter().all(|(slot, _)| is_flushed(slot)),
             "memtables must be flushed in commit order"
         );
-        let immutables = self.immutables.iter().filter(|(s, _)| !Arc::ptr_eq(s, slot)).cloned().collect();
-        Self { immutables, version, ..self.clone() }
+        Self { immutables: self.immutables[..kept].to_vec(), version, ..self.clone() }
     }
 
     /// The same memtables with the tables of `version`.

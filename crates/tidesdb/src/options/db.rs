@@ -47,7 +47,8 @@ pub struct DbOptions {
     /// table is open take at most half of it. Default 64 MiB.
     pub cache_bytes: u64,
     /// Bytes of immutable memtables, of all families together, at which writers stop; writers are delayed from
-    /// five eighths of it on. Active memtables are not counted. Default 160 MiB: two and a half write buffers of the default size.
+    /// five eighths of it on. Active memtables are not counted. Writers to a family stop, too, while too many of its
+    /// memtables wait for their flush, however small these are. Default 160 MiB: two and a half write buffers of the default size.
     pub memtables_bytes_max: u64,
     /// Bytes of log kept for unflushed data before the family that retains the oldest part is flushed. Default 256 MiB.
     pub wal_bytes_max: u64,

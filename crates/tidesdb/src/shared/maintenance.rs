@@ -6,8 +6,8 @@ use tidesdb_io::Dir;
 use tidesdb_sync::Backoff;
 
 use super::parted::PartedJobs;
-use super::{ReadCtx, WriteCtx};
-use crate::family::{FamilyCore, MemSlot};
+use super::{Flushed, ReadCtx, WriteCtx};
+use crate::family::FamilyCore;
 use crate::files::FileKind;
 use crate::sources::TableVersion;
 use crate::sst::Table;
@@ -48,14 +48,36 @@ impl MaintenanceCtx {
         family: &FamilyCore,
         swap: impl FnOnce(Arc<TableVersion>),
     ) -> Result<()> {
+        let mut swap = Some(swap);
+        self.install_for(edit, &[family], |_, version| {
+            if let Some(swap) = swap.take() {
+                swap(version);
+            }
+        })
+    }
+
+    /// Makes `edit` durable, then calls `swap` with the number of each of `families` and its new version; on failure none of it happens.
+    ///
+    /// # Errors
+    /// As [`MaintenanceCtx::install`].
+    pub fn install_for(
+        &self,
+        edit: &VersionEdit,
+        families: &[&FamilyCore],
+        mut swap: impl FnMut(usize, Arc<TableVersion>),
+    ) -> Result<()> {
         let publish = |installed: &Installed<'_, Table>| {
-            if let Some(version) = installed.versions.get(&family.id) {
-                swap(Arc::clone(version));
+            for (n, family) in families.iter().enumerate() {
+                if let Some(version) = installed.versions.get(&family.id) {
+                    swap(n, Arc::clone(version));
+                }
             }
         };
         self.versions.install(edit, publish).inspect_err(|e| self.poison_if_unknown(e))?;
-        self.write.jobs.set_small(family.id, !family.is_dropped() && family.merges_are_short());
-        family.note_values();
+        for family in families {
+            self.write.jobs.set_small(family.id, !family.is_dropped() && family.merges_are_short());
+            family.note_values();
+        }
         Ok(())
     }
 
@@ -142,7 +164,7 @@ impl MaintenanceCtx {
 
     /// Adds the log's start to `edit`: the first segment that is needed once `flushed` is in tables. Returns that
     /// segment.
-    pub fn log_start_edit(&self, edit: &mut VersionEdit, flushed: Option<&Arc<MemSlot>>) -> WalId {
+    pub fn log_start_edit(&self, edit: &mut VersionEdit, flushed: &Flushed) -> WalId {
         let tail = self.write.log.sequencer().visible_end();
         let first = self.write.log.segment_of(self.write.log_needed_without(flushed));
         edit.push(Change::LogStart { wal: first });

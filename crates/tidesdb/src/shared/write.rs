@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use tidesdb_io::{Buffer, Env};
 use tidesdb_memtable::Memtable;
-use tidesdb_sync::{Mutex, RwLock, rank};
+use tidesdb_sync::{Mutex, RwLock, pin, rank};
 
 use super::{Debt, Merges, ReadCtx, RunningJobs, SyncDue};
 use crate::events::Events;
-use crate::family::{FamilyCore, MemSlot};
+use crate::family::{FamilyCore, MemSlot, ReadView};
 use crate::health::Health;
 use crate::jobs::{Job, JobQueue};
 use crate::memory::{Memory, Pressure, Use};
@@ -92,6 +92,18 @@ impl Deref for OwnedLog {
 
     fn deref(&self) -> &Log {
         &self.0.log
+    }
+}
+
+/// Memtables that a flush has written: of each family, those below a boundary. Sorted by family.
+#[derive(Debug, Default)]
+pub struct Flushed(pub Vec<(FamilyId, SeqNo)>);
+
+impl Flushed {
+    /// Returns whether `slot`, a memtable of `family`, is one of them.
+    pub fn holds(&self, family: FamilyId, slot: &MemSlot) -> bool {
+        let at = self.0.binary_search_by_key(&family, |(id, _)| *id);
+        at.is_ok_and(|at| slot.from < self.0[at].1)
     }
 }
 
@@ -217,23 +229,27 @@ impl WriteCtx {
         self.families.read().values().filter(|family| !family.is_unresolved()).cloned().collect()
     }
 
+    /// Families other than `family` with memtables that wait for their flush; at most `max`.
+    pub fn families_with_immutables(&self, family: FamilyId, max: usize) -> Vec<Arc<FamilyCore>> {
+        let waits =
+            |other: &&Arc<FamilyCore>| other.id != family && !other.view(&pin()).immutables.is_empty();
+        self.families.read().values().filter(waits).take(max).cloned().collect()
+    }
+
     /// Lowest sequence number whose log is still needed: by a memtable, by an unfinished commit, or by recovery.
     pub fn log_needed_from(&self) -> SeqNo {
-        self.log_needed_without(None)
+        self.log_needed_without(&Flushed::default())
     }
 
     /// As [`WriteCtx::log_needed_from`], once `flushed` is in tables.
-    pub fn log_needed_without(&self, flushed: Option<&Arc<MemSlot>>) -> SeqNo {
+    pub fn log_needed_without(&self, flushed: &Flushed) -> SeqNo {
         // Read the published end first: a memtable created after this line retains the log from there or above.
         let published = self.log.sequencer().visible_end().min(self.recovery_pins.load(Ordering::SeqCst));
         let pins = |f: &Arc<FamilyCore>| {
-            let view = f.owned_view();
-            view.memtables()
-                .filter(|m| flushed.is_none_or(|gone| !Arc::ptr_eq(m, gone)))
-                .map(|m| m.pins)
-                .min()
+            let guard = pin();
+            f.view(&guard).memtables().filter(|slot| !flushed.holds(f.id, slot)).map(|slot| slot.pins).min()
         };
-        self.all_families().iter().filter_map(pins).min().map_or(published, |p| p.min(published))
+        self.families.read().values().filter_map(pins).min().map_or(published, |p| p.min(published))
     }
 
     /// Refuses writes from now on; all waiting threads are woken and get the error.
@@ -357,8 +373,17 @@ impl WriteCtx {
 
     /// As [`WriteCtx::rotate`], if the active memtable has reached its size.
     pub fn rotate_if_full(&self, family: &Arc<FamilyCore>) {
-        let limit = family.buffer_bytes();
-        self.rotate_if(family, |slot| slot.is_full(limit));
+        self.rotate_if(family, |view| family.is_full(view));
+    }
+
+    /// As [`WriteCtx::rotate`], for all `families` at one boundary.
+    pub fn rotate_used(&self, families: &[Arc<FamilyCore>]) {
+        let _one_at_a_time = self.rotating.lock();
+        let is_used = |family: &&Arc<FamilyCore>| family.view(&pin()).active.is_some();
+        let used: Vec<_> = families.iter().filter(is_used).cloned().collect();
+        if !used.is_empty() {
+            self.rotate_now(&used);
+        }
     }
 
     /// Like [`WriteCtx::rotate`], but only if scans have paid for the flush of the active memtable: see [`MemSlot::charge`].
@@ -415,9 +440,10 @@ impl WriteCtx {
         Ok(place)
     }
 
-    fn rotate_if(&self, family: &Arc<FamilyCore>, wanted: impl Fn(&MemSlot) -> bool) {
+    fn rotate_if(&self, family: &Arc<FamilyCore>, wanted: impl Fn(&ReadView) -> bool) {
         let _one_at_a_time = self.rotating.lock();
-        if family.owned_view().active.as_ref().is_some_and(|slot| wanted(slot)) {
+        let view = family.owned_view();
+        if view.active.is_some() && wanted(&view) {
             self.rotate_now(std::slice::from_ref(family));
         }
     }

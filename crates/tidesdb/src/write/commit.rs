@@ -309,7 +309,7 @@ fn insert(ctx: &WriteCtx, batch: &mut WriteBatch, commit: &Commit) -> Result<boo
             insert_some(ctx, batch, commit, ops.by_ref().take(PINNED_OPS_MAX as usize), &guard)?;
             left = left.saturating_sub(PINNED_OPS_MAX);
             if left == 0 {
-                return Ok(batch.families.iter().any(|family| is_full(family, &guard)));
+                return Ok(batch.families.iter().any(|family| family.is_full(family.view(&guard))));
             }
             position = ops.position();
         }
@@ -437,20 +437,15 @@ fn after(ctx: &WriteCtx, batch: &mut WriteBatch, commit: &Commit, full: bool) ->
     Ok(last)
 }
 
-/// Returns true if the active memtable of `family` is full.
-fn is_full(family: &FamilyCore, guard: &Guard) -> bool {
-    let active = family.view(guard).active.as_ref();
-    active.is_some_and(|active| active.is_full(family.buffer_bytes()))
-}
-
 #[cold]
 fn rotate_full(ctx: &WriteCtx, batch: &WriteBatch) {
     let guard = pin();
     for family in &batch.families {
-        let active = family.view(&guard).active.as_ref();
-        if is_full(family, &guard) {
+        let view = family.view(&guard);
+        let has_many_values = || view.active.as_ref().is_some_and(|active| family.has_many_values(active));
+        if family.is_full(view) {
             ctx.rotate_if_full(family);
-        } else if !batch.leases.is_empty() && active.is_some_and(|a| family.has_many_values(a)) {
+        } else if !batch.leases.is_empty() && has_many_values() {
             ctx.rotate(family);
         }
     }

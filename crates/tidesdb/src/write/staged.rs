@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use tidesdb_memtable::{Memtable, Version};
+use tidesdb_sync::pin;
 
 use super::batch::WriteBatch;
 use super::ops::ops;
@@ -35,7 +36,8 @@ impl Staged {
     /// # Errors
     /// `Internal`; nothing happened.
     pub(super) fn of(ctx: &WriteCtx, batch: &WriteBatch) -> Result<Option<Self>> {
-        let least = |family: &Arc<FamilyCore>| (family.buffer_bytes() / BUFFER_PART).max(BYTES_MIN);
+        let buffer = |family: &Arc<FamilyCore>| family.buffer_bytes_of(family.view(&pin()));
+        let least = |family: &Arc<FamilyCore>| (buffer(family) / BUFFER_PART).max(BYTES_MIN);
         if batch.record.len() < BYTES_MIN
             || batch.ranks > 0
             || batch.record.len() < batch.families.iter().map(least).sum()

@@ -60,6 +60,10 @@ const SLICE: Duration = Duration::from_millis(10);
 /// Share of `memtables_bytes_max` at which writers slow down. What flushes have written is no debt, so debt is paid steadily, and a short range is
 /// enough; the larger the part before it, the larger the bursts that are taken at full speed.
 const MEMTABLES_SLOW: f64 = 0.625;
+/// Immutable memtables of one family at which its writers slow down, and at which they stop, however small they are. Full memtables do not get
+/// there, since the active one grows while few wait ([`FamilyCore::is_full`]): these were rotated for other reasons.
+const WAITING_SLOW: usize = 32;
+const WAITING_STOP: usize = 64;
 /// Tables in level 1 at which writers slow down, and at which they stop.
 const L1_SLOW: TableLimit = TableLimit { least: 10, triggers: 2 };
 const L1_STOP: TableLimit = TableLimit { least: 24, triggers: 3 };
@@ -132,7 +136,7 @@ struct Owed<'a> {
 
 fn debt<'a>(ctx: &'a WriteCtx, batch: &WriteBatch) -> Owed<'a> {
     let unflushed = ctx.debt.unflushed_bytes();
-    let (mut tables, mut garbage, mut active) = (0.0_f64, ValuesDebt::default(), 0_u64);
+    let (mut tables, mut garbage, mut active, mut waiting) = (0.0_f64, ValuesDebt::default(), 0_u64, 0_usize);
     let mut stored = 1.0;
     for family in &batch.families {
         if family.merge_debt.is_above(L1_SLOW.least) {
@@ -143,7 +147,10 @@ fn debt<'a>(ctx: &'a WriteCtx, batch: &WriteBatch) -> Owed<'a> {
             (garbage, stored) = (owed, family.collection.stored_share());
         }
         if unflushed > 0 {
-            active = active.max(active_bytes(family));
+            let guard = pin();
+            let view = family.view(&guard);
+            active = active.max(view.active.as_ref().map_or(0, |slot| slot.debt()));
+            waiting = waiting.max(view.immutables.len());
         }
     }
     let values = garbage.share();
@@ -156,7 +163,7 @@ fn debt<'a>(ctx: &'a WriteCtx, batch: &WriteBatch) -> Owed<'a> {
         // The largest active memtable is the next debt: without it, debt would rise by a whole memtable at once.
         false => unflushed + active,
     };
-    let memory = memtable_debt(bytes, ctx.options.memtables_bytes_max);
+    let memory = memtable_debt(bytes, ctx.options.memtables_bytes_max).max(number_debt(waiting));
     let debt = &ctx.debt;
     let pressure = pressure(ctx, batch);
     if values > 0.0 && values > tables.max(memory).max(pressure) && !ctx.merges.are_stuck() {
@@ -187,11 +194,6 @@ fn pressure(ctx: &WriteCtx, batch: &WriteBatch) -> f64 {
     if wanted < high { 0.0 } else { 0.5 + (wanted - high) as f64 / (critical - high) as f64 * 0.5 }
 }
 
-/// Bytes of the active memtable.
-fn active_bytes(family: &FamilyCore) -> u64 {
-    family.view(&pin()).active.as_ref().map_or(0, |slot| slot.debt())
-}
-
 /// Bytes of all immutable memtables.
 fn immutable_bytes_now(ctx: &WriteCtx) -> u64 {
     let of_family = |family: &Arc<FamilyCore>| {
@@ -211,6 +213,14 @@ fn memtable_debt(bytes: u64, stop: u64) -> f64 {
         return 0.0;
     }
     0.5 + (bytes - slow) as f64 / (stop - slow).max(1) as f64 * 0.5
+}
+
+/// Debt caused by `waiting` immutable memtables of a family: a get looks into each of them.
+fn number_debt(waiting: usize) -> f64 {
+    match waiting <= WAITING_SLOW {
+        true => 0.0,
+        false => 0.5 + (waiting - WAITING_SLOW) as f64 / (WAITING_STOP - WAITING_SLOW) as f64 * 0.5,
+    }
 }
 
 /// Debt caused by the tables in level 1, and by the levels between it and the largest; none if merges cannot pay it, because waiting for

@@ -59,6 +59,7 @@ mod remote;
 mod remote_crashes;
 mod savepoints;
 mod settings;
+mod small_buffers;
 mod snapshots;
 mod space;
 mod statistics;

@@ -78,19 +78,23 @@ impl Rig {
             DbOptions { background_threads: Some(0), merge_parts: Some(parts), ..DbOptions::default() };
         let write = Arc::new(WriteCtx::new(&env, options, &health, log));
         let ctx = MaintenanceCtx::new(&write, &dir, versions);
-        let family = create_family(&ctx, family);
+        let family = create_family(&ctx, "only", family);
         Self { disk, clock, ctx, family }
     }
 
     /// Commits one entry: log, memtable, visible.
     fn commit(&self, key: &[u8], kind: Kind, value: &[u8]) -> SeqNo {
+        self.commit_to(&self.family, key, kind, value)
+    }
+
+    fn commit_to(&self, family: &Arc<FamilyCore>, key: &[u8], kind: Kind, value: &[u8]) -> SeqNo {
         let log = &self.ctx.write.log;
         let mut record = blank_record(0);
         record.extend_from_slice(key);
         record.extend_from_slice(value);
         let commit = log.append(&mut record, 1, false, Purpose::Store).unwrap();
-        self.family.make_slot(commit.seq, 1, || log.sequencer().visible_end());
-        let view = self.family.owned_view();
+        family.make_slot(commit.seq, 1, || log.sequencer().visible_end());
+        let view = family.owned_view();
         let version = Version { seq: commit.seq, kind: kind as u8, expiry: 0 };
         view.slot_for(commit.seq).unwrap().map.insert(key, version, value).unwrap();
         log.sequencer().done(&commit);
@@ -120,15 +124,15 @@ impl Rig {
     }
 }
 
-fn create_family(ctx: &MaintenanceCtx, options: FamilyOptions) -> Arc<FamilyCore> {
+fn create_family(ctx: &MaintenanceCtx, name: &str, options: FamilyOptions) -> Arc<FamilyCore> {
     let id = ctx.versions.new_family_id().unwrap();
     let mut edit = VersionEdit::new();
-    edit.push(Change::CreateFamily { family: id, name: "only".into(), options: options.clone() });
+    edit.push(Change::CreateFamily { family: id, name: name.into(), options: options.clone() });
     ctx.versions.install(&edit, |_| {}).unwrap();
     let entropy = Arc::clone(&ctx.write.env.entropy);
     let vlog = VlogSet::new(Arc::clone(&ctx.dir), entropy, id, 1 << 20, || Ok(VlogId(1)));
     let version = ctx.versions.version(id).unwrap();
-    let family = Arc::new(FamilyCore::new(id, "only", options, vlog, version, &ctx.write.memory));
+    let family = Arc::new(FamilyCore::new(id, name, options, vlog, version, &ctx.write.memory));
     ctx.write.families.write().insert(id, Arc::clone(&family));
     family
 }
@@ -148,6 +152,99 @@ fn a_flush_turns_the_memtable_into_a_table_and_releases_the_log() {
     assert_eq!(rig.ctx.write.log_needed_from(), rig.ctx.write.log.sequencer().visible_end());
     assert_eq!(rig.family.total(Metric::Flushes), 1);
     assert!(!rig.flush().unwrap(), "nothing is left to flush");
+}
+
+/// Each memtable became a table with syncs of its own.
+#[test]
+fn neighbouring_memtables_become_one_table() {
+    let rig = Rig::new();
+    let write = &rig.ctx.write;
+    let snapshot = rig.put(b"a", b"old");
+    let kept = rig.ctx.reads.snapshots.register(|| snapshot);
+    for n in 0..20u8 {
+        rig.put(b"a", &[n]);
+        rig.put(&[b'b', n], &[n]);
+        rig.commit(&[b'b', n / 2], Kind::Delete, b"");
+        write.rotate(&rig.family);
+    }
+    let all = |seq| (0..20).map(|n| rig.get(&[b'b', n], seq)).chain([rig.get(b"a", seq)]).collect::<Vec<_>>();
+    let before = [None, Some(snapshot)].map(all);
+    let (installs, syncs) = (rig.ctx.versions.installs(), Arc::new(AtomicU64::new(0)));
+    let counted = Arc::clone(&syncs);
+    rig.disk.observe(OpKind::SyncData, move |_, _| {
+        counted.fetch_add(1, Ordering::Relaxed);
+    });
+    assert_eq!(rig.family.owned_view().immutables.len(), 20);
+
+    assert!(rig.flush().unwrap());
+
+    rig.disk.stop_observing();
+
+    assert_eq!((rig.family.owned_view().memtables().count(), rig.tables().len()), (0, 1));
+    assert_eq!(rig.ctx.versions.installs() - installs, 1);
+    assert!(syncs.load(Ordering::Relaxed) <= 4, "{syncs:?} syncs");
+    assert_eq!([None, Some(snapshot)].map(all), before);
+    assert_eq!((write.debt.unflushed_bytes(), rig.family.total(Metric::Flushes)), (0, 1));
+    drop(kept);
+}
+
+/// Neighbours of more than a flush takes together stay apart: a memtable of a usual size becomes a table of its own.
+#[test]
+fn large_memtables_are_flushed_one_by_one() {
+    let rig = Rig::new();
+    for n in 0..3u8 {
+        for i in 0..10 {
+            rig.put(&[n, i], &vec![n; 900 << 10]);
+        }
+        rig.ctx.write.rotate(&rig.family);
+    }
+    assert!(rig.flush().unwrap());
+    assert_eq!(rig.family.owned_view().immutables.len(), 2, "two of 9 MiB would be too much");
+}
+
+/// Thousands of families with a row each took seconds to flush: an edit of the manifest and a sync of the directory for each.
+#[test]
+fn small_memtables_of_many_families_are_installed_together() {
+    let rig = Rig::new();
+    let others: Vec<_> =
+        (0..40).map(|n| create_family(&rig.ctx, &format!("f{n}"), FamilyOptions::default())).collect();
+    for (n, family) in others.iter().enumerate() {
+        rig.commit_to(family, b"k", Kind::Put, &[n as u8]);
+    }
+    rig.put(b"k", b"v");
+    rig.ctx.write.rotate_used(&others);
+    let installs = rig.ctx.versions.installs();
+
+    assert!(rig.flush().unwrap());
+
+    assert_eq!(rig.ctx.versions.installs() - installs, 1);
+    for (n, family) in others.iter().enumerate() {
+        assert_eq!(family.owned_view().memtables().count(), 0);
+        assert_eq!(read::get(&rig.ctx.reads, family, b"k", None).unwrap().unwrap().to_vec(), [n as u8]);
+    }
+    assert_eq!(rig.ctx.write.log_needed_from(), rig.ctx.write.log.sequencer().visible_end());
+}
+
+/// The manifest does not know one of the families any more, so the flush of both fails. Each is then flushed alone.
+#[test]
+fn a_family_that_cannot_be_flushed_does_not_keep_others_from_it() {
+    for is_marked in [true, false] {
+        let mut rig = Rig::new();
+        let other = create_family(&rig.ctx, "other", FamilyOptions::default());
+        let first = std::mem::replace(&mut rig.family, other);
+        rig.commit_to(&first, b"k", Kind::Put, b"v");
+        rig.ctx.write.rotate(&first);
+        rig.put(b"k", b"v");
+        let mut edit = VersionEdit::new();
+        edit.push(Change::DropFamily { family: first.id });
+        rig.ctx.versions.install(&edit, |_| ()).unwrap();
+        if is_marked {
+            first.set_dropped();
+        }
+        assert_eq!(rig.flush().is_ok(), is_marked);
+        assert_eq!((rig.tables(), rig.family.owned_view().memtables().count()), (vec![(1, 1, 0)], 0));
+        assert_eq!(first.owned_view().memtables().count(), usize::from(!is_marked));
+    }
 }
 
 #[test]
