@@ -1,7 +1,7 @@
 //! `cargo xtask soak`: runs the test programs in turn, for hours, each round with the next seed.
 //!
 //! A program takes `--seed N` and reports failure by its exit code. The first failure ends the run and is
-//! printed with a command that repeats it.
+//! printed with a command that repeats the round; a program of the test kit prints a line `VIOLATION` with the command of the failed case.
 
 use crate::cargo::Done;
 use crate::{inject, stages};

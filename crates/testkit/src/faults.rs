@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use tidesdb_io::sim::{Fault, Op, OpKind, OpSet, SyncModel, errno};
 
+use crate::report::violation;
 use crate::rng::Rng;
 use crate::script::{self, Recipe};
 use crate::trial::{Outcome, Plan, Trial, rehearse};
@@ -172,7 +173,7 @@ pub fn case(trial: &Trial, plan: &Plan, totals: &mut Totals) {
         Err(e) => {
             totals.cases += 1;
             totals.violations += 1;
-            eprintln!("VIOLATION seed {} ({}, {:?}): {e}", trial.seed, plan.what, trial.config);
+            violation(format_args!("script {} ({}, {:?}): {e}", trial.seed, plan.what, trial.config));
         }
     }
 }
@@ -185,7 +186,7 @@ pub fn every_call(seed: u64, limit: usize, mut begin: impl FnMut(&str)) -> Total
     let ops = match rehearse(&trial) {
         Ok((ops, _)) => ops,
         Err(e) => {
-            eprintln!("VIOLATION seed {seed}: {e}");
+            violation(format_args!("script {seed}: {e}"));
             totals.violations = 1;
             return totals;
         }

@@ -12,6 +12,7 @@ use tidesdb_io::Env;
 use tidesdb_io::sim::{self, Fault, Image, OpKind, OpSet, SimDisk, SyncModel, errno};
 
 use crate::faults::Totals;
+use crate::report::violation;
 use crate::rng::Rng;
 use crate::trial::Outcome;
 use crate::world::{Config, PATH};
@@ -45,7 +46,7 @@ pub fn many(seed: u64, cases: u64, mut begin: impl FnMut(&str)) -> Totals {
             }
             Err(e) => {
                 totals.violations += 1;
-                eprintln!("VIOLATION group seed {seed}: {e}");
+                violation(format_args!("group seed {seed}: {e}"));
             }
         }
     }

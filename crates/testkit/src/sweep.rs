@@ -12,6 +12,7 @@ use tidesdb_io::sim::{self, Image, SimDisk};
 use crate::check;
 use crate::damage::{self, Damage, Victim};
 use crate::model::Contents;
+use crate::report::violation;
 use crate::rng::Rng;
 use crate::world::{Config, PATH};
 
@@ -282,7 +283,8 @@ impl Report {
             Damage::Replaced { by, .. } => format!("Replaced by {by}"),
             other => format!("{other:?}"),
         };
-        eprintln!("VIOLATION {shape}: {} ({} bytes): {detail}: {what}", victim.name, victim.bytes.len());
+        let (name, bytes) = (&victim.name, victim.bytes.len());
+        violation(format_args!("{shape}: {name} ({bytes} bytes): {detail}: {what}"));
     }
 }
 

@@ -8,12 +8,15 @@ use std::time::Duration;
 
 use tidesdb_io::{Clock, Priority, RealClock, RealThreads, Threads};
 
+use crate::report;
+
 /// Watches the cases of all threads of a runner.
 #[derive(Debug)]
 pub struct Watch {
     clock: RealClock,
     limit: Duration,
-    cases: Mutex<BTreeMap<String, (Duration, String)>>,
+    /// By thread: the begin of its case, the name of the case, and the command that shows it again.
+    cases: Mutex<BTreeMap<String, (Duration, String, String)>>,
 }
 
 impl Watch {
@@ -41,7 +44,7 @@ impl Watch {
     pub fn begin(&self, what: &str) {
         let now = self.clock.mono();
         let mut cases = self.cases.lock().unwrap_or_else(PoisonError::into_inner);
-        cases.insert(name(std::thread::current().id()), (now, what.to_owned()));
+        cases.insert(name(std::thread::current().id()), (now, what.to_owned(), report::again()));
     }
 
     /// Announces that the calling thread has no case to watch.
@@ -58,9 +61,10 @@ impl Watch {
     fn look(&self) {
         let now = self.clock.mono();
         let cases = self.cases.lock().unwrap_or_else(PoisonError::into_inner);
-        for (since, what) in cases.values() {
+        for (since, what, again) in cases.values() {
             if now.saturating_sub(*since) > self.limit {
-                eprintln!("VIOLATION hang: {what} has been running for {:?}", now.saturating_sub(*since));
+                let long = now.saturating_sub(*since);
+                eprintln!("VIOLATION `{again}`: hang: {what} has been running for {long:?}");
                 std::process::exit(3);
             }
         }

@@ -2,7 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
-use std::process::Command;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use testkit::report::PLANT;
 
 /// Runs a program of this package. It must succeed and print the line of its test.
 fn run(program: &str, args: &[&str], line: &str) {
@@ -45,7 +49,7 @@ fn sweep() {
 
 #[test]
 fn invariants() {
-    run(env!("CARGO_BIN_EXE_invariants"), &["--points", "400", "--seed", "18"], "T13-invariants ");
+    run(env!("CARGO_BIN_EXE_invariants"), &["--points", "400", "--seed", "18"], "T47 ");
 }
 
 #[test]
@@ -55,11 +59,7 @@ fn model() {
 
 #[test]
 fn metamorphic() {
-    run(
-        env!("CARGO_BIN_EXE_metamorphic"),
-        &["--configs", "12", "--length", "12000", "--seed", "19"],
-        "T15-metamorphic ",
-    );
+    run(env!("CARGO_BIN_EXE_metamorphic"), &["--configs", "12", "--length", "12000", "--seed", "19"], "T15 ");
 }
 
 #[test]
@@ -72,6 +72,102 @@ fn tmpfs() {
     run(
         env!("CARGO_BIN_EXE_tmpfs"),
         &["--rounds", "2", "--mib", "40", "--seed", "17", "--scarce", "0"],
-        "T11-tmpfs ",
+        "T49 ",
     );
+}
+
+/// The names of all programs of this package.
+fn programs() -> Vec<String> {
+    let files = std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/bin")).unwrap();
+    let mut names: Vec<_> =
+        files.map(|f| f.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+    names.sort_unstable();
+    names
+}
+
+/// Runs a program of this package.
+fn output(program: &str, args: &[&str], planted: Option<u64>) -> Output {
+    let path: PathBuf = Path::new(env!("CARGO_BIN_EXE_crash")).with_file_name(program);
+    let mut command = Command::new(path);
+    if let Some(case) = planted {
+        command.env(PLANT, case.to_string());
+    }
+    command.args(args).output().unwrap()
+}
+
+/// Runners once ignored what they did not know: a mistyped argument ran the default and passed.
+#[test]
+fn arguments_that_are_unknown_or_no_numbers_are_refused() {
+    let number = |program: &str| if program == "latency" { "--mib" } else { "--seed" };
+    for program in programs().iter().filter(|name| *name != "golden") {
+        let wrong = [["--sede", "1"], [number(program), "one"], [number(program), "-1"], ["--case", "1x"]];
+        for args in wrong {
+            let out = output(program, &args, None);
+            let said = String::from_utf8_lossy(&out.stderr);
+            assert_eq!(out.status.code(), Some(2), "{program} {args:?}: {said}");
+            assert!(out.stdout.is_empty() && said.starts_with("error: "), "{program} {args:?}: {said}");
+        }
+    }
+}
+
+/// Runners once printed numbers that, given back to them, ran other cases.
+#[test]
+fn the_command_of_a_violation_runs_the_failed_case_alone() {
+    let runs: [(&str, &[&str], u64); 7] = [
+        ("crash", &["--points", "20", "--seed", "11"], 11_000_000),
+        ("faults", &["--only", "9", "--cases", "100", "--points", "2", "--seed", "12"], 12_000_001),
+        ("order", &["--scripts", "3", "--seed", "16"], 16_000_002),
+        ("invariants", &["--points", "20", "--seed=18"], 18_000_000),
+        ("model", &["--ops", "600", "--length", "100", "--seed", "15", "--threads", "1"], 15_000_003),
+        ("metamorphic", &["--configs", "2", "--length", "2000", "--keys", "90", "--seed", "19"], 1),
+        ("sweep", &["--stride", "3001", "--blocks", "2", "--seed", "14"], 3),
+    ];
+    for (program, args, case) in runs {
+        let out = output(program, args, Some(case));
+        let violations = |out: &Output| -> Vec<String> {
+            let said = String::from_utf8_lossy(&out.stderr);
+            said.lines().filter(|line| line.starts_with("VIOLATION")).map(str::to_owned).collect()
+        };
+        let said = violations(&out);
+        let [line] = &said[..] else { panic!("{program}: not one violation: {said:?}") };
+        assert!(!out.status.success(), "{program}");
+        let command: Vec<&str> = line.split('`').nth(1).unwrap().split(' ').collect();
+        assert_eq!(command[..3], ["cargo", "xtask", program]);
+        let again = output(program, &command[3..], Some(case));
+        assert_eq!((again.status.success(), violations(&again)), (false, said.clone()), "{command:?}");
+        let mended = output(program, &command[3..], None);
+        let said = String::from_utf8_lossy(&mended.stderr);
+        assert!(mended.status.success(), "{command:?} without the plant: {said}");
+        let other = output(program, &command[3..], Some(case + 1));
+        assert!(other.status.success(), "{command:?} runs another case too");
+    }
+}
+
+/// Two ids once named two programs each.
+#[test]
+fn the_page_lists_every_runner_with_its_own_ids() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = std::fs::read_to_string(root.join("docs/testing.md")).unwrap();
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
+    let ids = |cells: &str| cells.split(" | ").next().unwrap().split(", ").map(str::to_owned).collect();
+    let listed: BTreeMap<&str, BTreeSet<String>> = rows.map(|(name, cells)| (name, ids(cells))).collect();
+    let mut runners = programs();
+    runners.retain(|name| name != "golden");
+    assert_eq!(listed.keys().collect::<Vec<_>>(), runners.iter().collect::<Vec<_>>());
+    let mut owners = BTreeMap::new();
+    for (name, ids) in &listed {
+        for id in ids {
+            assert_eq!(owners.insert(id.clone(), name), None, "{id} names two programs");
+        }
+        let source = std::fs::read_to_string(root.join(format!("crates/testkit/src/bin/{name}.rs"))).unwrap();
+        let is_id = |word: &&str| word.len() == 3 && word.starts_with('T') && word[1..].parse::<u8>().is_ok();
+        let words = source.split(|c: char| !c.is_ascii_alphanumeric());
+        let used: BTreeSet<String> = words.filter(is_id).map(str::to_owned).collect();
+        let own: BTreeSet<String> = ids.iter().filter(|id| id.starts_with('T')).cloned().collect();
+        assert_eq!(used, own, "the ids in {name}.rs");
+    }
+    let xtask = std::fs::read_to_string(root.join("xtask/src/stages.rs")).unwrap();
+    for name in &runners {
+        assert!(xtask.contains(&format!("(\"{name}\", &[")), "`cargo xtask {name}` is missing");
+    }
 }

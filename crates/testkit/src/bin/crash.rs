@@ -1,16 +1,17 @@
 //! T01 and T02: crashes the engine at every call that changes the disk, builds images of the possible disk contents
 //! afterwards, recovers each image and compares it with the model. Some of the recovered databases go on, and the power fails again.
-//! Usage: `crash [--points N] [--seed S] [--threads T]`.
+//! A case is a script.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use clap::Parser;
 use testkit::check::{self, Demand};
 use testkit::model::wall_millis;
 use testkit::order;
-use testkit::report::{argument, exit, finish};
+use testkit::report::{Cases, exit, finish, violation};
 use testkit::rng::Rng;
 use testkit::script::{self, Recipe};
 use testkit::world::{Config, PATH, Promises, Shared, World};
@@ -35,22 +36,22 @@ struct Totals {
 /// Maximum number of crash points within one recovery.
 const NESTED_MAX: u64 = 40;
 
+#[derive(Parser)]
+struct Args {
+    #[command(flatten)]
+    cases: Cases,
+    /// Crash points of all scripts together, so also the most of one.
+    #[arg(long, default_value_t = 20_000)]
+    points: u64,
+    #[arg(long, default_value_t = 2)]
+    threads: u64,
+}
+
 fn main() -> ExitCode {
-    let points = argument("points").unwrap_or(20_000);
-    let seed = argument("seed").unwrap_or(1);
-    let threads = argument("threads").unwrap_or(2);
-    let totals = Arc::new(Totals::default());
-    let next = Arc::new(AtomicU64::new(seed * 1_000_000));
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            let (totals, next) = (Arc::clone(&totals), Arc::clone(&next));
-            scope.spawn(move || {
-                while totals.points.load(Relaxed) < points && totals.wrong.load(Relaxed) < 20 {
-                    one_script(next.fetch_add(1, Relaxed), points, &totals);
-                }
-            });
-        }
-    });
+    let Args { cases, points, threads } = Args::parse();
+    let totals = Totals::default();
+    let is_done = || totals.points.load(Relaxed) >= points || totals.wrong.load(Relaxed) >= 20;
+    cases.run(threads, &[], is_done, |script| one_script(script, points, &totals));
     let n = |a: &AtomicU64| a.load(Relaxed);
     let figures = [
         ("scripts", n(&totals.scripts)),
@@ -62,18 +63,18 @@ fn main() -> ExitCode {
         ("checkpoints", n(&totals.checkpoints)),
         ("value_bytes_moved", n(&totals.moved)),
         ("violations", n(&totals.wrong)),
-        ("seed", seed),
+        ("seed", cases.seed),
     ];
     exit(finish(
         "T01",
         &figures,
-        &[
+        cases.floors(&[
             ("crash_points", points),
             ("images", points * 11),
             ("nested", points / 10),
             ("second_lives", points / 10),
             ("shown", points / 4),
-        ],
+        ]),
     ))
 }
 
@@ -282,6 +283,6 @@ fn crash_in_recovery(case: &Case, demand: Demand, totals: &Totals) {
 
 fn wrong(totals: &Totals, seed: u64, what: &str, e: &str) {
     if totals.wrong.fetch_add(1, Relaxed) < 10 {
-        eprintln!("VIOLATION seed {seed}: {what}: {e}");
+        violation(format_args!("script {seed}: {what}: {e}"));
     }
 }

@@ -2,15 +2,15 @@
 //! logs. Writes, reads, scans, merges, checks, copies and opens must all work, even while the program holds every
 //! remaining descriptor. Then values are overwritten until many value logs have come and gone. The processor time of a flush, a get and an
 //! open is printed: compare runs with different numbers of tables.
-//! Usage: `descriptors [--tables N] [--values N] [--families N] [--churn N] [--seed S]`.
 
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::Parser;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use testkit::home::in_memory;
-use testkit::report::{argument, exit, finish};
+use testkit::report::{self, OneCase, exit, finish, violation};
 use testkit::rng::Rng;
 use testkit::watch::Watch;
 use tidesdb::{Compression, Db, Error, FamilyOptions, SyncMode};
@@ -30,38 +30,38 @@ const NEAR: u64 = 2000;
 const GETS: u64 = 20_000;
 
 /// Size of the run.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Parser)]
 struct Plan {
     /// Minimum number of tables to create.
+    #[arg(long, default_value_t = 20_000)]
     tables: u64,
     /// Minimum number of value log files to create.
+    #[arg(long, default_value_t = 1000)]
     values: u64,
     /// Number of families with their own value log.
+    #[arg(long, default_value_t = 300)]
     families: u64,
     /// Number of value logs to fill with values that are then overwritten.
+    #[arg(long, default_value_t = 5000)]
     churn: u64,
-    seed: u64,
+    #[command(flatten)]
+    one: OneCase,
 }
 
 fn main() -> ExitCode {
-    let plan = Plan {
-        tables: argument("tables").unwrap_or(20_000),
-        values: argument("values").unwrap_or(1000),
-        families: argument("families").unwrap_or(300),
-        churn: argument("churn").unwrap_or(5000),
-        seed: argument("seed").unwrap_or(1),
-    };
+    let plan = Plan::parse();
+    report::begin(&[], plan.one.case);
     let watch = Watch::start(Duration::from_secs(480));
     watch.begin("the database");
     let limit = Rlimit { current: Some(LIMIT), ..getrlimit(Resource::Nofile) };
     if let Err(e) = setrlimit(Resource::Nofile, limit) {
-        println!("T18-descriptors SKIPPED: the limit cannot be set: {e}");
+        println!("T18 SKIPPED: the limit cannot be set: {e}");
         return ExitCode::SUCCESS;
     }
     let seen = in_memory().and_then(|temp| run(temp.path(), plan));
     let violations = u64::from(seen.is_err());
     let seen = seen.unwrap_or_else(|e| {
-        eprintln!("VIOLATION: {e}");
+        violation(e);
         Seen::default()
     });
     let figures = [
@@ -76,7 +76,7 @@ fn main() -> ExitCode {
         ("get_cpu_ns", seen.get_nanos),
         ("open_cpu_us_per_table", seen.open_micros),
         ("violations", violations),
-        ("seed", plan.seed),
+        ("seed", plan.one.case),
     ];
     let floors = [
         ("tables", plan.tables),
@@ -84,7 +84,7 @@ fn main() -> ExitCode {
         ("rows", plan.tables * ROWS),
         ("value_logs_removed", plan.churn / 10 * 9),
     ];
-    exit(finish("T18-descriptors", &figures, &floors))
+    exit(finish("T18", &figures, &floors))
 }
 
 /// Figures of the run.
@@ -212,14 +212,14 @@ fn fill(db: &Db, plan: Plan, dir: &Path, seen: &mut Seen) -> Result<(), String> 
     (0..plan.tables).try_for_each(|table| commit(&mut (table * ROWS..(table + 1) * ROWS)))?;
     say("flush", db.flush())?;
     seen.look(dir)?;
-    let mut rng = Rng::new(plan.seed);
+    let mut rng = Rng::new(plan.one.case);
     (0..plan.tables / 10).try_for_each(|_| commit(&mut (0..ROWS).map(|_| rng.below(plan.tables * ROWS))))?;
     seen.look(dir)
 }
 
 /// Measures flushes and gets.
 fn measure(db: &Db, plan: Plan, seen: &mut Seen) -> Result<(), String> {
-    let mut rng = Rng::new(plan.seed + 3);
+    let mut rng = Rng::new(plan.one.case + 3);
     let before = processor_time();
     for _ in 0..FLUSHES {
         let mut batch = db.batch();
@@ -292,7 +292,7 @@ fn check(db: &Db, plan: Plan, when: &str) -> Result<u64, String> {
         }
     }
     let total = plan.tables * ROWS;
-    let mut rng = Rng::new(plan.seed + 7);
+    let mut rng = Rng::new(plan.one.case + 7);
     for n in (0..plan.tables).map(|_| rng.below(total)) {
         let got = say("get", db.get(&key(n))).map_err(|e| format!("{when}: {e}"))?;
         if got.as_deref() != Some(&value(n, 150)[..]) {

@@ -1,75 +1,80 @@
 //! Makes every disk call of the engine fail (T09), makes every sync fail by three models (T10), and fills the disk at
-//! many points (T11). Reports every broken promise. Usage: `faults [--cases N] [--seed S] [--threads T] [--points P]
-//! [--only 9|10|11] [--script SEED]`.
+//! many points (T11). Reports every broken promise. A case is a script.
 
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use clap::Parser;
 use testkit::faults::{self, Totals};
 use testkit::group;
-use testkit::report::{argument, exit, finish};
+use testkit::report::{Cases, exit, finish};
 use testkit::watch::Watch;
+
+#[derive(Parser)]
+struct Args {
+    #[command(flatten)]
+    numbers: Cases,
+    /// Trials of a fault, of all scripts together.
+    #[arg(long, default_value_t = 6_000)]
+    cases: u64,
+    /// Calls of a script that fail, about.
+    #[arg(long, default_value_t = 150)]
+    points: usize,
+    /// Runs T09, T10 or T11 alone.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(9..=11))]
+    only: Option<u64>,
+    #[arg(long, default_value_t = 2)]
+    threads: u64,
+}
 
 /// Runs the script with the given number on one thread.
 type Script<'a> = dyn Fn(u64, &Watch) -> Totals + Sync + 'a;
 
 fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|_| {})); // a panic is reported with its case
-    let seed = argument("seed").unwrap_or(1);
-    let cases = argument("cases").unwrap_or(6_000);
-    let points = argument("points").unwrap_or(150) as usize;
-    let only = argument("only");
-    let wanted = |n: u64| only.is_none_or(|only| only == n);
+    let args = Args::parse();
+    let Args { numbers, cases, points, .. } = args;
+    let wanted = |n: u64| args.only.is_none_or(|only| only == n);
     let watch = Watch::start(Duration::from_secs(60));
     let mut good = true;
     if wanted(9) {
-        let t = run(seed, cases, &watch, &|n, w| faults::every_call(n, points, |what| w.begin(what)));
-        good &= end("T09", &t, seed, cases);
+        let t = run(&args, 9, cases, &watch, &|n, w| faults::every_call(n, points, |what| w.begin(what)));
+        good &= end("T09", &t, &numbers, cases);
     }
     if wanted(10) {
         let per_kind = points / 12 + 2;
-        let mut t =
-            run(seed, cases / 2, &watch, &|n, w| faults::every_sync(n, per_kind, |what| w.begin(what)));
-        let groups = run(seed, cases / 10, &watch, &|n, w| group::many(n, 10, |what| w.begin(what)));
-        t.merge(&groups);
-        good &= end("T10", &t, seed, cases / 2);
+        let syncs = |n, w: &Watch| faults::every_sync(n, per_kind, |what| w.begin(what));
+        let mut t = run(&args, 10, cases / 2, &watch, &syncs);
+        let groups = |n, w: &Watch| group::many(n, 10, |what| w.begin(what));
+        t.merge(&run(&args, 10, cases / 10, &watch, &groups));
+        good &= end("T10", &t, &numbers, cases / 2);
     }
     if wanted(11) {
-        let t = run(seed, cases / 4, &watch, &|n, w| {
-            faults::every_budget(n, points as u64 / 2, |what| w.begin(what))
-        });
-        good &= end("T11", &t, seed, cases / 4);
+        let budgets = |n, w: &Watch| faults::every_budget(n, points as u64 / 2, |what| w.begin(what));
+        let t = run(&args, 11, cases / 4, &watch, &budgets);
+        good &= end("T11", &t, &numbers, cases / 4);
     }
     exit(good)
 }
 
-fn end(test: &str, totals: &Totals, seed: u64, cases: u64) -> bool {
-    finish(test, &totals.figures(seed), &[("cases", cases), ("errors", cases / 10), ("went_on", 1)])
+fn end(test: &str, totals: &Totals, numbers: &Cases, cases: u64) -> bool {
+    let floors = [("cases", cases), ("errors", cases / 10), ("went_on", 1)];
+    finish(test, &totals.figures(numbers.seed), numbers.floors(&floors))
 }
 
-/// Runs scripts on all threads until there are enough cases.
-fn run(seed: u64, cases: u64, watch: &Watch, script: &Script<'_>) -> Totals {
-    let next = AtomicU64::new(argument("script").unwrap_or(seed * 1_000_000));
+/// Runs scripts of test `test` on all threads until there are enough cases.
+fn run(args: &Args, test: u64, cases: u64, watch: &Watch, script: &Script<'_>) -> Totals {
     let totals = Mutex::new(Totals::default());
+    let lock = || totals.lock().unwrap_or_else(PoisonError::into_inner);
     let enough = || {
-        let totals = totals.lock().unwrap_or_else(PoisonError::into_inner);
+        let totals = lock();
         totals.cases >= cases || totals.violations >= 20
     };
-    std::thread::scope(|scope| {
-        for _ in 0..argument("threads").unwrap_or(2) {
-            scope.spawn(|| {
-                while !enough() {
-                    let more = script(next.fetch_add(1, Relaxed), watch);
-                    watch.end();
-                    totals.lock().unwrap_or_else(PoisonError::into_inner).merge(&more);
-                    if argument("script").is_some() {
-                        break;
-                    }
-                }
-            });
-        }
+    args.numbers.run(args.threads, &[("only", test.to_string())], enough, |n| {
+        let more = script(n, watch);
+        watch.end();
+        lock().merge(&more);
     });
     totals.into_inner().unwrap_or_else(PoisonError::into_inner)
 }

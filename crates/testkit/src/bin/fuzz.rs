@@ -1,4 +1,4 @@
-//! Runs the fuzz targets. Usage: `fuzz [--target NAME] [--seconds S] [--seed N] [--input FILE] [--write-corpus]`.
+//! Fuzz: runs the fuzz targets. A case is an input of a target and a seed.
 //!
 //! Each target runs in its own process with a limit on its memory; this process watches it. Input `n` of a run is
 //! generated from the seed and `n` alone, so the number identifies an input that killed the process. A panic, an abort,
@@ -17,10 +17,11 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use clap::Parser;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use testkit::fuzz::targets::{TARGETS, Target};
 use testkit::fuzz::{corpus, mutate};
-use testkit::report::{argument, exit, finish, text_argument};
+use testkit::report::{self, exit, finish, violation};
 use testkit::rng::Rng;
 use tidesdb_io::{Clock, RealClock};
 
@@ -33,25 +34,51 @@ const FINDINGS_MAX: usize = 10;
 /// Maximum number of attempts to shrink a finding.
 const SHRINKS_MAX: usize = 150;
 
+#[derive(Parser)]
+struct Args {
+    /// Runs this target alone; the first one is run by `--case` and `--input` by default.
+    #[arg(long, value_parser = TARGETS.map(|t| t.name))]
+    target: Option<String>,
+    /// Chooses the inputs.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Time of each target.
+    #[arg(long, default_value_t = 600)]
+    seconds: u64,
+    /// Runs this input alone.
+    #[arg(long, requires = "target")]
+    case: Option<u64>,
+    /// Runs the input in this file alone.
+    #[arg(long)]
+    input: Option<PathBuf>,
+    /// Writes the valid part of the corpus.
+    #[arg(long)]
+    write_corpus: bool,
+    /// The file in which a process that runs inputs says how far it is.
+    #[arg(long, hide = true)]
+    progress: Option<PathBuf>,
+    /// The first input of such a process.
+    #[arg(long, hide = true, default_value_t = 0)]
+    from: u64,
+}
+
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().collect();
-    if args.iter().any(|a| a == "--write-corpus") {
+    let args = Args::parse();
+    let Args { seed, seconds, .. } = args;
+    if args.write_corpus {
         return exit(corpus::write().is_ok());
     }
-    let named = text_argument("target");
-    let targets: Vec<Target> =
-        TARGETS.into_iter().filter(|t| named.as_deref().is_none_or(|n| n == t.name)).collect();
-    let Some(first) = targets.first() else {
-        eprintln!("targets: {}", TARGETS.map(|t| t.name).join(" "));
-        return exit(false);
-    };
-    if let Some(file) = text_argument("input") {
-        return run_file(first, Path::new(&file));
+    let wanted = |t: &Target| args.target.as_deref().is_none_or(|n| n == t.name);
+    let targets: Vec<Target> = TARGETS.into_iter().filter(wanted).collect();
+    let Some(first) = targets.first() else { return exit(false) };
+    if let Some(n) = args.case {
+        return run_alone(first, &nth(&seeds(first), seed, n));
     }
-    let seed = argument("seed").unwrap_or(1);
-    let seconds = argument("seconds").unwrap_or(600);
-    if let Some(progress) = text_argument("progress") {
-        return work(first, seed, argument("from").unwrap_or(0), seconds, &progress);
+    if let Some(file) = &args.input {
+        return std::fs::read(file).map_or(exit(false), |input| run_alone(first, &input));
+    }
+    if let Some(progress) = &args.progress {
+        return work(first, seed, args.from, seconds, progress);
     }
     let mut good = true;
     for target in targets {
@@ -100,11 +127,10 @@ fn panics() -> Arc<Mutex<String>> {
     place
 }
 
-fn run_file(target: &Target, file: &Path) -> ExitCode {
+fn run_alone(target: &Target, input: &[u8]) -> ExitCode {
     limit_memory();
     let place = panics();
-    let Ok(input) = std::fs::read(file) else { return exit(false) };
-    match run(target, &input, &place) {
+    match run(target, input, &place) {
         Ok(()) => exit(true),
         Err(what) => {
             println!("{what}");
@@ -114,7 +140,7 @@ fn run_file(target: &Target, file: &Path) -> ExitCode {
 }
 
 /// Runs inputs in the child process: stores each number before it starts the input, and prints each panic.
-fn work(target: &Target, seed: u64, from: u64, seconds: u64, progress: &str) -> ExitCode {
+fn work(target: &Target, seed: u64, from: u64, seconds: u64, progress: &Path) -> ExitCode {
     limit_memory();
     let place = panics();
     let clock = RealClock::new();
@@ -237,7 +263,8 @@ fn found(target: &Target, seed: u64, n: u64, what: &str, findings: &mut Vec<Stri
         return;
     }
     findings.push(what.to_owned());
-    println!("VIOLATION fuzz-{} seed {seed} input {n}: {what}", target.name);
+    report::begin(&[("target", target.name.to_owned()), ("seed", seed.to_string())], n);
+    violation(what);
     let folder = PathBuf::from("target/fuzz");
     let path = folder.join(format!("{}-{seed}-{n}", target.name));
     let input = nth(&seeds(target), seed, n);

@@ -3,11 +3,16 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::Parser;
+
+#[derive(Parser)]
+struct Args {
+    /// An empty folder.
+    dir: PathBuf,
+}
+
 fn main() -> ExitCode {
-    let Some(dir) = std::env::args_os().nth(1).map(PathBuf::from) else {
-        eprintln!("usage: golden DIR");
-        return ExitCode::from(2);
-    };
+    let Args { dir } = Args::parse();
     match testkit::golden::write(&dir) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -1,14 +1,14 @@
-//! T13, invariants: transactions maintain a bank and a ring of nodes on a simulated disk. The invariants are checked on
-//! every image that a crash at any disk-changing call may leave. Usage: `invariants [--points N] [--seed S] [--threads
-//! T]`.
+//! T47: transactions maintain a bank and a ring of nodes on a simulated disk. The invariants are checked on
+//! every image that a crash at any disk-changing call may leave. A case is a play.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use clap::Parser;
 use testkit::invariants::{Counts, Demand, Player, Promises, Shared, Work, recovered};
-use testkit::report::{argument, exit, finish};
+use testkit::report::{Cases, exit, finish, violation};
 use testkit::rng::Rng;
 use testkit::watch::Watch;
 use testkit::world::{Config, PATH};
@@ -34,30 +34,31 @@ struct Totals {
 
 type Common = Arc<Mutex<Totals>>;
 
-fn main() -> ExitCode {
-    let points = argument("points").unwrap_or(20_000);
-    let seed = argument("seed").unwrap_or(1);
-    let threads = argument("threads").unwrap_or(2);
-    let watch = Watch::start(Duration::from_secs(120));
-    let totals = Common::default();
-    let next = Arc::new(Mutex::new(seed * 1_000_000));
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            let (totals, next, watch) = (Arc::clone(&totals), Arc::clone(&next), Arc::clone(&watch));
-            scope.spawn(move || {
-                while with(&totals, |t| t.points < points && t.violations < 20) {
-                    let number = with(&next, |n| std::mem::replace(n, *n + 1));
-                    watch.begin(&format!("seed {number}"));
-                    play(number, points, &totals);
-                }
-                watch.end();
-            });
-        }
-    });
-    exit(with(&totals, |t| report(t, points, seed)))
+#[derive(Parser)]
+struct Args {
+    #[command(flatten)]
+    cases: Cases,
+    /// Crash points of all plays together, so also the most of one.
+    #[arg(long, default_value_t = 20_000)]
+    points: u64,
+    #[arg(long, default_value_t = 2)]
+    threads: u64,
 }
 
-fn report(totals: &Totals, points: u64, seed: u64) -> bool {
+fn main() -> ExitCode {
+    let Args { cases, points, threads } = Args::parse();
+    let watch = Watch::start(Duration::from_secs(120));
+    let totals = Common::default();
+    let is_done = || with(&totals, |t| t.points >= points || t.violations >= 20);
+    cases.run(threads, &[], is_done, |number| {
+        watch.begin(&format!("play {number}"));
+        play(number, points, &totals);
+        watch.end();
+    });
+    exit(with(&totals, |t| report(t, points, &cases)))
+}
+
+fn report(totals: &Totals, points: u64, cases: &Cases) -> bool {
     let figures = [
         ("plays", totals.plays),
         ("crash_points", totals.points),
@@ -69,7 +70,7 @@ fn report(totals: &Totals, points: u64, seed: u64) -> bool {
         ("undone_parts", totals.counts.undone),
         ("views", totals.counts.views),
         ("violations", totals.violations),
-        ("seed", seed),
+        ("seed", cases.seed),
     ];
     let floors = [
         ("crash_points", points),
@@ -80,7 +81,7 @@ fn report(totals: &Totals, points: u64, seed: u64) -> bool {
         ("undone_parts", points / 200),
         ("views", points / 200),
     ];
-    finish("T13-invariants", &figures, &floors)
+    finish("T47", &figures, cases.floors(&floors))
 }
 
 fn with<T, R>(shared: &Mutex<T>, work: impl FnOnce(&mut T) -> R) -> R {
@@ -93,7 +94,7 @@ fn wrong(totals: &Common, seed: u64, what: &str, e: &str) {
         t.violations
     });
     if count <= SHOWN {
-        eprintln!("VIOLATION seed {seed}: {what}: {e}");
+        violation(format_args!("play {seed}: {what}: {e}"));
     }
 }
 

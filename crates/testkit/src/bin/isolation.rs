@@ -1,13 +1,13 @@
 //! T13: concurrent random transactions of all levels, judged one by one; then transactions of one level that append to
-//! lists, judged by the cycles in the results their clients saw. Both parts run N transactions; the lists divide them
-//! among the levels. Usage: `isolation [--transactions N] [--seed S]`.
+//! lists, judged by the cycles in the results their clients saw. A case is a database, with either part.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::Parser;
 use testkit::isolation::append::{self, Anomaly, level_name};
 use testkit::isolation::{Findings, LEVELS, check, run};
-use testkit::report::{argument, enough, exit, finish, line};
+use testkit::report::{self, Cases, enough, exit, finish, line, violation};
 use testkit::watch::Watch;
 use tidesdb::Isolation;
 
@@ -18,26 +18,52 @@ const LISTS_ROUND: u64 = 10_000;
 /// Maximum number of violations to print per round.
 const SHOWN: usize = 5;
 
+/// Numbers of a seed.
+const NUMBERS: u64 = 10_000;
+/// The part with plain values; the others have the names of levels.
+const REGISTERS: &str = "registers";
+
+const PARTS: [&str; 6] =
+    [REGISTERS, "read-uncommitted", "read-committed", "repeatable-read", "snapshot", "serializable"];
+
+#[derive(Parser)]
+struct Args {
+    #[command(flatten)]
+    cases: Cases,
+    /// Transactions of each part; the lists divide them among the levels.
+    #[arg(long, default_value_t = 1_000_000)]
+    transactions: u64,
+    /// Runs one part alone: `registers`, or the lists of a level.
+    #[arg(long, value_parser = PARTS)]
+    only: Option<String>,
+}
+
 fn main() -> ExitCode {
-    let transactions = argument("transactions").unwrap_or(1_000_000);
-    let seed = argument("seed").unwrap_or(1);
+    let Args { cases, transactions, only } = Args::parse();
     let watch = Watch::start(Duration::from_secs(120));
-    let mut good = registers(transactions, seed, &watch);
-    for level in LEVELS {
-        good &= lists(level, transactions / LEVELS.len() as u64, seed, &watch);
+    let wanted = |part: &str| only.as_deref().is_none_or(|only| only == part);
+    let mut good = !wanted(REGISTERS) || registers(transactions, &cases, &watch);
+    for level in LEVELS.into_iter().filter(|level| wanted(level_name(*level))) {
+        good &= lists(level, transactions / LEVELS.len() as u64, &cases, &watch);
     }
     exit(good)
 }
 
+/// Returns the number of the database `round`, and whether it is the last one although fewer than the wanted transactions have run.
+fn number(cases: &Cases, round: u64) -> (u64, bool) {
+    (cases.first(NUMBERS) + round, cases.case.is_some())
+}
+
 /// Runs transactions of all levels on plain values.
-fn registers(transactions: u64, seed: u64, watch: &Watch) -> bool {
+fn registers(transactions: u64, cases: &Cases, watch: &Watch) -> bool {
     let mut all = Findings::default();
     let (mut done, mut violations) = (0, 0);
     let mut round = 0;
     while done < transactions {
-        let threads = [2, 4, 8, 16][round as usize % 4];
-        watch.begin(&format!("round {round} with {threads} threads"));
-        let number = seed * 10_000 + round;
+        let (number, is_last) = number(cases, round);
+        let threads = [2, 4, 8, 16][number as usize % 4];
+        report::begin(&[("only", REGISTERS.to_owned())], number);
+        watch.begin(&format!("round {number} with {threads} threads"));
         let judged = tempfile::tempdir()
             .map_err(|e| e.to_string())
             .and_then(|dir| run(dir.path(), threads, ROUND / threads as u64, number))
@@ -46,7 +72,7 @@ fn registers(transactions: u64, seed: u64, watch: &Watch) -> bool {
             Ok((count, found)) => {
                 done += count;
                 violations += found.violations.len() as u64;
-                found.violations.iter().take(SHOWN).for_each(|v| eprintln!("VIOLATION round {number}: {v}"));
+                found.violations.iter().take(SHOWN).for_each(violation);
                 all.committed += found.committed;
                 all.refused += found.refused;
                 all.lost_updates += found.lost_updates;
@@ -56,9 +82,12 @@ fn registers(transactions: u64, seed: u64, watch: &Watch) -> bool {
             }
             Err(e) => {
                 violations += 1;
-                eprintln!("VIOLATION round {number}: {e}");
+                violation(e);
                 break;
             }
+        }
+        if is_last {
+            break;
         }
         round += 1;
     }
@@ -71,7 +100,7 @@ fn registers(transactions: u64, seed: u64, watch: &Watch) -> bool {
         ("phantoms_where_allowed", all.phantoms),
         ("changed_reads_where_allowed", all.changed_reads),
         ("violations", violations),
-        ("seed", seed),
+        ("seed", cases.seed),
     ];
     // The anomalies that weak levels allow must be seen. Otherwise the check could not detect what the strong levels
     // forbid.
@@ -83,35 +112,35 @@ fn registers(transactions: u64, seed: u64, watch: &Watch) -> bool {
         ("phantoms_where_allowed", transactions / 100_000),
         ("changed_reads_where_allowed", transactions / 100_000),
     ];
-    finish("T13", &figures, &floors)
+    finish("T13", &figures, cases.floors(&floors))
 }
 
 /// Runs transactions of one level on lists.
-fn lists(level: Isolation, transactions: u64, seed: u64, watch: &Watch) -> bool {
+fn lists(level: Isolation, transactions: u64, cases: &Cases, watch: &Watch) -> bool {
     let test = format!("T13-append level={}", level_name(level));
     let mut all = append::Findings::default();
     let mut round = 0;
     while all.transactions < transactions {
-        let threads = [16, 2, 8, 4][round as usize % 4];
-        watch.begin(&format!("{test} round {round} with {threads} threads"));
-        let number = seed * 10_000 + round;
+        let (number, is_last) = number(cases, round);
+        let threads = [16, 2, 8, 4][number as usize % 4];
+        report::begin(&[("only", level_name(level).to_owned())], number);
+        watch.begin(&format!("{test} round {number} with {threads} threads"));
         let history = tempfile::tempdir()
             .map_err(|e| e.to_string())
             .and_then(|dir| append::run(dir.path(), level, (threads, LISTS_ROUND / threads as u64), number));
         match history {
             Ok(history) => {
                 let found = append::check(&history);
-                found
-                    .reports
-                    .iter()
-                    .take(SHOWN)
-                    .for_each(|v| eprintln!("VIOLATION {test} round {number}: {v}"));
+                found.reports.iter().take(SHOWN).for_each(violation);
                 all.add(found);
             }
             Err(e) => {
-                eprintln!("VIOLATION {test} round {number}: {e}");
+                violation(e);
                 return false;
             }
+        }
+        if is_last {
+            break;
         }
         round += 1;
     }
@@ -125,10 +154,12 @@ fn lists(level: Isolation, transactions: u64, seed: u64, watch: &Watch) -> bool 
     ];
     let seen: Vec<(&str, u64)> = all.seen.iter().map(|(anomaly, n)| (anomaly.name(), *n)).collect();
     let names: Vec<String> = seen.iter().map(|(name, n)| format!("{name}:{n}")).collect();
-    println!("{} seen=[{}] seed={seed}", line(&test, &figures), names.join(" "));
+    println!("{} seen=[{}] seed={}", line(&test, &figures), names.join(" "), cases.seed);
     let floors = [("committed", transactions / 10), ("edges", transactions / 2)];
     // As above: the anomalies that the level allows must be seen.
     let expected: Vec<_> =
         Anomaly::expected(level).iter().map(|anomaly| (anomaly.name(), 1 + transactions / 100_000)).collect();
-    enough(&test, &figures, &floors) & enough(&test, &seen, &expected) && all.forbidden == 0
+    let is_enough =
+        enough(&test, &figures, cases.floors(&floors)) & enough(&test, &seen, cases.floors(&expected));
+    is_enough && all.forbidden == 0 && report::has_none()
 }

@@ -1,33 +1,46 @@
-//! T04: kills a committing process at random times and checks that every acknowledged commit survives. Usage: `kill
-//! [--kills N] [--seed S] [--dir PATH]`.
+//! T04: kills a committing process at random times and checks that every acknowledged commit survives. A case is
+//! a database with all its kills.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::Parser;
 use testkit::kill::{Killer, child};
-use testkit::report::{argument, exit, finish, temp_dir};
+use testkit::report::{self, OneCase, exit, finish, temp_dir, violation};
+
+#[derive(Parser)]
+struct Args {
+    #[command(flatten)]
+    one: OneCase,
+    #[arg(long, default_value_t = 300)]
+    kills: u64,
+    /// Where the temporary folder is made.
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// The folder of the database and the number of a process that commits until it is killed.
+    #[arg(long, hide = true, num_args = 2)]
+    child: Option<Vec<String>>,
+}
 
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().collect();
-    if let [_, flag, path, n] = args.as_slice()
-        && flag == "--child"
-    {
-        let result = child(&PathBuf::from(path), n.parse().unwrap_or(0));
+    let Args { one: OneCase { case: seed }, kills, dir, child: committing } = Args::parse();
+    if let Some([path, n]) = committing.as_deref() {
+        let number = n.parse().map_err(|e| format!("{n}: {e}"));
+        let result = number.and_then(|n| child(&PathBuf::from(path), n));
         if let Err(e) = &result {
             eprintln!("child: {e}");
         }
         return exit(result.is_ok());
     }
-    let kills = argument("kills").unwrap_or(300);
-    let seed = argument("seed").unwrap_or(1);
-    let (Ok(temp), Ok(program)) = (temp_dir(), std::env::current_exe()) else {
+    report::begin(&[], seed);
+    let (Ok(temp), Ok(program)) = (temp_dir(dir.as_deref()), std::env::current_exe()) else {
         eprintln!("cannot create a temporary directory");
         return ExitCode::FAILURE;
     };
     let mut killer = Killer::new(&program, &temp.path().join("db"), seed);
     for n in 0..kills {
         if let Err(e) = killer.once(n) {
-            eprintln!("VIOLATION seed {seed} kill {n}: {e}; the files are in {}", temp.path().display());
+            violation(format_args!("kill {n}: {e}; the files are in {}", temp.path().display()));
             killer.totals.violations += 1;
             let _kept = temp.keep();
             break;

@@ -1,12 +1,14 @@
 //! T20, reads during a huge commit: one thread commits a batch of 200 MiB to one family. Meanwhile another thread
 //! writes small rows to a second family, and readers get from it, take snapshots and create iterators. No read may wait
-//! for the commit. Usage: `latency [--mib N] [--limit MILLISECONDS] [--commits N]`.
+//! for the commit. A case is a commit.
 
+use std::ops::Range;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use testkit::report::{argument, exit, finish};
+use clap::Parser;
+use testkit::report::{self, exit, finish, violation};
 use testkit::rng::Rng;
 use testkit::watch::Watch;
 use tidesdb::{Db, Error, Family, FamilyOptions, SyncMode};
@@ -28,17 +30,31 @@ struct Slowest {
     puts: AtomicU64,
 }
 
+#[derive(Parser)]
+struct Args {
+    /// Size of a commit.
+    #[arg(long, default_value_t = 220)]
+    mib: u64,
+    /// Longest read in milliseconds.
+    #[arg(long, default_value_t = 250)]
+    limit: u64,
+    #[arg(long, default_value_t = 3)]
+    commits: u64,
+    /// Runs this commit alone.
+    #[arg(long)]
+    case: Option<u64>,
+}
+
 fn main() -> ExitCode {
-    let mib = argument("mib").unwrap_or(220);
-    let limit = argument("limit").unwrap_or(250);
-    let commits = argument("commits").unwrap_or(3);
+    let Args { mib, limit, commits, case } = Args::parse();
+    let commits = case.map_or(0..commits, |n| n..n.saturating_add(1));
     let watch = Watch::start(Duration::from_secs(120));
     watch.begin("the commits");
     let slowest = Slowest::default();
     let took = run(mib, commits, &slowest);
     let mut violations = u64::from(took.is_err());
     let took = took.unwrap_or_else(|e| {
-        eprintln!("VIOLATION: {e}");
+        violation(e);
         Duration::ZERO
     });
     let millis = |of: &AtomicU64| of.load(Ordering::Relaxed) / 1_000_000;
@@ -46,7 +62,7 @@ fn main() -> ExitCode {
         [("get", &slowest.get), ("snapshot", &slowest.snapshot), ("iterator", &slowest.iterator)]
     {
         if millis(time) > limit {
-            eprintln!("VIOLATION: a {what} took {} ms during a commit of {mib} MiB", millis(time));
+            violation(format_args!("a {what} took {} ms during a commit of {mib} MiB", millis(time)));
             violations += 1;
         }
     }
@@ -62,7 +78,7 @@ fn main() -> ExitCode {
         ("violations", violations),
     ];
     // A commit that takes less time than the limit proves nothing.
-    exit(finish("T20-latency", &figures, &[("commit_ms", limit), ("reads", 1000), ("puts", 10)]))
+    exit(finish("T20", &figures, &[("commit_ms", limit), ("reads", 1000), ("puts", 10)]))
 }
 
 fn key(n: u64) -> Vec<u8> {
@@ -70,7 +86,7 @@ fn key(n: u64) -> Vec<u8> {
 }
 
 /// Runs the commits, one after the other, and returns the duration of the fastest.
-fn run(mib: u64, commits: u64, slowest: &Slowest) -> Result<Duration, String> {
+fn run(mib: u64, commits: Range<u64>, slowest: &Slowest) -> Result<Duration, String> {
     let temp = tempfile::tempdir().map_err(|e| e.to_string())?;
     let family = FamilyOptions::default().value_threshold(usize::MAX);
     let db = Db::options(temp.path()).sync(SyncMode::None).default_family(family.clone()).open();
@@ -78,7 +94,8 @@ fn run(mib: u64, commits: u64, slowest: &Slowest) -> Result<Duration, String> {
     let side = db.create_family("side", family).map_err(|e| format!("create: {e}"))?;
     (0..ROWS).try_for_each(|n| side.put(&key(n), b"first").map(drop)).map_err(|e| format!("put: {e}"))?;
     let mut fastest = Duration::MAX;
-    for commit in 0..commits {
+    for commit in commits {
+        report::begin(&[], commit);
         fastest = fastest.min(one(&db, &side, mib, commit, slowest)?);
         db.flush().map_err(|e| format!("flush: {e}"))?;
     }

@@ -1,41 +1,75 @@
-//! T41, one number for memory: a mixed load with large transactions and many families runs in a control group a quarter larger
+//! T48, one number for memory: a mixed load with large transactions and many families runs in a control group a quarter larger
 //! than `memory_limit`. It is killed and reopened. The kernel must never kill it, its anonymous memory must stay
 //! within 115 % of the limit, and the breakdown must differ from it by at most 10 % of the limit in nine of ten samples.
-//! Usage: `memory [--limit MIB] [--group MIB] [--mib N] [--transaction MIB] [--families N] [--kills N] [--seed S] [--dir PATH]`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::Parser;
 use testkit::memory::{Group, Plan, Seen, child, run};
-use testkit::report::{argument, exit, finish, temp_dir, text_argument};
+use testkit::report::{self, OneCase, exit, finish, temp_dir, violation};
 use testkit::watch::Watch;
 
+#[derive(Parser)]
+struct Args {
+    #[command(flatten)]
+    one: OneCase,
+    /// `memory_limit` in MiB.
+    #[arg(long, default_value_t = 256)]
+    limit: u64,
+    /// Size of the control group in MiB; a quarter more than the limit by default.
+    #[arg(long)]
+    group: Option<u64>,
+    /// What is written.
+    #[arg(long, default_value_t = 3000)]
+    mib: u64,
+    /// Size of a large transaction in MiB.
+    #[arg(long, default_value_t = 100)]
+    transaction: u64,
+    #[arg(long, default_value_t = 100)]
+    families: u64,
+    #[arg(long, default_value_t = 1)]
+    kills: u64,
+    /// Where the temporary folder is made.
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// The folder of the database of a process that is the load.
+    #[arg(long, hide = true)]
+    child: Option<PathBuf>,
+    /// The file that the load writes its process number to, to join a control group.
+    #[arg(long, hide = true)]
+    join: Option<PathBuf>,
+    /// 1 for the load that is not killed.
+    #[arg(long, hide = true, default_value_t = 0)]
+    last: u64,
+}
+
 fn main() -> ExitCode {
-    let limit = argument("limit").unwrap_or(256);
+    let args = Args::parse();
     let plan = Plan {
-        limit: limit << 20,
-        group: argument("group").unwrap_or(limit * 5 / 4) << 20,
-        bytes: argument("mib").unwrap_or(3000) << 20,
-        transaction: argument("transaction").unwrap_or(100) << 20,
-        families: argument("families").unwrap_or(100),
-        kills: argument("kills").unwrap_or(1),
-        seed: argument("seed").unwrap_or(1),
+        limit: args.limit << 20,
+        group: args.group.unwrap_or(args.limit * 5 / 4) << 20,
+        bytes: args.mib << 20,
+        transaction: args.transaction << 20,
+        families: args.families,
+        kills: args.kills,
+        seed: args.one.case,
     };
-    match text_argument("child") {
-        Some(dir) => in_child(Path::new(&dir), plan),
-        None => in_parent(plan),
+    match &args.child {
+        Some(dir) => in_child(dir, plan, &args),
+        None => in_parent(plan, args.dir.as_deref()),
     }
 }
 
-fn in_child(dir: &Path, plan: Plan) -> ExitCode {
-    if let Some(procs) = text_argument("join")
-        && let Err(e) = std::fs::write(&procs, std::process::id().to_string())
+fn in_child(dir: &Path, plan: Plan, args: &Args) -> ExitCode {
+    if let Some(procs) = &args.join
+        && let Err(e) = std::fs::write(procs, std::process::id().to_string())
     {
         println!("failed: join the control group: {e}");
         return ExitCode::FAILURE;
     }
-    match child(dir, plan, argument("last") == Some(1)) {
+    match child(dir, plan, args.last == 1) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             println!("failed: {e}");
@@ -44,7 +78,8 @@ fn in_child(dir: &Path, plan: Plan) -> ExitCode {
     }
 }
 
-fn in_parent(plan: Plan) -> ExitCode {
+fn in_parent(plan: Plan, dir: Option<&Path>) -> ExitCode {
+    report::begin(&[], plan.seed);
     let watch = Watch::start(Duration::from_secs(3600));
     watch.begin("the load");
     let group = Group::new(plan.group);
@@ -52,26 +87,26 @@ fn in_parent(plan: Plan) -> ExitCode {
         println!("the load runs without a control group: {why}");
     }
     let done =
-        temp_dir().map_err(|e| e.to_string()).and_then(|temp| run(temp.path(), plan, group.as_ref().ok()));
+        temp_dir(dir).map_err(|e| e.to_string()).and_then(|temp| run(temp.path(), plan, group.as_ref().ok()));
     let mut violations = u64::from(done.is_err());
     let seen = done.unwrap_or_else(|e| {
-        eprintln!("VIOLATION: {e}");
+        violation(e);
         Seen::default()
     });
     let share = seen.peak * 100 / plan.limit;
     if seen.killed {
-        eprintln!("VIOLATION: the kernel killed the load for its memory");
+        violation("the kernel killed the load for its memory");
         violations += 1;
     }
     if share > 115 {
-        eprintln!("VIOLATION: anonymous memory reached {share} % of the limit");
+        violation(format_args!("anonymous memory reached {share} % of the limit"));
         violations += 1;
     }
     if seen.apart_p90 > 10 {
-        eprintln!(
-            "VIOLATION: in a tenth of the samples the breakdown differs from the memory by {} % of the limit or more",
+        violation(format_args!(
+            "in a tenth of the samples the breakdown differs from the memory by {} % of the limit or more",
             seen.apart_p90
-        );
+        ));
         violations += 1;
     }
     let figures = [
@@ -93,5 +128,5 @@ fn in_parent(plan: Plan) -> ExitCode {
         ("seed", plan.seed),
     ];
     let floors = [("mib", plan.bytes >> 20), ("transactions", 2), ("rows", 1000), ("samples", 100)];
-    exit(finish("T41-memory", &figures, &floors))
+    exit(finish("T48", &figures, &floors))
 }

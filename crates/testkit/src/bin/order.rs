@@ -1,28 +1,36 @@
-//! T08: runs scripts on a healthy disk and checks the order of all calls against the rules of `testkit::order`. Usage:
-//! `order [--scripts N] [--seed S]`.
+//! T08: runs scripts on a healthy disk and checks the order of all calls against the rules of `testkit::order`. A case is a
+//! script.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::Parser;
 use testkit::faults;
 use testkit::order::Counts;
-use testkit::report::{argument, exit, finish};
+use testkit::report::{self, Cases, exit, finish, violation};
 use testkit::trial::rehearse;
 use testkit::watch::Watch;
 
+#[derive(Parser)]
+struct Args {
+    #[command(flatten)]
+    cases: Cases,
+    #[arg(long, default_value_t = 300)]
+    scripts: u64,
+}
+
 fn main() -> ExitCode {
-    let scripts = argument("scripts").unwrap_or(300);
-    let seed = argument("seed").unwrap_or(1);
+    let Args { cases, scripts } = Args::parse();
     let watch = Watch::start(Duration::from_secs(60));
     let (mut counts, mut violations) = (Counts::default(), 0);
-    for n in 0..scripts {
-        let number = seed * 1_000_000 + n;
+    for number in cases.numbers(1_000_000, scripts) {
+        report::begin(&[], number);
         watch.begin(&format!("script {number}"));
         match rehearse(&faults::trial(number)) {
             Ok((_, more)) => counts.add(more),
             Err(e) => {
                 violations += 1;
-                eprintln!("VIOLATION seed {number}: {e}");
+                violation(format_args!("script {number}: {e}"));
             }
         }
     }
@@ -34,7 +42,7 @@ fn main() -> ExitCode {
         ("removals", counts.removals),
         ("switches", counts.switches),
         ("violations", violations),
-        ("seed", seed),
+        ("seed", cases.seed),
     ];
     let floors = [
         ("records", scripts * 10),
@@ -42,5 +50,5 @@ fn main() -> ExitCode {
         ("removals", scripts / 2),
         ("switches", scripts),
     ];
-    exit(finish("T08", &figures, &floors))
+    exit(finish("T08", &figures, cases.floors(&floors)))
 }

@@ -1,7 +1,7 @@
 //! T17, races of the catalog: writers commit to several families with write buffers of 4 KiB. Meanwhile other threads
 //! drop, create, rename and clone families at random, flush and merge. No assertion of the engine may fail. Each
 //! remaining family must hold exactly what was acknowledged. A clone must hold the contents of its source at a single
-//! point in time. Usage: `races [--rounds N] [--seed S]`.
+//! point in time. A case is a round.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use clap::Parser;
 use testkit::home::in_memory;
-use testkit::report::{argument, exit, finish};
+use testkit::report::{self, Cases, exit, finish, violation};
 use testkit::rng::Rng;
 use testkit::watch::Watch;
 use tidesdb::{Db, Error, Family, FamilyOptions, Isolation, MemtableKind, SyncMode};
@@ -136,17 +137,25 @@ impl Plan {
     }
 }
 
+#[derive(Parser)]
+struct Args {
+    #[command(flatten)]
+    cases: Cases,
+    #[arg(long, default_value_t = 600)]
+    rounds: u64,
+}
+
 fn main() -> ExitCode {
-    let rounds = argument("rounds").unwrap_or(600);
-    let seed = argument("seed").unwrap_or(1);
+    let Args { cases, rounds } = Args::parse();
     let watch = Watch::start(Duration::from_secs(60));
     let counts = Counts::default();
     let mut violations = 0;
-    for n in seed * 10_000..seed * 10_000 + rounds {
+    for n in cases.numbers(10_000, rounds) {
+        report::begin(&[], n);
         watch.begin(&format!("round {n}"));
         let done = in_memory().and_then(|temp| round(temp.path(), Plan::new(n), &counts));
         if let Err(e) = done {
-            eprintln!("VIOLATION round {n}: {e}");
+            violation(e);
             violations += 1;
             if violations == 10 {
                 break;
@@ -163,7 +172,7 @@ fn main() -> ExitCode {
         ("renames", count(&counts.renames)),
         ("merges", count(&counts.merges)),
         ("violations", violations),
-        ("seed", seed),
+        ("seed", cases.seed),
     ];
     let floors = [
         ("commits", rounds * 50),
@@ -173,7 +182,7 @@ fn main() -> ExitCode {
         ("renames", rounds / 2),
         ("merges", rounds / 2),
     ];
-    exit(finish("T17-races", &figures, &floors))
+    exit(finish("T17", &figures, cases.floors(&floors)))
 }
 
 fn round(path: &Path, plan: Plan, counts: &Counts) -> Result<(), String> {

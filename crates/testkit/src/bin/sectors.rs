@@ -4,15 +4,16 @@
 //!
 //! The bad sectors are made by truncating the file behind a loop device. This needs root, `losetup` and e2fsprogs;
 //! without them, these cases are reported as skipped. The other cases run everywhere: they truncate files of an open
-//! database. Usage: `sectors [--seed S]`.
+//! database. A case is a file and the moment at which it becomes bad.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
+use clap::Parser;
 use rustix::fs::{Advice, FallocateFlags, Mode, OFlags};
 use testkit::home::in_memory;
-use testkit::report::{argument, exit, finish, text_argument};
+use testkit::report::{self, exit, finish, violation};
 use testkit::rng::Rng;
 use testkit::watch::Watch;
 use tidesdb::{Compression, Db, Error, Family, FamilyOptions, SyncMode};
@@ -48,45 +49,69 @@ struct Case {
 
 type Done<T> = Result<T, String>;
 
+#[derive(Parser)]
+struct Args {
+    /// Chooses the place of the bad sectors.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Runs this case alone.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(..CASES.len() as u64))]
+    case: Option<u64>,
+    /// A process that runs the case of this name in `--dir`, with the device on `--image` if it has one.
+    #[arg(long, hide = true, requires = "dir")]
+    child: Option<String>,
+    #[arg(long, hide = true)]
+    dir: Option<PathBuf>,
+    #[arg(long, hide = true, requires = "device")]
+    image: Option<PathBuf>,
+    #[arg(long, hide = true)]
+    device: Option<String>,
+}
+
 fn main() -> ExitCode {
-    let seed = argument("seed").unwrap_or(1);
-    if let (Some(name), Some(dir)) = (text_argument("case"), text_argument("dir")) {
-        return run_case(&name, Path::new(&dir), text_argument("image").as_deref().map(Path::new), seed);
+    let args = Args::parse();
+    let seed = args.seed;
+    if let (Some(name), Some(dir)) = (&args.child, &args.dir) {
+        let device = args.image.clone().zip(args.device.clone());
+        let device = device.map(|(image, name)| Loop { image, mount: dir.clone(), name });
+        return run_case(name, dir, device.as_ref(), seed);
     }
     let watch = Watch::start(Duration::from_secs(60));
     let (mut cases, mut skipped, mut violations) = (0, 0, 0);
-    for case in CASES {
+    for (n, case) in (0..).zip(CASES).filter(|(n, _)| args.case.is_none_or(|only| only == *n)) {
+        report::begin(&[("seed", seed.to_string())], n);
         watch.begin(case.name);
         match in_memory().and_then(|temp| judge(case, temp.path(), seed)) {
             Ok(true) => cases += 1,
             Ok(false) => skipped += 1,
             Err(e) => {
-                eprintln!("VIOLATION {} seed {seed}: {e}", case.name);
+                violation(format_args!("{}: {e}", case.name));
                 violations += 1;
             }
         }
     }
     let figures = [("cases", cases), ("skipped", skipped), ("violations", violations), ("seed", seed)];
-    exit(finish("T19-sectors", &figures, &[("cases", CASES.iter().filter(|case| case.cut).count() as u64)]))
+    let least = if args.case.is_some() { 0 } else { CASES.iter().filter(|case| case.cut).count() };
+    exit(finish("T19", &figures, &[("cases", least as u64)]))
 }
 
 /// Runs a case in a separate process, which a signal may kill. Returns false if there is no device to run it on.
 fn judge(case: Case, temp: &Path, seed: u64) -> Done<bool> {
     let mut child = Command::new(std::env::current_exe().map_err(|e| e.to_string())?);
-    child.args(["--case", case.name, "--seed", &seed.to_string()]);
+    child.args(["--child", case.name, "--seed", &seed.to_string()]);
     let device = if case.cut { None } else { Some(Device::new(temp)) };
     match &device {
         None => child.arg("--dir").arg(temp),
         Some(Err(why)) => {
-            println!("T19-sectors SKIPPED {}: {why}", case.name);
+            println!("T19 SKIPPED {}: {why}", case.name);
             return Ok(false);
         }
         Some(Ok(device)) => child
             .arg("--dir")
-            .arg(&device.mount)
+            .arg(&device.0.mount)
             .arg("--image")
-            .arg(&device.image)
-            .args(["--device", &device.name]),
+            .arg(&device.0.image)
+            .args(["--device", &device.0.name]),
     };
     let status = child.status().map_err(|e| e.to_string())?;
     match status.code() {
@@ -96,12 +121,15 @@ fn judge(case: Case, temp: &Path, seed: u64) -> Done<bool> {
     }
 }
 
-/// A file system on a loop device over a file. Dropping it unmounts and detaches the device.
-struct Device {
+/// A file system on a loop device over a file.
+struct Loop {
     image: PathBuf,
     mount: PathBuf,
     name: String,
 }
+
+/// Dropping it unmounts and detaches the device.
+struct Device(Loop);
 
 fn call(program: &str, args: &[&str]) -> Done<String> {
     let out = Command::new(program).args(args).output().map_err(|e| format!("{program}: {e}"))?;
@@ -127,17 +155,18 @@ impl Device {
             &["-q", "-F", "-b", "4096", "-m", "0", "-O", "none,extent,filetype", text(&image)],
         )?;
         let name = call("losetup", &["--find", "--show", text(&image)])?.trim().to_owned();
-        let device = Self { image, mount, name };
-        mount_at(&device.name, &device.mount)?;
+        let device = Self(Loop { image, mount, name });
+        mount_at(&device.0.name, &device.0.mount)?;
         Ok(device)
     }
 }
 
-/// Remounts the device, which returns the blocks that the file system had preallocated for growing files.
-fn remount(mount: &Path) -> Done<()> {
-    let device = text_argument("device").ok_or("no device")?;
-    call("umount", &[text(mount)])?;
-    mount_at(&device, mount)
+impl Loop {
+    /// Remounts the device, which returns the blocks that the file system had preallocated for growing files.
+    fn remount(&self) -> Done<()> {
+        call("umount", &[text(&self.mount)])?;
+        mount_at(&self.name, &self.mount)
+    }
 }
 
 /// Mounts the device without reserved blocks, so that the ballast can take all of them.
@@ -149,8 +178,8 @@ fn mount_at(device: &str, mount: &Path) -> Done<()> {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        let _ = call("umount", &[text(&self.mount)]);
-        let _ = call("losetup", &["-d", &self.name]);
+        let _ = call("umount", &[text(&self.0.mount)]);
+        let _ = call("losetup", &["-d", &self.0.name]);
     }
 }
 
@@ -358,18 +387,18 @@ fn victim(dir: &Path, end: &str) -> Done<(String, u64)> {
     files.filter(|(name, _)| name.ends_with(end)).max_by_key(|(_, len)| *len).ok_or(format!("no {end} file"))
 }
 
-fn run_case(name: &str, dir: &Path, image: Option<&Path>, seed: u64) -> ExitCode {
+fn run_case(name: &str, dir: &Path, device: Option<&Loop>, seed: u64) -> ExitCode {
     let Some(case) = CASES.into_iter().find(|case| case.name == name) else {
         eprintln!("no case {name}");
         return ExitCode::FAILURE;
     };
-    let done = match image {
+    let done = match device {
         None => cut(case, dir, seed),
-        Some(image) => bad_sectors(case, dir, image, seed),
+        Some(device) => bad_sectors(case, device, seed),
     };
     done.map_or_else(
         |e| {
-            eprintln!("VIOLATION {name}: {e}");
+            eprintln!("{name}: {e}");
             ExitCode::FAILURE
         },
         |()| ExitCode::SUCCESS,
@@ -389,11 +418,12 @@ fn cut(case: Case, dir: &Path, seed: u64) -> Done<()> {
     Ok(())
 }
 
-fn bad_sectors(case: Case, mount: &Path, image: &Path, seed: u64) -> Done<()> {
+fn bad_sectors(case: Case, device: &Loop, seed: u64) -> Done<()> {
+    let Loop { image, mount, .. } = device;
     let dir = mount.join("db");
     reserve_the_end(mount)?;
     make(&dir, case.end == ".wal")?;
-    remount(mount)?;
+    device.remount()?;
     let (name, len) = victim(&dir, case.end)?;
     let at = match case.end {
         ".manifest" => 0,

@@ -1,26 +1,43 @@
-//! T27: damages every byte of every file of small databases and reports damage that is not detected. Usage: `sweep
-//! [--stride N] [--blocks N] [--seed S] [--threads T] [--shape N]`.
+//! T27: damages every byte of every file of small databases and reports damage that is not detected. A case
+//! is a shape of database.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use testkit::report::{argument, exit, finish};
+use clap::Parser;
+use testkit::report::{self, exit, finish, violation};
 use testkit::sweep::{Report, SHAPES, Subject, missing_kinds};
 use testkit::watch::Watch;
 
+#[derive(Parser)]
+struct Args {
+    /// Chooses the contents of the databases and the damage.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Damages this shape of database alone.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(..SHAPES.len() as u64))]
+    case: Option<u64>,
+    /// Damages one byte of so many.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    stride: u64,
+    /// Blocks that are replaced, swapped or cleared.
+    #[arg(long, default_value_t = 300)]
+    blocks: u64,
+    #[arg(long, default_value_t = 2)]
+    threads: u64,
+}
+
 fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|_| {})); // a panic is reported with its case
-    let stride = argument("stride").unwrap_or(1).max(1);
-    let blocks = argument("blocks").unwrap_or(300);
-    let seed = argument("seed").unwrap_or(1);
-    let only = argument("shape").map(|n| n as usize);
+    let Args { seed, case, stride, blocks, threads } = Args::parse();
+    let only = case.map(|n| n as usize);
     let watch = Watch::start(Duration::from_secs(600));
     let next = AtomicUsize::new(0);
     let all = Mutex::new((Report::default(), 0u64));
     std::thread::scope(|scope| {
-        for _ in 0..argument("threads").unwrap_or(2) {
+        for _ in 0..threads {
             scope.spawn(|| {
                 loop {
                     let shape = next.fetch_add(1, Relaxed);
@@ -30,13 +47,14 @@ fn main() -> ExitCode {
                     if only.is_some_and(|only| only != shape) {
                         continue;
                     }
+                    report::begin(&[("seed", seed.to_string())], shape as u64);
                     let report = Subject::build(shape, seed + shape as u64)
                         .map(|s| s.sweep(stride, blocks, seed, |what| watch.begin(what)));
                     let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
                     match report {
                         Ok(report) => all.0.merge(report),
                         Err(e) => {
-                            eprintln!("VIOLATION {}: {e}", SHAPES[shape]);
+                            violation(format_args!("{}: {e}", SHAPES[shape]));
                             all.1 += 1;
                         }
                     }

@@ -1,14 +1,15 @@
-//! T11 on a real file system: several writers fill a small tmpfs through the engine. Then another file takes the rest
+//! T49, a full disk on a real file system: several writers fill a small tmpfs through the engine. Then another file takes the rest
 //! of the disk, and the database is closed or abandoned. It must open, read, delete and drop on the full disk, and
 //! accept writes again once there is space. Needs the right to mount; without it, the test is reported as skipped and
-//! succeeds. Then rows are overwritten for a while on a disk with less free space than data. Usage: `tmpfs [--rounds N] [--seed S]
-//! [--mib N] [--scarce SECONDS]`.
+//! succeeds. Then rows are overwritten for a while on a disk with less free space than data. A case
+//! is a round.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use testkit::report::{argument, exit, finish};
+use clap::Parser;
+use testkit::report::{self, Cases, exit, finish, violation};
 use testkit::rng::Rng;
 use testkit::scarce;
 use testkit::watch::Watch;
@@ -40,30 +41,43 @@ struct Round {
     deleted: u64,
 }
 
+#[derive(Parser)]
+struct Args {
+    #[command(flatten)]
+    cases: Cases,
+    #[arg(long, default_value_t = 6)]
+    rounds: u64,
+    /// Size of the disk.
+    #[arg(long, default_value_t = 48)]
+    mib: u64,
+    /// Seconds of the part with scarce space.
+    #[arg(long, default_value_t = 60)]
+    scarce: u64,
+}
+
 fn main() -> ExitCode {
-    let rounds = argument("rounds").unwrap_or(6);
-    let seed = argument("seed").unwrap_or(1);
-    let mib = argument("mib").unwrap_or(48);
+    let Args { cases, rounds, mib, scarce: seconds } = Args::parse();
     let Ok(temp) = tempfile::tempdir() else {
         eprintln!("cannot create a temporary directory");
         return ExitCode::FAILURE;
     };
     let watch = Watch::start(Duration::from_secs(180));
     let (mut acked, mut refused, mut deleted, mut violations) = (0, 0, 0, 0);
-    for n in 0..rounds {
+    for n in cases.numbers(1, rounds) {
+        report::begin(&[], n);
         watch.begin(&format!("round {n}"));
         let Some(_mount) = Mount::new(temp.path(), mib) else {
-            println!("T11-tmpfs SKIPPED: mounting a tmpfs is not permitted here");
+            println!("T49 SKIPPED: mounting a tmpfs is not permitted here");
             return ExitCode::SUCCESS;
         };
-        match round(temp.path(), seed + n, (mib << 20) / 3) {
+        match round(temp.path(), n, (mib << 20) / 3) {
             Ok(round) => {
                 acked += round.acked;
                 refused += round.refused;
                 deleted += round.deleted;
             }
             Err(e) => {
-                eprintln!("VIOLATION seed {}: {e}", seed + n);
+                violation(e);
                 violations += 1;
             }
         }
@@ -74,13 +88,16 @@ fn main() -> ExitCode {
         ("refused", refused),
         ("deleted", deleted),
         ("violations", violations),
-        ("seed", seed),
+        ("seed", cases.seed),
     ];
     let floors = [("acked", rounds * 20), ("refused", rounds), ("deleted", rounds)];
-    let good = finish("T11-tmpfs", &figures, &floors);
-    let seconds = argument("scarce").unwrap_or(60);
+    let good = finish("T49", &figures, cases.floors(&floors));
+    if !good || seconds == 0 || cases.case.is_some() {
+        return exit(good);
+    }
+    report::begin_only(&[("seed", cases.seed.to_string()), ("rounds", "0".to_owned())]);
     watch.begin("scarce space");
-    exit(good && (seconds == 0 || scarce_space(temp.path(), seed, seconds)))
+    exit(scarce_space(temp.path(), cases.seed, seconds))
 }
 
 /// Overwrites rows on a disk with less free space than data.
@@ -89,11 +106,14 @@ fn scarce_space(path: &Path, seed: u64, seconds: u64) -> bool {
     let seen = scarce::run(path, seed, Duration::from_secs(seconds));
     let violations = u64::from(seen.is_err());
     let seen = seen.unwrap_or_else(|e| {
-        eprintln!("VIOLATION: {e}");
+        violation(e);
         scarce::Seen::default()
     });
     let written_max = 2048;
     let too_much = u64::from(seen.written_mib > written_max);
+    if too_much > 0 {
+        violation(format_args!("{} MiB were written, more than {written_max}", seen.written_mib));
+    }
     let figures = [
         ("seconds", seconds),
         ("acked", seen.acked),
@@ -103,7 +123,7 @@ fn scarce_space(path: &Path, seed: u64, seconds: u64) -> bool {
         ("violations", violations + too_much),
         ("seed", seed),
     ];
-    finish("T11-scarce", &figures, &[("acked", 100), ("refused", 1)])
+    finish("T49-scarce", &figures, &[("acked", 100), ("refused", 1)])
 }
 
 /// Settings that differ between rounds.

@@ -17,6 +17,7 @@ use tidesdb_io::{Clock, RealClock};
 pub use ops::{Op, make};
 pub use run::Place;
 
+use crate::report::violation;
 use crate::rng::Rng;
 
 /// Number of operations by kind and outcome.
@@ -118,7 +119,7 @@ pub fn history(seed: u64, count: usize, place: Place) -> Totals {
     let mut totals = Totals { histories: 1, ops: count as u64, coverage, violations: 0 };
     if let Err(e) = result {
         totals.violations = 1;
-        eprintln!("VIOLATION seed {seed} ({place:?}, {count} operations): {e}");
+        violation(format_args!("history {seed} ({place:?}, {count} operations): {e}"));
         let (ops, e) = shrink(seed, ops, e, place);
         eprintln!("  shrunk to {} operations: {e}", ops.len());
         ops.iter().take(60).for_each(|op| eprintln!("    {op:?}"));

@@ -1,4 +1,4 @@
-//! T13, invariants: transactions that maintain an invariant, on a disk that crashes at every call.
+//! T47: transactions that maintain an invariant, on a disk that crashes at every call.
 //!
 //! * **Bank**: accounts in two families. Each transfer moves an amount from one account to another, so the total is
 //!   constant.
