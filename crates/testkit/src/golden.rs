@@ -1,10 +1,10 @@
-//! Databases written by earlier formats, and their expected contents, so that every later version can be checked
+//! Databases in the format of the first release, and their expected contents, so that every later version can be checked
 //! against them.
 //!
-//! `crates/testkit/golden/N` is set `N`. Its folder `killed` was copied from a running database with rows that are only
-//! in its log. `closed` was closed cleanly; from set 2 on it is `killed`, opened without the comparator of one family
-//! and closed, so it has deferred operations. The test `golden` opens each. The program `golden` writes the newest set;
-//! a set is never rewritten.
+//! The folder `killed` of `crates/testkit/golden/1` was copied from a running database with rows that are only in its log.
+//! `closed` is `killed`, opened without the comparator of one family and closed, so it has deferred operations. The test
+//! `golden` opens both. The program `golden` writes them; until the first release they are written again when the format
+//! changes.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -15,8 +15,6 @@ use std::{fs, io};
 
 use tidesdb::{Comparator, Compression, Db, FamilyOptions, MemtableKind, OpenOptions, Result, SyncMode};
 
-/// The newest set.
-pub const NEWEST: u32 = 3;
 /// Expiry of rows that must not expire during any test, in seconds: 2100-01-01.
 const FAR: u64 = 4_102_444_800;
 /// Files that only take space, and that the engine does not read.
@@ -40,12 +38,8 @@ enum Step {
     Compact,
 }
 
-/// Returns the names of the families of a set; each family has its own settings.
-#[must_use]
-pub fn families(set: u32) -> &'static [&'static str] {
-    let all = &["default", "reverse", "by length", "plain", "zstd", "levels"];
-    if set == 1 { &all[..LEVELS] } else { all }
-}
+/// Names of the families; each has its own settings.
+pub const FAMILIES: [&str; 6] = ["default", "reverse", "by length", "plain", "zstd", "levels"];
 
 /// Returns a key order that the library does not know: shorter keys first.
 #[must_use]
@@ -55,12 +49,10 @@ pub fn by_length() -> Comparator {
     })
 }
 
-/// Returns the settings of family number `family` of a set; a setting of set 3 is newer than set 2.
+/// Returns the settings of family number `family`.
 #[must_use]
-pub fn options_of(set: u32, family: usize) -> FamilyOptions {
-    // The default when sets 2 and 3 were written. Set 1 is older than the setting, so its families get the default of today.
-    let ratio = if set == 1 { FamilyOptions::default().level_size_ratio } else { 10 };
-    let base = FamilyOptions::default().level_size_ratio(ratio);
+pub fn options_of(family: usize) -> FamilyOptions {
+    let base = FamilyOptions::default();
     match family {
         1 => base.comparator(Comparator::reverse_bytewise()).compression(Compression::Snappy),
         2 => base.comparator(by_length()).value_threshold(100),
@@ -87,43 +79,41 @@ pub fn options_of(set: u32, family: usize) -> FamilyOptions {
             options.dividing_level_offset = 2;
             options.tombstone_density_permille = 900;
             options.tombstone_density_min_entries = 100;
-            if set > 2 {
-                options.default_ttl = Duration::from_millis(200 * 365 * 86_400_000 + 250);
-            }
+            options.default_ttl = Duration::from_millis(200 * 365 * 86_400_000 + 250);
             options
         }
         _ => base,
     }
 }
 
-/// Sets the options of the databases of a set: small files, everything durable, no threads.
-pub fn configured(set: u32, options: OpenOptions) -> OpenOptions {
+/// Sets the options of the databases: small files, everything durable, no threads.
+pub fn configured(options: OpenOptions) -> OpenOptions {
     options
         .sync(SyncMode::Full)
         .background_threads(0)
-        .with(|o| o.wal_segment_bytes = if set == 1 { 64 << 10 } else { 16 << 10 })
-        .default_family(options_of(set, 0))
+        .with(|o| o.wal_segment_bytes = 16 << 10)
+        .default_family(options_of(0))
 }
 
-/// Writes `closed` and `killed` of the newest set into `dir`.
+/// Writes `closed` and `killed` into `dir`.
 ///
 /// # Errors
 /// Returns the errors of the database and of the file system.
 pub fn write(dir: &Path) -> std::result::Result<(), Box<dyn Error>> {
     let (closed, killed, work) = (dir.join("closed"), dir.join("killed"), dir.join("work"));
-    let open = |path: &Path| configured(NEWEST, Db::options(path));
+    let open = |path: &Path| configured(Db::options(path));
     let db = open(&work).comparator(by_length()).open()?;
-    for (family, name) in families(NEWEST).iter().enumerate().skip(1) {
+    for (family, name) in FAMILIES.iter().enumerate().skip(1) {
         // Live settings are set later, which is another record of the manifest.
-        let options = options_of(NEWEST, family);
+        let options = options_of(family);
         let created =
             FamilyOptions::default().comparator(options.comparator.clone()).memtable(options.memtable);
         db.create_family(name, created)?.change_options(options, true)?;
     }
-    apply(&db, &flushed(NEWEST))?;
+    apply(&db, &flushed())?;
     db.close()?;
     let db = open(&work).comparator(by_length()).open()?; // begins a new, short manifest
-    apply(&db, &logged(NEWEST))?;
+    apply(&db, &logged())?;
     copy(&work, &killed)?;
     db.close()?;
     fs::remove_dir_all(&work)?;
@@ -144,23 +134,22 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the moment at which the row `key` of a set expires; `None` = never. From set 3 on, rows store milliseconds.
+/// Returns the moment at which the row `key` expires; `None` = never.
 #[must_use]
-pub fn expiry_of(set: u32, key: &[u8]) -> Option<SystemTime> {
+pub fn expiry_of(key: &[u8]) -> Option<SystemTime> {
     let number = key.strip_prefix(b"far ")?.first().map_or(0, |digit| u64::from(digit - b'0'));
-    let millis = match (set, number) {
-        (..=2, _) => FAR * 1000,
-        (_, 9) => FAR * 9000 + 999, // after 2106
+    let millis = match number {
+        9 => FAR * 9000 + 999, // after 2106
         _ => FAR * 1000 + 250 * number,
     };
     Some(UNIX_EPOCH + Duration::from_millis(millis))
 }
 
-/// Returns the expected contents of each family of a set.
+/// Returns the expected contents of each family.
 #[must_use]
-pub fn expected(set: u32) -> Vec<Rows> {
-    let mut all = vec![Rows::new(); families(set).len()];
-    for step in flushed(set).into_iter().chain(logged(set)) {
+pub fn expected() -> Vec<Rows> {
+    let mut all = vec![Rows::new(); FAMILIES.len()];
+    for step in flushed().into_iter().chain(logged()) {
         match step {
             Step::Put(f, key, value) | Step::PutExpiring(f, key, value) => {
                 all[f].insert(key, value);
@@ -176,13 +165,13 @@ pub fn expected(set: u32) -> Vec<Rows> {
 }
 
 fn apply(db: &Db, steps: &[Step]) -> Result<()> {
-    let families = families(NEWEST).iter().map(|name| db.family(name)).collect::<Result<Vec<_>>>()?;
+    let families = FAMILIES.iter().map(|name| db.family(name)).collect::<Result<Vec<_>>>()?;
     for step in steps {
         let mut batch = db.batch();
         match step {
             Step::Put(f, key, value) => batch.put(&families[*f], key, value)?,
             Step::PutExpiring(f, key, value) => {
-                batch.put_expiring(&families[*f], key, value, expiry_of(NEWEST, key))?
+                batch.put_expiring(&families[*f], key, value, expiry_of(key))?
             }
             Step::Delete(f, key) => batch.delete(&families[*f], key)?,
             Step::SingleDelete(f, key) => batch.single_delete(&families[*f], key)?,
@@ -201,12 +190,12 @@ fn apply(db: &Db, steps: &[Step]) -> Result<()> {
 
 /// Returns the steps whose results are stored in tables: rounds over the same keys, with a merge after the second
 /// round.
-fn flushed(set: u32) -> Vec<Step> {
+fn flushed() -> Vec<Step> {
     let mut steps = Vec::new();
-    let keys = if set == 1 { 60 } else { 20 };
+    let keys = 20;
     for round in 0..3 {
         for family in 0..LEVELS {
-            steps.extend((0..keys).map(|n| put(set, family, n, round)));
+            steps.extend((0..keys).map(|n| put(family, n, round)));
             steps.extend((0..keys / 10).map(|n| Step::Delete(family, key(n * 10 + round))));
             // The key of a single delete is put once.
             let once = format!("once {round}").into_bytes();
@@ -214,7 +203,7 @@ fn flushed(set: u32) -> Vec<Step> {
             steps.push(Step::Flush);
             steps.push(Step::SingleDelete(family, once));
             let far = format!("far {round}").into_bytes();
-            steps.push(Step::PutExpiring(family, far, value(set, round, round)));
+            steps.push(Step::PutExpiring(family, far, value(round, round)));
         }
         // Only families in byte order agree with the model about the keys between two keys.
         let from = keys / 3;
@@ -224,9 +213,7 @@ fn flushed(set: u32) -> Vec<Step> {
             steps.push(Step::Compact);
         }
     }
-    if set > 1 {
-        steps.extend(in_levels());
-    }
+    steps.extend(in_levels());
     steps
 }
 
@@ -246,20 +233,20 @@ fn in_levels() -> Vec<Step> {
 }
 
 /// Returns the steps whose results are only in the log when the database is killed.
-fn logged(set: u32) -> Vec<Step> {
+fn logged() -> Vec<Step> {
     let mut steps = Vec::new();
-    let (from, to) = if set == 1 { (50, 80) } else { (14, 26) };
-    for family in 0..families(set).len() {
-        steps.extend((from..to).map(|n| put(set, family, n, 9)));
-        steps.push(Step::Delete(family, key(if set == 1 { 31 } else { 14 })));
-        steps.push(Step::PutExpiring(family, b"far 9".to_vec(), value(set, 9, 9)));
+    let (from, to) = (14, 26);
+    for family in 0..FAMILIES.len() {
+        steps.extend((from..to).map(|n| put(family, n, 9)));
+        steps.push(Step::Delete(family, key(14)));
+        steps.push(Step::PutExpiring(family, b"far 9".to_vec(), value(9, 9)));
     }
     steps.extend([0, 3, 4].map(|family| Step::DeleteRange(family, key(to - 10), key(to - 5))));
     steps
 }
 
-fn put(set: u32, family: usize, n: usize, round: usize) -> Step {
-    Step::Put(family, key(n), value(set, n, round))
+fn put(family: usize, n: usize, round: usize) -> Step {
+    Step::Put(family, key(n), value(n, round))
 }
 
 /// Returns a key; keys have several lengths.
@@ -270,8 +257,8 @@ fn key(n: usize) -> Vec<u8> {
 }
 
 /// Returns a value; values have several lengths, some are empty, some exceed the threshold of the value log.
-fn value(set: u32, n: usize, round: usize) -> Vec<u8> {
-    let lengths = if set == 1 { [0, 1, 20, 90, 400, 1500] } else { [0, 1, 20, 90, 310, 600] };
+fn value(n: usize, round: usize) -> Vec<u8> {
+    let lengths = [0, 1, 20, 90, 310, 600];
     let len = lengths[(n + round) % 6];
     (0..len).map(|i| (n * 7 + round * 31 + i / 5) as u8).collect()
 }

@@ -1,4 +1,4 @@
-//! Databases of every released format can be opened by this version, return every row, accept writes, and can be
+//! Databases in the format of the first release can be opened by this version, return every row, accept writes, and can be
 //! reopened.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
@@ -7,24 +7,14 @@ use std::cmp::Ordering;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use testkit::golden::{NEWEST, Rows, by_length, configured, expected, expiry_of, families, options_of};
+use testkit::golden::{FAMILIES, Rows, by_length, configured, expected, expiry_of, options_of};
 use tidesdb::{Db, OpenOptions};
 use tidesdb_io::{Env, FileExt, sim};
 
-/// A database of a set.
-struct Golden {
-    set: u32,
-    path: PathBuf,
-}
-
-/// Returns the two databases of each set.
-fn databases() -> Vec<Golden> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden");
-    let all = |set: u32| {
-        let folder = root.join(set.to_string());
-        ["closed", "killed"].map(|name| Golden { set, path: folder.join(name) })
-    };
-    (1..=NEWEST).flat_map(all).collect()
+/// Returns the two databases.
+fn databases() -> [PathBuf; 2] {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/1");
+    ["closed", "killed"].map(|name| root.join(name))
 }
 
 /// Returns a simulated machine with the files of `from` in its folder `db`. The machine has another boot identity, so
@@ -43,23 +33,23 @@ fn machine(from: &Path) -> Env {
     env
 }
 
-fn options(set: u32, env: &Env) -> OpenOptions {
-    configured(set, Db::options("db")).env(env.clone())
+fn options(env: &Env) -> OpenOptions {
+    configured(Db::options("db")).env(env.clone())
 }
 
 /// Returns the rows of a family in its key order.
-fn in_order(set: u32, family: usize, rows: &Rows) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let order = options_of(set, family).comparator;
+fn in_order(family: usize, rows: &Rows) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let order = options_of(family).comparator;
     let mut rows: Vec<_> = rows.clone().into_iter().collect();
     rows.sort_by(|a, b| order.compare(&a.0, &b.0));
     rows
 }
 
 /// Checks scans in both directions, every get, and the settings, except for the families in `skip`.
-fn check(set: u32, db: &Db, rows: &[Rows], skip: &[&str]) {
-    for (number, name) in families(set).iter().enumerate().filter(|(_, name)| !skip.contains(name)) {
+fn check(db: &Db, rows: &[Rows], skip: &[&str]) {
+    for (number, name) in FAMILIES.iter().enumerate().filter(|(_, name)| !skip.contains(name)) {
         let family = db.family(name).unwrap();
-        let wanted = in_order(set, number, &rows[number]);
+        let wanted = in_order(number, &rows[number]);
         let row = |row: tidesdb::Result<(tidesdb::Slice, tidesdb::Slice)>| {
             row.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap()
         };
@@ -73,14 +63,10 @@ fn check(set: u32, db: &Db, rows: &[Rows], skip: &[&str]) {
             if key.starts_with(b"far ") {
                 let mut cursor = family.cursor().unwrap();
                 cursor.seek(key).unwrap();
-                assert_eq!(
-                    (cursor.key(), cursor.expiry()),
-                    (&**key, expiry_of(set, key)),
-                    "{name}, set {set}"
-                );
+                assert_eq!((cursor.key(), cursor.expiry()), (&**key, expiry_of(key)), "{name}");
             }
         }
-        let (stored, given) = (family.current_options(), options_of(set, number));
+        let (stored, given) = (family.current_options(), options_of(number));
         assert_eq!(stored.comparator.name(), given.comparator.name(), "{name}");
         assert_eq!(format!("{stored:?}"), format!("{given:?}"), "{name}");
     }
@@ -89,28 +75,28 @@ fn check(set: u32, db: &Db, rows: &[Rows], skip: &[&str]) {
 
 #[test]
 fn all_rows_are_kept_through_writes_and_reopens() {
-    for Golden { set, path } in databases() {
+    for path in databases() {
         let env = machine(&path);
-        let mut rows = expected(set);
-        let db = options(set, &env).comparator(by_length()).open().unwrap();
-        check(set, &db, &rows, &[]);
-        for (family, name) in families(set).iter().enumerate() {
+        let mut rows = expected();
+        let db = options(&env).comparator(by_length()).open().unwrap();
+        check(&db, &rows, &[]);
+        for (family, name) in FAMILIES.iter().enumerate() {
             db.family(name).unwrap().put(b"new", b"row").unwrap();
             rows[family].insert(b"new".to_vec(), b"row".to_vec());
         }
         db.flush().unwrap();
-        check(set, &db, &rows, &[]);
+        check(&db, &rows, &[]);
         db.compact().unwrap();
-        check(set, &db, &rows, &[]);
+        check(&db, &rows, &[]);
         db.close().unwrap();
-        let db = options(set, &env).comparator(by_length()).open().unwrap();
-        check(set, &db, &rows, &[]);
+        let db = options(&env).comparator(by_length()).open().unwrap();
+        check(&db, &rows, &[]);
     }
 }
 
 #[test]
 fn a_reader_changes_no_file() {
-    for Golden { set, path } in databases() {
+    for path in databases() {
         let env = machine(&path);
         let dir = env.disk.open_dir(Path::new("db"), false).unwrap();
         let names = |dir: &dyn tidesdb_io::Dir| {
@@ -119,8 +105,8 @@ fn a_reader_changes_no_file() {
             names
         };
         let before = names(&*dir);
-        let db = options(set, &env).comparator(by_length()).read_only(true).open().unwrap();
-        check(set, &db, &expected(set), &[]);
+        let db = options(&env).comparator(by_length()).read_only(true).open().unwrap();
+        check(&db, &expected(), &[]);
         drop(db);
         assert_eq!(names(&*dir), before);
     }
@@ -129,67 +115,57 @@ fn a_reader_changes_no_file() {
 /// The log of the killed database has operations of a family whose comparator is not registered at first.
 #[test]
 fn a_family_is_unresolved_until_its_comparator_is_registered() {
-    for Golden { set, path } in databases() {
+    for path in databases() {
         let env = machine(&path);
-        let rows = expected(set);
-        let db = options(set, &env).await_comparators(true).open().unwrap();
+        let rows = expected();
+        let db = options(&env).await_comparators(true).open().unwrap();
         assert_eq!(db.unresolved_families(), [("by length".to_owned(), "golden.by-length".to_owned())]);
-        check(set, &db, &rows, &["by length"]);
+        check(&db, &rows, &["by length"]);
         db.close().unwrap();
-        let db = options(set, &env).await_comparators(true).open().unwrap();
+        let db = options(&env).await_comparators(true).open().unwrap();
         db.register_comparator(by_length()).unwrap();
-        check(set, &db, &rows, &[]);
+        check(&db, &rows, &[]);
     }
 }
 
 /// Plausibility of the expected rows: some are old, some new, and deleted ones are not among them.
 #[test]
 fn the_expected_rows_are_plausible() {
-    for (set, least) in [(1, 60), (2, 15), (3, 15)] {
-        for (family, rows) in expected(set).iter().enumerate() {
-            assert!(rows.len() > least, "{family}");
-            assert!(!rows.keys().any(|key| key.starts_with(b"once")));
-            let far = rows.keys().filter(|key| key.starts_with(b"far")).count();
-            assert_eq!(far, if families(set)[family] == "levels" { 1 } else { 4 });
-            assert!(rows.keys().is_sorted_by(|a, b| a.cmp(b) == Ordering::Less));
-        }
+    for (family, rows) in expected().iter().enumerate() {
+        assert!(rows.len() > 15, "{family}");
+        assert!(!rows.keys().any(|key| key.starts_with(b"once")));
+        let far = rows.keys().filter(|key| key.starts_with(b"far")).count();
+        assert_eq!(far, if FAMILIES[family] == "levels" { 1 } else { 4 });
+        assert!(rows.keys().is_sorted_by(|a, b| a.cmp(b) == Ordering::Less));
     }
 }
 
-/// What set 2 has and set 1 lacks: deferred operations, tables of several padded blocks in three levels, and range
-/// tombstones over them.
+/// The databases have deferred operations, tables of several padded blocks in three levels, range tombstones over them,
+/// expiries in milliseconds in tables and in the log, and a default TTL.
 #[test]
-fn the_second_set_covers_the_newer_formats() {
-    for Golden { path, .. } in databases().iter().filter(|golden| golden.set == 2) {
+fn the_databases_cover_the_format() {
+    for path in databases() {
         let bytes: u64 =
-            fs::read_dir(path).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).sum();
+            fs::read_dir(&path).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).sum();
         assert!(bytes < 200 << 10, "{}: {bytes} bytes", path.display());
         let mut manifest = String::new();
-        let damage = tidesdb::inspect::manifest(path, &mut |line| manifest.push_str(line)).unwrap();
+        let damage = tidesdb::inspect::manifest(&path, &mut |line| manifest.push_str(line)).unwrap();
         assert!(damage.is_empty(), "{damage:?}");
         let deferred = manifest.contains("deferred until");
         assert_eq!(deferred, path.ends_with("closed"), "{manifest}");
-        let db = options(2, &machine(path)).comparator(by_length()).read_only(true).open().unwrap();
+        let db = options(&machine(&path)).comparator(by_length()).read_only(true).open().unwrap();
         let stats = db.family("levels").unwrap().stats();
         assert!(stats.level_tables.len() >= 3 && stats.level_tables.iter().all(|n| *n > 0), "{stats:?}");
         assert!(stats.range_tombstones > 0, "{stats:?}");
-    }
-}
-
-/// What set 3 has and set 2 lacks: expiries in milliseconds, in tables and in the log, and a default TTL with milliseconds.
-#[test]
-fn the_third_set_has_expiries_in_milliseconds() {
-    for Golden { path, .. } in databases().iter().filter(|golden| golden.set == 3) {
+        assert_eq!(db.family("levels").unwrap().current_options().default_ttl.subsec_millis(), 250);
         let mut shown = String::new();
-        for file in fs::read_dir(path).unwrap() {
+        for file in fs::read_dir(&path).unwrap() {
             let file = file.unwrap().file_name().into_string().unwrap();
             if file.ends_with(".klog") {
                 // One family has its own order, which `inspect` does not know.
-                let _ = tidesdb::inspect::table(path, &file, true, &mut |line| shown.push_str(line));
+                let _ = tidesdb::inspect::table(&path, &file, true, &mut |line| shown.push_str(line));
             }
         }
         assert!(shown.contains("expires 4102444800.250"), "{shown}");
-        let db = options(3, &machine(path)).comparator(by_length()).read_only(true).open().unwrap();
-        assert_eq!(db.family("levels").unwrap().current_options().default_ttl.subsec_millis(), 250);
     }
 }

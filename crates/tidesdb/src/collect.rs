@@ -278,25 +278,22 @@ fn sealable(family: &FamilyCore, version: &TableVersion) -> BTreeMap<VlogId, Sea
 ///
 /// # Errors
 /// As [`name`]; a failed sync poisons the database.
-pub fn name_begun(ctx: &MaintenanceCtx, family: &FamilyCore, features: u64) -> Result<()> {
+pub fn name_begun(ctx: &MaintenanceCtx, family: &FamilyCore) -> Result<()> {
     family.vlog.sync_begun().map_err(|e| Error::clone(&ctx.write.poison(e)))?;
-    name(ctx, family, features)
+    name(ctx, family)
 }
 
-/// Names in the manifest the durable value logs of `family` that it does not name yet, and the `features` that their values use:
-/// after a crash, an open removes those that nothing refers to.
+/// Names in the manifest the durable value logs of `family` that it does not name yet. After a crash, an open removes
+/// those that nothing refers to.
 ///
 /// # Errors
 /// Those of an install; `NotFound` for a dropped family.
-pub fn name(ctx: &MaintenanceCtx, family: &FamilyCore, features: u64) -> Result<()> {
+pub fn name(ctx: &MaintenanceCtx, family: &FamilyCore) -> Result<()> {
     let _naming = family.naming.lock();
     if family.is_dropped() {
         return Err(family.unusable());
     }
     let mut edit = VersionEdit::new();
-    if ctx.versions.features() & features != features {
-        edit.push(Change::Require { features });
-    }
     rewrite::name_vlogs(ctx, family, family.vlog.nameable(), &mut edit)?;
     if edit.is_empty() { Ok(()) } else { install(ctx, family, &edit) }
 }

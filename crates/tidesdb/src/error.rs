@@ -148,6 +148,19 @@ pub enum Error {
         /// The newest format version this library reads.
         supported: u32,
     },
+    /// The files are of a format from before the first release. The directory was not changed.
+    #[error(
+        "{file} has format {found}, this version reads from {supported} on: write the rows to a file with `tidesdb dump` of the version \
+         that made the database, and read them into a new one with `tidesdb load`"
+    )]
+    FormatTooOld {
+        /// The file.
+        file: Arc<str>,
+        /// Its format version.
+        found: u32,
+        /// The oldest format version this library reads.
+        supported: u32,
+    },
     /// The data is compressed with an algorithm that this build of the library lacks, or a setting asks for it. The data is intact.
     #[error("{feature} compression is not built in: build with the feature `{feature}` of the crate tidesdb")]
     NotBuiltIn {

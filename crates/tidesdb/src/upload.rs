@@ -141,13 +141,12 @@ fn round(ctx: &MaintenanceCtx, remote: &Remote, prefix: &Prefix) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether all families, their merge operators and the required features are those of `state`. Otherwise the log may hold commits
-/// that a database with this state, or an older version that opens it, cannot replay.
+/// Returns whether all families and their merge operators are those of `state`. Otherwise the log may hold commits that a database
+/// with this state cannot replay.
 fn catalog_is_of(ctx: &MaintenanceCtx, state: &State) -> bool {
     let now = ctx.versions.state();
     let merges = |state: &State, id| state.families.get(&id).map(|f| f.options.merge_operator.is_some());
     now.next_family == state.next_family
-        && now.features == state.features
         && now.families.keys().all(|id| merges(&now, *id) == merges(state, *id))
 }
 

@@ -313,7 +313,7 @@ impl Inner {
     /// were put and not committed.
     fn name_values(&self, family: &FamilyCore) -> Result<()> {
         let ctx = &self.shared.maintenance;
-        match ctx.with_reserve(|| collect::name_begun(ctx, family, 0)) {
+        match ctx.with_reserve(|| collect::name_begun(ctx, family)) {
             Err(Error::NotFound { .. }) if family.is_dropped() => Ok(()),
             other => other,
         }

@@ -21,7 +21,7 @@ use crate::family::FamilyCore;
 use crate::rewrite::{FLUSH_LEVEL, Rewritten, name_vlogs};
 use crate::shared::{MaintenanceCtx, Shared, WriteCtx};
 use crate::types::{Comparator, Kind, SEQ_MAX, SeqNo, VlogId};
-use crate::version::{Change, EXPIRY_IN_MILLIS, FamilyState, VersionEdit};
+use crate::version::{Change, FamilyState, VersionEdit};
 use crate::vlog::{ValuePlace, VlogPointer};
 use crate::write::{Op, encode_op, ops};
 use crate::{Error, Result, files};
@@ -285,10 +285,6 @@ impl Deferred {
         name_vlogs(ctx, &self.family, vlogs, edit)?;
         for &pointer in &self.pieces {
             edit.push(Change::Hold { family: self.family.id, pointer });
-        }
-        if !self.pieces.is_empty() && ctx.versions.features() & EXPIRY_IN_MILLIS == 0 {
-            // The pieces are in the form of the log that this version writes, whichever wrote the log.
-            edit.push(Change::Require { features: EXPIRY_IN_MILLIS });
         }
         Ok(())
     }

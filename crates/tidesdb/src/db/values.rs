@@ -16,7 +16,6 @@ use crate::read::{self, ValueReader};
 use crate::shared::Family;
 use crate::txn::Transaction;
 use crate::types::{SeqNo, Slice, VlogId, expiry_at};
-use crate::version::CHUNKED_VALUES;
 use crate::vlog::{CHUNK_BYTES, CHUNKED_BYTES_MAX, ChunkedPlace, Lease};
 use crate::write::{Chunks, WriteBatch, begin_writing, check_key};
 use crate::{Error, Result, collect};
@@ -173,7 +172,7 @@ impl ValueWriter {
     /// Hands on the full chunk. The next one uses the memory of an earlier one, if there is some.
     fn hand_on(&mut self) -> Result<()> {
         if self.stream.is_none() {
-            collect::name(&self.family.shared.maintenance, &self.family.core, CHUNKED_VALUES)?;
+            collect::name(&self.family.shared.maintenance, &self.family.core)?;
         }
         let chunks = || Chunks::new(&self.family);
         let stream = self.stream.get_or_insert_with(|| Stream { chunks: chunks(), named: None });
@@ -264,7 +263,7 @@ impl Stream {
             return Ok(());
         }
         let _reservation = begin_writing(family, 0)?;
-        collect::name_begun(&family.shared.maintenance, &family.core, CHUNKED_VALUES)?;
+        collect::name_begun(&family.shared.maintenance, &family.core)?;
         match std::mem::replace(&mut self.named, newest) {
             Some(_) => sync(family),
             None => Ok(()),

@@ -115,7 +115,6 @@ fn describe(change: &Change) -> String {
         Change::LastSeq { seq } => format!("last seqno {seq}"),
         Change::DurableMark { seq } => format!("durable below {seq}"),
         Change::ClockMark { wall_secs } => format!("clock {wall_secs}"),
-        Change::Require { features } => format!("required features {features:#x}"),
         Change::CleanShutdown => "closed cleanly".to_owned(),
         Change::Unknown { tag, .. } => format!("a change of a newer version, tag {tag}"),
     }

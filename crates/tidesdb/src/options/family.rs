@@ -39,11 +39,6 @@ const COMPARATOR_FIELD: u64 = 1;
 /// damage. Written only if there is an operator.
 const OPERATOR_FIELD: u64 = 16;
 
-/// Field id of the default TTL in seconds, as older versions wrote it.
-const TTL_SECONDS_FIELD: u64 = 17;
-/// Field id of the default TTL in milliseconds.
-const TTL_FIELD: u64 = 18;
-
 /// The default of a setting as a number.
 macro_rules! default_word {
     (Duration, $default:expr) => {
@@ -185,7 +180,7 @@ macro_rules! family_options {
                     fields.bytes(OPERATOR_FIELD, FieldClass::Required, operator.name().as_bytes());
                 }
                 $(if $id > OPERATOR_FIELD {
-                    fields.number($id, class_of($id, self.$name.to_word()), self.$name.to_word());
+                    fields.number($id, FieldClass::Optional, self.$name.to_word());
                 })*
                 fields.finish(&self.unknown);
             }
@@ -198,7 +193,6 @@ macro_rules! family_options {
                     match id {
                         COMPARATOR_FIELD => order = Some(comparator(field)?),
                         OPERATOR_FIELD => options.merge_operator = Some(operator(field)?),
-                        TTL_SECONDS_FIELD => options.default_ttl = ttl_of_seconds(field)?,
                         $($id => {
                             let word = field.varint()?;
                             options.$name =
@@ -342,14 +336,8 @@ family_options! {
         "Tables with fewer entries are never compacted for their tombstones. Default 1024.";
     15 live value_garbage_percent: u32 = 25, (0, 100),
         "Percentage of garbage in value logs from which live values are moved so that files can be removed; 0 = never. Default 25.";
-    18 live default_ttl: Duration = Duration::ZERO, (0, EXPIRY_MAX),
+    17 live default_ttl: Duration = Duration::ZERO, (0, EXPIRY_MAX),
         "Time after which a row that is put without a TTL expires, in milliseconds, rounded up; 0 = never. Default 0.";
-}
-
-/// The class of the setting `id` with the value `word`. Versions that do not know a default TTL in milliseconds must not open a family
-/// that has one: what they put would never expire.
-fn class_of(id: u64, word: u64) -> FieldClass {
-    if id == TTL_FIELD && word != 0 { FieldClass::Required } else { FieldClass::Optional }
 }
 
 /// Converts `word` to the setting `name`, or says why it cannot.
@@ -366,10 +354,6 @@ fn comparator(field: &mut Decoder<'_>) -> Result<Comparator> {
         Ok(name) if bytes.len() <= COMPARATOR_NAME_BYTES_MAX => Ok(Comparator::of_stored_name(name)),
         _ => Err(field.corrupt("name of a key order")),
     }
-}
-
-fn ttl_of_seconds(field: &mut Decoder<'_>) -> Result<Duration> {
-    field.number(0..=u32::MAX.into(), "default TTL").map(Duration::from_secs)
 }
 
 fn operator(field: &mut Decoder<'_>) -> Result<MergeOperator> {
@@ -412,23 +396,6 @@ fn fixed(family: &str, what: &str, is: fmt::Arguments<'_>, wanted: fmt::Argument
 }
 
 impl FamilyOptions {
-    /// Reads settings in the first format of the manifest: in order, without ids.
-    pub(crate) fn read_unnumbered(d: &mut Decoder<'_>) -> Result<Self> {
-        let name = d.bytes(COMPARATOR_NAME_BYTES_MAX)?;
-        let name = std::str::from_utf8(name).map_err(|_| d.corrupt("name of a key order"))?;
-        let mut options = Self { comparator: Comparator::of_stored_name(name), ..Self::default() };
-        for info in Self::TABLE {
-            let word = d.varint()?;
-            // The first format treated a trigger of 0 as 1.
-            let word = if info.name == "l1_tables_trigger" { word.max(1) } else { word };
-            options.set(info.name, word).map_err(|_| d.corrupt(info.name))?;
-            if info.name == "vlog_file_bytes" {
-                break; // the last setting of that format
-            }
-        }
-        Ok(options)
-    }
-
     /// Sets the key order.
     #[must_use]
     pub fn comparator(mut self, comparator: Comparator) -> Self {
@@ -550,35 +517,13 @@ mod tests {
         assert_eq!(again, newer);
     }
 
-    /// Older versions stored the default TTL in seconds, in a field that is no longer written.
     #[test]
-    fn a_default_ttl_keeps_milliseconds_and_is_read_in_seconds_too() {
-        let of_older = |seconds| {
-            let mut bytes = Vec::new();
-            let mut fields = FieldWriter::new(&mut bytes);
-            fields.bytes(COMPARATOR_FIELD, FieldClass::Required, Comparator::bytewise().name().as_bytes());
-            fields.number(TTL_SECONDS_FIELD, FieldClass::Optional, seconds);
-            read(&bytes)
-        };
-        assert_eq!(of_older(0).unwrap().default_ttl, Duration::ZERO);
-        assert_eq!(of_older(u32::MAX.into()).unwrap().default_ttl, Duration::from_secs(u32::MAX.into()));
-        assert!(matches!(of_older(1 << 32), Err(Error::Corrupt { .. })));
-        let written = |ttl| {
+    fn a_default_ttl_is_stored_in_milliseconds() {
+        let stored = |ttl| {
             let mut bytes = Vec::new();
             FamilyOptions::default().default_ttl(ttl).write(&mut bytes);
-            bytes
+            read(&bytes).map(|options| options.default_ttl)
         };
-        let stored = |ttl| read(&written(ttl)).map(|options| options.default_ttl);
-        let refused_by_older = |ttl| {
-            let bytes = written(ttl);
-            read_fields(&mut Decoder::new(&bytes, "manifest", 0), |id, field| {
-                let is_known = id < TTL_FIELD;
-                Ok(is_known && !field.rest().is_empty())
-            })
-            .is_err()
-        };
-        assert!(refused_by_older(Duration::from_millis(1)), "what an older version puts would never expire");
-        assert!(!refused_by_older(Duration::ZERO));
         assert_eq!(stored(Duration::from_millis(250)).unwrap(), Duration::from_millis(250));
         assert_eq!(stored(Duration::from_nanos(1)).unwrap(), Duration::from_millis(1), "rounded up");
         assert!(matches!(stored(Duration::MAX), Err(Error::Corrupt { .. })));

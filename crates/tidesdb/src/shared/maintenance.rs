@@ -97,24 +97,6 @@ impl MaintenanceCtx {
         self.versions.install(edit, publish).inspect_err(|e| self.poison_if_unknown(e))
     }
 
-    /// Names `feature` in the manifest, before anything in the files uses it: older versions refuse the database from then on. Costs
-    /// a load once it is named.
-    ///
-    /// # Errors
-    /// As [`MaintenanceCtx::install`] and [`WriteCtx::check_writable`].
-    #[inline]
-    pub fn require(&self, feature: u64) -> Result<()> {
-        if self.versions.features() & feature != 0 { Ok(()) } else { self.name_feature(feature) }
-    }
-
-    #[cold]
-    fn name_feature(&self, feature: u64) -> Result<()> {
-        self.write.check_writable()?;
-        let mut edit = VersionEdit::new();
-        edit.push(Change::Require { features: feature });
-        self.versions.install(&edit, |_| ()).inspect_err(|e| self.poison_if_unknown(e))
-    }
-
     /// Poisons the database if the state of the manifest is unknown after `e`.
     pub fn poison_if_unknown(&self, e: &Error) {
         if self.versions.is_poisoned() {

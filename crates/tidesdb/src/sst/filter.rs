@@ -93,26 +93,6 @@ impl Filter {
         }
     }
 
-    /// Decodes the filter section of a table of format 1, which lies at offset `at`.
-    pub(super) fn decode(section: &[u8], salt: &Salt, file: &str, at: u64) -> Result<Self> {
-        if section.is_empty() {
-            return Ok(Self::empty());
-        }
-        let body = open_section(salt, at, section, file, "filter")?;
-        let mut d = Decoder::new(body, file, at);
-        let probes = u32::from(d.u8()?);
-        let (lines, rest) = d.take(d.remaining())?.as_chunks::<LINE_BYTES>();
-        if !(1..=PROBES_MAX).contains(&probes)
-            || lines.is_empty()
-            || !rest.is_empty()
-            || lines.len() > LINES_MAX
-        {
-            return Err(Error::corrupt(file, at, "invalid size of the filter"));
-        }
-        let lines = lines.iter().map(decode_line).collect();
-        Ok(Self { lines, probes })
-    }
-
     /// Returns a filter that accepts every key.
     pub(super) fn empty() -> Self {
         Self { lines: Box::default(), probes: 0 }

@@ -9,10 +9,8 @@ use crate::{Error, Result};
 
 /// Last bytes of every table file.
 pub(super) const MAGIC: [u8; 4] = *b"TKLG";
-/// The format version that is written, and the newest that can be read.
-pub(super) const VERSION: u16 = 2;
-/// The format version in which filter and index are one section each.
-pub(super) const UNPARTITIONED: u16 = 1;
+/// The format version that is written and read.
+pub(super) const VERSION: u16 = 3;
 /// Checksums of blocks and sections: CRC32C bound to salt and offset.
 pub(super) const CHECKSUM_CRC32C: u8 = 1;
 /// Length of the footer in bytes.
@@ -31,14 +29,12 @@ pub(super) struct Footer {
     pub(super) id: TableId,
     /// End of the data blocks and start of the filter. The partitions of the index follow the filter.
     pub(super) filter_at: u64,
-    /// Start of the top level; in format 1, of the index.
+    /// Start of the top level.
     pub(super) index_at: u64,
     /// Start of the properties, which end at the footer.
     pub(super) props_at: u64,
     /// Number of data blocks.
     pub(super) blocks: u32,
-    /// Format version.
-    pub(super) version: u16,
 }
 
 impl Footer {
@@ -51,7 +47,7 @@ impl Footer {
         out.extend_from_slice(&self.index_at.to_le_bytes());
         out.extend_from_slice(&self.props_at.to_le_bytes());
         out.extend_from_slice(&self.blocks.to_le_bytes());
-        out.extend_from_slice(&self.version.to_le_bytes());
+        out.extend_from_slice(&VERSION.to_le_bytes());
         out.extend_from_slice(&[CHECKSUM_CRC32C, 0]);
         let crc = bound_crc(&self.salt, at, &[&out, &MAGIC]);
         out.extend_from_slice(&crc.to_le_bytes());
@@ -76,24 +72,24 @@ impl Footer {
             return Err(Error::corrupt(file, at, "checksum mismatch in the footer, or a foreign file"));
         }
         let mut d = Decoder::new(body, file, at);
-        let mut footer = Self {
+        let footer = Self {
             salt: d.array()?,
             id: TableId(d.u64()?),
             filter_at: d.u64()?,
             index_at: d.u64()?,
             props_at: d.u64()?,
             blocks: d.u32()?,
-            version: 0,
         };
-        let version = d.u16()?;
-        if version > VERSION {
-            let (found, supported) = (u32::from(version), u32::from(VERSION));
+        let (found, supported) = (u32::from(d.u16()?), u32::from(VERSION));
+        if found > supported {
             return Err(Error::FormatTooNew { file: file.into(), found, supported });
         }
-        if version == 0 || d.u8()? != CHECKSUM_CRC32C || d.u8()? != 0 || footer.salt != *salt {
+        if (1..supported).contains(&found) {
+            return Err(Error::FormatTooOld { file: file.into(), found, supported });
+        }
+        if found == 0 || d.u8()? != CHECKSUM_CRC32C || d.u8()? != 0 || footer.salt != *salt {
             return Err(d.corrupt("invalid field in the footer"));
         }
-        footer.version = version;
         let ordered = footer.filter_at <= footer.index_at
             && footer.index_at <= footer.props_at
             && footer.props_at <= at;

@@ -11,7 +11,7 @@ use tidesdb_io::Access;
 
 use super::filter::{Filter, FilterPartition, FilterShape};
 use super::index::{BlockIndex, BlockIndexReader, Index, Partition, TopIndex};
-use super::layout::{FOOTER_BYTES, Footer, UNPARTITIONED, open_section};
+use super::layout::{FOOTER_BYTES, Footer, open_section};
 use super::memory::TableShare;
 use super::source::Source;
 use super::{Table, TableContext, TableMeta};
@@ -65,10 +65,7 @@ impl Opening<'_> {
         let end = self.read_to_end(&footer, &tail)?;
         let (front, props) = end.split_at((footer.props_at - footer.index_at) as usize);
         self.check_props(&props[..props.len() - FOOTER_BYTES], &footer)?;
-        let guide = match footer.version {
-            UNPARTITIONED => self.unpartitioned(context, &footer, front)?,
-            _ => self.partitioned(context, &footer, front)?,
-        };
+        let guide = self.partitioned(context, &footer, front)?;
         Ok((footer, guide))
     }
 
@@ -79,20 +76,6 @@ impl Opening<'_> {
             Some(skip) => Ok(tail[skip as usize..].to_vec()),
             None => Ok([&self.read(footer.index_at, tail_at)?, tail].concat()),
         }
-    }
-
-    fn unpartitioned(&self, context: &TableContext, footer: &Footer, index: &[u8]) -> Result<IndexAndFilter> {
-        let (salt, name) = (&self.meta.salt, self.name);
-        let filter = self.read(footer.filter_at, footer.index_at)?;
-        let filter = Filter::decode(&filter, salt, name, footer.filter_at)?;
-        let body = open_section(salt, footer.index_at, index, name, "index")?;
-        let mut reader = BlockIndexReader::new(0, 0);
-        let mut d = Decoder::new(body, name, footer.index_at);
-        reader.read(&mut d, None, (footer.blocks as usize, footer.filter_at), self.meta.compression)?;
-        let index = reader.finish(self.bytewise);
-        let bytes = (index.bytes() + filter.bytes()) as u64;
-        let share = self.source.map().is_none().then(|| context.memory.take(bytes));
-        Ok(IndexAndFilter { index: Index::Resident(index), shape: filter.shape(), filter, _share: share })
     }
 
     fn partitioned(&self, context: &TableContext, footer: &Footer, top: &[u8]) -> Result<IndexAndFilter> {
@@ -220,10 +203,7 @@ impl Opening<'_> {
         let (meta, name, at) = (self.meta, self.name, footer.props_at);
         let body = open_section(&meta.salt, at, section, name, "properties")?;
         let mut d = Decoder::new(body, name, at);
-        let found = match footer.version {
-            UNPARTITIONED => TableMeta::decode_unnumbered_props(&mut d)?,
-            _ => TableMeta::decode_props(&mut d)?,
-        };
+        let found = TableMeta::decode_props(&mut d)?;
         d.finish()?;
         let found = TableMeta { id: footer.id, salt: footer.salt, file_bytes: meta.file_bytes, ..found };
         match found.difference(meta) {

@@ -8,8 +8,8 @@ use crate::codec::FieldClass::Required;
 use crate::codec::{Compression, Decoder, FieldWriter, Salt, UnknownFields, put_varint, read_fields};
 use crate::ranges::RangeTombstone;
 use crate::types::{
-    Comparator, EXPIRY_MAX, FILE_BYTES_MAX, FILE_NUMBER_MAX, ID_MAX, KEY_BYTES_MAX, SECOND, SEQ_MAX, SeqNo,
-    TableId, VlogId,
+    Comparator, EXPIRY_MAX, FILE_BYTES_MAX, FILE_NUMBER_MAX, ID_MAX, KEY_BYTES_MAX, SEQ_MAX, SeqNo, TableId,
+    VlogId,
 };
 use crate::vlog::RECORD_HEADER_BYTES;
 
@@ -90,8 +90,6 @@ mod field {
     pub(super) const SMALLEST: u64 = 17;
     pub(super) const LARGEST: u64 = 18;
     pub(super) const VLOG_REFS: u64 = 19;
-    /// Empty. Says that the expiries are milliseconds; seconds without it.
-    pub(super) const EXPIRY_IN_MILLIS: u64 = 20;
 }
 
 impl TableMeta {
@@ -159,19 +157,15 @@ impl TableMeta {
         let mut refs = Vec::new();
         self.put_vlog_refs(&mut refs);
         fields.bytes(field::VLOG_REFS, Required, &refs);
-        if self.newest_expiry > 0 {
-            fields.bytes(field::EXPIRY_IN_MILLIS, Required, &[]);
-        }
         fields.finish(&self.unknown);
     }
 
     /// Reads the remaining fields. All known fields from `first` on must be present.
     fn decode_fields(d: &mut Decoder<'_>, first: u64) -> Result<Self> {
-        let (mut meta, mut next, mut in_millis) = (Self::default(), first, false);
+        let (mut meta, mut next) = (Self::default(), first);
         let unknown = read_fields(d, |id, d| {
             if id > field::VLOG_REFS {
-                in_millis |= id == field::EXPIRY_IN_MILLIS;
-                return Ok(id == field::EXPIRY_IN_MILLIS);
+                return Ok(false);
             }
             if id != next {
                 return Err(d.corrupt("a field of a table is missing"));
@@ -203,18 +197,7 @@ impl TableMeta {
         if next != field::VLOG_REFS + 1 {
             return Err(d.corrupt("a field of a table is missing"));
         }
-        Self { unknown, ..meta }.with_expiries(in_millis, d)?.checked(d)
-    }
-
-    /// Decodes a description in the first manifest format, which has no field ids.
-    ///
-    /// # Errors
-    /// `Corrupt` when the bytes are not an encoded description.
-    pub fn decode_unnumbered(d: &mut Decoder<'_>) -> Result<Self> {
-        let id = TableId(d.number(1..=FILE_NUMBER_MAX, "number of a table")?);
-        let salt = d.array()?;
-        let file_bytes = count(d)?;
-        Ok(Self { id, salt, file_bytes, ..Self::decode_unnumbered_props(d)? })
+        Self { unknown, ..meta }.checked(d)
     }
 
     /// Appends the properties that the file itself repeats, up to the end of a section. Number, salt and length are
@@ -237,30 +220,6 @@ impl TableMeta {
         }
     }
 
-    /// Decodes the properties of a table of format 1, which have no field ids.
-    pub(super) fn decode_unnumbered_props(d: &mut Decoder<'_>) -> Result<Self> {
-        let mut meta = Self {
-            entries: count(d)?,
-            keys: count(d)?,
-            tombstones: count(d)?,
-            single_deletes: count(d)?,
-            min_seq: seq(d)?,
-            max_seq: seq(d)?,
-            oldest_expiry: expiry(d)?,
-            newest_expiry: expiry(d)?,
-            has_eternal: flag(d)?,
-            compression: compression(d)?,
-            raw_key_bytes: count(d)?,
-            raw_value_bytes: count(d)?,
-            purged_to: seq(d)?,
-            smallest: d.bytes(KEY_BYTES_MAX)?.to_vec(),
-            largest: d.bytes(KEY_BYTES_MAX)?.to_vec(),
-            ..Self::default()
-        };
-        meta.read_vlog_refs(d)?;
-        meta.with_expiries(false, d)?.checked(d)
-    }
-
     fn read_vlog_refs(&mut self, d: &mut Decoder<'_>) -> Result<()> {
         // Each reference takes at least three bytes, so the remaining bytes bound the allocation.
         let refs = d.length(d.remaining() / 3)?;
@@ -274,18 +233,6 @@ impl TableMeta {
             self.vlog_refs.push(r);
         }
         Ok(())
-    }
-
-    /// Converts expiries as they are stored to milliseconds.
-    fn with_expiries(mut self, in_millis: bool, d: &Decoder<'_>) -> Result<Self> {
-        if !in_millis {
-            if self.newest_expiry.max(self.oldest_expiry) > u32::MAX.into() {
-                return Err(d.corrupt("expiry of more than 32 bits of seconds"));
-            }
-            self.oldest_expiry *= SECOND;
-            self.newest_expiry *= SECOND;
-        }
-        Ok(self)
     }
 
     fn checked(self, d: &Decoder<'_>) -> Result<Self> {

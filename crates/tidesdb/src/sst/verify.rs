@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::block::{Block, ShortKey};
 use super::filter::Filter;
 use super::index::{Fence, Index};
-use super::layout::{FOOTER_BYTES, UNPARTITIONED, open_section};
+use super::layout::FOOTER_BYTES;
 use super::partitions::CurrentPartition;
 use super::window::Window;
 use super::{Table, TableMeta};
@@ -74,7 +74,7 @@ impl Table {
     /// Reads footer, properties, index and filter again, except for partitions that the scan itself reads. Returns the
     /// filter.
     fn verify_sections(&self) -> Result<Filter> {
-        let (meta, name, opening) = (&self.meta, &self.name, self.opening());
+        let (meta, opening) = (&self.meta, self.opening());
         let end = opening.read(self.footer.index_at, meta.file_bytes)?;
         let footer = opening.footer(&end)?;
         let footer_at = meta.file_bytes - FOOTER_BYTES as u64;
@@ -83,18 +83,11 @@ impl Table {
         }
         let (front, props) = end.split_at((footer.props_at - footer.index_at) as usize);
         opening.check_props(&props[..props.len() - FOOTER_BYTES], &footer)?;
-        let filter = if footer.version == UNPARTITIONED {
-            open_section(&meta.salt, footer.index_at, front, name, "index")?;
-            let section = opening.read(footer.filter_at, footer.index_at)?;
-            Filter::decode(&section, &meta.salt, name, footer.filter_at)?
-        } else {
-            let (top, shape) = opening.top(&footer, front)?;
-            if let Index::Resident(_) = self.guide.index {
-                top.partitions()
-                    .try_for_each(|partition| opening.partition_index(&top, partition).map(drop))?;
-            }
-            shape.join(&opening.filter_partitions(&footer, shape)?)
-        };
+        let (top, shape) = opening.top(&footer, front)?;
+        if let Index::Resident(_) = self.guide.index {
+            top.partitions().try_for_each(|partition| opening.partition_index(&top, partition).map(drop))?;
+        }
+        let filter = shape.join(&opening.filter_partitions(&footer, shape)?);
         match self.guide.index {
             Index::Resident(_) if filter != self.guide.filter => {
                 Err(self.corrupt(footer.filter_at, "filter changed since the table was opened"))

@@ -12,7 +12,7 @@ use tidesdb_io::{Advice, Dir, File, FileExt};
 use super::block::{BlockBuilder, LIMITS, padding};
 use super::filter::Filter;
 use super::index::{IndexBuilder, PARTITION_BYTES};
-use super::layout::{Footer, VERSION, begin_section, seal_section};
+use super::layout::{Footer, begin_section, seal_section};
 use super::{TableMeta, VlogRef};
 use crate::codec::{Compression, Salt, key_hash};
 use crate::types::{Comparator, EntryRef, KEY_BYTES_MAX, Kind, SeqNo, TableId, VALUE_BYTES_MAX};
@@ -227,8 +227,7 @@ impl TableWriter {
         self.meta.encode_props(&mut props);
         seal_section(&salt, props_at, &mut props);
         self.append(&props)?;
-        let footer =
-            Footer { salt, id: self.meta.id, filter_at, index_at, props_at, blocks, version: VERSION };
+        let footer = Footer { salt, id: self.meta.id, filter_at, index_at, props_at, blocks };
         let footer = footer.encode(self.end());
         self.append(&footer)?;
         self.write_out()?;

@@ -7,8 +7,8 @@ use crate::{Error, Result};
 
 /// The last expiry that a row can have: 48 bits of milliseconds, in the year 10889.
 pub const EXPIRY_MAX: u64 = (1 << 48) - 1;
-/// Milliseconds of a second: older files store seconds.
-pub const SECOND: u64 = 1000;
+/// Milliseconds of a second.
+const SECOND: u64 = 1000;
 
 /// Returns true if a row with this expiry has expired at `now`; one with expiry 0 never has.
 #[inline]

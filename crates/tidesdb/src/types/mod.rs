@@ -18,9 +18,7 @@ mod words;
 pub use border::KeyBorder;
 pub use cursor::{EntryCursor, EntryMeta, Stored};
 pub use entry::{EntryRef, Kind};
-pub use expiry::{
-    EXPIRY_MAX, SECOND, ShownExpiry, expiry_after, expiry_at, has_passed, millis_up, moment_of,
-};
+pub use expiry::{EXPIRY_MAX, ShownExpiry, expiry_after, expiry_at, has_passed, millis_up, moment_of};
 pub use filter::{CompactionFilter, Decision, FilterRow};
 pub use ids::{FamilyId, TableId, VlogId, WalId};
 pub use limits::{

@@ -18,14 +18,8 @@ use crate::types::{
 use crate::vlog::VlogPointer;
 use crate::{Error, FamilyOptions, Result};
 
-/// Newest manifest format that this version writes and reads.
-pub const MANIFEST_FORMAT: u32 = 1;
-/// Feature: entries may refer to chunked values.
-pub const CHUNKED_VALUES: u64 = 1;
-/// Feature: operations in the log may have an expiry in milliseconds.
-pub const EXPIRY_IN_MILLIS: u64 = 2;
-/// All features that this version knows.
-const FEATURES: u64 = CHUNKED_VALUES | EXPIRY_IN_MILLIS;
+/// The manifest format that this version writes and reads.
+pub const MANIFEST_FORMAT: u32 = 2;
 /// Tag bit: an older reader may skip the change.
 pub const IGNORABLE: u8 = 0x80;
 /// Deepest level a table can be in.
@@ -171,11 +165,6 @@ pub enum Change {
         /// Seconds since the UNIX epoch.
         wall_secs: u64,
     },
-    /// The files may use these features, so a version that does not know them all must not open the database.
-    Require {
-        /// One bit for each feature.
-        features: u64,
-    },
     /// The database was closed cleanly. No record may follow in this manifest.
     CleanShutdown,
     /// A change written by a newer version that this version may ignore.
@@ -188,12 +177,11 @@ pub enum Change {
 }
 
 mod tag {
-    /// Still read, no longer written: options and table descriptions without field numbers.
-    pub(super) const CREATE_FAMILY_1: u8 = 1;
+    pub(super) const CREATE_FAMILY: u8 = 1;
     pub(super) const DROP_FAMILY: u8 = 2;
     pub(super) const RENAME_FAMILY: u8 = 3;
-    pub(super) const SET_OPTIONS_1: u8 = 4;
-    pub(super) const ADD_TABLE_1: u8 = 5;
+    pub(super) const SET_OPTIONS: u8 = 4;
+    pub(super) const ADD_TABLE: u8 = 5;
     pub(super) const REMOVE_TABLE: u8 = 6;
     pub(super) const ADD_VLOG: u8 = 7;
     pub(super) const SEAL_VLOG: u8 = 8;
@@ -208,10 +196,6 @@ mod tag {
     pub(super) const REMOVE_RANGE: u8 = 17;
     pub(super) const HOLD: u8 = 18;
     pub(super) const RELEASE: u8 = 19;
-    pub(super) const CREATE_FAMILY: u8 = 20;
-    pub(super) const SET_OPTIONS: u8 = 21;
-    pub(super) const ADD_TABLE: u8 = 22;
-    pub(super) const REQUIRE: u8 = 23;
     pub(super) const CLOCK_MARK: u8 = super::IGNORABLE | 1;
 }
 
@@ -236,7 +220,6 @@ impl Change {
             Self::Release { .. } => tag::RELEASE,
             Self::LastSeq { .. } => tag::LAST_SEQ,
             Self::DurableMark { .. } => tag::DURABLE_MARK,
-            Self::Require { .. } => tag::REQUIRE,
             Self::CleanShutdown => tag::CLEAN_SHUTDOWN,
             Self::ClockMark { .. } => tag::CLOCK_MARK,
             Self::Unknown { tag, .. } => *tag,
@@ -265,7 +248,6 @@ impl Change {
             | Self::LastSeq { .. }
             | Self::DurableMark { .. }
             | Self::ClockMark { .. }
-            | Self::Require { .. }
             | Self::CleanShutdown
             | Self::Unknown { .. } => None,
         }
@@ -316,7 +298,6 @@ impl Change {
             | Self::LastSeq { seq }
             | Self::DurableMark { seq } => put_varint(out, *seq),
             Self::ClockMark { wall_secs } => put_varint(out, *wall_secs),
-            Self::Require { features } => put_varint(out, *features),
             Self::Hold { pointer, .. } => out.extend_from_slice(&pointer.encode()),
             Self::Unknown { body, .. } => out.extend_from_slice(body),
             Self::DropFamily { .. } | Self::Release { .. } | Self::CleanShutdown => {}
@@ -325,24 +306,15 @@ impl Change {
 
     fn decode(tag: u8, d: &mut Decoder<'_>) -> Result<Option<Self>> {
         let change = match tag {
-            tag::CREATE_FAMILY | tag::CREATE_FAMILY_1 => Self::CreateFamily {
-                family: family(d)?,
-                name: name(d)?,
-                options: options(d, tag == tag::CREATE_FAMILY)?,
-            },
+            tag::CREATE_FAMILY => {
+                Self::CreateFamily { family: family(d)?, name: name(d)?, options: FamilyOptions::read(d)? }
+            }
             tag::DROP_FAMILY => Self::DropFamily { family: family(d)? },
             tag::RENAME_FAMILY => Self::RenameFamily { family: family(d)?, name: name(d)? },
-            tag::SET_OPTIONS | tag::SET_OPTIONS_1 => {
-                Self::SetOptions { family: family(d)?, options: options(d, tag == tag::SET_OPTIONS)? }
-            }
+            tag::SET_OPTIONS => Self::SetOptions { family: family(d)?, options: FamilyOptions::read(d)? },
             tag::ADD_TABLE => {
                 Self::AddTable { family: family(d)?, level: level(d)?, meta: Arc::new(TableMeta::decode(d)?) }
             }
-            tag::ADD_TABLE_1 => Self::AddTable {
-                family: family(d)?,
-                level: level(d)?,
-                meta: Arc::new(TableMeta::decode_unnumbered(d)?),
-            },
             tag::REMOVE_TABLE => {
                 Self::RemoveTable { family: family(d)?, level: level(d)?, table: TableId(table(d, 0)?) }
             }
@@ -369,7 +341,6 @@ impl Change {
             tag::RELEASE => Self::Release { family: family(d)? },
             tag::LAST_SEQ => Self::LastSeq { seq: seq(d)? },
             tag::DURABLE_MARK => Self::DurableMark { seq: seq(d)? },
-            tag::REQUIRE => Self::Require { features: features(d)? },
             tag::CLEAN_SHUTDOWN => Self::CleanShutdown,
             tag::CLOCK_MARK => Self::ClockMark { wall_secs: d.varint()? },
             _ if tag & IGNORABLE != 0 => Self::Unknown { tag, body: d.take(d.remaining())?.into() },
@@ -467,15 +438,6 @@ fn seq(d: &mut Decoder<'_>) -> Result<SeqNo> {
     d.number(0..=SEQ_MAX, "sequence number")
 }
 
-/// Decodes required features; fails if this version does not know them all.
-fn features(d: &mut Decoder<'_>) -> Result<u64> {
-    let features = d.varint()?;
-    match features & !FEATURES {
-        0 => Ok(features),
-        _ => Err(too_new(d.file())),
-    }
-}
-
 fn too_new(file: &str) -> Error {
     Error::FormatTooNew { file: file.into(), found: MANIFEST_FORMAT + 1, supported: MANIFEST_FORMAT }
 }
@@ -508,9 +470,4 @@ fn pointer(d: &mut Decoder<'_>) -> Result<VlogPointer> {
     VlogPointer::decode(bytes)
         .filter(VlogPointer::is_plausible)
         .ok_or_else(|| d.corrupt("pointer into a value log"))
-}
-
-/// Decodes family options: as fields, or in the original positional form.
-fn options(d: &mut Decoder<'_>, fields: bool) -> Result<FamilyOptions> {
-    if fields { FamilyOptions::read(d) } else { FamilyOptions::read_unnumbered(d) }
 }

@@ -119,6 +119,9 @@ impl Header {
         if format > MANIFEST_FORMAT {
             return Err(Error::FormatTooNew { file: file.into(), found: format, supported: MANIFEST_FORMAT });
         }
+        if (1..MANIFEST_FORMAT).contains(&format) {
+            return Err(Error::FormatTooOld { file: file.into(), found: format, supported: MANIFEST_FORMAT });
+        }
         let rest = d.take(d.remaining())?;
         let plain = first_nonzero(reserved).or(first_nonzero(rest)).is_none();
         if format == 0 || kinds != [CHECKSUM_CRC32C, 0, 0, 0] || !plain {

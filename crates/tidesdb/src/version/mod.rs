@@ -30,9 +30,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-pub use edit::{
-    CHUNKED_VALUES, Change, EXPIRY_IN_MILLIS, IGNORABLE, LEVEL_MAX, MANIFEST_FORMAT, VersionEdit,
-};
+pub use edit::{Change, IGNORABLE, LEVEL_MAX, MANIFEST_FORMAT, VersionEdit};
 pub use family::{FamilyVersion, OpenTable, VlogSlot, VlogSlots};
 pub use follow::ManifestTail;
 pub use format::Identity;

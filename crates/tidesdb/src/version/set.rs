@@ -71,8 +71,6 @@ pub struct VersionSet<T = Table> {
     next_vlog: AtomicU64,
     next_family: AtomicU64,
     installs: AtomicU64,
-    /// Those of the state, for readers that must not wait for an install.
-    features: AtomicU64,
     /// Files found at open with numbers far above the counters. These numbers are skipped.
     taken: BTreeSet<FileKind>,
     obsolete: Arc<ObsoleteFiles>,
@@ -235,7 +233,6 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
             next_vlog: AtomicU64::new(vlog),
             next_family: AtomicU64::new(state.next_family.0.into()),
             installs: AtomicU64::new(0),
-            features: AtomicU64::new(state.features),
             obsolete: Arc::default(),
             taken,
             orphans: Mutex::new(None),
@@ -409,11 +406,6 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         self.inner.lock().state.clone()
     }
 
-    /// Returns the features that the files may use. Never waits.
-    pub fn features(&self) -> u64 {
-        self.features.load(Ordering::Acquire)
-    }
-
     /// Returns the state in force and the versions of all families, which keep its files alive.
     pub fn pinned_state(&self) -> (State, Vec<Arc<FamilyVersion<T>>>) {
         let inner = self.inner.lock();
@@ -512,7 +504,6 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         self.next_vlog.fetch_max(state.next_vlog.0.into(), Ordering::Relaxed);
         self.next_family.fetch_max(state.next_family.0.into(), Ordering::Relaxed);
         self.installs.fetch_add(1, Ordering::SeqCst);
-        self.features.store(state.features, Ordering::Release);
         inner.state = state;
         for (id, next) in fresh {
             let prev = match &next {

@@ -138,8 +138,6 @@ pub struct State {
     pub durable_mark: SeqNo,
     /// Wall clock of the newest edit that recorded it, in seconds since the UNIX epoch.
     pub clock_mark: u64,
-    /// Features that the files may use: see [`Change::Require`].
-    pub features: u64,
     /// Whether the database was closed cleanly after the last edit.
     pub clean: bool,
     /// Facts written by newer versions, by tag.
@@ -158,7 +156,6 @@ impl Default for State {
             last_seq: 0,
             durable_mark: 0,
             clock_mark: 0,
-            features: 0,
             clean: false,
             unknown: BTreeMap::new(),
         }
@@ -300,9 +297,6 @@ impl State {
         out.push(Change::LastSeq { seq: self.last_seq });
         out.push(Change::DurableMark { seq: self.durable_mark });
         out.push(Change::ClockMark { wall_secs: self.clock_mark });
-        if self.features != 0 {
-            out.push(Change::Require { features: self.features });
-        }
         out.extend(self.unknown.iter().map(|(&tag, body)| Change::Unknown { tag, body: Arc::clone(body) }));
         out.into_iter().collect()
     }
@@ -406,7 +400,6 @@ impl State {
             Change::LastSeq { seq } => self.last_seq = self.last_seq.max(*seq),
             Change::DurableMark { seq } => self.durable_mark = self.durable_mark.max(*seq),
             Change::ClockMark { wall_secs } => self.clock_mark = *wall_secs,
-            Change::Require { features } => self.features |= features,
             Change::CleanShutdown => self.clean = true,
             Change::Unknown { tag, body } => {
                 self.unknown.insert(*tag, Arc::clone(body));

@@ -14,7 +14,6 @@ use crate::ranges::Interval;
 use crate::read::prefix_range;
 use crate::shared::Family;
 use crate::types::{FamilyId, KEY_BYTES_MAX, KeyRange, Kind, VALUE_BYTES_MAX, expiry_at};
-use crate::version::EXPIRY_IN_MILLIS;
 use crate::vlog::{ChunkedPlace, Lease};
 use crate::wal::Purpose;
 use crate::wal::layout::{RECORD_HEADER_BYTES, blank_record};
@@ -127,8 +126,7 @@ impl WriteBatch {
     /// expired if the wall clock is set back.
     ///
     /// # Errors
-    /// As [`WriteBatch::put`]; `InvalidArgument` if `ttl` ends after the year 10889. The first put that expires names the feature in the
-    /// manifest, so that older versions refuse the database: errors of that, and `ReadOnly`, `Poisoned`, `Closed`.
+    /// As [`WriteBatch::put`]; `InvalidArgument` if `ttl` ends after the year 10889.
     pub fn put_with_ttl(
         &mut self,
         family: &Family,
@@ -156,9 +154,6 @@ impl WriteBatch {
     /// Sets `key` to `value` until `expiry`, as it is stored.
     #[inline]
     pub(crate) fn put_until(&mut self, family: &Family, key: &[u8], value: &[u8], expiry: u64) -> Result<()> {
-        if expiry != 0 {
-            family.shared.maintenance.require(EXPIRY_IN_MILLIS)?;
-        }
         match chunks::is_long(family, value) {
             false => self.push(family, Kind::Put, expiry, key, value),
             true => self.put_long(family, expiry, key, value),
@@ -418,9 +413,6 @@ impl WriteBatch {
         (place, leases): (&ChunkedPlace, Vec<Lease>),
         expiry: u64,
     ) -> Result<()> {
-        if expiry != 0 {
-            family.shared.maintenance.require(EXPIRY_IN_MILLIS)?;
-        }
         self.push(family, Kind::PutPointer, expiry, key, &place.encode())?;
         self.leases.extend(leases);
         self.chunked_bytes += place.len;

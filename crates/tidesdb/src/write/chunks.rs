@@ -10,7 +10,6 @@ use crate::family::{FamilyCore, Metric};
 use crate::shared::{Family, WriteCtx};
 use crate::types::VlogId;
 use crate::value_threads::Helpers;
-use crate::version::CHUNKED_VALUES;
 use crate::vlog::{CHUNK_BYTES, ChunkIndex, ChunkedPlace, Lane, Lease, VlogPointer};
 use crate::wal::{Log, SpaceReservation, Unpublished};
 use crate::{Error, Result};
@@ -81,7 +80,6 @@ pub(super) fn store(family: &Family, value: &[u8]) -> Result<(ChunkedPlace, Vec<
 /// the space from other writers until it is collected.
 fn append_value(family: &Family, value: &[u8]) -> Result<(ChunkedPlace, Vec<Lease>)> {
     let reservation = begin_writing(family, value.len())?;
-    family.shared.maintenance.require(CHUNKED_VALUES)?;
     let _expected = family.core.vlog.expect(value.len() as u64);
     let mut chunks = Chunks::new(family); // declared last, so helpers end before the reservation and the announcement
     chunks.is_reserved = true;

@@ -1,8 +1,7 @@
 //! The operations of a batch, as a log record stores them.
 //!
 //! One operation: `kind u8 (bit 0x40: has an expiry) | family varint | key length varint | value length varint |
-//! [expiry: 6 bytes] | key | value`. The layout is part of `docs/formats/wal.md`. Older logs store seconds in a u32 instead, with
-//! bit 0x80.
+//! [expiry: 6 bytes] | key | value`. The layout is part of `docs/formats/wal.md`.
 //!
 //! A range delete stores the first deleted key as its key and the first key not deleted as its value; either is empty
 //! for no bound. In the place of an expiry, range deletes and merges always have their rank, counted from 1 among the range
@@ -13,14 +12,12 @@
 use crate::Result;
 use crate::codec::{Decoder, Sink, put_varint};
 use crate::ranges::{BORDER_BYTES_MAX, RangeTombstone};
-use crate::types::{FamilyId, KEY_BYTES_MAX, Kind, SECOND, SeqNo, VALUE_BYTES_MAX};
+use crate::types::{FamilyId, KEY_BYTES_MAX, Kind, SeqNo, VALUE_BYTES_MAX};
 use crate::vlog::ValuePlace;
 use crate::wal::LoggedCommit;
 
 /// Set in the kind of an operation with an expiry in milliseconds, in [`EXPIRY_BYTES`].
 const HAS_EXPIRY: u8 = 0x40;
-/// Set in the kind of an operation with an expiry in seconds, in a u32: only in older logs.
-const HAS_SECONDS: u8 = 0x80;
 /// Bytes of an expiry, which is at most [`EXPIRY_MAX`](crate::types::EXPIRY_MAX).
 const EXPIRY_BYTES: usize = 6;
 /// Bytes of an operation besides its key and value, at most.
@@ -125,12 +122,11 @@ fn decode_op<'a>(d: &mut Decoder<'a>, rank: &mut Option<u32>) -> Result<Op<'a>> 
     if (Kind::RangeDelete as u8..HAS_EXPIRY).contains(&first) {
         return decode_ranked(d, rank, first);
     }
-    let kind = Kind::from_u8(first & !(HAS_EXPIRY | HAS_SECONDS))
-        .ok_or_else(|| d.corrupt("unknown kind of operation"))?;
+    let kind = Kind::from_u8(first & !HAS_EXPIRY).ok_or_else(|| d.corrupt("unknown kind of operation"))?;
     let family = u32::try_from(d.varint()?).map_err(|_| d.corrupt("family number too large"))?;
     let key_len = d.length(KEY_BYTES_MAX)?;
     let value_len = d.length(VALUE_BYTES_MAX)?;
-    let expiry = if first < HAS_EXPIRY { 0 } else { decode_expiry(d, first)? };
+    let expiry = if first < HAS_EXPIRY { 0 } else { decode_expiry(d)? };
     if key_len == 0 {
         return Err(d.corrupt("empty key"));
     }
@@ -153,20 +149,14 @@ fn decode_op<'a>(d: &mut Decoder<'a>, rank: &mut Option<u32>) -> Result<Op<'a>> 
     })
 }
 
-/// Reads the expiry of an operation with one, whose first byte is `first`.
+/// Decodes the expiry field of an operation that has one.
 #[cold]
-fn decode_expiry(d: &mut Decoder<'_>, first: u8) -> Result<u64> {
-    match (first & HAS_EXPIRY != 0, first & HAS_SECONDS != 0) {
-        (false, _) => Ok(u64::from(d.u32()?) * SECOND),
-        (true, false) => {
-            let mut bytes = [0; size_of::<u64>()];
-            bytes[..EXPIRY_BYTES].copy_from_slice(d.take(EXPIRY_BYTES)?);
-            match u64::from_le_bytes(bytes) {
-                0 => Err(d.corrupt("expiry of zero")),
-                expiry => Ok(expiry),
-            }
-        }
-        (true, true) => Err(d.corrupt("unknown kind of operation")),
+fn decode_expiry(d: &mut Decoder<'_>) -> Result<u64> {
+    let mut bytes = [0; size_of::<u64>()];
+    bytes[..EXPIRY_BYTES].copy_from_slice(d.take(EXPIRY_BYTES)?);
+    match u64::from_le_bytes(bytes) {
+        0 => Err(d.corrupt("expiry of zero")),
+        expiry => Ok(expiry),
     }
 }
 

@@ -1,9 +1,8 @@
 //! Expiry: every read hides an expired key, and the next compaction drops its bytes.
 
-use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tidesdb::{Db, Error, Family, Isolation, Transaction};
+use tidesdb::{Db, Error, Family, Isolation, SyncMode, Transaction};
 use tidesdb_io::Clock as _;
 use tidesdb_io::sim::{Fault, OpSet, errno};
 
@@ -277,61 +276,29 @@ fn a_family_has_a_default_ttl_for_rows_without_one() {
     assert_eq!(f.iter().unwrap().count(), 3);
 }
 
-/// Whether the manifest requires expiries in milliseconds.
-fn is_announced(dir: &Path) -> bool {
-    let mut found = false;
-    let show = &mut |line: &str| {
-        let features = line.split("required features 0x").nth(1).and_then(|rest| rest.split(' ').next());
-        found |= features.is_some_and(|features| u64::from_str_radix(features, 16).unwrap() & 2 != 0);
-    };
-    assert!(tidesdb::inspect::manifest(dir, show).unwrap().is_empty());
-    found
-}
-
-/// The manifest names expiries in milliseconds before the log has one, so that older versions refuse the database; not before.
+/// The first put with a TTL used to install an edit of the manifest, with two syncs, although puts wait for nothing.
 #[test]
-fn the_first_row_that_expires_is_announced_in_the_manifest() {
-    let dir = tempfile::tempdir().unwrap();
-    let is_announced = || is_announced(dir.path());
-    let db = Db::open(dir.path()).unwrap();
-    db.put("k", "v").unwrap();
-    db.put_expiring("k", "v", None).unwrap();
-    db.close().unwrap();
-    assert!(!is_announced());
-    let db = Db::open(dir.path()).unwrap();
-    let mut batch = db.batch();
-    batch.put_with_ttl(db.default_family(), "k", "v", TEN).unwrap();
-    drop((batch, db));
-    assert!(is_announced());
-    let db = Db::options(dir.path()).read_only(true).open().unwrap();
-    db.batch().put_with_ttl(db.default_family(), "k", "v", TEN).unwrap();
-}
-
-/// A put that expired by the default TTL of its family was not announced: an older version would have met an operation in the log that it
-/// takes for damage.
-#[test]
-fn a_row_that_expires_by_the_default_ttl_is_announced_too() {
+fn a_row_that_expires_is_put_without_a_sync() {
     type Write = fn(&Db, &Family) -> tidesdb::Result<()>;
-    let writes: [(&str, Write); 6] = [
-        ("put", |_, f| f.put("k", "v").map(drop)),
+    let writes: [(&str, Write); 4] = [
+        ("put", |_, f| f.put_with_ttl("k", "v", TEN).map(drop)),
+        ("default TTL", |_, f| f.put("k", "v").map(drop)),
         ("batch", |db, f| {
             let mut batch = db.batch();
-            batch.put(f, "k", "v")?;
+            batch.put_with_ttl(f, "k", "v", TEN)?;
             db.write(&mut batch).map(drop)
         }),
-        ("transaction", |db, f| db.transact(|tx| tx.put(f, "k", "v"))),
-        ("update", |_, f| f.update("k", |_| Some(b"v".to_vec())).map(drop)),
-        ("short stream", |_, f| f.put_stream("k", &b"v"[..]).map(drop)),
-        ("long stream", |_, f| f.put_stream("k", &vec![7; 3 << 20][..]).map(drop)),
+        ("transaction", |db, f| db.transact(|tx| tx.put_with_ttl(f, "k", "v", TEN))),
     ];
     for (name, write) in writes {
-        let dir = tempfile::tempdir().unwrap();
-        let db = Db::open(dir.path()).unwrap();
+        let sim = Sim::new();
+        let db = sim.options().sync(SyncMode::None).open().unwrap();
         let options = tidesdb::FamilyOptions::default().default_ttl(TEN);
         let f = db.create_family("sessions", options).unwrap();
-        assert!(!is_announced(dir.path()), "{name}");
+        let before = sim.disk.op_count();
         write(&db, &f).unwrap();
-        assert!(is_announced(dir.path()), "{name}");
+        let ops = sim.disk.ops().into_iter().filter(|op| op.index >= before);
+        assert_eq!(ops.filter(|op| OpSet::SYNCS.has(op.kind)).count(), 0, "{name}");
     }
 }
 
@@ -409,7 +376,7 @@ fn a_row_that_expires_is_refused_by_a_read_only_database_and_by_one_that_is_clos
     let dir = tempfile::tempdir().unwrap();
     Db::open(dir.path()).unwrap().close().unwrap();
     let db = Db::options(dir.path()).read_only(true).open().unwrap();
-    let refused = db.batch().put_with_ttl(db.default_family(), "k", "v", TEN);
+    let refused = db.put_with_ttl("k", "v", TEN);
     assert!(matches!(refused, Err(Error::ReadOnly)), "{refused:?}");
     drop(db);
     let db = Db::open(dir.path()).unwrap();

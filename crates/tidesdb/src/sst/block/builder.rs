@@ -7,8 +7,8 @@ use super::estimate::{Estimate, RawSizes};
 use super::packing::pack;
 use super::search::head_of;
 use super::{
-    ENTRIES_MAX, EXPIRY_IN_MILLIS, EXPIRY_UNIFORM, FRAME_BYTES, HEADER_BYTES, HEADS, Header, KIND_UNIFORM,
-    Limits, PACKED, SUFFIX_UNIFORM, Shape, VALUE_UNIFORM,
+    ENTRIES_MAX, EXPIRES, EXPIRY_UNIFORM, FRAME_BYTES, HEADER_BYTES, HEADS, Header, KIND_UNIFORM, Limits,
+    PACKED, SUFFIX_UNIFORM, Shape, VALUE_UNIFORM,
 };
 
 /// Keys are packed if that saves at least the block divided by this.
@@ -419,7 +419,7 @@ fn lay_out_expiries(rows: &[Row], header: &mut Header, section: &mut Vec<u8>) {
     let expiries = || rows.iter().map(|row| row.expiry);
     let some = || expiries().filter(|&e| e != 0);
     let (base, last) = (some().min().unwrap_or(0), some().max().unwrap_or(0));
-    header.flags |= EXPIRY_IN_MILLIS;
+    header.flags |= EXPIRES;
     section.extend_from_slice(&base.to_le_bytes());
     if header.flags & EXPIRY_UNIFORM == 0 {
         header.expiry_width = width_of(last - base + 1);

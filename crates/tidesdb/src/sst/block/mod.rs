@@ -77,18 +77,15 @@ pub(super) const SUFFIX_UNIFORM: u8 = 1;
 pub(super) const VALUE_UNIFORM: u8 = 2;
 /// All entries have the same kind.
 pub(super) const KIND_UNIFORM: u8 = 4;
-/// All entries have the same expiry.
+/// All entries have the same expiry, or none has one.
 pub(super) const EXPIRY_UNIFORM: u8 = 8;
 /// Keys are split into prefix, head and tail: the order is byte order.
 pub(super) const HEADS: u8 = 16;
 /// Heads and tails are packed on disk.
 pub(super) const PACKED: u8 = 32;
-/// Expiries are milliseconds: a base, and codes relative to it unless all entries have the same expiry. Without this flag they are
-/// seconds, as older versions wrote them, or no entry has one.
-pub(super) const EXPIRY_IN_MILLIS: u8 = 64;
+/// An entry expires: there is a base of expiries, and codes relative to it unless all entries have the same expiry.
+pub(super) const EXPIRES: u8 = 64;
 const FLAGS: u8 = 127;
-/// No entry expires. Only in memory: it follows from the other fields.
-pub(super) const NEVER_EXPIRE: u8 = 128;
 
 /// Length of the base of expiries in bytes.
 pub(super) const EXPIRY_BASE_BYTES: usize = 8;
@@ -102,7 +99,6 @@ pub(super) struct Shape {
     pub(super) key_disk: u32,
     pub(super) suffix: u32,
     pub(super) value: u32,
-    pub(super) expiry: u32,
     pub(super) base_seq: u64,
     pub(super) flags: u8,
     pub(super) kind: u8,
@@ -129,7 +125,7 @@ pub(super) struct Header {
     pub(super) prefix: u32,
     pub(super) suffix: u32,
     pub(super) value: u32,
-    pub(super) expiry: u32,
+    pub(super) reserved: u32,
     pub(super) entries: u16,
     pub(super) frames: u16,
     pub(super) flags: u8,
@@ -144,7 +140,7 @@ impl Header {
         out.extend_from_slice(&self.key_raw.to_le_bytes());
         out.extend_from_slice(&self.key_disk.to_le_bytes());
         out.extend_from_slice(&self.base_seq.to_le_bytes());
-        for n in [self.prefix, self.suffix, self.value, self.expiry] {
+        for n in [self.prefix, self.suffix, self.value, self.reserved] {
             out.extend_from_slice(&n.to_le_bytes());
         }
         out.extend_from_slice(&self.entries.to_le_bytes());
@@ -163,7 +159,7 @@ impl Header {
             prefix: u32_at(20),
             suffix: u32_at(24),
             value: u32_at(28),
-            expiry: u32_at(32),
+            reserved: u32_at(32),
             entries: u16::from_le_bytes([b[36], b[37]]),
             frames: u16::from_le_bytes([b[38], b[39]]),
             flags: b[40],
@@ -193,6 +189,7 @@ impl Shape {
             || entries > ENTRIES_MAX as u32
             || frames > entries
             || h.flags & !FLAGS != 0
+            || h.reserved != 0
             || bad_kind
         {
             return Err("invalid header of a block");
@@ -224,22 +221,16 @@ impl Shape {
         let kinds_at = value_ends_at + 2 * varying(VALUE_UNIFORM);
         let seqs_at = kinds_at + varying(KIND_UNIFORM);
         let expiries_at = seqs_at + entries * u32::from(h.seq_width);
-        let expiry_bytes = if h.flags & EXPIRY_IN_MILLIS == 0 {
-            4 * varying(EXPIRY_UNIFORM)
-        } else {
-            EXPIRY_BASE_BYTES as u32 + entries * u32::from(h.expiry_width)
-        };
-        let tails_at = expiries_at + expiry_bytes;
-        let has_no_expiry = h.flags & (EXPIRY_UNIFORM | EXPIRY_IN_MILLIS) == EXPIRY_UNIFORM && h.expiry == 0;
+        let expiry_bytes = EXPIRY_BASE_BYTES as u32 + entries * u32::from(h.expiry_width);
+        let tails_at = expiries_at + expiry_bytes * has(EXPIRES);
         Self {
             entries,
             key_raw: h.key_raw,
             key_disk: h.key_disk,
             suffix: h.suffix,
             value: h.value,
-            expiry: h.expiry,
             base_seq: h.base_seq,
-            flags: h.flags | if has_no_expiry { NEVER_EXPIRE } else { 0 },
+            flags: h.flags,
             kind: h.kind,
             seq_width: h.seq_width,
             expiry_width: h.expiry_width,

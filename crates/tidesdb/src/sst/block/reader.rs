@@ -6,11 +6,11 @@
 use std::ops::{Range, RangeInclusive};
 
 use super::{
-    ENTRIES_MAX, EXPIRY_BASE_BYTES, EXPIRY_IN_MILLIS, EXPIRY_UNIFORM, FRAME_BYTES, HEADER_BYTES, HEADS,
-    KIND_UNIFORM, NEVER_EXPIRE, PADDING_MAX, SUFFIX_UNIFORM, Shape, ShortKey, VALUE_UNIFORM,
+    ENTRIES_MAX, EXPIRES, EXPIRY_BASE_BYTES, EXPIRY_UNIFORM, FRAME_BYTES, HEADER_BYTES, HEADS, KIND_UNIFORM,
+    PADDING_MAX, SUFFIX_UNIFORM, Shape, ShortKey, VALUE_UNIFORM,
 };
 use crate::codec::{Compression, longest_raw};
-use crate::types::{Comparator, EXPIRY_MAX, EntryMeta, Kind, SECOND, SEQ_MAX, SeqNo, append_short};
+use crate::types::{Comparator, EXPIRY_MAX, EntryMeta, Kind, SEQ_MAX, SeqNo, append_short};
 use crate::vlog::ValuePlace;
 
 /// A view of a block: its shape, and its header, frame table and raw key section as bytes.
@@ -139,17 +139,13 @@ impl<'a> Block<'a> {
     /// Returns the expiry of entry `i`.
     #[inline]
     pub(in crate::sst) fn expiry(&self, i: usize) -> u64 {
-        if self.shape.has(NEVER_EXPIRE) { 0 } else { self.stored_expiry(i) }
+        if self.shape.has(EXPIRES) { self.stored_expiry(i) } else { 0 }
     }
 
     /// Returns the expiry of entry `i` of a block in which an entry expires.
     #[cold]
     fn stored_expiry(&self, i: usize) -> u64 {
         let (s, at) = (self.shape, self.shape.expiries_at as usize);
-        if !s.has(EXPIRY_IN_MILLIS) {
-            let column = || u32::from_le_bytes(self.array(at + 4 * i));
-            return u64::from(if s.has(EXPIRY_UNIFORM) { s.expiry } else { column() }) * SECOND;
-        }
         let base = u64::from_le_bytes(self.array(at));
         if s.has(EXPIRY_UNIFORM) {
             return base;
@@ -286,8 +282,8 @@ impl<'a> Block<'a> {
     /// Returns whether all expiries are ones that a writer writes.
     fn are_expiries_valid(&self) -> bool {
         let s = self.shape;
-        if !s.has(EXPIRY_IN_MILLIS) {
-            return s.expiry_width == 0; // any number of seconds is below the largest expiry
+        if !s.has(EXPIRES) {
+            return s.has(EXPIRY_UNIFORM) && s.expiry_width == 0;
         }
         let at = s.expiries_at as usize;
         let base = u64::from_le_bytes(self.array(at));
@@ -297,7 +293,6 @@ impl<'a> Block<'a> {
         };
         let (_, most) = self.extremes(at + EXPIRY_BASE_BYTES, s.expiry_width);
         width_fits
-            && s.expiry == 0
             && base > 0
             && base.checked_add(most.saturating_sub(1)).is_some_and(|last| last <= EXPIRY_MAX)
     }

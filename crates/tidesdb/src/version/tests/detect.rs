@@ -230,24 +230,33 @@ fn lost_and_swapped_files_are_detected() {
 }
 
 #[test]
-fn a_newer_format_is_refused_and_left_alone() {
+fn other_formats_are_refused_and_left_alone() {
     use crate::codec::bound_crc;
-    let (env, disk, set) = disk_with(41, 2);
-    let path = format!("{DB}/{}", files::manifest(set.manifest().unwrap().0));
-    drop(set);
-    let mut bytes = disk.read_file(&path).unwrap();
-    bytes[8] = 2;
-    let salt = bytes[16..32].try_into().unwrap();
-    let crc = bound_crc(&salt, 0, &[&bytes[..92]]);
-    bytes[92..96].copy_from_slice(&crc.to_le_bytes());
-    disk.write_file(&path, &bytes).unwrap();
-    let dir = dir_of(&env);
-    let ops = disk.op_count();
-    let e = Set::open(context(&env, &dir), false).unwrap_err();
-    assert!(matches!(e, Error::FormatTooNew { found: 2, supported: 1, .. }), "{e}");
-    let changes =
-        disk.ops().into_iter().filter(|op| op.index >= ops && sim::OpSet::CHANGES.has(op.kind)).count();
-    assert_eq!((changes, disk.read_file(&path).unwrap()), (0, bytes));
+    for (format, is_newer) in [(MANIFEST_FORMAT + 1, true), (MANIFEST_FORMAT - 1, false)] {
+        let (env, disk, set) = disk_with(41, 2);
+        let path = format!("{DB}/{}", files::manifest(set.manifest().unwrap().0));
+        drop(set);
+        let mut bytes = disk.read_file(&path).unwrap();
+        bytes[8] = format as u8;
+        let salt = bytes[16..32].try_into().unwrap();
+        let crc = bound_crc(&salt, 0, &[&bytes[..92]]);
+        bytes[92..96].copy_from_slice(&crc.to_le_bytes());
+        disk.write_file(&path, &bytes).unwrap();
+        let dir = dir_of(&env);
+        let ops = disk.op_count();
+        match Set::open(context(&env, &dir), false).unwrap_err() {
+            Error::FormatTooNew { found, supported: MANIFEST_FORMAT, .. } => {
+                assert!(is_newer && found == format)
+            }
+            Error::FormatTooOld { found, supported: MANIFEST_FORMAT, .. } => {
+                assert!(!is_newer && found == format)
+            }
+            e => panic!("{e}"),
+        }
+        let changes =
+            disk.ops().into_iter().filter(|op| op.index >= ops && sim::OpSet::CHANGES.has(op.kind)).count();
+        assert_eq!((changes, disk.read_file(&path).unwrap()), (0, bytes));
+    }
 }
 
 /// Files that no single fault produces, but a device that loses many writes, or a bug, might.

@@ -25,7 +25,6 @@ fn identity_and_marks_survive() {
         Change::DurableMark { seq: 70 },
         Change::DurableMark { seq: 60 },
         Change::ClockMark { wall_secs: 5 },
-        Change::Require { features: CHUNKED_VALUES },
     ];
     install(&set, marks).unwrap();
     drop(set);
@@ -33,8 +32,8 @@ fn identity_and_marks_survive() {
     assert!(!report.clean && !report.unmarked_record && report.torn_bytes == 0);
     let state = set.state();
     assert_eq!(
-        (set.identity(), state.log_start, state.durable_mark, state.clock_mark, state.features),
-        (identity, WalId(9), 70, 5, CHUNKED_VALUES)
+        (set.identity(), state.log_start, state.durable_mark, state.clock_mark),
+        (identity, WalId(9), 70, 5)
     );
 }
 
