@@ -10,7 +10,7 @@
 //! `page` 1 to 4 selects a mark page; its count, end and file length are XORed with the masks before it is sealed.
 
 use tidesdb::internals::codec::{Salt, bound_crc};
-use tidesdb::internals::version::{Change, VersionEdit};
+use tidesdb::internals::version::{Change, MANIFEST_FORMAT, VersionEdit};
 
 use super::bytes::{put, u32_at, u64_at};
 
@@ -108,7 +108,8 @@ impl Manifest {
     pub fn to_file(&self) -> Vec<u8> {
         let mut file = vec![0; RECORDS_AT];
         put(&mut file, 0, b"TDBMANI\n");
-        put(&mut file, 8, &[1, 0, 0, 0, 1, 0, 0, 0]);
+        put(&mut file, 8, &MANIFEST_FORMAT.to_le_bytes());
+        put(&mut file, 12, &[1, 0, 0, 0]);
         put(&mut file, 16, &self.salt);
         put(&mut file, 32, &self.uuid);
         put(&mut file, 48, &self.segment_bytes.to_le_bytes());

@@ -19,8 +19,6 @@ const FRAME: usize = 10;
 /// data | partitions | top level | properties (each: length u32, bytes) |
 /// salt 16, number u64, blocks u32, version u16, kinds 2 | masks u64 x 3, XORed into the offsets of the footer
 /// ```
-///
-/// In format 1, filter and index take the place of partitions and top level.
 pub fn table_parts(file: &[u8]) -> Option<Vec<u8>> {
     let footer = file.get(file.len().checked_sub(FOOTER)?..)?;
     let offset = |at| u64_at(footer, at).and_then(|n| usize::try_from(n).ok());
@@ -53,12 +51,7 @@ pub fn table(parts: &[u8]) -> (Vec<u8>, Vec<u8>) {
     tail.resize(56.max(rest.len()), 0);
     let mut salt: Salt = [0; 16];
     salt.copy_from_slice(&tail[..16]);
-    if tail[28..30] == [1, 0] {
-        seal_blocks(&mut file, &salt, (ends[1]..ends[2], 0));
-        seal_section(&mut file, &salt, ends[0]..ends[1]);
-    } else {
-        seal_partitions(&mut file, &salt, ends);
-    }
+    seal_partitions(&mut file, &salt, ends);
     for part in [ends[1]..ends[2], ends[2]..ends[3]] {
         seal_section(&mut file, &salt, part);
     }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use tidesdb::internals::codec::Decoder;
+use tidesdb::internals::codec::{Decoder, FieldClass, FieldWriter};
 use tidesdb::internals::files;
 use tidesdb::internals::sst::{Table, TableContext, TableCursor, TableMeta};
 use tidesdb::internals::types::{EntryCursor, FamilyId, SEQ_MAX, VlogId};
@@ -173,20 +173,23 @@ fn table_order(byte: u8) -> Comparator {
     if byte.is_multiple_of(2) { Comparator::bytewise() } else { Comparator::reverse_bytewise() }
 }
 
-/// Tests a table in its short form, after a byte that selects key order and access.
-fn table(data: &[u8]) {
-    let Some((choice, parts)) = data.split_first() else { return };
+/// Opens a table in its short form, after a byte that selects key order and access. Returns `None` if it is refused.
+pub fn open_table(data: &[u8]) -> Option<Arc<Table>> {
+    let (choice, parts) = data.split_first()?;
     let (file, props) = seal::table(parts);
-    let Some(meta) = table_meta(&file, &props) else { return };
+    let meta = table_meta(&file, &props)?;
     let (env, disk, _clock) = sim::env(3);
     disk.log_ops(false);
-    let Ok(dir) = env.disk.open_dir(PATH.as_ref(), true) else { return };
-    if disk.write_file(format!("{PATH}/{}", files::table(meta.id)), &file).is_err() {
-        return;
-    }
+    let dir = env.disk.open_dir(PATH.as_ref(), true).ok()?;
+    disk.write_file(format!("{PATH}/{}", files::table(meta.id)), &file).ok()?;
     // Index and filter are resident if they are mapped or fit into memory. Otherwise every search reads partitions.
     let context = TableContext::new(&dir, if choice & 4 == 0 { 0 } else { 1 << 20 }, choice & 2 == 0);
-    let Some(table) = clean(Table::open(&context, &table_order(*choice), Arc::new(meta))) else { return };
+    clean(Table::open(&context, &table_order(*choice), Arc::new(meta)))
+}
+
+/// Tests a table that [`open_table`] opens.
+fn table(data: &[u8]) {
+    let Some(table) = open_table(data) else { return };
     look_up(&table);
     for bypassing in [false, true] {
         let cursor = match bypassing {
@@ -220,9 +223,10 @@ fn merge(data: &[u8]) {
 fn table_meta(file: &[u8], props: &[u8]) -> Option<TableMeta> {
     let footer = file.get(file.len().checked_sub(64)?..)?;
     let mut bytes = Vec::new();
-    tidesdb::internals::codec::put_varint(&mut bytes, super::bytes::u64_at(footer, 16)?);
-    bytes.extend_from_slice(&footer[..16]);
-    tidesdb::internals::codec::put_varint(&mut bytes, file.len() as u64);
+    let mut fields = FieldWriter::new(&mut bytes);
+    fields.number(1, FieldClass::Required, super::bytes::u64_at(footer, 16)?);
+    fields.bytes(2, FieldClass::Required, &footer[..16]);
+    fields.number(3, FieldClass::Required, file.len() as u64);
     bytes.extend_from_slice(props);
     clean(TableMeta::decode(&mut Decoder::new(&bytes, "manifest", 0)))
 }
