@@ -13,11 +13,12 @@ use crate::memory;
 use crate::pointer::{In, Out};
 use crate::state::{DATABASES, Database, FAMILIES, Family, SETTINGS_FAMILY};
 
-/// Relative costs: reading one compressed or plain block, an entry, a source, an entry of a memtable.
+/// Relative costs: reading one compressed or plain block, an entry, a table, an entry of a memtable. A memtable costs its entries only:
+/// query planners compare the cost of a small table that was never flushed with the cost of their index reads.
 const BLOCK_COMPRESSED: f64 = 1.5;
 const BLOCK_PLAIN: f64 = 1.0;
 const ENTRY: f64 = 0.01;
-const SOURCE: f64 = 0.5;
+const TABLE: f64 = 0.5;
 const MEMTABLE_ENTRY: f64 = 0.001;
 
 /// The cache takes no locks, so it is not divided.
@@ -230,7 +231,7 @@ pub extern "C" fn tidesdb_range_cost(
         cost.set(
             range.blocks as f64 * block
                 + range.entries as f64 * ENTRY
-                + range.sources as f64 * SOURCE
+                + range.tables as f64 * TABLE
                 + range.memtable_entries as f64 * MEMTABLE_ENTRY,
         );
         Ok(())

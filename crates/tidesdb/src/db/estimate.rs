@@ -23,6 +23,8 @@ pub struct RangeEstimate {
     pub bytes: u64,
     /// Tables and memtables that a scan would merge.
     pub sources: u64,
+    /// Tables among these sources.
+    pub tables: u64,
     /// Entries in memtables. Exact up to 1000 per memtable; beyond that, the memtable's total.
     pub memtable_entries: u64,
 }
@@ -63,6 +65,7 @@ impl Family {
             sum.bytes += bytes;
             sum.entries += (table.meta().entries * blocks).div_ceil(all.max(1));
             sum.sources += 1;
+            sum.tables += 1;
         }
         sum
     }

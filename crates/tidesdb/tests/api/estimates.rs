@@ -146,7 +146,7 @@ fn ranges_of_memtables_are_counted_up_to_a_bound() {
     f.put(b"key000100", b"v").unwrap(); // runs the queued flush afterwards
     f.put(b"key000100", b"v").unwrap();
     let both = f.estimate_range("key000100".."key000101");
-    assert_eq!((both.sources, both.memtable_entries), (2, 2), "{both:?}");
+    assert_eq!((both.sources, both.tables, both.memtable_entries), (2, 1, 2), "{both:?}");
 }
 
 #[test]
