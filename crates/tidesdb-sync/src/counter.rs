@@ -5,7 +5,8 @@
 
 use std::cell::Cell;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crossbeam_utils::CachePadded;
 
@@ -28,19 +29,26 @@ pub fn thread_index() -> usize {
     })
 }
 
+/// After this many additions, each thread gets a slot of its own.
+const FEW: u32 = 256;
+
 /// `N` counters that are updated together: they share the cache line of their thread's slot.
 ///
-/// Takes 2 KiB for up to 16 counters.
+/// They take 8 bytes each until they are used often; from then on, 2 KiB more for up to 16 counters.
 pub struct ShardedCounters<const N: usize> {
-    slots: Box<[CachePadded<[AtomicU64; N]>; SLOTS]>,
+    slots: OnceLock<Box<Slots<N>>>,
+    /// What was added before there were slots.
+    few: [AtomicU64; N],
+    added: AtomicU32,
 }
+
+type Slots<const N: usize> = [CachePadded<[AtomicU64; N]>; SLOTS];
 
 impl<const N: usize> ShardedCounters<N> {
     /// Creates `N` counters at zero.
     #[must_use]
     pub fn new() -> Self {
-        let slot = || CachePadded::new(std::array::from_fn(|_| AtomicU64::new(0)));
-        ShardedCounters { slots: Box::new(std::array::from_fn(|_| slot())) }
+        ShardedCounters { slots: OnceLock::new(), few: zeros(), added: AtomicU32::new(0) }
     }
 
     /// Adds `n` to counter `which`.
@@ -50,7 +58,18 @@ impl<const N: usize> ShardedCounters<N> {
     /// If `which >= N`.
     #[inline]
     pub fn add(&self, which: usize, n: u64) {
-        self.slots[thread_index() % SLOTS][which].fetch_add(n, Ordering::Relaxed);
+        match self.slots.get() {
+            Some(slots) => slots[thread_index() % SLOTS][which].fetch_add(n, Ordering::Relaxed),
+            None => self.add_first(which, n),
+        };
+    }
+
+    #[cold]
+    fn add_first(&self, which: usize, n: u64) -> u64 {
+        if self.added.fetch_add(1, Ordering::Relaxed) >= FEW {
+            self.slots.get_or_init(|| Box::new(std::array::from_fn(|_| CachePadded::new(zeros()))));
+        }
+        self.few[which].fetch_add(n, Ordering::Relaxed)
     }
 
     /// Subtracts `n` from counter `which`.
@@ -70,9 +89,14 @@ impl<const N: usize> ShardedCounters<N> {
     /// If `which >= N`.
     #[must_use]
     pub fn sum(&self, which: usize) -> u64 {
-        let values = self.slots.iter().map(|slot| slot[which].load(Ordering::Relaxed));
-        values.fold(0, u64::wrapping_add)
+        let slots = self.slots.get().into_iter().flat_map(|slots| slots.iter());
+        let values = slots.map(|slot| slot[which].load(Ordering::Relaxed));
+        values.fold(self.few[which].load(Ordering::Relaxed), u64::wrapping_add)
     }
+}
+
+fn zeros<const N: usize>() -> [AtomicU64; N] {
+    std::array::from_fn(|_| AtomicU64::new(0))
 }
 
 impl<const N: usize> Default for ShardedCounters<N> {
@@ -87,7 +111,7 @@ impl<const N: usize> fmt::Debug for ShardedCounters<N> {
     }
 }
 
-/// One counter. Takes 2 KiB.
+/// One counter. Takes 2 KiB once it is used often.
 ///
 /// ```
 /// let reads = tidesdb_sync::ShardedCounter::new();

@@ -27,6 +27,11 @@ const LIMIT_MIN: u64 = 16 << 20;
 const AUTO_PART: u64 = 2;
 /// Bytes that the database takes for its threads, the log and other fixed parts.
 const FIXED_BYTES: u64 = 4 << 20;
+/// What a family takes, without its tables and memtables.
+const FAMILY_BYTES: u64 = 3 << 10;
+/// What it may take while it is idle, with the few small tables that it has before they are merged. So many families are admitted that this
+/// leaves memory below the level at which pressure begins: nothing could end a pressure that idle families make.
+const FAMILY_ROOM_BYTES: u64 = 8 << 10;
 
 /// What memory is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +99,8 @@ pub struct Memory {
     sums: [Arc<AtomicU64>; USES],
     /// Memory that commits will need for their memtables, for which they have waited.
     reserved: Arc<AtomicU64>,
+    /// Number of families that are open, or dropped and still in use.
+    families: AtomicU64,
     /// Set once a job that frees memory was asked for, until the next tick.
     relief: AtomicBool,
     /// Set from the first relief until pressure has ended.
@@ -115,6 +122,7 @@ impl Memory {
             begins: [0, 60, 75, 95].map(|percent| limit / 100 * percent),
             sums: Default::default(),
             reserved: Arc::default(),
+            families: AtomicU64::new(0),
             relief: AtomicBool::new(false),
             pressed: AtomicBool::new(false),
             next_trim: AtomicU64::new(0),
@@ -158,12 +166,52 @@ impl Memory {
     /// Bytes charged for all uses.
     #[inline]
     pub fn used(&self) -> u64 {
-        self.sums.iter().map(|sum| sum.load(Ordering::Relaxed)).sum::<u64>() + FIXED_BYTES
+        self.sums.iter().map(|sum| sum.load(Ordering::Relaxed)).sum::<u64>() + self.fixed_bytes()
     }
 
-    /// Bytes of parts that no other sum holds.
+    /// Bytes of parts that no other sum holds: fixed parts, and families.
+    #[inline]
     pub fn fixed_bytes(&self) -> u64 {
-        FIXED_BYTES
+        FIXED_BYTES + self.families() * FAMILY_BYTES
+    }
+
+    /// Number of families in memory.
+    #[inline]
+    pub fn families(&self) -> u64 {
+        self.families.load(Ordering::Relaxed)
+    }
+
+    /// Number of families that fit. An open with a lower limit than before may find more.
+    pub fn families_max(&self) -> u64 {
+        (self.begin_of(Pressure::Elevated) - FIXED_BYTES) / FAMILY_ROOM_BYTES
+    }
+
+    /// Counts a family that is opened.
+    pub fn family_begins(&self) {
+        self.families.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a family that nothing uses any more.
+    pub fn family_ends(&self) {
+        self.families.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Checks that one more family may be created.
+    ///
+    /// # Errors
+    /// `MemoryLimit`, which says how many fit.
+    pub fn check_new_family(&self) -> Result<()> {
+        let (max, limit) = (self.families_max(), self.limit);
+        match self.families() < max {
+            true => Ok(()),
+            false => Err(Error::MemoryLimit {
+                what: format!(
+                    "a memory_limit of {limit} bytes has room for {max} families, and there are as many; \
+                     raise the limit, or drop families"
+                )
+                .into(),
+            }),
+        }
     }
 
     /// These bytes, and those that commits wait for.
@@ -360,6 +408,25 @@ mod tests {
         assert_eq!((memory.used() - fixed, memory.wanted() - fixed), (300, 350));
         drop((charge, kept));
         assert_eq!(memory.wanted(), fixed);
+    }
+
+    #[test]
+    fn so_many_families_fit_that_they_make_no_pressure() {
+        for limit in [0, LIMIT_MIN, 64 << 20, 1 << 30, u64::MAX] {
+            let memory = Memory::new(limit);
+            let idle = FIXED_BYTES + memory.families_max() * FAMILY_ROOM_BYTES;
+            assert!(memory.families_max() > 700 && memory.level_of(idle) == Pressure::Normal, "{limit}");
+        }
+        let documented = include_str!("../../../docs/memory.md");
+        let fit = |mib: u64| Memory::new(mib << 20).families_max();
+        let text = format!("{} with a limit of 16 MiB, {} with one of 64 MiB", fit(16), fit(64));
+        assert!(documented.contains(&text), "docs/memory.md does not say {text:?}");
+        let memory = Memory::new(LIMIT_MIN);
+        (0..memory.families_max()).for_each(|_| memory.family_begins());
+        assert!(matches!(memory.check_new_family(), Err(Error::MemoryLimit { .. })));
+        assert_eq!(memory.used(), FIXED_BYTES + memory.families_max() * FAMILY_BYTES);
+        memory.family_ends();
+        memory.check_new_family().unwrap();
     }
 
     #[test]

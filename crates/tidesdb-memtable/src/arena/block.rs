@@ -157,6 +157,11 @@ impl Blocks {
         }
     }
 
+    /// Adds bytes outside of the blocks to the sum.
+    pub(super) fn charge(&mut self, bytes: usize) {
+        self.charge.add(bytes);
+    }
+
     /// Returns whether the caller should [prepare](Ahead::prepare) a block, without the arena's lock, and pass
     /// the result to [`put_ahead`](Self::put_ahead). Returns true to one caller at a time.
     pub(super) fn wants_ahead(&mut self) -> bool {

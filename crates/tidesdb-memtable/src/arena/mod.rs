@@ -106,6 +106,11 @@ impl Arena {
         Arena { blocks: Mutex::new(Blocks::new(capacity_hint, Some(sum))), ..Self::new(capacity_hint) }
     }
 
+    /// Adds `bytes`, which its owner takes elsewhere, to its sum.
+    pub(crate) fn charge(&self, bytes: usize) {
+        self.blocks.lock().charge(bytes);
+    }
+
     /// Like `new`, with its own limit on the bytes handed out.
     pub(crate) fn with_limit(capacity_hint: usize, limit: u64) -> Self {
         Arena {

@@ -67,11 +67,20 @@ pub(super) fn core(
     Arc::new(FamilyCore::new(id, name, options, vlog, version, &shared.write.memory))
 }
 
+/// Draws the number of a new family; fails if there is no memory for it, or its name is taken.
+pub(super) fn new_id(shared: &Shared, name: &str) -> Result<FamilyId> {
+    if by_name(shared, name).is_some() {
+        return Err(Error::Exists { what: format!("family {name:?}").into() });
+    }
+    shared.write.memory.check_new_family()?;
+    shared.maintenance.versions.new_family_id()
+}
+
 /// Creates a family.
 pub(super) fn create(shared: &Arc<Shared>, name: &str, options: FamilyOptions) -> Result<Arc<FamilyCore>> {
     shared.write.check_writable()?;
     let _catalog = shared.catalog.lock();
-    let id = shared.maintenance.versions.new_family_id()?;
+    let id = new_id(shared, name)?;
     let mut edit = VersionEdit::new();
     edit.push(Change::CreateFamily { family: id, name: name.into(), options: options.clone() });
     // Commits before this sequence number do not belong to this family.
@@ -205,7 +214,7 @@ impl Db {
     /// Creates a family.
     ///
     /// # Errors
-    /// `Exists`, `InvalidArgument` (name), `Io`, `ReadOnly`, `Poisoned`, `Closed`.
+    /// `Exists`, `InvalidArgument` (name), `MemoryLimit` (it says how many families fit), `Io`, `ReadOnly`, `Poisoned`, `Closed`.
     pub fn create_family(&self, name: &str, options: FamilyOptions) -> Result<Family> {
         create(&self.inner.shared, name, options).map(|core| self.handle(core))
     }

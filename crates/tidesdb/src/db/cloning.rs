@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::Db;
-use super::catalog::{by_name, core, find, publish_new};
+use super::catalog::{core, find, new_id, publish_new};
 use crate::family::FamilyCore;
 use crate::merge::CoveringRanges;
 use crate::read::Cursor;
@@ -34,7 +34,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `NotFound`, `Exists`, `InvalidArgument` (name, or an unresolved source), `Corrupt`, `NoSpace`, `Io`, `ReadOnly`,
+    /// `NotFound`, `Exists`, `InvalidArgument` (name, or an unresolved source), `MemoryLimit`, `Corrupt`, `NoSpace`, `Io`, `ReadOnly`,
     /// `Poisoned`, `Closed`; `Merge` if the merge operator fails for a key. No family is created. No file is left, unless it could not be removed or the manifest may
     /// name it.
     pub fn clone_family(&self, source: &str, new: &str) -> Result<Family> {
@@ -43,11 +43,8 @@ impl Db {
         shared.write.log.check_space_for_merge(0)?;
         let _catalog = shared.catalog.lock();
         let from = self.handle(find(shared, source)?);
-        if by_name(shared, new).is_some() {
-            return Err(Error::Exists { what: format!("family {new:?}").into() });
-        }
+        let id = new_id(shared, new)?;
         let options = from.current_options();
-        let id = shared.maintenance.versions.new_family_id()?;
         let to = core(shared, id, new, options.clone(), from.core.owned_view().version.clone());
         let mut files = CloneFiles { shared, to, out: Rewritten::default() };
         files.copy(&from)?;

@@ -94,7 +94,7 @@ statistics! {
         Gauge Bytes memory_allocator_bytes: u64 = seen.memory.allocator,
             "Freed memory of this process that the allocator of the C library keeps. It is not part of what the limit counts.";
         Gauge Bytes memory_fixed_bytes: u64 = seen.shared.write.memory.fixed_bytes(),
-            "Memory of threads, the log and other parts of a fixed size.";
+            "Memory of threads, the log, families without their tables, and other parts of a fixed size.";
         Gauge Count memory_pressure: u64 = seen.shared.write.memory.level() as u64,
             "How scarce memory is: 0 normal, 1 elevated, 2 high, 3 critical.", c "memory_pressure_level";
         Gauge Count snapshots: usize = seen.shared.reads.snapshots.count(),

@@ -102,6 +102,7 @@ impl FamilyCore {
         version: Arc<TableVersion>,
         memory: &Arc<Memory>,
     ) -> Self {
+        memory.family_begins();
         let probes = Arc::default();
         let view = ReadView { active: None, active_from: 0, immutables: Vec::new(), version, probes };
         let this = Self {
@@ -428,5 +429,11 @@ impl FamilyCore {
             MemtableKind::SkipList => MapKind::SkipList,
         };
         Memtable::charged(order, kind, self.buffer_bytes(), seed, self.memory.sum(of))
+    }
+}
+
+impl Drop for FamilyCore {
+    fn drop(&mut self) {
+        self.memory.family_ends();
     }
 }

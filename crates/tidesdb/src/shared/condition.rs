@@ -2,9 +2,11 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use super::Shared;
+use super::{SCARCE, Shared};
 use crate::Error;
+use crate::memory::Pressure;
 
 /// Whether a database works, works with restrictions, or refuses writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,7 +15,7 @@ pub enum HealthState {
     /// All work succeeds.
     #[default]
     Healthy,
-    /// Reads work; some background work does not, or the disk has no room for commits that store data.
+    /// Reads work; some background work does not, or there is no room for commits that store data, on the disk or in memory.
     Degraded,
     /// Writes are refused until the database is opened again. Reads work.
     Poisoned,
@@ -68,6 +70,18 @@ impl Shared {
         }
         if let Some(shortage) = self.write.log.shortage() {
             causes.push(format!("commits are refused: {shortage}"));
+        }
+        let memory = &self.write.memory;
+        if memory.level() == Pressure::Critical
+            && self.write.debt.by_memory.gave_up.load(Ordering::Relaxed) > 0
+        {
+            causes.push(format!("commits are refused: {SCARCE}"));
+        }
+        if memory.families() > memory.families_max() {
+            let (families, max, limit) = (memory.families(), memory.families_max(), memory.limit());
+            causes.push(format!(
+                "there are {families} families, and a memory_limit of {limit} bytes has room for {max}: more memory is in use, and none can be created"
+            ));
         }
         if self.retry.is_failing() {
             causes.push("background work fails and is tried again".to_owned());

@@ -336,7 +336,8 @@ impl WriteCtx {
     }
 
     /// Under pressure, rotates the largest active memtables until their flushes bring memory below the level at which pressure
-    /// begins. The scarcer memory is, the smaller the memtables that are flushed.
+    /// begins. The scarcer memory is, the smaller the memtables that are flushed: in the end all of them, since the flush of one takes
+    /// small ones of other families with it.
     pub fn flush_for_memory(&self) {
         let level = self.memory.level();
         let least = match level {
@@ -344,7 +345,7 @@ impl WriteCtx {
             Pressure::Normal => return,
             Pressure::Elevated => FLUSH_FOR_MEMORY_MIN,
             Pressure::High => FLUSH_FOR_MEMORY_MIN / 8,
-            Pressure::Critical => FLUSH_FOR_MEMORY_MIN / 128,
+            Pressure::Critical => 1,
         };
         let active = |family: Arc<FamilyCore>| {
             let bytes = family.owned_view().active.as_ref().map_or(0, |slot| slot.bytes() as u64);
@@ -357,13 +358,15 @@ impl WriteCtx {
             self.debt.immutable_bytes.load(Ordering::Relaxed).min(self.memory.used_for(Use::Memtables));
         let wanted = self.memory.wanted().saturating_sub(self.memory.begin_of(Pressure::Elevated));
         let mut missing = wanted.saturating_sub(freed);
+        let mut chosen = Vec::new();
         for (bytes, family) in largest {
             if missing == 0 {
                 break;
             }
-            self.rotate(&family);
+            chosen.push(family);
             missing = missing.saturating_sub(bytes);
         }
+        self.rotate_used(&chosen);
     }
 
     /// Makes the active memtable of `family` immutable and requests its flush. Does nothing if there is none.
