@@ -48,13 +48,12 @@ impl<T: Send + Sync + 'static> EpochCell<T> {
     /// Replaces the value. The old value is destroyed once every pin that exists now has ended.
     pub fn store(&self, value: T) {
         self.store_lazily(value);
-        // Stores are rare and their values large (memtables, table versions): do not leave them in the buffer.
+        // Stores are rare and their values large (memtables, table versions): do not let them wait for more.
         pin().flush();
     }
 
-    /// Like [`EpochCell::store`], but destroys nothing now. For callers that hold a lock other threads wait
-    /// for. They call [`reclaim`](crate::reclaim) afterwards; otherwise the old value stays in a buffer of this
-    /// thread.
+    /// Like [`EpochCell::store`], but leaves the old value to a later call of [`reclaim`](crate::reclaim) by any thread, or to the pins
+    /// after some dozen more. For callers that hold a lock other threads wait for.
     pub fn store_lazily(&self, value: T) {
         let guard = pin();
         let former = self.current.swap(Box::into_raw(Box::new(value)), Ordering::AcqRel);

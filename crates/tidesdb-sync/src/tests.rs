@@ -215,3 +215,47 @@ fn a_deferred_call_is_known_as_one() {
     assert!(reclaim_until(|| ran.load(Ordering::SeqCst)));
     assert!(known.load(Ordering::SeqCst) && !in_deferred_call());
 }
+
+/// What a thread defers once waited in a buffer of that thread until it made more calls.
+#[test]
+fn an_idle_thread_keeps_nothing_that_it_deferred() {
+    let drops = Arc::new(AtomicU64::new(0));
+    let cell = EpochCell::new(Counted::new(0, &drops));
+    let (deferred, is_deferred) = std::sync::mpsc::channel();
+    let (end, is_end) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let (cell, drops) = (&cell, &drops);
+        scope.spawn(move || {
+            cell.store_lazily(Counted::new(1, drops));
+            let also = Counted::new(2, drops);
+            pin().defer(move || drop(also));
+            deferred.send(()).unwrap();
+            let _ = is_end.recv(); // idle, but alive
+        });
+        is_deferred.recv().unwrap();
+        assert!(reclaim_until(|| drops.load(Ordering::Relaxed) == 2));
+        drop(end);
+    });
+}
+
+/// A call once freed at most 64 values that had each been stored, however many waited.
+#[test]
+fn reclaiming_goes_on_until_nothing_is_left() {
+    const VALUES: u64 = if cfg!(miri) { 300 } else { 50_000 };
+    const CALLS: u64 = if cfg!(miri) { 1000 } else { VALUES / 100 };
+    let drops = Arc::new(AtomicU64::new(0));
+    let cell = EpochCell::new(Counted::new(0, &drops));
+    let guard = pin();
+    for value in 1..=VALUES {
+        cell.store(Counted::new(value, &drops));
+    }
+    assert_eq!(drops.load(Ordering::Relaxed), 0);
+    drop(guard);
+    // Most calls are delayed by pins of other tests.
+    let all_dropped = (0..CALLS).any(|_| {
+        reclaim();
+        std::thread::sleep(Duration::from_millis(1));
+        drops.load(Ordering::Relaxed) == VALUES
+    });
+    assert!(all_dropped, "{} of {VALUES} values freed", drops.load(Ordering::Relaxed));
+}
