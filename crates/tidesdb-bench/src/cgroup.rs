@@ -247,16 +247,16 @@ mod tests {
         let Ok(group) = Group::make(64 << 20) else { return };
         let dir = group.dir().to_owned();
         let script =
-            "echo $$ > \"$0/cgroup.procs\" && head -c 8000000 /dev/zero | tail -c 8000000 | wc -c; sleep 0.2";
+            "echo $$ > \"$0/cgroup.procs\" && head -c 8000000 /dev/zero | tail -c 8000000 | wc -c; read _";
         let mut command = std::process::Command::new("sh");
-        command.args(["-c", script]).arg(&dir).stdout(std::process::Stdio::null());
-        let mut child = command.spawn().unwrap();
-        let mut most = 0;
-        while child.try_wait().unwrap().is_none() {
-            most = most.max(charged(&dir).total);
+        command.args(["-c", script]).arg(&dir).stdin(std::process::Stdio::piped());
+        let mut child = command.stdout(std::process::Stdio::null()).spawn().unwrap();
+        let most = (0..30_000).find_map(|_| {
             std::thread::sleep(Duration::from_millis(2));
-        }
-        assert!(most > 0 && most <= 64 << 20, "{most}");
+            Some(charged(&dir).total).filter(|bytes| *bytes > 0)
+        });
+        child.wait().unwrap(); // closes its input, for which it waits
+        assert!(most.is_some_and(|bytes| bytes <= 64 << 20), "{most:?}");
         assert_eq!(group.kills(), 0);
         let script = "echo $$ > \"$0/cgroup.procs\" && head -c 200000000 /dev/zero | tail -c 200000000";
         let mut command = std::process::Command::new("sh");

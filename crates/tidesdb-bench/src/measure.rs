@@ -256,8 +256,8 @@ mod tests {
         assert!(delayed >= 4, "the operations due during the slow one waited too: {delayed}");
     }
 
-    #[test]
-    fn the_service_time_excludes_the_wait_for_a_slow_operation() {
+    /// Measures ten operations, of which one takes 11 ms. Returns how many took 5 ms or more.
+    fn slow_operations_of_ten() -> u64 {
         let mut meter = Meter::new(1, None);
         meter.begin();
         meter.keep_pace(Duration::from_millis(2));
@@ -273,8 +273,14 @@ mod tests {
         assert!(since_due.0.count_between(2_000_000, LONGEST) >= 4);
         assert!(meter.elapsed() >= Duration::from_millis(18), "{:?}", meter.elapsed());
         let (_, _, recorders) = meter.finish();
-        let slow = recorders[0].0.count_between(5_000_000, LONGEST);
-        assert!((1..4).contains(&slow), "only the slow operation: {slow}");
+        recorders[0].0.count_between(5_000_000, LONGEST)
+    }
+
+    #[test]
+    fn the_service_time_excludes_the_wait_for_a_slow_operation() {
+        // On a busy machine others may take long, too, but not each time.
+        let counts: Vec<u64> = (0..500).map(|_| slow_operations_of_ten()).take_while(|n| *n != 1).collect();
+        assert!(counts.len() < 500 && !counts.contains(&0), "only the slow operation: {counts:?}");
     }
 
     #[test]

@@ -208,14 +208,16 @@ mod tests {
 
     #[test]
     fn the_usage_counters_grow_with_the_work() {
-        let before = Usage::now();
-        let mut n = 0u64;
-        while Usage::now().since(&before).processor < 0.03 {
-            n = std::hint::black_box(n + 1);
-        }
-        let used = Usage::now().since(&before);
-        assert!(used.processor >= 0.03 && used.user + used.system <= used.processor + 0.05, "{used:?}");
-        assert!(peak_memory() >= resident() && resident() > 1 << 20 && peak_addresses() >= peak_memory());
+        tidesdb_io::sim::alone(|| {
+            let before = Usage::now();
+            let mut n = 0u64;
+            while Usage::now().since(&before).processor < 0.03 {
+                n = std::hint::black_box(n + 1);
+            }
+            let used = Usage::now().since(&before);
+            assert!(used.processor >= 0.03 && used.user + used.system <= used.processor + 0.05, "{used:?}");
+            assert!(peak_memory() >= resident() && resident() > 1 << 20 && peak_addresses() >= peak_memory());
+        });
     }
 
     #[test]
@@ -240,16 +242,18 @@ mod tests {
 
     #[test]
     fn forgotten_files_are_read_from_the_device_again() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::create_dir(dir.path().join("sub")).unwrap();
-        fs::write(dir.path().join("sub/b"), vec![7; 1 << 20]).unwrap();
-        forget_files(dir.path()).unwrap();
-        let before = Usage::now();
-        assert_eq!(fs::read(dir.path().join("sub/b")).unwrap(), vec![7; 1 << 20]);
-        let used = Usage::now().since(&before);
-        assert!(used.read_calls >= 1 << 20, "{used:?}");
-        let cold = used.read >= 1 << 20 || Machine::here(dir.path()).file_system == "tmpfs";
-        assert!(cold, "the page cache was empty: {used:?}");
-        assert!(forget_files(&dir.path().join("none")).is_err());
+        tidesdb_io::sim::alone(|| {
+            let dir = tempfile::tempdir().unwrap();
+            fs::create_dir(dir.path().join("sub")).unwrap();
+            fs::write(dir.path().join("sub/b"), vec![7; 1 << 20]).unwrap();
+            forget_files(dir.path()).unwrap();
+            let before = Usage::now();
+            assert_eq!(fs::read(dir.path().join("sub/b")).unwrap(), vec![7; 1 << 20]);
+            let used = Usage::now().since(&before);
+            assert!(used.read_calls >= 1 << 20, "{used:?}");
+            let cold = used.read >= 1 << 20 || Machine::here(dir.path()).file_system == "tmpfs";
+            assert!(cold, "the page cache was empty: {used:?}");
+            assert!(forget_files(&dir.path().join("none")).is_err());
+        });
     }
 }

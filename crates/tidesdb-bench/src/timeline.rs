@@ -501,8 +501,8 @@ mod tests {
             watch.finish().unwrap()
         });
         board.cut(); // no watch answers any more
-        let last = lines.iter().rfind(|l| l.part == Part::Run).map(Second::ops);
-        assert_eq!(last, Some(7), "the line before it was cut off");
+        let sum_to = |n: usize| lines[..n].iter().map(Second::ops).sum::<u64>();
+        assert!((1..lines.len()).any(|n| sum_to(n) == 50), "a line was cut off: {lines:?}");
         assert!(lines.len() >= 3, "{lines:?}");
         assert_eq!(lines.iter().map(Second::ops).sum::<u64>(), 57);
         assert!(lines.is_sorted_by(|a, b| a.at < b.at));

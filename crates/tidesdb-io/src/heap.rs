@@ -148,14 +148,16 @@ mod tests {
 
     #[test]
     fn the_allocator_is_asked_again_after_a_while() {
-        let Some(first) = Heap::now() else { return assert_eq!(Heap::recent(), None) };
-        let block = vec![1_u8; 100 << 20];
-        let grows = (0..3000).any(|_| {
-            std::thread::sleep(Duration::from_millis(10));
-            Heap::recent().is_some_and(|heap| heap.used >= first.used + (50 << 20))
+        crate::sim::alone(|| {
+            let Some(first) = Heap::now() else { return assert_eq!(Heap::recent(), None) };
+            let block = vec![1_u8; 100 << 20];
+            let grows = (0..3000).any(|_| {
+                std::thread::sleep(Duration::from_millis(10));
+                Heap::recent().is_some_and(|heap| heap.used >= first.used + (50 << 20))
+            });
+            drop(block);
+            assert!(grows);
         });
-        drop(block);
-        assert!(grows);
     }
 
     #[test]
@@ -170,25 +172,27 @@ mod tests {
     #[test]
     #[cfg(all(target_os = "linux", target_env = "gnu", not(miri)))]
     fn the_heap_counts_what_was_freed() {
-        const BLOCK: usize = 1000;
-        let Some(_) = Heap::now() else { return };
-        let heap = || Heap::now().unwrap_or_default();
-        let blocks: Vec<Box<[u8]>> = (0..64_000).map(|n| vec![n as u8; BLOCK].into()).collect();
-        let full = heap();
-        assert!(full.used >= 64_000_000, "{full:?}");
-        let resident = anonymous_bytes().expect("proc is mounted");
-        assert!(resident >= 64_000_000, "{resident}");
+        crate::sim::alone(|| {
+            const BLOCK: usize = 1000;
+            let Some(_) = Heap::now() else { return };
+            let heap = || Heap::now().unwrap_or_default();
+            let blocks: Vec<Box<[u8]>> = (0..64_000).map(|n| vec![n as u8; BLOCK].into()).collect();
+            let full = heap();
+            assert!(full.used >= 64_000_000, "{full:?}");
+            let resident = anonymous_bytes().expect("proc is mounted");
+            assert!(resident >= 64_000_000, "{resident}");
 
-        let kept: Vec<Box<[u8]>> =
-            blocks.into_iter().enumerate().filter(|(n, _)| n % 2 == 0).map(|(_, block)| block).collect();
-        let half = heap();
-        assert!(
-            half.free >= full.free + 25_000_000 && half.used + 25_000_000 <= full.used,
-            "{full:?} {half:?}"
-        );
-        let shown = half.free_resident(anonymous_bytes().expect("proc is mounted"), 0);
-        assert!(shown >= 25_000_000, "{shown} of {half:?}");
-        drop(kept);
-        trim_heap();
+            let kept: Vec<Box<[u8]>> =
+                blocks.into_iter().enumerate().filter(|(n, _)| n % 2 == 0).map(|(_, block)| block).collect();
+            let half = heap();
+            assert!(
+                half.free >= full.free + 25_000_000 && half.used + 25_000_000 <= full.used,
+                "{full:?} {half:?}"
+            );
+            let shown = half.free_resident(anonymous_bytes().expect("proc is mounted"), 0);
+            assert!(shown >= 25_000_000, "{shown} of {half:?}");
+            drop(kept);
+            trim_heap();
+        });
     }
 }

@@ -20,20 +20,22 @@ fn mode(path: &Path) -> u32 {
 
 #[test]
 fn files_and_directories_are_private_whatever_the_umask() {
-    let old = rustix::process::umask(rustix::fs::Mode::empty());
-    let temp = tempfile::tempdir().unwrap();
-    let path = temp.path().join("x/y/db");
-    let dir = open(&path);
-    dir.create_new("file", 0).unwrap();
-    dir.create_new("long", 10_000).unwrap();
-    let _lock = dir.lock("LOCK", true).unwrap();
-    rustix::process::umask(old);
-    for made in ["x", "x/y", "x/y/db"] {
-        assert_eq!(mode(&temp.path().join(made)), 0o700, "{made}");
-    }
-    for made in ["file", "long", "LOCK"] {
-        assert_eq!(mode(&path.join(made)), 0o600, "{made}");
-    }
+    tidesdb_io::sim::alone(|| {
+        let old = rustix::process::umask(rustix::fs::Mode::empty());
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("x/y/db");
+        let dir = open(&path);
+        dir.create_new("file", 0).unwrap();
+        dir.create_new("long", 10_000).unwrap();
+        let _lock = dir.lock("LOCK", true).unwrap();
+        rustix::process::umask(old);
+        for made in ["x", "x/y", "x/y/db"] {
+            assert_eq!(mode(&temp.path().join(made)), 0o700, "{made}");
+        }
+        for made in ["file", "long", "LOCK"] {
+            assert_eq!(mode(&path.join(made)), 0o600, "{made}");
+        }
+    });
 }
 
 #[test]

@@ -445,19 +445,21 @@ mod tests {
     /// Freed blocks that lie between allocated ones stay with the process.
     #[test]
     fn the_breakdown_shows_what_the_allocator_keeps() {
-        let memory = Memory::new(100 << 20);
-        let shown = || memory.breakdown().allocator;
-        if Heap::recent().is_none() || tidesdb_io::anonymous_bytes().is_none() {
-            assert_eq!(shown(), 0);
-            return;
-        }
-        let blocks: Vec<Box<[u8]>> = (0..64_000).map(|n| vec![n as u8; 1000].into()).collect();
-        let kept: Vec<_> = blocks.into_iter().step_by(2).collect(); // frees 32 MB
-        let grows = (0..3000).any(|_| {
-            std::thread::sleep(Duration::from_millis(10)); // the allocator is not asked every time
-            shown() > 20 << 20
+        tidesdb_io::sim::alone(|| {
+            let memory = Memory::new(100 << 20);
+            let shown = || memory.breakdown().allocator;
+            if Heap::recent().is_none() || tidesdb_io::anonymous_bytes().is_none() {
+                assert_eq!(shown(), 0);
+                return;
+            }
+            let blocks: Vec<Box<[u8]>> = (0..64_000).map(|n| vec![n as u8; 1000].into()).collect();
+            let kept: Vec<_> = blocks.into_iter().step_by(2).collect(); // frees 32 MB
+            let grows = (0..3000).any(|_| {
+                std::thread::sleep(Duration::from_millis(10)); // the allocator is not asked every time
+                shown() > 20 << 20
+            });
+            drop(kept);
+            assert!(grows);
         });
-        drop(kept);
-        assert!(grows);
     }
 }

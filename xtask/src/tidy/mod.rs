@@ -3,6 +3,7 @@
 //! A rule is a function from a [`Tree`] to [`Finding`]s without side effects. It has its own file, with tests
 //! that show when it fires and when it does not. Adding a rule needs a file and a line in [`RULES`].
 
+mod alone;
 mod comments;
 mod docs;
 mod floors;
@@ -45,12 +46,13 @@ impl fmt::Display for Finding {
 
 type Rule = fn(&Tree) -> Vec<Finding>;
 
-const RULES: [(&str, Rule); 11] = [
+const RULES: [(&str, Rule); 12] = [
     ("floors", floors::check),
     ("sizes", sizes::check),
     ("unsafe", unsafety::check),
     ("reach", reach::check),
     ("comments", comments::check),
+    ("alone", alone::check),
     ("docs", docs::check),
     ("links", links::check),
     ("outside", outside::check),

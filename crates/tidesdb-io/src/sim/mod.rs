@@ -38,6 +38,7 @@
 //! One mutex guards a disk. Calls are ordered as their threads make them, so a reproducible run needs a single
 //! thread.
 
+mod alone;
 mod bytes;
 mod disk;
 mod fault;
@@ -53,6 +54,7 @@ mod world;
 
 use std::sync::Arc;
 
+pub use alone::alone;
 pub use disk::{SimDisk, is_crash};
 pub use fault::{Fault, FaultId, SyncModel, errno};
 pub use image::{DataFate, Image, NameFate};
