@@ -23,6 +23,7 @@ mod prefetch;
 mod epoch;
 mod cell;
 mod event;
+mod kept;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
@@ -32,6 +33,7 @@ pub use counter::{ShardedCounter, ShardedCounters, thread_index};
 pub use crossbeam_utils::CachePadded;
 pub use epoch::{Guard, in_deferred_call, pin, reclaim};
 pub use event::Event;
+pub use kept::{Kept, release_idle, release_kept};
 pub use lock::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use parking_lot::WaitTimeoutResult;
 pub use prefetch::{prefetch, prefetch_value};

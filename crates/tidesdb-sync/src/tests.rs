@@ -259,3 +259,72 @@ fn reclaiming_goes_on_until_nothing_is_left() {
     });
     assert!(all_dropped, "{} of {VALUES} values freed", drops.load(Ordering::Relaxed));
 }
+
+#[test]
+fn what_an_idle_thread_keeps_is_freed() {
+    thread_local! {
+        static KEPT: Kept<Counted> = Kept::new();
+    }
+    let drops = Arc::new(AtomicU64::new(0));
+    let dropped = |n| (drops.load(Ordering::Relaxed) == n).then_some(());
+    let (kept, is_kept) = std::sync::mpsc::channel();
+    let (end, is_end) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let counted = Counted::new(1, &drops);
+        scope.spawn(move || {
+            Kept::put(&KEPT, Box::new(counted));
+            kept.send(()).unwrap();
+            let _ = is_end.recv(); // idle, but alive
+        });
+        is_kept.recv().unwrap();
+        let past = |seconds| release_idle(Duration::from_secs(seconds));
+        [10, 11].into_iter().for_each(past);
+        dropped(1).expect("it was not used since the last call");
+        Kept::put(&KEPT, Box::new(Counted::new(2, &drops)));
+        // Another test may free it first.
+        assert!(Kept::take(&KEPT).is_none_or(|value| value.value == 2));
+        Kept::put(&KEPT, Box::new(Counted::new(3, &drops)));
+        release_kept();
+        dropped(3).expect("all that is kept and not in use");
+        assert!(Kept::take(&KEPT).is_none());
+        drop(end);
+    });
+    let counted = Counted::new(4, &drops);
+    std::thread::spawn(move || Kept::put(&KEPT, Box::new(counted))).join().unwrap();
+    dropped(4).expect("its thread ended");
+}
+
+#[test]
+fn kept_values_are_freed_once_while_threads_use_them() {
+    thread_local! {
+        static KEPT: Kept<Counted> = Kept::new();
+    }
+    const ROUNDS: u64 = if cfg!(miri) { 50 } else { 50_000 };
+    let (made, drops) = (AtomicU64::new(0), Arc::new(AtomicU64::new(0)));
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                release_kept();
+            }
+        });
+        let users: Vec<_> = (0..3)
+            .map(|_| {
+                scope.spawn(|| {
+                    for _ in 0..ROUNDS {
+                        let value = Kept::take(&KEPT).unwrap_or_else(|| {
+                            made.fetch_add(1, Ordering::Relaxed);
+                            Box::new(Counted::new(5, &drops))
+                        });
+                        assert_eq!(value.check, !5);
+                        Kept::put(&KEPT, value);
+                    }
+                })
+            })
+            .collect();
+        users.into_iter().for_each(|user| user.join().unwrap());
+        stop.store(true, Ordering::Relaxed);
+    });
+    release_kept();
+    assert_eq!(drops.load(Ordering::Relaxed), made.load(Ordering::Relaxed));
+}

@@ -1,8 +1,9 @@
 //! Methods of one column family.
 
-use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+
+use tidesdb_sync::Kept;
 
 use super::estimate::is_empty;
 use crate::family::{CommitHook, FamilyStats};
@@ -187,15 +188,15 @@ impl Family {
     /// Commits a batch of one operation. The buffer is kept for the next call of this thread.
     fn one(&self, options: &WriteOptions, fill: impl FnOnce(&mut WriteBatch) -> Result<()>) -> Result<SeqNo> {
         thread_local! {
-            static SPARE: Cell<Option<Box<WriteBatch>>> = const { Cell::new(None) };
+            static SPARE: Kept<WriteBatch> = Kept::new();
         }
         let reads = &self.shared.reads;
         let _timer = reads.sample(&reads.times.puts);
-        let mut batch = SPARE.take().unwrap_or_default();
-        fill(&mut batch)?;
+        let mut batch = Kept::take(&SPARE).unwrap_or_default();
+        fill(&mut batch).inspect_err(|e| super::work_here(&self.shared, &Err::<(), _>(e.clone())))?;
         let seq = super::write(&self.shared, &mut batch, options)?;
         batch.trim(); // the commit has cleared it
-        SPARE.set(Some(batch));
+        Kept::put(&SPARE, batch);
         Ok(seq)
     }
 

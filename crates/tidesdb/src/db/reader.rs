@@ -132,6 +132,7 @@ impl Reader {
         let before = std::mem::replace(&mut *self.inner.view.lock(), view.clone());
         drop(before);
         tidesdb_sync::reclaim();
+        tidesdb_sync::release_idle(view.inner.shared.write.env.clock.mono()); // a reader has no timekeeper
         Ok(view)
     }
 }

@@ -65,9 +65,11 @@ impl Shared {
         self.return_memory(TRIM_PERIOD);
     }
 
-    /// Returns to the system what was freed and is kept for reuse: mappings of memtables, and the heap if that was not done for `period`.
+    /// Returns to the system what was freed and is kept for reuse: buffers of threads, mappings of memtables, and the heap if that was not
+    /// done for `period`.
     pub fn return_memory(&self, period: Duration) {
         tidesdb_sync::reclaim();
+        tidesdb_sync::release_kept();
         tidesdb_memtable::free_spare();
         if self.write.memory.trims(self.write.env.clock.mono(), period) {
             tidesdb_io::trim_heap();

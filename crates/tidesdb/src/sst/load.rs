@@ -4,11 +4,10 @@
 //! block, only the key section is read and cached here; `values.rs` reads the frame of a requested value. Such blocks
 //! contain a long value, or were written when blocks were longer.
 
-use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 
 use tidesdb_cache::{CacheKey, Handle};
-use tidesdb_sync::{Guard, prefetch};
+use tidesdb_sync::{Guard, Kept, prefetch};
 
 use super::Table;
 use super::block::{Block, CachedBlock, LIMITS, Shape};
@@ -36,13 +35,6 @@ enum Origin {
     Unknown,
 }
 
-/// Per-thread buffers for loading blocks.
-struct Scratch {
-    /// Bytes read.
-    disk: Vec<u8>,
-    decoded: DecodeBuffers,
-}
-
 /// Decoded key section and values of a block.
 #[derive(Default)]
 struct DecodeBuffers {
@@ -51,11 +43,9 @@ struct DecodeBuffers {
 }
 
 thread_local! {
-    /// Never borrowed during a call that could reach this module again.
-    static SCRATCH: RefCell<Scratch> = const {
-        let decoded = DecodeBuffers { keys: Vec::new(), values: Vec::new() };
-        RefCell::new(Scratch { disk: Vec::new(), decoded })
-    };
+    /// Bytes read.
+    static READ: Kept<Vec<u8>> = Kept::new();
+    static DECODED: Kept<DecodeBuffers> = Kept::new();
 }
 
 /// The keys of a block, kept readable, and its values if they are cached with them.
@@ -73,22 +63,29 @@ pub(super) enum Keys<'a> {
 /// A block in the buffers of this thread, which get them back when it is dropped.
 pub(super) struct PassingBlock {
     shape: Shape,
-    buffers: DecodeBuffers,
+    /// `None` only while it is dropped.
+    buffers: Option<Box<DecodeBuffers>>,
 }
 
 impl PassingBlock {
+    #[inline]
+    fn buffers(&self) -> &DecodeBuffers {
+        static NONE: DecodeBuffers = DecodeBuffers { keys: Vec::new(), values: Vec::new() };
+        self.buffers.as_deref().unwrap_or(&NONE)
+    }
+
     /// Returns all values of the block, concatenated; empty if they are read separately.
     #[inline]
     pub(super) fn values(&self) -> &[u8] {
-        &self.buffers.values
+        &self.buffers().values
     }
 }
 
 impl Drop for PassingBlock {
     fn drop(&mut self) {
-        let buffers = std::mem::take(&mut self.buffers);
-        // While the thread ends there may be nothing to give them back to.
-        let _ = SCRATCH.try_with(|scratch| scratch.borrow_mut().decoded = buffers);
+        if let Some(buffers) = self.buffers.take() {
+            Kept::put(&DECODED, buffers);
+        }
     }
 }
 
@@ -99,7 +96,7 @@ impl Keys<'_> {
             Self::Mapped(shape, bytes) => Some(Block { shape, bytes }),
             Self::Pinned(cached) => Some(cached.block()),
             Self::Held(part) => part.block().map(CachedBlock::block),
-            Self::Passing(block) => Some(Block { shape: &block.shape, bytes: &block.buffers.keys }),
+            Self::Passing(block) => Some(Block { shape: &block.shape, bytes: &block.buffers().keys }),
         }
     }
 }
@@ -175,7 +172,7 @@ impl Table {
     fn load_block(&self, b: usize, gate: &mut impl ReadGate) -> Result<Option<Keys<'_>>> {
         let mut near = CurrentPartition::default();
         let fence = self.fence(&mut near, b)?;
-        let mut disk = SCRATCH.with_borrow_mut(|s| std::mem::take(&mut s.disk));
+        let mut disk = Kept::take(&READ).unwrap_or_default();
         let loaded = self.read_block(fence, gate, &mut disk).and_then(|read| match read {
             Some((read, Origin::PageCache)) if self.passes(b) => {
                 self.decode_block(fence, &mut near, read).map(|block| Some(Keys::Passing(block)))
@@ -183,7 +180,7 @@ impl Table {
             Some((read, _)) => self.cache_block(fence, &mut near, read).map(|part| Some(Keys::Held(part))),
             None => Ok(None),
         });
-        SCRATCH.with_borrow_mut(|s| s.disk = disk);
+        Kept::put(&READ, disk);
         loaded
     }
 
@@ -238,7 +235,7 @@ impl Table {
         read: &[u8],
     ) -> Result<Handle<CachedPart>> {
         let block = self.decode_block(fence, near, read)?;
-        let cached = CachedBlock::new(block.shape, &block.buffers.keys, &block.buffers.values);
+        let cached = CachedBlock::new(block.shape, &block.buffers().keys, &block.buffers().values);
         drop(block);
         let charge = cached.charge();
         self.memory.settle();
@@ -248,11 +245,11 @@ impl Table {
     /// Verifies and decodes the bytes read of a block as [`Table::cache_block`] does, and does not cache it.
     fn decode_block(&self, fence: Fence, near: &mut CurrentPartition, read: &[u8]) -> Result<PassingBlock> {
         // Taken out, because a comparator may read, and its reads load blocks in this thread.
-        let mut buffers = SCRATCH.with_borrow_mut(|s| std::mem::take(&mut s.decoded));
+        let mut buffers = Kept::take(&DECODED).unwrap_or_default();
         match self.decode_into(fence, near, read, &mut buffers) {
-            Ok(shape) => Ok(PassingBlock { shape, buffers }),
+            Ok(shape) => Ok(PassingBlock { shape, buffers: Some(buffers) }),
             Err(e) => {
-                SCRATCH.with_borrow_mut(|s| s.decoded = buffers);
+                Kept::put(&DECODED, buffers);
                 Err(e)
             }
         }

@@ -5,11 +5,10 @@
 //! is returned in place if it is in a cached frame, or in a mapped frame that is stored raw. Long values never enter
 //! the cache.
 
-use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use tidesdb_sync::{Guard, prefetch};
+use tidesdb_sync::{Guard, Kept, prefetch};
 
 use super::Table;
 use super::block::{Block, Frame, LIMITS};
@@ -47,8 +46,15 @@ struct Scratch {
 }
 
 thread_local! {
-    /// Never borrowed during a call that could reach this module again.
-    static SCRATCH: RefCell<Scratch> = const { RefCell::new(Scratch { disk: Vec::new(), raw: Vec::new() }) };
+    static SCRATCH: Kept<Scratch> = Kept::new();
+}
+
+/// Calls `body` with the buffers of this thread.
+fn with_scratch<R>(body: impl FnOnce(&mut Scratch) -> R) -> R {
+    let mut scratch = Kept::take(&SCRATCH).unwrap_or_default();
+    let result = body(&mut scratch);
+    Kept::put(&SCRATCH, scratch);
+    result
 }
 
 /// Result of reading a value if the gate refuses a read.
@@ -122,7 +128,7 @@ impl Table {
         if frame.raw > LIMITS.frame {
             return self.long_value(&place, span).map(TableValue::Owned);
         }
-        SCRATCH.with_borrow_mut(|scratch| {
+        with_scratch(|scratch| {
             let values = self.frame_values(&place, span.end, scratch)?;
             self.part_of(&place, values, span).map(|value| TableValue::Owned(value.into()))
         })
@@ -157,7 +163,7 @@ impl Table {
         if !self.admits(gate, place.at(), place.frame.disk) {
             return Ok(REFUSED);
         }
-        SCRATCH.with_borrow_mut(|scratch| {
+        with_scratch(|scratch| {
             let admit = self.is_worth_caching(key);
             let want = if admit { usize::MAX } else { span.end };
             let values = self.frame_values(place, want, scratch)?;

@@ -1,6 +1,6 @@
 //! A reusable buffer per thread, so that reading or writing a value allocates nothing but the value itself.
 
-use std::cell::Cell;
+use tidesdb_sync::Kept;
 
 use super::CHUNK_BYTES;
 
@@ -8,15 +8,15 @@ use super::CHUNK_BYTES;
 const KEEP_BYTES_MAX: usize = CHUNK_BYTES + CHUNK_BYTES / 16;
 
 thread_local! {
-    static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    static BUFFER: Kept<Vec<u8>> = Kept::new();
 }
 
-/// Calls `body` with this thread's buffer, which still has the content of its last use.
+/// Calls `body` with this thread's buffer, which may have the content of its last use.
 pub(super) fn with<R>(body: impl FnOnce(&mut Vec<u8>) -> R) -> R {
-    let mut buffer = BUFFER.take();
+    let mut buffer = Kept::take(&BUFFER).unwrap_or_default();
     let result = body(&mut buffer);
     if buffer.capacity() <= KEEP_BYTES_MAX {
-        BUFFER.set(buffer);
+        Kept::put(&BUFFER, buffer);
     }
     result
 }

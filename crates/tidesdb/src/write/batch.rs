@@ -31,6 +31,8 @@ const ROOM_MAX: usize = 4 << 20;
 const SCANT_ROOM_PART: usize = 64;
 /// Memory that a batch keeps when it is cleared.
 const KEPT_BYTES_MAX: usize = 1 << 20;
+/// Memory that the batch of a thread keeps, which the next put or delete uses.
+const KEPT_BY_THREAD_MAX: usize = 64 << 10;
 /// Memory that it keeps after a commit if there is ample memory: faulting in each page again takes longer than to copy the next batch there.
 pub(super) const KEPT_AFTER_COMMIT: usize = 8 << 20;
 
@@ -293,11 +295,11 @@ impl WriteBatch {
         self.clear_but(if ample { KEPT_AFTER_COMMIT } else { KEPT_BYTES_MAX });
     }
 
-    /// Frees the memory of an empty batch beyond 1 MiB, which its next use may not need.
+    /// Frees the memory of an empty batch beyond 64 KiB, which its next use may not need.
     #[inline]
     pub(crate) fn trim(&mut self) {
-        if self.room > KEPT_BYTES_MAX {
-            self.clear();
+        if self.room > KEPT_BY_THREAD_MAX {
+            self.clear_but(KEPT_BY_THREAD_MAX);
         }
     }
 
@@ -445,7 +447,11 @@ impl WriteBatch {
         }
         let memory = &family.core.memory;
         let room_of = |part: usize| (wanted + (wanted / part).min(ROOM_MAX)).min(BATCH_BYTES_MAX);
-        let ample = self.charge.grow_transaction(memory, room_of(ROOM_PART) as u64);
+        let mut ample = self.charge.grow_transaction(memory, room_of(ROOM_PART) as u64);
+        if ample.is_err() {
+            tidesdb_sync::release_kept(); // batches that threads keep for their next call count, too
+            ample = self.charge.grow_transaction(memory, room_of(ROOM_PART) as u64);
+        }
         let (room, before) = match ample {
             Ok(before) => (room_of(ROOM_PART), before),
             Err(_) => {

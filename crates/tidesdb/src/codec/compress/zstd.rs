@@ -1,7 +1,9 @@
 //! Zstandard.
 
-use std::cell::RefCell;
 use std::io::Read;
+
+use tidesdb_sync::Kept;
+use zstd::bulk::Decompressor;
 
 /// This build can encode and decode Zstandard.
 pub(super) const BUILT_IN: bool = true;
@@ -18,18 +20,18 @@ pub(super) fn compress(raw: &[u8], room: &mut [u8], level: i32) -> Option<usize>
 
 thread_local! {
     /// One decompression context per thread, because creating one costs more than decoding a block.
-    static CONTEXT: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+    static CONTEXT: Kept<Decompressor<'static>> = Kept::new();
 }
 
 /// Decompresses `bytes` into `out` and returns the length.
 pub(super) fn decompress(bytes: &[u8], out: &mut [u8]) -> Option<usize> {
-    CONTEXT.with_borrow_mut(|context| {
-        let context = match context {
-            Some(context) => context,
-            None => context.insert(zstd::bulk::Decompressor::new().ok()?),
-        };
-        context.decompress_to_buffer(bytes, out).ok()
-    })
+    let mut context = match Kept::take(&CONTEXT) {
+        Some(context) => context,
+        None => Box::new(Decompressor::new().ok()?),
+    };
+    let decompressed = context.decompress_to_buffer(bytes, out).ok();
+    Kept::put(&CONTEXT, context);
+    decompressed
 }
 
 /// Opens a stream over `bytes` that accepts exactly one frame, as [`decompress`] does. It ends before bytes that follow the frame.
