@@ -290,7 +290,10 @@ fn what_an_idle_thread_keeps_is_freed() {
         drop(end);
     });
     let counted = Counted::new(4, &drops);
-    std::thread::spawn(move || Kept::put(&KEPT, Box::new(counted))).join().unwrap();
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(move || Kept::put(&KEPT, Box::new(counted)));
+        thread.join().unwrap(); // its places are gone, too
+    });
     dropped(4).expect("its thread ended");
 }
 

@@ -14,13 +14,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::codec::Salt;
-use crate::family::{FamilyCore, Metric, ReadView, SettledFiles, ValueSpace};
-use crate::shared::MaintenanceCtx;
-use crate::sources::TableVersion;
-use crate::types::{SeqNo, VlogId};
+use crate::family::{FamilyCore, MemSlot, Metric, ReadView, SettledFiles, Thrift, ValueSpace};
+use crate::read::{self, Located};
+use crate::shared::{FLUSH_FOR_SPACE_MIN, MaintenanceCtx};
+use crate::sources::{Source, TableVersion};
+use crate::types::{EntryCursor, SeqNo, VlogId};
 use crate::version::{Change, VersionEdit, VlogState};
 use crate::{Error, Result, compact, rewrite};
 
@@ -44,10 +44,10 @@ pub fn is_due(ctx: &MaintenanceCtx, family: &FamilyCore, stored_to: SeqNo) -> bo
         return false;
     }
     let seen = Seen::now(ctx, family);
-    let idle = ctx.write.idle.load(Ordering::Relaxed);
     !sealable(family, &seen.view.version).is_empty()
         || !seen.dead(stored_to).is_empty()
-        || (!ctx.write.merges.are_off() && Usage::of(family, &seen).next(family, idle) != Next::Nothing)
+        || (!ctx.write.merges.are_off()
+            && Usage::of(family, &seen).next(family, ctx.write.thrift()) != Next::Nothing)
 }
 
 /// Does what is most useful for the space of `family`. Returns whether something changed; then there may be more to do.
@@ -64,8 +64,7 @@ pub fn step(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, stored_to: SeqNo) ->
     if ctx.write.merges.are_off() {
         return Ok(false);
     }
-    let next =
-        Usage::of(family, &Seen::now(ctx, family)).next(family, ctx.write.idle.load(Ordering::Relaxed));
+    let next = Usage::of(family, &Seen::now(ctx, family)).next(family, ctx.write.thrift());
     carry_out(ctx, family, next)
 }
 
@@ -76,7 +75,8 @@ pub fn step(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, stored_to: SeqNo) ->
 pub fn all(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, stored_to: SeqNo) -> Result<()> {
     loop {
         let removed = run(ctx, family, stored_to)?;
-        let next = Usage::of(family, &Seen::now(ctx, family)).next(family, true);
+        let thrift = ctx.write.thrift().max(Thrift::Idle);
+        let next = Usage::of(family, &Seen::now(ctx, family)).next(family, thrift);
         let goes_on = matches!(next, Next::Rotate | Next::Move(_)) && carry_out(ctx, family, next)?;
         if !goes_on && !removed {
             return Ok(());
@@ -189,19 +189,19 @@ impl Usage {
         }
     }
 
-    /// Decides what to do next. An idle database has a lower bound for garbage.
-    fn next(&self, family: &FamilyCore, idle: bool) -> Next {
+    /// Decides what to do next.
+    fn next(&self, family: &FamilyCore, thrift: Thrift) -> Next {
         if family.options.value_garbage_percent() == 0 {
             return Next::Nothing;
         }
-        let victims = family.victims(&self.sealed, idle);
+        let victims = family.victims(&self.sealed, thrift);
         if !victims.is_empty() {
             return Next::Move(victims);
         }
-        if !idle {
+        if thrift == Thrift::Busy {
             return Next::Nothing;
         }
-        let share = |bytes| family.garbage_max(bytes, true);
+        let share = |bytes| family.garbage_max(bytes, thrift);
         let ((incomplete, used), garbage) = (self.incomplete, self.sealed.garbage);
         let total = self.sealed.bytes + incomplete;
         if garbage + self.unflushed > share(total) && self.unflushed > family.garbage_slack() {
@@ -234,6 +234,33 @@ fn unflushed(family: &FamilyCore, seen: &Seen, average: u64) -> u64 {
         vlogs.values().filter(|v| v.sealed_at.is_some_and(|seq| seq > *flushed_to)).map(VlogState::garbage);
     let unnamed = family.vlog.begun().iter().filter(|f| !vlogs.contains_key(&f.id)).count() as u64;
     overwritten + unsettled.sum::<u64>() + unnamed * family.vlog.file_bytes()
+}
+
+/// Returns whether a flush of `slot`, the active memtable of `family`, may free the space of values. Of those that were stored since it was
+/// created, the flush finds out which are dead; so it does of values in tables that entries of the memtable hide.
+pub fn flush_frees_values(ctx: &MaintenanceCtx, family: &FamilyCore, slot: &MemSlot) -> bool {
+    let stored = family.total(Metric::ValueLogWritten).saturating_sub(slot.stored);
+    let view = family.owned_view();
+    let has_stored = !view.version.vlogs().is_empty();
+    stored >= FLUSH_FOR_SPACE_MIN
+        || (has_stored && !slot.ranges.is_empty())
+        || (has_stored && hides_values(ctx, family, slot, &view).unwrap_or(false))
+}
+
+/// Returns whether the entries of `slot` hide values in tables that are worth a flush. A memtable of more than a few thousand entries is
+/// flushed for the space of its log, so there are few to look up.
+fn hides_values(ctx: &MaintenanceCtx, family: &FamilyCore, slot: &MemSlot, view: &ReadView) -> Result<bool> {
+    let tables = Arc::new(ReadView { active: None, immutables: Vec::new(), ..view.clone() });
+    let mut cursor = Source::memtable(&slot.map);
+    cursor.seek_to_first()?;
+    let mut hidden = 0;
+    while cursor.valid() && hidden < FLUSH_FOR_SPACE_MIN {
+        if let Some(Located::Stored(place)) = read::locate(&ctx.reads, family, &tables, cursor.key(), None)? {
+            hidden += place.stored_bytes();
+        }
+        cursor.next()?;
+    }
+    Ok(hidden >= FLUSH_FOR_SPACE_MIN)
 }
 
 /// Seals the full value logs of `family` and removes the dead ones. Keeps those that a commit at or above `stored_to` may

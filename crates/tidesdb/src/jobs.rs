@@ -22,6 +22,8 @@ pub enum Job {
     Flush(FamilyId),
     /// Free memory: rotate large memtables, shrink the block cache.
     Relieve,
+    /// Request the work that frees space of the disk, after a commit was refused for lack of it.
+    FreeSpace,
     /// Rotate the active memtable of a family if scans have stepped over many deleted keys in it.
     FlushActive(FamilyId),
     /// Compact a family if its planner finds something due.
@@ -42,7 +44,7 @@ impl Job {
     /// Lower rank runs first.
     fn rank(self) -> u8 {
         match self {
-            Self::PrepareLog | Self::Relieve => 0,
+            Self::PrepareLog | Self::Relieve | Self::FreeSpace => 0,
             Self::FlushActive(_) | Self::Flush(_) => 1,
             Self::RemoveObsolete => 2, // before merges take more space, where no thread of its own does it
             Self::Compact(_) => 3,

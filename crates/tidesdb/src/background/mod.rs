@@ -116,6 +116,7 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
             shared.maintenance.parted.help(&shared.maintenance, id); // a failure is that of the merge
         }
         Job::Relieve => shared.relieve(),
+        Job::FreeSpace => free_space(shared),
         Job::FlushActive(id) => {
             if let Some(family) = family(id) {
                 shared.write.rotate_if_scanned(&family);
@@ -147,6 +148,25 @@ fn settle_values(shared: &Shared, family: &FamilyCore) {
         }
         shared.write.jobs.push(Job::Collect(family.id));
     }
+}
+
+/// Requests the work that frees space of the disk. Skips memtables whose flush would free none. Families with immutable memtables only
+/// get their flush requested again: rotating them too would turn each small commit between refused ones into a memtable and a table.
+fn free_space(shared: &Shared) {
+    let write = &shared.write;
+    write.log.release_spares();
+    for family in write.all_families() {
+        let view = family.owned_view();
+        if !view.immutables.is_empty() {
+            write.jobs.push(Job::Flush(family.id));
+        } else if let Some(slot) = &view.active
+            && (write.pins_log(slot) || collect::flush_frees_values(&shared.maintenance, &family, slot))
+        {
+            write.rotate(&family);
+        }
+        push_collect(shared, &family);
+    }
+    write.jobs.push(Job::RemoveObsolete);
 }
 
 /// Requests the collection of value logs of `family`, if it has any.
@@ -326,8 +346,12 @@ impl Ticks {
 /// merge.
 fn sweep(shared: &Shared, settles: bool) {
     shared.write.log.restore_reserve();
+    if shared.write.log.shortage().is_some() {
+        shared.write.jobs.push(Job::FreeSpace);
+    }
     // Frees what a reader still used when it was replaced: on an idle database no other call would free it.
     tidesdb_sync::reclaim();
+    tidesdb_sync::release_idle(shared.write.env.clock.mono());
     // A snapshot may have gone that kept deleted ranges alive, the last row of a table may have expired, a quarantine
     // may be over, or reads may have paid for a merge.
     let now = shared.reads.now();

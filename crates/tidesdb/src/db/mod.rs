@@ -421,9 +421,9 @@ pub(crate) fn write(shared: &Arc<Shared>, batch: &mut WriteBatch, options: &Writ
     committed
 }
 
-/// Runs the queued jobs in this thread after a commit, if there are no background threads.
-fn work_here(shared: &Arc<Shared>, committed: &Result<SeqNo>) {
-    let work = match committed {
+/// Runs the queued jobs in this thread after a write, if there are no background threads.
+fn work_here<T>(shared: &Arc<Shared>, written: &Result<T>) {
+    let work = match written {
         Ok(_) => true,
         Err(e) => e.is_full(), // the queued jobs may free space
     };

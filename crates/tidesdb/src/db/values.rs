@@ -105,7 +105,7 @@ impl ValueWriter {
         self
     }
 
-    /// Bytes written so far.
+    /// Bytes written so far; 0 after an error.
     pub fn len(&self) -> u64 {
         let handed = self.stream.as_ref().map_or(0, |s| s.chunks.count() as u64 * CHUNK_BYTES as u64);
         handed + self.chunk.len() as u64
@@ -157,6 +157,10 @@ impl ValueWriter {
         if let Some(e) = self.failed.take() {
             return Err(e);
         }
+        self.try_add_to(batch).map_err(|e| self.fail(e))
+    }
+
+    fn try_add_to(&mut self, batch: &mut WriteBatch) -> Result<()> {
         let expiry = self.expiry.map_or_else(|| self.family.stored_default_expiry(), Ok)?;
         let Some(stream) = &mut self.stream else {
             return batch.put_until(&self.family, &self.key, &self.chunk, expiry);
@@ -185,20 +189,25 @@ impl ValueWriter {
 
     /// Fills the chunk by `fill` and hands it on if more follows. Remembers an error.
     fn fill<R>(&mut self, fill: impl FnOnce(&mut Vec<u8>) -> Result<R>) -> Result<R> {
+        if let Some(e) = &self.failed {
+            return Err(e.clone());
+        }
         let filled = || {
-            if let Some(e) = &self.failed {
-                return Err(e.clone());
-            }
             if self.chunk.len() == CHUNK_BYTES {
                 self.hand_on()?;
             }
             fill(&mut self.chunk)
         };
-        let result = filled();
-        if let Err(e) = &result {
-            self.failed = Some(e.clone());
-        }
-        result
+        filled().map_err(|e| self.fail(e))
+    }
+
+    /// Remembers the error `e` and lets go of what was written: the value can no longer be committed, and a full disk needs its space.
+    fn fail(&mut self, e: Error) -> Error {
+        let e = self.family.shared.write.refused(self.len(), e);
+        (self.stream, self.chunk) = (None, Vec::new());
+        self.failed = Some(e.clone());
+        super::work_here(&self.family.shared, &Err::<(), _>(e.clone()));
+        e
     }
 
     /// Writes all that `source` yields.

@@ -26,7 +26,7 @@ pub use hook::{CommitHook, Committed, CommittedOp, HookCell};
 pub use merge_debt::{MergeDebt, Paid};
 pub use probes::{GET_CHARGE, Probes, SEEK_CHARGE};
 pub use read_view::{MemSlot, ReadView};
-pub use space::{Collection, SettledFiles, ValueSpace, ValuesDebt};
+pub use space::{Collection, SettledFiles, Thrift, ValueSpace, ValuesDebt};
 pub use stats::{FamilyStats, LevelCounters, Metric};
 use tidesdb_memtable::{KeyOrder, MapKind, Memtable};
 use tidesdb_sync::{EpochCell, Guard, Mutex, ShardedCounters, pin, rank};
@@ -327,6 +327,7 @@ impl FamilyCore {
             dead_steps: Default::default(),
             values: Default::default(),
             filled: self.vlog.filled(),
+            stored: self.total(Metric::ValueLogWritten),
             head_start: self.head_start(),
         })
     }
@@ -360,6 +361,7 @@ impl FamilyCore {
             dead_steps: Default::default(),
             values: Default::default(),
             filled: self.vlog.filled(),
+            stored: self.total(Metric::ValueLogWritten),
             head_start: 0,
         });
         let mut placed = false;

@@ -30,6 +30,8 @@ pub struct MemSlot {
     pub values: OnceLock<VlogSlots>,
     /// Bytes of value logs that had been filled when it was created.
     pub filled: u64,
+    /// Bytes of values that commits had stored when it was created.
+    pub stored: u64,
     /// Bytes by which it is full early.
     pub head_start: usize,
 }

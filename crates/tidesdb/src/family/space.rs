@@ -22,8 +22,6 @@ const UNFLUSHED_LEAST: u64 = 32 << 20;
 /// Tables are merged when newer ones may hide this part of the live values, if the merge writes less than half of what it may find.
 const HIDDEN_PART: u64 = 8;
 const LOOK_COST: u64 = 2;
-/// While the database is busy, garbage may be this many times what it may be on an idle one.
-const BUSY: f64 = 1.25;
 /// Garbage at which writers are slowed down, and at which they are slowed down most, in the same unit. Here it includes all that newer
 /// tables may hide.
 const SLOW: f64 = 1.5;
@@ -46,6 +44,28 @@ const OWED_MAX: f64 = 0.95;
 const EXCESS_MAX: f64 = 4.0;
 /// Garbage that is tolerated in any case, as a part of a value log.
 const SLACK_PART: u64 = 4;
+
+/// How much garbage value logs may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Thrift {
+    /// More than is configured: commits need the disk.
+    Busy,
+    /// What is configured.
+    Idle,
+    /// Less: commits are refused for lack of space.
+    Short,
+}
+
+impl Thrift {
+    /// Garbage may be so many times what is configured.
+    fn factor(self) -> f64 {
+        match self {
+            Self::Busy => 1.25,
+            Self::Idle => 1.0,
+            Self::Short => 0.25,
+        }
+    }
+}
 
 /// The collection of the value logs of one family.
 #[derive(Debug, Default)]
@@ -164,15 +184,14 @@ impl SettledFiles {
 
 impl FamilyCore {
     /// Returns the garbage that `bytes` of value logs may hold.
-    pub fn garbage_max(&self, bytes: u64, idle: bool) -> u64 {
-        let share = f64::from(self.options.value_garbage_percent()) / 100.0;
-        let share = if idle { share } else { share * BUSY };
+    pub fn garbage_max(&self, bytes: u64, thrift: Thrift) -> u64 {
+        let share = f64::from(self.options.value_garbage_percent()) / 100.0 * thrift.factor();
         (bytes as f64 * share.min(GARBAGE_MAX)) as u64 + self.garbage_slack()
     }
 
     /// Returns the files to empty, as long as `files` hold too much garbage; none if values are not to be moved.
-    pub fn victims(&self, files: &SettledFiles, idle: bool) -> BTreeSet<VlogId> {
-        let max = self.garbage_max(files.bytes, idle);
+    pub fn victims(&self, files: &SettledFiles, thrift: Thrift) -> BTreeSet<VlogId> {
+        let max = self.garbage_max(files.bytes, thrift);
         if self.options.value_garbage_percent() == 0 || files.garbage <= max {
             return BTreeSet::new();
         }
@@ -180,10 +199,10 @@ impl FamilyCore {
     }
 
     /// Chooses the files to empty for a merge that is about to begin, unless the last collection failed.
-    pub fn choose_victims(&self, version: &TableVersion, idle: bool) {
+    pub fn choose_victims(&self, version: &TableVersion, thrift: Thrift) {
         if !version.vlogs().is_empty() && !self.collection.retry.is_failing() {
             let files = SettledFiles::of(self, version, version.flushed_to());
-            self.collection.set_victims(self.victims(&files, idle));
+            self.collection.set_victims(self.victims(&files, thrift));
         }
     }
 

@@ -37,7 +37,7 @@ pub use relief::TRIM_PERIOD;
 pub use running::{JobStart, JobStats, PartDone, Progress, RunningJob, RunningJobs};
 use tidesdb_sync::{Mutex, rank};
 pub use watch::Watch;
-pub use write::{Flushed, MergeSpace, OwnedLog, SCARCE, WriteCtx};
+pub use write::{FLUSH_FOR_SPACE_MIN, Flushed, MergeSpace, OwnedLog, SCARCE, WriteCtx};
 
 use crate::Result;
 use crate::family::FamilyCore;

@@ -12,7 +12,7 @@ use tidesdb_sync::{Mutex, RwLock, pin, rank};
 
 use super::{Debt, Merges, ReadCtx, RunningJobs, SyncDue};
 use crate::events::Events;
-use crate::family::{FamilyCore, MemSlot, ReadView};
+use crate::family::{FamilyCore, MemSlot, ReadView, Thrift};
 use crate::health::Health;
 use crate::jobs::{Job, JobQueue};
 use crate::memory::{Memory, Pressure, Use};
@@ -21,8 +21,8 @@ use crate::types::{FamilyId, SeqNo};
 use crate::wal::{Log, Place, Purpose, SpaceReservation};
 use crate::{Error, Result};
 
-/// On a full disk, a flush that frees less log than this is not worth a table, unless it frees a whole segment.
-const FLUSH_FOR_SPACE_MIN: u64 = 64 << 10;
+/// On a full disk, a flush that frees less than this is not worth a table, unless it frees a whole segment of the log.
+pub const FLUSH_FOR_SPACE_MIN: u64 = 64 << 10;
 /// Bits of [`WriteCtx::barred`]: a background thread writes recovered commits to tables.
 const RECOVERING: u8 = 1;
 /// The database is being closed.
@@ -266,22 +266,32 @@ impl WriteCtx {
         cause
     }
 
-    /// On a full disk, requests flushes of data that is only in the log, because that frees log space. Skips memtables
-    /// whose flush would free no space. Families with immutable memtables only get their flush requested again:
-    /// rotating them too would turn each small commit between refused ones into a memtable and a table.
-    pub fn flush_for_space(&self) {
-        let tail = self.log.sequencer().tail();
-        let gives_space = |pins| {
-            self.log.segment_of(pins) < self.log.segment_of(tail)
-                || self.log.bytes_since(pins) >= FLUSH_FOR_SPACE_MIN
+    /// Handles the failure of a write of `bytes` bytes. If the disk has no room for them, health says so from now on, and everything that
+    /// frees space is asked for. Returns the error to report.
+    #[cold]
+    pub fn refused(&self, bytes: u64, e: Error) -> Error {
+        let e = match e {
+            Error::NoSpace { .. } => e,
+            e if e.is_full() => self.log.no_space(bytes),
+            e => return e,
         };
-        for family in self.all_families() {
-            let view = family.owned_view();
-            if !view.immutables.is_empty() {
-                self.jobs.push(Job::Flush(family.id));
-            } else if view.active.as_ref().is_some_and(|slot| gives_space(slot.pins)) {
-                self.rotate(&family);
-            }
+        self.log.note_refusal(&e, bytes);
+        self.jobs.push(Job::FreeSpace);
+        e
+    }
+
+    /// Returns true if the flush of `slot` frees log space that is worth a table.
+    pub fn pins_log(&self, slot: &MemSlot) -> bool {
+        self.log.segment_of(slot.pins) < self.log.segment_of(self.log.sequencer().tail())
+            || self.log.bytes_since(slot.pins) >= FLUSH_FOR_SPACE_MIN
+    }
+
+    /// How much garbage value logs may hold now.
+    pub fn thrift(&self) -> Thrift {
+        match self.idle.load(Ordering::Relaxed) {
+            _ if self.log.lacks_space() => Thrift::Short,
+            true => Thrift::Idle,
+            false => Thrift::Busy,
         }
     }
 

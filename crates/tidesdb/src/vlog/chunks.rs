@@ -33,6 +33,14 @@ pub enum ValuePlace {
 }
 
 impl ValuePlace {
+    /// Returns the bytes that the value takes in value logs.
+    pub fn stored_bytes(&self) -> u64 {
+        match self {
+            Self::Record(pointer) => pointer.record_bytes(),
+            Self::Chunks(place) => place.parts.iter().map(|part| part.bytes).sum(),
+        }
+    }
+
     /// Returns whether an encoded place may have `len` bytes.
     #[inline]
     pub fn is_length(len: usize) -> bool {

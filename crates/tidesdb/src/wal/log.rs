@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidesdb_io::{Buffer, Dir, Env};
 use tidesdb_sync::{EpochCell, Mutex, ShardedCounter, pin, rank};
@@ -12,6 +12,7 @@ use super::layout::{RECORD_HEADER_BYTES, RecordHeader, RecordKind, UNIT};
 use super::reserve::Reserve;
 use super::segment::Segment;
 use super::sequencer::{Commit, Purpose, Refusal, Sequencer};
+use super::space::Refused;
 use crate::health::Health;
 use crate::types::{SeqNo, WalId};
 use crate::{Error, Result, files};
@@ -77,8 +78,8 @@ pub struct Log {
     pub(super) reserved_bytes: AtomicU64,
     /// Bytes of values written since the free space was last checked.
     pub(super) values_unchecked: AtomicU64,
-    /// True after a commit was refused for lack of space, until space was found again.
-    pub(super) refuses: AtomicBool,
+    /// The last commit that was refused for lack of space, until there is space for it.
+    pub(super) refused: Mutex<Option<Refused>, { rank::LEAF }>,
     /// All commits before this sequence number are in tables.
     pub(super) needed_from: AtomicU64,
     /// The current segment when the last advance preparation found no room on the disk for another.
@@ -112,7 +113,7 @@ impl Log {
             recent: std::array::from_fn(|_| EpochCell::new(None)),
             reserved_bytes: AtomicU64::new(0),
             values_unchecked: AtomicU64::new(0),
-            refuses: AtomicBool::new(false),
+            refused: Mutex::default(),
             needed_from: AtomicU64::new(first.0 * config.segment_bytes / UNIT),
             tight_at: AtomicU64::new(u64::MAX),
             kept_from: AtomicU64::new(u64::MAX),
@@ -391,7 +392,7 @@ impl Log {
             (gone, FREE_MAX.saturating_sub(table.free.len()))
         };
         // On a full disk the space is needed more. An object store may still read a file that was released: a removed one stays as it is.
-        let keep_files = self.reserve.is_held() && kept_from == u64::MAX;
+        let keep_files = self.reserve.is_held() && !self.lacks_space() && kept_from == u64::MAX;
         for (id, segment) in gone {
             self.forget(id);
             let name = files::wal(WalId(id));

@@ -17,6 +17,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tidesdb_io::Dir;
 use tidesdb_sync::Backoff;
@@ -42,6 +43,17 @@ pub(super) const FLUSH_OVERHEAD_BYTES: u64 = 512 << 10;
 const NEW_COST: u64 = 2;
 /// The same in a spare file, which has its blocks.
 const SPARE_COST: u64 = 1;
+
+/// A commit that was refused for its size alone counts for this long as one that would be tried again.
+const REFUSAL_COUNTS: Duration = Duration::from_secs(60);
+
+/// A commit that was refused for lack of space.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Refused {
+    /// What the disk lacked beyond what commits leave free, or more.
+    bytes: u64,
+    at: Duration,
+}
 
 /// Removes files that earlier sessions left for reuse: opening at all may need their space.
 pub fn release_spare_files(dir: &Arc<dyn Dir>) {
@@ -148,7 +160,7 @@ impl Log {
             let cost = if self.has_spare(backed) { SPARE_COST } else { NEW_COST };
             let room = self.room_for(end - backed, cost, purpose)?;
             match self.back_more(backed, end, room) {
-                Ok(()) => {}
+                Ok(()) => self.note_room(cost * (end - backed)),
                 Err(e) if e.is_full() && purpose == Purpose::Relief && self.reserve.release() => {}
                 Err(e) if e.is_full() => return Err(self.no_space(end - backed)),
                 Err(e) => return Err(e),
@@ -353,6 +365,7 @@ impl Log {
         if unchecked >= VALUES_UNCHECKED_MAX {
             self.check_space(self.kept_free_and_reserved())?;
             self.values_unchecked.store(0, Ordering::Relaxed);
+            self.note_room(bytes);
         }
         Ok(reservation)
     }
@@ -426,23 +439,47 @@ impl Log {
         released
     }
 
-    /// Records that a commit was refused for lack of space.
-    pub fn note_refusal(&self) {
-        self.refuses.store(true, Ordering::Relaxed);
+    /// Records that a commit was refused with `refusal`, because the disk lacks `bytes` or more.
+    pub fn note_refusal(&self, refusal: &Error, bytes: u64) {
+        let needed = if let Error::NoSpace { needed, .. } = refusal { *needed } else { 0 };
+        let bytes = needed.saturating_sub(self.kept_free_and_reserved()).max(bytes);
+        *self.refused.lock() = Some(Refused { bytes, at: self.env.clock.mono() });
     }
 
-    /// Returns what the disk lacks if a commit was refused for it and the next one would be, too. Looks at the disk only
+    /// Records that a commit found `bytes` bytes of the disk: a refusal for lack of no more is history.
+    fn note_room(&self, bytes: u64) {
+        self.refused.lock().take_if(|refused| refused.bytes <= bytes);
+    }
+
+    /// Returns true after a commit was refused for lack of space, until there is space for it.
+    pub fn lacks_space(&self) -> bool {
+        self.refused.lock().is_some()
+    }
+
+    /// Returns what the disk lacks if a commit was refused for it and the same one would be refused again. Looks at the disk only
     /// after a refusal.
     pub fn shortage(&self) -> Option<Error> {
-        if !self.refuses.load(Ordering::Relaxed) {
-            return None;
-        }
+        let refused = (*self.refused.lock())?;
+        let is_recent = self.env.clock.mono().saturating_sub(refused.at) < REFUSAL_COUNTS;
+        let wanted = if is_recent { refused.bytes } else { 0 };
         let reserve = if self.reserve.is_held() { 0 } else { self.reserve.bytes() };
-        let short = self.check_space(self.kept_free_and_reserved().saturating_add(reserve)).err();
+        let needed = self.kept_free_and_reserved().saturating_add(reserve).saturating_add(wanted);
+        let short = self.check_space(needed).err();
         if short.is_none() {
-            self.refuses.store(false, Ordering::Relaxed);
+            self.refused.lock().take_if(|last| last.at == refused.at);
         }
         short
+    }
+
+    /// Removes the old segment files that are kept for reuse.
+    pub fn release_spares(&self) {
+        let _one_at_a_time = self.preparing.lock();
+        let spares = std::mem::take(&mut self.table.lock().free);
+        for name in spares {
+            if let Err(error) = self.dir.unlink(&name) {
+                tracing::warn!(%name, %error, "a spare log segment could not be removed; the next open tries again");
+            }
+        }
     }
 
     /// Fails if fewer than `needed` bytes of the disk are free.

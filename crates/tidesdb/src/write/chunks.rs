@@ -7,7 +7,7 @@ use std::mem;
 use std::sync::Arc;
 
 use crate::family::{FamilyCore, Metric};
-use crate::shared::{Family, WriteCtx};
+use crate::shared::Family;
 use crate::types::VlogId;
 use crate::value_threads::Helpers;
 use crate::vlog::{CHUNK_BYTES, ChunkIndex, ChunkedPlace, Lane, Lease, VlogPointer};
@@ -71,7 +71,7 @@ pub(super) fn store(family: &Family, value: &[u8]) -> Result<(ChunkedPlace, Vec<
     if core.is_dropped() {
         return Err(core.unusable());
     }
-    let stored = append_value(family, value).map_err(|e| without_space(ctx, value.len(), e))?;
+    let stored = append_value(family, value).map_err(|e| ctx.refused(value.len() as u64, e))?;
     ctx.note_dirty_values([core]);
     Ok(stored)
 }
@@ -88,19 +88,6 @@ fn append_value(family: &Family, value: &[u8]) -> Result<(ChunkedPlace, Vec<Leas
         chunks.add_part(chunk)?;
     }
     chunks.finish()
-}
-
-/// On a full disk, says so, and flushes what is only in the log, which frees log space.
-#[cold]
-pub(super) fn without_space(ctx: &WriteCtx, bytes: usize, e: Error) -> Error {
-    let e = match e {
-        Error::NoSpace { .. } => e,
-        e if e.is_full() => ctx.log.no_space(bytes as u64),
-        e => return e,
-    };
-    ctx.log.note_refusal();
-    ctx.flush_for_space();
-    e
 }
 
 /// The chunks of one value. Dropping them waits for the helpers and leaves garbage.

@@ -10,7 +10,7 @@ use tidesdb_memtable::{Place, Version};
 use tidesdb_sync::{Guard, pin};
 
 use super::batch::{KEPT_AFTER_COMMIT, WriteBatch};
-use super::chunks::{refuse_comparators, without_space};
+use super::chunks::refuse_comparators;
 use super::ops::{Op, encode_op, ops};
 use super::staged::Staged;
 use super::stall;
@@ -63,7 +63,7 @@ pub fn commit(ctx: &WriteCtx, batch: &mut WriteBatch, options: &WriteOptions) ->
         Ok(place) => place,
         Err(e) => {
             batch.record.truncate(end); // the log pads a record
-            return Err(refused(ctx, e));
+            return Err(ctx.refused(end as u64, e));
         }
     };
     let unfinished = Unfinished(ctx);
@@ -115,7 +115,7 @@ pub fn commit_if(
         Ok(place) => place,
         Err(e) => {
             batch.record.truncate(end);
-            return Err(refused(ctx, e));
+            return Err(ctx.refused(end as u64, e));
         }
     };
     let padded = batch.record.len();
@@ -174,19 +174,8 @@ fn make_ready(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<Charge> {
 #[cold]
 fn make_long_ready(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<()> {
     let bytes = batch.record.len() as u64;
-    ctx.log.make_room(bytes, batch.purpose()).map_err(|e| refused(ctx, e))?;
-    separate(ctx, batch).map_err(|e| without_space(ctx, bytes as usize, e))
-}
-
-/// Handles a commit that was refused before it had a number. On a full disk, flushes what is only in the log, which
-/// frees log space.
-#[cold]
-fn refused(ctx: &WriteCtx, e: Error) -> Error {
-    if e.is_full() {
-        ctx.log.note_refusal();
-        ctx.flush_for_space();
-    }
-    e
+    ctx.log.make_room(bytes, batch.purpose()).map_err(|e| ctx.refused(bytes, e))?;
+    separate(ctx, batch).map_err(|e| ctx.refused(bytes, e))
 }
 
 /// A commit whose insert takes so long that readers would notice: later writers wait for it instead of readers.

@@ -25,6 +25,7 @@ mod events;
 mod expiry;
 mod filters;
 mod history;
+mod idle_threads;
 mod isolation;
 mod families;
 mod footprints;
