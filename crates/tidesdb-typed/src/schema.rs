@@ -54,8 +54,7 @@ impl<V: Value> Schema<V> {
         Ok(out)
     }
 
-    /// Sets the row `key` to `value` until `expiry` (`None` = forever), together with its index entries. After an error the transaction is as
-    /// before.
+    /// Sets the row `key` to `value` until `expiry` (`None` = forever), together with its index entries.
     pub(crate) fn put(
         &self,
         tx: &mut Transaction,
@@ -67,7 +66,7 @@ impl<V: Value> Schema<V> {
         self.change(tx, key, Some((value, expiry)), |tx| tx.put_expiring(&self.family, key, encoded, expiry))
     }
 
-    /// Deletes the row `key` with its index entries. After an error the transaction is as before.
+    /// Deletes the row `key` with its index entries.
     pub(crate) fn delete(&self, tx: &mut Transaction, key: &[u8]) -> Result<()> {
         self.change(tx, key, None, |tx| tx.delete(&self.family, key))
     }
@@ -88,13 +87,8 @@ impl<V: Value> Schema<V> {
         new: Option<(V::Ref<'_>, Option<SystemTime>)>,
         write: impl FnOnce(&mut Transaction) -> tidesdb::Result<()>,
     ) -> Result<()> {
-        let before = tx.savepoint();
-        let done = self.change_indexes(tx, key, new).and_then(|()| Ok(write(tx)?));
-        if done.is_err() {
-            tx.rollback_to(before)?;
-        }
-        tx.release(before)?;
-        done
+        self.change_indexes(tx, key, new)?;
+        Ok(write(tx)?)
     }
 
     /// Replaces the index entries of the row `key` by those of `new`, a value and its expiry. Entries expire with their row.

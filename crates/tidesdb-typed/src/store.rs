@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ops::Bound;
 use std::time::SystemTime;
 
-use tidesdb::{Cursor, Db, Family, Iter, ReadOptions, Slice, Snapshot, Transaction};
+use tidesdb::{Cursor, Db, Family, Iter, ReadOptions, Savepoint, Slice, Snapshot, Transaction};
 
 /// A range of encoded keys.
 pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
@@ -25,6 +25,27 @@ impl Read for Snapshot {}
 impl Read for Within<'_> {}
 impl Write for Within<'_> {}
 impl<S: Read> Read for &S {}
+
+/// Undoes what was written to a transaction since it was made, unless it is kept.
+struct Undo<'t> {
+    savepoint: Savepoint,
+    tx: &'t mut Transaction,
+}
+
+impl Undo<'_> {
+    fn keep(&mut self) {
+        let _ = self.tx.release(self.savepoint); // it exists, so this cannot fail
+    }
+}
+
+impl Drop for Undo<'_> {
+    fn drop(&mut self) {
+        // After a release there is nothing to roll back to.
+        if self.tx.rollback_to(self.savepoint).is_ok() {
+            let _ = self.tx.release(self.savepoint);
+        }
+    }
+}
 
 pub(crate) mod sealed {
     use super::*;
@@ -52,7 +73,7 @@ pub(crate) mod sealed {
             expiry: Option<SystemTime>,
         ) -> tidesdb::Result<()>;
         fn delete(&self, family: &Family, key: &[u8]) -> tidesdb::Result<()>;
-        /// Runs `body` in the transaction, or in one of its own, which it may repeat.
+        /// Runs `body` in the transaction, or in one of its own, which it may repeat. If it fails or panics, the transaction is as before.
         fn transact<R>(&self, body: impl FnMut(&mut Transaction) -> crate::Result<R>) -> crate::Result<R>;
     }
 
@@ -194,7 +215,11 @@ pub(crate) mod sealed {
             &self,
             mut body: impl FnMut(&mut Transaction) -> crate::Result<R>,
         ) -> crate::Result<R> {
-            body(&mut self.0.borrow_mut())
+            let mut tx = self.0.borrow_mut();
+            let mut writes = Undo { savepoint: tx.savepoint(), tx: &mut tx };
+            let done = body(writes.tx)?;
+            writes.keep();
+            Ok(done)
         }
     }
 

@@ -98,6 +98,47 @@ fn a_duplicate_leaves_the_transaction_as_it_was() {
     users.put(1, &user("a@x", "Gent", &[])).unwrap(); // its own key is no duplicate
 }
 
+/// A call that writes many rows, and fails or panics at one of them, leaves the transaction as it was.
+#[test]
+fn a_failed_call_leaves_the_transaction_as_it_was() {
+    let (_dir, db) = open();
+    let users = USERS.open(&db).unwrap();
+    for id in [1, 2, 4] {
+        users.put(id, &user(&format!("{id}@x"), "Bonn", &[])).unwrap();
+    }
+    let family = db.family("users").unwrap();
+    let mut tx = db.begin(Isolation::Snapshot);
+    users.within(&mut tx).put(5, &user("5@x", "Gent", &[1, 2])).unwrap();
+    tx.put(&family, encode::<u32>(3), [0xff; 3]).unwrap(); // no user
+    let state = |tx: &mut tidesdb::Transaction| {
+        let rows = tx.iter(&family).unwrap().map(|row| row.unwrap().0.into_vec()).collect::<Vec<_>>();
+        let cities = users.within(tx).by(&BY_CITY).iter().unwrap().count();
+        (tx.len(), tx.bytes(), rows, cities)
+    };
+    let before = state(&mut tx);
+    assert!(matches!(users.within(&mut tx).delete_range(..), Err(Error::Decode { .. })));
+    assert_eq!(state(&mut tx), before);
+    assert!(users.within(&mut tx).put(3, &User::default()).is_err());
+    assert!(users.within(&mut tx).update(5, |_| Some(user("1@x", "Gent", &[1]))).is_err());
+    assert!(users.within(&mut tx).put(6, &user("4@x", "Gent", &[1, 2])).is_err());
+    assert_eq!(state(&mut tx), before);
+    let other =
+        TableDefinition::<u32, Users>::new("other").indexes(&[&BY_CITY, &BY_PANIC]).open(&db).unwrap();
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        other.within(&mut tx).put(7, &user("7@x", "panic", &[1])).unwrap();
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(state(&mut tx), before);
+    tx.commit().unwrap();
+    assert_eq!((entries(&db, "mail"), entries(&db, "city"), entries(&db, "tag")), (4, 4, 2));
+}
+
+/// Panics for rows of a city.
+const BY_PANIC: IndexDefinition<Users, String> = IndexDefinition::new("panic", |user, keys| {
+    assert_ne!(user.city, "panic");
+    keys.add(&user.city);
+});
+
 /// Two transactions claim one unique key. At every level that a table with indexes accepts, one of them fails.
 #[test]
 fn two_transactions_cannot_claim_one_unique_key() {

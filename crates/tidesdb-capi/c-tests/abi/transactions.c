@@ -236,6 +236,56 @@ static void savepoints(void)
     close_db(db);
 }
 
+/* Each call that fails leaves the transaction, its savepoints and its cursors as they were. */
+static void a_call_that_fails_changes_nothing(void)
+{
+    static const uint8_t longest[(1 << 16) + 1] = {1};
+    db_t *db = open_at("db"), *elsewhere = open_at("elsewhere");
+    cf_t *cf = family(db, "f"), *other = family(elsewhere, "f"), *gone = family(db, "gone");
+    put(db, cf, "c", "0");
+    OK(tidesdb_drop_column_family(db, "gone"));
+    txn_t *txn = begin(db);
+    OK(tidesdb_txn_put(txn, cf, B("a"), B("1"), 0));
+    OK(tidesdb_txn_savepoint(txn, "s"));
+    OK(tidesdb_txn_put(txn, cf, B("b"), B("2"), 0));
+    OK(tidesdb_txn_delete(txn, cf, B("c")));
+    iter_t *iter = NULL;
+    OK(tidesdb_iter_new(txn, cf, &iter));
+    OK(tidesdb_iter_seek_to_first(iter));
+    for (int call = 0; call < 16; call++) {
+        const uint8_t *key = call % 2 ? longest : (const uint8_t *)"";
+        size_t size = call % 2 ? sizeof longest : 0;
+        int rc = TDB_SUCCESS;
+        switch (call / 2) {
+        case 0: rc = tidesdb_txn_put(txn, cf, key, size, B("v"), 0); break;
+        case 1: rc = tidesdb_txn_put(txn, cf, key, size, B("v"), time(NULL) + 100); break;
+        case 2: rc = tidesdb_txn_delete(txn, cf, key, size); break;
+        case 3: rc = tidesdb_txn_single_delete(txn, cf, key, size); break;
+        case 4: rc = tidesdb_txn_put(txn, call % 2 ? other : gone, B("k"), B("v"), 0); break;
+        case 5: rc = tidesdb_txn_delete(txn, call % 2 ? other : gone, B("k")); break;
+        case 6: rc = call % 2 ? tidesdb_txn_rollback_to_savepoint(txn, "none") : tidesdb_txn_release_savepoint(txn, "none"); break;
+        case 7: rc = tidesdb_txn_reset(txn, call % 2 ? TDB_ISOLATION_SNAPSHOT : (tidesdb_isolation_level_t)9); break;
+        }
+        CHECK(rc != TDB_SUCCESS);
+        EXPECT(txn, cf, "a", "1");
+        EXPECT(txn, cf, "b", "2");
+        EXPECT(txn, cf, "c", NULL);
+        CHECK(tidesdb_iter_valid(iter));
+    }
+    OK(tidesdb_iter_next(iter));
+    CHECK(tidesdb_iter_valid(iter));
+    CHECK_RC(tidesdb_iter_next(iter), TDB_ERR_NOT_FOUND);
+    CHECK(!tidesdb_iter_valid(iter));
+    tidesdb_iter_free(iter);
+    OK(tidesdb_txn_rollback_to_savepoint(txn, "s"));
+    EXPECT(txn, cf, "b", NULL);
+    commit(txn);
+    WALK(db, cf, "a c ");
+    WALK(elsewhere, other, "");
+    close_db(elsewhere);
+    close_db(db);
+}
+
 static void a_savepoint_of_the_same_name_moves(void)
 {
     db_t *db = open_at("db");
@@ -345,6 +395,7 @@ const struct test transaction_tests[] = {
     TEST(resetting),
     TEST(savepoints),
     TEST(many_savepoints),
+    TEST(a_call_that_fails_changes_nothing),
     TEST(a_savepoint_of_the_same_name_moves),
     TEST(savepoints_do_not_outlive_a_reset),
     TEST(time_to_live_is_a_moment),

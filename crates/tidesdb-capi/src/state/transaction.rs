@@ -92,6 +92,14 @@ impl Transaction {
         self.bytes.store(self.engine.bytes() as u64, Ordering::Relaxed);
     }
 
+    /// Notes that a write to the family met last has been added.
+    #[inline]
+    fn note_write(&mut self) {
+        self.known[0].written = true;
+        self.changes += 1;
+        self.count_bytes();
+    }
+
     /// Returns whether the database is still open.
     pub(super) fn is_usable(&self) -> bool {
         !self.database.is_closed()
@@ -115,12 +123,11 @@ impl Transaction {
 
     /// Looks up the family of `handle` and moves it to the front of `known`.
     #[inline]
-    fn meet(&mut self, handle: Handle) -> Answer<&mut Known> {
+    fn meet(&mut self, handle: Handle) -> Answer {
         match self.known.first() {
-            Some(known) if known.handle == handle && known.family.is_live() => {}
-            _ => self.look_up(handle)?,
+            Some(known) if known.handle == handle && known.family.is_live() => Ok(()),
+            _ => self.look_up(handle),
         }
-        Ok(&mut self.known[0])
     }
 
     #[cold]
@@ -152,11 +159,9 @@ impl Transaction {
         self.database.check_size(key, value)?;
         let seconds = u64::try_from(ttl).unwrap_or(0).min(SECONDS_MAX);
         let expiry = (seconds > 0).then(|| UNIX_EPOCH + Duration::from_secs(seconds));
-        self.meet(family)?.written = true;
-        self.changes += 1;
-        let family = &self.known[0].family;
-        self.engine.put_expiring(family.engine(), key, value, expiry)?;
-        self.count_bytes();
+        self.meet(family)?;
+        self.engine.put_expiring(self.known[0].family.engine(), key, value, expiry)?;
+        self.note_write();
         Ok(())
     }
 
@@ -166,13 +171,12 @@ impl Transaction {
     /// Those of [`Transaction::put`].
     pub(crate) fn delete(&mut self, family: Handle, key: &[u8], single: bool) -> Answer {
         self.check_active()?;
-        self.meet(family)?.written = true;
-        self.changes += 1;
+        self.meet(family)?;
         let family = self.known[0].family.engine();
         let done =
             if single { self.engine.single_delete(family, key) } else { self.engine.delete(family, key) };
         done?;
-        self.count_bytes();
+        self.note_write();
         Ok(())
     }
 

@@ -216,16 +216,12 @@ impl WriteBatch {
         check_key(key)?;
         check_value(operand)?;
         family.core.check_merge(operand)?;
-        self.make_room(family, key.len() + operand.len())?;
-        self.ranks += 1;
-        let longest = self.value_bytes_max;
-        self.append(family, Kind::Merge, 0, key, operand);
-        self.value_bytes_max = longest; // operands do not go to the value log
-        Ok(())
+        self.push(family, Kind::Merge, 0, key, operand)
     }
 
     /// Deletes all keys in `range`, in the order of the family, at the cost of one operation. Covers existing keys and
-    /// keys put earlier in this batch. An empty range deletes nothing.
+    /// keys put earlier in this batch: those that [`Family::range`](crate::Family::range) would show. An empty range deletes nothing. A bound may
+    /// be longer than a key in byte order and reverse byte order.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -241,21 +237,19 @@ impl WriteBatch {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` for too long a bound or batch, and for bounds that a custom key order cannot represent: an
-    /// empty bound, and an excluded start. The batch is as before.
+    /// `InvalidArgument` for too long a batch, and for bounds that a custom key order cannot represent: an empty bound, an excluded
+    /// start, and a bound longer than a key. The batch is as before.
     pub fn delete_range(&mut self, family: &Family, range: impl KeyRange) -> Result<()> {
         let order = &family.core.options.comparator;
         let (start, end) = range.bounds();
         let (start, end) = (start.map(<[u8]>::to_vec), end.map(<[u8]>::to_vec));
         let Some(interval) = Interval::new(order, start, end)? else { return Ok(()) };
         let (start, end) = (interval.start.unwrap_or_default(), interval.end.unwrap_or_default());
-        self.make_room(family, start.len() + end.len())?;
-        self.ranks += 1;
-        self.append(family, Kind::RangeDelete, 0, &start, &end);
-        if let Some(last) = interval.last {
-            self.delete(family, &last)?;
+        let range = (Kind::RangeDelete, &*start, &*end);
+        match interval.last {
+            None => self.add(family, 0, [range]),
+            Some(last) => self.add(family, 0, [range, (Kind::Delete, &*last, &[])]),
         }
-        Ok(())
     }
 
     /// Deletes all keys that begin with `prefix`, at the cost of one operation.
@@ -424,19 +418,34 @@ impl WriteBatch {
         Ok(())
     }
 
+    #[inline]
     fn push(&mut self, family: &Family, kind: Kind, expiry: u64, key: &[u8], value: &[u8]) -> Result<()> {
-        check_key(key)?;
-        check_value(value)?;
-        self.make_room(family, key.len() + value.len())?;
-        self.append(family, kind, expiry, key, value);
-        Ok(())
+        self.add(family, expiry, [(kind, key, value)])
     }
 
-    /// Makes room for an operation with a key and a value of `bytes` bytes.
+    /// Adds operations, all or none: all that can fail comes before the first of them. There is no other way into a batch.
     #[inline]
-    fn make_room(&mut self, family: &Family, bytes: usize) -> Result<()> {
-        let wanted = self.record.len() + bytes + OP_BYTES;
-        if wanted <= self.room { Ok(()) } else { self.grow(family, wanted) }
+    fn add<const N: usize>(
+        &mut self,
+        family: &Family,
+        expiry: u64,
+        ops: [(Kind, &[u8], &[u8]); N],
+    ) -> Result<()> {
+        let mut wanted = self.record.len();
+        for (kind, key, value) in ops {
+            if kind != Kind::RangeDelete {
+                check_key(key)?;
+                check_value(value)?;
+            }
+            wanted += key.len() + value.len() + OP_BYTES;
+        }
+        if wanted > self.room {
+            self.grow(family, wanted)?;
+        }
+        for (kind, key, value) in ops {
+            self.append(family, kind, expiry, key, value);
+        }
+        Ok(())
     }
 
     /// Charges the memory of a record of `wanted` bytes and more.
@@ -476,11 +485,14 @@ impl WriteBatch {
             self.user_bytes.push(0);
             self.families.len() - 1
         });
+        self.ranks += u32::from(kind.is_ranked());
         let op = Op { family: family.core.id, kind, expiry, key, value, rank: self.ranks };
         encode_op(&mut self.record, &op);
         self.ops += 1;
         self.puts += u32::from(!kind.is_tombstone());
-        self.value_bytes_max = self.value_bytes_max.max(value.len());
+        if kind == Kind::Put {
+            self.value_bytes_max = self.value_bytes_max.max(value.len()); // others do not go to the value log
+        }
         self.user_bytes[at] += (key.len() + value.len()) as u64;
     }
 }

@@ -23,6 +23,7 @@ mod durability;
 mod estimates;
 mod events;
 mod expiry;
+mod failed_calls;
 mod filters;
 mod history;
 mod idle_threads;
