@@ -19,7 +19,7 @@ mod tests;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::types::{Comparator, KEY_BYTES_MAX, SeqNo};
+use crate::types::{Comparator, KEY_BYTES_MAX, PrefixLayout, SeqNo};
 use crate::{Error, Result};
 
 pub use hidden::Hidden;
@@ -75,16 +75,10 @@ impl Interval {
     /// Converts a range of standard bounds; returns `None` if it is empty.
     ///
     /// # Errors
-    /// `InvalidArgument` for a bound that is too long, or that cannot be expressed in the key order.
+    /// `InvalidArgument` for a bound that cannot be expressed in the key order.
     pub fn new(order: &Comparator, start: Bound<Vec<u8>>, end: Bound<Vec<u8>>) -> Result<Option<Self>> {
         let mut this = Self { start: None, end: None, last: None };
-        for key in [&start, &end] {
-            let (Bound::Included(key) | Bound::Excluded(key)) = key else { continue };
-            if key.len() > KEY_BYTES_MAX || (key.is_empty() && !order.is_bytewise()) {
-                let what = "a range bound must have 1 to 65536 bytes; use an unbounded end instead";
-                return Err(Error::invalid(what));
-            }
-        }
+        let (start, end) = (shorten(order, start, false)?, shorten(order, end, true)?);
         this.start = match start {
             Bound::Unbounded => None,
             Bound::Included(key) => Some(key),
@@ -112,6 +106,29 @@ impl Interval {
             _ => false,
         };
         Ok((!empty || this.last.is_some()).then_some(this))
+    }
+}
+
+/// Replaces a bound that is longer than any key by its first bytes: no key lies between. They come before the bound in byte order, and
+/// after it in reverse byte order.
+fn shorten(order: &Comparator, mut bound: Bound<Vec<u8>>, is_end: bool) -> Result<Bound<Vec<u8>>> {
+    let (Bound::Included(key) | Bound::Excluded(key)) = &mut bound else { return Ok(bound) };
+    if key.is_empty() && !order.is_bytewise() {
+        let what = "with this key order, a bound of a range to delete cannot be empty; use an unbounded end";
+        return Err(Error::invalid(what));
+    }
+    let len = key.len();
+    if len <= KEY_BYTES_MAX {
+        return Ok(bound);
+    }
+    let mut key = std::mem::take(key);
+    key.truncate(KEY_BYTES_MAX);
+    match (order.prefix_layout(), is_end) {
+        (PrefixLayout::Ascending, false) | (PrefixLayout::Descending, true) => Ok(Bound::Excluded(key)),
+        (PrefixLayout::Ascending, true) | (PrefixLayout::Descending, false) => Ok(Bound::Included(key)),
+        (PrefixLayout::Anywhere, _) => Err(Error::invalid(format!(
+            "with this key order, a bound of a range to delete has at most {KEY_BYTES_MAX} bytes, this one {len}"
+        ))),
     }
 }
 

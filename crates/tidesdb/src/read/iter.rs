@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use super::Cursor;
-use crate::types::{KeyRange, PrefixLayout, Slice};
+use crate::types::{KEY_BYTES_MAX, KeyRange, PrefixLayout, Slice};
 use crate::{Error, Result};
 
 /// Iterates over a range at one read timestamp, from either end. Yields keys with their values. An error ends it, except
@@ -39,7 +39,9 @@ impl Iter {
     /// Iterates over the keys of `cursor` that begin with `prefix`. A key order that scatters them causes a scan of all
     /// keys.
     pub(crate) fn with_prefix(cursor: Cursor, prefix: &[u8]) -> Self {
-        let (first, end) = prefix_range(prefix);
+        let Some((first, end)) = prefix_range(prefix) else {
+            return Self { done: true, ..Self::new(cursor, ..) };
+        };
         match cursor.order().prefix_layout() {
             PrefixLayout::Ascending => Self::new(cursor, (first, end)),
             // In descending order, `end` comes before all keys with the prefix, and `first` is the last of them.
@@ -150,7 +152,11 @@ fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(end)
 }
 
-/// Returns the range of all keys that begin with `prefix`, in byte order.
-pub(crate) fn prefix_range(prefix: &[u8]) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
-    (Bound::Included(prefix.to_vec()), prefix_end(prefix).map_or(Bound::Unbounded, Bound::Excluded))
+/// A lower and an upper bound.
+type OwnedRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+/// Returns the range of all keys that begin with `prefix`, in byte order; `None` for a prefix that is longer than any key.
+pub(crate) fn prefix_range(prefix: &[u8]) -> Option<OwnedRange> {
+    let end = || prefix_end(prefix).map_or(Bound::Unbounded, Bound::Excluded);
+    (prefix.len() <= KEY_BYTES_MAX).then(|| (Bound::Included(prefix.to_vec()), end()))
 }

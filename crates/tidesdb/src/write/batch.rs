@@ -252,7 +252,7 @@ impl WriteBatch {
         }
     }
 
-    /// Deletes all keys that begin with `prefix`, at the cost of one operation.
+    /// Deletes all keys that begin with `prefix`, at the cost of one operation. A prefix longer than a key deletes nothing.
     ///
     /// # Errors
     /// `InvalidArgument` if the key order is not bytewise, because keys with a common prefix are then not neighbours.
@@ -261,7 +261,7 @@ impl WriteBatch {
         if !family.core.options.comparator.is_bytewise() {
             return Err(Error::invalid("a prefix can be deleted only in a family with bytewise key order"));
         }
-        self.delete_range(family, prefix_range(prefix.as_ref()))
+        prefix_range(prefix.as_ref()).map_or(Ok(()), |range| self.delete_range(family, range))
     }
 
     /// Number of operations.

@@ -35,6 +35,7 @@ mod large_batches;
 mod latencies;
 mod lent;
 mod levels;
+mod long_bounds;
 mod long_commits;
 mod long_value_faults;
 mod long_values;

@@ -264,7 +264,7 @@ fn invalid_bounds_are_rejected_without_effect() {
         batch.delete_prefix(&f, b"a"),
         batch.delete_range(&f, (Bound::Excluded([b'a']), Bound::Unbounded)),
         batch.delete_range(&f, &b""[..]..),
-        batch.delete_range(db.default_family(), vec![1; 70_000]..),
+        batch.delete_range(&f, vec![1; 70_000]..),
     ];
     for result in refused {
         assert!(matches!(result, Err(Error::InvalidArgument { .. })), "{result:?}");
