@@ -24,6 +24,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -38,7 +39,7 @@ const GROUP_MAX: usize = 1024;
 type Request = (WriteBatch, oneshot::Sender<Result<SeqNo>>);
 
 /// Commits batches durably for async tasks. Cheap to clone; works with every runtime. Dropping the last clone ends its
-/// thread, which holds a [`Db`] until then.
+/// thread, which first commits what was handed to it, and holds a [`Db`] until then.
 ///
 /// A commit is visible to readers shortly before it is durable, as in mode `Interval`: what a reader saw before
 /// [`Committer::commit`] has returned may be lost in a power cut. The order of commits is that of the calls.
@@ -66,16 +67,24 @@ impl Committer {
         Ok(Self { requests })
     }
 
-    /// Hands `batch` to the thread at once. The future is ready when the commit is durable, with its sequence number;
-    /// dropping the future does not undo the commit.
+    /// Hands `batch` to the thread at once, before the future is polled. The future is ready when the batch and all commits before it
+    /// are durable, with its sequence number. An empty batch waits for the commits before it.
+    ///
+    /// A dropped future, polled or not, changes nothing: the batch is committed in its order and made durable.
     ///
     /// # Errors
-    /// As [`Db::write`]; `CommitUnknown` or `Poisoned` if the sync fails; `Closed`.
+    /// As [`Db::write`] if the batch had no effect. `CommitUnknown` if it is not known whether it is durable: the sync failed, or the
+    /// database was closed meanwhile by a close that failed or is still running.
     pub fn commit(&self, batch: WriteBatch) -> impl Future<Output = Result<SeqNo>> + Send + use<> {
         let (done, committed) = oneshot::channel();
-        // If the thread has ended, the error drops `done`.
-        let _ = self.requests.send((batch, done));
-        async move { committed.await.map_err(|_| Error::Closed)? }
+        let sent = self.requests.send((batch, done)).is_ok();
+        async move {
+            match committed.await {
+                Ok(result) => result,
+                Err(_) if sent => Err(unknown(0, internal("the thread of the committer has ended"))),
+                Err(_) => Err(Error::Closed),
+            }
+        }
     }
 }
 
@@ -87,18 +96,53 @@ fn work(db: &Db, queue: &Receiver<Request>) {
     }
 }
 
-/// Commits a group in its order. The last commit is made durable, and with it all before it.
-fn commit_group(db: &Db, mut group: Vec<Request>) {
-    let last = group.pop();
-    let write = |(mut batch, done): Request, mode| {
-        (db.write_with(&mut batch, &WriteOptions::default().sync(mode)), done)
-    };
-    let early: Vec<_> = group.into_iter().map(|request| write(request, SyncMode::None)).collect();
-    let Some((committed, done)) = last.map(|request| write(request, SyncMode::Full)) else { return };
-    // A commit that was refused has synced nothing.
-    let synced = if committed.is_ok() { Ok(()) } else { db.sync().map(drop) };
-    for (result, done) in early {
-        let _ = done.send(result.and_then(|seq| synced.clone().map(|()| seq))); // the task may be gone
+/// Commits a group in its order and makes it durable. Each task gets the result of its own batch.
+fn commit_group(db: &Db, group: Vec<Request>) {
+    let commit = |(mut batch, done): Request| (write(db, &mut batch, SyncMode::None), done);
+    let committed: Vec<_> = group.into_iter().map(commit).collect();
+    // An empty commit in mode `Full` makes all commits before it durable.
+    let synced = write(db, &mut WriteBatch::new(), SyncMode::Full);
+    let durable_end = if synced.is_ok() { SeqNo::MAX } else { db.stats().durable_end };
+    for (result, done) in committed {
+        let result = result.and_then(|seq| match &synced {
+            Err(e) if seq >= durable_end => Err(unknown(seq, e.clone())),
+            _ => Ok(seq),
+        });
+        // The task may be gone, and its waker may panic.
+        let _ = catch_unwind(AssertUnwindSafe(|| done.send(result)));
     }
-    let _ = done.send(committed);
+}
+
+/// Commits `batch`. If the engine panics, the outcome is unknown.
+fn write(db: &Db, batch: &mut WriteBatch, mode: SyncMode) -> Result<SeqNo> {
+    let commit = || db.write_with(batch, &WriteOptions::default().sync(mode));
+    catch_unwind(AssertUnwindSafe(commit))
+        .unwrap_or_else(|_| Err(unknown(0, internal("the commit panicked"))))
+}
+
+fn unknown(seq: SeqNo, cause: Error) -> Error {
+    match cause {
+        Error::Poisoned { cause } => Error::CommitUnknown { seq, cause },
+        cause => Error::CommitUnknown { seq, cause: Arc::new(cause) },
+    }
+}
+
+fn internal(what: &str) -> Error {
+    Error::Internal { what: what.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A thread that ended with a request in its hands used to be reported as `Closed`, which means that nothing was done.
+    #[tokio::test]
+    async fn a_request_without_an_answer_is_unknown_and_one_that_was_not_handed_over_is_not() {
+        let (requests, queue) = channel();
+        let committer = Committer { requests };
+        let taken = committer.commit(WriteBatch::new());
+        drop(queue);
+        assert!(matches!(taken.await, Err(Error::CommitUnknown { seq: 0, .. })));
+        assert!(matches!(committer.commit(WriteBatch::new()).await, Err(Error::Closed)));
+    }
 }

@@ -36,9 +36,9 @@ pub enum Error {
         what: Arc<str>,
     },
     /// The commit was handed to the log but its outcome is unknown: after reopening it is either whole or absent.
-    #[error("commit {seq} may or may not have become durable: {cause}; reopen the database to find out")]
+    #[error("commit{} may or may not have become durable: {cause}; reopen the database to find out", number(*.seq))]
     CommitUnknown {
-        /// Sequence number of the commit.
+        /// Sequence number of the commit; 0 if it is not known.
         seq: u64,
         /// The first failure.
         cause: Arc<Error>,
@@ -188,6 +188,11 @@ impl From<Error> for io::Error {
         };
         Self::new(kind, e)
     }
+}
+
+/// Formats a sequence number for a message; empty for 0, which is none.
+fn number(seq: u64) -> String {
+    if seq == 0 { String::new() } else { format!(" {seq}") }
 }
 
 /// Formats the offset for a message; empty if there is none.

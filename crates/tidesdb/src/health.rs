@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidesdb_sync::{Mutex, rank};
 
+use crate::callback::contained;
 use crate::{Error, Result};
 
 /// The health of one database.
@@ -19,12 +20,15 @@ impl Health {
     /// Refuses writes from now on. The first cause is kept and returned.
     pub fn poison(&self, error: Error) -> Arc<Error> {
         let mut cause = self.cause.lock();
-        let kept = cause.get_or_insert_with(|| {
-            tracing::error!(%error, "the database refuses writes from now on; reopen it to recover");
-            Arc::new(error)
-        });
+        let is_first = cause.is_none();
+        let kept = Arc::clone(cause.get_or_insert_with(|| Arc::new(error)));
         self.poisoned.store(true, Ordering::SeqCst);
-        Arc::clone(kept)
+        drop(cause);
+        if is_first {
+            let log = || tracing::error!(error = %kept, "the database refuses writes from now on; reopen it to recover");
+            contained(log); // the caller has yet to wake the threads that wait
+        }
+        kept
     }
 
     /// Returns true if writes are refused.

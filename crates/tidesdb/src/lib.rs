@@ -67,6 +67,7 @@
 
 // Ground: errors, basic types, codecs, settings.
 mod error;
+mod callback;
 mod types;
 mod codec;
 pub mod store;

@@ -161,10 +161,12 @@ fn after_log(ctx: &MaintenanceCtx, prefix: &Prefix) -> WalId {
     WalId(prefix.state.log_start.0.max(ctx.write.log.segment_of(used).0) + 1)
 }
 
-/// Makes the log durable up to at least `least`; returns how far it is durable.
+/// Makes the log durable up to at least `least`, and with it every commit that has returned; returns how far it is durable.
 fn durable_end(ctx: &MaintenanceCtx, least: SeqNo) -> Result<SeqNo> {
-    let written = ctx.write.log.sequencer().written_end().max(least);
-    ctx.write.sync_to(written)?;
+    // A commit may have returned while an earlier one is still being written.
+    let returned = ctx.write.reads.visible() + 1;
+    let written = ctx.write.log.sequencer().written_end();
+    ctx.write.sync_to(written.max(returned).max(least))?;
     Ok(ctx.write.log.sequencer().durable())
 }
 

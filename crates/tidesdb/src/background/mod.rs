@@ -12,13 +12,13 @@ mod pool;
 #[cfg(test)]
 mod tests;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 pub use pool::Pool;
 
+use crate::callback::contained;
 use crate::events::Event;
 use crate::family::FamilyCore;
 use crate::jobs::Job;
@@ -45,8 +45,8 @@ pub fn run(shared: &Arc<Shared>, job: Job) -> Result<()> {
         shared.write.events.write(); // also if writes are refused
         return Ok(());
     }
-    let result = catch_unwind(AssertUnwindSafe(|| dispatch(shared, job)))
-        .unwrap_or_else(|_| Err(Error::internal(format!("a background job panicked: {job:?}"))));
+    let result = contained(|| dispatch(shared, job))
+        .unwrap_or_else(|| Err(Error::internal(format!("a background job panicked: {job:?}"))));
     match &result {
         Ok(true) => shared.retry.succeeded(),
         Ok(false) => {}

@@ -304,6 +304,7 @@ impl Inner {
         edit.push(Change::LogStart { wal: crate::types::WalId(shared.write.log.segment_of(tail).0 + 1) });
         shared.maintenance.remove_obsolete_at_close();
         shared.maintenance.versions.close(&edit)?;
+        shared.write.log.sequencer().set_durable(tail); // in tables
         shared.write.log.remove_all();
         shared.write.log.leave_reserve();
         Ok(())

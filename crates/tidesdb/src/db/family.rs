@@ -337,8 +337,8 @@ impl Family {
 
     /// Sets a hook that runs after each commit to the family; `None` removes it. The hook runs once the commit is
     /// visible, in the committing thread, before the commit call returns. Hooks of concurrent commits may run in any
-    /// order: sort by sequence number if order matters. The hook must not commit to the same family without end. A
-    /// panic in the hook unwinds into the committing caller.
+    /// order: sort by sequence number if order matters. The hook must not commit to the same family without end. If it
+    /// panics, the commit stands, its call succeeds, the hooks of other families are called, and a line in the log says so.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

@@ -14,7 +14,7 @@ use tidesdb_io::{Dir, FileExt};
 use crate::files::{self, CURRENT, CURRENT_NEW, FileKind, RESTORING};
 use crate::options::RemoteOptions;
 use crate::remote::{FilePart, ObjectDir, Objects, Remote, RemoteDir, object_name};
-use crate::store::Object;
+use crate::store::{self, Object};
 use crate::version::{Presence, State, VersionSet, in_force, inspect, presence};
 use crate::wal::layout::SegmentHeader;
 use crate::{Error, Result, upload};
@@ -39,6 +39,7 @@ pub(super) struct Attached {
 /// # Errors
 /// `Corrupt` if the store or the folder is damaged; `Io`. Existing data in the folder is kept.
 pub(super) fn attach(options: &RemoteOptions, dir: Arc<dyn Dir>) -> Result<Attached> {
+    let options = &RemoteOptions { store: store::contain(&options.store), ..options.clone() };
     let (mut objects, listed) =
         Objects::list(&*options.store).map_err(|e| Error::io("list", "object store", e))?;
     let view = ObjectDir::new(&options.store);

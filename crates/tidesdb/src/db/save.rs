@@ -10,7 +10,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -20,6 +19,7 @@ use tidesdb_io::{Access, File, FileExt};
 use super::RecoveryReport;
 use super::replay::to_tables;
 use super::unresolved::Deferred;
+use crate::callback::contained;
 use crate::events::Event;
 use crate::family::FamilyCore;
 use crate::jobs::Job;
@@ -81,8 +81,8 @@ impl Unsaved {
         let shared = Arc::clone(&self.shared);
         let started = shared.write.env.clock.mono();
         // A panic, as of a user's comparator, must not leave the writers waiting.
-        let saved = catch_unwind(AssertUnwindSafe(|| self.save(report)))
-            .unwrap_or_else(|_| Err(Error::internal("saving the recovered commits panicked")));
+        let saved = contained(|| self.save(report))
+            .unwrap_or_else(|| Err(Error::internal("saving the recovered commits panicked")));
         let event = Event::Recovered {
             seconds: shared.write.env.clock.mono().saturating_sub(started),
             orphans: *saved.as_ref().unwrap_or(&0) as u64,

@@ -16,8 +16,11 @@ const PAUSE_MIN: Duration = Duration::from_micros(20);
 const PAUSE_MAX: Duration = Duration::from_millis(5);
 
 impl Transaction {
-    /// Commits all writes atomically and returns the commit's sequence number. The transaction has ended afterwards,
-    /// also after an error.
+    /// Commits all writes atomically and returns the commit's sequence number; without writes, that of the newest commit. The
+    /// transaction has ended afterwards, also after an error.
+    ///
+    /// In mode [`SyncMode::Full`](crate::SyncMode::Full) all commits before it are durable when it returns, also if it wrote nothing. That
+    /// takes a sync only if other commits use a weaker mode.
     ///
     /// # Errors
     /// `Conflict` if another commit wrote what the isolation level protects. Nothing was written; call

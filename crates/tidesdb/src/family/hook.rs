@@ -9,7 +9,7 @@ use tidesdb_sync::Mutex;
 
 use crate::types::SeqNo;
 
-/// Called after a commit is visible, in the thread that committed.
+/// Called after a commit is visible, in the thread that committed. A panic of it changes nothing.
 pub type CommitHook = dyn Fn(&Committed<'_>) + Send + Sync;
 
 /// The operations of one commit on one family.

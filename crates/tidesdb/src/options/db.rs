@@ -12,7 +12,7 @@ pub enum SyncMode {
     None,
     /// At most this long after it returned, plus 10 ms and one sync; so is every commit before it.
     Interval(Duration),
-    /// Before it returns. The default.
+    /// Before it returns; so is every commit before it. The default.
     #[default]
     Full,
 }

@@ -14,7 +14,8 @@ use super::SyncMode;
 #[non_exhaustive]
 pub struct WriteOptions {
     /// Overrides the database's sync mode for this commit. `Full` makes this commit and all commits before it durable
-    /// before the call returns. `Interval` lets the background thread sync later.
+    /// before the call returns, whatever it holds: an empty batch or a transaction that wrote nothing, too. `Interval` lets the
+    /// background thread sync later.
     pub sync: Option<SyncMode>,
 }
 

@@ -1,10 +1,12 @@
 //! The interface of an object store: four blocking calls.
 
+mod contained;
 mod memory;
 
 use std::fmt::Debug;
 use std::io;
 
+pub(crate) use contained::contain;
 pub use memory::MemoryStore;
 use tidesdb_io::{File, FileExt};
 
@@ -12,6 +14,8 @@ use tidesdb_io::{File, FileExt};
 ///
 /// A `put` must be atomic: readers find the whole new object, or the previous one. When it has returned, the object is
 /// as durable as the store ever makes it. Names consist of ASCII letters, digits and dots.
+///
+/// A panic in a call counts as an error of it.
 pub trait ObjectStore: Send + Sync + Debug {
     /// Stores `body` under `name`, replacing an existing object.
     ///

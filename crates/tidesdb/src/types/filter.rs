@@ -1,11 +1,11 @@
 //! Compaction filters: a user's decision about each row that a merge of tables rewrites.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::moment_of;
+use crate::callback::contained;
 
 /// A row that a merge of tables rewrites.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +66,7 @@ impl CompactionFilter {
 
     /// Decides about `row`; `None` if the function panicked.
     pub(crate) fn decide(&self, row: &FilterRow<'_>) -> Option<Decision> {
-        catch_unwind(AssertUnwindSafe(|| (self.decide)(row))).ok()
+        contained(|| (self.decide)(row))
     }
 }
 

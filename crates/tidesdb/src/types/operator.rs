@@ -2,10 +2,10 @@
 
 use std::error::Error;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::VALUE_BYTES_MAX;
+use crate::callback::contained;
 
 /// Applies an operand to a value; see [`MergeOperator::custom`].
 type MergeFn = dyn Fn(&mut Vec<u8>, &[u8]) -> Result<(), Box<dyn Error + Send + Sync>> + Send + Sync;
@@ -106,7 +106,7 @@ impl MergeOperator {
         Self { name: name.into(), merge: Some(Arc::new(merge)), check: None, is_built_in: false }
     }
 
-    /// Sets a check of each operand before it is written. If `check` returns an error, the write fails with
+    /// Sets a check of each operand before it is written. If `check` returns an error or panics, the write fails with
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) and nothing is written. It runs in the thread that writes.
     ///
     /// Without a check, an operand that `merge` cannot combine is found when the key is read. Operands that are stored already
@@ -181,7 +181,9 @@ impl MergeOperator {
     /// # Errors
     /// Why it is not valid.
     pub(crate) fn check(&self, operand: &[u8]) -> Result<(), String> {
-        self.check.as_ref().map_or(Ok(()), |check| check(operand).map_err(|e| e.to_string()))
+        let Some(check) = &self.check else { return Ok(()) };
+        contained(|| check(operand).map_err(|e| e.to_string()))
+            .unwrap_or_else(|| Err("its check panicked".into()))
     }
 
     /// Applies `operand` to `value`.
@@ -193,11 +195,11 @@ impl MergeOperator {
             return Err("it is not known here; register it with OpenOptions::merge_operator".into());
         };
         // A value that a panic leaves half done is discarded.
-        match catch_unwind(AssertUnwindSafe(|| merge(value, operand).map_err(|e| e.to_string()))) {
-            Ok(Ok(())) if value.len() <= VALUE_BYTES_MAX => Ok(()),
-            Ok(Ok(())) => Err("the value would exceed 4 GiB".into()),
-            Ok(Err(e)) => Err(e),
-            Err(_) => Err("it panicked".into()),
+        match contained(|| merge(value, operand).map_err(|e| e.to_string())) {
+            Some(Ok(())) if value.len() <= VALUE_BYTES_MAX => Ok(()),
+            Some(Ok(())) => Err("the value would exceed 4 GiB".into()),
+            Some(Err(e)) => Err(e),
+            None => Err("it panicked".into()),
         }
     }
 }

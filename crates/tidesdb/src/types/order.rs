@@ -74,6 +74,9 @@ impl Comparator {
 
     /// A user-defined order with a user-defined name. It must not be the name of a built-in order ([`Comparator::by_name`]): the next open
     /// would use that one.
+    ///
+    /// If `compare` panics in a commit, the commit fails: with `InvalidArgument` and no effect, or with `CommitUnknown` once it has its
+    /// place in the log, and then the database refuses writes. A panic in a read reaches its caller.
     pub fn custom(
         name: impl Into<Arc<str>>,
         compare: impl Fn(&[u8], &[u8]) -> Ordering + Send + Sync + 'static,

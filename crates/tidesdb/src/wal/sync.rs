@@ -31,6 +31,17 @@ pub struct SlowSyncs {
     pub longest: Duration,
 }
 
+/// The thread that syncs for all waiters. Dropping this wakes them, also after a panic: the next one then leads.
+struct Leader<'a>(&'a Log);
+
+impl Drop for Leader<'_> {
+    fn drop(&mut self) {
+        let mut leading = self.0.group.leading.lock();
+        *leading = false;
+        self.0.group.done.notify_all();
+    }
+}
+
 impl Log {
     /// Returns once everything up to `end` is durable. `values` makes the values durable that records refer to; it is
     /// called before the log is synced.
@@ -47,14 +58,10 @@ impl Log {
             if !*leading {
                 *leading = true;
                 drop(leading);
-                let result = self.lead(end, values);
-                leading = self.group.leading.lock();
-                *leading = false;
-                self.group.done.notify_all();
-                result?;
-            } else {
-                self.group.done.wait(&mut leading);
+                let _leader = Leader(self);
+                return self.lead(end, values);
             }
+            self.group.done.wait(&mut leading);
         }
     }
 

@@ -14,6 +14,7 @@ use super::chunks::refuse_comparators;
 use super::ops::{Op, encode_op, ops};
 use super::staged::Staged;
 use super::stall;
+use crate::callback::contained;
 use crate::family::{Committed, CommittedOp, FamilyCore, MemSlot, Metric};
 use crate::jobs::Job;
 use crate::memory::{Charge, Use};
@@ -36,14 +37,15 @@ const FREED_BYTES: usize = 4 << 20;
 /// The name of a batch in error messages.
 const BODY: &str = "a batch in memory";
 
-/// Commits `batch` and clears it. Returns its sequence number.
+/// Commits `batch` and clears it. Returns its sequence number. Whatever the batch holds, earlier commits become as durable as the
+/// sync mode says.
 ///
 /// # Errors
 /// Before the log is written: nothing happened and the batch is kept. After it: `CommitUnknown`.
 pub fn commit(ctx: &WriteCtx, batch: &mut WriteBatch, options: &WriteOptions) -> Result<SeqNo> {
     check(ctx, batch)?;
     if batch.is_empty() {
-        return Ok(ctx.reads.visible());
+        return commit_nothing(ctx, options);
     }
     let _kept = make_ready(ctx, batch)?;
     let sync = options.sync.unwrap_or(ctx.options.sync);
@@ -51,7 +53,7 @@ pub fn commit(ctx: &WriteCtx, batch: &mut WriteBatch, options: &WriteOptions) ->
     let end = batch.record.len();
     let sequencer = ctx.log.sequencer();
     let here = Unpublished::begin();
-    let staged = Staged::of(ctx, batch)?;
+    let staged = ordered(|| Staged::of(ctx, batch))?;
     let inserted = staged.is_some();
     let large = Large::begin(sequencer, batch);
     let purpose = batch.purpose();
@@ -70,13 +72,14 @@ pub fn commit(ctx: &WriteCtx, batch: &mut WriteBatch, options: &WriteOptions) ->
     let written = ctx.log.write_at(&place, RecordKind::Commit, batch.ops, &mut batch.record, !durable);
     batch.record.truncate(end);
     written.map_err(|e| unknown(ctx, &place.commit, e))?;
-    let full = inserted || insert(ctx, batch, &place.commit).map_err(|e| unknown(ctx, &place.commit, e))?;
+    let full = inserted
+        || ordered(|| insert(ctx, batch, &place.commit)).map_err(|e| unknown(ctx, &place.commit, e))?;
     publish(ctx, &place.commit, durable);
     drop(here);
-    make_durable(ctx, &place.commit, sync)?;
+    acknowledge(ctx, &place.commit, sync)?;
     drop(large);
     unfinished.finished();
-    after(ctx, batch, &place.commit, full)
+    Ok(after(ctx, batch, &place.commit, full))
 }
 
 /// Like [`commit`], provided that `check_unchanged` succeeds for all commits after `since` and before this one. It is
@@ -95,11 +98,11 @@ pub fn commit_if(
 ) -> Result<SeqNo> {
     check(ctx, batch)?;
     if batch.is_empty() {
-        return Ok(ctx.reads.visible());
+        return commit_nothing(ctx, options);
     }
     // Most conflicts already exist at this point; detecting them here saves a log record.
     let seen = ctx.log.sequencer().visible_end();
-    check_unchanged(batch, Between { after: since, before: seen })?;
+    ordered(|| check_unchanged(batch, Between { after: since, before: seen }))?;
     let _kept = make_ready(ctx, batch)?;
     let sync = options.sync.unwrap_or(ctx.options.sync);
     let durable = sync == SyncMode::Full;
@@ -123,7 +126,9 @@ pub fn commit_if(
     let unfinished = Unfinished(ctx);
     let verdict = match ctx.log.sequencer().wait_for_earlier(&place.commit) {
         true if place.commit.seq <= seen => Ok(()),
-        true => check_unchanged(batch, Between { after: since.max(seen - 1), before: place.commit.seq }),
+        true => ordered(|| {
+            check_unchanged(batch, Between { after: since.max(seen - 1), before: place.commit.seq })
+        }),
         false => ctx.health.check().and(Err(Error::Closed)), // stopped: the cause, which is known by now
     };
     let kind = if verdict.is_ok() { RecordKind::Commit } else { RecordKind::Refused };
@@ -136,13 +141,13 @@ pub fn commit_if(
         unfinished.finished();
         return Err(e);
     }
-    let full = insert(ctx, batch, &place.commit).map_err(|e| unknown(ctx, &place.commit, e))?;
+    let full = ordered(|| insert(ctx, batch, &place.commit)).map_err(|e| unknown(ctx, &place.commit, e))?;
     publish(ctx, &place.commit, durable);
     drop((here, deciding));
-    make_durable(ctx, &place.commit, sync)?;
+    acknowledge(ctx, &place.commit, sync)?;
     drop(large);
     unfinished.finished();
-    after(ctx, batch, &place.commit, full)
+    Ok(after(ctx, batch, &place.commit, full))
 }
 
 /// Checks that `batch` may be committed to this database, and by this thread now.
@@ -208,8 +213,13 @@ fn publish(ctx: &WriteCtx, commit: &Commit, durable: bool) {
     }
 }
 
-/// A commit that is in the log and not yet published. If a panic, as of a user's comparator, ends it here, all later
-/// commits would wait for it: dropping this guard poisons the database instead.
+/// Runs a step of a commit that compares keys. A panic of a comparator is an error of the commit.
+fn ordered<R>(step: impl FnOnce() -> Result<R>) -> Result<R> {
+    contained(step).unwrap_or_else(|| Err(Error::invalid("a comparator panicked")))
+}
+
+/// A commit that is in the log and not yet published. If a panic ends it here, all later commits would wait for it: dropping this guard
+/// poisons the database instead.
 struct Unfinished<'a>(&'a WriteCtx);
 
 impl Unfinished<'_> {
@@ -220,9 +230,7 @@ impl Unfinished<'_> {
 
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
-        self.0.poison(Error::internal(
-            "a commit ended before it was published; a comparator may have panicked",
-        ));
+        self.0.poison(Error::internal("a commit ended before it was published"));
     }
 }
 
@@ -386,27 +394,50 @@ fn slot_of<'g>(
     }
 }
 
-/// Waits until the commit is durable (`Full`), or schedules a sync (`Interval`).
-fn make_durable(ctx: &WriteCtx, commit: &Commit, sync: SyncMode) -> Result<()> {
+/// A commit without operations needs no place in the log. Returns the newest sequence number.
+///
+/// # Errors
+/// `Poisoned`, if a sync fails.
+#[cold]
+fn commit_nothing(ctx: &WriteCtx, options: &WriteOptions) -> Result<SeqNo> {
+    let newest = ctx.reads.visible(); // every commit that has returned is at or below it
+    if ctx.log.sequencer().durable() <= newest {
+        let synced = make_durable(ctx, newest + 1, options.sync.unwrap_or(ctx.options.sync));
+        synced.map_err(|e| Error::Poisoned { cause: ctx.poison(e) })?;
+    }
+    Ok(newest)
+}
+
+/// Makes the log durable up to `end` as `sync` says: waits for a sync (`Full`) or schedules one (`Interval`). Returns true if it is
+/// durable.
+fn make_durable(ctx: &WriteCtx, end: SeqNo, sync: SyncMode) -> Result<bool> {
     match sync {
-        SyncMode::None => return Ok(()),
+        SyncMode::None => return Ok(false),
         SyncMode::Interval(period) => {
             if ctx.sync_due.within(period) {
-                return Ok(());
+                return Ok(false);
             }
         }
         SyncMode::Full => {}
     }
-    let sequencer = ctx.log.sequencer();
-    ctx.sync_to(commit.end).map_err(|e| unknown(ctx, commit, e))?;
-    debug_assert!(sequencer.durable() >= commit.end, "durable before visible");
-    sequencer.publish();
-    sequencer.acknowledge(commit);
+    ctx.sync_to(end)?;
+    debug_assert!(ctx.log.sequencer().durable() >= end, "durable before visible");
+    Ok(true)
+}
+
+/// Makes a commit that is in the log durable as `sync` says. A commit in mode `Full` becomes visible here.
+fn acknowledge(ctx: &WriteCtx, commit: &Commit, sync: SyncMode) -> Result<()> {
+    if make_durable(ctx, commit.end, sync).map_err(|e| unknown(ctx, commit, e))? {
+        let sequencer = ctx.log.sequencer();
+        sequencer.publish();
+        sequencer.acknowledge(commit);
+    }
     Ok(())
 }
 
-/// Follow-up work of a commit: rotates full memtables, if there may be some, and has the next log segment prepared.
-fn after(ctx: &WriteCtx, batch: &mut WriteBatch, commit: &Commit, full: bool) -> Result<SeqNo> {
+/// Follow-up work of a commit: rotates full memtables, if there may be some, and has the next log segment prepared. Cannot fail,
+/// because the commit is done.
+fn after(ctx: &WriteCtx, batch: &mut WriteBatch, commit: &Commit, full: bool) -> SeqNo {
     if full || !batch.leases.is_empty() {
         rotate_full(ctx, batch);
     }
@@ -419,11 +450,11 @@ fn after(ctx: &WriteCtx, batch: &mut WriteBatch, commit: &Commit, full: bool) ->
     let last = commit.seq + u64::from(batch.ranks);
     // A hook that was set while the operations were inserted comes too late for them.
     if !batch.is_freed() && batch.families.iter().any(|f| f.hook.is_set()) {
-        call_hooks(batch, last)?;
+        call_hooks(batch, last);
     }
     // So that batches that wait for their next use leave most of the share of all to others.
     batch.recycle(ctx.memory.used_for(Use::Transactions) <= ctx.memory.transactions_max() / 4);
-    Ok(last)
+    last
 }
 
 #[cold]
@@ -440,18 +471,22 @@ fn rotate_full(ctx: &WriteCtx, batch: &WriteBatch) {
     }
 }
 
-/// Calls the hook of each family with the operations committed to it.
+/// Calls the hook of each family with the operations committed to it. A hook that panics changes nothing: the commit is done, and the
+/// other hooks are called.
 #[cold]
-fn call_hooks(batch: &WriteBatch, seq: SeqNo) -> Result<()> {
+fn call_hooks(batch: &WriteBatch, seq: SeqNo) {
     let record = batch.whole.as_ref().unwrap_or(&batch.record);
-    let all = ops(&record[RECORD_HEADER_BYTES..], BODY, 0).collect::<Result<Vec<Op<'_>>>>()?;
+    let all: Vec<Op<'_>> = ops(&record[RECORD_HEADER_BYTES..], BODY, 0).map_while(Result::ok).collect();
     for family in &batch.families {
         let Some(hook) = family.hook.get() else { continue };
         let of_family = all.iter().filter(|op| op.family == family.id);
         let ops: Vec<CommittedOp<'_>> = of_family.map(committed).collect();
-        hook(&Committed::new(seq, &ops));
+        if contained(|| hook(&Committed::new(seq, &ops))).is_none() {
+            contained(
+                || tracing::error!(family = %family.name(), seq, "a commit hook panicked; the commit stands"),
+            );
+        }
     }
-    Ok(())
 }
 
 fn committed<'a>(op: &Op<'a>) -> CommittedOp<'a> {

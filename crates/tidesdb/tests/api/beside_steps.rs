@@ -17,7 +17,7 @@ use crate::common::{DB, Pair, Sim, contents, letters, noise, value};
 type Hook = dyn Fn(Call, &str) -> io::Result<()> + Send + Sync;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Call {
+pub(crate) enum Call {
     /// Opens a file for reading, or lists the directory.
     Open,
     Read,
@@ -26,14 +26,14 @@ enum Call {
 }
 
 #[derive(Clone)]
-struct Hooked {
+pub(crate) struct Hooked {
     inner: Arc<dyn Disk>,
     hook: Arc<Hook>,
 }
 
 impl Hooked {
     /// Returns `env` with a disk that calls `hook`.
-    fn env(env: &Env, hook: impl Fn(Call, &str) -> io::Result<()> + Send + Sync + 'static) -> Env {
+    pub(crate) fn env(env: &Env, hook: impl Fn(Call, &str) -> io::Result<()> + Send + Sync + 'static) -> Env {
         let disk = Self { inner: Arc::clone(&env.disk), hook: Arc::new(hook) };
         Env { disk: Arc::new(disk), ..env.clone() }
     }

@@ -3,13 +3,19 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tidesdb::store::{Body, Object};
-use tidesdb::{Db, FamilyOptions, MemoryStore, ObjectStore, OpenOptions, RemoteOptions, RemoteStats};
+use tidesdb::{
+    Db, FamilyOptions, MemoryStore, ObjectStore, OpenOptions, RemoteOptions, RemoteStats, SyncMode,
+};
 use tidesdb_io::sim::{self, SimDisk};
 use tidesdb_io::{Dir, Env};
+
+use crate::beside_steps::{Call, Hooked};
 
 /// The rows of one family.
 pub(crate) type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -18,10 +24,10 @@ pub(crate) type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
     pub(crate) inner: MemoryStore,
-    pub(crate) states: std::sync::Mutex<Vec<MemoryStore>>,
+    pub(crate) states: Mutex<Vec<MemoryStore>>,
     calls: AtomicU64,
     /// First failing call and number of failing calls.
-    fails: std::sync::Mutex<Option<(u64, u64)>>,
+    fails: Mutex<Option<(u64, u64)>>,
 }
 
 impl Watched {
@@ -202,6 +208,45 @@ fn the_log_is_uploaded_between_two_uploads_of_tables() {
     assert!(log < 16 << 10, "{log}");
 }
 
+/// A commit returns before earlier ones are written: an upload that began then ended before it, with a success.
+#[test]
+fn an_upload_includes_a_commit_that_returned_before_an_earlier_one_was_written() {
+    let store = MemoryStore::default();
+    let (env, disk, _clock) = sim::env(1);
+    disk.enable_map_shared(false); // every record is written by a call
+    let ((reached, is_reached), (release, released)) = (sync_channel(1), sync_channel::<()>(1));
+    let released = Mutex::new(released);
+    let env = Hooked::env(&env, move |call, _| {
+        if call == Call::Change && std::thread::current().name() == Some("slow") {
+            let _ = reached.try_send(());
+            let _ = released.lock().unwrap().recv_timeout(Duration::from_secs(20));
+        }
+        Ok(())
+    });
+    let options = options(&env, RemoteOptions::new(Arc::new(store.clone()))).sync(SyncMode::None);
+    let db = options.open().unwrap();
+    db.put("first", "v").unwrap(); // the log has blocks for more
+    db.upload().unwrap(); // from now on the log follows
+    std::thread::scope(|scope| {
+        let slow =
+            std::thread::Builder::new().name("slow".into()).spawn_scoped(scope, || db.put("slow", "v"));
+        is_reached.recv_timeout(Duration::from_secs(60)).unwrap();
+        db.put("returned", "v").unwrap();
+        let upload = scope.spawn(|| db.upload());
+        for _ in 0..300 {
+            if upload.is_finished() {
+                break; // without the commit
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        drop(release);
+        slow.unwrap().join().unwrap().unwrap();
+        upload.join().unwrap().unwrap();
+    });
+    let (copy, _env, _disk) = cold(Arc::new(store.fork()));
+    assert!(copy.contains("returned").unwrap());
+}
+
 #[test]
 fn without_the_log_the_copy_ends_at_the_last_tables() {
     let store = MemoryStore::default();
@@ -266,7 +311,7 @@ fn the_local_cache_stays_below_its_limit_and_readers_keep_their_rows() {
         let seen = stats(&db);
         let small = seen.evictions > 0 && seen.local_bytes <= (48 << 10) + (32 << 10);
         if !small {
-            std::thread::sleep(std::time::Duration::from_millis(10));
+            std::thread::sleep(Duration::from_millis(10));
         }
         small
     });
