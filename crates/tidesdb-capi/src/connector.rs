@@ -375,3 +375,39 @@ unsafe extern "C" fn own_list(
         Ok(count)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use tidesdb::{Db, RemoteOptions};
+
+    use super::*;
+
+    /// Not [`own_destroy`] itself, so that the connector passes for one of the caller.
+    unsafe extern "C" fn destroy(ctx: *mut c_void) {
+        // SAFETY: the context is that of a connector of ours, and `retire` destroys it once.
+        unsafe { own_destroy(ctx) }
+    }
+
+    /// Regression test: the lock of a connector ranked below those that the engine holds while it uploads and fetches.
+    #[test]
+    fn the_engine_calls_a_connector_of_the_caller_while_it_uploads_and_fetches() {
+        let [dir, again, objects] = [(); 3].map(|()| tempfile::tempdir().expect("a directory"));
+        let connect = |dir: &Path| {
+            let at = directory(objects.path()).expect("a connector");
+            // SAFETY: the table was created above and is not shared.
+            unsafe { (*at).destroy = Some(destroy) };
+            let connector = Arc::new(Connector::new(at, dir).expect("a complete table"));
+            assert!(connector.own.is_none(), "it passes for one of the caller");
+            let options = Db::options(dir).remote(RemoteOptions::new(connector.store()));
+            (options.open().expect("open"), connector)
+        };
+        let (db, connector) = connect(dir.path());
+        db.put(b"key", b"value").expect("put");
+        db.close().expect("an upload");
+        connector.retire();
+        let (db, connector) = connect(again.path());
+        assert_eq!(db.get(b"key").expect("a fetched table").as_deref(), Some(&b"value"[..]));
+        db.close().expect("close");
+        connector.retire();
+    }
+}

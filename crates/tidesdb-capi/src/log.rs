@@ -86,12 +86,15 @@ impl Drop for Messages {
             let mut sinks = SINKS.lock();
             let Some(at) = sinks.iter().position(|sink| sink.number == number) else { return };
             let gone = sinks.remove(at).file.and_then(|file| file.stream);
-            if let Some(gone) = gone {
+            if let Some(gone) = &gone {
                 let streams = sinks.iter().rev().filter_map(|sink| sink.file.as_ref()?.stream.as_ref());
-                stream::withdraw(&gone, { streams }.next());
-                gone.rest();
+                stream::withdraw(gone, { streams }.next());
             }
             update(&sinks);
+            drop(sinks);
+            if let Some(gone) = gone {
+                gone.rest();
+            }
         }
     }
 }
@@ -187,4 +190,18 @@ pub(crate) extern "C" fn tidesdb_log_write() {
     naked_asm!("b {write}", write = sym tidesdb_capi_log_write);
     #[cfg(target_arch = "riscv64")]
     naked_asm!("tail {write}", write = sym tidesdb_capi_log_write);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::open;
+
+    /// Regression test: a close put the stream of its log file aside under the lock of the destinations.
+    #[test]
+    fn a_log_file_is_opened_and_closed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let messages = open(1, Some(dir.path()), 0);
+        assert!(dir.path().join("LOG").exists());
+        drop(messages); // a build with debug assertions checks the order of locks
+    }
 }

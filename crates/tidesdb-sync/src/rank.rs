@@ -27,8 +27,6 @@ ranks! {
     C_CONFIG = 20;
     /// C library: handles to give out again.
     C_HANDLES = 22;
-    /// C library: functions of a connector.
-    C_CONNECTOR = 24;
     /// The view of a reader beside the writer is renewed.
     READER = 90;
     /// Lock of the database directory.
@@ -105,6 +103,8 @@ ranks! {
     REMOTE_FILES = 292;
     /// A file of an object store.
     REMOTE_FILE = 294;
+    /// C library: functions of a connector. The engine calls them while it uploads and fetches.
+    C_CONNECTOR = 296;
     /// Files to remove.
     OBSOLETE = 298;
     /// Why the database was poisoned.
