@@ -264,11 +264,12 @@ impl FamilyCore {
         version.vlogs().is_empty() && bytes <= SHORT_MERGE_BYTES
     }
 
-    /// Makes the active memtable, if there is one, immutable; it ends at `boundary`. Returns its bytes.
+    /// Makes the active memtable, if there is one, immutable; it ends at `boundary`. Returns its bytes; 0 if it covers no sequence number.
     pub fn rotate(&self, boundary: SeqNo) -> u64 {
         let mut bytes = 0;
         self.change_view(|view| {
-            bytes = view.active.as_ref().map_or(0, |slot| slot.bytes() as u64);
+            let used = view.active.as_ref().filter(|slot| slot.from < boundary);
+            bytes = used.map_or(0, |slot| slot.bytes() as u64);
             view.rotated(boundary)
         });
         bytes

@@ -111,7 +111,8 @@ impl ReadView {
     pub fn rotated(&self, boundary: SeqNo) -> Self {
         debug_assert!(boundary >= self.active_from, "rotation boundaries must not decrease");
         let mut next = self.clone();
-        if let Some(active) = next.active.take() {
+        // A memtable that begins at the boundary covers no sequence number: no commit is in it, and none will be.
+        if let Some(active) = next.active.take().filter(|active| active.from < boundary) {
             next.immutables.insert(0, (active, boundary));
         }
         next.active_from = boundary;

@@ -470,7 +470,7 @@ impl WriteCtx {
             let bytes = family.owned_view().active.as_ref().map_or(0, |slot| slot.bytes() as u64);
             self.debt.add(bytes);
             if family.rotate(boundary) == 0 {
-                self.debt.subtract(bytes); // a drop came first
+                self.debt.subtract(bytes); // a drop came first, or it covers no commit
             }
         }
         drop(held);

@@ -44,6 +44,31 @@ fn it_opens_with_the_same_content() {
     }
 }
 
+/// A rotation without a commit since the last one made an empty memtable immutable, which the flush took for a broken law.
+#[test]
+fn a_checkpoint_and_a_large_batch_come_right_after_a_flush_was_started() {
+    for large in [false, true] {
+        let sim = Sim::new();
+        let db = sim.open();
+        let family = db.default_family();
+        fill(family, 10, b"v");
+        family.start_flush().unwrap();
+        if large {
+            let mut batch = db.batch();
+            (0..12_000).for_each(|n| batch.put(family, format!("large{n:06}"), noise(n, 100)).unwrap());
+            db.write(&mut batch).unwrap();
+            family.start_flush().unwrap();
+        }
+        db.checkpoint("/copy").unwrap();
+        let rows = contents(family);
+        assert_eq!(rows.len(), if large { 12_010 } else { 10 });
+        assert_eq!(contents(sim.options_at("/copy").open().unwrap().default_family()), rows);
+        assert_eq!(family.stats().immutables, 0);
+        db.close().unwrap();
+        assert_eq!(contents(sim.open().default_family()), rows);
+    }
+}
+
 #[test]
 fn the_copy_and_its_source_are_independent() {
     for how in BOTH {
