@@ -5,7 +5,7 @@
 //! families, and removes the row that is `WINDOW` older with a delete or a range delete. Every `BIG_EVERY`-th commit
 //! also replaces rows that take more than a log segment. So the counter alone determines the rows of a thread, in both
 //! families. Meanwhile families are created, filled and dropped, and rows merged. The counters that one reader has seen
-//! are lower bounds for the next one.
+//! are lower bounds for the next one. Some commits write each key twice: the last write counts.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -131,6 +131,13 @@ fn commit_rows(db: &Db, second: &Family, thread: usize, end: &AtomicBool) -> Don
     while !end.load(Relaxed) {
         n += 1;
         for family in [db.default_family(), second] {
+            if n.is_multiple_of(3) {
+                batch.put(family, row_key(thread, n), b"first").map_err(text)?;
+                batch.put(family, counter_key(thread), 0u64.to_le_bytes()).map_err(text)?;
+                let old = row_key(thread, n.saturating_sub(WINDOW));
+                batch.put(family, &old, b"deleted by the same commit").map_err(text)?;
+                batch.delete(family, &old).map_err(text)?;
+            }
             batch.put(family, row_key(thread, n), row(thread, n)).map_err(text)?;
             batch.put(family, counter_key(thread), n.to_le_bytes()).map_err(text)?;
             if n > WINDOW {

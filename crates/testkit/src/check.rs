@@ -41,7 +41,7 @@ pub fn dump(db: &Db) -> Result<Contents, String> {
 }
 
 /// Returns the number of the last commit in `contents`.
-fn mark(contents: &Contents) -> usize {
+pub(crate) fn mark(contents: &Contents) -> usize {
     let mark = contents.get(tidesdb::DEFAULT_FAMILY).and_then(|f| f.get(MARK));
     mark.and_then(|m| String::from_utf8_lossy(m).parse().ok()).unwrap_or(0)
 }

@@ -2,7 +2,8 @@
 //! compares it with every acknowledgement received through the pipe.
 //!
 //! Each thread of the child counts its commits. Commit `n` of thread `t` puts `t:n` and the counter into two families
-//! and deletes `t:(n - WINDOW)`. So the counter alone determines the expected contents exactly.
+//! and deletes `t:(n - WINDOW)`. So the counter alone determines the expected contents exactly. Some commits write each key twice: the last
+//! write counts.
 
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
@@ -11,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use tidesdb::{Compression, Db, Family, FamilyOptions, SyncMode};
+use tidesdb::{Compression, Db, Family, FamilyOptions, SyncMode, WriteBatch};
 use tidesdb_io::{Clock, RealClock};
 
 use crate::rng::Rng;
@@ -122,6 +123,9 @@ fn commit_for_ever(db: &Db, second: &Family, thread: usize, pipe: &std::fs::File
     loop {
         n += 1;
         for family in [db.default_family(), second] {
+            if n.is_multiple_of(3) {
+                write_first(&mut batch, family, thread, n).map_err(|e| e.to_string())?;
+            }
             let filled = batch
                 .put(family, &key(thread, n), &value(thread, n))
                 .and_then(|()| batch.put(family, &counter_key(thread), &n.to_le_bytes()));
@@ -133,6 +137,19 @@ fn commit_for_ever(db: &Db, second: &Family, thread: usize, pipe: &std::fs::File
         db.write(&mut batch).map_err(|e| format!("commit: {e}"))?;
         tell(pipe, thread as u64, n)?;
     }
+}
+
+/// Writes the keys of commit `n` otherwise than the commit will.
+fn write_first(batch: &mut WriteBatch, family: &Family, thread: usize, n: u64) -> tidesdb::Result<()> {
+    match n % 2 {
+        0 => batch.put(family, key(thread, n), b"first")?,
+        _ => batch.delete(family, key(thread, n))?,
+    }
+    batch.put(family, counter_key(thread), 0u64.to_le_bytes())?;
+    if n > WINDOW {
+        batch.put(family, key(thread, n - WINDOW), b"deleted by the same commit")?;
+    }
+    Ok(())
 }
 
 /// Sends a message with one `write`, which the pipe takes atomically because the message is small.

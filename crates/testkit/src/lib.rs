@@ -15,6 +15,7 @@ pub mod metamorphic;
 pub mod scarce;
 pub mod world;
 pub mod check;
+pub mod follower;
 pub mod sweep;
 pub mod trial;
 pub mod history;

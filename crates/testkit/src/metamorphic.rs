@@ -1,12 +1,16 @@
 //! T15: one history of operations under several random configurations. Settings decide where rows are stored, when they move and how
 //! they are found, but not what a read returns: every configuration must give the answers of the first one, which keeps most rows
-//! in memory.
+//! in memory. Some configurations ask a reader beside the writer where the others ask the writer.
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tempfile::TempDir;
-use tidesdb::{Compression, Db, FamilyOptions, Iter, MemtableKind, OpenOptions, Snapshot, SyncMode};
+use tidesdb::{
+    CommitHook, Compression, Db, FamilyOptions, Iter, MemtableKind, OpenOptions, Reader, Snapshot, SyncMode,
+};
 use tidesdb_io::Env;
 use tidesdb_io::sim;
 
@@ -23,7 +27,7 @@ enum Op {
     Delete(u64),
     SingleDelete(u64),
     DeleteRange(u64, u64),
-    /// Puts and deletes neighbouring keys in one commit.
+    /// Puts and deletes neighbouring keys in one commit, some of them several times.
     Batch(u64, u64),
     /// Reads a key; the flag asks for the oldest snapshot.
     Get(u64, bool),
@@ -31,7 +35,13 @@ enum Op {
     Scan(Scan),
     Snapshot,
     Release,
+    /// Reads the rows of a range from a new view of the reader or, without one, from a new snapshot; keeps it if the flag is set.
+    Look(Scan, bool),
+    /// Reads the rows of a range from the kept view or snapshot.
+    LookBack(Scan),
     Flush,
+    /// Starts a flush and commits a batch, so that the reader has both in its log at once.
+    FlushBefore(u64, u64),
     Compact,
     CompactRange(u64, u64),
     Reopen,
@@ -77,6 +87,9 @@ impl History {
         let end = (key + 1 + rng.below(self.keys / 50)).min(self.keys);
         let (back, old) = (rng.one_in(2), rng.one_in(3));
         match rng.below(1000) {
+            430..440 => Op::FlushBefore(key.min(self.keys - 8), rng.next_u64()),
+            440..448 => Op::Look(Scan { from: key, to: end, most: usize::MAX, back, old }, rng.one_in(4)),
+            448..450 => Op::LookBack(Scan { from: 0, to: self.keys, most: usize::MAX, back, old }),
             450..530 => Op::Delete(key),
             530..570 if once => Op::SingleDelete(key),
             570..575 => Op::DeleteRange(key, end),
@@ -100,9 +113,12 @@ impl History {
             Op::Put(key, _) => puts[key as usize] += 1,
             Op::Delete(key) | Op::SingleDelete(key) => puts[key as usize] = 0,
             Op::DeleteRange(from, to) => puts[from as usize..to as usize].fill(0),
-            Op::Batch(key, seed) => {
-                for (key, value) in batch(key, seed) {
-                    puts[key as usize] = value.map_or(0, |_| puts[key as usize] + 1);
+            Op::Batch(key, seed) | Op::FlushBefore(key, seed) => {
+                // A commit that deletes a key and puts it counts as the put alone.
+                for (key, changes) in batch(key, seed) {
+                    let deletes = !matches!(changes.last(), Some(Change::Put(_)));
+                    let more = changes.iter().filter(|change| matches!(change, Change::Put(_))).count();
+                    puts[key as usize] = if deletes { 0 } else { puts[key as usize] + more as u32 };
                 }
             }
             _ => {}
@@ -110,10 +126,29 @@ impl History {
     }
 }
 
-/// Changes of a batch: a key and the number of its value, or none for a delete.
-fn batch(key: u64, seed: u64) -> impl Iterator<Item = (u64, Option<u64>)> {
+/// A change of a key in a batch.
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    /// Puts the value of this number.
+    Put(u64),
+    Delete,
+    /// Deletes the key by a range of its own.
+    DeleteRange,
+}
+
+/// Changes of a batch, by key: one of each, two or three of a fourth of the keys.
+fn batch(key: u64, seed: u64) -> Vec<(u64, Vec<Change>)> {
     let mut rng = Rng::new(seed);
-    (key..key + 8).map(move |key| (key, (!rng.one_in(4)).then(|| rng.next_u64())))
+    let mut changes = || -> Vec<Change> {
+        let count = if rng.one_in(4) { 2 + rng.below(2) } else { 1 };
+        let change = |rng: &mut Rng| match rng.below(16) {
+            0..3 => Change::Delete,
+            3 => Change::DeleteRange,
+            _ => Change::Put(rng.next_u64()),
+        };
+        (0..count).map(|_| change(&mut rng)).collect()
+    };
+    (key..key + 8).map(|key| (key, changes())).collect()
 }
 
 fn key_of(n: u64) -> Vec<u8> {
@@ -141,6 +176,8 @@ pub struct Config {
     merge_parts: usize,
     /// False: flushes and merges of the history are left out.
     maintains: bool,
+    /// A reader beside the writer answers some of the reads. It is refreshed during commits too.
+    reads_beside: bool,
 }
 
 impl Config {
@@ -154,6 +191,7 @@ impl Config {
             mmap_reads: false,
             merge_parts: 1,
             maintains: false,
+            reads_beside: false,
         }
     }
 
@@ -185,6 +223,7 @@ impl Config {
             mmap_reads: one_of(&[0, 0, 0, 1]) == 1,
             maintains: one_of(&[0, 1, 1]) == 1,
             merge_parts: one_of(&[1, 2, 3, 8]) as usize,
+            reads_beside: one_of(&[0, 1]) == 1,
         }
     }
 }
@@ -208,6 +247,14 @@ pub struct Answers {
     pub parts: u64,
     /// Opens after the first one.
     pub reopens: u64,
+    /// Views of readers beside the writer that were read.
+    pub views: u64,
+}
+
+/// What answers a read again later.
+enum Kept {
+    Snapshot(Snapshot),
+    View(Db),
 }
 
 struct Run<'h> {
@@ -218,6 +265,12 @@ struct Run<'h> {
     _home: Option<TempDir>,
     db: Option<Db>,
     snapshots: Vec<Snapshot>,
+    reader: Option<Arc<Reader>>,
+    /// The first refresh that failed during a commit.
+    failed: Arc<Mutex<Option<tidesdb::Error>>>,
+    /// The next commit refreshes the reader.
+    refreshes: Arc<AtomicBool>,
+    kept: Option<Kept>,
     answers: Answers,
 }
 
@@ -242,6 +295,10 @@ pub fn run(history: &History, config: &Config) -> Result<Answers, String> {
         _home: home,
         db: None,
         snapshots: Vec::new(),
+        reader: None,
+        failed: Arc::default(),
+        refreshes: Arc::default(),
+        kept: None,
         answers: Answers::default(),
     };
     for (at, op) in history.ops.iter().enumerate() {
@@ -265,15 +322,46 @@ impl Run<'_> {
                 o.mmap_reads = config.mmap_reads;
                 o.merge_parts = Some(config.merge_parts);
             });
+        self.here(options).open()
+    }
+
+    /// Sets the disk of the run.
+    fn here(&self, options: OpenOptions) -> OpenOptions {
         match &self.env {
-            Some(env) => options.env(env.clone()).open(),
-            None => options.open(),
+            Some(env) => options.env(env.clone()),
+            None => options,
         }
+    }
+
+    /// Opens the reader, unless it is open, and has it refreshed after some commits: before the flushes that a commit runs.
+    fn follow(&mut self, db: &Db) -> tidesdb::Result<()> {
+        let reader = match &self.reader {
+            Some(reader) => Arc::clone(reader),
+            None => {
+                let options = Db::options(&self.path).cache_bytes(self.config.cache_bytes);
+                Arc::new(self.here(options).open_reader()?)
+            }
+        };
+        self.reader = Some(Arc::clone(&reader));
+        let (failed, refreshes) = (Arc::clone(&self.failed), Arc::clone(&self.refreshes));
+        let hook: Arc<CommitHook> = Arc::new(move |commit| {
+            if (refreshes.swap(false, Relaxed) || commit.seq.is_multiple_of(8))
+                && let Err(e) = reader.refresh()
+            {
+                failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(e);
+            }
+        });
+        db.default_family().set_commit_hook(Some(hook));
+        Ok(())
     }
 
     fn step(&mut self, op: Op) -> tidesdb::Result<()> {
         if self.db.is_none() {
-            self.db = Some(self.open()?);
+            let db = self.open()?;
+            if self.config.reads_beside {
+                self.follow(&db)?;
+            }
+            self.db = Some(db);
         }
         let Some(db) = &self.db else { return Ok(()) };
         match op {
@@ -281,16 +369,7 @@ impl Run<'_> {
             Op::Delete(key) => db.delete(&key_of(key)).map(drop),
             Op::SingleDelete(key) => db.default_family().single_delete(&key_of(key)).map(drop),
             Op::DeleteRange(from, to) => db.delete_range(key_of(from)..key_of(to)).map(drop),
-            Op::Batch(key, seed) => {
-                let mut all = db.batch();
-                for (key, value) in batch(key, seed) {
-                    match value {
-                        Some(seed) => all.put(db.default_family(), &key_of(key), &value_of(seed))?,
-                        None => all.delete(db.default_family(), &key_of(key))?,
-                    };
-                }
-                db.write(&mut all).map(drop)
-            }
+            Op::Batch(key, seed) => write_batch(db, key, seed),
             Op::Get(key, old) => self.get(key, old),
             Op::Scan(scan) => self.scan(scan),
             Op::Snapshot if self.snapshots.len() < SNAPSHOTS => {
@@ -301,7 +380,20 @@ impl Run<'_> {
                 drop(self.snapshots.remove(0));
                 Ok(())
             }
+            Op::Look(scan, keep) => self.look(scan, keep),
+            Op::LookBack(scan) => self.kept.take().map_or(Ok(()), |kept| {
+                self.answer_from(&kept, scan)?;
+                self.kept = Some(kept);
+                Ok(())
+            }),
             Op::Reopen => self.reopen(),
+            Op::FlushBefore(key, seed) => {
+                if self.config.maintains {
+                    db.default_family().start_flush()?;
+                }
+                self.refreshes.store(true, Relaxed);
+                write_batch(db, key, seed)
+            }
             Op::Flush if self.config.maintains => db.flush(),
             Op::Compact if self.config.maintains => db.compact(),
             Op::CompactRange(from, to) if self.config.maintains => {
@@ -333,9 +425,40 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Reads from a view of everything that was committed.
+    fn look(&mut self, scan: Scan, keep: bool) -> tidesdb::Result<()> {
+        let Some(db) = &self.db else { return Ok(()) };
+        if let Some(e) = self.failed.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            return Err(e);
+        }
+        let view = match &self.reader {
+            Some(reader) => Kept::View(reader.refresh()?),
+            None => Kept::Snapshot(db.snapshot()),
+        };
+        self.answers.views += u64::from(self.reader.is_some());
+        self.answer_from(&view, scan)?;
+        if keep {
+            self.kept = Some(view);
+        }
+        Ok(())
+    }
+
+    fn answer_from(&mut self, view: &Kept, scan: Scan) -> tidesdb::Result<()> {
+        let Some(db) = &self.db else { return Ok(()) };
+        let range = key_of(scan.from)..key_of(scan.to);
+        let rows = match view {
+            Kept::Snapshot(snapshot) => snapshot.range(db.default_family(), range)?,
+            Kept::View(view) => view.range(range)?,
+        };
+        let answer = if scan.back { hash_rows(rows.rev(), scan.most) } else { hash_rows(rows, scan.most) };
+        self.answers.reads.push(answer?);
+        Ok(())
+    }
+
     /// Notes what the tree looks like, then closes the database or lets it go as if the process had been killed.
     fn reopen(&mut self) -> tidesdb::Result<()> {
         self.snapshots.clear();
+        self.kept = None;
         let Some(db) = self.db.take() else { return Ok(()) };
         let stats = db.default_family().stats();
         self.answers.levels = self.answers.levels.max(stats.level_tables.len() as u64);
@@ -363,6 +486,20 @@ impl Run<'_> {
             None => self.reopen(),
         }
     }
+}
+
+fn write_batch(db: &Db, key: u64, seed: u64) -> tidesdb::Result<()> {
+    let (mut all, family) = (db.batch(), db.default_family());
+    for (key, changes) in batch(key, seed) {
+        for change in changes {
+            match change {
+                Change::Put(seed) => all.put(family, key_of(key), value_of(seed))?,
+                Change::Delete => all.delete(family, key_of(key))?,
+                Change::DeleteRange => all.delete_range(family, key_of(key)..key_of(key + 1))?,
+            }
+        }
+    }
+    db.write(&mut all).map(drop)
 }
 
 fn hash_rows(

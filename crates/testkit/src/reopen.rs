@@ -155,6 +155,9 @@ fn load_for_ever(world: &World, thread: usize, written: &AtomicU64, target: u64)
         let mut bytes = 0;
         for _ in 0..world.case.batch_rows() {
             let (key, family, value) = world.row(thread, n);
+            if n.is_multiple_of(5) {
+                batch.put(family, &key, b"first").map_err(|e| e.to_string())?; // the second write counts
+            }
             batch.put(family, &key, value).map_err(|e| e.to_string())?;
             bytes += (key.len() + value.len()) as u64;
             n += 1;

@@ -23,6 +23,8 @@ pub enum Step {
     Flush,
     /// Flushes the memtables of one family.
     FlushOf(FamilyNo),
+    /// Starts a flush of one family; the next commit runs it.
+    StartFlush(FamilyNo),
     /// Compacts everything.
     Compact,
     /// Makes everything durable.
@@ -50,8 +52,11 @@ pub struct Recipe {
     pub maintenance_one_in: u64,
 }
 
+/// Number of workloads.
+pub const RECIPES: u64 = 14;
+
 impl Recipe {
-    /// Returns one of fourteen workloads.
+    /// Returns one of the workloads.
     pub fn numbered(n: u64) -> Self {
         let base = Self {
             steps: 60,
@@ -61,7 +66,7 @@ impl Recipe {
             families: false,
             maintenance_one_in: 0,
         };
-        match n % 14 {
+        match n % RECIPES {
             0 => base,
             1 => Self { maintenance_one_in: 12, ..base },
             2 => Self { large_one_in: 3, maintenance_one_in: 15, ..base },
@@ -95,8 +100,9 @@ pub fn make_on(recipe: &Recipe, seed: u64, now: u64, mut live: Vec<FamilyNo>, mu
         if recipe.families && rng.one_in(12) {
             steps.push(family_step(&mut rng, &mut live, &mut made));
         } else if recipe.maintenance_one_in != 0 && rng.one_in(recipe.maintenance_one_in) {
-            steps.push(match rng.below(10) {
+            steps.push(match rng.below(12) {
                 0 => Step::Flush,
+                10 | 11 => Step::StartFlush(live[rng.below(live.len() as u64) as usize]),
                 1..=4 => Step::FlushOf(live[rng.below(live.len() as u64) as usize]),
                 5 => Step::Compact,
                 6 => Step::Sync,
@@ -127,9 +133,13 @@ fn family_step(rng: &mut Rng, live: &mut Vec<FamilyNo>, made: &mut usize) -> Ste
 }
 
 fn commit_step(recipe: &Recipe, rng: &mut Rng, live: &[FamilyNo], now: u64) -> Step {
-    let ops = (0..1 + rng.below(5)).map(|_| {
+    let mut ops: Vec<Op> = Vec::new();
+    for _ in 0..1 + rng.below(5) {
         let family = live[rng.below(live.len() as u64) as usize];
         let key = format!("key{:05}", rng.below(recipe.keys)).into_bytes();
+        // A fourth of the operations write the key of the one before, with every pair of kinds.
+        let again = ops.last().filter(|_| rng.one_in(4)).map(|last| (last.family, last.key.clone()));
+        let (family, key) = again.unwrap_or((family, key));
         let large = recipe.large_one_in != 0 && rng.one_in(recipe.large_one_in);
         let value = match rng.below(5) {
             0 => None,
@@ -153,7 +163,7 @@ fn commit_step(recipe: &Recipe, rng: &mut Rng, live: &[FamilyNo], now: u64) -> S
             format!("key{to:05}").into_bytes()
         });
         let merge = value.is_some() && expiry == 0 && rng.one_in(3);
-        Op { family, key, value, expiry, single: false, until, merge }
-    });
-    Step::Commit { ops: ops.collect(), full: rng.one_in(6) }
+        ops.push(Op { family, key, value, expiry, single: false, until, merge });
+    }
+    Step::Commit { ops, full: rng.one_in(6) }
 }

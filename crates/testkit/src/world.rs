@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidesdb::{
-    Compression, Db, Error, Family, FamilyOptions, Isolation, MergeOperator, Result, SeqNo, SyncMode,
-    WriteOptions,
+    CommitHook, Compression, Db, Error, Family, FamilyOptions, Isolation, MergeOperator, Result, SeqNo,
+    SyncMode, WriteOptions,
 };
 use tidesdb_io::Env;
 
@@ -125,6 +125,8 @@ pub struct World {
     pub cache_may_revert: bool,
     db: Option<Db>,
     handles: BTreeMap<FamilyNo, Family>,
+    /// Runs after each commit.
+    hook: Option<Arc<CommitHook>>,
 }
 
 impl World {
@@ -152,7 +154,15 @@ impl World {
             p.families_before = p.families_after.clone();
             p.opened = true;
         }
-        Ok(Self { env: env.clone(), config, promises, cache_may_revert: false, db: Some(db), handles })
+        Ok(Self {
+            env: env.clone(),
+            config,
+            promises,
+            cache_may_revert: false,
+            db: Some(db),
+            handles,
+            hook: None,
+        })
     }
 
     /// Opens the database that an earlier run left, whose promises are `promises`. What is found is durable from then on.
@@ -160,11 +170,22 @@ impl World {
     /// # Errors
     /// Returns the error of the engine.
     pub fn resume(env: &Env, config: Config, promises: Shared) -> Result<Self> {
-        let (env, db, handles) = (env.clone(), None, BTreeMap::new());
-        let mut world = Self { env, config, promises, cache_may_revert: true, db, handles };
+        let (env, db, handles, hook) = (env.clone(), None, BTreeMap::new(), None);
+        let mut world = Self { env, config, promises, cache_may_revert: true, db, handles, hook };
         world.open_again()?;
         world.cache_may_revert = false;
         Ok(world)
+    }
+
+    /// Runs `hook` after each later commit, before the jobs that the commit runs.
+    pub fn after_commits(&mut self, hook: Arc<CommitHook>) {
+        self.handles.values().for_each(|family| family.set_commit_hook(Some(Arc::clone(&hook))));
+        self.hook = Some(hook);
+    }
+
+    fn keep(&mut self, no: FamilyNo, family: Family) {
+        family.set_commit_hook(self.hook.clone());
+        self.handles.insert(no, family);
     }
 
     /// Returns the open database.
@@ -184,6 +205,7 @@ impl World {
             Step::Commit { ops, full } => self.commit(ops, *full),
             Step::Flush => self.db().flush(),
             Step::FlushOf(no) => self.handles.get(no).map_or(Ok(()), Family::flush),
+            Step::StartFlush(no) => self.handles.get(no).map_or(Ok(()), Family::start_flush),
             Step::Compact => self.db().compact(),
             Step::Sync => self.sync(),
             Step::Reopen => self.reopen(),
@@ -308,7 +330,7 @@ impl World {
         self.settle(&db)?;
         let families = self.promises.lock().families_after.clone();
         for (no, name) in families {
-            self.handles.insert(no, db.family(&name)?);
+            self.keep(no, db.family(&name)?);
         }
         self.db = Some(db);
         Ok(())
@@ -363,9 +385,7 @@ impl World {
         let result = match step {
             Step::Create(name) => {
                 self.promises.lock().model.families_made += 1;
-                self.db()
-                    .create_family(name, self.config.family())
-                    .map(|f| drop(self.handles.insert(made, f)))
+                self.db().create_family(name, self.config.family()).map(|family| self.keep(made, family))
             }
             Step::Drop(no) => {
                 let result = self.db().drop_family(&before[no]);

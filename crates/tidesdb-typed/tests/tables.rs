@@ -423,6 +423,31 @@ proptest! {
                     users.within(&mut tx).delete_range(..3).unwrap();
                     tx.rollback();
                 }
+                // A transaction that writes one row twice: the last write counts, in the indexes too.
+                5..=7 => {
+                    let mut tx = db.begin(Isolation::Snapshot);
+                    let first = user("", "first", &[1]);
+                    let within = users.within(&mut tx);
+                    match what {
+                        5 => within.put(id, &first).unwrap(),
+                        6 => within.delete(id).unwrap(),
+                        _ => within.delete_range(id..=id).unwrap(),
+                    }
+                    match within.put(id, &row) {
+                        Ok(()) if what == 7 && city == 0 => {
+                            within.delete(id).unwrap();
+                            model.remove(&id);
+                        }
+                        Ok(()) => { prop_assert!(!taken); model.insert(id, row); }
+                        Err(Error::Duplicate { .. }) => {
+                            prop_assert!(taken);
+                            tx.rollback();
+                            continue;
+                        }
+                        Err(e) => return Err(TestCaseError::fail(e.to_string())),
+                    }
+                    tx.commit().unwrap();
+                }
                 _ => match users.put(id, &row) {
                     Ok(()) => { prop_assert!(!taken); model.insert(id, row); }
                     Err(Error::Duplicate { .. }) => prop_assert!(taken),

@@ -1,5 +1,6 @@
 //! T01 and T02: crashes the engine at every call that changes the disk, builds images of the possible disk contents
 //! afterwards, recovers each image and compares it with the model. Some of the recovered databases go on, and the power fails again.
+//! Before that, scripts run beside a reader, which must show what the model has after every step.
 //! A case is a script.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,11 +10,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Parser;
 use testkit::check::{self, Demand};
+use testkit::follower::follow;
 use testkit::model::wall_millis;
 use testkit::order;
 use testkit::report::{Cases, exit, finish, violation};
 use testkit::rng::Rng;
-use testkit::script::{self, Recipe};
+use testkit::script::{self, RECIPES, Recipe};
 use testkit::world::{Config, PATH, Promises, Shared, World};
 use tidesdb_io::sim::{self, Image, Op, OpSet, SimDisk};
 
@@ -25,6 +27,8 @@ struct Totals {
     nested: AtomicU64,
     /// Recovered databases that were written to and lost power again.
     second_lives: AtomicU64,
+    /// Views of a reader beside the writer.
+    views: AtomicU64,
     /// Disks that a reader read before the recovery.
     shown: AtomicU64,
     checkpoints: AtomicU64,
@@ -51,7 +55,7 @@ fn main() -> ExitCode {
     let Args { cases, points, threads } = Args::parse();
     let totals = Totals::default();
     let is_done = || totals.points.load(Relaxed) >= points || totals.wrong.load(Relaxed) >= 20;
-    cases.run(threads, &[], is_done, |script| one_script(script, points, &totals));
+    cases.run(threads, &[], is_done, |script| one_case(script, points, &totals));
     let n = |a: &AtomicU64| a.load(Relaxed);
     let figures = [
         ("scripts", n(&totals.scripts)),
@@ -59,6 +63,7 @@ fn main() -> ExitCode {
         ("images", n(&totals.images)),
         ("nested", n(&totals.nested)),
         ("second_lives", n(&totals.second_lives)),
+        ("views", n(&totals.views)),
         ("shown", n(&totals.shown)),
         ("checkpoints", n(&totals.checkpoints)),
         ("value_bytes_moved", n(&totals.moved)),
@@ -73,12 +78,24 @@ fn main() -> ExitCode {
             ("images", points * 11),
             ("nested", points / 10),
             ("second_lives", points / 10),
+            ("views", 500),
             ("shown", points / 4),
         ]),
     ))
 }
 
-/// Runs one script on a disk that reports each state a crash could leave.
+/// Runs scripts of all kinds beside a reader, and one on a disk that reports each state a crash could leave.
+fn one_case(seed: u64, enough: u64, totals: &Totals) {
+    for n in 0..RECIPES {
+        let work = || follow(&Recipe::numbered(n), Config::numbered(seed + n), seed);
+        match catch_unwind(work).unwrap_or_else(|_| Err("panic".into())) {
+            Ok(views) => drop(totals.views.fetch_add(views, Relaxed)),
+            Err(e) => return wrong(totals, seed, &format!("workload {n}"), &e),
+        }
+    }
+    one_script(seed, enough, totals);
+}
+
 fn one_script(seed: u64, enough: u64, totals: &Totals) {
     let config = Config::numbered(seed);
     let recipe = Recipe::numbered(seed / 7);

@@ -58,6 +58,7 @@ fn main() -> ExitCode {
         all.merges += answers.merges;
         all.parts += answers.parts;
         all.reopens += answers.reopens;
+        all.views += answers.views;
     }
     let figures = [
         ("configs", configs),
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
         ("parts", all.parts),
         ("levels", all.levels),
         ("reopens", all.reopens),
+        ("views", all.views),
         ("violations", violations + different),
         ("seed", seed),
     ];
@@ -75,6 +77,7 @@ fn main() -> ExitCode {
         ("parts", configs * length / 1000),
         ("levels", 4),
         ("reopens", configs),
+        ("views", length / 200),
     ];
     let floors = if case.is_some() || configs == 0 { &[][..] } else { &floors };
     exit(finish("T15", &figures, floors))

@@ -143,7 +143,7 @@ fn op(rng: &mut Rng) -> Op {
         0..300 => Op::One(change(rng)),
         300..380 => {
             let count = 1 + rng.below(6);
-            Op::Batch((0..count).map(|_| change(rng)).collect(), rng.one_in(4))
+            Op::Batch(changes(rng, count), rng.one_in(4))
         }
         380..540 => Op::Get(reader, family, key),
         540..600 => Op::Contains(reader, family, key),
@@ -187,6 +187,17 @@ fn care(rng: &mut Rng, n: u64) -> Op {
         973..977 => Op::Verify,
         _ => Op::Advance(1 + rng.below(30)),
     }
+}
+
+/// Changes of a batch; a third of them change the key of the one before.
+fn changes(rng: &mut Rng, count: u64) -> Vec<Change> {
+    let mut all: Vec<Change> = (0..count).map(|_| change(rng)).collect();
+    for n in 1..all.len() {
+        if rng.one_in(3) {
+            (all[n].family, all[n].key) = (all[n - 1].family, all[n - 1].key);
+        }
+    }
+    all
 }
 
 fn change(rng: &mut Rng) -> Change {

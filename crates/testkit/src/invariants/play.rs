@@ -220,7 +220,7 @@ impl Player {
         }
     }
 
-    /// Writes the plan and the receipt in the transaction. Sometimes also makes invalid writes and undoes them.
+    /// Writes the plan and the receipt in the transaction. Sometimes also makes invalid writes, which it undoes or writes over.
     fn write(&mut self, tx: &mut Transaction, mut plan: Commit, id: u64) -> Result<Commit> {
         plan.push((receipt(id), id.to_le_bytes().to_vec()));
         let nonsense = self.rng.one_in(3).then(|| self.rng.below(plan.len() as u64) as usize);
@@ -237,7 +237,15 @@ impl Player {
                 tx.rollback_to(outer)?;
                 self.counts.undone += 1;
             }
-            tx.put(self.families()[usize::from(place.0)], &place.1, value)?;
+            let choice = self.rng.below(6);
+            let family = self.families()[usize::from(place.0)];
+            match choice {
+                0 => tx.put(family, &place.1, b"written over")?,
+                1 => tx.delete(family, &place.1)?,
+                2 => tx.delete_range(family, place.1.as_slice()..=place.1.as_slice())?,
+                _ => {}
+            }
+            tx.put(family, &place.1, value)?;
         }
         Ok(plan)
     }

@@ -173,7 +173,9 @@ impl<'a> Worker<'a> {
     }
 
     fn write(&mut self, tx: &mut Transaction, record: &mut Record) -> tidesdb::Result<()> {
-        let key = self.key();
+        // A third of the writes, if there was one before, write the same key again.
+        let again = record.writes.keys().next().filter(|_| self.random.one_in(3)).copied();
+        let key = again.unwrap_or_else(|| self.key());
         if self.random.one_in(5) {
             tx.delete(self.family(), &bytes(key))?;
             record.note_write(key, None);
