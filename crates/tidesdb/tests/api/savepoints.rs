@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tidesdb::{Comparator, Cursor, Db, Error, Family, Isolation, MemtableKind, Savepoint, Transaction};
 
-use crate::common::{Random, Sim, joined, pairs, small};
+use crate::common::{Random, Sim, Stop, joined, pairs, small};
 
 const LEVELS: [Isolation; 5] = [
     Isolation::ReadUncommitted,
@@ -360,4 +360,42 @@ fn a_rollback_undoes_each_family() {
     }
     tx.commit().unwrap();
     assert_eq!((other.iter().unwrap().count(), db.iter().unwrap().count()), (0, 100));
+}
+
+/// A cursor on another thread walks while the transaction writes, reads and rolls back. It shows each key at most once, in order, with a
+/// whole value that the key has had.
+#[test]
+fn a_cursor_on_another_thread_walks_beside_rollbacks() {
+    let orders: [fn() -> Comparator; 2] = [Comparator::bytewise, Comparator::case_insensitive];
+    for order in orders {
+        let db = Sim::new().open();
+        let family = db.create_family("rows", joined().comparator(order())).unwrap();
+        let mut random = Random::new(7);
+        let mut tx = db.begin(Isolation::Snapshot);
+        for n in 0..200 {
+            write(&mut tx, &family, &any_op(&order(), &mut random, n));
+        }
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let _stop = Stop(&stop);
+            let mut cursor = tx.cursor(&family).unwrap();
+            let stop = &stop;
+            scope.spawn(move || {
+                let mut random = Random::new(8);
+                while !stop.load(Ordering::Relaxed) {
+                    wander(&mut cursor, &order(), &mut random);
+                }
+            });
+            for n in 0..3000 {
+                let savepoint = tx.savepoint();
+                write(&mut tx, &family, &any_op(&order(), &mut random, n));
+                drop(tx.get(&family, key(&mut random)).unwrap());
+                if random.one_in(4) {
+                    tx.release(savepoint).unwrap()
+                } else {
+                    tx.rollback_to(savepoint).unwrap()
+                }
+            }
+        });
+    }
 }
