@@ -75,7 +75,7 @@ pub extern "C" fn tidesdb_open(config: In<Config>, db: Out<Handle>) -> Code {
     })
 }
 
-fn open(config: &Config) -> Answer<Handle> {
+pub(super) fn open(config: &Config) -> Answer<Handle> {
     if config.db_path.is_null() {
         return Err(told!(ERR_MEMORY, "db_path is NULL"));
     }
@@ -103,6 +103,7 @@ fn open(config: &Config) -> Answer<Handle> {
         .with(|options| {
             options.background_threads = threads(config);
             options.remote = remote;
+            options.active_memtables_bytes_max = settings::unified_bytes(config);
         })
         .open()?;
     if config.num_compaction_threads == 0 {

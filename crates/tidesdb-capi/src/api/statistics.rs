@@ -148,6 +148,7 @@ fn totals(database: &Database) -> DbStats {
     let families = || all.families.iter().filter(|f| f.name != SETTINGS_FAMILY);
     let sum = |of: fn(&tidesdb::FamilyStats) -> u64| families().map(of).sum::<u64>();
     let memtables = sum(|f| f.memtable_bytes);
+    let active = sum(|f| f.active_memtable_bytes);
     let tables: usize = families().map(|f| f.level_tables.iter().sum::<usize>()).sum();
     let immutables: usize = families().map(|f| f.immutables).sum();
     let machine = MachineMemory::now();
@@ -168,7 +169,7 @@ fn totals(database: &Database) -> DbStats {
         compaction_queue_size: families().filter(|f| f.compacting).count(),
         flush_queue_size: immutables,
         unified_memtable_enabled: c_int::from(database.is_unified()),
-        unified_memtable_bytes: unified(memtables) as i64,
+        unified_memtable_bytes: unified(active) as i64,
         unified_immutable_count: int(unified(immutables as u64)),
         unified_is_flushing: c_int::from(unified(immutables as u64) > 0),
         unified_next_cf_index: if database.is_unified() { database.next_family() } else { 0 },
@@ -251,4 +252,55 @@ pub extern "C" fn tidesdb_cf_estimate_cardinality(cf: Handle, keys: Out<u64>) ->
 /// Buffers that ended transactions leave for later ones are not theirs.
 fn transaction_memory(written: u64, buffers: u64) -> u64 {
     if written == 0 { 0 } else { written.max(buffers) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CString;
+    use std::os::unix::ffi::OsStrExt;
+
+    use tidesdb::Isolation;
+
+    use super::totals;
+    use crate::abi::{Config, FamilyConfig};
+    use crate::api::lifecycle;
+    use crate::state::{DATABASES, Transaction};
+
+    /// A test of the Go binding: 500 rows in one transaction left more than the buffer in memtables.
+    #[test]
+    fn the_buffer_of_the_unified_memtable_bounds_all_memtables() {
+        const BUFFER: usize = 8 << 10;
+        for unified in [0, 1] {
+            let dir = tempfile::tempdir().expect("a directory");
+            let path = CString::new(dir.path().as_os_str().as_bytes()).expect("a path");
+            let config = Config {
+                db_path: path.as_ptr(),
+                unified_memtable: unified,
+                unified_memtable_write_buffer_size: BUFFER,
+                log_level: 99,
+                ..Config::default()
+            };
+            let database = DATABASES.share(lifecycle::open(&config).expect("open")).expect("a database");
+            for name in ["one", "two"] {
+                database.create(name, &FamilyConfig::default()).expect("a family");
+            }
+            let (family, shared) = database.family("one").expect("the family");
+            let mut transaction = Transaction::new(&database, Isolation::ReadCommitted);
+            for i in 0..500 {
+                let (key, value) = (format!("stats_key_{i}"), format!("stats_value_{i}"));
+                transaction.put(family, key.as_bytes(), value.as_bytes(), -1).expect("put");
+            }
+            transaction.commit().expect("commit");
+            let shown = totals(&database);
+            assert_eq!((shown.num_column_families, shown.unified_memtable_enabled), (2, unified));
+            let active = shared.engine().stats().active_memtable_bytes;
+            if unified == 1 {
+                assert!(shown.unified_memtable_bytes <= BUFFER as i64, "{}", shown.unified_memtable_bytes);
+                assert!(active <= BUFFER as u64, "{active}");
+            } else {
+                assert!(shown.unified_memtable_bytes == 0 && active > BUFFER as u64, "{active}");
+            }
+            database.close().expect("close");
+        }
+    }
 }

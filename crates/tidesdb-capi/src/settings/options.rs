@@ -67,6 +67,16 @@ pub(crate) fn unified_sync_mode(config: &Config) -> Answer<SyncMode> {
     Ok(mode(config.unified_memtable_sync_mode, interval))
 }
 
+/// Returns the bytes that the memtables of all families may take together, if the unified memtable is enabled; else 0, which is no limit. A
+/// size of 0 means the default size of the memtable of a family.
+pub(crate) fn unified_bytes(config: &Config) -> u64 {
+    match config.unified_memtable_write_buffer_size {
+        _ if config.unified_memtable == 0 => 0,
+        0 => FamilyOptions::default().write_buffer_bytes as u64,
+        n => n as u64,
+    }
+}
+
 /// Returns the engine's settings of a family. Settings without a C field come from `base`. A size of 0 means
 /// the default.
 ///

@@ -73,7 +73,7 @@ pub(crate) enum Tracking {
 
 impl Transaction {
     /// Begins a transaction.
-    pub(super) fn new(database: &Arc<Database>, isolation: Isolation) -> Self {
+    pub(crate) fn new(database: &Arc<Database>, isolation: Isolation) -> Self {
         Self {
             database: Arc::clone(database),
             engine: database.engine().begin(isolation),

@@ -42,8 +42,7 @@ use crate::{Error, Result};
 /// A merge of this many bytes takes about as long as the flush of a memtable.
 const SHORT_MERGE_BYTES: u64 = 16 << 20;
 
-/// While this many memtables of a family wait for their flush, which takes them together, the active one may grow to [`GROWN_BYTES`].
-const WAITING_FEW: usize = 4;
+/// While several memtables of a family wait for their flush, which takes them together, the active one may grow to so many bytes.
 /// So one more memtable does not wait for each few rows. The flush that takes those that wait makes one table of so much.
 const GROWN_BYTES: usize = 16 << 20;
 
@@ -245,7 +244,7 @@ impl FamilyCore {
     /// Size at which the active memtable of `view` is flushed.
     #[inline]
     pub fn buffer_bytes_of(&self, view: &ReadView) -> usize {
-        match view.immutables.len() < WAITING_FEW {
+        match view.waits_for_few() {
             true => self.buffer_bytes(),
             false => self.buffer_bytes().max(self.memory.buffer_max(GROWN_BYTES)),
         }

@@ -41,6 +41,9 @@ pub struct MemSlot {
 const DEAD_STEPS_FREE: u64 = 4 << 20;
 const DEAD_STEPS_PER_ENTRY: u64 = 16;
 
+/// Memtables of a family that may wait for their flush before the active one grows instead of joining them.
+const WAITING_FEW: usize = 4;
+
 impl MemSlot {
     /// Bytes in memory.
     #[inline]
@@ -94,6 +97,12 @@ impl ReadView {
             return self.active.as_ref();
         }
         self.immutables.iter().map(|(slot, _)| slot).find(|slot| seq >= slot.from)
+    }
+
+    /// Returns true while few memtables wait for their flush. One more would wait with them, so an active one that is small stays.
+    #[inline]
+    pub fn waits_for_few(&self) -> bool {
+        self.immutables.len() < WAITING_FEW
     }
 
     /// All memtables, newest first.

@@ -22,6 +22,8 @@ statistics! {
     figures {
         Gauge Bytes memtable_bytes: u64 = seen.view.memtables().map(|m| m.bytes() as u64).sum(),
             "Bytes of all memtables.", c "memtable_size";
+        Gauge Bytes active_memtable_bytes: u64 = seen.view.active.as_ref().map_or(0, |m| m.bytes() as u64),
+            "Bytes of the memtable that receives writes.";
         Gauge Count memtable_entries: u64 = seen.view.memtables().map(|m| m.map.entries()).sum(),
             "Entries in all memtables, old versions and tombstones included.";
         Gauge Count immutables: usize = seen.view.immutables.len(),

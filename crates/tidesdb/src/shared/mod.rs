@@ -44,7 +44,7 @@ use crate::family::FamilyCore;
 use crate::jobs::Retry;
 use crate::remote::Remote;
 use crate::sst::TableContext;
-use crate::types::{Comparator, FamilyId, SeqNo, moment_of};
+use crate::types::{Comparator, EXPIRY_MAX, FamilyId, SeqNo, moment_of};
 use crate::vlog::WriteBudget;
 
 /// All parts of one open database.
@@ -124,10 +124,10 @@ impl Family {
     }
 
     /// Returns the moment at which a row expires that is put now without an expiry: the end of the family's default TTL, or `None`
-    /// if it has none.
+    /// if it has none. At the latest in the year 10889.
     ///
     /// # Errors
-    /// As [`Family::expiry_after`].
+    /// None: a default that ends too late ends in that year.
     pub fn default_expiry(&self) -> Result<Option<SystemTime>> {
         self.stored_default_expiry().map(moment_of)
     }
@@ -137,7 +137,8 @@ impl Family {
     pub(crate) fn stored_default_expiry(&self) -> Result<u64> {
         match self.core.options.default_ttl_millis() {
             0 => Ok(0),
-            millis => self.stored_expiry_after(Duration::from_millis(millis)),
+            // A default that ends after the last moment that a row can store ends there: its puts did not ask for it.
+            millis => Ok(self.stored_expiry_after(Duration::from_millis(millis)).unwrap_or(EXPIRY_MAX)),
         }
     }
 

@@ -399,6 +399,26 @@ impl WriteCtx {
         }
     }
 
+    /// Makes the active memtables of all families immutable if they have reached their common limit.
+    #[cold]
+    pub fn rotate_if_large_together(&self) {
+        let max = self.options.active_memtables_bytes_max;
+        if self.memory.used_for(Use::Memtables) < max {
+            return; // a sum over more than these
+        }
+        let active = |family: &&Arc<FamilyCore>| {
+            let guard = pin();
+            let view = family.view(&guard);
+            let bytes = view.active.as_ref().filter(|_| view.waits_for_few()).map(|slot| slot.bytes() as u64);
+            bytes.map(|bytes| (bytes, Arc::clone(family)))
+        };
+        let (sizes, families): (Vec<u64>, Vec<_>) =
+            self.families.read().values().filter_map(|f| active(&f)).unzip();
+        if sizes.iter().sum::<u64>() >= max {
+            self.rotate_used(&families);
+        }
+    }
+
     /// Like [`WriteCtx::rotate`], but only if scans have paid for the flush of the active memtable: see [`MemSlot::charge`].
     pub fn rotate_if_scanned(&self, family: &Arc<FamilyCore>) {
         let _one_at_a_time = self.rotating.lock();

@@ -441,6 +441,9 @@ fn after(ctx: &WriteCtx, batch: &mut WriteBatch, commit: &Commit, full: bool) ->
     if full || !batch.leases.is_empty() {
         rotate_full(ctx, batch);
     }
+    if ctx.options.active_memtables_bytes_max > 0 {
+        ctx.rotate_if_large_together();
+    }
     for (family, bytes) in batch.families.iter().zip(&batch.user_bytes) {
         family.count(Metric::UserBytes, *bytes);
     }
