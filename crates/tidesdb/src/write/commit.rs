@@ -53,7 +53,7 @@ pub fn commit(ctx: &WriteCtx, batch: &mut WriteBatch, options: &WriteOptions) ->
     let end = batch.record.len();
     let sequencer = ctx.log.sequencer();
     let here = Unpublished::begin();
-    let staged = ordered(|| Staged::of(ctx, batch))?;
+    let staged = if end < LARGE_BYTES_MIN { None } else { ordered(|| Staged::of(ctx, batch))? };
     let inserted = staged.is_some();
     let large = Large::begin(sequencer, batch);
     let purpose = batch.purpose();
@@ -72,8 +72,7 @@ pub fn commit(ctx: &WriteCtx, batch: &mut WriteBatch, options: &WriteOptions) ->
     let written = ctx.log.write_at(&place, RecordKind::Commit, batch.ops, &mut batch.record, !durable);
     batch.record.truncate(end);
     written.map_err(|e| unknown(ctx, &place.commit, e))?;
-    let full = inserted
-        || ordered(|| insert(ctx, batch, &place.commit)).map_err(|e| unknown(ctx, &place.commit, e))?;
+    let full = inserted || insert(ctx, batch, &place.commit).map_err(|e| unknown(ctx, &place.commit, e))?;
     publish(ctx, &place.commit, durable);
     drop(here);
     acknowledge(ctx, &place.commit, sync)?;
@@ -141,7 +140,7 @@ pub fn commit_if(
         unfinished.finished();
         return Err(e);
     }
-    let full = ordered(|| insert(ctx, batch, &place.commit)).map_err(|e| unknown(ctx, &place.commit, e))?;
+    let full = insert(ctx, batch, &place.commit).map_err(|e| unknown(ctx, &place.commit, e))?;
     publish(ctx, &place.commit, durable);
     drop((here, deciding));
     acknowledge(ctx, &place.commit, sync)?;
@@ -291,10 +290,16 @@ fn separate(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<()> {
 
 /// Inserts every operation into the memtable that the commit's sequence number belongs to. Returns true if a memtable is
 /// full now.
-///
+fn insert(ctx: &WriteCtx, batch: &mut WriteBatch, commit: &Commit) -> Result<bool> {
+    if batch.families.iter().all(|f| f.options.comparator.is_bytewise()) {
+        return insert_all(ctx, batch, commit);
+    }
+    ordered(|| insert_all(ctx, batch, commit))
+}
+
 /// The operations are in the log by now, so a long batch frees its memory while they are inserted: otherwise they would take memory
 /// twice. A batch that a hook will read is kept.
-fn insert(ctx: &WriteCtx, batch: &mut WriteBatch, commit: &Commit) -> Result<bool> {
+fn insert_all(ctx: &WriteCtx, batch: &mut WriteBatch, commit: &Commit) -> Result<bool> {
     let keeps = batch.record.len() < 2 * FREED_BYTES || batch.families.iter().any(|f| f.hook.is_set());
     let piece = if keeps { usize::MAX } else { FREED_BYTES };
     let (mut left, mut done, mut rank) = (batch.ops, 0, Some(0));
