@@ -1,8 +1,13 @@
 //! One limit for the memory of a database: who uses how much, and how scarce it is.
 //!
-//! Each kind of memory has one sum. Code that takes memory charges it in large steps (a chunk of a memtable, a quarter of a batch, a
-//! buffer of a cursor), so no operation on a hot path writes to a sum. The memory of the block cache and of open tables has a limit
+//! Each kind of memory has one sum. Whatever a caller can hold (a batch, a transaction, a cursor, a reader or writer of a long value)
+//! owns a [`Charge`], which is what it takes of the sum. [`Charge::grow`] is the one place that admits more: it refuses what would exceed
+//! the share of the callers. A charge grows in steps, and each thread adds small steps on its own cache line first, so no operation
+//! on a hot path writes to a shared sum. Memtables charge chunks. The memory of the block cache and of open tables has a limit
 //! of its own, which this one lowers; the reaper copies it here ten times a second.
+//!
+//! Batches and transactions (T), and cursors and values (C) share one part P of the limit. A commit needs as much memory again for its
+//! memtables, so `2 T + C <= P`. C gets at most a quarter of the memory, and a sixteenth of the limit whatever T takes.
 //!
 //! ```text
 //! share of the limit   0 ........ 60 % ......... 75 % ............. 95 %
@@ -18,6 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidesdb_io::{Heap, MachineMemory};
+use tidesdb_sync::{CachePadded, thread_index};
 
 use crate::{Error, Result};
 
@@ -32,6 +38,18 @@ const FAMILY_BYTES: u64 = 3 << 10;
 /// What it may take while it is idle, with the few small tables that it has before they are merged. So many families are admitted that this
 /// leaves memory below the level at which pressure begins: nothing could end a pressure that idle families make.
 const FAMILY_ROOM_BYTES: u64 = 8 << 10;
+/// A thread adds its charges to the sums once they differ by this much.
+const STEP_BYTES: u64 = 16 << 10;
+/// Number of cache lines on which threads add up their charges.
+const LINES: usize = 16;
+/// Why a cursor, a reader or writer of a long value, or a view of a reader was refused.
+const HELD: &str = "memory: open iterators, readers and writers of long values, and views hold their share of memory_limit; \
+                    drop some of them, or raise memory_limit";
+
+/// Memory that the allocator takes for a block of `bytes` bytes: it matters for short keys.
+pub fn block_bytes(bytes: usize) -> usize {
+    if bytes == 0 { 0 } else { (bytes + 8).next_multiple_of(16).max(32) }
+}
 
 /// What memory is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,15 +59,24 @@ pub enum Use {
     Memtables,
     /// Batches and transactions: their writes, and what they read.
     Transactions,
-    /// Buffers of cursors, including those of merges.
+    /// Cursors and iterators, readers and writers of long values, and views of a reader beside the writer.
     Cursors,
-    /// Tables that flushes and merges build.
+    /// Tables that flushes and merges build, and what they read.
     Jobs,
-    /// The block cache, and the filters and indexes of open tables.
+    /// The block cache, and the filters, indexes and border keys of open tables.
     Tables,
+    /// What commits will need for their memtables, for which they have waited. Not used yet.
+    Reserved,
 }
 
-const USES: usize = Use::Tables as usize + 1;
+const USES: usize = Use::Reserved as usize + 1;
+
+/// What the charges of some threads add up to, and how much of it is in the sum. Both wrap: memory may be freed by another thread.
+#[derive(Debug, Default)]
+struct Line {
+    here: AtomicU64,
+    told: AtomicU64,
+}
 
 /// How scarce memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -96,11 +123,11 @@ pub struct Memory {
     machine: u64,
     /// Bytes at which each level begins.
     begins: [u64; 4],
+    /// May be below zero for a moment: memory may be freed by another thread than the one that took it.
     sums: [Arc<AtomicU64>; USES],
-    /// Memory that commits will need for their memtables, for which they have waited.
-    reserved: Arc<AtomicU64>,
     /// Number of families that are open, or dropped and still in use.
     families: AtomicU64,
+    lines: Box<[CachePadded<[Line; USES]>; LINES]>,
     /// Set once a job that frees memory was asked for, until the next tick.
     relief: AtomicBool,
     /// Set from the first relief until pressure has ended.
@@ -121,8 +148,8 @@ impl Memory {
             machine,
             begins: [0, 60, 75, 95].map(|percent| limit / 100 * percent),
             sums: Default::default(),
-            reserved: Arc::default(),
             families: AtomicU64::new(0),
+            lines: Box::default(),
             relief: AtomicBool::new(false),
             pressed: AtomicBool::new(false),
             next_trim: AtomicU64::new(0),
@@ -145,15 +172,47 @@ impl Memory {
         &self.sums[of as usize]
     }
 
-    /// Bytes charged for one use.
+    /// Bytes charged for one use. What threads have not added yet is missing, see [`Memory::settle`].
+    #[inline]
     pub fn used_for(&self, of: Use) -> u64 {
-        self.sums[of as usize].load(Ordering::Relaxed)
+        let bytes = self.sums[of as usize].load(Ordering::Relaxed);
+        if bytes.cast_signed() < 0 { 0 } else { bytes }
+    }
+
+    /// Adds `bytes` to the sum of one use; wraps, so that a negative number subtracts.
+    fn add(&self, of: Use, bytes: u64) {
+        let line = &self.lines[thread_index() % LINES][of as usize];
+        let here = line.here.fetch_add(bytes, Ordering::Relaxed).wrapping_add(bytes);
+        let apart = here.wrapping_sub(line.told.load(Ordering::Relaxed)).cast_signed();
+        if apart.unsigned_abs() >= STEP_BYTES {
+            self.tell(of, line);
+        }
+    }
+
+    /// Adds to the sum what the threads of `line` have not added yet.
+    #[cold]
+    fn tell(&self, of: Use, line: &Line) {
+        let here = line.here.load(Ordering::Relaxed);
+        let told = line.told.swap(here, Ordering::Relaxed);
+        self.sums[of as usize].fetch_add(here.wrapping_sub(told), Ordering::Relaxed);
+    }
+
+    /// Makes all sums exact, as of some moment during the call for each thread.
+    pub fn settle(&self) {
+        const OF: [Use; USES] =
+            [Use::Memtables, Use::Transactions, Use::Cursors, Use::Jobs, Use::Tables, Use::Reserved];
+        self.lines
+            .iter()
+            .for_each(|lines| OF.iter().zip(&**lines).for_each(|(of, line)| self.tell(*of, line)));
     }
 
     /// Reads all parts, with what the allocator keeps. That may walk the free blocks of the heap, see [`Heap::recent`].
     pub fn breakdown(&self) -> Breakdown {
         let heap = Heap::recent(); // first: it takes longest, and the other figures change meanwhile
-        let sums = std::array::from_fn(|of| self.sums[of].load(Ordering::Relaxed));
+        self.settle();
+        let sums = std::array::from_fn(|of| {
+            self.sums[of].load(Ordering::Relaxed).cast_signed().max(0).cast_unsigned()
+        });
         let mut parts = Breakdown { sums, spare: tidesdb_memtable::spare_bytes(), allocator: 0 };
         if let (Some(heap), Some(anonymous)) = (heap, tidesdb_io::anonymous_bytes()) {
             // Nearly all of these bytes are mappings; the other parts are in the heap.
@@ -166,7 +225,7 @@ impl Memory {
     /// Bytes charged for all uses.
     #[inline]
     pub fn used(&self) -> u64 {
-        self.sums.iter().map(|sum| sum.load(Ordering::Relaxed)).sum::<u64>() + self.fixed_bytes()
+        self.wanted() - self.used_for(Use::Reserved)
     }
 
     /// Bytes of parts that no other sum holds: fixed parts, and families.
@@ -217,7 +276,9 @@ impl Memory {
     /// These bytes, and those that commits wait for.
     #[inline]
     pub fn wanted(&self) -> u64 {
-        self.used() + self.reserved.load(Ordering::Relaxed)
+        let sum =
+            self.sums.iter().map(|sum| sum.load(Ordering::Relaxed).cast_signed()).fold(0, i64::wrapping_add);
+        sum.max(0).cast_unsigned() + self.fixed_bytes()
     }
 
     /// The level of `bytes`.
@@ -259,10 +320,32 @@ impl Memory {
         wanted.min(usize::try_from(self.limit / 8).unwrap_or(usize::MAX))
     }
 
-    /// Limit of all batches and transactions together. A commit needs as much again for its memtables, so what this admits fits in beside
-    /// the fixed parts, the indexes of open tables and memtables too small to flush.
+    /// What callers may hold, with the memtables that their commits will need. The rest is for the fixed parts, the indexes of open
+    /// tables and memtables too small to flush.
+    fn callers_max(&self) -> u64 {
+        (self.limit - FIXED_BYTES) / 32 * 26
+    }
+
+    /// Limit of all batches and transactions together, beside the cursors that are open.
     pub fn transactions_max(&self) -> u64 {
-        (self.limit - FIXED_BYTES) / 32 * 13
+        self.callers_max().saturating_sub(self.used_for(Use::Cursors)) / 2
+    }
+
+    /// Limit of all batches and transactions together, with their own writes sorted for reading: these make room for the memtables of
+    /// the commit.
+    pub fn sorted_max(&self) -> u64 {
+        self.callers_max().saturating_sub(self.used_for(Use::Cursors))
+    }
+
+    /// Limit of all cursors, and readers and writers of long values, together, beside the transactions that are open.
+    pub fn cursors_max(&self) -> u64 {
+        let rest = self.callers_max().saturating_sub(2 * self.used_for(Use::Transactions));
+        rest.min((self.limit - FIXED_BYTES) / 4).max(self.limit / 16)
+    }
+
+    /// Returns whether cursors may take more. A scan that may not reads its blocks one by one.
+    pub fn has_room_for_cursors(&self) -> bool {
+        self.used_for(Use::Cursors) < self.cursors_max()
     }
 
     /// Returns whether memtables take enough that flushing them early is worth small tables.
@@ -315,9 +398,9 @@ impl Memory {
     }
 
     /// Keeps `bytes` for a commit, so that other writers leave them free, until the result is dropped.
-    pub fn reserve(&self, bytes: u64) -> Charge {
-        let mut charge = Charge::default();
-        charge.set(&self.reserved, bytes);
+    pub fn reserve(self: &Arc<Self>, bytes: u64) -> Charge {
+        let mut charge = Charge::new(Use::Reserved);
+        charge.set(self, bytes);
         charge
     }
 }
@@ -328,54 +411,77 @@ impl fmt::Debug for Memory {
     }
 }
 
-/// Bytes that are charged to a sum until this is dropped.
-#[derive(Debug, Default)]
+/// Bytes that are charged to the sum of one use until this is dropped.
+#[derive(Debug)]
 pub struct Charge {
-    sum: Option<Arc<AtomicU64>>,
+    memory: Option<Arc<Memory>>,
+    of: Use,
     bytes: u64,
 }
 
 impl Charge {
-    /// Changes the charge to `bytes` of `sum`, which is the same at each call.
-    pub fn set(&mut self, sum: &Arc<AtomicU64>, bytes: u64) {
-        if bytes == self.bytes {
-            return;
-        }
-        let sum = self.sum.get_or_insert_with(|| Arc::clone(sum));
-        match bytes >= self.bytes {
-            true => sum.fetch_add(bytes - self.bytes, Ordering::Relaxed),
-            false => sum.fetch_sub(self.bytes - bytes, Ordering::Relaxed),
-        };
-        self.bytes = bytes;
+    /// Nothing is charged yet.
+    pub const fn new(of: Use) -> Self {
+        Self { memory: None, of, bytes: 0 }
     }
 
-    /// Changes the charge of a batch or transaction to `bytes`. Returns the old one.
+    /// The bytes that are charged.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Changes the charge to `bytes`: they are in use already, or the caller cannot be refused.
+    pub fn set(&mut self, memory: &Arc<Memory>, bytes: u64) {
+        let is_other = self.memory.as_ref().is_some_and(|own| !Arc::ptr_eq(own, memory));
+        if is_other {
+            self.release(); // a batch that was used for another database
+        }
+        if bytes != self.bytes {
+            self.memory
+                .get_or_insert_with(|| Arc::clone(memory))
+                .add(self.of, bytes.wrapping_sub(self.bytes));
+            self.bytes = bytes;
+        }
+    }
+
+    /// Changes the charge to `bytes`, which is more, before they are used. Returns the old one.
     ///
     /// # Errors
-    /// `MemoryLimit` if all of them would take more than their share; the charge is as before.
-    pub fn grow_transaction(&mut self, memory: &Memory, bytes: u64) -> Result<u64> {
+    /// If callers hold their share of the memory: `MemoryLimit` for a batch or transaction, `Busy` for a cursor or a value. The charge is as
+    /// before. Of cursors and values, the first that exceeds the share gets what it asks for: a value must be read whole.
+    pub fn grow(&mut self, memory: &Arc<Memory>, bytes: u64) -> Result<u64> {
         let before = self.bytes;
-        let others = memory.used_for(Use::Transactions).saturating_sub(self.bytes);
-        if others.saturating_add(bytes) > memory.transactions_max() {
-            let max = memory.transactions_max();
-            return Err(Error::MemoryLimit {
-                what: format!(
-                    "this batch would take {bytes} bytes and others take {others}, of {max} that memory_limit allows for \
-                     batches and transactions; use smaller batches, and put_stream for a long value"
-                )
-                .into(),
-            });
+        let others = memory.used_for(self.of).saturating_sub(before);
+        match self.of {
+            Use::Cursors if others >= memory.cursors_max() => return Err(Error::Busy { cause: HELD }),
+            Use::Transactions => {
+                let max = memory.transactions_max();
+                if others.saturating_add(bytes) > max {
+                    let what = format!(
+                        "this batch or transaction would take {bytes} bytes and others take {others}, of {max} that memory_limit \
+                         allows for them; use smaller batches, and put_stream for a long value"
+                    );
+                    return Err(Error::MemoryLimit { what: what.into() });
+                }
+            }
+            _ => {}
         }
-        self.set(memory.sum(Use::Transactions), bytes);
+        self.set(memory, bytes);
         Ok(before)
+    }
+
+    /// Charges nothing any more.
+    pub fn release(&mut self) {
+        if let Some(memory) = self.memory.take() {
+            memory.add(self.of, self.bytes.wrapping_neg());
+            self.bytes = 0;
+        }
     }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        if let Some(sum) = &self.sum {
-            sum.fetch_sub(self.bytes, Ordering::Relaxed);
-        }
+        self.release();
     }
 }
 
@@ -401,13 +507,72 @@ mod tests {
     fn a_charge_is_part_of_the_sum_until_it_is_dropped() {
         let memory = Memory::new(100 << 20);
         let fixed = memory.used();
-        let mut charge = Charge::default();
-        charge.set(memory.sum(Use::Jobs), 500);
-        charge.set(memory.sum(Use::Jobs), 300);
+        let mut charge = Charge::new(Use::Jobs);
+        charge.set(&memory, 500);
+        charge.set(&memory, 300);
         let kept = memory.reserve(50);
+        memory.settle();
         assert_eq!((memory.used() - fixed, memory.wanted() - fixed), (300, 350));
+        let other = Memory::new(100 << 20);
+        charge.set(&other, 200);
+        [&memory, &other].into_iter().for_each(|memory| memory.settle());
+        assert_eq!(
+            (memory.used() - fixed, other.used() - fixed),
+            (0, 200),
+            "a batch that goes to another database"
+        );
         drop((charge, kept));
-        assert_eq!(memory.wanted(), fixed);
+        [&memory, &other].into_iter().for_each(|memory| memory.settle());
+        assert_eq!((memory.wanted(), other.wanted()), (fixed, fixed));
+    }
+
+    /// A thread may free what another one took, so the sum of one of them is below zero.
+    #[test]
+    fn small_charges_of_many_threads_add_up() {
+        let memory = Memory::new(100 << 20);
+        let take = |bytes| {
+            let mut charge = Charge::new(Use::Transactions);
+            charge.set(&memory, bytes);
+            charge
+        };
+        let take = &take;
+        let taken: Vec<Charge> = std::thread::scope(|s| {
+            let threads: Vec<_> = (1..=4)
+                .map(|n| s.spawn(move || (0..1000).map(|_| take(n * 100)).collect::<Vec<_>>()))
+                .collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        let apart = memory.used_for(Use::Transactions).abs_diff(1_000_000);
+        assert!(apart < STEP_BYTES * LINES as u64, "{apart}");
+        memory.settle();
+        assert_eq!(memory.used_for(Use::Transactions), 1_000_000);
+        drop(taken);
+        assert!(memory.used_for(Use::Transactions) < STEP_BYTES * LINES as u64);
+        memory.settle();
+        assert_eq!(memory.used_for(Use::Transactions), 0);
+    }
+
+    /// Cursors and transactions leave each other room, whichever comes first.
+    #[test]
+    fn cursors_and_transactions_share_what_callers_may_hold() {
+        let memory = Memory::new(132 << 20);
+        let take = |of, mib: u64| {
+            let mut charge = Charge::new(of);
+            charge.grow(&memory, mib << 20).map(|_| charge)
+        };
+        let fill = |of| std::iter::from_fn(|| take(of, 1).ok()).collect::<Vec<_>>();
+        let cursors = fill(Use::Cursors);
+        assert_eq!(cursors.len(), 32, "a quarter of what is not fixed");
+        assert!(matches!(take(Use::Cursors, 1), Err(Error::Busy { cause }) if cause == HELD));
+        let writes = fill(Use::Transactions);
+        assert_eq!(writes.len(), (104 - 32) / 2);
+        drop((cursors, writes));
+        let writes = fill(Use::Transactions);
+        let long_value = take(Use::Cursors, 50).unwrap();
+        assert_eq!((writes.len(), memory.cursors_max()), (52, memory.limit() / 16));
+        assert!(take(Use::Cursors, 1).is_err());
+        drop(long_value);
+        assert_eq!(fill(Use::Cursors).len(), 9, "a sixteenth of the limit, and what one may exceed it by");
     }
 
     #[test]
@@ -432,13 +597,13 @@ mod tests {
     #[test]
     fn transactions_share_one_limit() {
         let memory = Memory::new(164 << 20);
-        let (mut first, mut second) = (Charge::default(), Charge::default());
-        first.grow_transaction(&memory, 55 << 20).unwrap();
-        assert!(matches!(second.grow_transaction(&memory, 11 << 20), Err(Error::MemoryLimit { .. })));
-        second.grow_transaction(&memory, 10 << 20).unwrap();
-        first.grow_transaction(&memory, 55 << 20).unwrap();
+        let [mut first, mut second] = [Use::Transactions; 2].map(Charge::new);
+        first.grow(&memory, 55 << 20).unwrap();
+        assert!(matches!(second.grow(&memory, 11 << 20), Err(Error::MemoryLimit { .. })));
+        second.grow(&memory, 10 << 20).unwrap();
+        first.grow(&memory, 55 << 20).unwrap();
         drop(first);
-        second.grow_transaction(&memory, 65 << 20).unwrap();
+        second.grow(&memory, 65 << 20).unwrap();
         assert_eq!(memory.used_for(Use::Transactions), 65 << 20);
     }
 

@@ -285,7 +285,7 @@ pub fn run_part(
         writer: None,
         written: 0,
         noted: 0,
-        charge: Charge::default(),
+        charge: Charge::new(Use::Jobs),
         yielding: false,
         out: Rewritten { parts: 1, ..Rewritten::default() },
     };
@@ -426,7 +426,7 @@ impl Output<'_> {
             && writer.file_bytes_estimate() >= self.target.table_bytes / 2
             && self.ctx.write.jobs.another_merge_waits(self.family.id);
         if bytes >= self.noted + STRIDE_BYTES {
-            self.charge.set(self.ctx.write.memory.sum(Use::Jobs), writer.memory_bytes());
+            self.charge.set(&self.ctx.write.memory, writer.memory_bytes());
             self.note(bytes)
         } else {
             Ok(())
@@ -475,7 +475,7 @@ impl Output<'_> {
             }
             self.note(bytes)?;
             self.noted = 0;
-            self.charge = Charge::default();
+            self.charge.release();
         }
         Ok(())
     }

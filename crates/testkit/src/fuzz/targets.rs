@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use tidesdb::internals::codec::{Decoder, FieldClass, FieldWriter};
 use tidesdb::internals::files;
+use tidesdb::internals::memory::Memory;
 use tidesdb::internals::sst::{Table, TableContext, TableCursor, TableMeta};
 use tidesdb::internals::types::{EntryCursor, FamilyId, SEQ_MAX, VlogId};
 use tidesdb::internals::version::Change;
@@ -183,7 +184,8 @@ pub fn open_table(data: &[u8]) -> Option<Arc<Table>> {
     let dir = env.disk.open_dir(PATH.as_ref(), true).ok()?;
     disk.write_file(format!("{PATH}/{}", files::table(meta.id)), &file).ok()?;
     // Index and filter are resident if they are mapped or fit into memory. Otherwise every search reads partitions.
-    let context = TableContext::new(&dir, if choice & 4 == 0 { 0 } else { 1 << 20 }, choice & 2 == 0);
+    let context =
+        TableContext::new(&dir, &Memory::new(0), if choice & 4 == 0 { 0 } else { 1 << 20 }, choice & 2 == 0);
     clean(Table::open(&context, &table_order(*choice), Arc::new(meta)))
 }
 

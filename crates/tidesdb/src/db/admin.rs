@@ -196,7 +196,7 @@ fn follow_pointers(family: &FamilyCore, table: &Arc<Table>, report: &mut VerifyR
         return Ok(());
     }
     let name = files::table(table.meta().id);
-    let mut cursor = crate::sst::TableCursor::new(Arc::clone(table));
+    let mut cursor = crate::sst::TableCursor::bypassing_cache(Arc::clone(table));
     cursor.seek_to_first()?;
     while cursor.valid() {
         if cursor.kind() == Kind::PutPointer {

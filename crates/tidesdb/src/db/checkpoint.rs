@@ -135,7 +135,7 @@ fn transfer_all(
 /// database.
 fn fill(ctx: &MaintenanceCtx, state: &State, target: &Arc<dyn Dir>, transfer: Transfer) -> Result<()> {
     transfer_all(ctx, state, target, transfer)?;
-    let tables = TableContext::new(target, 0, false);
+    let tables = TableContext::new(target, &ctx.write.memory, 0, false);
     let comparators: Vec<Comparator> =
         ctx.write.all_families().iter().map(|f| f.options.comparator.clone()).collect();
     let context = Context {

@@ -192,7 +192,7 @@ impl Family {
         }
         let reads = &self.shared.reads;
         let _timer = reads.sample(&reads.times.puts);
-        let mut batch = Kept::take(&SPARE).unwrap_or_default();
+        let mut batch = Kept::take(&SPARE).unwrap_or_else(WriteBatch::of_thread);
         fill(&mut batch).inspect_err(|e| super::work_here(&self.shared, &Err::<(), _>(e.clone())))?;
         let seq = super::write(&self.shared, &mut batch, options)?;
         batch.trim(); // the commit has cleared it

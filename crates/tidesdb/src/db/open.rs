@@ -1,7 +1,7 @@
 //! Opening a database. `OpenOptions::open` is a sequence of named steps.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tidesdb_io::{Descriptors, Dir, DirLock, Env, PooledDir, Priority};
 use tidesdb_sync::Mutex;
@@ -328,7 +328,8 @@ impl OpenOptions {
 
     /// Reads or creates the manifest and assembles the shared state, without families and without a begun log.
     fn build(&self, dir: &Arc<dyn Dir>, attached: Option<Attached>) -> Result<Arc<Shared>> {
-        let tables = self.tables(dir);
+        let memory = Memory::new(self.options.memory_limit);
+        let tables = self.tables(dir, &memory);
         let versions = self.versions(dir, &tables)?;
         if let Some(attached) = &attached {
             attached.check(&versions)?;
@@ -337,7 +338,6 @@ impl OpenOptions {
         if !self.options.read_only {
             check_room(first, versions.identity().wal_segment_bytes)?;
         }
-        let memory = Memory::new(self.options.memory_limit);
         let shared = self.assemble(versions, tables, first, &memory, attached);
         if shared.write.options.remote.as_ref().is_some_and(|remote| remote.replicate_log) {
             shared.write.log.keep_from(WalId(0)); // keep all segments until the first upload is done
@@ -346,8 +346,8 @@ impl OpenOptions {
     }
 
     /// What the tables in `dir` share.
-    pub(super) fn tables(&self, dir: &Arc<dyn Dir>) -> Arc<TableContext> {
-        Arc::new(TableContext::new(dir, self.options.cache_bytes, self.options.mmap_reads))
+    pub(super) fn tables(&self, dir: &Arc<dyn Dir>, memory: &Arc<Memory>) -> Arc<TableContext> {
+        Arc::new(TableContext::new(dir, memory, self.options.cache_bytes, self.options.mmap_reads))
     }
 
     /// Assembles the shared state, without families, with a log that begins at segment `first`.
@@ -388,6 +388,7 @@ impl OpenOptions {
                 (Descriptors::of(&*self.env.disk).max() / VLOG_WRITES_SHARE).max(1),
             ),
             remote: attached.map(|attached| attached.remote),
+            view: OnceLock::new(),
         };
         shared.reads.refresh_clock();
         shared.write.sync_due.tick(shared.write.env.clock.mono());

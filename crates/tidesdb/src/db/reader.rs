@@ -29,7 +29,7 @@ use super::close::Closing;
 use super::open::{newer_than_flushed, refuse_unresolved};
 use super::{Db, Inner, OpenOptions, RecoveryReport, catalog};
 use crate::background::Pool;
-use crate::memory::Memory;
+use crate::memory::{Charge, Memory, Use};
 use crate::options::RecoveryMode;
 use crate::shared::{Family, Shared};
 use crate::sst::{Table, TableContext};
@@ -74,6 +74,10 @@ const TRIES_MAX: u32 = 1000;
 pub struct Reader {
     inner: Arc<Views>,
 }
+
+/// Memory of a view, and of each family in it, without memtables and tables.
+const VIEW_BYTES: u64 = 96 << 10;
+const FAMILY_BYTES: u64 = 16 << 10;
 
 struct Views {
     following: Mutex<Following, { rank::READER }>,
@@ -123,7 +127,7 @@ impl Reader {
     /// # Errors
     /// `Corrupt`, `FormatTooNew`, `Io`; `MemoryLimit` if what the writer has not flushed does not fit in memory beside the
     /// views that are alive; `Busy`
-    /// if the writer replaces files faster than they can be opened. The previous view stays, and the call may be
+    /// if the writer replaces files faster than they can be opened, or if the views that are alive hold their share of `memory_limit`. The previous view stays, and the call may be
     /// repeated.
     pub fn refresh(&self) -> Result<Db> {
         let mut following = self.inner.following.lock();
@@ -173,9 +177,10 @@ impl Following {
             db_uuid: identity.uuid,
             boot_id: options.env.disk.boot_id(),
         };
+        let memory = Memory::new(options.options.memory_limit);
         let mut this = Self {
-            tables: options.tables(&dir),
-            memory: Memory::new(options.options.memory_limit),
+            tables: options.tables(&dir, &memory),
+            memory,
             log: LogTail::new(config, first_segment(manifest.state())),
             replayed: Replayed::default(),
             opened: Opened::default(),
@@ -243,10 +248,13 @@ impl Following {
             (Some(before), Some(now)) => Arc::ptr_eq(before, now),
             _ => false,
         };
+        let mut held = Charge::new(Use::Cursors);
+        held.grow(&self.memory, VIEW_BYTES + state.families.len() as u64 * FAMILY_BYTES)?;
         let identity = self.manifest.identity();
         let versions = VersionSet::view(self.context(), identity, state.clone(), prev, is_same)?;
         let tables = Arc::clone(&self.tables);
         let shared = self.options.assemble(versions, tables, first_segment(state), &self.memory, None);
+        shared.view.get_or_init(|| held);
         catalog::load(&shared)?;
         // A try that fails here leaves the files of the last one open: memtables may refer to them.
         self.replayed.open_values(&shared, self.last.as_ref().map(|(last, _)| &**last), state)?;

@@ -82,13 +82,13 @@ statistics! {
         Gauge Bytes memory_memtables_bytes: u64 = seen.memory.used_for(Use::Memtables),
             "Memory of memtables: active, immutable, and those that only readers still use.";
         Gauge Bytes memory_transactions_bytes: u64 = seen.memory.used_for(Use::Transactions),
-            "Memory of batches and transactions of more than 4 KiB: their writes, and the keys they read.";
+            "Memory of batches and transactions: their writes, and the keys and intervals they read.";
         Gauge Bytes memory_cursors_bytes: u64 = seen.memory.used_for(Use::Cursors),
-            "Memory of the buffers of iterators and merges.";
+            "Memory of iterators, of readers and writers of long values, and of views of a reader beside the writer.";
         Gauge Bytes memory_jobs_bytes: u64 = seen.memory.used_for(Use::Jobs),
-            "Memory of the tables that flushes and merges build.";
+            "Memory of the tables that flushes and merges build, and of what merges read.";
         Gauge Bytes memory_tables_bytes: u64 = seen.memory.used_for(Use::Tables),
-            "Memory of the block cache, and of the filters and indexes of open tables.";
+            "Memory of the block cache, and of the filters, indexes, first and last keys of open tables.";
         Gauge Bytes memory_spare_bytes: u64 = seen.memory.spare,
             "Memory of this process that is kept for new memtables and freed under pressure.";
         Gauge Bytes memory_allocator_bytes: u64 = seen.memory.allocator,

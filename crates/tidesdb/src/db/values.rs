@@ -11,6 +11,7 @@ use std::ops::RangeBounds;
 use std::time::{Duration, SystemTime};
 
 use super::{Db, Snapshot};
+use crate::memory::{Charge, Use};
 use crate::options::{SyncMode, WriteOptions};
 use crate::read::{self, ValueReader};
 use crate::shared::Family;
@@ -19,6 +20,9 @@ use crate::types::{SeqNo, Slice, VlogId, expiry_at};
 use crate::vlog::{CHUNK_BYTES, CHUNKED_BYTES_MAX, ChunkedPlace, Lease};
 use crate::write::{Chunks, WriteBatch, begin_writing, check_key};
 use crate::{Error, Result, collect};
+
+/// Memory of a writer without its chunk and its key.
+const WRITER_BYTES: usize = size_of::<ValueWriter>() + size_of::<Chunks>();
 
 /// Writes one value of any length in constant memory. The value becomes visible as a whole with [`ValueWriter::commit`] or
 /// with the transaction that it [joins](ValueWriter::join). Dropping the writer discards it: what was written is garbage,
@@ -51,6 +55,8 @@ pub struct ValueWriter {
     chunk: Vec<u8>,
     stream: Option<Stream>,
     failed: Option<Error>,
+    /// Memory of the writer and of the chunk that it fills.
+    charge: Charge,
 }
 
 /// The chunks of a value that has more than one.
@@ -65,6 +71,8 @@ impl ValueWriter {
         family.shared.write.check_writable()?;
         check_key(key)?;
         check_exists(family)?;
+        let mut charge = Charge::new(Use::Cursors);
+        charge.grow(&family.core.memory, (WRITER_BYTES + key.len()) as u64)?;
         Ok(Self {
             family: family.clone(),
             key: key.to_vec(),
@@ -73,6 +81,7 @@ impl ValueWriter {
             chunk: Vec::new(),
             stream: None,
             failed: None,
+            charge,
         })
     }
 
@@ -187,8 +196,22 @@ impl ValueWriter {
         Ok(())
     }
 
-    /// Fills the chunk by `fill` and hands it on if more follows. Remembers an error.
-    fn fill<R>(&mut self, fill: impl FnOnce(&mut Vec<u8>) -> Result<R>) -> Result<R> {
+    /// Makes room for `more` bytes in the chunk, as far as they fit.
+    ///
+    /// # Errors
+    /// `Busy` if memory is scarce.
+    fn make_room(&mut self, more: usize) -> Result<()> {
+        let wanted = self.chunk.len().saturating_add(more).min(CHUNK_BYTES);
+        if wanted > self.chunk.capacity() {
+            let room = wanted.next_power_of_two(); // a chunk is one
+            self.charge.grow(&self.family.core.memory, (WRITER_BYTES + self.key.len() + room) as u64)?;
+            self.chunk.reserve_exact(room - self.chunk.len());
+        }
+        Ok(())
+    }
+
+    /// Fills the chunk with up to `more` bytes by `fill` and hands it on if it is full. Remembers an error.
+    fn fill<R>(&mut self, more: usize, fill: impl FnOnce(&mut Vec<u8>) -> Result<R>) -> Result<R> {
         if let Some(e) = &self.failed {
             return Err(e.clone());
         }
@@ -196,6 +219,7 @@ impl ValueWriter {
             if self.chunk.len() == CHUNK_BYTES {
                 self.hand_on()?;
             }
+            self.make_room(more)?;
             fill(&mut self.chunk)
         };
         filled().map_err(|e| self.fail(e))
@@ -205,6 +229,7 @@ impl ValueWriter {
     fn fail(&mut self, e: Error) -> Error {
         let e = self.family.shared.write.refused(self.len(), e);
         (self.stream, self.chunk) = (None, Vec::new());
+        self.charge.set(&self.family.core.memory, (WRITER_BYTES + self.key.len()) as u64);
         self.failed = Some(e.clone());
         super::work_here(&self.family.shared, &Err::<(), _>(e.clone()));
         e
@@ -218,12 +243,12 @@ impl ValueWriter {
         };
         let mut next = Vec::with_capacity(1);
         loop {
-            self.fill(|chunk| read(CHUNK_BYTES - chunk.len(), chunk))?;
+            self.fill(CHUNK_BYTES, |chunk| read(CHUNK_BYTES - chunk.len(), chunk))?;
             next.clear();
             if read(1, &mut next)? == 0 {
                 return Ok(());
             }
-            self.fill(|chunk| {
+            self.fill(1, |chunk| {
                 chunk.append(&mut next);
                 Ok(())
             })?;
@@ -236,7 +261,7 @@ impl Write for ValueWriter {
         if bytes.is_empty() {
             return Ok(0);
         }
-        let written = self.fill(|chunk| {
+        let written = self.fill(bytes.len(), |chunk| {
             let n = bytes.len().min(CHUNK_BYTES - chunk.len());
             chunk.extend_from_slice(&bytes[..n]);
             Ok(n)
@@ -306,7 +331,8 @@ impl Family {
     /// [`commit`](ValueWriter::commit).
     ///
     /// # Errors
-    /// `InvalidArgument` for an empty or too long key; `NotFound` (dropped family), `ReadOnly`, `Closed`, `Poisoned`.
+    /// `InvalidArgument` for an empty or too long key; `NotFound` (dropped family), `ReadOnly`, `Closed`, `Poisoned`; `Busy` if iterators, and
+    /// readers and writers of values, hold their share of `memory_limit`.
     pub fn value_writer(&self, key: impl AsRef<[u8]>) -> Result<ValueWriter> {
         ValueWriter::new(self, key.as_ref())
     }
@@ -333,7 +359,7 @@ impl Family {
     /// Returns a reader of the value of `key`, for values of any length.
     ///
     /// # Errors
-    /// As [`Family::get`].
+    /// As [`Family::get`]; `Busy` if iterators, and readers and writers of values, hold their share of `memory_limit`.
     pub fn value_reader(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
         read_at(self, key.as_ref(), None)
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::{hex, keep_damage, no_such, open, shown};
 use crate::files::{self, FileKind};
+use crate::memory::Memory;
 use crate::sst::{Table, TableContext, TableCursor};
 use crate::types::{EntryCursor, ShownExpiry};
 use crate::version;
@@ -50,7 +51,7 @@ pub fn table(
             vlog.count, vlog.bytes, vlog.vlog.0
         ));
     }
-    let context = TableContext::new(&dir, 0, false);
+    let context = TableContext::new(&dir, &Memory::new(0), 0, false);
     let mut damage = Vec::new();
     let opened = Table::open(&context, order, Arc::clone(meta));
     let Some(table) = keep_damage(opened, &mut damage)? else { return Ok(damage) };

@@ -97,6 +97,12 @@ impl<C: EntryCursor> VisibleCursor<C> {
         self
     }
 
+    /// Returns the bytes that the buffers of the version shown take.
+    #[inline]
+    pub fn held_bytes(&self) -> usize {
+        self.stash.key.capacity() + self.stash.value.capacity() + self.operands.memory_bytes()
+    }
+
     /// Returns the time at which expiry is judged, in milliseconds since the UNIX epoch.
     pub fn now(&self) -> u64 {
         self.now

@@ -6,26 +6,33 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+mod open;
+
+pub use open::show_keys;
+
 use super::ahead::ReadAhead;
 use super::get::resolve_chunks;
 use super::stored::StoredAhead;
 use super::track::Track;
-use crate::family::{FamilyCore, ReadView, SEEK_CHARGE};
+use crate::family::{FamilyCore, ReadView};
 use crate::jobs::Job;
-use crate::merge::{Combine, HidingCursor, MergeCursor, VisibleCursor};
+use crate::memory::Charge;
+use crate::merge::{HidingCursor, MergeCursor, VisibleCursor};
 use crate::mvcc::SnapshotPin;
 use crate::options::ReadOptions;
-use crate::ranges::{Hidden, RangeSet, RangeTombstone, SharedRanges};
+use crate::ranges::{RangeSet, RangeTombstone};
 use crate::shared::ReadCtx;
-use crate::sources::{Source, TableLevel};
+use crate::sources::Source;
 use crate::types::{
-    Comparator, EntryCursor, EntryMeta, KeyRange, Kind, ReadPoint, RowSpan, SEQ_MAX, Scope, SeqNo, Slice,
-    moment_of,
+    Comparator, EntryCursor, EntryMeta, KeyRange, Kind, ReadPoint, RowSpan, Rows, SEQ_MAX, Scope, SeqNo,
+    Slice, moment_of,
 };
 use crate::undo_map::UndoMap;
 use crate::vlog::{ChunkedPlace, VlogPointer};
 use crate::{Error, Result};
 
+/// A cursor stays charged for this many bytes of values when it leaves them.
+const SMALL_VALUES: u64 = 64 << 10;
 /// The memory of values from this length on is used for the next one.
 const KEPT_BYTES_MIN: usize = 8 << 20;
 
@@ -68,6 +75,11 @@ pub struct Cursor {
     ahead: ReadAhead,
     /// Read-ahead of values in value logs.
     stored: StoredAhead<ReaderCursor>,
+    /// True if the family combines operands: the combined value is in a buffer.
+    combines: bool,
+    /// Memory of the cursor itself, without values.
+    base: u64,
+    charge: Charge,
 }
 
 /// Deleted keys that a cursor steps over before it charges them.
@@ -77,16 +89,6 @@ const CHARGED_DEAD: u64 = 1024;
 type ReaderCursor = VisibleCursor<Versions>;
 /// All versions of a family except those hidden by range tombstones.
 type Versions = HidingCursor<MergeCursor<Source>>;
-
-/// Returns a cursor over the keys that a reader at `at` sees in `view`, not positioned yet. It reads no values and calls no
-/// merge operator.
-pub fn show_keys(view: &ReadView, family: &Arc<FamilyCore>, at: ReadPoint) -> impl EntryCursor + use<> {
-    let mut cursor = Cursor::merged(family, view, at, None);
-    let mut scope = Scope::default();
-    scope.keys_only = true;
-    cursor.set_scope(&scope);
-    cursor
-}
 
 /// A transaction's own writes to a family, in readable form.
 #[derive(Clone, Debug)]
@@ -128,132 +130,12 @@ impl ReadTimestamp {
     }
 }
 
-/// Charge of a seek in `view`: for each sorted run above the first.
-fn seek_charge(view: &ReadView) -> u32 {
-    let runs = |level: &Arc<TableLevel>| {
-        if level.is_overlapping() { level.len() } else { usize::from(!level.is_empty()) }
-    };
-    let runs: usize = view.version.levels().iter().map(runs).sum();
-    u32::try_from(runs.saturating_sub(1)).unwrap_or(u32::MAX).saturating_mul(SEEK_CHARGE)
-}
-
 #[cold]
 fn no_value() -> Error {
     Error::invalid("the cursor has no value: it is keys-only, or not on a key; check Cursor::valid first")
 }
 
 impl Cursor {
-    /// Creates a cursor at `snapshot`, or at the newest visible commit.
-    pub(crate) fn new(
-        reads: &Arc<ReadCtx>,
-        family: &Arc<FamilyCore>,
-        snapshot: Option<SnapshotPin>,
-        options: ReadOptions,
-    ) -> Result<Self> {
-        let moment = snapshot.map_or(ReadTimestamp::Now, ReadTimestamp::Snapshot);
-        Self::in_transaction(reads, family, moment, (None, None), options)
-    }
-
-    /// Creates a cursor that also shows the transaction's `own` writes and records in `track` the keys it reads.
-    pub(crate) fn in_transaction(
-        reads: &Arc<ReadCtx>,
-        family: &Arc<FamilyCore>,
-        moment: ReadTimestamp,
-        (own, track): (Option<OwnReads>, Option<Track>),
-        options: ReadOptions,
-    ) -> Result<Self> {
-        reads.check_open()?;
-        // Take the view before the sequence number: see `mvcc`. The view retains every version visible at its time.
-        // Also take it before checking for a drop: a drop sets the flag first and empties the view afterwards.
-        let view = family.owned_view();
-        if family.is_dropped() {
-            return Err(family.unusable());
-        }
-        let seq = moment.seq(reads);
-        let inner = Self::merged(family, &view, ReadPoint { seq, now: reads.now() }, own.as_ref());
-        let mut cursor = Self {
-            reads: Arc::clone(reads),
-            family: Arc::clone(family),
-            seek_charge: seek_charge(&view),
-            view,
-            inner,
-            seq,
-            moment,
-            // A transaction records each row it reads, so rows are not copied in advance.
-            ahead: ReadAhead::new(own.is_none() && track.is_none()),
-            own,
-            track,
-            resolved: None,
-            spare: Vec::new(),
-            stored: StoredAhead::default(),
-        };
-        if options.keys_only {
-            cursor.set_keys_only();
-        }
-        Ok(cursor)
-    }
-
-    /// Returns a cursor over what a reader at `at` sees in `view`.
-    fn merged(
-        family: &Arc<FamilyCore>,
-        view: &ReadView,
-        at: ReadPoint,
-        own: Option<&OwnReads>,
-    ) -> ReaderCursor {
-        let versions = Self::versions(family, view, at.seq, own);
-        let combine = family.options.merge_operator().map(|_| Arc::clone(family) as Arc<dyn Combine>);
-        VisibleCursor::new(versions, family.options.comparator.clone(), at.seq, at.now)
-            .counting_from(view.active_from)
-            .combining(combine)
-    }
-
-    /// Returns a cursor over the versions in `view` for a reader at `seq`.
-    fn versions(family: &FamilyCore, view: &ReadView, seq: SeqNo, own: Option<&OwnReads>) -> Versions {
-        let comparator = &family.options.comparator;
-        let mut sources: Vec<Source> = own.map(|own| Source::own(&own.map, seq)).into_iter().collect();
-        sources.extend(view.memtables().map(|slot| Source::memtable(&slot.map)));
-        for level in view.version.levels().iter().filter(|l| !l.is_empty()) {
-            if level.is_overlapping() {
-                sources.extend(level.tables().map(Source::table));
-            } else {
-                sources.push(Source::level(level, comparator));
-            }
-        }
-        // For the reader, its own writes are as new as its snapshot, while the memtables may hold newer versions.
-        let merged = match own {
-            Some(_) => MergeCursor::newest_after_first(comparator.clone(), sources),
-            None => MergeCursor::newest_first(comparator.clone(), sources),
-        };
-        let mut ranges: Vec<RangeSet> = Vec::new(); // does not allocate while empty
-        let shared_ranges = view.memtables().map(|slot| &slot.ranges);
-        ranges.extend(shared_ranges.filter(|set| !set.is_empty()).map(SharedRanges::to_owned));
-        ranges.extend(Some(view.version.ranges()).filter(|set| !set.is_empty()).cloned());
-        ranges.extend(own.map(|own| own.ranges_at(comparator, seq)));
-        HidingCursor::new(merged, comparator.clone(), Hidden::new(ranges, seq))
-    }
-
-    /// Creates a second cursor at the same read timestamp and the same expiry time.
-    pub(super) fn sibling(&self) -> Self {
-        let at = ReadPoint { seq: self.seq, now: self.inner.now() };
-        let mut inner = Self::merged(&self.family, &self.view, at, self.own.as_ref());
-        inner.set_scope(self.inner.scope());
-        Self {
-            reads: Arc::clone(&self.reads),
-            family: Arc::clone(&self.family),
-            view: Arc::clone(&self.view),
-            inner,
-            seq: self.seq,
-            seek_charge: self.seek_charge,
-            moment: self.moment.clone(),
-            own: self.own.clone(),
-            track: self.track.as_ref().map(Track::sibling),
-            resolved: None,
-            spare: Vec::new(),
-            ahead: self.ahead.sibling(),
-            stored: StoredAhead::default(),
-        }
-    }
-
     /// Limits the cursor to the keys in `range`, in the order of the family; the position is lost. What lies beyond is not read, and
     /// deleted keys there cost nothing.
     ///
@@ -284,6 +166,12 @@ impl Cursor {
     /// Limits every layer of the cursor, and what it notes as read.
     fn set_scope(&mut self, scope: &Scope) {
         self.jump();
+        // What made the bounds has them too, so they cannot be refused.
+        let copies = 1 + u64::from(self.track.is_some());
+        let bytes = |scope: &Scope| scope.memory_bytes() as u64 * copies;
+        let more = bytes(scope).cast_signed() - bytes(self.inner.scope()).cast_signed();
+        self.base = self.base.saturating_add_signed(more);
+        self.charge.set(&self.family.memory, self.charge.bytes().saturating_add_signed(more));
         self.inner.set_scope(scope);
         if let Some(track) = &mut self.track {
             track.clip(scope);
@@ -316,7 +204,8 @@ impl Cursor {
     /// Moves to the first key.
     ///
     /// # Errors
-    /// `Corrupt`, `Io`: the cursor is then not valid. The same holds for all methods below.
+    /// `Corrupt`, `Io`: the cursor is then not valid. `Busy` if it needs more memory and iterators hold their share of `memory_limit`;
+    /// `MemoryLimit` if its transaction has read too many intervals. The same holds for all methods below.
     pub fn seek_to_first(&mut self) -> Result<()> {
         self.land(ReaderCursor::seek_to_first)?;
         self.note(|track, landed| track.forward(Bound::Unbounded, landed));
@@ -422,12 +311,18 @@ impl Cursor {
     #[cold]
     #[inline(never)]
     fn read_ahead(&mut self) {
+        if self.hold(Rows::BYTES_MAX).is_err() {
+            return;
+        }
         self.ahead.fill(|rows| self.inner.take_rows(rows));
     }
 
     /// Moves to another position by `seek`.
     #[inline]
     fn land(&mut self, seek: impl FnOnce(&mut ReaderCursor) -> Result<()>) -> Result<()> {
+        if let Some(track) = &self.track {
+            track.make_room()?;
+        }
         self.jump();
         self.charge_seek();
         let _timer = self.reads.sample(&self.reads.times.seeks);
@@ -461,6 +356,9 @@ impl Cursor {
     fn free_value(&mut self) {
         let long = self.resolved.take().filter(|value| value.len() >= KEPT_BYTES_MIN);
         self.spare = long.map_or_else(Vec::new, Slice::into_vec);
+        if self.charge.bytes() > self.base + SMALL_VALUES {
+            self.charge.set(&self.family.memory, self.base + self.spare.capacity() as u64);
+        }
     }
 
     /// Discards the position.
@@ -492,7 +390,7 @@ impl Cursor {
             self.inner.seek_to_last()?
         }
         self.note(Track::prev);
-        Ok(())
+        self.hold(self.inner.held_bytes())
     }
 
     /// Adds the deleted keys that the scan passed to the family's dead ranges, so the next scan skips them.
@@ -505,6 +403,15 @@ impl Cursor {
         }
     }
 
+    /// Charges the combined value, which is there already.
+    #[cold]
+    fn charge_combined(&mut self) {
+        let wanted = self.base + self.inner.held_bytes() as u64;
+        if wanted > self.charge.bytes() {
+            self.charge.set(&self.family.memory, wanted);
+        }
+    }
+
     /// Records the new position in the transaction's track, if there is one, and stores a dead range the scan has
     /// found.
     #[inline]
@@ -514,6 +421,9 @@ impl Cursor {
         }
         if self.inner.fresh_dead() >= CHARGED_DEAD {
             self.charge_dead();
+        }
+        if self.combines {
+            self.charge_combined();
         }
     }
 
@@ -584,7 +494,11 @@ impl Cursor {
         if self.resolved.is_none() {
             let value = match VlogPointer::decode(self.inner.entry()?.2) {
                 Some(pointer) => self.read_stored(&pointer)?,
-                None => resolve_chunks(&self.family, self.inner.entry()?.2, mem::take(&mut self.spare))?,
+                None => {
+                    let len = ChunkedPlace::decode(self.inner.entry()?.2).map_or(0, |place| place.len);
+                    self.hold(len as usize)?;
+                    resolve_chunks(&self.family, self.inner.entry()?.2, mem::take(&mut self.spare))?
+                }
             };
             self.resolved = Some(value);
         }
@@ -593,6 +507,11 @@ impl Cursor {
 
     /// Returns the value that `pointer` leads to; reads those of the next rows too in a long scan.
     fn read_stored(&mut self, pointer: &VlogPointer) -> Result<Slice> {
+        self.hold(pointer.raw_len as usize + self.stored.bytes())?;
+        if !self.family.memory.has_room_for_cursors() {
+            self.stored.forget();
+            return self.family.vlog.read(pointer).map(Slice::from);
+        }
         let Self { stored, inner, family, view, own, seq, .. } = self;
         stored.prepare(
             &family.vlog,
@@ -605,9 +524,13 @@ impl Cursor {
                 Ok(scout)
             },
         );
-        match stored.take(pointer)? {
+        let ahead = self.base + (pointer.raw_len as usize + self.stored.bytes()) as u64;
+        if ahead > self.charge.bytes() {
+            self.charge.set(&self.family.memory, ahead);
+        }
+        match self.stored.take(pointer)? {
             Some(value) => Ok(value),
-            None => family.vlog.read(pointer).map(Slice::from),
+            None => self.family.vlog.read(pointer).map(Slice::from),
         }
     }
 

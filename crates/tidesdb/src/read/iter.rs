@@ -85,7 +85,7 @@ impl Iter {
         if let Some(back) = &mut self.back {
             back.prev()?;
         } else {
-            let mut back = Box::new(self.front.sibling());
+            let mut back = Box::new(self.front.sibling()?);
             back.seek_to_last()?;
             self.back = Some(back);
         }

@@ -11,7 +11,9 @@ use std::sync::Arc;
 
 use tidesdb_sync::{Mutex, rank};
 
+use crate::Result;
 use crate::family::FamilyCore;
+use crate::memory::{Charge, Memory, Use, block_bytes};
 use crate::types::Comparator;
 
 /// An interval of keys that was read.
@@ -26,6 +28,15 @@ pub struct Span {
 }
 
 impl Span {
+    /// Bytes that its keys take.
+    fn key_bytes(&self) -> usize {
+        let end = |end: &Bound<Vec<u8>>| match end {
+            Bound::Included(key) | Bound::Excluded(key) => block_bytes(key.capacity()),
+            Bound::Unbounded => 0,
+        };
+        end(&self.low) + end(&self.high)
+    }
+
     /// Returns whether the span can contain no key.
     fn is_empty(&self) -> bool {
         let (Bound::Included(low) | Bound::Excluded(low), Bound::Included(high) | Bound::Excluded(high)) =
@@ -125,8 +136,11 @@ pub type Spans = Arc<Mutex<SpanSet, { rank::SPANS }>>;
 /// Number of closed spans that triggers the first merge.
 const MERGE_MIN: usize = 64;
 
+/// Bytes charged for an open span. The cursor that widens it has at most as many open ones as the program has cursors.
+const OPEN_BYTES: usize = 256;
+
 /// Key spans that the cursors of one transaction have read.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct SpanSet {
     /// The span of each cursor in use, by slot.
     open: Vec<Option<Span>>,
@@ -135,9 +149,47 @@ pub struct SpanSet {
     closed: Vec<Span>,
     /// Number of closed spans that triggers the next merge, if not below `MERGE_MIN`.
     merge_at: usize,
+    /// Bytes of the keys of the closed spans.
+    closed_bytes: usize,
+    charge: Charge,
+}
+
+impl Default for SpanSet {
+    fn default() -> Self {
+        let charge = Charge::new(Use::Transactions);
+        Self { open: Vec::new(), free: Vec::new(), closed: Vec::new(), merge_at: 0, closed_bytes: 0, charge }
+    }
 }
 
 impl SpanSet {
+    /// Makes room for one more span, before a seek. Its keys are counted by the next call.
+    ///
+    /// # Errors
+    /// `MemoryLimit`.
+    pub(super) fn make_room(&mut self, memory: &Arc<Memory>) -> Result<()> {
+        if self.bytes() <= self.charge.bytes() {
+            return Ok(());
+        }
+        let ample = self.bytes() + self.bytes() / 4;
+        if self.charge.grow(memory, ample).is_err() {
+            self.merge(); // few may be left
+            self.charge.grow(memory, self.bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Bytes that all spans take, and one more.
+    fn bytes(&self) -> u64 {
+        let spans = self.closed.capacity() * size_of::<Span>();
+        (spans + self.closed_bytes + (self.open.len() + 1) * OPEN_BYTES) as u64
+    }
+
+    fn merge(&mut self) {
+        merge(&mut self.closed);
+        self.merge_at = 2 * self.closed.len();
+        self.closed_bytes = self.closed.iter().map(Span::key_bytes).sum();
+    }
+
     /// Opens `span` in a free slot and returns the slot.
     pub(super) fn open(&mut self, span: Span) -> usize {
         if let Some(slot) = self.free.pop() {
@@ -167,10 +219,10 @@ impl SpanSet {
     }
 
     fn add_closed(&mut self, span: Option<Span>) {
+        self.closed_bytes += span.as_ref().map_or(0, Span::key_bytes);
         self.closed.extend(span);
         if self.closed.len() >= self.merge_at.max(MERGE_MIN) {
-            merge(&mut self.closed);
-            self.merge_at = 2 * self.closed.len();
+            self.merge();
         }
     }
 
@@ -182,6 +234,7 @@ impl SpanSet {
 
     /// Takes the closed spans and copies of the open spans, and returns them merged.
     pub fn take_merged(&mut self) -> Vec<Span> {
+        self.closed_bytes = 0;
         let mut all = std::mem::take(&mut self.closed);
         all.extend(self.open.iter().flatten().cloned());
         merge(&mut all);

@@ -43,6 +43,8 @@ struct Buffer<C> {
     failed: bool,
     /// Rows of the next fill.
     rows: usize,
+    /// Bytes of the values of the last fill, and of their places.
+    bytes: usize,
 }
 
 impl<C> Default for StoredAhead<C> {
@@ -52,6 +54,11 @@ impl<C> Default for StoredAhead<C> {
 }
 
 impl<C: EntryCursor> StoredAhead<C> {
+    /// Bytes of the values that were read ahead, and of the second cursor without its blocks.
+    pub(super) fn bytes(&self) -> usize {
+        self.buffer.as_ref().map_or(0, |buffer| size_of::<Buffer<C>>() + buffer.bytes)
+    }
+
     /// Starts anew: the cursor moves elsewhere.
     #[inline]
     pub(super) fn forget(&mut self) {
@@ -102,6 +109,7 @@ impl<C: EntryCursor> StoredAhead<C> {
                 loading: Vec::new(),
                 failed: false,
                 rows: FEWEST,
+                bytes: 0,
             };
             self.buffer = scout(self.backwards).ok().map(|scout| Box::new(buffer(scout)));
         }
@@ -127,6 +135,8 @@ impl<C: EntryCursor> Buffer<C> {
             self.loads.load(vlogs, &self.loading);
         }
         self.rows = (2 * self.rows).min(MOST);
+        self.bytes =
+            pointers.iter().map(|p| p.raw_len as usize + 3 * size_of::<(VlogPointer, Slice)>()).sum();
         let mut read: Vec<Result<Slice>> = Vec::new();
         read.resize_with(pointers.len(), || Ok(Slice::from(&[][..])));
         vlogs.read_many(&pointers, |i, value| read[i] = value.map(Slice::from));

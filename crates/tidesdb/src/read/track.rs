@@ -9,6 +9,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::spans::{Span, Spans, is_after, is_before};
+use crate::Result;
 use crate::family::FamilyCore;
 use crate::types::Scope;
 
@@ -52,6 +53,14 @@ impl Track {
         let (low, high) = (self.low.clone(), self.high.clone());
         let (spans, family) = (Arc::clone(&self.spans), Arc::clone(&self.family));
         Self { spans, family, slot: None, low, high, edge: Edge::Elsewhere }
+    }
+
+    /// Makes room for the span of a seek, before the seek.
+    ///
+    /// # Errors
+    /// `MemoryLimit`.
+    pub(super) fn make_room(&self) -> Result<()> {
+        self.spans.lock().make_room(&self.family.memory)
     }
 
     /// Restricts what counts as read to these bounds from now on.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::get::Located;
 use crate::family::{FamilyCore, ReadView};
+use crate::memory::{Charge, Use};
 use crate::types::{Slice, VALUE_BYTES_MAX};
 use crate::vlog::{ChunkIndex, Lease, ValuePlace};
 use crate::{Error, Result};
@@ -34,6 +35,8 @@ pub struct ValueReader {
     source: Source,
     len: u64,
     at: u64,
+    /// Memory of the value, or of the chunk and the index.
+    charge: Charge,
 }
 
 enum Source {
@@ -56,9 +59,13 @@ struct Chunks {
 
 impl Chunks {
     /// Returns the rest of the chunk that contains byte `at` of the value; empty at the end.
-    fn from(&mut self, at: u64) -> Result<&[u8]> {
+    fn from(&mut self, at: u64, charge: &mut Charge) -> Result<&[u8]> {
         let Some((number, start)) = self.index.find(at) else { return Ok(&[]) };
         if self.loaded != Some(number) {
+            let chunk = self.index.chunks()[number].raw_len as usize;
+            if chunk > self.chunk.capacity() {
+                charge.grow(&self.family.memory, self.index.memory_bytes() + chunk as u64)?;
+            }
             self.load(number)?;
         }
         Ok(self.chunk.get((at - start) as usize..).unwrap_or_default())
@@ -84,22 +91,28 @@ impl ValueReader {
         leases: Vec<Lease>,
         located: Located,
     ) -> Result<Self> {
+        let mut charge = Charge::new(Use::Cursors);
         let place = match located {
-            Located::Inline(value) => return Ok(Self::whole(value)),
+            Located::Inline(value) => {
+                charge.grow(&family.memory, (size_of::<Self>() + value.len()) as u64)?;
+                return Ok(Self::whole(value, charge));
+            }
             Located::Stored(ValuePlace::Record(pointer)) => {
-                return family.vlog.read(&pointer).map(|value| Self::whole(value.into()));
+                charge.grow(&family.memory, size_of::<Self>() as u64 + u64::from(pointer.raw_len))?;
+                return family.vlog.read(&pointer).map(|value| Self::whole(value.into(), charge));
             }
             Located::Stored(ValuePlace::Chunks(place)) => place,
         };
+        charge.grow(&family.memory, ChunkIndex::bytes_of(place.len))?;
         let index = family.vlog.read_index(&place)?;
         let family = Arc::clone(family);
         let (chunk, loaded) = (Vec::new(), None);
         let chunks = Chunks { family, _view: view, _leases: leases, index, chunk, loaded };
-        Ok(Self { source: Source::Chunks(Box::new(chunks)), len: place.len, at: 0 })
+        Ok(Self { source: Source::Chunks(Box::new(chunks)), len: place.len, at: 0, charge })
     }
 
-    fn whole(value: Slice) -> Self {
-        Self { len: value.len() as u64, source: Source::Whole(value), at: 0 }
+    fn whole(value: Slice, charge: Charge) -> Self {
+        Self { len: value.len() as u64, source: Source::Whole(value), at: 0, charge }
     }
 
     /// Length of the value in bytes.
@@ -149,7 +162,7 @@ impl ValueReader {
             Source::Whole(value) => {
                 Ok(usize::try_from(self.at).ok().and_then(|at| value.get(at..)).unwrap_or_default())
             }
-            Source::Chunks(chunks) => chunks.from(self.at),
+            Source::Chunks(chunks) => chunks.from(self.at, &mut self.charge),
         }
     }
 }

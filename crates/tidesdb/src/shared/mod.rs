@@ -21,8 +21,8 @@ mod watch;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 pub use backlog::{
@@ -42,6 +42,7 @@ pub use write::{FLUSH_FOR_SPACE_MIN, Flushed, MergeSpace, OwnedLog, SCARCE, Writ
 use crate::Result;
 use crate::family::FamilyCore;
 use crate::jobs::Retry;
+use crate::memory::Charge;
 use crate::remote::Remote;
 use crate::sst::TableContext;
 use crate::types::{Comparator, EXPIRY_MAX, FamilyId, SeqNo, moment_of};
@@ -72,6 +73,8 @@ pub struct Shared {
     pub vlog_writes: Arc<WriteBudget>,
     /// The object store with the copy, if there is one.
     pub remote: Option<Arc<Remote>>,
+    /// Memory of a view of a reader beside the writer.
+    pub view: OnceLock<Charge>,
 }
 
 impl Shared {

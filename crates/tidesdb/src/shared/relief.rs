@@ -1,6 +1,5 @@
 //! Frees memory when the database comes near its limit, and takes it back when it does not.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Shared;
@@ -17,8 +16,8 @@ impl Shared {
     /// Sums up the memory that has no sum of its own.
     pub fn count_memory(&self) {
         let (memory, tables) = (&self.write.memory, &self.tables.memory);
+        memory.settle();
         memory.set(Use::Tables, tables.used());
-        memory.set(Use::Cursors, tables.cursors().load(Ordering::Relaxed));
     }
 
     /// Looks how scarce memory is; the timekeeper calls this ten times a second. In between, commits ask for relief, at most once

@@ -30,8 +30,7 @@ const CLOSING: u8 = 2;
 /// A writer that waits for the recovery looks at least this often whether it failed.
 const RECOVERY_LOOK: Duration = Duration::from_millis(100);
 /// Why a writer gave up waiting for memory.
-pub const SCARCE: &str =
-    "memory: transactions, iterators or memtables hold all of memory_limit; see the statistics";
+pub const SCARCE: &str = "memory: transactions, iterators, memtables or keys of tables hold all of memory_limit; see the statistics";
 /// How long a batch or transaction that grows waits for memory.
 const MEMORY_PATIENCE: Duration = Duration::from_secs(10);
 /// Interval at which it looks, and the least number of looks: a clock that jumps proves nothing.

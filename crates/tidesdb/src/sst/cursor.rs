@@ -17,6 +17,7 @@ use super::reader::CachedPart;
 use super::source::slice;
 use super::values::FramePlace;
 use super::window::Window;
+use crate::memory::{Charge, Use};
 use crate::types::{EntryCursor, EntryMeta, Rows, Scope, SeqNo, Stored, Visibility};
 use crate::{Error, Result};
 
@@ -78,6 +79,10 @@ pub struct TableCursor {
     disk: Vec<u8>,
     raw: Vec<u8>,
     window: Window,
+    /// Bytes of the largest block of the cache that it has kept there.
+    kept_block: u64,
+    /// The most that it has taken.
+    charge: Charge,
 }
 
 impl TableCursor {
@@ -101,13 +106,15 @@ impl TableCursor {
             disk: Vec::new(),
             raw: Vec::new(),
             window: Window::default(),
+            kept_block: 0,
+            charge: Charge::new(Use::Cursors),
         }
     }
 
     /// Creates a cursor for scans of a whole table (compaction, verification), which does not fill the block cache.
     pub fn bypassing_cache(table: Arc<Table>) -> Self {
-        let window = Window::whole(false);
-        Self { fill_cache: false, near: CurrentPartition::bypassing(), window, ..Self::new(table) }
+        let (window, charge) = (Window::whole(false), Charge::new(Use::Jobs));
+        Self { fill_cache: false, near: CurrentPartition::bypassing(), window, charge, ..Self::new(table) }
     }
 
     /// Drops the pages that the cursor reads from now on from the system's page cache.
@@ -161,6 +168,11 @@ impl TableCursor {
                 let end = self.shape.entries as usize;
                 self.values = Values { frame: Frame { end, ..Frame::default() }, place: ValuesPlace::Cached };
             }
+            let bytes = cached.charge();
+            if bytes > self.kept_block {
+                self.kept_block = bytes;
+                self.charge_more()?;
+            }
         }
         (self.b, self.fence) = (b, fence);
         let mut key = std::mem::take(&mut self.key);
@@ -183,7 +195,32 @@ impl TableCursor {
             return table.cache_block(fence, &mut self.near, read).map(LoadedBlock::Cached);
         }
         self.shape = table.decode_keys(fence, &mut self.near, read, &mut self.own)?;
+        self.charge_more()?;
         Ok(LoadedBlock::Own)
+    }
+
+    /// Charges the memory of the block and the buffers, if it is more than before. A cursor that is refused lets go of its block.
+    #[cold]
+    fn charge_more(&mut self) -> Result<()> {
+        let buffers = [&self.key, &self.passed, &self.own, &self.disk, &self.raw].map(Vec::capacity);
+        let buffers = buffers.iter().sum::<usize>() + self.window.memory_bytes();
+        let bytes = self.kept_block + buffers as u64;
+        if bytes <= self.charge.bytes() {
+            return Ok(());
+        }
+        let whole = &self.table.memory.whole;
+        if self.window.scope.one_call {
+            self.charge.set(whole, bytes);
+            return Ok(());
+        }
+        let grown = self.charge.grow(whole, bytes).map(drop);
+        grown.inspect_err(|_| {
+            let (table, fill_cache) = (Arc::clone(&self.table), self.fill_cache);
+            let window = std::mem::take(&mut self.window);
+            *self = Self { fill_cache, ..Self::new(table) };
+            self.window.scope = window.scope;
+            self.window.outside = window.outside;
+        })
     }
 
     /// Moves to entry `slot` of the loaded block.
@@ -324,7 +361,7 @@ impl TableCursor {
             }
         }
         self.values = Values { frame, place: values_place };
-        Ok(())
+        self.charge_more()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Memory of open tables: indexes and filters that stay in memory reduce the capacity of the block cache.
+//! Memory of open tables: descriptions with their first and last keys, indexes and filters reduce the capacity of the block cache.
 //!
 //! One limit covers the memory of tables and of the cache. Tables with a resident index and filter may together use at
 //! most half of it, so blocks always keep the other half.
@@ -14,6 +14,7 @@ use tidesdb_cache::Cache;
 use tidesdb_sync::{Mutex, rank};
 
 use super::CachedPart;
+use crate::memory::Memory;
 
 /// The memory that the tables of a database share with the block cache.
 pub struct TableMemory {
@@ -27,22 +28,17 @@ pub struct TableMemory {
     /// The value of `held` for which the cache capacity was last set.
     settled: AtomicU64,
     settling: Mutex<(), { rank::TABLE_MEMORY }>,
-    /// Bytes of the buffers of cursors, which are not part of the limit.
-    cursors: Arc<AtomicU64>,
+    /// The memory of the database, for cursors.
+    pub(super) whole: Arc<Memory>,
 }
 
 impl TableMemory {
-    /// Creates a memory limit of `capacity` bytes. `cache` may use all of it while no table is open.
-    pub fn new(cache: &Arc<Cache<CachedPart>>, capacity: u64) -> Arc<Self> {
+    /// Creates a memory limit of `capacity` bytes within `whole`. `cache` may use all of it while no table is open.
+    pub fn new(whole: &Arc<Memory>, cache: &Arc<Cache<CachedPart>>, capacity: u64) -> Arc<Self> {
         let (held, settled) = (AtomicU64::new(0), AtomicU64::new(0));
         let (cache, allowed) = (Arc::clone(cache), AtomicU64::new(capacity));
         let settling = Mutex::new(());
-        Arc::new(Self { cache, capacity, allowed, held, settled, settling, cursors: Arc::default() })
-    }
-
-    /// The sum of the buffers of cursors.
-    pub fn cursors(&self) -> &Arc<AtomicU64> {
-        &self.cursors
+        Arc::new(Self { cache, capacity, allowed, held, settled, settling, whole: Arc::clone(whole) })
     }
 
     /// Returns the bytes that tables and cache use, including values that only readers keep.

@@ -100,6 +100,13 @@ impl TableMeta {
             .fold(0, u64::saturating_add)
     }
 
+    /// Bytes that the description takes in memory, with its place in a version and the names of its file.
+    pub fn memory_bytes(&self) -> u64 {
+        const PLACE_BYTES: usize = 256;
+        let refs = self.vlog_refs.capacity() * size_of::<VlogRef>();
+        (size_of::<Self>() + self.smallest.capacity() + self.largest.capacity() + refs + PLACE_BYTES) as u64
+    }
+
     /// The time from which on all its entries have expired; `None` if one never does.
     pub fn expires(&self) -> Option<u64> {
         (!self.has_eternal && self.newest_expiry > 0).then_some(self.newest_expiry)

@@ -18,11 +18,12 @@ use super::filter::FilterPartition;
 use super::gate::{AllowAllReads, ReadGate, ReadPlace};
 use super::index::{BlockIndex, Index};
 use super::layout::Footer;
-use super::memory::TableMemory;
+use super::memory::{TableMemory, TableShare};
 use super::open::IndexAndFilter;
 use super::partitions::CurrentPartition;
 use super::source::Source;
 use super::value::TableValue;
+use crate::memory::Memory;
 use crate::types::{Comparator, Kind, SeqNo};
 use crate::{Error, Result};
 
@@ -77,10 +78,10 @@ impl BlockReads {
 }
 
 impl TableContext {
-    /// Creates a context for tables in `dir`, with `cache_bytes` for all their data in memory.
-    pub fn new(dir: &Arc<dyn Dir>, cache_bytes: u64, use_mmap: bool) -> Self {
+    /// Creates a context for tables in `dir`, with `cache_bytes` of `memory` for all their data in memory.
+    pub fn new(dir: &Arc<dyn Dir>, memory: &Arc<Memory>, cache_bytes: u64, use_mmap: bool) -> Self {
         let cache = Arc::new(Cache::new(cache_bytes));
-        let memory = TableMemory::new(&cache, cache_bytes);
+        let memory = TableMemory::new(memory, &cache, cache_bytes);
         Self { dir: Arc::clone(dir), cache, memory, use_mmap, reads: Arc::default() }
     }
 }
@@ -108,6 +109,8 @@ pub struct Table {
     pub(super) footer: Footer,
     pub(super) cache: Arc<Cache<CachedPart>>,
     pub(super) memory: Arc<TableMemory>,
+    /// Memory of its description and of this structure.
+    _described: TableShare,
     pub(super) reads: Arc<BlockReads>,
     /// For a mapped file: which parts of each block were verified. Bit 0 is the key section, bit 1 + f is frame f.
     pub(super) verified: Box<[AtomicU16]>,
@@ -135,6 +138,7 @@ impl Table {
             guide,
             verified: (0..bits).map(|_| AtomicU16::new(0)).collect(),
             cache: Arc::clone(&context.cache),
+            _described: context.memory.take(size_of::<Self>() as u64 + meta.memory_bytes()),
             memory: Arc::clone(&context.memory),
             reads: Arc::clone(&context.reads),
             name,

@@ -23,6 +23,7 @@ use super::memory::TableShare;
 use super::{Table, TableContext, TableMeta, TableOptions, TableWriter};
 use crate::Result;
 use crate::codec::{Compression, Salt, key_hash};
+use crate::memory::Memory;
 use crate::types::{Comparator, EntryCursor, EntryRef, Kind, SeqNo, TableId};
 
 pub(super) const ALL: [Compression; 5] =
@@ -114,7 +115,7 @@ impl Rig {
     }
 
     pub(super) fn context(&self, use_mmap: bool, cache_bytes: u64) -> TableContext {
-        TableContext::new(&self.dir, cache_bytes, use_mmap)
+        TableContext::new(&self.dir, &Memory::new(0), cache_bytes, use_mmap)
     }
 
     /// Returns a context in which no table gets memory to be resident, but partitions may be cached.

@@ -14,7 +14,6 @@ use super::index::Fence;
 use super::partitions::CurrentPartition;
 use super::source::{Source, slice};
 use crate::Result;
-use crate::memory::Charge;
 use crate::types::Scope;
 
 /// Number of consecutive blocks that a scan reads one by one before read-ahead starts.
@@ -53,7 +52,6 @@ pub(super) struct Window {
     consumed: u64,
     /// Bytes that were read or prefetched for those blocks.
     loaded: u64,
-    charge: Charge,
 }
 
 impl Window {
@@ -148,6 +146,11 @@ impl Window {
         self.streak = self.streak.saturating_add(1);
     }
 
+    /// Bytes of memory that it takes.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Returns how many more bytes may be loaded now.
     fn allowance(&self) -> u64 {
         match self.is_long() {
@@ -180,7 +183,6 @@ impl Window {
         // Invalidates the old content in case the read fails.
         self.at = u64::MAX;
         table.source.read(at, len, &mut self.bytes, &table.name)?;
-        self.charge.set(table.memory.cursors(), self.bytes.capacity() as u64);
         self.at = at;
         if self.drop_behind {
             table.source.drop_cached(at, len);
@@ -202,7 +204,11 @@ impl Window {
             (true, true) => was_loading.start..b + 1,
             (false, _) => {
                 // The other half is for the blocks that `load_behind` prefetches.
-                let bytes = if self.whole { PIECE_BYTES } else { self.allowance() / 2 };
+                let bytes = match self.whole {
+                    true => PIECE_BYTES,
+                    false if table.memory.whole.has_room_for_cursors() => self.allowance() / 2,
+                    false => 0,
+                };
                 let piece = self.piece(table, near, b, bytes);
                 self.loaded += bytes_of(table, near, &piece).map_or(0, |bytes| bytes.end - bytes.start);
                 piece

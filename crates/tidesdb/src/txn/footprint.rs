@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use crate::Result;
 use crate::family::FamilyCore;
 use crate::memory::{Charge, Use};
 use crate::read::Spans;
 
 /// Keys and intervals that were read.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Footprint {
     families: Vec<Arc<FamilyCore>>,
     points: Vec<Point>,
@@ -30,19 +31,41 @@ struct Point {
 
 const TIDY_MIN: usize = 4096;
 const TIDY_BYTES_MIN: usize = 256 << 10;
-/// Memory for keys that is kept for the next transaction.
+/// Memory that is kept for the next transaction.
 const KEPT_BYTES_MAX: usize = 1 << 20;
+/// Room for keys and for points at the first read.
+const KEYS_MIN: usize = 64;
+const POINTS_MIN: usize = 8;
+/// Up to this length the memory doubles when it grows; from then on it grows by a quarter.
+const DOUBLING_MAX: usize = 64 << 10;
+
+impl Default for Footprint {
+    fn default() -> Self {
+        Self {
+            families: Vec::new(),
+            points: Vec::new(),
+            keys: Vec::new(),
+            tidy_at: 0,
+            tidy_bytes: 0,
+            spans: Spans::default(),
+            charge: Charge::new(Use::Transactions),
+        }
+    }
+}
 
 impl Footprint {
     /// Records that `key` was read, whether it was found or not.
-    pub(super) fn read(&mut self, family: &Arc<FamilyCore>, key: &[u8]) {
+    ///
+    /// # Errors
+    /// `MemoryLimit`: nothing was recorded.
+    pub(super) fn read(&mut self, family: &Arc<FamilyCore>, key: &[u8]) -> Result<()> {
         if self.points.len() >= self.tidy_at.max(TIDY_MIN)
             || self.keys.len() >= self.tidy_bytes.max(TIDY_BYTES_MIN)
         {
             self.tidy();
-            // They may double before the next time.
-            let bytes = 2 * (self.keys.len() + self.points.len() * size_of::<Point>());
-            self.charge.set(family.memory.sum(Use::Transactions), bytes as u64);
+        }
+        if self.keys.len() + key.len() > self.keys.capacity() || self.points.len() == self.points.capacity() {
+            self.make_room(family, key.len())?;
         }
         let known = self.families.iter().position(|f| Arc::ptr_eq(f, family));
         let index = known.unwrap_or_else(|| {
@@ -52,6 +75,31 @@ impl Footprint {
         let start = self.keys.len();
         self.keys.extend_from_slice(key);
         self.points.push(Point { family: index as u32, len: key.len() as u32, start });
+        Ok(())
+    }
+
+    /// Makes room for one more key, of `len` bytes.
+    #[cold]
+    fn make_room(&mut self, family: &Arc<FamilyCore>, len: usize) -> Result<()> {
+        if self.grow(family, len).is_ok() {
+            return Ok(());
+        }
+        self.tidy(); // few keys may be left
+        self.grow(family, len)
+    }
+
+    fn grow(&mut self, family: &Arc<FamilyCore>, len: usize) -> Result<()> {
+        let more =
+            |has: usize, room: usize, wanted: usize, least: usize, unit: usize| match has + wanted <= room {
+                true => room,
+                false => has + wanted.max(if has * unit <= DOUBLING_MAX { has } else { has / 4 }).max(least),
+            };
+        let keys = more(self.keys.len(), self.keys.capacity(), len, KEYS_MIN, 1);
+        let points = more(self.points.len(), self.points.capacity(), 1, POINTS_MIN, size_of::<Point>());
+        self.charge.grow(&family.memory, (keys + points * size_of::<Point>()) as u64)?;
+        self.keys.reserve_exact(keys - self.keys.len());
+        self.points.reserve_exact(points - self.points.len());
+        Ok(())
     }
 
     /// All keys that were read.
@@ -69,9 +117,9 @@ impl Footprint {
             Some(spans) => *spans.get_mut() = Default::default(),
             None => self.spans = Spans::default(),
         }
-        if self.keys.capacity() > KEPT_BYTES_MAX {
+        if self.charge.bytes() > KEPT_BYTES_MAX as u64 {
             (self.keys, self.points) = (Vec::new(), Vec::new());
-            self.charge = Charge::default();
+            self.charge.release();
         }
     }
 

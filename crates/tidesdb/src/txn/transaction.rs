@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -9,6 +10,7 @@ use super::footprint::Footprint;
 use super::own::{Own, OwnValue, OwnWrite, OwnWrites, search_batch};
 use super::validate::Depends;
 use crate::family::ReadView;
+use crate::memory::{Charge, Use};
 use crate::options::{Isolation, ReadOptions, WriteOptions};
 use crate::read::{self, Cursor, Iter, Located, OwnReads, ReadTimestamp, Track};
 use crate::shared::{Family, ReadCtx, Shared};
@@ -47,10 +49,17 @@ pub struct Transaction {
     reads: RefCell<Footprint>,
     savepoints: Vec<(u64, Mark)>,
     savepoints_made: u64,
+    /// Savepoints among which there are some for which there was no memory.
+    savepoints_lost: Range<u64>,
     open: bool,
     /// Nothing was committed since [`Transaction::set_repeatable`].
     repeatable: bool,
+    /// Memory of the transaction without its writes and reads.
+    charge: Charge,
 }
+
+/// Memory of a transaction without writes, reads and savepoints: this structure, and what it keeps on the heap.
+const BASE_BYTES: usize = size_of::<Transaction>() + 192;
 
 impl fmt::Debug for Transaction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -70,6 +79,8 @@ pub struct Savepoint(u64);
 impl Transaction {
     pub(crate) fn new(shared: &Arc<Shared>, isolation: Isolation) -> Self {
         let began = shared.reads.now();
+        let mut charge = Charge::new(Use::Transactions);
+        charge.set(&shared.write.memory, BASE_BYTES as u64);
         Self {
             began,
             moment: moment(&shared.reads, isolation, began),
@@ -80,8 +91,10 @@ impl Transaction {
             reads: RefCell::default(),
             savepoints: Vec::new(),
             savepoints_made: 0,
+            savepoints_lost: 0..0,
             open: true,
             repeatable: false,
+            charge,
         }
     }
 
@@ -348,11 +361,29 @@ impl Transaction {
         Cursor::in_transaction(&self.shared.reads, &family.core, self.moment.clone(), (own, track), *options)
     }
 
-    /// Marks the current position. Savepoints nest.
+    /// Marks the current position. Savepoints nest. If batches and transactions hold their share of `memory_limit`, the savepoint
+    /// cannot be kept: a rollback to it or its release then fails with `MemoryLimit`.
     pub fn savepoint(&mut self) -> Savepoint {
         self.savepoints_made += 1;
-        self.savepoints.push((self.savepoints_made, self.batch.mark()));
+        match self.make_room_for_savepoint() {
+            Ok(()) => self.savepoints.push((self.savepoints_made, self.batch.mark())),
+            Err(_) if self.savepoints_lost.is_empty() => {
+                self.savepoints_lost = self.savepoints_made..self.savepoints_made + 1;
+            }
+            Err(_) => self.savepoints_lost.end = self.savepoints_made + 1,
+        }
         Savepoint(self.savepoints_made)
+    }
+
+    fn make_room_for_savepoint(&mut self) -> Result<()> {
+        let has = self.savepoints.capacity();
+        if self.savepoints.len() == has {
+            let room = has + (has / 4).max(4);
+            let bytes = BASE_BYTES + room * size_of::<(u64, Mark)>();
+            self.charge.grow(&self.shared.write.memory, bytes as u64)?;
+            self.savepoints.reserve_exact(room - has);
+        }
+        Ok(())
     }
 
     /// Undoes all writes since `savepoint`, which stays valid; savepoints made after it are removed. Reads made since
@@ -457,6 +488,10 @@ impl Transaction {
         self.own.get_mut().clear();
         self.reads.get_mut().clear();
         self.savepoints.clear();
+        if self.charge.bytes() > BASE_BYTES as u64 {
+            self.savepoints = Vec::new();
+            self.charge.set(&self.shared.write.memory, BASE_BYTES as u64);
+        }
     }
 
     fn read(&self, family: &Family, key: &[u8], tracked: bool) -> Result<Option<Slice>> {
@@ -527,16 +562,15 @@ impl Transaction {
             }
         }
         if tracked && self.isolation.depends_on_reads() {
-            self.reads.borrow_mut().read(&family.core, key);
+            self.reads.borrow_mut().read(&family.core, key)?;
         }
         Ok(if operand { Own::Operand(read) } else { Own::Unwritten(read) })
     }
 
     /// The value of `key`, whose last own write is an operand: older own writes and the data may matter.
     fn combined(&self, family: &Family, key: &[u8]) -> Result<Option<Slice>> {
-        let own = (self.own_reads(family)?, None);
-        let (reads, options) = (&self.shared.reads, ReadOptions::default());
-        let mut cursor = Cursor::in_transaction(reads, &family.core, self.moment.clone(), own, options)?;
+        let own = self.own_reads(family)?;
+        let mut cursor = Cursor::for_one_call(&self.shared.reads, &family.core, self.moment.clone(), own)?;
         cursor.seek(key)?;
         let found = cursor.valid() && family.core.options.comparator.compare(cursor.key(), key).is_eq();
         if found { cursor.value().map(|value| Some(value.into())) } else { Ok(None) }
@@ -591,7 +625,10 @@ impl Transaction {
 
     fn find(&self, savepoint: Savepoint) -> Result<usize> {
         let at = self.savepoints.binary_search_by_key(&savepoint.0, |(id, _)| *id);
-        at.map_err(|_| Error::NotFound { what: "the savepoint".into() })
+        at.map_err(|_| match self.savepoints_lost.contains(&savepoint.0) {
+            true => Error::MemoryLimit { what: "there was no memory to keep the savepoint".into() },
+            false => Error::NotFound { what: "the savepoint".into() },
+        })
     }
 
     fn for_writing(&mut self, family: &Family) -> Result<&mut WriteBatch> {

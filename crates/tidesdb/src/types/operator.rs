@@ -219,6 +219,12 @@ pub struct Operands {
 }
 
 impl Operands {
+    /// Bytes of memory.
+    #[inline]
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes.capacity() + self.ends.capacity() * size_of::<usize>()
+    }
+
     /// Removes all operands.
     pub fn clear(&mut self) {
         self.bytes.clear();

@@ -82,6 +82,9 @@ pub struct Rows {
 }
 
 impl Rows {
+    /// Memory of the rows that a cursor copies in advance.
+    pub const BYTES_MAX: usize = 16 * (ROW_BYTES_MAX + 32);
+
     /// Removes all rows and sets the limit to `room` rows.
     #[inline]
     pub fn clear(&mut self, room: usize) {

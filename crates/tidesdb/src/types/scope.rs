@@ -12,6 +12,8 @@ pub struct Scope {
     range: Option<Arc<Range>>,
     /// True if values are never requested.
     pub keys_only: bool,
+    /// True if the cursor lives as long as one call of the program, which cannot hold many: it is not refused memory.
+    pub one_call: bool,
 }
 
 #[derive(Debug)]
@@ -35,6 +37,15 @@ impl Scope {
         };
         let is_all = low == Bound::Unbounded && high == Bound::Unbounded;
         self.range = (!is_all).then(|| Arc::new(Range { low, high }));
+    }
+
+    /// Bytes of memory that the bounds take.
+    pub fn memory_bytes(&self) -> usize {
+        let end = |end: &Bound<Vec<u8>>| match end {
+            Bound::Included(key) | Bound::Excluded(key) => key.capacity(),
+            Bound::Unbounded => 0,
+        };
+        self.range.as_ref().map_or(0, |range| size_of::<Range>() + end(&range.low) + end(&range.high))
     }
 
     /// Returns true if there is a bound.

@@ -138,6 +138,17 @@ impl ChunkIndex {
         Self { chunk_bytes, len: 0, chunks: Vec::new() }
     }
 
+    /// Bytes that the index of a value of `len` bytes takes in memory, with the reader that holds it.
+    pub fn bytes_of(len: u64) -> u64 {
+        const READER_BYTES: usize = 512;
+        len.div_ceil(CHUNK_BYTES as u64) * size_of::<VlogPointer>() as u64 + READER_BYTES as u64
+    }
+
+    /// Bytes that it takes in memory, with the reader that holds it.
+    pub fn memory_bytes(&self) -> u64 {
+        Self::bytes_of(self.chunks.capacity() as u64 * CHUNK_BYTES as u64)
+    }
+
     /// Appends a chunk.
     pub fn push(&mut self, chunk: VlogPointer) {
         self.len += u64::from(chunk.raw_len);

@@ -21,7 +21,7 @@ pub const BODY_BYTES_MAX: u64 = u32::MAX as u64;
 /// Addresses are multiples of this many bytes; sequence numbers count in this unit.
 pub const UNIT: u64 = 8;
 /// Bytes that a new record has room for without asking for memory again: an operation of a common size.
-const BLANK_ROOM: usize = 224;
+pub const BLANK_ROOM: usize = 224;
 
 /// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

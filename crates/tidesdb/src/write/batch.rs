@@ -16,14 +16,16 @@ use crate::shared::Family;
 use crate::types::{FamilyId, KEY_BYTES_MAX, KeyRange, Kind, VALUE_BYTES_MAX, expiry_at};
 use crate::vlog::{ChunkedPlace, Lease};
 use crate::wal::Purpose;
-use crate::wal::layout::{RECORD_HEADER_BYTES, blank_record};
+use crate::wal::layout::{BLANK_ROOM, RECORD_HEADER_BYTES, blank_record};
 use crate::{Error, Result};
 
 /// Longest body of a record; leaves room for pointers that replace values.
 const BATCH_BYTES_MAX: usize = (1 << 32) - (1 << 20);
 
-/// Records up to this length are not charged to the memory limit.
-const ROOM_MIN: usize = 4 << 10;
+/// The batch of a thread is not charged to the memory limit up to this length.
+const THREAD_ROOM: usize = 4 << 10;
+/// Records up to this length double when they grow.
+const DOUBLING_MAX: usize = 4 << 10;
 /// A longer record grows by one part in this many, and by [`ROOM_MAX`] at most: memory is charged before it is used.
 const ROOM_PART: usize = 4;
 const ROOM_MAX: usize = 4 << 20;
@@ -70,6 +72,8 @@ pub struct WriteBatch {
     pub(super) chunked_bytes: u64,
     /// Length up to which the record may grow before more memory is charged.
     room: usize,
+    /// Length up to which it is not charged: 0, or [`THREAD_ROOM`].
+    free_room: usize,
     /// Bytes at the beginning of the record whose memory was returned to the system.
     freed: usize,
     charge: Charge,
@@ -101,10 +105,16 @@ impl WriteBatch {
             whole: None,
             leases: Vec::new(),
             chunked_bytes: 0,
-            room: ROOM_MIN,
+            room: 0,
+            free_room: 0,
             freed: 0,
-            charge: Charge::default(),
+            charge: Charge::new(Use::Transactions),
         }
+    }
+
+    /// An empty batch for the single writes of a thread, which keeps some memory that is not charged.
+    pub(crate) fn of_thread() -> Box<Self> {
+        Box::new(Self { room: THREAD_ROOM, free_room: THREAD_ROOM, ..Self::new() })
     }
 
     /// Sets `key` to `value`, for the default TTL of the family if it has one.
@@ -304,9 +314,9 @@ impl WriteBatch {
         }
         self.record.truncate(RECORD_HEADER_BYTES);
         if self.room > kept || self.is_freed() {
-            self.record.shrink_to(ROOM_MIN);
-            self.room = ROOM_MIN;
-            self.charge = Charge::default();
+            self.record.shrink_to(self.free_room);
+            self.room = self.free_room;
+            self.charge.release();
         }
         self.freed = 0;
         self.ops = 0;
@@ -353,9 +363,8 @@ impl WriteBatch {
     #[cold]
     pub(super) fn free_front(&mut self, bytes: usize) {
         self.freed = self.record.free_front(RECORD_HEADER_BYTES + bytes);
-        let sum = self.families.first().map(|family| Arc::clone(family.memory.sum(Use::Transactions)));
-        if let Some(sum) = sum {
-            self.charge.set(&sum, self.room.saturating_sub(self.freed) as u64);
+        if let Some(family) = self.families.first() {
+            self.charge.set(&family.memory, self.room.saturating_sub(self.freed) as u64);
         }
     }
 
@@ -456,24 +465,26 @@ impl WriteBatch {
         }
         let memory = &family.core.memory;
         let room_of = |part: usize| (wanted + (wanted / part).min(ROOM_MAX)).min(BATCH_BYTES_MAX);
-        let mut ample = self.charge.grow_transaction(memory, room_of(ROOM_PART) as u64);
-        if ample.is_err() {
+        let ample = match wanted {
+            0..BLANK_ROOM => self.record.capacity(),
+            0..=DOUBLING_MAX => room_of(1),
+            _ => room_of(ROOM_PART),
+        };
+        let bytes = |room: usize| (room + size_of::<Self>()) as u64;
+        let mut grown = self.charge.grow(memory, bytes(ample));
+        if grown.is_err() {
             tidesdb_sync::release_kept(); // batches that threads keep for their next call count, too
-            ample = self.charge.grow_transaction(memory, room_of(ROOM_PART) as u64);
+            grown = self.charge.grow(memory, bytes(ample));
         }
-        let (room, before) = match ample {
-            Ok(before) => (room_of(ROOM_PART), before),
+        let (room, before) = match grown {
+            Ok(before) => (ample, before),
             Err(_) => {
                 let scant = room_of(SCANT_ROOM_PART);
-                (scant, self.charge.grow_transaction(memory, scant as u64)?)
+                (scant, self.charge.grow(memory, bytes(scant))?)
             }
         };
-        family
-            .shared
-            .write
-            .wait_for_memory()
-            .inspect_err(|_| self.charge.set(memory.sum(Use::Transactions), before))?;
-        self.record.reserve_exact(room - self.record.len());
+        family.shared.write.wait_for_memory().inspect_err(|_| self.charge.set(memory, before))?;
+        self.record.reserve_exact(room.saturating_sub(self.record.len()));
         self.room = room;
         Ok(())
     }

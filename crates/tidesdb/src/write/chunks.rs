@@ -7,6 +7,7 @@ use std::mem;
 use std::sync::Arc;
 
 use crate::family::{FamilyCore, Metric};
+use crate::memory::{Charge, Use};
 use crate::shared::Family;
 use crate::types::VlogId;
 use crate::value_threads::Helpers;
@@ -101,6 +102,8 @@ pub struct Chunks {
     helpers: Option<Helpers<Given, Done>>,
     /// Memory for chunks.
     spare: Vec<Vec<u8>>,
+    /// Memory of the chunks that helpers have, and of `spare`.
+    charge: Charge,
     /// True if the caller holds a space reservation for the whole value.
     is_reserved: bool,
 }
@@ -116,6 +119,7 @@ impl Chunks {
             leases: Vec::new(),
             helpers: None,
             spare: Vec::new(),
+            charge: Charge::new(Use::Cursors),
             is_reserved: false,
         }
     }
@@ -131,16 +135,37 @@ impl Chunks {
     /// As [`begin_writing`]; those of appending this chunk or an earlier one.
     pub fn add(&mut self, chunk: Vec<u8>) -> Result<Vec<u8>> {
         let number = self.begin()?;
-        match self.helpers.as_mut().filter(|helpers| helpers.have_room()) {
-            Some(helpers) => helpers.give((number, chunk))?,
+        let mut next = match self.memory_beside() {
+            Some(next) => {
+                self.give((number, chunk))?;
+                next
+            }
             None => {
                 self.append_here(number, &chunk)?;
-                self.spare.push(chunk);
+                chunk
             }
-        }
-        let mut next = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(CHUNK_BYTES));
+        };
         next.clear();
         Ok(next)
+    }
+
+    /// Returns memory for a chunk while a helper has another one; `None` if no helper has room, or memory is scarce.
+    fn memory_beside(&mut self) -> Option<Vec<u8>> {
+        if !self.helpers.as_ref().is_some_and(Helpers::have_room) {
+            return None;
+        }
+        self.spare.pop().or_else(|| {
+            let bytes = self.charge.bytes() + CHUNK_BYTES as u64;
+            let grown = self.charge.grow(&self.family.core.memory, bytes);
+            grown.is_ok().then(|| Vec::with_capacity(CHUNK_BYTES))
+        })
+    }
+
+    fn give(&mut self, given: Given) -> Result<()> {
+        match &mut self.helpers {
+            Some(helpers) => helpers.give(given),
+            None => Err(Error::internal("there are no helpers")),
+        }
     }
 
     /// Like [`Chunks::add`], for a chunk that is copied only if a helper takes it.
@@ -149,13 +174,10 @@ impl Chunks {
     /// As [`Chunks::add`].
     pub fn add_part(&mut self, chunk: &[u8]) -> Result<()> {
         let number = self.begin()?;
-        let Some(helpers) = self.helpers.as_mut().filter(|helpers| helpers.have_room()) else {
-            return self.append_here(number, chunk);
-        };
-        let mut copy = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(CHUNK_BYTES));
+        let Some(mut copy) = self.memory_beside() else { return self.append_here(number, chunk) };
         copy.clear();
         copy.extend_from_slice(chunk);
-        helpers.give((number, copy))
+        self.give((number, copy))
     }
 
     /// Takes what helpers have done, starts them in time, and returns the number of the next chunk.

@@ -33,7 +33,7 @@ use super::batch::WriteBatch;
 use super::commit::LARGE_BYTES_MIN;
 use crate::family::{FamilyCore, ValuesDebt};
 use crate::jobs::Job;
-use crate::memory::{Charge, Pressure};
+use crate::memory::{Charge, Pressure, Use};
 use crate::shared::{
     DelayStats, FLUSH_RATE_ASSUMED, GARBAGE_RATE_ASSUMED, MERGE_RATE_ASSUMED, SCARCE, WriteCtx,
 };
@@ -89,7 +89,7 @@ impl TableLimit {
 /// `Busy` if nothing made progress for a long time.
 pub(super) fn admit(ctx: &WriteCtx, batch: &WriteBatch) -> Result<Charge> {
     let kept = match batch.bytes() < LARGE_BYTES_MIN {
-        true => Charge::default(),
+        true => Charge::new(Use::Reserved),
         false => ctx.memory.reserve(batch.bytes() as u64),
     };
     let debt = debt(ctx, batch);

@@ -16,6 +16,7 @@ use super::policy::{Cause, PlanKind};
 use super::run::{begin, carry_out};
 use super::{CompactionPlan, everything, record};
 use crate::family::{FamilyCore, Metric};
+use crate::memory::Memory;
 use crate::options::{DbOptions, FamilyOptions};
 use crate::shared::{MaintenanceCtx, WriteCtx};
 use crate::sst::{Table, TableContext};
@@ -49,7 +50,7 @@ impl Rig {
     fn divided(family: FamilyOptions, parts: usize) -> Self {
         let (env, disk, clock) = sim::env(1);
         let dir = env.disk.open_dir(Path::new("/db"), true).unwrap();
-        let tables = TableContext::new(&dir, 1 << 20, false);
+        let tables = TableContext::new(&dir, &Memory::new(0), 1 << 20, false);
         let context = Context {
             dir: Arc::clone(&dir),
             entropy: Arc::clone(&env.entropy),

@@ -129,7 +129,7 @@ fn table() {
     {
         let meta = write(&dir, id as u64, compression);
         for use_mmap in [true, false] {
-            let context = TableContext::new(&dir, 64 << 20, use_mmap);
+            let context = TableContext::new(&dir, &Memory::new(0), 64 << 20, use_mmap);
             let table = Table::open(&context, &order, Arc::clone(&meta)).unwrap();
             measure(&table, &format!("{compression:?}, mmap {use_mmap}"));
         }

@@ -8,6 +8,7 @@ use tidesdb_io::{Access, Disk, RealDisk};
 
 use super::{Entry, Rig, Rng, get, salt};
 use crate::codec::Compression;
+use crate::memory::Memory;
 use crate::sst::partitions::CurrentPartition;
 use crate::sst::{Table, TableContext, TableCursor, TableMeta, TableOptions, TableWriter};
 use crate::types::{Comparator, EntryCursor, Scope, TableId};
@@ -198,7 +199,7 @@ fn dropped_pages_leave_the_page_cache() {
         writer.add(Entry::put(key(i), 1 + i as u64, rng.bytes(100)).borrow()).unwrap();
     }
     let meta = Arc::new(writer.finish().unwrap());
-    let table = Table::open(&TableContext::new(&dir, 1 << 20, false), &order, meta).unwrap();
+    let table = Table::open(&TableContext::new(&dir, &Memory::new(0), 1 << 20, false), &order, meta).unwrap();
     if table.is_in_page_cache() {
         println!("skipped: this file system keeps its pages");
         return;
@@ -229,7 +230,9 @@ fn a_full_cache_takes_a_block_from_the_page_cache_at_the_second_look() {
     let rows: Vec<_> = (0..30_000).map(|i| Entry::put(key(i), 1 + i as u64, rng.bytes(100))).collect();
     rows.iter().for_each(|row| writer.add(row.borrow()).unwrap());
     let meta = Arc::new(writer.finish().unwrap());
-    let table = Table::open(&TableContext::new(&dir, 1 << 20, false), &order, Arc::clone(&meta)).unwrap();
+    let table =
+        Table::open(&TableContext::new(&dir, &Memory::new(0), 1 << 20, false), &order, Arc::clone(&meta))
+            .unwrap();
     let file = dir.open(&crate::files::table(TableId(1)), Access::Read).unwrap();
     let mut page = [0; 1];
     if file.read_cached_at(&mut page, 0).ok().flatten().is_none() {
@@ -256,7 +259,8 @@ fn a_full_cache_takes_a_block_from_the_page_cache_at_the_second_look() {
     let middle = bytes.len() / 3;
     bytes[middle..middle + 8192].fill(0xA5);
     std::fs::write(&path, bytes).unwrap();
-    let damaged = Table::open(&TableContext::new(&dir, 1 << 20, false), &order, meta).unwrap();
+    let damaged =
+        Table::open(&TableContext::new(&dir, &Memory::new(0), 1 << 20, false), &order, meta).unwrap();
     let failed = |row: &&Entry| get(&damaged, &row.key, u64::MAX).is_err();
     let counts: Vec<usize> = (0..3).map(|_| rows.iter().filter(failed).count()).collect();
     assert!(damaged.cache.is_full() && counts[0] > 30 && counts[0] < 200, "{counts:?}");
