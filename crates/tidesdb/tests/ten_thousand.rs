@@ -168,7 +168,7 @@ const KINDS: &[(&str, Make)] = &[
     }),
     ("iterators with long bounds", |db, _| held(db.range(vec![b'a'; 3000]..vec![b'z'; 3000])?)),
     ("snapshots", |db, n| {
-        db.put("snap", n.to_le_bytes())?;
+        db.put("snap", key(n as u32))?;
         held(db.snapshot())
     }),
     ("value writers, one byte", |db, _| written(db, 1)),
@@ -190,7 +190,7 @@ const KINDS: &[(&str, Make)] = &[
         thread_local! {
             static READER: std::cell::OnceCell<tidesdb::Reader> = const { std::cell::OnceCell::new() };
         }
-        db.put("seen", n.to_le_bytes())?;
+        db.put("seen", key(n as u32))?;
         let open = || Db::options(db.path()).memory_limit(LIMIT).open_reader().unwrap();
         READER.with(|reader| held(reader.get_or_init(open).refresh()?))
     }),
@@ -307,8 +307,7 @@ fn long_keys() {
     let db = open.open().unwrap();
     db.put("first", "row").unwrap();
     let (empty, before) = (anonymous(), counted(&db.stats()));
-    let put =
-        |n: u64| db.put([&n.to_be_bytes()[..], &noise(65_000, n)].concat(), "v").and_then(|_| db.flush());
+    let put = |n: u64| db.put([&key(n as u32)[..], &noise(65_000, n)].concat(), "v").and_then(|_| db.flush());
     let refused = (0..1000).find_map(|n| put(n).err().map(|e| (n, e)));
     let stats = db.stats();
     let (kept, counted) = (stats.memory_allocator_bytes, counted(&stats) - before);

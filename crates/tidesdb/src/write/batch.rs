@@ -466,8 +466,8 @@ impl WriteBatch {
         let memory = &family.core.memory;
         let room_of = |part: usize| (wanted + (wanted / part).min(ROOM_MAX)).min(BATCH_BYTES_MAX);
         let ample = match wanted {
-            0..BLANK_ROOM => self.record.capacity(),
-            0..=DOUBLING_MAX => room_of(1),
+            ..BLANK_ROOM => self.record.capacity(),
+            BLANK_ROOM..=DOUBLING_MAX => room_of(1),
             _ => room_of(ROOM_PART),
         };
         let bytes = |room: usize| (room + size_of::<Self>()) as u64;
