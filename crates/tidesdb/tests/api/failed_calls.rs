@@ -217,17 +217,25 @@ fn wrong_arguments_change_nothing() {
     }
 }
 
-/// Batches that leave no memory for another one that grows.
+/// Batches that leave no memory for another one that grows. The last one is short and grows by a few bytes.
 fn hogs(db: &Db) -> Vec<WriteBatch> {
-    let mut hogs = Vec::new();
+    let put = |hog: &mut WriteBatch, len: usize| {
+        db.stats(); // makes the sums exact
+        hog.put(db.default_family(), "k", vec![0; len])
+    };
+    let (mut hogs, mut last) = (Vec::new(), db.batch());
+    put(&mut last, 500).unwrap();
     loop {
         let mut hog = db.batch();
-        while hog.put(db.default_family(), "k", [0; 500]).is_ok() {}
-        if hog.bytes() <= 4096 {
-            return hogs;
+        while put(&mut hog, 500).is_ok() {}
+        if hog.is_empty() {
+            break;
         }
         hogs.push(hog);
     }
+    while put(&mut last, 1).is_ok() {}
+    hogs.push(last);
+    hogs
 }
 
 /// A range delete with a last key is two operations, of which the first may fit and the second may not.
@@ -247,16 +255,24 @@ fn a_call_without_memory_changes_nothing() {
     let order = Comparator::case_insensitive();
     let options = small().comparator(order).merge_operator(MergeOperator::append(","));
     let family = db.create_family("f", options).unwrap();
-    let hogs = hogs(&db);
+    // The first record has 256 bytes and counts 24 besides key and value for an operation before it is added.
+    let fill = |begin: fn(&Db) -> Target, left: usize| {
+        let mut target = begin(&db);
+        each!(&mut target, t => t.put(&family, "a", "1").unwrap());
+        let used = each!(&target, t => t.bytes());
+        each!(&mut target, t => t.put(&family, "b", vec![1; 256 - 25 - used - left]).unwrap());
+        db.stats();
+        target
+    };
     let (mut refused, mut fit) = (0, 0);
-    for call in calls {
-        for left in 0..130 {
-            for begin in KINDS {
-                let mut target = begin(&db);
-                each!(&mut target, t => t.put(&family, "a", "1").unwrap());
-                let used = each!(&target, t => t.bytes());
-                // The record may have 4096 bytes and counts 24 besides key and value for an operation before it is added.
-                each!(&mut target, t => t.put(&family, "b", vec![1; 4096 - 25 - used - left]).unwrap());
+    for begin in KINDS {
+        let room = fill(begin, 0);
+        let hogs = hogs(&db);
+        drop(room);
+        for call in calls {
+            for left in 0..130 {
+                db.stats();
+                let mut target = fill(begin, left);
                 let before = target.state(&[&family]);
                 match call(&mut target, &family) {
                     Ok(()) => fit += 1,
@@ -268,9 +284,9 @@ fn a_call_without_memory_changes_nothing() {
                 }
             }
         }
+        drop(hogs);
     }
     assert!(refused > 200 && fit > 1000, "{refused} {fit}");
-    drop(hogs);
 }
 
 /// Says what the commit failed for.
