@@ -255,7 +255,7 @@ impl Db {
         WriteBatch::new()
     }
 
-    /// Commits `batch` atomically and clears it. An empty batch is a commit, too: in mode [`SyncMode::Full`] the call returns once all
+    /// Commits `batch` atomically and clears it. An empty batch is a commit, too: in mode [`SyncMode::Full`](crate::SyncMode::Full) the call returns once all
     /// commits before it are durable, which needs no sync if they are already.
     ///
     /// # Errors
