@@ -255,8 +255,9 @@ impl Db {
         WriteBatch::new()
     }
 
-    /// Commits `batch` atomically and clears it. An empty batch is a commit, too: in mode [`SyncMode::Full`](crate::SyncMode::Full) the call returns once all
-    /// commits before it are durable, which needs no sync if they are already.
+    /// Commits `batch` atomically and clears it. An empty batch is a commit, too: in mode
+    /// [`SyncMode::Full`](crate::SyncMode::Full) the call returns once all commits before it are durable, which needs no sync if
+    /// they are already.
     ///
     /// # Errors
     /// `Busy`, `NoSpace`, `NotFound` (dropped family), `ReadOnly`, `Closed`, `Poisoned`: nothing was written.
