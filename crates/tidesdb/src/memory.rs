@@ -7,7 +7,8 @@
 //! of its own, which this one lowers; the reaper copies it here ten times a second.
 //!
 //! Batches and transactions (T), and cursors and values (C) share one part P of the limit. A commit needs as much memory again for its
-//! memtables, so `2 T + C <= P`. C gets at most a quarter of the memory, and a sixteenth of the limit whatever T takes.
+//! memtables, so `2 T + C <= P`. C gets at most a quarter of the memory. Of C, a sixteenth of the limit is apart from P, so that scans
+//! and large transactions do not keep each other from running.
 //!
 //! ```text
 //! share of the limit   0 ........ 60 % ......... 75 % ............. 95 %
@@ -40,6 +41,8 @@ const FAMILY_BYTES: u64 = 3 << 10;
 const FAMILY_ROOM_BYTES: u64 = 8 << 10;
 /// A thread adds its charges to the sums once they differ by this much.
 const STEP_BYTES: u64 = 16 << 10;
+/// Cursors, and readers and writers of long values, have the limit divided by this for themselves, whatever transactions take.
+const CURSORS_PART: u64 = 16;
 /// Number of cache lines on which threads add up their charges.
 const LINES: usize = 16;
 /// Why a cursor, a reader or writer of a long value, or a view of a reader was refused.
@@ -328,19 +331,24 @@ impl Memory {
 
     /// Limit of all batches and transactions together, beside the cursors that are open.
     pub fn transactions_max(&self) -> u64 {
-        self.callers_max().saturating_sub(self.used_for(Use::Cursors)) / 2
+        self.callers_max().saturating_sub(self.shared_by_cursors()) / 2
+    }
+
+    /// What cursors take of the share of the callers, beyond the part that they have for themselves.
+    fn shared_by_cursors(&self) -> u64 {
+        self.used_for(Use::Cursors).saturating_sub(self.limit / CURSORS_PART)
     }
 
     /// Limit of all batches and transactions together, with their own writes sorted for reading: these make room for the memtables of
     /// the commit.
     pub fn sorted_max(&self) -> u64 {
-        self.callers_max().saturating_sub(self.used_for(Use::Cursors))
+        self.callers_max().saturating_sub(self.shared_by_cursors())
     }
 
     /// Limit of all cursors, and readers and writers of long values, together, beside the transactions that are open.
     pub fn cursors_max(&self) -> u64 {
         let rest = self.callers_max().saturating_sub(2 * self.used_for(Use::Transactions));
-        rest.min((self.limit - FIXED_BYTES) / 4).max(self.limit / 16)
+        rest.min((self.limit - FIXED_BYTES) / 4).max(self.limit / CURSORS_PART)
     }
 
     /// Returns whether cursors may take more. A scan that may not reads its blocks one by one.
@@ -565,7 +573,7 @@ mod tests {
         assert_eq!(cursors.len(), 32, "a quarter of what is not fixed");
         assert!(matches!(take(Use::Cursors, 1), Err(Error::Busy { cause }) if cause == HELD));
         let writes = fill(Use::Transactions);
-        assert_eq!(writes.len(), (104 - 32) / 2);
+        assert_eq!(writes.len() as u64, (((104 - 32) << 20) + memory.limit() / 16) / 2 >> 20);
         drop((cursors, writes));
         let writes = fill(Use::Transactions);
         let long_value = take(Use::Cursors, 50).unwrap();

@@ -30,7 +30,7 @@ const DOUBLING_MAX: usize = 4 << 10;
 const ROOM_PART: usize = 4;
 const ROOM_MAX: usize = 4 << 20;
 /// The same where the share of transactions has no room for that.
-const SCANT_ROOM_PART: usize = 64;
+const SCANT_ROOM_PART: usize = 1024;
 /// Memory that a batch keeps when it is cleared.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 /// Memory that the batch of a thread keeps, which the next put or delete uses.
