@@ -406,6 +406,7 @@ fn slot_of<'g>(
 #[cold]
 fn commit_nothing(ctx: &WriteCtx, options: &WriteOptions) -> Result<SeqNo> {
     let newest = ctx.reads.visible(); // every commit that has returned is at or below it
+    ctx.health.check()?; // unless the order of commits was stopped meanwhile
     if ctx.log.sequencer().durable() <= newest {
         let synced = make_durable(ctx, newest + 1, options.sync.unwrap_or(ctx.options.sync));
         synced.map_err(|e| Error::Poisoned { cause: ctx.poison(e) })?;
