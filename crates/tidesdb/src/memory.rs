@@ -573,7 +573,7 @@ mod tests {
         assert_eq!(cursors.len(), 32, "a quarter of what is not fixed");
         assert!(matches!(take(Use::Cursors, 1), Err(Error::Busy { cause }) if cause == HELD));
         let writes = fill(Use::Transactions);
-        assert_eq!(writes.len() as u64, (((104 - 32) << 20) + memory.limit() / 16) / 2 >> 20);
+        assert_eq!(writes.len() as u64, ((72 << 20) + memory.limit() / 16) / (2 << 20));
         drop((cursors, writes));
         let writes = fill(Use::Transactions);
         let long_value = take(Use::Cursors, 50).unwrap();
