@@ -4,12 +4,21 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tidesdb::{Db, Family, FamilyOptions, Iter, MergeOperator, OpenOptions, Result};
+use tidesdb::{Db, Family, FamilyOptions, Isolation, Iter, MergeOperator, OpenOptions, Result};
 use tidesdb_io::sim::{self, Image, OpSet, SimDisk};
 use tidesdb_io::{Env, ManualClock};
 
 /// Directory of the database.
 pub(crate) const DB: &str = "/db";
+
+/// All isolation levels, weakest first.
+pub(crate) const LEVELS: [Isolation; 5] = [
+    Isolation::ReadUncommitted,
+    Isolation::ReadCommitted,
+    Isolation::RepeatableRead,
+    Isolation::Snapshot,
+    Isolation::Serializable,
+];
 
 /// A key with its value.
 pub(crate) type Pair = (Vec<u8>, Vec<u8>);

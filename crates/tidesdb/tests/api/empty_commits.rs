@@ -7,15 +7,7 @@ use std::time::Duration;
 use tidesdb::{Db, Error, Isolation, Result, SeqNo, SyncMode, TransactOptions, WriteOptions};
 use tidesdb_io::sim::{Fault, Image, OpSet, errno};
 
-use crate::common::{Random, Sim, contents, keys};
-
-const LEVELS: [Isolation; 5] = [
-    Isolation::ReadUncommitted,
-    Isolation::ReadCommitted,
-    Isolation::RepeatableRead,
-    Isolation::Snapshot,
-    Isolation::Serializable,
-];
+use crate::common::{LEVELS, Random, Sim, contents, keys};
 
 /// Commits nothing, in one of many ways.
 type Nothing = fn(&Db, &WriteOptions) -> Result<SeqNo>;

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tidesdb::{
-    Cursor, Db, Family, FamilyOptions, Isolation, MemtableKind, ReadOptions, Savepoint, Slice, Snapshot,
-    Transaction, WriteBatch,
+    Cursor, Db, Family, FamilyOptions, MemtableKind, ReadOptions, Savepoint, Slice, Snapshot, Transaction,
+    WriteBatch,
 };
 
-use crate::common::{Random, Sim, joined, noise};
+use crate::common::{LEVELS, Random, Sim, joined, noise};
 
 type Value = Option<(Vec<u8>, u32)>;
 
@@ -238,13 +238,7 @@ impl World {
     }
 
     fn transaction(&mut self) {
-        let isolation = [
-            Isolation::ReadUncommitted,
-            Isolation::ReadCommitted,
-            Isolation::RepeatableRead,
-            Isolation::Snapshot,
-            Isolation::Serializable,
-        ][self.rng.below(5) as usize];
+        let isolation = LEVELS[self.rng.below(5) as usize];
         let mut tx = self.db().begin(isolation);
         let f = self.db().default_family().clone();
         let mut overlay = self.model.clone();

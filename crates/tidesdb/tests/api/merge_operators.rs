@@ -8,7 +8,7 @@ use tidesdb::{
     Comparator, Db, Error, Family, FamilyOptions, Isolation, MergeOperator, ReadOptions, SyncMode,
 };
 
-use crate::common::{Sim, contents, joined, joins, small, value};
+use crate::common::{LEVELS, Sim, contents, joined, joins, small, value};
 
 /// Opens with a default family that joins its operands by dots.
 fn open(sim: &Sim) -> Db {
@@ -263,13 +263,7 @@ fn transactions_read_their_own_operands() {
     f.put("k", "0").unwrap();
     f.put("z", "z").unwrap();
     for filler in [0, 40] {
-        for isolation in [
-            Isolation::ReadUncommitted,
-            Isolation::ReadCommitted,
-            Isolation::RepeatableRead,
-            Isolation::Snapshot,
-            Isolation::Serializable,
-        ] {
+        for isolation in LEVELS {
             let mut tx = db.begin(isolation);
             for n in 0..filler {
                 tx.put(f, format!("m{n}"), "m").unwrap();

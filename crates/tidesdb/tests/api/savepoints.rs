@@ -6,15 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tidesdb::{Comparator, Cursor, Db, Error, Family, Isolation, MemtableKind, Savepoint, Transaction};
 
-use crate::common::{Random, Sim, Stop, joined, pairs, small};
-
-const LEVELS: [Isolation; 5] = [
-    Isolation::ReadUncommitted,
-    Isolation::ReadCommitted,
-    Isolation::RepeatableRead,
-    Isolation::Snapshot,
-    Isolation::Serializable,
-];
+use crate::common::{LEVELS, Random, Sim, Stop, joined, pairs, small};
 
 /// Compares bytes and counts the comparisons, which are the work of an index.
 fn counting() -> (Comparator, Arc<AtomicU64>) {

@@ -9,15 +9,7 @@ use tidesdb::{
 use tidesdb_io::sim::{Fault, OpKind, errno};
 use tidesdb_io::{Priority, RealThreads, Threads};
 
-use crate::common::{Sim, contents, fill, keys, keys_back, letters, noise, pairs, small, value};
-
-const LEVELS: [Isolation; 5] = [
-    Isolation::ReadUncommitted,
-    Isolation::ReadCommitted,
-    Isolation::RepeatableRead,
-    Isolation::Snapshot,
-    Isolation::Serializable,
-];
+use crate::common::{LEVELS, Sim, contents, fill, keys, keys_back, letters, noise, pairs, small, value};
 
 fn own(tx: &Transaction, db: &Db, key: &[u8]) -> Option<Vec<u8>> {
     tx.get(db.default_family(), key).unwrap().map(tidesdb::Slice::into_vec)
