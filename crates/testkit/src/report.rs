@@ -81,6 +81,20 @@ impl Cases {
     }
 }
 
+/// The arguments of a runner whose cases lose power at many points.
+#[derive(clap::Parser, Clone, Copy, Debug)]
+pub struct CrashArgs {
+    /// Which cases run.
+    #[command(flatten)]
+    pub cases: Cases,
+    /// Crash points of all cases together, so also the most of one.
+    #[arg(long, default_value_t = 20_000)]
+    pub points: u64,
+    /// Threads that run cases.
+    #[arg(long, default_value_t = 2)]
+    pub threads: u64,
+}
+
 /// The argument of a runner whose run is one case.
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub struct OneCase {

@@ -13,7 +13,7 @@ use testkit::check::{self, Demand};
 use testkit::follower::follow;
 use testkit::model::wall_millis;
 use testkit::order;
-use testkit::report::{Cases, exit, finish, violation};
+use testkit::report::{CrashArgs, exit, finish, violation};
 use testkit::rng::Rng;
 use testkit::script::{self, RECIPES, Recipe};
 use testkit::world::{Config, PATH, Promises, Shared, World};
@@ -40,19 +40,8 @@ struct Totals {
 /// Maximum number of crash points within one recovery.
 const NESTED_MAX: u64 = 40;
 
-#[derive(Parser)]
-struct Args {
-    #[command(flatten)]
-    cases: Cases,
-    /// Crash points of all scripts together, so also the most of one.
-    #[arg(long, default_value_t = 20_000)]
-    points: u64,
-    #[arg(long, default_value_t = 2)]
-    threads: u64,
-}
-
 fn main() -> ExitCode {
-    let Args { cases, points, threads } = Args::parse();
+    let CrashArgs { cases, points, threads } = CrashArgs::parse();
     let totals = Totals::default();
     let is_done = || totals.points.load(Relaxed) >= points || totals.wrong.load(Relaxed) >= 20;
     cases.run(threads, &[], is_done, |script| one_case(script, points, &totals));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use testkit::invariants::{Counts, Demand, Player, Promises, Shared, Work, recovered};
-use testkit::report::{Cases, exit, finish, violation};
+use testkit::report::{Cases, CrashArgs, exit, finish, violation};
 use testkit::rng::Rng;
 use testkit::watch::Watch;
 use testkit::world::{Config, PATH};
@@ -34,19 +34,8 @@ struct Totals {
 
 type Common = Arc<Mutex<Totals>>;
 
-#[derive(Parser)]
-struct Args {
-    #[command(flatten)]
-    cases: Cases,
-    /// Crash points of all plays together, so also the most of one.
-    #[arg(long, default_value_t = 20_000)]
-    points: u64,
-    #[arg(long, default_value_t = 2)]
-    threads: u64,
-}
-
 fn main() -> ExitCode {
-    let Args { cases, points, threads } = Args::parse();
+    let CrashArgs { cases, points, threads } = CrashArgs::parse();
     let watch = Watch::start(Duration::from_secs(120));
     let totals = Common::default();
     let is_done = || with(&totals, |t| t.points >= points || t.violations >= 20);
