@@ -1,10 +1,8 @@
 //! A transaction's own writes, sorted for reading. Built when first needed, then extended as the batch grows and undone as it is cut
 //! back.
 
-use tidesdb_memtable::Memtable;
-
 use crate::family::FamilyCore;
-use crate::memory::{Charge, Use};
+use crate::memory::Use;
 use crate::ranges::RangeTombstone;
 use crate::read::{OwnReads, resolve};
 use crate::shared::ReadCtx;
@@ -72,11 +70,8 @@ impl<R, F: FnOnce(OwnValue<'_>) -> Result<R>> Own<R, F> {
     }
 }
 
-/// Memory of an empty map.
-const MAP_BYTES: usize = size_of::<Memtable>() + 2048;
-
 /// Own writes by family, in the order in which the batch first names them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct OwnWrites {
     families: Vec<(FamilyId, OwnReads)>,
     /// Bytes of the batch that are in the maps.
@@ -87,15 +82,6 @@ pub(super) struct OwnWrites {
     rollbacks: u64,
     /// Memory of the versions that these undid, about.
     undone: usize,
-    /// Memory of the maps, without their entries.
-    charge: Charge,
-}
-
-impl Default for OwnWrites {
-    fn default() -> Self {
-        let charge = Charge::new(Use::Transactions);
-        Self { families: Vec::new(), covered: 0, ops: 0, rollbacks: 0, undone: 0, charge }
-    }
 }
 
 impl OwnWrites {
@@ -150,7 +136,6 @@ impl OwnWrites {
                 if family.memory.used_for(Use::Transactions) >= family.memory.sorted_max() {
                     return Err(full());
                 }
-                self.charge.set(&family.memory, ((self.families.len() + 1) * MAP_BYTES) as u64);
                 let map = UndoMap::new(family.transaction_memtable(u64::from(op.family.0)));
                 self.families.push((op.family, OwnReads { map, ranges: Vec::new() }));
             }
