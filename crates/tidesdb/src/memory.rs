@@ -68,8 +68,13 @@ pub enum Use {
     Jobs,
     /// The block cache, and the filters, indexes and border keys of open tables.
     Tables,
-    /// What commits will need for their memtables, for which they have waited. Not used yet.
+    /// Memory that commits have waited for and will use for their memtables. Counts as wanted, not as used.
     Reserved,
+}
+
+impl Use {
+    const ALL: [Self; USES] =
+        [Self::Memtables, Self::Transactions, Self::Cursors, Self::Jobs, Self::Tables, Self::Reserved];
 }
 
 const USES: usize = Use::Reserved as usize + 1;
@@ -202,20 +207,16 @@ impl Memory {
 
     /// Makes all sums exact, as of some moment during the call for each thread.
     pub fn settle(&self) {
-        const OF: [Use; USES] =
-            [Use::Memtables, Use::Transactions, Use::Cursors, Use::Jobs, Use::Tables, Use::Reserved];
-        self.lines
-            .iter()
-            .for_each(|lines| OF.iter().zip(&**lines).for_each(|(of, line)| self.tell(*of, line)));
+        for lines in self.lines.iter() {
+            Use::ALL.iter().zip(&**lines).for_each(|(of, line)| self.tell(*of, line));
+        }
     }
 
     /// Reads all parts, with what the allocator keeps. That may walk the free blocks of the heap, see [`Heap::recent`].
     pub fn breakdown(&self) -> Breakdown {
         let heap = Heap::recent(); // first: it takes longest, and the other figures change meanwhile
         self.settle();
-        let sums = std::array::from_fn(|of| {
-            self.sums[of].load(Ordering::Relaxed).cast_signed().max(0).cast_unsigned()
-        });
+        let sums = Use::ALL.map(|of| self.used_for(of));
         let mut parts = Breakdown { sums, spare: tidesdb_memtable::spare_bytes(), allocator: 0 };
         if let (Some(heap), Some(anonymous)) = (heap, tidesdb_io::anonymous_bytes()) {
             // Nearly all of these bytes are mappings; the other parts are in the heap.
@@ -228,7 +229,7 @@ impl Memory {
     /// Bytes charged for all uses.
     #[inline]
     pub fn used(&self) -> u64 {
-        self.wanted() - self.used_for(Use::Reserved)
+        self.wanted().saturating_sub(self.used_for(Use::Reserved)) // another sum may be below zero for a moment
     }
 
     /// Bytes of parts that no other sum holds: fixed parts, and families.
