@@ -258,7 +258,7 @@ fn hides_values(ctx: &MaintenanceCtx, family: &FamilyCore, slot: &MemSlot, view:
         if let Some(Located::Stored(place)) = read::locate(&ctx.reads, family, &tables, cursor.key(), None)? {
             hidden += place.stored_bytes();
         }
-        cursor.next()?;
+        cursor.next_key()?;
     }
     Ok(hidden >= FLUSH_FOR_SPACE_MIN)
 }
