@@ -5,9 +5,16 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::{Error, Result};
+
 /// Runs `call`; `None` if it panicked.
 pub(crate) fn contained<R>(call: impl FnOnce() -> R) -> Option<R> {
     catch_unwind(AssertUnwindSafe(call)).map_err(discard).ok()
+}
+
+/// Runs a step of a commit that compares keys. A panic of a comparator is an error of the commit.
+pub(crate) fn comparing<R>(step: impl FnOnce() -> Result<R>) -> Result<R> {
+    contained(step).unwrap_or_else(|| Err(Error::invalid("a comparator panicked")))
 }
 
 /// Drops the payload of a panic. If that panics, the payload of the second panic is leaked: its drop may panic, too.

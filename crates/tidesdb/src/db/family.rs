@@ -193,7 +193,11 @@ impl Family {
         let reads = &self.shared.reads;
         let _timer = reads.sample(&reads.times.puts);
         let mut batch = Kept::take(&SPARE).unwrap_or_else(WriteBatch::of_thread);
-        fill(&mut batch).inspect_err(|e| super::work_here(&self.shared, &Err::<(), _>(e.clone())))?;
+        let filled = fill(&mut batch);
+        if filled.is_err() {
+            super::work_here(&self.shared, &filled);
+        }
+        filled?;
         let seq = super::write(&self.shared, &mut batch, options)?;
         batch.trim(); // the commit has cleared it
         Kept::put(&SPARE, batch);

@@ -14,7 +14,7 @@ use super::chunks::refuse_comparators;
 use super::ops::{Op, encode_op, ops};
 use super::staged::Staged;
 use super::stall;
-use crate::callback::contained;
+use crate::callback::{comparing, contained};
 use crate::family::{Committed, CommittedOp, FamilyCore, MemSlot, Metric};
 use crate::jobs::Job;
 use crate::memory::{Charge, Use};
@@ -53,7 +53,7 @@ pub fn commit(ctx: &WriteCtx, batch: &mut WriteBatch, options: &WriteOptions) ->
     let end = batch.record.len();
     let sequencer = ctx.log.sequencer();
     let here = Unpublished::begin();
-    let staged = if end < LARGE_BYTES_MIN { None } else { ordered(|| Staged::of(ctx, batch))? };
+    let staged = Staged::of(ctx, batch)?;
     let inserted = staged.is_some();
     let large = Large::begin(sequencer, batch);
     let purpose = batch.purpose();
@@ -101,7 +101,7 @@ pub fn commit_if(
     }
     // Most conflicts already exist at this point; detecting them here saves a log record.
     let seen = ctx.log.sequencer().visible_end();
-    ordered(|| check_unchanged(batch, Between { after: since, before: seen }))?;
+    comparing(|| check_unchanged(batch, Between { after: since, before: seen }))?;
     let _kept = make_ready(ctx, batch)?;
     let sync = options.sync.unwrap_or(ctx.options.sync);
     let durable = sync == SyncMode::Full;
@@ -125,7 +125,7 @@ pub fn commit_if(
     let unfinished = Unfinished(ctx);
     let verdict = match ctx.log.sequencer().wait_for_earlier(&place.commit) {
         true if place.commit.seq <= seen => Ok(()),
-        true => ordered(|| {
+        true => comparing(|| {
             check_unchanged(batch, Between { after: since.max(seen - 1), before: place.commit.seq })
         }),
         false => ctx.health.check().and(Err(Error::Closed)), // stopped: the cause, which is known by now
@@ -212,11 +212,6 @@ fn publish(ctx: &WriteCtx, commit: &Commit, durable: bool) {
     }
 }
 
-/// Runs a step of a commit that compares keys. A panic of a comparator is an error of the commit.
-fn ordered<R>(step: impl FnOnce() -> Result<R>) -> Result<R> {
-    contained(step).unwrap_or_else(|| Err(Error::invalid("a comparator panicked")))
-}
-
 /// A commit that is in the log and not yet published. If a panic ends it here, all later commits would wait for it: dropping this guard
 /// poisons the database instead.
 struct Unfinished<'a>(&'a WriteCtx);
@@ -294,7 +289,7 @@ fn insert(ctx: &WriteCtx, batch: &mut WriteBatch, commit: &Commit) -> Result<boo
     if batch.families.iter().all(|f| f.options.comparator.is_bytewise()) {
         return insert_all(ctx, batch, commit);
     }
-    ordered(|| insert_all(ctx, batch, commit))
+    comparing(|| insert_all(ctx, batch, commit))
 }
 
 /// The operations are in the log by now, so a long batch frees its memory while they are inserted: otherwise they would take memory

@@ -14,6 +14,7 @@ use tidesdb_sync::pin;
 
 use super::batch::WriteBatch;
 use super::ops::ops;
+use crate::callback::comparing;
 use crate::family::FamilyCore;
 use crate::shared::WriteCtx;
 use crate::wal::Place;
@@ -34,7 +35,7 @@ impl Staged {
     /// Sorts `batch`; `None` if it is too small or contains range deletes or merges.
     ///
     /// # Errors
-    /// `Internal`; nothing happened.
+    /// `Internal`, `InvalidArgument` if a comparator panics; nothing happened.
     pub(super) fn of(ctx: &WriteCtx, batch: &WriteBatch) -> Result<Option<Self>> {
         let buffer = |family: &Arc<FamilyCore>| family.buffer_bytes_of(family.view(&pin()));
         let least = |family: &Arc<FamilyCore>| (buffer(family) / BUFFER_PART).max(BYTES_MIN);
@@ -44,6 +45,10 @@ impl Staged {
         {
             return Ok(None);
         }
+        comparing(|| Self::sort(ctx, batch)).map(Some)
+    }
+
+    fn sort(ctx: &WriteCtx, batch: &WriteBatch) -> Result<Self> {
         let memtable = |family: &Arc<FamilyCore>| {
             (Arc::clone(family), family.staging_memtable(ctx.env.entropy.next_u64()))
         };
@@ -56,7 +61,7 @@ impl Staged {
             let full = |_| Error::internal("a memtable ran out of address space");
             map.insert(op.key, version, op.value).map_err(full)?;
         }
-        Ok(Some(staged))
+        Ok(staged)
     }
 
     /// Draws the place and adds the memtables to the read views.

@@ -62,8 +62,8 @@ const SLICE: Duration = Duration::from_millis(10);
 const MEMTABLES_SLOW: f64 = 0.625;
 /// Immutable memtables of one family at which its writers slow down, and at which they stop, however small they are. Full memtables do not get
 /// there, since the active one grows while few wait ([`FamilyCore::is_full`]): these were rotated for other reasons.
-const WAITING_SLOW: usize = 32;
-const WAITING_STOP: usize = 64;
+const WAITING_SLOW: u64 = 32;
+const WAITING_STOP: u64 = 64;
 /// Tables in level 1 at which writers slow down, and at which they stop.
 const L1_SLOW: TableLimit = TableLimit { least: 10, triggers: 2 };
 const L1_STOP: TableLimit = TableLimit { least: 24, triggers: 3 };
@@ -205,21 +205,19 @@ fn immutable_bytes_now(ctx: &WriteCtx) -> u64 {
 
 /// Debt caused by `bytes` of memtables that are not in tables yet.
 fn memtable_debt(bytes: u64, stop: u64) -> f64 {
-    if bytes == 0 {
-        return 0.0;
-    }
-    let slow = (stop as f64 * MEMTABLES_SLOW) as u64;
-    if bytes <= slow {
-        return 0.0;
-    }
-    0.5 + (bytes - slow) as f64 / (stop - slow).max(1) as f64 * 0.5
+    rising(bytes, (stop as f64 * MEMTABLES_SLOW) as u64, stop)
 }
 
 /// Debt caused by `waiting` immutable memtables of a family: a get looks into each of them.
 fn number_debt(waiting: usize) -> f64 {
-    match waiting <= WAITING_SLOW {
+    rising(waiting as u64, WAITING_SLOW, WAITING_STOP)
+}
+
+/// Debt that is 0 up to `slow` and then rises from one half to one at `stop`.
+fn rising(owed: u64, slow: u64, stop: u64) -> f64 {
+    match owed <= slow {
         true => 0.0,
-        false => 0.5 + (waiting - WAITING_SLOW) as f64 / (WAITING_STOP - WAITING_SLOW) as f64 * 0.5,
+        false => 0.5 + (owed - slow) as f64 / (stop - slow).max(1) as f64 * 0.5,
     }
 }
 
