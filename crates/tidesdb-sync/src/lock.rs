@@ -323,10 +323,13 @@ mod tests {
 
     /// The page is the only list of what each lock guards.
     #[test]
-    fn the_architecture_page_lists_every_rank() {
-        let page = include_str!("../../../ARCHITECTURE.md");
+    fn the_page_of_locks_lists_every_rank() {
+        let page = include_str!("../../../docs/internals/locks.md");
         for (name, rank) in crate::rank::ALL.iter().filter(|(name, _)| *name != "LEAF") {
-            assert!(page.contains(&format!("| {rank} | `{name}` |")), "{name} is not in ARCHITECTURE.md");
+            assert!(
+                page.contains(&format!("| {rank} | `{name}` |")),
+                "{name} is not in docs/internals/locks.md"
+            );
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A thread takes locks in rising rank only, so no two threads wait for each other. [`Mutex`](crate::Mutex) and
 //! [`RwLock`](crate::RwLock) carry their rank in their type; a build with debug assertions checks it at each lock. A lock without
-//! a rank is a leaf: its holder takes no other lock. `ARCHITECTURE.md` says what each lock guards.
+//! a rank is a leaf: its holder takes no other lock. `docs/internals/locks.md` says what each lock guards.
 
 macro_rules! ranks {
     ($($(#[$doc:meta])* $name:ident = $rank:expr;)*) => {
