@@ -84,12 +84,13 @@ mod ranges;
 mod vlog;
 mod sst;
 mod wal;
-// Merging many sources into one stream, which tables exist, snapshots, the job queue.
+// Merging many sources into one stream, which tables exist, snapshots, the pace of writers, the job queue.
 mod merge;
 mod version;
 mod undo_map;
 mod sources;
 mod mvcc;
+mod pacing;
 mod jobs;
 // The copy in an object store.
 mod remote;
@@ -120,13 +121,14 @@ pub use db::{
 pub use error::{Error, Result};
 pub use events::{Event, EventInfo, LevelPart};
 pub use family::{CommitHook, Committed, CommittedOp, FamilyStats};
+pub use jobs::JobStats;
 pub use options::{
     DbOptions, FamilyOptions, Isolation, MemtableKind, ReadOptions, RecoveryMode, RemoteOptions, SettingInfo,
     SyncMode, TransactOptions, WriteOptions,
 };
 pub use read::{Cursor, Iter, ValueReader};
 pub use remote::RemoteStats;
-pub use shared::{Family, HealthReport, HealthState, JobStats};
+pub use shared::{Family, HealthReport, HealthState};
 pub use stats::{Durations, StatInfo, StatKind, StatUnit, StatValue, TimeStats};
 pub use store::{MemoryStore, ObjectStore};
 pub use txn::{Savepoint, Transaction};
@@ -145,7 +147,7 @@ pub mod internals {
         ($($layer:ident)*) => { $(pub mod $layer { pub use crate::$layer::*; })* };
     }
     layers! {
-        error types codec options health clock stats memory files events ranges vlog sst wal merge version undo_map sources mvcc jobs remote family shared read write txn rewrite flush compact collect upload background db
+        error types codec options health clock stats memory files events ranges vlog sst wal merge version undo_map sources mvcc pacing jobs remote family shared read write txn rewrite flush compact collect upload background db
     }
 }
 

@@ -8,10 +8,11 @@ use std::sync::atomic::Ordering;
 
 use crate::codec::Compression;
 use crate::family::{FamilyCore, Metric};
+use crate::jobs::Progress;
 use crate::memory::{Charge, Use};
 use crate::merge::{CHECK_EVERY, CoveringRanges, Retain, RetainRules, RetainStream};
 use crate::ranges::RangeTombstone;
-use crate::shared::{MaintenanceCtx, MergeSpace, Progress};
+use crate::shared::{MaintenanceCtx, MergeSpace};
 use crate::sst::{TableMeta, TableOptions, TableWriter, UnsyncedTable};
 use crate::types::{Comparator, EntryCursor, EntryRef, Kind, SeqNo, VlogId};
 use crate::version::{Change, VersionEdit};

@@ -9,6 +9,7 @@
 //! (space, descriptors). A damaged input of a compaction fails only that compaction and is quarantined (`family/claims.rs`).
 
 mod pool;
+mod relief;
 #[cfg(test)]
 mod tests;
 
@@ -17,6 +18,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 pub use pool::Pool;
+pub use relief::TRIM_PERIOD;
 
 use crate::callback::contained;
 use crate::events::Event;
@@ -24,9 +26,10 @@ use crate::family::FamilyCore;
 use crate::jobs::Job;
 use crate::memory::Pressure;
 use crate::options::SyncMode;
-use crate::shared::{Shared, SyncDue, WriteCtx};
+use crate::shared::{Shared, WriteCtx};
 use crate::sources::TableLevel;
 use crate::types::SeqNo;
+use crate::wal::SyncDue;
 use crate::{Error, Result, collect, compact, flush, upload};
 
 /// Consecutive I/O errors after which the database is poisoned. A full disk does not count.

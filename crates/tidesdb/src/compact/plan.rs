@@ -7,9 +7,10 @@ use std::sync::Arc;
 use super::policy::{
     Cause, Claim as Claimed, CompactionPolicy, Plan, PlanKind, PolicySettings, Shape, Spooky, TableView, Tree,
 };
-use crate::family::{Claim, MergeDebt};
+use crate::family::Claim;
 use crate::merge::RetainRules;
 use crate::options::LiveOptions;
+use crate::pacing::MergeDebt;
 use crate::sources::{TableSlot, TableVersion};
 use crate::sst::TableMeta;
 use crate::types::{Comparator, TableId, VlogId};

@@ -7,9 +7,11 @@ use std::sync::atomic::Ordering;
 use super::plan::CompactionPlan;
 use super::policy::{Cause, PlanKind};
 use crate::events::{Event, LevelPart};
-use crate::family::{FamilyCore, Metric, Paid};
+use crate::family::{FamilyCore, Metric};
+use crate::jobs::{JobStart, PartDone, RunningJob};
+use crate::pacing::Paid;
 use crate::rewrite::Rewritten;
-use crate::shared::{JobStart, MaintenanceCtx, PartDone, RunningJob};
+use crate::shared::MaintenanceCtx;
 use crate::sources::TableSlot;
 
 /// Registers the merge as running.

@@ -9,9 +9,10 @@ use tidesdb_memtable::Version;
 use tidesdb_sync::Mutex;
 
 use crate::family::{FamilyCore, MemSlot};
+use crate::jobs::JobStart;
 use crate::merge::CoveringRanges;
 use crate::rewrite::{self, RewriteTarget, Rewritten};
-use crate::shared::{JobStart, MaintenanceCtx, Shared, WriteCtx};
+use crate::shared::{MaintenanceCtx, Shared, WriteCtx};
 use crate::sources::Source;
 use crate::types::{EntryCursor, FamilyId, Kind, SeqNo, VlogId};
 use crate::version::State;

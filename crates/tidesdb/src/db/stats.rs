@@ -7,9 +7,11 @@ use std::time::Duration;
 use super::Db;
 use crate::compact::{self, TreeStats};
 use crate::family::{FamilyCore, FamilyStats, Metric};
+use crate::jobs::JobStats;
 use crate::memory::{Breakdown, Use};
+use crate::pacing::{DelayStats, FLUSH_RATE_ASSUMED, MERGE_RATE_ASSUMED};
 use crate::remote::RemoteStats;
-use crate::shared::{DelayStats, FLUSH_RATE_ASSUMED, Family, JobStats, MERGE_RATE_ASSUMED, Shared};
+use crate::shared::{Family, Shared};
 use crate::stats::{Durations, TimeStats, statistics, write_lines};
 use crate::types::SeqNo;
 

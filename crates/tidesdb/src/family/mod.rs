@@ -11,7 +11,6 @@
 
 mod claims;
 mod hook;
-mod merge_debt;
 mod probes;
 mod read_view;
 mod space;
@@ -23,7 +22,6 @@ use std::time::Duration;
 
 pub use claims::{Claim, Claimed, Claims};
 pub use hook::{CommitHook, Committed, CommittedOp, HookCell};
-pub use merge_debt::{MergeDebt, Paid};
 pub use probes::{GET_CHARGE, Probes, SEEK_CHARGE};
 pub use read_view::{MemSlot, ReadView};
 pub use space::{Collection, SettledFiles, Thrift, ValueSpace, ValuesDebt};
@@ -33,6 +31,7 @@ use tidesdb_sync::{EpochCell, Guard, Mutex, ShardedCounters, pin, rank};
 
 use crate::memory::{Memory, Use};
 use crate::options::{FamilyOptions, LiveOptions, MemtableKind};
+use crate::pacing::MergeDebt;
 use crate::ranges::SharedRanges;
 use crate::sources::TableVersion;
 use crate::types::{CompactionFilter, FamilyId, SeqNo};

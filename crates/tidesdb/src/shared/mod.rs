@@ -7,16 +7,11 @@
 //! Shared          catalog, recovery, background: owns the three and the rest
 //! ```
 
-mod pace;
-
-mod backlog;
-mod running;
 mod parted;
 mod maintenance;
 mod read;
 mod write;
 mod condition;
-mod relief;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -25,16 +20,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
-pub use backlog::{
-    Debt, DelayStats, FLUSH_RATE_ASSUMED, GARBAGE_RATE_ASSUMED, MERGE_RATE_ASSUMED, Merges, SyncDue,
-};
 pub use condition::{HealthReport, HealthState};
 pub use maintenance::MaintenanceCtx;
-pub use pace::Pace;
 pub use parted::{PartedJob, PartedJobs, PartedWork};
 pub use read::{OperationTimes, ReadCtx};
-pub use relief::TRIM_PERIOD;
-pub use running::{JobStart, JobStats, PartDone, Progress, RunningJob, RunningJobs};
 use tidesdb_sync::{Mutex, rank};
 pub use watch::Watch;
 pub use write::{FLUSH_FOR_SPACE_MIN, Flushed, MergeSpace, OwnedLog, SCARCE, WriteCtx};

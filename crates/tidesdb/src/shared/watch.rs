@@ -6,8 +6,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{DelayStats, HealthState, Shared};
+use super::{HealthState, Shared};
 use crate::events::Event;
+use crate::pacing::DelayStats;
 
 /// A stall has ended when no commit was delayed for this long.
 const CALM: Duration = Duration::from_secs(1);

@@ -10,15 +10,16 @@ use tidesdb_io::{Buffer, Env};
 use tidesdb_memtable::Memtable;
 use tidesdb_sync::{Mutex, RwLock, pin, rank};
 
-use super::{Debt, Merges, ReadCtx, RunningJobs, SyncDue};
+use super::ReadCtx;
 use crate::events::Events;
 use crate::family::{FamilyCore, MemSlot, ReadView, Thrift};
 use crate::health::Health;
-use crate::jobs::{Job, JobQueue};
+use crate::jobs::{Job, JobQueue, Merges, RunningJobs};
 use crate::memory::{Memory, Pressure, Use};
 use crate::options::DbOptions;
+use crate::pacing::Debt;
 use crate::types::{FamilyId, SeqNo};
-use crate::wal::{Log, Place, Purpose, SpaceReservation};
+use crate::wal::{Log, Place, Purpose, SpaceReservation, SyncDue};
 use crate::{Error, Result};
 
 /// On a full disk, a flush that frees less than this is not worth a table, unless it frees a whole segment of the log.

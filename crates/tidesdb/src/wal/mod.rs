@@ -29,10 +29,12 @@ mod reserve;
 mod log;
 mod space;
 mod sync;
+mod due;
 
 #[cfg(test)]
 mod tests;
 
+pub use due::SyncDue;
 pub use log::{Log, LogConfig, Place};
 pub use piece::{LargeCommit, LoggedCommit, Piece, Taken};
 pub use sequencer::{Commit, Purpose, Refusal, Sequencer, Unpublished};

@@ -11,7 +11,7 @@
 //!
 //! `S` is the share [`MEMTABLES_SLOW`] of `H`; the debt is one half at `S` and one at `H`. Between them the delay grows with the square of the
 //! debt, relative to the measured rate at which that debt is paid: by flushes, or by merges of level 1. So writers approach that rate smoothly.
-//! All writers share one schedule ([`crate::shared::Pace`]), so many small commits wait as long as
+//! All writers share one schedule ([`crate::pacing::Pace`]), so many small commits wait as long as
 //! few large ones. Above `H` a writer waits for a flush; if none makes progress for [`PATIENCE`], the write
 //! fails with `Busy` and nothing was done. A family with too many tables in level 1 feeds the same curve. So does one with too much garbage
 //! in its value logs, but that never stops writers (`family/space.rs`).
@@ -34,9 +34,8 @@ use super::commit::LARGE_BYTES_MIN;
 use crate::family::{FamilyCore, ValuesDebt};
 use crate::jobs::Job;
 use crate::memory::{Charge, Pressure, Use};
-use crate::shared::{
-    DelayStats, FLUSH_RATE_ASSUMED, GARBAGE_RATE_ASSUMED, MERGE_RATE_ASSUMED, SCARCE, WriteCtx,
-};
+use crate::pacing::{DelayStats, FLUSH_RATE_ASSUMED, GARBAGE_RATE_ASSUMED, MERGE_RATE_ASSUMED};
+use crate::shared::{SCARCE, WriteCtx};
 use crate::{Error, Result};
 
 /// How long a stopped writer waits without any progress.

@@ -1,11 +1,16 @@
 //! The queue of background work, and retries after failures. Callers that request work do not know the workers, which
-//! live in a higher layer.
+//! live in a higher layer. Which flushes and merges run, and how far they are.
+
+mod merges;
+mod running;
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+pub use merges::Merges;
+pub use running::{JobStart, JobStats, PartDone, Progress, RunningJob, RunningJobs};
 use tidesdb_sync::{Condvar, Mutex, rank};
 
 use crate::types::FamilyId;

@@ -1,0 +1,98 @@
+//! Whether merges run, and how fast they write.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tidesdb_io::Clock;
+
+use crate::pacing::Pace;
+use crate::{Error, Result};
+
+/// Controls merges. Running merges check it now and then.
+#[derive(Debug, Default)]
+pub struct Merges {
+    off: AtomicBool,
+    /// The last merge failed because the disk had no space for its output.
+    starved: AtomicBool,
+    stops: AtomicU64,
+    /// Most bytes that all merges write per second; 0 = no limit.
+    rate: AtomicU64,
+    /// Schedule of their writes.
+    pace: Pace,
+}
+
+/// The writes of limited merges are scheduled at most this far ahead.
+const MERGE_LEAD_MAX: Duration = Duration::from_secs(600);
+/// A limited merge looks after this time whether it shall stop.
+const MERGE_SLICE: Duration = Duration::from_millis(50);
+
+impl Merges {
+    /// Stops running merges; from now on none starts automatically.
+    pub fn stop(&self) {
+        self.off.store(true, Ordering::SeqCst);
+        self.stops.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Returns true if merges do not start automatically.
+    pub fn are_off(&self) -> bool {
+        self.off.load(Ordering::SeqCst)
+    }
+
+    /// Records whether the disk lacked space for the last merge.
+    pub fn set_starved(&self, yes: bool) {
+        self.starved.store(yes, Ordering::Relaxed);
+    }
+
+    /// Returns true if the disk lacked space for the last merge.
+    pub fn are_starved(&self) -> bool {
+        self.starved.load(Ordering::Relaxed)
+    }
+
+    /// Returns true if writers would wait for merges that do not run.
+    pub fn are_stuck(&self) -> bool {
+        self.are_off() || self.are_starved()
+    }
+
+    /// Limits what all merges write, in bytes per second; 0 = no limit.
+    pub fn set_rate(&self, bytes: u64) {
+        self.rate.store(bytes, Ordering::Relaxed);
+        self.pace.forget();
+    }
+
+    /// Waits as long as the rate of merges demands after `bytes` were written, and while `goes_on` returns true.
+    pub fn throttle(&self, clock: &dyn Clock, bytes: u64, goes_on: impl Fn() -> bool) {
+        let rate = self.rate.load(Ordering::Relaxed);
+        if rate == 0 {
+            return;
+        }
+        let cost = Duration::from_secs_f64((bytes as f64 / rate as f64).min(MERGE_LEAD_MAX.as_secs_f64()));
+        let now = clock.mono();
+        let end = now + self.pace.reserve_up_to(now, cost, MERGE_LEAD_MAX);
+        // A limit that was changed applies at once.
+        while goes_on() && self.rate.load(Ordering::Relaxed) == rate {
+            let left = end.saturating_sub(clock.mono());
+            if left.is_zero() {
+                return;
+            }
+            clock.sleep(left.min(MERGE_SLICE));
+        }
+    }
+
+    /// Number of stops so far.
+    pub fn stops(&self) -> u64 {
+        self.stops.load(Ordering::SeqCst)
+    }
+
+    /// Fails if merges were stopped since `seen` stops were counted.
+    ///
+    /// # Errors
+    /// `Busy`.
+    pub fn check(&self, seen: Option<u64>) -> Result<()> {
+        match seen {
+            Some(seen) if seen != self.stops() => {
+                Err(Error::Busy { cause: "the merge was stopped; what it had installed stays" })
+            }
+            _ => Ok(()),
+        }
+    }
+}

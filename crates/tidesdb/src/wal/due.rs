@@ -1,0 +1,105 @@
+//! When the log must be synced for commits that rely on a later sync.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// When the log must be synced for commits with a sync interval. Time is that of the last tick, so a deadline is met
+/// slightly too early rather than too late.
+#[derive(Debug)]
+pub struct SyncDue {
+    tick_nanos: AtomicU64,
+    /// `u64::MAX` = no commit waits.
+    due_nanos: AtomicU64,
+    /// Set while the database is idle: the next tick comes after [`SyncDue::IDLE_PERIOD`].
+    idle: AtomicBool,
+    /// Set once a commit relied on a tick.
+    used: AtomicBool,
+    /// Set when the database is being closed: there are no more ticks.
+    ended: AtomicBool,
+}
+
+impl Default for SyncDue {
+    fn default() -> Self {
+        let (tick_nanos, due_nanos) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
+        let [idle, used, ended] = [false; 3].map(AtomicBool::new);
+        Self { tick_nanos, due_nanos, idle, used, ended }
+    }
+}
+
+impl SyncDue {
+    /// Time between two ticks of an idle database.
+    pub const IDLE_PERIOD: Duration = Duration::from_millis(100);
+
+    /// Requests that a commit, which has its place in the log, is durable within `period`. Of many such commits only
+    /// the first after a sync writes to shared memory. Returns false if the database is idle and the next tick may come too late, or is
+    /// being closed: then the caller must sync.
+    #[must_use]
+    pub fn within(&self, period: Duration) -> bool {
+        let is_short = period < Self::IDLE_PERIOD;
+        let period = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
+        let due = self.tick_nanos.load(Ordering::Relaxed).saturating_add(period);
+        if due < self.due_nanos.load(Ordering::SeqCst) {
+            self.used.store(true, Ordering::SeqCst);
+            self.due_nanos.fetch_min(due, Ordering::SeqCst);
+        }
+        let is_late = is_short && self.idle.load(Ordering::SeqCst);
+        !(is_late || self.ended.load(Ordering::SeqCst))
+    }
+
+    /// Notes that there will be no more ticks. Returns whether commits may rely on one: then the caller must sync. The tail of the log
+    /// read after that covers them, as in [`SyncDue::tick`].
+    #[must_use]
+    pub fn end(&self) -> bool {
+        self.ended.store(true, Ordering::SeqCst);
+        // A commit that has not seen the flag has set this one before.
+        self.used.load(Ordering::SeqCst)
+    }
+
+    /// Notes whether the next tick comes late. Returns false if a commit waits for a sync: then it must not.
+    pub fn set_idle(&self, yes: bool) -> bool {
+        self.idle.store(yes, Ordering::SeqCst);
+        // A commit that has not seen the flag has set its deadline before.
+        let is_idle = yes && self.due_nanos.load(Ordering::SeqCst) == u64::MAX;
+        if yes && !is_idle {
+            self.idle.store(false, Ordering::SeqCst);
+        }
+        is_idle
+    }
+
+    /// Returns true once when a sync is due at `now`. The tail of the log read after that covers every commit that
+    /// relied on this sync: such commits draw their places before they call [`SyncDue::within`].
+    pub fn tick(&self, now: Duration) -> bool {
+        let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        self.tick_nanos.store(now, Ordering::Relaxed);
+        let due = now >= self.due_nanos.load(Ordering::SeqCst);
+        if due {
+            self.due_nanos.swap(u64::MAX, Ordering::SeqCst);
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_sync_interval_does_not_rely_on_the_late_tick_of_an_idle_database() {
+        let (due, short, long) = (SyncDue::default(), Duration::from_millis(5), SyncDue::IDLE_PERIOD * 2);
+        due.tick(Duration::from_secs(1));
+        assert!(due.within(short), "ticks come often");
+        assert!(!due.set_idle(true), "a commit waits for a tick");
+        assert!(due.tick(Duration::from_secs(2)) && due.set_idle(true));
+        assert!(due.within(long) && !due.within(short));
+        assert!(!due.set_idle(true) && due.within(short));
+    }
+
+    #[test]
+    fn no_commit_relies_on_a_tick_of_a_database_that_is_being_closed() {
+        let (unused, second) = (SyncDue::default(), Duration::from_secs(1));
+        assert!(!unused.end() && !unused.within(second));
+        let due = SyncDue::default();
+        assert!(due.within(second) && due.tick(second));
+        assert!(due.end() && !due.within(second), "the sync of that tick may not have come to an end");
+    }
+}
