@@ -36,6 +36,7 @@
 //! race with [`Cache::set_capacity`] to a smaller size may leave it above, by at most an eighth of the former
 //! capacity per inserting thread, until the next insert. Evicted entries that handles or pins still keep alive
 //! are not included; [`CacheStats::live_bytes`] counts them too. The first window, 152 bytes, is not counted.
+#![allow(unsafe_code, reason = "a leaf crate")]
 
 mod sync;
 mod key;

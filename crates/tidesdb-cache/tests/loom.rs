@@ -4,6 +4,7 @@
 //! The epoch is the model of `tidesdb-sync`: it frees once no pin is left. A value is freed by writing to a
 //! loom cell, so loom reports any reader that is not ordered before that write. loom's reference counts report
 //! leaks.
+#![allow(unsafe_code, reason = "a model of a leaf crate")]
 #![cfg(loom)]
 
 use loom::cell::UnsafeCell;

@@ -19,6 +19,7 @@
 //! Four symbols are data: `tidesdb_allocator` and `tidesdb_initialized` in `memory.rs`, `_tidesdb_log_level`
 //! and `_tidesdb_log_file` in `stream.rs`. A program's linker may move them into the program's own data (copy
 //! relocation). So each is a static under its own name, and every access goes through the symbol.
+#![allow(unsafe_code, reason = "the C interface takes and gives raw pointers")]
 
 // Structure layouts and constants of the C interface.
 pub mod abi;

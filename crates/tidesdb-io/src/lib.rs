@@ -13,6 +13,7 @@
 //! * After a failed sync, nothing is known about the bytes it covered. Callers must not retry the sync and
 //!   trust it.
 //! * Reads and writes may be short. [`FileExt`] provides the loops.
+#![allow(unsafe_code, reason = "a leaf crate")]
 
 mod region;
 mod buffer;

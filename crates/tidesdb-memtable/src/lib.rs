@@ -27,6 +27,7 @@
 //! Versions have no meaning to this crate beyond their order: kinds, expiry, tombstones and snapshots belong to
 //! the caller. Nothing is ever removed. The size is not limited; the caller compares
 //! [`Memtable::allocated_bytes`] with its budget and starts a new memtable.
+#![allow(unsafe_code, reason = "a leaf crate")]
 
 mod sync;
 mod arena;

@@ -1,5 +1,6 @@
 //! Models of the event and the epoch cell:
 //! `LOOM_MAX_PREEMPTIONS=3 RUSTFLAGS="--cfg loom" cargo test -p tidesdb-sync --test loom --release`.
+#![allow(unsafe_code, reason = "a model of a leaf crate")]
 #![cfg(loom)]
 
 use loom::cell::UnsafeCell;

@@ -1,6 +1,7 @@
 //! Page views counted by a merge operator, and forgotten by a compaction filter.
 //!
 //! `cargo run -p tidesdb-engine --example counter`
+#![allow(clippy::disallowed_methods, reason = "a program has threads")]
 
 use std::error::Error;
 

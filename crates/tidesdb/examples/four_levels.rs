@@ -5,6 +5,7 @@
 //! cargo run --release -p tidesdb-engine --example four_levels -- /tmp/four-levels
 //! tidesdb levels /tmp/four-levels
 //! ```
+#![allow(clippy::disallowed_methods, reason = "it empties its folder")]
 
 use std::path::Path;
 use std::time::Duration;

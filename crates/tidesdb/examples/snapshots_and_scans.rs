@@ -1,6 +1,7 @@
 //! A report over a snapshot, while another thread keeps writing.
 //!
 //! `cargo run -p tidesdb-engine --example snapshots_and_scans`
+#![allow(clippy::disallowed_methods, reason = "a program has threads")]
 
 use std::error::Error;
 

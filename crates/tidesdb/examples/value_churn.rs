@@ -4,6 +4,7 @@
 //! Usage: `cargo run --release -p tidesdb-engine --example value_churn -- DIR [MIB] [ROUNDS] [IDLE_SECONDS] [uniform|zipf] [PLOT.csv]`
 #![allow(
     clippy::disallowed_methods,
+    clippy::disallowed_types,
     clippy::big_endian_bytes,
     reason = "a measurement reads the clock and the directory; keys are in their order"
 )]

@@ -61,6 +61,10 @@
 //! measure: `speed`, `deletes`, `space_peak`, `value_churn`, `four_levels`, `compaction`, `merge_speed`, `gate`.
 //! Whole programs on typed tables (`crates/tidesdb-typed/examples`): `job_queue`, `time_series`,
 //! `documents`, `web`.
+#![cfg_attr(
+    test,
+    allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test may use threads and files")
+)]
 #![forbid(unsafe_code)]
 
 // The order of the modules is the order of the layers: a module uses only modules above its own line.

@@ -1,5 +1,5 @@
 //! A completely full disk. Runs alone in its process: readers of other tests would keep files alive, and with them disk space.
-
+#![allow(clippy::disallowed_types, reason = "`common.rs` has a lock of its own")]
 #![expect(clippy::big_endian_bytes, reason = "numbers as keys, in their order")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

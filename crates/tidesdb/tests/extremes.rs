@@ -1,5 +1,5 @@
 //! The least and the greatest value of every setting, under load: it works, or the open says which setting it refuses.
-
+#![allow(clippy::disallowed_types, reason = "`common.rs` has a lock of its own")]
 #![expect(clippy::big_endian_bytes, reason = "numbers as keys, in their order")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
 

@@ -9,11 +9,9 @@ mod docs;
 mod floors;
 mod links;
 mod manifests;
-mod outside;
 mod reach;
 mod sizes;
 mod stats;
-mod unsafety;
 mod words;
 
 use crate::tree::Tree;
@@ -46,16 +44,14 @@ impl fmt::Display for Finding {
 
 type Rule = fn(&Tree) -> Vec<Finding>;
 
-const RULES: [(&str, Rule); 12] = [
+const RULES: [(&str, Rule); 10] = [
     ("floors", floors::check),
     ("sizes", sizes::check),
-    ("unsafe", unsafety::check),
     ("reach", reach::check),
     ("comments", comments::check),
     ("alone", alone::check),
     ("docs", docs::check),
     ("links", links::check),
-    ("outside", outside::check),
     ("manifests", manifests::check),
     ("words", words::check),
     ("paths", words::check_paths),

@@ -3,6 +3,7 @@
 //!
 //! A reader keeps its transaction until something is committed. Without `fdatasync` a commit reaches the system, so the
 //! weaker durability class is `os`.
+#![allow(unsafe_code, reason = "LMDB maps its file")]
 
 use std::ops::Bound;
 use std::process::ExitCode;

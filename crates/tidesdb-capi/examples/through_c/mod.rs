@@ -1,4 +1,5 @@
 //! The C functions, called as a C program calls them.
+#![allow(unsafe_code, reason = "calls the C interface")]
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::hint::black_box;

@@ -8,6 +8,7 @@
 //! The policies are those of the engine (`tidesdb::internals::compact::policy`). Prints the tables of `docs/compaction.md`. `point` simulates one
 //! tree of a measurement: sizes of all data, of a memtable, of the rows in it and of a table in KiB, the number of
 //! tables in level 1 when merges start, and how many times all data is overwritten.
+#![allow(clippy::disallowed_methods, reason = "it writes its plot")]
 
 mod content;
 mod plot;

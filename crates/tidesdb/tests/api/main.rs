@@ -1,4 +1,5 @@
 //! Tests of the engine through its public API only: one file per subject, each test short.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test may use threads and files")]
 #![expect(clippy::big_endian_bytes, reason = "numbers as keys, in their order")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -3,6 +3,7 @@
 //! This module cannot verify that the file is such a library and follows its documented interface. It refuses what can
 //! be detected: a missing function, and settings that do not look like those of version 9. Threads may share the
 //! handles of the database and its family; a transaction or an iterator belongs to one thread.
+#![allow(unsafe_code, reason = "calls functions of a library")]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::marker::PhantomData;
