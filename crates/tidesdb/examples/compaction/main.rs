@@ -1,11 +1,11 @@
-//! Simulates compaction policies on trees of any size: tables are sizes and densities, nothing is read or written.
+//! Simulates compaction on trees of any size: tables are sizes and densities, nothing is read or written.
 //!
 //! ```text
 //! cargo run --release -p tidesdb-engine --example compaction -- [GiB of data] [file for the plot]
 //! cargo run --release -p tidesdb-engine --example compaction -- point DATA MEMTABLE FLUSH TABLE TABLES WRITES
 //! ```
 //!
-//! The policies are those of the engine (`tidesdb::internals::compact::policy`). Prints the tables of `docs/compaction.md`. `point` simulates one
+//! The planner is that of the engine (`tidesdb::internals::compact::policy`). Prints the tables of `docs/compaction.md`. `point` simulates one
 //! tree of a measurement: sizes of all data, of a memtable, of the rows in it and of a table in KiB, the number of
 //! tables in level 1 when merges start, and how many times all data is overwritten.
 #![allow(clippy::disallowed_methods, reason = "it writes its plot")]
@@ -15,20 +15,19 @@ mod plot;
 mod tree;
 mod workload;
 
-use tidesdb::internals::compact::policy::{CompactionPolicy, Leveled, PolicySettings, Spooky};
+use tidesdb::internals::compact::policy::PolicySettings;
 use tree::{Load, Measures, Simulation};
 use workload::Workload;
 
 const GIB: u64 = 1 << 30;
 /// Data of the default run.
 const DATA_GIB: u64 = 10 << 10;
-/// Name, policy, size ratio and number of dividing levels.
-const POLICIES: [(&str, &dyn CompactionPolicy, u64, u8); 5] = [
-    ("Spooky", &Spooky, 6, 24),
-    ("Spooky, ratio 10", &Spooky, 10, 24),
-    ("Spooky, eight dividing levels", &Spooky, 6, 8),
-    ("Spooky, one dividing level", &Spooky, 6, 1),
-    ("leveled", &Leveled, 10, 1),
+/// Name, size ratio and number of dividing levels.
+const POLICIES: [(&str, u64, u8); 4] = [
+    ("Spooky", 6, 24),
+    ("Spooky, ratio 10", 10, 24),
+    ("Spooky, eight dividing levels", 6, 8),
+    ("Spooky, one dividing level", 6, 1),
 ];
 
 fn main() -> std::io::Result<()> {
@@ -41,11 +40,11 @@ fn main() -> std::io::Result<()> {
     let plot = arguments.next();
     let mut rows = Vec::new();
     for workload in Workload::ALL {
-        for (name, policy, ratio, dividing_levels) in POLICIES {
+        for (name, ratio, dividing_levels) in POLICIES {
             let settings = PolicySettings { ratio, dividing_levels, ..settings(bytes) };
             let (flush_bytes, l1_tables) = (settings.buffer_bytes, settings.l1_tables_trigger);
             let load = Load { workload, bytes, flush_bytes, l1_tables, writes: workload.writes() };
-            let measures = Simulation::run(policy, settings, load);
+            let measures = Simulation::run(settings, load);
             eprintln!("{} | {name} | {measures:?}", workload.name());
             rows.push(Row { workload, policy: name, measures });
         }
@@ -70,7 +69,7 @@ fn point(numbers: Vec<f64>) {
         let l1_tables = l1_tables as usize;
         let load =
             Load { workload, bytes: kib(data), flush_bytes: kib(flush), l1_tables, writes: (0.0, times) };
-        Row { workload, policy: "Spooky", measures: Simulation::run(&Spooky, settings, load) }
+        Row { workload, policy: "Spooky", measures: Simulation::run(settings, load) }
     };
     print_rows(&[Workload::Uniform, Workload::Zipf].map(measure));
 }

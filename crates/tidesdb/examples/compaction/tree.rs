@@ -1,11 +1,9 @@
-//! A simulated tree: plans of a policy are carried out on densities.
+//! A simulated tree: plans are carried out on densities.
 
 use std::sync::Arc;
 
 use tidesdb::Comparator;
-use tidesdb::internals::compact::policy::{
-    CompactionPolicy, Plan, PlanKind, PolicySettings, TableView, Tree,
-};
+use tidesdb::internals::compact::policy::{Plan, PlanKind, PolicySettings, Spooky, TableView, Tree};
 use tidesdb::internals::types::TableId;
 
 use crate::content::{Classes, ENTRY_BYTES, Piece, merge};
@@ -69,9 +67,8 @@ pub(crate) struct Load {
     pub(crate) writes: (f64, f64),
 }
 
-/// One tree under one policy.
-pub(crate) struct Simulation<'a> {
-    policy: &'a dyn CompactionPolicy,
+/// One tree.
+pub(crate) struct Simulation {
     settings: PolicySettings,
     classes: Classes,
     levels: Vec<Vec<Arc<SimTable>>>,
@@ -84,12 +81,11 @@ pub(crate) struct Simulation<'a> {
     tables: usize,
 }
 
-impl<'a> Simulation<'a> {
+impl Simulation {
     /// Runs a load.
-    pub(crate) fn run(policy: &'a dyn CompactionPolicy, settings: PolicySettings, load: Load) -> Measures {
+    pub(crate) fn run(settings: PolicySettings, load: Load) -> Measures {
         let Load { workload, bytes, flush_bytes, l1_tables, writes: (warm_up, measured) } = load;
         let mut this = Self {
-            policy,
             settings,
             classes: workload.classes(bytes),
             levels: vec![Vec::new(); 2],
@@ -162,7 +158,7 @@ impl<'a> Simulation<'a> {
 
     fn pick(&self) -> Option<Plan> {
         let levels = self.levels.iter().map(|tables| tables.iter().map(|t| t.view()).collect()).collect();
-        self.policy.pick(&Tree::new(&self.order, levels), &self.settings)
+        Spooky::pick(&Tree::new(&self.order, levels), &self.settings)
     }
 
     fn carry_out(&mut self, plan: &Plan) {

@@ -5,7 +5,7 @@ use std::ops::{Bound, Range, RangeBounds};
 use std::sync::Arc;
 
 use super::policy::{
-    Cause, Claim as Claimed, CompactionPolicy, Plan, PlanKind, PolicySettings, Shape, Spooky, TableView, Tree,
+    Cause, Claim as Claimed, Plan, PlanKind, PolicySettings, Shape, Spooky, TableView, Tree,
 };
 use crate::family::Claim;
 use crate::merge::RetainRules;
@@ -96,7 +96,7 @@ pub(super) fn next(
     let tree = Tree { probes_pay, settles, ..picture(version, claims, readers) };
     let settings = PolicySettings { merge_bytes_max: bytes_max, ..settings(options) };
     debt.set_excess(Spooky::excess(&tree, &settings), flushed_bytes(&tree, &settings));
-    let by_policy = || Spooky.pick(&tree, &settings).and_then(|plan| CompactionPlan::of(version, plan));
+    let by_policy = || Spooky::pick(&tree, &settings).and_then(|plan| CompactionPlan::of(version, plan));
     if version.ranges().is_empty() {
         return by_policy();
     }

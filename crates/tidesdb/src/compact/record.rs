@@ -105,7 +105,7 @@ fn merges_for(cause: Cause) -> Metric {
         Cause::Level1 => Metric::MergesLevel1,
         Cause::Capacity | Cause::Disjoint | Cause::Levels => Metric::MergesCapacity,
         Cause::Tombstones | Cause::Ranges => Metric::MergesTombstones,
-        Cause::Expired | Cause::Age => Metric::MergesExpired,
+        Cause::Expired => Metric::MergesExpired,
         Cause::Probes => Metric::MergesProbes,
         Cause::Values => Metric::MergesValues,
         Cause::Idle => Metric::MergesIdle,

@@ -150,7 +150,7 @@ events! {
     }
     "drop" Drop DEBUG "Tables were dropped without being read, because no reader can see a row of them." {
         family: Arc<str>, "Name of the family.";
-        cause: String, "Why: `Expired`, `Ranges` or `Age`.";
+        cause: String, "Why: `Expired` or `Ranges`.";
         inputs: Vec<LevelPart>, "The tables per level: `level`, `tables`, `bytes`.";
     }
     "stall_begin" StallBegin WARN "Writers are being delayed. One line covers all commits until `stall_end`." {

@@ -1,9 +1,9 @@
-//! A tree of rows without files, to which the plans of a policy are applied: for tests of whole histories.
+//! A tree of rows without files, to which plans are applied: for tests of whole histories.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Cause, Claim, CompactionPolicy, Plan, PlanKind, PolicySettings, Shape, Spooky, TableView, Tree};
+use super::{Cause, Claim, Plan, PlanKind, PolicySettings, Shape, Spooky, TableView, Tree};
 use crate::types::{Comparator, TableId};
 use crate::version::LEVEL_MAX;
 
@@ -123,7 +123,6 @@ pub(super) struct Job {
 
 /// A tree, what it must hold, and the jobs that run on it.
 pub(super) struct World {
-    pub(super) policy: &'static dyn CompactionPolicy,
     pub(super) settings: PolicySettings,
     pub(super) jobs: Vec<Job>,
     pub(super) now: u64,
@@ -133,19 +132,14 @@ pub(super) struct World {
     files: BTreeMap<u64, File>,
     next: u64,
     seq: u64,
-    /// The newest version of each key; `None` if the policy may drop it.
-    truth: Option<BTreeMap<Key, (u64, What)>>,
+    /// The newest version of each key.
+    truth: BTreeMap<Key, (u64, What)>,
 }
 
 impl World {
-    /// An empty tree. `keeps` tells whether the policy drops nothing that was not deleted.
-    pub(super) fn new(
-        (policy, keeps): (&'static dyn CompactionPolicy, bool),
-        settings: PolicySettings,
-        entry_bytes: u64,
-    ) -> Self {
+    /// An empty tree.
+    pub(super) fn new(settings: PolicySettings, entry_bytes: u64) -> Self {
         Self {
-            policy,
             settings,
             jobs: Vec::new(),
             now: 1,
@@ -155,7 +149,7 @@ impl World {
             files: BTreeMap::new(),
             next: 1,
             seq: 0,
-            truth: keeps.then(BTreeMap::new),
+            truth: BTreeMap::new(),
         }
     }
 
@@ -165,9 +159,7 @@ impl World {
         for (key, what) in rows {
             self.seq += 1;
             entries.push((key, self.seq, what));
-            if let Some(truth) = &mut self.truth {
-                truth.insert(key, (self.seq, what));
-            }
+            self.truth.insert(key, (self.seq, what));
         }
         assert!(self.files.insert(id, File { level, entries, taken: false }).is_none(), "table {id} twice");
         self.next = self.next.max(id + 1);
@@ -209,7 +201,7 @@ impl World {
         self.files.values().map(|f| f.level).max().unwrap_or(0)
     }
 
-    /// The tree as a policy sees it.
+    /// The tree as the planner sees it.
     fn tree<'a>(&'a self, order: &'a Comparator) -> Tree<'a> {
         let bytes = self.entry_bytes;
         let views = |level| self.level(level).into_iter().map(|(id, file)| file.view(id, bytes)).collect();
@@ -222,10 +214,10 @@ impl World {
         tree
     }
 
-    /// Begins the job that the policy plans. Returns false if there is none.
+    /// Begins the job that is planned. Returns false if there is none.
     pub(super) fn begin(&mut self) -> bool {
         let order = Comparator::bytewise();
-        let Some(plan) = self.policy.pick(&self.tree(&order), &self.settings) else { return false };
+        let Some(plan) = Spooky::pick(&self.tree(&order), &self.settings) else { return false };
         for (level, id) in &plan.inputs {
             let file = self.files.get_mut(&id.0).unwrap();
             assert!(!file.taken && file.level == *level, "{plan}");
@@ -313,7 +305,7 @@ impl World {
                 }
             }
         }
-        for (key, (seq, what)) in self.truth.iter().flatten() {
+        for (key, (seq, what)) in &self.truth {
             let live = found.get(key).filter(|f| !f.1.is_dead(self.now));
             match what.is_dead(self.now) {
                 true => assert!(live.is_none(), "{key:?} came back after {plan}"),
@@ -349,16 +341,9 @@ impl World {
         self.files.values().map(|f| f.entries.len() as u64 * u64::from(LEVEL_MAX + 1 - f.level)).sum()
     }
 
-    /// Bytes of all tables.
-    pub(super) fn bytes(&self) -> u64 {
-        self.files.values().map(|f| f.entries.len() as u64 * self.entry_bytes).sum()
-    }
-
-    /// Bytes of `level` and how many it may hold.
-    pub(super) fn fill(&self, level: u8) -> (u64, u64) {
-        let order = Comparator::bytewise();
-        let tree = self.tree(&order);
-        (tree.bytes(level), Shape::of(&tree, &self.settings).capacity(level))
+    /// Bytes of `level`.
+    pub(super) fn bytes(&self, level: u8) -> u64 {
+        self.level(level).iter().map(|(_, f)| f.entries.len() as u64 * self.entry_bytes).sum()
     }
 
     /// What [`Spooky::debt_bytes`] says of each level.

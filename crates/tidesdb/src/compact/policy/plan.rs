@@ -50,8 +50,6 @@ pub enum Cause {
     Levels,
     /// Tables that overlap nothing deeper belong in the largest level.
     Disjoint,
-    /// The family holds more than it may.
-    Age,
     /// Range tombstones delete tables, or half of one.
     Ranges,
     /// Live values leave value logs that are mostly garbage.

@@ -23,8 +23,6 @@ pub struct PolicySettings {
     pub density_min_entries: u64,
     /// Most bytes of the inputs of a merge that can be planned smaller, because the disk is nearly full.
     pub merge_bytes_max: u64,
-    /// Total bytes above which [`Fifo`](super::Fifo) drops the oldest tables; 0 = no limit.
-    pub fifo_bytes: u64,
 }
 
 impl Default for PolicySettings {
@@ -40,7 +38,6 @@ impl Default for PolicySettings {
             density_permille: 500,
             density_min_entries: 1024,
             merge_bytes_max: u64::MAX,
-            fifo_bytes: 0,
         }
     }
 }

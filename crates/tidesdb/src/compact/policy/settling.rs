@@ -1,10 +1,9 @@
-//! Without new data the work of every policy ends, from any tree: see [`World::settle`] for why. `scripts/settling.txt` has
-//! examples. `ROUNDS=20000 cargo test -p tidesdb-engine every_policy_settles` looks longer.
+//! Without new data the work of merges ends, from any tree: see [`World::settle`] for why. `scripts/settling.txt` has
+//! examples. `ROUNDS=20000 cargo test -p tidesdb-engine tree_settles` looks longer.
 
 use std::collections::BTreeMap;
 
 use super::model::{Dice, ENTRY_BYTES, What, World, key, settings};
-use super::{CompactionPolicy, Fifo, Leveled, Spooky};
 
 /// Adds random tables to the sorted `level`: any number, of any length, with gaps.
 fn fill(world: &mut World, dice: &mut Dice, level: u8, keys: u64) {
@@ -28,9 +27,8 @@ fn fill(world: &mut World, dice: &mut Dice, level: u8, keys: u64) {
 }
 
 /// A random tree of up to nine levels, some of them empty, whatever the settings want.
-fn tree(dice: &mut Dice, policy: (&'static dyn CompactionPolicy, bool)) -> World {
-    let mut world = World::new(policy, settings(dice), ENTRY_BYTES);
-    world.settings.fifo_bytes = dice.below(4) * 3000;
+fn tree(dice: &mut Dice) -> World {
+    let mut world = World::new(settings(dice), ENTRY_BYTES);
     world.probes_pay = dice.one_of(&[0, 0, 100, u64::MAX]);
     world.is_idle = dice.below(2) == 0;
     world.now = 5;
@@ -45,39 +43,14 @@ fn tree(dice: &mut Dice, policy: (&'static dyn CompactionPolicy, bool)) -> World
 }
 
 #[test]
-fn every_policy_settles_from_any_tree_and_leaves_no_debt() {
-    let rounds = std::env::var("ROUNDS").map_or(100, |n| n.parse().unwrap());
-    let policies: [(&'static dyn CompactionPolicy, bool); 3] =
-        [(&Spooky, true), (&Leveled, true), (&Fifo, false)];
-    let mut plans = [0; 3];
+fn a_tree_settles_from_any_state_and_leaves_no_debt() {
+    let rounds = std::env::var("ROUNDS").map_or(200, |n| n.parse().unwrap());
+    let mut plans = 0;
     for seed in 1..=rounds {
-        for (at, policy) in policies.into_iter().enumerate() {
-            let mut world = tree(&mut Dice(seed * 0x9E37_79B9 + 1), policy);
-            plans[at] += world.settle().len();
-            let says = |what: String| format!("seed {seed}: {what}: {:?}", world.settings);
-            match at {
-                0 => assert!(
-                    world.debts().iter().all(|debt| *debt == 0),
-                    "{}",
-                    says(format!("{:?}", world.debts()))
-                ),
-                1 => {
-                    let over = (1..=world.depth()).find(|level| {
-                        let (bytes, capacity) = world.fill(*level);
-                        bytes >= capacity
-                    });
-                    assert_eq!(over, None, "{}", says("a level is over its capacity".into()));
-                }
-                _ => {
-                    let most = world.settings.fifo_bytes;
-                    assert!(
-                        most == 0 || world.bytes() <= most,
-                        "{}",
-                        says(format!("{} bytes", world.bytes()))
-                    );
-                }
-            }
-        }
+        let mut world = tree(&mut Dice(seed * 0x9E37_79B9 + 1));
+        plans += world.settle().len() as u64;
+        let debts = world.debts();
+        assert!(debts.iter().all(|debt| *debt == 0), "seed {seed}: {debts:?}: {:?}", world.settings);
     }
-    assert!(plans.iter().all(|n| *n as u64 > rounds / 2), "{plans:?} plans");
+    assert!(plans > rounds / 2, "{plans} plans");
 }

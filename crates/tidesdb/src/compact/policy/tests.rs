@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use super::model::{Key, What, World, key};
-use super::{Claim, CompactionPolicy, Fifo, Leveled, PolicySettings, Spooky, TableView, Tree};
+use super::{Claim, PolicySettings, Spooky, TableView, Tree};
 use crate::types::{Comparator, TableId};
 
 /// Bytes of a row of the trees that are carried out.
@@ -30,7 +30,7 @@ fn plans_are_those_of_the_scripts() {
     }
 }
 
-/// The script with the answers that the policies give.
+/// The script with the answers that the planner gives.
 fn answered(script: &str) -> String {
     let mut settings = PolicySettings::default();
     let mut out = String::new();
@@ -49,7 +49,6 @@ fn answered(script: &str) -> String {
 /// One picture.
 #[derive(Default)]
 struct Case {
-    policy: String,
     settles: bool,
     levels: Vec<Vec<Table>>,
     claims: Vec<(u8, String, String)>,
@@ -64,7 +63,7 @@ struct Table {
 
 impl Case {
     fn parse(question: &str, settings: &mut PolicySettings) -> Self {
-        let mut case = Self { policy: "spooky".into(), ..Self::default() };
+        let mut case = Self::default();
         for line in question.lines().filter(|line| !line.starts_with('#')) {
             let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
             match word.strip_suffix(':').map(|level| level.parse::<usize>().unwrap()) {
@@ -74,7 +73,6 @@ impl Case {
                     case.levels[level - 1].extend(tables);
                 }
                 None => match word {
-                    "policy" => case.policy = rest.into(),
                     "settle" => case.settles = true,
                     "set" => rest.split(' ').for_each(|text| set(settings, text)),
                     "claim" => {
@@ -90,16 +88,7 @@ impl Case {
     }
 
     fn answer(&self, settings: &PolicySettings) -> String {
-        let policy: &'static dyn CompactionPolicy = match &*self.policy {
-            "spooky" => &Spooky,
-            "leveled" => &Leveled,
-            "fifo" => &Fifo,
-            other => panic!("no policy is called {other}"),
-        };
-        match self.settles {
-            true => self.settled(policy, settings),
-            false => self.planned(policy, settings),
-        }
+        if self.settles { self.settled(settings) } else { self.planned(settings) }
     }
 
     fn told(&self, name: &str, default: u64) -> u64 {
@@ -107,7 +96,7 @@ impl Case {
     }
 
     /// The plans that are due at once.
-    fn planned(&self, policy: &dyn CompactionPolicy, settings: &PolicySettings) -> String {
+    fn planned(&self, settings: &PolicySettings) -> String {
         let order = Comparator::bytewise();
         let levels = self.levels.iter().map(|tables| tables.iter().map(Table::view).collect()).collect();
         let mut tree = Tree::new(&order, levels);
@@ -122,14 +111,14 @@ impl Case {
         tree.now = self.told("now", 0);
         tree.probes_pay = self.told("probes_pay", 0);
         tree.settles = self.told("idle", 0) != 0;
-        let plans = policy.plans(&tree, settings, self.told("plans", 1) as usize);
+        let plans = Spooky::plans(&tree, settings, self.told("plans", 1) as usize);
         let lines: Vec<_> = plans.iter().map(ToString::to_string).collect();
         if lines.is_empty() { "none".into() } else { lines.join("\n") }
     }
 
     /// The plans that are carried out one after the other until none is due, and the tree that is left.
-    fn settled(&self, policy: &'static dyn CompactionPolicy, settings: &PolicySettings) -> String {
-        let mut world = World::new((policy, self.policy != "fifo"), *settings, ROW);
+    fn settled(&self, settings: &PolicySettings) -> String {
+        let mut world = World::new(*settings, ROW);
         world.now = self.told("now", 1);
         world.probes_pay = self.told("probes_pay", 0);
         world.is_idle = self.told("idle", 0) != 0;
@@ -137,7 +126,7 @@ impl Case {
             tables.iter().rev().for_each(|table| world.add(level, table.view().id.0, table.rows()));
         }
         let mut lines: Vec<_> = world.settle().iter().map(ToString::to_string).collect();
-        let levels = (1..=world.depth()).map(|level| (level, world.level(level).len(), world.fill(level).0));
+        let levels = (1..=world.depth()).map(|level| (level, world.level(level).len(), world.bytes(level)));
         let levels = levels.filter(|(_, tables, _)| *tables > 0);
         let levels = levels.map(|(level, tables, bytes)| format!("{level}: {tables}, {}M", bytes / ROW));
         lines.push(format!("settled: {}", levels.collect::<Vec<_>>().join("; ")));
@@ -219,7 +208,6 @@ fn set(settings: &mut PolicySettings, text: &str) {
         "density" => settings.density_permille = value as u32,
         "density_min" => settings.density_min_entries = value,
         "merge_max" => settings.merge_bytes_max = value,
-        "fifo" => settings.fifo_bytes = value,
         _ => panic!("no setting is called {name}"),
     }
 }

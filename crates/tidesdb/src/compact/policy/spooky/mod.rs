@@ -25,21 +25,19 @@ mod partition;
 mod upkeep;
 mod upper;
 
-use super::{Cause, CompactionPolicy, Plan, PolicySettings, Shape, Tree};
+use super::{Cause, Plan, PolicySettings, Shape, Tree};
 
-pub(super) use upkeep::{add_level, drop_expired};
-pub(super) use upper::debt as upper_debt;
-
-/// The default policy.
+/// The policy.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spooky;
 
-impl CompactionPolicy for Spooky {
-    fn pick(&self, tree: &Tree<'_>, settings: &PolicySettings) -> Option<Plan> {
+impl Spooky {
+    /// The most urgent compaction that uses no table and no range of a running job; `None` if none is due.
+    pub fn pick(tree: &Tree<'_>, settings: &PolicySettings) -> Option<Plan> {
         let shape = Shape::of(tree, settings);
-        let free = drop_expired(tree)
+        let free = upkeep::drop_expired(tree)
             .or_else(|| upkeep::sink(tree, &shape, settings))
-            .or_else(|| add_level(tree, &shape))
+            .or_else(|| upkeep::add_level(tree, &shape))
             .or_else(|| upkeep::lower(tree, &shape));
         if free.is_some() {
             return free;
@@ -55,9 +53,20 @@ impl CompactionPolicy for Spooky {
         };
         merge.map(|plan| Plan { table_bytes: shape.table_bytes, ..plan })
     }
-}
 
-impl Spooky {
+    /// Up to `want` compactions that can run at the same time, most urgent first.
+    pub fn plans(tree: &Tree<'_>, settings: &PolicySettings, want: usize) -> Vec<Plan> {
+        let mut tree = tree.clone();
+        let mut plans = Vec::new();
+        while plans.len() < want
+            && let Some(plan) = Self::pick(&tree, settings)
+        {
+            tree.claim(&plan);
+            plans.push(plan);
+        }
+        plans
+    }
+
     /// Number of partitions of the largest level.
     pub fn partitions(tree: &Tree<'_>, shape: &Shape) -> usize {
         partition::boundaries(tree, shape, shape.top).len()

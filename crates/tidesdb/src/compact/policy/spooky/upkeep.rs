@@ -15,7 +15,7 @@ const SMALL_SHARE: u64 = 16;
 const LEFTOVER_SHARE: f64 = 0.05;
 
 /// Drops tables all of whose rows have expired and hide nothing.
-pub(in super::super) fn drop_expired(tree: &Tree<'_>) -> Option<Plan> {
+pub(super) fn drop_expired(tree: &Tree<'_>) -> Option<Plan> {
     let free = |(level, t): &(u8, &TableView<'_>)| {
         is_expired(tree, t) && !t.taken && t.tombstones == 0 && !hides(tree, *level, t)
     };
@@ -198,7 +198,7 @@ fn lone<'t, 'a>(tree: &Tree<'a>, tables: &'t [TableView<'a>]) -> Vec<&'t TableVi
 }
 
 /// Moves the largest level down if the tree should have more levels for what it holds, or if the levels below it are empty.
-pub(in super::super) fn add_level(tree: &Tree<'_>, shape: &Shape) -> Option<Plan> {
+pub(super) fn add_level(tree: &Tree<'_>, shape: &Shape) -> Option<Plan> {
     let depth = tree.depth();
     let wanted = shape.levels_for(tree.bytes(shape.largest));
     let target = match shape.largest {

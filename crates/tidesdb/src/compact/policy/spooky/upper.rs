@@ -10,7 +10,7 @@ use super::partition;
 const GUARDS: usize = 16;
 
 /// How urgent a merge of level 1 is; from 1 on it is due.
-pub(in super::super) fn debt(tree: &Tree<'_>, settings: &PolicySettings) -> f64 {
+pub(super) fn debt(tree: &Tree<'_>, settings: &PolicySettings) -> f64 {
     let tables = tree.level(1).len();
     let by_count = tables as f64 / settings.l1_tables_trigger.max(1) as f64;
     let by_bytes = tree.bytes(1) as f64 / settings.base_bytes() as f64;
