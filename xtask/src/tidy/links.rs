@@ -34,7 +34,7 @@ fn fault(tree: &Tree, from: &str, target: &str) -> Option<String> {
 }
 
 /// Returns the lines outside of fenced code, numbered from 1.
-fn lines(text: &str) -> Vec<(usize, &str)> {
+pub(super) fn lines(text: &str) -> Vec<(usize, &str)> {
     let mut fenced = false;
     let mut out = Vec::new();
     for (at, line) in text.lines().enumerate() {

@@ -5,10 +5,12 @@
 
 mod alone;
 mod comments;
+mod constants;
 mod docs;
 mod floors;
 mod links;
 mod manifests;
+mod names;
 mod reach;
 mod sizes;
 mod stats;
@@ -44,7 +46,7 @@ impl fmt::Display for Finding {
 
 type Rule = fn(&Tree) -> Vec<Finding>;
 
-const RULES: [(&str, Rule); 10] = [
+const RULES: [(&str, Rule); 12] = [
     ("floors", floors::check),
     ("sizes", sizes::check),
     ("reach", reach::check),
@@ -53,6 +55,8 @@ const RULES: [(&str, Rule); 10] = [
     ("docs", docs::check),
     ("links", links::check),
     ("manifests", manifests::check),
+    ("names", names::check),
+    ("constants", constants::check),
     ("words", words::check),
     ("paths", words::check_paths),
 ];
