@@ -222,7 +222,6 @@ fn fill(text: &str, version: &Version, native: &str, libdir: &str) -> Result<Str
         ("@NATIVE_LIBS@", native),
         ("@LIBDIR@", libdir),
         ("@UP@", &up),
-        ("@URL@", env!("CARGO_PKG_REPOSITORY")),
     ] {
         out = out.replace(place, value);
     }

@@ -27,8 +27,7 @@ const NAMES: [&str; 4] = ["LICENSE", "LICENCE", "COPYING", "NOTICE"];
 /// If cargo cannot list the crates, or a licence is missing.
 pub(crate) fn text(root: &Path) -> Result<String, String> {
     let mut out = format!(
-        "TidesDB, {}\n\nLicensed under the MIT licence or the Apache License 2.0, at your choice.\n\n{}\n{}\n",
-        env!("CARGO_PKG_REPOSITORY"),
+        "TidesDB\n\nLicensed under the MIT licence or the Apache License 2.0, at your choice.\n\n{}\n{}\n",
         read(&root.join("LICENSE-MIT"))?,
         read(&root.join("LICENSE-APACHE"))?,
     );

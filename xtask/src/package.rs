@@ -295,9 +295,8 @@ impl Workshop {
         format!(
             "Package: {of}\nVersion: {version}\nArchitecture: {}\nMaintainer: {name} <{email}>\n\
              Installed-Size: {kib}\nDepends: {depends}\nSection: {section}\nPriority: optional\n\
-             Homepage: {}\nDescription: {description}\n",
+             Description: {description}\n",
             self.machine.debian,
-            env!("CARGO_PKG_REPOSITORY"),
         )
     }
 

@@ -18,6 +18,9 @@ const FREE: [&str; 2] = ["xtask/", "crates/tidesdb-bench-peers/"];
 /// Folders of a particular machine. Written in two parts, so that this file passes its own check.
 const PLACES: [&str; 3] = [concat!("/", "work"), concat!("/", "root"), concat!("/", "home")];
 
+/// An address that is not ours: the binding of the C library.
+const OTHER: &str = concat!("github.com/tidesdb/", "tidesdb-rs");
+
 /// Findings in all sources.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut out = Vec::new();
@@ -46,6 +49,9 @@ pub(super) fn check_paths(tree: &Tree) -> Vec<Finding> {
             out.extend(
                 named.map(|place| Finding::new(path, at + 1, format!("`{place}` is a path of one machine"))),
             );
+            if line.contains(OTHER) {
+                out.push(Finding::new(path, at + 1, "this address belongs to another project"));
+            }
         }
     }
     out
@@ -104,6 +110,12 @@ mod tests {
     fn sources_are_ascii() {
         let found = check(&tree(&[("a.rs", "ok\n// na\u{ef}ve"), ("a.md", "na\u{ef}ve")]));
         assert_eq!(places(&found), ["a.rs:2"]);
+    }
+
+    #[test]
+    fn the_address_of_another_project_fires() {
+        let line = format!("repository = \"https://{OTHER}\"");
+        assert_eq!(places(&check_paths(&tree(&[("Cargo.toml", &line)]))), ["Cargo.toml:1"]);
     }
 
     #[test]
