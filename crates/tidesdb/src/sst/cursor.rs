@@ -10,12 +10,10 @@ use tidesdb_cache::Handle;
 
 use super::Table;
 use super::block::{Block, CachedBlock, Frame, Shape};
-use super::index::Fence;
-use super::load::Keys;
-use super::partitions::CurrentPartition;
-use super::reader::CachedPart;
-use super::source::slice;
-use super::values::FramePlace;
+use super::blocks::{Blocks, Keys};
+use super::decode::FramePlace;
+use super::index::{CurrentPartition, Fence};
+use super::parts::CachedPart;
 use super::window::Window;
 use crate::memory::{Charge, Use};
 use crate::types::{EntryCursor, EntryMeta, Rows, Scope, SeqNo, Stored, Visibility};
@@ -129,12 +127,15 @@ impl TableCursor {
     }
 
     #[inline]
+    fn blocks(&self) -> &Blocks {
+        self.table.blocks()
+    }
+
+    #[inline]
     fn block(&self) -> Option<Block<'_>> {
         let bytes = match &self.held {
             LoadedBlock::None => return None,
-            LoadedBlock::Mapped { at, len } => {
-                self.table.source.map().and_then(|map| slice(map, *at, *len))?
-            }
+            LoadedBlock::Mapped { at, len } => self.blocks().file().mapped(*at, *len)?,
             LoadedBlock::Cached(part) => return part.block().map(CachedBlock::block),
             LoadedBlock::Own => &self.own,
         };
@@ -148,27 +149,27 @@ impl TableCursor {
         }
         self.held = LoadedBlock::None;
         self.values = Values::default();
-        let fence = self.table.fence(&mut self.near, b)?;
-        self.held = match self.table.mapped_keys(fence)? {
+        let fence = self.table.blocks().index().fence(&mut self.near, b)?;
+        self.held = match self.table.blocks().mapped_keys(fence)? {
             Some(Keys::Mapped(shape, _)) => {
                 self.shape = shape;
                 LoadedBlock::Mapped { at: fence.at, len: fence.key_part }
             }
             // A merge that has read the piece need not look for each of its blocks.
             _ if self.window.holds(fence) => self.read(fence)?,
-            _ => match self.table.cached_block(b) {
+            _ => match self.table.blocks().cached(b) {
                 Some(part) => LoadedBlock::Cached(part),
                 None => self.read(fence)?,
             },
         };
         if let LoadedBlock::Cached(part) = &self.held {
-            let cached = part.block().ok_or_else(|| self.table.wrong_part(b))?;
+            let cached = part.block().ok_or_else(|| self.table.blocks().wrong_part(b))?;
             self.shape = *cached.block().shape;
             if !cached.values().is_empty() {
                 let end = self.shape.entries as usize;
                 self.values = Values { frame: Frame { end, ..Frame::default() }, place: ValuesPlace::Cached };
             }
-            let bytes = cached.charge();
+            let bytes = part.charge();
             if bytes > self.kept_block {
                 self.kept_block = bytes;
                 self.charge_more()?;
@@ -186,15 +187,16 @@ impl TableCursor {
     /// the cache is full. So a long scan does not evict blocks that other readers use repeatedly.
     #[cold]
     fn read(&mut self, fence: Fence) -> Result<LoadedBlock> {
-        let table = &self.table;
+        let blocks = self.table.blocks();
         self.window.step(self.b, fence.block);
-        let no_use = self.window.is_long() && (self.window.scope.keys_only || table.cache.is_full());
+        let no_use =
+            self.window.is_long() && (self.window.scope.keys_only || blocks.parts().cache().is_full());
         let to_cache = self.fill_cache && !no_use;
-        let read = self.window.block(table, &mut self.near, fence, fence.first_read())?;
+        let read = self.window.block(blocks, &mut self.near, fence, fence.first_read())?;
         if to_cache {
-            return table.cache_block(fence, &mut self.near, read).map(LoadedBlock::Cached);
+            return blocks.cache(fence, &mut self.near, read).map(LoadedBlock::Cached);
         }
-        self.shape = table.decode_keys(fence, &mut self.near, read, &mut self.own)?;
+        self.shape = blocks.decode_keys(fence, &mut self.near, read, &mut self.own)?;
         self.charge_more()?;
         Ok(LoadedBlock::Own)
     }
@@ -208,7 +210,7 @@ impl TableCursor {
         if bytes <= self.charge.bytes() {
             return Ok(());
         }
-        let whole = &self.table.memory.whole;
+        let whole = self.table.blocks().parts().whole_memory();
         if self.window.scope.one_call {
             self.charge.set(whole, bytes);
             return Ok(());
@@ -239,7 +241,9 @@ impl TableCursor {
     /// Moves to the first entry of block `b`. Not valid if there is no such block.
     fn enter_front(&mut self, b: usize) -> Result<()> {
         self.valid = false;
-        if b < self.table.blocks() && self.window.is_in_scope(&self.table, &mut self.near, b, false)? {
+        if b < self.table.blocks().count()
+            && self.window.is_in_scope(self.table.blocks(), &mut self.near, b, false)?
+        {
             self.load(b)?;
             self.stand(0);
         }
@@ -250,7 +254,7 @@ impl TableCursor {
     fn enter_back(&mut self, b: usize) -> Result<()> {
         self.valid = false;
         if let Some(b) = b.checked_sub(1)
-            && self.window.is_in_scope(&self.table, &mut self.near, b, true)?
+            && self.window.is_in_scope(self.table.blocks(), &mut self.near, b, true)?
         {
             self.load(b)?;
             self.stand(self.shape.entries as usize - 1);
@@ -262,13 +266,14 @@ impl TableCursor {
     #[cold]
     fn leave_block(&mut self) -> Result<()> {
         self.valid = false;
-        if self.table.goes_on(&mut self.near, self.b + 1)?.is_none() {
+        if self.table.blocks().index().goes_on(&mut self.near, self.b + 1)?.is_none() {
             return self.enter_front(self.b + 1);
         }
         std::mem::swap(&mut self.key, &mut self.passed);
-        let b = self.table.last_block(&mut self.near, &self.passed)?;
+        let b = self.table.blocks().index().last_block(&mut self.near, &self.passed)?;
         self.load(b)?;
-        let slot = self.block().map_or(0, |block| block.search(&self.table.comparator, &self.passed, true).0);
+        let slot =
+            self.block().map_or(0, |block| block.search(self.table.blocks().order(), &self.passed, true).0);
         self.stand_from(slot)
     }
 
@@ -290,9 +295,7 @@ impl TableCursor {
             (ValuesPlace::Own, _) => Some(&self.raw),
             (ValuesPlace::Cached, LoadedBlock::Cached(part)) => part.block().map(CachedBlock::values),
             (ValuesPlace::Cached, _) => None,
-            (ValuesPlace::Mapped(at, len), _) => {
-                self.table.source.map().and_then(|map| slice(map, *at, *len))
-            }
+            (ValuesPlace::Mapped(at, len), _) => self.blocks().file().mapped(*at, *len),
         }
     }
 
@@ -306,7 +309,7 @@ impl TableCursor {
     /// not copied.
     fn copy_from_block(&self, visibility: Visibility, until: Option<&[u8]>, rows: &mut Rows) -> usize {
         let Some(block) = self.block() else { return self.slot };
-        let (order, prefix) = (&self.table.comparator, block.prefix());
+        let (order, prefix) = (self.table.blocks().order(), block.prefix());
         let values = self.value_bytes().unwrap_or_default();
         let mut slot = self.slot;
         while slot < block.len() {
@@ -338,7 +341,7 @@ impl TableCursor {
     #[cold]
     fn decode_frame(&mut self) -> Result<()> {
         let Some(frame) = self.block().and_then(|block| block.frame_of(self.slot)) else {
-            return Err(self.table.corrupt(self.fence.at, "value without a frame"));
+            return Err(self.blocks().file().corrupt(self.fence.at, "value without a frame"));
         };
         self.values = Values::default();
         for buffer in [&mut self.disk, &mut self.raw] {
@@ -348,12 +351,13 @@ impl TableCursor {
         }
         let place = FramePlace { fence: self.fence, frame };
         let at = place.at();
-        let table = &self.table;
-        let bytes = self.window.frame(table, self.fence, (at, frame.disk), &mut self.disk)?;
+        let (blocks, file) = (self.table.blocks(), self.table.blocks().file());
+        let bytes = self.window.frame(blocks, self.fence, (at, frame.disk), &mut self.disk)?;
+        blocks.check_frame(&place, bytes)?;
+        place.decode(file, bytes, usize::MAX, &mut self.raw)?;
         let mut values_place = ValuesPlace::Own;
-        table.decode_frame(&place, bytes, usize::MAX, &mut self.raw)?;
         if frame.disk == frame.raw {
-            if table.source.map().is_some() {
+            if file.map().is_some() {
                 values_place = ValuesPlace::Mapped(at, frame.raw);
             } else {
                 self.raw.clear();
@@ -367,11 +371,11 @@ impl TableCursor {
 
 impl EntryCursor for TableCursor {
     fn skip_older(&mut self, below: SeqNo, until: Option<&[u8]>) -> Result<()> {
-        if !self.valid || self.table.meta.max_seq >= below {
+        if !self.valid || self.table.meta().max_seq >= below {
             return Ok(());
         }
         match until {
-            Some(key) if self.table.comparator.compare(&self.key, key).is_lt() => self.seek(key),
+            Some(key) if self.table.blocks().order().compare(&self.key, key).is_lt() => self.seek(key),
             Some(_) => Ok(()),
             None => {
                 self.valid = false;
@@ -386,7 +390,7 @@ impl EntryCursor for TableCursor {
     }
 
     fn set_scope(&mut self, scope: &Scope) {
-        self.window.set_scope(&self.table, scope);
+        self.window.set_scope(self.table.blocks(), scope);
         self.valid = false;
     }
 
@@ -396,7 +400,7 @@ impl EntryCursor for TableCursor {
 
     fn seek_to_last(&mut self) -> Result<()> {
         match self.window.scope.clone().high() {
-            Bound::Unbounded => self.enter_back(self.table.blocks()),
+            Bound::Unbounded => self.enter_back(self.table.blocks().count()),
             Bound::Included(high) | Bound::Excluded(high) => self.seek_for_prev(high),
         }
     }
@@ -406,12 +410,12 @@ impl EntryCursor for TableCursor {
         if self.window.outside {
             return Ok(());
         }
-        let order = &self.table.comparator;
+        let order = self.table.blocks().order();
         if !self.block().is_some_and(|block| block.covers(order, target)) {
-            let b = self.table.first_block(&mut self.near, target)?;
+            let b = self.table.blocks().index().first_block(&mut self.near, target)?;
             self.load(b)?;
         }
-        let order = &self.table.comparator;
+        let order = self.table.blocks().order();
         let slot = self.block().map_or(0, |block| block.search(order, target, false).0);
         self.stand_from(slot)
     }
@@ -421,9 +425,9 @@ impl EntryCursor for TableCursor {
         if self.window.outside {
             return Ok(());
         }
-        let b = self.table.block_of(&mut self.near, target, seq)?;
+        let b = self.table.blocks().index().block_of(&mut self.near, target, seq)?;
         self.load(b)?;
-        let order = &self.table.comparator;
+        let order = self.table.blocks().order();
         let slot = self.block().map_or(0, |block| block.search_version(order, target, seq));
         self.stand_from(slot)
     }
@@ -433,9 +437,9 @@ impl EntryCursor for TableCursor {
         if self.window.outside {
             return Ok(());
         }
-        let b = self.table.last_block(&mut self.near, target)?;
+        let b = self.table.blocks().index().last_block(&mut self.near, target)?;
         self.load(b)?;
-        let order = &self.table.comparator;
+        let order = self.table.blocks().order();
         match self.block().map_or(0, |block| block.search(order, target, true).0) {
             0 => self.enter_back(b),
             after => {
@@ -454,7 +458,7 @@ impl EntryCursor for TableCursor {
     #[inline]
     fn next_key(&mut self) -> Result<()> {
         debug_assert!(self.valid);
-        let order = &self.table.comparator;
+        let order = self.table.blocks().order();
         let entries = self.shape.entries as usize;
         let mut slot = self.slot + 1;
         if let Some(block) = self.block() {
@@ -524,7 +528,7 @@ impl EntryCursor for TableCursor {
         let span = self.values.frame.place_of(span);
         match self.value_bytes().and_then(|values| values.get(span)) {
             Some(value) => Ok((&self.key, kind, value)),
-            None => Err(self.table.corrupt(self.fence.at, "value extends beyond its frame")),
+            None => Err(self.blocks().file().corrupt(self.fence.at, "value extends beyond its frame")),
         }
     }
 }

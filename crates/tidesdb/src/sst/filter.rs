@@ -4,12 +4,14 @@
 //! The high half of a key's hash selects the line. A mix of the whole hash yields nine bits per probe. A filter is
 //! immutable once built. An empty filter (no lines) accepts every key.
 
-use tidesdb_sync::prefetch_value;
+use tidesdb_sync::{Guard, prefetch_value};
 
+use super::file::TableFile;
+use super::gate::ReadGate;
+use super::layout::{CRC_BYTES, begin_section, open_section, seal_section};
+use super::parts::{CachedPart, PartitionPlace, Parts};
 use crate::codec::{Decoder, Salt, put_varint};
 use crate::{Error, Result};
-
-use super::layout::{CRC_BYTES, begin_section, open_section, seal_section};
 
 /// Length of a line in bytes.
 pub(super) const LINE_BYTES: usize = 64;
@@ -30,40 +32,82 @@ struct Line([u64; 8]);
 /// Reports which keys are certainly not in a table.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Filter {
+    shape: FilterShape,
+    /// Offset of the first partition in the file.
+    start: u64,
+    /// All lines, or none if they are read when needed.
     lines: Box<[Line]>,
-    probes: u32,
 }
 
 impl Filter {
     /// Builds a filter with `bits_per_key` bits for each of `hashes`.
     pub(super) fn build(hashes: &[u64], bits_per_key: u32) -> Self {
         if hashes.is_empty() || bits_per_key == 0 {
-            return Self::empty();
+            return Self::partitioned(FilterShape::default(), 0);
         }
         let bits = hashes.len() as u64 * u64::from(bits_per_key);
-        let lines = bits.div_ceil(LINE_BITS).min(LINES_MAX as u64);
+        let lines = bits.div_ceil(LINE_BITS).min(LINES_MAX as u64) as usize;
         // The optimum for a plain Bloom filter is ln 2 probes per bit and key; blocked filters need fewer.
         let probes = (bits_per_key * 5 / 8).clamp(1, PROBES_MAX);
-        let mut lines = vec![Line([0; 8]); lines as usize].into_boxed_slice();
+        let mut filter = vec![Line([0; 8]); lines].into_boxed_slice();
         for &hash in hashes {
-            let at = line_of(hash, lines.len());
-            if let Some(line) = lines.get_mut(at) {
+            if let Some(line) = filter.get_mut(line_of(hash, lines)) {
                 for (word, bit) in probes_of(hash, probes) {
                     line.0[word] |= bit;
                 }
             }
         }
-        Self { lines, probes }
+        Self { shape: FilterShape { lines, probes }, start: 0, lines: filter }
     }
 
-    /// Returns whether a key with this hash may be in the table. False means that it certainly is not.
+    /// Creates a filter whose partitions, the first of which is at offset `start`, are read when they are needed.
+    pub(super) fn partitioned(shape: FilterShape, start: u64) -> Self {
+        Self { shape, start, lines: Box::default() }
+    }
+
+    /// Reads all partitions, which begin at offset `start`, with one read.
+    pub(super) fn resident(shape: FilterShape, start: u64, file: &TableFile) -> Result<Self> {
+        let bytes = file.read_range(start..start + shape.disk_bytes())?;
+        let mut lines = Vec::with_capacity(shape.lines);
+        for n in 0..shape.partitions() {
+            let (at, len) = shape.place(n);
+            let section = bytes.get(at as usize..at as usize + len).unwrap_or_default();
+            let partition = FilterPartition::decode(section, &file.meta().salt, file.name(), start + at)?;
+            lines.extend_from_slice(&partition.0);
+        }
+        Ok(Self { shape, start, lines: lines.into() })
+    }
+
+    /// Returns whether a key with this hash may be in the table. False means that it certainly is not. Only a resident filter rejects
+    /// keys.
     #[inline]
     pub(super) fn may_contain(&self, hash: u64) -> bool {
         match self.lines.get(line_of(hash, self.lines.len())) {
-            Some(line) => {
-                probes_of(hash, self.probes).fold(true, |all, (word, bit)| all & (line.0[word] & bit != 0))
-            }
+            Some(line) => probes_of(hash, self.shape.probes)
+                .fold(true, |all, (word, bit)| all & (line.0[word] & bit != 0)),
             None => true,
+        }
+    }
+
+    /// Returns whether the partitions of the file accept a hash. Returns false if `gate` refuses a read.
+    #[inline(never)]
+    pub(super) fn partition_may_contain(
+        &self,
+        hash: u64,
+        parts: &Parts,
+        guard: &Guard,
+        gate: &mut impl ReadGate,
+    ) -> Result<bool> {
+        let Some(n) = self.shape.partition_of(hash) else { return Ok(true) };
+        let (file, (offset, len)) = (parts.file(), self.shape.place(n));
+        let place = PartitionPlace { key: parts.filter_key(n), at: self.start + offset, len };
+        let decode = |section: &[u8]| {
+            FilterPartition::decode(section, &file.meta().salt, file.name(), place.at).map(CachedPart::Filter)
+        };
+        let Some(found) = parts.partition(place, guard, gate, decode)? else { return Ok(false) };
+        match found.part() {
+            CachedPart::Filter(partition) => Ok(self.shape.may_contain(partition, hash)),
+            _ => Err(Error::internal(format!("no partition {n} of the filter of {}", file.name()))),
         }
     }
 
@@ -77,7 +121,7 @@ impl Filter {
 
     /// Returns the shape of the filter, as stored in the top level.
     pub(super) fn shape(&self) -> FilterShape {
-        FilterShape { lines: self.lines.len(), probes: self.probes }
+        self.shape
     }
 
     /// Appends the partitions of the filter, to be written at offset `at`. Appends nothing for an empty filter.
@@ -91,11 +135,6 @@ impl Filter {
             out.extend_from_slice(&section);
             at += section.len() as u64;
         }
-    }
-
-    /// Returns a filter that accepts every key.
-    pub(super) fn empty() -> Self {
-        Self { lines: Box::default(), probes: 0 }
     }
 
     /// Returns the size in memory, in bytes.
@@ -170,12 +209,6 @@ impl FilterShape {
             Some(line) => probes_of(hash, self.probes).all(|(word, bit)| line.0[word] & bit != 0),
             None => true,
         }
-    }
-
-    /// Joins all partitions, in order, into the complete filter.
-    pub(super) fn join(self, partitions: &[FilterPartition]) -> Filter {
-        let lines = partitions.iter().flat_map(|partition| partition.0.iter().copied()).collect();
-        Filter { lines, probes: self.probes }
     }
 }
 

@@ -1,19 +1,18 @@
 //! Tables: sorted, immutable files (`.klog`), written once from front to back and read at random positions.
 //!
 //! ```text
-//! writer.rs ---> block/builder.rs   entries -> a block: columns of keys, then frames of values
-//!    |     `---> index/builder.rs   a fence per block and the block's location, in partitions
-//!    |     `---> filter.rs          a blocked Bloom filter of the keys, in partitions
-//!    |     `---> props.rs           TableMeta: the table's description in the manifest
-//!    |     `---> layout.rs          sections, the footer, constants of the format
-//!    v
-//! open.rs  ---> memory.rs           keeps index and filter in memory, or only their top level
-//! reader.rs <--- partitions.rs      key -> block        cursor.rs   iterates over entries in both directions
-//!    |     <---- block/search.rs    key -> entry        verify.rs   reads and checks everything
-//!    |     <---- block/reader.rs    entry -> fields     source.rs   mapped file or file -> bytes
-//!    `---------- load.rs            bytes -> block      describe.rs reports the blocks one by one
-//!    `---------- values.rs          entry -> value      gate.rs     decides whether a lookup may wait for a read
-//!                                                       window.rs   read-ahead for scans
+//! Table            table.rs    get; bounds            TableCursor  cursor.rs  iterates over entries in both directions
+//!  |- Filter       filter.rs   rejects absent keys    Window       window.rs  read-ahead for scans
+//!  `- Blocks       blocks.rs   keys and values        ReadGate     gate.rs    decides whether a lookup may wait for a read
+//!      |- Index    index/      key -> block           (verify)     verify.rs  reads and checks everything
+//!      `- Parts    parts.rs    the cache, counted reads
+//!          `- TableFile  file.rs   the bytes, mapped or read; checksums of sections
+//!
+//! bytes of a block -> decode.rs -> Block (block/reader.rs): entry -> fields (block/search.rs: key -> entry)
+//! end of a file    -> open.rs   -> Sections: footer (layout.rs), top level of the index, shape of the filter
+//! memory.rs shares one limit between the tables and the cache
+//!
+//! TableWriter      writer.rs   entries -> block/builder.rs, index/builder.rs, filter.rs, TableMeta (props.rs), footer
 //! ```
 //!
 //! `docs/formats/klog.md` describes the file layout. The constants are in `layout.rs` and `block/mod.rs`.
@@ -23,34 +22,34 @@
 //! do not verify. Any number of threads may share a table; a writer or a cursor belongs to one thread.
 
 mod block;
+mod blocks;
 mod cursor;
-mod describe;
+mod decode;
+mod file;
 mod filter;
 mod gate;
 mod index;
 mod layout;
-mod load;
 mod memory;
 mod open;
-mod partitions;
+mod parts;
 mod props;
-mod reader;
-mod source;
+mod table;
 #[cfg(test)]
 mod tests;
 mod value;
-mod values;
 mod verify;
 mod window;
 mod writer;
 
 pub use block::CachedBlock;
 pub use cursor::TableCursor;
-pub use describe::{BlockContent, BlockInfo};
 pub use gate::{AllowAllReads, ReadGate, TurnGate};
+pub use index::BlocksWithin;
 pub use memory::TableMemory;
-pub use partitions::BlocksWithin;
+pub use parts::{BlockReads, CachedPart, TableContext};
 pub use props::{TableMeta, VlogRef};
-pub use reader::{BlockReads, CachedPart, FoundVersion, Table, TableContext};
+pub use table::{FoundVersion, Table};
 pub use value::TableValue;
+pub use verify::{BlockContent, BlockInfo};
 pub use writer::{TableOptions, TableWriter, UnsyncedTable};

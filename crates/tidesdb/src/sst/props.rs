@@ -8,10 +8,10 @@ use crate::codec::FieldClass::Required;
 use crate::codec::{Compression, Decoder, FieldWriter, Salt, UnknownFields, put_varint, read_fields};
 use crate::ranges::RangeTombstone;
 use crate::types::{
-    Comparator, EXPIRY_MAX, FILE_BYTES_MAX, FILE_NUMBER_MAX, ID_MAX, KEY_BYTES_MAX, SEQ_MAX, SeqNo, TableId,
-    VlogId,
+    Comparator, EXPIRY_MAX, EntryRef, FILE_BYTES_MAX, FILE_NUMBER_MAX, ID_MAX, KEY_BYTES_MAX, Kind, SEQ_MAX,
+    SeqNo, TableId, VlogId,
 };
-use crate::vlog::RECORD_HEADER_BYTES;
+use crate::vlog::{RECORD_HEADER_BYTES, ValuePlace};
 
 /// The references of a table to one value log file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -257,6 +257,56 @@ impl TableMeta {
             && self.single_deletes <= self.tombstones
             && self.min_seq <= self.max_seq
             && self.oldest_expiry <= self.newest_expiry
+    }
+
+    /// Counts an entry. Returns what is wrong with it.
+    #[inline]
+    pub(super) fn note(&mut self, e: &EntryRef<'_>, new_key: bool) -> std::result::Result<(), &'static str> {
+        if self.entries == 0 {
+            self.smallest = e.key.to_vec();
+            self.min_seq = e.seq;
+        }
+        self.entries += 1;
+        self.keys += u64::from(new_key);
+        self.min_seq = self.min_seq.min(e.seq);
+        self.max_seq = self.max_seq.max(e.seq);
+        self.raw_key_bytes += e.key.len() as u64;
+        self.raw_value_bytes += e.value.len() as u64;
+        self.note_expiry(e.expiry);
+        match e.kind {
+            Kind::Put | Kind::Merge => Ok(()),
+            Kind::PutPointer => self.note_pointer(e.value),
+            Kind::Delete | Kind::SingleDelete if e.value.is_empty() => {
+                self.tombstones += 1;
+                self.single_deletes += u64::from(e.kind == Kind::SingleDelete);
+                Ok(())
+            }
+            Kind::Delete | Kind::SingleDelete => Err("tombstone with a value"),
+            Kind::RangeDelete => Err("range tombstone as a version of a key"),
+        }
+    }
+
+    #[inline]
+    fn note_expiry(&mut self, expiry: u64) {
+        if expiry == 0 {
+            self.has_eternal = true;
+            return;
+        }
+        self.oldest_expiry = if self.oldest_expiry == 0 { expiry } else { self.oldest_expiry.min(expiry) };
+        self.newest_expiry = self.newest_expiry.max(expiry);
+    }
+
+    /// Adds the value that an encoded pointer refers to.
+    fn note_pointer(&mut self, pointer: &[u8]) -> std::result::Result<(), &'static str> {
+        let place = ValuePlace::decode(pointer).ok_or("malformed pointer into a value log")?;
+        place.each_part(|vlog, bytes| match self.vlog_refs.binary_search_by_key(&vlog, |r| r.vlog) {
+            Ok(i) => {
+                self.vlog_refs[i].bytes += bytes;
+                self.vlog_refs[i].count += 1;
+            }
+            Err(i) => self.vlog_refs.insert(i, VlogRef { vlog, bytes, count: 1 }),
+        });
+        Ok(())
     }
 
     /// Returns the name of the first field in which `self`, read from the file, differs from `expected`.

@@ -1,23 +1,49 @@
-//! Reads every byte of a table again and checks checksums, order, index against data, filter and counts.
+//! Reads every byte of a table again and checks checksums, order, index against data, filter and counts. Reports the blocks one by one,
+//! for inspection.
 
 use std::cmp::Ordering;
 
 use super::block::{Block, ShortKey};
 use super::filter::Filter;
-use super::index::{Fence, Index};
+use super::index::{CurrentPartition, Fence, Index};
 use super::layout::FOOTER_BYTES;
-use super::partitions::CurrentPartition;
+use super::open::Sections;
 use super::window::Window;
 use super::{Table, TableMeta};
 use crate::Result;
 use crate::codec::key_hash;
-use crate::types::{EntryMeta, KEY_BYTES_MAX, Kind, SeqNo};
+use crate::types::{EntryRef, KEY_BYTES_MAX, SeqNo};
 
-/// State of a verification scan.
+/// A block as described by the index, and the result of reading it.
+#[derive(Debug)]
+pub struct BlockInfo {
+    /// Number of the block, from 0.
+    pub number: usize,
+    /// Offset of the block.
+    pub at: u64,
+    /// Length of header, frame table and key section in bytes.
+    pub key_bytes: u64,
+    /// Length of the whole block in bytes.
+    pub bytes: u64,
+    /// The content, or the damage found.
+    pub checked: Result<BlockContent>,
+}
+
+/// Summary of a valid block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockContent {
+    /// Number of entries.
+    pub entries: usize,
+    /// Number of frames of values.
+    pub frames: usize,
+    /// The first key.
+    pub first_key: Vec<u8>,
+}
+
+/// What a verification has seen so far.
 struct Verification {
     /// The filter, read from the file again.
     filter: Filter,
-    near: CurrentPartition,
     meta: TableMeta,
     key: ShortKey,
     last: ShortKey,
@@ -32,170 +58,135 @@ impl Table {
     pub fn verify(&self) -> Result<u64> {
         let mut walk = Verification {
             filter: self.verify_sections()?,
-            near: CurrentPartition::bypassing(),
             meta: TableMeta::default(),
             key: ShortKey::new(),
             last: ShortKey::new(),
             last_seq: SeqNo::MAX,
         };
-        let (mut window, mut keys, mut values) = (Window::whole(false), Vec::new(), Vec::new());
-        for b in 0..self.blocks() {
-            let fence = self.fence(&mut walk.near, b)?;
-            let len = usize::try_from(fence.disk).map_err(|_| self.corrupt(fence.at, "block too long"))?;
+        let blocks = self.blocks();
+        let (mut window, mut near) = (Window::whole(false), CurrentPartition::bypassing());
+        let (mut keys, mut values) = (Vec::new(), Vec::new());
+        for b in 0..blocks.count() {
+            let fence = blocks.index().fence(&mut near, b)?;
             window.step(b.wrapping_sub(1), b);
-            let read = window.block(self, &mut walk.near, fence, len)?;
-            let shape = self.decode_keys(fence, &mut walk.near, read, &mut keys)?;
-            let block = Block { shape: &shape, bytes: &keys };
-            let end = self.decode_values(fence, block, &read[fence.key_part..], &mut values)?;
-            self.check_padding(fence, end, &read[fence.key_part..])?;
-            self.verify_entries(b, fence, block, &values, &mut walk)?;
+            let read = window.block(blocks, &mut near, fence, self.whole_length(fence)?)?;
+            let shape = blocks.decode_all(fence, &mut near, read, &mut keys, &mut values)?;
+            self.verify_entries(fence, Block { shape: &shape, bytes: &keys }, &values, &mut walk)?;
         }
+        let meta = self.meta();
         let found = TableMeta {
-            id: self.meta.id,
-            salt: self.meta.salt,
-            file_bytes: self.meta.file_bytes,
-            compression: self.meta.compression,
-            purged_to: self.meta.purged_to,
+            id: meta.id,
+            salt: meta.salt,
+            file_bytes: meta.file_bytes,
+            compression: meta.compression,
+            purged_to: meta.purged_to,
             largest: walk.last.into_vec(),
+            // The comparator decides which keys are the same key.
+            keys: if blocks.order().is_unresolved() { meta.keys } else { walk.meta.keys },
             ..walk.meta
         };
-        // The comparator decides which keys are the same key.
-        let keys = if self.comparator.is_unresolved() { self.meta.keys } else { found.keys };
-        let found = TableMeta { keys, ..found };
-        match found.difference(&self.meta) {
+        match found.difference(meta) {
             None => Ok(found.entries),
-            Some(what) => Err(self.corrupt(
-                self.footer.props_at,
+            Some(what) => Err(blocks.file().corrupt(
+                self.footer().props_at,
                 &format!("the {what} of the entries differ from the properties"),
             )),
         }
     }
 
+    /// Reads and checks each block and passes the result to `visit`. Unlike [`Table::verify`], it continues after a damaged block.
+    ///
+    /// # Errors
+    /// `Io`; `Corrupt` if the index is damaged. Damage in a block is reported to `visit` instead.
+    pub fn inspect_blocks(&self, visit: &mut dyn FnMut(BlockInfo)) -> Result<()> {
+        let mut near = CurrentPartition::bypassing();
+        for number in 0..self.blocks().count() {
+            let fence = self.blocks().index().fence(&mut near, number)?;
+            let checked = match self.inspect_block(fence, &mut near) {
+                Err(e) if !e.is_corruption() => return Err(e),
+                other => other,
+            };
+            let (at, key_bytes, bytes) = (fence.at, fence.key_part as u64, fence.disk);
+            visit(BlockInfo { number, at, key_bytes, bytes, checked });
+        }
+        Ok(())
+    }
+
+    fn inspect_block(&self, fence: Fence, near: &mut CurrentPartition) -> Result<BlockContent> {
+        let (blocks, mut disk, mut keys) = (self.blocks(), Vec::new(), Vec::new());
+        let read = blocks.file().read(fence.at, self.whole_length(fence)?, &mut disk)?;
+        let shape = blocks.decode_all(fence, near, read, &mut keys, &mut Vec::new())?;
+        let block = Block { shape: &shape, bytes: &keys };
+        let first_key = block.key_at(0).into_vec();
+        Ok(BlockContent { entries: block.len(), frames: block.frames().count(), first_key })
+    }
+
+    fn whole_length(&self, fence: Fence) -> Result<usize> {
+        usize::try_from(fence.disk).map_err(|_| self.blocks().file().corrupt(fence.at, "block too long"))
+    }
+
     /// Reads footer, properties, index and filter again, except for partitions that the scan itself reads. Returns the
     /// filter.
     fn verify_sections(&self) -> Result<Filter> {
-        let (meta, opening) = (&self.meta, self.opening());
-        let end = opening.read(self.footer.index_at, meta.file_bytes)?;
-        let footer = opening.footer(&end)?;
-        let footer_at = meta.file_bytes - FOOTER_BYTES as u64;
-        if footer != self.footer {
-            return Err(self.corrupt(footer_at, "footer changed since the table was opened"));
+        let (blocks, file) = (self.blocks(), self.blocks().file());
+        let Sections { footer, top, filter } = Sections::read(file, blocks.order().is_bytewise())?;
+        if footer != *self.footer() {
+            let at = file.meta().file_bytes - FOOTER_BYTES as u64;
+            return Err(file.corrupt(at, "footer changed since the table was opened"));
         }
-        let (front, props) = end.split_at((footer.props_at - footer.index_at) as usize);
-        opening.check_props(&props[..props.len() - FOOTER_BYTES], &footer)?;
-        let (top, shape) = opening.top(&footer, front)?;
-        if let Index::Resident(_) = self.guide.index {
-            top.partitions().try_for_each(|partition| opening.partition_index(&top, partition).map(drop))?;
-        }
-        let filter = shape.join(&opening.filter_partitions(&footer, shape)?);
-        match self.guide.index {
-            Index::Resident(_) if filter != self.guide.filter => {
-                Err(self.corrupt(footer.filter_at, "filter changed since the table was opened"))
+        let filter = Filter::resident(filter, footer.filter_at, file)?;
+        if blocks.is_resident() {
+            Index::resident(&top, file, blocks.order().clone())?;
+            if filter != *self.filter() {
+                return Err(file.corrupt(footer.filter_at, "filter changed since the table was opened"));
             }
-            _ => Ok(filter),
         }
+        Ok(filter)
     }
 
     /// Orders two neighbours. Without the comparator, two different keys count as being in order.
     fn verified_order(&self, last: &[u8], key: &[u8]) -> Ordering {
-        match self.comparator.is_unresolved() {
+        match self.blocks().order().is_unresolved() {
             true if last != key => Ordering::Less,
             true => Ordering::Equal,
-            false => self.comparator.compare(last, key),
+            false => self.blocks().order().compare(last, key),
         }
     }
 
-    /// Checks the entries of a block against the previous entries, the index, the filter and the rules for each kind.
+    /// Checks the entries of a block against the previous entries, the filter and the rules for each kind. Its order, and that it lies
+    /// between its fences, was checked when it was decoded.
     fn verify_entries(
         &self,
-        b: usize,
         fence: Fence,
         block: Block<'_>,
         values: &[u8],
         walk: &mut Verification,
     ) -> Result<()> {
+        let file = self.blocks().file();
         for i in 0..block.len() {
             block.key_into(i, &mut walk.key);
-            let seq = block.seq(i);
+            let (seq, kind, expiry) = block.entry_meta(i).parts();
             if walk.key.len() > KEY_BYTES_MAX {
-                return Err(self.corrupt(fence.at, "key longer than its limit"));
+                return Err(file.corrupt(fence.at, "key longer than its limit"));
             }
             let order = self.verified_order(&walk.last, &walk.key);
-            let first = walk.meta.entries == 0;
-            let new_key = first || order == Ordering::Less;
+            let new_key = walk.meta.entries == 0 || order == Ordering::Less;
             if !new_key && (order == Ordering::Greater || seq >= walk.last_seq) {
-                return Err(self.corrupt(fence.at, "entries out of order"));
-            }
-            if i == 0 {
-                self.verify_fence(b, fence, new_key, seq, walk)?;
+                return Err(file.corrupt(fence.at, "entries out of order"));
             }
             if new_key && !walk.filter.may_contain(key_hash(&walk.key)) {
                 return Err(
-                    self.corrupt(self.footer.filter_at, "filter denies a key that the table contains")
+                    file.corrupt(self.footer().filter_at, "filter denies a key that the table contains")
                 );
             }
             let value = values
                 .get(block.value_span(i))
-                .ok_or_else(|| self.corrupt(fence.at, "value extends beyond its block"))?;
-            walk.count(block.entry_meta(i), value, new_key).map_err(|what| self.corrupt(fence.at, what))?;
+                .ok_or_else(|| file.corrupt(fence.at, "value extends beyond its block"))?;
+            let entry = EntryRef { key: &walk.key, seq, kind, expiry, value };
+            walk.meta.note(&entry, new_key).map_err(|what| file.corrupt(fence.at, what))?;
             std::mem::swap(&mut walk.key, &mut walk.last);
             walk.last_seq = seq;
         }
-        Ok(())
-    }
-
-    /// Checks that the fence before block `b` separates it from the previous entries.
-    fn verify_fence(
-        &self,
-        b: usize,
-        fence: Fence,
-        new_key: bool,
-        seq: SeqNo,
-        walk: &mut Verification,
-    ) -> Result<()> {
-        let Some(border) = self.border(&mut walk.near, b)? else { return Ok(()) };
-        if self.comparator.is_unresolved() {
-            return Ok(());
-        }
-        let after_last = self.comparator.compare(&walk.last, &border.fence);
-        let before_first = self.comparator.compare(&border.fence, &walk.key).is_le();
-        let good = match border.goes_on {
-            None => new_key && after_last.is_lt() && before_first,
-            Some(first_seq) => !new_key && after_last.is_eq() && first_seq == seq,
-        };
-        if good { Ok(()) } else { Err(self.corrupt(fence.at, "index does not match the block")) }
-    }
-}
-
-impl Verification {
-    /// Counts the entry whose key is `key`. Returns what is wrong with it.
-    fn count(
-        &mut self,
-        entry: EntryMeta,
-        value: &[u8],
-        new_key: bool,
-    ) -> std::result::Result<(), &'static str> {
-        let (seq, kind, expiry) = entry.parts();
-        let meta = &mut self.meta;
-        if meta.entries == 0 {
-            meta.smallest = self.key.to_vec();
-            meta.min_seq = seq;
-        }
-        if kind.is_tombstone() && !value.is_empty() {
-            return Err("tombstone with a value");
-        }
-        if kind == Kind::PutPointer && meta.note_pointer(value).is_err() {
-            return Err("malformed pointer into a value log");
-        }
-        meta.entries += 1;
-        meta.keys += u64::from(new_key);
-        meta.tombstones += u64::from(kind.is_tombstone());
-        meta.single_deletes += u64::from(kind == Kind::SingleDelete);
-        meta.min_seq = meta.min_seq.min(seq);
-        meta.max_seq = meta.max_seq.max(seq);
-        meta.raw_key_bytes += self.key.len() as u64;
-        meta.raw_value_bytes += value.len() as u64;
-        meta.note_expiry(expiry);
         Ok(())
     }
 }

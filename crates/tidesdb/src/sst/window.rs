@@ -9,10 +9,9 @@
 
 use std::ops::Range;
 
-use super::Table;
-use super::index::Fence;
-use super::partitions::CurrentPartition;
-use super::source::{Source, slice};
+use super::blocks::Blocks;
+use super::file::slice;
+use super::index::{CurrentPartition, Fence};
 use crate::Result;
 use crate::types::Scope;
 
@@ -23,8 +22,6 @@ const SINGLE_BLOCKS: u32 = 2;
 const PIECE_BYTES: u64 = 256 << 10;
 /// Bytes that scans of whole tables prefetch, as soon as less than half of that is left.
 const WHOLE_AHEAD_BYTES: u64 = 1 << 20;
-/// Number of offsets at which the page cache is sampled.
-const SAMPLES: u64 = 16;
 
 /// A piece of a table file in memory, and the progress of the scan that reads it.
 #[derive(Debug, Default)]
@@ -66,9 +63,9 @@ impl Window {
         self.whole || self.streak > SINGLE_BLOCKS
     }
 
-    /// Limits the walk over `table`.
-    pub(super) fn set_scope(&mut self, table: &Table, scope: &Scope) {
-        let (order, meta) = (&table.comparator, &table.meta);
+    /// Limits the walk over these blocks.
+    pub(super) fn set_scope(&mut self, blocks: &Blocks, scope: &Scope) {
+        let (order, meta) = (blocks.order(), blocks.file().meta());
         self.outside = scope.is_above(order, &meta.smallest) || scope.is_below(order, &meta.largest);
         self.scope = scope.clone();
     }
@@ -77,7 +74,7 @@ impl Window {
     #[inline]
     pub(super) fn is_in_scope(
         &self,
-        table: &Table,
+        blocks: &Blocks,
         near: &mut CurrentPartition,
         b: usize,
         backwards: bool,
@@ -85,32 +82,32 @@ impl Window {
         if !self.scope.is_bounded() {
             return Ok(true);
         }
-        Ok(!self.outside && table.is_in_scope(near, b, &self.scope, backwards)?)
+        Ok(!self.outside && blocks.index().is_in_scope(near, b, &self.scope, backwards)?)
     }
 
     /// Returns the first `len` bytes of the block at `fence`. The scan must have [stepped](Self::step) to that block.
     pub(super) fn block<'a>(
         &'a mut self,
-        table: &'a Table,
+        blocks: &'a Blocks,
         near: &mut CurrentPartition,
         fence: Fence,
         len: usize,
     ) -> Result<&'a [u8]> {
-        if let Some(map) = table.source.map() {
+        if let Some(map) = blocks.file().map() {
             return slice(map, fence.at, len)
-                .ok_or_else(|| table.corrupt(fence.at, "unexpected end of file"));
+                .ok_or_else(|| blocks.file().corrupt(fence.at, "unexpected end of file"));
         }
         self.consumed += len as u64;
         if self.get(fence.at, len).is_none() {
-            self.fill(table, near, fence, len)?;
+            self.fill(blocks, near, fence, len)?;
         }
-        self.get(fence.at, len).ok_or_else(|| table.corrupt(fence.at, "unexpected end of file"))
+        self.get(fence.at, len).ok_or_else(|| blocks.file().corrupt(fence.at, "unexpected end of file"))
     }
 
     /// Returns `len` bytes at offset `at` within the block at `fence`, from the window or read into `buf`.
     pub(super) fn frame<'a>(
         &'a mut self,
-        table: &'a Table,
+        blocks: &'a Blocks,
         fence: Fence,
         (at, len): (u64, usize),
         buf: &'a mut Vec<u8>,
@@ -121,9 +118,11 @@ impl Window {
             self.loaded += if is_here { 0 } else { len as u64 };
         }
         if is_here {
-            return self.get(at, len).ok_or_else(|| table.corrupt(at, "frame extends beyond its block"));
+            return self
+                .get(at, len)
+                .ok_or_else(|| blocks.file().corrupt(at, "frame extends beyond its block"));
         }
-        table.source.read(at, len, buf, &table.name)
+        blocks.file().read(at, len, buf)
     }
 
     /// Returns whether a scan of the whole table has read the block at `fence`.
@@ -163,40 +162,40 @@ impl Window {
     /// Reads a piece that starts (in a backward scan: ends) with the block at `fence`: at least `len` bytes of that
     /// block.
     #[cold]
-    fn fill(&mut self, table: &Table, near: &mut CurrentPartition, fence: Fence, len: usize) -> Result<()> {
-        let piece = self.next_piece(table, near, fence.block);
-        if let Some(bytes) = bytes_of(table, near, &piece) {
-            self.load_behind(table, near, &piece, bytes.end);
+    fn fill(&mut self, blocks: &Blocks, near: &mut CurrentPartition, fence: Fence, len: usize) -> Result<()> {
+        let piece = self.next_piece(blocks, near, fence.block);
+        if let Some(bytes) = bytes_of(blocks, near, &piece) {
+            self.load_behind(blocks, near, &piece, bytes.end);
             let piece_len = (bytes.end - bytes.start) as usize;
-            match self.read(table, bytes.start, piece_len) {
+            match self.read(blocks, bytes.start, piece_len) {
                 // One of the blocks cannot be read. The scan still gets the blocks before it, and then the error.
                 Err(_) if piece_len > len => self.unreadable = piece,
                 result => return result,
             }
         }
         self.loaded += len as u64;
-        self.read(table, fence.at, len)
+        self.read(blocks, fence.at, len)
     }
 
     /// Reads `len` bytes at offset `at` into the window.
-    fn read(&mut self, table: &Table, at: u64, len: usize) -> Result<()> {
+    fn read(&mut self, blocks: &Blocks, at: u64, len: usize) -> Result<()> {
         // Invalidates the old content in case the read fails.
         self.at = u64::MAX;
-        table.source.read(at, len, &mut self.bytes, &table.name)?;
+        blocks.file().read(at, len, &mut self.bytes)?;
         self.at = at;
         if self.drop_behind {
-            table.source.drop_cached(at, len);
+            blocks.file().drop_cached(at, len);
         }
         Ok(())
     }
 
     /// Returns the blocks to read together; the scan needs `b` now. Empty if only `b` is needed.
-    fn next_piece(&mut self, table: &Table, near: &mut CurrentPartition, b: usize) -> Range<usize> {
+    fn next_piece(&mut self, blocks: &Blocks, near: &mut CurrentPartition, b: usize) -> Range<usize> {
         let was_loading = std::mem::take(&mut self.loading);
         match (was_loading.contains(&b), self.backwards) {
             _ if self.unreadable.contains(&b) => b..b,
             (true, false) if self.whole => {
-                let piece = self.piece(table, near, b, PIECE_BYTES);
+                let piece = self.piece(blocks, near, b, PIECE_BYTES);
                 self.loading = piece.end.min(was_loading.end)..was_loading.end;
                 b..self.loading.start
             }
@@ -206,18 +205,18 @@ impl Window {
                 // The other half is for the blocks that `load_behind` prefetches.
                 let bytes = match self.whole {
                     true => PIECE_BYTES,
-                    false if table.memory.whole.has_room_for_cursors() => self.allowance() / 2,
+                    false if blocks.parts().whole_memory().has_room_for_cursors() => self.allowance() / 2,
                     false => 0,
                 };
-                let piece = self.piece(table, near, b, bytes);
-                self.loaded += bytes_of(table, near, &piece).map_or(0, |bytes| bytes.end - bytes.start);
+                let piece = self.piece(blocks, near, b, bytes);
+                self.loaded += bytes_of(blocks, near, &piece).map_or(0, |bytes| bytes.end - bytes.start);
                 piece
             }
         }
     }
 
     /// Starts loading the blocks that follow `piece`, which ends at offset `end`, unless enough of them are being loaded.
-    fn load_behind(&mut self, table: &Table, near: &mut CurrentPartition, piece: &Range<usize>, end: u64) {
+    fn load_behind(&mut self, blocks: &Blocks, near: &mut CurrentPartition, piece: &Range<usize>, end: u64) {
         let is_ahead = !self.loading.is_empty();
         if is_ahead && self.loading_to.saturating_sub(end) >= WHOLE_AHEAD_BYTES / 2 {
             return;
@@ -228,10 +227,10 @@ impl Window {
             (false, false) => Some(piece.end),
         };
         let Some(next) = next else { return };
-        let more = self.piece(table, near, next, self.allowance());
-        if let Some(bytes) = bytes_of(table, near, &more) {
+        let more = self.piece(blocks, near, next, self.allowance());
+        if let Some(bytes) = bytes_of(blocks, near, &more) {
             let len = bytes.end - bytes.start;
-            table.source.load_ahead(bytes.start, len as usize);
+            blocks.file().load_ahead(bytes.start, len as usize);
             self.loaded += len;
             self.loading_to = bytes.end;
         }
@@ -239,15 +238,15 @@ impl Window {
     }
 
     /// Returns the blocks from `b` on, in scan direction, that together take at most `bytes` and at most one piece.
-    fn piece(&self, table: &Table, near: &mut CurrentPartition, b: usize, bytes: u64) -> Range<usize> {
+    fn piece(&self, blocks: &Blocks, near: &mut CurrentPartition, b: usize, bytes: u64) -> Range<usize> {
         let mut room = bytes.min(if self.whole { WHOLE_AHEAD_BYTES } else { PIECE_BYTES });
         let (mut start, mut end) = if self.backwards { (b + 1, b + 1) } else { (b, b) };
         loop {
             let next = if self.backwards { start.checked_sub(1) } else { Some(end) };
-            let Some(next) = next.filter(|next| *next < table.blocks()) else { break };
+            let Some(next) = next.filter(|next| *next < blocks.count()) else { break };
             // A scan that reaches this block gets the error.
-            let Ok(fence) = table.fence(near, next) else { break };
-            if fence.disk > room || !self.is_in_scope(table, near, next, self.backwards).unwrap_or(false) {
+            let Ok(fence) = blocks.index().fence(near, next) else { break };
+            if fence.disk > room || !self.is_in_scope(blocks, near, next, self.backwards).unwrap_or(false) {
                 break;
             }
             room -= fence.disk;
@@ -261,22 +260,12 @@ impl Window {
     }
 }
 
-impl Table {
-    /// Returns whether most of the file is in the system's page cache, according to a sample.
-    pub fn is_in_page_cache(&self) -> bool {
-        let Source::File(file) = &self.source else { return true };
-        let step = self.footer.filter_at / SAMPLES;
-        let cached = |i: &u64| file.is_cached(i * step).unwrap_or(true);
-        (0..SAMPLES).filter(cached).count() as u64 * 2 > SAMPLES
-    }
-}
-
-/// Returns the byte range of `blocks`; `None` if there are none or the index cannot be read there.
-fn bytes_of(table: &Table, near: &mut CurrentPartition, blocks: &Range<usize>) -> Option<Range<u64>> {
-    if blocks.is_empty() {
+/// Returns the byte range of these blocks; `None` if there are none or the index cannot be read there.
+fn bytes_of(blocks: &Blocks, near: &mut CurrentPartition, range: &Range<usize>) -> Option<Range<u64>> {
+    if range.is_empty() {
         return None;
     }
-    let first = table.fence(near, blocks.start).ok()?;
-    let last = table.fence(near, blocks.end - 1).ok()?;
+    let first = blocks.index().fence(near, range.start).ok()?;
+    let last = blocks.index().fence(near, range.end - 1).ok()?;
     Some(first.at..last.at + last.disk)
 }

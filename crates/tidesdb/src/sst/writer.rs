@@ -9,14 +9,13 @@ use std::sync::Arc;
 
 use tidesdb_io::{Advice, Dir, File, FileExt};
 
+use super::TableMeta;
 use super::block::{BlockBuilder, LIMITS, padding};
 use super::filter::Filter;
 use super::index::{IndexBuilder, PARTITION_BYTES};
 use super::layout::{Footer, begin_section, seal_section};
-use super::{TableMeta, VlogRef};
 use crate::codec::{Compression, Salt, key_hash};
-use crate::types::{Comparator, EntryRef, KEY_BYTES_MAX, Kind, SeqNo, TableId, VALUE_BYTES_MAX};
-use crate::vlog::ValuePlace;
+use crate::types::{Comparator, EntryRef, KEY_BYTES_MAX, SeqNo, TableId, VALUE_BYTES_MAX};
 use crate::{Error, FamilyOptions, Result, files};
 
 /// Number of buffered bytes that triggers a write. They are still in the processor's cache then.
@@ -124,7 +123,10 @@ impl TableWriter {
     /// `Internal` if the entry is out of order or malformed; `Io` if a write fails.
     pub fn add(&mut self, e: EntryRef<'_>) -> Result<()> {
         let new_key = self.check_order(&e)?;
-        self.note(&e, new_key)?;
+        self.meta.note(&e, new_key).map_err(Error::internal)?;
+        if new_key && self.options.filter_bits_per_key > 0 && self.comparator.is_bytewise() {
+            self.hashes.push(key_hash(e.key));
+        }
         while !self.block.has_room(e.key, e.value.len()) {
             if !self.block.measure_first() {
                 self.finish_block()?;
@@ -246,9 +248,10 @@ impl TableWriter {
     }
 
     /// Checks the order and returns whether the entry starts a new key.
-    #[inline]
+    ///
     /// Law: keys rise, and versions of a key come newest first. An error and no `assert!`, because a damaged input of a merge can
     /// break it. Cost: one comparison of keys for each entry, which tells new keys from old ones too.
+    #[inline]
     fn check_order(&self, e: &EntryRef<'_>) -> Result<bool> {
         if e.key.len() > KEY_BYTES_MAX || e.value.len() > VALUE_BYTES_MAX {
             return Err(Error::internal("key or value longer than a table allows"));
@@ -256,51 +259,12 @@ impl TableWriter {
         if self.meta.entries == 0 {
             return Ok(true);
         }
-        let (last, last_seq) = (self.last_key(), self.last_seq());
-        match self.comparator.compare(last, e.key) {
+        // A block is finished only when another entry follows, so it is never empty here.
+        let last_seq = self.block.last_seq();
+        match self.comparator.compare(self.last_key(), e.key) {
             Ordering::Less => Ok(true),
             Ordering::Equal if e.seq < last_seq => Ok(false),
             _ => Err(Error::internal(format!("entries out of order while writing {}", self.name))),
-        }
-    }
-
-    /// Returns the sequence number added last. A block is finished only when another entry follows, so it is never
-    /// empty here.
-    #[inline]
-    fn last_seq(&self) -> u64 {
-        self.block.last_seq()
-    }
-
-    /// Adds the entry to the properties.
-    #[inline]
-    fn note(&mut self, e: &EntryRef<'_>, new_key: bool) -> Result<()> {
-        let meta = &mut self.meta;
-        if meta.entries == 0 {
-            meta.smallest = e.key.to_vec();
-            meta.min_seq = e.seq;
-        }
-        if new_key {
-            meta.keys += 1;
-            if self.options.filter_bits_per_key > 0 && self.comparator.is_bytewise() {
-                self.hashes.push(key_hash(e.key));
-            }
-        }
-        meta.entries += 1;
-        meta.min_seq = meta.min_seq.min(e.seq);
-        meta.max_seq = meta.max_seq.max(e.seq);
-        meta.raw_key_bytes += e.key.len() as u64;
-        meta.raw_value_bytes += e.value.len() as u64;
-        meta.note_expiry(e.expiry);
-        match e.kind {
-            Kind::Put | Kind::Merge => Ok(()),
-            Kind::PutPointer => meta.note_pointer(e.value),
-            Kind::Delete | Kind::SingleDelete if e.value.is_empty() => {
-                meta.tombstones += 1;
-                meta.single_deletes += u64::from(e.kind == Kind::SingleDelete);
-                Ok(())
-            }
-            Kind::Delete | Kind::SingleDelete => Err(Error::internal("a tombstone has a value")),
-            Kind::RangeDelete => Err(Error::internal("a range tombstone was added as a version of a key")),
         }
     }
 
@@ -374,33 +338,6 @@ impl UnsyncedTable {
         if self.drop_to > 0 {
             let _ = self.file.advise(Advice::DontNeed, 0, self.drop_to);
         }
-        Ok(())
-    }
-}
-
-impl TableMeta {
-    /// Adds the expiry of an entry to the properties.
-    #[inline]
-    pub(super) fn note_expiry(&mut self, expiry: u64) {
-        if expiry == 0 {
-            self.has_eternal = true;
-            return;
-        }
-        self.oldest_expiry = if self.oldest_expiry == 0 { expiry } else { self.oldest_expiry.min(expiry) };
-        self.newest_expiry = self.newest_expiry.max(expiry);
-    }
-
-    /// Adds the value that an encoded pointer refers to.
-    pub(super) fn note_pointer(&mut self, pointer: &[u8]) -> Result<()> {
-        let place = ValuePlace::decode(pointer)
-            .ok_or_else(|| Error::internal("malformed pointer into a value log"))?;
-        place.each_part(|vlog, bytes| match self.vlog_refs.binary_search_by_key(&vlog, |r| r.vlog) {
-            Ok(i) => {
-                self.vlog_refs[i].bytes += bytes;
-                self.vlog_refs[i].count += 1;
-            }
-            Err(i) => self.vlog_refs.insert(i, VlogRef { vlog, bytes, count: 1 }),
-        });
         Ok(())
     }
 }

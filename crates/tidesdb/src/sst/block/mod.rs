@@ -309,9 +309,9 @@ impl CachedBlock {
         Self { shape, bytes: [keys, values].concat().into() }
     }
 
-    /// Returns the size in memory, in bytes.
-    pub(super) fn charge(&self) -> u64 {
-        (size_of::<Self>() + self.bytes.len()) as u64
+    /// Returns the bytes that it takes on the heap.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.len()
     }
 
     #[inline]

@@ -75,8 +75,8 @@ impl BlockIndex {
     }
 }
 
-/// Reads consecutive partitions, or the single one of format 1, into one index.
-pub(in crate::sst) struct BlockIndexReader {
+/// Reads consecutive partitions into one index.
+pub(super) struct BlockIndexReader {
     base: usize,
     fences: FenceReader,
     places: BlockLocationsBuilder,
@@ -86,13 +86,13 @@ pub(in crate::sst) struct BlockIndexReader {
 
 impl BlockIndexReader {
     /// Starts an index with block `base`, which starts at offset `at`.
-    pub(in crate::sst) fn new(base: usize, at: u64) -> Self {
+    pub(super) fn new(base: usize, at: u64) -> Self {
         Self { base, fences: FenceReader::default(), places: BlockLocationsBuilder::default(), at }
     }
 
     /// Reads a partition of `blocks` blocks that extend up to offset `end` of the file. `border` is the border before
     /// the partition; it is used only if the previous partition was read too.
-    pub(in crate::sst) fn read(
+    pub(super) fn read(
         &mut self,
         d: &mut Decoder<'_>,
         border: Option<&Border>,
@@ -128,7 +128,7 @@ impl BlockIndexReader {
     }
 
     /// Builds the index.
-    pub(in crate::sst) fn finish(self, bytewise: bool) -> BlockIndex {
+    pub(super) fn finish(self, bytewise: bool) -> BlockIndex {
         BlockIndex {
             base: self.base,
             fences: self.fences.finish(bytewise),

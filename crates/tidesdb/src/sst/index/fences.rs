@@ -109,6 +109,16 @@ impl Fences {
         Some(Border { fence, goes_on: self.goes_on(i) })
     }
 
+    /// Returns the number of fences.
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Returns whether the order is byte order.
+    pub(super) fn is_bytewise(&self) -> bool {
+        self.bytewise
+    }
+
     /// Returns the size in memory, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.heads.bytes()

@@ -1,8 +1,12 @@
 //! The top level of a partitioned index: maps keys to partitions, and partitions to file locations.
 
+use std::ops::Range;
+
+use super::blocks::{BlockIndex, BlockIndexReader};
 use super::fences::{Border, FenceReader, Fences};
 use crate::Result;
 use crate::codec::{Compression, Decoder, longest_raw};
+use crate::sst::file::TableFile;
 use crate::sst::layout::{CRC_BYTES, Footer};
 use crate::types::{Comparator, SeqNo};
 
@@ -87,9 +91,53 @@ impl TopIndex {
         }
     }
 
+    /// Decodes the index of the blocks of consecutive partitions, of which `bytes` are the bytes.
+    pub(in crate::sst) fn decode(
+        &self,
+        file: &TableFile,
+        numbers: Range<usize>,
+        mut bytes: &[u8],
+    ) -> Result<BlockIndex> {
+        let start = self.starts.get(numbers.start).copied().unwrap_or_default();
+        let mut reader = BlockIndexReader::new(start.block as usize, start.data);
+        for partition in numbers.filter_map(|n| self.partition(n)) {
+            let (section, rest) = bytes.split_at_checked(partition.len as usize).unwrap_or((bytes, &[]));
+            let mut d = file.section(partition.at, section, "index")?;
+            let border = self.border(partition.number);
+            let extent = (partition.blocks, partition.data.1);
+            reader.read(&mut d, border.as_ref(), extent, file.meta().compression)?;
+            bytes = rest;
+        }
+        Ok(reader.finish(self.fences.is_bytewise()))
+    }
+
     /// Returns all partitions in order.
     pub(in crate::sst) fn partitions(&self) -> impl Iterator<Item = Partition> {
-        (0..self.starts.len()).filter_map(|n| self.partition(n))
+        (0..self.count()).filter_map(|n| self.partition(n))
+    }
+
+    /// Returns the number of partitions.
+    pub(in crate::sst) fn count(&self) -> usize {
+        self.fences.len() + 1
+    }
+
+    /// Returns where the partitions lie in the file.
+    pub(in crate::sst) fn range(&self) -> Range<u64> {
+        self.starts.first().map_or(0, |start| start.at)..self.end().at
+    }
+
+    /// Returns the number of blocks.
+    pub(in crate::sst) fn blocks(&self) -> usize {
+        self.end().block as usize
+    }
+
+    /// Returns the end of the last block.
+    pub(in crate::sst) fn data_end(&self) -> u64 {
+        self.end().data
+    }
+
+    fn end(&self) -> Start {
+        self.starts.last().copied().unwrap_or_default()
     }
 
     /// Returns partition `n`.

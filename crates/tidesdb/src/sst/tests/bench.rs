@@ -6,7 +6,7 @@ use tidesdb_io::{Clock, Env, RealClock};
 
 use super::*;
 use crate::sst::TableCursor;
-use crate::sst::partitions::CurrentPartition;
+use crate::sst::index::CurrentPartition;
 
 const KEYS: u64 = 2_000_000;
 const VALUE: usize = 100;
@@ -72,7 +72,11 @@ fn write(dir: &Arc<dyn Dir>, id: u64, compression: Compression) -> Arc<TableMeta
 }
 
 fn measure(table: &Arc<Table>, what: &str) {
-    println!("{what}: resident {:.1} MB, {} blocks", table.resident_bytes() as f64 / 1e6, table.blocks());
+    println!(
+        "{what}: resident {:.1} MB, {} blocks",
+        table.resident_bytes() as f64 / 1e6,
+        table.blocks().count()
+    );
     let mut rng = Rng::new(5);
     let n = 400_000;
     let lookups = |name: &str, keys: &[[u8; 16]], want: bool| {
@@ -96,7 +100,7 @@ fn measure(table: &Arc<Table>, what: &str) {
     println!("  {:.4} false positives", passed as f64 / n as f64);
     let mut held = CurrentPartition::default();
     time("index", n, |i| {
-        black_box(table.first_block(&mut held, &random[i]).unwrap());
+        black_box(table.blocks().index().first_block(&mut held, &random[i]).unwrap());
     });
 
     let mut cursor = TableCursor::new(Arc::clone(table));

@@ -8,9 +8,9 @@ use crate::Error;
 use crate::codec::bound_crc;
 use crate::sst::TableCursor;
 use crate::sst::block::Shape;
-use crate::sst::index::Fence;
+use crate::sst::filter::FilterShape;
+use crate::sst::index::{CurrentPartition, Fence, TopIndex};
 use crate::sst::layout::{CRC_BYTES, FOOTER_BYTES};
-use crate::sst::partitions::CurrentPartition;
 
 /// Entries that fill several data blocks: versions of a key that continue over a block boundary, all kinds, expiries,
 /// frames.
@@ -175,7 +175,7 @@ fn parts_of_other_tables_are_reported() {
         rig.disk.write_file(rig.path(1), &good).unwrap();
         rig.open(&meta, &order, true).unwrap()
     };
-    for b in 0..table.blocks() {
+    for b in 0..table.blocks().count() {
         let place = place(&table, b);
         let range = place.at as usize..(place.at + place.disk) as usize;
         let mut bad = good.clone();
@@ -206,13 +206,13 @@ fn parts_of_other_tables_are_reported() {
 
 /// Returns the location of block `b`.
 fn place(table: &Table, b: usize) -> Fence {
-    table.fence(&mut CurrentPartition::default(), b).unwrap()
+    table.blocks().index().fence(&mut CurrentPartition::default(), b).unwrap()
 }
 
 /// Recomputes the checksum of the part of the file that contains byte `at`, as an attacker would.
 fn reseal(bytes: &mut [u8], at: usize, (table, good): (&Table, &[u8])) {
-    let salt = table.meta.salt;
-    let f = table.footer;
+    let salt = table.meta().salt;
+    let f = *table.footer();
     let end = bytes.len() - FOOTER_BYTES;
     let mut seal = |start: u64, end: usize, part: std::ops::Range<usize>| {
         if part.contains(&at) {
@@ -221,7 +221,10 @@ fn reseal(bytes: &mut [u8], at: usize, (table, good): (&Table, &[u8])) {
         }
     };
     let front = &good[f.index_at as usize..f.props_at as usize];
-    let (top, shape) = table.opening().top(&f, front).unwrap();
+    let mut d = table.blocks().file().section(f.index_at, front, "top level").unwrap();
+    let shape = FilterShape::read(&mut d, f.index_at - f.filter_at).unwrap();
+    let how = (true, table.meta().compression);
+    let top = TopIndex::read(&mut d, f.filter_at + shape.disk_bytes(), &f, how).unwrap();
     let filter =
         (0..shape.partitions()).map(|n| shape.place(n)).map(|(at, len)| (f.filter_at + at, len as u64));
     let index = top.partitions().map(|partition| (partition.at, partition.len));
@@ -229,7 +232,7 @@ fn reseal(bytes: &mut [u8], at: usize, (table, good): (&Table, &[u8])) {
     for (start, len) in filter.chain(index).chain(rest) {
         seal(start, (start + len) as usize, start as usize..(start + len) as usize);
     }
-    for b in 0..table.blocks() {
+    for b in 0..table.blocks().count() {
         let place = place(table, b);
         let keys = place.at as usize + place.key_part;
         seal(place.at, keys, place.at as usize..keys);
@@ -252,7 +255,7 @@ fn verify_detects_errors_under_valid_checksums() {
     let shape = Shape::parse(&good[place.at as usize..]).unwrap();
     let column = |at: u32| place.at as usize + at as usize;
     let (heads, kinds, base_seq) = (column(shape.heads_at), column(shape.kinds_at), column(12));
-    let filter = table.footer.filter_at as usize;
+    let filter = table.footer().filter_at as usize;
     for (at, byte, expected) in [
         (filter + CRC_BYTES + 8, 0, "filter denies"),
         (heads + 8 * 5, 0, "out of order"),

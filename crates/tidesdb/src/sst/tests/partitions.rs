@@ -4,7 +4,7 @@ use tidesdb_io::sim::OpKind;
 
 use super::*;
 use crate::sst::TableCursor;
-use crate::sst::index::Index;
+use crate::sst::open::Sections;
 
 fn entries(n: u64) -> Vec<Entry> {
     let mut rng = Rng::new(n);
@@ -12,7 +12,7 @@ fn entries(n: u64) -> Vec<Entry> {
 }
 
 fn is_resident(table: &Table) -> bool {
-    matches!(table.guide.index, Index::Resident(_))
+    table.blocks().is_resident()
 }
 
 /// Returns number and bytes of the reads since operation `begin`.
@@ -33,7 +33,7 @@ fn a_partitioned_table_reads_its_top_level_and_then_only_needed_partitions() {
     let begin = rig.disk.ops().len();
     let table = Table::open(&context, &order, Arc::clone(&meta)).unwrap();
     let (count, bytes) = reads(&rig, begin);
-    let guide = table.footer.index_at - table.footer.filter_at;
+    let guide = table.footer().index_at - table.footer().filter_at;
     println!("opened with {count} reads of {bytes} bytes; index and filter have {guide} bytes");
     assert!(!is_resident(&table) && count <= 2 && bytes <= 8 << 10, "{count} reads, {bytes} bytes");
     assert!(guide > 250_000 && table.resident_bytes() < 2 << 10, "{}", table.resident_bytes());
@@ -116,9 +116,10 @@ fn a_damaged_partition_fails_the_reads_that_need_it() {
     let good = rig.disk.read_file(rig.path(1)).unwrap();
     let (context, _room) = rig.crowded(1 << 20);
     let table = Table::open(&context, &order, Arc::clone(&meta)).unwrap();
-    let Index::Partitioned(top) = &table.guide.index else { panic!("resident") };
+    let Sections { top, filter: shape, .. } = Sections::read(table.blocks().file(), true).unwrap();
+    assert!(!is_resident(&table));
     let partition = top.partitions().nth(2).unwrap();
-    let (filter, shape) = (table.footer.filter_at, table.guide.shape);
+    let filter = table.footer().filter_at;
     let needs = |e: &Entry, at: u64| match at < partition.at {
         true => shape.partition_of(key_hash(&e.key)) == Some(1),
         false => top.of(&order, &e.key, u64::MAX) == Some(partition),
@@ -166,7 +167,7 @@ fn swapped_partitions_are_corrupt() {
     let meta = rig.write(1, &entries(20_000), options(Compression::None), &order);
     let mut bytes = rig.disk.read_file(rig.path(1)).unwrap();
     let table = rig.open(&meta, &order, false).unwrap();
-    let filter = table.footer.filter_at as usize;
+    let filter = table.footer().filter_at as usize;
     let (first, second) = bytes[filter..filter + 2 * 2052].split_at_mut(2052);
     first.swap_with_slice(second);
     rig.disk.write_file(rig.path(1), &bytes).unwrap();
@@ -204,5 +205,5 @@ fn estimates_of_partitioned_and_resident_tables_are_equal() {
     let table = Table::open(&context, &order, meta);
     assert!(table.is_err());
     let found = partitioned.blocks_within(std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
-    assert!(found.blocks == found.all && found.bytes <= partitioned.footer.filter_at);
+    assert!(found.blocks == found.all && found.bytes <= partitioned.footer().filter_at);
 }

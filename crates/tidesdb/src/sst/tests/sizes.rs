@@ -4,7 +4,7 @@ use tidesdb_io::sim::OpKind;
 
 use super::*;
 use crate::sst::block::{ENTRIES_MAX, LIMITS, Limits};
-use crate::sst::partitions::CurrentPartition;
+use crate::sst::index::CurrentPartition;
 use crate::sst::{AllowAllReads, TableCursor};
 
 const PAGE: u64 = 4096;
@@ -47,7 +47,7 @@ fn entries(shape: Shape, n: u64, seed: u64) -> Vec<Entry> {
 /// Returns the lengths on disk of the blocks of a table.
 fn lengths(table: &Table) -> Vec<u64> {
     let near = &mut CurrentPartition::default();
-    (0..table.blocks()).map(|b| table.fence(near, b).unwrap().disk).collect()
+    (0..table.blocks().count()).map(|b| table.blocks().index().fence(near, b).unwrap().disk).collect()
 }
 
 fn percentile(sorted: &[u64], percent: usize) -> u64 {
@@ -162,7 +162,7 @@ fn keys_of_few_letters_are_packed() {
             let rig = Rig::new();
             let meta = rig.write(1, &all, options(Compression::Lz4), &order);
             let table = rig.open(&meta, &order, false).unwrap();
-            let data = table.footer.filter_at as usize / all.len();
+            let data = table.footer().filter_at as usize / all.len();
             // The common prefix of a block saves one or two letters.
             let (fewest, most) = (22 * bits / 8 + 8, 24 * bits / 8 + 8 + 2);
             assert!((fewest..=most).contains(&data), "{} letters: {data}", alphabet.len());
@@ -283,7 +283,7 @@ fn frames_that_shrink_and_frames_that_do_not_share_a_block() {
     let meta = write(&rig, &rows, Compression::Lz4, OLD_LIMITS);
     let table = rig.open(&meta, &Comparator::bytewise(), false).unwrap();
     let guard = tidesdb_sync::pin();
-    let keys = table.keys(1, &guard, &mut AllowAllReads).unwrap().unwrap();
+    let keys = table.blocks().keys(1, &guard, &mut AllowAllReads).unwrap().unwrap();
     let shrank: Vec<bool> = keys.block().unwrap().frames().map(|frame| frame.disk < frame.raw).collect();
     assert!(shrank.contains(&true) && shrank.contains(&false), "{shrank:?}");
     assert_eq!(scan(&table).0, rows);
@@ -316,20 +316,20 @@ fn block_lengths_compared() {
         let meta = write(&rig, &rows, Compression::Lz4, limits);
         let context = rig.context(false, 1 << 30);
         let table = Table::open(&context, &Comparator::bytewise(), Arc::clone(&meta)).unwrap();
-        let data = table.footer.filter_at;
+        let data = table.footer().filter_at;
         let mut rng = Rng::new(9);
         let keys: Vec<&[u8]> = (0..200_000).map(|_| &*rows[rng.below(rows.len())].key).collect();
         let near = &mut CurrentPartition::default();
         let fence = |key: &&[u8]| {
-            let b = table.first_block(near, key).unwrap();
-            table.fence(near, b).unwrap()
+            let b = table.blocks().index().first_block(near, key).unwrap();
+            table.blocks().index().fence(near, b).unwrap()
         };
         let read: Vec<(u64, u64)> = keys.iter().map(fence).map(|f| (f.at, f.disk)).collect();
         let mut bytes: Vec<u64> = read.iter().map(|read| read.1).collect();
         bytes.sort_unstable();
         let touched: u64 = read.iter().map(|&read| pages(read)).sum();
-        (0..table.blocks())
-            .for_each(|b| drop(table.keys(b, &tidesdb_sync::pin(), &mut AllowAllReads).unwrap()));
+        (0..table.blocks().count())
+            .for_each(|b| drop(table.blocks().keys(b, &tidesdb_sync::pin(), &mut AllowAllReads).unwrap()));
         let clock = tidesdb_io::RealClock::new();
         let mut spent = Vec::new();
         for part in keys.chunks(20_000) {

@@ -9,7 +9,7 @@ use tidesdb_io::{Access, Disk, RealDisk};
 use super::{Entry, Rig, Rng, get, salt};
 use crate::codec::Compression;
 use crate::memory::Memory;
-use crate::sst::partitions::CurrentPartition;
+use crate::sst::index::CurrentPartition;
 use crate::sst::{Table, TableContext, TableCursor, TableMeta, TableOptions, TableWriter};
 use crate::types::{Comparator, EntryCursor, Scope, TableId};
 
@@ -133,7 +133,7 @@ fn a_scan_returns_all_entries_before_an_unreadable_block() {
     let meta = write(&rig, false);
     let blocks = open(&rig, &meta).blocks_within(Bound::Unbounded, Bound::Unbounded).all;
     for bad in [1, 7, 150, blocks as usize - 2] {
-        let fence = open(&rig, &meta).fence(&mut CurrentPartition::default(), bad).unwrap();
+        let fence = open(&rig, &meta).blocks().index().fence(&mut CurrentPartition::default(), bad).unwrap();
         let fault = Fault::errno(5).on(OpKind::Read).within(fence.at, fence.at + fence.disk).forever();
         for (backwards, whole) in [(false, false), (true, false), (false, true)] {
             let table = open(&rig, &meta);
@@ -182,7 +182,7 @@ fn a_merge_reads_pieces_and_drops_their_pages() {
         assert!(reads <= times(256 << 10) + 1, "{reads} reads");
         // Without dropping, each hint asks for the next MiB.
         assert!(if dropping { advice > reads } else { advice <= times(1 << 20) }, "{advice} hints");
-        assert_eq!(table.cache.stats().entries, 0, "a merge must not fill the cache");
+        assert_eq!(table.blocks().parts().cache().stats().entries, 0, "a merge must not fill the cache");
     }
 }
 
@@ -240,15 +240,15 @@ fn a_full_cache_takes_a_block_from_the_page_cache_at_the_second_look() {
         return;
     }
     let look = |row: &Entry| {
-        let before = table.cache.stats();
+        let before = table.blocks().parts().cache().stats();
         assert_eq!(get(&table, &row.key, u64::MAX).unwrap().as_ref(), Some(row));
-        let after = table.cache.stats();
+        let after = table.blocks().parts().cache().stats();
         (after.misses - before.misses, after.inserts - before.inserts)
     };
     for row in rows[..15_000].iter().step_by(10) {
         look(row);
     }
-    assert!(table.cache.is_full());
+    assert!(table.blocks().parts().cache().is_full());
     // Each lookup is the first one in its block.
     for row in rows[15_500..].iter().step_by(1000) {
         assert_eq!([look(row), look(row), look(row)], [(1, 0), (1, 1), (0, 0)]);
@@ -263,7 +263,7 @@ fn a_full_cache_takes_a_block_from_the_page_cache_at_the_second_look() {
         Table::open(&TableContext::new(&dir, &Memory::new(0), 1 << 20, false), &order, meta).unwrap();
     let failed = |row: &&Entry| get(&damaged, &row.key, u64::MAX).is_err();
     let counts: Vec<usize> = (0..3).map(|_| rows.iter().filter(failed).count()).collect();
-    assert!(damaged.cache.is_full() && counts[0] > 30 && counts[0] < 200, "{counts:?}");
+    assert!(damaged.blocks().parts().cache().is_full() && counts[0] > 30 && counts[0] < 200, "{counts:?}");
     assert!(counts.iter().all(|count| *count == counts[0]), "{counts:?}");
 }
 
@@ -337,7 +337,11 @@ fn a_walk_over_keys_alone_leaves_long_values_unread_and_decodes_none() {
             let (loaded, all) = (loaded_bytes(&taken(&rig)), table.meta().file_bytes);
             assert!(!long_values || loaded < all / 20, "{loaded} of {all}");
             // The first blocks of a walk go into the cache with their values.
-            assert!(table.cache.stats().entries <= 3, "{} entries", table.cache.stats().entries);
+            assert!(
+                table.blocks().parts().cache().stats().entries <= 3,
+                "{} entries",
+                table.blocks().parts().cache().stats().entries
+            );
         }
     }
 }

@@ -1,0 +1,521 @@
+//! [`Blocks`]: finds, reads, verifies and caches the blocks of a table and their values.
+//!
+//! A block of up to [`WHOLE_BYTES`] is read as a whole, and its keys and values form one cache entry. Of a longer
+//! block, only the key section is read and cached, and the frame of a requested value is read when it is needed. Such blocks
+//! contain a long value, or were written when blocks were longer.
+//!
+//! In a mapped file, a block and each of its frames are verified once per open, and key sections stored raw are used in place. Frames are
+//! read separately there too, and some of them are cached. Long values never enter the cache.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use tidesdb_cache::Handle;
+use tidesdb_sync::{Guard, Kept, prefetch};
+
+use super::block::{Block, CachedBlock, LIMITS, Shape};
+use super::decode::{self, FramePlace};
+use super::file::TableFile;
+use super::gate::ReadGate;
+use super::index::{CurrentPartition, Fence, Index, IndexReader, VersionKey, encloses};
+use super::parts::{CachedPart, Parts};
+use super::value::TableValue;
+use crate::types::{Comparator, Slice};
+use crate::{Error, Result};
+
+/// Blocks up to this length on disk, two pages, are read as a whole. Writers close blocks at one page, so a single
+/// entry of up to two pages needs no second read.
+pub(super) const WHOLE_BYTES: u64 = 8 << 10;
+/// Number of prefetches in a mapped block before it is searched, and their distance in bytes.
+const PREFETCH_LINES: usize = 10;
+const PREFETCH_STRIDE: usize = 256;
+/// Number of frames that have a bit. Later frames are verified at each use.
+const FRAME_BITS: usize = 15;
+/// Result of reading a value if the gate refuses a read.
+const REFUSED: TableValue<'static> = TableValue::InPlace(&[]);
+
+/// Decoded key section and values of a block.
+#[derive(Default)]
+struct DecodeBuffers {
+    keys: Vec<u8>,
+    values: Vec<u8>,
+}
+
+/// Bytes read of a frame, and decoded.
+#[derive(Default)]
+struct FrameBuffers {
+    disk: Vec<u8>,
+    raw: Vec<u8>,
+}
+
+thread_local! {
+    /// Bytes read of a block.
+    static READ: Kept<Vec<u8>> = Kept::new();
+    static DECODED: Kept<DecodeBuffers> = Kept::new();
+    static FRAME: Kept<FrameBuffers> = Kept::new();
+}
+
+/// The keys of a block, kept readable, and its values if they are cached with them.
+pub(super) enum Keys<'a> {
+    /// Used in place in the mapped file.
+    Mapped(Shape, &'a [u8]),
+    /// In the cache, kept alive by the epoch guard.
+    Pinned(&'a CachedBlock),
+    /// In the cache, kept alive by the handle.
+    Held(Handle<CachedPart>),
+    /// Decoded for this lookup, and not cached.
+    Passing(PassingBlock),
+}
+
+/// A block in the buffers of this thread, which get them back when it is dropped.
+pub(super) struct PassingBlock {
+    shape: Shape,
+    /// `None` only while it is dropped.
+    buffers: Option<Box<DecodeBuffers>>,
+}
+
+impl PassingBlock {
+    #[inline]
+    fn buffers(&self) -> &DecodeBuffers {
+        static NONE: DecodeBuffers = DecodeBuffers { keys: Vec::new(), values: Vec::new() };
+        self.buffers.as_deref().unwrap_or(&NONE)
+    }
+}
+
+impl Drop for PassingBlock {
+    fn drop(&mut self) {
+        if let Some(buffers) = self.buffers.take() {
+            Kept::put(&DECODED, buffers);
+        }
+    }
+}
+
+impl Keys<'_> {
+    #[inline]
+    pub(super) fn block(&self) -> Option<Block<'_>> {
+        match self {
+            Self::Mapped(shape, bytes) => Some(Block { shape, bytes }),
+            Self::Pinned(cached) => Some(cached.block()),
+            Self::Held(part) => part.block().map(CachedBlock::block),
+            Self::Passing(block) => Some(Block { shape: &block.shape, bytes: &block.buffers().keys }),
+        }
+    }
+}
+
+impl Fence {
+    /// Returns how many bytes of the block are read at once.
+    pub(super) fn first_read(&self) -> usize {
+        if self.disk <= WHOLE_BYTES { self.disk as usize } else { self.key_part }
+    }
+}
+
+/// The blocks of a table.
+pub(super) struct Blocks {
+    parts: Parts,
+    index: Index,
+    /// For a mapped file: which parts of each block were verified. Bit 0 is the key section, bit 1 + f is frame f.
+    verified: Box<[AtomicU16]>,
+}
+
+impl Blocks {
+    pub(super) fn new(parts: Parts, index: Index) -> Self {
+        let bits = if parts.file().map().is_some() { index.blocks() } else { 0 };
+        Self { parts, index, verified: (0..bits).map(|_| AtomicU16::new(0)).collect() }
+    }
+
+    #[inline]
+    pub(super) fn parts(&self) -> &Parts {
+        &self.parts
+    }
+
+    #[inline]
+    pub(super) fn file(&self) -> &TableFile {
+        self.parts.file()
+    }
+
+    #[inline]
+    pub(super) fn order(&self) -> &Comparator {
+        self.index.order()
+    }
+
+    /// Returns the index for searches.
+    #[inline(always)]
+    pub(super) fn index(&self) -> IndexReader<'_> {
+        IndexReader::new(&self.index, &self.parts)
+    }
+
+    /// Returns whether the whole index is in memory, and with it the filter.
+    #[inline]
+    pub(super) fn is_resident(&self) -> bool {
+        self.index.is_resident()
+    }
+
+    /// Returns the number of blocks.
+    #[inline]
+    pub(super) fn count(&self) -> usize {
+        self.index.blocks()
+    }
+
+    /// Returns the bytes that stay in memory while the table is open.
+    pub(super) fn resident_bytes(&self) -> usize {
+        self.index.bytes() + size_of_val(&*self.verified)
+    }
+
+    /// Returns the keys of block `b`: in place, or from the cache, or read. A full cache takes a block that the page cache has only
+    /// at the second look within a while: to read it again takes less time than to evict others for it. Returns `None` if `gate` refuses the
+    /// read.
+    #[inline]
+    pub(super) fn keys<'a>(
+        &'a self,
+        b: usize,
+        guard: &'a Guard,
+        gate: &mut impl ReadGate,
+    ) -> Result<Option<Keys<'a>>> {
+        if self.file().map().is_some()
+            && let Some(keys) = self.mapped_keys(self.index().fence(&mut CurrentPartition::default(), b)?)?
+        {
+            return Ok(Some(keys));
+        }
+        match self.parts.pinned(self.parts.key(b, 0), guard) {
+            Some(CachedPart::Block(cached)) => Ok(Some(Keys::Pinned(cached))),
+            _ => self.load(b, gate),
+        }
+    }
+
+    /// Returns the verified key section of a mapped block, if the file is mapped and the section is stored raw.
+    #[inline]
+    pub(super) fn mapped_keys(&self, fence: Fence) -> Result<Option<Keys<'_>>> {
+        if self.file().map().is_none() {
+            return Ok(None);
+        }
+        let bytes = self
+            .file()
+            .mapped(fence.at, fence.key_part)
+            .ok_or_else(|| self.file().corrupt(fence.at, "block extends beyond the end of the file"))?;
+        // The header, and the positions that a search of the heads reads first: one wait instead of several.
+        (0..PREFETCH_LINES).for_each(|line| prefetch(bytes, line * PREFETCH_STRIDE));
+        if !self.is_verified(fence.block, 0) {
+            self.check_keys(fence, bytes)?;
+        }
+        let shape = Shape::parse(bytes).map_err(|what| self.file().corrupt(fence.at, what))?;
+        Ok(if shape.is_compressed() { None } else { Some(Keys::Mapped(shape, bytes)) })
+    }
+
+    /// Verifies the key part of a mapped block, and validates it if it is used in place.
+    #[cold]
+    fn check_keys(&self, fence: Fence, bytes: &[u8]) -> Result<()> {
+        let shape = decode::shape(self.file(), self.order().is_bytewise(), fence, bytes)?;
+        if !shape.is_compressed() {
+            let block = Block { shape: &shape, bytes };
+            decode::validate(self.file(), fence, block)?;
+            self.check_order(fence, &mut CurrentPartition::default(), block)?;
+        }
+        self.mark_verified(fence.block, 0);
+        Ok(())
+    }
+
+    /// Returns whether the key section (bit 0) or frame `bit - 1` of a mapped block was verified.
+    #[inline]
+    fn is_verified(&self, b: usize, bit: usize) -> bool {
+        bit <= FRAME_BITS
+            && self.verified.get(b).is_some_and(|bits| bits.load(Ordering::Relaxed) & 1 << bit != 0)
+    }
+
+    fn mark_verified(&self, b: usize, bit: usize) {
+        if let (Some(bits), true) = (self.verified.get(b), bit <= FRAME_BITS) {
+            bits.fetch_or(1 << bit, Ordering::Relaxed);
+        }
+    }
+
+    /// Reads a block, into the cache if that takes it.
+    #[cold]
+    fn load(&self, b: usize, gate: &mut impl ReadGate) -> Result<Option<Keys<'_>>> {
+        let mut near = CurrentPartition::default();
+        let fence = self.index().fence(&mut near, b)?;
+        let mut disk = Kept::take(&READ).unwrap_or_default();
+        let loaded = self.read(fence, gate, &mut disk).and_then(|read| match read {
+            Some((read, true)) if self.passes(b) => {
+                self.decode(fence, &mut near, read).map(|block| Some(Keys::Passing(block)))
+            }
+            Some((read, _)) => self.cache(fence, &mut near, read).map(|part| Some(Keys::Held(part))),
+            None => Ok(None),
+        });
+        Kept::put(&READ, disk);
+        loaded
+    }
+
+    /// Returns whether block `b`, which the page cache has, is not worth a place in the block cache yet. A block that takes long to decode or to
+    /// check is.
+    fn passes(&self, b: usize) -> bool {
+        self.order().is_bytewise() && !self.parts.is_worth_caching(self.parts.key(b, 0))
+    }
+
+    /// Reads a block, or the key section of a long one, and returns whether the page cache is known to have it. `None` if `gate` refuses the
+    /// read.
+    fn read<'a>(
+        &'a self,
+        fence: Fence,
+        gate: &mut impl ReadGate,
+        disk: &'a mut Vec<u8>,
+    ) -> Result<Option<(&'a [u8], bool)>> {
+        let (at, len, file) = (fence.at, fence.first_read(), self.file());
+        let mut is_read = false;
+        let admitted = self.parts.admits_or_reads(gate, at, len, || {
+            is_read = file.read_cached(at, len, disk);
+            is_read
+        });
+        if !admitted {
+            return Ok(None);
+        }
+        self.parts.count_read(len);
+        // Where the bytes come from matters only if the block may not be cached.
+        if is_read || self.parts.cache().is_full() && file.read_cached(at, len, disk) {
+            return Ok(Some((disk, true)));
+        }
+        file.read(at, len, disk).map(|read| Some((read, false)))
+    }
+
+    /// Returns a handle to the cached block `b`, if it is cached.
+    pub(super) fn cached(&self, b: usize) -> Option<Handle<CachedPart>> {
+        self.parts.cache().get(self.parts.key(b, 0)).filter(|part| part.block().is_some())
+    }
+
+    /// Verifies, decodes and caches the bytes read of a block ([`Fence::first_read`]). Values that fail verification
+    /// are omitted: a reader that needs one reads its frame again and gets the error.
+    pub(super) fn cache(
+        &self,
+        fence: Fence,
+        near: &mut CurrentPartition,
+        read: &[u8],
+    ) -> Result<Handle<CachedPart>> {
+        let block = self.decode(fence, near, read)?;
+        let cached = CachedBlock::new(block.shape, &block.buffers().keys, &block.buffers().values);
+        drop(block);
+        Ok(self.parts.insert(self.parts.key(fence.block, 0), CachedPart::Block(cached)))
+    }
+
+    /// Verifies and decodes the bytes read of a block as [`Blocks::cache`] does, and does not cache it.
+    fn decode(&self, fence: Fence, near: &mut CurrentPartition, read: &[u8]) -> Result<PassingBlock> {
+        // Taken out, because a comparator may read, and its reads load blocks in this thread.
+        let buffers = Kept::take(&DECODED).unwrap_or_default();
+        let mut passing = PassingBlock { shape: Shape::default(), buffers: Some(buffers) };
+        let Some(DecodeBuffers { keys, values }) = passing.buffers.as_deref_mut() else { return Ok(passing) };
+        let shape = self.decode_keys(fence, near, read, keys)?;
+        let block = Block { shape: &shape, bytes: keys };
+        let is_whole = read.len() as u64 == fence.disk && block.values_len() <= LIMITS.values;
+        if !is_whole || decode::values(self.file(), fence, block, &read[fence.key_part..], values).is_err() {
+            values.clear();
+        }
+        passing.shape = shape;
+        Ok(passing)
+    }
+
+    /// Verifies the key part of a block, which is a prefix of `read`, and stores header, frame table and raw key
+    /// section in `bytes`.
+    pub(super) fn decode_keys(
+        &self,
+        fence: Fence,
+        near: &mut CurrentPartition,
+        read: &[u8],
+        bytes: &mut Vec<u8>,
+    ) -> Result<Shape> {
+        let shape = decode::keys(self.file(), self.order().is_bytewise(), fence, read, bytes)?;
+        self.check_order(fence, near, Block { shape: &shape, bytes })?;
+        Ok(shape)
+    }
+
+    /// Verifies and decodes the bytes of a whole block, its padding too.
+    pub(super) fn decode_all(
+        &self,
+        fence: Fence,
+        near: &mut CurrentPartition,
+        read: &[u8],
+        keys: &mut Vec<u8>,
+        values: &mut Vec<u8>,
+    ) -> Result<Shape> {
+        let shape = self.decode_keys(fence, near, read, keys)?;
+        let disk = &read[fence.key_part..];
+        let end = decode::values(self.file(), fence, Block { shape: &shape, bytes: keys }, disk, values)?;
+        decode::check_padding(self.file(), fence, end, disk)?;
+        Ok(shape)
+    }
+
+    /// Checks the order of the entries and that they lie between the fences. Otherwise scans and searches of unordered
+    /// entries could return to the same position forever. Without the comparator, a table is only verified, from its first
+    /// entry to its last.
+    fn check_order(&self, fence: Fence, near: &mut CurrentPartition, block: Block<'_>) -> Result<()> {
+        let order = self.order();
+        if order.is_unresolved() {
+            return Ok(());
+        }
+        if !block.is_sorted(order) {
+            return Err(self.file().corrupt(fence.at, "entries out of order"));
+        }
+        let last_at = block.len() - 1;
+        let (first, last) = (block.key_at(0), block.key_at(last_at));
+        let first = VersionKey { key: &first, seq: block.seq(0) };
+        let last = VersionKey { key: &last, seq: block.seq(last_at) };
+        let mut border = |b| self.index().border(near, b);
+        if encloses(order, border(fence.block)?, border(fence.block + 1)?, first, last) {
+            Ok(())
+        } else {
+            Err(self.file().corrupt(fence.at, "index does not match the block"))
+        }
+    }
+
+    #[cold]
+    pub(super) fn wrong_part(&self, b: usize) -> Error {
+        Error::internal(format!("no key section of block {b} of {}", self.file().name()))
+    }
+
+    /// Returns value `i` of block `b`. The result is meaningless if `gate` is shut afterwards.
+    #[inline]
+    pub(super) fn value<'g>(
+        &'g self,
+        b: usize,
+        keys: &Keys<'g>,
+        i: usize,
+        guard: &'g Guard,
+        gate: &mut impl ReadGate,
+    ) -> Result<TableValue<'g>> {
+        let block = keys.block().ok_or_else(|| self.wrong_part(b))?;
+        let span = block.value_span(i);
+        if span.is_empty() {
+            return Ok(TableValue::InPlace(&[]));
+        }
+        if let Keys::Pinned(cached) = keys
+            && let Some(value) = cached.values().get(span.clone())
+        {
+            return Ok(TableValue::InPlace(value));
+        }
+        let values = match keys {
+            Keys::Held(part) => part.block().map_or(&[][..], CachedBlock::values),
+            Keys::Passing(block) => &block.buffers().values,
+            Keys::Mapped(..) | Keys::Pinned(_) => &[],
+        };
+        match values.get(span) {
+            Some(value) => Ok(TableValue::Owned(value.into())),
+            None => self.value_of_frame(b, block, i, guard, gate),
+        }
+    }
+
+    /// Returns value `i` of block `b`, from its frame.
+    fn value_of_frame<'g>(
+        &'g self,
+        b: usize,
+        block: Block<'_>,
+        i: usize,
+        guard: &'g Guard,
+        gate: &mut impl ReadGate,
+    ) -> Result<TableValue<'g>> {
+        let file = self.file();
+        let fence = self.index().fence(&mut CurrentPartition::default(), b)?;
+        let frame = block.frame_of(i).ok_or_else(|| file.corrupt(fence.at, "value without a frame"))?;
+        let place = FramePlace { fence, frame };
+        let span = frame.place_of(block.value_span(i));
+        if frame.disk == frame.raw && file.map().is_some() {
+            let values = file.mapped(place.at(), frame.disk).ok_or_else(|| file.ends_early(place.at()))?;
+            self.check_frame(&place, values)?;
+            return self.part_of(&place, values, span).map(TableValue::InPlace);
+        }
+        if frame.raw <= LIMITS.frame && frame.number < usize::from(u8::MAX) {
+            return self.cached_value(&place, span, guard, gate);
+        }
+        if !self.parts.admits(gate, place.at(), frame.disk) {
+            return Ok(REFUSED);
+        }
+        if frame.raw > LIMITS.frame {
+            return self.long_value(&place, span).map(TableValue::Owned);
+        }
+        self.with_frame(&place, span.end, |values| self.owned_part(&place, values, span))
+    }
+
+    /// Returns the value of a frame with a single value: decoded into the returned memory, with no other copy kept.
+    fn long_value(&self, place: &FramePlace, span: Range<usize>) -> Result<Slice> {
+        let mut buffers = FrameBuffers::default();
+        let values = self.frame_values(place, usize::MAX, &mut buffers)?;
+        if span != (0..values.len()) {
+            return self.part_of(place, values, span).map(Slice::from);
+        }
+        Ok(Slice::from(if place.frame.disk == place.frame.raw { buffers.disk } else { buffers.raw }))
+    }
+
+    /// Returns a value from the cached frame, reading the frame first if necessary.
+    fn cached_value<'g>(
+        &'g self,
+        place: &FramePlace,
+        span: Range<usize>,
+        guard: &'g Guard,
+        gate: &mut impl ReadGate,
+    ) -> Result<TableValue<'g>> {
+        let key = self.parts.key(place.fence.block, place.frame.number as u8 + 1);
+        if let Some(map) = self.file().map() {
+            // Most lookups use these bytes. They load while the cache is searched.
+            prefetch(map, place.at() as usize);
+        }
+        if let Some(CachedPart::Values(values)) = self.parts.pinned(key, guard) {
+            return self.part_of(place, values, span).map(TableValue::InPlace);
+        }
+        if !self.parts.admits(gate, place.at(), place.frame.disk) {
+            return Ok(REFUSED);
+        }
+        let admit = self.parts.is_worth_caching(key);
+        self.with_frame(place, if admit { usize::MAX } else { span.end }, |values| {
+            if admit {
+                self.parts.insert(key, CachedPart::Values(values.into()));
+            }
+            self.owned_part(place, values, span)
+        })
+    }
+
+    fn part_of<'v>(&self, place: &FramePlace, values: &'v [u8], span: Range<usize>) -> Result<&'v [u8]> {
+        values.get(span).ok_or_else(|| self.file().corrupt(place.fence.at, "value extends beyond its frame"))
+    }
+
+    fn owned_part(
+        &self,
+        place: &FramePlace,
+        values: &[u8],
+        span: Range<usize>,
+    ) -> Result<TableValue<'static>> {
+        self.part_of(place, values, span).map(|value| TableValue::Owned(value.into()))
+    }
+
+    /// Calls `body` with the verified values of a frame, of which only the first `want` bytes are guaranteed to be decoded.
+    fn with_frame<R>(
+        &self,
+        place: &FramePlace,
+        want: usize,
+        body: impl FnOnce(&[u8]) -> Result<R>,
+    ) -> Result<R> {
+        let mut buffers = Kept::take(&FRAME).unwrap_or_default();
+        let result = self.frame_values(place, want, &mut buffers).and_then(body);
+        Kept::put(&FRAME, buffers);
+        result
+    }
+
+    /// Returns the verified values of a frame: in place, or in one of the buffers. Only the first `want` bytes are
+    /// guaranteed to be decoded.
+    fn frame_values<'a>(
+        &'a self,
+        place: &FramePlace,
+        want: usize,
+        buffers: &'a mut FrameBuffers,
+    ) -> Result<&'a [u8]> {
+        let bytes = self.file().read(place.at(), place.frame.disk, &mut buffers.disk)?;
+        self.parts.count_read(bytes.len());
+        self.check_frame(place, bytes)?;
+        place.decode(self.file(), bytes, want, &mut buffers.raw)
+    }
+
+    /// Verifies the bytes of a frame. A frame of a mapped file is verified once.
+    #[inline]
+    pub(super) fn check_frame(&self, place: &FramePlace, bytes: &[u8]) -> Result<()> {
+        let (b, bit) = (place.fence.block, place.frame.number + 1);
+        if !self.is_verified(b, bit) {
+            place.check(self.file(), bytes)?;
+            self.mark_verified(b, bit);
+        }
+        Ok(())
+    }
+}

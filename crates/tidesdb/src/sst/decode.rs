@@ -1,0 +1,135 @@
+//! Verifies and decodes the bytes of a block: its key part, and the frames of its values.
+
+use super::block::{Block, Frame, LIMITS, Shape};
+use super::file::{TableFile, slice};
+use super::index::Fence;
+use crate::Result;
+use crate::codec::{decompress_into, decompress_prefix};
+
+/// A frame of a block.
+#[derive(Clone, Copy)]
+pub(super) struct FramePlace {
+    pub(super) fence: Fence,
+    pub(super) frame: Frame,
+}
+
+impl FramePlace {
+    /// Returns the offset of the frame in the file.
+    pub(super) fn at(&self) -> u64 {
+        self.fence.at + self.fence.key_part as u64 + self.frame.at
+    }
+
+    /// Verifies the bytes of the frame.
+    pub(super) fn check(&self, file: &TableFile, bytes: &[u8]) -> Result<()> {
+        match file.is_intact(self.at(), bytes, self.frame.crc) {
+            true => Ok(()),
+            false => Err(file.corrupt(self.at(), "checksum mismatch in values")),
+        }
+    }
+
+    /// Decodes the verified bytes of the frame. Returns `bytes` if they are stored raw, otherwise the bytes in `raw`, of which only the
+    /// first `want` are guaranteed to be decoded.
+    pub(super) fn decode<'a>(
+        &self,
+        file: &TableFile,
+        bytes: &'a [u8],
+        want: usize,
+        raw: &'a mut Vec<u8>,
+    ) -> Result<&'a [u8]> {
+        let frame = &self.frame;
+        if frame.disk == frame.raw {
+            return Ok(bytes);
+        }
+        let (compression, corrupt) = (file.meta().compression, |what: &str| file.corrupt(self.at(), what));
+        if want < frame.raw && frame.raw <= LIMITS.frame {
+            raw.resize(frame.raw, 0);
+            decompress_prefix(compression, bytes, raw, want, corrupt)?;
+        } else {
+            decompress_into(compression, bytes, frame.raw, raw, corrupt)?;
+        }
+        Ok(raw)
+    }
+}
+
+/// Returns the shape of a block. Checks the checksum of its key part and that its length matches the index.
+pub(super) fn shape(file: &TableFile, bytewise: bool, fence: Fence, key_part: &[u8]) -> Result<Shape> {
+    file.body(fence.at, key_part, "block")?;
+    let shape = Shape::parse(key_part).map_err(|what| file.corrupt(fence.at, what))?;
+    if shape.disk_bytes() != fence.key_part {
+        return Err(file.corrupt(fence.at, "length of the key section differs from the index"));
+    }
+    if shape.has_heads() != bytewise {
+        return Err(file.corrupt(fence.at, "block written for another key order"));
+    }
+    Ok(shape)
+}
+
+/// Checks the fields of all entries, but not the order of keys.
+pub(super) fn validate(file: &TableFile, fence: Fence, block: Block<'_>) -> Result<()> {
+    let (meta, values_disk) = (file.meta(), fence.disk - fence.key_part as u64);
+    block
+        .validate(values_disk, meta.compression, meta.min_seq..=meta.max_seq)
+        .map_err(|what| file.corrupt(fence.at, what))
+}
+
+/// Verifies the key part of a block, which is a prefix of `read`, and stores header, frame table and raw key section in `bytes`.
+pub(super) fn keys(
+    file: &TableFile,
+    bytewise: bool,
+    fence: Fence,
+    read: &[u8],
+    bytes: &mut Vec<u8>,
+) -> Result<Shape> {
+    let read = read.get(..fence.key_part).unwrap_or(read);
+    let shape = shape(file, bytewise, fence, read)?;
+    let (front, keys) = read.split_at(shape.prefix_at as usize);
+    bytes.clear();
+    bytes.extend_from_slice(front);
+    if shape.is_compressed() {
+        bytes.resize(shape.end as usize, 0);
+        let raw = &mut bytes[shape.prefix_at as usize..];
+        shape.decode_keys(file.meta().compression, keys, raw, |what| file.corrupt(fence.at, what))?;
+    } else {
+        bytes.extend_from_slice(keys);
+    }
+    validate(file, fence, Block { shape: &shape, bytes })?;
+    Ok(shape)
+}
+
+/// Verifies all frames of a block, with which `disk` begins, and stores their values in `values`. Returns where the last frame ends.
+pub(super) fn values(
+    file: &TableFile,
+    fence: Fence,
+    block: Block<'_>,
+    disk: &[u8],
+    values: &mut Vec<u8>,
+) -> Result<usize> {
+    let mut rest = Vec::new();
+    // The old content of `values` is not cleared first, because that would be an extra pass per block.
+    let (mut len, mut end) = (0, 0);
+    for frame in block.frames() {
+        let place = FramePlace { fence, frame };
+        let bytes = slice(disk, frame.at, frame.disk)
+            .ok_or_else(|| file.corrupt(place.at(), "frame extends beyond its block"))?;
+        place.check(file, bytes)?;
+        if len == 0 && frame.disk != frame.raw {
+            place.decode(file, bytes, usize::MAX, values)?;
+        } else {
+            values.truncate(len);
+            values.extend_from_slice(place.decode(file, bytes, usize::MAX, &mut rest)?);
+        }
+        len = values.len();
+        end = frame.at as usize + frame.disk;
+    }
+    values.truncate(len);
+    Ok(end)
+}
+
+/// Checks that a block has only zeros after its frames, which end at `end` of `disk`. Lookups and scans do not need the padding
+/// and do not check it.
+pub(super) fn check_padding(file: &TableFile, fence: Fence, end: usize, disk: &[u8]) -> Result<()> {
+    match disk.get(end..) {
+        Some(padding) if padding.iter().all(|&byte| byte == 0) => Ok(()),
+        _ => Err(file.corrupt(fence.at + (fence.key_part + end) as u64, "padding of a block")),
+    }
+}

@@ -1,0 +1,247 @@
+//! [`Parts`]: the decoded parts of a table file (blocks, values, partitions of index and filter) in the block cache, and the reads
+//! that bring them there.
+
+use std::sync::Arc;
+
+use tidesdb_cache::{Cache, CacheKey, Handle};
+use tidesdb_io::Dir;
+use tidesdb_sync::{Guard, ShardedCounters};
+
+use super::block::CachedBlock;
+use super::file::TableFile;
+use super::filter::FilterPartition;
+use super::gate::{ReadGate, ReadPlace};
+use super::index::BlockIndex;
+use super::memory::TableMemory;
+use crate::Result;
+use crate::codec::Compression;
+use crate::memory::Memory;
+
+/// Offset of partition numbers in cache keys; block numbers are smaller.
+const PARTITIONS: usize = 1 << 31;
+/// Maximum bytes of a block or frame to prefetch. A longer read keeps the disk busy on its own.
+const AHEAD_BYTES_MAX: usize = 128 << 10;
+
+/// An entry of the block cache.
+#[derive(Debug)]
+pub enum CachedPart {
+    /// A block (part 0).
+    Block(CachedBlock),
+    /// The values of a frame (part 1 + number of the frame), for a long block or a block whose keys are mapped.
+    Values(Box<[u8]>),
+    /// A partition of an index.
+    Index(Box<BlockIndex>),
+    /// A partition of a filter.
+    Filter(FilterPartition),
+}
+
+impl CachedPart {
+    /// Returns the block, if this part is one.
+    #[inline]
+    pub(super) fn block(&self) -> Option<&CachedBlock> {
+        match self {
+            Self::Block(block) => Some(block),
+            _ => None,
+        }
+    }
+
+    /// Returns the size in memory, in bytes.
+    pub(super) fn charge(&self) -> u64 {
+        let heap = match self {
+            Self::Block(block) => block.bytes(),
+            Self::Values(values) => values.len(),
+            Self::Index(index) => size_of::<BlockIndex>() + index.bytes(),
+            Self::Filter(filter) => filter.bytes(),
+        };
+        (size_of::<Self>() + heap) as u64
+    }
+}
+
+/// Shared resources for opening tables.
+#[derive(Clone, Debug)]
+pub struct TableContext {
+    /// Directory of the table files.
+    pub dir: Arc<dyn Dir>,
+    /// Cache of decoded parts of blocks, and of partitions of indexes and filters.
+    pub cache: Arc<Cache<CachedPart>>,
+    /// Memory that tables may take from the cache.
+    pub memory: Arc<TableMemory>,
+    /// Whether to map files into memory.
+    pub use_mmap: bool,
+    /// Counts the reads of lookups.
+    pub reads: Arc<BlockReads>,
+}
+
+impl TableContext {
+    /// Creates a context for tables in `dir`, with `cache_bytes` of `memory` for all their data in memory.
+    pub fn new(dir: &Arc<dyn Dir>, memory: &Arc<Memory>, cache_bytes: u64, use_mmap: bool) -> Self {
+        let cache = Arc::new(Cache::new(cache_bytes));
+        let memory = TableMemory::new(memory, &cache, cache_bytes);
+        Self { dir: Arc::clone(dir), cache, memory, use_mmap, reads: Arc::default() }
+    }
+}
+
+/// Counts file reads by lookups that missed the cache: for a block, or for the values of a long block. Reads of mapped
+/// files are not counted.
+#[derive(Debug, Default)]
+pub struct BlockReads(ShardedCounters<2>);
+
+impl BlockReads {
+    /// Returns the number of reads.
+    pub fn reads(&self) -> u64 {
+        self.0.sum(0)
+    }
+
+    /// Returns the number of bytes read.
+    pub fn bytes(&self) -> u64 {
+        self.0.sum(1)
+    }
+}
+
+/// A partition, kept alive for one lookup.
+pub(super) enum PartitionRef<'g> {
+    Pinned(&'g CachedPart),
+    Held(Handle<CachedPart>),
+}
+
+impl PartitionRef<'_> {
+    pub(super) fn part(&self) -> &CachedPart {
+        match self {
+            Self::Pinned(part) => part,
+            Self::Held(part) => part,
+        }
+    }
+}
+
+/// Key of a partition in the cache, and its location in the file.
+#[derive(Clone, Copy)]
+pub(super) struct PartitionPlace {
+    pub(super) key: CacheKey,
+    pub(super) at: u64,
+    pub(super) len: usize,
+}
+
+/// The parts of one table.
+pub(super) struct Parts {
+    file: TableFile,
+    cache: Arc<Cache<CachedPart>>,
+    memory: Arc<TableMemory>,
+    reads: Arc<BlockReads>,
+}
+
+impl Parts {
+    pub(super) fn new(context: &TableContext, file: TableFile) -> Self {
+        let TableContext { cache, memory, reads, .. } = context.clone();
+        Self { file, cache, memory, reads }
+    }
+
+    #[inline]
+    pub(super) fn file(&self) -> &TableFile {
+        &self.file
+    }
+
+    pub(super) fn cache(&self) -> &Cache<CachedPart> {
+        &self.cache
+    }
+
+    /// Returns the memory of the database.
+    pub(super) fn whole_memory(&self) -> &Arc<Memory> {
+        &self.memory.whole
+    }
+
+    /// Returns the key of block `b` (part 0), or of its frame `part - 1`.
+    #[inline]
+    pub(super) fn key(&self, b: usize, part: u8) -> CacheKey {
+        CacheKey { file: self.file.meta().id.0, block: b as u32, part }
+    }
+
+    /// Returns the key of partition `n` of the index.
+    pub(super) fn index_key(&self, n: usize) -> CacheKey {
+        self.key(n | PARTITIONS, 0)
+    }
+
+    /// Returns the key of partition `n` of the filter.
+    pub(super) fn filter_key(&self, n: usize) -> CacheKey {
+        self.key(n | PARTITIONS, 1)
+    }
+
+    /// Returns a cached part, kept alive by `guard`.
+    #[inline]
+    pub(super) fn pinned<'g>(&'g self, key: CacheKey, guard: &'g Guard) -> Option<&'g CachedPart> {
+        self.cache.get_pinned(key, guard)
+    }
+
+    /// Caches a part.
+    pub(super) fn insert(&self, key: CacheKey, part: CachedPart) -> Handle<CachedPart> {
+        self.memory.settle();
+        let charge = part.charge();
+        self.cache.insert(key, part, charge)
+    }
+
+    /// Returns whether the cache takes the part with this key: one that takes long to decompress, or one that was looked up lately.
+    pub(super) fn is_worth_caching(&self, key: CacheKey) -> bool {
+        self.file.meta().compression == Compression::Zstd || self.cache.admits(key)
+    }
+
+    /// Returns a partition: pinned in the cache, or read into it. Returns `None` if `gate` refuses the read.
+    pub(super) fn partition<'g>(
+        &'g self,
+        place: PartitionPlace,
+        guard: &'g Guard,
+        gate: &mut impl ReadGate,
+        decode: impl FnOnce(&[u8]) -> Result<CachedPart>,
+    ) -> Result<Option<PartitionRef<'g>>> {
+        match self.pinned(place.key, guard) {
+            Some(part) => Ok(Some(PartitionRef::Pinned(part))),
+            None if !self.admits(gate, place.at, place.len) => Ok(None),
+            None => self.load(place, decode).map(|part| Some(PartitionRef::Held(part))),
+        }
+    }
+
+    /// Reads a partition into the cache.
+    #[cold]
+    pub(super) fn load(
+        &self,
+        place: PartitionPlace,
+        decode: impl FnOnce(&[u8]) -> Result<CachedPart>,
+    ) -> Result<Handle<CachedPart>> {
+        let bytes = self.file.read_range(place.at..place.at + place.len as u64)?;
+        self.count_read(place.len);
+        Ok(self.insert(place.key, decode(&bytes)?))
+    }
+
+    /// Returns whether `gate` allows a read of `len` bytes at offset `at` now.
+    #[inline]
+    pub(super) fn admits(&self, gate: &mut impl ReadGate, at: u64, len: usize) -> bool {
+        self.admits_or_reads(gate, at, len, || false)
+    }
+
+    /// Like [`Parts::admits`], but tries `read` before it starts loading: it reads the bytes if that needs no wait. If it returns
+    /// true, the lookup goes on.
+    #[inline]
+    pub(super) fn admits_or_reads(
+        &self,
+        gate: &mut impl ReadGate,
+        at: u64,
+        len: usize,
+        read: impl FnOnce() -> bool,
+    ) -> bool {
+        let load_ahead = || {
+            let is_read = read();
+            if !is_read {
+                self.file.load_ahead(at, len.min(AHEAD_BYTES_MAX));
+            }
+            is_read
+        };
+        self.file.map().is_some()
+            || gate.admits(ReadPlace { table: self.file.meta().id, offset: at }, load_ahead)
+    }
+
+    /// Counts the bytes that a lookup read.
+    pub(super) fn count_read(&self, bytes: usize) {
+        if self.file.map().is_none() {
+            self.reads.0.add(0, 1);
+            self.reads.0.add(1, bytes as u64);
+        }
+    }
+}
