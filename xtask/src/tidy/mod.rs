@@ -4,6 +4,7 @@
 //! that show when it fires and when it does not. Adding a rule needs a file and a line in [`RULES`].
 
 mod alone;
+mod benchmarks;
 mod comments;
 mod constants;
 mod docs;
@@ -46,7 +47,7 @@ impl fmt::Display for Finding {
 
 type Rule = fn(&Tree) -> Vec<Finding>;
 
-const RULES: [(&str, Rule); 12] = [
+const RULES: [(&str, Rule); 13] = [
     ("floors", floors::check),
     ("sizes", sizes::check),
     ("reach", reach::check),
@@ -55,6 +56,7 @@ const RULES: [(&str, Rule); 12] = [
     ("docs", docs::check),
     ("links", links::check),
     ("manifests", manifests::check),
+    ("benchmarks", benchmarks::check),
     ("names", names::check),
     ("constants", constants::check),
     ("words", words::check),
