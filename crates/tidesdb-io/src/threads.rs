@@ -20,6 +20,22 @@ pub trait Threads: Send + Sync + Debug {
     -> io::Result<JoinHandle>;
     /// Returns how many threads can run at once.
     fn parallelism(&self) -> usize;
+
+    /// Calls `body` with 0 on the calling thread and, at the same time, with 1 to `others` on further threads named `name`, as many as
+    /// the system starts. Returns once all calls have returned.
+    ///
+    /// # Panics
+    /// If a call panicked.
+    fn run_together(&self, name: &str, others: usize, body: &(dyn Fn(usize) + Sync)) {
+        std::thread::scope(|scope| {
+            let start = |n| {
+                let thread = std::thread::Builder::new().name(name.to_owned());
+                thread.spawn_scoped(scope, move || body(n)).is_ok()
+            };
+            (1..=others).all(start);
+            body(0);
+        });
+    }
 }
 
 /// How a thread competes when all processors are busy.

@@ -80,7 +80,6 @@ mod health;
 mod clock;
 mod stats;
 mod memory;
-mod value_threads;
 // Files: names, events, range deletes, values, tables, log.
 mod files;
 mod events;

@@ -60,6 +60,7 @@ pub struct ValueWriter {
 }
 
 /// The chunks of a value that has more than one.
+#[derive(Default)]
 struct Stream {
     chunks: Chunks,
     /// The newest file that was named in the manifest.
@@ -116,8 +117,8 @@ impl ValueWriter {
 
     /// Bytes written so far; 0 after an error.
     pub fn len(&self) -> u64 {
-        let handed = self.stream.as_ref().map_or(0, |s| s.chunks.count() as u64 * CHUNK_BYTES as u64);
-        handed + self.chunk.len() as u64
+        let appended = self.stream.as_ref().map_or(0, |s| s.chunks.count() as u64 * CHUNK_BYTES as u64);
+        appended + self.chunk.len() as u64
     }
 
     /// Returns true if nothing was written so far.
@@ -174,25 +175,24 @@ impl ValueWriter {
         let Some(stream) = &mut self.stream else {
             return batch.put_until(&self.family, &self.key, &self.chunk, expiry);
         };
-        let last = std::mem::take(&mut self.chunk);
-        if !last.is_empty() {
-            stream.hand_on(&self.family, last)?;
+        if !self.chunk.is_empty() {
+            stream.add(&self.family, &self.chunk)?;
         }
         let (place, leases) = stream.finish(&self.family)?;
         batch.put_chunks(&self.family, &self.key, (&place, leases), expiry)
     }
 
-    /// Hands on the full chunk. The next one uses the memory of an earlier one, if there is some.
-    fn hand_on(&mut self) -> Result<()> {
+    /// Appends the full chunk and empties it.
+    fn append_chunk(&mut self) -> Result<()> {
         if self.stream.is_none() {
             collect::name(&self.family.shared.maintenance, &self.family.core)?;
         }
-        let chunks = || Chunks::new(&self.family);
-        let stream = self.stream.get_or_insert_with(|| Stream { chunks: chunks(), named: None });
+        let stream = self.stream.get_or_insert_default();
         if (stream.chunks.count() as u64 + 1) * CHUNK_BYTES as u64 >= CHUNKED_BYTES_MAX {
             return Err(Error::invalid(format!("a value is limited to {CHUNKED_BYTES_MAX} bytes")));
         }
-        self.chunk = stream.hand_on(&self.family, std::mem::take(&mut self.chunk))?;
+        stream.add(&self.family, &self.chunk)?;
+        self.chunk.clear();
         Ok(())
     }
 
@@ -210,14 +210,14 @@ impl ValueWriter {
         Ok(())
     }
 
-    /// Fills the chunk with up to `more` bytes by `fill` and hands it on if it is full. Remembers an error.
+    /// Fills the chunk with up to `more` bytes by `fill`, after appending it if it is full. Remembers an error.
     fn fill<R>(&mut self, more: usize, fill: impl FnOnce(&mut Vec<u8>) -> Result<R>) -> Result<R> {
         if let Some(e) = &self.failed {
             return Err(e.clone());
         }
         let filled = || {
             if self.chunk.len() == CHUNK_BYTES {
-                self.hand_on()?;
+                self.append_chunk()?;
             }
             self.make_room(more)?;
             fill(&mut self.chunk)
@@ -282,32 +282,30 @@ impl fmt::Debug for ValueWriter {
 }
 
 impl Stream {
-    /// Has `chunk` appended to the value log, and names new files of chunks in the manifest. Returns memory for the next chunk.
-    fn hand_on(&mut self, family: &Family, chunk: Vec<u8>) -> Result<Vec<u8>> {
-        let memory = self.chunks.add(chunk)?;
-        self.name_newest(family)?;
-        Ok(memory)
+    /// Appends `chunk` to the value log, and names new files of chunks in the manifest.
+    fn add(&mut self, family: &Family, chunk: &[u8]) -> Result<()> {
+        let file = self.chunks.add(family, chunk)?;
+        self.name(family, file)
     }
 
-    /// Names the newest file in the manifest, with all that were begun before it, if it has no name yet. Files before it are probably
+    /// Names `file` in the manifest, with all files that were begun before it, if it has no name yet. Files before it are probably
     /// full: they are synced, so that little is left to sync at the end.
-    fn name_newest(&mut self, family: &Family) -> Result<()> {
-        let newest = self.chunks.newest_file();
-        if self.named >= newest {
+    fn name(&mut self, family: &Family, file: VlogId) -> Result<()> {
+        if self.named >= Some(file) {
             return Ok(());
         }
         let _reservation = begin_writing(family, 0)?;
         collect::name_begun(&family.shared.maintenance, &family.core)?;
-        match std::mem::replace(&mut self.named, newest) {
+        match self.named.replace(file) {
             Some(_) => sync(family),
             None => Ok(()),
         }
     }
 
-    /// Waits for all chunks, writes the index and makes everything durable.
+    /// Appends the index of the chunks and makes everything durable.
     fn finish(&mut self, family: &Family) -> Result<(ChunkedPlace, Vec<Lease>)> {
-        let (place, leases) = self.chunks.finish()?;
-        self.name_newest(family)?;
+        let (place, leases) = self.chunks.finish(family)?;
+        self.name(family, place.index.vlog)?;
         sync(family)?;
         Ok((place, leases))
     }

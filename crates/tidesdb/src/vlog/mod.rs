@@ -21,6 +21,7 @@ mod set;
 mod loads;
 mod ahead;
 mod mover;
+mod parallel;
 mod whole;
 mod copy;
 #[cfg(test)]

@@ -86,7 +86,9 @@ pub struct VlogSet {
     /// Limit on files open for writing.
     limit: Option<Limit>,
     /// Starts threads that help to read and write long values.
-    threads: Option<Arc<dyn Threads>>,
+    pub(super) threads: Option<Arc<dyn Threads>>,
+    /// True while such threads help one caller.
+    pub(super) is_helped: AtomicBool,
 }
 
 /// A file of this session.
@@ -177,6 +179,7 @@ impl VlogSet {
             coming: AtomicU64::new(0),
             limit: None,
             threads: None,
+            is_helped: AtomicBool::new(false),
         }
     }
 
@@ -233,7 +236,7 @@ impl VlogSet {
         }
     }
 
-    /// Like [`VlogSet::append`], to the file of `lane`, and adds a lease on the file.
+    /// Like [`VlogSet::append`], to the file of `lane`. Also returns a lease on the file.
     ///
     /// # Errors
     /// As [`VlogSet::append`].
@@ -242,11 +245,8 @@ impl VlogSet {
         lane: Lane,
         value: &[u8],
         compression: Compression,
-        leases: &mut Vec<Lease>,
-    ) -> Result<VlogPointer> {
-        let (pointer, lease) = self.place(lane, |file| file.append(value, compression))?;
-        lease.add_to(leases);
-        Ok(pointer)
+    ) -> Result<(VlogPointer, Lease)> {
+        self.place(lane, |file| file.append(value, compression))
     }
 
     /// Appends the index of a value whose chunks were appended, and returns where the value lies.
@@ -259,7 +259,9 @@ impl VlogSet {
         compression: Compression,
         leases: &mut Vec<Lease>,
     ) -> Result<ChunkedPlace> {
-        Ok(chunks.place(self.append_leased(Lane::Main, &chunks.encode(), compression, leases)?))
+        let (pointer, lease) = self.append_leased(Lane::Main, &chunks.encode(), compression)?;
+        lease.add_to(leases);
+        Ok(chunks.place(pointer))
     }
 
     /// Returns whether the files are in the directory handle `dir`, which identifies one open database.
@@ -292,11 +294,6 @@ impl VlogSet {
     pub fn expect(&self, bytes: u64) -> Expected<'_> {
         self.coming.fetch_add(bytes, Ordering::Relaxed);
         Expected { set: self, bytes }
-    }
-
-    /// Returns what starts threads that help to read and write long values.
-    pub fn threads(&self) -> Option<&Arc<dyn Threads>> {
-        self.threads.as_ref()
     }
 
     /// Returns the size of new files.

@@ -1,22 +1,9 @@
 //! Values in chunks, read as a whole.
-//!
-//! The chunks are read in parallel: helpers read some into memory of their own, which the caller copies, and the caller reads the
-//! others into their places.
 
 use std::mem;
-use std::sync::Arc;
 
-use super::file::VlogFile;
 use super::{ChunkIndex, ChunkedPlace, VlogPointer, VlogSet};
-use crate::value_threads::Helpers;
 use crate::{Error, Result};
-
-/// Values of fewer chunks are read by the caller alone: threads would not pay.
-const HELPED_CHUNKS_MIN: usize = 6;
-
-/// A chunk for a helper: its number, where it lies, and memory to read it into.
-type Wanted = (usize, Arc<VlogFile>, VlogPointer, Vec<u8>);
-type Loaded = (usize, Vec<u8>, Result<()>);
 
 impl VlogSet {
     /// Returns the chunk index of the value at `place`.
@@ -81,36 +68,8 @@ impl VlogSet {
                 value = tidesdb_io::zeroed(len).map_err(no_memory)?;
             }
         }
-        let mut parts: Vec<&mut [u8]> = value.chunks_mut(index.chunk_bytes()).collect();
-        let mut helpers = self.helpers_for(index.chunks().len());
-        let mut spare = Vec::new();
-        let keep = |parts: &mut [&mut [u8]], (number, bytes, read): Loaded| -> Result<Vec<u8>> {
-            read.map(|()| parts[number].copy_from_slice(&bytes))?;
-            Ok(bytes)
-        };
-        for (number, pointer) in index.chunks().iter().enumerate() {
-            let file = self.file(pointer.vlog)?;
-            if let Some(done) = helpers.as_mut().and_then(Helpers::take) {
-                spare = keep(&mut parts, done)?;
-            }
-            match helpers.as_mut().filter(|helpers| helpers.have_room()) {
-                Some(helpers) => helpers.give((number, file, *pointer, mem::take(&mut spare)))?,
-                None => file.read_to(pointer, parts[number])?,
-            }
-        }
-        while let Some(done) = helpers.as_mut().map_or(Ok(None), Helpers::wait)? {
-            keep(&mut parts, done)?;
-        }
+        let parts = index.chunks().iter().zip(value.chunks_mut(index.chunk_bytes()));
+        self.in_parallel(parts, |_, (pointer, part)| self.file(pointer.vlog)?.read_to(pointer, part))?;
         Ok(value)
-    }
-
-    fn helpers_for(&self, chunks: usize) -> Option<Helpers<Wanted, Loaded>> {
-        let threads = self.threads().filter(|_| chunks >= HELPED_CHUNKS_MIN)?;
-        let load = |(number, file, pointer, mut bytes): Wanted| {
-            bytes.resize(pointer.raw_len as usize, 0);
-            let read = file.read_to(&pointer, &mut bytes);
-            (number, bytes, read)
-        };
-        Some(Helpers::start(&**threads, load))
     }
 }

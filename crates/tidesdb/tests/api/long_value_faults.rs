@@ -16,7 +16,7 @@ const LONG: usize = 8 * CHUNK;
 /// A value for which a file is more than twice as long as the files of a small set.
 const OVERSIZED: usize = 24 * CHUNK;
 
-/// A system with so many processors that each long value gets helpers, whatever other tests of the process do.
+/// A system with so many processors that each long value gets all helpers.
 #[derive(Debug)]
 struct ManyProcessors {
     threads: Arc<dyn Threads>,
@@ -30,8 +30,12 @@ impl Threads for ManyProcessors {
         priority: Priority,
         body: Box<dyn FnOnce() + Send>,
     ) -> io::Result<JoinHandle> {
-        self.helpers.fetch_add(usize::from(name == "tidesdb-value"), Ordering::Relaxed);
         self.threads.spawn(name, priority, body)
+    }
+
+    fn run_together(&self, name: &str, others: usize, body: &(dyn Fn(usize) + Sync)) {
+        self.helpers.fetch_add(others, Ordering::Relaxed);
+        self.threads.run_together(name, others, body);
     }
 
     fn parallelism(&self) -> usize {

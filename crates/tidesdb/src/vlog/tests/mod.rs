@@ -5,6 +5,7 @@ mod chunks;
 mod crash;
 mod hostile;
 mod loads;
+mod parallel;
 
 use std::path::Path;
 use std::sync::Arc;
