@@ -5,8 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use tidesdb_io::{JoinHandle, Priority};
-use tidesdb_memtable::Version;
-use tidesdb_sync::Mutex;
+use tidesdb_sync::{Mutex, pin};
 
 use crate::family::{FamilyCore, MemSlot};
 use crate::jobs::JobStart;
@@ -18,7 +17,7 @@ use crate::types::{EntryCursor, FamilyId, Kind, SeqNo, VlogId};
 use crate::version::State;
 use crate::vlog::{ValuePlace, VlogPointer};
 use crate::wal::{LoggedCommit, Piece};
-use crate::write::{Op, logged_ops};
+use crate::write::{Op, insert_op, logged_ops, slot_of};
 use crate::{Error, Result};
 
 /// Operations that a thread sorts before it inserts them.
@@ -31,24 +30,14 @@ pub(super) fn insert(ctx: &WriteCtx, family: &Arc<FamilyCore>, seq: SeqNo, op: &
 
 /// The memtable of commit `seq`, which is made if it is missing.
 fn slot_for(ctx: &WriteCtx, family: &FamilyCore, seq: SeqNo) -> Result<Arc<MemSlot>> {
-    let found = || family.owned_view().slot_for(seq).cloned();
-    if let Some(slot) = found() {
-        return Ok(slot);
-    }
-    family.make_slot(seq, ctx.env.entropy.next_u64(), || seq);
-    found().ok_or_else(|| Error::internal("a replayed commit has no memtable"))
+    let slot = slot_of(ctx, family, seq, &pin())?.cloned();
+    slot.ok_or_else(|| Error::internal("a replayed commit has no memtable"))
 }
 
 /// Inserts an operation of commit `seq` into `slot`.
 pub(super) fn insert_into(slot: &MemSlot, family: &FamilyCore, seq: SeqNo, op: &Op<'_>) -> Result<()> {
-    let seq = seq + u64::from(op.rank);
-    if op.kind == Kind::RangeDelete {
-        slot.ranges.add(&family.options.comparator, op.range_tombstone(seq));
-        return Ok(());
-    }
-    let version = Version { seq, kind: op.kind as u8, expiry: op.expiry };
     let full = |_| Error::MemoryLimit { what: "replaying the log".into() };
-    slot.map.insert(op.key, version, op.value).map_err(full)
+    insert_op(slot, family, seq, op, None).map_err(full)
 }
 
 /// Checks that an operation of the log is one that its family can have.

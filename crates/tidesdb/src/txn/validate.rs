@@ -46,9 +46,6 @@ impl Depends<'_> {
         then: ReadPoint,
         during: Between,
     ) -> Result<()> {
-        if during.is_empty() {
-            return Ok(()); // no other commit since the snapshot
-        }
         if let Some(batch) = writes {
             for op in batch.ops_from(0) {
                 let op = op?;

@@ -33,6 +33,14 @@ pub enum ValuePlace {
 }
 
 impl ValuePlace {
+    /// Returns the length of the value.
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Record(pointer) => u64::from(pointer.raw_len),
+            Self::Chunks(place) => place.len,
+        }
+    }
+
     /// Returns the bytes that the value takes in value logs.
     pub fn stored_bytes(&self) -> u64 {
         match self {

@@ -41,13 +41,13 @@ pub struct LogConfig {
     pub free_min: u64,
 }
 
-/// Pads `record` to whole units. Returns the padded length, and the length of the body.
-fn pad(record: &mut Buffer) -> Result<(u64, u32)> {
+/// Makes room in `record` for its padding. Returns the padded length, and the length of the body.
+fn padded(record: &mut Buffer) -> Result<(u64, u32)> {
     debug_assert!(record.len() >= RECORD_HEADER_BYTES, "a record begins with space for its header");
     let body_len = u32::try_from(record.len() - RECORD_HEADER_BYTES)
         .map_err(|_| Error::invalid("a commit is limited to 4 GiB"))?;
-    record.resize(record.len().next_multiple_of(UNIT as usize), 0);
-    Ok((record.len() as u64, body_len))
+    record.reserve(UNIT as usize);
+    Ok(((record.len() as u64).next_multiple_of(UNIT), body_len))
 }
 
 /// A reserved place in the log that must be filled.
@@ -153,7 +153,7 @@ impl Log {
         self.bytes.sum()
     }
 
-    /// Reserves a place for `record` and pads it. The place has real blocks on disk. The caller must fill it with
+    /// Reserves a place for `record`. The place has real blocks on disk. The caller must fill it with
     /// [`Log::write_at`], or poison.
     ///
     /// `record` is space for a header, then the body.
@@ -161,7 +161,7 @@ impl Log {
     /// # Errors
     /// `InvalidArgument`, `NoSpace`, `Io`, `Poisoned`: nothing happened.
     pub fn reserve(&self, record: &mut Buffer, purpose: Purpose) -> Result<Place> {
-        let (bytes, body_len) = pad(record)?;
+        let (bytes, body_len) = padded(record)?;
         if self.is_oversized(bytes) {
             return self.reserve_oversized(bytes, purpose, |_| ()).map(|commit| Place { commit, body_len });
         }
@@ -184,7 +184,7 @@ impl Log {
         purpose: Purpose,
         within: impl FnOnce(&Commit),
     ) -> Result<Place> {
-        let (bytes, body_len) = pad(record)?;
+        let (bytes, body_len) = padded(record)?;
         if self.is_oversized(bytes) {
             return self.reserve_oversized(bytes, purpose, within).map(|commit| Place { commit, body_len });
         }
@@ -222,7 +222,7 @@ impl Log {
         }
     }
 
-    /// Writes the padded `record` to its place and marks the commit as written. `mapped` asks for the path without a
+    /// Writes `record` to its place and marks the commit as written. `mapped` asks for the path without a
     /// system call.
     ///
     /// # Errors
@@ -232,7 +232,7 @@ impl Log {
         place: &Place,
         kind: RecordKind,
         ops: u32,
-        record: &mut [u8],
+        record: &mut Buffer,
         mapped: bool,
     ) -> Result<()> {
         let header = RecordHeader {
@@ -243,9 +243,14 @@ impl Log {
             complete: self.sequencer.visible_end(),
             synced: self.sequencer.durable(),
         };
-        self.write(&place.commit, &header, record, mapped)?;
+        let end = record.len();
+        record.resize(end.next_multiple_of(UNIT as usize), 0);
+        let bytes = record.len() as u64;
+        let written = self.write(&place.commit, &header, record, mapped);
+        record.truncate(end);
+        written?;
         self.sequencer.written(&place.commit);
-        self.bytes.add(record.len() as u64);
+        self.bytes.add(bytes);
         Ok(())
     }
 

@@ -309,9 +309,7 @@ impl WriteBatch {
 
     /// Removes all operations. Keeps the memory, up to `kept` bytes.
     fn clear_but(&mut self, kept: usize) {
-        if let Some(whole) = self.whole.take() {
-            self.record = whole;
-        }
+        self.restore_values();
         self.record.truncate(RECORD_HEADER_BYTES);
         if self.room > kept || self.is_freed() {
             self.record.shrink_to(self.free_room);
@@ -327,6 +325,14 @@ impl WriteBatch {
         self.user_bytes.clear();
         self.leases.clear();
         self.chunked_bytes = 0;
+    }
+
+    /// Takes back the values that a commit moved to the value log, because it was refused: the next commit of the batch and its hooks
+    /// find all operations in the record.
+    pub(super) fn restore_values(&mut self) {
+        if let Some(whole) = self.whole.take() {
+            self.record = whole;
+        }
     }
 
     /// Returns true if an operation is for `family`.

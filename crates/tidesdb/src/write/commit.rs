@@ -6,34 +6,27 @@
 
 use std::sync::atomic::Ordering;
 
-use tidesdb_memtable::{Place, Version};
-use tidesdb_sync::{Guard, pin};
+use tidesdb_sync::pin;
 
+use super::LARGE_BYTES_MIN;
 use super::batch::{KEPT_AFTER_COMMIT, WriteBatch};
 use super::chunks::refuse_comparators;
+use super::insert::insert;
 use super::ops::{Op, encode_op, ops};
 use super::staged::Staged;
 use super::stall;
 use crate::callback::{comparing, contained};
-use crate::family::{Committed, CommittedOp, FamilyCore, MemSlot, Metric};
+use crate::family::{Committed, CommittedOp, FamilyCore, Metric};
 use crate::jobs::Job;
 use crate::memory::{Charge, Use};
 use crate::options::{SyncMode, WriteOptions};
 use crate::shared::WriteCtx;
 use crate::types::{Between, Kind, SeqNo, moment_of};
-use crate::vlog::{Appended, ChunkedPlace, VlogPointer};
+use crate::vlog::{Appended, ValuePlace, VlogPointer};
 use crate::wal::layout::{RECORD_HEADER_BYTES, RecordKind, blank_record};
-use crate::wal::{Commit, Sequencer, Unpublished};
+use crate::wal::{Commit, Place, Sequencer, Unpublished};
 use crate::{Error, Result};
 
-/// Operations that are inserted under one epoch pin: a longer pin would delay reclamation.
-const PINNED_OPS_MAX: u32 = 64;
-/// Operations whose places in a memtable are found together, so that their leaves are fetched side by side.
-const FETCHED_OPS: usize = 16;
-/// Batches of at least this size make the writers behind them wait, see [`Large`].
-pub(super) const LARGE_BYTES_MIN: usize = 1 << 20;
-/// A batch of at least twice this length frees its memory in pieces of this length.
-const FREED_BYTES: usize = 4 << 20;
 /// The name of a batch in error messages.
 const BODY: &str = "a batch in memory";
 
@@ -43,42 +36,7 @@ const BODY: &str = "a batch in memory";
 /// # Errors
 /// Before the log is written: nothing happened and the batch is kept. After it: `CommitUnknown`.
 pub fn commit(ctx: &WriteCtx, batch: &mut WriteBatch, options: &WriteOptions) -> Result<SeqNo> {
-    check(ctx, batch)?;
-    if batch.is_empty() {
-        return commit_nothing(ctx, options);
-    }
-    let _kept = make_ready(ctx, batch)?;
-    let sync = options.sync.unwrap_or(ctx.options.sync);
-    let durable = sync == SyncMode::Full;
-    let end = batch.record.len();
-    let sequencer = ctx.log.sequencer();
-    let here = Unpublished::begin();
-    let staged = Staged::of(ctx, batch)?;
-    let inserted = staged.is_some();
-    let large = Large::begin(sequencer, batch);
-    let purpose = batch.purpose();
-    let reserved = match staged {
-        Some(staged) => staged.reserve(ctx, batch),
-        None => ctx.log.reserve(&mut batch.record, purpose),
-    };
-    let place = match reserved {
-        Ok(place) => place,
-        Err(e) => {
-            batch.record.truncate(end); // the log pads a record
-            return Err(ctx.refused(end as u64, e));
-        }
-    };
-    let unfinished = Unfinished(ctx);
-    let written = ctx.log.write_at(&place, RecordKind::Commit, batch.ops, &mut batch.record, !durable);
-    batch.record.truncate(end);
-    written.map_err(|e| unknown(ctx, &place.commit, e))?;
-    let full = inserted || insert(ctx, batch, &place.commit).map_err(|e| unknown(ctx, &place.commit, e))?;
-    publish(ctx, &place.commit, durable);
-    drop(here);
-    acknowledge(ctx, &place.commit, sync)?;
-    drop(large);
-    unfinished.finished();
-    Ok(after(ctx, batch, &place.commit, full))
+    commit_on(ctx, batch, options, None::<Condition<fn(&WriteBatch, Between) -> Result<()>>>)
 }
 
 /// Like [`commit`], provided that `check_unchanged` succeeds for all commits after `since` and before this one. It is
@@ -95,52 +53,79 @@ pub fn commit_if(
     since: SeqNo,
     check_unchanged: impl Fn(&WriteBatch, Between) -> Result<()>,
 ) -> Result<SeqNo> {
+    commit_on(ctx, batch, options, Some(Condition { checked: since, check_unchanged }))
+}
+
+/// What must hold for a commit.
+struct Condition<F> {
+    /// It holds for all commits up to this one.
+    checked: SeqNo,
+    check_unchanged: F,
+}
+
+impl<F: Fn(&WriteBatch, Between) -> Result<()>> Condition<F> {
+    /// Checks the commits below `before` that are not checked yet.
+    fn check(&mut self, batch: &WriteBatch, before: SeqNo) -> Result<()> {
+        let during = Between { after: self.checked, before };
+        if !during.is_empty() {
+            comparing(|| (self.check_unchanged)(batch, during))?;
+            self.checked = before - 1;
+        }
+        Ok(())
+    }
+
+    /// Checks it for all commits before `commit`, which has its place in the log.
+    fn decide(&mut self, ctx: &WriteCtx, batch: &WriteBatch, commit: &Commit) -> Result<()> {
+        match ctx.log.sequencer().wait_for_earlier(commit) {
+            true => self.check(batch, commit.seq),
+            false => ctx.health.check().and(Err(Error::Closed)), // stopped: the cause, which is known by now
+        }
+    }
+}
+
+/// The one path of a commit. Inlined, so a commit without a condition has no trace of conditions.
+#[inline(always)]
+fn commit_on<F: Fn(&WriteBatch, Between) -> Result<()>>(
+    ctx: &WriteCtx,
+    batch: &mut WriteBatch,
+    options: &WriteOptions,
+    mut condition: Option<Condition<F>>,
+) -> Result<SeqNo> {
     check(ctx, batch)?;
     if batch.is_empty() {
         return commit_nothing(ctx, options);
     }
-    // Most conflicts already exist at this point; detecting them here saves a log record.
-    let seen = ctx.log.sequencer().visible_end();
-    comparing(|| check_unchanged(batch, Between { after: since, before: seen }))?;
+    let sequencer = ctx.log.sequencer();
+    if let Some(condition) = &mut condition {
+        // Most conflicts already exist at this point; detecting them here saves a log record.
+        condition.check(batch, sequencer.visible_end())?;
+    }
     let _kept = make_ready(ctx, batch)?;
     let sync = options.sync.unwrap_or(ctx.options.sync);
     let durable = sync == SyncMode::Full;
-    let end = batch.record.len();
     // Only one conditional commit runs at a time, from drawing the place to the insert. Without the lock, a thread that
     // loses the processor after drawing its place would make all others spin behind it.
-    let deciding = ctx.deciding.lock();
-    let sequencer = ctx.log.sequencer();
+    let deciding = condition.as_ref().map(|_| ctx.deciding.lock());
     let here = Unpublished::begin();
+    let staged = match condition {
+        None => Staged::of(ctx, batch).inspect_err(|_| batch.restore_values())?,
+        Some(_) => None, // readers would see the memtables before the verdict
+    };
+    let inserted = staged.is_some();
     let large = Large::begin(sequencer, batch);
-    let purpose = batch.purpose();
-    let place = match ctx.log.reserve(&mut batch.record, purpose) {
-        Ok(place) => place,
-        Err(e) => {
-            batch.record.truncate(end);
-            return Err(ctx.refused(end as u64, e));
-        }
-    };
-    let padded = batch.record.len();
-    batch.record.truncate(end);
-    let unfinished = Unfinished(ctx);
-    let verdict = match ctx.log.sequencer().wait_for_earlier(&place.commit) {
-        true if place.commit.seq <= seen => Ok(()),
-        true => comparing(|| {
-            check_unchanged(batch, Between { after: since.max(seen - 1), before: place.commit.seq })
-        }),
-        false => ctx.health.check().and(Err(Error::Closed)), // stopped: the cause, which is known by now
-    };
+    let place = reserve(ctx, batch, staged)?;
+    let unfinished = Unfinished(Some(ctx));
+    let verdict = condition.as_mut().map_or(Ok(()), |condition| condition.decide(ctx, batch, &place.commit));
     let kind = if verdict.is_ok() { RecordKind::Commit } else { RecordKind::Refused };
-    batch.record.resize(padded, 0);
     let written = ctx.log.write_at(&place, kind, batch.ops, &mut batch.record, !durable);
-    batch.record.truncate(end);
     written.map_err(|e| unknown(ctx, &place.commit, e))?;
     if let Err(e) = verdict {
-        ctx.log.sequencer().done(&place.commit);
+        sequencer.done(&place.commit);
         unfinished.finished();
+        batch.restore_values();
         return Err(e);
     }
-    let full = insert(ctx, batch, &place.commit).map_err(|e| unknown(ctx, &place.commit, e))?;
+    let full = inserted || insert(ctx, batch, &place.commit).map_err(|e| unknown(ctx, &place.commit, e))?;
     publish(ctx, &place.commit, durable);
     drop((here, deciding));
     acknowledge(ctx, &place.commit, sync)?;
@@ -182,6 +167,19 @@ fn make_long_ready(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<()> {
     separate(ctx, batch).map_err(|e| ctx.refused(bytes, e))
 }
 
+/// Draws the place of `batch` in the order of commits; `staged` holds its operations if they are sorted already.
+fn reserve(ctx: &WriteCtx, batch: &mut WriteBatch, staged: Option<Staged>) -> Result<Place> {
+    let (bytes, purpose) = (batch.record.len() as u64, batch.purpose());
+    let reserved = match staged {
+        Some(staged) => ctx.reserve_staged(&mut batch.record, purpose, staged.parts),
+        None => ctx.log.reserve(&mut batch.record, purpose),
+    };
+    reserved.map_err(|e| {
+        batch.restore_values();
+        ctx.refused(bytes, e)
+    })
+}
+
 /// A commit whose insert takes so long that readers would notice: later writers wait for it instead of readers.
 struct Large<'a>(&'a Sequencer);
 
@@ -214,17 +212,19 @@ fn publish(ctx: &WriteCtx, commit: &Commit, durable: bool) {
 
 /// A commit that is in the log and not yet published. If a panic ends it here, all later commits would wait for it: dropping this guard
 /// poisons the database instead.
-struct Unfinished<'a>(&'a WriteCtx);
+struct Unfinished<'a>(Option<&'a WriteCtx>);
 
 impl Unfinished<'_> {
-    fn finished(self) {
-        let _ = std::mem::ManuallyDrop::new(self);
+    fn finished(mut self) {
+        self.0 = None;
     }
 }
 
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
-        self.0.poison(Error::internal("a commit ended before it was published"));
+        if let Some(ctx) = self.0 {
+            ctx.poison(Error::internal("a commit ended before it was published"));
+        }
     }
 }
 
@@ -279,119 +279,7 @@ fn separate(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<()> {
     let whole = std::mem::replace(&mut batch.record, record);
     let is_wanted = whole.capacity() <= KEPT_AFTER_COMMIT || batch.families.iter().any(|f| f.hook.is_set());
     batch.whole = is_wanted.then_some(whole);
-    batch.value_bytes_max = 0;
     Ok(())
-}
-
-/// Inserts every operation into the memtable that the commit's sequence number belongs to. Returns true if a memtable is
-/// full now.
-fn insert(ctx: &WriteCtx, batch: &mut WriteBatch, commit: &Commit) -> Result<bool> {
-    if batch.families.iter().all(|f| f.options.comparator.is_bytewise()) {
-        return insert_all(ctx, batch, commit);
-    }
-    comparing(|| insert_all(ctx, batch, commit))
-}
-
-/// The operations are in the log by now, so a long batch frees its memory while they are inserted: otherwise they would take memory
-/// twice. A batch that a hook will read is kept.
-fn insert_all(ctx: &WriteCtx, batch: &mut WriteBatch, commit: &Commit) -> Result<bool> {
-    let keeps = batch.record.len() < 2 * FREED_BYTES || batch.families.iter().any(|f| f.hook.is_set());
-    let piece = if keeps { usize::MAX } else { FREED_BYTES };
-    let (mut left, mut done, mut rank) = (batch.ops, 0, Some(0));
-    loop {
-        let mut ops = batch.ops_after(done, rank);
-        let mut position = (0, rank);
-        while position.0 < piece {
-            let guard = pin();
-            insert_some(ctx, batch, commit, ops.by_ref().take(PINNED_OPS_MAX as usize), &guard)?;
-            left = left.saturating_sub(PINNED_OPS_MAX);
-            if left == 0 {
-                return Ok(batch.families.iter().any(|family| family.is_full(family.view(&guard))));
-            }
-            position = ops.position();
-        }
-        (done, rank) = (done + position.0, position.1);
-        batch.free_front(done);
-    }
-}
-
-fn insert_some<'b>(
-    ctx: &WriteCtx,
-    batch: &WriteBatch,
-    commit: &Commit,
-    mut ops: impl Iterator<Item = Result<Op<'b>>>,
-    guard: &Guard,
-) -> Result<()> {
-    // The family of the previous operation, and its memtable.
-    let mut target: Option<(&FamilyCore, Option<&MemSlot>)> = None;
-    let mut together = [None; FETCHED_OPS];
-    loop {
-        let (mut met, mut n) = (0, 0);
-        for op in ops.by_ref().take(FETCHED_OPS) {
-            let op = op?;
-            met += 1;
-            let (family, slot) = match target {
-                Some(same) if same.0.id == op.family => same,
-                _ => {
-                    let family = batch.family(op.family);
-                    let family = family.ok_or_else(|| Error::internal("a batch lost one of its families"))?;
-                    *target.insert((family, slot_of(ctx, family, commit, guard)?))
-                }
-            };
-            let Some(slot) = slot else { continue };
-            let place = (batch.ops > 1).then(|| slot.map.place(op.key));
-            together[n] = Some((op, family, slot, place));
-            n += 1;
-        }
-        for (op, family, slot, place) in together[..n].iter().flatten() {
-            insert_one(commit, op, family, slot, *place)?;
-        }
-        if met < FETCHED_OPS {
-            return Ok(());
-        }
-    }
-}
-
-#[inline]
-fn insert_one(
-    commit: &Commit,
-    op: &Op<'_>,
-    family: &FamilyCore,
-    slot: &MemSlot,
-    place: Option<Place<'_>>,
-) -> Result<()> {
-    let seq = commit.seq + u64::from(op.rank);
-    debug_assert!(seq < commit.end, "a commit has a sequence number for each rank");
-    if op.kind == Kind::RangeDelete {
-        slot.ranges.add(&family.options.comparator, op.range_tombstone(seq));
-        return Ok(());
-    }
-    let version = Version { seq, kind: op.kind as u8, expiry: op.expiry };
-    let full = |_| Error::internal("a memtable ran out of address space");
-    match place {
-        Some(place) => place.insert(version, op.value),
-        None => slot.map.insert(op.key, version, op.value),
-    }
-    .map_err(full)
-}
-
-/// Returns the memtable of `family` for the commit, which is created if it is missing. `None` if the family was dropped
-/// after the commit drew its number: its operations are discarded.
-fn slot_of<'g>(
-    ctx: &WriteCtx,
-    family: &'g FamilyCore,
-    commit: &Commit,
-    guard: &'g Guard,
-) -> Result<Option<&'g MemSlot>> {
-    if family.view(guard).slot_for(commit.seq).is_none() {
-        let seed = ctx.env.entropy.next_u64();
-        family.make_slot(commit.seq, seed, || ctx.log.sequencer().visible_end());
-    }
-    match family.view(guard).slot_for(commit.seq) {
-        Some(slot) => Ok(Some(slot)),
-        None if family.is_dropped() => Ok(None),
-        None => Err(Error::internal("a commit has no memtable")),
-    }
 }
 
 /// A commit without operations needs no place in the log. Returns the newest sequence number.
@@ -497,7 +385,7 @@ fn committed<'a>(op: &Op<'a>) -> CommittedOp<'a> {
     match op.kind {
         Kind::Put => CommittedOp::Put { key: op.key, value: op.value, expiry: moment_of(op.expiry) },
         Kind::PutPointer => {
-            let len = ChunkedPlace::decode(op.value).map_or(0, |place| place.len);
+            let len = ValuePlace::decode(op.value).map_or(0, |place| place.len());
             CommittedOp::PutStream { key: op.key, len, expiry: moment_of(op.expiry) }
         }
         Kind::Merge => CommittedOp::Merge { key: op.key, operand: op.value },

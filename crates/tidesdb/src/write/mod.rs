@@ -17,13 +17,19 @@
 mod ops;
 mod chunks;
 mod batch;
-mod commit;
+mod insert;
 mod staged;
 mod stall;
+mod commit;
 #[cfg(test)]
 mod tests;
 
 pub use batch::{Mark, WriteBatch, check_key};
 pub use chunks::{Chunks, begin_writing};
 pub use commit::{commit, commit_if};
+pub use insert::{insert_op, slot_of};
 pub use ops::{Op, encode_op, logged_ops, ops, whole_ops};
+
+/// A batch of at least this size makes the writers behind it wait while it is inserted, see `commit::Large`, and reserves the memory of
+/// its memtables.
+const LARGE_BYTES_MIN: usize = 1 << 20;

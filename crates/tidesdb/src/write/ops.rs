@@ -9,6 +9,8 @@
 //! the batch above those of earlier operations. It also makes every such operation at least as long as the eight bytes
 //! that one sequence number stands for.
 
+use tidesdb_memtable::Version;
+
 use crate::Result;
 use crate::codec::{Decoder, Sink, put_varint};
 use crate::ranges::{BORDER_BYTES_MAX, RangeTombstone};
@@ -42,6 +44,12 @@ pub struct Op<'a> {
 }
 
 impl Op<'_> {
+    /// The version of a key that the operation writes, with sequence number `seq`.
+    #[inline]
+    pub fn version(&self, seq: SeqNo) -> Version {
+        Version { seq, kind: self.kind as u8, expiry: self.expiry }
+    }
+
     /// The range tombstone of a range delete, with sequence number `seq`.
     pub fn range_tombstone(&self, seq: SeqNo) -> RangeTombstone {
         let border = |key: &[u8]| (!key.is_empty()).then(|| key.into());

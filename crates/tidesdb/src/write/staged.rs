@@ -9,15 +9,15 @@
 
 use std::sync::Arc;
 
-use tidesdb_memtable::{Memtable, Version};
+use tidesdb_memtable::Memtable;
 use tidesdb_sync::pin;
 
 use super::batch::WriteBatch;
+use super::insert::out_of_addresses;
 use super::ops::ops;
 use crate::callback::comparing;
 use crate::family::FamilyCore;
 use crate::shared::WriteCtx;
-use crate::wal::Place;
 use crate::wal::layout::RECORD_HEADER_BYTES;
 use crate::{Error, Result};
 
@@ -28,7 +28,7 @@ const BUFFER_PART: usize = 4;
 
 /// A batch sorted into memtables of its own.
 pub(super) struct Staged {
-    parts: Vec<(Arc<FamilyCore>, Arc<Memtable>)>,
+    pub(super) parts: Vec<(Arc<FamilyCore>, Arc<Memtable>)>,
 }
 
 impl Staged {
@@ -57,19 +57,8 @@ impl Staged {
             let op = op?;
             let part = staged.parts.iter().find(|(family, _)| family.id == op.family);
             let (_, map) = part.ok_or_else(|| Error::internal("a batch lost one of its families"))?;
-            let version = Version { seq: 0, kind: op.kind as u8, expiry: op.expiry };
-            let full = |_| Error::internal("a memtable ran out of address space");
-            map.insert(op.key, version, op.value).map_err(full)?;
+            map.insert(op.key, op.version(0), op.value).map_err(out_of_addresses)?;
         }
         Ok(staged)
-    }
-
-    /// Draws the place and adds the memtables to the read views.
-    ///
-    /// # Errors
-    /// As [`crate::wal::Log::reserve`].
-    pub(super) fn reserve(self, ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<Place> {
-        let purpose = batch.purpose();
-        ctx.reserve_staged(&mut batch.record, purpose, self.parts)
     }
 }

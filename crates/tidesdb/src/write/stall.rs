@@ -29,8 +29,8 @@ use std::time::Duration;
 
 use tidesdb_sync::pin;
 
+use super::LARGE_BYTES_MIN;
 use super::batch::WriteBatch;
-use super::commit::LARGE_BYTES_MIN;
 use crate::family::{FamilyCore, ValuesDebt};
 use crate::jobs::Job;
 use crate::memory::{Charge, Pressure, Use};

@@ -13,13 +13,13 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 
 use tidesdb::store::{Body, Object};
 use tidesdb::{
-    Comparator, Db, Error, Family, FamilyOptions, HealthState, Isolation, MemoryStore, ObjectStore,
-    RemoteOptions, Result, SyncMode, TransactOptions,
+    Committed, CommittedOp, Comparator, Db, Error, Family, FamilyOptions, HealthState, Isolation,
+    MemoryStore, ObjectStore, RemoteOptions, Result, SyncMode, TransactOptions,
 };
 use tidesdb_io::sim::{Fault, Image, OpSet, errno};
 
@@ -93,6 +93,37 @@ fn a_batch_is_cleared_and_the_other_hooks_are_called_when_one_panics() {
     assert!(batch.is_empty());
     assert_eq!(called.load(SeqCst), 2);
     assert!(families.iter().all(|f| f.contains("k").unwrap()));
+}
+
+/// A batch whose values had moved to the value log before its commit was refused told hooks, at the next try, only what it had held at
+/// the first.
+#[test]
+fn a_hook_sees_all_of_a_batch_that_was_refused_before() {
+    let sim = Sim::new();
+    let moody = Moody::new();
+    let db = sim.options().comparator(moody.order()).open().unwrap();
+    let f = db.create_family("ordered", small().value_threshold(1 << 10).comparator(moody.order())).unwrap();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let keeps = Arc::clone(&seen);
+    f.set_commit_hook(Some(Arc::new(move |commit: &Committed<'_>| {
+        for op in commit.ops {
+            let CommittedOp::Put { key, value, .. } = op else { panic!("{op:?}") };
+            keeps.lock().unwrap().push((key.to_vec(), value.len()));
+        }
+    })));
+    let mut batch = db.batch();
+    batch.put(&f, "long", [7; 4 << 10]).unwrap();
+    // Enough for memtables of its own: the order is called before the commit draws its place.
+    let small_rows = (0..4000).map(|n| (format!("{n:04}").into_bytes(), 500));
+    small_rows.clone().for_each(|(key, len)| batch.put(&f, key, vec![8; len]).unwrap());
+    let (result, panicked) = moody.panics_at(9, || db.write(&mut batch));
+    assert!(panicked && matches!(result, Ok(Err(Error::InvalidArgument { .. }))), "{result:?}");
+    batch.put(&f, "late", "v").unwrap();
+    db.write(&mut batch).unwrap();
+    let all: Vec<_> =
+        [(b"long".to_vec(), 4 << 10)].into_iter().chain(small_rows).chain([(b"late".to_vec(), 1)]).collect();
+    assert!(*seen.lock().unwrap() == all);
+    assert_eq!(f.get("long").unwrap().as_deref(), Some(&[7; 4 << 10][..]));
 }
 
 /// An order that panics at a chosen comparison.
