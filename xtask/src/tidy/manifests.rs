@@ -1,5 +1,5 @@
 //! Dependencies come from the workspace table, so that the root manifest lists all of them. A crate whose tests need more of its own
-//! features depends on itself by path.
+//! features depends on itself by path. Pages name the version of Rust that the root manifest asks for.
 
 use super::Finding;
 use crate::tree::Tree;
@@ -18,7 +18,24 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             }));
         }
     }
+    out.extend(old_rust(tree));
     out
+}
+
+/// Returns the pages that promise a version of Rust and name another one than the root manifest.
+fn old_rust(tree: &Tree) -> Vec<Finding> {
+    let manifest = tree.texts.get("Cargo.toml").map_or("", String::as_str);
+    let stated = manifest.lines().find_map(|line| line.strip_prefix("rust-version = "));
+    let Some(version) = stated.map(|value| value.trim_matches('"')) else { return Vec::new() };
+    let pages = ["README.md", "docs/formats/compatibility.md"];
+    let wrong = pages
+        .iter()
+        .filter(|page| !tree.texts.get(**page).is_some_and(|text| text.contains(&format!("Rust {version}"))));
+    wrong
+        .map(|page| {
+            Finding::new(page, 1, format!("does not say `Rust {version}`, which Cargo.toml asks for"))
+        })
+        .collect()
 }
 
 /// Returns the dependencies without `workspace = true`, by line and name.
@@ -70,6 +87,17 @@ mod tests {
             findings("[dependencies.c]\nversion = \"1\"\n[lints]\nworkspace = true\n"),
             ["a/Cargo.toml:1"]
         );
+    }
+
+    #[test]
+    fn a_page_with_another_version_of_rust_fires() {
+        let manifest = "[workspace.package]\nrust-version = \"1.95\"\n";
+        let found = |readme: &str| {
+            let page = ("docs/formats/compatibility.md", "**Rust 1.95** or newer");
+            places(&check(&tree(&[("Cargo.toml", manifest), ("README.md", readme), page])))
+        };
+        assert_eq!(found("You need Rust 1.95 or newer"), [] as [&str; 0]);
+        assert_eq!(found("You need Rust 1.94 or newer"), ["README.md:1"]);
     }
 
     #[test]
