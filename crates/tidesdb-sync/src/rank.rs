@@ -71,12 +71,8 @@ ranks! {
     DIRTY_VLOGS = 222;
     /// A sync of a value log.
     VLOG_SYNCING = 224;
-    /// A file of a value log is begun.
-    VLOG_ROTATING = 226;
     /// The file of a value log that is written to.
     VLOG_CURRENT = 229;
-    /// Files of a value log to sync.
-    VLOG_UNSYNCED = 230;
     /// The manifest.
     VERSIONS = 240;
     /// Files that nothing names.

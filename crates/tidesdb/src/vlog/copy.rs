@@ -28,7 +28,7 @@ impl VlogSet {
         scratch::with(|buf| {
             let header = source.read_record(pointer, buf)?.0;
             let record = &mut buf[..pointer.record_bytes() as usize];
-            let (new, lease) = self.place(Lane::Main, |file| file.append_copy(header, record))?;
+            let (new, lease) = self.place(Lane::Main, |file| file.append_record(header, record, &[]))?;
             lease.add_to(leases);
             Ok(new)
         })

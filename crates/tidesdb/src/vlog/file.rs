@@ -228,43 +228,33 @@ impl VlogFile {
         if self.is_full() {
             return Ok(None); // saves compressing the value
         }
-        scratch::with(|buf| match prepare(value, compression, buf, 0) {
-            Some((codec, end)) => self.append_record(value.len() as u32, codec, &mut buf[..end], None),
-            None => {
-                let head = &mut buf[..RECORD_HEADER_BYTES];
-                self.append_record(value.len() as u32, Compression::None, head, Some(value))
+        scratch::with(|buf| {
+            let raw_len = value.len() as u32;
+            match prepare(value, compression, buf, 0) {
+                Some((codec, end)) => {
+                    let header = VlogRecordHeader::new(&buf[RECORD_HEADER_BYTES..end], raw_len, codec);
+                    self.append_record(header, &mut buf[..end], &[])
+                }
+                None => {
+                    let header = VlogRecordHeader::new(value, raw_len, Compression::None);
+                    self.append_record(header, &mut buf[..RECORD_HEADER_BYTES], value)
+                }
             }
         })
     }
 
-    /// Writes the record in `buf`, followed by `rest`. Fills in the record header first.
-    fn append_record(
+    /// Writes the record in `buf`, followed by `rest`. Fills in the record header first. Returns `None` if the file is full.
+    pub(super) fn append_record(
         &self,
-        raw_len: u32,
-        codec: Compression,
+        mut header: VlogRecordHeader,
         buf: &mut [u8],
-        rest: Option<&[u8]>,
+        rest: &[u8],
     ) -> Result<Option<VlogPointer>> {
-        let mut header = VlogRecordHeader::new(rest.unwrap_or(&buf[RECORD_HEADER_BYTES..]), raw_len, codec);
-        let placed = self.place(RECORD_HEADER_BYTES as u64 + u64::from(header.disk_len), |offset| {
+        let placed = self.place((buf.len() + rest.len()) as u64, |offset| {
             header.bind(&self.salt, offset);
             buf[..RECORD_HEADER_BYTES].copy_from_slice(&header.encode());
             self.file.write_all_at(buf, offset)?;
-            rest.map_or(Ok(()), |rest| self.file.write_all_at(rest, offset + RECORD_HEADER_BYTES as u64))
-        })?;
-        Ok(placed.map(|offset| header.pointer(self.id, offset)))
-    }
-
-    /// Appends a verified record of another file, whose bytes are in `record`. Returns `None` if the file is full.
-    pub(super) fn append_copy(
-        &self,
-        mut header: VlogRecordHeader,
-        record: &mut [u8],
-    ) -> Result<Option<VlogPointer>> {
-        let placed = self.place(record.len() as u64, |offset| {
-            header.bind(&self.salt, offset);
-            record[..RECORD_HEADER_BYTES].copy_from_slice(&header.encode());
-            self.file.write_all_at(record, offset)
+            if rest.is_empty() { Ok(()) } else { self.file.write_all_at(rest, offset + buf.len() as u64) }
         })?;
         Ok(placed.map(|offset| header.pointer(self.id, offset)))
     }
@@ -409,11 +399,15 @@ impl VlogFile {
 
     /// Returns the value that `pointer` addresses; `pointer` must name this file.
     pub(super) fn read(&self, pointer: &VlogPointer) -> Result<Vec<u8>> {
-        if pointer.raw_len == pointer.disk_len && pointer.disk_len as usize > ONE_CALL_BYTES_MAX {
-            return self.read_in_place(pointer);
-        }
         let mut value = Vec::new();
-        self.read_into(pointer, &mut value)?;
+        if pointer.raw_len == pointer.disk_len && pointer.disk_len as usize > ONE_CALL_BYTES_MAX {
+            self.check_range(pointer)?;
+            let no_memory = |_| Error::MemoryLimit { what: "reading a value".into() };
+            value = tidesdb_io::zeroed(pointer.raw_len as usize).map_err(no_memory)?;
+            self.read_to(pointer, &mut value)?;
+        } else {
+            self.read_into(pointer, &mut value)?;
+        }
         Ok(value)
     }
 
@@ -444,9 +438,7 @@ impl VlogFile {
 
     /// Returns the value of the record that `pointer` names, whose bytes are `record`.
     fn value_in(&self, pointer: &VlogPointer, record: &[u8]) -> Result<Vec<u8>> {
-        let (head, payload) = record.split_at(RECORD_HEADER_BYTES);
-        let header = self.check_header(pointer, head)?;
-        self.check_payload(pointer, &header, payload)?;
+        let (header, payload) = self.verify(pointer, record)?;
         let mut value = Vec::new();
         self.decode_into(pointer, &header, payload, &mut value)?;
         Ok(value)
@@ -463,7 +455,10 @@ impl VlogFile {
     /// Reads the value that `pointer` addresses into `out`, which has its length.
     pub(super) fn read_to(&self, pointer: &VlogPointer, out: &mut [u8]) -> Result<()> {
         if pointer.raw_len == pointer.disk_len && pointer.raw_len as usize == out.len() {
-            let header = self.read_header(pointer)?;
+            self.check_range(pointer)?;
+            let mut head = [0; RECORD_HEADER_BYTES];
+            self.read_exact(&mut head, pointer.offset)?;
+            let header = self.check_header(pointer, &head)?;
             self.read_exact(out, pointer.offset + RECORD_HEADER_BYTES as u64)?;
             return self.check_payload(pointer, &header, out);
         }
@@ -513,27 +508,15 @@ impl VlogFile {
         make_room(buf, bytes);
         let record = &mut buf[..bytes];
         self.read_exact(record, pointer.offset)?;
+        self.verify(pointer, record)
+    }
+
+    /// Verifies a record, and returns its header and its stored payload.
+    fn verify<'b>(&self, pointer: &VlogPointer, record: &'b [u8]) -> Result<(VlogRecordHeader, &'b [u8])> {
         let (head, payload) = record.split_at(RECORD_HEADER_BYTES);
         let header = self.check_header(pointer, head)?;
         self.check_payload(pointer, &header, payload)?;
         Ok((header, payload))
-    }
-
-    /// Like `read`, for a long uncompressed payload: reads directly into the returned value.
-    fn read_in_place(&self, pointer: &VlogPointer) -> Result<Vec<u8>> {
-        let header = self.read_header(pointer)?;
-        let no_memory = |_| Error::MemoryLimit { what: "reading a value".into() };
-        let mut value = tidesdb_io::zeroed(pointer.raw_len as usize).map_err(no_memory)?;
-        self.read_exact(&mut value, pointer.offset + RECORD_HEADER_BYTES as u64)?;
-        self.check_payload(pointer, &header, &value)?;
-        Ok(value)
-    }
-
-    fn read_header(&self, pointer: &VlogPointer) -> Result<VlogRecordHeader> {
-        self.check_range(pointer)?;
-        let mut head = [0; RECORD_HEADER_BYTES];
-        self.read_exact(&mut head, pointer.offset)?;
-        self.check_header(pointer, &head)
     }
 
     fn check_header(&self, pointer: &VlogPointer, head: &[u8]) -> Result<VlogRecordHeader> {
@@ -556,9 +539,7 @@ impl VlogFile {
 
     /// Refuses a pointer beyond the end of the file, before memory is allocated.
     pub(super) fn check_range(&self, pointer: &VlogPointer) -> Result<()> {
-        let Some(end) = pointer.offset.checked_add(pointer.record_bytes()) else {
-            return Err(self.corrupt(pointer.offset, "a pointer leads beyond the end of the file"));
-        };
+        let end = pointer.offset.saturating_add(pointer.record_bytes());
         if end > self.len_seen.load(Ordering::Relaxed) {
             let len = self.len()?;
             self.len_seen.store(len, Ordering::Relaxed);

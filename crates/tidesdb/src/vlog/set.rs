@@ -1,10 +1,13 @@
-//! The value logs of one family: the file that receives appends, earlier files of this session, and files of earlier
+//! The value logs of one family: the files that receive appends, earlier files of this session, and files of earlier
 //! sessions, which are opened on demand.
 //!
-//! Threads and locks: every method takes `&self`. Appenders hold the `current` read lock only while they clone an
-//! `Arc`, and write in parallel. `rotating` serializes the creation of files. `syncing` allows one sync at a time: a
-//! caller that finds a file clean must know that the sync that cleaned it has ended. All other locks are held only
-//! briefly, and one at a time.
+//! A file of this session is *begun* until the manifest names it as sealed. It is current while it receives appends. When it is full, or
+//! closed for appends, the next sync makes it complete: its length and bytes are durable, and it is opened for reading
+//! only. Then it can be sealed, once no lease on it is left. Merges empty sealed files, and the manifest drops them.
+//!
+//! Threads and locks: every method takes `&self`. Appenders hold the read lock of `current` only while they clone an
+//! `Arc`, and write in parallel; the write lock is held while a file is created. `syncing` allows one sync at a time: a
+//! caller that finds a file clean must know that the sync that cleaned it has ended. `files` is held only briefly.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -62,19 +65,12 @@ pub struct VlogSet {
     family: FamilyId,
     file_bytes_max: AtomicU64,
     new_id: Box<NewId>,
-    /// All open files.
-    files: RwLock<BTreeMap<VlogId, Arc<VlogFile>>, { rank::VLOG_FILES }>,
+    files: RwLock<Files, { rank::VLOG_FILES }>,
     /// The file of each lane that receives appends; `None` until the first value of a file is appended.
     current: [RwLock<Option<Arc<VlogFile>>, { rank::VLOG_CURRENT }>; LANES],
-    rotating: Mutex<(), { rank::VLOG_ROTATING }>,
     /// Held while a sync runs. Contains the first failure: what that sync covered may be lost, so no later sync may
     /// succeed.
     syncing: Mutex<Option<Error>, { rank::VLOG_SYNCING }>,
-    /// Files of this session that may have unsynced bytes.
-    unsynced: Mutex<Vec<Arc<VlogFile>>, { rank::VLOG_UNSYNCED }>,
-    /// The files of this session that the manifest does not name as sealed, including those that could not be reopened
-    /// for reading.
-    begun: Mutex<BTreeMap<VlogId, Begun>>,
     /// If set, dropping this `VlogSet` unlinks its files.
     doomed: AtomicBool,
     /// Live bytes of all files when they were last counted.
@@ -91,11 +87,21 @@ pub struct VlogSet {
     pub(super) is_helped: AtomicBool,
 }
 
-/// A file of this session.
+#[derive(Default)]
+struct Files {
+    /// All open files.
+    open: BTreeMap<VlogId, Arc<VlogFile>>,
+    /// The files of this session that the manifest does not name as sealed, including those that could not be reopened
+    /// for reading.
+    begun: BTreeMap<VlogId, Begun>,
+}
+
 struct Begun {
     salt: Salt,
     users: Arc<Users>,
-    /// Final length, once the file is complete and durable.
+    /// The file as it is written, until it is complete.
+    written: Option<Arc<VlogFile>>,
+    /// Final length of a complete file.
     complete: Option<u64>,
 }
 
@@ -169,10 +175,7 @@ impl VlogSet {
             new_id: Box::new(new_id),
             files: RwLock::default(),
             current: Default::default(),
-            rotating: Mutex::default(),
             syncing: Mutex::default(),
-            unsynced: Mutex::default(),
-            begun: Mutex::default(),
             doomed: AtomicBool::new(false),
             live: AtomicU64::new(0),
             filled: AtomicU64::new(0),
@@ -214,7 +217,7 @@ impl VlogSet {
     /// `Io`: nothing refers to the bytes written, and the caller may retry. `InvalidArgument`: the value is longer than
     /// 4 GiB.
     pub fn append(&self, value: &[u8], compression: Compression) -> Result<VlogPointer> {
-        self.place(Lane::Main, |file| file.append(value, compression)).map(|(pointer, _)| pointer)
+        self.append_leased(Lane::Main, value, compression).map(|(pointer, _)| pointer)
     }
 
     /// Calls `append` with the current file of `lane`, and with the next one if it returns `None` because the file is full.
@@ -272,7 +275,7 @@ impl VlogSet {
     /// Returns the files that are not complete and durable, and their bytes: those that receive appends, and closed ones before
     /// their last sync.
     pub fn incomplete(&self) -> Vec<(VlogId, u64)> {
-        self.unsynced.lock().iter().map(|file| (file.id, file.settled_len())).collect()
+        self.written(|_| true).iter().map(|file| (file.id, file.settled_len())).collect()
     }
 
     /// Returns the bytes of the files that were filled in this session.
@@ -323,7 +326,7 @@ impl VlogSet {
                     self.append_group(&mut group, out)?;
                 }
                 if alone {
-                    let (pointer, lease) = self.place(Lane::Main, |file| file.append(value, compression))?;
+                    let (pointer, lease) = self.append_leased(Lane::Main, value, compression)?;
                     out.pointers.push(pointer);
                     lease.add_to(&mut out.leases);
                 }
@@ -364,21 +367,20 @@ impl VlogSet {
     }
 
     fn try_begin_file(&self, lane: Lane, full: Option<&Arc<VlogFile>>) -> Result<()> {
-        let _one = self.rotating.lock();
-        let current = &self.current[lane as usize];
-        if current.read().as_ref().map(|f| f.id) != full.map(|f| f.id) {
+        let mut current = self.current[lane as usize].write();
+        if current.as_ref().map(|f| f.id) != full.map(|f| f.id) {
             return Ok(());
         }
         let header = FileHeader { family: self.family, vlog: (self.new_id)()?, salt: self.entropy.salt() };
         let file = VlogFile::create(&*self.dir, header, self.file_bytes())?;
         let file = Arc::new(file.counted(self.limit.as_ref().map(|limit| limit.budget.count())));
-        let begun = Begun { salt: file.salt, users: Arc::clone(file.users()), complete: None };
-        // Registered for sync before any thread can append to it, or find it among the files begun.
-        self.unsynced.lock().push(Arc::clone(&file));
-        self.begun.lock().insert(file.id, begun);
+        let (salt, users) = (file.salt, Arc::clone(file.users()));
+        let begun = Begun { salt, users, written: Some(Arc::clone(&file)), complete: None };
+        let mut files = self.files.write();
+        files.begun.insert(file.id, begun);
+        files.open.insert(file.id, Arc::clone(&file));
         self.filled.fetch_add(full.map_or(0, |full| full.settled_len()), Ordering::Relaxed);
-        self.files.write().insert(file.id, Arc::clone(&file));
-        *current.write() = Some(file);
+        *current = Some(file);
         Ok(())
     }
 
@@ -395,7 +397,6 @@ impl VlogSet {
 
     /// Closes the current files that `which` selects for appends.
     fn close_current(&self, which: impl Fn(&VlogFile) -> bool) {
-        let _one = self.rotating.lock(); // a file that another thread begins meanwhile is a current file already
         for lane in &self.current {
             if let Some(file) = lane.write().take_if(|file| which(file)) {
                 file.close();
@@ -419,21 +420,38 @@ impl VlogSet {
     /// `Io`. Every later call returns the same error, because the state of the values on disk is unknown.
     pub fn sync(&self) -> Result<()> {
         let mut failed = self.syncing.lock();
-        let files = self.unsynced.lock().clone();
+        let files = self.written(|_| true);
         self.sync_files(&mut failed, &files)?;
         // The order of the checks matters: a write sets `dirty` before it is added to `settled`.
-        let is_done = |file: &mut Arc<VlogFile>| file.sealed_len().is_some() && !file.is_dirty();
+        let is_complete = |file: &&Arc<VlogFile>| file.sealed_len().is_some() && !file.is_dirty();
         // After a failed write the file may be shorter than what was reserved.
-        let length = |file: Arc<VlogFile>| (file.id, file.len().ok().or(file.sealed_len()));
-        let done: Vec<_> = self.unsynced.lock().extract_if(.., is_done).map(length).collect();
+        let length = |file: &Arc<VlogFile>| (file.id, file.len().ok().or(file.sealed_len()));
+        let complete: Vec<_> = files.iter().filter(is_complete).map(length).collect();
         drop(files);
-        for (id, len) in done {
-            self.reopen_for_reading(id); // before the file may be sealed, found dead and removed: it would stay open
-            if let Some(begun) = self.begun.lock().get_mut(&id) {
-                begun.complete = len;
-            }
-        }
+        complete.into_iter().for_each(|(id, len)| self.complete(id, len));
         Ok(())
+    }
+
+    /// Returns the files of this session that are not complete and that `which` selects.
+    fn written(&self, which: impl Fn(&VlogFile) -> bool) -> Vec<Arc<VlogFile>> {
+        let files = self.files.read();
+        let written = files.begun.values().filter_map(|begun| begun.written.as_ref());
+        written.filter(|file| which(file)).cloned().collect()
+    }
+
+    /// Notes that a file has its final length, and opens it for reading. Files open for reading share a descriptor budget.
+    fn complete(&self, id: VlogId, len: Option<u64>) {
+        let mut files = self.files.write();
+        let written = files.begun.get_mut(&id).and_then(|begun| begun.written.take());
+        let open = files.open.remove(&id);
+        drop(files);
+        // Before the open: no other descriptor may be left.
+        drop((written, open));
+        let _ = self.file(id); // on failure, the next read opens it
+        // After the open: the file may now be sealed, found dead and removed, and would stay open.
+        if let Some(begun) = self.files.write().begun.get_mut(&id) {
+            begun.complete = len;
+        }
     }
 
     /// Makes the files durable that were begun before this call, so that the manifest may name them.
@@ -442,7 +460,7 @@ impl VlogSet {
     /// As [`VlogSet::sync`].
     pub fn sync_begun(&self) -> Result<()> {
         let mut failed = self.syncing.lock();
-        let files: Vec<_> = self.unsynced.lock().iter().filter(|file| !file.is_durable()).cloned().collect();
+        let files = self.written(|file| !file.is_durable());
         self.sync_files(&mut failed, &files)
     }
 
@@ -466,22 +484,18 @@ impl VlogSet {
 
     /// Returns the files of this session that the manifest does not name as sealed.
     pub fn begun(&self) -> Vec<BegunFile> {
-        let file = |(&id, file): (&VlogId, &Begun)| {
+        let file = |(&id, begun): (&VlogId, &Begun)| {
             // A complete file gets no new lease.
             let unused = || {
-                let unused = Arc::strong_count(&file.users) == 1;
+                let unused = Arc::strong_count(&begun.users) == 1;
                 fence(Ordering::Acquire); // what the last holder of a lease did is visible
                 unused
             };
-            let sealable = file.complete.filter(|_| unused());
-            BegunFile { id, salt: file.salt, is_durable: true, sealable }
+            let sealable = begun.complete.filter(|_| unused());
+            let is_durable = begun.written.as_ref().is_none_or(|file| file.is_durable());
+            BegunFile { id, salt: begun.salt, is_durable, sealable }
         };
-        let mut begun: Vec<BegunFile> = self.begun.lock().iter().map(file).collect();
-        // In this order: a file is registered for sync before it is found here, and until it is durable.
-        for fresh in self.unsynced.lock().iter().filter(|file| !file.is_durable()) {
-            begun.iter_mut().filter(|b| b.id == fresh.id).for_each(|b| b.is_durable = false);
-        }
-        begun
+        self.files.read().begun.iter().map(file).collect()
     }
 
     /// Returns the files of this session that the manifest may name: their headers and names are durable.
@@ -491,13 +505,10 @@ impl VlogSet {
 
     /// Called when the manifest names a file as sealed.
     pub fn sealed(&self, id: VlogId) {
-        self.begun.lock().remove(&id);
-    }
-
-    /// Closes a complete and durable file and opens it for reading. Files open for reading share a descriptor budget.
-    fn reopen_for_reading(&self, id: VlogId) {
-        self.close(id); // before the open, because no other descriptor may be left
-        let _ = self.file(id); // on failure, the next read opens it
+        let mut files = self.files.write();
+        if files.begun.get(&id).is_some_and(|begun| begun.written.is_none()) {
+            files.begun.remove(&id);
+        }
     }
 
     /// Returns the value that `pointer` addresses.
@@ -565,20 +576,12 @@ impl VlogSet {
         }
     }
 
-    /// Scans all records of a file and checks every byte. A sealed file of a clean shutdown has no gaps and no torn
-    /// tail. A file that was being written during a crash may have both; they are not damage, because nothing refers to
+    /// Scans all records of a file, checks every byte, and passes each valid record to `visit`. A sealed file of a clean shutdown has no
+    /// gaps and no torn tail. A file that was being written during a crash may have both; they are not damage, because nothing refers to
     /// them.
     ///
     /// # Errors
     /// `Corrupt` if the file or its header is damaged or missing; `Io`; `FormatTooNew`.
-    pub fn verify_file(&self, id: VlogId) -> Result<VlogReport> {
-        self.scan(id, |_| {})
-    }
-
-    /// Like [`VlogSet::verify_file`], and passes each valid record to `visit`.
-    ///
-    /// # Errors
-    /// As [`VlogSet::verify_file`].
     pub fn scan(&self, id: VlogId, visit: impl FnMut(&RecordInfo)) -> Result<VlogReport> {
         let file = self.file(id)?;
         let len = file.len()?;
@@ -597,7 +600,7 @@ impl VlogSet {
     /// with constant writes is closed for appends to get there; the next value creates a new one. Returns `None` if the
     /// file is not open.
     pub fn stable(&self, id: VlogId) -> Option<(u64, bool)> {
-        let file = self.files.read().get(&id).cloned()?;
+        let file = self.files.read().open.get(&id).cloned()?;
         let mut backoff = Backoff::new();
         for round in 0u32.. {
             if let Some(len) = file.quiet_len() {
@@ -618,18 +621,18 @@ impl VlogSet {
 
     /// Returns the open files in ascending number order.
     pub fn files(&self) -> Vec<VlogInfo> {
-        self.files.read().values().map(|file| info(file)).collect()
+        self.files.read().open.values().map(|file| info(file)).collect()
     }
 
     /// Takes over the open files of `from`, another set of the same family, that `keep` selects.
     pub fn adopt(&self, from: &Self, keep: impl Fn(VlogId) -> bool) {
-        let files = from.files.read().clone();
-        self.files.write().extend(files.into_iter().filter(|(id, _)| keep(*id)));
+        let files = from.files.read().open.clone();
+        self.files.write().open.extend(files.into_iter().filter(|(id, _)| keep(*id)));
     }
 
     /// Returns whether the file is open.
     pub fn is_open(&self, id: VlogId) -> bool {
-        self.files.read().contains_key(&id)
+        self.files.read().open.contains_key(&id)
     }
 
     /// Opens a file by its name, also if it is open, so that all its bytes can be read from now on even if another process
@@ -639,22 +642,22 @@ impl VlogSet {
     /// `Corrupt` if the file is missing or its header is damaged; `Io`; `FormatTooNew`.
     pub fn open_anew(&self, id: VlogId) -> Result<()> {
         let file = VlogFile::open(&*self.dir, self.family, id)?;
-        self.files.write().insert(id, Arc::new(file));
+        self.files.write().open.insert(id, Arc::new(file));
         Ok(())
     }
 
     /// Closes a sealed file. The next read reopens it; reads in progress are not affected.
     pub fn close(&self, id: VlogId) {
-        self.files.write().remove(&id);
+        self.files.write().open.remove(&id);
     }
 
     pub(super) fn file(&self, id: VlogId) -> Result<Arc<VlogFile>> {
-        if let Some(file) = self.files.read().get(&id) {
+        if let Some(file) = self.files.read().open.get(&id) {
             return Ok(Arc::clone(file));
         }
         // Two threads may open the file at once; the first one inserted is kept.
         let file = Arc::new(VlogFile::open(&*self.dir, self.family, id)?);
-        Ok(Arc::clone(self.files.write().entry(id).or_insert(file)))
+        Ok(Arc::clone(self.files.write().open.entry(id).or_insert(file)))
     }
 }
 
@@ -673,8 +676,8 @@ impl Drop for VlogSet {
         if !self.doomed.load(Ordering::SeqCst) {
             return;
         }
-        let begun = std::mem::take(self.begun.get_mut());
-        let all: BTreeSet<VlogId> = self.files.get_mut().keys().copied().chain(begun.into_keys()).collect();
+        let Files { open, begun } = std::mem::take(self.files.get_mut());
+        let all: BTreeSet<VlogId> = open.into_keys().chain(begun.into_keys()).collect();
         for name in all.into_iter().map(files::vlog) {
             match self.dir.unlink(&name) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

@@ -41,13 +41,13 @@ fn every_compression_and_size_round_trips() {
     }
     set.rotate();
     let files = set.files();
-    let records: u64 = files.iter().map(|f| set.verify_file(f.id).unwrap().records).sum();
+    let records: u64 = files.iter().map(|f| set.scan(f.id, |_| {}).unwrap().records).sum();
     assert_eq!(records, written.len() as u64);
     let bytes: u64 = written.iter().map(|(p, _)| p.record_bytes()).sum();
     assert_eq!(bytes + 40 * files.len() as u64, files.iter().map(|f| f.bytes).sum::<u64>());
     for file in &files {
         assert!(file.sealed);
-        let report = set.verify_file(file.id).unwrap();
+        let report = set.scan(file.id, |_| {}).unwrap();
         assert!(report.is_whole());
         assert_eq!(report.len, file.bytes);
     }
@@ -73,7 +73,7 @@ fn grouped_appends_equal_single_appends() {
             assert_eq!(set.read(pointer).unwrap(), *value);
         }
         set.rotate();
-        let reports: Vec<_> = set.files().iter().map(|f| set.verify_file(f.id).unwrap()).collect();
+        let reports: Vec<_> = set.files().iter().map(|f| set.scan(f.id, |_| {}).unwrap()).collect();
         assert!(reports.len() > 1 && reports.iter().all(|r| r.is_whole()));
         assert_eq!(reports.iter().map(|r| r.records).sum::<u64>(), 500);
         let writes = disk.ops().iter().filter(|op| op.kind == OpKind::Write).count();
@@ -214,7 +214,7 @@ fn many_threads_append_sync_rotate_and_read() {
     }
     let mut records = 0;
     for file in set.files() {
-        let report = set.verify_file(file.id).unwrap();
+        let report = set.scan(file.id, |_| {}).unwrap();
         assert!(file.sealed && report.is_whole() && report.len == file.bytes, "{file:?} {report:?}");
         records += report.records;
     }

@@ -66,7 +66,7 @@ fn a_torn_tail_is_distinguished_from_valid_records() {
     let whole = read_file(&env, "000001.vlog");
     for len in 40..=whole.len() {
         write_file(&env, "000001.vlog", &whole[..len]);
-        let report = set(&env, 2, 4096).verify_file(VlogId(1)).unwrap();
+        let report = set(&env, 2, 4096).scan(VlogId(1), |_| {}).unwrap();
         let kept = ends.iter().filter(|end| **end <= len as u64).count();
         assert_eq!(report.records, kept as u64);
         assert_eq!(report.valid_len, kept.checked_sub(1).map_or(40, |i| ends[i]));
@@ -75,7 +75,7 @@ fn a_torn_tail_is_distinguished_from_valid_records() {
     }
     for len in 0..40 {
         write_file(&env, "000001.vlog", &whole[..len]);
-        assert!(set(&env, 2, 4096).verify_file(VlogId(1)).unwrap_err().is_corruption());
+        assert!(set(&env, 2, 4096).scan(VlogId(1), |_| {}).unwrap_err().is_corruption());
     }
 }
 
@@ -90,7 +90,7 @@ fn a_failed_write_leaves_a_gap_and_other_records_stay_valid() {
     vlogs.sync().unwrap();
     assert_eq!(vlogs.read(&before).unwrap(), b"before");
     assert_eq!(vlogs.read(&after).unwrap(), b"after");
-    let report = vlogs.verify_file(VlogId(1)).unwrap();
+    let report = vlogs.scan(VlogId(1), |_| {}).unwrap();
     assert_eq!(report.records, 2);
     assert_eq!((report.gaps.len(), report.gaps[0].clone()), (1, 40 + 24..40 + 24 + 118));
     assert_eq!((report.gap_bytes, report.tail_bytes()), (118, 0));
@@ -108,7 +108,7 @@ fn short_writes_and_reads_are_completed() {
         let p = vlogs.append(&noise(7, len), Compression::None).unwrap();
         assert_eq!(vlogs.read(&p).unwrap(), noise(7, len));
     }
-    assert!(vlogs.verify_file(VlogId(1)).unwrap().is_whole());
+    assert!(vlogs.scan(VlogId(1), |_| {}).unwrap().is_whole());
 }
 
 #[test]
@@ -195,5 +195,5 @@ fn read_errors_are_not_reported_as_corruption() {
     let p = vlogs.append(b"x", Compression::None).unwrap();
     disk.inject(Fault::errno(errno::EIO).on(OpKind::Read).forever());
     assert!(matches!(vlogs.read(&p), Err(Error::Io { op: "read", .. })));
-    assert!(matches!(vlogs.verify_file(VlogId(1)), Err(Error::Io { .. })));
+    assert!(matches!(vlogs.scan(VlogId(1), |_| {}), Err(Error::Io { .. })));
 }

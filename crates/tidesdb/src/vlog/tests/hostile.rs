@@ -23,7 +23,7 @@ fn notices(env: &Env, written: &[(VlogPointer, Vec<u8>)]) -> (bool, bool) {
             Err(e) => panic!("{e}"),
         }
     }
-    (read, !vlogs.verify_file(pointer_file(written)).is_ok_and(|r| r.is_whole()))
+    (read, !vlogs.scan(pointer_file(written), |_| {}).is_ok_and(|r| r.is_whole()))
 }
 
 fn pointer_file(written: &[(VlogPointer, Vec<u8>)]) -> VlogId {
@@ -56,7 +56,7 @@ fn damage_to_one_record_does_not_hide_the_others() {
     let at = written[1].0.offset as usize;
     bytes[at + 12] ^= 0x40; // its length
     write_file(&env, "000001.vlog", &bytes);
-    let report = set(&env, 2, 4096).verify_file(VlogId(1)).unwrap();
+    let report = set(&env, 2, 4096).scan(VlogId(1), |_| {}).unwrap();
     assert_eq!(report.records, 4);
     assert_eq!((report.gaps.len(), report.gaps[0].clone()), (1, written[1].0.offset..written[2].0.offset));
     assert_eq!(report.tail_bytes(), 0);
@@ -75,7 +75,7 @@ fn swapped_records_are_corrupt() {
     let vlogs = set(&env, 9, 4096);
     assert!(vlogs.read(&written[0].0).unwrap_err().is_corruption());
     assert!(vlogs.read(&written[3].0).unwrap_err().is_corruption());
-    assert_eq!(vlogs.verify_file(VlogId(1)).unwrap().records, 3);
+    assert_eq!(vlogs.scan(VlogId(1), |_| {}).unwrap().records, 3);
     // A pointer changed to address another valid record is refused.
     write_file(&env, "000001.vlog", &whole);
     let led_astray = VlogPointer { offset: written[3].0.offset, ..written[0].0 };
@@ -89,20 +89,20 @@ fn files_with_wrong_name_family_or_salt_are_refused() {
     write_file(&env, "000002.vlog", &whole);
     let vlogs = set(&env, 9, 4096);
     assert!(vlogs.read(&VlogPointer { vlog: VlogId(2), ..written[0].0 }).unwrap_err().is_corruption());
-    assert!(vlogs.verify_file(VlogId(2)).unwrap_err().is_corruption());
+    assert!(vlogs.scan(VlogId(2), |_| {}).unwrap_err().is_corruption());
 
     let salt: Salt = whole[20..36].try_into().unwrap();
     let mut other = whole.clone();
     let header = FileHeader { family: FamilyId(4), vlog: VlogId(1), salt };
     other[..FILE_HEADER_BYTES].copy_from_slice(&header.encode());
     write_file(&env, "000001.vlog", &other);
-    assert!(set(&env, 9, 4096).verify_file(VlogId(1)).unwrap_err().is_corruption());
+    assert!(set(&env, 9, 4096).scan(VlogId(1), |_| {}).unwrap_err().is_corruption());
 
     let header = FileHeader { family: FAMILY, vlog: VlogId(1), salt: [7; 16] };
     other[..FILE_HEADER_BYTES].copy_from_slice(&header.encode());
     write_file(&env, "000001.vlog", &other);
     let vlogs = set(&env, 9, 4096);
-    assert_eq!(vlogs.verify_file(VlogId(1)).unwrap().records, 0);
+    assert_eq!(vlogs.scan(VlogId(1), |_| {}).unwrap().records, 0);
     assert!(written.iter().all(|(p, _)| vlogs.read(p).is_err()));
 }
 
