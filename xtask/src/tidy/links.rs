@@ -1,18 +1,26 @@
-//! Relative links in Markdown must lead to an existing file, and to an existing heading if they name one.
+//! Relative links in Markdown must lead to an existing file, and to an existing heading if they name one. Each page of `docs` is linked from
+//! another one.
 
 use super::{Finding, docs};
 use crate::tree::{Tree, join, normal, parent};
+use std::collections::BTreeSet;
 
 /// Findings in all Markdown files.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut out = Vec::new();
-    for (path, text) in tree.texts.iter().filter(|(path, _)| path.ends_with(".md")) {
+    let mut linked = BTreeSet::new();
+    let pages = || tree.texts.iter().filter(|(path, _)| path.ends_with(".md"));
+    for (path, text) in pages() {
         for (line, target) in links(text) {
+            let file = normal(&join(&parent(path), target.split('#').next().unwrap_or("")));
+            linked.extend(Some(file).filter(|file| file != path));
             if let Some(fault) = fault(tree, path, target) {
                 out.push(Finding::new(path, line, fault));
             }
         }
     }
+    let alone = pages().filter(|(path, _)| path.starts_with("docs/") && !linked.contains(*path));
+    out.extend(alone.map(|(path, _)| Finding::new(path, 1, "no page links to this one")));
     out
 }
 
@@ -78,7 +86,8 @@ mod tests {
     use super::*;
 
     fn findings(text: &str) -> Vec<String> {
-        places(&check(&tree(&[("docs/a.md", text), ("b.md", "# The `Title`, here\n"), ("docs/x/c.txt", "")])))
+        let linked = "# The `Title`, here\n[a](docs/a.md)";
+        places(&check(&tree(&[("docs/a.md", text), ("b.md", linked), ("docs/x/c.txt", "")])))
     }
 
     #[test]
@@ -87,6 +96,13 @@ mod tests {
         {
             assert_eq!(findings(text), ["docs/a.md:1"], "{text}");
         }
+    }
+
+    #[test]
+    fn a_page_that_no_other_links_fires() {
+        let found =
+            check(&tree(&[("docs/a.md", "[a](a.md)"), ("docs/b.md", ""), ("README.md", "[b](docs/b.md)")]));
+        assert_eq!(places(&found), ["docs/a.md:1"]);
     }
 
     #[test]

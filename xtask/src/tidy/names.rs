@@ -4,7 +4,7 @@
 //! * A name that follows the path of a source, as in "`wal/sync.rs` (`lead`)", occurs in that file.
 //! * `Owner::name` is defined in or used as that pair, unless the owner is foreign, such as `Arc`.
 //! * Other names with an underscore or a capital occur in code or in a literal. A single word in lower case is checked after a path only:
-//!   it may be a command, an operation or a word of prose.
+//!   it may be a command, an operation or a word of prose. In the glossary it is a name of the code.
 //!
 //! Exempt are fenced code, spans with spaces, pages about other products ([`FOREIGN_PAGES`]), and names of the system and of other
 //! projects ([`FOREIGN_NAMES`]).
@@ -17,6 +17,9 @@ use std::collections::HashSet;
 
 /// Pages that name the interfaces of other products, or columns of reports.
 const FOREIGN_PAGES: [&str; 3] = ["docs/api-comparison.md", "docs/clients.md", "docs/bench.md"];
+
+/// The page whose words in back-ticks are names of the code.
+const GLOSSARY: &str = "docs/glossary.md";
 
 /// Folders outside of the tree.
 const FOREIGN_FOLDERS: [&str; 2] = ["target/", "lib/"];
@@ -185,7 +188,8 @@ impl<'a> Names<'a> {
             let defined = [pair[0], "$"].iter().any(|owner| self.pairs.contains(&(*owner, pair[1])));
             (self.owners.contains(pair[0]) && !defined) || !self.words.contains(pair[1])
         });
-        let is_word = !name.contains(|c: char| matches!(c, ':' | '_') || c.is_ascii_uppercase());
+        let is_word =
+            from != GLOSSARY && !name.contains(|c: char| matches!(c, ':' | '_') || c.is_ascii_uppercase());
         match wrong {
             _ if self.words.contains(name) => None, // alone, or as a whole in a literal
             Some(pair) => Some(format!("`{}` has no `{}`", pair[0], pair[1])),
@@ -371,6 +375,12 @@ mod tests {
         ] {
             assert_eq!(findings("ARCHITECTURE.md", &format!("by `{name}`")), [] as [&str; 0], "{name}");
         }
+    }
+
+    #[test]
+    fn a_word_of_the_glossary_is_in_the_code() {
+        assert_eq!(findings("docs/glossary.md", "in code: `sight`").len(), 1);
+        assert_eq!(findings("docs/glossary.md", "in code: `append`"), [] as [&str; 0]);
     }
 
     #[test]
