@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{fs, io};
 
-use tidesdb::{Comparator, Compression, Db, FamilyOptions, MemtableKind, OpenOptions, Result, SyncMode};
+use tidesdb::{Comparator, Compression, Db, FamilyOptions, OpenOptions, Result, SyncMode};
 
 /// Expiry of rows that must not expire during any test, in seconds: 2100-01-01.
 const FAR: u64 = 4_102_444_800;
@@ -56,7 +56,7 @@ pub fn options_of(family: usize) -> FamilyOptions {
     match family {
         1 => base.comparator(Comparator::reverse_bytewise()).compression(Compression::Snappy),
         2 => base.comparator(by_length()).value_threshold(100),
-        3 => base.compression(Compression::None).memtable(MemtableKind::SkipList).filter_bits_per_key(0),
+        3 => base.compression(Compression::None).filter_bits_per_key(0),
         4 => {
             let mut options =
                 base.compression(Compression::Zstd).write_buffer_bytes(1 << 20).value_threshold(300);
@@ -67,7 +67,7 @@ pub fn options_of(family: usize) -> FamilyOptions {
         }
         LEVELS => {
             // Each setting differs from its default.
-            let mut options = base.compression(Compression::None).memtable(MemtableKind::SkipList);
+            let mut options = base.compression(Compression::None);
             options.write_buffer_bytes = 1 << 20;
             options.value_threshold = 5000;
             options.filter_bits_per_key = 12;
@@ -106,8 +106,7 @@ pub fn write(dir: &Path) -> std::result::Result<(), Box<dyn Error>> {
     for (family, name) in FAMILIES.iter().enumerate().skip(1) {
         // Live settings are set later, which is another record of the manifest.
         let options = options_of(family);
-        let created =
-            FamilyOptions::default().comparator(options.comparator.clone()).memtable(options.memtable);
+        let created = FamilyOptions::default().comparator(options.comparator.clone());
         db.create_family(name, created)?.change_options(options, true)?;
     }
     apply(&db, &flushed())?;

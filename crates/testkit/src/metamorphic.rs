@@ -9,12 +9,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tempfile::TempDir;
 use tidesdb::{
-    CommitHook, Compression, Db, FamilyOptions, Iter, MemtableKind, OpenOptions, Reader, Snapshot, SyncMode,
+    CommitHook, Comparator, Compression, Db, FamilyOptions, Iter, OpenOptions, Reader, Snapshot, SyncMode,
 };
 use tidesdb_io::Env;
 use tidesdb_io::sim;
 
 use crate::home::in_memory;
+use crate::model::listed;
 use crate::rng::Rng;
 
 /// Snapshots that are open at the same time, at most.
@@ -199,16 +200,16 @@ impl Config {
     pub fn random(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let mut one_of = |choices: &[u64]| choices[rng.below(choices.len() as u64) as usize];
-        let memtable = if one_of(&[0, 1]) == 0 { MemtableKind::Auto } else { MemtableKind::SkipList };
+        let order = if one_of(&[0, 1]) == 0 { Comparator::bytewise() } else { listed() };
         let codecs = [Compression::None, Compression::Lz4, Compression::Lz4Fast, Compression::Zstd];
         let family = FamilyOptions::default()
+            .comparator(order)
             .write_buffer_bytes(one_of(&[4 << 10, 16 << 10, 64 << 10, 256 << 10]) as usize)
             .value_threshold(one_of(&[64, 512, 4000, 1 << 30]) as usize)
             .compression(codecs[one_of(&[0, 1, 2, 3]) as usize])
             .filter_bits_per_key(one_of(&[0, 4, 10]) as u32)
             .table_bytes(one_of(&[2 << 10, 8 << 10, 32 << 10, 1 << 20]))
             .l1_tables_trigger(one_of(&[1, 2, 4, 8]) as usize)
-            .memtable(memtable)
             .vlog_file_bytes(one_of(&[4 << 10, 64 << 10, 1 << 20]))
             .level_size_ratio(one_of(&[2, 3, 4, 10]))
             .min_levels(one_of(&[1, 2, 4, 6]) as u32)
@@ -315,6 +316,7 @@ impl Run<'_> {
             .sync(SyncMode::None)
             .background_threads(config.threads)
             .cache_bytes(config.cache_bytes)
+            .comparator(listed())
             .default_family(config.family.clone())
             .with(|o| {
                 o.wal_segment_bytes = config.segment_bytes;
@@ -338,7 +340,8 @@ impl Run<'_> {
         let reader = match &self.reader {
             Some(reader) => Arc::clone(reader),
             None => {
-                let options = Db::options(&self.path).cache_bytes(self.config.cache_bytes);
+                let options =
+                    Db::options(&self.path).comparator(listed()).cache_bytes(self.config.cache_bytes);
                 Arc::new(self.here(options).open_reader()?)
             }
         };

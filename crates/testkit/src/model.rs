@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use tidesdb::Comparator;
 use tidesdb_io::Clock;
 
 /// Contents of all families, by name.
@@ -32,6 +33,12 @@ pub struct Op {
 
 /// Between a value and an operand that the families' merge operator appends.
 pub const SEPARATOR: &str = "|";
+
+/// Byte by byte, as the model sorts, but an order of the user's for the engine: memtables keep such keys in a skip list.
+#[must_use]
+pub fn listed() -> Comparator {
+    Comparator::custom("testkit.bytes", |a: &[u8], b: &[u8]| a.cmp(b))
+}
 
 /// Returns the moment of an expiry in milliseconds; 0 means never.
 pub fn moment(expiry: u64) -> Option<SystemTime> {

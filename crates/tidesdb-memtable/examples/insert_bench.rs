@@ -10,7 +10,7 @@ use std::sync::{Arc, Barrier};
 use std::time::Instant;
 
 use rustix::time::{ClockId, clock_gettime};
-use tidesdb_memtable::{KeyOrder, MapKind, Memtable, Version};
+use tidesdb_memtable::{KeyOrder, Memtable, Version};
 
 const VALUE: [u8; 100] = [7; 100];
 
@@ -37,8 +37,8 @@ fn cpu_ns() -> f64 {
 }
 
 /// Returns wall and processor nanoseconds per insert, and the filled memtable.
-fn fill(kind: MapKind, keys: &[Vec<[u8; 16]>]) -> (f64, f64, Arc<Memtable>) {
-    let memtable = Memtable::new(KeyOrder::Bytewise, kind, 64 << 20, 1);
+fn fill(order: KeyOrder, keys: &[Vec<[u8; 16]>]) -> (f64, f64, Arc<Memtable>) {
+    let memtable = Memtable::new(order, 64 << 20, 1);
     let start = Barrier::new(keys.len() + 1);
     let total: usize = keys.iter().map(Vec::len).sum();
     let (wall, cpu) = std::thread::scope(|scope| {
@@ -103,18 +103,18 @@ fn walk_ns(memtable: &Arc<Memtable>, total: usize) -> (f64, f64) {
 fn main() {
     let total = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(448_000);
     println!("{total} entries; ns per operation");
-    for kind in [MapKind::Tree, MapKind::SkipList] {
+    for order in [KeyOrder::Bytewise, KeyOrder::Custom(Arc::new(<[u8]>::cmp))] {
         for (name, make) in
             [("random hex", random_keys as fn(usize, usize) -> Vec<[u8; 16]>), ("decimals", decimal_keys)]
         {
             for threads in [1, 2, 8] {
                 let keys: Vec<_> = (0..threads).map(|thread| make(thread, total / threads)).collect();
-                let (insert, cpu, memtable) = fill(kind, &keys);
+                let (insert, cpu, memtable) = fill(order.clone(), &keys);
                 let get = get_ns(&memtable, &keys[0]);
                 let (forwards, backwards) = walk_ns(&memtable, total / threads * threads);
                 let mib = memtable.allocated_bytes() >> 20;
                 println!(
-                    "{kind:?} {name} threads={threads}: insert {insert:.0} cpu {cpu:.0} get {get:.0} walk {forwards:.1} \
+                    "{order:?} {name} threads={threads}: insert {insert:.0} cpu {cpu:.0} get {get:.0} walk {forwards:.1} \
                      back {backwards:.1}, {mib} MiB"
                 );
             }

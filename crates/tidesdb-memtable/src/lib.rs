@@ -39,6 +39,6 @@ mod tree;
 mod memtable;
 
 pub use arena::{free_spare, spare_bytes};
-pub use memtable::{Cursor, Entry, MapKind, Memtable, Place, ValueHandle};
+pub use memtable::{Cursor, Entry, Memtable, Place, ValueHandle};
 pub use order::{CompareFn, KeyOrder};
 pub use record::{MemtableFull, Version};

@@ -5,7 +5,24 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 
-use tidesdb_memtable::{KeyOrder, MapKind, Memtable, Version};
+use tidesdb_memtable::{KeyOrder, Memtable, Version};
+
+/// The two maps of a memtable.
+#[derive(Clone, Copy, Debug)]
+enum MapKind {
+    Tree,
+    SkipList,
+}
+
+impl MapKind {
+    /// Byte by byte, kept in this map.
+    fn order(self) -> KeyOrder {
+        match self {
+            MapKind::Tree => KeyOrder::Bytewise,
+            MapKind::SkipList => KeyOrder::Custom(Arc::new(<[u8]>::cmp)),
+        }
+    }
+}
 
 const KINDS: [MapKind; 2] = [MapKind::Tree, MapKind::SkipList];
 
@@ -104,10 +121,9 @@ fn check_visible(memtable: &Arc<Memtable>, shape: Shape, progress: &[AtomicU64],
     }
 }
 
-fn stress(kind: MapKind, order: KeyOrder, shape: Shape, threads: u64, count: u64) {
-    println!("{kind:?} {order:?} {shape:?} {threads} threads");
-    let reverse = matches!(order, KeyOrder::ReverseBytewise);
-    let memtable = Memtable::new(order, kind, 4 << 20, 5);
+fn stress(order: KeyOrder, shape: Shape, threads: u64, count: u64) {
+    println!("{order:?} {shape:?} {threads} threads");
+    let memtable = Memtable::new(order, 4 << 20, 5);
     let progress: Vec<_> = (0..threads).map(|_| AtomicU64::new(0)).collect();
     let stop = AtomicBool::new(false);
     let start = Barrier::new(threads as usize);
@@ -116,9 +132,7 @@ fn stress(kind: MapKind, order: KeyOrder, shape: Shape, threads: u64, count: u64
         let reader = scope.spawn(move || {
             let mut round = 0;
             while !stop.load(Ordering::Acquire) || round < 2 {
-                if !reverse {
-                    check_order(memtable, round % 2 == 0);
-                }
+                check_order(memtable, round % 2 == 0);
                 check_visible(memtable, shape, progress, round);
                 round += 1;
             }
@@ -136,10 +150,8 @@ fn stress(kind: MapKind, order: KeyOrder, shape: Shape, threads: u64, count: u64
         reader.join().expect("reader");
     });
     assert_eq!(memtable.entries(), threads * count);
-    if !reverse {
-        assert_eq!(check_order(&memtable, true), threads * count);
-        assert_eq!(check_order(&memtable, false), threads * count);
-    }
+    assert_eq!(check_order(&memtable, true), threads * count);
+    assert_eq!(check_order(&memtable, false), threads * count);
     for t in 0..threads {
         for i in 0..count {
             let entry = memtable.get(&shape.key(t, i), seq_of(t, i)).expect("inserted");
@@ -160,23 +172,14 @@ fn count_of(shape: Shape, threads: u64) -> u64 {
 #[test]
 fn two_threads() {
     for (kind, shape) in KINDS.into_iter().flat_map(|k| SHAPES.map(|s| (k, s))) {
-        stress(kind, KeyOrder::Bytewise, shape, 2, count_of(shape, 2));
+        stress(kind.order(), shape, 2, count_of(shape, 2));
     }
 }
 
 #[test]
 fn eight_threads() {
     for (kind, shape) in KINDS.into_iter().flat_map(|k| SHAPES.map(|s| (k, s))) {
-        stress(kind, KeyOrder::Bytewise, shape, 8, count_of(shape, 8));
-    }
-}
-
-#[test]
-fn reverse_and_custom_orders() {
-    let custom = || KeyOrder::Custom(Arc::new(<[u8]>::cmp));
-    for shape in SHAPES {
-        stress(MapKind::Tree, KeyOrder::ReverseBytewise, shape, 4, count_of(shape, 8));
-        stress(MapKind::SkipList, custom(), shape, 4, count_of(shape, 8));
+        stress(kind.order(), shape, 8, count_of(shape, 8));
     }
 }
 
@@ -184,7 +187,7 @@ fn reverse_and_custom_orders() {
 /// all below the number that each writer had seen when it took its own.
 fn one_hot_key(kind: MapKind) {
     const VERSIONS: u64 = 60_000;
-    let memtable = Memtable::new(KeyOrder::Bytewise, kind, 4 << 20, 5);
+    let memtable = Memtable::new(kind.order(), 4 << 20, 5);
     memtable.insert(b"key", Version { seq: 0, kind: 0, expiry: 0 }, b"0").expect("memory");
     let taken = AtomicU64::new(1);
     let low = [const { AtomicU64::new(1) }; 2];
@@ -234,8 +237,7 @@ fn old_versions_of_a_hot_key_stay_visible() {
 
 #[test]
 fn one_thread_over_many_memtables_strands_no_memory() {
-    let memtables: Vec<_> =
-        (0..500).map(|i| Memtable::new(KeyOrder::Bytewise, MapKind::Tree, 64 << 20, i)).collect();
+    let memtables: Vec<_> = (0..500).map(|i| Memtable::new(KeyOrder::Bytewise, 64 << 20, i)).collect();
     assert!(memtables.iter().all(|m| m.is_empty() && m.allocated_bytes() == 0));
     for i in 0..100_u64 {
         for memtable in &memtables {
@@ -252,7 +254,7 @@ fn one_thread_over_many_memtables_strands_no_memory() {
 #[test]
 fn handles_and_cursors_outlive_their_memtable() {
     for kind in KINDS {
-        let memtable = Memtable::new(KeyOrder::Bytewise, kind, 1 << 20, 1);
+        let memtable = Memtable::new(kind.order(), 1 << 20, 1);
         memtable.insert(b"key", Version { seq: 1, kind: 0, expiry: 0 }, b"value").expect("memory");
         memtable.insert(b"none", Version { seq: 2, kind: 0, expiry: 0 }, b"").expect("memory");
         let value = memtable.value_handle(&memtable.get(b"key", 1).expect("inserted"));
@@ -275,7 +277,7 @@ fn handles_and_cursors_outlive_their_memtable() {
 #[test]
 #[should_panic(expected = "another memtable")]
 fn a_handle_on_a_foreign_entry_is_refused() {
-    let memtables = [1, 2].map(|seed| Memtable::new(KeyOrder::Bytewise, MapKind::Tree, 1 << 20, seed));
+    let memtables = [1, 2].map(|seed| Memtable::new(KeyOrder::Bytewise, 1 << 20, seed));
     memtables[0].insert(b"key", Version { seq: 1, kind: 0, expiry: 0 }, b"value").expect("memory");
     let entry = memtables[0].get(b"key", 1).expect("inserted");
     let _ = memtables[1].value_handle(&entry);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use loom::thread;
-use tidesdb_memtable::{KeyOrder, MapKind, Memtable, Version};
+use tidesdb_memtable::{KeyOrder, Memtable, Version};
 
 /// Explores all schedules of `model` and prints how many there were.
 fn check(model: impl Fn() + Sync + Send + 'static) {
@@ -26,8 +26,25 @@ fn check(model: impl Fn() + Sync + Send + 'static) {
     println!("{} executions", executions.load(Ordering::Relaxed));
 }
 
+/// The two maps of a memtable.
+#[derive(Clone, Copy, Debug)]
+enum MapKind {
+    Tree,
+    SkipList,
+}
+
+impl MapKind {
+    /// Byte by byte, kept in this map.
+    fn order(self) -> KeyOrder {
+        match self {
+            MapKind::Tree => KeyOrder::Bytewise,
+            MapKind::SkipList => KeyOrder::Custom(Arc::new(<[u8]>::cmp)),
+        }
+    }
+}
+
 fn filled(kind: MapKind, keys: &[&[u8]]) -> Arc<Memtable> {
-    let memtable = Memtable::new(KeyOrder::Bytewise, kind, 1 << 16, 1);
+    let memtable = Memtable::new(kind.order(), 1 << 16, 1);
     keys.iter().for_each(|key| insert(&memtable, key, 1));
     memtable
 }
@@ -206,7 +223,7 @@ fn tree_walk_back_during_a_split() {
 #[test]
 fn tree_inserts_into_a_full_inner_node() {
     check(|| {
-        let memtable = Memtable::new(KeyOrder::Bytewise, MapKind::Tree, 1 << 16, 1);
+        let memtable = Memtable::new(KeyOrder::Bytewise, 1 << 16, 1);
         let old: Vec<_> = (0..17).map(|i| [b'a', i * 2]).collect();
         old.iter().for_each(|key| insert(&memtable, key, 1));
         let writer = spawn_insert(&memtable, b"a\x21", 2);
@@ -297,7 +314,7 @@ fn walk_back(memtable: &Arc<Memtable>) {
 /// Versions arrive during a read, among them 4, which lands directly after a record that carries a skip.
 fn late_behind_a_skip(kind: MapKind, new: &'static [u64]) {
     check(move || {
-        let memtable = Memtable::new(KeyOrder::Bytewise, kind, 1 << 16, 1);
+        let memtable = Memtable::new(kind.order(), 1 << 16, 1);
         [1, 2, 5, 6].into_iter().for_each(|seq| insert(&memtable, b"k", seq));
         let writers: Vec<_> = new.iter().map(|seq| spawn_insert(&memtable, b"k", *seq)).collect();
         let reader = spawn_read(&memtable, |memtable| assert!(matches!(get(memtable, b"k", 4), Some(2 | 4))));
@@ -367,7 +384,7 @@ fn skip_list_get_during_an_insert() {
 #[test]
 fn skip_list_two_inserts_of_one_new_key() {
     check(|| {
-        let memtable = Memtable::new(KeyOrder::Bytewise, MapKind::SkipList, 1 << 16, 1);
+        let memtable = Memtable::new(MapKind::SkipList.order(), 1 << 16, 1);
         let writers = [5, 3].map(|seq| spawn_insert(&memtable, b"k", seq));
         let reader =
             spawn_read(&memtable, |memtable| assert!(matches!(get(memtable, b"k", 9), None | Some(3 | 5))));

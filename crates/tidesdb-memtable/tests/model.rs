@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use tidesdb_memtable::{Cursor, KeyOrder, MapKind, Memtable, Version};
+use tidesdb_memtable::{Cursor, KeyOrder, Memtable, Version};
 
 /// xorshift64*.
 struct Random(u64);
@@ -75,7 +75,11 @@ impl Keys {
 /// Key orders, and an encoding of keys whose byte order equals that order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Order {
+    /// Byte by byte, in the tree.
     Forward,
+    /// Byte by byte, in the skip list.
+    Listed,
+    /// The reverse of byte by byte, in the skip list.
     Reverse,
     /// Shorter keys first.
     ByLength,
@@ -85,14 +89,15 @@ impl Order {
     fn of_memtable(self) -> KeyOrder {
         match self {
             Order::Forward => KeyOrder::Bytewise,
-            Order::Reverse => KeyOrder::ReverseBytewise,
+            Order::Listed => KeyOrder::Custom(Arc::new(<[u8]>::cmp)),
+            Order::Reverse => KeyOrder::Custom(Arc::new(|a: &[u8], b: &[u8]| b.cmp(a))),
             Order::ByLength => KeyOrder::Custom(Arc::new(|a, b| (a.len(), a).cmp(&(b.len(), b)))),
         }
     }
 
     fn encode(self, key: &[u8]) -> Vec<u16> {
         match self {
-            Order::Forward => key.iter().map(|b| u16::from(*b)).collect(),
+            Order::Forward | Order::Listed => key.iter().map(|b| u16::from(*b)).collect(),
             // The end of a key sorts after every byte.
             Order::Reverse => key.iter().map(|b| 255 - u16::from(*b)).chain([256]).collect(),
             Order::ByLength => {
@@ -202,7 +207,6 @@ fn version_of(item: &Item) -> Version {
 }
 
 struct Run {
-    kind: MapKind,
     memtable: Arc<Memtable>,
     model: Model,
     random: Random,
@@ -215,12 +219,12 @@ struct Run {
 }
 
 impl Run {
-    fn new(kind: MapKind, order: Order, keys: Keys, seed: u64) -> Run {
-        println!("{kind:?} {order:?} {keys:?} seed {seed}");
-        let memtable = Memtable::new(order.of_memtable(), kind, 1 << 20, seed);
+    fn new(order: Order, keys: Keys, seed: u64) -> Run {
+        println!("{order:?} {keys:?} seed {seed}");
+        let memtable = Memtable::new(order.of_memtable(), 1 << 20, seed);
         let model = Model { order, map: BTreeMap::new(), place: None };
         let alike = seed.is_multiple_of(2);
-        Run { kind, memtable, model, random: Random(seed * 2 + 1), keys, inserted: 0, alike, passed: 0 }
+        Run { memtable, model, random: Random(seed * 2 + 1), keys, inserted: 0, alike, passed: 0 }
     }
 
     fn item(&mut self, step: u64) -> Item {
@@ -343,7 +347,7 @@ impl Run {
     /// Checks a copy of the versions above a random sequence number, and that it is ordered as the original, equal numbers too.
     fn check_copy(&mut self, steps: u64) {
         let above = self.random.below(steps * 10);
-        let copy = Memtable::new(self.model.order.of_memtable(), self.kind, 1 << 20, 3);
+        let copy = Memtable::new(self.model.order.of_memtable(), 1 << 20, 3);
         let mut passed = 0;
         copy.copy_newer(&self.memtable, above, |e| passed += u64::from(e.seq > above)).expect("memory");
         let mut cursor = copy.cursor();
@@ -371,7 +375,7 @@ impl Run {
         }
         self.check_all();
         self.check_copy(steps);
-        let is_tree = self.kind == MapKind::Tree && self.model.order != Order::ByLength;
+        let is_tree = self.model.order == Order::Forward;
         assert!(
             self.passed > 0 || !(self.alike && is_tree) || steps < 1000,
             "no versions were passed at once"
@@ -379,18 +383,12 @@ impl Run {
     }
 }
 
-const ALL: [(MapKind, Order); 5] = [
-    (MapKind::Tree, Order::Forward),
-    (MapKind::Tree, Order::Reverse),
-    (MapKind::SkipList, Order::Forward),
-    (MapKind::SkipList, Order::Reverse),
-    (MapKind::Tree, Order::ByLength),
-];
+const ALL: [Order; 4] = [Order::Forward, Order::Listed, Order::Reverse, Order::ByLength];
 
 fn run_all(keys: Keys, steps: u64) {
-    for (kind, order) in ALL {
+    for order in ALL {
         for seed in 1..=2 {
-            Run::new(kind, order, keys, seed).run(steps);
+            Run::new(order, keys, seed).run(steps);
         }
     }
 }
@@ -437,16 +435,16 @@ fn prefixes_longer_than_a_node_keeps() {
 
 #[test]
 fn keys_of_64_kib() {
-    for (kind, order) in ALL {
-        Run::new(kind, order, Keys::Huge, 1).run(300);
+    for order in ALL {
+        Run::new(order, Keys::Huge, 1).run(300);
     }
 }
 
 #[test]
 fn empty_and_small_maps_of_every_size() {
-    for (kind, order) in ALL {
+    for order in ALL {
         for size in 0..130 {
-            let mut run = Run::new(kind, order, Keys::Alphabet, 100 + size);
+            let mut run = Run::new(order, Keys::Alphabet, 100 + size);
             let mut cursor = run.memtable.cursor();
             (0..size).for_each(|step| run.insert(step));
             (0..20).for_each(|step| run.walk(&mut cursor, step));
@@ -459,8 +457,8 @@ fn empty_and_small_maps_of_every_size() {
 #[test]
 fn each_map_is_the_model_of_the_other() {
     for keys in [Keys::Alphabet, Keys::Hex, Keys::Nested, Keys::LongPrefix, Keys::Descending] {
-        let tree = Memtable::new(KeyOrder::Bytewise, MapKind::Tree, 1 << 20, 3);
-        let list = Memtable::new(KeyOrder::Bytewise, MapKind::SkipList, 1 << 20, 3);
+        let tree = Memtable::new(KeyOrder::Bytewise, 1 << 20, 3);
+        let list = Memtable::new(Order::Listed.of_memtable(), 1 << 20, 3);
         let mut random = Random(77);
         for step in 0..50_000 {
             let key = keys.make(&mut random, step);
@@ -492,7 +490,7 @@ fn step(cursor: &mut Cursor, shown: &(Vec<u8>, u64)) {
 /// A batch that puts one key often leaves one version. Another kind, or another batch, is another version.
 #[test]
 fn the_tree_drops_superseded_versions() {
-    let tree = Memtable::new(KeyOrder::Bytewise, MapKind::Tree, 1 << 20, 3);
+    let tree = Memtable::new(KeyOrder::Bytewise, 1 << 20, 3);
     let put = |seq, kind, value: &[u8]| {
         tree.insert(b"k", Version { seq, kind, expiry: 0 }, value).expect("memory");
     };
@@ -528,15 +526,9 @@ fn the_tree_drops_superseded_versions() {
 #[test]
 fn a_rebased_memtable_is_the_same_at_higher_numbers() {
     const BASE: u64 = 1 << 40;
-    let custom = KeyOrder::Custom(Arc::new(|a: &[u8], b: &[u8]| a.cmp(b)));
-    for (order, kind) in [
-        (KeyOrder::Bytewise, MapKind::Tree),
-        (KeyOrder::ReverseBytewise, MapKind::Tree),
-        (KeyOrder::Bytewise, MapKind::SkipList),
-        (custom, MapKind::Tree),
-    ] {
-        let plain = Memtable::new(order.clone(), kind, 1 << 20, 1);
-        let mut rebased = Memtable::new(order, kind, 1 << 20, 1);
+    for order in ALL.map(Order::of_memtable) {
+        let plain = Memtable::new(order.clone(), 1 << 20, 1);
+        let mut rebased = Memtable::new(order, 1 << 20, 1);
         let mut random = Random(5);
         for seq in 0..2000 {
             let key = Keys::Hot.make(&mut random, seq);

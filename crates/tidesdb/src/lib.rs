@@ -126,8 +126,8 @@ pub use events::{Event, EventInfo, LevelPart};
 pub use family::{CommitHook, Committed, CommittedOp, FamilyStats};
 pub use jobs::JobStats;
 pub use options::{
-    DbOptions, FamilyOptions, Isolation, MemtableKind, ReadOptions, RecoveryMode, RemoteOptions, SettingInfo,
-    SyncMode, TransactOptions, WriteOptions,
+    DbOptions, FamilyOptions, Isolation, ReadOptions, RecoveryMode, RemoteOptions, SettingInfo, SyncMode,
+    TransactOptions, WriteOptions,
 };
 pub use read::{Cursor, Iter, ValueReader};
 pub use remote::RemoteStats;

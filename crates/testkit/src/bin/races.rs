@@ -12,10 +12,11 @@ use std::time::Duration;
 
 use clap::Parser;
 use testkit::home::in_memory;
+use testkit::model::listed;
 use testkit::report::{self, Cases, exit, finish, violation};
 use testkit::rng::Rng;
 use testkit::watch::Watch;
-use tidesdb::{Db, Error, Family, FamilyOptions, Isolation, MemtableKind, SyncMode};
+use tidesdb::{Db, Error, Family, FamilyOptions, Isolation, SyncMode};
 use tidesdb_io::{Clock, RealClock};
 
 /// Keys per writer and family.
@@ -114,10 +115,10 @@ impl Plan {
     }
 
     fn family(&self, n: u64) -> FamilyOptions {
-        let mut options = FamilyOptions::default().write_buffer_bytes(4096).memtable(match n % 2 {
-            0 => MemtableKind::Auto,
-            _ => MemtableKind::SkipList,
-        });
+        let mut options = FamilyOptions::default().write_buffer_bytes(4096);
+        if n % 2 == 1 {
+            options = options.comparator(listed());
+        }
         options.value_threshold = if self.separate { 100 } else { usize::MAX };
         options.vlog_file_bytes = 64 << 10;
         options.table_bytes = 32 << 10;
@@ -128,6 +129,7 @@ impl Plan {
         Db::options(path)
             .sync(self.sync)
             .background_threads(self.threads)
+            .comparator(listed())
             .with(|o| {
                 o.wal_segment_bytes = 1 << 20;
                 o.memtables_bytes_max = 1 << 20;

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidesdb::{
-    Compression, Cursor, Db, Error, Family, FamilyOptions, MemtableKind, MergeOperator, Snapshot, SyncMode,
-    WriteOptions,
+    Compression, Cursor, Db, Error, Family, FamilyOptions, MergeOperator, Snapshot, SyncMode, WriteOptions,
 };
 use tidesdb_io::sim;
 use tidesdb_io::{Env, ManualClock};
@@ -14,7 +13,7 @@ use tidesdb_io::{Env, ManualClock};
 use super::Coverage;
 use super::ops::{Change, Op, What, key, value};
 use super::store::{FamilyNo, ReadTimestamp, Rows, SEPARATOR, Store, Write, same_rows};
-use crate::model::{moment, wall_millis};
+use crate::model::{listed, moment, wall_millis};
 use crate::rng::Rng;
 
 /// Environment of a history.
@@ -71,7 +70,8 @@ struct Options {
     sync: SyncMode,
     write_buffer: usize,
     compression: Compression,
-    memtable: MemtableKind,
+    /// Whether the families have an order of their own, kept in a skip list.
+    listed: bool,
     value_threshold: usize,
     filter_bits: u32,
     cache: u64,
@@ -90,7 +90,7 @@ impl Options {
             sync: [SyncMode::None, SyncMode::Interval(Duration::from_millis(5)), SyncMode::Full][of(3)],
             write_buffer: [4 << 10, 16 << 10, 64 << 10][of(3)],
             compression: [Compression::None, Compression::Lz4, Compression::Zstd, Compression::Snappy][of(4)],
-            memtable: [MemtableKind::Auto, MemtableKind::SkipList][of(2)],
+            listed: of(2) == 1,
             value_threshold: [32, 512, 1 << 20][of(3)],
             filter_bits: [0, 10][of(2)],
             cache: [0, 16 << 10, 8 << 20][of(3)],
@@ -105,9 +105,11 @@ impl Options {
         let mut options = FamilyOptions::default()
             .write_buffer_bytes(self.write_buffer)
             .compression(self.compression)
-            .memtable(self.memtable)
             .value_threshold(self.value_threshold)
             .filter_bits_per_key(self.filter_bits);
+        if self.listed {
+            options = options.comparator(listed());
+        }
         options.l1_tables_trigger = self.trigger;
         options.vlog_file_bytes = self.vlog_file;
         options.table_bytes = 16 << 10;
@@ -178,6 +180,7 @@ impl Runner<'_> {
             .sync(o.sync)
             .cache_bytes(o.cache)
             .background_threads(threads)
+            .comparator(listed())
             .default_family(o.family())
             .with(move |db| {
                 db.wal_segment_bytes = 32 << 10;

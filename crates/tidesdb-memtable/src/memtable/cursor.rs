@@ -1,7 +1,6 @@
 //! [`Cursor`]: iterates over all versions of a memtable in the order (key, newest first), in both directions.
 //!
-//! A map iterates over keys only ([`KeyCursor`]). The cursor adds the versions of each key, and implements the
-//! reverse order by swapping the directions.
+//! A map iterates over keys only ([`KeyCursor`]). The cursor adds the versions of each key.
 //!
 //! Visibility: a positioning call sees every entry whose insert returned before the call began, and so does a
 //! step that leaves the part of the map that the cursor has copied. It may or may not see later inserts. That
@@ -14,7 +13,7 @@ use std::sync::Arc;
 
 use super::{Entry, Map, Memtable};
 use crate::record::RecordRef;
-use crate::skiplist::{Bytewise, Custom, SkipListCursor};
+use crate::skiplist::SkipListCursor;
 use crate::tree::TreeCursor;
 use crate::walk::KeyCursor;
 
@@ -24,8 +23,7 @@ use crate::walk::KeyCursor;
 )]
 enum MapCursor<'a> {
     Tree(TreeCursor<'a>),
-    SkipList(SkipListCursor<'a, Bytewise>),
-    Custom(SkipListCursor<'a, Custom>),
+    SkipList(SkipListCursor<'a>),
 }
 
 macro_rules! each_walk {
@@ -33,7 +31,6 @@ macro_rules! each_walk {
         match $walk {
             MapCursor::Tree($w) => $body,
             MapCursor::SkipList($w) => $body,
-            MapCursor::Custom($w) => $body,
         }
     };
 }
@@ -45,9 +42,9 @@ macro_rules! each_walk {
 /// costs O(log n) too.
 ///
 /// ```
-/// use tidesdb_memtable::{KeyOrder, MapKind, Memtable, Version};
+/// use tidesdb_memtable::{KeyOrder, Memtable, Version};
 ///
-/// let memtable = Memtable::new(KeyOrder::Bytewise, MapKind::Tree, 1 << 20, 1);
+/// let memtable = Memtable::new(KeyOrder::Bytewise, 1 << 20, 1);
 /// for (seq, key) in [(1, b"a"), (2, b"b"), (3, b"a")] {
 ///     memtable.insert(key, Version { seq, kind: 0, expiry: 0 }, b"value").unwrap();
 /// }
@@ -65,7 +62,6 @@ pub struct Cursor {
     walk: MapCursor<'static>,
     /// The current version. Its key is the current key of `walk`.
     record: Option<RecordRef<'static>>,
-    reverse: bool,
     memtable: Arc<Memtable>,
 }
 
@@ -80,9 +76,8 @@ impl Cursor {
         let walk = match &pinned.map {
             Map::Tree(tree) => MapCursor::Tree(TreeCursor::new(tree)),
             Map::SkipList(list) => MapCursor::SkipList(SkipListCursor::new(list)),
-            Map::Custom(list) => MapCursor::Custom(SkipListCursor::new(list)),
         };
-        Cursor { walk, record: None, reverse: pinned.reverse, memtable }
+        Cursor { walk, record: None, memtable }
     }
 
     /// Moves to the newest version of the first key at or after `target`.
@@ -107,36 +102,24 @@ impl Cursor {
     /// Moves the walk to the first key at or after `target`. Returns whether that is `target` itself.
     #[inline]
     fn walk_to(&mut self, target: &[u8]) -> bool {
-        match self.reverse {
-            false => each_walk!(&mut self.walk, walk => walk.at_or_after(target)),
-            true => each_walk!(&mut self.walk, walk => walk.at_or_before(target)),
-        }
+        each_walk!(&mut self.walk, walk => walk.at_or_after(target))
     }
 
     /// Moves to the oldest version of the last key at or before `target`.
     pub fn seek_for_prev(&mut self, target: &[u8]) {
-        match self.reverse {
-            false => each_walk!(&mut self.walk, walk => walk.at_or_before(target)),
-            true => each_walk!(&mut self.walk, walk => walk.at_or_after(target)),
-        };
+        each_walk!(&mut self.walk, walk => walk.at_or_before(target));
         self.stand_on_oldest();
     }
 
     /// Moves to the first entry.
     pub fn seek_to_first(&mut self) {
-        match self.reverse {
-            false => each_walk!(&mut self.walk, walk => walk.first()),
-            true => each_walk!(&mut self.walk, walk => walk.last()),
-        }
+        each_walk!(&mut self.walk, walk => walk.first());
         self.stand_on_newest();
     }
 
     /// Moves to the last entry.
     pub fn seek_to_last(&mut self) {
-        match self.reverse {
-            false => each_walk!(&mut self.walk, walk => walk.last()),
-            true => each_walk!(&mut self.walk, walk => walk.first()),
-        }
+        each_walk!(&mut self.walk, walk => walk.last());
         self.stand_on_oldest();
     }
 
@@ -157,10 +140,7 @@ impl Cursor {
         if self.record.is_none() {
             return;
         }
-        match self.reverse {
-            false => each_walk!(&mut self.walk, walk => walk.after()),
-            true => each_walk!(&mut self.walk, walk => walk.before()),
-        }
+        each_walk!(&mut self.walk, walk => walk.after());
         self.stand_on_newest();
     }
 
@@ -168,9 +148,9 @@ impl Cursor {
     /// newest version of the next key.
     ///
     /// ```
-    /// use tidesdb_memtable::{KeyOrder, MapKind, Memtable, Version};
+    /// use tidesdb_memtable::{KeyOrder, Memtable, Version};
     ///
-    /// let memtable = Memtable::new(KeyOrder::Bytewise, MapKind::Tree, 1 << 20, 1);
+    /// let memtable = Memtable::new(KeyOrder::Bytewise, 1 << 20, 1);
     /// for (seq, key) in [(1, b"a"), (2, b"a"), (3, b"a"), (4, b"b")] {
     ///     memtable.insert(key, Version { seq, kind: 0, expiry: 0 }, b"value").unwrap();
     /// }
@@ -203,9 +183,9 @@ impl Cursor {
     /// if the cursor did not move. The number is exact if nothing is inserted meanwhile.
     ///
     /// ```
-    /// use tidesdb_memtable::{KeyOrder, MapKind, Memtable, Version};
+    /// use tidesdb_memtable::{KeyOrder, Memtable, Version};
     ///
-    /// let memtable = Memtable::new(KeyOrder::Bytewise, MapKind::Tree, 1 << 20, 1);
+    /// let memtable = Memtable::new(KeyOrder::Bytewise, 1 << 20, 1);
     /// for seq in 1..=1000 {
     ///     memtable.insert(b"hot", Version { seq, kind: 0, expiry: 0 }, b"value").unwrap();
     /// }
@@ -243,10 +223,7 @@ impl Cursor {
             self.record = Some(newer);
             return;
         }
-        match self.reverse {
-            false => each_walk!(&mut self.walk, walk => walk.before()),
-            true => each_walk!(&mut self.walk, walk => walk.after()),
-        }
+        each_walk!(&mut self.walk, walk => walk.before());
         self.stand_on_oldest();
     }
 

@@ -14,29 +14,19 @@ use std::sync::atomic::AtomicU64;
 use crate::arena::Arena;
 use crate::order::KeyOrder;
 use crate::record::{MemtableFull, RecordRef, Version};
-use crate::skiplist::{Bytewise, Custom, SkipList};
+use crate::skiplist::SkipList;
 use crate::tree::{Tree, Way};
 
 pub use cursor::Cursor;
 pub use entry::{Entry, ValueHandle};
 
-/// Selects the map that keeps the entries.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MapKind {
-    /// The B+tree with optimistic locks. A custom order falls back to the skip list.
-    Tree,
-    /// The lock-free skip list.
-    SkipList,
-}
-
 /// What an empty memtable takes outside of its arena, with what refers to it: this matters for thousands of memtables with a row each.
 const STATE_BYTES: usize = 2 << 10;
 
-/// The map of a memtable. A reverse order is stored forwards; the cursor reverses it.
+/// The map of a memtable.
 enum Map {
     Tree(Tree),
-    SkipList(SkipList<Bytewise>),
-    Custom(SkipList<Custom>),
+    SkipList(SkipList),
 }
 
 /// A concurrent ordered map from (key, sequence number) to a value, in memory that is freed all at once.
@@ -47,9 +37,9 @@ enum Map {
 /// A get at an old snapshot finds its version in O(log n) steps among the n newer versions of its key.
 ///
 /// ```
-/// use tidesdb_memtable::{KeyOrder, MapKind, Memtable, Version};
+/// use tidesdb_memtable::{KeyOrder, Memtable, Version};
 ///
-/// let memtable = Memtable::new(KeyOrder::Bytewise, MapKind::Tree, 64 << 20, 1);
+/// let memtable = Memtable::new(KeyOrder::Bytewise, 64 << 20, 1);
 /// memtable.insert(b"key", Version { seq: 7, kind: 0, expiry: 0 }, b"old")?;
 /// memtable.insert(b"key", Version { seq: 9, kind: 0, expiry: 0 }, b"new")?;
 /// assert_eq!(memtable.get(b"key", u64::MAX).unwrap().value, b"new");
@@ -59,7 +49,6 @@ enum Map {
 /// ```
 pub struct Memtable {
     map: Map,
-    reverse: bool,
     /// Added to the sequence number of every record.
     base: u64,
     arena: Arena,
@@ -96,8 +85,8 @@ impl Memtable {
     ///
     /// It takes little memory until something is inserted. `seed` randomizes the shape of a skip list.
     #[must_use]
-    pub fn new(order: KeyOrder, kind: MapKind, capacity_hint_bytes: usize, seed: u64) -> Arc<Memtable> {
-        Self::with_arena(order, kind, Arena::new(capacity_hint_bytes), seed)
+    pub fn new(order: KeyOrder, capacity_hint_bytes: usize, seed: u64) -> Arc<Memtable> {
+        Self::with_arena(order, Arena::new(capacity_hint_bytes), seed)
     }
 
     /// Like [`new`](Self::new); adds the bytes it keeps resident to `sum` until it is dropped: 2 KiB at once, and later some once per 4 to
@@ -105,25 +94,21 @@ impl Memtable {
     #[must_use]
     pub fn charged(
         order: KeyOrder,
-        kind: MapKind,
         capacity_hint_bytes: usize,
         seed: u64,
         sum: &Arc<AtomicU64>,
     ) -> Arc<Memtable> {
-        let memtable =
-            Self::with_arena(order, kind, Arena::charged(capacity_hint_bytes, Arc::clone(sum)), seed);
+        let memtable = Self::with_arena(order, Arena::charged(capacity_hint_bytes, Arc::clone(sum)), seed);
         memtable.arena.charge(STATE_BYTES);
         memtable
     }
 
-    pub(crate) fn with_arena(order: KeyOrder, kind: MapKind, arena: Arena, seed: u64) -> Arc<Memtable> {
-        let reverse = matches!(order, KeyOrder::ReverseBytewise);
-        let map = match (order, kind) {
-            (KeyOrder::Custom(compare), _) => Map::Custom(SkipList::new(Custom(compare), seed)),
-            (_, MapKind::SkipList) => Map::SkipList(SkipList::new(Bytewise, seed)),
-            (_, MapKind::Tree) => Map::Tree(Tree::new()),
+    pub(crate) fn with_arena(order: KeyOrder, arena: Arena, seed: u64) -> Arc<Memtable> {
+        let map = match order {
+            KeyOrder::Bytewise => Map::Tree(Tree::new()),
+            KeyOrder::Custom(compare) => Map::SkipList(SkipList::new(compare, seed)),
         };
-        Arc::new(Memtable { map, reverse, base: 0, arena })
+        Arc::new(Memtable { map, base: 0, arena })
     }
 
     /// Adds `base` to the sequence numbers of all entries. Later inserts must use sequence numbers from `base`
@@ -131,9 +116,9 @@ impl Memtable {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use tidesdb_memtable::{KeyOrder, MapKind, Memtable, Version};
+    /// use tidesdb_memtable::{KeyOrder, Memtable, Version};
     ///
-    /// let mut memtable = Memtable::new(KeyOrder::Bytewise, MapKind::Tree, 64 << 20, 1);
+    /// let mut memtable = Memtable::new(KeyOrder::Bytewise, 64 << 20, 1);
     /// memtable.insert(b"key", Version { seq: 0, kind: 0, expiry: 0 }, b"value")?;
     /// Arc::get_mut(&mut memtable).unwrap().rebase(100);
     /// assert_eq!(memtable.get(b"key", 100).unwrap().seq, 100);
@@ -166,9 +151,9 @@ impl Memtable {
     /// versions with equal numbers, because the cursor yields the newest first.
     ///
     /// ```
-    /// use tidesdb_memtable::{KeyOrder, MapKind, Memtable, Version};
+    /// use tidesdb_memtable::{KeyOrder, Memtable, Version};
     ///
-    /// let new = || Memtable::new(KeyOrder::Bytewise, MapKind::Tree, 64 << 20, 1);
+    /// let new = || Memtable::new(KeyOrder::Bytewise, 64 << 20, 1);
     /// let (source, copy) = (new(), new());
     /// for (seq, value) in [(1, b"a"), (2, b"b"), (2, b"c")] {
     ///     source.insert(b"key", Version { seq, kind: 0, expiry: 0 }, value)?;
@@ -218,7 +203,6 @@ impl Memtable {
                 None => tree.insert(&self.arena, record),
             },
             Map::SkipList(list) => list.insert(&self.arena, record),
-            Map::Custom(list) => list.insert(&self.arena, record),
         };
         if inserted.is_err() {
             self.arena.uncount();
@@ -230,9 +214,9 @@ impl Memtable {
     /// before the first of them is inserted.
     ///
     /// ```
-    /// use tidesdb_memtable::{KeyOrder, MapKind, Memtable, Version};
+    /// use tidesdb_memtable::{KeyOrder, Memtable, Version};
     ///
-    /// let memtable = Memtable::new(KeyOrder::Bytewise, MapKind::Tree, 64 << 20, 1);
+    /// let memtable = Memtable::new(KeyOrder::Bytewise, 64 << 20, 1);
     /// let places = [b"ann", b"bob"].map(|key| memtable.place(key));
     /// for (place, seq) in places.into_iter().zip(1..) {
     ///     place.insert(Version { seq, kind: 0, expiry: 0 }, b"value")?;
@@ -245,7 +229,7 @@ impl Memtable {
     pub fn place<'a>(&'a self, key: &'a [u8]) -> Place<'a> {
         let way = match &self.map {
             Map::Tree(tree) => tree.find_way(key),
-            Map::SkipList(_) | Map::Custom(_) => None,
+            Map::SkipList(_) => None,
         };
         Place { memtable: self, key, way }
     }
@@ -258,7 +242,6 @@ impl Memtable {
         let record = match &self.map {
             Map::Tree(tree) => tree.get(key, snapshot),
             Map::SkipList(list) => list.get(key, snapshot),
-            Map::Custom(list) => list.get(key, snapshot),
         };
         record.map(|record| Entry::new(record, self))
     }
@@ -282,9 +265,8 @@ impl Memtable {
     #[inline]
     fn is_before(&self, a: &[u8], b: &[u8]) -> bool {
         match &self.map {
-            Map::Custom(list) => list.is_before(a, b),
-            _ if self.reverse => a > b,
-            _ => a < b,
+            Map::Tree(_) => a < b,
+            Map::SkipList(list) => list.is_before(a, b),
         }
     }
 
@@ -306,17 +288,14 @@ impl Memtable {
         match &self.map {
             Map::Tree(tree) => tree.is_empty(),
             Map::SkipList(list) => list.is_empty(),
-            Map::Custom(list) => list.is_empty(),
         }
     }
 }
 
 impl fmt::Debug for Memtable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = if matches!(self.map, Map::Tree(_)) { MapKind::Tree } else { MapKind::SkipList };
         f.debug_struct("Memtable")
-            .field("kind", &kind)
-            .field("reverse", &self.reverse)
+            .field("is_tree", &matches!(self.map, Map::Tree(_)))
             .field("entries", &self.entries())
             .field("allocated_bytes", &self.allocated_bytes())
             .finish()

@@ -6,22 +6,22 @@
 use crate::record::RecordRef;
 use crate::walk::KeyCursor;
 
+use super::SkipList;
 use super::tower::TowerRef;
-use super::{Compare, SkipList};
 
 /// A position on a key or past an end.
-pub(crate) struct SkipListCursor<'a, C> {
-    list: &'a SkipList<C>,
+pub(crate) struct SkipListCursor<'a> {
+    list: &'a SkipList,
     tower: Option<TowerRef<'a>>,
 }
 
-impl<'a, C: Compare> SkipListCursor<'a, C> {
-    pub(crate) fn new(list: &'a SkipList<C>) -> Self {
+impl<'a> SkipListCursor<'a> {
+    pub(crate) fn new(list: &'a SkipList) -> Self {
         SkipListCursor { list, tower: None }
     }
 }
 
-impl<'a, C: Compare> KeyCursor<'a> for SkipListCursor<'a, C> {
+impl<'a> KeyCursor<'a> for SkipListCursor<'a> {
     fn first(&mut self) {
         self.tower = self.list.next(None, 0);
     }

@@ -31,36 +31,11 @@ use tower::{Tower, TowerRef};
 /// Number of levels: enough for 4^20 keys. A model needs one level above the bottom.
 const MAX_HEIGHT: usize = if cfg!(loom) { 2 } else { 20 };
 
-/// A comparison of keys.
-pub(crate) trait Compare: Send + Sync {
-    fn compare(&self, a: &[u8], b: &[u8]) -> Order;
-}
-
-/// Byte by byte.
-pub(crate) struct Bytewise;
-
-impl Compare for Bytewise {
-    #[inline]
-    fn compare(&self, a: &[u8], b: &[u8]) -> Order {
-        a.cmp(b)
-    }
-}
-
-/// The user's order.
-pub(crate) struct Custom(pub(crate) Arc<CompareFn>);
-
-impl Compare for Custom {
-    #[inline]
-    fn compare(&self, a: &[u8], b: &[u8]) -> Order {
-        (self.0)(a, b)
-    }
-}
-
 /// See the module documentation.
-pub(crate) struct SkipList<C> {
+pub(crate) struct SkipList {
     /// The first tower of each level.
     heads: [AtomicPtr<Tower>; MAX_HEIGHT],
-    compare: C,
+    compare: Arc<CompareFn>,
     seed: u64,
 }
 
@@ -70,12 +45,12 @@ struct Splice<'a> {
     after: [Option<TowerRef<'a>>; MAX_HEIGHT],
 }
 
-impl<C: Compare> SkipList<C> {
+impl SkipList {
     pub(crate) fn is_before(&self, a: &[u8], b: &[u8]) -> bool {
-        self.compare.compare(a, b).is_lt()
+        (self.compare)(a, b).is_lt()
     }
 
-    pub(crate) fn new(compare: C, seed: u64) -> Self {
+    pub(crate) fn new(compare: Arc<CompareFn>, seed: u64) -> Self {
         SkipList { heads: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())), compare, seed }
     }
 
@@ -169,7 +144,7 @@ impl<C: Compare> SkipList<C> {
     ) -> (Option<TowerRef<'a>>, Option<TowerRef<'a>>, bool) {
         loop {
             let Some(next) = self.next(before, level) else { return (before, None, false) };
-            match self.compare.compare(next.key(), key) {
+            match (self.compare)(next.key(), key) {
                 Order::Less => before = Some(next),
                 order => return (before, Some(next), order.is_eq()),
             }

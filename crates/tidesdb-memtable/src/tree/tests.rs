@@ -1,11 +1,13 @@
 //! Unit tests of the tree's parts: heads, searches, prefixes, splits, and behaviour when memory runs out.
 
+use std::sync::Arc;
+
 use super::node::FANOUT;
 use super::search::{bisect, lower_bound};
 use super::words::{copy_up, head_of, shared_prefix};
 use super::*;
 use crate::arena::Arena;
-use crate::memtable::{MapKind, Memtable};
+use crate::memtable::Memtable;
 use crate::order::KeyOrder;
 use crate::record::Version;
 use crate::sync::AtomicU64;
@@ -125,7 +127,7 @@ fn an_ascending_load_leaves_full_leaves() {
 #[test]
 fn hints_of_a_dropped_tree_are_ignored_by_the_next() {
     for round in 0..if cfg!(miri) { 3 } else { 100 } {
-        let memtable = Memtable::new(KeyOrder::Bytewise, MapKind::Tree, 1 << 20, round);
+        let memtable = Memtable::new(KeyOrder::Bytewise, 1 << 20, round);
         for i in 0..200_u64 {
             let version = Version { seq: i, kind: 0, expiry: 0 };
             memtable.insert(format!("{i:08}").as_bytes(), version, b"v").expect("memory");
@@ -136,11 +138,11 @@ fn hints_of_a_dropped_tree_are_ignored_by_the_next() {
 
 #[test]
 fn a_full_memtable_keeps_its_entries() {
-    for kind in [MapKind::Tree, MapKind::SkipList] {
+    for order in [KeyOrder::Bytewise, KeyOrder::Custom(Arc::new(<[u8]>::cmp))] {
         let few = if cfg!(miri) { 2 } else { 4 };
         for limit in [4 << 10, 9 << 10, 50 << 10, 300 << 10].into_iter().take(few) {
             let arena = Arena::with_limit(1 << 20, limit);
-            let memtable = Memtable::with_arena(KeyOrder::Bytewise, kind, arena, 1);
+            let memtable = Memtable::with_arena(order.clone(), arena, 1);
             let mut state = limit;
             let mut inserted = Vec::new();
             loop {
@@ -152,7 +154,7 @@ fn a_full_memtable_keeps_its_entries() {
                 }
                 inserted.push(key);
             }
-            assert!(inserted.len() as u64 > limit / 200, "{kind:?} {limit}: {}", inserted.len());
+            assert!(inserted.len() as u64 > limit / 200, "{order:?} {limit}: {}", inserted.len());
             assert_eq!(memtable.entries(), inserted.len() as u64);
             assert!(inserted.iter().all(|key| memtable.get(key, 9).is_some()));
             let mut cursor = memtable.cursor();

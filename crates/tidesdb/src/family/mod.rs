@@ -26,11 +26,11 @@ pub use probes::{GET_CHARGE, Probes, SEEK_CHARGE};
 pub use read_view::{MemSlot, ReadView};
 pub use space::{Collection, SettledFiles, Thrift, ValueSpace, ValuesDebt};
 pub use stats::{FamilyStats, LevelCounters, Metric};
-use tidesdb_memtable::{KeyOrder, MapKind, Memtable};
+use tidesdb_memtable::{KeyOrder, Memtable};
 use tidesdb_sync::{EpochCell, Guard, Mutex, ShardedCounters, pin, rank};
 
 use crate::memory::{Memory, Use};
-use crate::options::{FamilyOptions, LiveOptions, MemtableKind};
+use crate::options::{FamilyOptions, LiveOptions};
 use crate::pacing::MergeDebt;
 use crate::ranges::SharedRanges;
 use crate::sources::TableVersion;
@@ -425,11 +425,7 @@ impl FamilyCore {
             None => KeyOrder::Bytewise,
             Some(compare) => KeyOrder::Custom(compare),
         };
-        let kind = match self.options.memtable() {
-            MemtableKind::Auto => MapKind::Tree,
-            MemtableKind::SkipList => MapKind::SkipList,
-        };
-        Memtable::charged(order, kind, self.buffer_bytes(), seed, self.memory.sum(of))
+        Memtable::charged(order, self.buffer_bytes(), seed, self.memory.sum(of))
     }
 }
 

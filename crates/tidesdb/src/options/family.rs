@@ -5,7 +5,6 @@
 //! use.
 //! To add a setting, add one line there and use the setting. It takes the next free id; ids are never reused.
 
-use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -14,18 +13,6 @@ use super::setting::{Setting, SettingInfo, outside};
 use crate::codec::{Compression, Decoder, FieldClass, FieldWriter, UnknownFields, read_fields};
 use crate::types::{Comparator, EXPIRY_MAX, MergeOperator};
 use crate::{Error, Result};
-
-/// The concurrent map that buffers writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-#[repr(u8)]
-#[non_exhaustive]
-pub enum MemtableKind {
-    /// Optimistic-lock-coupled B+tree for byte-wise orders, skip list for all others.
-    #[default]
-    Auto = 0,
-    /// Lock-free skip list for every order.
-    SkipList = 1,
-}
 
 /// Longest stored name of a key order in bytes.
 pub(crate) const COMPARATOR_NAME_BYTES_MAX: usize = 255;
@@ -49,17 +36,8 @@ macro_rules! default_word {
     };
 }
 
-macro_rules! is_live {
-    (live) => {
-        true
-    };
-    (fixed) => {
-        false
-    };
-}
-
 macro_rules! family_options {
-    ($($id:literal $change:ident $name:ident: $kind:ident = $default:expr, $domain:expr, $help:literal;)*) => {
+    ($($id:literal $name:ident: $kind:ident = $default:expr, $domain:expr, $help:literal;)*) => {
         /// Settings of a family. Each has a method of its name that sets it; numbers outside a domain are refused by the call that
         /// takes the options.
         ///
@@ -122,7 +100,6 @@ macro_rules! family_options {
                     help: $help,
                     default: default_word!($kind, $default),
                     domain: ($domain.0, $domain.1),
-                    live: is_live!($change),
                 },)*
             ];
 
@@ -207,7 +184,7 @@ macro_rules! family_options {
             }
         }
 
-        /// Settings of an open family. The key order and fixed settings never change, and the merge operator does not once there is
+        /// Settings of an open family. The key order never changes, and the merge operator does not once there is
         /// one. Each other setting is an atomic of its own; a caller that needs a setting twice must keep its value.
         #[derive(Debug)]
         pub struct LiveOptions {
@@ -261,22 +238,20 @@ macro_rules! family_options {
             pub fn check_order(&self, family: &str, wanted: &Comparator) -> Result<()> {
                 match (self.comparator.name(), wanted.name()) {
                     (is, wanted) if is == wanted => Ok(()),
-                    (is, wanted) => Err(fixed(family, "key order", format_args!("{is:?}"), format_args!("{wanted:?}"))),
+                    (is, wanted) => Err(Error::invalid(format!(
+                        "family {family:?} has the key order {is:?}, not {wanted:?}; it is fixed when the family is created"
+                    ))),
                 }
             }
 
             /// Checks that `options` may be put in force for `family`.
             ///
             /// # Errors
-            /// `InvalidArgument` if they change a fixed setting, or a setting is outside its domain; `NotBuiltIn` if this build lacks the
+            /// `InvalidArgument` if they change the key order, or a setting is outside its domain; `NotBuiltIn` if this build lacks the
             /// compression.
             pub fn check_change(&self, family: &str, options: &FamilyOptions) -> Result<()> {
                 self.check_order(family, &options.comparator)?;
                 check_operator_change(family, self.merge_operator(), options.merge_operator.as_ref())?;
-                $(if !is_live!($change) && options.$name != self.$name() {
-                    let (is, wanted) = (self.$name(), options.$name);
-                    return Err(fixed(family, stringify!($name), format_args!("{is:?}"), format_args!("{wanted:?}")));
-                })*
                 options.compression.require()?;
                 options.outside().map_or(Ok(()), |what| Err(Error::invalid(what)))
             }
@@ -287,14 +262,12 @@ macro_rules! family_options {
                 self.merge_operator.get()
             }
 
-            /// Puts the changeable settings of `options` in force. A merge operator that is new must be stored already.
+            /// Puts the settings of `options` in force. A merge operator that is new must be stored already.
             pub fn change(&self, options: &FamilyOptions) {
                 if let Some(operator) = &options.merge_operator {
                     self.merge_operator.get_or_init(|| operator.clone());
                 }
-                $(if is_live!($change) {
-                    self.$name.store(options.$name.to_word(), Relaxed);
-                })*
+                $(self.$name.store(options.$name.to_word(), Relaxed);)*
             }
 
             $(#[doc = $help]
@@ -308,35 +281,33 @@ macro_rules! family_options {
 }
 
 family_options! {
-    2 live write_buffer_bytes: usize = 64 << 20, (1, u64::MAX),
+    2 write_buffer_bytes: usize = 64 << 20, (1, u64::MAX),
         "Size of the memtable at which it is flushed, in bytes. Default 64 MiB.";
-    3 live value_threshold: usize = 512, (0, u64::MAX),
+    3 value_threshold: usize = 512, (0, u64::MAX),
         "Values of at least this many bytes go to the value log. Default 512.";
-    4 live compression: Compression = if Compression::Lz4.is_built_in() { Compression::Lz4 } else { Compression::None }, (0, Compression::Lz4Fast as u64),
+    4 compression: Compression = if Compression::Lz4.is_built_in() { Compression::Lz4 } else { Compression::None }, (0, Compression::Lz4Fast as u64),
         "Compression of blocks and of values in the value log. Default LZ4 if it is built in. As a number: 0 none, 1 Snappy, 2 LZ4, 3 Zstandard, 4 LZ4 fast.";
-    5 live filter_bits_per_key: u32 = 10, (0, FILTER_BITS_MAX),
+    5 filter_bits_per_key: u32 = 10, (0, FILTER_BITS_MAX),
         "Bits of bloom filter for each key, at most 32; 0 = no filter. Default 10 (about 1 % false positives).";
-    6 live table_bytes: u64 = 128 << 20, (1, u64::MAX),
+    6 table_bytes: u64 = 128 << 20, (1, u64::MAX),
         "Target size of a table of the largest level, in bytes. Default 128 MiB.";
-    7 live l1_tables_trigger: usize = 4, (1, u64::MAX),
+    7 l1_tables_trigger: usize = 4, (1, u64::MAX),
         "Number of tables in level 1 that starts a compaction, at least 1. Default 4.";
-    8 fixed memtable: MemtableKind = MemtableKind::Auto, (0, MemtableKind::SkipList as u64),
-        "Which map the memtable uses. Fixed for the life of the family. Default: a B+tree where the order allows it. As a number: 0 auto, 1 skip list.";
-    9 live vlog_file_bytes: u64 = 256 << 20, (0, u64::MAX),
+    9 vlog_file_bytes: u64 = 256 << 20, (0, u64::MAX),
         "Size of a value log file at which a new one is started, in bytes. Default 256 MiB.";
-    10 live level_size_ratio: u64 = 6, (1, 1 << 20),
+    10 level_size_ratio: u64 = 6, (1, 1 << 20),
         "Size ratio of neighbouring levels; below 2 counts as 2. Smaller: less is rewritten, more levels, more space. Default 6.";
-    11 live min_levels: u32 = 1, (0, 64),
+    11 min_levels: u32 = 1, (0, 64),
         "Least number of levels. Default 1: as few as the data needs.";
-    12 live dividing_level_offset: u32 = 1, (0, 64),
+    12 dividing_level_offset: u32 = 1, (0, 64),
         "Levels between the dividing level and the largest; merges go in partitions from the dividing level on. Default 1.";
-    13 live tombstone_density_permille: u32 = 500, (0, 1000),
+    13 tombstone_density_permille: u32 = 500, (0, 1000),
         "Thousandths of tombstones from which a table is compacted to the bottom; 0 = never. Default 500.";
-    14 live tombstone_density_min_entries: u64 = 1024, (0, u64::MAX),
+    14 tombstone_density_min_entries: u64 = 1024, (0, u64::MAX),
         "Tables with fewer entries are never compacted for their tombstones. Default 1024.";
-    15 live value_garbage_percent: u32 = 25, (0, 100),
+    15 value_garbage_percent: u32 = 25, (0, 100),
         "Percentage of garbage in value logs from which live values are moved so that files can be removed; 0 = never. Default 25.";
-    17 live default_ttl: Duration = Duration::ZERO, (0, EXPIRY_MAX),
+    17 default_ttl: Duration = Duration::ZERO, (0, EXPIRY_MAX),
         "Time after which a row that is put without a TTL expires, in milliseconds, rounded up; 0 = never. Default 0.";
 }
 
@@ -386,13 +357,6 @@ pub(crate) fn check_operator_change(
             "family {family:?} has the merge operator {is:?}, not none; it cannot be removed, because stored operands belong to it"
         ))),
     }
-}
-
-/// The error for a setting that is fixed for the life of a family.
-fn fixed(family: &str, what: &str, is: fmt::Arguments<'_>, wanted: fmt::Arguments<'_>) -> Error {
-    Error::invalid(format!(
-        "family {family:?} has the {what} {is}, not {wanted}; it is fixed when the family is created"
-    ))
 }
 
 impl FamilyOptions {
@@ -481,9 +445,7 @@ mod tests {
     #[test]
     fn numbers_outside_a_domain_are_refused_by_set_and_read() {
         let mut options = FamilyOptions::default();
-        for (name, bad) in
-            [("filter_bits_per_key", 33), ("table_bytes", 0), ("compression", 99), ("memtable", 2)]
-        {
+        for (name, bad) in [("filter_bits_per_key", 33), ("table_bytes", 0), ("compression", 99)] {
             assert!(matches!(options.set(name, bad), Err(Error::InvalidArgument { .. })), "{name}");
             let mut bytes = Vec::new();
             let id = FamilyOptions::TABLE.iter().position(|info| info.name == name).unwrap() as u64 + 2;
@@ -495,7 +457,7 @@ mod tests {
         assert!(LiveOptions::new(FamilyOptions::default()).check_change("f", &options).is_err());
     }
 
-    /// The domains of `compression` and `memtable` used to end at 255, which no algorithm and no map has.
+    /// The domain of `compression` used to end at 255, which no algorithm has.
     #[test]
     fn domains_end_where_values_end() {
         for info in FamilyOptions::TABLE {
@@ -534,12 +496,14 @@ mod tests {
     }
 
     #[test]
-    fn fixed_settings_cannot_change() {
+    fn every_setting_can_change() {
         let live = LiveOptions::new(FamilyOptions::default());
         for info in FamilyOptions::TABLE {
             let mut options = FamilyOptions::default();
             options.set(info.name, if info.default == 1 { info.domain.0 } else { 1 }).unwrap();
-            assert_eq!(live.check_change("f", &options).is_ok(), info.live, "{}", info.name);
+            live.check_change("f", &options).unwrap();
+            live.change(&options);
+            assert_eq!(live.now().get(info.name), options.get(info.name), "{}", info.name);
         }
     }
 }

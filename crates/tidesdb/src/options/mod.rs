@@ -7,8 +7,8 @@ mod per_call;
 mod remote;
 
 pub use db::{DbOptions, RecoveryMode, SyncMode};
+pub use family::FamilyOptions;
 pub(crate) use family::{COMPARATOR_NAME_BYTES_MAX, LiveOptions, check_operator_change};
-pub use family::{FamilyOptions, MemtableKind};
 pub use per_call::{Isolation, ReadOptions, TransactOptions, WriteOptions};
 pub use remote::RemoteOptions;
 pub use setting::SettingInfo;

@@ -3,7 +3,6 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::MemtableKind;
 use crate::codec::Compression;
 use crate::types::millis_up;
 
@@ -27,8 +26,6 @@ pub struct SettingInfo {
     pub default: u64,
     /// The smallest and the largest allowed number.
     pub domain: (u64, u64),
-    /// True if it may change while the family is open.
-    pub live: bool,
 }
 
 impl Setting for u64 {
@@ -79,16 +76,6 @@ impl Setting for Compression {
 
     fn from_word(word: u64) -> Option<Self> {
         u8::try_from(word).ok().and_then(Self::from_u8)
-    }
-}
-
-impl Setting for MemtableKind {
-    fn to_word(self) -> u64 {
-        self as u64
-    }
-
-    fn from_word(word: u64) -> Option<Self> {
-        [Self::Auto, Self::SkipList].into_iter().find(|kind| kind.to_word() == word)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
-use tidesdb::{Comparator, Db, Error, Family, Isolation, MemtableKind, SyncMode};
+use tidesdb::{Comparator, Db, Error, Family, Isolation, SyncMode};
 
 use crate::common::{Sim, contents, fill, keys, keys_back, letters, small, value};
 
@@ -135,8 +135,9 @@ fn names_of_built_in_orders_are_found() {
 #[test]
 fn both_kinds_of_memtable_show_the_same_rows() {
     let sim = Sim::new();
-    let db = sim.open();
-    let list = db.create_family("list", small().memtable(MemtableKind::SkipList)).unwrap();
+    let listed = Comparator::custom("bytes", |a: &[u8], b: &[u8]| a.cmp(b));
+    let db = sim.options().comparator(listed.clone()).open().unwrap();
+    let list = db.create_family("list", small().comparator(listed)).unwrap();
     for f in [&list, db.default_family()] {
         fill(f, 1000, b"v");
         for i in (0..1000).step_by(3) {

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Barrier};
 
-use tidesdb::{Comparator, Db, Family, FamilyOptions, Isolation, MemtableKind, SyncMode, WriteBatch};
+use tidesdb::{Comparator, Db, Family, FamilyOptions, Isolation, SyncMode, WriteBatch};
 
 use crate::common::{Pair, Sim, contents, small, value};
 
@@ -156,7 +156,6 @@ fn a_large_batch_is_ordered_between_earlier_and_later_commits() {
     let custom = Comparator::custom("bytes", |a: &[u8], b: &[u8]| a.cmp(b));
     for segment_bytes in [64 << 10, 4 << 20] {
         history(&small(), segment_bytes);
-        history(&small().memtable(MemtableKind::SkipList), segment_bytes);
         history(&small().comparator(Comparator::reverse_bytewise()), segment_bytes);
     }
     let sim = Sim::new();

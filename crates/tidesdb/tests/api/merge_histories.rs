@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tidesdb::{
-    Cursor, Db, Family, FamilyOptions, MemtableKind, ReadOptions, Savepoint, Slice, Snapshot, Transaction,
-    WriteBatch,
+    Cursor, Db, Family, FamilyOptions, ReadOptions, Savepoint, Slice, Snapshot, Transaction, WriteBatch,
 };
 
 use crate::common::{LEVELS, Random, Sim, joined, noise};
@@ -112,9 +111,6 @@ impl World {
         options.level_size_ratio = 2 + rng.below(3);
         options.min_levels = 1 + rng.below(4) as u32;
         options.l1_tables_trigger = 1 + rng.below(4) as usize;
-        if rng.below(2) == 0 {
-            options.memtable = MemtableKind::SkipList;
-        }
         let history = [0, 1 << 12, 1 << 20][rng.below(3) as usize];
         let options = Shape { family: options, history };
         let db = Self::open_at(&sim, &options);

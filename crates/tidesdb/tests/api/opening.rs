@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use tidesdb::{Comparator, Db, Error, FamilyOptions, Isolation, MemtableKind, MergeOperator, RecoveryMode};
+use tidesdb::{Comparator, Db, Error, FamilyOptions, Isolation, MergeOperator, RecoveryMode};
 use tidesdb_io::sim::OpSet;
 use tidesdb_io::{Env, JoinHandle, Priority, RealThreads, Threads};
 
@@ -212,8 +212,8 @@ fn options_of_an_existing_family_are_applied_or_refused() {
         db.family_or_create("f", small().value_threshold(5)).unwrap().current_options().value_threshold,
         5
     );
-    let e = db.family_or_create("f", small().memtable(MemtableKind::SkipList)).unwrap_err().to_string();
-    assert!(e.contains("Auto") && e.contains("SkipList"), "{e}");
+    let e = db.family_or_create("f", small().comparator(Comparator::u64_le())).unwrap_err().to_string();
+    assert!(e.contains("bytewise") && e.contains("u64"), "{e}");
     let zero = small().write_buffer_bytes(0);
     assert!(db.family_or_create("f", zero).is_err());
     drop(db);
@@ -221,7 +221,7 @@ fn options_of_an_existing_family_are_applied_or_refused() {
     assert_eq!(db.default_family().current_options().value_threshold, 99, "it was stored");
     assert_eq!(db.family("f").unwrap().current_options().value_threshold, 5);
     drop(db);
-    let refused = sim.options().default_family(small().memtable(MemtableKind::SkipList)).open();
+    let refused = sim.options().default_family(small().comparator(Comparator::u64_le())).open();
     assert!(matches!(refused, Err(Error::InvalidArgument { .. })));
     let reader = sim.options().with(|o| o.read_only = true).default_family(small()).open().unwrap();
     assert_eq!(reader.default_family().current_options().value_threshold, 99, "a reader changes nothing");
@@ -348,7 +348,7 @@ fn an_open_that_fails_leaves_no_thread() {
     let threads = Arc::new(Counted::default());
     let env = Env { threads: threads.clone(), ..sim.env.clone() };
     let options = || sim.options().env(env.clone()).background_threads(2);
-    let fails = options().default_family(small().memtable(MemtableKind::SkipList)).open();
+    let fails = options().default_family(small().comparator(Comparator::u64_le())).open();
     assert!(matches!(fails, Err(Error::InvalidArgument { .. })), "{fails:?}");
     assert_eq!(threads.0.load(SeqCst), 0);
     options().open().unwrap().close().unwrap();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use tidesdb::{Comparator, Cursor, Db, Error, Family, Isolation, MemtableKind, Savepoint, Transaction};
+use tidesdb::{Comparator, Cursor, Db, Error, Family, Isolation, Savepoint, Transaction};
 
 use crate::common::{LEVELS, Random, Sim, Stop, joined, pairs, small};
 
@@ -321,9 +321,8 @@ fn reads_after_rollbacks_agree_with_a_model() {
         println!("seed {seed}");
         let mut random = Random::new(seed);
         let order = orders[random.index(3)]();
-        let map = [MemtableKind::Auto, MemtableKind::SkipList][random.index(2)];
         let db = Sim::new().open();
-        let options = joined().comparator(order.clone()).memtable(map);
+        let options = joined().comparator(order.clone());
         let family = db.create_family("rows", options).unwrap();
         play(&db, &family, &order, LEVELS[random.index(5)], &mut random);
     }

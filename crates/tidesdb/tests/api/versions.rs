@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use tidesdb::{Comparator, Cursor, Db, Family, MemtableKind, Snapshot};
+use tidesdb::{Comparator, Cursor, Db, Family, Snapshot};
 
 use crate::common::{Sim, small};
 
@@ -23,9 +23,9 @@ fn time(mut call: impl FnMut()) -> Duration {
 }
 
 /// Creates `VERSIONS` versions of one key between two other keys, with snapshots in between.
-fn history(sim: &Sim, kind: MemtableKind) -> (Db, Vec<(u64, Snapshot)>) {
-    let family = small().memtable(kind).write_buffer_bytes(64 << 20);
-    let db = sim.options().default_family(family).open().unwrap();
+fn history(sim: &Sim, order: &Comparator) -> (Db, Vec<(u64, Snapshot)>) {
+    let family = small().comparator(order.clone()).write_buffer_bytes(64 << 20);
+    let db = sim.options().comparator(order.clone()).default_family(family).open().unwrap();
     db.put(b"a", b"first").unwrap();
     db.put(b"z", b"last").unwrap();
     let mut held = Vec::new();
@@ -78,17 +78,18 @@ fn compare<T>(what: &str, call: &str, of: &mut [T; 2], act: impl Fn(&mut T)) {
 
 #[test]
 fn old_versions_in_memory_are_found_without_a_scan() {
-    for kind in [MemtableKind::Auto, MemtableKind::SkipList] {
+    let listed = Comparator::custom("bytes", |a: &[u8], b: &[u8]| a.cmp(b));
+    for order in [Comparator::bytewise(), listed] {
         let sim = Sim::new();
-        let (db, held) = history(&sim, kind);
-        check(&format!("{kind:?}"), db.default_family(), &held);
+        let (db, held) = history(&sim, &order);
+        check(order.name(), db.default_family(), &held);
     }
 }
 
 #[test]
 fn old_versions_in_tables_are_found_without_a_scan() {
     let sim = Sim::new();
-    let (db, mut held) = history(&sim, MemtableKind::Auto);
+    let (db, mut held) = history(&sim, &Comparator::bytewise());
     db.flush().unwrap();
     check("table", db.default_family(), &held);
     // The same in a memtable above the table and in both.

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::codec::Compression;
-use crate::options::MemtableKind;
 use crate::types::{Comparator, WalId};
 use crate::version::format::{Header, Mark, PAGE, encode_record};
 
@@ -16,7 +15,6 @@ fn every_change() -> Vec<Change> {
         filter_bits_per_key: 12,
         table_bytes: 1 << 40,
         l1_tables_trigger: 9,
-        memtable: MemtableKind::SkipList,
         vlog_file_bytes: 3,
         ..FamilyOptions::default()
     };
@@ -87,7 +85,6 @@ fn golden_edit() {
     want.extend_from_slice(&[10, 1, 10]); // filter bits
     want.extend_from_slice(&[12, 4, 0x80, 0x80, 0x80, 0x40]); // table bytes 128 MiB
     want.extend_from_slice(&[14, 1, 4]); // L1 trigger
-    want.extend_from_slice(&[16, 1, 0]); // memtable kind
     want.extend_from_slice(&[18, 5, 0x80, 0x80, 0x80, 0x80, 0x01]); // value log bytes 256 MiB
     want.extend_from_slice(&[20, 1, 6]); // level size ratio
     want.extend_from_slice(&[22, 1, 1]); // least number of levels
