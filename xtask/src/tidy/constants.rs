@@ -1,6 +1,7 @@
 //! No page repeats a number of the code unchecked.
 //!
-//! * "`NAME` (16 KiB)" in any page: the constant `NAME` of the sources has that value. Of several constants with this name, one has it.
+//! * A constant in back-ticks with a number in brackets after it, in any page or comment, has that value. Of several constants with this name,
+//!   one has it.
 //! * The pages of the architecture ([`STRICT`]) write a number in no other way if it is 10 or more, or has a unit. Ranks of locks, which a
 //!   test of `tidesdb-sync` compares, and numbers of steps and records are exempt.
 //!
@@ -35,6 +36,14 @@ const UNITS: [(&str, f64); 12] = [
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let constants = Constants::of(tree);
     let mut out = Vec::new();
+    for (path, source) in &tree.sources {
+        for comment in &source.comments {
+            for span in names::spans(source.span(comment)) {
+                let fault = stated(&span).and_then(|stated| constants.fault(span.text, stated));
+                out.extend(fault.map(|text| Finding::new(path, comment.line + span.line - 1, text)));
+            }
+        }
+    }
     for (path, text) in tree.texts.iter().filter(|(path, _)| path.ends_with(".md")) {
         for span in names::spans(text) {
             let Some(stated) = stated(&span) else { continue };
@@ -344,5 +353,12 @@ mod tests {
             assert_eq!(findings("docs/internals/p.md", text), [] as [&str; 0], "{text}");
         }
         assert_eq!(findings("docs/memory.md", "at most 8,192."), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn comments_are_compared_too() {
+        let path = "crates/a/src/other.rs";
+        assert_eq!(findings(path, "/// At most `PIECE_BYTES` (8 KiB).\nfn f() {}").len(), 1);
+        assert_eq!(findings(path, "/// At most `PIECE_BYTES` (4 KiB), 8,192.\nfn f() {}"), [] as [&str; 0]);
     }
 }

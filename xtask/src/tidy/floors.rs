@@ -2,12 +2,19 @@
 //!
 //! The order of `mod` lines in a crate's root file is the order of its layers, the lowest first. A module may
 //! name only itself and lower layers, in imports and in inline paths. A name that the root re-exports counts as
-//! the layer it comes from. Code compiled for tests only is exempt. There is no other list to maintain.
+//! the layer it comes from. Code compiled for tests only is exempt. There is no other list to maintain, except the table of layers in
+//! `ARCHITECTURE.md`, which names the modules of the engine in the same order.
 
 use super::Finding;
 use crate::source::{Path, Source};
 use crate::tree::{Crate, Module, Tree};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// The crate whose layers have a table.
+const ENGINE: &str = "crates/tidesdb";
+const PAGE: &str = "ARCHITECTURE.md";
+/// The head of the table.
+const TABLE: &str = "| layer | modules |";
 
 /// The layers of one crate.
 struct House<'a> {
@@ -35,6 +42,9 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     for krate in tree.crates.iter().filter(|krate| krate.dir.starts_with("crates/")) {
         let Some(house) = House::of(tree, krate) else { continue };
         out.extend(house.findings(tree, krate));
+        if krate.dir == ENGINE {
+            out.extend(house.undescribed(tree));
+        }
     }
     out
 }
@@ -75,6 +85,22 @@ impl<'a> House<'a> {
             }
         }
         Some(House { floors, exports })
+    }
+
+    /// Returns the first module in which the table of layers differs from the root of the crate.
+    fn undescribed(&self, tree: &Tree) -> Option<Finding> {
+        let text = tree.texts.get(PAGE)?;
+        let (at, _) = text.lines().enumerate().find(|(_, line)| line.starts_with(TABLE))?;
+        let rows = text.lines().skip(at + 2).take_while(|line| line.starts_with('|'));
+        let cells = rows.filter_map(|row| row.split('|').nth(2));
+        let listed: Vec<&str> =
+            cells.flat_map(str::split_whitespace).map(|name| name.trim_matches('`')).collect();
+        let first =
+            (0..listed.len().max(self.floors.len())).find(|&i| listed.get(i) != self.floors.get(i))?;
+        let name = |list: &[&str]| list.get(first).map_or("nothing".to_owned(), |name| format!("`{name}`"));
+        let text =
+            format!("the table of layers has {} where `lib.rs` has {}", name(&listed), name(&self.floors));
+        Some(Finding::new(PAGE, at + 1, text))
     }
 
     fn findings(&self, tree: &Tree, krate: &Crate) -> Vec<Finding> {
@@ -265,6 +291,28 @@ mod tests {
             check(&tree).into_iter().filter(|finding| finding.text.contains("cycle")).collect();
         assert_eq!(told.len(), 1);
         assert!(told[0].text.ends_with(": c -> b -> c"), "{}", told[0].text);
+    }
+
+    #[test]
+    fn the_table_of_layers_names_the_modules_in_order() {
+        let page = |first: &str, second: &str| {
+            let rows = format!("| low | {first} | x |\n| high | {second} | y |");
+            let text = format!(
+                "# A\n| layer | modules | purpose |\n| --- | --- | --- |\n{rows}\n\n| other | table |\n"
+            );
+            let tree = tree(&[
+                ("crates/tidesdb/Cargo.toml", MANIFEST),
+                ("crates/tidesdb/src/lib.rs", "mod a { } mod b { } #[cfg(test)] mod tests { } mod c { }"),
+                ("ARCHITECTURE.md", &text),
+            ]);
+            places(&check(&tree))
+        };
+        assert_eq!(page("`a` `b`", "`c`"), [] as [&str; 0]);
+        for (first, second) in
+            [("`a` `b`", ""), ("`a`", "`c`"), ("`b` `a`", "`c`"), ("`a` `b`", "`c` `gone`")]
+        {
+            assert_eq!(page(first, second), ["ARCHITECTURE.md:2"], "{first} {second}");
+        }
     }
 
     #[test]
