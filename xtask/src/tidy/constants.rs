@@ -1,7 +1,7 @@
 //! No page repeats a number of the code unchecked.
 //!
 //! * A constant in back-ticks with a number in brackets after it, in any page or comment, has that value. Of several constants with this name,
-//!   one has it.
+//!   one has it. A setting with such a number has it as its default.
 //! * The pages of the architecture ([`STRICT`]) write a number in no other way if it is 10 or more, or has a unit. Ranks of locks, which a
 //!   test of `tidesdb-sync` compares, and numbers of steps and records are exempt.
 //!
@@ -65,14 +65,11 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     out
 }
 
-/// Returns the value that a page states for the constant of a span: what follows it in brackets, if that is a number.
+/// Returns the value that a page states for a constant or a setting: what follows a name in brackets, if that is a number.
 fn stated<'a>(span: &names::Span<'a>) -> Option<&'a str> {
-    let upper = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
-    let name = span.text.rsplit("::").next().unwrap_or("");
     let value = span.after.strip_prefix(" (")?.split_once(')')?.0;
-    let is_constant =
-        name.len() > 1 && name.starts_with(|c: char| c.is_ascii_uppercase()) && name.chars().all(upper);
-    (is_constant && value.starts_with(|c: char| c.is_ascii_digit())).then_some(value)
+    let is_name = span.text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | ':'));
+    (is_name && value.starts_with(|c: char| c.is_ascii_digit())).then_some(value)
 }
 
 /// Returns the value of a text such as `1,024`, `64 KiB` or `0.5`; other words after the number have no meaning.
@@ -139,26 +136,42 @@ fn without_label(line: &str) -> &str {
 struct Constants<'a> {
     /// Where each is defined: its source and the index of its name.
     places: HashMap<&'a str, Vec<(&'a Source, usize)>>,
+    /// Where the default of each setting is: its source and the index of the value.
+    settings: HashMap<&'a str, (&'a Source, usize)>,
 }
 
 impl<'a> Constants<'a> {
     fn of(tree: &'a Tree) -> Constants<'a> {
         let mut places: HashMap<_, Vec<_>> = HashMap::new();
-        for source in tree.sources.values() {
-            for at in 1..source.code.len() {
-                let defines = source.word(at - 1) == "const" && source.word(at + 1) == ":";
-                if defines && !source.in_test(at) {
+        let mut settings = HashMap::new();
+        for (path, source) in &tree.sources {
+            for at in (1..source.code.len()).filter(|at| source.word(at + 1) == ":" && !source.in_test(*at)) {
+                if source.word(at - 1) == "const" {
                     places.entry(source.word(at)).or_default().push((source, at));
+                } else if path.contains("/options/") {
+                    // `name: value,` of a `Default`, or `id name: type = value,` of the table.
+                    let value = if source.word(at + 3) == "=" { at + 4 } else { at + 2 };
+                    if source.code.get(value).is_some_and(|token| token.kind == Kind::Number) {
+                        settings.insert(source.word(at), (source, value));
+                    }
                 }
             }
         }
-        Constants { places }
+        Constants { places, settings }
     }
 
     fn fault(&self, name: &str, stated: &str) -> Option<String> {
         let name = name.rsplit("::").next().unwrap_or("");
-        let Some(places) = self.places.get(name) else { return Some(format!("no constant `{name}`")) };
-        let values: Vec<f64> = places.iter().filter_map(|(source, at)| self.value(source, *at)).collect();
+        let values: Vec<f64> = match (self.places.get(name), self.settings.get(name)) {
+            (Some(places), _) => places.iter().filter_map(|(source, at)| self.value(source, *at)).collect(),
+            (None, Some((source, at))) => {
+                Reader { constants: self, source, at: *at }.binary(0).into_iter().collect()
+            }
+            (None, None) => {
+                let is_constant = name.len() > 1 && !name.contains(|c: char| c.is_ascii_lowercase());
+                return is_constant.then(|| format!("no constant `{name}`"));
+            }
+        };
         let said = quantity(stated)?;
         // A share may be stored in percent.
         let same = |value: &f64| {
@@ -325,6 +338,22 @@ mod tests {
         ] {
             assert_eq!(findings("docs/p.md", text), [] as [&str; 0], "{text}");
         }
+    }
+
+    #[test]
+    fn a_default_that_differs_from_the_setting_fires() {
+        let code = "fields! { 2 buffer_bytes: usize = 64 << 20, (1, MAX), \"h\"; }
+            impl Default for DbOptions { fn default() -> Self { Self { wal_bytes: 256 << 20, on: true } } }";
+        let found = |text: &str| {
+            let files = [
+                ("crates/a/Cargo.toml", MANIFEST),
+                ("crates/a/src/options/db.rs", code),
+                ("docs/p.md", text),
+            ];
+            check(&tree(&files)).len()
+        };
+        assert_eq!(found("`buffer_bytes` (32 MiB) and `wal_bytes` (1 GiB)"), 2);
+        assert_eq!(found("`buffer_bytes` (64 MiB), `DbOptions::wal_bytes` (256 MiB), `other` (3)"), 0);
     }
 
     #[test]
