@@ -16,9 +16,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::codec::Salt;
+use crate::context::FLUSH_FOR_SPACE_MIN;
 use crate::family::{FamilyCore, MemSlot, Metric, ReadView, SettledFiles, Thrift, ValueSpace};
+use crate::maintenance::MaintenanceCtx;
 use crate::read::{self, Located};
-use crate::shared::{FLUSH_FOR_SPACE_MIN, MaintenanceCtx};
 use crate::sources::{Source, TableVersion};
 use crate::types::{EntryCursor, SeqNo, VlogId};
 use crate::version::{Change, VersionEdit, VlogState};

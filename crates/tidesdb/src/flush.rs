@@ -18,13 +18,14 @@ use std::sync::Arc;
 use tidesdb_sync::Backoff;
 
 use crate::codec::key_hash;
+use crate::context::{Flushed, WriteCtx};
 use crate::events::{Event, TARGET};
 use crate::family::{FamilyCore, MemSlot, Metric};
 use crate::jobs::{Job, JobStart, PartDone, Progress};
+use crate::maintenance::MaintenanceCtx;
 use crate::merge::{CoveringRanges, MergeCursor};
 use crate::ranges::{RangeSet, RangeTombstone};
 use crate::rewrite::{self, FLUSH_LEVEL, RewriteTarget, Rewritten};
-use crate::shared::{Flushed, MaintenanceCtx, WriteCtx};
 use crate::sources::{Source, TableVersion};
 use crate::sst::TableMeta;
 use crate::types::{EntryCursor, SeqNo};

@@ -97,18 +97,20 @@ mod pacing;
 mod jobs;
 // The copy in an object store.
 mod remote;
-// One family; the state that the layers on top of it share.
+// One family; what reads and writes need of an open database.
 mod family;
-mod shared;
+mod context;
 // Reads, writes, transactions.
 mod read;
 mod write;
 mod txn;
-// The jobs, and the threads that run them.
+// The jobs with what they need of an open database, all its parts together, and the threads that run the jobs.
+mod maintenance;
 mod rewrite;
 mod flush;
 mod compact;
 mod collect;
+mod engine;
 mod upload;
 mod background;
 // The database; its files, inspected without opening it.
@@ -124,6 +126,7 @@ pub use db::{
 pub use error::{Error, Result};
 pub use events::{Event, EventInfo, LevelPart};
 pub use family::{CommitHook, Committed, CommittedOp, FamilyStats};
+pub use health::{HealthReport, HealthState};
 pub use jobs::JobStats;
 pub use options::{
     DbOptions, FamilyOptions, Isolation, ReadOptions, RecoveryMode, RemoteOptions, SettingInfo, SyncMode,
@@ -131,7 +134,6 @@ pub use options::{
 };
 pub use read::{Cursor, Iter, ValueReader};
 pub use remote::RemoteStats;
-pub use shared::{Family, HealthReport, HealthState};
 pub use stats::{Durations, StatInfo, StatKind, StatUnit, StatValue, TimeStats};
 pub use store::{MemoryStore, ObjectStore};
 pub use txn::{Savepoint, Transaction};
@@ -139,7 +141,7 @@ pub use types::{
     CompactionFilter, Comparator, Decision, FAMILY_NAME_BYTES_MAX, FamilyId, FilterRow, KEY_BYTES_MAX,
     KeyRange, MergeOperator, RowSpan, SEQ_MAX, SeqNo, Slice, VALUE_BYTES_MAX,
 };
-pub use write::WriteBatch;
+pub use write::{Family, WriteBatch};
 
 pub use tidesdb_io::MachineMemory;
 
@@ -150,7 +152,7 @@ pub mod internals {
         ($($layer:ident)*) => { $(pub mod $layer { pub use crate::$layer::*; })* };
     }
     layers! {
-        error types codec options health clock stats memory files events ranges vlog sst wal merge version undo_map sources mvcc pacing jobs remote family shared read write txn rewrite flush compact collect upload background db
+        error types codec options health clock stats memory files events ranges vlog sst wal merge version undo_map sources mvcc pacing jobs remote family context read write txn maintenance rewrite flush compact collect engine upload background db
     }
 }
 

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::codec::Compression;
+use crate::context::MergeSpace;
 use crate::family::{FamilyCore, Metric};
 use crate::jobs::Progress;
+use crate::maintenance::MaintenanceCtx;
 use crate::memory::{Charge, Use};
 use crate::merge::{CHECK_EVERY, CoveringRanges, Retain, RetainRules, RetainStream};
 use crate::ranges::RangeTombstone;
-use crate::shared::{MaintenanceCtx, MergeSpace};
 use crate::sst::{TableMeta, TableOptions, TableWriter, UnsyncedTable};
 use crate::types::{Comparator, EntryCursor, EntryRef, Kind, SeqNo, VlogId};
 use crate::version::{Change, VersionEdit};

@@ -19,11 +19,12 @@ use std::time::Duration;
 
 use tidesdb_io::Access;
 
+use crate::engine::Shared;
 use crate::family::FamilyCore;
 use crate::files::{self, CURRENT, FileKind};
 use crate::flush::{self, Prefix};
+use crate::maintenance::MaintenanceCtx;
 use crate::remote::{Remote, object_name};
-use crate::shared::{MaintenanceCtx, Shared};
 use crate::store::Body;
 use crate::types::{SeqNo, VlogId, WalId};
 use crate::version::{Image, State};

@@ -4,6 +4,9 @@
 //! name only itself and lower layers, in imports and in inline paths. A name that the root re-exports counts as
 //! the layer it comes from. Code compiled for tests only is exempt. There is no other list to maintain, except the table of layers in
 //! `ARCHITECTURE.md`, which names the modules of the engine in the same order.
+//!
+//! One claim does not follow from the order: the modules of [`WRITE_PATH`] name no type that holds the manifest ([`HOLDERS`]), although
+//! the manifest itself is in a lower layer.
 
 use super::Finding;
 use crate::source::{Path, Source};
@@ -15,6 +18,12 @@ const ENGINE: &str = "crates/tidesdb";
 const PAGE: &str = "ARCHITECTURE.md";
 /// The head of the table.
 const TABLE: &str = "| layer | modules |";
+
+/// Layers of the engine that must not reach the manifest, whatever the order of the layers.
+const WRITE_PATH: [&str; 4] = ["context", "read", "write", "txn"];
+
+/// Types through which the manifest is reached.
+const HOLDERS: [&str; 3] = ["VersionSet", "MaintenanceCtx", "Shared"];
 
 /// The layers of one crate.
 struct House<'a> {
@@ -39,11 +48,32 @@ pub(super) struct Edge {
 /// Returns the findings of all crates except this one.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut out = sorting(tree);
+    out.extend(manifest(tree));
     for krate in tree.crates.iter().filter(|krate| krate.dir.starts_with("crates/")) {
         let Some(house) = House::of(tree, krate) else { continue };
         out.extend(house.findings(tree, krate));
         if krate.dir == ENGINE {
             out.extend(house.undescribed(tree));
+        }
+    }
+    out
+}
+
+/// Returns where the write path names what holds the manifest.
+fn manifest(tree: &Tree) -> Vec<Finding> {
+    let mut out = Vec::new();
+    let layers = WRITE_PATH.map(|layer| format!("crates/tidesdb/src/{layer}/"));
+    let is_of_path = |path: &str| layers.iter().any(|layer| path.starts_with(layer));
+    for (path, source) in tree.sources.iter().filter(|(path, _)| is_of_path(path)) {
+        for named in source.paths().iter().filter(|path| !source.in_test(path.at)) {
+            let held = named.names.iter().find(|name| HOLDERS.contains(name));
+            out.extend(held.map(|name| {
+                Finding::new(
+                    path,
+                    named.line,
+                    format!("`{name}`: the write path does not reach the manifest"),
+                )
+            }));
         }
     }
     out
@@ -255,6 +285,16 @@ mod tests {
         ] {
             assert_eq!(findings(ROOT, low, ""), ["crates/a/src/low.rs:1", "crates/a/src/lib.rs:1"], "{low}");
         }
+    }
+
+    #[test]
+    fn a_write_path_that_names_the_manifest_fires() {
+        let findings = |path: &str| {
+            let code = "use crate::version::{Change, VersionSet}; #[cfg(test)] mod t { use crate::version::VersionSet; }";
+            places(&manifest(&tree(&[(path, code)])))
+        };
+        assert_eq!(findings("crates/tidesdb/src/write/batch.rs"), ["crates/tidesdb/src/write/batch.rs:1"]);
+        assert_eq!(findings("crates/tidesdb/src/flush.rs"), [] as [&str; 0]);
     }
 
     #[test]

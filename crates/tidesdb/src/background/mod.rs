@@ -21,12 +21,13 @@ pub use pool::Pool;
 pub use relief::TRIM_PERIOD;
 
 use crate::callback::contained;
+use crate::context::WriteCtx;
+use crate::engine::Shared;
 use crate::events::Event;
 use crate::family::FamilyCore;
 use crate::jobs::Job;
 use crate::memory::Pressure;
 use crate::options::SyncMode;
-use crate::shared::{Shared, WriteCtx};
 use crate::sources::TableLevel;
 use crate::types::SeqNo;
 use crate::wal::SyncDue;

@@ -7,8 +7,9 @@ use tidesdb_io::{JoinHandle, Priority};
 use tidesdb_sync::{Mutex, rank};
 
 use super::{Ticks, finished, run};
+use crate::context::WriteCtx;
+use crate::engine::Shared;
 use crate::jobs::Job;
-use crate::shared::{Shared, WriteCtx};
 use crate::{Error, Result};
 
 /// The running threads of one database.

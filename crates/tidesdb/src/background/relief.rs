@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use crate::engine::Shared;
 use crate::memory::{Pressure, Use};
-use crate::shared::Shared;
 
 /// Under pressure the block cache keeps at least this part of the memory limit.
 const CACHE_PART_MIN: u64 = 32;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::plan;
 use super::run::{run_alone, version_of};
 use crate::family::FamilyCore;
-use crate::shared::MaintenanceCtx;
+use crate::maintenance::MaintenanceCtx;
 use crate::{Error, Result};
 
 /// Merges all tables of `family` into one sorted run.

@@ -15,11 +15,12 @@ use tidesdb_sync::{Backoff, Condvar, Mutex};
 
 use super::run::{Begun, output_bytes};
 use super::split::{self, Division};
+use crate::context::{MergeSpace, OwnedLog};
 use crate::family::FamilyCore;
 use crate::jobs::{Job, Progress};
+use crate::maintenance::{MaintenanceCtx, PartedWork};
 use crate::merge::MergeCursor;
 use crate::rewrite::{self, RewriteTarget, Rewritten, Splits};
-use crate::shared::{MaintenanceCtx, MergeSpace, OwnedLog, PartedWork};
 use crate::sources::{MergeInput, Source};
 use crate::types::{EntryCursor, FamilyId, Scope, VlogId};
 use crate::vlog::{LoadAhead, ValueMover};

@@ -9,9 +9,9 @@ use super::policy::{Cause, PlanKind};
 use crate::events::{Event, LevelPart};
 use crate::family::{FamilyCore, Metric};
 use crate::jobs::{JobStart, PartDone, RunningJob};
+use crate::maintenance::MaintenanceCtx;
 use crate::pacing::Paid;
 use crate::rewrite::Rewritten;
-use crate::shared::MaintenanceCtx;
 use crate::sources::TableSlot;
 
 /// Registers the merge as running.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Db;
 use crate::family::FamilyCore;
-use crate::shared::HealthReport;
+use crate::health::HealthReport;
 use crate::sst::Table;
 use crate::types::{EntryCursor, Kind};
 use crate::vlog::ValuePlace;

@@ -4,14 +4,15 @@
 use std::sync::Arc;
 
 use super::Db;
+use crate::engine::Shared;
 use crate::family::FamilyCore;
 use crate::jobs::Job;
 use crate::options::{FamilyOptions, LiveOptions};
-use crate::shared::{Family, Shared};
 use crate::sources::TableVersion;
 use crate::types::FamilyId;
 use crate::version::{Change, VersionEdit};
 use crate::vlog::VlogSet;
+use crate::write::Family;
 use crate::{Error, Result};
 
 /// Loads every family that the manifest names.
@@ -150,7 +151,7 @@ impl Family {
     /// `InvalidArgument` if the key order or the memtable kind differs, or a merge operator is replaced, removed, or added without
     /// `keep`; `NotFound` (dropped family), `Io`, `ReadOnly`, `Poisoned`, `Closed`. Nothing changed.
     pub fn change_options(&self, options: FamilyOptions, keep: bool) -> Result<()> {
-        let (shared, core) = (&self.shared, &self.core);
+        let (shared, core) = (self.shared()?, &self.core);
         shared.write.check_writable()?;
         let _catalog = shared.catalog.lock();
         if core.is_dropped() {
@@ -169,7 +170,7 @@ impl Family {
             tidesdb_sync::reclaim(); // the replaced view would keep its files while this thread is idle
         }
         core.options.change(&options);
-        core.vlog.set_file_bytes_max(file_bytes(shared, &options));
+        core.vlog.set_file_bytes_max(file_bytes(&shared, &options));
         core.note_values(); // the limit of garbage may have changed
         shared.write.jobs.push(Job::Compact(core.id)); // the trigger may have changed
         Ok(())
@@ -183,7 +184,7 @@ impl Family {
 pub(super) fn put_in_force(family: &Family, mut wanted: FamilyOptions) -> Result<()> {
     let options = &family.core.options;
     options.check_change(&family.core.name(), &wanted)?;
-    if family.shared.write.options.read_only || (options.are(&wanted) && is_stored(family, &wanted)) {
+    if family.ctx.options.read_only || (options.are(&wanted) && is_stored(family, &wanted)?) {
         return Ok(());
     }
     wanted.unknown = options.now().unknown;
@@ -191,15 +192,15 @@ pub(super) fn put_in_force(family: &Family, mut wanted: FamilyOptions) -> Result
 }
 
 /// Returns whether the manifest has these settings: those in force may end with the session.
-fn is_stored(family: &Family, wanted: &FamilyOptions) -> bool {
-    let state = family.shared.maintenance.versions.state();
+fn is_stored(family: &Family, wanted: &FamilyOptions) -> Result<bool> {
+    let state = family.shared()?.maintenance.versions.state();
     let stored = state.families.get(&family.core.id).map(|stored| LiveOptions::new(stored.options.clone()));
-    stored.is_some_and(|stored| stored.are(wanted))
+    Ok(stored.is_some_and(|stored| stored.are(wanted)))
 }
 
 impl Db {
     pub(super) fn handle(&self, core: Arc<FamilyCore>) -> Family {
-        Family { core, shared: Arc::clone(&self.inner.shared) }
+        Family { core, ctx: Arc::clone(&self.inner.shared.write) }
     }
 
     /// Returns the family called `name`.

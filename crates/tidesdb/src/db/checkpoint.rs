@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tidesdb_io::{Access, Descriptors, Dir, FileExt, PooledDir};
 
 use super::Db;
-use crate::shared::MaintenanceCtx;
+use crate::maintenance::MaintenanceCtx;
 use crate::sst::{Table, TableContext};
 use crate::types::{Comparator, WalId};
 use crate::version::{Change, Context, State, VersionEdit, VersionSet};

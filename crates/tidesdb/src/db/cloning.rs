@@ -7,14 +7,15 @@ use std::sync::Arc;
 
 use super::Db;
 use super::catalog::{core, find, new_id, publish_new};
+use crate::engine::Shared;
 use crate::family::FamilyCore;
 use crate::merge::CoveringRanges;
 use crate::read::Cursor;
 use crate::rewrite::{self, FLUSH_LEVEL, RewriteTarget, Rewritten};
-use crate::shared::{Family, Shared};
 use crate::sources::Source;
 use crate::types::{EntryCursor, Kind};
 use crate::version::{Change, VersionEdit};
+use crate::write::Family;
 use crate::{Error, Result};
 
 impl Db {

@@ -4,9 +4,9 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::family::MemSlot;
-use crate::shared::Family;
 use crate::sst::BlocksWithin;
 use crate::types::{Comparator, KeyRange};
+use crate::write::Family;
 
 /// Limit for counting the entries of a memtable one by one.
 const COUNTED_MAX: u64 = 1000;

@@ -6,12 +6,13 @@ use std::time::{Duration, SystemTime};
 use tidesdb_sync::Kept;
 
 use super::estimate::is_empty;
-use crate::family::{CommitHook, FamilyStats};
+use crate::engine::Shared;
+use crate::family::{CommitHook, FamilyCore, FamilyStats};
+use crate::maintenance::MaintenanceCtx;
 use crate::options::{ReadOptions, WriteOptions};
 use crate::read::{self, Cursor, Iter};
-use crate::shared::Family;
 use crate::types::{CompactionFilter, KeyRange, SeqNo, Slice};
-use crate::write::WriteBatch;
+use crate::write::{Family, WriteBatch};
 use crate::{Result, collect, compact, flush};
 
 impl Family {
@@ -190,15 +191,15 @@ impl Family {
         thread_local! {
             static SPARE: Kept<WriteBatch> = Kept::new();
         }
-        let reads = &self.shared.reads;
+        let reads = &self.ctx.reads;
         let _timer = reads.sample(&reads.times.puts);
         let mut batch = Kept::take(&SPARE).unwrap_or_else(WriteBatch::of_thread);
         let filled = fill(&mut batch);
         if filled.is_err() {
-            super::work_here(&self.shared, &filled);
+            super::work_here(&self.ctx, &filled);
         }
         filled?;
-        let seq = super::write(&self.shared, &mut batch, options)?;
+        let seq = super::write(&self.ctx, &mut batch, options)?;
         batch.trim(); // the commit has cleared it
         Kept::put(&SPARE, batch);
         Ok(seq)
@@ -209,7 +210,7 @@ impl Family {
     /// # Errors
     /// `Corrupt`, `Io`, `NotFound` (dropped family), `Closed`. The same holds for all reads.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
-        read::get(&self.shared.reads, &self.core, key.as_ref(), None)
+        read::get(&self.ctx.reads, &self.core, key.as_ref(), None)
     }
 
     /// Returns what `read` makes of the value of `key`, which is not copied: `get(key)?.map(read)` without the copy.
@@ -217,7 +218,7 @@ impl Family {
     /// # Errors
     /// As [`Family::get`].
     pub fn get_map<R>(&self, key: impl AsRef<[u8]>, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        read::get_map(&self.shared.reads, &self.core, key.as_ref(), None, read)
+        read::get_map(&self.ctx.reads, &self.core, key.as_ref(), None, read)
     }
 
     /// Returns the values of many keys, all at one read timestamp, in the order of `keys`.
@@ -225,7 +226,7 @@ impl Family {
     /// # Errors
     /// As [`Family::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>> {
-        read::multi_get(&self.shared.reads, &self.core, keys, None)
+        read::multi_get(&self.ctx.reads, &self.core, keys, None)
     }
 
     /// Returns whether `key` exists, without reading its value.
@@ -233,7 +234,7 @@ impl Family {
     /// # Errors
     /// As [`Family::get`].
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        read::contains(&self.shared.reads, &self.core, key.as_ref(), None)
+        read::contains(&self.ctx.reads, &self.core, key.as_ref(), None)
     }
 
     /// Iterates over all keys and values in order, as of now.
@@ -274,7 +275,7 @@ impl Family {
     /// # Errors
     /// As [`Family::get`].
     pub fn cursor_with(&self, options: &ReadOptions) -> Result<Cursor> {
-        Cursor::new(&self.shared.reads, &self.core, None, *options)
+        Cursor::new(&self.ctx.reads, &self.core, None, *options)
     }
 
     /// Writes everything committed so far to tables.
@@ -282,8 +283,8 @@ impl Family {
     /// # Errors
     /// `NoSpace`, `Io`, `Poisoned`.
     pub fn flush(&self) -> Result<()> {
-        self.shared.write.check_writable()?;
-        flush::all(&self.shared.maintenance, std::slice::from_ref(&self.core))
+        self.ctx.check_writable()?;
+        flush::all(&self.shared()?.maintenance, std::slice::from_ref(&self.core))
     }
 
     /// Schedules a background flush of everything committed so far and returns at once. Without background threads, the
@@ -292,11 +293,11 @@ impl Family {
     /// # Errors
     /// `NotFound` (dropped family), `Poisoned`, `ReadOnly`, `Closed`.
     pub fn start_flush(&self) -> Result<()> {
-        self.shared.write.check_writable()?;
+        self.ctx.check_writable()?;
         if self.core.is_dropped() {
             return Err(self.core.unusable());
         }
-        self.shared.write.rotate(&self.core);
+        self.ctx.rotate(&self.core);
         Ok(())
     }
 
@@ -305,11 +306,7 @@ impl Family {
     /// # Errors
     /// As [`Family::flush`]; `Corrupt`; `Busy` if [`Db::cancel_compactions`](crate::Db::cancel_compactions) stopped it.
     pub fn compact(&self) -> Result<()> {
-        self.flush()?;
-        compact::everything(&self.shared.maintenance, &self.core)?;
-        collect::all(&self.shared.maintenance, &self.core, self.shared.stored_to())?;
-        self.shared.maintenance.remove_obsolete();
-        Ok(())
+        self.compact_by(compact::everything)
     }
 
     /// Flushes, then merges the tables that overlap `range`. Afterwards `range` has no deleted, expired or hidden
@@ -330,13 +327,25 @@ impl Family {
     /// As [`Family::compact`].
     pub fn compact_range(&self, range: impl KeyRange) -> Result<()> {
         let range = range.bounds();
-        self.flush()?;
-        if !is_empty(&self.core.options.comparator, range) {
-            compact::within(&self.shared.maintenance, &self.core, &range)?;
-            collect::all(&self.shared.maintenance, &self.core, self.shared.stored_to())?;
-            self.shared.maintenance.remove_obsolete();
+        match is_empty(&self.core.options.comparator, range) {
+            true => self.flush(),
+            false => self.compact_by(|ctx, core| compact::within(ctx, core, &range)),
         }
+    }
+
+    /// Flushes, merges tables by `merge`, and collects garbage of values.
+    fn compact_by(&self, merge: impl FnOnce(&MaintenanceCtx, &Arc<FamilyCore>) -> Result<()>) -> Result<()> {
+        self.flush()?;
+        let shared = self.shared()?;
+        merge(&shared.maintenance, &self.core)?;
+        collect::all(&shared.maintenance, &self.core, shared.stored_to())?;
+        shared.maintenance.remove_obsolete();
         Ok(())
+    }
+
+    /// The open database: what the write path cannot reach.
+    pub(super) fn shared(&self) -> Result<Arc<Shared>> {
+        self.ctx.owner()
     }
 
     /// Sets a hook that runs after each commit to the family; `None` removes it. The hook runs once the commit is

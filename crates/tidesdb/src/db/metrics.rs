@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::{Db, Stats};
-use crate::shared::{HealthReport, HealthState};
+use crate::health::{HealthReport, HealthState};
 use crate::stats::{Durations, StatInfo, StatKind, StatUnit, StatValue};
 
 impl Db {

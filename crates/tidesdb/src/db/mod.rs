@@ -38,12 +38,13 @@ pub use values::ValueWriter;
 
 use crate::Result;
 use crate::background::{self, Pool};
+use crate::context::WriteCtx;
+use crate::engine::Shared;
 use crate::options::WriteOptions;
 use crate::read::{Cursor, Iter};
-use crate::shared::{Family, Shared};
 use crate::types::{KeyRange, SeqNo, Slice};
 use crate::upload;
-use crate::write::{self, WriteBatch};
+use crate::write::{self, Family, WriteBatch};
 
 /// Name of the default family, unless [`OpenOptions::default_family_name`] sets another.
 pub const DEFAULT_FAMILY: &str = "default";
@@ -273,7 +274,7 @@ impl Db {
     pub fn write_with(&self, batch: &mut WriteBatch, options: &WriteOptions) -> Result<SeqNo> {
         let reads = &self.inner.shared.reads;
         let _timer = if batch.is_empty() { None } else { reads.sample(&reads.times.commits) };
-        write(&self.inner.shared, batch, options)
+        write(&self.inner.shared.write, batch, options)
     }
 
     /// Makes all previous commits durable. Returns the first sequence number that is not durable.
@@ -417,20 +418,23 @@ impl Db {
 }
 
 /// Commits `batch`. Without background threads, then runs the queued jobs in this thread.
-pub(crate) fn write(shared: &Arc<Shared>, batch: &mut WriteBatch, options: &WriteOptions) -> Result<SeqNo> {
-    let committed = write::commit(&shared.write, batch, options);
-    work_here(shared, &committed);
+pub(crate) fn write(ctx: &WriteCtx, batch: &mut WriteBatch, options: &WriteOptions) -> Result<SeqNo> {
+    let committed = write::commit(ctx, batch, options);
+    work_here(ctx, &committed);
     committed
 }
 
 /// Runs the queued jobs in this thread after a write, if there are no background threads.
-fn work_here<T>(shared: &Arc<Shared>, written: &Result<T>) {
+fn work_here<T>(ctx: &WriteCtx, written: &Result<T>) {
     let work = match written {
         Ok(_) => true,
         Err(e) => e.is_full(), // the queued jobs may free space
     };
-    if work && shared.write.options.background_threads == Some(0) {
+    if work
+        && ctx.options.background_threads == Some(0)
+        && let Ok(shared) = ctx.owner()
+    {
         // The commit stands even if a job fails. Such a failure appears in the next call or poisons the database.
-        let _ = background::run_queued(shared);
+        let _ = background::run_queued(&shared);
     }
 }

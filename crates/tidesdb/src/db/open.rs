@@ -12,17 +12,20 @@ use super::restore::{self, Attached};
 use super::save::Unsaved;
 use super::{DEFAULT_FAMILY, Db, Inner, RecoveryReport, catalog, unresolved};
 use crate::background::Pool;
+use crate::context::WriteCtx;
+use crate::engine::Shared;
 use crate::family::FamilyCore;
 use crate::health::Health;
 use crate::jobs::{Job, Retry};
+use crate::maintenance::MaintenanceCtx;
 use crate::memory::Memory;
 use crate::options::{DbOptions, FamilyOptions, RecoveryMode, RemoteOptions, SyncMode};
-use crate::shared::{Family, MaintenanceCtx, Shared, WriteCtx};
 use crate::sst::{Table, TableContext};
 use crate::types::{Comparator, MergeOperator, WalId, is_segment_bytes, wal_id_max};
 use crate::version::{Context, Presence, State, VersionSet, presence};
 use crate::vlog::WriteBudget;
 use crate::wal::{Log, LogConfig, reader, release_spare_files};
+use crate::write::Family;
 use crate::{Error, Result, files};
 
 /// The system may have room for no more threads, and a thread that cannot begin ends the process.
@@ -217,7 +220,7 @@ impl OpenOptions {
             Some(n) => n,
             None => shared.write.env.threads.parallelism().clamp(2, 4),
         };
-        let default = Family { core: default, shared: Arc::clone(&shared) };
+        let default = Family { core: default, ctx: Arc::clone(&shared.write) };
         if let Some(wanted) = self.default_family.take() {
             catalog::put_in_force(&default, wanted)?;
         }
@@ -392,7 +395,9 @@ impl OpenOptions {
         };
         shared.reads.refresh_clock();
         shared.write.sync_due.tick(shared.write.env.clock.mono());
-        Arc::new(shared)
+        let shared = Arc::new(shared);
+        shared.write.set_owner(&shared);
+        shared
     }
 
     /// Reads the manifest, or creates the first one.

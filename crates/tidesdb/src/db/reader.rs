@@ -29,13 +29,14 @@ use super::close::Closing;
 use super::open::{newer_than_flushed, refuse_unresolved};
 use super::{Db, Inner, OpenOptions, RecoveryReport, catalog};
 use crate::background::Pool;
+use crate::engine::Shared;
 use crate::memory::{Charge, Memory, Use};
 use crate::options::RecoveryMode;
-use crate::shared::{Family, Shared};
 use crate::sst::{Table, TableContext};
 use crate::types::{SeqNo, TableId, WalId};
 use crate::version::{Context, ManifestTail, State, VersionSet};
 use crate::wal::{LogTail, TailConfig};
+use crate::write::Family;
 use crate::{Error, Result};
 
 /// Tries of one refresh. Each fails only because the writer has replaced files meanwhile.
@@ -309,7 +310,7 @@ impl Following {
         Ok(Db {
             inner: Arc::new(Inner {
                 path: self.options.path.clone(),
-                default: Family { core, shared: Arc::clone(&shared) },
+                default: Family { core, ctx: Arc::clone(&shared.write) },
                 pool: Pool::start(&shared, 0)?,
                 shared,
                 report,

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use tidesdb_io::{JoinHandle, Priority};
 use tidesdb_sync::{Mutex, pin};
 
+use crate::context::WriteCtx;
+use crate::engine::Shared;
 use crate::family::{FamilyCore, MemSlot};
 use crate::jobs::JobStart;
+use crate::maintenance::MaintenanceCtx;
 use crate::merge::CoveringRanges;
 use crate::rewrite::{self, RewriteTarget, Rewritten};
-use crate::shared::{MaintenanceCtx, Shared, WriteCtx};
 use crate::sources::Source;
 use crate::types::{EntryCursor, FamilyId, Kind, SeqNo, VlogId};
 use crate::version::State;

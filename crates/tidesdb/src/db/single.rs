@@ -4,9 +4,9 @@ use super::Db;
 use super::transact::transact;
 use crate::options::{Isolation, TransactOptions};
 use crate::read::Iter;
-use crate::shared::Family;
 use crate::txn::Transaction;
 use crate::types::Slice;
+use crate::write::Family;
 use crate::{Error, Result};
 
 impl Family {
@@ -60,7 +60,7 @@ impl Family {
         &self,
         end: impl Fn(&mut Iter) -> Option<Result<(Slice, Slice)>>,
     ) -> Result<Option<(Slice, Slice)>> {
-        transact(&self.shared, &TransactOptions::default(), |tx| {
+        transact(&self.ctx, &TransactOptions::default(), |tx| {
             let row = end(&mut tx.iter(self)?).transpose()?;
             if let Some((key, _)) = &row {
                 tx.delete(self, key)?;
@@ -92,7 +92,7 @@ impl Family {
         new: Option<&[u8]>,
     ) -> Result<bool> {
         let key = key.as_ref();
-        transact(&self.shared, &of_one_key(), |tx| {
+        transact(&self.ctx, &of_one_key(), |tx| {
             let as_expected = tx.get(self, key)?.as_deref() == expected;
             if as_expected {
                 match new {
@@ -127,7 +127,7 @@ impl Family {
         mut change: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
     ) -> Result<Option<Vec<u8>>> {
         let key = key.as_ref();
-        transact(&self.shared, &of_one_key(), |tx| {
+        transact(&self.ctx, &of_one_key(), |tx| {
             let new = change(tx.get(self, key)?.as_deref());
             match &new {
                 Some(value) => tx.put(self, key, value)?,

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::context::ReadCtx;
 use crate::mvcc::SnapshotPin;
 use crate::options::ReadOptions;
 use crate::read::{self, Cursor, Iter};
-use crate::shared::{Family, ReadCtx};
 use crate::types::{KeyRange, SeqNo, Slice};
+use crate::write::Family;
 use crate::{Error, Result};
 
 /// A view of the whole database as of the time it was taken. Cheap to clone; retains the old versions it can see.
@@ -56,7 +57,7 @@ impl Snapshot {
 
     /// Rejects families of another database: sequence numbers of one database mean nothing in another.
     pub(super) fn check(&self, family: &Family) -> Result<()> {
-        if Arc::ptr_eq(&self.reads, &family.shared.reads) {
+        if Arc::ptr_eq(&self.reads, &family.ctx.reads) {
             return Ok(());
         }
         Err(Error::invalid("a snapshot reads families of its own database only"))

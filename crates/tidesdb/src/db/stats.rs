@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use super::Db;
 use crate::compact::{self, TreeStats};
+use crate::engine::Shared;
 use crate::family::{FamilyCore, FamilyStats, Metric};
 use crate::jobs::JobStats;
 use crate::memory::{Breakdown, Use};
 use crate::pacing::{DelayStats, FLUSH_RATE_ASSUMED, MERGE_RATE_ASSUMED};
 use crate::remote::RemoteStats;
-use crate::shared::{Family, Shared};
 use crate::stats::{Durations, TimeStats, statistics, write_lines};
 use crate::types::SeqNo;
+use crate::write::Family;
 
 statistics! {
     /// Statistics of the whole database. Its `Display` is for people: it leaves out figures that are 0.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Db, work_here};
+use crate::context::WriteCtx;
 use crate::options::{Isolation, TransactOptions, WriteOptions};
-use crate::shared::Shared;
 use crate::stats::is_chosen;
 use crate::txn::Transaction;
 use crate::types::SeqNo;
@@ -34,10 +34,10 @@ impl Transaction {
     /// # Errors
     /// As [`Transaction::commit`].
     pub fn commit_with(&mut self, options: &WriteOptions) -> Result<SeqNo> {
-        let chosen = (!self.is_empty() && is_chosen()).then(|| Arc::clone(self.shared()));
-        let _timer = chosen.as_ref().map(|shared| shared.reads.measure(&shared.reads.times.commits));
+        let chosen = (!self.is_empty() && is_chosen()).then(|| Arc::clone(self.ctx()));
+        let _timer = chosen.as_ref().map(|ctx| ctx.reads.measure(&ctx.reads.times.commits));
         let committed = self.commit_only(options);
-        work_here(self.shared(), &committed);
+        work_here(self.ctx(), &committed);
         committed
     }
 }
@@ -45,7 +45,7 @@ impl Transaction {
 impl Db {
     /// Begins a transaction.
     pub fn begin(&self, isolation: Isolation) -> Transaction {
-        Transaction::new(&self.inner.shared, isolation)
+        Transaction::new(&self.inner.shared.write, isolation)
     }
 
     /// Runs `body` in a serializable transaction and commits. After a conflict it repeats both, with growing random
@@ -121,17 +121,17 @@ impl Db {
         options: &TransactOptions,
         body: impl FnMut(&mut Transaction) -> Result<R, E>,
     ) -> Result<R, E> {
-        transact(&self.inner.shared, options, body)
+        transact(&self.inner.shared.write, options, body)
     }
 }
 
 /// Runs `body` in a transaction, commits, and repeats both after a conflict.
 pub(super) fn transact<R, E: From<Error>>(
-    shared: &Arc<Shared>,
+    ctx: &Arc<WriteCtx>,
     options: &TransactOptions,
     mut body: impl FnMut(&mut Transaction) -> Result<R, E>,
 ) -> Result<R, E> {
-    let mut tx = Transaction::new(shared, options.isolation);
+    let mut tx = Transaction::new(ctx, options.isolation);
     let mut attempt = 1;
     loop {
         tx.set_repeatable();
@@ -145,15 +145,15 @@ pub(super) fn transact<R, E: From<Error>>(
             Err(Error::Conflict { .. }) if repeatable => {}
             Err(e) => return Err(e.into()),
         }
-        pause(shared, attempt);
+        pause(ctx, attempt);
         attempt += 1;
         tx.reset();
     }
 }
 
 /// Waits for a random time, longer after more attempts.
-fn pause(shared: &Shared, attempt: u32) {
-    let env = &shared.write.env;
+fn pause(ctx: &WriteCtx, attempt: u32) {
+    let env = &ctx.env;
     let longest = PAUSE_MIN.saturating_mul(1 << attempt.min(16)).min(PAUSE_MAX);
     let share = env.entropy.next_u64() % longest.as_nanos().max(1) as u64;
     env.clock.sleep(Duration::from_nanos(share));

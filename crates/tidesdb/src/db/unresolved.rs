@@ -17,9 +17,11 @@ use std::sync::Arc;
 
 use super::{Db, catalog, replay};
 use crate::codec::{Compression, Decoder};
+use crate::context::WriteCtx;
+use crate::engine::Shared;
 use crate::family::FamilyCore;
+use crate::maintenance::MaintenanceCtx;
 use crate::rewrite::{FLUSH_LEVEL, Rewritten, name_vlogs};
-use crate::shared::{MaintenanceCtx, Shared, WriteCtx};
 use crate::types::{Comparator, Kind, SEQ_MAX, SeqNo, VlogId};
 use crate::version::{Change, FamilyState, VersionEdit};
 use crate::vlog::{ValuePlace, VlogPointer};

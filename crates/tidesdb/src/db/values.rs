@@ -14,11 +14,10 @@ use super::{Db, Snapshot};
 use crate::memory::{Charge, Use};
 use crate::options::{SyncMode, WriteOptions};
 use crate::read::{self, ValueReader};
-use crate::shared::Family;
 use crate::txn::Transaction;
 use crate::types::{SeqNo, Slice, VlogId, expiry_at};
 use crate::vlog::{CHUNK_BYTES, CHUNKED_BYTES_MAX, ChunkedPlace, Lease};
-use crate::write::{Chunks, WriteBatch, begin_writing, check_key};
+use crate::write::{Chunks, Family, WriteBatch, begin_writing, check_key};
 use crate::{Error, Result, collect};
 
 /// Memory of a writer without its chunk and its key.
@@ -69,7 +68,7 @@ struct Stream {
 
 impl ValueWriter {
     fn new(family: &Family, key: &[u8]) -> Result<Self> {
-        family.shared.write.check_writable()?;
+        family.ctx.check_writable()?;
         check_key(key)?;
         check_exists(family)?;
         let mut charge = Charge::new(Use::Cursors);
@@ -97,7 +96,7 @@ impl ValueWriter {
     /// commit fail.
     #[must_use]
     pub fn ttl(self, ttl: Duration) -> Self {
-        let expiry = self.family.shared.reads.expiry_after(ttl);
+        let expiry = self.family.ctx.reads.expiry_after(ttl);
         self.expiring(expiry)
     }
 
@@ -133,9 +132,9 @@ impl ValueWriter {
     pub fn commit(mut self) -> Result<SeqNo> {
         let mut batch = WriteBatch::new();
         self.add_to(&mut batch)?;
-        let reads = &self.family.shared.reads;
+        let reads = &self.family.ctx.reads;
         let _timer = reads.sample(&reads.times.commits);
-        super::write(&self.family.shared, &mut batch, &self.options)
+        super::write(&self.family.ctx, &mut batch, &self.options)
     }
 
     /// Adds the put to `transaction`: the value becomes visible with its other writes. The transaction decides about the sync
@@ -185,7 +184,7 @@ impl ValueWriter {
     /// Appends the full chunk and empties it.
     fn append_chunk(&mut self) -> Result<()> {
         if self.stream.is_none() {
-            collect::name(&self.family.shared.maintenance, &self.family.core)?;
+            collect::name(&self.family.shared()?.maintenance, &self.family.core)?;
         }
         let stream = self.stream.get_or_insert_default();
         if (stream.chunks.count() as u64 + 1) * CHUNK_BYTES as u64 >= CHUNKED_BYTES_MAX {
@@ -227,11 +226,11 @@ impl ValueWriter {
 
     /// Remembers the error `e` and lets go of what was written: the value can no longer be committed, and a full disk needs its space.
     fn fail(&mut self, e: Error) -> Error {
-        let e = self.family.shared.write.refused(self.len(), e);
+        let e = self.family.ctx.refused(self.len(), e);
         (self.stream, self.chunk) = (None, Vec::new());
         self.charge.set(&self.family.core.memory, (WRITER_BYTES + self.key.len()) as u64);
         self.failed = Some(e.clone());
-        super::work_here(&self.family.shared, &Err::<(), _>(e.clone()));
+        super::work_here(&self.family.ctx, &Err::<(), _>(e.clone()));
         e
     }
 
@@ -295,7 +294,7 @@ impl Stream {
             return Ok(());
         }
         let _reservation = begin_writing(family, 0)?;
-        collect::name_begun(&family.shared.maintenance, &family.core)?;
+        collect::name_begun(&family.shared()?.maintenance, &family.core)?;
         match self.named.replace(file) {
             Some(_) => sync(family),
             None => Ok(()),
@@ -314,7 +313,7 @@ impl Stream {
 /// Makes durable what was appended to the value logs of `family`.
 fn sync(family: &Family) -> Result<()> {
     let synced = family.core.vlog.sync();
-    synced.map_err(|e| Error::clone(&family.shared.write.poison(e)))
+    synced.map_err(|e| Error::clone(&family.ctx.poison(e)))
 }
 
 fn check_exists(family: &Family) -> Result<()> {
@@ -374,7 +373,7 @@ impl Family {
 
 fn read_at(family: &Family, key: &[u8], seq: Option<SeqNo>) -> Result<Option<ValueReader>> {
     let view = family.core.owned_view();
-    let located = read::locate(&family.shared.reads, &family.core, &view, key, seq)?;
+    let located = read::locate(&family.ctx.reads, &family.core, &view, key, seq)?;
     located.map(|located| ValueReader::new(&family.core, view, Vec::new(), located)).transpose()
 }
 

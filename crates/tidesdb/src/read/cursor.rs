@@ -14,6 +14,7 @@ use super::ahead::ReadAhead;
 use super::get::resolve_chunks;
 use super::stored::StoredAhead;
 use super::track::Track;
+use crate::context::ReadCtx;
 use crate::family::{FamilyCore, ReadView};
 use crate::jobs::Job;
 use crate::memory::Charge;
@@ -21,7 +22,6 @@ use crate::merge::{HidingCursor, MergeCursor, VisibleCursor};
 use crate::mvcc::SnapshotPin;
 use crate::options::ReadOptions;
 use crate::ranges::{RangeSet, RangeTombstone};
-use crate::shared::ReadCtx;
 use crate::sources::Source;
 use crate::types::{
     Comparator, EntryCursor, EntryMeta, KeyRange, Kind, ReadPoint, RowSpan, Rows, SEQ_MAX, Scope, SeqNo,

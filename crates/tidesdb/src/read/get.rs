@@ -7,9 +7,9 @@ use tidesdb_memtable::{Entry, Memtable};
 use tidesdb_sync::{Guard, pin};
 
 use crate::codec::key_hash;
+use crate::context::ReadCtx;
 use crate::family::{FamilyCore, GET_CHARGE, ReadView};
 use crate::merge::Combine;
-use crate::shared::ReadCtx;
 use crate::sst::{AllowAllReads, ReadGate, Table, TableValue, TurnGate};
 use crate::stats::is_chosen;
 use crate::types::{Between, Kind, Operands, ReadPoint, SeqNo, Slice, VALUE_BYTES_MAX, has_passed};

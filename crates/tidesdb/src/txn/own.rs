@@ -1,11 +1,11 @@
 //! A transaction's own writes, sorted for reading. Built when first needed, then extended as the batch grows and undone as it is cut
 //! back.
 
+use crate::context::ReadCtx;
 use crate::family::FamilyCore;
 use crate::memory::Use;
 use crate::ranges::RangeTombstone;
 use crate::read::{OwnReads, resolve};
-use crate::shared::ReadCtx;
 use crate::types::{Comparator, FamilyId, Kind};
 use crate::undo_map::{RECORD_BYTES, ROLLBACKS_MAX, UndoMap, stamp};
 use crate::write::{Mark, Op, WriteBatch};

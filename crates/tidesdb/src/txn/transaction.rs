@@ -9,14 +9,14 @@ use std::time::{Duration, SystemTime};
 use super::footprint::Footprint;
 use super::own::{Own, OwnValue, OwnWrite, OwnWrites, search_batch};
 use super::validate::Depends;
+use crate::context::{ReadCtx, WriteCtx};
 use crate::family::ReadView;
 use crate::memory::{Charge, Use};
 use crate::options::{Isolation, ReadOptions, WriteOptions};
 use crate::read::{self, Cursor, Iter, Located, OwnReads, ReadTimestamp, Track};
-use crate::shared::{Family, ReadCtx, Shared};
 use crate::types::{KeyRange, ReadPoint, SeqNo, Slice};
 use crate::vlog::Lease;
-use crate::write::{self, Mark, WriteBatch};
+use crate::write::{self, Family, Mark, WriteBatch};
 use crate::{Error, Result};
 
 /// Reads and writes at one [`Isolation`] level, committed all or none. Belongs to one thread at a time. Dropping it
@@ -39,7 +39,7 @@ use crate::{Error, Result};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Transaction {
-    shared: Arc<Shared>,
+    ctx: Arc<WriteCtx>,
     isolation: Isolation,
     moment: ReadTimestamp,
     /// Time at which it began, for expiry.
@@ -77,14 +77,14 @@ impl fmt::Debug for Transaction {
 pub struct Savepoint(u64);
 
 impl Transaction {
-    pub(crate) fn new(shared: &Arc<Shared>, isolation: Isolation) -> Self {
-        let began = shared.reads.now();
+    pub(crate) fn new(ctx: &Arc<WriteCtx>, isolation: Isolation) -> Self {
+        let began = ctx.reads.now();
         let mut charge = Charge::new(Use::Transactions);
-        charge.set(&shared.write.memory, BASE_BYTES as u64);
+        charge.set(&ctx.memory, BASE_BYTES as u64);
         Self {
             began,
-            moment: moment(&shared.reads, isolation, began),
-            shared: Arc::clone(shared),
+            moment: moment(&ctx.reads, isolation, began),
+            ctx: Arc::clone(ctx),
             isolation,
             batch: WriteBatch::new(),
             own: RefCell::default(),
@@ -308,7 +308,7 @@ impl Transaction {
                 }
             });
         }
-        let found = read::multi_get(&self.shared.reads, &family.core, &asked, self.read_seq())?;
+        let found = read::multi_get(&self.ctx.reads, &family.core, &asked, self.read_seq())?;
         for (place, value) in places.into_iter().zip(found) {
             values[place] = value;
         }
@@ -358,7 +358,7 @@ impl Transaction {
         let own = self.own_reads(family)?;
         let tracked = self.isolation.depends_on_reads();
         let track = tracked.then(|| Track::new(&self.reads.borrow().spans, &family.core));
-        Cursor::in_transaction(&self.shared.reads, &family.core, self.moment.clone(), (own, track), *options)
+        Cursor::in_transaction(&self.ctx.reads, &family.core, self.moment.clone(), (own, track), *options)
     }
 
     /// Marks the current position. Savepoints nest. If batches and transactions hold their share of `memory_limit`, the savepoint
@@ -380,7 +380,7 @@ impl Transaction {
         if self.savepoints.len() == has {
             let room = has + (has / 4).max(4);
             let bytes = BASE_BYTES + room * size_of::<(u64, Mark)>();
-            self.charge.grow(&self.shared.write.memory, bytes as u64)?;
+            self.charge.grow(&self.ctx.memory, bytes as u64)?;
             self.savepoints.reserve_exact(room - has);
         }
         Ok(())
@@ -426,21 +426,21 @@ impl Transaction {
         let checks_writes = self.isolation == Isolation::Snapshot;
         let done = match &self.moment {
             ReadTimestamp::Snapshot(pin) if checks_writes || depends.on_reads() => {
-                write::commit_if(&self.shared.write, &mut self.batch, options, pin.seq(), |batch, during| {
+                write::commit_if(&self.ctx, &mut self.batch, options, pin.seq(), |batch, during| {
                     let writes = checks_writes.then_some(batch);
                     depends.check_unchanged(writes, ReadPoint { seq: pin.seq(), now: self.began }, during)
                 })
             }
-            _ => write::commit(&self.shared.write, &mut self.batch, options),
+            _ => write::commit(&self.ctx, &mut self.batch, options),
         };
         drop(reads);
         self.moment = ReadTimestamp::Now; // releases the snapshot: old versions are no longer needed
         done
     }
 
-    /// The database.
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
+    /// The write path that it commits to.
+    pub(crate) fn ctx(&self) -> &Arc<WriteCtx> {
+        &self.ctx
     }
 
     /// Returns false once the transaction was committed or rolled back.
@@ -459,8 +459,8 @@ impl Transaction {
     /// writes are undone.
     pub fn reset(&mut self) {
         self.forget();
-        self.began = self.shared.reads.now();
-        self.moment = moment(&self.shared.reads, self.isolation, self.began);
+        self.began = self.ctx.reads.now();
+        self.moment = moment(&self.ctx.reads, self.isolation, self.began);
         self.open = true;
     }
 
@@ -490,7 +490,7 @@ impl Transaction {
         self.savepoints.clear();
         if self.charge.bytes() > BASE_BYTES as u64 {
             self.savepoints = Vec::new();
-            self.charge.set(&self.shared.write.memory, BASE_BYTES as u64);
+            self.charge.set(&self.ctx.memory, BASE_BYTES as u64);
         }
     }
 
@@ -499,7 +499,7 @@ impl Transaction {
         match self.ask_own(family, key, tracked, read)? {
             Own::Written(said) => Ok(said),
             Own::Operand(_) => self.combined(family, key),
-            Own::Unwritten(_) => read::get(&self.shared.reads, &family.core, key, self.read_seq()),
+            Own::Unwritten(_) => read::get(&self.ctx.reads, &family.core, key, self.read_seq()),
         }
     }
 
@@ -518,7 +518,7 @@ impl Transaction {
             }
             Own::Unwritten(read) => {
                 let read = |value: &[u8]| read(OwnValue::Whole(value));
-                read::get_map(&self.shared.reads, &family.core, key, self.read_seq(), read)?.transpose()
+                read::get_map(&self.ctx.reads, &family.core, key, self.read_seq(), read)?.transpose()
             }
         }
     }
@@ -527,7 +527,7 @@ impl Transaction {
         match self.ask_own(family, key, tracked, |_| Ok(()))? {
             Own::Written(said) => Ok(said.is_some()),
             Own::Operand(_) => Ok(true),
-            Own::Unwritten(_) => read::contains(&self.shared.reads, &family.core, key, self.read_seq()),
+            Own::Unwritten(_) => read::contains(&self.ctx.reads, &family.core, key, self.read_seq()),
         }
     }
 
@@ -545,7 +545,7 @@ impl Transaction {
         let mut operand = false;
         if self.batch.has_family(&family.core) {
             if self.own.borrow().is_short(&self.batch) {
-                match search_batch(&self.shared.reads, &self.batch, &family.core, key)? {
+                match search_batch(&self.ctx.reads, &self.batch, &family.core, key)? {
                     Some(OwnWrite::Operand) => operand = true,
                     Some(said) => return Own::said(said, read),
                     None => {}
@@ -554,7 +554,7 @@ impl Transaction {
                 if !self.own.borrow().is_caught_up(&self.batch) {
                     self.own.borrow_mut().catch_up(&self.batch)?;
                 }
-                match self.own.borrow().get(&self.shared.reads, &family.core, key) {
+                match self.own.borrow().get(&self.ctx.reads, &family.core, key) {
                     Some(OwnWrite::Operand) => operand = true,
                     Some(said) => return Own::said(said, read),
                     None => {}
@@ -570,7 +570,7 @@ impl Transaction {
     /// The value of `key`, whose last own write is an operand: older own writes and the data may matter.
     fn combined(&self, family: &Family, key: &[u8]) -> Result<Option<Slice>> {
         let own = self.own_reads(family)?;
-        let mut cursor = Cursor::for_one_call(&self.shared.reads, &family.core, self.moment.clone(), own)?;
+        let mut cursor = Cursor::for_one_call(&self.ctx.reads, &family.core, self.moment.clone(), own)?;
         cursor.seek(key)?;
         let found = cursor.valid() && family.core.options.comparator.compare(cursor.key(), key).is_eq();
         if found { cursor.value().map(|value| Some(value.into())) } else { Ok(None) }
@@ -601,7 +601,7 @@ impl Transaction {
         match self.ask_own(family, key, true, own)? {
             Own::Written(said) => Ok(said),
             Own::Operand(_) => Ok(self.combined(family, key)?.map(Located::Inline)),
-            Own::Unwritten(_) => read::locate(&self.shared.reads, &family.core, view, key, self.read_seq()),
+            Own::Unwritten(_) => read::locate(&self.ctx.reads, &family.core, view, key, self.read_seq()),
         }
     }
 
@@ -619,7 +619,7 @@ impl Transaction {
     fn read_seq(&self) -> Option<SeqNo> {
         match &self.moment {
             ReadTimestamp::Now => None,
-            other => Some(other.seq(&self.shared.reads)),
+            other => Some(other.seq(&self.ctx.reads)),
         }
     }
 
@@ -638,7 +638,7 @@ impl Transaction {
 
     fn check(&self, family: &Family) -> Result<()> {
         self.check_open()?;
-        if Arc::ptr_eq(&self.shared, &family.shared) {
+        if Arc::ptr_eq(&self.ctx, &family.ctx) {
             return Ok(());
         }
         Err(Error::invalid("a transaction can use only families of its own database"))

@@ -7,12 +7,12 @@ use std::time::{Duration, SystemTime};
 use tidesdb_io::Buffer;
 
 use super::chunks;
+use super::family::Family;
 use super::ops::{OP_BYTES, Op, Ops, decode_ops, encode_op};
 use crate::family::FamilyCore;
 use crate::memory::{Charge, Use};
 use crate::ranges::Interval;
 use crate::read::prefix_range;
-use crate::shared::Family;
 use crate::types::{FamilyId, KEY_BYTES_MAX, KeyRange, Kind, VALUE_BYTES_MAX, expiry_at};
 use crate::vlog::{ChunkedPlace, Lease};
 use crate::wal::Purpose;
@@ -146,7 +146,7 @@ impl WriteBatch {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<()> {
-        self.put_until(family, key.as_ref(), value.as_ref(), family.shared.reads.expiry_after(ttl)?)
+        self.put_until(family, key.as_ref(), value.as_ref(), family.ctx.reads.expiry_after(ttl)?)
     }
 
     /// Sets `key` to `value` until `expiry`, in milliseconds, rounded up. `None` = forever, whatever the default TTL of the family.
@@ -489,7 +489,7 @@ impl WriteBatch {
                 (scant, self.charge.grow(memory, bytes(scant))?)
             }
         };
-        family.shared.write.wait_for_memory().inspect_err(|_| self.charge.set(memory, before))?;
+        family.ctx.wait_for_memory().inspect_err(|_| self.charge.set(memory, before))?;
         self.record.reserve_exact(room.saturating_sub(self.record.len()));
         self.room = room;
         Ok(())

@@ -4,8 +4,8 @@
 
 use std::mem;
 
+use super::family::Family;
 use crate::family::Metric;
-use crate::shared::Family;
 use crate::types::VlogId;
 use crate::vlog::{CHUNK_BYTES, ChunkIndex, ChunkedPlace, Lane, Lease, VlogPointer};
 use crate::wal::{Log, SpaceReservation, Unpublished};
@@ -19,7 +19,7 @@ const LONG_BYTES_MIN: usize = 8 << 20;
 /// # Errors
 /// `NoSpace`, `Io`, `ReadOnly`, `Closed`, `Poisoned`.
 pub fn begin_writing(family: &Family, bytes: usize) -> Result<SpaceReservation<&Log>> {
-    let ctx = &family.shared.write;
+    let ctx = &family.ctx;
     let reservation = ctx.log.reserve_space_for_values(bytes.max(1) as u64)?;
     ctx.check_writable()?; // after the reservation: a close that does not wait for it is seen here
     Ok(reservation)
@@ -45,7 +45,7 @@ pub(super) fn refuse_comparators() -> Result<()> {
 /// in full mode, or the next sync of the log, makes it so.
 pub(super) fn store(family: &Family, value: &[u8]) -> Result<(ChunkedPlace, Vec<Lease>)> {
     refuse_comparators()?;
-    let (ctx, core) = (&family.shared.write, &family.core);
+    let (ctx, core) = (&family.ctx, &family.core);
     if core.is_dropped() {
         return Err(core.unusable());
     }
@@ -62,7 +62,7 @@ fn append_value(family: &Family, value: &[u8]) -> Result<(ChunkedPlace, Vec<Leas
     let _expected = family.core.vlog.expect(value.len() as u64);
     let appended = family.core.vlog.in_parallel(value.chunks(CHUNK_BYTES), |lane, chunk| {
         reservation.written(chunk.len() as u64)?;
-        family.shared.write.check_writable()?;
+        family.ctx.check_writable()?;
         append(family, lane, chunk)
     })?;
     let mut chunks = Chunks::default();

@@ -15,6 +15,7 @@
 //! ```
 
 mod ops;
+mod family;
 mod chunks;
 mod batch;
 mod insert;
@@ -27,6 +28,7 @@ mod tests;
 pub use batch::{Mark, WriteBatch, check_key};
 pub use chunks::{Chunks, begin_writing};
 pub use commit::{commit, commit_if};
+pub use family::Family;
 pub use insert::{insert_op, slot_of};
 pub use ops::{Op, encode_op, logged_ops, ops, whole_ops};
 

@@ -16,8 +16,8 @@ use super::batch::WriteBatch;
 use super::insert::out_of_addresses;
 use super::ops::ops;
 use crate::callback::comparing;
+use crate::context::WriteCtx;
 use crate::family::FamilyCore;
-use crate::shared::WriteCtx;
 use crate::wal::layout::RECORD_HEADER_BYTES;
 use crate::{Error, Result};
 

@@ -31,11 +31,11 @@ use tidesdb_sync::pin;
 
 use super::LARGE_BYTES_MIN;
 use super::batch::WriteBatch;
+use crate::context::{SCARCE, WriteCtx};
 use crate::family::{FamilyCore, ValuesDebt};
 use crate::jobs::Job;
 use crate::memory::{Charge, Pressure, Use};
 use crate::pacing::{DelayStats, FLUSH_RATE_ASSUMED, GARBAGE_RATE_ASSUMED, MERGE_RATE_ASSUMED};
-use crate::shared::{SCARCE, WriteCtx};
 use crate::{Error, Result};
 
 /// How long a stopped writer waits without any progress.

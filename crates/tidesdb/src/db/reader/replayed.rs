@@ -13,10 +13,10 @@ use tidesdb_memtable::Entry;
 
 use super::super::RecoveryReport;
 use super::super::replay::{check_operand, insert_into};
+use crate::engine::Shared;
 use crate::family::{FamilyCore, MemSlot, ReadView};
 use crate::memory::Use;
 use crate::ranges::RangeTombstone;
-use crate::shared::Shared;
 use crate::types::{FamilyId, Kind, SeqNo, VlogId};
 use crate::version::State;
 use crate::vlog::ValuePlace;

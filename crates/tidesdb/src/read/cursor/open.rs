@@ -7,13 +7,13 @@ use super::super::stored::StoredAhead;
 use super::super::track::Track;
 use super::{Cursor, OwnReads, ReadTimestamp, ReaderCursor, Versions};
 use crate::Result;
+use crate::context::ReadCtx;
 use crate::family::{FamilyCore, ReadView, SEEK_CHARGE};
 use crate::memory::{Charge, Memory, Use};
 use crate::merge::{Combine, HidingCursor, MergeCursor, VisibleCursor};
 use crate::mvcc::SnapshotPin;
 use crate::options::ReadOptions;
 use crate::ranges::{Hidden, RangeSet, SharedRanges};
-use crate::shared::ReadCtx;
 use crate::sources::{Source, TableLevel};
 use crate::types::{EntryCursor, ReadPoint, Scope, SeqNo};
 

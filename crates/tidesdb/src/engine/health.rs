@@ -1,58 +1,11 @@
 //! The health of an open database, for people and monitors.
 
-use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{SCARCE, Shared};
-use crate::Error;
+use super::Shared;
+use crate::context::SCARCE;
+use crate::health::{HealthReport, HealthState};
 use crate::memory::Pressure;
-
-/// Whether a database works, works with restrictions, or refuses writes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum HealthState {
-    /// All work succeeds.
-    #[default]
-    Healthy,
-    /// Reads work; some background work does not, or there is no room for commits that store data, on the disk or in memory.
-    Degraded,
-    /// Writes are refused until the database is opened again. Reads work.
-    Poisoned,
-}
-
-impl HealthState {
-    /// The name in lower case.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Healthy => "healthy",
-            Self::Degraded => "degraded",
-            Self::Poisoned => "poisoned",
-        }
-    }
-}
-
-/// The health of a database at one moment. Its `Display` is for people.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct HealthReport {
-    /// The state.
-    pub state: HealthState,
-    /// Why the database is not healthy; empty if it is.
-    pub causes: Vec<String>,
-    /// The first failure that poisoned the database.
-    pub first_failure: Option<Arc<Error>>,
-}
-
-impl fmt::Display for HealthReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.state.name())?;
-        if !self.causes.is_empty() {
-            write!(f, ": {}", self.causes.join("; "))?;
-        }
-        Ok(())
-    }
-}
 
 impl Shared {
     /// Returns the health of the database.

@@ -1,9 +1,10 @@
 //! The write path: from a commit to a memtable that waits for its flush.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use tidesdb_io::{Buffer, Env};
@@ -81,6 +82,8 @@ pub struct WriteCtx {
     pub running: RunningJobs,
     /// Records what the background does.
     pub events: Events,
+    /// The open database. Its type is that of a higher layer, which alone can reach what it holds.
+    owner: OnceLock<Weak<dyn Any + Send + Sync>>,
 }
 
 /// The log of a write path that this keeps alive.
@@ -136,8 +139,24 @@ impl WriteCtx {
             idle: AtomicBool::new(false),
             running: RunningJobs::new(&env.clock),
             events: Events::new(&env.clock),
+            owner: OnceLock::new(),
             options,
         }
+    }
+
+    /// Sets the open database that the write path belongs to.
+    pub fn set_owner<T: Send + Sync + 'static>(&self, owner: &Arc<T>) {
+        let owner: Weak<T> = Arc::downgrade(owner);
+        let _ = self.owner.set(owner);
+    }
+
+    /// The open database, for calls of handles that need more than the write path.
+    ///
+    /// # Errors
+    /// `Closed` if it is gone.
+    pub fn owner<T: Send + Sync + 'static>(&self) -> Result<Arc<T>> {
+        let owner = self.owner.get().and_then(Weak::upgrade).ok_or(Error::Closed)?;
+        owner.downcast().map_err(|_| Error::internal("the write path belongs to something else"))
     }
 
     /// Fails unless a write may begin. Waits until recovered commits are in tables.

@@ -6,8 +6,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{HealthState, Shared};
+use super::Shared;
 use crate::events::Event;
+use crate::health::HealthState;
 use crate::pacing::DelayStats;
 
 /// A stall has ended when no commit was delayed for this long.

@@ -1,12 +1,14 @@
 //! What flushes and merges need of the database.
 
+mod parted;
+
 use std::sync::Arc;
 
+pub use parted::{PartedJob, PartedJobs, PartedWork};
 use tidesdb_io::Dir;
 use tidesdb_sync::Backoff;
 
-use super::parted::PartedJobs;
-use super::{Flushed, ReadCtx, WriteCtx};
+use crate::context::{Flushed, ReadCtx, WriteCtx};
 use crate::family::FamilyCore;
 use crate::files::FileKind;
 use crate::sources::TableVersion;
