@@ -6,6 +6,8 @@
 //! * Other names with an underscore or a capital occur in code or in a literal. A single word in lower case is checked after a path only:
 //!   it may be a command, an operation or a word of prose. In the glossary it is a name of the code.
 //!
+//! Comments are checked for paths of sources and of `docs/` only.
+//!
 //! Exempt are fenced code, spans with spaces, pages about other products ([`FOREIGN_PAGES`]), and names of the system and of other
 //! projects ([`FOREIGN_NAMES`]).
 
@@ -46,10 +48,19 @@ const FOREIGN_NAMES: [&str; 14] = [
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let names = Names::of(tree);
     let mut out = Vec::new();
+    for (path, source) in tree.sources.iter().filter(|(path, _)| !path.starts_with("xtask/")) {
+        for comment in &source.comments {
+            let paths = spans(source.span(comment)).into_iter();
+            for span in paths.filter(|span| span.text.ends_with(".rs") || span.text.starts_with("docs/")) {
+                let fault = names.fault(tree, path, span.text, None);
+                out.extend(fault.map(|text| Finding::new(path, comment.line, text)));
+            }
+        }
+    }
     for (path, text) in tree.texts.iter().filter(|(path, _)| is_page(path)) {
         let mut file: Option<&str> = None;
         for span in spans(text) {
-            let follows = span.before == " (" || span.before == ", " || span.before == "`";
+            let follows = span.before == " (" || span.before == ", ";
             let within = file.filter(|_| follows && span.text.chars().all(is_word));
             let fault = names.fault(tree, path, span.text, within);
             out.extend(fault.map(|text| Finding::new(path, span.line, text)));
@@ -342,6 +353,18 @@ mod tests {
         ] {
             assert_eq!(findings("docs/p.md", &format!("see `{path}`")), [] as [&str; 0], "{path}");
         }
+    }
+
+    #[test]
+    fn a_path_in_a_comment_that_does_not_exist_fires() {
+        for path in ["log/gone.rs", "docs/gone.md"] {
+            assert_eq!(
+                findings("crates/a/src/new.rs", &format!("//! See `{path}`, `Gone`.\n")).len(),
+                1,
+                "{path}"
+            );
+        }
+        assert_eq!(findings("crates/a/src/new.rs", "//! See `log/mod.rs`, `x/y`.\n"), [] as [&str; 0]);
     }
 
     #[test]

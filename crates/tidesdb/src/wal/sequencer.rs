@@ -21,7 +21,7 @@
 //! **Sequence numbers are wider than the words.** A word holds the low 47 bits of a sequence number. `anchor` is a full
 //! number that lies at most 2^46 below every number in use, so the distance from the anchor restores the high bits, as
 //! QUIC does with packet numbers (RFC 9000, A.3). The anchor moves up once in 2^46 units (512 TiB of log), and any
-//! anchor that a thread reads, old or new, gives the same answer. See `docs/design/0016`.
+//! anchor that a thread reads, old or new, gives the same answer. See `docs/design/0016-numbers-beyond-a-word.md`.
 //!
 //! **Limits.** A reservation must end at or below a limit: the end of the log that has real blocks on disk. So a full
 //! disk refuses a commit before it has a number. Commits that only delete have a limit of their own, see [`Purpose`].
