@@ -95,6 +95,17 @@ pub fn parse(name: &str) -> Option<FileKind> {
     Some(kind)
 }
 
+/// Removes a file that nothing needs any more, if there is one of this name. After a failure it stays, and the next open removes it or sets
+/// it aside.
+pub fn remove(dir: &dyn Dir, name: &str) {
+    match dir.unlink(name) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            tracing::warn!(name, %error, "a file could not be removed; it stays until the next open");
+        }
+        _ => {}
+    }
+}
+
 /// Leaves a note for the next open: bytes that can be read may not be on disk. The note needs no sync: after a machine
 /// crash the changed boot identity has the same effect.
 pub fn note_failed_sync(dir: &dyn Dir) {

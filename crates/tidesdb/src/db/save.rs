@@ -270,10 +270,7 @@ fn remove_old_segments(ctx: &MaintenanceCtx, config: &ScanConfig) -> Result<()> 
     let files = reader::segment_files(&ctx.dir, config.first, config.segment_bytes)?;
     let begin = ctx.write.log.segment_of(ctx.write.log.sequencer().tail());
     for id in files.needed.into_iter().chain(files.old).filter(|id| *id < begin) {
-        let name = files::wal(id);
-        if let Err(error) = ctx.dir.unlink(&name) {
-            tracing::warn!(%name, %error, "an old log segment could not be removed; it is ignored");
-        }
+        files::remove(&*ctx.dir, &files::wal(id));
     }
     remove_spent(ctx, config);
     Ok(())

@@ -174,7 +174,7 @@ impl TableWriter {
         match file.sync() {
             Ok(()) => Ok(meta),
             Err(e) => {
-                remove(&*dir, &file.name);
+                files::remove(&*dir, &file.name);
                 Err(e)
             }
         }
@@ -244,7 +244,7 @@ impl TableWriter {
     pub fn abandon(self) {
         let Self { dir, file, name, .. } = self;
         drop(file);
-        remove(&*dir, &name);
+        files::remove(&*dir, &name);
     }
 
     /// Checks the order and returns whether the entry starts a new key.
@@ -310,12 +310,6 @@ impl TableWriter {
             self.started = self.written;
         }
         Ok(())
-    }
-}
-
-fn remove(dir: &dyn Dir, name: &str) {
-    if let Err(error) = dir.unlink(name) {
-        tracing::warn!(name, %error, "could not remove the file of an abandoned table");
     }
 }
 

@@ -678,14 +678,7 @@ impl Drop for VlogSet {
         }
         let Files { open, begun } = std::mem::take(self.files.get_mut());
         let all: BTreeSet<VlogId> = open.into_keys().chain(begun.into_keys()).collect();
-        for name in all.into_iter().map(files::vlog) {
-            match self.dir.unlink(&name) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    tracing::warn!(%name, %error, "could not delete a value log of a dropped family; the next open sets it aside");
-                }
-                _ => {}
-            }
-        }
+        all.into_iter().for_each(|id| files::remove(&*self.dir, &files::vlog(id)));
     }
 }
 

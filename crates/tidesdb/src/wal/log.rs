@@ -405,8 +405,8 @@ impl Log {
             if keep_files && segment.is_reusable() && room > 0 && self.dir.rename(&name, &free).is_ok() {
                 room -= 1;
                 self.table.lock().free.push(free);
-            } else if let Err(error) = self.dir.unlink(&name) {
-                tracing::warn!(%name, %error, "an obsolete log segment could not be removed; it stays on disk until the next open");
+            } else {
+                files::remove(&*self.dir, &name);
             }
         }
     }
@@ -419,10 +419,7 @@ impl Log {
             table.closed = true;
             (std::mem::take(&mut table.live), std::mem::take(&mut table.free))
         };
-        for name in live.into_keys().map(|id| files::wal(WalId(id))).chain(free) {
-            if let Err(error) = self.dir.unlink(&name) {
-                tracing::warn!(%name, %error, "a log segment could not be removed; the next open removes it");
-            }
-        }
+        let names = live.into_keys().map(|id| files::wal(WalId(id))).chain(free);
+        names.for_each(|name| files::remove(&*self.dir, &name));
     }
 }

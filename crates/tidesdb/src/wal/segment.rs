@@ -121,9 +121,7 @@ impl Draft {
 
     /// Removes the file.
     pub(super) fn discard(&self, dir: &Arc<dyn Dir>) {
-        if let Err(error) = dir.unlink(&self.temp) {
-            tracing::warn!(name = %self.temp, %error, "a file for the log could not be removed; the next open removes it");
-        }
+        files::remove(&**dir, &self.temp);
     }
 
     /// Gives the file its final name, or removes it. The name is durable only after the directory is synced.

@@ -27,8 +27,8 @@ use super::log::Log;
 use super::reserve;
 use super::segment::Draft;
 use super::sequencer::{Commit, Purpose};
-use crate::types::SeqNo;
-use crate::{Error, Result};
+use crate::types::{SeqNo, WalId};
+use crate::{Error, Result, files};
 
 /// Bytes of values written to value logs between two checks of the free space.
 const VALUES_UNCHECKED_MAX: u64 = 64 << 10;
@@ -64,11 +64,7 @@ pub fn release_spare_files(dir: &Arc<dyn Dir>) {
 /// Removes segment files that an earlier session kept for reuse.
 pub fn remove_spare_segments(dir: &dyn Dir) {
     let names = dir.list().unwrap_or_default();
-    for name in names.iter().filter(|name| name.ends_with(".wal.free")) {
-        if let Err(error) = dir.unlink(name) {
-            tracing::warn!(%name, %error, "a spare log segment could not be removed; the next open tries again");
-        }
-    }
+    names.iter().filter(|name| name.ends_with(".wal.free")).for_each(|name| files::remove(dir, name));
 }
 
 /// A disk space reservation: bytes that running work is about to write; other work leaves them free.
@@ -273,10 +269,7 @@ impl Log {
             self.table.lock().live.range(id + 1..id + u64::from(span)).map(|(id, _)| *id).collect();
         for id in covered {
             self.forget(id);
-            let name = crate::files::wal(crate::types::WalId(id));
-            if let Err(error) = self.dir.unlink(&name) {
-                tracing::warn!(%name, %error, "an unused log segment could not be removed");
-            }
+            files::remove(&*self.dir, &files::wal(WalId(id)));
         }
     }
 
@@ -475,11 +468,7 @@ impl Log {
     pub fn release_spares(&self) {
         let _one_at_a_time = self.preparing.lock();
         let spares = std::mem::take(&mut self.table.lock().free);
-        for name in spares {
-            if let Err(error) = self.dir.unlink(&name) {
-                tracing::warn!(%name, %error, "a spare log segment could not be removed; the next open tries again");
-            }
-        }
+        spares.iter().for_each(|name| files::remove(&*self.dir, name));
     }
 
     /// Fails if fewer than `needed` bytes of the disk are free.
