@@ -13,6 +13,7 @@
 //! segments that no sync ever covered are removed without being written to the device. The edit that adds the table also says up to where the family is flushed and
 //! where the log begins, so after a crash either the log or the table holds the data.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tidesdb_sync::Backoff;
@@ -24,10 +25,9 @@ use crate::family::{FamilyCore, MemSlot, Metric};
 use crate::jobs::{Job, JobStart, PartDone, Progress};
 use crate::maintenance::MaintenanceCtx;
 use crate::merge::{CoveringRanges, MergeCursor};
-use crate::ranges::{RangeSet, RangeTombstone};
+use crate::ranges::RangeSet;
 use crate::rewrite::{self, FLUSH_LEVEL, RewriteTarget, Rewritten};
 use crate::sources::{Source, TableVersion};
-use crate::sst::TableMeta;
 use crate::types::{EntryCursor, SeqNo};
 use crate::version::{Change, State, VersionEdit};
 use crate::{Error, Result};
@@ -120,7 +120,9 @@ impl Part {
             out.abandon(ctx);
             return Err(Error::internal("a flush did not read each version of its memtables once"));
         }
-        out.ranges = still_hiding(&family.owned_view().version, &out.tables, &purge.ranges);
+        let version = Arc::clone(&family.owned_view().version);
+        let hides = |range: &&Arc<_>| version.is_hiding(range, &BTreeSet::new(), &out.tables);
+        out.ranges = purge.ranges.iter().filter(hides).cloned().collect();
         Ok(out)
     }
 
@@ -302,18 +304,6 @@ fn note_new_keys(part: &Part) -> Result<()> {
     }
     family.collection.note_new_keys(f64::from(new) / f64::from(sampled.max(1)));
     Ok(())
-}
-
-/// The tombstones of `ranges` that cover an older entry of a table of `version` or of `new`.
-fn still_hiding(
-    version: &TableVersion,
-    new: &[Arc<TableMeta>],
-    ranges: &RangeSet,
-) -> Vec<Arc<RangeTombstone>> {
-    let tables = || version.tables().map(|slot| slot.meta()).chain(new);
-    let hides =
-        |range: &&Arc<RangeTombstone>| tables().any(|table| table.may_be_hidden(version.order(), range));
-    ranges.iter().filter(hides).cloned().collect()
 }
 
 /// Waits until every commit below `boundary` is published: from then on the memtable below it receives nothing more.

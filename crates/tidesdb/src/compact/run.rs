@@ -1,6 +1,6 @@
 //! Executes compaction plans.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -12,11 +12,10 @@ use crate::family::{Claimed, FamilyCore, Metric};
 use crate::jobs::Job;
 use crate::maintenance::MaintenanceCtx;
 use crate::merge::CoveringRanges;
-use crate::ranges::RangeTombstone;
 use crate::rewrite::{self, Rewritten};
 use crate::sources::TableVersion;
 use crate::sst::TableMeta;
-use crate::types::{SeqNo, TableId};
+use crate::types::TableId;
 use crate::version::{Change, VersionEdit};
 use crate::vlog::ValueMover;
 use crate::{Error, Result, files};
@@ -211,13 +210,7 @@ fn compact(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, begun: &Arc<Begun>) -
     })?;
     let installing = family.claims.installing();
     let naming = family.naming.lock();
-    let mut edit = VersionEdit::new();
-    for (level, table) in &plan.inputs {
-        edit.push(Change::RemoveTable { family: family.id, level: *level, table: table.meta().id });
-    }
-    for seq in no_longer_hiding(&version_of(family), plan, &out) {
-        edit.push(Change::RemoveRange { family: family.id, seq });
-    }
+    let mut edit = removals(family, plan, &out);
     let added = out.add_to(ctx, family, plan.target, &mut edit);
     let installed = added.and_then(|()| {
         ctx.install(&edit, family, |version| family.change_view(|view| view.with_version(version)))
@@ -250,17 +243,15 @@ fn compact(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, begun: &Arc<Begun>) -
     Ok(())
 }
 
-/// Range tombstones of `version` that cover no older entry of any table once `plan` is carried out. Tables that were flushed since are
-/// newer than all of them.
-fn no_longer_hiding(version: &TableVersion, plan: &CompactionPlan, out: &Rewritten) -> Vec<SeqNo> {
-    if version.ranges().is_empty() {
-        return Vec::new();
-    }
-    let inputs: HashSet<TableId> = plan.inputs.iter().map(|(_, table)| table.id()).collect();
-    let kept = version.tables().map(|t| t.meta()).filter(|meta| !inputs.contains(&meta.id));
-    let tables: Vec<_> = kept.chain(&out.tables).collect();
-    let hides = |range: &RangeTombstone| tables.iter().any(|t| t.may_be_hidden(version.order(), range));
-    version.ranges().iter().filter(|range| !hides(range)).map(|range| range.seq).collect()
+/// Removes the inputs of `plan`, and the range tombstones that hide nothing once `out` replaces them. Tables that were flushed since are
+/// newer than all of these tombstones.
+fn removals(family: &FamilyCore, plan: &CompactionPlan, out: &Rewritten) -> VersionEdit {
+    let (version, family) = (version_of(family), family.id);
+    let tables = plan.inputs.iter().map(|(level, table)| (*level, table.id()));
+    let inputs: BTreeSet<_> = tables.clone().map(|(_, table)| table).collect();
+    let ranges = version.ranges().iter().filter(|range| !version.is_hiding(range, &inputs, &out.tables));
+    let tables = tables.map(|(level, table)| Change::RemoveTable { family, level, table });
+    tables.chain(ranges.map(|range| Change::RemoveRange { family, seq: range.seq })).collect()
 }
 
 /// Estimates the bytes that the merge will write. Each tombstone in level 1 is assumed to remove one entry of the

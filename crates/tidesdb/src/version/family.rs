@@ -10,7 +10,7 @@ use super::level::{Level, TableSlot};
 use super::obsolete::{FileGuard, ObsoleteFiles};
 use super::state::{FamilyState, PlacedTable, VlogState};
 use crate::files::FileKind;
-use crate::ranges::RangeSet;
+use crate::ranges::{RangeSet, RangeTombstone};
 use crate::sst::{Table, TableMeta};
 use crate::types::{Comparator, FamilyId, SeqNo, TableId, VlogId};
 use crate::{Error, Result};
@@ -240,6 +240,17 @@ impl<T> FamilyVersion<T> {
     #[inline]
     pub fn ranges(&self) -> &RangeSet {
         &self.ranges
+    }
+
+    /// Returns whether `range` may cover an older entry of a table, once the tables `removed` are replaced by `added`.
+    pub fn is_hiding(
+        &self,
+        range: &RangeTombstone,
+        removed: &BTreeSet<TableId>,
+        added: &[Arc<TableMeta>],
+    ) -> bool {
+        let kept = self.tables().map(|slot| slot.meta()).filter(|meta| !removed.contains(&meta.id));
+        kept.chain(added).any(|meta| meta.may_be_hidden(self.order(), range))
     }
 
     /// Returns whether there is no table, opened or not.
