@@ -217,12 +217,9 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
                 taken.insert(kind);
             }
         }
-        while taken.contains(&FileKind::Manifest(manifest)) {
-            manifest += 1;
-        }
         let inner = Inner {
             phase: Phase::ReadOnly,
-            next_manifest: manifest,
+            next_manifest: free_manifest(&taken, manifest),
             versions: BTreeMap::new(),
             state: state.clone(),
         };
@@ -310,10 +307,7 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         if header.number > FILE_NUMBER_MAX {
             return Err(SwitchError { error: used_up(), unknown: false });
         }
-        inner.next_manifest += 1;
-        while self.taken.contains(&FileKind::Manifest(inner.next_manifest)) {
-            inner.next_manifest += 1;
-        }
+        inner.next_manifest = free_manifest(&self.taken, header.number + 1);
         let dir = &*self.context.dir;
         let mut snapshot = Vec::new();
         inner.state.snapshot().encode(&mut snapshot);
@@ -380,14 +374,8 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
     /// Returns a number above `least` for a manifest stored elsewhere. No manifest of this set ever gets it.
     pub fn new_manifest_number(&self, least: u64) -> u64 {
         let mut inner = self.inner.lock();
-        let mut number = inner.next_manifest.max(least.saturating_add(1));
-        while self.taken.contains(&FileKind::Manifest(number)) {
-            number += 1;
-        }
-        inner.next_manifest = number + 1;
-        while self.taken.contains(&FileKind::Manifest(inner.next_manifest)) {
-            inner.next_manifest += 1;
-        }
+        let number = free_manifest(&self.taken, inner.next_manifest.max(least.saturating_add(1)));
+        inner.next_manifest = free_manifest(&self.taken, number + 1);
         number
     }
 
@@ -616,6 +604,14 @@ impl<T> Inner<T> {
 pub fn inspect(dir: &dyn Dir, visit: &mut dyn FnMut(u64, &VersionEdit)) -> Result<(State, ManifestReport)> {
     let loaded = replay::load(dir, visit)?;
     Ok((loaded.state, loaded.report))
+}
+
+/// Returns the first number from `number` on that no file in `taken` has.
+fn free_manifest(taken: &BTreeSet<FileKind>, mut number: u64) -> u64 {
+    while taken.contains(&FileKind::Manifest(number)) {
+        number += 1;
+    }
+    number
 }
 
 fn draw(counter: &AtomicU64) -> Result<u32> {
