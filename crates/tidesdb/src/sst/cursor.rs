@@ -26,8 +26,8 @@ const KEPT_BYTES: usize = 1 << 20;
 enum LoadedBlock {
     /// No block is loaded.
     None,
-    /// In the mapped file, at this range.
-    Mapped { at: u64, len: usize },
+    /// In the mapped file.
+    Mapped,
     /// In the cache.
     Cached(Handle<CachedPart>),
     /// In the cursor's own buffer.
@@ -62,9 +62,8 @@ pub struct TableCursor {
     near: CurrentPartition,
     held: LoadedBlock,
     shape: Shape,
+    /// Location of the block that was loaded last.
     fence: Fence,
-    /// Number of the loaded block.
-    b: usize,
     /// The current entry in the block; meaningless if not `valid`.
     slot: usize,
     valid: bool,
@@ -93,7 +92,6 @@ impl TableCursor {
             held: LoadedBlock::None,
             shape: Shape::default(),
             fence: Fence::default(),
-            b: 0,
             slot: 0,
             valid: false,
             key: Vec::new(),
@@ -135,7 +133,7 @@ impl TableCursor {
     fn block(&self) -> Option<Block<'_>> {
         let bytes = match &self.held {
             LoadedBlock::None => return None,
-            LoadedBlock::Mapped { at, len } => self.blocks().file().mapped(*at, *len)?,
+            LoadedBlock::Mapped => self.blocks().file().mapped(self.fence.at, self.fence.key_part)?,
             LoadedBlock::Cached(part) => return part.block().map(CachedBlock::block),
             LoadedBlock::Own => &self.own,
         };
@@ -144,7 +142,7 @@ impl TableCursor {
 
     /// Loads block `b`, unless it is already loaded.
     fn load(&mut self, b: usize) -> Result<()> {
-        if b == self.b && !matches!(self.held, LoadedBlock::None) {
+        if b == self.fence.block && !matches!(self.held, LoadedBlock::None) {
             return Ok(());
         }
         self.held = LoadedBlock::None;
@@ -153,7 +151,7 @@ impl TableCursor {
         self.held = match self.table.blocks().mapped_keys(fence)? {
             Some(Keys::Mapped(shape, _)) => {
                 self.shape = shape;
-                LoadedBlock::Mapped { at: fence.at, len: fence.key_part }
+                LoadedBlock::Mapped
             }
             // A merge that has read the piece need not look for each of its blocks.
             _ if self.window.holds(fence) => self.read(fence)?,
@@ -166,7 +164,7 @@ impl TableCursor {
             let cached = part.block().ok_or_else(|| self.table.blocks().wrong_part(b))?;
             self.shape = *cached.block().shape;
             if !cached.values().is_empty() {
-                let end = self.shape.entries as usize;
+                let end = self.shape.header.entries as usize;
                 self.values = Values { frame: Frame { end, ..Frame::default() }, place: ValuesPlace::Cached };
             }
             let bytes = part.charge();
@@ -175,7 +173,7 @@ impl TableCursor {
                 self.charge_more()?;
             }
         }
-        (self.b, self.fence) = (b, fence);
+        self.fence = fence;
         let mut key = std::mem::take(&mut self.key);
         key.clear();
         key.extend_from_slice(self.block().map_or(&[][..], |block| block.prefix()));
@@ -188,7 +186,7 @@ impl TableCursor {
     #[cold]
     fn read(&mut self, fence: Fence) -> Result<LoadedBlock> {
         let blocks = self.table.blocks();
-        self.window.step(self.b, fence.block);
+        self.window.step(self.fence.block, fence.block);
         let no_use =
             self.window.is_long() && (self.window.scope.keys_only || blocks.parts().cache().is_full());
         let to_cache = self.fill_cache && !no_use;
@@ -257,7 +255,7 @@ impl TableCursor {
             && self.window.is_in_scope(self.table.blocks(), &mut self.near, b, true)?
         {
             self.load(b)?;
-            self.stand(self.shape.entries as usize - 1);
+            self.stand(self.shape.header.entries as usize - 1);
         }
         Ok(())
     }
@@ -266,8 +264,8 @@ impl TableCursor {
     #[cold]
     fn leave_block(&mut self) -> Result<()> {
         self.valid = false;
-        if self.table.blocks().index().goes_on(&mut self.near, self.b + 1)?.is_none() {
-            return self.enter_front(self.b + 1);
+        if self.table.blocks().index().goes_on(&mut self.near, self.fence.block + 1)?.is_none() {
+            return self.enter_front(self.fence.block + 1);
         }
         std::mem::swap(&mut self.key, &mut self.passed);
         let b = self.table.blocks().index().last_block(&mut self.near, &self.passed)?;
@@ -280,11 +278,11 @@ impl TableCursor {
     /// Moves to entry `slot` of the loaded block, or to the first entry of the next block if there is no such entry.
     #[inline]
     fn stand_from(&mut self, slot: usize) -> Result<()> {
-        if slot < self.shape.entries as usize {
+        if slot < self.shape.header.entries as usize {
             self.stand(slot);
             Ok(())
         } else {
-            self.enter_front(self.b + 1)
+            self.enter_front(self.fence.block + 1)
         }
     }
 
@@ -459,7 +457,7 @@ impl EntryCursor for TableCursor {
     fn next_key(&mut self) -> Result<()> {
         debug_assert!(self.valid);
         let order = self.table.blocks().order();
-        let entries = self.shape.entries as usize;
+        let entries = self.shape.header.entries as usize;
         let mut slot = self.slot + 1;
         if let Some(block) = self.block() {
             while slot < entries && block.goes_on(order, slot) {
@@ -476,7 +474,7 @@ impl EntryCursor for TableCursor {
     fn copy_rows(&mut self, visibility: Visibility, until: Option<&[u8]>, rows: &mut Rows) -> Result<()> {
         while self.valid && !rows.is_full() {
             let slot = self.copy_from_block(visibility, until, rows);
-            if slot == self.shape.entries as usize {
+            if slot == self.shape.header.entries as usize {
                 self.stand(slot - 1);
                 self.leave_block()?;
                 continue;
@@ -499,7 +497,7 @@ impl EntryCursor for TableCursor {
             self.stand(self.slot - 1);
             Ok(())
         } else {
-            self.enter_back(self.b)
+            self.enter_back(self.fence.block)
         }
     }
 

@@ -189,7 +189,7 @@ impl BlockBuilder {
         let start = out.len();
         self.compress_frames(n);
         let mut header = self.lay_out_keys(n);
-        header.frames = self.frame_table.len() as u16;
+        header.frames = self.frame_table.len() as u32;
         header.key_raw = self.section.len() as u32;
         let compressed = self.compress_keys(&mut header, out, start);
         header.key_disk = compressed.unwrap_or(self.section.len()) as u32;
@@ -264,7 +264,7 @@ impl BlockBuilder {
         let mut section = std::mem::take(&mut self.section);
         section.clear();
         let prefix = self.prefix_with(self.key(n - 1));
-        let mut header = Header { entries: n as u16, prefix: prefix as u32, ..Header::default() };
+        let mut header = Header { entries: n as u32, prefix: prefix as u32, ..Header::default() };
         section.extend_from_slice(&self.key(0)[..prefix]);
         if self.heads {
             header.flags |= HEADS;

@@ -94,15 +94,7 @@ pub(super) const EXPIRY_BASE_BYTES: usize = 8;
 /// section decompressed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Shape {
-    pub(super) entries: u32,
-    pub(super) key_raw: u32,
-    pub(super) key_disk: u32,
-    pub(super) suffix: u32,
-    pub(super) value: u32,
-    pub(super) base_seq: u64,
-    pub(super) flags: u8,
-    pub(super) kind: u8,
-    pub(super) seq_width: u8,
+    pub(super) header: Header,
     pub(super) prefix_at: u32,
     pub(super) heads_at: u32,
     pub(super) shorts_at: u32,
@@ -111,7 +103,6 @@ pub(super) struct Shape {
     pub(super) kinds_at: u32,
     pub(super) seqs_at: u32,
     pub(super) expiries_at: u32,
-    pub(super) expiry_width: u8,
     pub(super) tails_at: u32,
     pub(super) end: u32,
 }
@@ -125,9 +116,8 @@ pub(super) struct Header {
     pub(super) prefix: u32,
     pub(super) suffix: u32,
     pub(super) value: u32,
-    pub(super) reserved: u32,
-    pub(super) entries: u16,
-    pub(super) frames: u16,
+    pub(super) entries: u32,
+    pub(super) frames: u32,
     pub(super) flags: u8,
     pub(super) kind: u8,
     pub(super) seq_width: u8,
@@ -140,11 +130,11 @@ impl Header {
         out.extend_from_slice(&self.key_raw.to_le_bytes());
         out.extend_from_slice(&self.key_disk.to_le_bytes());
         out.extend_from_slice(&self.base_seq.to_le_bytes());
-        for n in [self.prefix, self.suffix, self.value, self.reserved] {
+        for n in [self.prefix, self.suffix, self.value, 0] {
             out.extend_from_slice(&n.to_le_bytes());
         }
-        out.extend_from_slice(&self.entries.to_le_bytes());
-        out.extend_from_slice(&self.frames.to_le_bytes());
+        out.extend_from_slice(&(self.entries as u16).to_le_bytes());
+        out.extend_from_slice(&(self.frames as u16).to_le_bytes());
         out.extend_from_slice(&[self.flags, self.kind, self.seq_width, self.expiry_width]);
     }
 
@@ -159,9 +149,8 @@ impl Header {
             prefix: u32_at(20),
             suffix: u32_at(24),
             value: u32_at(28),
-            reserved: u32_at(32),
-            entries: u16::from_le_bytes([b[36], b[37]]),
-            frames: u16::from_le_bytes([b[38], b[39]]),
+            entries: u32::from(u16::from_le_bytes([b[36], b[37]])),
+            frames: u32::from(u16::from_le_bytes([b[38], b[39]])),
             flags: b[40],
             kind: b[41],
             seq_width: b[42],
@@ -175,21 +164,21 @@ impl Shape {
     #[inline]
     pub(super) fn parse(block: &[u8]) -> std::result::Result<Self, &'static str> {
         let bytes = block.first_chunk::<HEADER_BYTES>().ok_or("block shorter than its header")?;
+        if bytes[32..36] != [0; 4] {
+            return Err("invalid header of a block");
+        }
         Self::new(&Header::decode(bytes))
     }
 
     /// Computes the locations of the columns of a block with this header.
     #[inline]
     pub(super) fn new(h: &Header) -> std::result::Result<Self, &'static str> {
-        let entries = u32::from(h.entries);
-        let frames = u32::from(h.frames);
         let bad_kind =
             if h.flags & KIND_UNIFORM != 0 { Kind::from_u8(h.kind).is_none() } else { h.kind != 0 };
-        if entries == 0
-            || entries > ENTRIES_MAX as u32
-            || frames > entries
+        if h.entries == 0
+            || h.entries > ENTRIES_MAX as u32
+            || h.frames > h.entries
             || h.flags & !FLAGS != 0
-            || h.reserved != 0
             || bad_kind
         {
             return Err("invalid header of a block");
@@ -205,12 +194,13 @@ impl Shape {
         {
             return Err("invalid lengths in the header of a block");
         }
-        let shape = Self::place(h, entries, frames);
+        let shape = Self::place(h);
         if shape.tails_at > shape.end { Err("columns longer than the key section") } else { Ok(shape) }
     }
 
     #[inline]
-    fn place(h: &Header, entries: u32, frames: u32) -> Self {
+    fn place(h: &Header) -> Self {
+        let (entries, frames) = (h.entries, h.frames);
         let has = |flag: u8| u32::from(h.flags & flag != 0);
         let varying = |flag: u8| entries * (1 - has(flag));
         let prefix_at = (HEADER_BYTES + FRAME_BYTES * frames as usize) as u32;
@@ -224,16 +214,7 @@ impl Shape {
         let expiry_bytes = EXPIRY_BASE_BYTES as u32 + entries * u32::from(h.expiry_width);
         let tails_at = expiries_at + expiry_bytes * has(EXPIRES);
         Self {
-            entries,
-            key_raw: h.key_raw,
-            key_disk: h.key_disk,
-            suffix: h.suffix,
-            value: h.value,
-            base_seq: h.base_seq,
-            flags: h.flags,
-            kind: h.kind,
-            seq_width: h.seq_width,
-            expiry_width: h.expiry_width,
+            header: *h,
             prefix_at,
             heads_at,
             shorts_at,
@@ -250,7 +231,7 @@ impl Shape {
     /// Returns whether a flag is set.
     #[inline]
     pub(super) fn has(&self, flag: u8) -> bool {
-        self.flags & flag != 0
+        self.header.flags & flag != 0
     }
 
     /// Returns whether keys are split into prefix, head and tail.
@@ -261,7 +242,7 @@ impl Shape {
     /// Returns whether the key section is packed or compressed on disk.
     #[inline]
     pub(super) fn is_compressed(&self) -> bool {
-        self.key_disk != self.key_raw
+        self.header.key_disk != self.header.key_raw
     }
 
     /// Returns the parts of the raw key section that are packed.
@@ -291,7 +272,7 @@ impl Shape {
     /// Returns the length on disk of header, frame table and key section.
     #[inline]
     pub(super) fn disk_bytes(&self) -> usize {
-        self.prefix_at as usize + self.key_disk as usize
+        self.prefix_at as usize + self.header.key_disk as usize
     }
 }
 

@@ -60,7 +60,7 @@ impl<'a> Block<'a> {
     /// Returns the number of entries.
     #[inline]
     pub(in crate::sst) fn len(&self) -> usize {
-        self.shape.entries as usize
+        self.shape.header.entries as usize
     }
 
     /// Returns the common prefix of all keys.
@@ -80,7 +80,7 @@ impl<'a> Block<'a> {
     #[inline]
     pub(in crate::sst) fn head_len(&self, i: usize) -> usize {
         let len = match self.shape.has(SUFFIX_UNIFORM) {
-            true => self.shape.suffix as usize,
+            true => self.shape.header.suffix as usize,
             false => self.bytes.get(self.shape.shorts_at as usize + i).map_or(0, |&b| usize::from(b)),
         };
         len.min(8)
@@ -92,7 +92,8 @@ impl<'a> Block<'a> {
         let s = self.shape;
         let span = match s.has(SUFFIX_UNIFORM) {
             true => {
-                let len = if s.has(HEADS) { s.suffix.saturating_sub(8) } else { s.suffix } as usize;
+                let len =
+                    if s.has(HEADS) { s.header.suffix.saturating_sub(8) } else { s.header.suffix } as usize;
                 i * len..i * len + len
             }
             false => self.ends(s.tail_ends_at, i),
@@ -106,7 +107,7 @@ impl<'a> Block<'a> {
     pub(in crate::sst) fn value_span(&self, i: usize) -> Range<usize> {
         let s = self.shape;
         match s.has(VALUE_UNIFORM) {
-            true => i * s.value as usize..(i + 1) * s.value as usize,
+            true => i * s.header.value as usize..(i + 1) * s.header.value as usize,
             false => self.ends(s.value_ends_at, i),
         }
     }
@@ -120,7 +121,7 @@ impl<'a> Block<'a> {
     #[inline]
     pub(in crate::sst) fn kind(&self, i: usize) -> Kind {
         let kind = match self.shape.has(KIND_UNIFORM) {
-            true => self.shape.kind,
+            true => self.shape.header.kind,
             false => self.bytes.get(self.shape.kinds_at as usize + i).map_or(0, |&b| b),
         };
         Kind::of_checked(kind)
@@ -130,10 +131,10 @@ impl<'a> Block<'a> {
     #[inline]
     pub(in crate::sst) fn seq(&self, i: usize) -> SeqNo {
         let s = self.shape;
-        if s.seq_width == 0 {
-            return s.base_seq;
+        if s.header.seq_width == 0 {
+            return s.header.base_seq;
         }
-        s.base_seq.wrapping_add(self.number(s.seqs_at as usize, s.seq_width, i))
+        s.header.base_seq.wrapping_add(self.number(s.seqs_at as usize, s.header.seq_width, i))
     }
 
     /// Returns the expiry of entry `i`.
@@ -150,7 +151,7 @@ impl<'a> Block<'a> {
         if s.has(EXPIRY_UNIFORM) {
             return base;
         }
-        match self.number(at + EXPIRY_BASE_BYTES, s.expiry_width, i) {
+        match self.number(at + EXPIRY_BASE_BYTES, s.header.expiry_width, i) {
             0 => 0,
             code => base.wrapping_add(code - 1),
         }
@@ -255,7 +256,7 @@ impl<'a> Block<'a> {
         if kinds.iter().any(|&k| Kind::from_u8(k).is_none()) {
             return Err("unknown kind of an entry");
         }
-        if s.base_seq > SEQ_MAX || !self.are_seqs_in(&seqs) {
+        if s.header.base_seq > SEQ_MAX || !self.are_seqs_in(&seqs) {
             return Err("invalid sequence number of an entry");
         }
         if !self.are_expiries_valid() {
@@ -274,8 +275,8 @@ impl<'a> Block<'a> {
     /// Returns whether all sequence numbers are within `seqs`.
     fn are_seqs_in(&self, seqs: &RangeInclusive<SeqNo>) -> bool {
         let s = self.shape;
-        let (least, most) = self.extremes(s.seqs_at as usize, s.seq_width);
-        let in_range = |delta| s.base_seq.checked_add(delta).is_some_and(|seq| seqs.contains(&seq));
+        let (least, most) = self.extremes(s.seqs_at as usize, s.header.seq_width);
+        let in_range = |delta| s.header.base_seq.checked_add(delta).is_some_and(|seq| seqs.contains(&seq));
         in_range(least) && in_range(most)
     }
 
@@ -283,15 +284,15 @@ impl<'a> Block<'a> {
     fn are_expiries_valid(&self) -> bool {
         let s = self.shape;
         if !s.has(EXPIRES) {
-            return s.has(EXPIRY_UNIFORM) && s.expiry_width == 0;
+            return s.has(EXPIRY_UNIFORM) && s.header.expiry_width == 0;
         }
         let at = s.expiries_at as usize;
         let base = u64::from_le_bytes(self.array(at));
         let width_fits = match s.has(EXPIRY_UNIFORM) {
-            true => s.expiry_width == 0,
-            false => matches!(s.expiry_width, 1 | 2 | 4 | 8),
+            true => s.header.expiry_width == 0,
+            false => matches!(s.header.expiry_width, 1 | 2 | 4 | 8),
         };
-        let (_, most) = self.extremes(at + EXPIRY_BASE_BYTES, s.expiry_width);
+        let (_, most) = self.extremes(at + EXPIRY_BASE_BYTES, s.header.expiry_width);
         width_fits
             && base > 0
             && base.checked_add(most.saturating_sub(1)).is_some_and(|last| last <= EXPIRY_MAX)
@@ -328,7 +329,7 @@ impl<'a> Block<'a> {
         let tails = (s.end - s.tails_at) as usize;
         let good = match s.has(SUFFIX_UNIFORM) {
             true => {
-                let len = if s.has(HEADS) { s.suffix.saturating_sub(8) } else { s.suffix };
+                let len = if s.has(HEADS) { s.header.suffix.saturating_sub(8) } else { s.header.suffix };
                 n * len as usize == tails
             }
             false => {
@@ -350,7 +351,7 @@ impl<'a> Block<'a> {
         let (heads, has_heads) = (self.heads(), self.shape.has(HEADS));
         let head = |i: usize| heads.get(i).map_or(0, |h| u64::from_le_bytes(*h));
         let is_padded = |i: usize| head(i).checked_shl(8 * self.head_len(i) as u32).unwrap_or(0) == 0;
-        let has_full_heads = self.shape.has(SUFFIX_UNIFORM) && self.shape.suffix >= 8;
+        let has_full_heads = self.shape.has(SUFFIX_UNIFORM) && self.shape.header.suffix >= 8;
         if has_heads && !has_full_heads && !(0..self.len()).all(is_padded) {
             return false;
         }

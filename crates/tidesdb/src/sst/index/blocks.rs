@@ -1,7 +1,7 @@
 //! Maps keys to blocks and blocks to file locations, for a whole table or for one partition of its index.
 
 use super::fences::{Border, FenceReader, Fences};
-use super::places::{BlockLocations, BlockLocationsBuilder};
+use super::places::BlockLocations;
 use crate::Result;
 use crate::codec::{Compression, Decoder, longest_raw};
 use crate::sst::block::HEADER_BYTES;
@@ -79,7 +79,7 @@ impl BlockIndex {
 pub(super) struct BlockIndexReader {
     base: usize,
     fences: FenceReader,
-    places: BlockLocationsBuilder,
+    places: BlockLocations,
     /// End of the blocks so far.
     at: u64,
 }
@@ -87,7 +87,7 @@ pub(super) struct BlockIndexReader {
 impl BlockIndexReader {
     /// Starts an index with block `base`, which starts at offset `at`.
     pub(super) fn new(base: usize, at: u64) -> Self {
-        Self { base, fences: FenceReader::default(), places: BlockLocationsBuilder::default(), at }
+        Self { base, fences: FenceReader::default(), places: BlockLocations::default(), at }
     }
 
     /// Reads a partition of `blocks` blocks that extend up to offset `end` of the file. `border` is the border before
@@ -132,7 +132,7 @@ impl BlockIndexReader {
         BlockIndex {
             base: self.base,
             fences: self.fences.finish(bytewise),
-            places: self.places.finish(),
+            places: self.places,
             data_end: self.at,
         }
     }

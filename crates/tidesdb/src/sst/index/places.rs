@@ -2,12 +2,12 @@
 
 /// Offset and key part length of each block, in eight bytes. The upper half of the offsets, which changes every 4 GiB,
 /// is stored separately.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct BlockLocations {
     /// Lower half of the offset, and length of the key part.
-    low: Box<[(u32, u32)]>,
+    low: Vec<(u32, u32)>,
     /// Block numbers from which on the upper half has a new value, and that value.
-    carries: Box<[(u32, u32)]>,
+    carries: Vec<(u32, u32)>,
 }
 
 impl BlockLocations {
@@ -27,18 +27,9 @@ impl BlockLocations {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        size_of_val(&*self.low) + size_of_val(&*self.carries)
+        (self.low.capacity() + self.carries.capacity()) * size_of::<(u32, u32)>()
     }
-}
 
-/// Builds [`BlockLocations`] while an index is read.
-#[derive(Default)]
-pub(super) struct BlockLocationsBuilder {
-    low: Vec<(u32, u32)>,
-    carries: Vec<(u32, u32)>,
-}
-
-impl BlockLocationsBuilder {
     pub(super) fn is_empty(&self) -> bool {
         self.low.is_empty()
     }
@@ -55,10 +46,6 @@ impl BlockLocationsBuilder {
         }
         self.low.push((at as u32, key_part));
     }
-
-    pub(super) fn finish(self) -> BlockLocations {
-        BlockLocations { low: self.low.into(), carries: self.carries.into() }
-    }
 }
 
 #[cfg(test)]
@@ -68,15 +55,14 @@ mod tests {
     #[test]
     fn places_beyond_4_gib_are_found() {
         let lengths = [100, 0xFFFF_FFFF, 1, 50, 3 << 32, 7, 0xFFFF_FFFF, 2];
-        let mut builder = BlockLocationsBuilder::default();
+        let mut places = BlockLocations::default();
         let mut offsets = Vec::new();
         let mut at = 0;
         for (i, length) in lengths.iter().enumerate() {
-            builder.push(at, i as u32);
+            places.push(at, i as u32);
             offsets.push((at, i as u32));
             at += length;
         }
-        let places = builder.finish();
         assert_eq!(places.carries.len(), 3);
         assert_eq!((0..lengths.len()).filter_map(|b| places.get(b)).collect::<Vec<_>>(), offsets);
         assert_eq!(places.get(lengths.len()), None);
