@@ -268,10 +268,11 @@ fn publish_sees_installs_in_order() {
     let (_env, _disk, set) = disk_with(9, 2);
     let seen = std::sync::Mutex::new(Vec::new());
     std::thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
+        for key in ["a", "b", "c", "d"] {
+            let (set, seen) = (&set, &seen);
+            scope.spawn(move || {
                 for _ in 0..10 {
-                    let table = meta(set.new_table_id().unwrap().0, ("a", "b"), (1, 1), &[]);
+                    let table = meta(set.new_table_id().unwrap().0, (key, key), (1, 1), &[]);
                     for change in [add(1, 7, &table), remove(1, 7, table.id.0)] {
                         set.install(&edit([change]), |now| {
                             assert!(now.versions.contains_key(&FamilyId(1)));
