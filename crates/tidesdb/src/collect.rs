@@ -119,7 +119,7 @@ fn move_values(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, victims: &BTreeSe
     let moved = family.total(Metric::ValuesMoved) - moved;
     if moved > 0 {
         let freed = garbage as f64 * (moved as f64 / live.max(1) as f64).min(1.0);
-        ctx.write.debt.garbage_rate.measured(freed as u64, clock.mono().saturating_sub(begun));
+        ctx.write.pacing.garbage_rate.note(freed as u64, clock.mono().saturating_sub(begun));
     }
     Ok(result)
 }

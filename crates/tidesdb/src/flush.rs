@@ -22,7 +22,7 @@ use crate::codec::key_hash;
 use crate::context::{Flushed, WriteCtx};
 use crate::events::{Event, TARGET};
 use crate::family::{FamilyCore, MemSlot, Metric};
-use crate::jobs::{Job, JobStart, PartDone, Progress};
+use crate::jobs::{Job, JobStart, Progress};
 use crate::maintenance::MaintenanceCtx;
 use crate::merge::{CoveringRanges, MergeCursor};
 use crate::ranges::RangeSet;
@@ -128,7 +128,7 @@ impl Part {
 
     /// Discards memtables that are empty, or whose family was dropped.
     fn forget(&self, ctx: &WriteCtx) {
-        ctx.debt.subtract(self.family.release(&self.slots, None));
+        ctx.pacing.subtract_flush_debt(self.family.release(&self.slots, None));
     }
 
     fn is_empty(&self) -> bool {
@@ -238,14 +238,14 @@ fn write_and_report(ctx: &MaintenanceCtx, parts: &[Part]) -> Result<()> {
         target: FLUSH_LEVEL,
         bytes,
         entries: sum(Part::entries),
-        parts_done: vec![PartDone { sum: Arc::clone(&ctx.write.debt.part_flushed), total: sum(Part::debt) }],
+        pays: ctx.write.pacing.payment(sum(Part::debt)),
     });
     let _span = tracing::debug_span!(target: TARGET, "flush", family = %first.family.name()).entered();
     let (outs, freed) = ctx.with_reserve(|| write(ctx, parts, &job.progress))?;
     let took = job.took();
-    ctx.write.debt.subtract(freed);
+    ctx.write.pacing.subtract_flush_debt(freed);
     drop(job); // with the debt that it paid: what it has written must not hide the debt of other memtables
-    ctx.write.debt.flush_rate.measured(bytes, took);
+    ctx.write.pacing.flush_rate.note(bytes, took);
     ctx.write.running.flushes.record(took);
     for (part, out) in parts.iter().zip(outs) {
         ctx.write.events.record(&Event::Flush {

@@ -120,8 +120,8 @@ pub mod inspect;
 pub use codec::Compression;
 pub use compact::{LevelStats, TreeStats};
 pub use db::{
-    DEFAULT_FAMILY, Db, OpenOptions, RangeEstimate, Reader, RecoveryReport, Snapshot, StallStats, Stats,
-    ValueWriter, VerifyReport,
+    DEFAULT_FAMILY, Db, OpenOptions, RangeEstimate, Reader, RecoveryReport, Snapshot, Stats, ValueWriter,
+    VerifyReport,
 };
 pub use error::{Error, Result};
 pub use events::{Event, EventInfo, LevelPart};
@@ -132,6 +132,7 @@ pub use options::{
     DbOptions, FamilyOptions, Isolation, ReadOptions, RecoveryMode, RemoteOptions, SettingInfo, SyncMode,
     TransactOptions, WriteOptions,
 };
+pub use pacing::{StallCause, StallStats};
 pub use read::{Cursor, Iter, ValueReader};
 pub use remote::RemoteStats;
 pub use stats::{Durations, StatInfo, StatKind, StatUnit, StatValue, TimeStats};

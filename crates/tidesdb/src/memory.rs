@@ -101,6 +101,14 @@ pub enum Pressure {
 }
 
 impl Pressure {
+    /// Where each level begins, in percent of the limit.
+    const BEGINS: [u64; 4] = [0, 60, 75, 95];
+
+    /// The share of the limit at which it begins.
+    pub const fn begin(self) -> f64 {
+        Self::BEGINS[self as usize] as f64 / 100.0
+    }
+
     /// Its name, in lower case.
     pub fn name(self) -> &'static str {
         ["normal", "elevated", "high", "critical"][self as usize]
@@ -154,7 +162,7 @@ impl Memory {
         Arc::new(Self {
             limit,
             machine,
-            begins: [0, 60, 75, 95].map(|percent| limit / 100 * percent),
+            begins: Pressure::BEGINS.map(|percent| limit / 100 * percent),
             sums: Default::default(),
             families: AtomicU64::new(0),
             lines: Box::default(),

@@ -4,7 +4,6 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::codec::Compression;
 use crate::context::MergeSpace;
@@ -299,7 +298,7 @@ pub fn run_part(
     let retain = Retain::new(rules, family.options.comparator.clone());
     let (write, progress) = (Arc::clone(&ctx.write), target.progress.map(Arc::clone));
     let go_on = move || {
-        write.debt.moved.fetch_add(1, Ordering::Relaxed);
+        write.pacing.note_step();
         if let Some(progress) = &progress {
             progress.advance(CHECK_EVERY);
             progress.check()?;
@@ -318,7 +317,7 @@ pub fn run_part(
                 writer.abandon();
             }
             output.out.abandon(ctx);
-            ctx.write.debt.failed.fetch_add(1, Ordering::Relaxed);
+            ctx.write.pacing.note_failure();
             Err(e)
         }
     }

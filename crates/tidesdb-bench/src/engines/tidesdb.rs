@@ -131,16 +131,12 @@ impl Engine for Tides {
 
     fn causes(&self) -> Vec<Cause> {
         let stats = self.db.stats();
-        let told = [
-            ("memtables not flushed yet", stats.stalled_by_memtables),
-            ("tables in level 1", stats.stalled_by_tables),
-            ("scarce memory", stats.stalled_by_memory),
-            ("garbage in value logs", stats.stalled_by_values),
-        ];
-        told.into_iter()
+        stats
+            .stalls_by_cause()
+            .into_iter()
             .filter(|(_, held)| held.slowed + held.stopped > 0)
             .map(|(cause, held)| Cause {
-                cause: cause.to_owned(),
+                cause: cause.name().to_owned(),
                 count: held.slowed + held.stopped,
                 seconds: held.time.as_secs_f64(),
             })

@@ -57,7 +57,7 @@ impl Stats {
             .into_iter()
             .filter(|(_, held)| !held.time.is_zero() || held.delayed_now > 0)
         {
-            out.line(out.paint(Style::Strong, &format!("writers delayed by {cause}")))?;
+            out.line(out.paint(Style::Strong, &format!("writers delayed by {}", cause.name())))?;
             print(held.figures(), out)?;
         }
         if let Some(remote) = stats.remote {
@@ -107,7 +107,7 @@ fn print_family(family: &FamilyStats, out: &mut Out<'_>) -> Outcome<()> {
 fn database_json(stats: &tidesdb::Stats, unresolved: &[TreeStats]) -> Value {
     let mut all = figures_json(stats.figures());
     for (cause, stall) in stats.stalls_by_cause() {
-        all.insert(format!("stalled_by_{cause}"), figures_json(stall.figures()).into());
+        all.insert(format!("stalled_by_{}", cause.name()), figures_json(stall.figures()).into());
     }
     for (work, times) in stats.times() {
         all.insert(work.into(), figures_json(times.figures()).into());

@@ -336,7 +336,7 @@ impl Ticks {
         }
         if now.saturating_sub(self.last_sweep) >= Self::SWEEP {
             self.last_sweep = now;
-            let waits = shared.write.debt.delays_writers();
+            let waits = shared.write.pacing.delays_writers();
             let quiet = !waits && now.saturating_sub(self.tail_since) >= Self::QUIET;
             shared.write.idle.store(quiet, Ordering::Relaxed);
             let settles = quiet && self.quiet_sweeps.is_multiple_of(Self::LOOK_FOR_LEFTOVERS);

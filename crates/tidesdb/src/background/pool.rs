@@ -122,8 +122,8 @@ fn work(shared: &Arc<Shared>, takes: Takes) {
     while !shared.write.jobs.is_closed() {
         shared.reads.refresh_clock(); // in case the timekeeper waits for a slow disk
         if shared.write.is_recovering() {
-            let seen = shared.write.debt.progress.current();
-            shared.write.debt.progress.wait_while(seen, Some(Ticks::PERIOD));
+            let seen = shared.write.pacing.progress.current();
+            shared.write.pacing.progress.wait_while(seen, Some(Ticks::PERIOD));
             continue;
         }
         if let Some(job) = next() {

@@ -2,13 +2,12 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::plan::CompactionPlan;
 use super::policy::{Cause, PlanKind};
 use crate::events::{Event, LevelPart};
 use crate::family::{FamilyCore, Metric};
-use crate::jobs::{JobStart, PartDone, RunningJob};
+use crate::jobs::{JobStart, RunningJob};
 use crate::maintenance::MaintenanceCtx;
 use crate::pacing::Paid;
 use crate::rewrite::Rewritten;
@@ -21,16 +20,13 @@ pub(super) fn begin<'c>(
     plan: &CompactionPlan,
 ) -> RunningJob<'c> {
     let metas = || plan.inputs.iter().map(|(_, table)| table.meta());
-    // The merge after a failed one may read the same tables again and again: only its end pays.
-    let counts = !family.merges_fail.load(Ordering::Relaxed);
-    let parts = family.merge_debt.of_merge(&paid(plan)).into_iter().filter(|(_, total)| counts && *total > 0);
     ctx.write.running.begin(JobStart {
         kind: plan.kind.name(),
         family: family.name(),
         target: plan.target,
         bytes: metas().map(|meta| meta.file_bytes).sum(),
         entries: metas().map(|meta| meta.entries).sum(),
-        parts_done: parts.map(|(sum, total)| PartDone { sum: Arc::clone(sum), total }).collect(),
+        pays: family.merge_debt.payment(&paid(plan)),
     })
 }
 
@@ -40,11 +36,14 @@ pub(super) fn paid(plan: &CompactionPlan) -> Paid {
         let inputs = plan.inputs.iter().filter(|(level, _)| levels.contains(level));
         inputs.map(|(_, table)| table.meta().file_bytes).sum::<u64>()
     };
-    let level_1 = plan.inputs.iter().filter(|(level, _)| *level == 1).count() as u64;
+    let level_1 = || plan.inputs.iter().filter(|(level, _)| *level == 1).map(|(_, table)| table.meta());
+    // A move takes no time: it would report a rate that merges do not reach.
+    let raw = level_1().filter(|_| plan.is_merge()).map(|meta| meta.raw_key_bytes + meta.raw_value_bytes);
+    let paid = Paid { level_1: level_1().count() as u64, raw_bytes: raw.sum(), ..Paid::default() };
     match plan.kind {
-        PlanKind::Move => Paid { level_1, ..Paid::default() }, // the next plan measures what it changes
-        PlanKind::Dividing => Paid { level_1, sunk: bytes_in(1..plan.target), drained: 0 },
-        _ => Paid { level_1, sunk: 0, drained: bytes_in(2..plan.target) },
+        PlanKind::Move => paid, // the next plan measures what it changes
+        PlanKind::Dividing => Paid { sunk: bytes_in(1..plan.target), ..paid },
+        _ => Paid { drained: bytes_in(2..plan.target), ..paid },
     }
 }
 
@@ -58,7 +57,8 @@ pub(super) fn done(
 ) {
     let seconds = job.took();
     drop(job);
-    family.merge_debt.installed(&paid(plan));
+    let (now, trigger) = (ctx.write.env.clock.mono(), family.options.l1_tables_trigger());
+    family.merge_debt.installed(&paid(plan), &ctx.write.pacing.merge_rate, now, seconds, trigger);
     family.count(Metric::Compactions, 1);
     let inputs = inputs(plan);
     let (name, cause) = (family.name(), format!("{:?}", plan.cause));

@@ -146,7 +146,7 @@ fn purge_of(version: &TableVersion) -> CoveringRanges {
 /// Executes a plan. If the family is dropped meanwhile, that is not an error.
 pub(super) fn carry_out(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, begun: &Arc<Begun>) -> Result<()> {
     let result = compact(ctx, family, begun);
-    family.merges_fail.store(result.is_err(), Ordering::Relaxed);
+    family.merge_debt.set_failing(result.is_err());
     match result {
         Err(Error::NotFound { .. }) if family.is_dropped() => Ok(()),
         Err(e) => {
@@ -222,20 +222,10 @@ fn compact(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, begun: &Arc<Begun>) -
     })?;
     drop((naming, installing));
     family.claims.forget(plan.inputs.iter().map(|(_, table)| table.id()));
-    ctx.write.debt.progress.advance();
+    ctx.write.pacing.progress.advance();
     family.count(Metric::Dropped, out.dropped);
     family.count(Metric::ValuesMoved, mover.bytes());
-    let ran = job.took();
     record::done(ctx, family, plan, &out, job);
-    // A move takes no time: it would report a rate that merges do not reach.
-    let level_1 = plan.inputs.iter().filter(|(level, _)| *level == 1 && plan.is_merge());
-    let paid: u64 = level_1.map(|(_, t)| t.meta().raw_key_bytes + t.meta().raw_value_bytes).sum();
-    if plan.inputs.iter().any(|(level, _)| *level == 1) {
-        let took = family.paid_in(ctx.write.env.clock.mono(), ran);
-        if paid > 0 {
-            ctx.write.debt.merge_rate.measured(paid, took);
-        }
-    }
     if let Some((file, damage)) = mover.damaged() {
         tracing::error!(family = %family.name(), error = %damage, "a value log cannot be emptied; nothing was dropped");
         family.collection.exclude(*file, damage.clone());

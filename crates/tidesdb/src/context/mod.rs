@@ -12,4 +12,4 @@ mod read;
 mod write;
 
 pub use read::{OperationTimes, ReadCtx};
-pub use write::{FLUSH_FOR_SPACE_MIN, Flushed, MergeSpace, OwnedLog, SCARCE, WriteCtx};
+pub use write::{FLUSH_FOR_SPACE_MIN, Flushed, MergeSpace, OwnedLog, WriteCtx};

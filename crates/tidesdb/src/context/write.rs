@@ -18,7 +18,7 @@ use crate::health::Health;
 use crate::jobs::{Job, JobQueue, Merges, RunningJobs};
 use crate::memory::{Memory, Pressure, Use};
 use crate::options::DbOptions;
-use crate::pacing::Debt;
+use crate::pacing::{GROWTH_PATIENCE, Pacing, StallCause, Verdict};
 use crate::types::{FamilyId, SeqNo};
 use crate::wal::{Log, Place, Purpose, SpaceReservation, SyncDue};
 use crate::{Error, Result};
@@ -31,13 +31,6 @@ const RECOVERING: u8 = 1;
 const CLOSING: u8 = 2;
 /// A writer that waits for the recovery looks at least this often whether it failed.
 const RECOVERY_LOOK: Duration = Duration::from_millis(100);
-/// Why a writer gave up waiting for memory.
-pub const SCARCE: &str = "memory: transactions, iterators, memtables or keys of tables hold all of memory_limit; see the statistics";
-/// How long a batch or transaction that grows waits for memory.
-const MEMORY_PATIENCE: Duration = Duration::from_secs(10);
-/// Interval at which it looks, and the least number of looks: a clock that jumps proves nothing.
-const MEMORY_LOOK: Duration = Duration::from_millis(100);
-const MEMORY_LOOKS_MIN: u32 = 20;
 /// Size from which a memtable is flushed when memory begins to be scarce.
 const FLUSH_FOR_MEMORY_MIN: u64 = 1 << 20;
 
@@ -70,8 +63,8 @@ pub struct WriteCtx {
     rotating: Mutex<(), { rank::ROTATING }>,
     /// Queue of background work.
     pub jobs: Arc<JobQueue>,
-    /// Memory that must be flushed, and statistics of delayed writers.
-    pub debt: Debt,
+    /// What decides how long writers wait.
+    pub pacing: Pacing,
     /// The memory limit, and who uses how much.
     pub memory: Arc<Memory>,
     /// Whether merges start automatically, and how to stop them.
@@ -133,7 +126,7 @@ impl WriteCtx {
             sync_due: SyncDue::default(),
             deciding: Mutex::default(),
             rotating: Mutex::default(),
-            debt: Debt::default(),
+            pacing: Pacing::default(),
             memory: Memory::new(options.memory_limit),
             merges,
             idle: AtomicBool::new(false),
@@ -175,11 +168,11 @@ impl WriteCtx {
     #[cold]
     fn wait_for_recovery(&self) -> Result<()> {
         loop {
-            let seen = self.debt.progress.current();
+            let seen = self.pacing.progress.current();
             match self.barred.load(Ordering::Acquire) {
                 0 => return self.health.check(),
                 RECOVERING => {
-                    self.debt.progress.wait_while(seen, Some(RECOVERY_LOOK));
+                    self.pacing.progress.wait_while(seen, Some(RECOVERY_LOOK));
                 }
                 _ => return Err(Error::Closed),
             }
@@ -202,13 +195,13 @@ impl WriteCtx {
     /// Lets the writers go on that wait for the recovery.
     pub fn end_recovery(&self) {
         self.barred.fetch_and(!RECOVERING, Ordering::SeqCst);
-        self.debt.progress.advance();
+        self.pacing.progress.advance();
     }
 
     /// Refuses all writes that begin from now on, and those that wait before they draw a sequence number, with `Closed`.
     pub fn stop_admitting(&self) {
         self.barred.fetch_or(CLOSING, Ordering::SeqCst);
-        self.debt.progress.advance();
+        self.pacing.progress.advance();
     }
 
     /// Notes that values were appended to the value logs of `families`.
@@ -281,7 +274,7 @@ impl WriteCtx {
         };
         self.log.sequencer().stop();
         self.log.wake_waiters();
-        self.debt.progress.advance();
+        self.pacing.progress.advance();
         cause
     }
 
@@ -327,7 +320,7 @@ impl WriteCtx {
     /// Waits until memory is within the limit, while flushes and the cache free some.
     ///
     /// # Errors
-    /// `Busy` after ten seconds; `Closed`; the failure that poisoned the database.
+    /// `Busy` after [`GROWTH_PATIENCE`]; `Closed`; the failure that poisoned the database.
     pub fn wait_for_memory(&self) -> Result<()> {
         if self.memory.is_within_limit() {
             return Ok(());
@@ -336,23 +329,14 @@ impl WriteCtx {
         if self.options.background_threads == Some(0) {
             return Ok(()); // the next commit runs the job
         }
-        let (held, clock) = (&self.debt.by_memory, &self.env.clock);
-        let started = clock.mono();
-        held.stopped.fetch_add(1, Ordering::Relaxed);
-        held.measure(&**clock, started, || {
-            let mut looks = 0;
-            while !self.memory.is_within_limit() {
-                self.health.check()?;
-                self.reads.check_open()?;
-                if looks >= MEMORY_LOOKS_MIN && clock.mono().saturating_sub(started) >= MEMORY_PATIENCE {
-                    held.gave_up.fetch_add(1, Ordering::Relaxed);
-                    return Err(Error::Busy { cause: SCARCE });
-                }
-                let seen = self.debt.progress.current();
-                self.ask_for_relief();
-                self.debt.progress.wait_while(seen, Some(MEMORY_LOOK));
-                looks += 1;
-            }
+        let verdict = || match self.memory.is_within_limit() {
+            true => Verdict::Go,
+            false => Verdict::Stop(StallCause::Memory),
+        };
+        self.pacing.stop(&*self.env.clock, StallCause::Memory, GROWTH_PATIENCE, verdict, |_| {
+            self.health.check()?;
+            self.reads.check_open()?;
+            self.ask_for_relief();
             Ok(())
         })
     }
@@ -383,8 +367,7 @@ impl WriteCtx {
         let mut largest: Vec<_> = self.all_families().into_iter().filter_map(active).collect();
         largest.sort_unstable_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
         // What is immutable will be free soon.
-        let freed =
-            self.debt.immutable_bytes.load(Ordering::Relaxed).min(self.memory.used_for(Use::Memtables));
+        let freed = self.pacing.flush_debt().min(self.memory.used_for(Use::Memtables));
         let wanted = self.memory.wanted().saturating_sub(self.memory.begin_of(Pressure::Elevated));
         let mut missing = wanted.saturating_sub(freed);
         let mut chosen = Vec::new();
@@ -481,9 +464,9 @@ impl WriteCtx {
             for (family, map) in staged {
                 let active = family.owned_view().active.as_ref().map_or(0, |slot| slot.debt());
                 let debt = active + map.allocated_bytes().min(family.buffer_bytes()) as u64;
-                self.debt.add(debt); // add first: a flush may subtract it as soon as the memtable is in the view
+                self.pacing.add_flush_debt(debt); // add first: a flush may subtract it as soon as the memtable is in the view
                 if !family.rotate_around(map, commit.seq, commit.end) {
-                    self.debt.subtract(debt);
+                    self.pacing.subtract_flush_debt(debt);
                 }
             }
         })?;
@@ -507,9 +490,9 @@ impl WriteCtx {
         for family in families {
             // Add first: a flush or a drop may subtract it as soon as the memtable is immutable.
             let bytes = family.owned_view().active.as_ref().map_or(0, |slot| slot.bytes() as u64);
-            self.debt.add(bytes);
+            self.pacing.add_flush_debt(bytes);
             if family.rotate(boundary) == 0 {
-                self.debt.subtract(bytes); // a drop came first, or it covers no commit
+                self.pacing.subtract_flush_debt(bytes); // a drop came first, or it covers no commit
             }
         }
         drop(held);

@@ -116,7 +116,7 @@ impl Db {
         let shared = &self.inner.shared;
         shared.write.check_writable()?;
         shared.write.merges.stop();
-        shared.write.debt.progress.advance(); // wakes writers that wait for merges
+        shared.write.pacing.progress.advance(); // wakes writers that wait for merges
         let mut looks = 0;
         for family in shared.write.all_families() {
             // The holder of this lock may be about to start a merge.
@@ -124,8 +124,8 @@ impl Db {
                 if looks == LOOKS_MAX {
                     return Err(Error::Busy { cause: "a merge is still stopping; call again" });
                 }
-                let seen = shared.write.debt.progress.current();
-                looks += u32::from(!shared.write.debt.progress.wait_while(seen, Some(LOOK)));
+                let seen = shared.write.pacing.progress.current();
+                looks += u32::from(!shared.write.pacing.progress.wait_while(seen, Some(LOOK)));
             }
         }
         Ok(())

@@ -258,7 +258,7 @@ impl Db {
         };
         let drop_it = || shared.maintenance.versions.install(&edit, publish);
         shared.maintenance.with_reserve(drop_it).inspect_err(|e| shared.maintenance.poison_if_unknown(e))?;
-        shared.write.debt.subtract(core.forget_memtables());
+        shared.write.pacing.subtract_flush_debt(core.forget_memtables());
         core.forget_tables();
         shared.write.jobs.set_small(core.id, false);
         // No reader needs its values after a crash. If it stayed on this list, the list would keep the family and its

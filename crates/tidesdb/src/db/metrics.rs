@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::{Db, Stats};
 use crate::health::{HealthReport, HealthState};
+use crate::pacing::StallCause;
 use crate::stats::{Durations, StatInfo, StatKind, StatUnit, StatValue};
 
 impl Db {
@@ -47,13 +48,9 @@ fn text(stats: &Stats, health: &HealthReport) -> String {
         histogram(&mut out, &format!("tidesdb_{name}_duration_seconds"), &[(String::new(), times.durations)]);
     }
     let stalls = stats.stalls_by_cause();
-    let cause = |cause: &str| label("cause", cause);
-    table(&mut out, "stall_", &stalls.map(|(name, stall)| (cause(name), stall.figures().collect())));
-    histogram(
-        &mut out,
-        "tidesdb_stall_delay_seconds",
-        &stalls.map(|(name, stall)| (cause(name), stall.delays)),
-    );
+    let cause = |cause: StallCause| label("cause", cause.name());
+    table(&mut out, "stall_", &stalls.map(|(by, stall)| (cause(by), stall.figures().collect())));
+    histogram(&mut out, "tidesdb_stall_delay_seconds", &stalls.map(|(by, stall)| (cause(by), stall.delays)));
     if let Some(remote) = &stats.remote {
         table(&mut out, "remote_", &[(String::new(), remote.figures().collect())]);
     }

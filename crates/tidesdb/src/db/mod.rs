@@ -33,7 +33,7 @@ pub use open::OpenOptions;
 pub use reader::Reader;
 pub use recover::RecoveryReport;
 pub use snapshot::Snapshot;
-pub use stats::{StallStats, Stats};
+pub use stats::Stats;
 pub use values::ValueWriter;
 
 use crate::Result;

@@ -13,6 +13,7 @@ use crate::family::{FamilyCore, MemSlot};
 use crate::jobs::JobStart;
 use crate::maintenance::MaintenanceCtx;
 use crate::merge::CoveringRanges;
+use crate::pacing::Payment;
 use crate::rewrite::{self, RewriteTarget, Rewritten};
 use crate::sources::Source;
 use crate::types::{EntryCursor, FamilyId, Kind, SeqNo, VlogId};
@@ -364,7 +365,7 @@ fn to_table(
         target: rewrite::FLUSH_LEVEL,
         bytes: slot.bytes() as u64,
         entries: slot.map.entries(),
-        parts_done: Vec::new(),
+        pays: Payment::default(),
     });
     let mut cursor = Source::memtable(&slot.map);
     cursor.seek_to_first()?;

@@ -1,7 +1,6 @@
 //! Statistics of the database and its families.
 
 use std::fmt;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Db;
@@ -10,9 +9,9 @@ use crate::engine::Shared;
 use crate::family::{FamilyCore, FamilyStats, Metric};
 use crate::jobs::JobStats;
 use crate::memory::{Breakdown, Use};
-use crate::pacing::{DelayStats, FLUSH_RATE_ASSUMED, MERGE_RATE_ASSUMED};
+use crate::pacing::{StallCause, StallStats};
 use crate::remote::RemoteStats;
-use crate::stats::{Durations, TimeStats, statistics, write_lines};
+use crate::stats::{TimeStats, statistics, write_lines};
 use crate::types::SeqNo;
 use crate::write::Family;
 
@@ -22,14 +21,8 @@ statistics! {
     Stats of seen: &Seen<'_>;
 
     plain {
-        "Writers held up because memtables wait for their flush."
-        stalled_by_memtables: StallStats = StallStats::of(&seen.shared.write.debt.by_memtables);
-        "Writers held up because a family has too many tables in level 1."
-        stalled_by_tables: StallStats = StallStats::of(&seen.shared.write.debt.by_tables);
-        "Writers held up because memory is scarce."
-        stalled_by_memory: StallStats = StallStats::of(&seen.shared.write.debt.by_memory);
-        "Writers held up because value logs hold much garbage."
-        stalled_by_values: StallStats = StallStats::of(&seen.shared.write.debt.by_values);
+        "Delays of writers, in the order of [`StallCause::ALL`]."
+        stalled: [StallStats; 4] = StallCause::ALL.map(|cause| seen.shared.write.pacing.delays(cause).stats());
         "Reads of one key: `get`, `get_map` and `contains`. A random sample of them, also of those that fail."
         gets: TimeStats = (&seen.shared.reads.times.gets).into();
         "Reads of many keys: each `multi_get`, however many keys it has. A random sample of them, also of those that fail."
@@ -104,7 +97,7 @@ statistics! {
             "Live snapshots.";
         Gauge Count jobs_pending: usize = seen.jobs_pending(),
             "Background jobs queued or running.";
-        Gauge Bytes flush_debt_bytes: u64 = seen.shared.write.debt.immutable_bytes.load(Ordering::Relaxed),
+        Gauge Bytes flush_debt_bytes: u64 = seen.shared.write.pacing.flush_debt(),
             "Bytes of memtables that wait for a flush.";
         Gauge Seconds flush_debt_seconds: f64 = seen.flush_debt_seconds(),
             "Estimated time to flush them, at the rate of the last flushes.";
@@ -120,34 +113,6 @@ statistics! {
             "Events recorded for the event log.";
         Counter Count events_lost: u64 = seen.shared.write.events.lost(),
             "Of these, events that could not be written to the event log.";
-    }
-}
-
-statistics! {
-    /// Delays of writers for one cause since the open.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    StallStats of held: &DelayStats;
-
-    plain {
-        "All delays." delays: Durations = held.times.now();
-    }
-    figures {
-        Counter Seconds time: Duration = held.times.now().sum(),
-            "Total time, summed over all threads.";
-        Counter Count slowed: u64 = held.slowed.load(Ordering::Relaxed),
-            "Commits that were slowed down.";
-        Counter Count stopped: u64 = held.stopped.load(Ordering::Relaxed),
-            "Commits that were stopped.";
-        Counter Count gave_up: u64 = held.gave_up.load(Ordering::Relaxed),
-            "Commits that failed with `Busy` after they were stopped.";
-        Gauge Count delayed_now: u64 = held.delayed_now.load(Ordering::Relaxed),
-            "Commits that are delayed at the moment.";
-        Gauge Seconds p50: Duration = held.times.now().percentile(0.5),
-            "Half of the delays are no longer than this.";
-        Gauge Seconds p99: Duration = held.times.now().percentile(0.99),
-            "99 % of the delays are no longer than this.";
-        Gauge Seconds longest: Duration = held.times.now().longest(),
-            "The longest delay.";
     }
 }
 
@@ -174,8 +139,8 @@ impl Seen<'_> {
     }
 
     fn flush_debt_seconds(&self) -> f64 {
-        let debt = &self.shared.write.debt;
-        debt.immutable_bytes.load(Ordering::Relaxed) as f64 / debt.flush_rate.or(FLUSH_RATE_ASSUMED) as f64
+        let pacing = &self.shared.write.pacing;
+        pacing.flush_debt() as f64 / pacing.flush_rate.get()
     }
 
     fn merge_debt_bytes(&self) -> u64 {
@@ -183,7 +148,7 @@ impl Seen<'_> {
     }
 
     fn merge_debt_seconds(&self) -> f64 {
-        self.merge_debt_bytes() as f64 / self.shared.write.debt.merge_rate.or(MERGE_RATE_ASSUMED) as f64
+        self.merge_debt_bytes() as f64 / self.shared.write.pacing.merge_rate.get()
     }
 }
 
@@ -194,7 +159,7 @@ fn share(part: u64, rest: u64) -> f64 {
 
 impl Stats {
     /// Returns the durations of each kind of operation and of work, by name. Those of operations are random samples:
-    /// [`Durations::sampled_one_in`].
+    /// [`Durations::sampled_one_in`](crate::Durations::sampled_one_in).
     pub fn times(&self) -> [(&'static str, TimeStats); 8] {
         [
             ("gets", self.gets),
@@ -210,22 +175,22 @@ impl Stats {
 
     /// Returns the time writers were delayed since the open, summed over all threads.
     pub fn stall_time(&self) -> Duration {
-        self.stalls_by_cause().iter().map(|(_, stall)| stall.time).sum()
+        self.stalled.iter().map(|stall| stall.time).sum()
     }
 
     /// Returns how often a writer was stopped since the open.
     pub fn stalls(&self) -> u64 {
-        self.stalls_by_cause().iter().map(|(_, stall)| stall.stopped).sum()
+        self.stalled.iter().map(|stall| stall.stopped).sum()
     }
 
-    /// Returns each cause for which writers are held up, and how they were.
-    pub fn stalls_by_cause(&self) -> [(&'static str, StallStats); 4] {
-        [
-            ("memtables", self.stalled_by_memtables),
-            ("tables", self.stalled_by_tables),
-            ("memory", self.stalled_by_memory),
-            ("values", self.stalled_by_values),
-        ]
+    /// Returns how writers were delayed by `cause`.
+    pub fn stalled_by(&self, cause: StallCause) -> StallStats {
+        self.stalled[cause as usize]
+    }
+
+    /// Returns each cause for which writers are delayed, and how they were.
+    pub fn stalls_by_cause(&self) -> [(StallCause, StallStats); 4] {
+        StallCause::ALL.map(|cause| (cause, self.stalled_by(cause)))
     }
 }
 
@@ -268,7 +233,7 @@ impl fmt::Display for Stats {
             .into_iter()
             .filter(|(_, held)| !held.time.is_zero() || held.delayed_now > 0)
         {
-            writeln!(f, "writers delayed by {cause}")?;
+            writeln!(f, "writers delayed by {}", cause.name())?;
             write_lines(f, "  ", held.figures())?;
         }
         if let Some(remote) = &self.remote {

@@ -1,11 +1,9 @@
 //! The health of an open database, for people and monitors.
 
-use std::sync::atomic::Ordering;
-
 use super::Shared;
-use crate::context::SCARCE;
 use crate::health::{HealthReport, HealthState};
 use crate::memory::Pressure;
+use crate::pacing::StallCause;
 
 impl Shared {
     /// Returns the health of the database.
@@ -25,10 +23,9 @@ impl Shared {
             causes.push(format!("commits are refused: {shortage}"));
         }
         let memory = &self.write.memory;
-        if memory.level() == Pressure::Critical
-            && self.write.debt.by_memory.gave_up.load(Ordering::Relaxed) > 0
-        {
-            causes.push(format!("commits are refused: {SCARCE}"));
+        let refused = self.write.pacing.delays(StallCause::Memory).stats().gave_up;
+        if memory.level() == Pressure::Critical && refused > 0 {
+            causes.push(format!("commits are refused: {}", StallCause::Memory.why_busy()));
         }
         if memory.families() > memory.families_max() {
             let (families, max, limit) = (memory.families(), memory.families_max(), memory.limit());

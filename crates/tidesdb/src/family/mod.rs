@@ -17,14 +17,13 @@ mod space;
 mod stats;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use claims::{Claim, Claimed, Claims};
 pub use hook::{CommitHook, Committed, CommittedOp, HookCell};
 pub use probes::{GET_CHARGE, Probes, SEEK_CHARGE};
 pub use read_view::{MemSlot, ReadView};
-pub use space::{Collection, SettledFiles, Thrift, ValueSpace, ValuesDebt};
+pub use space::{Collection, SettledFiles, Thrift, ValueSpace};
 pub use stats::{FamilyStats, LevelCounters, Metric};
 use tidesdb_memtable::{KeyOrder, Memtable};
 use tidesdb_sync::{EpochCell, Guard, Mutex, ShardedCounters, pin, rank};
@@ -69,12 +68,8 @@ pub struct FamilyCore {
     pub claims: Claims,
     /// Bytes that merges wrote into each level.
     pub merged: LevelCounters,
-    /// Set while the last merge failed: the next one may read the same tables again and again.
-    pub merges_fail: AtomicBool,
     /// What they owe.
     pub merge_debt: MergeDebt,
-    /// When the last merge of level 1 ended, in nanoseconds, if the next one was due already; else 0.
-    paid_at: AtomicU64,
     /// The collection of its value logs.
     pub collection: Collection,
     /// Called with each commit to the family.
@@ -114,9 +109,7 @@ impl FamilyCore {
             naming: Mutex::new(()),
             claims: Claims::default(),
             merged: LevelCounters::default(),
-            merges_fail: AtomicBool::new(false),
             merge_debt: MergeDebt::default(),
-            paid_at: AtomicU64::new(0),
             collection: Collection::default(),
             hook: HookCell::default(),
             filter: Mutex::default(),
@@ -271,17 +264,6 @@ impl FamilyCore {
             view.rotated(boundary)
         });
         bytes
-    }
-
-    /// Returns the time in which a merge of level 1 that ended `now` and took `took` paid its debt. If it was due when the previous one
-    /// ended, that includes the time in which its thread did other merges.
-    pub fn paid_in(&self, now: Duration, took: Duration) -> Duration {
-        let due = self.view(&pin()).version.level_len(1) >= self.options.l1_tables_trigger();
-        let end = if due { now.as_nanos() as u64 } else { 0 };
-        match self.paid_at.swap(end, Ordering::Relaxed) {
-            0 => took,
-            before => took.max(now.saturating_sub(Duration::from_nanos(before))),
-        }
     }
 
     /// Removes the oldest immutable memtables, `slots`: they are in the tables of `version`, or no longer needed. Returns the debt of

@@ -10,6 +10,7 @@ use tidesdb_sync::Mutex;
 use super::{FamilyCore, MemSlot};
 use crate::Error;
 use crate::jobs::Retry;
+use crate::pacing::{GARBAGE, GARBAGE_SHARE_MAX};
 use crate::sources::TableVersion;
 use crate::types::{SeqNo, VlogId};
 use crate::version::VlogState;
@@ -22,26 +23,14 @@ const UNFLUSHED_LEAST: u64 = 32 << 20;
 /// Tables are merged when newer ones may hide this part of the live values, if the merge writes less than half of what it may find.
 const HIDDEN_PART: u64 = 8;
 const LOOK_COST: u64 = 2;
-/// Garbage at which writers are slowed down, and at which they are slowed down most, in the same unit. Here it includes all that newer
-/// tables may hide.
-const SLOW: f64 = 1.5;
-const SLOWEST: f64 = 2.25;
 /// With how many flushes the share of new keys rises, about.
 const NEW_KEYS_SLOWNESS: f64 = 8.0;
 /// With how many commits the share that values are stored with follows, about.
 const STORED_SLOWNESS: f64 = 8.0;
 /// It is at least this: a commit costs something, whatever its values shrink to.
 const STORED_LEAST: f64 = 1.0 / 64.0;
-/// Garbage is never accepted beyond this share of the files.
-const GARBAGE_MAX: f64 = 0.9;
 /// Live bytes of all victims at a time, as a part of all live bytes: they take space twice until the victims are gone.
 const MOVING_PART: u64 = 8;
-/// Debt of writers at most: it never stops them, since a file may stay for reasons that no merge can change. More garbage makes the
-/// same debt more expensive,
-const OWED_MAX: f64 = 0.95;
-/// at most this many times. The rate of collections rises with the share of garbage: without this rise a rate that was measured too
-/// high would let writers make ever more. With more, a rate that was measured before most values were deleted would be a cliff.
-const EXCESS_MAX: f64 = 4.0;
 /// Garbage that is tolerated in any case, as a part of a value log.
 const SLACK_PART: u64 = 4;
 
@@ -78,8 +67,8 @@ pub struct Collection {
     damage: Mutex<Option<Error>>,
     /// After a collection failed.
     pub retry: Retry,
-    /// Debt of writers, as a fraction of one: see [`FamilyCore::values_debt`].
-    owed: AtomicU64,
+    /// See [`FamilyCore::garbage_fullness`].
+    fullness: AtomicU64,
     /// Share of the keys of recent flushes that were in no older table; 0 until it is known.
     new_keys: AtomicU64,
     /// Bytes that value logs store per byte of large values in recent commits; 0 until it is known.
@@ -118,24 +107,6 @@ impl ValueSpace {
             hidden: upper.min(count).saturating_mul(average),
             table_bytes: version.levels().iter().map(|level| level.bytes()).sum(),
         }
-    }
-}
-
-/// The debt of writers because of garbage in value logs, larger for more garbage.
-#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
-pub struct ValuesDebt(f64);
-
-impl ValuesDebt {
-    /// Returns the debt: 0, or from 0.5, where writers are slowed down, to nearly 1.
-    #[inline]
-    pub fn share(self) -> f64 {
-        self.0.min(OWED_MAX)
-    }
-
-    /// Returns by how much the bytes of a commit count because there is more garbage than makes the largest debt: 1, or more.
-    pub fn excess(self) -> f64 {
-        let above = (self.0 - 0.5) / (OWED_MAX - 0.5);
-        above.max(1.0).powi(2).min(EXCESS_MAX)
     }
 }
 
@@ -186,7 +157,7 @@ impl FamilyCore {
     /// Returns the garbage that `bytes` of value logs may hold.
     pub fn garbage_max(&self, bytes: u64, thrift: Thrift) -> u64 {
         let share = f64::from(self.options.value_garbage_percent()) / 100.0 * thrift.factor();
-        (bytes as f64 * share.min(GARBAGE_MAX)) as u64 + self.garbage_slack()
+        (bytes as f64 * share.min(GARBAGE_SHARE_MAX)) as u64 + self.garbage_slack()
     }
 
     /// Returns the files to empty, as long as `files` hold too much garbage; none if values are not to be moved.
@@ -242,22 +213,25 @@ impl FamilyCore {
         let version = &self.owned_view().version;
         let (space, files) = (ValueSpace::of(version), SettledFiles::of(self, version, version.flushed_to()));
         self.vlog.set_live(space.live);
-        let normal = f64::from(self.options.value_garbage_percent()) / 100.0;
         let hidden = self.collection.likely_hidden(&space);
         let garbage = (files.garbage + hidden).saturating_sub(self.garbage_slack());
-        let owed = owed(garbage as f64 / files.bytes.max(1) as f64, normal);
-        self.collection.owed.store(owed.to_bits(), Ordering::Relaxed);
+        let share = garbage as f64 / files.bytes.max(1) as f64;
+        let fullness = match self.options.value_garbage_percent() {
+            0 => 0.0,
+            percent => GARBAGE.fullness(share, f64::from(percent) / 100.0),
+        };
+        self.collection.fullness.store(fullness.to_bits(), Ordering::Relaxed);
     }
 
-    /// Returns the debt of writers because of garbage in value logs; none while a damaged table or the last failure keeps collections
-    /// from paying it: writers do not wait for what may not happen.
+    /// Returns how full the limit of garbage in value logs is; 0 while a damaged table or the last failure keeps collections
+    /// from emptying it: writers do not wait for what may not happen.
     #[inline]
-    pub fn values_debt(&self) -> ValuesDebt {
-        match f64::from_bits(self.collection.owed.load(Ordering::Relaxed)) {
-            owed if owed > 0.0 && (self.claims.has_quarantined() || self.collection.retry.is_failing()) => {
-                ValuesDebt::default()
+    pub fn garbage_fullness(&self) -> f64 {
+        match f64::from_bits(self.collection.fullness.load(Ordering::Relaxed)) {
+            full if full > 0.0 && (self.claims.has_quarantined() || self.collection.retry.is_failing()) => {
+                0.0
             }
-            owed => ValuesDebt(owed),
+            full => full,
         }
     }
 }
@@ -329,15 +303,6 @@ impl Collection {
     }
 }
 
-/// Returns the number in [`ValuesDebt`] when `share` of the sealed files is garbage, and may be `normal` on an idle database.
-fn owed(share: f64, normal: f64) -> f64 {
-    let (slow, slowest) = ((normal * SLOW).min(GARBAGE_MAX), (normal * SLOWEST).min(GARBAGE_MAX));
-    match normal > 0.0 && share > slow {
-        true => 0.5 + (share - slow) / (slowest - slow).max(0.01) * 0.5,
-        false => 0.0,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -357,26 +322,5 @@ mod tests {
         assert!((after(1000, 500) - 0.5).abs() < 1e-3);
         assert_eq!(after(u64::MAX, 0), STORED_LEAST);
         assert!(after(1, u64::MAX) <= 1.0);
-    }
-
-    #[test]
-    fn writers_owe_more_the_more_garbage_there_is_but_are_never_stopped() {
-        assert_eq!((owed(0.99, 0.0), owed(0.375, 0.25)), (0.0, 0.0), "switched off, or not too much");
-        assert!((owed(0.468_75, 0.25) - 0.75).abs() < 1e-9, "half way");
-        let debt = |share, normal| ValuesDebt(owed(share, normal));
-        for (share, normal) in [(0.6, 0.25), (f64::MAX, 0.01), (2.0, 1.0)] {
-            assert_eq!(debt(share, normal).share(), OWED_MAX);
-        }
-        assert_eq!((debt(0.2, 0.25).excess(), debt(0.5, 0.25).excess()), (1.0, 1.0));
-        let excess = [0.6, 0.7, 0.75, f64::MAX].map(|share| debt(share, 0.25).excess());
-        assert!((1.7..1.8).contains(&excess[0]) && (3.7..3.8).contains(&excess[1]), "{excess:?}");
-        assert_eq!([excess[2], excess[3], debt(f64::MAX, 0.01).excess()], [EXCESS_MAX; 3]);
-        for percent in 1..=100 {
-            let debts = (0..=1000).map(|n| debt(f64::from(n) / 1000.0, f64::from(percent) / 100.0));
-            let debts: Vec<ValuesDebt> = debts.collect();
-            let costs: Vec<f64> = debts.iter().map(|debt| debt.excess()).collect();
-            assert!(debts.is_sorted() && costs.is_sorted(), "{percent} %");
-            assert!(debts[0].share() == 0.0 && debts[1000].share() > 0.5, "{percent} %");
-        }
     }
 }

@@ -65,9 +65,8 @@ impl Merges {
         if rate == 0 {
             return;
         }
-        let cost = Duration::from_secs_f64((bytes as f64 / rate as f64).min(MERGE_LEAD_MAX.as_secs_f64()));
         let now = clock.mono();
-        let end = now + self.pace.reserve_up_to(now, cost, MERGE_LEAD_MAX);
+        let end = now + self.pace.reserve(now, bytes as f64 / rate as f64, MERGE_LEAD_MAX);
         // A limit that was changed applies at once.
         while goes_on() && self.rate.load(Ordering::Relaxed) == rate {
             let left = end.saturating_sub(clock.mono());

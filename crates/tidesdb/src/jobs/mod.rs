@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 pub use merges::Merges;
-pub use running::{JobStart, JobStats, PartDone, Progress, RunningJob, RunningJobs};
+pub use running::{JobStart, JobStats, Progress, RunningJob, RunningJobs};
 use tidesdb_sync::{Condvar, Mutex, rank};
 
 use crate::types::FamilyId;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tidesdb_io::Clock;
 use tidesdb_sync::Mutex;
 
+use crate::pacing::Payment;
 use crate::stats::{Histogram, statistics};
 use crate::{Error, Result};
 
@@ -23,17 +24,8 @@ pub struct JobStart {
     pub bytes: u64,
     /// Entries of all inputs.
     pub entries: u64,
-    /// What it adds to sums of all running jobs.
-    pub parts_done: Vec<PartDone>,
-}
-
-/// Adds `total` to `sum`, in proportion to the entries that a job has processed, and takes it back when the job ends.
-#[derive(Clone, Debug)]
-pub struct PartDone {
-    /// The sum.
-    pub sum: Arc<AtomicU64>,
-    /// What the whole job counts.
-    pub total: u64,
+    /// What it pays while it runs.
+    pub pays: Payment,
 }
 
 /// A flush or merge that runs.
@@ -49,19 +41,17 @@ impl Progress {
     /// Adds `entries` to what was read.
     pub fn advance(&self, entries: u64) {
         let before = self.entries_done.fetch_add(entries, Ordering::Relaxed);
-        for PartDone { sum, total } in &self.start.parts_done {
-            sum.fetch_add(self.part(*total, before + entries) - self.part(*total, before), Ordering::Relaxed);
-        }
+        self.start.pays.change(self.share(before), self.share(before + entries));
     }
 
-    /// The part of `total` that falls to the first `entries` entries.
-    fn part(&self, total: u64, entries: u64) -> u64 {
-        let share = entries as f64 / self.start.entries.max(1) as f64;
-        (total as f64 * share.min(1.0)) as u64
+    /// The share of the job that its first `entries` entries are.
+    fn share(&self, entries: u64) -> f64 {
+        (entries as f64 / self.start.entries.max(1) as f64).min(1.0)
     }
 
-    fn bytes_done(&self) -> u64 {
-        self.part(self.start.bytes, self.entries_done.load(Ordering::Relaxed))
+    /// The share of the job that is done.
+    fn share_done(&self) -> f64 {
+        self.share(self.entries_done.load(Ordering::Relaxed))
     }
 
     /// Asks all threads that work on the job to stop.
@@ -139,10 +129,7 @@ impl RunningJob<'_> {
 
 impl Drop for RunningJob<'_> {
     fn drop(&mut self) {
-        let done = self.progress.entries_done.load(Ordering::Relaxed);
-        for PartDone { sum, total } in &self.progress.start.parts_done {
-            sum.fetch_sub(self.progress.part(*total, done), Ordering::Relaxed);
-        }
+        self.progress.start.pays.change(self.progress.share_done(), 0.0);
         self.of.jobs.lock().retain(|job| !Arc::ptr_eq(job, &self.progress));
     }
 }
@@ -165,7 +152,7 @@ statistics! {
     figures {
         Gauge Count target: usize = usize::from(seen.job.start.target), "Level of the outputs.";
         Gauge Bytes bytes: u64 = seen.job.start.bytes, "Bytes of all inputs.";
-        Gauge Bytes bytes_done: u64 = seen.job.bytes_done(),
+        Gauge Bytes bytes_done: u64 = (seen.job.start.bytes as f64 * seen.job.share_done()) as u64,
             "Bytes of inputs that were processed, estimated from the number of entries.";
         Gauge Seconds time: Duration = seen.now.saturating_sub(seen.job.started), "Time since it began.";
     }
@@ -176,27 +163,29 @@ mod tests {
     use tidesdb_io::ManualClock;
 
     use super::*;
+    use crate::pacing::Pacing;
 
     #[test]
     fn running_jobs_count_what_they_have_done_and_take_it_back() {
         let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(0));
-        let (jobs, sum) = (RunningJobs::new(&clock), Arc::new(AtomicU64::new(0)));
+        let (jobs, pacing) = (RunningJobs::new(&clock), Pacing::default());
+        pacing.add_flush_debt(2000);
+        let done = || 2000 - pacing.unflushed_bytes();
         let begin = |total, entries| {
-            let parts_done = vec![PartDone { sum: Arc::clone(&sum), total }];
-            let (family, bytes) = ("f".into(), 0);
-            jobs.begin(JobStart { kind: "flush", family, target: 1, bytes, entries, parts_done })
+            let (family, bytes, pays) = ("f".into(), 0, pacing.payment(total));
+            jobs.begin(JobStart { kind: "flush", family, target: 1, bytes, entries, pays })
         };
         let (first, second) = (begin(1000, 7), begin(90, 3));
         first.progress.advance(3);
-        assert_eq!(sum.load(Ordering::Relaxed), 428);
+        assert_eq!(done(), 428);
         second.progress.advance(1);
         first.progress.advance(3);
-        assert_eq!(sum.load(Ordering::Relaxed), 857 + 30);
+        assert_eq!(done(), 857 + 30);
         first.progress.advance(4096); // entries are counted in steps
-        assert_eq!(sum.load(Ordering::Relaxed), 1000 + 30);
+        assert_eq!(done(), 1000 + 30);
         drop(first);
-        assert_eq!(sum.load(Ordering::Relaxed), 30);
+        assert_eq!(done(), 30);
         drop(second);
-        assert_eq!(sum.load(Ordering::Relaxed), 0);
+        assert_eq!(done(), 0);
     }
 }

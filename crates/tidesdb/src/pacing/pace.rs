@@ -7,9 +7,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The schedule of commits is at most this far ahead of the clock.
-const LEAD_MAX: Duration = Duration::from_secs(1);
-
 /// The schedule of delayed work.
 #[derive(Debug, Default)]
 pub struct Pace {
@@ -18,15 +15,11 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Adds a commit that costs `cost` to the schedule at time `now`. Returns how long the commit has to wait.
-    pub fn reserve(&self, now: Duration, cost: Duration) -> Duration {
-        self.reserve_up_to(now, cost, LEAD_MAX)
-    }
-
-    /// Like [`Pace::reserve`]; the schedule is at most `lead` ahead of the clock.
-    pub fn reserve_up_to(&self, now: Duration, cost: Duration, lead: Duration) -> Duration {
-        let nanos = |d: Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
-        let (now, cost, lead) = (nanos(now), nanos(cost), nanos(lead));
+    /// Adds work that costs so many seconds to the schedule at time `now`. Returns how long the work has to wait. The schedule is at most `lead`
+    /// ahead of the clock.
+    pub fn reserve(&self, now: Duration, seconds: f64, lead: Duration) -> Duration {
+        let cost = Duration::from_secs_f64(seconds.min(lead.as_secs_f64()));
+        let [now, cost, lead] = [now, cost, lead].map(|d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX));
         let after = |next: u64| next.max(now).saturating_add(cost).min(now.saturating_add(lead));
         let before = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| Some(after(next)));
         let turn = after(before.unwrap_or_else(|next| next));
@@ -44,25 +37,26 @@ mod tests {
     use super::*;
 
     const MICRO: Duration = Duration::from_micros(1);
+    const LEAD: Duration = Duration::from_secs(1);
 
     #[test]
     fn short_delays_add_up() {
         let pace = Pace::default();
-        let waits: Vec<_> = (0..4).map(|_| pace.reserve(MICRO * 100, MICRO * 3)).collect();
+        let waits: Vec<_> = (0..4).map(|_| pace.reserve(MICRO * 100, 3e-6, LEAD)).collect();
         assert_eq!(waits, [3, 6, 9, 12].map(|n| MICRO * n));
     }
 
     #[test]
     fn idle_time_is_not_saved_up() {
         let pace = Pace::default();
-        pace.reserve(MICRO, MICRO * 10);
-        assert_eq!(pace.reserve(MICRO * 1000, MICRO * 10), MICRO * 10);
+        pace.reserve(MICRO, 1e-5, LEAD);
+        assert_eq!(pace.reserve(MICRO * 1000, 1e-5, LEAD), MICRO * 10);
     }
 
     #[test]
     fn the_schedule_stays_near_the_clock() {
         let pace = Pace::default();
-        assert_eq!(pace.reserve(MICRO, Duration::MAX), LEAD_MAX);
-        assert_eq!(pace.reserve(MICRO, Duration::MAX), LEAD_MAX);
+        assert_eq!(pace.reserve(MICRO, f64::INFINITY, LEAD), LEAD);
+        assert_eq!(pace.reserve(MICRO, f64::INFINITY, LEAD), LEAD);
     }
 }

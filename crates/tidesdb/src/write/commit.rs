@@ -9,12 +9,12 @@ use std::sync::atomic::Ordering;
 use tidesdb_sync::pin;
 
 use super::LARGE_BYTES_MIN;
+use super::admit::admit;
 use super::batch::{KEPT_AFTER_COMMIT, WriteBatch};
 use super::chunks::refuse_comparators;
 use super::insert::insert;
 use super::ops::{Op, encode_op, ops};
 use super::staged::Staged;
-use super::stall;
 use crate::callback::{comparing, contained};
 use crate::context::WriteCtx;
 use crate::family::{Committed, CommittedOp, FamilyCore, Metric};
@@ -150,7 +150,7 @@ fn check(ctx: &WriteCtx, batch: &WriteBatch) -> Result<()> {
 /// Does everything that can be refused without harm before a place in the order of commits is drawn.
 /// Returns the memory that is kept for it.
 fn make_ready(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<Charge> {
-    let kept = stall::admit(ctx, batch)?;
+    let kept = admit(ctx, batch)?;
     let separates = batch.families.iter().any(|f| batch.value_bytes_max >= f.options.value_threshold());
     if separates || batch.record.len() >= LARGE_BYTES_MIN {
         make_long_ready(ctx, batch)?;

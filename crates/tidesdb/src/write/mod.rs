@@ -3,7 +3,7 @@
 //! ```text
 //! WriteBatch::put      encodes the operation once, in the log's own form; a value of 8 MiB or more goes to the value log at once
 //! commit               the only entry point for data:
-//!   stall::admit         waits here if flushing lags, before a place in the order of commits is drawn
+//!   admit                waits here if background work lags, before a place in the order of commits is drawn
 //!   separate             moves values of at least the threshold to the value log and leaves pointers
 //!   log.reserve          one compare-and-swap draws the sequence number
 //!   log.write_at         the bytes go to the kernel
@@ -20,7 +20,7 @@ mod chunks;
 mod batch;
 mod insert;
 mod staged;
-mod stall;
+mod admit;
 mod commit;
 #[cfg(test)]
 mod tests;

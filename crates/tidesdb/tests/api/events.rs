@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidesdb::{Db, HealthState, SyncMode};
+use tidesdb::{Db, HealthState, StallCause, SyncMode};
 use tidesdb_io::sim::{Fault, OpKind, OpSet};
 
 use crate::common::{Sim, fill};
@@ -148,7 +148,7 @@ fn a_stall_is_two_lines_however_many_commits_it_delays() {
         db.put(&i.to_be_bytes(), &[7; 100]).unwrap();
     }
     let stats = db.stats();
-    let held = stats.stalled_by_memtables;
+    let held = stats.stalled_by(StallCause::Memtables);
     db.close().unwrap();
     let text = std::fs::read_to_string(dir.path().join("EVENTS")).unwrap();
     let lines = |event: &str| text.lines().filter(|l| field(l, "event") == event).count();

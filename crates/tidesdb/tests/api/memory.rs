@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tidesdb::{Committed, Comparator, Db, Error, FamilyOptions, Isolation, SyncMode};
+use tidesdb::{Committed, Comparator, Db, Error, FamilyOptions, Isolation, StallCause, SyncMode};
 
 use crate::common::Sim;
 
@@ -170,13 +170,16 @@ fn a_writer_gets_busy_while_memory_stays_scarce_and_the_database_heals() {
     });
     assert!(matches!(e, Error::Busy { cause } if cause.starts_with("memory")), "{e}");
     let stats = db.stats();
-    assert!(stats.stalled_by_memory.gave_up > 0 && stats.memory_pressure >= 2, "{stats}");
+    assert!(stats.stalled_by(StallCause::Memory).gave_up > 0 && stats.memory_pressure >= 2, "{stats}");
     assert!(used(&db) < LIMIT * 115 / 100, "{}", used(&db));
     drop((tx, iterators));
     for n in 0..500 {
         put(n).unwrap();
     }
-    assert_eq!(db.stats().stalled_by_memory.gave_up, stats.stalled_by_memory.gave_up);
+    assert_eq!(
+        db.stats().stalled_by(StallCause::Memory).gave_up,
+        stats.stalled_by(StallCause::Memory).gave_up
+    );
 }
 
 /// Replay writes tables before its memtables outgrow the limit.
@@ -305,7 +308,7 @@ fn a_close_ends_the_wait_for_memory() {
     let e = std::thread::scope(|s| {
         let waiting = s
             .spawn(move || (0..100u64).find_map(|n| tx.put(&family, n.to_be_bytes(), vec![1; 40_000]).err()));
-        while db.stats().stalled_by_memory.delayed_now == 0 {
+        while db.stats().stalled_by(StallCause::Memory).delayed_now == 0 {
             assert!(!waiting.is_finished(), "memory is left");
             std::thread::yield_now();
         }

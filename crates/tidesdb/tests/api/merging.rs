@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::thread;
 use std::time::Duration;
 
-use tidesdb::{Db, Error, Family, FamilyOptions, Snapshot, SyncMode};
+use tidesdb::{Db, Error, Family, FamilyOptions, Snapshot, StallCause, SyncMode};
 use tidesdb_io::sim::{self, OpKind};
 
 use crate::common::{Sim, contents, fill, keys, noise, pairs, small};
@@ -212,7 +212,10 @@ fn after_a_cancel_no_merge_starts_automatically_until_the_next_open() {
     assert_eq!(level1(&db), 60);
     fill(db.default_family(), 1000, b"v");
     let stats = db.stats();
-    assert_eq!((stats.stalled_by_tables.stopped, stats.stalled_by_tables.slowed), (0, 0));
+    assert_eq!(
+        (stats.stalled_by(StallCause::Tables).stopped, stats.stalled_by(StallCause::Tables).slowed),
+        (0, 0)
+    );
     thread::sleep(Duration::from_millis(50));
     assert_eq!(level1(&db), 60);
     db.default_family().compact().unwrap();

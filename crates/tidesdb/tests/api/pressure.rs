@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidesdb::{Db, Error, Family, SyncMode};
+use tidesdb::{Db, Error, Family, StallCause, SyncMode};
 use tidesdb_io::sim::{Fault, OpKind, errno};
 
 use crate::common::{Sim, contents, noise, small};
@@ -36,7 +36,7 @@ fn memtables_stay_under_their_limit_on_a_slow_disk() {
     });
     let (mut highest, mut rows) = (0, 0u32);
     let waited = || {
-        let stall = db.stats().stalled_by_memtables;
+        let stall = db.stats().stalled_by(StallCause::Memtables);
         stall.slowed + stall.stopped > 0
     };
     // A writer that gets little of a busy machine is no faster than the disk at first.
@@ -53,7 +53,7 @@ fn memtables_stay_under_their_limit_on_a_slow_disk() {
     assert!(highest <= LIMIT + 3 * BUFFER as u64, "{highest} bytes of memtables");
     let stats = db.stats();
     assert!(stats.stall_time() > Duration::ZERO || stats.stalls() > 0, "no writer waited: {stats}");
-    let (memtables, tables) = (stats.stalled_by_memtables, stats.stalled_by_tables);
+    let (memtables, tables) = (stats.stalled_by(StallCause::Memtables), stats.stalled_by(StallCause::Tables));
     assert!(memtables.slowed + memtables.stopped > 0 && tables.time == Duration::ZERO, "{stats}");
     assert_eq!(db.iter().unwrap().keys_only().count(), rows as usize);
 }
@@ -237,7 +237,7 @@ fn stopped_writers(db: &Db, family: &Family, end: impl FnOnce()) -> Vec<(u32, Er
     };
     std::thread::scope(|s| {
         let writers: Vec<_> = (0..3).map(|thread| s.spawn(move || write(thread))).collect();
-        while db.stats().stalled_by_memtables.delayed_now < 3 {
+        while db.stats().stalled_by(StallCause::Memtables).delayed_now < 3 {
             std::thread::sleep(Duration::from_millis(1));
         }
         end();
@@ -302,5 +302,9 @@ fn a_batch_of_many_families_does_not_wait_for_the_flush_of_one() {
     let stats = db.stats();
     let memtables: u64 = families.iter().map(|f| f.stats().memtable_bytes).sum();
     assert!(memtables > LIMIT, "{memtables}: {stats}");
-    assert_eq!((stats.stalled_by_memtables.slowed, stats.stalled_by_memtables.stopped), (0, 0), "{stats}");
+    assert_eq!(
+        (stats.stalled_by(StallCause::Memtables).slowed, stats.stalled_by(StallCause::Memtables).stopped),
+        (0, 0),
+        "{stats}"
+    );
 }

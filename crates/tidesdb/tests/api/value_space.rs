@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use tidesdb::{Db, Error, Family, FamilyOptions, Isolation, SyncMode};
+use tidesdb::{Db, Error, Family, FamilyOptions, Isolation, StallCause, SyncMode};
 use tidesdb_io::sim::{Op, OpKind};
 
 use crate::common::{DB, Sim, contents, noise, small};
@@ -184,7 +184,7 @@ fn garbage_is_bounded_while_values_are_overwritten() {
         }
     }
     let stats = db.stats();
-    assert_eq!((stats.stalls(), stats.stalled_by_values.gave_up), (0, 0));
+    assert_eq!((stats.stalls(), stats.stalled_by(StallCause::Values).gave_up), (0, 0));
     assert!(f.stats().merges_values > 40 && f.stats().merges_level_1 == 0, "{:?}", f.stats());
     (0..400).for_each(|i| check(f, i..i + 1, newest[i as usize]));
     assert!(db.verify().unwrap().is_ok());

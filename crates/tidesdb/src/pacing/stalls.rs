@@ -1,0 +1,153 @@
+//! How writers were delayed: counts, and stalls as events.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tidesdb_io::Clock;
+
+use super::StallCause;
+use crate::events::Event;
+use crate::stats::{Durations, Histogram, statistics};
+
+/// How writers were delayed for one cause. Only commits that are delayed write to it.
+#[derive(Debug, Default)]
+pub struct Delays {
+    times: Histogram,
+    pub(super) slowed: AtomicU64,
+    pub(super) stopped: AtomicU64,
+    pub(super) gave_up: AtomicU64,
+    pub(super) delayed_now: AtomicU64,
+}
+
+impl Delays {
+    /// Runs `wait`, which delays a commit from `now` on, and records how long it took.
+    pub(super) fn measure<R>(&self, clock: &dyn Clock, now: Duration, wait: impl FnOnce() -> R) -> R {
+        self.delayed_now.fetch_add(1, Ordering::Relaxed);
+        let result = wait();
+        self.times.record(clock.mono().saturating_sub(now));
+        self.delayed_now.fetch_sub(1, Ordering::Relaxed);
+        result
+    }
+
+    /// Returns the figures at this moment.
+    pub fn stats(&self) -> StallStats {
+        StallStats::of(self)
+    }
+}
+
+statistics! {
+    /// Delays of writers for one cause since the open.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    StallStats of held: &Delays;
+
+    plain {
+        "All delays." delays: Durations = held.times.now();
+    }
+    figures {
+        Counter Seconds time: Duration = held.times.now().sum(),
+            "Total time, summed over all threads.";
+        Counter Count slowed: u64 = held.slowed.load(Ordering::Relaxed),
+            "Commits that were slowed down.";
+        Counter Count stopped: u64 = held.stopped.load(Ordering::Relaxed),
+            "Commits that were stopped.";
+        Counter Count gave_up: u64 = held.gave_up.load(Ordering::Relaxed),
+            "Commits that failed with `Busy` after they were stopped.";
+        Gauge Count delayed_now: u64 = held.delayed_now.load(Ordering::Relaxed),
+            "Commits that are delayed at the moment.";
+        Gauge Seconds p50: Duration = held.times.now().percentile(0.5),
+            "Half of the delays are no longer than this.";
+        Gauge Seconds p99: Duration = held.times.now().percentile(0.99),
+            "99 % of the delays are no longer than this.";
+        Gauge Seconds longest: Duration = held.times.now().longest(),
+            "The longest delay.";
+    }
+}
+
+/// A stall has ended when no commit was delayed for this long.
+const CALM: Duration = Duration::from_secs(1);
+
+/// Finds the stalls for one cause: one, however many commits it delays. The timekeeper looks every few milliseconds.
+#[derive(Debug, Default)]
+pub struct Stall {
+    /// When it began, and the figures before it; `None` while there is no stall.
+    began: Option<(Duration, StallStats)>,
+    /// When a commit was last seen delayed.
+    last: Duration,
+    seen: StallStats,
+}
+
+impl Stall {
+    /// Looks once. Returns the event if a stall has begun, which `begin` makes, or ended. `ends`: it ends now, because the database is closed.
+    pub fn look(
+        &mut self,
+        cause: StallCause,
+        delays: &Delays,
+        now: Duration,
+        ends: bool,
+        begin: impl FnOnce() -> Event,
+    ) -> Option<Event> {
+        let stats = delays.stats();
+        if stats != self.seen || stats.delayed_now > 0 {
+            let before = std::mem::replace(&mut self.seen, stats);
+            self.last = now;
+            if self.began.is_none() {
+                self.began = Some((now, before));
+                return Some(begin());
+            }
+        }
+        let is_over = ends || now.saturating_sub(self.last) >= CALM;
+        let (began, before) = self.began.take_if(|_| is_over)?;
+        Some(Event::StallEnd {
+            cause: cause.name(),
+            seconds: self.last.saturating_sub(began),
+            delayed: stats.slowed - before.slowed,
+            stopped: stats.stopped - before.stopped,
+            gave_up: stats.gave_up - before.gave_up,
+            delay_seconds: stats.time.saturating_sub(before.time),
+            longest: delays.times.take_longest(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn look(stall: &mut Stall, delays: &Delays, now: Duration, ends: bool) -> Option<Event> {
+        let begin = || Event::StallBegin { cause: "tables", memtable_bytes: 0, jobs: 0 };
+        stall.look(StallCause::Tables, delays, now, ends, begin)
+    }
+
+    #[test]
+    fn a_stall_lasts_while_a_commit_is_delayed_and_ends_after_a_calm_second() {
+        let (mut stall, delays) = (Stall::default(), Delays::default());
+        let mut look = |at: u32| look(&mut stall, &delays, SECOND * at / 2, false);
+        assert!(look(1).is_none());
+        delays.stopped.fetch_add(1, Ordering::Relaxed);
+        delays.delayed_now.fetch_add(1, Ordering::Relaxed);
+        assert!(matches!(look(2), Some(Event::StallBegin { .. })));
+        assert!((3..20).all(|at| look(at).is_none()), "the commit still waits");
+        delays.delayed_now.fetch_sub(1, Ordering::Relaxed);
+        delays.times.record(SECOND * 9);
+        assert!(look(20).is_none() && look(21).is_none());
+        let Some(end) = look(22) else { panic!("a calm second has passed") };
+        let (seconds, delay_seconds, longest) = (SECOND * 9, SECOND * 9, SECOND * 9);
+        let (delayed, stopped, gave_up) = (0, 1, 0);
+        let wanted =
+            Event::StallEnd { cause: "tables", seconds, delayed, stopped, gave_up, delay_seconds, longest };
+        assert_eq!(end, wanted);
+        assert!((23..30).all(|at| look(at).is_none()));
+        delays.slowed.fetch_add(1, Ordering::Relaxed);
+        assert!(matches!(look(30), Some(Event::StallBegin { .. })), "the next stall");
+    }
+
+    #[test]
+    fn the_last_look_ends_a_stall() {
+        let (mut stall, delays) = (Stall::default(), Delays::default());
+        delays.slowed.fetch_add(1, Ordering::Relaxed);
+        assert!(matches!(look(&mut stall, &delays, SECOND, false), Some(Event::StallBegin { .. })));
+        assert!(matches!(look(&mut stall, &delays, SECOND, true), Some(Event::StallEnd { .. })));
+    }
+}

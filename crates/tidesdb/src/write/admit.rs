@@ -1,0 +1,128 @@
+//! Collects what decides whether a commit waits: see [`crate::pacing`].
+//!
+//! A memtable that holds one large batch counts as one write buffer, so that small commits continue while it is
+//! flushed; the next large batch waits until all of its bytes are flushed. A commit of a megabyte or more
+//! also waits until its memtables fit into memory, and other writers leave it that memory.
+
+use std::sync::Arc;
+
+use tidesdb_sync::pin;
+
+use super::LARGE_BYTES_MIN;
+use super::batch::WriteBatch;
+use crate::Result;
+use crate::context::WriteCtx;
+use crate::family::FamilyCore;
+use crate::jobs::Job;
+use crate::memory::{Charge, Pressure, Use};
+use crate::pacing::{
+    GARBAGE, LEVEL_1, Load, MEMORY, MEMORY_PATIENCE, MEMTABLE_BYTES, MEMTABLES, MERGES, StallCause, Verdict,
+};
+
+/// Delays or stops the commit of `batch` as long as the limits demand. Returns the memory that is kept for the commit.
+///
+/// # Errors
+/// As [`Pacing::stop`](crate::pacing::Pacing::stop); those of [`WriteCtx::check_writable`].
+pub(super) fn admit(ctx: &WriteCtx, batch: &WriteBatch) -> Result<Charge> {
+    let kept = match is_large(batch) {
+        true => ctx.memory.reserve(batch.bytes() as u64),
+        false => Charge::new(Use::Reserved),
+    };
+    match verdict(ctx, batch) {
+        Verdict::Go => {}
+        _ if ctx.options.background_threads == Some(0) => {}
+        Verdict::Slow(cause, fullness) => {
+            let bytes = cost(batch, cause);
+            ctx.pacing.delay(&*ctx.env.clock, (cause, fullness), bytes, || verdict(ctx, batch));
+        }
+        Verdict::Stop(cause) => {
+            let (verdict, check) = (|| verdict(ctx, batch), |cause| ask_for_work(ctx, batch, cause));
+            ctx.pacing.stop(&*ctx.env.clock, cause, MEMORY_PATIENCE, verdict, check)?;
+        }
+    }
+    Ok(kept)
+}
+
+fn is_large(batch: &WriteBatch) -> bool {
+    batch.bytes() >= LARGE_BYTES_MIN
+}
+
+/// Bytes of the work for `cause` that undo what the commit does. Garbage is counted as it is stored, and a batch before compression.
+fn cost(batch: &WriteBatch, cause: StallCause) -> f64 {
+    let bytes = (batch.bytes() as u64 + batch.chunked_bytes) as f64;
+    let most = batch.families.iter().max_by(|a, b| a.garbage_fullness().total_cmp(&b.garbage_fullness()));
+    match (cause, most) {
+        (StallCause::Values, Some(family)) => bytes * family.collection.stored_share(),
+        _ => bytes,
+    }
+}
+
+/// Requests the work that a stopped writer waits for. Fails if it is not worth the wait.
+#[cold]
+fn ask_for_work(ctx: &WriteCtx, batch: &WriteBatch, cause: StallCause) -> Result<()> {
+    ctx.check_writable()?;
+    if cause == StallCause::Memory {
+        ctx.ask_for_relief();
+    }
+    for family in &batch.families {
+        ctx.jobs.push(Job::Flush(family.id));
+        ctx.jobs.push(Job::Compact(family.id));
+    }
+    Ok(())
+}
+
+fn verdict(ctx: &WriteCtx, batch: &WriteBatch) -> Verdict {
+    let (unflushed, is_large) = (ctx.pacing.unflushed_bytes(), is_large(batch));
+    let (mut load, mut garbage, mut active, mut waiting) = (Load::default(), 0.0_f64, 0_u64, 0_usize);
+    for family in &batch.families {
+        if family.merge_debt.is_above(LEVEL_1.bounds(0.0)[0] as usize) {
+            add_tables(ctx, family, &mut load);
+        }
+        garbage = garbage.max(family.garbage_fullness());
+        if unflushed > 0 {
+            let guard = pin();
+            let view = family.view(&guard);
+            active = active.max(view.active.as_ref().map_or(0, |slot| slot.debt()));
+            waiting = waiting.max(view.immutables.len());
+        }
+    }
+    let (memory, wanted) = (&ctx.memory, ctx.memory.wanted());
+    let is_scarce = wanted >= memory.begin_of(Pressure::Elevated);
+    if is_scarce {
+        ctx.ask_for_relief();
+    } else if unflushed == 0 && garbage == 0.0 && !is_large {
+        return load.verdict;
+    }
+    let bytes = if is_large { unflushed.max(immutable_bytes_now(ctx)) } else { unflushed + active };
+    load.add(&MEMTABLE_BYTES, bytes as f64, ctx.options.memtables_bytes_max as f64);
+    load.add(&MEMTABLES, waiting as f64, 0.0);
+    if !is_large || wanted >= memory.limit() {
+        load.add(&MEMORY, wanted as f64, memory.limit() as f64);
+    }
+    if garbage > 0.0 && !ctx.merges.are_stuck() {
+        load.add_full(&GARBAGE, garbage);
+    }
+    load.verdict
+}
+
+/// Bytes of all immutable memtables, in full.
+fn immutable_bytes_now(ctx: &WriteCtx) -> u64 {
+    let of_family = |family: &Arc<FamilyCore>| {
+        let view = family.owned_view();
+        view.immutables.iter().map(|(slot, _)| slot.bytes() as u64).sum::<u64>()
+    };
+    ctx.all_families().iter().map(of_family).sum()
+}
+
+/// Adds the tables of `family`; nothing if merges cannot empty these limits, because waiting for them might never end: merges are
+/// stuck, or a table of the family is damaged.
+#[cold]
+fn add_tables(ctx: &WriteCtx, family: &FamilyCore, load: &mut Load) {
+    if family.claims.has_quarantined() || ctx.merges.are_stuck() {
+        return;
+    }
+    let (debt, trigger) = (&family.merge_debt, family.options.l1_tables_trigger() as f64);
+    let [free, _] = MERGES.bounds(trigger);
+    load.add(&LEVEL_1, debt.unread(), trigger);
+    load.add(&MERGES, debt.in_tables(free), trigger);
+}
