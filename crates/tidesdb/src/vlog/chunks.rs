@@ -34,7 +34,7 @@ pub enum ValuePlace {
 
 impl ValuePlace {
     /// Returns the length of the value.
-    pub fn len(&self) -> u64 {
+    pub fn value_bytes(&self) -> u64 {
         match self {
             Self::Record(pointer) => u64::from(pointer.raw_len),
             Self::Chunks(place) => place.len,

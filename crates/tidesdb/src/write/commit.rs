@@ -385,7 +385,7 @@ fn committed<'a>(op: &Op<'a>) -> CommittedOp<'a> {
     match op.kind {
         Kind::Put => CommittedOp::Put { key: op.key, value: op.value, expiry: moment_of(op.expiry) },
         Kind::PutPointer => {
-            let len = ValuePlace::decode(op.value).map_or(0, |place| place.len());
+            let len = ValuePlace::decode(op.value).map_or(0, |place| place.value_bytes());
             CommittedOp::PutStream { key: op.key, len, expiry: moment_of(op.expiry) }
         }
         Kind::Merge => CommittedOp::Merge { key: op.key, operand: op.value },
