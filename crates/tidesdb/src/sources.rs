@@ -8,7 +8,7 @@ use crate::Result;
 use crate::codec::key_hash;
 use crate::merge::{LevelCursor, LevelTable, MergeSource, SortedTables};
 use crate::sst::{Table, TableCursor};
-use crate::types::{Comparator, EntryCursor, EntryMeta, Kind, Rows, Scope, SeqNo, Stored, Visibility};
+use crate::types::{Comparator, EntryCursor, EntryMeta, Kind, ReadPoint, Rows, Scope, SeqNo, Stored};
 use crate::undo_map::{UndoCursor, UndoMap};
 use crate::version;
 
@@ -274,16 +274,16 @@ impl EntryCursor for Source {
         }
     }
 
-    fn copy_rows(&mut self, visibility: Visibility, until: Option<&[u8]>, rows: &mut Rows) -> Result<()> {
+    fn copy_rows(&mut self, reader: ReadPoint, until: Option<&[u8]>, rows: &mut Rows) -> Result<()> {
         match self {
             Self::Memtable(m) => {
-                copy_from_memory(m, visibility, until, rows);
+                copy_from_memory(m, reader, until, rows);
                 Ok(())
             }
             Self::Own(..) => Ok(()),
-            Self::Table(c) => c.copy_rows(visibility, until, rows),
-            Self::Level(c) => c.copy_rows(visibility, until, rows),
-            Self::Run(c) => c.copy_rows(visibility, until, rows),
+            Self::Table(c) => c.copy_rows(reader, until, rows),
+            Self::Level(c) => c.copy_rows(reader, until, rows),
+            Self::Run(c) => c.copy_rows(reader, until, rows),
         }
     }
 
@@ -298,14 +298,14 @@ impl EntryCursor for Source {
 
 fn copy_from_memory(
     memtable: &mut tidesdb_memtable::Cursor,
-    visibility: Visibility,
+    reader: ReadPoint,
     until: Option<&[u8]>,
     rows: &mut Rows,
 ) {
     while !rows.is_full() && memtable.valid() {
         let e = memtable.entry();
         let entry_meta = EntryMeta::new(e.seq, kind(e.kind), e.expiry);
-        if !visibility.shows(entry_meta)
+        if !reader.shows(entry_meta)
             || until.is_some_and(|until| e.key >= until)
             || !rows.push(e.key, e.value, entry_meta)
         {

@@ -16,7 +16,7 @@ use std::cmp::Ordering;
 
 use super::MergeSource;
 use crate::Result;
-use crate::types::{Comparator, EntryCursor, EntryMeta, Rows, Scope, SeqNo, Stored, Visibility};
+use crate::types::{Comparator, EntryCursor, EntryMeta, ReadPoint, Rows, Scope, SeqNo, Stored};
 
 const NONE: usize = usize::MAX;
 
@@ -430,17 +430,17 @@ impl<C: MergeSource> EntryCursor for MergeCursor<C> {
     }
 
     /// Copies consecutive rows from the leader: keys before that of the runner-up occur in no other child.
-    fn copy_rows(&mut self, visibility: Visibility, until: Option<&[u8]>, rows: &mut Rows) -> Result<()> {
+    fn copy_rows(&mut self, reader: ReadPoint, until: Option<&[u8]>, rows: &mut Rows) -> Result<()> {
         let lead = self.current;
         if lead == NONE || !self.forward || self.partial {
             return Ok(());
         }
         let copied = match self.waiting.last() {
-            None => self.children[lead].copy_rows(visibility, until, rows),
+            None => self.children[lead].copy_rows(reader, until, rows),
             Some(&next) if self.bytewise => match self.children.get_disjoint_mut([lead, next.child]) {
                 Ok([lead, next]) => {
                     let next = next.key();
-                    lead.copy_rows(visibility, Some(until.map_or(next, |until| until.min(next))), rows)
+                    lead.copy_rows(reader, Some(until.map_or(next, |until| until.min(next))), rows)
                 }
                 Err(_) => Ok(()),
             },

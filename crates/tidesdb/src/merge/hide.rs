@@ -5,7 +5,7 @@
 
 use crate::Result;
 use crate::ranges::{Hidden, tighter};
-use crate::types::{Comparator, EntryCursor, EntryMeta, Rows, Scope, SeqNo, Stored, Visibility};
+use crate::types::{Comparator, EntryCursor, EntryMeta, ReadPoint, Rows, Scope, SeqNo, Stored};
 
 /// Hidden entries to step over before trying to skip whole tables and blocks.
 const LEAP_AFTER: u64 = 8;
@@ -117,8 +117,8 @@ impl<C: EntryCursor> EntryCursor for HidingCursor<C> {
         self.forwards()
     }
 
-    fn copy_rows(&mut self, visibility: Visibility, until: Option<&[u8]>, rows: &mut Rows) -> Result<()> {
-        if self.hidden.is_some() { Ok(()) } else { self.inner.copy_rows(visibility, until, rows) }
+    fn copy_rows(&mut self, reader: ReadPoint, until: Option<&[u8]>, rows: &mut Rows) -> Result<()> {
+        if self.hidden.is_some() { Ok(()) } else { self.inner.copy_rows(reader, until, rows) }
     }
 
     #[inline]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::MergeSource;
 use crate::Result;
-use crate::types::{Comparator, EntryCursor, EntryMeta, Rows, SEQ_MAX, Scope, SeqNo, Stored, Visibility};
+use crate::types::{Comparator, EntryCursor, EntryMeta, ReadPoint, Rows, SEQ_MAX, Scope, SeqNo, Stored};
 
 /// A table of a level.
 pub trait LevelTable: Send + Sync {
@@ -280,11 +280,11 @@ impl<L: SortedTables> EntryCursor for LevelCursor<L> {
         self.enter_first(self.open + 1)
     }
 
-    fn copy_rows(&mut self, visibility: Visibility, until: Option<&[u8]>, rows: &mut Rows) -> Result<()> {
+    fn copy_rows(&mut self, reader: ReadPoint, until: Option<&[u8]>, rows: &mut Rows) -> Result<()> {
         while self.valid && !rows.is_full() {
             self.valid = false;
             let child = self.child_mut();
-            child.copy_rows(visibility, until, rows)?;
+            child.copy_rows(reader, until, rows)?;
             if child.valid() {
                 self.valid = true;
                 break;

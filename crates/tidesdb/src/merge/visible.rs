@@ -13,7 +13,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::types::{
-    Comparator, EntryCursor, EntryMeta, Kind, Operands, Rows, Scope, SeqNo, Stored, Visibility, has_passed,
+    Comparator, EntryCursor, EntryMeta, Kind, Operands, ReadPoint, Rows, Scope, SeqNo, Stored, has_passed,
 };
 use crate::{Error, Result};
 
@@ -318,9 +318,9 @@ impl<C: EntryCursor> VisibleCursor<C> {
         }
         let bytewise = self.compare.is_bytewise();
         let end = self.scope.end().filter(|_| bytewise);
-        let visibility = Visibility { seq: self.snapshot, now: self.now };
+        let reader = ReadPoint { seq: self.snapshot, now: self.now };
         self.place = Position::Nowhere;
-        let copied = self.inner.copy_rows(visibility, end, rows);
+        let copied = self.inner.copy_rows(reader, end, rows);
         // In other orders sources do not compare with the bound.
         if !bytewise && rows.truncate(|key| !self.scope.is_above(&self.compare, key)) {
             return Ok(());
@@ -421,7 +421,7 @@ impl<C: EntryCursor> EntryCursor for VisibleCursor<C> {
     }
 
     /// Copies nothing: [`VisibleCursor::take_rows`] has the source copy rows.
-    fn copy_rows(&mut self, _sight: Visibility, _until: Option<&[u8]>, _rows: &mut Rows) -> Result<()> {
+    fn copy_rows(&mut self, _reader: ReadPoint, _until: Option<&[u8]>, _rows: &mut Rows) -> Result<()> {
         Ok(())
     }
 

@@ -16,7 +16,7 @@ use super::index::{CurrentPartition, Fence};
 use super::parts::CachedPart;
 use super::window::Window;
 use crate::memory::{Charge, Use};
-use crate::types::{EntryCursor, EntryMeta, Rows, Scope, SeqNo, Stored, Visibility};
+use crate::types::{EntryCursor, EntryMeta, ReadPoint, Rows, Scope, SeqNo, Stored};
 use crate::{Error, Result};
 
 /// A buffer that grew larger than this for a long value is freed before the next value.
@@ -305,7 +305,7 @@ impl TableCursor {
 
     /// Copies rows from the current entry on, until a value is not decoded or the block ends. Returns the first entry
     /// not copied.
-    fn copy_from_block(&self, visibility: Visibility, until: Option<&[u8]>, rows: &mut Rows) -> usize {
+    fn copy_from_block(&self, reader: ReadPoint, until: Option<&[u8]>, rows: &mut Rows) -> usize {
         let Some(block) = self.block() else { return self.slot };
         let (order, prefix) = (self.table.blocks().order(), block.prefix());
         let values = self.value_bytes().unwrap_or_default();
@@ -324,7 +324,7 @@ impl TableCursor {
                 bytes.extend_from_slice(prefix);
                 block.append_suffix(slot, bytes);
             };
-            if !visibility.shows(entry_meta) || !rows.push_built(key, value, entry_meta, until) {
+            if !reader.shows(entry_meta) || !rows.push_built(key, value, entry_meta, until) {
                 break;
             }
             slot += 1;
@@ -471,9 +471,9 @@ impl EntryCursor for TableCursor {
         Ok(())
     }
 
-    fn copy_rows(&mut self, visibility: Visibility, until: Option<&[u8]>, rows: &mut Rows) -> Result<()> {
+    fn copy_rows(&mut self, reader: ReadPoint, until: Option<&[u8]>, rows: &mut Rows) -> Result<()> {
         while self.valid && !rows.is_full() {
-            let slot = self.copy_from_block(visibility, until, rows);
+            let slot = self.copy_from_block(reader, until, rows);
             if slot == self.shape.header.entries as usize {
                 self.stand(slot - 1);
                 self.leave_block()?;

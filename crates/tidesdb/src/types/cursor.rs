@@ -1,55 +1,7 @@
 //! The interface of everything that yields entries in order: memtables, tables, levels and merges.
 
-use super::{EXPIRY_MAX, Kind, Rows, Scope, SeqNo, Visibility};
+use super::{EntryMeta, Kind, ReadPoint, Rows, Scope, SeqNo};
 use crate::Result;
-
-/// Metadata of a version: sequence number, kind and expiry. Two words, so that calls return it in registers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EntryMeta {
-    /// Its sequence number.
-    pub seq: SeqNo,
-    /// expiry << 8 | kind
-    expiry_kind: u64,
-}
-
-impl EntryMeta {
-    /// Metadata of a version that a key can have.
-    #[inline(always)]
-    pub fn new(seq: SeqNo, kind: Kind, expiry: u64) -> Self {
-        debug_assert!(expiry <= EXPIRY_MAX && kind != Kind::RangeDelete);
-        Self { seq, expiry_kind: expiry << 8 | kind as u64 }
-    }
-
-    /// Returns the metadata with another sequence number.
-    #[inline(always)]
-    pub fn at(self, seq: SeqNo) -> Self {
-        Self { seq, ..self }
-    }
-
-    /// Its kind.
-    #[inline(always)]
-    pub fn kind(self) -> Kind {
-        Kind::of_checked(self.expiry_kind as u8)
-    }
-
-    /// Expiry in milliseconds since the UNIX epoch; 0 = never.
-    #[inline(always)]
-    pub fn expiry(self) -> u64 {
-        self.expiry_kind >> 8
-    }
-
-    /// Sequence number, kind and expiry.
-    #[inline(always)]
-    pub fn parts(self) -> (SeqNo, Kind, u64) {
-        (self.seq, self.kind(), self.expiry())
-    }
-}
-
-impl Default for EntryMeta {
-    fn default() -> Self {
-        Self::new(0, Kind::Put, 0)
-    }
-}
 
 /// Key, kind and value of an entry, borrowed from where they are stored.
 pub type Stored<'a> = (&'a [u8], Kind, &'a [u8]);
@@ -119,5 +71,5 @@ pub trait EntryCursor: Send {
     /// entry that needs more work than a check.
     /// Leaves the cursor on the newest version of the first key not copied, which may be the current one. All copied
     /// rows were read without error: an error concerns what follows them.
-    fn copy_rows(&mut self, visibility: Visibility, until: Option<&[u8]>, rows: &mut Rows) -> Result<()>;
+    fn copy_rows(&mut self, reader: ReadPoint, until: Option<&[u8]>, rows: &mut Rows) -> Result<()>;
 }

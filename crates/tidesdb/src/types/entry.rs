@@ -1,6 +1,6 @@
 //! An entry: one version of one key.
 
-use super::SeqNo;
+use super::{EXPIRY_MAX, SeqNo};
 
 /// What a version says about its key. The numbers are stored on disk: never change them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -78,4 +78,52 @@ pub struct EntryRef<'a> {
     pub expiry: u64,
     /// The value, an encoded pointer (`PutPointer`), an operand (`Merge`), or nothing (tombstones).
     pub value: &'a [u8],
+}
+
+/// Metadata of a version: sequence number, kind and expiry. Two words, so that calls return it in registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryMeta {
+    /// Its sequence number.
+    pub seq: SeqNo,
+    /// expiry << 8 | kind
+    expiry_kind: u64,
+}
+
+impl EntryMeta {
+    /// Metadata of a version that a key can have.
+    #[inline(always)]
+    pub fn new(seq: SeqNo, kind: Kind, expiry: u64) -> Self {
+        debug_assert!(expiry <= EXPIRY_MAX && kind != Kind::RangeDelete);
+        Self { seq, expiry_kind: expiry << 8 | kind as u64 }
+    }
+
+    /// Returns the metadata with another sequence number.
+    #[inline(always)]
+    pub fn at(self, seq: SeqNo) -> Self {
+        Self { seq, ..self }
+    }
+
+    /// Its kind.
+    #[inline(always)]
+    pub fn kind(self) -> Kind {
+        Kind::of_checked(self.expiry_kind as u8)
+    }
+
+    /// Expiry in milliseconds since the UNIX epoch; 0 = never.
+    #[inline(always)]
+    pub fn expiry(self) -> u64 {
+        self.expiry_kind >> 8
+    }
+
+    /// Sequence number, kind and expiry.
+    #[inline(always)]
+    pub fn parts(self) -> (SeqNo, Kind, u64) {
+        (self.seq, self.kind(), self.expiry())
+    }
+}
+
+impl Default for EntryMeta {
+    fn default() -> Self {
+        Self::new(0, Kind::Put, 0)
+    }
 }

@@ -16,8 +16,8 @@ mod slice;
 mod words;
 
 pub use border::KeyBorder;
-pub use cursor::{EntryCursor, EntryMeta, Stored};
-pub use entry::{EntryRef, Kind};
+pub use cursor::{EntryCursor, Stored};
+pub use entry::{EntryMeta, EntryRef, Kind};
 pub use expiry::{EXPIRY_MAX, ShownExpiry, expiry_after, expiry_at, has_passed, millis_up, moment_of};
 pub use filter::{CompactionFilter, Decision, FilterRow};
 pub use ids::{FamilyId, TableId, VlogId, WalId};
@@ -28,7 +28,7 @@ pub use limits::{
 pub use operator::{MergeOperator, Operands};
 pub use order::{Comparator, KeyCompare, PrefixLayout};
 pub use range::KeyRange;
-pub use rows::{RowSpan, Rows, Visibility};
+pub use rows::{RowSpan, Rows};
 pub use scope::Scope;
 pub use slice::Slice;
 pub use words::append_short;
@@ -44,6 +44,14 @@ pub struct ReadPoint {
     pub seq: SeqNo,
     /// Time at which it decides what has expired, in milliseconds since the UNIX epoch.
     pub now: u64,
+}
+
+impl ReadPoint {
+    /// Returns true if the reader sees the newest version of a key and its entry holds the value itself.
+    #[inline]
+    pub fn shows(&self, version: EntryMeta) -> bool {
+        version.kind() == Kind::Put && version.seq <= self.seq && !has_passed(version.expiry(), self.now)
+    }
 }
 
 /// Sequence numbers after one and before another, both excluded.

@@ -1,28 +1,9 @@
 //! [`Rows`]: a few rows copied from their sources, to be returned one by one.
 
-use super::{EntryMeta, Kind, SeqNo, has_passed};
+use super::{EntryMeta, Kind, SeqNo};
 
 /// Keys and values longer than this together are not copied: returning them in place costs less.
 const ROW_BYTES_MAX: usize = 512;
-
-/// What a reader sees: versions at or below a sequence number that have not expired.
-#[derive(Clone, Copy, Debug)]
-pub struct Visibility {
-    /// Newest visible sequence number.
-    pub seq: SeqNo,
-    /// Time of the read in milliseconds since the UNIX epoch.
-    pub now: u64,
-}
-
-impl Visibility {
-    /// Returns true if the newest version of a key is visible and its entry holds the value itself.
-    #[inline]
-    pub fn shows(&self, entry_meta: EntryMeta) -> bool {
-        entry_meta.kind() == Kind::Put
-            && entry_meta.seq <= self.seq
-            && !has_passed(entry_meta.expiry(), self.now)
-    }
-}
 
 /// Where a row lies in the bytes of [buffered rows](crate::Cursor::buffered): its key, followed by its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

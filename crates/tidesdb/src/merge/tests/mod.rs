@@ -12,7 +12,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::{LevelCursor, LevelTable, MergeSource};
-use crate::types::{Comparator, EntryCursor, EntryMeta, Kind, Rows, Scope, SeqNo, Stored, Visibility};
+use crate::types::{Comparator, EntryCursor, EntryMeta, Kind, ReadPoint, Rows, Scope, SeqNo, Stored};
 use crate::{Error, Result};
 
 /// An owned version.
@@ -89,7 +89,7 @@ impl EntryCursor for VecCursor {
     fn skip_older(&mut self, _below: SeqNo, _until: Option<&[u8]>) -> Result<()> {
         Ok(())
     }
-    fn copy_rows(&mut self, _sight: Visibility, _until: Option<&[u8]>, _rows: &mut Rows) -> Result<()> {
+    fn copy_rows(&mut self, _reader: ReadPoint, _until: Option<&[u8]>, _rows: &mut Rows) -> Result<()> {
         Ok(())
     }
     fn valid(&self) -> bool {
@@ -235,8 +235,8 @@ impl EntryCursor for Source {
     fn skip_older(&mut self, below: SeqNo, until: Option<&[u8]>) -> Result<()> {
         forward!(self, c => c.skip_older(below, until))
     }
-    fn copy_rows(&mut self, visibility: Visibility, until: Option<&[u8]>, rows: &mut Rows) -> Result<()> {
-        forward!(self, c => c.copy_rows(visibility, until, rows))
+    fn copy_rows(&mut self, reader: ReadPoint, until: Option<&[u8]>, rows: &mut Rows) -> Result<()> {
+        forward!(self, c => c.copy_rows(reader, until, rows))
     }
     fn valid(&self) -> bool {
         forward!(self, c => c.valid())

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use super::*;
 use crate::merge::{MergeCursor, VisibleCursor};
-use crate::types::{Rows, Visibility};
+use crate::types::{ReadPoint, Rows};
 
 const NOW: u64 = 100;
 
@@ -203,7 +203,7 @@ impl EntryCursor for Growing {
     fn skip_older(&mut self, _below: SeqNo, _until: Option<&[u8]>) -> Result<()> {
         Ok(())
     }
-    fn copy_rows(&mut self, _sight: Visibility, _until: Option<&[u8]>, _rows: &mut Rows) -> Result<()> {
+    fn copy_rows(&mut self, _reader: ReadPoint, _until: Option<&[u8]>, _rows: &mut Rows) -> Result<()> {
         Ok(())
     }
     fn valid(&self) -> bool {
