@@ -318,9 +318,7 @@ pub fn name_begun(ctx: &MaintenanceCtx, family: &FamilyCore) -> Result<()> {
 /// Those of an install; `NotFound` for a dropped family.
 pub fn name(ctx: &MaintenanceCtx, family: &FamilyCore) -> Result<()> {
     let _naming = family.naming.lock();
-    if family.is_dropped() {
-        return Err(family.unusable());
-    }
+    family.check_usable()?;
     let mut edit = VersionEdit::new();
     rewrite::name_vlogs(ctx, family, family.vlog.nameable(), &mut edit)?;
     if edit.is_empty() { Ok(()) } else { install(ctx, family, &edit) }

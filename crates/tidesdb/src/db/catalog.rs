@@ -154,9 +154,7 @@ impl Family {
         let (shared, core) = (self.shared()?, &self.core);
         shared.write.check_writable()?;
         let _catalog = shared.catalog.lock();
-        if core.is_dropped() {
-            return Err(core.unusable());
-        }
+        core.check_usable()?;
         core.options.check_change(&core.name(), &options)?;
         if !keep && core.options.adds_operator(&options) {
             return Err(Error::invalid("a merge operator is added for good: `keep` must be true"));

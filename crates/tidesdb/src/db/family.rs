@@ -294,9 +294,7 @@ impl Family {
     /// `NotFound` (dropped family), `Poisoned`, `ReadOnly`, `Closed`.
     pub fn start_flush(&self) -> Result<()> {
         self.ctx.check_writable()?;
-        if self.core.is_dropped() {
-            return Err(self.core.unusable());
-        }
+        self.core.check_usable()?;
         self.ctx.rotate(&self.core);
         Ok(())
     }

@@ -70,7 +70,7 @@ impl ValueWriter {
     fn new(family: &Family, key: &[u8]) -> Result<Self> {
         family.ctx.check_writable()?;
         check_key(key)?;
-        check_exists(family)?;
+        family.core.check_usable()?;
         let mut charge = Charge::new(Use::Cursors);
         charge.grow(&family.core.memory, (WRITER_BYTES + key.len()) as u64)?;
         Ok(Self {
@@ -314,13 +314,6 @@ impl Stream {
 fn sync(family: &Family) -> Result<()> {
     let synced = family.core.vlog.sync();
     synced.map_err(|e| Error::clone(&family.ctx.poison(e)))
-}
-
-fn check_exists(family: &Family) -> Result<()> {
-    match family.core.is_dropped() {
-        true => Err(family.core.unusable()),
-        false => Ok(()),
-    }
 }
 
 impl Family {

@@ -191,6 +191,15 @@ impl FamilyCore {
         ))
     }
 
+    /// Checks that the family can be used.
+    ///
+    /// # Errors
+    /// `NotFound` if it was dropped, `InvalidArgument` if it is refused.
+    #[inline]
+    pub fn check_usable(&self) -> Result<()> {
+        if self.is_dropped() { Err(self.unusable()) } else { Ok(()) }
+    }
+
     /// Marks the family as dropped: new commits and reads are refused.
     pub fn set_dropped(&self) {
         self.dropped.store(true, Ordering::SeqCst);

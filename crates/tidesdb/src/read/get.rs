@@ -117,7 +117,7 @@ fn value_of(
     match find(reads, family, key, snapshot, true, &guard)? {
         None => Ok(None),
         Some((_, hit)) if hit.kind == Kind::Put => Ok(Some(hit.place.into_slice())),
-        Some((view, hit)) => other_value(reads, family, (view, key), &hit, &guard).map(Some),
+        Some((view, hit)) => Search { reads, family, view }.other_value(key, &hit, &guard).map(Some),
     }
 }
 
@@ -141,7 +141,7 @@ pub fn get_map<R>(
             Ok(Some(read(hit.place.bytes())))
         }
         Some((view, hit)) => {
-            let value = other_value(reads, family, (view, key), &hit, &guard)?;
+            let value = Search { reads, family, view }.other_value(key, &hit, &guard)?;
             drop(timer);
             Ok(Some(read(&value)))
         }
@@ -175,71 +175,85 @@ pub fn multi_get<K: AsRef<[u8]>>(
     let mut order: Vec<usize> = (0..keys.len()).collect();
     let comparator = &family.options.comparator;
     order.sort_by(|a, b| comparator.compare(keys[*a].as_ref(), keys[*b].as_ref()));
-    let mut out = vec![None; keys.len()];
-    for group in order.chunks_mut(GROUP_KEYS) {
-        let (pointers, chunked) = get_group(reads, family, (&view, seq), (keys, group), &mut out)?;
-        if pointers.len() > 1 {
-            pointers.iter().for_each(|(_, pointer)| family.vlog.load_ahead(pointer));
-        }
-        for (i, pointer) in pointers {
-            out[i] = Some(family.vlog.read(&pointer).map(Slice::from)?);
-        }
-        for (i, place) in chunked {
-            out[i] = Some(whole(family, &place, Vec::new())?);
-        }
+    let search = Search { reads, family, view: &view };
+    let out = vec![None; keys.len()];
+    let mut group = Group { search, seq, keys, out, records: Vec::new(), chunked: Vec::new() };
+    for pending in order.chunks_mut(GROUP_KEYS) {
+        group.look_up(pending)?;
+        group.read_values()?;
     }
-    Ok(out)
+    Ok(group.out)
 }
 
-/// Values in value logs, by the index of their key: those in one record, and those in chunks.
-type GroupPlaces = (Vec<(usize, VlogPointer)>, Vec<(usize, ChunkedPlace)>);
+/// Keys that are looked up together.
+struct Group<'a, K> {
+    search: Search<'a>,
+    seq: SeqNo,
+    keys: &'a [K],
+    /// The value of each key.
+    out: Vec<Option<Slice>>,
+    /// Values in value logs that are to be read, by the index of their key: those in one record,
+    records: Vec<(usize, VlogPointer)>,
+    /// and those in chunks.
+    chunked: Vec<(usize, ChunkedPlace)>,
+}
 
-/// Looks up the keys with the indexes in `pending`. Fills in the values that are not in a value log, and returns the
-/// pointers to those that are.
-///
-/// In round 0 a lookup reads nothing: it prefetches the first block that it misses. In each later round it reads one
-/// block more than in the round before, and prefetches the next one that it misses. In the last round it reads all
-/// blocks it needs.
-fn get_group<K: AsRef<[u8]>>(
-    reads: &ReadCtx,
-    family: &FamilyCore,
-    (view, seq): (&Arc<ReadView>, SeqNo),
-    (keys, mut pending): (&[K], &mut [usize]),
-    out: &mut [Option<Slice>],
-) -> Result<GroupPlaces> {
-    let (mut pointers, mut chunked) = GroupPlaces::default();
-    for round in 0..=LAST_ROUND {
-        let alone = pending.len() == 1; // there is no other lookup to overlap with
-        let mut gate = TurnGate::new(if alone || round == LAST_ROUND { u32::MAX } else { round });
-        let mut unanswered = 0;
-        for at in 0..pending.len() {
-            let i = pending[at];
-            let guard = pin(); // one pin per key: a pin held over many reads would delay all reclamation
-            let key = comparator_key(family, keys[i].as_ref())?;
-            gate.begin();
-            let hit = lookup(view, key, seq, true, &guard, &mut gate)?;
-            if gate.is_shut() {
-                pending[unanswered] = i;
-                unanswered += 1;
-                continue;
-            }
-            match hit.filter(|hit| hit.is_live(reads)) {
-                Some(hit) if hit.kind == Kind::PutPointer => match place(hit.place.bytes())? {
-                    ValuePlace::Record(pointer) => pointers.push((i, pointer)),
-                    ValuePlace::Chunks(place) => chunked.push((i, place)),
-                },
-                Some(hit) if hit.kind == Kind::Merge => {
-                    out[i] = Some(combined(reads, family, (view, key), &hit, &guard)?);
+impl<K: AsRef<[u8]>> Group<'_, K> {
+    /// Looks up the keys with the indexes in `pending`. Fills in the values that are not in a value log, and notes where the others lie.
+    ///
+    /// In round 0 a lookup reads nothing: it prefetches the first block that it misses. In each later round it reads one
+    /// block more than in the round before, and prefetches the next one that it misses. In the last round it reads all
+    /// blocks it needs.
+    fn look_up(&mut self, mut pending: &mut [usize]) -> Result<()> {
+        for round in 0..=LAST_ROUND {
+            let alone = pending.len() == 1; // there is no other lookup to overlap with
+            let mut gate = TurnGate::new(if alone || round == LAST_ROUND { u32::MAX } else { round });
+            let mut unanswered = 0;
+            for at in 0..pending.len() {
+                let i = pending[at];
+                gate.begin();
+                self.look_up_one(i, &mut gate)?;
+                if gate.is_shut() {
+                    pending[unanswered] = i;
+                    unanswered += 1;
                 }
-                hit => out[i] = hit.map(|hit| hit.place.into_slice()),
+            }
+            pending = &mut pending[..unanswered];
+            if pending.is_empty() {
+                break;
             }
         }
-        pending = &mut pending[..unanswered];
-        if pending.is_empty() {
-            break;
-        }
+        Ok(())
     }
-    Ok((pointers, chunked))
+
+    fn look_up_one(&mut self, i: usize, gate: &mut TurnGate) -> Result<()> {
+        let guard = pin(); // one pin per key: a pin held over many reads would delay all reclamation
+        let Search { reads, family, view } = self.search;
+        family.check_usable()?;
+        let key = self.keys[i].as_ref();
+        let hit = lookup(view, key, self.seq, true, &guard, gate)?;
+        let Some(hit) = hit.filter(|hit| !gate.is_shut() && hit.is_live(reads)) else { return Ok(()) };
+        match self.search.located(key, hit, &guard)? {
+            Located::Inline(value) => self.out[i] = Some(value),
+            Located::Stored(ValuePlace::Record(pointer)) => self.records.push((i, pointer)),
+            Located::Stored(ValuePlace::Chunks(place)) => self.chunked.push((i, place)),
+        }
+        Ok(())
+    }
+
+    fn read_values(&mut self) -> Result<()> {
+        let family = self.search.family;
+        if self.records.len() > 1 {
+            self.records.iter().for_each(|(_, pointer)| family.vlog.load_ahead(pointer));
+        }
+        for (i, pointer) in self.records.drain(..) {
+            self.out[i] = Some(family.vlog.read(&pointer).map(Slice::from)?);
+        }
+        for (i, place) in self.chunked.drain(..) {
+            self.out[i] = Some(whole(family, &place, Vec::new())?);
+        }
+        Ok(())
+    }
 }
 
 /// Returns the sequence number of the newest version of `key` below `end`, including tombstones; 0 if there is none
@@ -289,14 +303,6 @@ pub fn sees(view: &Arc<ReadView>, key: &[u8], at: ReadPoint, guard: &Guard) -> R
     Ok(hit.is_some_and(|hit| !hit.kind.is_tombstone() && !has_passed(hit.expiry, at.now)))
 }
 
-/// Returns `key`; fails if the family was dropped.
-fn comparator_key<'k>(family: &FamilyCore, key: &'k [u8]) -> Result<&'k [u8]> {
-    if family.is_dropped() {
-        return Err(family.unusable());
-    }
-    Ok(key)
-}
-
 #[expect(clippy::inline_always, reason = "a call would copy the result, which is large, more than once")]
 #[inline(always)]
 fn find<'g>(
@@ -311,7 +317,7 @@ fn find<'g>(
     // Take the view before the sequence number: see `mvcc`. Also take it before checking for a drop: a drop sets the
     // flag first and empties the view afterwards.
     let view = family.view(guard);
-    let key = comparator_key(family, key)?;
+    family.check_usable()?;
     let seq = match snapshot {
         Some(seq) => seq,
         None => reads.visible(),
@@ -322,46 +328,53 @@ fn find<'g>(
     }
 }
 
-/// Returns the value of a live version of `key` in `view` that is no put of a value in its entry.
-#[inline(never)]
-fn other_value(
-    reads: &ReadCtx,
-    family: &FamilyCore,
-    (view, key): (&Arc<ReadView>, &[u8]),
-    hit: &Hit<'_>,
-    guard: &Guard,
-) -> Result<Slice> {
-    match hit.kind {
-        Kind::Merge => combined(reads, family, (view, key), hit, guard),
-        _ => resolve(family, hit.place.bytes()),
-    }
+/// A search in one view of a family.
+#[derive(Clone, Copy)]
+struct Search<'g> {
+    reads: &'g ReadCtx,
+    family: &'g FamilyCore,
+    view: &'g Arc<ReadView>,
 }
 
-/// Returns what the operand `newest` of `key` and the older versions in `view` make of each other.
-#[cold]
-fn combined(
-    reads: &ReadCtx,
-    family: &FamilyCore,
-    (view, key): (&Arc<ReadView>, &[u8]),
-    newest: &Hit<'_>,
-    guard: &Guard,
-) -> Result<Slice> {
-    let mut operands = Operands::default();
-    operands.push(newest.place.bytes());
-    let mut seq = newest.place.seq();
-    let base = loop {
-        // An operand keeps its number until it becomes a put, so there are smaller ones.
-        let Some(older) = seq.checked_sub(1) else { break None };
-        match lookup(view, key, older, true, guard, &mut AllowAllReads)? {
-            Some(hit) if hit.kind == Kind::Merge => {
-                operands.push(hit.place.bytes());
-                seq = hit.place.seq();
-            }
-            hit => break hit.filter(|hit| hit.is_live(reads)),
+impl Search<'_> {
+    /// Returns what a live version of `key` says about its value.
+    fn located(self, key: &[u8], hit: Hit<'_>, guard: &Guard) -> Result<Located> {
+        match hit.kind {
+            Kind::PutPointer => Located::stored(hit.place.bytes()),
+            Kind::Merge => self.combined(key, &hit, guard).map(Located::Inline),
+            _ => Ok(Located::Inline(hit.place.into_slice())),
         }
-    };
-    let base = base.as_ref().map(|hit| (hit.kind, hit.place.bytes()));
-    family.combine(&operands, base).map(Slice::from)
+    }
+
+    /// Returns the value of a live version of `key` that is no put of a value in its entry.
+    #[inline(never)]
+    fn other_value(self, key: &[u8], hit: &Hit<'_>, guard: &Guard) -> Result<Slice> {
+        match hit.kind {
+            Kind::Merge => self.combined(key, hit, guard),
+            _ => resolve(self.family, hit.place.bytes()),
+        }
+    }
+
+    /// Returns what the operand `newest` of `key` and the older versions make of each other.
+    #[cold]
+    fn combined(self, key: &[u8], newest: &Hit<'_>, guard: &Guard) -> Result<Slice> {
+        let mut operands = Operands::default();
+        operands.push(newest.place.bytes());
+        let mut seq = newest.place.seq();
+        let base = loop {
+            // An operand keeps its number until it becomes a put, so there are smaller ones.
+            let Some(older) = seq.checked_sub(1) else { break None };
+            match lookup(self.view, key, older, true, guard, &mut AllowAllReads)? {
+                Some(hit) if hit.kind == Kind::Merge => {
+                    operands.push(hit.place.bytes());
+                    seq = hit.place.seq();
+                }
+                hit => break hit.filter(|hit| hit.is_live(self.reads)),
+            }
+        };
+        let base = base.as_ref().map(|hit| (hit.kind, hit.place.bytes()));
+        self.family.combine(&operands, base).map(Slice::from)
+    }
 }
 
 impl Combine for FamilyCore {
@@ -472,16 +485,10 @@ pub fn locate(
 ) -> Result<Option<Located>> {
     reads.check_open()?;
     let guard = pin();
-    let key = comparator_key(family, key)?;
+    family.check_usable()?;
     let seq = snapshot.unwrap_or_else(|| reads.visible());
-    match lookup(view, key, seq, true, &guard, &mut AllowAllReads)?.filter(|hit| hit.is_live(reads)) {
-        None => Ok(None),
-        Some(hit) if hit.kind == Kind::PutPointer => Ok(Some(Located::stored(hit.place.bytes())?)),
-        Some(hit) if hit.kind == Kind::Merge => {
-            combined(reads, family, (view, key), &hit, &guard).map(|value| Some(Located::Inline(value)))
-        }
-        Some(hit) => Ok(Some(Located::Inline(hit.place.into_slice()))),
-    }
+    let hit = lookup(view, key, seq, true, &guard, &mut AllowAllReads)?.filter(|hit| hit.is_live(reads));
+    hit.map(|hit| Search { reads, family, view }.located(key, hit, &guard)).transpose()
 }
 
 /// Returns the value at an encoded place.

@@ -46,9 +46,7 @@ pub(super) fn refuse_comparators() -> Result<()> {
 pub(super) fn store(family: &Family, value: &[u8]) -> Result<(ChunkedPlace, Vec<Lease>)> {
     refuse_comparators()?;
     let (ctx, core) = (&family.ctx, &family.core);
-    if core.is_dropped() {
-        return Err(core.unusable());
-    }
+    core.check_usable()?;
     let stored = append_value(family, value).map_err(|e| ctx.refused(value.len() as u64, e))?;
     ctx.note_dirty_values([core]);
     Ok(stored)

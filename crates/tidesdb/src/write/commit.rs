@@ -138,9 +138,7 @@ fn commit_on<F: Fn(&WriteBatch, Between) -> Result<()>>(
 fn check(ctx: &WriteCtx, batch: &WriteBatch) -> Result<()> {
     ctx.check_writable()?;
     refuse_comparators()?; // this commit would wait for the outer commit, which waits for it
-    if let Some(gone) = batch.families.iter().find(|f| f.is_dropped()) {
-        return Err(gone.unusable());
-    }
+    batch.families.iter().try_for_each(|family| family.check_usable())?;
     if batch.families.iter().any(|f| !f.vlog.is_in(ctx.log.dir())) {
         return Err(Error::invalid("a batch holds a family of another database"));
     }

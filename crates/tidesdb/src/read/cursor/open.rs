@@ -102,9 +102,7 @@ impl Cursor {
         // Take the view before the sequence number: see `mvcc`. The view retains every version visible at its time.
         // Also take it before checking for a drop: a drop sets the flag first and empties the view afterwards.
         let view = family.owned_view();
-        if family.is_dropped() {
-            return Err(family.unusable());
-        }
+        family.check_usable()?;
         let (runs, mut charge) = (runs(&view), Charge::new(Use::Cursors));
         let base = base_bytes(&view, runs);
         admit(&mut charge, &family.memory, base)?;
