@@ -383,22 +383,17 @@ impl WriteCtx {
 
     /// Makes the active memtable of `family` immutable and requests its flush. Does nothing if there is none.
     pub fn rotate(&self, family: &Arc<FamilyCore>) {
-        self.rotate_if(family, |_| true);
+        self.rotate_where(std::slice::from_ref(family), |_| true);
     }
 
     /// As [`WriteCtx::rotate`], if the active memtable has reached its size.
     pub fn rotate_if_full(&self, family: &Arc<FamilyCore>) {
-        self.rotate_if(family, |view| family.is_full(view));
+        self.rotate_where(std::slice::from_ref(family), |view| family.is_full(view));
     }
 
     /// As [`WriteCtx::rotate`], for all `families` at one boundary.
     pub fn rotate_used(&self, families: &[Arc<FamilyCore>]) {
-        let _one_at_a_time = self.rotating.lock();
-        let is_used = |family: &&Arc<FamilyCore>| family.view(&pin()).active.is_some();
-        let used: Vec<_> = families.iter().filter(is_used).cloned().collect();
-        if !used.is_empty() {
-            self.rotate_now(&used);
-        }
+        self.rotate_where(families, |_| true);
     }
 
     /// Makes the active memtables of all families immutable if they have reached their common limit.
@@ -423,10 +418,8 @@ impl WriteCtx {
 
     /// Like [`WriteCtx::rotate`], but only if scans have paid for the flush of the active memtable: see [`MemSlot::charge`].
     pub fn rotate_if_scanned(&self, family: &Arc<FamilyCore>) {
-        let _one_at_a_time = self.rotating.lock();
-        if family.owned_view().active.as_ref().is_some_and(|slot| slot.charge(0)) {
-            self.rotate_now(std::slice::from_ref(family));
-        }
+        let has_paid = |view: &ReadView| view.active.as_ref().is_some_and(|slot| slot.charge(0));
+        self.rotate_where(std::slice::from_ref(family), has_paid);
     }
 
     /// Rotates all `families` at one boundary and returns it: their immutable memtables then hold the same prefix of
@@ -475,11 +468,17 @@ impl WriteCtx {
         Ok(place)
     }
 
-    fn rotate_if(&self, family: &Arc<FamilyCore>, wanted: impl Fn(&ReadView) -> bool) {
+    /// Rotates those of `families` at one boundary that have an active memtable and a view that is `wanted`.
+    fn rotate_where(&self, families: &[Arc<FamilyCore>], wanted: impl Fn(&ReadView) -> bool) {
         let _one_at_a_time = self.rotating.lock();
-        let view = family.owned_view();
-        if view.active.is_some() && wanted(&view) {
-            self.rotate_now(std::slice::from_ref(family));
+        let is_wanted = |family: &&Arc<FamilyCore>| {
+            let guard = pin();
+            let view = family.view(&guard);
+            view.active.is_some() && wanted(view)
+        };
+        let chosen: Vec<_> = families.iter().filter(is_wanted).cloned().collect();
+        if !chosen.is_empty() {
+            self.rotate_now(&chosen);
         }
     }
 
