@@ -49,7 +49,7 @@ fn is_large(batch: &WriteBatch) -> bool {
 
 /// Bytes of the work for `cause` that undo what the commit does. Garbage is counted as it is stored, and a batch before compression.
 fn cost(batch: &WriteBatch, cause: StallCause) -> f64 {
-    let bytes = (batch.bytes() as u64 + batch.chunked_bytes) as f64;
+    let bytes = (batch.bytes() as u64 + batch.counts.chunked_bytes) as f64;
     let most = batch.families.iter().max_by(|a, b| a.garbage_fullness().total_cmp(&b.garbage_fullness()));
     match (cause, most) {
         (StallCause::Values, Some(family)) => bytes * family.collection.stored_share(),

@@ -55,12 +55,7 @@ pub(super) const KEPT_AFTER_COMMIT: usize = 8 << 20;
 pub struct WriteBatch {
     /// Space for the record's header, then the operations.
     pub(super) record: Buffer,
-    pub(super) ops: u32,
-    /// Number of operations with a rank.
-    pub(super) ranks: u32,
-    /// Number of puts and merges.
-    pub(super) puts: u32,
-    pub(super) value_bytes_max: usize,
+    pub(super) counts: Counts,
     pub(super) families: Vec<Arc<FamilyCore>>,
     /// Bytes of keys and values of each family.
     pub(super) user_bytes: Vec<u64>,
@@ -68,8 +63,6 @@ pub struct WriteBatch {
     pub(super) whole: Option<Buffer>,
     /// Leases on the value logs that the operations refer to.
     pub(super) leases: Vec<Lease>,
-    /// Bytes of the values that are in the value log already.
-    pub(super) chunked_bytes: u64,
     /// Length up to which the record may grow before more memory is charged.
     room: usize,
     /// Length up to which it is not charged: 0, or [`THREAD_ROOM`].
@@ -77,6 +70,20 @@ pub struct WriteBatch {
     /// Bytes at the beginning of the record whose memory was returned to the system.
     freed: usize,
     charge: Charge,
+}
+
+/// What the operations of a batch add up to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) ops: u32,
+    /// Number of operations with a rank.
+    pub(super) ranks: u32,
+    /// Number of puts and merges.
+    pub(super) puts: u32,
+    /// Length of the longest value that may go to the value log.
+    pub(super) value_bytes_max: usize,
+    /// Bytes of the values that are in the value log already.
+    pub(super) chunked_bytes: u64,
 }
 
 impl fmt::Debug for WriteBatch {
@@ -96,15 +103,11 @@ impl WriteBatch {
     pub fn new() -> Self {
         Self {
             record: blank_record(0),
-            ops: 0,
-            ranks: 0,
-            puts: 0,
-            value_bytes_max: 0,
+            counts: Counts::default(),
             families: Vec::new(),
             user_bytes: Vec::new(),
             whole: None,
             leases: Vec::new(),
-            chunked_bytes: 0,
             room: 0,
             free_room: 0,
             freed: 0,
@@ -276,12 +279,12 @@ impl WriteBatch {
 
     /// Number of operations.
     pub fn len(&self) -> usize {
-        self.ops as usize
+        self.counts.ops as usize
     }
 
     /// Returns true if there is no operation.
     pub fn is_empty(&self) -> bool {
-        self.ops == 0
+        self.counts.ops == 0
     }
 
     /// Bytes that the batch takes in memory and in the log. Values of 8 MiB and more are not part of it: they are in value logs.
@@ -317,14 +320,10 @@ impl WriteBatch {
             self.charge.release();
         }
         self.freed = 0;
-        self.ops = 0;
-        self.ranks = 0;
-        self.puts = 0;
-        self.value_bytes_max = 0;
+        self.counts = Counts::default();
         self.families.clear();
         self.user_bytes.clear();
         self.leases.clear();
-        self.chunked_bytes = 0;
     }
 
     /// Takes back the values that a commit moved to the value log, because it was refused: the next commit of the batch and its hooks
@@ -347,7 +346,7 @@ impl WriteBatch {
 
     /// How much of a nearly full disk the batch may use.
     pub(super) fn purpose(&self) -> Purpose {
-        if self.puts == 0 { Purpose::Relief } else { Purpose::Store }
+        if self.counts.puts == 0 { Purpose::Relief } else { Purpose::Store }
     }
 
     /// Bytes of all operations.
@@ -357,7 +356,7 @@ impl WriteBatch {
 
     /// The operations after the first `bytes` bytes of the body.
     pub(crate) fn ops_from(&self, bytes: usize) -> impl Iterator<Item = Result<Op<'_>>> {
-        decode_ops(&self.record[RECORD_HEADER_BYTES + bytes..], "a batch in memory", bytes as u64, None)
+        self.ops_after(bytes, None)
     }
 
     /// The operations after the first `bytes` bytes of the body; `rank` of those have a rank.
@@ -386,15 +385,7 @@ impl WriteBatch {
 
     /// The current position, for [`WriteBatch::cut_back`].
     pub(crate) fn mark(&self) -> Mark {
-        Mark {
-            bytes: self.record.len(),
-            ops: self.ops,
-            ranks: self.ranks,
-            puts: self.puts,
-            families: self.families.len() as u32,
-            value_bytes_max: self.value_bytes_max,
-            chunked_bytes: self.chunked_bytes,
-        }
+        Mark { bytes: self.record.len(), counts: self.counts, families: self.families.len() }
     }
 
     /// Removes all operations added after `mark`.
@@ -409,11 +400,7 @@ impl WriteBatch {
         self.user_bytes.truncate(mark.families());
         self.families.truncate(mark.families());
         self.record.truncate(mark.bytes);
-        self.ops = mark.ops;
-        self.ranks = mark.ranks;
-        self.puts = mark.puts;
-        self.value_bytes_max = mark.value_bytes_max;
-        self.chunked_bytes = mark.chunked_bytes;
+        self.counts = mark.counts;
     }
 
     /// Sets `key` to the chunked value at `place`, whose files `leases` keep.
@@ -426,7 +413,7 @@ impl WriteBatch {
     ) -> Result<()> {
         self.push(family, Kind::PutPointer, expiry, key, &place.encode())?;
         self.leases.extend(leases);
-        self.chunked_bytes += place.len;
+        self.counts.chunked_bytes += place.len;
         if let Some(at) = self.families.iter().position(|f| Arc::ptr_eq(f, &family.core)) {
             self.user_bytes[at] += place.len;
         }
@@ -502,13 +489,13 @@ impl WriteBatch {
             self.user_bytes.push(0);
             self.families.len() - 1
         });
-        self.ranks += u32::from(kind.is_ranked());
-        let op = Op { family: family.core.id, kind, expiry, key, value, rank: self.ranks };
+        self.counts.ranks += u32::from(kind.is_ranked());
+        let op = Op { family: family.core.id, kind, expiry, key, value, rank: self.counts.ranks };
         encode_op(&mut self.record, &op);
-        self.ops += 1;
-        self.puts += u32::from(!kind.is_tombstone());
+        self.counts.ops += 1;
+        self.counts.puts += u32::from(!kind.is_tombstone());
         if kind == Kind::Put {
-            self.value_bytes_max = self.value_bytes_max.max(value.len()); // others do not go to the value log
+            self.counts.value_bytes_max = self.counts.value_bytes_max.max(value.len()); // others do not go to the value log
         }
         self.user_bytes[at] += (key.len() + value.len()) as u64;
     }
@@ -544,18 +531,14 @@ fn user_bytes_of(op: &Op<'_>) -> u64 {
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
     bytes: usize,
-    ops: u32,
-    ranks: u32,
-    puts: u32,
-    families: u32,
-    value_bytes_max: usize,
-    chunked_bytes: u64,
+    counts: Counts,
+    families: usize,
 }
 
 impl Mark {
     /// Number of operations before it.
     pub fn ops(&self) -> u32 {
-        self.ops
+        self.counts.ops
     }
 
     /// Bytes of these operations.
@@ -565,6 +548,6 @@ impl Mark {
 
     /// Number of families of these operations.
     pub fn families(&self) -> usize {
-        self.families as usize
+        self.families
     }
 }

@@ -117,7 +117,7 @@ fn commit_on<F: Fn(&WriteBatch, Between) -> Result<()>>(
     let unfinished = Unfinished(Some(ctx));
     let verdict = condition.as_mut().map_or(Ok(()), |condition| condition.decide(ctx, batch, &place.commit));
     let kind = if verdict.is_ok() { RecordKind::Commit } else { RecordKind::Refused };
-    let written = ctx.log.write_at(&place, kind, batch.ops, &mut batch.record, !durable);
+    let written = ctx.log.write_at(&place, kind, batch.counts.ops, &mut batch.record, !durable);
     written.map_err(|e| unknown(ctx, &place.commit, e))?;
     if let Err(e) = verdict {
         sequencer.done(&place.commit);
@@ -149,7 +149,7 @@ fn check(ctx: &WriteCtx, batch: &WriteBatch) -> Result<()> {
 /// Returns the memory that is kept for it.
 fn make_ready(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<Charge> {
     let kept = admit(ctx, batch)?;
-    let separates = batch.families.iter().any(|f| batch.value_bytes_max >= f.options.value_threshold());
+    let separates = batch.families.iter().any(|f| batch.counts.value_bytes_max >= f.options.value_threshold());
     if separates || batch.record.len() >= LARGE_BYTES_MIN {
         make_long_ready(ctx, batch)?;
     }
@@ -233,7 +233,7 @@ fn unknown(ctx: &WriteCtx, commit: &Commit, e: Error) -> Error {
 
 /// Moves values of at least their family's threshold to the value log and leaves pointers.
 fn separate(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<()> {
-    let largest = batch.value_bytes_max;
+    let largest = batch.counts.value_bytes_max;
     if batch.families.iter().all(|f| largest < f.options.value_threshold()) {
         return Ok(());
     }
@@ -337,7 +337,7 @@ fn after(ctx: &WriteCtx, batch: &mut WriteBatch, commit: &Commit, full: bool) ->
     if ctx.log.wants_next(commit) {
         ctx.jobs.push(Job::PrepareLog);
     }
-    let last = commit.seq + u64::from(batch.ranks);
+    let last = commit.seq + u64::from(batch.counts.ranks);
     // A hook that was set while the operations were inserted comes too late for them.
     if !batch.is_freed() && batch.families.iter().any(|f| f.hook.is_set()) {
         call_hooks(batch, last);

@@ -41,7 +41,7 @@ pub(super) fn insert(ctx: &WriteCtx, batch: &mut WriteBatch, commit: &Commit) ->
 fn insert_all(ctx: &WriteCtx, batch: &mut WriteBatch, commit: &Commit) -> Result<bool> {
     let keeps = batch.record.len() < 2 * FREED_BYTES || batch.families.iter().any(|f| f.hook.is_set());
     let piece = if keeps { usize::MAX } else { FREED_BYTES };
-    let (mut left, mut done, mut rank) = (batch.ops, 0, Some(0));
+    let (mut left, mut done, mut rank) = (batch.counts.ops, 0, Some(0));
     loop {
         let mut ops = batch.ops_after(done, rank);
         let mut position = (0, rank);
@@ -83,7 +83,7 @@ fn insert_some<'b>(
                 }
             };
             let Some(slot) = slot else { continue };
-            let place = (batch.ops > 1).then(|| slot.map.place(op.key));
+            let place = (batch.counts.ops > 1).then(|| slot.map.place(op.key));
             together[n] = Some((op, family, slot, place));
             n += 1;
         }

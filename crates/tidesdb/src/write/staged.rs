@@ -14,11 +14,9 @@ use tidesdb_sync::pin;
 
 use super::batch::WriteBatch;
 use super::insert::out_of_addresses;
-use super::ops::ops;
 use crate::callback::comparing;
 use crate::context::WriteCtx;
 use crate::family::FamilyCore;
-use crate::wal::layout::RECORD_HEADER_BYTES;
 use crate::{Error, Result};
 
 /// Minimum of staged bytes per family: smaller memtables would make too many tables.
@@ -40,7 +38,7 @@ impl Staged {
         let buffer = |family: &Arc<FamilyCore>| family.buffer_bytes_of(family.view(&pin()));
         let least = |family: &Arc<FamilyCore>| (buffer(family) / BUFFER_PART).max(BYTES_MIN);
         if batch.record.len() < BYTES_MIN
-            || batch.ranks > 0
+            || batch.counts.ranks > 0
             || batch.record.len() < batch.families.iter().map(least).sum()
         {
             return Ok(None);
@@ -53,7 +51,7 @@ impl Staged {
             (Arc::clone(family), family.staging_memtable(ctx.env.entropy.next_u64()))
         };
         let staged = Self { parts: batch.families.iter().map(memtable).collect() };
-        for op in ops(&batch.record[RECORD_HEADER_BYTES..], "a batch in memory", 0) {
+        for op in batch.ops_from(0) {
             let op = op?;
             let part = staged.parts.iter().find(|(family, _)| family.id == op.family);
             let (_, map) = part.ok_or_else(|| Error::internal("a batch lost one of its families"))?;
