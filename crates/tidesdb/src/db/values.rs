@@ -178,7 +178,7 @@ impl ValueWriter {
             stream.add(&self.family, &self.chunk)?;
         }
         let (place, leases) = stream.finish(&self.family)?;
-        batch.put_chunks(&self.family, &self.key, (&place, leases), expiry)
+        batch.put_chunks(&self.family, &self.key, &place, leases, expiry)
     }
 
     /// Appends the full chunk and empties it.

@@ -183,9 +183,9 @@ impl Cursor {
     /// # Errors
     /// `NotFound` for a dropped family, `Closed`.
     pub fn refresh(&mut self) -> Result<()> {
-        let own = (self.own.clone(), self.track.as_ref().map(Track::sibling));
+        let (own, track) = (self.own.clone(), self.track.as_ref().map(Track::sibling));
         let (scope, options) = (self.inner.scope().clone(), ReadOptions::default());
-        *self = Self::in_transaction(&self.reads, &self.family, self.moment.clone(), own, options)?;
+        *self = Self::in_transaction(&self.reads, &self.family, self.moment.clone(), own, track, options)?;
         self.set_scope(&scope);
         Ok(())
     }

@@ -358,7 +358,7 @@ impl Transaction {
         let own = self.own_reads(family)?;
         let tracked = self.isolation.depends_on_reads();
         let track = tracked.then(|| Track::new(&self.reads.borrow().spans, &family.core));
-        Cursor::in_transaction(&self.ctx.reads, &family.core, self.moment.clone(), (own, track), *options)
+        Cursor::in_transaction(&self.ctx.reads, &family.core, self.moment.clone(), own, track, *options)
     }
 
     /// Marks the current position. Savepoints nest. If batches and transactions hold their share of `memory_limit`, the savepoint

@@ -181,7 +181,7 @@ impl WriteBatch {
         check_key(key)?;
         check_value(value)?;
         let (place, leases) = chunks::store(family, value)?;
-        self.put_chunks(family, key, (&place, leases), expiry)
+        self.put_chunks(family, key, &place, leases, expiry)
     }
 
     /// Deletes `key`, whether it exists or not.
@@ -408,7 +408,8 @@ impl WriteBatch {
         &mut self,
         family: &Family,
         key: &[u8],
-        (place, leases): (&ChunkedPlace, Vec<Lease>),
+        place: &ChunkedPlace,
+        leases: Vec<Lease>,
         expiry: u64,
     ) -> Result<()> {
         self.push(family, Kind::PutPointer, expiry, key, &place.encode())?;

@@ -53,7 +53,7 @@ impl Cursor {
         options: ReadOptions,
     ) -> Result<Self> {
         let moment = snapshot.map_or(ReadTimestamp::Now, ReadTimestamp::Snapshot);
-        Self::in_transaction(reads, family, moment, (None, None), options)
+        Self::in_transaction(reads, family, moment, None, None, options)
     }
 
     /// Creates a cursor that also shows the transaction's `own` writes and records in `track` the keys it reads.
@@ -61,11 +61,12 @@ impl Cursor {
         reads: &Arc<ReadCtx>,
         family: &Arc<FamilyCore>,
         moment: ReadTimestamp,
-        (own, track): (Option<OwnReads>, Option<Track>),
+        own: Option<OwnReads>,
+        track: Option<Track>,
         options: ReadOptions,
     ) -> Result<Self> {
         let admit = |charge: &mut Charge, memory: &Arc<Memory>, bytes| charge.grow(memory, bytes).map(drop);
-        let mut cursor = Self::admitted(reads, family, moment, (own, track), admit)?;
+        let mut cursor = Self::admitted(reads, family, moment, own, track, admit)?;
         if options.keys_only {
             cursor.set_keys_only();
         }
@@ -83,7 +84,7 @@ impl Cursor {
             charge.set(memory, bytes);
             Ok(())
         };
-        let mut cursor = Self::admitted(reads, family, moment, (own, None), admit)?;
+        let mut cursor = Self::admitted(reads, family, moment, own, None, admit)?;
         let mut scope = Scope::default();
         scope.one_call = true;
         cursor.set_scope(&scope);
@@ -95,7 +96,8 @@ impl Cursor {
         reads: &Arc<ReadCtx>,
         family: &Arc<FamilyCore>,
         moment: ReadTimestamp,
-        (own, track): (Option<OwnReads>, Option<Track>),
+        own: Option<OwnReads>,
+        track: Option<Track>,
         admit: impl FnOnce(&mut Charge, &Arc<Memory>, u64) -> Result<()>,
     ) -> Result<Self> {
         reads.check_open()?;
