@@ -158,7 +158,7 @@ impl ValueWriter {
     /// The error of an earlier write; as [`Transaction::put`]; `Io`, `NoSpace`, `Poisoned`.
     pub fn join(mut self, transaction: &mut Transaction) -> Result<()> {
         let family = self.family.clone();
-        self.add_to(transaction.batch_for(&family)?)
+        self.add_to(transaction.for_writing(&family)?)
     }
 
     /// Adds the put to `batch`, once all chunks are durable.
@@ -434,7 +434,7 @@ impl Transaction {
     /// # Errors
     /// As [`Family::put_stream`] and [`Transaction::put`].
     pub fn put_stream(&mut self, family: &Family, key: impl AsRef<[u8]>, source: impl Read) -> Result<()> {
-        self.batch_for(family)?;
+        self.for_writing(family)?;
         let mut writer = family.value_writer(key)?;
         writer.read_from(source)?;
         writer.join(self)

@@ -1,6 +1,6 @@
 //! The transaction handle.
 
-use std::cell::RefCell;
+use std::cell::{Ref, RefCell};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -544,21 +544,16 @@ impl Transaction {
         self.check(family)?;
         let mut operand = false;
         if self.batch.has_family(&family.core) {
-            if self.own.borrow().is_short(&self.batch) {
-                match search_batch(&self.ctx.reads, &self.batch, &family.core, key)? {
-                    Some(OwnWrite::Operand) => operand = true,
-                    Some(said) => return Own::said(said, read),
-                    None => {}
-                }
-            } else {
-                if !self.own.borrow().is_caught_up(&self.batch) {
-                    self.own.borrow_mut().catch_up(&self.batch)?;
-                }
-                match self.own.borrow().get(&self.ctx.reads, &family.core, key) {
-                    Some(OwnWrite::Operand) => operand = true,
-                    Some(said) => return Own::said(said, read),
-                    None => {}
-                }
+            let is_short = self.own.borrow().is_short(&self.batch);
+            let sorted = if is_short { None } else { Some(self.sorted_writes()?) };
+            let written = match &sorted {
+                None => search_batch(&self.ctx.reads, &self.batch, &family.core, key)?,
+                Some(own) => own.get(&self.ctx.reads, &family.core, key),
+            };
+            match written {
+                Some(OwnWrite::Operand) => operand = true,
+                Some(written) => return Own::said(written, read),
+                None => {}
             }
         }
         if tracked && self.isolation.depends_on_reads() {
@@ -581,10 +576,15 @@ impl Transaction {
         if !self.batch.has_family(&family.core) {
             return Ok(None);
         }
+        Ok(self.sorted_writes()?.of(&family.core).cloned())
+    }
+
+    /// All own writes, sorted.
+    fn sorted_writes(&self) -> Result<Ref<'_, OwnWrites>> {
         if !self.own.borrow().is_caught_up(&self.batch) {
             self.own.borrow_mut().catch_up(&self.batch)?;
         }
-        Ok(self.own.borrow().of(&family.core).cloned())
+        Ok(self.own.borrow())
     }
 
     /// Where the value of `key` lies; the transaction's own writes come first.
@@ -610,11 +610,6 @@ impl Transaction {
         self.batch.leases().to_vec()
     }
 
-    /// The batch that commits, to add a write to `family`.
-    pub(crate) fn batch_for(&mut self, family: &Family) -> Result<&mut WriteBatch> {
-        self.for_writing(family)
-    }
-
     /// The sequence number to read at; `None` = the newest.
     fn read_seq(&self) -> Option<SeqNo> {
         match &self.moment {
@@ -631,7 +626,8 @@ impl Transaction {
         })
     }
 
-    fn for_writing(&mut self, family: &Family) -> Result<&mut WriteBatch> {
+    /// The batch that commits, to add a write to `family`.
+    pub(crate) fn for_writing(&mut self, family: &Family) -> Result<&mut WriteBatch> {
         self.check(family)?;
         Ok(&mut self.batch)
     }
