@@ -9,6 +9,7 @@ use super::Db;
 use super::catalog::{core, find, new_id, publish_new};
 use crate::engine::Shared;
 use crate::family::FamilyCore;
+use crate::memory::Use;
 use crate::merge::CoveringRanges;
 use crate::read::Cursor;
 use crate::rewrite::{self, FLUSH_LEVEL, RewriteTarget, Rewritten};
@@ -75,7 +76,7 @@ impl CloneFiles<'_> {
         let seq = cursor.seq();
         cursor.seek_to_first()?;
         let to = Arc::clone(&self.to);
-        let staging = || to.staging_memtable(self.shared.write.env.entropy.next_u64());
+        let staging = || to.memtable(self.shared.write.env.entropy.next_u64(), Use::Memtables);
         let mut map = staging();
         while cursor.valid() {
             let (key, expiry) = (cursor.key().to_vec(), cursor.stored_expiry());

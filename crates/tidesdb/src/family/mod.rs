@@ -308,8 +308,13 @@ impl FamilyCore {
 
     /// An empty memtable for commits from `from` on, not part of the read view. It needs the log from `pins` on.
     pub fn new_slot(&self, seed: u64, from: SeqNo, pins: SeqNo) -> Arc<MemSlot> {
-        Arc::new(MemSlot {
-            map: self.new_map(seed, Use::Memtables),
+        let slot = self.slot_of(self.memtable(seed, Use::Memtables), from, pins);
+        Arc::new(MemSlot { head_start: self.head_start(), ..slot })
+    }
+
+    fn slot_of(&self, map: Arc<Memtable>, from: SeqNo, pins: SeqNo) -> MemSlot {
+        MemSlot {
+            map,
             ranges: SharedRanges::default(),
             from,
             pins,
@@ -318,8 +323,8 @@ impl FamilyCore {
             values: Default::default(),
             filled: self.vlog.filled(),
             stored: self.total(Metric::ValueLogWritten),
-            head_start: self.head_start(),
-        })
+            head_start: 0,
+        }
     }
 
     /// Returns bytes by which the memtable that is created now is full early. Families that are written alike would fill all their
@@ -340,20 +345,7 @@ impl FamilyCore {
     /// dropped.
     pub fn rotate_around(&self, mut map: Arc<Memtable>, seq: SeqNo, end: SeqNo) -> bool {
         Arc::get_mut(&mut map).expect("a staged memtable is not shared").rebase(seq);
-        let debt_max = self.buffer_bytes();
-        let ranges = SharedRanges::default();
-        let slot = Arc::new(MemSlot {
-            map,
-            ranges,
-            from: seq,
-            pins: seq,
-            debt_max,
-            dead_steps: Default::default(),
-            values: Default::default(),
-            filled: self.vlog.filled(),
-            stored: self.total(Metric::ValueLogWritten),
-            head_start: 0,
-        });
+        let slot = Arc::new(MemSlot { debt_max: self.buffer_bytes(), ..self.slot_of(map, seq, seq) });
         let mut placed = false;
         self.change_view(|view| {
             if self.is_dropped() {
@@ -367,30 +359,13 @@ impl FamilyCore {
         placed
     }
 
-    /// A memtable in this family's key order, not part of the read view; used to sort entries.
-    pub fn staging_memtable(&self, seed: u64) -> Arc<Memtable> {
-        self.new_map(seed, Use::Memtables)
-    }
-
-    /// As [`FamilyCore::staging_memtable`], for the own writes of a transaction.
-    pub fn transaction_memtable(&self, seed: u64) -> Arc<Memtable> {
-        self.new_map(seed, Use::Transactions)
-    }
-
     /// Replaces all memtables by the tables of `version`, which hold their entries.
     pub fn replace_memtables(&self, version: &Arc<TableVersion>) {
         self.change_view(|view| {
             for slot in view.memtables() {
                 slot.values.get_or_init(|| version.vlog_slots());
             }
-            let (active_from, probes) = (view.active_from, Arc::clone(&view.probes));
-            ReadView {
-                active: None,
-                active_from,
-                immutables: Vec::new(),
-                version: Arc::clone(version),
-                probes,
-            }
+            ReadView { active: None, immutables: Vec::new(), ..view.with_version(Arc::clone(version)) }
         });
     }
 
@@ -399,8 +374,7 @@ impl FamilyCore {
         let mut bytes = 0;
         self.change_view(|view| {
             bytes = view.immutables.iter().map(|(slot, _)| slot.debt()).sum();
-            let version = Arc::clone(&view.version);
-            ReadView { active: None, immutables: Vec::new(), version, ..view.clone() }
+            ReadView { active: None, immutables: Vec::new(), ..view.clone() }
         });
         bytes
     }
@@ -411,7 +385,8 @@ impl FamilyCore {
         self.change_view(|view| view.with_version(Arc::new(view.version.emptied())));
     }
 
-    fn new_map(&self, seed: u64, of: Use) -> Arc<Memtable> {
+    /// A memtable in this family's key order, not part of the read view: to sort entries, or the own writes of a transaction.
+    pub fn memtable(&self, seed: u64, of: Use) -> Arc<Memtable> {
         let order = match self.options.comparator.custom_compare() {
             None => KeyOrder::Bytewise,
             Some(compare) => KeyOrder::Custom(compare),

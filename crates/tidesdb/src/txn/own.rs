@@ -136,7 +136,7 @@ impl OwnWrites {
                 if family.memory.used_for(Use::Transactions) >= family.memory.sorted_max() {
                     return Err(full());
                 }
-                let map = UndoMap::new(family.transaction_memtable(u64::from(op.family.0)));
+                let map = UndoMap::new(family.memtable(u64::from(op.family.0), Use::Transactions));
                 self.families.push((op.family, OwnReads { map, ranges: Vec::new() }));
             }
             self.ops += 1;

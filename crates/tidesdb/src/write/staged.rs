@@ -17,6 +17,7 @@ use super::insert::out_of_addresses;
 use crate::callback::comparing;
 use crate::context::WriteCtx;
 use crate::family::FamilyCore;
+use crate::memory::Use;
 use crate::{Error, Result};
 
 /// Minimum of staged bytes per family: smaller memtables would make too many tables.
@@ -48,7 +49,7 @@ impl Staged {
 
     fn sort(ctx: &WriteCtx, batch: &WriteBatch) -> Result<Self> {
         let memtable = |family: &Arc<FamilyCore>| {
-            (Arc::clone(family), family.staging_memtable(ctx.env.entropy.next_u64()))
+            (Arc::clone(family), family.memtable(ctx.env.entropy.next_u64(), Use::Memtables))
         };
         let staged = Self { parts: batch.families.iter().map(memtable).collect() };
         for op in batch.ops_from(0) {

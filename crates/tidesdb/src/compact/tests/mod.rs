@@ -18,7 +18,7 @@ use super::{CompactionPlan, everything, record};
 use crate::context::WriteCtx;
 use crate::family::{FamilyCore, Metric};
 use crate::maintenance::MaintenanceCtx;
-use crate::memory::Memory;
+use crate::memory::{Memory, Use};
 use crate::options::{DbOptions, FamilyOptions};
 use crate::pacing::Pacing;
 use crate::sst::{Table, TableContext};
@@ -274,7 +274,7 @@ fn a_flush_pays_only_the_debt_of_its_own_memtable() {
     const OTHER: u64 = 1 << 20;
     let rig = Rig::with(FamilyOptions::default().write_buffer_bytes(64 << 10));
     let write = Arc::clone(&rig.ctx.write);
-    let batch = rig.family.staging_memtable(1);
+    let batch = rig.family.memtable(1, Use::Memtables);
     for n in 0..20_000u32 {
         let version = Version { seq: 0, kind: Kind::Put as u8, expiry: 0 };
         batch.insert(format!("{n:05}").as_bytes(), version, &[7; 100]).unwrap();
