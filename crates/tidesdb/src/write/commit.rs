@@ -149,9 +149,10 @@ fn check(ctx: &WriteCtx, batch: &WriteBatch) -> Result<()> {
 /// Returns the memory that is kept for it.
 fn make_ready(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<Charge> {
     let kept = admit(ctx, batch)?;
-    let separates = batch.families.iter().any(|f| batch.counts.value_bytes_max >= f.options.value_threshold());
+    let separates =
+        batch.families.iter().any(|f| batch.counts.value_bytes_max >= f.options.value_threshold());
     if separates || batch.record.len() >= LARGE_BYTES_MIN {
-        make_long_ready(ctx, batch)?;
+        make_long_ready(ctx, batch, separates)?;
     }
     Ok(kept)
 }
@@ -159,13 +160,14 @@ fn make_ready(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<Charge> {
 /// Before values are written or a large batch is sorted, makes sure that the log has room for the record. Any other
 /// commit makes room when it draws its place.
 #[cold]
-fn make_long_ready(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<()> {
+fn make_long_ready(ctx: &WriteCtx, batch: &mut WriteBatch, separates: bool) -> Result<()> {
     let bytes = batch.record.len() as u64;
     ctx.log.make_room(bytes, batch.purpose()).map_err(|e| ctx.refused(bytes, e))?;
-    separate(ctx, batch).map_err(|e| ctx.refused(bytes, e))
+    if separates { separate(ctx, batch).map_err(|e| ctx.refused(bytes, e)) } else { Ok(()) }
 }
 
 /// Draws the place of `batch` in the order of commits; `staged` holds its operations if they are sorted already.
+#[inline]
 fn reserve(ctx: &WriteCtx, batch: &mut WriteBatch, staged: Option<Staged>) -> Result<Place> {
     let (bytes, purpose) = (batch.record.len() as u64, batch.purpose());
     let reserved = match staged {
@@ -233,10 +235,6 @@ fn unknown(ctx: &WriteCtx, commit: &Commit, e: Error) -> Error {
 
 /// Moves values of at least their family's threshold to the value log and leaves pointers.
 fn separate(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<()> {
-    let largest = batch.counts.value_bytes_max;
-    if batch.families.iter().all(|f| largest < f.options.value_threshold()) {
-        return Ok(());
-    }
     let _reservation = ctx.log.reserve_space_for_values(batch.record.len() as u64)?;
     if ctx.reads.closed.load(Ordering::SeqCst) {
         return Err(Error::Closed); // `close` waits only for earlier commits
