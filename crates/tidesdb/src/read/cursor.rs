@@ -10,8 +10,8 @@ mod open;
 
 pub use open::show_keys;
 
-use super::ahead::ReadAhead;
 use super::get::resolve_chunks;
+use super::row_buffer::RowBuffer;
 use super::stored::StoredAhead;
 use super::track::Track;
 use crate::context::ReadCtx;
@@ -71,8 +71,8 @@ pub struct Cursor {
     resolved: Option<Slice>,
     /// Memory of the long value that the cursor has just left: to clear new pages takes a third of the time of reading such a value.
     spare: Vec<u8>,
-    /// Buffered rows of read-ahead. While there are some, `inner` stands after them.
-    ahead: ReadAhead,
+    /// Rows that were copied in advance. While there are some, `inner` stands after them.
+    buffer: RowBuffer,
     /// Read-ahead of values in value logs.
     stored: StoredAhead<ReaderCursor>,
     /// True if the family combines operands: the combined value is in a buffer.
@@ -198,7 +198,7 @@ impl Cursor {
     /// Returns whether the cursor stands on a key.
     #[inline]
     pub fn valid(&self) -> bool {
-        self.ahead.is_active() || self.inner.valid()
+        self.buffer.is_active() || self.inner.valid()
     }
 
     /// Moves to the first key.
@@ -252,7 +252,7 @@ impl Cursor {
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "a cursor moves; it does not yield")]
     pub fn next(&mut self) -> Result<()> {
-        if self.ahead.step() { Ok(()) } else { self.step() }
+        if self.buffer.step() { Ok(()) } else { self.step() }
     }
 
     /// Returns the buffered rows: their bytes, and the span of each from the current row on. Empty unless the cursor
@@ -278,13 +278,13 @@ impl Cursor {
     /// ```
     #[inline]
     pub fn buffered(&self) -> (&[u8], &[RowSpan]) {
-        self.ahead.parts()
+        self.buffer.parts()
     }
 
     /// Moves `n` keys forward within the [buffered rows](Cursor::buffered), at most to the last of them.
     #[inline]
     pub fn advance(&mut self, n: usize) {
-        self.ahead.advance(n);
+        self.buffer.advance(n);
     }
 
     /// Moves to the next key after the buffered rows.
@@ -292,8 +292,8 @@ impl Cursor {
     fn step(&mut self) -> Result<()> {
         self.leave_value();
         self.stored.step(false);
-        if self.ahead.is_active() {
-            self.ahead.finish()?;
+        if self.buffer.is_active() {
+            self.buffer.finish()?;
             self.inner.resume()?;
         } else if self.inner.valid() {
             self.inner.next()?;
@@ -301,20 +301,20 @@ impl Cursor {
             return Ok(());
         }
         self.note(Track::next);
-        if self.ahead.note_step() {
-            self.read_ahead();
+        if self.buffer.note_step() {
+            self.fill_buffer();
         }
         Ok(())
     }
 
-    /// Fills the read-ahead buffer from the current row on.
+    /// Copies rows in advance, from the current row on.
     #[cold]
     #[inline(never)]
-    fn read_ahead(&mut self) {
+    fn fill_buffer(&mut self) {
         if self.hold(Rows::BYTES_MAX).is_err() {
             return;
         }
-        self.ahead.fill(|rows| self.inner.take_rows(rows));
+        self.buffer.fill(|rows| self.inner.take_rows(rows));
     }
 
     /// Moves to another position by `seek`.
@@ -365,7 +365,7 @@ impl Cursor {
     #[inline]
     fn leave(&mut self) {
         self.leave_value();
-        self.ahead.forget();
+        self.buffer.forget();
     }
 
     /// Moves to the previous key. Does nothing if the cursor is not valid.
@@ -377,8 +377,8 @@ impl Cursor {
         if !self.valid() {
             return Ok(());
         }
-        if self.ahead.is_active() {
-            let sought = self.inner.seek(self.ahead.row().0);
+        if self.buffer.is_active() {
+            let sought = self.inner.seek(self.buffer.row().0);
             self.leave();
             sought?;
         }
@@ -433,8 +433,8 @@ impl Cursor {
     /// If the cursor is not [valid](Cursor::valid): before the first seek, or past either end.
     #[inline]
     pub fn key(&self) -> &[u8] {
-        if self.ahead.is_active() {
-            return self.ahead.row().0;
+        if self.buffer.is_active() {
+            return self.buffer.row().0;
         }
         assert!(
             self.inner.valid(),
@@ -475,9 +475,9 @@ impl Cursor {
     /// ```
     #[inline]
     pub fn entry(&mut self) -> Result<(&[u8], &[u8])> {
-        self.ahead.note_value();
-        if self.ahead.is_active() {
-            return Ok(self.ahead.row());
+        self.buffer.note_value();
+        if self.buffer.is_active() {
+            return Ok(self.buffer.row());
         }
         if self.inner.scope().keys_only || !self.valid() {
             return Err(no_value());
@@ -539,7 +539,7 @@ impl Cursor {
     /// # Errors
     /// As [`Cursor::value`].
     pub(crate) fn chunks(&mut self) -> Result<Option<ChunkedPlace>> {
-        if self.ahead.is_active() || !self.inner.valid() {
+        if self.buffer.is_active() || !self.inner.valid() {
             return Ok(None);
         }
         match self.inner.entry()? {
@@ -566,7 +566,7 @@ impl Cursor {
     }
 
     fn entry_meta(&self) -> EntryMeta {
-        if self.ahead.is_active() { self.ahead.entry_meta() } else { self.inner.entry_meta() }
+        if self.buffer.is_active() { self.buffer.entry_meta() } else { self.inner.entry_meta() }
     }
 
     /// Returns the value as an owned slice.

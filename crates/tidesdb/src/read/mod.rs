@@ -7,7 +7,7 @@
 //! cursor  the same sources as one merged stream; of each key only the version visible to the reader
 //! ```
 
-mod ahead;
+mod row_buffer;
 mod stored;
 mod cursor;
 mod get;

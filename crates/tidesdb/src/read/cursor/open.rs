@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::ahead::ReadAhead;
+use super::super::row_buffer::RowBuffer;
 use super::super::stored::StoredAhead;
 use super::super::track::Track;
 use super::{Cursor, OwnReads, ReadTimestamp, ReaderCursor, Versions};
@@ -120,7 +120,7 @@ impl Cursor {
             seq,
             moment,
             // A transaction records each row it reads, so rows are not copied in advance.
-            ahead: ReadAhead::new(own.is_none() && track.is_none()),
+            buffer: RowBuffer::new(own.is_none() && track.is_none()),
             own,
             track,
             resolved: None,
@@ -193,7 +193,7 @@ impl Cursor {
             track: self.track.as_ref().map(Track::sibling),
             resolved: None,
             spare: Vec::new(),
-            ahead: self.ahead.sibling(),
+            buffer: self.buffer.sibling(),
             stored: StoredAhead::default(),
             combines: self.combines,
             base: self.base,
