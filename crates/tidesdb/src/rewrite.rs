@@ -413,7 +413,6 @@ impl Output<'_> {
         }
         let Some(writer) = &mut self.writer else { return Ok(()) };
         let moved = if entry.kind == Kind::PutPointer {
-            self.mover.reached(&self.family.vlog, entry.key);
             self.mover.moved(&self.family.vlog, entry.value)?
         } else {
             None

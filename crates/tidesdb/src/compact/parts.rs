@@ -225,9 +225,7 @@ impl PartedMerge {
         let mut mover = ValueMover::new(&self.victims);
         if self.moves {
             let ahead = Box::new(self.cursor(part)?);
-            let (order, keeps) =
-                (self.family.options.comparator.clone(), self.family.page_cache_keeps_values());
-            mover = mover.loading(LoadAhead::new(ahead, order, keeps));
+            mover = mover.loading(LoadAhead::new(ahead, self.family.page_cache_keeps_values()));
         }
         let (out, rest) = rewrite::run_part(ctx, &self.family, cursor, target, purge, &mut mover)?;
         mover.end_loading();

@@ -514,6 +514,7 @@ impl Cursor {
         }
         let Self { stored, inner, family, view, own, seq, .. } = self;
         stored.prepare(
+            pointer,
             &family.vlog,
             || family.page_cache_keeps_values(),
             |backwards| {

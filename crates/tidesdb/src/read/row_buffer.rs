@@ -1,4 +1,5 @@
-//! The row buffer: rows that a cursor has copied in advance. It saves processor time, no input.
+//! The row buffer: rows that a cursor has copied in advance. It saves processor time; what the disk is asked for is decided by read-ahead
+//! ([`Readahead`](crate::types::Readahead)).
 //!
 //! Asking all sources in turn for one row costs more than copying several rows from one source. So a cursor that has
 //! moved forward for some steps, and whose values were read, copies rows in advance. It copies half as many as it has

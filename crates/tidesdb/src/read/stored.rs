@@ -2,20 +2,17 @@
 //!
 //! The values of neighbouring keys may lie anywhere in the value logs. So once a scan in one direction has read some of
 //! them, a second cursor runs ahead, collects the pointers of the next rows, and their values are read in the order in
-//! which they lie in the files: neighbours with one call. The number of rows doubles from fill to fill, so a short scan
-//! reads little in vain.
+//! which they lie in the files: neighbours with one call. Half of the rows are read, while the device loads the values of the other half.
+//! [`Readahead`] decides how many.
 
 use std::collections::VecDeque;
 
 use crate::Result;
-use crate::types::{EntryCursor, Kind, Slice};
+use crate::types::{EntryCursor, Kind, Readahead, Slice};
 use crate::vlog::{ValueLoads, VlogPointer, VlogSet};
 
-/// Values read one by one before read-ahead starts.
-const VALUES: u32 = 8;
-/// Rows of the first fill, and of the longest.
-const FEWEST: usize = 8;
-const MOST: usize = 64;
+/// Read-ahead, counted in values: starts after eight values that were read one by one.
+type ValueReadahead = Readahead<8, 128>;
 /// Most bytes of values to hold. Longer values keep the disk busy on their own.
 const BYTES_MAX: u64 = 1 << 20;
 /// Longest value to read ahead.
@@ -25,8 +22,7 @@ const VALUE_BYTES_MAX: u32 = 64 << 10;
 #[derive(Debug)]
 pub(super) struct StoredAhead<C> {
     backwards: bool,
-    /// Values read since the last seek or turn.
-    values: u32,
+    readahead: ValueReadahead,
     buffer: Option<Box<Buffer<C>>>,
 }
 
@@ -41,15 +37,13 @@ struct Buffer<C> {
     loading: Vec<VlogPointer>,
     /// The second cursor met an error after these rows.
     failed: bool,
-    /// Rows of the next fill.
-    rows: usize,
     /// Bytes of the values of the last fill, and of their places.
     bytes: usize,
 }
 
 impl<C> Default for StoredAhead<C> {
     fn default() -> Self {
-        Self { backwards: false, values: 0, buffer: None }
+        Self { backwards: false, readahead: Readahead::default(), buffer: None }
     }
 }
 
@@ -62,10 +56,7 @@ impl<C: EntryCursor> StoredAhead<C> {
     /// Starts anew: the cursor moves elsewhere.
     #[inline]
     pub(super) fn forget(&mut self) {
-        if self.values > 0 {
-            self.values = 0;
-            self.buffer = None;
-        }
+        (self.readahead, self.buffer) = (Readahead::default(), None);
     }
 
     /// Notes the direction of a step; a turn starts anew.
@@ -77,64 +68,68 @@ impl<C: EntryCursor> StoredAhead<C> {
         }
     }
 
-    /// Returns the value that `pointer`, the current row's, leads to, if it was read ahead.
+    /// Returns the value that `pointer`, the current row's, leads to, if [`StoredAhead::prepare`] has it.
     ///
     /// # Errors
     /// That of reading it. A second call returns `None`.
     pub(super) fn take(&mut self, pointer: &VlogPointer) -> Result<Option<Slice>> {
-        let Some(buffer) = &mut self.buffer else { return Ok(None) };
-        let Some(at) = buffer.read.iter().position(|(at, _)| at == pointer) else { return Ok(None) };
-        buffer.read.drain(..at); // values that were not asked for
-        buffer.read.pop_front().map(|(_, value)| value).transpose()
+        let buffer =
+            self.buffer.as_mut().filter(|buffer| buffer.read.front().is_some_and(|(at, _)| at == pointer));
+        buffer.and_then(|buffer| buffer.read.pop_front()).map(|(_, value)| value).transpose()
     }
 
-    /// Called before the value of a row is read. Reads the values of the next rows if it is time to. `keeps` tells
-    /// whether the page cache can keep all values. `scout` creates a cursor on the current row. An error of that cursor
-    /// is left to the scan, which meets it when it gets there: the rows before it can be read.
+    /// Called before the value of the current row is read, to which `pointer` leads. Reads the values of the next rows if it is time to.
+    /// `keeps` tells whether the page cache can keep all values. `scout` creates a cursor on the current row. An error of that
+    /// cursor is left to the scan, which meets it when it gets there: the rows before it can be read.
     pub(super) fn prepare(
         &mut self,
+        pointer: &VlogPointer,
         vlogs: &VlogSet,
         keeps: impl FnOnce() -> bool,
         scout: impl FnOnce(bool) -> Result<C>,
     ) {
-        self.values = self.values.saturating_add(1);
-        if self.values <= VALUES || self.buffer.as_ref().is_some_and(|b| !b.read.is_empty()) {
+        let Self { backwards, readahead, buffer } = self;
+        readahead.step();
+        readahead.consume(1);
+        if !readahead.is_long() || pointer.raw_len > VALUE_BYTES_MAX {
+            return readahead.load(1);
+        }
+        if buffer.as_mut().is_some_and(|buffer| buffer.skip_to(pointer, readahead)) {
             return;
         }
-        if self.buffer.is_none() {
-            let buffer = |scout| Buffer {
-                scout,
-                loads: ValueLoads::of_scan(vlogs, keeps()),
-                read: VecDeque::new(),
-                loading: Vec::new(),
-                failed: false,
-                rows: FEWEST,
-                bytes: 0,
-            };
-            self.buffer = scout(self.backwards).ok().map(|scout| Box::new(buffer(scout)));
+        if buffer.is_none() {
+            let loads = || ValueLoads::of_scan(vlogs, keeps());
+            *buffer = scout(*backwards).ok().map(|scout| Box::new(Buffer::new(scout, loads())));
         }
-        if let Some(buffer) = &mut self.buffer {
-            buffer.fill(vlogs, self.backwards);
+        if let Some(buffer) = buffer {
+            buffer.fill(vlogs, *backwards, readahead);
         }
-        if self.buffer.as_ref().is_none_or(|buffer| buffer.read.is_empty()) {
-            self.forget(); // long values, an error, or the end
+        if buffer.as_ref().is_none_or(|buffer| buffer.read.is_empty()) {
+            self.forget(); // an error, or the end
         }
     }
 }
 
 impl<C: EntryCursor> Buffer<C> {
+    fn new(scout: C, loads: ValueLoads) -> Self {
+        Self { scout, loads, read: VecDeque::new(), loading: Vec::new(), failed: false, bytes: 0 }
+    }
+
+    /// Drops the values before that of `pointer`, which the scan did not ask for. Returns whether that one is there.
+    fn skip_to(&mut self, pointer: &VlogPointer, readahead: &mut ValueReadahead) -> bool {
+        let at = self.read.iter().position(|(at, _)| at == pointer);
+        let skipped = self.read.drain(..at.unwrap_or(self.read.len()));
+        readahead.consume(skipped.len() as u64);
+        at.is_some()
+    }
+
     /// Reads the values of the next rows, and starts loading those of the rows after them.
-    fn fill(&mut self, vlogs: &VlogSet, backwards: bool) {
+    fn fill(&mut self, vlogs: &VlogSet, backwards: bool, readahead: &mut ValueReadahead) {
         let mut pointers = std::mem::take(&mut self.loading);
         if pointers.is_empty() {
-            pointers = self.collect(backwards);
-            self.loads.load(vlogs, &pointers);
+            pointers = self.load(vlogs, backwards, readahead.allowance().div_ceil(2), readahead);
         }
-        if self.rows == MOST {
-            self.loading = self.collect(backwards);
-            self.loads.load(vlogs, &self.loading);
-        }
-        self.rows = (2 * self.rows).min(MOST);
+        self.loading = self.load(vlogs, backwards, readahead.allowance(), readahead);
         self.bytes =
             pointers.iter().map(|p| p.raw_len as usize + 3 * size_of::<(VlogPointer, Slice)>()).sum();
         let mut read: Vec<Result<Slice>> = Vec::new();
@@ -143,28 +138,37 @@ impl<C: EntryCursor> Buffer<C> {
         self.read.extend(pointers.into_iter().zip(read));
     }
 
-    /// Moves the second cursor over the next rows and returns their pointers; none after an error of that cursor.
-    fn collect(&mut self, backwards: bool) -> Vec<VlogPointer> {
-        let mut pointers = Vec::with_capacity(self.rows);
-        if !self.failed {
-            self.failed = self.collect_to(&mut pointers, backwards).is_err();
-        }
-        pointers
-    }
-
-    /// Moves the second cursor over the next rows and adds their pointers.
-    fn collect_to(&mut self, pointers: &mut Vec<VlogPointer>, backwards: bool) -> Result<()> {
-        let (mut rows, mut bytes) = (0, 0);
-        while self.scout.valid() && rows < self.rows && bytes < BYTES_MAX {
-            rows += 1;
-            let (_, kind, value) = self.scout.entry()?;
-            let pointer = (kind == Kind::PutPointer).then(|| VlogPointer::decode(value)).flatten();
-            if let Some(pointer) = pointer.filter(|p| p.raw_len <= VALUE_BYTES_MAX) {
+    /// Moves the second cursor over the next `rows` rows, starts loading their values and returns their pointers; none after an error of
+    /// that cursor.
+    fn load(
+        &mut self,
+        vlogs: &VlogSet,
+        backwards: bool,
+        rows: u64,
+        readahead: &mut ValueReadahead,
+    ) -> Vec<VlogPointer> {
+        let (mut pointers, mut bytes) = (Vec::new(), 0);
+        for _ in 0..rows {
+            if self.failed || !self.scout.valid() || bytes >= BYTES_MAX {
+                break;
+            }
+            let next = self.next(backwards);
+            self.failed = next.is_err();
+            if let Ok(Some(pointer)) = next {
                 bytes += u64::from(pointer.raw_len);
                 pointers.push(pointer);
             }
-            if backwards { self.scout.prev() } else { self.scout.next() }?;
         }
-        Ok(())
+        readahead.load(pointers.len() as u64);
+        self.loads.load(vlogs, &pointers);
+        pointers
+    }
+
+    /// Moves the second cursor to the next row, and returns the pointer of the row before unless its value is long.
+    fn next(&mut self, backwards: bool) -> Result<Option<VlogPointer>> {
+        let (_, kind, value) = self.scout.entry()?;
+        let pointer = (kind == Kind::PutPointer).then(|| VlogPointer::decode(value)).flatten();
+        if backwards { self.scout.prev() } else { self.scout.next() }?;
+        Ok(pointer.filter(|p| p.raw_len <= VALUE_BYTES_MAX))
     }
 }

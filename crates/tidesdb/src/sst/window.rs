@@ -13,13 +13,15 @@ use super::blocks::Blocks;
 use super::file::slice;
 use super::index::{CurrentPartition, Fence};
 use crate::Result;
-use crate::types::Scope;
+use crate::types::{Readahead, Scope};
 
 /// Number of consecutive blocks that a scan reads one by one before read-ahead starts.
 const SINGLE_BLOCKS: u32 = 2;
 /// Maximum bytes to read with one call, and maximum bytes to prefetch after them. A piece stays in the processor's cache until it is
 /// decoded.
 const PIECE_BYTES: u64 = 256 << 10;
+/// Read-ahead of a scan that may end anywhere, in bytes of blocks that were not cached: one piece is read, the next one is loading.
+type BlockReadahead = Readahead<SINGLE_BLOCKS, { 2 * PIECE_BYTES }>;
 /// Bytes that scans of whole tables prefetch, as soon as less than half of that is left.
 const WHOLE_AHEAD_BYTES: u64 = 1 << 20;
 
@@ -43,12 +45,7 @@ pub(super) struct Window {
     /// True if the scan drops the pages it read from the system's page cache.
     drop_behind: bool,
     backwards: bool,
-    /// Number of consecutive blocks that were not cached.
-    streak: u32,
-    /// Bytes of those blocks that the scan consumed.
-    consumed: u64,
-    /// Bytes that were read or prefetched for those blocks.
-    loaded: u64,
+    readahead: BlockReadahead,
 }
 
 impl Window {
@@ -60,7 +57,7 @@ impl Window {
 
     /// Returns whether the scan is long enough for read-ahead.
     pub(super) fn is_long(&self) -> bool {
-        self.whole || self.streak > SINGLE_BLOCKS
+        self.whole || self.readahead.is_long()
     }
 
     /// Limits the walk over these blocks.
@@ -97,7 +94,7 @@ impl Window {
             return slice(map, fence.at, len)
                 .ok_or_else(|| blocks.file().corrupt(fence.at, "unexpected end of file"));
         }
-        self.consumed += len as u64;
+        self.readahead.consume(len as u64);
         if self.get(fence.at, len).is_none() {
             self.fill(blocks, near, fence, len)?;
         }
@@ -114,8 +111,8 @@ impl Window {
     ) -> Result<&'a [u8]> {
         let is_here = self.get(at, len).is_some();
         if fence.first_read() as u64 != fence.disk {
-            self.consumed += len as u64;
-            self.loaded += if is_here { 0 } else { len as u64 };
+            self.readahead.consume(len as u64);
+            self.readahead.load(if is_here { 0 } else { len as u64 });
         }
         if is_here {
             return self
@@ -139,10 +136,10 @@ impl Window {
     pub(super) fn step(&mut self, from: usize, to: usize) {
         let backwards = to.wrapping_add(1) == from;
         if backwards != self.backwards || (!backwards && to != from.wrapping_add(1)) {
-            (self.streak, self.consumed, self.loaded, self.loading) = (0, 0, 0, 0..0);
+            (self.readahead, self.loading) = (Readahead::default(), 0..0);
         }
         self.backwards = backwards;
-        self.streak = self.streak.saturating_add(1);
+        self.readahead.step();
     }
 
     /// Bytes of memory that it takes.
@@ -152,11 +149,7 @@ impl Window {
 
     /// Returns how many more bytes may be loaded now.
     fn allowance(&self) -> u64 {
-        match self.is_long() {
-            true if self.whole => WHOLE_AHEAD_BYTES,
-            true => (2 * self.consumed).saturating_sub(self.loaded),
-            false => 0,
-        }
+        if self.whole { WHOLE_AHEAD_BYTES } else { self.readahead.allowance() }
     }
 
     /// Reads a piece that starts (in a backward scan: ends) with the block at `fence`: at least `len` bytes of that
@@ -173,7 +166,7 @@ impl Window {
                 result => return result,
             }
         }
-        self.loaded += len as u64;
+        self.readahead.load(len as u64);
         self.read(blocks, fence.at, len)
     }
 
@@ -209,7 +202,8 @@ impl Window {
                     false => 0,
                 };
                 let piece = self.piece(blocks, near, b, bytes);
-                self.loaded += bytes_of(blocks, near, &piece).map_or(0, |bytes| bytes.end - bytes.start);
+                self.readahead
+                    .load(bytes_of(blocks, near, &piece).map_or(0, |bytes| bytes.end - bytes.start));
                 piece
             }
         }
@@ -231,7 +225,7 @@ impl Window {
         if let Some(bytes) = bytes_of(blocks, near, &more) {
             let len = bytes.end - bytes.start;
             blocks.file().load_ahead(bytes.start, len as usize);
-            self.loaded += len;
+            self.readahead.load(len);
             self.loading_to = bytes.end;
         }
         self.loading = if is_ahead { self.loading.start..more.end } else { more };

@@ -10,6 +10,7 @@ mod limits;
 mod operator;
 mod order;
 mod range;
+mod readahead;
 mod rows;
 mod scope;
 mod slice;
@@ -28,6 +29,7 @@ pub use limits::{
 pub use operator::{MergeOperator, Operands};
 pub use order::{Comparator, KeyCompare, PrefixLayout};
 pub use range::KeyRange;
+pub use readahead::Readahead;
 pub use rows::{RowSpan, Rows};
 pub use scope::Scope;
 pub use slice::Slice;

@@ -6,20 +6,21 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 
-use super::{ValueLoads, ValuePlace, VlogSet};
+use super::{ValueLoads, VlogPointer, VlogSet};
 use crate::Result;
-use crate::types::{Comparator, EntryCursor, Kind, VlogId};
+use crate::types::{EntryCursor, Kind, VlogId};
 
-/// Bytes that are loaded ahead. They stay in the page cache until they are moved.
+/// Bytes that are loaded ahead. They stay in the page cache until they are moved. A merge reads everything, so it begins with all of them.
 const WINDOW_BYTES: u64 = 4 << 20;
 
 /// A cursor that runs ahead of a merge.
 pub struct LoadAhead {
     cursor: Box<dyn EntryCursor>,
-    order: Comparator,
+    /// Key of the last entry that the cursor passed.
+    passed: Vec<u8>,
     loads: ValueLoads,
-    /// Values that were asked for and that the merge has not reached: keys, and bytes loaded for them.
-    asked: VecDeque<(Vec<u8>, u64)>,
+    /// Values that are loading or loaded and that the merge has not reached, and bytes loaded for them.
+    loading: VecDeque<(VlogPointer, u64)>,
     bytes: u64,
 }
 
@@ -31,33 +32,37 @@ impl fmt::Debug for LoadAhead {
 
 impl LoadAhead {
     /// Runs ahead with `cursor`, which stands where the merge begins. `keeps`: the page cache can keep the files whose values move.
-    pub fn new(cursor: Box<dyn EntryCursor>, order: Comparator, keeps: bool) -> Self {
-        Self { cursor, order, loads: ValueLoads::of_files(keeps), asked: VecDeque::new(), bytes: 0 }
+    pub fn new(cursor: Box<dyn EntryCursor>, keeps: bool) -> Self {
+        let loads = ValueLoads::of_files(keeps);
+        Self { cursor, passed: Vec::new(), loads, loading: VecDeque::new(), bytes: 0 }
     }
 
-    /// The merge has reached `key`: loads values of the files `from` of `set` that follow.
+    /// The merge has reached the value at `pointer`: loads values of the files `from` of `set` that follow.
     ///
     /// # Errors
     /// Those of reading the entries.
-    pub(super) fn follow(&mut self, set: &VlogSet, from: &BTreeSet<VlogId>, key: &[u8]) -> Result<()> {
-        while let Some((first, bytes)) = self.asked.front()
-            && self.order.compare(first, key).is_le()
-        {
-            self.bytes -= bytes;
-            self.asked.pop_front();
+    pub(super) fn follow(
+        &mut self,
+        set: &VlogSet,
+        from: &BTreeSet<VlogId>,
+        pointer: &VlogPointer,
+    ) -> Result<()> {
+        if let Some(at) = self.loading.iter().position(|(loading, _)| loading == pointer) {
+            // Values before it are not moved: the merge drops them.
+            self.bytes -= self.loading.drain(..=at).map(|(_, bytes)| bytes).sum::<u64>();
         }
         while self.bytes < WINDOW_BYTES && self.cursor.valid() {
-            let is_asked = self.asked.back().is_some_and(|(last, _)| *last == self.cursor.key());
-            // The merge keeps the newest version of a key, as a rule.
-            if !is_asked && self.cursor.kind() == Kind::PutPointer {
-                let place = ValuePlace::decode(self.cursor.value()?);
-                if let Some(ValuePlace::Record(pointer)) = place
+            // Of a key only the newest version counts: the merge drops the others, as a rule.
+            if self.passed != self.cursor.key() {
+                self.passed.clear();
+                self.passed.extend_from_slice(self.cursor.key());
+                if self.cursor.kind() == Kind::PutPointer
+                    && let Some(pointer) = VlogPointer::decode(self.cursor.value()?)
                     && from.contains(&pointer.vlog)
-                    && self.order.compare(self.cursor.key(), key).is_gt()
                 {
                     let bytes = self.loads.load(set, &[pointer]).max(pointer.record_bytes());
                     self.bytes += bytes;
-                    self.asked.push_back((self.cursor.key().to_vec(), bytes));
+                    self.loading.push_back((pointer, bytes));
                 }
             }
             self.cursor.next()?;

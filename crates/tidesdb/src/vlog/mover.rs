@@ -32,15 +32,6 @@ impl ValueMover {
         self
     }
 
-    /// Notes that the merge has reached `key`, and loads what follows. Errors are left to the merge, which reads the same entries.
-    pub fn reached(&mut self, set: &VlogSet, key: &[u8]) {
-        if let Some(ahead) = &mut self.ahead
-            && ahead.follow(set, &self.from, key).is_err()
-        {
-            self.ahead = None;
-        }
-    }
-
     /// Nothing more is loaded.
     pub fn end_loading(&mut self) {
         self.ahead = None;
@@ -72,6 +63,8 @@ impl ValueMover {
         if !self.moves(old.vlog) {
             return Ok(None);
         }
+        // Errors are left to the merge, which reads the same entries.
+        self.ahead.take_if(|ahead| ahead.follow(set, &self.from, old).is_err());
         match set.copy(old, &mut self.leases) {
             Ok(new) => {
                 self.bytes += new.record_bytes();
