@@ -1,4 +1,5 @@
-//! Files have at most 700 lines and functions at most 70. Larger ones are listed and may only shrink.
+//! Files have at most 700 lines and functions at most 70. Larger ones are listed and may only shrink. `ARCHITECTURE.md` has at most 200: what
+//! a protocol needs belongs to its page in `docs/internals`.
 
 use super::Finding;
 use crate::tree::Tree;
@@ -8,6 +9,10 @@ use std::collections::BTreeMap;
 pub(super) const FILE_LINES: usize = 700;
 /// Maximum number of lines of a function, from `fn` to the closing brace.
 pub(super) const FUNCTION_LINES: usize = 70;
+
+/// Maximum number of lines of the page of the architecture.
+const PAGE_LINES: usize = 200;
+const PAGE: &str = "ARCHITECTURE.md";
 
 const BUDGETS: &str = "xtask/budgets.toml";
 
@@ -28,6 +33,14 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let text = tree.texts.get(BUDGETS).map_or("", String::as_str);
     let mut out = compare("file_lines", FILE_LINES, &files, text);
     out.extend(compare("function_lines", FUNCTION_LINES, &functions, text));
+    let page = tree.texts.get(PAGE).map_or(0, |text| text.lines().count());
+    if page > PAGE_LINES {
+        out.push(Finding::new(
+            PAGE,
+            page,
+            format!("{page} lines; the limit is {PAGE_LINES}: move a part to docs/internals"),
+        ));
+    }
     out
 }
 
@@ -79,6 +92,12 @@ mod tests {
 
     fn findings(source: &str, budgets: &str) -> Vec<String> {
         places(&check(&tree(&[("a.rs", source), (BUDGETS, budgets)])))
+    }
+
+    #[test]
+    fn the_page_of_the_architecture_is_short() {
+        let found = |lines: usize| check(&tree(&[("ARCHITECTURE.md", &"a\n".repeat(lines))])).len();
+        assert_eq!((found(200), found(201)), (0, 1));
     }
 
     #[test]
