@@ -8,7 +8,7 @@
 //!
 //! Comments are checked for paths of sources and of `docs/` only.
 //!
-//! Exempt are fenced code, spans with spaces, pages about other products ([`FOREIGN_PAGES`]), and names of the system and of other
+//! The call trees of `ARCHITECTURE.md` are checked too. Exempt are other fenced code, spans with spaces, pages about other products ([`FOREIGN_PAGES`]), and names of the system and of other
 //! projects ([`FOREIGN_NAMES`]).
 
 use super::{Finding, links};
@@ -19,6 +19,9 @@ use std::collections::HashSet;
 
 /// Pages that name the interfaces of other products, or columns of reports.
 const FOREIGN_PAGES: [&str; 3] = ["docs/api-comparison.md", "docs/clients.md", "docs/bench.md"];
+
+/// The page whose fenced text is trees of calls.
+const CALLS: &str = "ARCHITECTURE.md";
 
 /// The page whose words in back-ticks are names of the code.
 const GLOSSARY: &str = "docs/glossary.md";
@@ -57,6 +60,12 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             }
         }
     }
+    if let Some(text) = tree.texts.get(CALLS) {
+        for (line, word) in call_trees(text) {
+            let fault = names.fault(tree, CALLS, word, None);
+            out.extend(fault.map(|text| Finding::new(CALLS, line, text)));
+        }
+    }
     for (path, text) in tree.texts.iter().filter(|(path, _)| is_page(path)) {
         let mut file: Option<&str> = None;
         for span in spans(text) {
@@ -70,6 +79,20 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         }
     }
     out
+}
+
+/// Returns the paths and the names with `::` or `_` in fenced text.
+fn call_trees(text: &str) -> Vec<(usize, &str)> {
+    let prose: HashSet<usize> = links::lines(text).into_iter().map(|(line, _)| line).collect();
+    let fenced = text.lines().enumerate().filter(|(at, _)| !prose.contains(&(at + 1)));
+    let words = fenced.flat_map(|(at, line)| {
+        line.split_whitespace().map(move |word| (at + 1, word.trim_matches([',', ';', ':', '(', ')'])))
+    });
+    words
+        .filter(|(_, word)| {
+            word.ends_with(".rs") || word.ends_with('/') || word.contains("::") || word.contains('_')
+        })
+        .collect()
 }
 
 /// Returns whether the names of a Markdown file are checked.
@@ -404,6 +427,20 @@ mod tests {
     fn a_word_of_the_glossary_is_in_the_code() {
         assert_eq!(findings("docs/glossary.md", "in code: `sight`").len(), 1);
         assert_eq!(findings("docs/glossary.md", "in code: `append`"), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn call_trees_are_checked() {
+        let tree = |line: &str| findings("ARCHITECTURE.md", &format!("```text\n{line}\n```\n"));
+        for line in [
+            "Log::gone   appends",
+            "  use_them   calls",
+            "append   it   log/gone.rs, other.rs",
+            "policy  gone/",
+        ] {
+            assert_eq!(tree(line).len(), 1, "{line}");
+        }
+        assert_eq!(tree("Log::append   gone elsewhere:   log/mod.rs, other.rs"), [] as [&str; 0]);
     }
 
     #[test]
