@@ -3,7 +3,7 @@
 use std::io;
 use std::process::ExitCode;
 
-use tidesdb::Error;
+use tidesdb::{Error, TreeStats};
 
 /// Exit code of the program. Part of its interface: scripts rely on the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +53,14 @@ impl Failure {
     /// Returns a failure for a negative result of a check.
     pub(crate) fn no(what: impl Into<String>) -> Self {
         Self { exit: Exit::No, ..Self::failed(what) }
+    }
+
+    /// Returns a failure for a family whose key order this program does not know.
+    pub(crate) fn unknown_order(tree: &TreeStats) -> Self {
+        let what =
+            format!("family {:?} has the key order {:?}, which is not known here", tree.family, tree.order);
+        let next = "only a program that has this order can read the family; here `families`, `stats` and `levels` show it";
+        Self { exit: Exit::Usage, next: Some(next.into()), ..Self::failed(what) }
     }
 
     /// Returns a failure for a failed system call on one of the user's files.
@@ -118,9 +126,8 @@ impl From<Error> for Failure {
             Error::NotFound { what } if what.contains("family") => {
                 Some("`tidesdb families` lists them, `tidesdb families create NAME` creates one")
             }
-            Error::InvalidArgument { what } if what.ends_with("Db::register_comparator") => Some(
-                "only a program that has this order can read the family; here `families`, `stats`, `levels` and `verify` \
-                 work",
+            Error::InvalidArgument { what } if what.ends_with("OpenOptions::comparator") => Some(
+                "only a program that has these orders can write this database; commands that only read work",
             ),
             _ => None,
         };

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -109,6 +109,23 @@ impl Place {
     }
 }
 
+/// Returns the trees of the families whose key order this program does not know.
+fn of_unknown_order(path: &Path) -> tidesdb::Result<Vec<TreeStats>> {
+    let mut trees = inspect::trees(path)?;
+    trees.retain(|tree| !tree.order_is_known);
+    Ok(trees)
+}
+
+/// Returns the failure of a command that needs the family `name`, which may have been left out.
+fn failure_of(error: Error, path: &Path, name: &str) -> Failure {
+    let left_out = match error {
+        Error::NotFound { .. } => of_unknown_order(path).unwrap_or_default(),
+        _ => Vec::new(),
+    };
+    let wanted = left_out.iter().find(|tree| tree.family == name);
+    wanted.map_or_else(|| error.into(), Failure::unknown_order)
+}
+
 /// An open database with the settings of one command.
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
@@ -131,19 +148,20 @@ impl Session {
                 .read_only(access == Access::Read)
                 .create_if_missing(access == Access::Create)
                 .default_family_name(default_family)
-                .await_comparators(access == Access::Read)
+                .allow_unknown(access == Access::Read)
         };
-        let (db, beside) = match options(tidesdb::DEFAULT_FAMILY).open() {
+        let alone = |db| (db, None);
+        let opened = match options(tidesdb::DEFAULT_FAMILY).open() {
             // An open for reading creates no family, and the C library does not create the default one.
             Err(Error::NotFound { .. }) if access == Access::Read => {
-                (options(OF_THE_C_LIBRARY).open()?, None)
+                options(OF_THE_C_LIBRARY).open().map(alone)
             }
-            Err(locked @ Error::Locked { .. }) if access == Access::Read => match place.recovery {
-                RecoveryMode::Tail => open_beside(options)?,
-                _ => return Err(locked.into()),
-            },
-            opened => (opened?, None),
+            Err(Error::Locked { .. }) if access == Access::Read && place.recovery == RecoveryMode::Tail => {
+                open_beside(options)
+            }
+            opened => opened.map(alone),
         };
+        let (db, beside) = opened.map_err(|e| failure_of(e, path, tidesdb::DEFAULT_FAMILY))?;
         Ok(Self { db, path: path.clone(), common: common.clone(), beside })
     }
 
@@ -161,21 +179,15 @@ impl Session {
         Some(format!("note: the database is open elsewhere; this is a view of it at sequence number {seq}"))
     }
 
-    /// Returns the trees of the families whose key order this program does not know.
-    pub(crate) fn unresolved(&self) -> Outcome<Vec<TreeStats>> {
-        let names = self.db.unresolved_families();
-        if names.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut trees = inspect::trees(&self.path)?;
-        trees.retain(|tree| names.iter().any(|(name, _)| *name == tree.family));
-        Ok(trees)
+    /// Returns the trees of the families that were left out, because this program does not know their key order.
+    pub(crate) fn left_out(&self) -> Outcome<Vec<TreeStats>> {
+        Ok(of_unknown_order(&self.path)?)
     }
 
     /// Returns the family that the command uses.
     pub(crate) fn family(&self) -> Outcome<Family> {
         let name = self.common.family.as_deref().unwrap_or(tidesdb::DEFAULT_FAMILY);
-        Ok(self.db.family(name)?)
+        self.db.family(name).map_err(|e| failure_of(e, &self.path, name))
     }
 
     /// Returns the write options of this command, with the sync mode `unless` if the user gave none.
@@ -197,7 +209,7 @@ impl Session {
 }
 
 /// Opens a reader beside the process that writes, and its first view.
-fn open_beside(options: impl Fn(&str) -> OpenOptions) -> Outcome<(Db, Option<Reader>)> {
+fn open_beside(options: impl Fn(&str) -> OpenOptions) -> tidesdb::Result<(Db, Option<Reader>)> {
     let reader = match options(tidesdb::DEFAULT_FAMILY).open_reader() {
         Err(Error::NotFound { .. }) => options(OF_THE_C_LIBRARY).open_reader(),
         opened => opened,

@@ -17,6 +17,8 @@ macro_rules! ranks {
 ranks! {
     /// C library: the families of a database are made, dropped or renamed.
     C_CATALOG = 10;
+    /// C library: the engine opens a database.
+    C_OPENING = 12;
     /// C library: comparators that were registered.
     C_ORDERS = 14;
     /// C library: what open transactions hold.
@@ -39,12 +41,8 @@ ranks! {
     UPLOADING = 120;
     /// A family is made, dropped or renamed.
     CATALOG = 130;
-    /// Comparators that were given or registered.
-    COMPARATORS = 140;
     /// The commit with a condition that is being decided.
     DECIDING = 150;
-    /// Deferred operations of a read-only open.
-    DEFERRED = 152;
     /// A set of range tombstones is replaced.
     RANGES = 160;
     /// What a transaction read.

@@ -36,7 +36,7 @@ const TOGETHER_MAX: u64 = 1 << 30;
 /// Returns whether the family has value logs.
 pub fn has_values(family: &FamilyCore) -> bool {
     let named = || !family.owned_view().version.vlogs().is_empty();
-    !family.is_unresolved() && (named() || !family.vlog.begun().is_empty())
+    named() || !family.vlog.begun().is_empty()
 }
 
 /// Returns whether [`step`] would do anything.

@@ -120,8 +120,8 @@ pub mod inspect;
 pub use codec::Compression;
 pub use compact::{LevelStats, TreeStats};
 pub use db::{
-    DEFAULT_FAMILY, Db, OpenOptions, RangeEstimate, Reader, RecoveryReport, Snapshot, Stats, ValueWriter,
-    VerifyReport,
+    DEFAULT_FAMILY, Db, LockedDb, OpenOptions, RangeEstimate, Reader, RecoveryReport, Snapshot, Stats,
+    ValueWriter, VerifyReport,
 };
 pub use error::{Error, Result};
 pub use events::{Event, EventInfo, LevelPart};

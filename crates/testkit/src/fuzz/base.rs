@@ -19,6 +19,10 @@ pub struct Base {
     pub manifest: Manifest,
 }
 
+fn by_length() -> Comparator {
+    Comparator::custom("by-length", |a, b| a.len().cmp(&b.len()).then(a.cmp(b)))
+}
+
 /// Returns the options with which the targets open a database.
 pub fn options(env: &Env) -> tidesdb::OpenOptions {
     Db::options(PATH)
@@ -26,7 +30,8 @@ pub fn options(env: &Env) -> tidesdb::OpenOptions {
         .sync(SyncMode::Full)
         .background_threads(0)
         .cache_bytes(64 << 10)
-        .await_comparators(true)
+        .allow_unknown(true)
+        .comparator(by_length())
         .with(|o| {
             o.wal_segment_bytes = 16 << 10;
             o.disk_free_min = 0;
@@ -77,8 +82,7 @@ fn fill(env: &Env) -> Result<(), Error> {
     let db = options(env).default_family(FamilyOptions::default().write_buffer_bytes(1 << 20)).open()?;
     let words = FamilyOptions::default().compression(Compression::Zstd).value_threshold(64);
     let words = db.create_family("words", words)?;
-    let order = Comparator::custom("by-length", |a, b| a.len().cmp(&b.len()).then(a.cmp(b)));
-    let own = db.create_family("own", FamilyOptions::default().comparator(order))?;
+    let own = db.create_family("own", FamilyOptions::default().comparator(by_length()))?;
     for round in 0..3u8 {
         for n in 0..12u8 {
             let mut batch = db.batch();

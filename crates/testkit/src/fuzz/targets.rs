@@ -81,8 +81,6 @@ fn exercise(env: &Env, mode: RecoveryMode) {
     if let Some(family) = clean(db.create_family("another", Default::default())) {
         clean(family.put(b"k", b"v"));
     }
-    let order = Comparator::custom("by-length", |a, b| a.len().cmp(&b.len()).then(a.cmp(b)));
-    clean(db.register_comparator(order));
     read(&db);
     if clean(db.close()).is_some()
         && let Some(db) = clean(options(env).read_only(true).open())

@@ -74,12 +74,16 @@ static int make_ordered(db_t *db, const char *name, const char *context, int num
     return 1;
 }
 
+static void register_again(db_t *db, const char *name, const char *context)
+{
+    CHECK(tidesdb_get_column_family(db, "family1000") == NULL);
+    OK(tidesdb_register_comparator(db, name, backwards, context, NULL));
+}
+
 static void check_ordered(db_t *db, const char *name, const char *context, int number)
 {
     char family_name[32];
     snprintf(family_name, sizeof family_name, "family%d", number);
-    CHECK(tidesdb_get_column_family(db, family_name) == NULL);
-    OK(tidesdb_register_comparator(db, name, backwards, context, NULL));
     cf_t *cf = tidesdb_get_column_family(db, family_name);
     if (cf == NULL) fail(__FILE__, __LINE__, "the family with the comparator \"%s\" is missing", name);
     WALK(db, cf, "c b a ");
@@ -99,8 +103,9 @@ static void names_and_contexts_of_comparators(void)
 {
     char name[64], context[64];
     int made = 0;
-    for (int round = 0; round < 2; round++) {
-        db_t *db = open_at("db");
+    db_t *db = NULL;
+    for (int round = 0; round < 3; round++) {
+        if (round < 2) db = open_at("db");
         for (int byte = 1; byte < 256; byte += stride()) {
             around(name, byte, "name");
             around(context, byte, "context");
@@ -108,13 +113,15 @@ static void names_and_contexts_of_comparators(void)
             if (!there) CHECK_RC(tidesdb_register_comparator(db, name, backwards, "", NULL), TDB_ERR_INVALID_ARGS);
             if (!there) snprintf(name, sizeof name, "name %d", byte); /* the context may contain it */
             if (round == 0) made += make_ordered(db, name, context, byte);
+            else if (round == 1) register_again(db, name, context);
             else check_ordered(db, name, context, byte);
         }
         for (int i = 0; i < STRANGE; i++) {
             if (round == 0) made += make_ordered(db, strange[i], strange[STRANGE - 1 - i], 1000 + i);
+            else if (round == 1) register_again(db, strange[i], strange[STRANGE - 1 - i]);
             else check_ordered(db, strange[i], strange[STRANGE - 1 - i], 1000 + i);
         }
-        close_db(db);
+        if (round != 1) close_db(db);
     }
     CHECK_INT(made, (254 + stride()) / stride() + STRANGE);
 }

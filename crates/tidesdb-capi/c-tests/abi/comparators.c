@@ -1,4 +1,4 @@
-/* Comparators: built-in ones, user-defined ones, and unresolved families. */
+/* Comparators: built-in ones, user-defined ones, and databases that open when these are registered. */
 
 #include "../kit/store.h"
 
@@ -191,22 +191,59 @@ static void make_backwards(void *arg)
     put(db, cf, "c", "3");
     flush(cf);
     put(db, cf, "b", "2");
+    put(db, family(db, "other"), "key", "value");
     if (*(int *)arg) close_db(db);
+}
+
+/* Every call fails that needs the engine, and the message names what is missing. */
+static void check_waiting(db_t *db)
+{
+    tidesdb_column_family_config_t config = tidesdb_default_column_family_config();
+    CHECK(tidesdb_get_column_family(db, "backwards") == NULL);
+    CHECK_RC(tidesdb_create_column_family(db, "backwards", &config), TDB_ERR_EXISTS);
+    CHECK_RC(tidesdb_create_column_family(db, "new", &config), TDB_ERR_INVALID_DB);
+    CHECK(tidesdb_get_column_family(db, "other") == NULL);
+    CHECK(strstr(tidesdb_last_error(), "\"backwards\"") != NULL);
+    CHECK_RC(tidesdb_drop_column_family(db, "other"), TDB_ERR_INVALID_DB);
+    CHECK_RC(tidesdb_rename_column_family(db, "other", "new"), TDB_ERR_INVALID_DB);
+    CHECK_RC(tidesdb_clone_column_family(db, "other", "new"), TDB_ERR_INVALID_DB);
+    txn_t *txn = NULL;
+    CHECK_RC(tidesdb_txn_begin(db, &txn), TDB_ERR_INVALID_DB);
+    CHECK(txn == NULL);
+    char **names = NULL;
+    int count = 7;
+    CHECK_RC(tidesdb_list_column_families(db, &names, &count), TDB_ERR_INVALID_DB);
+    CHECK(names == NULL && count == 7);
+    tidesdb_db_stats_t stats;
+    CHECK_RC(tidesdb_get_db_stats(db, &stats), TDB_ERR_INVALID_DB);
+    tidesdb_cache_stats_t cache;
+    CHECK_RC(tidesdb_get_cache_stats(db, &cache), TDB_ERR_INVALID_DB);
+    CHECK_RC(tidesdb_purge(db), TDB_ERR_INVALID_DB);
+    CHECK_RC(tidesdb_backup(db, "copy"), TDB_ERR_INVALID_DB);
+    CHECK_RC(tidesdb_checkpoint(db, "copy"), TDB_ERR_INVALID_DB);
+    CHECK_RC(tidesdb_cancel_background_work(db), TDB_ERR_INVALID_DB);
+    tidesdb_config_t again = quiet("db");
+    db_t *other = NULL;
+    CHECK_RC(tidesdb_open(&again, &other), TDB_ERR_LOCKED);
+    tidesdb_comparator_fn fn = NULL;
+    OK(tidesdb_get_comparator(db, "memcmp", &fn, NULL));
+    CHECK_RC(tidesdb_get_comparator(db, "backwards", &fn, NULL), TDB_ERR_NOT_FOUND);
+    CHECK_RC(tidesdb_register_comparator(db, "memcmp", by_context, "", &backwards), TDB_ERR_INVALID_ARGS);
+    OK(tidesdb_register_comparator(db, "another", by_context, "", &backwards));
+    CHECK(tidesdb_get_column_family(db, "backwards") == NULL);
 }
 
 static void check_waiting_family(void)
 {
     for (int round = 0; round < 2; round++) {
         db_t *db = open_at("db");
-        tidesdb_column_family_config_t config = tidesdb_default_column_family_config();
-        CHECK(tidesdb_get_column_family(db, "backwards") == NULL);
-        CHECK_RC(tidesdb_create_column_family(db, "backwards", &config), TDB_ERR_EXISTS);
-        put(db, family(db, "other"), "key", "value");
+        check_waiting(db);
         if (round == 0) {
             close_db(db);
             continue;
         }
         OK(tidesdb_register_comparator(db, "backwards", by_context, "", &backwards));
+        CHECK_RC(tidesdb_register_comparator(db, "backwards", by_context, "", &backwards), TDB_ERR_INVALID_ARGS);
         cf_t *cf = tidesdb_get_column_family(db, "backwards");
         CHECK(cf != NULL);
         WALK(db, cf, "c b a ");
@@ -251,9 +288,10 @@ static void any_other_name_is_free(void)
     close_db(db);
     db = open_at("db");
     for (int i = 0; i < 5; i++) {
+        CHECK(tidesdb_get_column_family(db, names[i]) == NULL);
         OK(tidesdb_register_comparator(db, names[i], by_context, "", &backwards));
-        WALK(db, tidesdb_get_column_family(db, names[i]), "b a ");
     }
+    for (int i = 0; i < 5; i++) WALK(db, tidesdb_get_column_family(db, names[i]), "b a ");
     close_db(db);
 }
 

@@ -359,7 +359,8 @@ int tidesdb_get_cache_stats(tidesdb_t *db, tidesdb_cache_stats_t *stats);
 /* ---- comparators ---- */
 
 /** Registers a comparator. It must be registered before a family that uses it is created, and again after each
- * tidesdb_open() before such a family is used: this call makes those families available. name has 1 to 63 bytes of UTF-8.
+ * tidesdb_open(). The registration of the last comparator that the families need recovers the database and makes it usable; it fails
+ * as tidesdb_open() would, and then the database must be closed. name has 1 to 63 bytes of UTF-8.
  * ctx_str may have any bytes; it is cut to 255 and stored with the families that use the comparator. ctx must live as long
  * as db. */
 int tidesdb_register_comparator(tidesdb_t *db, const char *name, tidesdb_comparator_fn fn,

@@ -54,7 +54,7 @@ pub extern "C" fn tidesdb_list_column_families(
     answer(|| {
         names.check()?;
         count.check()?;
-        let listed = DATABASES.share(db)?.names();
+        let listed = DATABASES.share(db)?.names()?;
         let copies = copy_names(&listed)?;
         names.set(copies);
         count.set(c_int::try_from(listed.len()).unwrap_or(c_int::MAX));

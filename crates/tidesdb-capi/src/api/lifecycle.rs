@@ -94,33 +94,31 @@ pub(super) fn open(config: &Config) -> Answer<Handle> {
         let _ = std::fs::create_dir(path); // it may exist; if it cannot be created, the engine reports that
     }
     let messages = log::open(config.log_level, directory, config.log_truncation_at as u64);
-    let opened = Db::options(path)
+    let locked = Db::options(path)
         .sync(SyncMode::None)
         .memory_limit(config.max_memory_usage as u64)
         .cache_bytes(config.block_cache_size as u64)
         .default_family_name(SETTINGS_FAMILY)
-        .await_comparators(true)
+        .allow_unknown(true)
         .with(|options| {
             options.background_threads = threads(config);
             options.remote = remote;
             options.active_memtables_bytes_max = settings::unified_bytes(config);
         })
-        .open()?;
-    if config.num_compaction_threads == 0 {
-        opened.cancel_compactions()?;
-    }
+        .lock()?;
     connector.iter().for_each(|connector| connector.remove_leftovers());
     let facts = Facts {
         path: path.canonicalize().unwrap_or_else(|_| path.to_owned()),
-        memory_limit: opened.memory_limit(),
+        memory_limit: locked.memory_limit(),
         has_cache: config.block_cache_size > 0,
         unified: config.unified_memtable != 0,
         sync,
+        merges: config.num_compaction_threads != 0,
         waits_at_close: config.finish_compactions_on_close != 0,
         connector,
         _messages: messages,
     };
-    let database = Arc::new(Database::new(opened, facts));
+    let database = Arc::new(Database::new(locked, facts)?);
     database.publish()
 }
 
@@ -171,7 +169,7 @@ pub extern "C" fn tidesdb_close(db: Handle) -> Code {
 pub extern "C" fn tidesdb_cancel_background_work(db: Handle) -> Code {
     answer(|| {
         callback::not_in_order()?;
-        Ok(DATABASES.share(db)?.engine().cancel_compactions()?)
+        Ok(DATABASES.share(db)?.engine()?.cancel_compactions()?)
     })
 }
 

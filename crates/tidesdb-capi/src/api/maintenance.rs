@@ -75,7 +75,7 @@ pub extern "C" fn tidesdb_purge_cf(cf: Handle) -> Code {
 pub extern "C" fn tidesdb_purge(db: Handle) -> Code {
     answer(|| {
         callback::not_in_order()?;
-        Ok(DATABASES.share(db)?.engine().compact()?)
+        Ok(DATABASES.share(db)?.engine()?.compact()?)
     })
 }
 
@@ -83,19 +83,19 @@ pub extern "C" fn tidesdb_purge(db: Handle) -> Code {
 pub extern "C" fn tidesdb_sync_wal(cf: Handle) -> Code {
     answer(|| {
         callback::not_in_order()?;
-        FAMILIES.share(cf)?.database()?.engine().sync()?;
+        FAMILIES.share(cf)?.database()?.engine()?.sync()?;
         Ok(())
     })
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_backup(db: Handle, directory: In<c_char>) -> Code {
-    answer(|| copy_to(db, directory, |database, path| Ok(database.engine().backup(path)?)))
+    answer(|| copy_to(db, directory, |database, path| Ok(database.engine()?.backup(path)?)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_checkpoint(db: Handle, directory: In<c_char>) -> Code {
-    answer(|| copy_to(db, directory, |database, path| Ok(database.engine().checkpoint(path)?)))
+    answer(|| copy_to(db, directory, |database, path| Ok(database.engine()?.checkpoint(path)?)))
 }
 
 fn copy_to(db: Handle, directory: In<c_char>, copy: impl FnOnce(&Database, &Path) -> Answer) -> Answer {

@@ -55,7 +55,7 @@ pub extern "C" fn tidesdb_get_stats(cf: Handle, stats: Out<*mut FamilyStats>) ->
         let family = FAMILIES.share(cf)?;
         let database = family.database()?;
         let of = family.engine().stats();
-        let mut shown = figures(&database, &family, &of);
+        let mut shown = figures(&database, &family, &of)?;
         let made = fill_arrays(&family, &of, &mut shown).and_then(|()| memory::copy_all(&[shown]));
         if made.is_err() {
             free_arrays(&shown);
@@ -71,8 +71,8 @@ fn table_bytes(of: &tidesdb::FamilyStats) -> u64 {
 }
 
 /// Fills all fields except the arrays.
-fn figures(database: &Database, family: &Family, of: &tidesdb::FamilyStats) -> FamilyStats {
-    let all = database.engine().stats();
+fn figures(database: &Database, family: &Family, of: &tidesdb::FamilyStats) -> Answer<FamilyStats> {
+    let all = database.engine()?.stats();
     let entries = of.table_entries + of.memtable_entries;
     let deeper = of.level_tables.iter().skip(1).filter(|n| **n > 0).count();
     let mut shown = FamilyStats {
@@ -95,7 +95,7 @@ fn figures(database: &Database, family: &Family, of: &tidesdb::FamilyStats) -> F
     set_from_table!(shown from [of].into_iter();
         memtable_size total_tombstones flush_bytes_written compaction_bytes_written compaction_bytes_read
         user_bytes_written flush_count compaction_count);
-    shown
+    Ok(shown)
 }
 
 /// Fills the arrays, one entry per level, and the settings.
@@ -137,13 +137,13 @@ pub extern "C" fn tidesdb_get_db_stats(db: Handle, stats: Out<DbStats>) -> Code 
     answer(|| {
         stats.check()?;
         let database = DATABASES.share(db)?;
-        stats.set(totals(&database));
+        stats.set(totals(&database)?);
         Ok(())
     })
 }
 
-fn totals(database: &Database) -> DbStats {
-    let all = database.engine().stats();
+fn totals(database: &Database) -> Answer<DbStats> {
+    let all = database.engine()?.stats();
     // The library's own family is not counted.
     let families = || all.families.iter().filter(|f| f.name != SETTINGS_FAMILY);
     let sum = |of: fn(&tidesdb::FamilyStats) -> u64| families().map(of).sum::<u64>();
@@ -155,7 +155,7 @@ fn totals(database: &Database) -> DbStats {
     // There is one log for all families. It is reported in the field for the mode that the caller asked for.
     let unified = |n: u64| if database.is_unified() { n } else { 0 };
     let mut shown = DbStats {
-        num_column_families: int(database.names().len()),
+        num_column_families: int(database.names()?.len()),
         total_memory: machine.total,
         available_memory: machine.available,
         flush_pending_count: int(immutables),
@@ -172,7 +172,7 @@ fn totals(database: &Database) -> DbStats {
         unified_memtable_bytes: unified(active) as i64,
         unified_immutable_count: int(unified(immutables as u64)),
         unified_is_flushing: c_int::from(unified(immutables as u64) > 0),
-        unified_next_cf_index: if database.is_unified() { database.next_family() } else { 0 },
+        unified_next_cf_index: if database.is_unified() { database.next_family()? } else { 0 },
         unified_wal_generation: unified(all.wal_segment),
         object_store_enabled: c_int::from(all.remote.is_some()),
         object_store_connector: database.connector().map_or(null(), |name| name.as_ptr()),
@@ -187,7 +187,7 @@ fn totals(database: &Database) -> DbStats {
     set_from_table!(shown from families();
         flush_bytes_written compaction_bytes_written compaction_bytes_read user_bytes_written flush_count
         compaction_count);
-    shown
+    Ok(shown)
 }
 
 #[unsafe(no_mangle)]
@@ -195,7 +195,7 @@ pub extern "C" fn tidesdb_get_cache_stats(db: Handle, stats: Out<CacheStats>) ->
     answer(|| {
         stats.check()?;
         let database = DATABASES.share(db)?;
-        let all = database.engine().stats();
+        let all = database.engine()?.stats();
         let enabled = database.has_cache();
         let mut shown = CacheStats {
             enabled: 1,
@@ -285,13 +285,13 @@ mod tests {
                 database.create(name, &FamilyConfig::default()).expect("a family");
             }
             let (family, shared) = database.family("one").expect("the family");
-            let mut transaction = Transaction::new(&database, Isolation::ReadCommitted);
+            let mut transaction = Transaction::new(&database, Isolation::ReadCommitted).expect("begin");
             for i in 0..500 {
                 let (key, value) = (format!("stats_key_{i}"), format!("stats_value_{i}"));
                 transaction.put(family, key.as_bytes(), value.as_bytes(), -1).expect("put");
             }
             transaction.commit().expect("commit");
-            let shown = totals(&database);
+            let shown = totals(&database).expect("figures");
             assert_eq!((shown.num_column_families, shown.unified_memtable_enabled), (2, unified));
             let active = shared.engine().stats().active_memtable_bytes;
             if unified == 1 {

@@ -9,5 +9,6 @@ mod options;
 
 pub(crate) use ini::{from_text, load, save, to_text};
 pub(crate) use options::{
-    correct_order, engine_name, engine_order, of_engine, options, sync_mode, unified_bytes, unified_sync_mode,
+    c_name, correct_order, engine_name, engine_order, of_engine, options, sync_mode, unified_bytes,
+    unified_sync_mode,
 };

@@ -190,7 +190,7 @@ pub(crate) fn engine_name(name: &str) -> String {
 }
 
 /// Returns C's name of one of the engine's comparators.
-fn c_name(engine: &str) -> &str {
+pub(crate) fn c_name(engine: &str) -> &str {
     let is = |name: &&str| engine_order(name).is_some_and(|order| order.name() == engine);
     let users = || engine.strip_prefix(USERS).unwrap_or(engine);
     BUILT_IN.iter().copied().find(is).unwrap_or_else(users)

@@ -1,5 +1,8 @@
 //! An open database: the engine's database and the state that C needs in addition.
 //!
+//! A C program registers its comparators after `tidesdb_open`, but the engine needs them to open. So `tidesdb_open` only locks a
+//! database whose families need comparators of the program; the registration of the last one opens it.
+//!
 //! The engine keeps the list of families; this module gives them handles and keeps their C settings. The
 //! settings are stored in a family of their own, so they are as durable as all other data: key `family/<id>`,
 //! value the settings as text.
@@ -11,7 +14,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use tidesdb::internals::types::FamilyId;
-use tidesdb::{Db, FamilyOptions, SyncMode};
+use tidesdb::{Db, FamilyOptions, LockedDb, SyncMode};
 use tidesdb_sync::{Mutex, rank};
 
 use super::orders::{Order, Orders};
@@ -43,6 +46,8 @@ pub(crate) struct Facts {
     pub(crate) unified: bool,
     /// When every commit becomes durable at the latest; a family may ask for more.
     pub(crate) sync: SyncMode,
+    /// False if families are merged on request only.
+    pub(crate) merges: bool,
     /// True if closing waits for merges that are due.
     pub(crate) waits_at_close: bool,
     /// The object store, destroyed when the database is closed.
@@ -61,7 +66,12 @@ struct Counted {
 
 /// An open database.
 pub(crate) struct Database {
-    engine: Db,
+    /// The engine's database, or why it could not be opened. Unset until all comparators that it needs are registered.
+    engine: OnceLock<Answer<Db>>,
+    /// The families that need comparators of the program, with the engine's names of these.
+    awaiting: Vec<(String, String)>,
+    /// The database until the engine opens it. Locked while it is opened.
+    locked: Mutex<Option<LockedDb>, { rank::C_OPENING }>,
     orders: Orders,
     /// The families that callers asked for, with their handles.
     families: Mutex<HashMap<FamilyId, (Handle, Arc<Family>)>, { rank::C_FAMILIES }>,
@@ -77,10 +87,15 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    /// Wraps the engine's database, opened by `tidesdb_open`.
-    pub(crate) fn new(engine: Db, facts: Facts) -> Self {
-        Self {
-            engine,
+    /// Opens the database, unless it needs comparators that the program must register first.
+    ///
+    /// # Errors
+    /// The engine's errors.
+    pub(crate) fn new(locked: LockedDb, facts: Facts) -> Answer<Self> {
+        let this = Self {
+            engine: OnceLock::new(),
+            awaiting: locked.missing_comparators()?,
+            locked: Mutex::new(Some(locked)),
             orders: Orders::default(),
             families: Mutex::default(),
             transactions: Mutex::default(),
@@ -88,7 +103,31 @@ impl Database {
             facts,
             closed: AtomicBool::new(false),
             handle: OnceLock::new(),
+        };
+        this.open_if_complete(&mut this.locked.lock())?;
+        Ok(this)
+    }
+
+    /// Opens the engine if all comparators that it needs are registered.
+    fn open_if_complete(&self, locked: &mut Option<LockedDb>) -> Answer {
+        if self.missing().next().is_some() {
+            return Ok(());
         }
+        let Some(locked) = locked.take() else { return Ok(()) };
+        let opened = locked.open(self.orders.all()).and_then(|engine| {
+            if !self.facts.merges {
+                engine.cancel_compactions()?;
+            }
+            Ok(engine)
+        });
+        let opened = self.engine.get_or_init(|| opened.map_err(Failure::from));
+        opened.as_ref().map(drop).map_err(Clone::clone)
+    }
+
+    /// Returns the families whose comparators are not registered yet, with the engine's names of these.
+    fn missing(&self) -> impl Iterator<Item = &(String, String)> {
+        let known = self.orders.all();
+        self.awaiting.iter().filter(move |(_, order)| !known.iter().any(|known| known.name() == order))
     }
 
     /// Creates the handle of the database.
@@ -107,8 +146,25 @@ impl Database {
     }
 
     /// Returns the engine's database.
-    pub(crate) fn engine(&self) -> &Db {
-        &self.engine
+    ///
+    /// # Errors
+    /// `ERR_INVALID_DB` before all comparators that it needs are registered; then the engine's errors if it could not be opened.
+    pub(crate) fn engine(&self) -> Answer<&Db> {
+        match self.engine.get() {
+            Some(opened) => opened.as_ref().map_err(Clone::clone),
+            None => Err(callback::not_in_order().err().unwrap_or_else(|| self.not_open())),
+        }
+    }
+
+    #[cold]
+    fn not_open(&self) -> Failure {
+        let name = |(family, order): &(String, String)| {
+            format!("{:?} of family {family:?}", settings::c_name(order))
+        };
+        let names: Vec<_> = self.missing().map(name).collect();
+        let names = names.join(", ");
+        let text = format!("the database opens when its comparators are registered; missing: {names}");
+        Failure::text_of(ERR_INVALID_DB, text)
     }
 
     /// Returns whether the caller asked for one memtable for all families.
@@ -177,32 +233,39 @@ impl Database {
     }
 
     /// Returns the names of all families, sorted.
-    pub(crate) fn names(&self) -> Vec<String> {
-        let mut names = self.engine.families();
+    ///
+    /// # Errors
+    /// Those of [`Database::engine`].
+    pub(crate) fn names(&self) -> Answer<Vec<String>> {
+        let mut names = self.engine()?.families();
         names.retain(|name| name != SETTINGS_FAMILY);
-        names
+        Ok(names)
     }
 
     /// Returns the number after those of all families, starting at 0; the library's own family is not counted.
-    pub(crate) fn next_family(&self) -> u32 {
-        let names = self.names();
-        let numbers = names.iter().filter_map(|name| Some(self.engine.family(name).ok()?.id().0));
-        let own = self.engine.default_family().id().0;
-        numbers.max().map_or(0, |largest| largest.saturating_sub(own))
+    ///
+    /// # Errors
+    /// Those of [`Database::engine`].
+    pub(crate) fn next_family(&self) -> Answer<u32> {
+        let (names, engine) = (self.names()?, self.engine()?);
+        let numbers = names.iter().filter_map(|name| Some(engine.family(name).ok()?.id().0));
+        let own = engine.default_family().id().0;
+        Ok(numbers.max().map_or(0, |largest| largest.saturating_sub(own)))
     }
 
     /// Returns the family called `name`, and its handle.
     ///
     /// # Errors
-    /// `ERR_NOT_FOUND`; `ERR_INVALID_ARGS` for a family whose comparator is not registered yet.
+    /// `ERR_NOT_FOUND`; those of [`Database::engine`].
     pub(crate) fn family(self: &Arc<Self>, name: &str) -> Answer<(Handle, Arc<Family>)> {
         if name == SETTINGS_FAMILY {
             return Err(told!(ERR_NOT_FOUND, "this family is reserved for the library"));
         }
+        let engine = self.engine()?;
         let mut families = self.families.lock();
         // Under the lock, which a drop takes after the engine has dropped the family. So a family that is found
         // here and given a handle is also found by the drop.
-        let engine = self.engine.family(name)?;
+        let engine = engine.family(name)?;
         if let Some((handle, family)) = families.get(&engine.id()) {
             return Ok((*handle, Arc::clone(family)));
         }
@@ -234,6 +297,9 @@ impl Database {
     pub(crate) fn create(self: &Arc<Self>, name: &str, config: &FamilyConfig) -> Answer {
         callback::not_in_order()?;
         check_name(name)?;
+        if self.missing().any(|(family, _)| family == name) {
+            return Err(told!(ERR_EXISTS, "the family exists; its comparator must be registered"));
+        }
         if config.write_buffer_size as u64 > self.facts.memory_limit / 2 {
             return Err(invalid!("write_buffer_size is larger than half of the memory limit"));
         }
@@ -247,10 +313,11 @@ impl Database {
         if let Some(order) = self.orders.registered(&order_name) {
             put_text(&mut config.comparator_ctx_str, order.context_text.as_bytes());
         }
+        let engine = self.engine()?;
         let _catalog = self.catalog.lock();
         // A thread that asks for the family before its settings are stored waits here.
         let mut families = self.families.lock();
-        let engine = self.engine.create_family(name, options)?;
+        let engine = engine.create_family(name, options)?;
         self.keep_settings(&engine, &config)?;
         self.adopt(&mut families, engine, &config).map(drop)
     }
@@ -268,7 +335,7 @@ impl Database {
         let _catalog = self.catalog.lock();
         let (_, from) = self.family(source)?;
         let config = FamilyConfig { commit_hook_fn: None, ..from.config() };
-        let engine = self.engine.clone_family(source, new)?;
+        let engine = self.engine()?.clone_family(source, new)?;
         self.keep_settings(&engine, &config)
     }
 
@@ -281,7 +348,7 @@ impl Database {
         check_name(new)?;
         let _catalog = self.catalog.lock();
         self.family(old)?;
-        if old == new { Ok(()) } else { Ok(self.engine.rename_family(old, new)?) }
+        if old == new { Ok(()) } else { Ok(self.engine()?.rename_family(old, new)?) }
     }
 
     /// Drops a family; its handle becomes stale.
@@ -297,7 +364,8 @@ impl Database {
 
     /// Drops a family. The caller holds the catalog lock.
     fn drop_one(&self, handle: Handle, family: &Family) -> Answer {
-        self.engine.drop_family(&family.engine().name())?;
+        let engine = self.engine()?;
+        engine.drop_family(&family.engine().name())?;
         family.drop_handle();
         self.families.lock().remove(&family.engine().id());
         FAMILIES.retire(handle);
@@ -305,7 +373,7 @@ impl Database {
         // files.
         TRANSACTIONS.visit_parked(self.handle(), Transaction::forget_dropped);
         // If this fails, the family is still dropped: its number is never used again.
-        if let Err(error) = self.engine.default_family().delete(&settings_key(family.engine())) {
+        if let Err(error) = engine.default_family().delete(&settings_key(family.engine())) {
             tracing::warn!(%error, "the settings of a dropped family could not be deleted");
         }
         Ok(())
@@ -326,13 +394,16 @@ impl Database {
         self.drop_one(handle, &family)
     }
 
-    /// Registers a comparator. Unresolved families that use it become available.
+    /// Registers a comparator. The last one that the families need opens the database.
     ///
     /// # Errors
-    /// `ERR_INVALID_ARGS` for a name that is too long or taken; the engine's errors.
+    /// `ERR_INVALID_ARGS` for a name that is too long or taken; the engine's errors if the database cannot be opened.
     pub(crate) fn register(&self, order: Order) -> Answer {
         callback::not_in_order()?;
-        self.orders.add(order, |comparator| Ok(self.engine.register_comparator(comparator)?))
+        let mut locked = self.locked.lock();
+        self.check_open()?;
+        self.orders.add(order)?;
+        self.open_if_complete(&mut locked)
     }
 
     /// Returns the user-defined comparator called `name`.
@@ -359,8 +430,9 @@ impl Database {
     /// Stores the settings of a family.
     pub(super) fn keep_settings(&self, family: &tidesdb::Family, config: &FamilyConfig) -> Answer {
         let text = settings::to_text(SECTION, config);
-        self.engine.default_family().put(&settings_key(family), text.as_bytes())?;
-        self.engine.sync()?; // the settings must be as durable as the family, because they include its sync mode
+        let engine = self.engine()?;
+        engine.default_family().put(&settings_key(family), text.as_bytes())?;
+        engine.sync()?; // the settings must be as durable as the family, because they include its sync mode
         Ok(())
     }
 
@@ -368,7 +440,7 @@ impl Database {
     /// Unreadable text, which older versions could write, must not make the family inaccessible.
     fn kept_settings(&self, family: &tidesdb::Family) -> Answer<FamilyConfig> {
         let options = family.current_options();
-        let Some(kept) = self.engine.default_family().get(&settings_key(family))? else {
+        let Some(kept) = self.engine()?.default_family().get(&settings_key(family))? else {
             return Ok(settings::of_engine(&options));
         };
         match settings::from_text(SETTINGS_FAMILY, &String::from_utf8_lossy(&kept), SECTION) {
@@ -394,15 +466,18 @@ impl Database {
     /// The engine's errors.
     pub(crate) fn close(self: &Arc<Self>) -> Answer {
         self.closed.store(true, Ordering::SeqCst);
+        drop(self.locked.lock().take()); // waits for a registration that is opening the engine
         self.end_all();
         for (_, (handle, family)) in self.families.lock().drain() {
             family.drop_handle();
             FAMILIES.retire(handle);
         }
-        while self.facts.waits_at_close && self.engine.stats().jobs_pending > 0 {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        let closed = self.engine.clone().close();
+        let closed = self.engine().map_or(Ok(()), |engine| {
+            while self.facts.waits_at_close && engine.stats().jobs_pending > 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            engine.clone().close()
+        });
         self.end_all(); // handles that were in use or being created the first time
         if let Some(connector) = &self.facts.connector {
             connector.retire();

@@ -40,7 +40,7 @@ fn give_up(parked: Parked) {
 /// Begins a transaction of a database.
 ///
 /// # Errors
-/// `ERR_INVALID_ARGS` for an invalid database handle, `ERR_MEMORY`.
+/// `ERR_INVALID_ARGS` for an invalid database handle, `ERR_MEMORY`; those of [`Database::engine`].
 pub(crate) fn begin(database: Handle, isolation: Isolation) -> Answer<Handle> {
     while let Some(parked) = take(database) {
         let Some((handle, mut transaction)) = TRANSACTIONS.wake(parked) else { continue };
@@ -51,7 +51,7 @@ pub(crate) fn begin(database: Handle, isolation: Isolation) -> Answer<Handle> {
         drop(TRANSACTIONS.end(transaction));
     }
     let database: Arc<Database> = DATABASES.share(database)?;
-    let handle = TRANSACTIONS.insert(Transaction::new(&database, isolation), database.handle())?;
+    let handle = TRANSACTIONS.insert(Transaction::new(&database, isolation)?, database.handle())?;
     // A thread that closes the database may have scanned before the transaction was inserted.
     database.check_open().inspect_err(|_| drop(TRANSACTIONS.remove(handle)))?;
     Ok(handle)

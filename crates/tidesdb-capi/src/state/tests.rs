@@ -20,12 +20,13 @@ fn open(dir: &tempfile::TempDir, unified: c_int, mode: c_int) -> Arc<Database> {
         has_cache: true,
         unified: unified != 0,
         sync: settings::unified_sync_mode(&config).expect("a mode that is known"),
+        merges: true,
         waits_at_close: false,
         connector: None,
         _messages: log::open(99, None, 0),
     };
-    let engine = Db::options(dir.path()).sync(SyncMode::None).background_threads(0).open().expect("open");
-    let database = Arc::new(Database::new(engine, facts));
+    let locked = Db::options(dir.path()).sync(SyncMode::None).background_threads(0).lock().expect("lock");
+    let database = Arc::new(Database::new(locked, facts).expect("open"));
     database.publish().expect("a handle");
     database
 }
@@ -37,10 +38,10 @@ fn durable_commits(database: &Arc<Database>, mode: c_int) -> u32 {
     let (handle, _) = database.family(&name).expect("the family");
     let mut durable = 0;
     for i in 0..20_u8 {
-        let mut transaction = Transaction::new(database, Isolation::ReadCommitted);
+        let mut transaction = Transaction::new(database, Isolation::ReadCommitted).expect("begin");
         transaction.put(handle, &[i], b"value", 0).expect("put");
         transaction.commit().expect("commit");
-        let stats = database.engine().stats();
+        let stats = database.engine().expect("open").stats();
         durable += u32::from(stats.durable_end > stats.visible_seq);
     }
     durable
@@ -91,7 +92,7 @@ fn the_list_of_transactions_does_not_grow_with_freed_ones() {
     let (handle, _) = database.family("f").expect("the family");
     let mut kept = Vec::new();
     for i in 0..10_000_u32 {
-        let mut transaction = Transaction::new(&database, Isolation::ReadCommitted);
+        let mut transaction = Transaction::new(&database, Isolation::ReadCommitted).expect("begin");
         transaction.put(handle, &i.to_le_bytes(), &[7; 1000], 0).expect("put");
         if i % 100 == 0 {
             kept.push(transaction);

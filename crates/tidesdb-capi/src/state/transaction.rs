@@ -73,17 +73,20 @@ pub(crate) enum Tracking {
 
 impl Transaction {
     /// Begins a transaction.
-    pub(crate) fn new(database: &Arc<Database>, isolation: Isolation) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// Those of [`Database::engine`].
+    pub(crate) fn new(database: &Arc<Database>, isolation: Isolation) -> Answer<Self> {
+        Ok(Self {
             database: Arc::clone(database),
-            engine: database.engine().begin(isolation),
+            engine: database.engine()?.begin(isolation),
             phase: Phase::Active,
             known: Vec::new(),
             savepoints: Vec::new(),
             beginnings: 0,
             changes: 0,
             bytes: database.count_transaction(),
-        }
+        })
     }
 
     /// Updates the byte counter for the statistics of the database.

@@ -144,12 +144,12 @@ fn list(session: &Session, out: &mut Out<'_>) -> Outcome {
             out.line(name)?;
         }
     }
-    session.unresolved()?.iter().try_for_each(|tree| list_unresolved(tree, session.common.json, out))?;
+    session.left_out()?.iter().try_for_each(|tree| list_left_out(tree, session.common.json, out))?;
     Ok(Exit::Done)
 }
 
 /// Lists a family whose key order is not known: what the manifest says of it.
-fn list_unresolved(tree: &TreeStats, json: bool, out: &mut Out<'_>) -> Outcome<()> {
+fn list_left_out(tree: &TreeStats, json: bool, out: &mut Out<'_>) -> Outcome<()> {
     let (name, order) = (&tree.family, &tree.order);
     if json {
         let entries: u64 = tree.levels.iter().map(|level| level.entries).sum();

@@ -39,7 +39,7 @@ impl Stats {
         }
         let stats = session.db.stats();
         if session.common.json {
-            out.json(&database_json(&stats, &session.unresolved()?))?;
+            out.json(&database_json(&stats, &session.left_out()?))?;
             return Ok(Exit::Done);
         }
         out.line(out.paint(Style::Strong, &session.path.display().to_string()))?;
@@ -65,7 +65,7 @@ impl Stats {
             print(remote.figures(), out)?;
         }
         stats.families.iter().try_for_each(|family| print_family(family, out))?;
-        for tree in stats.trees.iter().chain(&session.unresolved()?) {
+        for tree in stats.trees.iter().chain(&session.left_out()?) {
             out.line(out.paint(Style::Strong, &format!("tree of family {:?}", tree.family)))?;
             if !tree.order_is_known {
                 out.line(format!("  the order {} of its keys is not known here", tree.order))?;
@@ -104,7 +104,7 @@ fn print_family(family: &FamilyStats, out: &mut Out<'_>) -> Outcome<()> {
     print(family.figures(), out)
 }
 
-fn database_json(stats: &tidesdb::Stats, unresolved: &[TreeStats]) -> Value {
+fn database_json(stats: &tidesdb::Stats, left_out: &[TreeStats]) -> Value {
     let mut all = figures_json(stats.figures());
     for (cause, stall) in stats.stalls_by_cause() {
         all.insert(format!("stalled_by_{}", cause.name()), figures_json(stall.figures()).into());
@@ -113,7 +113,7 @@ fn database_json(stats: &tidesdb::Stats, unresolved: &[TreeStats]) -> Value {
         all.insert(work.into(), figures_json(times.figures()).into());
     }
     all.insert("jobs".into(), stats.jobs.iter().map(job_json).collect());
-    all.insert("trees".into(), stats.trees.iter().chain(unresolved).map(tree_json).collect());
+    all.insert("trees".into(), stats.trees.iter().chain(left_out).map(tree_json).collect());
     if let Some(remote) = stats.remote {
         all.insert("remote".into(), figures_json(remote.figures()).into());
     }

@@ -1,7 +1,7 @@
 //! `tidesdb verify`: reads and checks everything.
 
 use serde_json::{Value, json};
-use tidesdb::{Error, RecoveryReport, VerifyReport};
+use tidesdb::{Error, RecoveryReport, TreeStats, VerifyReport};
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::host;
@@ -25,9 +25,9 @@ impl Verify {
         // The open has read and checked the whole log.
         let log = session.db.recovery_report();
         if session.common.json {
-            out.json(&report_json(&report, log, secs))?;
+            out.json(&report_json(&report, log, &session.left_out()?, secs))?;
         } else {
-            print(&report, log, secs, out)?;
+            print(&report, log, &session.left_out()?, secs, out)?;
         }
         Ok(if report.is_ok() && log.damage.is_none() { Exit::Done } else { Exit::No })
     }
@@ -46,7 +46,13 @@ impl Verify {
     }
 }
 
-fn print(report: &VerifyReport, log: &RecoveryReport, secs: f64, out: &mut Out<'_>) -> Outcome<()> {
+fn print(
+    report: &VerifyReport,
+    log: &RecoveryReport,
+    left_out: &[TreeStats],
+    secs: f64,
+    out: &mut Out<'_>,
+) -> Outcome<()> {
     if !log.clean {
         out.line(format!("log: {log}"))?;
     }
@@ -57,11 +63,8 @@ fn print(report: &VerifyReport, log: &RecoveryReport, secs: f64, out: &mut Out<'
         count(report.vlogs as u64, "value log", "value logs"),
         count(report.pointers, "value", "values"),
     ))?;
-    if report.unordered > 0 {
-        let tables = count(report.unordered as u64, "table", "tables");
-        out.line(format!(
-            "the order of the keys of {tables} was not checked: their comparator is not known here"
-        ))?;
+    for TreeStats { family, order, .. } in left_out {
+        out.line(format!("family {family:?} was not checked: its key order {order:?} is not known here"))?;
     }
     let damage: Vec<&Error> = log.damage.iter().chain(&report.damage).collect();
     if damage.is_empty() {
@@ -73,12 +76,12 @@ fn print(report: &VerifyReport, log: &RecoveryReport, secs: f64, out: &mut Out<'
     out.line("restore a checkpoint, or save what can be read with `tidesdb dump`")
 }
 
-fn report_json(report: &VerifyReport, log: &RecoveryReport, secs: f64) -> Value {
+fn report_json(report: &VerifyReport, log: &RecoveryReport, left_out: &[TreeStats], secs: f64) -> Value {
     json!({
         "ok": report.is_ok() && log.damage.is_none(),
         "log_commits": log.commits,
         "tables": report.tables,
-        "unordered": report.unordered,
+        "not_checked": left_out.iter().map(|tree| &tree.family).collect::<Vec<_>>(),
         "entries": report.entries,
         "vlogs": report.vlogs,
         "pointers": report.pointers,

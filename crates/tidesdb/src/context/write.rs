@@ -236,11 +236,6 @@ impl WriteCtx {
         self.families.read().values().cloned().collect()
     }
 
-    /// All families that can be used; see [`FamilyCore::is_unresolved`].
-    pub fn resolved_families(&self) -> Vec<Arc<FamilyCore>> {
-        self.families.read().values().filter(|family| !family.is_unresolved()).cloned().collect()
-    }
-
     /// Families other than `family` with memtables that wait for their flush; at most `max`.
     pub fn families_with_immutables(&self, family: FamilyId, max: usize) -> Vec<Arc<FamilyCore>> {
         let waits =

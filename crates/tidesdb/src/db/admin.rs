@@ -22,8 +22,6 @@ const LOOKS_MAX: u32 = 3000;
 pub struct VerifyReport {
     /// Tables read in full.
     pub tables: usize,
-    /// Of these, tables whose order of keys was not checked, because their comparator is not registered.
-    pub unordered: usize,
     /// Value logs read in full.
     pub vlogs: usize,
     /// Entries found in tables.
@@ -132,7 +130,7 @@ impl Db {
     }
 
     /// Reads and checks every byte of every table and value log: checksums, order, indexes against data, filters,
-    /// counts, pointers against values. Of unresolved families, everything but the order of the keys. Damage is listed in the report, not returned as an error.
+    /// counts, pointers against values. Damage is listed in the report, not returned as an error.
     /// Commits that no flush has written yet are in the log, which is checked when it is read: by the next open.
     ///
     /// # Errors
@@ -150,14 +148,6 @@ impl Db {
             }
             for slot in version.tables() {
                 verify_table(&family, slot.table(), &mut report);
-            }
-            let unopened = version.unopened().filter(|_| !self.inner.is_view); // the writer may have removed them
-            for meta in unopened {
-                report.unordered += 1;
-                match Table::open(&shared.tables, &family.options.comparator, Arc::clone(meta)) {
-                    Ok(table) => verify_table(&family, &table, &mut report),
-                    Err(e) => report.damage.push(e),
-                }
             }
             for (id, info) in version.vlogs() {
                 report.vlogs += 1;

@@ -119,18 +119,14 @@ pub(super) fn check_compression(shared: &Shared) -> Result<()> {
     shared.write.families.read().values().try_for_each(|family| family.options.compression().require())
 }
 
-/// Returns the family called `name`, resolved or not.
+/// Returns the family called `name`.
 pub(super) fn by_name(shared: &Shared, name: &str) -> Option<Arc<FamilyCore>> {
     shared.write.families.read().values().find(|family| &*family.name() == name).cloned()
 }
 
-/// Returns the family called `name`; fails if it is unresolved.
+/// Returns the family called `name`, or `NotFound`.
 pub(super) fn find(shared: &Shared, name: &str) -> Result<Arc<FamilyCore>> {
-    match by_name(shared, name) {
-        None => Err(Error::no_family(name)),
-        Some(family) if family.is_unresolved() => Err(family.unusable()),
-        Some(family) => Ok(family),
-    }
+    by_name(shared, name).ok_or_else(|| Error::no_family(name))
 }
 
 impl Family {
@@ -204,7 +200,7 @@ impl Db {
     /// Returns the family called `name`.
     ///
     /// # Errors
-    /// `NotFound`, `Closed`; `InvalidArgument` for an unresolved family.
+    /// `NotFound`, `Closed`.
     pub fn family(&self, name: &str) -> Result<Family> {
         self.inner.shared.reads.check_open()?;
         find(&self.inner.shared, name).map(|core| self.handle(core))
@@ -236,7 +232,7 @@ impl Db {
         Ok(family)
     }
 
-    /// Drops a family with all its data, resolved or not. Its files are removed when the last reader is gone.
+    /// Drops a family with all its data. Its files are removed when the last reader is gone.
     ///
     /// # Errors
     /// `NotFound`, `InvalidArgument` for the default family, `Io`, `ReadOnly`, `Poisoned`, `Closed`.
@@ -244,7 +240,7 @@ impl Db {
         let shared = &self.inner.shared;
         shared.write.check_writable()?;
         let _catalog = shared.catalog.lock();
-        let core = by_name(shared, name).ok_or_else(|| Error::no_family(name))?;
+        let core = find(shared, name)?;
         if core.id == self.inner.default.id() {
             return Err(Error::invalid("the default family cannot be dropped"));
         }
@@ -269,8 +265,7 @@ impl Db {
     /// Renames a family. Handles stay valid.
     ///
     /// # Errors
-    /// `NotFound`, `Exists`, `InvalidArgument` (name, the default family, or an unresolved family), `Io`, `ReadOnly`,
-    /// `Poisoned`, `Closed`.
+    /// `NotFound`, `Exists`, `InvalidArgument` (name, or the default family), `Io`, `ReadOnly`, `Poisoned`, `Closed`.
     pub fn rename_family(&self, old: &str, new: &str) -> Result<()> {
         let shared = &self.inner.shared;
         shared.write.check_writable()?;
@@ -288,9 +283,9 @@ impl Db {
             .inspect_err(|e| shared.maintenance.poison_if_unknown(e))
     }
 
-    /// Returns the names of all resolved families, sorted.
+    /// Returns the names of all families, sorted.
     pub fn families(&self) -> Vec<String> {
-        let families = self.inner.shared.write.resolved_families();
+        let families = self.inner.shared.write.all_families();
         let mut names: Vec<String> = families.iter().map(|family| family.name().to_string()).collect();
         names.sort_unstable();
         names

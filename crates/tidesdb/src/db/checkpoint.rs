@@ -145,7 +145,7 @@ fn fill(ctx: &MaintenanceCtx, state: &State, target: &Arc<dyn Dir>, transfer: Tr
         comparators,
         operators: Vec::new(),
         lacks_operators: true,
-        may_wait: Box::new(|_| true),
+        leaves_out: false,
         open_table: Arc::new(move |family, meta| {
             Table::open(&tables, &family.options.comparator, meta.clone())
         }),

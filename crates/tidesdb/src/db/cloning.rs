@@ -36,7 +36,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `NotFound`, `Exists`, `InvalidArgument` (name, or an unresolved source), `MemoryLimit`, `Corrupt`, `NoSpace`, `Io`, `ReadOnly`,
+    /// `NotFound`, `Exists`, `InvalidArgument` (name), `MemoryLimit`, `Corrupt`, `NoSpace`, `Io`, `ReadOnly`,
     /// `Poisoned`, `Closed`; `Merge` if the merge operator fails for a key. No family is created. No file is left, unless it could not be removed or the manifest may
     /// name it.
     pub fn clone_family(&self, source: &str, new: &str) -> Result<Family> {

@@ -18,7 +18,6 @@ mod stats;
 mod metrics;
 mod transact;
 mod single;
-mod unresolved;
 mod values;
 
 use std::fmt;
@@ -29,7 +28,7 @@ use std::time::{Duration, SystemTime};
 pub use admin::VerifyReport;
 use close::Closing;
 pub use estimate::RangeEstimate;
-pub use open::OpenOptions;
+pub use open::{LockedDb, OpenOptions};
 pub use reader::Reader;
 pub use recover::RecoveryReport;
 pub use snapshot::Snapshot;

@@ -10,7 +10,7 @@ use super::close::Closing;
 use super::recover;
 use super::restore::{self, Attached};
 use super::save::Unsaved;
-use super::{DEFAULT_FAMILY, Db, Inner, RecoveryReport, catalog, unresolved};
+use super::{DEFAULT_FAMILY, Db, Inner, RecoveryReport, catalog};
 use crate::background::Pool;
 use crate::context::WriteCtx;
 use crate::engine::Shared;
@@ -22,7 +22,7 @@ use crate::memory::Memory;
 use crate::options::{DbOptions, FamilyOptions, RecoveryMode, RemoteOptions, SyncMode};
 use crate::sst::{Table, TableContext};
 use crate::types::{Comparator, MergeOperator, WalId, is_segment_bytes, wal_id_max};
-use crate::version::{Context, Presence, State, VersionSet, presence};
+use crate::version::{Context, Presence, State, VersionSet, inspect, presence, without_comparator};
 use crate::vlog::WriteBudget;
 use crate::wal::{Log, LogConfig, reader, release_spare_files};
 use crate::write::Family;
@@ -49,7 +49,7 @@ pub struct OpenOptions {
     pub(super) default_name: String,
     pub(super) comparators: Vec<Comparator>,
     pub(super) operators: Vec<MergeOperator>,
-    await_comparators: bool,
+    allow_unknown: bool,
     pub(super) env: Env,
 }
 
@@ -62,7 +62,7 @@ impl OpenOptions {
             default_name: DEFAULT_FAMILY.into(),
             comparators: Vec::new(),
             operators: Vec::new(),
-            await_comparators: false,
+            allow_unknown: false,
             env: Env::real(),
         }
     }
@@ -145,29 +145,25 @@ impl OpenOptions {
         self
     }
 
-    /// Registers a custom key order. Families that use it need it at each open, or soon after with
-    /// [`OpenOptions::await_comparators`].
+    /// Registers a custom key order. Families that use it need it at each open. A program that gets its orders later locks the
+    /// database first: see [`OpenOptions::lock`].
     pub fn comparator(mut self, comparator: Comparator) -> Self {
         self.comparators.push(comparator);
         self
     }
 
     /// Registers a custom merge operator. Families that use it need it at each open. Without it the open fails, unless
-    /// [`OpenOptions::await_comparators`] is set.
+    /// [`OpenOptions::allow_unknown`] is set.
     pub fn merge_operator(mut self, operator: MergeOperator) -> Self {
         self.operators.push(operator);
         self
     }
 
-    /// Opens even if the key order of a family is not known; default false. Such a family stays unresolved until
-    /// [`Db::register_comparator`]. An unresolved family keeps its name and data and can only be dropped. It is not
-    /// merged, and [`Db::verify`] checks everything but the order of its keys. The default family cannot be unresolved
-    /// in a database that is open for writing.
-    ///
-    /// A family whose merge operator is not known can be used, except that reads of keys with operands and new merges
-    /// fail with [`Error::Merge`].
-    pub fn await_comparators(mut self, yes: bool) -> Self {
-        self.await_comparators = yes;
+    /// Opens even if code that the families need is not registered; default false. A family whose merge operator is not known can be
+    /// used, except that reads of keys with operands and new merges fail with [`Error::Merge`]. A family whose key order is not known is
+    /// left out if the database is opened for reading only; opened for writing, it is still an error.
+    pub fn allow_unknown(mut self, yes: bool) -> Self {
+        self.allow_unknown = yes;
         self
     }
 
@@ -182,9 +178,34 @@ impl OpenOptions {
     /// # Errors
     /// `Locked` if the database is open elsewhere; `NotFound` if there is no database, or no default family, and none may
     /// be created; `Corrupt`,
-    /// `FormatTooNew`; `InvalidArgument` for a key order that is not known, unless [`OpenOptions::await_comparators`]
-    /// allows it; `Io`. An open that fails leaves the data on disk intact.
-    pub fn open(mut self) -> Result<Db> {
+    /// `FormatTooNew`; `InvalidArgument`, which names all key orders that are not known and their families, unless
+    /// [`OpenOptions::allow_unknown`] allows it; `Io`. An open that fails leaves the data on disk intact.
+    pub fn open(self) -> Result<Db> {
+        self.lock()?.open([])
+    }
+
+    /// Takes the lock of the directory, and nothing else: a program that gets its key orders one by one can look which are
+    /// missing before it opens the database.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// use tidesdb::{Comparator, Db, FamilyOptions};
+    /// let order = Comparator::custom("by-length", |a, b| a.len().cmp(&b.len()).then(a.cmp(b)));
+    /// let db = Db::open(dir.path())?;
+    /// db.create_family("words", FamilyOptions::default().comparator(order.clone()))?.put(b"whale", b"1")?;
+    /// db.close()?;
+    ///
+    /// let locked = Db::options(dir.path()).lock()?;
+    /// assert_eq!(locked.missing_comparators()?, [("words".to_owned(), "by-length".to_owned())]);
+    /// let db = locked.open([order])?;
+    /// assert_eq!(db.family("words")?.get(b"whale")?.as_deref(), Some(&b"1"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Locked` if the database is open elsewhere; `NotFound` if there is no directory and none may be created; `InvalidArgument` for
+    /// options out of their domain; `Io`. With an object store also what a restore of the folder fails with.
+    pub fn lock(mut self) -> Result<LockedDb> {
         if self.options.recovery == RecoveryMode::Salvage {
             self.options.read_only = true;
         }
@@ -194,25 +215,31 @@ impl OpenOptions {
             self.options.remote = None; // neither the folder nor the store may change
         }
         let dir = self.open_dir()?;
-        let lock = self.lock(&PooledDir::wrap(dir.clone(), &Descriptors::of(&*self.env.disk)))?;
+        let lock = self.lock_dir(&PooledDir::wrap(dir.clone(), &Descriptors::of(&*self.env.disk)))?;
         let attached = match self.options.remote.as_ref() {
             Some(remote) => Some(restore::attach(remote, dir.clone())?),
             None => None,
         };
         let dir = attached.as_ref().map_or(dir, |attached| Arc::clone(&attached.dir));
         let dir = PooledDir::wrap(dir, &Descriptors::of(&*self.env.disk));
-        self.make_room(&dir)?;
-        let shared = self.build(&dir, attached)?;
+        Ok(LockedDb { options: self, dir, lock, attached })
+    }
+
+    fn open_locked(
+        mut self,
+        dir: &Arc<dyn Dir>,
+        lock: Box<dyn DirLock>,
+        attached: Option<Attached>,
+    ) -> Result<Db> {
+        self.make_room(dir)?;
+        let shared = self.build(dir, attached)?;
         let (default, report, unsaved) = self.recover(&shared).map_err(|e| match e.is_full() {
-            true => full(&shared.maintenance, &dir, e),
+            true => full(&shared.maintenance, dir, e),
             false => e, // after damage, keep every file: a person may need it
         })?;
         shared.reads.snapshots.begin_at(shared.reads.visible());
         let default = match default {
-            Some(family) => {
-                refuse_unresolved(&family);
-                family
-            }
+            Some(family) => family,
             None => self.create_default(&shared)?,
         };
         let workers = match shared.write.options.background_threads {
@@ -287,7 +314,6 @@ impl OpenOptions {
             family.options.check_order(&family.name(), &wanted.comparator)?;
         }
         let (report, unsaved) = recover::run(shared)?;
-        unresolved::resolve_known(shared)?;
         if writes {
             shared.write.log.restore_reserve();
         }
@@ -317,7 +343,7 @@ impl OpenOptions {
         }
     }
 
-    fn lock(&self, dir: &Arc<dyn Dir>) -> Result<Box<dyn DirLock>> {
+    fn lock_dir(&self, dir: &Arc<dyn Dir>) -> Result<Box<dyn DirLock>> {
         dir.lock(files::LOCK, !self.options.read_only).map_err(|e| match e.kind() {
             std::io::ErrorKind::WouldBlock => Error::Locked {
                 dir: self.path.display().to_string().into(),
@@ -382,8 +408,6 @@ impl OpenOptions {
             maintenance: MaintenanceCtx::new(&write, dir, versions),
             write,
             tables,
-            comparators: Mutex::new(self.comparators.clone()),
-            deferred: Mutex::default(),
             catalog: Mutex::default(),
             retry: Retry::default(),
             watch: Mutex::default(),
@@ -420,16 +444,14 @@ impl OpenOptions {
 
     pub(super) fn version_context(&self, dir: &Arc<dyn Dir>, tables: &Arc<TableContext>) -> Context<Table> {
         let tables = Arc::clone(tables);
-        let (patient, default) = (self.await_comparators, self.default_name.clone());
-        let read_only = self.options.read_only;
         Context {
             dir: Arc::clone(dir),
             entropy: Arc::clone(&self.env.entropy),
             threads: Arc::clone(&self.env.threads),
             comparators: self.comparators.clone(),
             operators: self.operators.clone(),
-            lacks_operators: self.await_comparators,
-            may_wait: Box::new(move |name| patient && (read_only || name != default)),
+            lacks_operators: self.allow_unknown,
+            leaves_out: self.allow_unknown && self.options.read_only,
             open_table: Arc::new(move |family, meta| {
                 Table::open(&tables, &family.options.comparator, meta.clone())
             }),
@@ -437,10 +459,43 @@ impl OpenOptions {
     }
 }
 
-/// Makes calls on a default family whose comparator is not known fail, instead of finding nothing.
-pub(super) fn refuse_unresolved(family: &FamilyCore) {
-    if family.is_unresolved() {
-        family.refuse();
+/// A database that is locked and not open yet; made by [`OpenOptions::lock`]. Dropping it gives the lock back and changes nothing on
+/// disk.
+#[derive(Debug)]
+pub struct LockedDb {
+    options: OpenOptions,
+    dir: Arc<dyn Dir>,
+    lock: Box<dyn DirLock>,
+    attached: Option<Attached>,
+}
+
+impl LockedDb {
+    /// Returns the families whose key order is neither built in nor registered, each with the name of the order. Reads the manifest.
+    ///
+    /// # Errors
+    /// `Corrupt`, `FormatTooNew`, `Io`.
+    pub fn missing_comparators(&self) -> Result<Vec<(String, String)>> {
+        if presence(&*self.dir)? == Presence::Absent {
+            return Ok(Vec::new());
+        }
+        let (state, _) = inspect(&*self.dir, &mut |_, _| {})?;
+        let missing = without_comparator(&state, &self.options.comparators);
+        Ok(missing.map(|f| (f.name.to_string(), f.options.comparator.name().to_owned())).collect())
+    }
+
+    /// Bytes of memory that the database may use, once it is open.
+    pub fn memory_limit(&self) -> u64 {
+        self.options.options.memory_limit
+    }
+
+    /// Opens the database, with `comparators` beside those of the options. A failure gives the lock back.
+    ///
+    /// # Errors
+    /// As [`OpenOptions::open`].
+    pub fn open(self, comparators: impl IntoIterator<Item = Comparator>) -> Result<Db> {
+        let Self { mut options, dir, lock, attached } = self;
+        options.comparators.extend(comparators);
+        options.open_locked(&dir, lock, attached)
     }
 }
 

@@ -26,7 +26,7 @@ use tidesdb_sync::{Mutex, rank};
 
 use self::replayed::Replayed;
 use super::close::Closing;
-use super::open::{newer_than_flushed, refuse_unresolved};
+use super::open::newer_than_flushed;
 use super::{Db, Inner, OpenOptions, RecoveryReport, catalog};
 use crate::background::Pool;
 use crate::engine::Shared;
@@ -94,7 +94,7 @@ impl OpenOptions {
     /// # Errors
     /// `NotFound` if there is no database, or no family of the default name; `Corrupt`, `FormatTooNew`; `MemoryLimit`
     /// if the log does not fit in memory; `InvalidArgument` for a key order that is not known, unless
-    /// [`OpenOptions::await_comparators`] allows it; `Io`.
+    /// [`OpenOptions::allow_unknown`] allows it; `Io`.
     pub fn open_reader(mut self) -> Result<Reader> {
         if self.options.recovery != RecoveryMode::Tail {
             return Err(Error::invalid(
@@ -305,7 +305,6 @@ impl Following {
         shared.reads.snapshots.begin_at(shared.reads.visible());
         let name = &self.options.default_name;
         let core = catalog::by_name(&shared, name).ok_or_else(|| Error::no_family(name))?;
-        refuse_unresolved(&core);
         let report = RecoveryReport { end, ..self.replayed.report() };
         Ok(Db {
             inner: Arc::new(Inner {

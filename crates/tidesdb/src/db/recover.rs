@@ -2,8 +2,7 @@
 //!
 //! The log is read in pieces, which are decoded and inserted by several threads, while the next piece is read; memtables are rotated
 //! between two pieces. If the memtables outgrow their memory, the largest are written to tables at once. A commit that is longer than a
-//! piece is inserted part by part, so the replay never needs memory for a whole commit beside its memtables. Operations of families with
-//! an unknown key order are deferred without being sorted: see `unresolved.rs`.
+//! piece is inserted part by part, so the replay never needs memory for a whole commit beside its memtables.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +13,6 @@ use std::time::Duration;
 
 use super::replay::{Begun, Replayer, to_tables};
 use super::save::Unsaved;
-use super::unresolved::{Deferred, PIECE_BYTES};
 use crate::background::TRIM_PERIOD;
 use crate::engine::Shared;
 use crate::events::{Event, TARGET};
@@ -24,12 +22,12 @@ use crate::maintenance::MaintenanceCtx;
 use crate::memory::Pressure;
 use crate::options::RecoveryMode;
 use crate::rewrite::Rewritten;
-use crate::types::{FamilyId, SeqNo, VlogId};
+use crate::types::{SeqNo, VlogId};
 use crate::version::State;
 use crate::wal::layout::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, UNIT};
 use crate::wal::reader::{CrashedLog, Logged, Scan, ScanConfig};
 use crate::wal::{LargeCommit, Piece, Taken};
-use crate::write::{logged_ops, whole_ops};
+use crate::write::whole_ops;
 use crate::{Error, Result};
 
 /// Bytes of log that are replayed between two checks of the memtable sizes.
@@ -135,11 +133,10 @@ pub(super) fn run(shared: &Arc<Shared>) -> Result<(RecoveryReport, Option<Unsave
     let read = log.read(REPLAY_BYTES, |logged, synced| replay.apply(logged, synced));
     let inserted = replay.finish_inserting(); // also after a failure: no thread works on afterwards
     let read = read.and_then(|scan| inserted.map(|()| scan)).map(|scan| replay.report(&scan));
-    let Replay { tables, deferred, doubtful, unsynced_bytes, .. } = replay;
-    let mut unsaved = Unsaved { shared: Arc::clone(shared), state, config, tables, deferred, doubtful };
+    let Replay { tables, doubtful, unsynced_bytes, .. } = replay;
+    let mut unsaved = Unsaved { shared: Arc::clone(shared), state, config, tables, doubtful };
     let mut report = read.inspect_err(|_| unsaved.abandon())?;
     if shared.write.options.read_only {
-        unsaved.keep_deferred();
         report.took = shared.write.env.clock.mono().saturating_sub(started);
         return Ok((report, None));
     }
@@ -196,8 +193,6 @@ struct Replay<'a> {
     inserting: Option<Begun<u64>>,
     /// Tables written so far; all are installed together at the end.
     tables: Vec<(Arc<FamilyCore>, Rewritten)>,
-    /// Operations of unresolved families.
-    deferred: BTreeMap<FamilyId, Deferred>,
     /// Parts of value logs that replayed commits refer to and that a failed sync may have lost.
     doubtful: BTreeMap<VlogId, Range<u64>>,
 }
@@ -216,7 +211,6 @@ impl<'a> Replay<'a> {
             stopped_at: None,
             inserting: None,
             tables: Vec::new(),
-            deferred: BTreeMap::new(),
             doubtful: BTreeMap::new(),
         }
     }
@@ -291,7 +285,7 @@ impl<'a> Replay<'a> {
     fn insert(&mut self, piece: &Piece) -> Result<()> {
         self.finish_inserting()?;
         self.inserting = Some(self.replayer.begin(self.parts(piece), Replayer::insert));
-        self.defer(piece)
+        Ok(())
     }
 
     /// Waits until the last piece is inserted.
@@ -338,26 +332,6 @@ impl<'a> Replay<'a> {
         let missing = piece.commits().find(|commit| strict && Some(commit.seq) == self.stopped_at);
         let what = "a commit refers to a value that is missing in its value log";
         missing.map_or(Ok(()), |at| Err(Error::corrupt(at.file, at.offset, what)))
-    }
-
-    /// Keeps the operations of unresolved families. When they fill a piece of their own, it goes to a value log.
-    fn defer(&mut self, piece: &Piece) -> Result<()> {
-        if !self.replayer.has_unresolved() {
-            return Ok(());
-        }
-        for commit in piece.commits() {
-            for op in logged_ops(&commit) {
-                let op = op?;
-                if let Some(family) = self.replayer.unresolved(commit.seq, op.family) {
-                    let deferred = self.deferred.entry(op.family).or_insert_with(|| Deferred::new(family));
-                    deferred.add(commit.seq, &op)?;
-                }
-            }
-            if !self.shared.write.options.read_only {
-                self.deferred.values_mut().try_for_each(|deferred| deferred.write(PIECE_BYTES))?;
-            }
-        }
-        Ok(())
     }
 
     /// Runs before commits of `bytes` bytes are replayed, from `first` on: rotates full memtables. If the memtables would take more memory

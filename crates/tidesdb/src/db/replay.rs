@@ -1,4 +1,4 @@
-//! Operations of the log, as recovery and a late key order replay them: into a memtable, and from there to tables.
+//! Operations of the log, as recovery replays them: into a memtable, and from there to tables.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -25,11 +25,6 @@ use crate::{Error, Result};
 
 /// Operations that a thread sorts before it inserts them.
 const SORTED_MAX: usize = 32 << 10;
-
-/// Inserts an operation of commit `seq` into the memtable of `family`.
-pub(super) fn insert(ctx: &WriteCtx, family: &Arc<FamilyCore>, seq: SeqNo, op: &Op<'_>) -> Result<()> {
-    insert_into(&*slot_for(ctx, family, seq)?, family, seq, op)
-}
 
 /// The memtable of commit `seq`, which is made if it is missing.
 fn slot_for(ctx: &WriteCtx, family: &FamilyCore, seq: SeqNo) -> Result<Arc<MemSlot>> {
@@ -58,7 +53,7 @@ pub(super) fn check_operand(family: &FamilyCore, op: &Op<'_>, commit: &LoggedCom
 /// What the threads of a recovery need.
 pub(super) struct Replayer {
     write: Arc<WriteCtx>,
-    /// Each family with the newest commit that is in its tables or deferred.
+    /// Each family with the newest commit that is in its tables.
     families: BTreeMap<FamilyId, (Arc<FamilyCore>, SeqNo)>,
     /// No family has this number or a higher one.
     next_family: FamilyId,
@@ -129,7 +124,7 @@ impl Replayer {
             .map(|thread| (thread, result))
     }
 
-    /// Inserts the operations of resolved families. Returns the number of all operations.
+    /// Inserts the operations. Returns their number.
     pub(super) fn insert(&self, piece: &Piece) -> Result<u64> {
         let mut operations = 0;
         let mut sorted = Sorted::default();
@@ -144,7 +139,7 @@ impl Replayer {
                     let what = "a commit for a family that never existed";
                     return Err(Error::corrupt(commit.file, commit.offset, what));
                 };
-                if commit.seq <= *flushed || family.is_unresolved() {
+                if commit.seq <= *flushed {
                     continue;
                 }
                 check_operand(family, &op, &commit)?;
@@ -211,17 +206,6 @@ impl Replayer {
             visit(pointer);
         }
         Ok(())
-    }
-
-    /// Returns whether a family is unresolved.
-    pub(super) fn has_unresolved(&self) -> bool {
-        self.families.values().any(|(family, _)| family.is_unresolved())
-    }
-
-    /// Returns the family `id` if it is unresolved and has not deferred commit `seq` before.
-    pub(super) fn unresolved(&self, seq: SeqNo, id: FamilyId) -> Option<&Arc<FamilyCore>> {
-        let (family, flushed) = self.families.get(&id)?;
-        (family.is_unresolved() && seq > *flushed).then_some(family)
     }
 }
 

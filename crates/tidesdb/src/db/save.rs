@@ -18,7 +18,6 @@ use tidesdb_io::{Access, File, FileExt};
 
 use super::RecoveryReport;
 use super::replay::to_tables;
-use super::unresolved::Deferred;
 use crate::callback::contained;
 use crate::engine::Shared;
 use crate::events::Event;
@@ -46,8 +45,6 @@ pub(super) struct Unsaved {
     pub(super) config: ScanConfig,
     /// Tables written so far.
     pub(super) tables: Vec<(Arc<FamilyCore>, Rewritten)>,
-    /// Operations of unresolved families.
-    pub(super) deferred: BTreeMap<FamilyId, Deferred>,
     /// Parts of value logs to write again.
     pub(super) doubtful: BTreeMap<VlogId, Range<u64>>,
 }
@@ -59,11 +56,9 @@ impl Unsaved {
         let is_large = bytes > write.options.foreground_recovery_bytes;
         // Tables that were written for lack of memory are not readable before they are installed. An object store gets
         // the first state of a session from the open.
-        let readable = self.tables.is_empty() && self.deferred.is_empty();
-        let resolved = write.all_families().iter().all(|family| !family.is_unresolved());
+        let readable = self.tables.is_empty();
         if !is_large
             || !readable
-            || !resolved
             || self.shared.remote.is_some()
             || write.options.background_threads == Some(0)
         {
@@ -130,12 +125,6 @@ impl Unsaved {
         self.tables.iter().for_each(|(_, out)| out.abandon(&self.shared.maintenance));
     }
 
-    /// Keeps the deferred operations in memory: a read-only open cannot store them.
-    pub(super) fn keep_deferred(&mut self) {
-        let deferred = std::mem::take(&mut self.deferred);
-        *self.shared.deferred.lock() = deferred.into_iter().map(|(id, d)| (id, d.into_piece())).collect();
-    }
-
     fn install(&mut self, report: &RecoveryReport) -> Result<()> {
         let shared = Arc::clone(&self.shared);
         keep_lost_segments(&shared.maintenance, report)?;
@@ -144,16 +133,12 @@ impl Unsaved {
             let out = to_tables(&shared.maintenance, &family, has_more)?;
             self.tables.extend(out.into_iter().map(|out| (Arc::clone(&family), out)));
         }
-        self.deferred.values_mut().try_for_each(Deferred::finish)?;
         self.sync_values()?;
         shared.write.log.begin(Vec::new())?;
         let tail = shared.write.log.sequencer().tail();
         let mut edit = VersionEdit::new();
         for (family, out) in &self.tables {
             out.add_to(&shared.maintenance, family, FLUSH_LEVEL, &mut edit)?;
-        }
-        for deferred in self.deferred.values() {
-            deferred.add_to(&shared.maintenance, &mut edit)?;
         }
         for family in self.state.families.keys() {
             edit.push(Change::FlushedTo { family: *family, seq: tail - 1 });
@@ -180,13 +165,11 @@ impl Unsaved {
         ctx.versions.install(edit, publish).inspect_err(|e| ctx.poison_if_unknown(e))
     }
 
-    /// Makes durable the value logs of earlier sessions that the new tables and the deferred operations refer to. After a
-    /// failed sync, bytes may be only in the page cache and marked clean there; these are written again, because
+    /// Makes durable the value logs of earlier sessions that the new tables refer to. After a failed sync, bytes may be only in the page cache and marked clean there; these are written again, because
     /// otherwise a sync would not cover them.
     fn sync_values(&self) -> Result<()> {
         let refs = self.tables.iter().flat_map(|(_, out)| &out.tables).flat_map(|t| &t.vlog_refs);
-        let deferred = self.deferred.values().flat_map(|d| d.vlogs.iter().copied());
-        let ids: BTreeSet<VlogId> = refs.map(|r| r.vlog).chain(deferred).collect();
+        let ids: BTreeSet<VlogId> = refs.map(|r| r.vlog).collect();
         let dir = &self.shared.maintenance.dir;
         for id in ids {
             let name = files::vlog(id);

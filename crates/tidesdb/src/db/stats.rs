@@ -46,7 +46,7 @@ statistics! {
         "The tree of each family."
         trees: Vec<TreeStats> = seen.trees.clone();
         "Each family."
-        families: Vec<FamilyStats> = seen.shared.write.resolved_families().iter().map(|f| f.stats()).collect();
+        families: Vec<FamilyStats> = seen.shared.write.all_families().iter().map(|f| f.stats()).collect();
     }
     figures {
         Gauge Count visible_seq: SeqNo = seen.shared.reads.visible(),
@@ -210,7 +210,7 @@ impl Db {
     /// millisecond as a rule. If it takes long, later calls get the same figure for a while: at most a hundredth of the time is spent on that.
     pub fn stats(&self) -> Stats {
         let shared = &self.inner.shared;
-        let trees = shared.write.resolved_families().iter().map(|family| tree_of(family)).collect();
+        let trees = shared.write.all_families().iter().map(|family| tree_of(family)).collect();
         shared.count_memory();
         let memory = shared.write.memory.breakdown();
         Stats::of(&Seen { shared, cache: shared.tables.cache.stats(), memory, trees })

@@ -3,7 +3,6 @@
 mod health;
 mod watch;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
@@ -17,7 +16,7 @@ use crate::maintenance::MaintenanceCtx;
 use crate::memory::Charge;
 use crate::remote::Remote;
 use crate::sst::TableContext;
-use crate::types::{Comparator, FamilyId, SeqNo};
+use crate::types::SeqNo;
 use crate::vlog::WriteBudget;
 
 /// All parts of one open database.
@@ -30,11 +29,6 @@ pub struct Shared {
     pub maintenance: MaintenanceCtx,
     /// Shared settings and caches for reading tables.
     pub tables: Arc<TableContext>,
-    /// Comparators that were given at open or registered since; built-in ones are not listed.
-    pub comparators: Mutex<Vec<Comparator>, { rank::COMPARATORS }>,
-    /// Operations of unresolved families that recovery read from the log and could not store, because the database is
-    /// open read-only.
-    pub deferred: Mutex<BTreeMap<FamilyId, Vec<u8>>, { rank::DEFERRED }>,
     /// Held while a family is created, dropped or renamed.
     pub catalog: Mutex<(), { rank::CATALOG }>,
     /// Consecutive failures of background work, and when to retry.
@@ -54,12 +48,6 @@ impl Shared {
     pub fn stored_to(&self) -> SeqNo {
         let remote = self.remote.as_ref().filter(|remote| remote.options.replicate_log);
         remote.map_or(SeqNo::MAX, |remote| remote.log_end.load(Ordering::SeqCst))
-    }
-
-    /// Returns the comparator of this name, if it is built in, was given or was registered.
-    pub fn comparator(&self, name: &str) -> Option<Comparator> {
-        let given = || self.comparators.lock().iter().find(|order| order.name() == name).cloned();
-        Comparator::by_name(name).or_else(given)
     }
 }
 

@@ -133,11 +133,6 @@ impl FamilyCore {
         *self.name.lock() = name.into();
     }
 
-    /// Returns true if the family cannot be used before its comparator is registered; see `db/unresolved.rs`.
-    pub fn is_unresolved(&self) -> bool {
-        self.options.comparator.is_unresolved()
-    }
-
     /// Checks that `operand` may be written.
     ///
     /// # Errors
@@ -173,22 +168,10 @@ impl FamilyCore {
         self.dropped.load(Ordering::SeqCst)
     }
 
-    /// Refuses every use of the family: it is not dropped, but its comparator is not known.
-    pub fn refuse(&self) {
-        self.dropped.store(true, Ordering::SeqCst);
-    }
-
-    /// The error for a use of a family that was dropped or is refused.
+    /// The error for a use of a family that was dropped.
     #[cold]
     pub fn unusable(&self) -> Error {
-        let name = self.name();
-        if !self.is_unresolved() {
-            return Error::no_family(&name);
-        }
-        let order = self.options.comparator.name();
-        Error::invalid(format!(
-            "family {name:?} needs the key order {order:?}, which is not registered; see Db::register_comparator"
-        ))
+        Error::no_family(&self.name())
     }
 
     /// Checks that the family can be used.

@@ -61,12 +61,6 @@ fn show_state(state: &State, show: &mut dyn FnMut(&str)) {
             ));
         }
         family.ranges.values().for_each(|range| show(&format!("    {}", shown_range(range))));
-        for p in &family.held {
-            let (vlog, at, bytes) = (p.vlog.0, p.offset, p.raw_len);
-            show(&format!(
-                "    deferred until the key order is registered: {bytes} bytes in value log {vlog:06} @{at}"
-            ));
-        }
         for (vlog, info) in &family.vlogs {
             let state = if info.sealed_at.is_some() { "sealed" } else { "open" };
             let (bytes, live) = (info.bytes, info.live_bytes);
@@ -108,10 +102,6 @@ fn describe(change: &Change) -> String {
         Change::RemoveRange { family, seq } => {
             format!("remove range tombstone {seq} from family {}", family.0)
         }
-        Change::Hold { family, pointer: p } => {
-            format!("defer operations of family {}: value log {:06} @{}", family.0, p.vlog.0, p.offset)
-        }
-        Change::Release { family } => format!("family {} has no deferred operations", family.0),
         Change::LastSeq { seq } => format!("last seqno {seq}"),
         Change::DurableMark { seq } => format!("durable below {seq}"),
         Change::ClockMark { wall_secs } => format!("clock {wall_secs}"),

@@ -341,13 +341,9 @@ impl Blocks {
     }
 
     /// Checks the order of the entries and that they lie between the fences. Otherwise scans and searches of unordered
-    /// entries could return to the same position forever. Without the comparator, a table is only verified, from its first
-    /// entry to its last.
+    /// entries could return to the same position forever.
     fn check_order(&self, fence: Fence, near: &mut CurrentPartition, block: Block<'_>) -> Result<()> {
         let order = self.order();
-        if order.is_unresolved() {
-            return Ok(());
-        }
         if !block.is_sorted(order) {
             return Err(self.file().corrupt(fence.at, "entries out of order"));
         }

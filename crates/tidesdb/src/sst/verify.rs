@@ -81,8 +81,6 @@ impl Table {
             compression: meta.compression,
             purged_to: meta.purged_to,
             largest: walk.last.into_vec(),
-            // The comparator decides which keys are the same key.
-            keys: if blocks.order().is_unresolved() { meta.keys } else { walk.meta.keys },
             ..walk.meta
         };
         match found.difference(meta) {
@@ -144,15 +142,6 @@ impl Table {
         Ok(filter)
     }
 
-    /// Orders two neighbours. Without the comparator, two different keys count as being in order.
-    fn verified_order(&self, last: &[u8], key: &[u8]) -> Ordering {
-        match self.blocks().order().is_unresolved() {
-            true if last != key => Ordering::Less,
-            true => Ordering::Equal,
-            false => self.blocks().order().compare(last, key),
-        }
-    }
-
     /// Checks the entries of a block against the previous entries, the filter and the rules for each kind. Its order, and that it lies
     /// between its fences, was checked when it was decoded.
     fn verify_entries(
@@ -169,7 +158,7 @@ impl Table {
             if walk.key.len() > KEY_BYTES_MAX {
                 return Err(file.corrupt(fence.at, "key longer than its limit"));
             }
-            let order = self.verified_order(&walk.last, &walk.key);
+            let order = self.blocks().order().compare(&walk.last, &walk.key);
             let new_key = walk.meta.entries == 0 || order == Ordering::Less;
             if !new_key && (order == Ordering::Greater || seq >= walk.last_seq) {
                 return Err(file.corrupt(fence.at, "entries out of order"));

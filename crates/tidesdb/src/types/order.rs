@@ -99,12 +99,7 @@ impl Comparator {
 
     /// The order of a stored name: a built-in one, or unresolved until the caller's order replaces it.
     pub(crate) fn of_stored_name(name: &str) -> Self {
-        Self::by_name(name).unwrap_or_else(|| Self::unresolved(name))
-    }
-
-    /// The order of this name, which is not known yet.
-    pub(crate) fn unresolved(name: &str) -> Self {
-        Self(Repr::Unresolved { name: name.into() })
+        Self::by_name(name).unwrap_or_else(|| Self(Repr::Unresolved { name: name.into() }))
     }
 
     /// Returns true if only the name of the order is known.

@@ -15,7 +15,6 @@ use crate::types::{
     FAMILY_NAME_BYTES_MAX, FILE_BYTES_MAX, FILE_NUMBER_MAX, FamilyId, ID_MAX, SEQ_MAX, SeqNo, TableId,
     VlogId, WAL_ID_MAX, WalId,
 };
-use crate::vlog::VlogPointer;
 use crate::{Error, FamilyOptions, Result};
 
 /// The manifest format that this version writes and reads.
@@ -116,7 +115,7 @@ pub enum Change {
         /// First segment still needed.
         wal: WalId,
     },
-    /// All commits of the family up to this one are in tables or deferred.
+    /// All commits of the family up to this one are in tables.
     FlushedTo {
         /// The family.
         family: FamilyId,
@@ -136,19 +135,6 @@ pub enum Change {
         family: FamilyId,
         /// The tombstone's sequence number.
         seq: SeqNo,
-    },
-    /// Records deferred operations of a family whose key order is not known. They lie in one of its value logs, whose
-    /// file is durable.
-    Hold {
-        /// The family.
-        family: FamilyId,
-        /// Location of the operations.
-        pointer: VlogPointer,
-    },
-    /// Releases all deferred operations of a family: they are in tables now.
-    Release {
-        /// The family.
-        family: FamilyId,
     },
     /// A commit at least this new exists.
     LastSeq {
@@ -194,8 +180,6 @@ mod tag {
     pub(super) const CLEAN_SHUTDOWN: u8 = 15;
     pub(super) const ADD_RANGE: u8 = 16;
     pub(super) const REMOVE_RANGE: u8 = 17;
-    pub(super) const HOLD: u8 = 18;
-    pub(super) const RELEASE: u8 = 19;
     pub(super) const CLOCK_MARK: u8 = super::IGNORABLE | 1;
 }
 
@@ -216,8 +200,6 @@ impl Change {
             Self::FlushedTo { .. } => tag::FLUSHED_TO,
             Self::AddRange { .. } => tag::ADD_RANGE,
             Self::RemoveRange { .. } => tag::REMOVE_RANGE,
-            Self::Hold { .. } => tag::HOLD,
-            Self::Release { .. } => tag::RELEASE,
             Self::LastSeq { .. } => tag::LAST_SEQ,
             Self::DurableMark { .. } => tag::DURABLE_MARK,
             Self::CleanShutdown => tag::CLEAN_SHUTDOWN,
@@ -240,8 +222,6 @@ impl Change {
             | Self::RemoveVlog { family, .. }
             | Self::AddRange { family, .. }
             | Self::RemoveRange { family, .. }
-            | Self::Hold { family, .. }
-            | Self::Release { family }
             | Self::FlushedTo { family, .. } => Some(*family),
             Self::NextIds { .. }
             | Self::LogStart { .. }
@@ -298,9 +278,8 @@ impl Change {
             | Self::LastSeq { seq }
             | Self::DurableMark { seq } => put_varint(out, *seq),
             Self::ClockMark { wall_secs } => put_varint(out, *wall_secs),
-            Self::Hold { pointer, .. } => out.extend_from_slice(&pointer.encode()),
             Self::Unknown { body, .. } => out.extend_from_slice(body),
-            Self::DropFamily { .. } | Self::Release { .. } | Self::CleanShutdown => {}
+            Self::DropFamily { .. } | Self::CleanShutdown => {}
         }
     }
 
@@ -337,8 +316,6 @@ impl Change {
             tag::FLUSHED_TO => Self::FlushedTo { family: family(d)?, seq: seq(d)? },
             tag::ADD_RANGE => Self::AddRange { family: family(d)?, range: Arc::new(range(d)?) },
             tag::REMOVE_RANGE => Self::RemoveRange { family: family(d)?, seq: seq(d)? },
-            tag::HOLD => Self::Hold { family: family(d)?, pointer: pointer(d)? },
-            tag::RELEASE => Self::Release { family: family(d)? },
             tag::LAST_SEQ => Self::LastSeq { seq: seq(d)? },
             tag::DURABLE_MARK => Self::DurableMark { seq: seq(d)? },
             tag::CLEAN_SHUTDOWN => Self::CleanShutdown,
@@ -463,11 +440,4 @@ fn range(d: &mut Decoder<'_>) -> Result<RangeTombstone> {
     let seq = seq(d)?;
     let mut border = || d.bytes(BORDER_BYTES_MAX).map(|key| (!key.is_empty()).then(|| key.into()));
     Ok(RangeTombstone { seq, start: border()?, end: border()? })
-}
-
-fn pointer(d: &mut Decoder<'_>) -> Result<VlogPointer> {
-    let bytes = d.take(VlogPointer::BYTES)?;
-    VlogPointer::decode(bytes)
-        .filter(VlogPointer::is_plausible)
-        .ok_or_else(|| d.corrupt("pointer into a value log"))
 }

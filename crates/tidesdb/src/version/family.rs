@@ -32,15 +32,12 @@ pub type VlogSlots = Arc<BTreeMap<VlogId, Arc<VlogSlot>>>;
 pub struct FamilyVersion<T = Table> {
     pub(super) state: Arc<FamilyState>,
     levels: Vec<Arc<Level<T>>>,
-    /// Tables of an unresolved family, which cannot be opened.
-    unopened: BTreeMap<TableId, Arc<FileGuard>>,
     vlogs: VlogSlots,
     ranges: RangeSet,
 }
 
 impl<T> FamilyVersion<T> {
-    /// Builds the version of `state`. Shares the slots and the files of `prev`, and opens tables that are new. The
-    /// version of an unresolved family keeps its files and has no table and no range tombstone.
+    /// Builds the version of `state`. Shares the slots and the files of `prev`, and opens tables that are new.
     pub(super) fn build(
         state: &Arc<FamilyState>,
         prev: Option<&Self>,
@@ -48,19 +45,14 @@ impl<T> FamilyVersion<T> {
         open: impl Fn(&FamilyState, &Arc<TableMeta>) -> Result<Arc<T>>,
     ) -> Result<Self> {
         let order = &state.options.comparator;
-        let mut unopened = BTreeMap::new();
         let mut by_level: Vec<Vec<Arc<TableSlot<T>>>> = Vec::new();
         for PlacedTable { level, meta } in state.tables.iter() {
-            let id = meta.id;
-            let shared = prev.and_then(|p| p.unopened.get(&id)).cloned();
-            let file = || shared.unwrap_or_else(|| Arc::new(FileGuard::new(FileKind::Table(id), queue)));
-            if order.is_unresolved() {
-                unopened.insert(id, file());
-                continue;
-            }
-            let slot = match prev.and_then(|p| p.table(id)) {
+            let slot = match prev.and_then(|p| p.table(meta.id)) {
                 Some(slot) => Arc::clone(slot),
-                None => Arc::new(TableSlot::new(Arc::clone(meta), open(state, meta)?, file())),
+                None => {
+                    let file = Arc::new(FileGuard::new(FileKind::Table(meta.id), queue));
+                    Arc::new(TableSlot::new(Arc::clone(meta), open(state, meta)?, file))
+                }
             };
             let index = usize::from(*level).saturating_sub(1);
             if by_level.len() <= index {
@@ -72,12 +64,12 @@ impl<T> FamilyVersion<T> {
         for (i, tables) in by_level.into_iter().enumerate() {
             levels.push(Arc::new(Level::new(tables, order, i == 0)));
         }
-        let this = Self::with_levels(state, prev, queue, levels, unopened);
+        let this = Self::with_levels(state, prev, queue, levels);
         this.check()?;
         Ok(this)
     }
 
-    /// Returns the version of `state` that `edit` makes of this resolved one. Costs what the edit changes: all else is shared.
+    /// Returns the version of `state` that `edit` makes of this one. Costs what the edit changes: all else is shared.
     pub(super) fn successor(
         &self,
         state: &Arc<FamilyState>,
@@ -121,7 +113,7 @@ impl<T> FamilyVersion<T> {
                 .map_err(|id| Error::internal(format!("table {} is not in level {level}", id.0)))?;
         }
         while levels.pop_if(|level| level.is_empty()).is_some() {}
-        let this = Self::with_levels(state, Some(self), queue, levels, BTreeMap::new());
+        let this = Self::with_levels(state, Some(self), queue, levels);
         new.values().try_for_each(|(level, slot)| this.check_table(*level, slot))?;
         debug_assert!(this.check().is_ok(), "{:?}", this.check());
         Ok(this)
@@ -132,9 +124,7 @@ impl<T> FamilyVersion<T> {
         prev: Option<&Self>,
         queue: &Arc<ObsoleteFiles>,
         levels: Vec<Arc<Level<T>>>,
-        unopened: BTreeMap<TableId, Arc<FileGuard>>,
     ) -> Self {
-        let order = &state.options.comparator;
         let vlog_slot = |&id: &VlogId| match prev.and_then(|p| p.vlogs.get(&id)) {
             Some(slot) => (id, Arc::clone(slot)),
             None => (id, Arc::new(VlogSlot { file: FileGuard::new(FileKind::Vlog(id), queue) })),
@@ -144,13 +134,10 @@ impl<T> FamilyVersion<T> {
             _ => Arc::new(state.vlogs.keys().map(vlog_slot).collect()),
         };
         let ranges = match prev {
-            _ if order.is_unresolved() => RangeSet::new(order, Vec::new()),
-            Some(prev) if Arc::ptr_eq(&prev.state.ranges, &state.ranges) && !prev.order().is_unresolved() => {
-                prev.ranges.clone()
-            }
-            _ => RangeSet::new(order, state.ranges.values().cloned().collect()),
+            Some(prev) if Arc::ptr_eq(&prev.state.ranges, &state.ranges) => prev.ranges.clone(),
+            _ => RangeSet::new(&state.options.comparator, state.ranges.values().cloned().collect()),
         };
-        Self { state: Arc::clone(state), levels, unopened, vlogs, ranges }
+        Self { state: Arc::clone(state), levels, vlogs, ranges }
     }
 
     /// Marks as obsolete all files that `next` lacks. `next` is what `edit` made of this version, or `None` if the family was
@@ -164,9 +151,6 @@ impl<T> FamilyVersion<T> {
         match next {
             Some(_) => edit.changes().iter().filter_map(removed).for_each(|slot| retire(slot, is_gone)),
             None => self.tables().for_each(|slot| retire(slot, is_gone)),
-        }
-        for (_, file) in self.unopened.iter().filter(|(id, _)| is_gone(**id)) {
-            file.set_obsolete();
         }
         if next.is_some_and(|next| Arc::ptr_eq(&next.vlogs, &self.vlogs)) {
             return;
@@ -184,7 +168,6 @@ impl<T> FamilyVersion<T> {
         Self {
             state: Arc::clone(&self.state),
             levels: Vec::new(),
-            unopened: BTreeMap::new(),
             vlogs: Arc::default(),
             ranges: RangeSet::new(self.order(), Vec::new()),
         }
@@ -203,11 +186,6 @@ impl<T> FamilyVersion<T> {
     /// All commits up to this one are in tables.
     pub fn flushed_to(&self) -> SeqNo {
         self.state.flushed_to
-    }
-
-    /// Returns false for the version of an unresolved family, whose tables are not open.
-    pub(super) fn is_resolved(&self) -> bool {
-        !self.order().is_unresolved()
     }
 
     /// Returns the levels; the first is L1. Trailing empty levels are absent.
@@ -253,9 +231,9 @@ impl<T> FamilyVersion<T> {
         kept.chain(added).any(|meta| meta.may_be_hidden(self.order(), range))
     }
 
-    /// Returns whether there is no table, opened or not.
+    /// Returns whether there is no table.
     pub fn is_empty(&self) -> bool {
-        self.levels.is_empty() && self.unopened.is_empty()
+        self.levels.is_empty()
     }
 
     /// Calls `each` with all tables that may hold `key`, newest data first: the order in which a read must search.
@@ -286,11 +264,6 @@ impl<T> FamilyVersion<T> {
         self.state.obsolete_vlogs_at(flushed_to)
     }
 
-    /// Returns the descriptions of the tables that are not open, because the family is unresolved.
-    pub fn unopened(&self) -> impl Iterator<Item = &Arc<TableMeta>> {
-        self.state.tables.iter().map(|table| &table.meta).filter(|_| !self.is_resolved())
-    }
-
     /// Returns the slots of all value logs.
     pub fn vlog_slots(&self) -> VlogSlots {
         Arc::clone(&self.vlogs)
@@ -307,14 +280,11 @@ impl<T> FamilyVersion<T> {
         deeper.iter().any(|l| !l.meeting(self.order(), range).is_empty())
     }
 
-    /// Checks every invariant of a version. Those of an unresolved family are checked once it is resolved.
+    /// Checks every invariant of a version.
     ///
     /// # Errors
     /// `Internal`, naming the violated invariant and the tables.
     pub fn check(&self) -> Result<()> {
-        if !self.is_resolved() {
-            return Ok(());
-        }
         for (level, slot) in self.levels.iter().zip(1..).flat_map(|(l, n)| l.tables().map(move |t| (n, t))) {
             self.check_table(level, slot)?;
         }

@@ -38,5 +38,5 @@ pub use image::{Image, in_force};
 pub use level::{Level, TableSlot};
 pub use obsolete::{FileGuard, ObsoleteFiles, OrphanReport};
 pub use replay::{ManifestReport, Presence, presence};
-pub use set::{Context, Installed, VersionSet, inspect};
+pub use set::{Context, Installed, VersionSet, inspect, without_comparator};
 pub use state::{FamilyState, PlacedTable, State, Tables, VlogState};

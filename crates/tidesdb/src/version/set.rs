@@ -11,6 +11,8 @@
 mod opening;
 mod orders;
 
+pub use orders::without_comparator;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
@@ -47,8 +49,8 @@ pub struct Context<T = Table> {
     pub operators: Vec<MergeOperator>,
     /// Whether families may lack their merge operators: their operands can then be neither read nor written.
     pub lacks_operators: bool,
-    /// Returns whether the family of this name may lack its key order until [`VersionSet::resolve`].
-    pub may_wait: Box<dyn Fn(&str) -> bool + Send + Sync>,
+    /// Whether families without their key order are left out; only for reading.
+    pub leaves_out: bool,
     /// Opens tables.
     pub open_table: Arc<OpenTable<T>>,
     /// Open the tables of a large database.
@@ -132,8 +134,8 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
     /// busy with what it was given before, and a sync would keep the first read waiting. `read_only` changes nothing on disk.
     ///
     /// # Errors
-    /// `NotFound` if there is none; `Corrupt` for damage; `FormatTooNew`; `InvalidArgument` for an unknown key order of
-    /// a family that may not be unresolved; errors of opening tables.
+    /// `NotFound` if there is none; `Corrupt` for damage; `FormatTooNew`; `InvalidArgument` for unknown key orders
+    /// and merge operators; errors of opening tables.
     pub fn open(context: Context<T>, read_only: bool) -> Result<(Self, ManifestReport)> {
         let loaded = replay::load(&*context.dir, &mut |_, _| {})?;
         let mut state = loaded.state;
@@ -161,7 +163,7 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
     /// `prev`, and everything of the families that `is_same` says have not changed since.
     ///
     /// # Errors
-    /// `InvalidArgument` for an unknown key order of a family that may not be unresolved; errors of opening tables.
+    /// `InvalidArgument` for unknown key orders and merge operators; errors of opening tables.
     pub fn view(
         context: Context<T>,
         identity: Identity,
@@ -400,7 +402,7 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         (inner.state.clone(), inner.versions.values().cloned().collect())
     }
 
-    /// Returns the version of a family in force; `None` also if the family is unresolved.
+    /// Returns the version of a family in force.
     pub fn version(&self, family: FamilyId) -> Option<Arc<FamilyVersion<T>>> {
         self.inner.lock().versions.get(&family).cloned()
     }
@@ -530,10 +532,10 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
             }
             let prev = inner.versions.get(&id).map(|v| &**v);
             let next = match (state.families.get(&id), prev) {
-                (Some(family), Some(prev)) if prev.is_resolved() => {
+                (Some(family), Some(prev)) => {
                     Some(prev.successor(family, edit, &self.obsolete, &*self.context.open_table)?)
                 }
-                (Some(family), prev) => Some(self.build(family, prev)?),
+                (Some(family), None) => Some(self.build(family, None)?),
                 (None, _) => None,
             };
             fresh.insert(id, next.map(Arc::new));

@@ -14,7 +14,7 @@ use crate::options::{COMPARATOR_NAME_BYTES_MAX, check_operator_change};
 use crate::ranges::RangeTombstone;
 use crate::sst::TableMeta;
 use crate::types::{FAMILY_NAME_BYTES_MAX, FamilyId, SeqNo, TableId, VlogId, WalId};
-use crate::vlog::{FILE_HEADER_BYTES, RECORD_HEADER_BYTES, VlogPointer};
+use crate::vlog::{FILE_HEADER_BYTES, RECORD_HEADER_BYTES};
 use crate::{Error, FamilyOptions, Result};
 
 /// Files of an edit times families from which on checking all files costs less than looking for each new file in each family.
@@ -111,10 +111,7 @@ pub struct FamilyState {
     pub vlogs: BTreeMap<VlogId, VlogState>,
     /// Range tombstones of flushed commits, by sequence number.
     pub ranges: Arc<BTreeMap<SeqNo, Arc<RangeTombstone>>>,
-    /// Deferred operations: locations in the value logs, oldest first. They are in no table, because the key order was
-    /// not known when they were taken from the log.
-    pub held: Vec<VlogPointer>,
-    /// All its commits up to this one are in tables or deferred.
+    /// All its commits up to this one are in tables.
     pub flushed_to: SeqNo,
 }
 
@@ -164,8 +161,7 @@ impl Default for State {
 
 impl FamilyState {
     /// Returns the value logs that nothing can refer to any more. Each is sealed, no table has live values in it, and
-    /// every commit that may refer to it is flushed. While operations are deferred there are none, because these may
-    /// refer to any value log.
+    /// every commit that may refer to it is flushed.
     pub fn obsolete_vlogs(&self) -> impl Iterator<Item = VlogId> {
         self.obsolete_vlogs_at(self.flushed_to)
     }
@@ -177,8 +173,7 @@ impl FamilyState {
     }
 
     fn is_obsolete(&self, v: &VlogState, flushed_to: SeqNo) -> bool {
-        let settled = self.held.is_empty() && v.sealed_at.is_some_and(|seq| seq <= flushed_to);
-        v.live_count == 0 && v.live_bytes == 0 && settled
+        v.live_count == 0 && v.live_bytes == 0 && v.sealed_at.is_some_and(|seq| seq <= flushed_to)
     }
 
     fn add_table(&mut self, level: u8, meta: &Arc<TableMeta>) -> Result<()> {
@@ -241,14 +236,6 @@ impl FamilyState {
         removed.map(|_| ()).ok_or_else(|| missing("range tombstone", seq))
     }
 
-    fn hold(&mut self, pointer: VlogPointer) -> Result<()> {
-        if !self.vlogs.contains_key(&pointer.vlog) {
-            return Err(missing("value log", pointer.vlog.0.into()));
-        }
-        self.held.push(pointer);
-        Ok(())
-    }
-
     fn changes(&self, out: &mut Vec<Change>) {
         let family = self.id;
         out.push(Change::CreateFamily {
@@ -266,7 +253,6 @@ impl FamilyState {
             out.push(Change::AddTable { family, level: *level, meta: Arc::clone(meta) });
         }
         out.extend(self.ranges.values().map(|range| Change::AddRange { family, range: Arc::clone(range) }));
-        out.extend(self.held.iter().map(|&pointer| Change::Hold { family, pointer }));
         if self.flushed_to > 0 {
             out.push(Change::FlushedTo { family, seq: self.flushed_to });
         }
@@ -355,8 +341,6 @@ impl State {
             Change::RemoveVlog { family, vlog } => self.family_mut(*family)?.remove_vlog(*vlog)?,
             Change::AddRange { family, range } => self.family_mut(*family)?.add_range(range)?,
             Change::RemoveRange { family, seq } => self.family_mut(*family)?.remove_range(*seq)?,
-            Change::Hold { family, pointer } => self.family_mut(*family)?.hold(*pointer)?,
-            Change::Release { family } => self.family_mut(*family)?.held.clear(),
             Change::FlushedTo { family, seq } => {
                 let f = self.family_mut(*family)?;
                 f.flushed_to = f.flushed_to.max(*seq);
@@ -426,7 +410,6 @@ impl State {
             tables: Tables::default(),
             vlogs: BTreeMap::new(),
             ranges: Arc::default(),
-            held: Vec::new(),
             flushed_to: 0,
         };
         Arc::make_mut(&mut self.names).insert(Arc::clone(name), id);

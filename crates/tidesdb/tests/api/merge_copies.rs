@@ -13,7 +13,7 @@ fn a_reader_beside_the_writer_combines_what_it_follows() {
     let sim = Sim::new();
     let db = sim.open();
     let reader = sim.options().merge_operator(mine()).open_reader().unwrap();
-    let blind = sim.options().await_comparators(true).open_reader().unwrap();
+    let blind = sim.options().allow_unknown(true).open_reader().unwrap();
     let mut options = small().merge_operator(mine());
     options.min_levels = 2;
     let f = db.create_family("counts", options).unwrap();
@@ -136,7 +136,7 @@ fn an_object_store_restores_operands() {
 }
 
 #[test]
-fn deferred_operations_meet_the_tables_that_were_there_before() {
+fn recovered_operations_meet_the_tables_that_were_there_before() {
     let order = || tidesdb::Comparator::custom("by-length", |a, b| a.len().cmp(&b.len()).then(a.cmp(b)));
     let sim = Sim::new();
     let db = sim.open();
@@ -153,12 +153,8 @@ fn deferred_operations_meet_the_tables_that_were_there_before() {
     words.delete_range("ranged".."ranger").unwrap();
     words.merge("ranged", "3").unwrap();
     let sim = sim.killed();
-    let db = sim.options().await_comparators(true).open().unwrap();
-    assert!(db.family("words").is_err());
-    db.close().unwrap();
     sim.clock.advance(Duration::from_secs(10));
-    let db = sim.options().await_comparators(true).open().unwrap();
-    db.register_comparator(order()).unwrap();
+    let db = sim.options().comparator(order()).open().unwrap();
     let words = db.family("words").unwrap();
     let want = [("alone", "1"), ("merged", "old.1.2"), ("ranged", "3")];
     for _ in 0..2 {

@@ -475,7 +475,7 @@ fn a_session_without_the_operator_changes_nothing() {
             let db = Db::options(DB)
                 .env(sim.env.clone())
                 .background_threads(0)
-                .await_comparators(true)
+                .allow_unknown(true)
                 .open()
                 .unwrap();
             for n in 0..3 {

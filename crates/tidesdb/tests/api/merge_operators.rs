@@ -419,7 +419,7 @@ fn the_operator_is_part_of_the_family() {
     let db = Db::options(crate::common::DB)
         .env(sim.env.clone())
         .background_threads(0)
-        .await_comparators(true)
+        .allow_unknown(true)
         .open()
         .unwrap();
     let f = db.default_family();
@@ -537,7 +537,7 @@ fn a_commit_hook_is_told_of_merges() {
 }
 
 #[test]
-fn operands_wait_for_a_comparator() {
+fn operands_are_recovered_in_a_custom_order() {
     let order = || Comparator::custom("by-length", |a, b| a.len().cmp(&b.len()).then(a.cmp(b)));
     let sim = Sim::new();
     let db = sim.open();
@@ -551,11 +551,8 @@ fn operands_wait_for_a_comparator() {
     db.write(&mut batch).unwrap();
     words.merge("whale", "c").unwrap();
     let sim = sim.killed();
-    let db = sim.options().await_comparators(true).open().unwrap();
-    assert!(db.family("words").is_err());
-    db.close().unwrap();
-    let db = sim.options().await_comparators(true).open().unwrap();
-    db.register_comparator(order()).unwrap();
+    assert!(sim.options().open().is_err());
+    let db = sim.options().comparator(order()).open().unwrap();
     let words = db.family("words").unwrap();
     for _ in 0..2 {
         assert_eq!(

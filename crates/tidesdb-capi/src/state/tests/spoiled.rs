@@ -8,11 +8,11 @@ use super::super::{Database, Facts, SETTINGS_FAMILY};
 use crate::pointer::text_of;
 
 fn open(dir: &std::path::Path, order: &Comparator) -> Arc<Database> {
-    let engine = Db::options(dir)
+    let locked = Db::options(dir)
         .default_family_name(SETTINGS_FAMILY)
         .comparator(order.clone())
         .create_if_missing(true)
-        .open()
+        .lock()
         .unwrap();
     let facts = Facts {
         path: dir.to_owned(),
@@ -20,11 +20,12 @@ fn open(dir: &std::path::Path, order: &Comparator) -> Arc<Database> {
         has_cache: true,
         unified: false,
         sync: SyncMode::None,
+        merges: true,
         waits_at_close: false,
         connector: None,
         _messages: crate::log::open(99, None, 0),
     };
-    let database = Arc::new(Database::new(engine, facts));
+    let database = Arc::new(Database::new(locked, facts).unwrap());
     database.publish().unwrap();
     database
 }
@@ -42,11 +43,11 @@ fn settings_that_an_older_version_spoiled_do_not_hide_their_family() {
             ("other order", "[family]\ncomparator_name=a\nwrite_buffer_size=7777777\n"),
         ] {
             let options = FamilyOptions::default().comparator(order.clone()).write_buffer_bytes(1 << 20);
-            let family = database.engine().create_family(name, options).unwrap();
+            let family = database.engine().unwrap().create_family(name, options).unwrap();
             family.put(b"a", b"1").unwrap();
             family.put(b"b", b"2").unwrap();
             let key = format!("family/{}", family.id().0);
-            database.engine().default_family().put(key.as_bytes(), text.as_bytes()).unwrap();
+            database.engine().unwrap().default_family().put(key.as_bytes(), text.as_bytes()).unwrap();
         }
         database.close().unwrap();
     }

@@ -60,7 +60,7 @@ impl Rig {
             comparators: Vec::new(),
             operators: Vec::new(),
             lacks_operators: false,
-            may_wait: Box::new(|_| false),
+            leaves_out: false,
             open_table: Arc::new(move |family, meta| {
                 Table::open(&tables, &family.options.comparator, meta.clone())
             }),

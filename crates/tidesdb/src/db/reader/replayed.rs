@@ -81,7 +81,7 @@ impl Replayed {
         let mut complete = self.complete.clone();
         complete.retain(|id| named.contains(id));
         for core in shared.write.all_families() {
-            let Some(family) = state.families.get(&core.id).filter(|_| !core.is_unresolved()) else {
+            let Some(family) = state.families.get(&core.id) else {
                 continue;
             };
             let used = |id| {
@@ -240,7 +240,7 @@ impl Replay<'_> {
     /// The family that the operation is inserted into, if its commit is not in tables.
     fn target(&self, seq: SeqNo, op: &Op<'_>) -> Option<&Arc<FamilyCore>> {
         let (core, flushed) = self.known.get(&op.family)?;
-        (seq > *flushed && !core.is_unresolved()).then_some(core)
+        (seq > *flushed).then_some(core)
     }
 
     fn check_memory(&self) -> Result<()> {
@@ -268,9 +268,7 @@ impl Replay<'_> {
                 continue;
             }
             check_operand(core, &op, commit)?; // fails if the writer has added the operator since; the next try sees it
-            if core.is_unresolved() {
-                self.check_unresolved(core, commit)?;
-            } else if op.kind == Kind::PutPointer {
+            if op.kind == Kind::PutPointer {
                 match check_value(core, op.value, commit, same_boot) {
                     Err(e) if e.is_corruption() && !same_boot && commit.seq >= self.state.durable_mark => {
                         return Ok(false);
@@ -280,17 +278,6 @@ impl Replay<'_> {
             }
         }
         Ok(true)
-    }
-
-    /// A family whose operations are deferred gets new ones only after the manifest says that they are in tables.
-    fn check_unresolved(&self, core: &FamilyCore, commit: &LoggedCommit<'_>) -> Result<()> {
-        let deferred = self.state.families.get(&core.id).is_some_and(|family| !family.held.is_empty());
-        match deferred && self.shared.comparator(core.options.comparator.name()).is_some() {
-            true => {
-                Err(Error::corrupt(commit.file, commit.offset, "a commit for a family that is not resolved"))
-            }
-            false => Ok(()),
-        }
     }
 }
 

@@ -46,19 +46,18 @@ impl<T> Work<T> {
     }
 }
 
-/// Opens the tables of all resolved families of `state`. Those that cannot be opened are left out.
+/// Opens the tables of all families of `state`. Those that cannot be opened are left out.
 pub(super) fn open_all<T: Send + Sync + 'static>(
     state: &State,
     open: &Arc<OpenTable<T>>,
     threads: &dyn Threads,
 ) -> Opened<T> {
-    let resolved = state.families.values().filter(|family| !family.options.comparator.is_unresolved());
     let tables_of = |family: &Arc<FamilyState>| {
         let family = Arc::clone(family);
         let metas: Vec<_> = family.tables.iter().map(|table| Arc::clone(&table.meta)).collect();
         metas.into_iter().map(move |meta| (Arc::clone(&family), meta))
     };
-    let tables: Vec<_> = resolved.flat_map(tables_of).collect();
+    let tables: Vec<_> = state.families.values().flat_map(tables_of).collect();
     let helpers = match tables.len() {
         0..TABLES_MIN => return Opened::new(),
         _ => (2 * threads.parallelism()).min(THREADS_MAX) - 1,

@@ -26,8 +26,6 @@ fn every_change() -> Vec<Change> {
         add(300, 1, &meta(8000, ("a", "zz"), (3, 4), &[(5, 100, 2)])),
         Change::RenameFamily { family, name: "n\u{e9}".into() },
         Change::SetOptions { family, options: FamilyOptions { value_threshold: 1, ..options } },
-        Change::Hold { family, pointer: held(5) },
-        Change::Release { family },
         Change::FlushedTo { family, seq: 1 << 46 },
         remove(300, 1, 8000),
         Change::RemoveVlog { family, vlog: VlogId(5) },
@@ -69,8 +67,6 @@ fn golden_edit() {
         create_family(1, "default"),
         Change::AddVlog { family: FamilyId(1), vlog: VlogId(2), salt: [0xaa; 16] },
         remove(1, 2, 300),
-        Change::Hold { family: FamilyId(1), pointer: held(2) },
-        Change::Release { family: FamilyId(1) },
         Change::LogStart { wal: WalId(7) },
         Change::ClockMark { wall_secs: 128 },
         Change::CleanShutdown,
@@ -97,10 +93,6 @@ fn golden_edit() {
     want.extend_from_slice(&[7, 18, 1, 2]);
     want.extend_from_slice(&[0xaa; 16]);
     want.extend_from_slice(&[6, 4, 1, 2, 0xac, 0x02]);
-    want.extend_from_slice(&[
-        18, 25, 1, 2, 0, 0, 0, 90, 0, 0, 0, 40, 0, 0, 0, 0, 0, 0, 0, 100, 0, 0, 0, 6, 0, 0, 0,
-    ]);
-    want.extend_from_slice(&[19, 1, 1]);
     want.extend_from_slice(&[11, 1, 7]);
     want.extend_from_slice(&[0x81, 2, 0x80, 0x01]);
     want.extend_from_slice(&[15, 0]);

@@ -400,82 +400,10 @@ fn a_custom_key_order_must_be_given_at_each_open() {
 }
 
 #[test]
-fn a_family_may_be_unresolved_until_its_order_is_registered() {
-    let (env, _disk, set) = disk_with(15, 2);
-    let mine = || Comparator::custom("mine", |a, b| b.cmp(a));
-    let create = |id, name: &str| Change::CreateFamily {
-        family: FamilyId(id),
-        name: name.into(),
-        options: FamilyOptions::default().comparator(mine()),
-    };
-    let tables = [meta(101, ("z", "m"), (1, 1), &[]), meta(102, ("l", "a"), (1, 1), &[])];
-    install(&set, [create(7, "f"), add(7, 2, &tables[0]), add(7, 2, &tables[1])]).unwrap();
-    let range = crate::ranges::RangeTombstone { seq: 1, start: None, end: Some((*b"x").into()) };
-    install(&set, [Change::AddRange { family: FamilyId(7), range: Arc::new(range) }]).unwrap();
-    install(&set, [create(8, "dropped"), add(8, 2, &meta(103, ("z", "m"), (1, 1), &[]))]).unwrap();
-    drop(set);
-    let dir = dir_of(&env);
-    let patient = || Context { may_wait: Box::new(|name| name != "dropped"), ..context(&env, &dir) };
-    let e = Set::open(patient(), false).unwrap_err();
-    assert!(matches!(e, Error::InvalidArgument { .. }) && e.to_string().contains("dropped"), "{e}");
-    let (set, _) = Set::open(Context { may_wait: Box::new(|_| true), ..patient() }, false).unwrap();
-    let version = || set.version(FamilyId(7)).unwrap();
-    let unresolved = || {
-        let v = version();
-        v.order().is_unresolved() && v.depth() == 0 && v.ranges().is_empty() && !v.is_empty()
-    };
-    assert!(unresolved());
-    install(&set, [Change::FlushedTo { family: FamilyId(7), seq: 50 }]).unwrap();
-    assert!(unresolved(), "an edit does not resolve the family");
-    install(&set, [Change::DropFamily { family: FamilyId(8) }]).unwrap();
-    assert_eq!(set.obsolete().take().last(), Some(&FileKind::Table(TableId(103))));
-    let resolve = |order: &Comparator, edit: &VersionEdit| set.resolve(FamilyId(7), order, edit, |_| ());
-    // The tables overlap in byte order.
-    let e = resolve(&Comparator::bytewise(), &VersionEdit::new()).unwrap_err();
-    assert!(e.is_corruption(), "{e}");
-    let mut impossible = VersionEdit::new();
-    impossible.push(Change::Hold { family: FamilyId(7), pointer: held(1) });
-    assert!(resolve(&mine(), &impossible).is_err() && unresolved(), "all or nothing");
-    let before = version();
-    resolve(&mine(), &VersionEdit::new()).unwrap();
-    assert_eq!((version().level(2).next().unwrap().id(), version().flushed_to()), (TableId(101), 50));
-    assert_eq!(version().ranges().len(), 1);
-    let gone = Change::RemoveTable { family: FamilyId(7), level: 2, table: TableId(101) };
-    install(&set, [gone]).unwrap();
-    assert!(set.obsolete().take().is_empty(), "the unresolved version shares the file");
-    drop(before);
-    assert_eq!(set.obsolete().take(), [FileKind::Table(TableId(101))]);
-}
-
-#[test]
-fn deferred_operations_keep_the_value_logs() {
-    let (env, _disk, set) = disk_with(16, 0);
-    let (family, vlog) = (FamilyId(1), VlogId(1));
-    install(&set, [create_family(1, "f")]).unwrap();
-    assert!(
-        install(&set, [Change::Hold { family, pointer: held(1) }]).is_err(),
-        "the value log does not exist"
-    );
-    let seal = Change::SealVlog { family, vlog, bytes: 200, sealed_at: 9 };
-    let hold = Change::Hold { family, pointer: held(1) };
-    let flushed = Change::FlushedTo { family, seq: 9 };
-    install(&set, [Change::AddVlog { family, vlog, salt: [7; 16] }, hold, seal, flushed]).unwrap();
-    drop(set);
-    let (set, _) = open(&env);
-    let state = || Arc::clone(&set.state().families[&family]);
-    assert_eq!((state().held.clone(), state().obsolete_vlogs().count()), (vec![held(1)], 0));
-    assert!(install(&set, [Change::RemoveVlog { family, vlog }]).is_err());
-    install(&set, [Change::Release { family }]).unwrap();
-    assert_eq!((state().held.len(), state().obsolete_vlogs().count()), (0, 1));
-    install(&set, [Change::RemoveVlog { family, vlog }]).unwrap();
-}
-
-#[test]
 fn applying_a_snapshot_reproduces_the_state() {
     let (_env, _disk, set) = disk_with(13, 30);
     let (family, vlog) = (FamilyId(1), set.new_vlog_id().unwrap());
     install(&set, [Change::AddVlog { family, vlog, salt: [1; 16] }]).unwrap();
-    install(&set, [Change::Hold { family, pointer: held(vlog.0) }]).unwrap();
     let state = set.state();
     let mut again = State::default();
     again.apply(&state.snapshot()).unwrap();

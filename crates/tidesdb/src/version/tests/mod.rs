@@ -18,7 +18,6 @@ use tidesdb_io::{Dir, Env};
 use super::*;
 use crate::sst::{TableMeta, VlogRef};
 use crate::types::{FamilyId, SeqNo, TableId, VlogId};
-use crate::vlog::VlogPointer;
 use crate::{Error, FamilyOptions, Result};
 
 /// Directory of the test database.
@@ -41,7 +40,7 @@ fn context(env: &Env, dir: &Arc<dyn Dir>) -> Context<TableId> {
         comparators: Vec::new(),
         operators: Vec::new(),
         lacks_operators: false,
-        may_wait: Box::new(|_| false),
+        leaves_out: false,
         open_table: Arc::new(|_, meta| Ok(Arc::new(meta.id))),
     }
 }
@@ -128,11 +127,6 @@ fn add(family: u32, level: u8, meta: &Arc<TableMeta>) -> Change {
 
 fn remove(family: u32, level: u8, table: u64) -> Change {
     Change::RemoveTable { family: FamilyId(family), level, table: TableId(table) }
-}
-
-/// Returns a pointer into value log `vlog`.
-fn held(vlog: u32) -> VlogPointer {
-    VlogPointer { vlog: VlogId(vlog), disk_len: 90, offset: 40, raw_len: 100, crc: 6 }
 }
 
 /// Installs with an empty `publish`.
