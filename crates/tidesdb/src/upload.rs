@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use tidesdb_io::Access;
 
-use crate::engine::Shared;
+use crate::engine::Engine;
 use crate::family::FamilyCore;
 use crate::files::{self, CURRENT, FileKind};
 use crate::flush::{self, Prefix};
@@ -67,8 +67,8 @@ impl Due {
 }
 
 /// Uploads what is new. A failure is counted, and the upload is tried again later.
-pub fn in_background(shared: &Arc<Shared>) {
-    if let Err(error) = run(shared) {
+pub fn in_background(engine: &Arc<Engine>) {
+    if let Err(error) = run(engine) {
         tracing::warn!(%error, "the upload to the object store failed; it will be tried again");
     }
 }
@@ -78,18 +78,18 @@ pub fn in_background(shared: &Arc<Shared>) {
 /// # Errors
 /// `Io` of the store, of reading the files to upload, and those of a flush. The store keeps what it held, possibly with
 /// more of the same.
-pub fn run(shared: &Arc<Shared>) -> Result<()> {
-    with_remote(shared, |remote| {
+pub fn run(engine: &Arc<Engine>) -> Result<()> {
+    with_remote(engine, |remote| {
         let seen = remote.installs_seen.load(Ordering::SeqCst);
         let follows =
-            seen == shared.maintenance.versions.installs() && remote.log_follows.load(Ordering::SeqCst);
-        if follows && follow_log(&shared.maintenance, remote)? {
+            seen == engine.maintenance.versions.installs() && remote.log_follows.load(Ordering::SeqCst);
+        if follows && follow_log(&engine.maintenance, remote)? {
             return Ok(());
         }
-        let catalog = shared.catalog.lock();
-        let prefix = flush::prefix(&shared.maintenance)?;
+        let catalog = engine.catalog.lock();
+        let prefix = flush::prefix(&engine.maintenance)?;
         drop(catalog);
-        round(&shared.maintenance, remote, &prefix)
+        round(&engine.maintenance, remote, &prefix)
     })
 }
 
@@ -97,25 +97,25 @@ pub fn run(shared: &Arc<Shared>) -> Result<()> {
 ///
 /// # Errors
 /// As [`run`].
-pub fn at_close(shared: &Arc<Shared>) -> Result<()> {
-    with_remote(shared, |remote| {
+pub fn at_close(engine: &Arc<Engine>) -> Result<()> {
+    with_remote(engine, |remote| {
         remote.log_follows.store(false, Ordering::SeqCst);
-        let installs = shared.maintenance.versions.installs();
-        let (state, versions) = shared.maintenance.versions.pinned_state();
-        let boundary = shared.write.log.sequencer().tail();
-        let prefix = Prefix { state, versions, families: shared.write.all_families(), boundary, installs };
-        round_without_log(&shared.maintenance, remote, &prefix)
+        let installs = engine.maintenance.versions.installs();
+        let (state, versions) = engine.maintenance.versions.pinned_state();
+        let boundary = engine.write.log.sequencer().tail();
+        let prefix = Prefix { state, versions, families: engine.write.all_families(), boundary, installs };
+        round_without_log(&engine.maintenance, remote, &prefix)
     })
 }
 
-fn with_remote(shared: &Arc<Shared>, upload: impl FnOnce(&Remote) -> Result<()>) -> Result<()> {
-    let Some(remote) = &shared.remote else { return Ok(()) };
-    shared.write.health.check()?;
+fn with_remote(engine: &Arc<Engine>, upload: impl FnOnce(&Remote) -> Result<()>) -> Result<()> {
+    let Some(remote) = &engine.remote else { return Ok(()) };
+    engine.write.health.check()?;
     let _one_at_a_time = remote.uploading.lock();
     let result = upload(remote);
     match &result {
         Ok(()) => remote.retry.succeeded(),
-        Err(_) => drop(remote.failed(shared.write.env.clock.mono())),
+        Err(_) => drop(remote.failed(engine.write.env.clock.mono())),
     }
     result
 }

@@ -23,7 +23,7 @@ const TABLE: &str = "| layer | modules |";
 const WRITE_PATH: [&str; 4] = ["context", "read", "write", "txn"];
 
 /// Types through which the manifest is reached.
-const HOLDERS: [&str; 3] = ["VersionSet", "MaintenanceCtx", "Shared"];
+const HOLDERS: [&str; 3] = ["VersionSet", "MaintenanceCtx", "Engine"];
 
 /// The layers of one crate.
 struct House<'a> {

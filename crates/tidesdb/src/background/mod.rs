@@ -22,7 +22,7 @@ pub use relief::TRIM_PERIOD;
 
 use crate::callback::contained;
 use crate::context::WriteCtx;
-use crate::engine::Shared;
+use crate::engine::Engine;
 use crate::events::Event;
 use crate::family::FamilyCore;
 use crate::jobs::Job;
@@ -44,19 +44,19 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// Those of the job.
-pub fn run(shared: &Arc<Shared>, job: Job) -> Result<()> {
+pub fn run(engine: &Arc<Engine>, job: Job) -> Result<()> {
     if job == Job::WriteEvents {
-        shared.write.events.write(); // also if writes are refused
+        engine.write.events.write(); // also if writes are refused
         return Ok(());
     }
-    let result = contained(|| dispatch(shared, job))
+    let result = contained(|| dispatch(engine, job))
         .unwrap_or_else(|| Err(Error::internal(format!("a background job panicked: {job:?}"))));
     match &result {
-        Ok(true) => shared.retry.succeeded(),
+        Ok(true) => engine.retry.succeeded(),
         Ok(false) => {}
-        Err(e) => failed(shared, job, e),
+        Err(e) => failed(engine, job, e),
     }
-    shared.write.events.write();
+    engine.write.events.write();
     result.map(drop)
 }
 
@@ -64,80 +64,80 @@ pub fn run(shared: &Arc<Shared>, job: Job) -> Result<()> {
 ///
 /// # Errors
 /// Those of the first job that fails.
-pub fn run_queued(shared: &Arc<Shared>) -> Result<()> {
-    while let Some(job) = shared.write.jobs.pop(Duration::ZERO, |_| true) {
-        let result = run(shared, job);
-        finished(shared, job);
+pub fn run_queued(engine: &Arc<Engine>) -> Result<()> {
+    while let Some(job) = engine.write.jobs.pop(Duration::ZERO, |_| true) {
+        let result = run(engine, job);
+        finished(engine, job);
         result?;
     }
     Ok(())
 }
 
 /// Ends `job`, and asks for the removal of the files that it made obsolete.
-fn finished(shared: &Shared, job: Job) {
-    shared.write.jobs.finished(job);
-    if matches!(job, Job::Compact(_) | Job::Collect(_)) && shared.write.health.check().is_ok() {
-        shared.write.jobs.push(Job::RemoveObsolete);
+fn finished(engine: &Engine, job: Job) {
+    engine.write.jobs.finished(job);
+    if matches!(job, Job::Compact(_) | Job::Collect(_)) && engine.write.health.check().is_ok() {
+        engine.write.jobs.push(Job::RemoveObsolete);
     }
 }
 
 /// Runs `job`. Returns true if tables were written, which proves that the disk works.
-fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
-    shared.write.health.check()?;
-    let family = |id| shared.write.families.read().get(&id).cloned();
+fn dispatch(engine: &Arc<Engine>, job: Job) -> Result<bool> {
+    engine.write.health.check()?;
+    let family = |id| engine.write.families.read().get(&id).cloned();
     match job {
         Job::PrepareLog => {
-            shared.write.log.prepare_next()?;
-            flush_families_retaining_the_log(&shared.write);
+            engine.write.log.prepare_next()?;
+            flush_families_retaining_the_log(&engine.write);
         }
         Job::Flush(id) => {
             if let Some(family) = family(id)
-                && flush::run(&shared.maintenance, &family)?
+                && flush::run(&engine.maintenance, &family)?
             {
-                shared.write.jobs.push(Job::Flush(id));
-                shared.write.jobs.push(Job::Compact(id));
-                settle_values(shared, &family);
+                engine.write.jobs.push(Job::Flush(id));
+                engine.write.jobs.push(Job::Compact(id));
+                settle_values(engine, &family);
                 return Ok(true);
             }
         }
         Job::Compact(id) => {
             if let Some(family) = family(id)
-                && compact::run(&shared.maintenance, &family)
+                && compact::run(&engine.maintenance, &family)
                     .inspect(|&merged| {
                         // A job that found nothing to begin proves nothing about the disk.
                         if merged {
-                            shared.write.merges.set_starved(false);
+                            engine.write.merges.set_starved(false);
                         }
                     })
-                    .inspect_err(|e| shared.write.merges.set_starved(e.is_full()))?
+                    .inspect_err(|e| engine.write.merges.set_starved(e.is_full()))?
             {
-                shared.write.jobs.push(Job::Compact(id));
-                push_collect(shared, &family);
+                engine.write.jobs.push(Job::Compact(id));
+                push_collect(engine, &family);
                 return Ok(true);
             }
         }
         Job::MergePart(id) => {
-            shared.maintenance.parted.help(&shared.maintenance, id); // a failure is that of the merge
+            engine.maintenance.parted.help(&engine.maintenance, id); // a failure is that of the merge
         }
-        Job::Relieve => shared.relieve(),
-        Job::FreeSpace => free_space(shared),
+        Job::Relieve => engine.relieve(),
+        Job::FreeSpace => free_space(engine),
         Job::FlushActive(id) => {
             if let Some(family) = family(id) {
-                shared.write.rotate_if_scanned(&family);
+                engine.write.rotate_if_scanned(&family);
             }
         }
         Job::Collect(id) => {
             if let Some(family) = family(id)
-                && !family.collection.retry.waits(shared.write.env.clock.mono())
-                && collect::step(&shared.maintenance, &family, shared.stored_to())?
+                && !family.collection.retry.waits(engine.write.env.clock.mono())
+                && collect::step(&engine.maintenance, &family, engine.stored_to())?
             {
                 family.collection.retry.succeeded();
-                shared.write.jobs.push(job);
+                engine.write.jobs.push(job);
             }
         }
         Job::WriteEvents => {} // see `run`
-        Job::RemoveObsolete => shared.maintenance.remove_obsolete(),
-        Job::Upload => upload::in_background(shared),
+        Job::RemoveObsolete => engine.maintenance.remove_obsolete(),
+        Job::Upload => upload::in_background(engine),
     }
     Ok(false)
 }
@@ -145,38 +145,38 @@ fn dispatch(shared: &Arc<Shared>, job: Job) -> Result<bool> {
 /// After a flush of `family`: seals its full value logs and removes dead ones at once, so that their garbage counts, and requests the
 /// collection. A collection that is moving values takes seconds, in which writers may fill gigabytes. A failure is left to the collection,
 /// which meets it again: the flush is done.
-fn settle_values(shared: &Shared, family: &FamilyCore) {
+fn settle_values(engine: &Engine, family: &FamilyCore) {
     if collect::has_values(family) {
-        if collect::run(&shared.maintenance, family, shared.stored_to()).unwrap_or(false) {
-            shared.write.jobs.push(Job::RemoveObsolete);
+        if collect::run(&engine.maintenance, family, engine.stored_to()).unwrap_or(false) {
+            engine.write.jobs.push(Job::RemoveObsolete);
         }
-        shared.write.jobs.push(Job::Collect(family.id));
+        engine.write.jobs.push(Job::Collect(family.id));
     }
 }
 
 /// Requests the work that frees space of the disk. Skips memtables whose flush would free none. Families with immutable memtables only
 /// get their flush requested again: rotating them too would turn each small commit between refused ones into a memtable and a table.
-fn free_space(shared: &Shared) {
-    let write = &shared.write;
+fn free_space(engine: &Engine) {
+    let write = &engine.write;
     write.log.release_spares();
     for family in write.all_families() {
         let view = family.owned_view();
         if !view.immutables.is_empty() {
             write.jobs.push(Job::Flush(family.id));
         } else if let Some(slot) = &view.active
-            && (write.pins_log(slot) || collect::flush_frees_values(&shared.maintenance, &family, slot))
+            && (write.pins_log(slot) || collect::flush_frees_values(&engine.maintenance, &family, slot))
         {
             write.rotate(&family);
         }
-        push_collect(shared, &family);
+        push_collect(engine, &family);
     }
     write.jobs.push(Job::RemoveObsolete);
 }
 
 /// Requests the collection of value logs of `family`, if it has any.
-fn push_collect(shared: &Shared, family: &FamilyCore) {
+fn push_collect(engine: &Engine, family: &FamilyCore) {
     if collect::has_values(family) {
-        shared.write.jobs.push(Job::Collect(family.id));
+        engine.write.jobs.push(Job::Collect(family.id));
     }
 }
 
@@ -193,18 +193,18 @@ fn flush_families_retaining_the_log(ctx: &WriteCtx) {
     }
 }
 
-fn failed(shared: &Shared, job: Job, e: &Error) {
+fn failed(engine: &Engine, job: Job, e: &Error) {
     if matches!(e, Error::Poisoned { .. } | Error::Closed | Error::Busy { .. }) {
         return; // `Busy`: merges were stopped
     }
-    let retry = pause_after(shared, job, e);
+    let retry = pause_after(engine, job, e);
     let family = match job {
         Job::Flush(id) | Job::FlushActive(id) | Job::Compact(id) => {
-            shared.write.families.read().get(&id).map(|f| f.name())
+            engine.write.families.read().get(&id).map(|f| f.name())
         }
         _ => None,
     };
-    shared.write.events.record(&Event::JobFailed {
+    engine.write.events.record(&Event::JobFailed {
         job: format!("{job:?}"),
         family: family.unwrap_or_default(),
         error: e.to_string(),
@@ -214,26 +214,26 @@ fn failed(shared: &Shared, job: Job, e: &Error) {
 
 /// Handles the failure of `job`. Returns the pause before it is tried again; 0 if the database is
 /// poisoned, or if it goes on at once without damaged tables.
-fn pause_after(shared: &Shared, job: Job, e: &Error) -> Duration {
-    shared.write.jobs.withdraw(job); // a merge asks for another one to run beside it: that would find the same work at once
-    let now = shared.write.env.clock.mono();
+fn pause_after(engine: &Engine, job: Job, e: &Error) -> Duration {
+    engine.write.jobs.withdraw(job); // a merge asks for another one to run beside it: that would find the same work at once
+    let now = engine.write.env.clock.mono();
     if matches!(job, Job::Compact(_)) && e.is_corruption() {
         // A damaged input affects only the keys it holds. It is quarantined; other tables can be merged.
-        shared.write.jobs.push(job);
+        engine.write.jobs.push(job);
         return Duration::ZERO;
     }
     if let Job::Collect(id) = job
         && (e.is_corruption() || e.is_full())
-        && let Some(family) = shared.write.families.read().get(&id)
+        && let Some(family) = engine.write.families.read().get(&id)
     {
         return family.collection.retry.failed(now, COLLECT_PAUSE_MAX);
     }
-    let io = e.io_kind().is_some() && !e.is_shortage() && shared.retry.count_failure() >= IO_FAILURES_MAX;
+    let io = e.io_kind().is_some() && !e.is_shortage() && engine.retry.count_failure() >= IO_FAILURES_MAX;
     if io || e.is_corruption() || matches!(e, Error::Internal { .. }) {
-        shared.write.poison(e.clone());
+        engine.write.poison(e.clone());
         return Duration::ZERO;
     }
-    shared.retry.failed(now, PAUSE_MAX)
+    engine.retry.failed(now, PAUSE_MAX)
 }
 
 /// Periodic work: reads the clock, syncs and seals the log, requests failed flushes again.
@@ -279,86 +279,86 @@ impl Ticks {
 
     /// Returns when [`Ticks::tick`] must be called next. An idle database is looked at less often, so that it takes next to no
     /// processor time.
-    pub fn pause(&self, shared: &Shared) -> Duration {
-        let now = shared.write.env.clock.mono();
-        let sequencer = shared.write.log.sequencer();
+    pub fn pause(&self, engine: &Engine) -> Duration {
+        let now = engine.write.env.clock.mono();
+        let sequencer = engine.write.log.sequencer();
         let is_calm = sequencer.tail() == self.tail_seen
             && sequencer.durable().max(self.sync_until) == sequencer.durable()
             && now.saturating_sub(self.tail_since) >= Self::CALM
-            && shared.write.memory.level() == Pressure::Normal
-            && shared.remote.is_none();
-        if shared.write.sync_due.set_idle(is_calm) { SyncDue::IDLE_PERIOD } else { Self::PERIOD }
+            && engine.write.memory.level() == Pressure::Normal
+            && engine.remote.is_none();
+        if engine.write.sync_due.set_idle(is_calm) { SyncDue::IDLE_PERIOD } else { Self::PERIOD }
     }
 
     /// Runs one round.
-    pub fn tick(&mut self, shared: &Arc<Shared>) {
-        shared.reads.refresh_clock();
-        if shared.write.is_recovering() {
+    pub fn tick(&mut self, engine: &Arc<Engine>) {
+        engine.reads.refresh_clock();
+        if engine.write.is_recovering() {
             return;
         }
-        shared.observe(false);
-        if shared.write.events.has_pending() {
-            shared.write.jobs.push(Job::WriteEvents);
+        engine.observe(false);
+        if engine.write.events.has_pending() {
+            engine.write.jobs.push(Job::WriteEvents);
         }
-        if shared.write.health.is_poisoned() {
+        if engine.write.health.is_poisoned() {
             return;
         }
-        let now = shared.write.env.clock.mono();
-        let sequencer = shared.write.log.sequencer();
-        if shared.write.sync_due.tick(now) {
+        let now = engine.write.env.clock.mono();
+        let sequencer = engine.write.log.sequencer();
+        if engine.write.sync_due.tick(now) {
             self.sync_until = sequencer.tail();
         }
-        self.sync_what_is_written(&shared.write);
+        self.sync_what_is_written(&engine.write);
         let tail = sequencer.tail();
         if tail != self.tail_seen {
             (self.tail_seen, self.tail_since) = (tail, now);
-        } else if shared.write.options.sync == SyncMode::Full
+        } else if engine.write.options.sync == SyncMode::Full
             && tail != self.sealed
             && sequencer.written_end() == tail
             && now.saturating_sub(self.tail_since) >= Self::IDLE
         {
-            let _ = shared.write.log.seal(&|| shared.write.sync_values()); // a failure has poisoned the database
+            let _ = engine.write.log.seal(&|| engine.write.sync_values()); // a failure has poisoned the database
             self.sealed = sequencer.tail();
             self.tail_seen = self.sealed;
         }
-        if shared.retry.due(now) {
-            shared.write.ask_for_pending();
+        if engine.retry.due(now) {
+            engine.write.ask_for_pending();
         }
-        if let Some(remote) = &shared.remote
-            && self.uploads.tick(&shared.maintenance, remote, now)
+        if let Some(remote) = &engine.remote
+            && self.uploads.tick(&engine.maintenance, remote, now)
         {
-            shared.write.jobs.push(Job::Upload);
+            engine.write.jobs.push(Job::Upload);
         }
-        shared.write.memory.allow_relief();
+        engine.write.memory.allow_relief();
         if now.saturating_sub(self.last_reap) >= Self::REAP {
             self.last_reap = now;
-            shared.watch_memory();
+            engine.watch_memory();
         }
         if now.saturating_sub(self.last_sweep) >= Self::SWEEP {
             self.last_sweep = now;
-            let waits = shared.write.pacing.delays_writers();
+            let waits = engine.write.pacing.delays_writers();
             let quiet = !waits && now.saturating_sub(self.tail_since) >= Self::QUIET;
-            shared.write.idle.store(quiet, Ordering::Relaxed);
+            engine.write.idle.store(quiet, Ordering::Relaxed);
             let settles = quiet && self.quiet_sweeps.is_multiple_of(Self::LOOK_FOR_LEFTOVERS);
             self.quiet_sweeps = if quiet { self.quiet_sweeps.wrapping_add(1) } else { 0 };
-            sweep(shared, settles);
+            sweep(engine, settles);
         }
     }
 }
 
 /// Frees what nothing needs any more, and requests the work that became due without a commit. With `settles`, every family looks for a
 /// merge.
-fn sweep(shared: &Shared, settles: bool) {
-    shared.write.log.restore_reserve();
-    if shared.write.log.shortage().is_some() {
-        shared.write.jobs.push(Job::FreeSpace);
+fn sweep(engine: &Engine, settles: bool) {
+    engine.write.log.restore_reserve();
+    if engine.write.log.shortage().is_some() {
+        engine.write.jobs.push(Job::FreeSpace);
     }
     // Frees what a reader still used when it was replaced: on an idle database no other call would free it.
     tidesdb_sync::reclaim();
-    tidesdb_sync::release_idle(shared.write.env.clock.mono());
+    tidesdb_sync::release_idle(engine.write.env.clock.mono());
     // A snapshot may have gone that kept deleted ranges alive, the last row of a table may have expired, a quarantine
     // may be over, or reads may have paid for a merge.
-    let now = shared.reads.now();
+    let now = engine.reads.now();
     let has_dead = |f: &Arc<FamilyCore>| {
         let version = &f.owned_view().version;
         let is_expired =
@@ -368,15 +368,15 @@ fn sweep(shared: &Shared, settles: bool) {
             || f.claims.has_quarantined()
             || f.owned_view().probes.is_due()
     };
-    for family in shared.write.all_families().iter() {
+    for family in engine.write.all_families().iter() {
         if settles || has_dead(family) {
-            shared.write.jobs.push(Job::Compact(family.id));
+            engine.write.jobs.push(Job::Compact(family.id));
         }
-        if collect::is_due(&shared.maintenance, family, shared.stored_to()) {
-            shared.write.jobs.push(Job::Collect(family.id));
+        if collect::is_due(&engine.maintenance, family, engine.stored_to()) {
+            engine.write.jobs.push(Job::Collect(family.id));
         }
     }
-    if !shared.maintenance.versions.obsolete().is_empty() {
-        shared.write.jobs.push(Job::RemoveObsolete);
+    if !engine.maintenance.versions.obsolete().is_empty() {
+        engine.write.jobs.push(Job::RemoveObsolete);
     }
 }

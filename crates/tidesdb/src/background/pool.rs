@@ -8,7 +8,7 @@ use tidesdb_sync::{Mutex, rank};
 
 use super::{Ticks, finished, run};
 use crate::context::WriteCtx;
-use crate::engine::Shared;
+use crate::engine::Engine;
 use crate::jobs::Job;
 use crate::{Error, Result};
 
@@ -25,16 +25,16 @@ impl Pool {
     ///
     /// # Errors
     /// `Io` if a thread cannot be started; the threads already started are stopped.
-    pub fn start(shared: &Arc<Shared>, workers: usize) -> Result<Self> {
+    pub fn start(engine: &Arc<Engine>, workers: usize) -> Result<Self> {
         let pool = Self::default();
         if workers == 0 {
             return Ok(pool);
         }
         // One more than asked for, so that the merges of one family never use all threads for long jobs.
         let threads = if workers > 1 { workers + 1 } else { workers };
-        shared.write.jobs.limit_merges(workers / 2);
+        engine.write.jobs.limit_merges(workers / 2);
         for i in 0..threads {
-            let worker = Arc::clone(shared);
+            let worker = Arc::clone(engine);
             // One half of several workers takes only short jobs, merges of small families among them, so these never wait for a long
             // one. The other half takes the long jobs at low priority: it yields to the threads of the user. If merges fall behind, their
             // debt delays the writers.
@@ -43,20 +43,20 @@ impl Pool {
                 true => ("tidesdb-flush", Priority::Normal, Takes::Short),
                 false => ("tidesdb-compact", Priority::Low, Takes::Long),
             };
-            pool.spawn(&shared.write, name, priority, move || work(&worker, takes))?;
+            pool.spawn(&engine.write, name, priority, move || work(&worker, takes))?;
         }
         if workers > 1 {
-            let remover = Arc::clone(shared);
+            let remover = Arc::clone(engine);
             let body = move || work(&remover, Takes::Removals);
-            pool.spawn(&shared.write, "tidesdb-remove", Priority::Low, body)?;
+            pool.spawn(&engine.write, "tidesdb-remove", Priority::Low, body)?;
         }
-        if shared.remote.is_some() {
-            let uploader = Arc::clone(shared);
+        if engine.remote.is_some() {
+            let uploader = Arc::clone(engine);
             let body = move || work(&uploader, Takes::Uploads);
-            pool.spawn(&shared.write, "tidesdb-upload", Priority::Normal, body)?;
+            pool.spawn(&engine.write, "tidesdb-upload", Priority::Normal, body)?;
         }
-        let timekeeper = Arc::clone(shared);
-        pool.spawn(&shared.write, "tidesdb-clock", Priority::Normal, move || {
+        let timekeeper = Arc::clone(engine);
+        pool.spawn(&engine.write, "tidesdb-clock", Priority::Normal, move || {
             let mut ticks = Ticks::default();
             while !timekeeper.write.jobs.is_closed() {
                 timekeeper.write.env.clock.sleep(ticks.pause(&timekeeper));
@@ -109,9 +109,9 @@ enum Takes {
     Uploads,
 }
 
-fn work(shared: &Arc<Shared>, takes: Takes) {
+fn work(engine: &Arc<Engine>, takes: Takes) {
     const PATIENCE: Duration = Duration::from_millis(500);
-    let jobs = &shared.write.jobs;
+    let jobs = &engine.write.jobs;
     let next = || match takes {
         Takes::All => jobs.pop(PATIENCE, |job| !job.is_upload()),
         Takes::Short => jobs.pop_short(PATIENCE),
@@ -119,18 +119,18 @@ fn work(shared: &Arc<Shared>, takes: Takes) {
         Takes::Removals => jobs.pop(PATIENCE, Job::is_removal),
         Takes::Uploads => jobs.pop(PATIENCE, Job::is_upload),
     };
-    while !shared.write.jobs.is_closed() {
-        shared.reads.refresh_clock(); // in case the timekeeper waits for a slow disk
-        if shared.write.is_recovering() {
-            let seen = shared.write.pacing.progress.current();
-            shared.write.pacing.progress.wait_while(seen, Some(Ticks::PERIOD));
+    while !engine.write.jobs.is_closed() {
+        engine.reads.refresh_clock(); // in case the timekeeper waits for a slow disk
+        if engine.write.is_recovering() {
+            let seen = engine.write.pacing.progress.current();
+            engine.write.pacing.progress.wait_while(seen, Some(Ticks::PERIOD));
             continue;
         }
         if let Some(job) = next() {
-            let _ = run(shared, job); // failures are handled inside
+            let _ = run(engine, job); // failures are handled inside
             // An idle thread would keep the views that it replaced, and with them files that are no longer needed.
             tidesdb_sync::reclaim();
-            finished(shared, job);
+            finished(engine, job);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::engine::Shared;
+use crate::engine::Engine;
 use crate::memory::{Pressure, Use};
 
 /// Under pressure the block cache keeps at least this part of the memory limit.
@@ -12,7 +12,7 @@ const SMALL_LIMIT: u64 = 1 << 30;
 /// Under pressure the heap is returned to the system at most once in this time.
 pub const TRIM_PERIOD: Duration = Duration::from_secs(1);
 
-impl Shared {
+impl Engine {
     /// Sums up the memory that has no sum of its own.
     pub fn count_memory(&self) {
         let (memory, tables) = (&self.write.memory, &self.tables.memory);

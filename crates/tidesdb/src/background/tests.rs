@@ -46,7 +46,7 @@ impl Machine {
     fn pass(&mut self, millis: u64) {
         for _ in 0..millis / 10 {
             self.clock.advance(Duration::from_millis(10));
-            self.ticks.tick(&self.db.inner.shared);
+            self.ticks.tick(&self.db.inner.engine);
         }
     }
 
@@ -122,7 +122,7 @@ fn the_debt_is_zero_after_all_memtables_are_flushed_or_dropped() {
     let memory = std::path::Path::new("/dev/shm"); // each round makes tables: syncs must be free
     let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
     let db = Db::options(dir.path()).sync(SyncMode::None).with(|o| o.disk_free_min = 0).open().unwrap();
-    let waiting = |db: &Db| db.inner.shared.write.pacing.flush_debt();
+    let waiting = |db: &Db| db.inner.engine.write.pacing.flush_debt();
     for round in 0..40 {
         let family = db.create_family("dropped", crate::FamilyOptions::default()).unwrap();
         std::thread::scope(|scope| {
@@ -194,13 +194,13 @@ fn a_flush_seals_value_logs_without_the_collection() {
     };
     let (env, ..) = sim::env_on(SimDisk::new(SEED), SEED);
     let db = options(env).default_family(family).open().unwrap();
-    let (family, shared) = (db.default_family(), &db.inner.shared);
+    let (family, engine) = (db.default_family(), &db.inner.engine);
     for _ in 0..4 {
         for key in 0..20u8 {
             db.put([key], [7; 2000]).unwrap();
         }
-        shared.write.rotate(&family.core);
-        super::run(shared, Job::Flush(family.core.id)).unwrap();
+        engine.write.rotate(&family.core);
+        super::run(engine, Job::Flush(family.core.id)).unwrap();
     }
     let version = Arc::clone(&family.core.owned_view().version);
     let sealed = version.vlogs().values().filter(|vlog| vlog.sealed_at.is_some()).count();
@@ -213,17 +213,17 @@ fn a_flush_seals_value_logs_without_the_collection() {
 fn a_slow_commit_does_not_delay_earlier_deadlines() {
     let mut m = Machine::new(SyncMode::None);
     m.put(b"early", SECOND);
-    let shared = Arc::clone(&m.db.inner.shared);
+    let engine = Arc::clone(&m.db.inner.engine);
     let (done, seen) = std::sync::mpsc::channel();
-    let _slow = shared.write.log.sequencer().reserve(4096, Purpose::Store).unwrap(); // never written
+    let _slow = engine.write.log.sequencer().reserve(4096, Purpose::Store).unwrap(); // never written
     let body = move || {
         m.pass(1100);
         let durable = m.durable();
-        let before = m.db.inner.shared.reads.expiry_clock.seen();
+        let before = m.db.inner.engine.reads.expiry_clock.seen();
         m.clock.set_wall(Duration::from_millis(before + 5000));
         m.pass(100);
-        done.send((durable, m.db.inner.shared.reads.expiry_clock.seen() - before)).unwrap();
-        m.db.inner.shared.write.log.sequencer().stop();
+        done.send((durable, m.db.inner.engine.reads.expiry_clock.seen() - before)).unwrap();
+        m.db.inner.engine.write.log.sequencer().stop();
         m.db.abandon();
     };
     let ticker = Env::real().threads.spawn("ticker", Priority::Normal, Box::new(body)).unwrap();
@@ -263,21 +263,21 @@ fn an_idle_database_frees_the_space_of_dead_values_within_a_minute() {
     assert!(value_log_bytes(&m.disk) > 9_000_000, "all in one memtable");
     for _ in 0..60 {
         m.pass(1000);
-        super::run_queued(&m.db.inner.shared).unwrap();
+        super::run_queued(&m.db.inner.engine).unwrap();
     }
     // Other tests of this process pin epochs, and so keep old views and their files for a moment.
     let bound = 50 * 2018 * 135 / 100 + 2 * FILE;
     let settles = |m: &mut Machine| {
         std::thread::sleep(Duration::from_millis(5));
         m.pass(1000);
-        super::run_queued(&m.db.inner.shared).unwrap();
+        super::run_queued(&m.db.inner.engine).unwrap();
         let used = value_log_bytes(&m.disk);
         used <= bound && m.db.default_family().stats().value_log_file_bytes == used
     };
     assert!((0..1000).any(|_| settles(&mut m)), "{} bytes", value_log_bytes(&m.disk));
     let moved = m.db.default_family().stats().value_bytes_moved;
     m.pass(60_000);
-    super::run_queued(&m.db.inner.shared).unwrap();
+    super::run_queued(&m.db.inner.engine).unwrap();
     assert_eq!(m.db.default_family().stats().value_bytes_moved, moved, "there is nothing more to gain");
     for i in (0..500).step_by(10) {
         assert_eq!(*m.db.get(&u32::to_le_bytes(i)).unwrap().unwrap(), value(i, 9));
@@ -304,9 +304,9 @@ fn an_idle_database_merges_what_hides_old_versions() {
     };
     let rest = |m: &mut Machine, millis| {
         m.db.flush().unwrap();
-        super::run_queued(&m.db.inner.shared).unwrap();
+        super::run_queued(&m.db.inner.engine).unwrap();
         m.pass(millis);
-        super::run_queued(&m.db.inner.shared).unwrap();
+        super::run_queued(&m.db.inner.engine).unwrap();
         m.db.default_family().stats()
     };
     (0..ROWS).for_each(|n| put(&m, n, 0));

@@ -67,9 +67,9 @@ impl Db {
     /// # Errors
     /// `NoSpace`, `Io`, `Poisoned`, `ReadOnly`, `Closed`.
     pub fn flush(&self) -> Result<()> {
-        let shared = &self.inner.shared;
-        shared.write.check_writable()?;
-        flush::all(&shared.maintenance, &shared.write.all_families())
+        let engine = &self.inner.engine;
+        engine.write.check_writable()?;
+        flush::all(&engine.maintenance, &engine.write.all_families())
     }
 
     /// Flushes, then merges each family into one sorted run without deleted, expired or hidden versions. A large family is merged
@@ -79,19 +79,19 @@ impl Db {
     /// As [`Db::flush`]; `Corrupt`; `Busy` if [`Db::cancel_compactions`] stopped it.
     pub fn compact(&self) -> Result<()> {
         self.flush()?;
-        let shared = &self.inner.shared;
-        for family in shared.write.all_families() {
-            compact::everything(&shared.maintenance, &family)?;
-            collect::all(&shared.maintenance, &family, shared.stored_to())?;
+        let engine = &self.inner.engine;
+        for family in engine.write.all_families() {
+            compact::everything(&engine.maintenance, &family)?;
+            collect::all(&engine.maintenance, &family, engine.stored_to())?;
         }
-        shared.maintenance.remove_obsolete();
-        shared.return_memory(Duration::ZERO);
+        engine.maintenance.remove_obsolete();
+        engine.return_memory(Duration::ZERO);
         Ok(())
     }
 
     /// Returns the health of the database. A closed database keeps its last state.
     pub fn health(&self) -> HealthReport {
-        self.inner.shared.health()
+        self.inner.engine.health()
     }
 
     /// Sets how many bytes per second all merges together may write; 0 = no limit. Flushes are not limited. Running merges adapt at
@@ -99,7 +99,7 @@ impl Db {
     ///
     /// [`DbOptions::compaction_bytes_per_second`]: crate::DbOptions::compaction_bytes_per_second
     pub fn set_compaction_rate(&self, bytes_per_second: u64) {
-        self.inner.shared.write.merges.set_rate(bytes_per_second);
+        self.inner.engine.write.merges.set_rate(bytes_per_second);
     }
 
     /// Stops all running merges, discards their output and keeps the input tables. Until the database is closed, no
@@ -111,19 +111,19 @@ impl Db {
     /// # Errors
     /// `Busy` if a merge still runs after 30 seconds; it will stop later. `Poisoned`, `ReadOnly`, `Closed`.
     pub fn cancel_compactions(&self) -> Result<()> {
-        let shared = &self.inner.shared;
-        shared.write.check_writable()?;
-        shared.write.merges.stop();
-        shared.write.pacing.progress.advance(); // wakes writers that wait for merges
+        let engine = &self.inner.engine;
+        engine.write.check_writable()?;
+        engine.write.merges.stop();
+        engine.write.pacing.progress.advance(); // wakes writers that wait for merges
         let mut looks = 0;
-        for family in shared.write.all_families() {
+        for family in engine.write.all_families() {
             // The holder of this lock may be about to start a merge.
             while !family.claims.are_none() {
                 if looks == LOOKS_MAX {
                     return Err(Error::Busy { cause: "a merge is still stopping; call again" });
                 }
-                let seen = shared.write.pacing.progress.current();
-                looks += u32::from(!shared.write.pacing.progress.wait_while(seen, Some(LOOK)));
+                let seen = engine.write.pacing.progress.current();
+                looks += u32::from(!engine.write.pacing.progress.wait_while(seen, Some(LOOK)));
             }
         }
         Ok(())
@@ -136,10 +136,10 @@ impl Db {
     /// # Errors
     /// `Closed`.
     pub fn verify(&self) -> Result<VerifyReport> {
-        let shared = &self.inner.shared;
-        shared.reads.check_open()?;
+        let engine = &self.inner.engine;
+        engine.reads.check_open()?;
         let mut report = VerifyReport::default();
-        for family in shared.write.all_families() {
+        for family in engine.write.all_families() {
             let view = family.owned_view();
             report.unflushed += view.memtables().map(|slot| slot.map.entries()).sum::<u64>();
             let version = view.version.clone();

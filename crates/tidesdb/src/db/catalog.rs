@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::Db;
-use crate::engine::Shared;
+use crate::engine::Engine;
 use crate::family::FamilyCore;
 use crate::jobs::Job;
 use crate::options::{FamilyOptions, LiveOptions};
@@ -16,82 +16,82 @@ use crate::write::Family;
 use crate::{Error, Result};
 
 /// Loads every family that the manifest names.
-pub(super) fn load(shared: &Arc<Shared>) -> Result<()> {
-    for family in shared.maintenance.versions.state().families.values() {
-        let version = shared.maintenance.versions.version(family.id);
+pub(super) fn load(engine: &Arc<Engine>) -> Result<()> {
+    for family in engine.maintenance.versions.state().families.values() {
+        let version = engine.maintenance.versions.version(family.id);
         let version = version.ok_or_else(|| Error::internal("a family of the manifest has no version"))?;
-        let core = core(shared, family.id, &family.name, family.options.clone(), version);
-        shared.write.families.write().insert(family.id, core);
+        let core = core(engine, family.id, &family.name, family.options.clone(), version);
+        engine.write.families.write().insert(family.id, core);
     }
     Ok(())
 }
 
 /// Returns the size at which a value log of the family is complete. With a limit for local files, it is capped at an
 /// eighth of the limit or 1 MiB, whichever is larger, because a value log is fetched and removed as a whole.
-fn file_bytes(shared: &Shared, options: &FamilyOptions) -> u64 {
+fn file_bytes(engine: &Engine, options: &FamilyOptions) -> u64 {
     let limit =
-        shared.remote.as_ref().map(|remote| remote.options.local_bytes_max).filter(|bytes| *bytes > 0);
+        engine.remote.as_ref().map(|remote| remote.options.local_bytes_max).filter(|bytes| *bytes > 0);
     limit.map_or(options.vlog_file_bytes, |limit| options.vlog_file_bytes.min((limit / 8).max(1 << 20)))
 }
 
 /// Builds the set of value logs of a family.
-fn vlog_set(shared: &Arc<Shared>, id: FamilyId, options: &FamilyOptions) -> VlogSet {
-    let weak = Arc::downgrade(shared);
+fn vlog_set(engine: &Arc<Engine>, id: FamilyId, options: &FamilyOptions) -> VlogSet {
+    let weak = Arc::downgrade(engine);
     let new_id = move || match weak.upgrade() {
-        Some(shared) => shared.maintenance.versions.new_vlog_id(),
+        Some(engine) => engine.maintenance.versions.new_vlog_id(),
         None => Err(Error::Closed),
     };
-    let (dir, entropy) = (Arc::clone(&shared.maintenance.dir), Arc::clone(&shared.write.env.entropy));
-    let weak = Arc::downgrade(shared);
+    let (dir, entropy) = (Arc::clone(&engine.maintenance.dir), Arc::clone(&engine.write.env.entropy));
+    let weak = Arc::downgrade(engine);
     let relieve = move || {
-        let families = weak.upgrade().map(|shared| shared.write.all_families());
+        let families = weak.upgrade().map(|engine| engine.write.all_families());
         // A failed sync is remembered by the set; the next sync of the log reports it.
         families.iter().flatten().for_each(|family| drop(family.vlog.give_back()));
     };
-    let logs = VlogSet::new(dir, entropy, id, file_bytes(shared, options), new_id);
-    let logs = logs.limited(Arc::clone(&shared.vlog_writes), relieve);
-    match shared.write.options.background_threads {
+    let logs = VlogSet::new(dir, entropy, id, file_bytes(engine, options), new_id);
+    let logs = logs.limited(Arc::clone(&engine.vlog_writes), relieve);
+    match engine.write.options.background_threads {
         Some(0) => logs,
-        _ => logs.helped(Arc::clone(&shared.write.env.threads)),
+        _ => logs.helped(Arc::clone(&engine.write.env.threads)),
     }
 }
 
 /// Builds the in-memory state of a family.
 pub(super) fn core(
-    shared: &Arc<Shared>,
+    engine: &Arc<Engine>,
     id: FamilyId,
     name: &str,
     options: FamilyOptions,
     version: Arc<TableVersion>,
 ) -> Arc<FamilyCore> {
-    let vlog = vlog_set(shared, id, &options);
-    Arc::new(FamilyCore::new(id, name, options, vlog, version, &shared.write.memory))
+    let vlog = vlog_set(engine, id, &options);
+    Arc::new(FamilyCore::new(id, name, options, vlog, version, &engine.write.memory))
 }
 
 /// Draws the number of a new family; fails if there is no memory for it, or its name is taken.
-pub(super) fn new_id(shared: &Shared, name: &str) -> Result<FamilyId> {
-    if by_name(shared, name).is_some() {
+pub(super) fn new_id(engine: &Engine, name: &str) -> Result<FamilyId> {
+    if by_name(engine, name).is_some() {
         return Err(Error::Exists { what: format!("family {name:?}").into() });
     }
-    shared.write.memory.check_new_family()?;
-    shared.maintenance.versions.new_family_id()
+    engine.write.memory.check_new_family()?;
+    engine.maintenance.versions.new_family_id()
 }
 
 /// Creates a family.
-pub(super) fn create(shared: &Arc<Shared>, name: &str, options: FamilyOptions) -> Result<Arc<FamilyCore>> {
-    shared.write.check_writable()?;
-    let _catalog = shared.catalog.lock();
-    let id = new_id(shared, name)?;
+pub(super) fn create(engine: &Arc<Engine>, name: &str, options: FamilyOptions) -> Result<Arc<FamilyCore>> {
+    engine.write.check_writable()?;
+    let _catalog = engine.catalog.lock();
+    let id = new_id(engine, name)?;
     let mut edit = VersionEdit::new();
     edit.push(Change::CreateFamily { family: id, name: name.into(), options: options.clone() });
     // Commits before this sequence number do not belong to this family.
-    edit.push(Change::FlushedTo { family: id, seq: shared.write.log.sequencer().visible_end() - 1 });
-    publish_new(shared, id, name, options, edit)
+    edit.push(Change::FlushedTo { family: id, seq: engine.write.log.sequencer().visible_end() - 1 });
+    publish_new(engine, id, name, options, edit)
 }
 
 /// Installs an edit that creates family `id`, and publishes the family with it.
 pub(super) fn publish_new(
-    shared: &Arc<Shared>,
+    engine: &Arc<Engine>,
     id: FamilyId,
     name: &str,
     options: FamilyOptions,
@@ -101,32 +101,32 @@ pub(super) fn publish_new(
     let mut made = None;
     let publish = |installed: &crate::version::Installed<'_, crate::sst::Table>| {
         if let Some(version) = installed.versions.get(&id) {
-            let core = core(shared, id, name, options, Arc::clone(version));
-            shared.write.families.write().insert(id, Arc::clone(&core));
+            let core = core(engine, id, name, options, Arc::clone(version));
+            engine.write.families.write().insert(id, Arc::clone(&core));
             made = Some(core);
         }
     };
-    shared
+    engine
         .maintenance
         .versions
         .install(&edit, publish)
-        .inspect_err(|e| shared.maintenance.poison_if_unknown(e))?;
+        .inspect_err(|e| engine.maintenance.poison_if_unknown(e))?;
     made.ok_or_else(|| Error::internal("a new family has no version"))
 }
 
 /// Fails if this build lacks the compression of a family.
-pub(super) fn check_compression(shared: &Shared) -> Result<()> {
-    shared.write.families.read().values().try_for_each(|family| family.options.compression().require())
+pub(super) fn check_compression(engine: &Engine) -> Result<()> {
+    engine.write.families.read().values().try_for_each(|family| family.options.compression().require())
 }
 
 /// Returns the family called `name`.
-pub(super) fn by_name(shared: &Shared, name: &str) -> Option<Arc<FamilyCore>> {
-    shared.write.families.read().values().find(|family| &*family.name() == name).cloned()
+pub(super) fn by_name(engine: &Engine, name: &str) -> Option<Arc<FamilyCore>> {
+    engine.write.families.read().values().find(|family| &*family.name() == name).cloned()
 }
 
 /// Returns the family called `name`, or `NotFound`.
-pub(super) fn find(shared: &Shared, name: &str) -> Result<Arc<FamilyCore>> {
-    by_name(shared, name).ok_or_else(|| Error::no_family(name))
+pub(super) fn find(engine: &Engine, name: &str) -> Result<Arc<FamilyCore>> {
+    by_name(engine, name).ok_or_else(|| Error::no_family(name))
 }
 
 impl Family {
@@ -147,9 +147,9 @@ impl Family {
     /// `InvalidArgument` if the key order or the memtable kind differs, or a merge operator is replaced, removed, or added without
     /// `keep`; `NotFound` (dropped family), `Io`, `ReadOnly`, `Poisoned`, `Closed`. Nothing changed.
     pub fn change_options(&self, options: FamilyOptions, keep: bool) -> Result<()> {
-        let (shared, core) = (self.shared()?, &self.core);
-        shared.write.check_writable()?;
-        let _catalog = shared.catalog.lock();
+        let (engine, core) = (self.engine()?, &self.core);
+        engine.write.check_writable()?;
+        let _catalog = engine.catalog.lock();
         core.check_usable()?;
         core.options.check_change(&core.name(), &options)?;
         if !keep && core.options.adds_operator(&options) {
@@ -158,15 +158,15 @@ impl Family {
         if keep {
             let mut edit = VersionEdit::new();
             edit.push(Change::SetOptions { family: core.id, options: options.clone() });
-            shared
+            engine
                 .maintenance
                 .install(&edit, core, |version| core.change_view(|view| view.with_version(version)))?;
             tidesdb_sync::reclaim(); // the replaced view would keep its files while this thread is idle
         }
         core.options.change(&options);
-        core.vlog.set_file_bytes_max(file_bytes(&shared, &options));
+        core.vlog.set_file_bytes_max(file_bytes(&engine, &options));
         core.note_values(); // the limit of garbage may have changed
-        shared.write.jobs.push(Job::Compact(core.id)); // the trigger may have changed
+        engine.write.jobs.push(Job::Compact(core.id)); // the trigger may have changed
         Ok(())
     }
 }
@@ -187,14 +187,14 @@ pub(super) fn put_in_force(family: &Family, mut wanted: FamilyOptions) -> Result
 
 /// Returns whether the manifest has these settings: those in force may end with the session.
 fn is_stored(family: &Family, wanted: &FamilyOptions) -> Result<bool> {
-    let state = family.shared()?.maintenance.versions.state();
+    let state = family.engine()?.maintenance.versions.state();
     let stored = state.families.get(&family.core.id).map(|stored| LiveOptions::new(stored.options.clone()));
     Ok(stored.is_some_and(|stored| stored.are(wanted)))
 }
 
 impl Db {
     pub(super) fn handle(&self, core: Arc<FamilyCore>) -> Family {
-        Family { core, ctx: Arc::clone(&self.inner.shared.write) }
+        Family { core, ctx: Arc::clone(&self.inner.engine.write) }
     }
 
     /// Returns the family called `name`.
@@ -202,8 +202,8 @@ impl Db {
     /// # Errors
     /// `NotFound`, `Closed`.
     pub fn family(&self, name: &str) -> Result<Family> {
-        self.inner.shared.reads.check_open()?;
-        find(&self.inner.shared, name).map(|core| self.handle(core))
+        self.inner.engine.reads.check_open()?;
+        find(&self.inner.engine, name).map(|core| self.handle(core))
     }
 
     /// Creates a family.
@@ -211,7 +211,7 @@ impl Db {
     /// # Errors
     /// `Exists`, `InvalidArgument` (name), `MemoryLimit` (it says how many families fit), `Io`, `ReadOnly`, `Poisoned`, `Closed`.
     pub fn create_family(&self, name: &str, options: FamilyOptions) -> Result<Family> {
-        create(&self.inner.shared, name, options).map(|core| self.handle(core))
+        create(&self.inner.engine, name, options).map(|core| self.handle(core))
     }
 
     /// Returns the family called `name`; creates it with `options` if there is none. If it exists and its settings
@@ -237,10 +237,10 @@ impl Db {
     /// # Errors
     /// `NotFound`, `InvalidArgument` for the default family, `Io`, `ReadOnly`, `Poisoned`, `Closed`.
     pub fn drop_family(&self, name: &str) -> Result<()> {
-        let shared = &self.inner.shared;
-        shared.write.check_writable()?;
-        let _catalog = shared.catalog.lock();
-        let core = find(shared, name)?;
+        let engine = &self.inner.engine;
+        engine.write.check_writable()?;
+        let _catalog = engine.catalog.lock();
+        let core = find(engine, name)?;
         if core.id == self.inner.default.id() {
             return Err(Error::invalid("the default family cannot be dropped"));
         }
@@ -248,17 +248,17 @@ impl Db {
         edit.push(Change::DropFamily { family: core.id });
         let publish = |_: &crate::version::Installed<'_, crate::sst::Table>| {
             core.set_dropped();
-            shared.write.families.write().remove(&core.id);
+            engine.write.families.write().remove(&core.id);
         };
-        let drop_it = || shared.maintenance.versions.install(&edit, publish);
-        shared.maintenance.with_reserve(drop_it).inspect_err(|e| shared.maintenance.poison_if_unknown(e))?;
-        shared.write.pacing.subtract_flush_debt(core.forget_memtables());
+        let drop_it = || engine.maintenance.versions.install(&edit, publish);
+        engine.maintenance.with_reserve(drop_it).inspect_err(|e| engine.maintenance.poison_if_unknown(e))?;
+        engine.write.pacing.subtract_flush_debt(core.forget_memtables());
         core.forget_tables();
-        shared.write.jobs.set_small(core.id, false);
+        engine.write.jobs.set_small(core.id, false);
         // No reader needs its values after a crash. If it stayed on this list, the list would keep the family and its
         // value logs alive until the next sync.
-        shared.write.dirty_vlogs.lock().retain(|dirty| !Arc::ptr_eq(dirty, &core));
-        shared.maintenance.remove_obsolete();
+        engine.write.dirty_vlogs.lock().retain(|dirty| !Arc::ptr_eq(dirty, &core));
+        engine.maintenance.remove_obsolete();
         Ok(())
     }
 
@@ -267,25 +267,25 @@ impl Db {
     /// # Errors
     /// `NotFound`, `Exists`, `InvalidArgument` (name, or the default family), `Io`, `ReadOnly`, `Poisoned`, `Closed`.
     pub fn rename_family(&self, old: &str, new: &str) -> Result<()> {
-        let shared = &self.inner.shared;
-        shared.write.check_writable()?;
-        let _catalog = shared.catalog.lock();
-        let core = find(shared, old)?;
+        let engine = &self.inner.engine;
+        engine.write.check_writable()?;
+        let _catalog = engine.catalog.lock();
+        let core = find(engine, old)?;
         if core.id == self.inner.default.id() {
             return Err(Error::invalid("the default family cannot be renamed"));
         }
         let mut edit = VersionEdit::new();
         edit.push(Change::RenameFamily { family: core.id, name: new.into() });
-        shared
+        engine
             .maintenance
             .versions
             .install(&edit, |_| core.set_name(new))
-            .inspect_err(|e| shared.maintenance.poison_if_unknown(e))
+            .inspect_err(|e| engine.maintenance.poison_if_unknown(e))
     }
 
     /// Returns the names of all families, sorted.
     pub fn families(&self) -> Vec<String> {
-        let families = self.inner.shared.write.all_families();
+        let families = self.inner.engine.write.all_families();
         let mut names: Vec<String> = families.iter().map(|family| family.name().to_string()).collect();
         names.sort_unstable();
         names

@@ -50,12 +50,12 @@ impl Db {
     }
 
     fn duplicate(&self, path: &Path, transfer: Transfer) -> Result<()> {
-        let shared = &self.inner.shared;
-        shared.write.check_writable()?;
-        let catalog = shared.catalog.lock();
-        let flush::Prefix { state, versions, families, .. } = flush::prefix(&shared.maintenance)?;
+        let engine = &self.inner.engine;
+        engine.write.check_writable()?;
+        let catalog = engine.catalog.lock();
+        let flush::Prefix { state, versions, families, .. } = flush::prefix(&engine.maintenance)?;
         drop(catalog);
-        let result = write(&shared.maintenance, &state, path, transfer);
+        let result = write(&engine.maintenance, &state, path, transfer);
         drop((versions, families)); // these kept the files alive, also of families dropped meanwhile
         result
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::Db;
 use super::catalog::{core, find, new_id, publish_new};
-use crate::engine::Shared;
+use crate::engine::Engine;
 use crate::family::FamilyCore;
 use crate::memory::Use;
 use crate::merge::CoveringRanges;
@@ -40,30 +40,30 @@ impl Db {
     /// `Poisoned`, `Closed`; `Merge` if the merge operator fails for a key. No family is created. No file is left, unless it could not be removed or the manifest may
     /// name it.
     pub fn clone_family(&self, source: &str, new: &str) -> Result<Family> {
-        let shared = &self.inner.shared;
-        shared.write.check_writable()?;
-        shared.write.log.check_space_for_merge(0)?;
-        let _catalog = shared.catalog.lock();
-        let from = self.handle(find(shared, source)?);
-        let id = new_id(shared, new)?;
+        let engine = &self.inner.engine;
+        engine.write.check_writable()?;
+        engine.write.log.check_space_for_merge(0)?;
+        let _catalog = engine.catalog.lock();
+        let from = self.handle(find(engine, source)?);
+        let id = new_id(engine, new)?;
         let options = from.current_options();
-        let to = core(shared, id, new, options.clone(), from.core.owned_view().version.clone());
-        let mut files = CloneFiles { shared, to, out: Rewritten::default() };
+        let to = core(engine, id, new, options.clone(), from.core.owned_view().version.clone());
+        let mut files = CloneFiles { engine, to, out: Rewritten::default() };
         files.copy(&from)?;
         // The copied rows become durable, so every commit before them must be durable too.
-        shared.write.sync_to(shared.write.log.sequencer().visible_end())?;
+        engine.write.sync_to(engine.write.log.sequencer().visible_end())?;
         let mut edit = VersionEdit::new();
         edit.push(Change::CreateFamily { family: id, name: new.into(), options: options.clone() });
-        edit.push(Change::FlushedTo { family: id, seq: shared.write.log.sequencer().visible_end() - 1 });
-        files.out.add_to(&shared.maintenance, &files.to, FLUSH_LEVEL, &mut edit)?;
-        publish_new(shared, id, new, options, edit).map(|core| self.handle(core))
+        edit.push(Change::FlushedTo { family: id, seq: engine.write.log.sequencer().visible_end() - 1 });
+        files.out.add_to(&engine.maintenance, &files.to, FLUSH_LEVEL, &mut edit)?;
+        publish_new(engine, id, new, options, edit).map(|core| self.handle(core))
     }
 }
 
 /// Tables and value logs of a clone in progress. Dropping this removes the files, unless the manifest names them or may
 /// name them.
 struct CloneFiles<'a> {
-    shared: &'a Arc<Shared>,
+    engine: &'a Arc<Engine>,
     /// Stand-in for the clone until it is published.
     to: Arc<FamilyCore>,
     out: Rewritten,
@@ -76,7 +76,7 @@ impl CloneFiles<'_> {
         let seq = cursor.seq();
         cursor.seek_to_first()?;
         let to = Arc::clone(&self.to);
-        let staging = || to.memtable(self.shared.write.env.entropy.next_u64(), Use::Memtables);
+        let staging = || to.memtable(self.engine.write.env.entropy.next_u64(), Use::Memtables);
         let mut map = staging();
         while cursor.valid() {
             let (key, expiry) = (cursor.key().to_vec(), cursor.stored_expiry());
@@ -90,7 +90,7 @@ impl CloneFiles<'_> {
                 let mut source = Source::memtable(&full);
                 source.seek_to_first()?;
                 let part = rewrite::run(
-                    &self.shared.maintenance,
+                    &self.engine.maintenance,
                     &to,
                     source,
                     RewriteTarget::flush(true),
@@ -119,11 +119,11 @@ impl CloneFiles<'_> {
 
 impl Drop for CloneFiles<'_> {
     fn drop(&mut self) {
-        let versions = &self.shared.maintenance.versions;
+        let versions = &self.engine.maintenance.versions;
         if versions.is_poisoned() || versions.version(self.to.id).is_some() {
             return;
         }
-        self.out.abandon(&self.shared.maintenance);
+        self.out.abandon(&self.engine.maintenance);
         self.to.vlog.doom();
     }
 }

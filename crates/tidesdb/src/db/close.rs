@@ -128,7 +128,7 @@ impl Db {
     /// [`Db::close`].
     pub fn close_timeout(&self, timeout: Duration) -> Result<()> {
         let closing = &self.inner.closing;
-        let clock = &self.inner.shared.write.env.clock;
+        let clock = &self.inner.engine.write.env.clock;
         let end = clock.mono().saturating_add(timeout);
         loop {
             // Again each time: the thread of another call may not have started, and a merge may have begun meanwhile.
@@ -148,24 +148,24 @@ impl Db {
 
 impl Inner {
     pub(super) fn close(&self) -> Result<()> {
-        let (shared, closing) = (&self.shared, &self.closing);
+        let (engine, closing) = (&self.engine, &self.closing);
         closing.begun.store(true, Ordering::SeqCst);
         let mut end = closing.end.lock(); // a second call returns after this one
         let Some(lock) = end.lock.take() else {
             return end.result.clone();
         };
         end.result = Err(Error::internal("the close panicked; the next open recovers the database"));
-        let started = shared.write.env.clock.mono();
-        shared.write.stop_admitting();
+        let started = engine.write.env.clock.mono();
+        engine.write.stop_admitting();
         closing.waits_for("the log to be synced");
         self.sync_for_intervals();
         closing.waits_for("background jobs");
-        self.pool.stop(&shared.write);
-        let result = if shared.write.options.read_only { Ok(()) } else { self.settle() };
+        self.pool.stop(&engine.write);
+        let result = if engine.write.options.read_only { Ok(()) } else { self.settle() };
         if result.is_err() {
             let _ = self.end_writes(); // nothing is acknowledged once another process may open the directory
         }
-        shared.reads.closed.store(true, Ordering::SeqCst);
+        engine.reads.closed.store(true, Ordering::SeqCst);
         closing.waits_for("the last upload to the object store");
         let result = result.and_then(|()| self.upload_last());
         self.log_close(&result, started);
@@ -182,14 +182,14 @@ impl Inner {
             let closer = Arc::clone(self);
             let body = move || closer.close_and_log();
             let spawned =
-                self.shared.write.env.threads.spawn("tidesdb-close", Priority::Normal, Box::new(body));
+                self.engine.write.env.threads.spawn("tidesdb-close", Priority::Normal, Box::new(body));
             if let Err(e) = spawned {
                 self.closing.begun.store(false, Ordering::SeqCst);
                 return Err(Error::io("start", "tidesdb-close", e));
             }
         }
-        self.shared.write.stop_admitting();
-        self.shared.write.merges.stop();
+        self.engine.write.stop_admitting();
+        self.engine.write.merges.stop();
         Ok(())
     }
 
@@ -199,7 +199,7 @@ impl Inner {
         closing.handed_over = true;
         let closer = Self {
             path: std::mem::take(&mut self.path),
-            shared: Arc::clone(&self.shared),
+            engine: Arc::clone(&self.engine),
             default: self.default.clone(),
             pool: std::mem::take(&mut self.pool),
             report: std::mem::take(&mut self.report),
@@ -207,7 +207,7 @@ impl Inner {
             closing,
         };
         let body = Box::new(move || drop(closer));
-        if let Err(error) = self.shared.write.env.threads.spawn("tidesdb-close", Priority::Normal, body) {
+        if let Err(error) = self.engine.write.env.threads.spawn("tidesdb-close", Priority::Normal, body) {
             // The system has dropped `body`, so the database is closed.
             tracing::warn!(%error, "no thread could be started to close the database");
         }
@@ -222,7 +222,7 @@ impl Inner {
     /// What the close waits for, with the flushes and merges that run.
     fn close_waits_for(&self) -> String {
         let mut text = (*self.closing.step.lock()).to_owned();
-        for job in self.shared.write.running.now() {
+        for job in self.engine.write.running.now() {
             let kind = if job.kind == "flush" { "flush" } else { "merge" };
             let since = job.time.as_secs_f64();
             text.push_str(&format!("; a {kind} of family {:?} runs for {since:.1} s", job.family));
@@ -233,7 +233,7 @@ impl Inner {
     /// Syncs the log if commits rely on a sync in the background, which ends now: the close may take long, or fail. A failure poisons the
     /// database.
     fn sync_for_intervals(&self) {
-        let write = &self.shared.write;
+        let write = &self.engine.write;
         if write.options.background_threads != Some(0) && write.sync_due.end() {
             let _ = write.sync_to(write.log.sequencer().tail());
         }
@@ -241,8 +241,8 @@ impl Inner {
 
     /// Writes the last events.
     fn log_close(&self, result: &Result<()>, started: Duration) {
-        let write = &self.shared.write;
-        self.shared.observe(true);
+        let write = &self.engine.write;
+        self.engine.observe(true);
         write.events.record(&Event::Close {
             seconds: write.env.clock.mono().saturating_sub(started),
             error: result.as_ref().err().map(ToString::to_string).unwrap_or_default(),
@@ -253,67 +253,67 @@ impl Inner {
 
     /// Uploads for the last time.
     fn upload_last(&self) -> Result<()> {
-        let shared = &self.shared;
+        let engine = &self.engine;
         for _ in 1..UPLOAD_TRIES {
-            if upload::at_close(shared).is_ok() {
+            if upload::at_close(engine).is_ok() {
                 return Ok(());
             }
-            shared.write.env.clock.sleep(UPLOAD_PAUSE);
+            engine.write.env.clock.sleep(UPLOAD_PAUSE);
         }
-        upload::at_close(shared)
+        upload::at_close(engine)
     }
 
     /// Ends without writing anything.
     pub(super) fn abandon(&self) {
         self.closing.begun.store(true, Ordering::SeqCst);
         let lock = self.closing.end.lock().lock.take();
-        self.pool.stop(&self.shared.write);
-        self.shared.reads.closed.store(true, Ordering::SeqCst);
-        self.shared.write.events.end_log();
+        self.pool.stop(&self.engine.write);
+        self.engine.reads.closed.store(true, Ordering::SeqCst);
+        self.engine.write.events.end_log();
         drop(lock);
     }
 
     /// Finishes the commits that have a place in the log, and waits for value writes in progress. Others fail with
     /// `Closed`.
     fn end_writes(&self) -> Result<()> {
-        let shared = &self.shared;
+        let engine = &self.engine;
         self.closing.waits_for("commits that have begun");
-        let ended = shared.write.log.close();
-        shared.reads.closed.store(true, Ordering::SeqCst); // before the wait: later value writes see it
-        shared.write.log.wait_for_space_reservations();
+        let ended = engine.write.log.close();
+        engine.reads.closed.store(true, Ordering::SeqCst); // before the wait: later value writes see it
+        engine.write.log.wait_for_space_reservations();
         ended
     }
 
     /// Flushes everything to tables, then records in the manifest that there is no log.
     fn settle(&self) -> Result<()> {
-        let shared = &self.shared;
-        shared.write.health.check()?;
+        let engine = &self.engine;
+        engine.write.health.check()?;
         self.closing.waits_for("flushes");
-        flush::all(&shared.maintenance, &shared.write.all_families())?;
+        flush::all(&engine.maintenance, &engine.write.all_families())?;
         self.end_writes()?;
         self.closing.waits_for("flushes");
-        let families = shared.write.all_families();
-        let boundary = shared.write.rotate_all(&families);
+        let families = engine.write.all_families();
+        let boundary = engine.write.rotate_all(&families);
         let flushing: Vec<_> = families.iter().map(|family| family.flushing.lock_in_order()).collect();
-        flush::up_to(&shared.maintenance, &families, boundary)?;
+        flush::up_to(&engine.maintenance, &families, boundary)?;
         families.iter().try_for_each(|family| self.name_values(family))?;
         drop(flushing);
-        let tail = shared.write.log.sequencer().tail();
+        let tail = engine.write.log.sequencer().tail();
         let mut edit = VersionEdit::new();
         edit.push(Change::LastSeq { seq: tail });
-        edit.push(Change::LogStart { wal: crate::types::WalId(shared.write.log.segment_of(tail).0 + 1) });
-        shared.maintenance.remove_obsolete_at_close();
-        shared.maintenance.versions.close(&edit)?;
-        shared.write.log.sequencer().set_durable(tail); // in tables
-        shared.write.log.remove_all();
-        shared.write.log.leave_reserve();
+        edit.push(Change::LogStart { wal: crate::types::WalId(engine.write.log.segment_of(tail).0 + 1) });
+        engine.maintenance.remove_obsolete_at_close();
+        engine.maintenance.versions.close(&edit)?;
+        engine.write.log.sequencer().set_durable(tail); // in tables
+        engine.write.log.remove_all();
+        engine.write.log.leave_reserve();
         Ok(())
     }
 
     /// Names in the manifest the value logs that no flush has named, so that the next open removes them. They hold long values that
     /// were put and not committed.
     fn name_values(&self, family: &FamilyCore) -> Result<()> {
-        let ctx = &self.shared.maintenance;
+        let ctx = &self.engine.maintenance;
         match ctx.with_reserve(|| collect::name_begun(ctx, family)) {
             Err(Error::NotFound { .. }) if family.is_dropped() => Ok(()),
             other => other,
@@ -331,6 +331,6 @@ impl Drop for Inner {
                 self.close_and_log();
             }
         }
-        debug_assert!(Arc::strong_count(&self.shared) > 0);
+        debug_assert!(Arc::strong_count(&self.engine) > 0);
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use tidesdb_sync::Kept;
 
 use super::estimate::is_empty;
-use crate::engine::Shared;
+use crate::engine::Engine;
 use crate::family::{CommitHook, FamilyCore, FamilyStats};
 use crate::maintenance::MaintenanceCtx;
 use crate::options::{ReadOptions, WriteOptions};
@@ -284,7 +284,7 @@ impl Family {
     /// `NoSpace`, `Io`, `Poisoned`.
     pub fn flush(&self) -> Result<()> {
         self.ctx.check_writable()?;
-        flush::all(&self.shared()?.maintenance, std::slice::from_ref(&self.core))
+        flush::all(&self.engine()?.maintenance, std::slice::from_ref(&self.core))
     }
 
     /// Schedules a background flush of everything committed so far and returns at once. Without background threads, the
@@ -334,15 +334,15 @@ impl Family {
     /// Flushes, merges tables by `merge`, and collects garbage of values.
     fn compact_by(&self, merge: impl FnOnce(&MaintenanceCtx, &Arc<FamilyCore>) -> Result<()>) -> Result<()> {
         self.flush()?;
-        let shared = self.shared()?;
-        merge(&shared.maintenance, &self.core)?;
-        collect::all(&shared.maintenance, &self.core, shared.stored_to())?;
-        shared.maintenance.remove_obsolete();
+        let engine = self.engine()?;
+        merge(&engine.maintenance, &self.core)?;
+        collect::all(&engine.maintenance, &self.core, engine.stored_to())?;
+        engine.maintenance.remove_obsolete();
         Ok(())
     }
 
     /// The open database: what the write path cannot reach.
-    pub(super) fn shared(&self) -> Result<Arc<Shared>> {
+    pub(super) fn engine(&self) -> Result<Arc<Engine>> {
         self.ctx.owner()
     }
 

@@ -38,7 +38,7 @@ pub use values::ValueWriter;
 use crate::Result;
 use crate::background::{self, Pool};
 use crate::context::WriteCtx;
-use crate::engine::Shared;
+use crate::engine::Engine;
 use crate::options::WriteOptions;
 use crate::read::{Cursor, Iter};
 use crate::types::{KeyRange, SeqNo, Slice};
@@ -77,7 +77,7 @@ impl fmt::Debug for Db {
 #[derive(Debug)]
 pub(crate) struct Inner {
     path: PathBuf,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) engine: Arc<Engine>,
     default: Family,
     pool: Pool,
     report: RecoveryReport,
@@ -271,9 +271,9 @@ impl Db {
     /// # Errors
     /// As [`Db::write`].
     pub fn write_with(&self, batch: &mut WriteBatch, options: &WriteOptions) -> Result<SeqNo> {
-        let reads = &self.inner.shared.reads;
+        let reads = &self.inner.engine.reads;
         let _timer = if batch.is_empty() { None } else { reads.sample(&reads.times.commits) };
-        write(&self.inner.shared.write, batch, options)
+        write(&self.inner.engine.write, batch, options)
     }
 
     /// Makes all previous commits durable. Returns the first sequence number that is not durable.
@@ -281,9 +281,9 @@ impl Db {
     /// # Errors
     /// Returns the failure that poisoned the database.
     pub fn sync(&self) -> Result<SeqNo> {
-        let shared = &self.inner.shared;
-        shared.write.check_writable()?;
-        shared.write.log.seal(&|| shared.write.sync_values())
+        let engine = &self.inner.engine;
+        engine.write.check_writable()?;
+        engine.write.log.seal(&|| engine.write.sync_values())
     }
 
     /// Uploads to the object store everything committed before the call. Does nothing if no object store is configured.
@@ -305,8 +305,8 @@ impl Db {
     /// # Errors
     /// `Io` from the store, and the errors of a flush. No data is lost; the background retries the upload.
     pub fn upload(&self) -> Result<()> {
-        self.inner.shared.write.check_writable()?;
-        upload::run(&self.inner.shared)
+        self.inner.engine.write.check_writable()?;
+        upload::run(&self.inner.engine)
     }
 
     /// Returns the value of `key`.
@@ -375,7 +375,7 @@ impl Db {
 
     /// Takes a snapshot: a view of all families as of now, independent of later commits.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::new(&self.inner.shared.reads)
+        Snapshot::new(&self.inner.engine.reads)
     }
 
     /// Returns a view of all families as of the commit with sequence number `seq`. Expiry is still judged by the
@@ -396,7 +396,7 @@ impl Db {
     /// `InvalidArgument` if `seq` lies in the future or is no longer retained. History starts at this opening of the
     /// database and is limited by [`OpenOptions::history_bytes`]. `Closed`.
     pub fn at(&self, seq: SeqNo) -> Result<Snapshot> {
-        Snapshot::at(&self.inner.shared.reads, seq)
+        Snapshot::at(&self.inner.engine.reads, seq)
     }
 
     /// Abandons the database as a dying process would: nothing more is written, not even what a close would write.
@@ -407,7 +407,7 @@ impl Db {
 
     /// Bytes of memory that the database may use; see [`OpenOptions::memory_limit`].
     pub fn memory_limit(&self) -> u64 {
-        self.inner.shared.write.memory.limit()
+        self.inner.engine.write.memory.limit()
     }
 
     /// Reports what the open did.
@@ -431,9 +431,9 @@ fn work_here<T>(ctx: &WriteCtx, written: &Result<T>) {
     };
     if work
         && ctx.options.background_threads == Some(0)
-        && let Ok(shared) = ctx.owner()
+        && let Ok(engine) = ctx.owner()
     {
         // The commit stands even if a job fails. Such a failure appears in the next call or poisons the database.
-        let _ = background::run_queued(&shared);
+        let _ = background::run_queued(&engine);
     }
 }

@@ -13,7 +13,7 @@ use super::save::Unsaved;
 use super::{DEFAULT_FAMILY, Db, Inner, RecoveryReport, catalog};
 use crate::background::Pool;
 use crate::context::WriteCtx;
-use crate::engine::Shared;
+use crate::engine::Engine;
 use crate::family::FamilyCore;
 use crate::health::Health;
 use crate::jobs::{Job, Retry};
@@ -232,45 +232,45 @@ impl OpenOptions {
         attached: Option<Attached>,
     ) -> Result<Db> {
         self.make_room(dir)?;
-        let shared = self.build(dir, attached)?;
-        let (default, report, unsaved) = self.recover(&shared).map_err(|e| match e.is_full() {
-            true => full(&shared.maintenance, dir, e),
+        let engine = self.build(dir, attached)?;
+        let (default, report, unsaved) = self.recover(&engine).map_err(|e| match e.is_full() {
+            true => full(&engine.maintenance, dir, e),
             false => e, // after damage, keep every file: a person may need it
         })?;
-        shared.reads.snapshots.begin_at(shared.reads.visible());
+        engine.reads.snapshots.begin_at(engine.reads.visible());
         let default = match default {
             Some(family) => family,
-            None => self.create_default(&shared)?,
+            None => self.create_default(&engine)?,
         };
-        let workers = match shared.write.options.background_threads {
-            _ if shared.write.options.read_only => 0,
+        let workers = match engine.write.options.background_threads {
+            _ if engine.write.options.read_only => 0,
             Some(n) => n,
-            None => shared.write.env.threads.parallelism().clamp(2, 4),
+            None => engine.write.env.threads.parallelism().clamp(2, 4),
         };
-        let default = Family { core: default, ctx: Arc::clone(&shared.write) };
+        let default = Family { core: default, ctx: Arc::clone(&engine.write) };
         if let Some(wanted) = self.default_family.take() {
             catalog::put_in_force(&default, wanted)?;
         }
         // This thread may never touch the engine again, and the views that it replaced would keep their files.
         tidesdb_sync::reclaim();
-        shared.write.events.record(&report.event());
-        shared.write.events.write();
+        engine.write.events.record(&report.event());
+        engine.write.events.write();
         if unsaved.is_some() {
-            shared.write.begin_recovery();
+            engine.write.begin_recovery();
         }
-        let pool = Pool::start(&shared, workers)?; // last: an open that fails leaves no thread
+        let pool = Pool::start(&engine, workers)?; // last: an open that fails leaves no thread
         if let Some(unsaved) = unsaved {
             let report = report.clone();
             let body = move || unsaved.save_behind(&report);
-            pool.spawn(&shared.write, "tidesdb-recover", Priority::Normal, body)?;
+            pool.spawn(&engine.write, "tidesdb-recover", Priority::Normal, body)?;
         } else {
-            shared.write.ask_for_pending();
-            shared.write.jobs.push(Job::RemoveObsolete); // files that recovery replaced
+            engine.write.ask_for_pending();
+            engine.write.jobs.push(Job::RemoveObsolete); // files that recovery replaced
         }
         Ok(Db {
             inner: Arc::new(Inner {
                 path: self.path,
-                shared,
+                engine,
                 default,
                 pool,
                 report,
@@ -290,32 +290,32 @@ impl OpenOptions {
     }
 
     /// Creates the default family. An open for reading creates none.
-    fn create_default(&self, shared: &Arc<Shared>) -> Result<Arc<FamilyCore>> {
+    fn create_default(&self, engine: &Arc<Engine>) -> Result<Arc<FamilyCore>> {
         if self.options.read_only {
             return Err(Error::NotFound { what: format!("family {:?}", self.default_name).into() });
         }
         let options = self.default_family.clone().unwrap_or_default();
-        catalog::create(shared, &self.default_name, options)
+        catalog::create(engine, &self.default_name, options)
     }
 
     /// Loads the families and replays the log.
-    fn recover(&self, shared: &Arc<Shared>) -> Result<Recovered> {
+    fn recover(&self, engine: &Arc<Engine>) -> Result<Recovered> {
         let writes = !self.options.read_only;
         if writes {
             if self.options.event_log {
-                shared.write.events.log_to(&shared.maintenance.dir);
+                engine.write.events.log_to(&engine.maintenance.dir);
             }
-            shared.write.log.take_over_reserve()?;
+            engine.write.log.take_over_reserve()?;
         }
-        catalog::load(shared)?;
-        catalog::check_compression(shared)?;
-        let default = || catalog::by_name(shared, &self.default_name);
+        catalog::load(engine)?;
+        catalog::check_compression(engine)?;
+        let default = || catalog::by_name(engine, &self.default_name);
         if let (Some(family), Some(wanted)) = (default(), &self.default_family) {
             family.options.check_order(&family.name(), &wanted.comparator)?;
         }
-        let (report, unsaved) = recover::run(shared)?;
+        let (report, unsaved) = recover::run(engine)?;
         if writes {
-            shared.write.log.restore_reserve();
+            engine.write.log.restore_reserve();
         }
         Ok((default(), report, unsaved))
     }
@@ -356,7 +356,7 @@ impl OpenOptions {
     }
 
     /// Reads or creates the manifest and assembles the shared state, without families and without a begun log.
-    fn build(&self, dir: &Arc<dyn Dir>, attached: Option<Attached>) -> Result<Arc<Shared>> {
+    fn build(&self, dir: &Arc<dyn Dir>, attached: Option<Attached>) -> Result<Arc<Engine>> {
         let memory = Memory::new(self.options.memory_limit);
         let tables = self.tables(dir, &memory);
         let versions = self.versions(dir, &tables)?;
@@ -367,11 +367,11 @@ impl OpenOptions {
         if !self.options.read_only {
             check_room(first, versions.identity().wal_segment_bytes)?;
         }
-        let shared = self.assemble(versions, tables, first, &memory, attached);
-        if shared.write.options.remote.as_ref().is_some_and(|remote| remote.replicate_log) {
-            shared.write.log.keep_from(WalId(0)); // keep all segments until the first upload is done
+        let engine = self.assemble(versions, tables, first, &memory, attached);
+        if engine.write.options.remote.as_ref().is_some_and(|remote| remote.replicate_log) {
+            engine.write.log.keep_from(WalId(0)); // keep all segments until the first upload is done
         }
-        Ok(shared)
+        Ok(engine)
     }
 
     /// What the tables in `dir` share.
@@ -387,7 +387,7 @@ impl OpenOptions {
         first: WalId,
         memory: &Arc<Memory>,
         attached: Option<Attached>,
-    ) -> Arc<Shared> {
+    ) -> Arc<Engine> {
         let dir = &Arc::clone(versions.dir());
         let health = Arc::new(Health::default());
         let identity = versions.identity();
@@ -403,7 +403,7 @@ impl OpenOptions {
         let mut write = WriteCtx::new(&self.env, self.options.clone(), &health, log);
         write.memory = Arc::clone(memory);
         let write = Arc::new(write);
-        let shared = Shared {
+        let engine = Engine {
             reads: Arc::clone(&write.reads),
             maintenance: MaintenanceCtx::new(&write, dir, versions),
             write,
@@ -417,11 +417,11 @@ impl OpenOptions {
             remote: attached.map(|attached| attached.remote),
             view: OnceLock::new(),
         };
-        shared.reads.refresh_clock();
-        shared.write.sync_due.tick(shared.write.env.clock.mono());
-        let shared = Arc::new(shared);
-        shared.write.set_owner(&shared);
-        shared
+        engine.reads.refresh_clock();
+        engine.write.sync_due.tick(engine.write.env.clock.mono());
+        let engine = Arc::new(engine);
+        engine.write.set_owner(&engine);
+        engine
     }
 
     /// Reads the manifest, or creates the first one.

@@ -29,7 +29,7 @@ use super::close::Closing;
 use super::open::newer_than_flushed;
 use super::{Db, Inner, OpenOptions, RecoveryReport, catalog};
 use crate::background::Pool;
-use crate::engine::Shared;
+use crate::engine::Engine;
 use crate::memory::{Charge, Memory, Use};
 use crate::options::RecoveryMode;
 use crate::sst::{Table, TableContext};
@@ -119,7 +119,7 @@ impl Reader {
 
     /// Returns the newest sequence number that [`Reader::view`] shows.
     pub fn seq(&self) -> SeqNo {
-        self.view().inner.shared.reads.visible()
+        self.view().inner.engine.reads.visible()
     }
 
     /// Makes a view of the database as it is now, and returns it. If nothing has changed, that is the previous one, unless
@@ -132,12 +132,12 @@ impl Reader {
     /// repeated.
     pub fn refresh(&self) -> Result<Db> {
         let mut following = self.inner.following.lock();
-        let was_closed = self.view().inner.shared.reads.closed.load(Ordering::SeqCst);
+        let was_closed = self.view().inner.engine.reads.closed.load(Ordering::SeqCst);
         let Some(view) = following.refresh(was_closed)? else { return Ok(self.view()) };
         let before = std::mem::replace(&mut *self.inner.view.lock(), view.clone());
         drop(before);
         tidesdb_sync::reclaim();
-        tidesdb_sync::release_idle(view.inner.shared.write.env.clock.mono()); // a reader has no timekeeper
+        tidesdb_sync::release_idle(view.inner.engine.write.env.clock.mono()); // a reader has no timekeeper
         Ok(view)
     }
 }
@@ -163,7 +163,7 @@ struct Following {
     replayed: Replayed,
     opened: Opened,
     /// Of the last try that opened all tables, with the state that it was made of.
-    last: Option<(Arc<Shared>, State)>,
+    last: Option<(Arc<Engine>, State)>,
     /// Whether the last try made a view.
     settled: bool,
 }
@@ -232,14 +232,14 @@ impl Following {
         if first_segment(&state) > self.log.segment() {
             self.log.restart(first_segment(&state)); // all that was read is in tables
         }
-        let shared = self.open_files(&state)?;
-        self.replayed.drop_flushed(&shared, &state)?;
-        self.replayed.read_log(&mut self.log, &*self.dir, &shared, &state)?;
-        self.view(shared, &state)
+        let engine = self.open_files(&state)?;
+        self.replayed.drop_flushed(&engine, &state)?;
+        self.replayed.read_log(&mut self.log, &*self.dir, &engine, &state)?;
+        self.view(engine, &state)
     }
 
     /// Opens the tables and value logs of `state`.
-    fn open_files(&mut self, state: &State) -> Result<Arc<Shared>> {
+    fn open_files(&mut self, state: &State) -> Result<Arc<Engine>> {
         if let Some(what) = newer_than_flushed(state) {
             return Err(Error::corrupt(self.manifest.name(), 0, what));
         }
@@ -254,13 +254,13 @@ impl Following {
         let identity = self.manifest.identity();
         let versions = VersionSet::view(self.context(), identity, state.clone(), prev, is_same)?;
         let tables = Arc::clone(&self.tables);
-        let shared = self.options.assemble(versions, tables, first_segment(state), &self.memory, None);
-        shared.view.get_or_init(|| held);
-        catalog::load(&shared)?;
+        let engine = self.options.assemble(versions, tables, first_segment(state), &self.memory, None);
+        engine.view.get_or_init(|| held);
+        catalog::load(&engine)?;
         // A try that fails here leaves the files of the last one open: memtables may refer to them.
-        self.replayed.open_values(&shared, self.last.as_ref().map(|(last, _)| &**last), state)?;
-        self.last = Some((Arc::clone(&shared), state.clone()));
-        Ok(shared)
+        self.replayed.open_values(&engine, self.last.as_ref().map(|(last, _)| &**last), state)?;
+        self.last = Some((Arc::clone(&engine), state.clone()));
+        Ok(engine)
     }
 
     /// What a version set needs, with tables opened only once.
@@ -298,20 +298,20 @@ impl Following {
     }
 
     /// Makes the view of all that was read.
-    fn view(&self, shared: Arc<Shared>, state: &State) -> Result<Db> {
+    fn view(&self, engine: Arc<Engine>, state: &State) -> Result<Db> {
         let end = self.end_of(state)?;
-        self.replayed.publish(&shared, end);
-        shared.write.log.sequencer().stand_at(end, state.durable_mark.min(end));
-        shared.reads.snapshots.begin_at(shared.reads.visible());
+        self.replayed.publish(&engine, end);
+        engine.write.log.sequencer().stand_at(end, state.durable_mark.min(end));
+        engine.reads.snapshots.begin_at(engine.reads.visible());
         let name = &self.options.default_name;
-        let core = catalog::by_name(&shared, name).ok_or_else(|| Error::no_family(name))?;
+        let core = catalog::by_name(&engine, name).ok_or_else(|| Error::no_family(name))?;
         let report = RecoveryReport { end, ..self.replayed.report() };
         Ok(Db {
             inner: Arc::new(Inner {
                 path: self.options.path.clone(),
-                default: Family { core, ctx: Arc::clone(&shared.write) },
-                pool: Pool::start(&shared, 0)?,
-                shared,
+                default: Family { core, ctx: Arc::clone(&engine.write) },
+                pool: Pool::start(&engine, 0)?,
+                engine,
                 report,
                 is_view: true,
                 closing: Closing::new(Box::new(NoLock)),

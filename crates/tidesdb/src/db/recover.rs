@@ -14,7 +14,7 @@ use std::time::Duration;
 use super::replay::{Begun, Replayer, to_tables};
 use super::save::Unsaved;
 use crate::background::TRIM_PERIOD;
-use crate::engine::Shared;
+use crate::engine::Engine;
 use crate::events::{Event, TARGET};
 use crate::family::FamilyCore;
 use crate::files::{self, FileKind};
@@ -121,23 +121,23 @@ impl RecoveryReport {
 ///
 /// # Errors
 /// `Corrupt` for damage that the recovery mode does not tolerate; `Io`, `NoSpace`. Nothing was deleted.
-pub(super) fn run(shared: &Arc<Shared>) -> Result<(RecoveryReport, Option<Unsaved>)> {
-    let started = shared.write.env.clock.mono();
+pub(super) fn run(engine: &Arc<Engine>) -> Result<(RecoveryReport, Option<Unsaved>)> {
+    let started = engine.write.env.clock.mono();
     let _span = tracing::debug_span!(target: TARGET, "recovery").entered();
-    let state = shared.maintenance.versions.state();
-    let config = scan_config(&shared.maintenance, &state)?;
-    let dir = Arc::clone(&shared.maintenance.dir);
+    let state = engine.maintenance.versions.state();
+    let config = scan_config(&engine.maintenance, &state)?;
+    let dir = Arc::clone(&engine.maintenance.dir);
     let log = CrashedLog::find(&dir, &config)?;
-    shared.write.recovery_pins.store(first_seq(&config), Ordering::SeqCst);
-    let mut replay = Replay::new(shared, &state, &log, config.sync_failed);
+    engine.write.recovery_pins.store(first_seq(&config), Ordering::SeqCst);
+    let mut replay = Replay::new(engine, &state, &log, config.sync_failed);
     let read = log.read(REPLAY_BYTES, |logged, synced| replay.apply(logged, synced));
     let inserted = replay.finish_inserting(); // also after a failure: no thread works on afterwards
     let read = read.and_then(|scan| inserted.map(|()| scan)).map(|scan| replay.report(&scan));
     let Replay { tables, doubtful, unsynced_bytes, .. } = replay;
-    let mut unsaved = Unsaved { shared: Arc::clone(shared), state, config, tables, doubtful };
+    let mut unsaved = Unsaved { engine: Arc::clone(engine), state, config, tables, doubtful };
     let mut report = read.inspect_err(|_| unsaved.abandon())?;
-    if shared.write.options.read_only {
-        report.took = shared.write.env.clock.mono().saturating_sub(started);
+    if engine.write.options.read_only {
+        report.took = engine.write.env.clock.mono().saturating_sub(started);
         return Ok((report, None));
     }
     let mut behind = None;
@@ -147,7 +147,7 @@ pub(super) fn run(shared: &Arc<Shared>) -> Result<(RecoveryReport, Option<Unsave
         report.orphans = unsaved.save(&report)?;
         unsaved.free();
     }
-    report.took = shared.write.env.clock.mono().saturating_sub(started);
+    report.took = engine.write.env.clock.mono().saturating_sub(started);
     Ok((report, behind))
 }
 
@@ -178,7 +178,7 @@ fn scan_config(ctx: &MaintenanceCtx, state: &State) -> Result<ScanConfig> {
 }
 
 struct Replay<'a> {
-    shared: &'a Arc<Shared>,
+    engine: &'a Arc<Engine>,
     replayer: Arc<Replayer>,
     sync_failed: bool,
     /// Bytes of the log, at most.
@@ -198,10 +198,10 @@ struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    fn new(shared: &'a Arc<Shared>, state: &State, log: &CrashedLog<'_>, sync_failed: bool) -> Self {
+    fn new(engine: &'a Arc<Engine>, state: &State, log: &CrashedLog<'_>, sync_failed: bool) -> Self {
         Self {
-            shared,
-            replayer: Arc::new(Replayer::new(shared, state, log.same_boot, sync_failed)),
+            engine,
+            replayer: Arc::new(Replayer::new(engine, state, log.same_boot, sync_failed)),
             sync_failed,
             total_bytes: log.bytes,
             commits: 0,
@@ -217,8 +217,8 @@ impl<'a> Replay<'a> {
 
     /// What is reported about a log that was read.
     fn report(&self, scan: &Scan) -> RecoveryReport {
-        if self.shared.write.options.read_only && self.commits == 0 {
-            self.shared.write.recovery_pins.store(u64::MAX, Ordering::SeqCst); // the log is not needed
+        if self.engine.write.options.read_only && self.commits == 0 {
+            self.engine.write.recovery_pins.store(u64::MAX, Ordering::SeqCst); // the log is not needed
         }
         RecoveryReport {
             clean: scan.commits == 0 && scan.cut.is_none() && scan.damage.is_none(),
@@ -302,16 +302,16 @@ impl<'a> Replay<'a> {
         self.log_bytes += bytes;
         if before / EVENT_BYTES != self.log_bytes / EVENT_BYTES {
             let (bytes, total, commits) = (self.log_bytes, self.total_bytes, self.commits);
-            self.shared.write.events.record(&Event::Replay { bytes, total, commits });
-            self.shared.write.events.write();
+            self.engine.write.events.record(&Event::Replay { bytes, total, commits });
+            self.engine.write.events.write();
         }
     }
 
     /// The parts of `piece` for the threads.
     fn parts(&self, piece: &Piece) -> Vec<Piece> {
-        let env = &self.shared.write.env;
+        let env = &self.engine.write.env;
         let alone =
-            self.shared.write.options.background_threads == Some(0) || piece.bytes() < PARALLEL_BYTES_MIN;
+            self.engine.write.options.background_threads == Some(0) || piece.bytes() < PARALLEL_BYTES_MIN;
         piece.split(if alone { 1 } else { env.threads.parallelism().clamp(1, THREADS_MAX) })
     }
 
@@ -328,7 +328,7 @@ impl<'a> Replay<'a> {
                 *range = range.start.min(part.start)..range.end.max(part.end);
             }
         }
-        let strict = self.shared.write.options.recovery == RecoveryMode::Strict;
+        let strict = self.engine.write.options.recovery == RecoveryMode::Strict;
         let missing = piece.commits().find(|commit| strict && Some(commit.seq) == self.stopped_at);
         let what = "a commit refers to a value that is missing in its value log";
         missing.map_or(Ok(()), |at| Err(Error::corrupt(at.file, at.offset, what)))
@@ -338,14 +338,14 @@ impl<'a> Replay<'a> {
     /// than those of an open database, or memory would be scarce, writes the largest as tables.
     fn relieve(&mut self, first: SeqNo, bytes: u64) -> Result<()> {
         self.finish_inserting()?;
-        let families = self.shared.write.all_families();
+        let families = self.engine.write.all_families();
         for family in &families {
             let bytes = family.owned_view().active.as_ref().map_or(0, |slot| slot.bytes());
             if bytes >= family.buffer_bytes() {
                 family.rotate(first);
             }
         }
-        let options = &self.shared.write.options;
+        let options = &self.engine.write.options;
         if options.read_only {
             return Ok(());
         }
@@ -356,7 +356,7 @@ impl<'a> Replay<'a> {
         used.sort_unstable_by_key(|(bytes, _)| *bytes);
         let total: u64 = used.iter().map(|(bytes, _)| *bytes).sum();
         let limit = options.memtables_bytes_max.saturating_add(options.wal_bytes_max);
-        let memory = &self.shared.write.memory;
+        let memory = &self.engine.write.memory;
         let scarce = (memory.wanted() + bytes).saturating_sub(memory.begin_of(Pressure::Elevated));
         let scarce = if memory.is_in_memtables() { scarce } else { 0 };
         let (mut excess, mut freed) = ((total + bytes).saturating_sub(limit).max(scarce), false);
@@ -365,13 +365,13 @@ impl<'a> Replay<'a> {
         {
             excess = excess.saturating_sub(bytes);
             let has_more = self.tables.iter().any(|(f, _)| Arc::ptr_eq(f, family));
-            let out = to_tables(&self.shared.maintenance, family, has_more)?;
+            let out = to_tables(&self.engine.maintenance, family, has_more)?;
             self.tables.extend(out.into_iter().map(|out| (Arc::clone(family), out)));
             family.forget_memtables();
             freed = true;
         }
         if freed {
-            self.shared.return_memory(TRIM_PERIOD);
+            self.engine.return_memory(TRIM_PERIOD);
         }
         Ok(())
     }

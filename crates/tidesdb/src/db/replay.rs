@@ -8,7 +8,7 @@ use tidesdb_io::{JoinHandle, Priority};
 use tidesdb_sync::{Mutex, pin};
 
 use crate::context::WriteCtx;
-use crate::engine::Shared;
+use crate::engine::Engine;
 use crate::family::{FamilyCore, MemSlot};
 use crate::jobs::JobStart;
 use crate::maintenance::MaintenanceCtx;
@@ -75,11 +75,11 @@ pub(super) struct CheckedValues {
 }
 
 impl Replayer {
-    pub(super) fn new(shared: &Shared, state: &State, same_boot: bool, sync_failed: bool) -> Self {
+    pub(super) fn new(engine: &Engine, state: &State, same_boot: bool, sync_failed: bool) -> Self {
         let flushed = |id: &FamilyId| state.families.get(id).map_or(0, |family| family.flushed_to);
-        let families = shared.write.families.read();
+        let families = engine.write.families.read();
         Self {
-            write: Arc::clone(&shared.write),
+            write: Arc::clone(&engine.write),
             families: families.iter().map(|(id, f)| (*id, (Arc::clone(f), flushed(id)))).collect(),
             next_family: state.next_family,
             same_boot,

@@ -19,7 +19,7 @@ use tidesdb_io::{Access, File, FileExt};
 use super::RecoveryReport;
 use super::replay::to_tables;
 use crate::callback::contained;
-use crate::engine::Shared;
+use crate::engine::Engine;
 use crate::events::Event;
 use crate::family::FamilyCore;
 use crate::jobs::Job;
@@ -39,7 +39,7 @@ const FREE_BYTES_MIN: u64 = 64 << 20;
 
 /// Commits that were recovered and are not in installed tables yet.
 pub(super) struct Unsaved {
-    pub(super) shared: Arc<Shared>,
+    pub(super) engine: Arc<Engine>,
     /// The state that the manifest had before.
     pub(super) state: State,
     pub(super) config: ScanConfig,
@@ -52,19 +52,19 @@ pub(super) struct Unsaved {
 impl Unsaved {
     /// Returns whether `bytes` of commits and values may be saved after the open has returned.
     pub(super) fn may_wait(&self, bytes: u64) -> Result<bool> {
-        let write = &self.shared.write;
+        let write = &self.engine.write;
         let is_large = bytes > write.options.foreground_recovery_bytes;
         // Tables that were written for lack of memory are not readable before they are installed. An object store gets
         // the first state of a session from the open.
         let readable = self.tables.is_empty();
         if !is_large
             || !readable
-            || self.shared.remote.is_some()
+            || self.engine.remote.is_some()
             || write.options.background_threads == Some(0)
         {
             return Ok(false);
         }
-        let space = self.shared.maintenance.dir.space();
+        let space = self.engine.maintenance.dir.space();
         let space = space.map_err(|e| Error::io("read free space", "database directory", e))?;
         let memory: usize = write.all_families().iter().flat_map(memtable_bytes).sum();
         let needed = (memory as u64).saturating_mul(2).saturating_add(write.options.disk_free_min);
@@ -74,86 +74,86 @@ impl Unsaved {
     /// Saves in a background thread, while reads go on. A failure poisons the database; the log is intact, and the next
     /// open recovers it.
     pub(super) fn save_behind(mut self, report: &RecoveryReport) {
-        let shared = Arc::clone(&self.shared);
-        let started = shared.write.env.clock.mono();
+        let engine = Arc::clone(&self.engine);
+        let started = engine.write.env.clock.mono();
         // A panic, as of a user's comparator, must not leave the writers waiting.
         let saved = contained(|| self.save(report))
             .unwrap_or_else(|| Err(Error::internal("saving the recovered commits panicked")));
         let event = Event::Recovered {
-            seconds: shared.write.env.clock.mono().saturating_sub(started),
+            seconds: engine.write.env.clock.mono().saturating_sub(started),
             orphans: *saved.as_ref().unwrap_or(&0) as u64,
             error: saved.as_ref().err().map(Error::to_string).unwrap_or_default(),
         };
         if let Err(e) = saved {
             tracing::error!(error = %e, "recovered commits could not be written to tables; the log keeps them");
-            shared.write.poison(e);
+            engine.write.poison(e);
         }
-        shared.write.end_recovery();
-        shared.write.events.record(&event);
-        shared.write.events.write();
+        engine.write.end_recovery();
+        engine.write.events.record(&event);
+        engine.write.events.write();
         self.free();
-        shared.write.ask_for_pending();
-        shared.write.jobs.push(Job::RemoveObsolete); // files that recovery replaced
+        engine.write.ask_for_pending();
+        engine.write.jobs.push(Job::RemoveObsolete); // files that recovery replaced
     }
 
     /// Returns the memory of the replay to the system, after its memtables were replaced.
     pub(super) fn free(self) {
-        let shared = Arc::clone(&self.shared);
+        let engine = Arc::clone(&self.engine);
         drop(self);
-        shared.return_memory(Duration::ZERO);
+        engine.return_memory(Duration::ZERO);
     }
 
     /// Makes the replayed data durable and moves the beginning of the log past it, in one edit. Returns the number of
     /// files that were set aside.
     pub(super) fn save(&mut self, report: &RecoveryReport) -> Result<usize> {
-        let shared = Arc::clone(&self.shared);
+        let engine = Arc::clone(&self.engine);
         self.install(report).inspect_err(|_| {
-            if !shared.maintenance.versions.is_poisoned() {
-                shared.write.log.remove_all(); // the manifest does not name its segments
+            if !engine.maintenance.versions.is_poisoned() {
+                engine.write.log.remove_all(); // the manifest does not name its segments
             }
             self.abandon();
         })?;
-        shared.write.recovery_pins.store(u64::MAX, Ordering::SeqCst);
+        engine.write.recovery_pins.store(u64::MAX, Ordering::SeqCst);
         self.tables.clear();
         self.remove_dead_vlogs()?;
-        remove_old_segments(&shared.maintenance, &self.config)?;
-        Ok(shared.maintenance.versions.settle_orphans().set_aside)
+        remove_old_segments(&engine.maintenance, &self.config)?;
+        Ok(engine.maintenance.versions.settle_orphans().set_aside)
     }
 
     /// Removes the tables written so far.
     pub(super) fn abandon(&self) {
-        self.tables.iter().for_each(|(_, out)| out.abandon(&self.shared.maintenance));
+        self.tables.iter().for_each(|(_, out)| out.abandon(&self.engine.maintenance));
     }
 
     fn install(&mut self, report: &RecoveryReport) -> Result<()> {
-        let shared = Arc::clone(&self.shared);
-        keep_lost_segments(&shared.maintenance, report)?;
-        for family in shared.write.all_families() {
+        let engine = Arc::clone(&self.engine);
+        keep_lost_segments(&engine.maintenance, report)?;
+        for family in engine.write.all_families() {
             let has_more = self.tables.iter().any(|(f, _)| Arc::ptr_eq(f, &family));
-            let out = to_tables(&shared.maintenance, &family, has_more)?;
+            let out = to_tables(&engine.maintenance, &family, has_more)?;
             self.tables.extend(out.into_iter().map(|out| (Arc::clone(&family), out)));
         }
         self.sync_values()?;
-        shared.write.log.begin(Vec::new())?;
-        let tail = shared.write.log.sequencer().tail();
+        engine.write.log.begin(Vec::new())?;
+        let tail = engine.write.log.sequencer().tail();
         let mut edit = VersionEdit::new();
         for (family, out) in &self.tables {
-            out.add_to(&shared.maintenance, family, FLUSH_LEVEL, &mut edit)?;
+            out.add_to(&engine.maintenance, family, FLUSH_LEVEL, &mut edit)?;
         }
         for family in self.state.families.keys() {
             edit.push(Change::FlushedTo { family: *family, seq: tail - 1 });
         }
         self.seal_vlogs(tail - 1, &mut edit)?;
-        edit.push(Change::LogStart { wal: shared.write.log.segment_of(tail) });
+        edit.push(Change::LogStart { wal: engine.write.log.segment_of(tail) });
         // On a full disk the first segment is created later, and the manifest must not say that it exists.
-        let begun = shared.write.log.has_begun();
+        let begun = engine.write.log.has_begun();
         edit.push(Change::LastSeq { seq: if begun { tail } else { tail - 1 } });
         self.publish(&edit)
     }
 
     /// Installs `edit`, and replaces the memtables by the tables that it adds.
     fn publish(&self, edit: &VersionEdit) -> Result<()> {
-        let ctx = &self.shared.maintenance;
+        let ctx = &self.engine.maintenance;
         let families = ctx.write.all_families();
         let publish = |installed: &Installed<'_, Table>| {
             for family in &families {
@@ -170,11 +170,11 @@ impl Unsaved {
     fn sync_values(&self) -> Result<()> {
         let refs = self.tables.iter().flat_map(|(_, out)| &out.tables).flat_map(|t| &t.vlog_refs);
         let ids: BTreeSet<VlogId> = refs.map(|r| r.vlog).collect();
-        let dir = &self.shared.maintenance.dir;
+        let dir = &self.engine.maintenance.dir;
         for id in ids {
             let name = files::vlog(id);
             let io = |op| move |e| Error::io(op, &files::vlog(id), e);
-            let file = self.shared.maintenance.dir.open(&name, Access::ReadWrite).map_err(io("open"))?;
+            let file = self.engine.maintenance.dir.open(&name, Access::ReadWrite).map_err(io("open"))?;
             if let Some(range) = self.doubtful.get(&id) {
                 // The failed sync may have been the first of the file, which covers its header.
                 let header = 0..FILE_HEADER_BYTES as u64;
@@ -186,7 +186,7 @@ impl Unsaved {
                 files::note_failed_sync(&**dir);
             })?;
         }
-        self.shared.maintenance.dir.sync().map_err(|e| Error::io("sync", "database directory", e))
+        self.engine.maintenance.dir.sync().map_err(|e| Error::io("sync", "database directory", e))
     }
 
     /// Seals the value logs of earlier sessions: nothing is appended to them any more.
@@ -214,20 +214,20 @@ impl Unsaved {
 
     /// Calls `read` with the value logs of `family`.
     fn with_vlogs<R>(&self, family: FamilyId, read: impl FnOnce(&VlogSet) -> R) -> Option<R> {
-        let core = self.shared.write.families.read().get(&family).cloned();
+        let core = self.engine.write.families.read().get(&family).cloned();
         core.map(|core| read(&core.vlog))
     }
 
     /// Removes value logs that nothing refers to.
     fn remove_dead_vlogs(&self) -> Result<()> {
         let mut edit = VersionEdit::new();
-        let state = self.shared.maintenance.versions.state();
+        let state = self.engine.maintenance.versions.state();
         for family in state.families.values() {
             for vlog in family.obsolete_vlogs() {
                 edit.push(Change::RemoveVlog { family: family.id, vlog });
             }
         }
-        if edit.is_empty() { Ok(()) } else { self.shared.maintenance.install_for_all(&edit) }
+        if edit.is_empty() { Ok(()) } else { self.engine.maintenance.install_for_all(&edit) }
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Db;
 use crate::compact::{self, TreeStats};
-use crate::engine::Shared;
+use crate::engine::Engine;
 use crate::family::{FamilyCore, FamilyStats, Metric};
 use crate::jobs::JobStats;
 use crate::memory::{Breakdown, Use};
@@ -22,42 +22,42 @@ statistics! {
 
     plain {
         "Delays of writers, in the order of [`StallCause::ALL`]."
-        stalled: [StallStats; 4] = StallCause::ALL.map(|cause| seen.shared.write.pacing.delays(cause).stats());
+        stalled: [StallStats; 4] = StallCause::ALL.map(|cause| seen.engine.write.pacing.delays(cause).stats());
         "Reads of one key: `get`, `get_map` and `contains`. A random sample of them, also of those that fail."
-        gets: TimeStats = (&seen.shared.reads.times.gets).into();
+        gets: TimeStats = (&seen.engine.reads.times.gets).into();
         "Reads of many keys: each `multi_get`, however many keys it has. A random sample of them, also of those that fail."
-        multi_gets: TimeStats = (&seen.shared.reads.times.multi_gets).into();
+        multi_gets: TimeStats = (&seen.engine.reads.times.multi_gets).into();
         "Seeks of cursors, and the first step of iterators. A random sample of them, also of those that fail."
-        seeks: TimeStats = (&seen.shared.reads.times.seeks).into();
+        seeks: TimeStats = (&seen.engine.reads.times.seeks).into();
         "Single writes: each `put`, `delete` and `merge` with its commit, all waits included. A random sample of them, also of those that fail."
-        puts: TimeStats = (&seen.shared.reads.times.puts).into();
+        puts: TimeStats = (&seen.engine.reads.times.puts).into();
         "Commits of batches and transactions that write, all waits included. A random sample of them, also of those that fail."
-        commits: TimeStats = (&seen.shared.reads.times.commits).into();
+        commits: TimeStats = (&seen.engine.reads.times.commits).into();
         "Syncs of the log, with the value logs."
-        syncs: TimeStats = seen.shared.write.log.sync_times().into();
+        syncs: TimeStats = seen.engine.write.log.sync_times().into();
         "Flushes."
-        flushes: TimeStats = (&seen.shared.write.running.flushes).into();
+        flushes: TimeStats = (&seen.engine.write.running.flushes).into();
         "Merges; tables that are moved or dropped do not count."
-        merges: TimeStats = (&seen.shared.write.running.merges).into();
+        merges: TimeStats = (&seen.engine.write.running.merges).into();
         "Flushes and merges that run."
-        jobs: Vec<JobStats> = seen.shared.write.running.now();
+        jobs: Vec<JobStats> = seen.engine.write.running.now();
         "The object store, if there is one."
-        remote: Option<RemoteStats> = seen.shared.remote.as_ref().map(|remote| remote.stats());
+        remote: Option<RemoteStats> = seen.engine.remote.as_ref().map(|remote| remote.stats());
         "The tree of each family."
         trees: Vec<TreeStats> = seen.trees.clone();
         "Each family."
-        families: Vec<FamilyStats> = seen.shared.write.all_families().iter().map(|f| f.stats()).collect();
+        families: Vec<FamilyStats> = seen.engine.write.all_families().iter().map(|f| f.stats()).collect();
     }
     figures {
-        Gauge Count visible_seq: SeqNo = seen.shared.reads.visible(),
+        Gauge Count visible_seq: SeqNo = seen.engine.reads.visible(),
             "Newest visible sequence number.", c "global_seq";
-        Gauge Count durable_end: SeqNo = seen.shared.write.log.sequencer().durable(),
+        Gauge Count durable_end: SeqNo = seen.engine.write.log.sequencer().durable(),
             "End of what the log has durably: every commit below is durable, and later ones may be durable in tables.";
-        Counter Bytes wal_bytes: u64 = seen.shared.write.log.bytes_written(),
+        Counter Bytes wal_bytes: u64 = seen.engine.write.log.bytes_written(),
             "Bytes written to the log since the open.";
-        Gauge Count wal_segment: u64 = seen.shared.write.log.segment_of(seen.shared.reads.visible()).0,
+        Gauge Count wal_segment: u64 = seen.engine.write.log.segment_of(seen.engine.reads.visible()).0,
             "Number of the current log segment; it grows for the life of the database.";
-        Gauge Bytes wal_live_bytes: u64 = seen.shared.write.log.bytes_since(seen.shared.write.log_needed_from()),
+        Gauge Bytes wal_live_bytes: u64 = seen.engine.write.log.bytes_since(seen.engine.write.log_needed_from()),
             "Bytes of log that a crash now would make the next open replay.";
         Counter Count cache_hits: u64 = seen.cache.hits,
             "Blocks, and partitions of filters and indexes, found in the cache.", c "hits";
@@ -69,11 +69,11 @@ statistics! {
             "Bytes the cache holds.", c "total_bytes";
         Gauge Count cache_entries: u64 = seen.cache.entries,
             "Parts of blocks the cache holds.", c "total_entries";
-        Counter Count lookup_reads: u64 = seen.shared.tables.reads.reads(),
+        Counter Count lookup_reads: u64 = seen.engine.tables.reads.reads(),
             "Table reads by lookups that missed the cache. Reads through memory maps are not counted.";
-        Counter Bytes lookup_read_bytes: u64 = seen.shared.tables.reads.bytes(),
+        Counter Bytes lookup_read_bytes: u64 = seen.engine.tables.reads.bytes(),
             "Bytes read by these reads.";
-        Gauge Bytes memory_limit_bytes: u64 = seen.shared.write.memory.limit(),
+        Gauge Bytes memory_limit_bytes: u64 = seen.engine.write.memory.limit(),
             "Limit for the memory of the database.", c "resolved_memory_limit";
         Gauge Bytes memory_memtables_bytes: u64 = seen.memory.used_for(Use::Memtables),
             "Memory of memtables: active, immutable, and those that only readers still use.";
@@ -89,15 +89,15 @@ statistics! {
             "Memory of this process that is kept for new memtables and freed under pressure.";
         Gauge Bytes memory_allocator_bytes: u64 = seen.memory.allocator,
             "Freed memory of this process that the allocator of the C library keeps. It is not part of what the limit counts.";
-        Gauge Bytes memory_fixed_bytes: u64 = seen.shared.write.memory.fixed_bytes(),
+        Gauge Bytes memory_fixed_bytes: u64 = seen.engine.write.memory.fixed_bytes(),
             "Memory of threads, the log, families without their tables, and other parts of a fixed size.";
-        Gauge Count memory_pressure: u64 = seen.shared.write.memory.level() as u64,
+        Gauge Count memory_pressure: u64 = seen.engine.write.memory.level() as u64,
             "How scarce memory is: 0 normal, 1 elevated, 2 high, 3 critical.", c "memory_pressure_level";
-        Gauge Count snapshots: usize = seen.shared.reads.snapshots.count(),
+        Gauge Count snapshots: usize = seen.engine.reads.snapshots.count(),
             "Live snapshots.";
         Gauge Count jobs_pending: usize = seen.jobs_pending(),
             "Background jobs queued or running.";
-        Gauge Bytes flush_debt_bytes: u64 = seen.shared.write.pacing.flush_debt(),
+        Gauge Bytes flush_debt_bytes: u64 = seen.engine.write.pacing.flush_debt(),
             "Bytes of memtables that wait for a flush.";
         Gauge Seconds flush_debt_seconds: f64 = seen.flush_debt_seconds(),
             "Estimated time to flush them, at the rate of the last flushes.";
@@ -109,15 +109,15 @@ statistics! {
             "Bytes written to the log, the value logs and by flushes and merges.";
         Gauge Ratio write_amplification: f64 = seen.written_bytes() as f64 / seen.total(Metric::UserBytes).max(1) as f64,
             "These bytes, for each byte that users wrote.";
-        Counter Count events: u64 = seen.shared.write.events.recorded(),
+        Counter Count events: u64 = seen.engine.write.events.recorded(),
             "Events recorded for the event log.";
-        Counter Count events_lost: u64 = seen.shared.write.events.lost(),
+        Counter Count events_lost: u64 = seen.engine.write.events.lost(),
             "Of these, events that could not be written to the event log.";
     }
 }
 
 struct Seen<'a> {
-    shared: &'a Shared,
+    engine: &'a Engine,
     cache: tidesdb_cache::CacheStats,
     memory: Breakdown,
     trees: Vec<TreeStats>,
@@ -125,21 +125,21 @@ struct Seen<'a> {
 
 impl Seen<'_> {
     fn total(&self, metric: Metric) -> u64 {
-        self.shared.write.all_families().iter().map(|family| family.total(metric)).sum()
+        self.engine.write.all_families().iter().map(|family| family.total(metric)).sum()
     }
 
     /// An open for reading has no thread for jobs.
     fn jobs_pending(&self) -> usize {
-        if self.shared.write.options.read_only { 0 } else { self.shared.write.jobs.pending() }
+        if self.engine.write.options.read_only { 0 } else { self.engine.write.jobs.pending() }
     }
 
     fn written_bytes(&self) -> u64 {
         let tables = [Metric::FlushBytes, Metric::CompactionWritten, Metric::ValueLogWritten];
-        self.shared.write.log.bytes_written() + tables.into_iter().map(|m| self.total(m)).sum::<u64>()
+        self.engine.write.log.bytes_written() + tables.into_iter().map(|m| self.total(m)).sum::<u64>()
     }
 
     fn flush_debt_seconds(&self) -> f64 {
-        let pacing = &self.shared.write.pacing;
+        let pacing = &self.engine.write.pacing;
         pacing.flush_debt() as f64 / pacing.flush_rate.get()
     }
 
@@ -148,7 +148,7 @@ impl Seen<'_> {
     }
 
     fn merge_debt_seconds(&self) -> f64 {
-        self.merge_debt_bytes() as f64 / self.shared.write.pacing.merge_rate.get()
+        self.merge_debt_bytes() as f64 / self.engine.write.pacing.merge_rate.get()
     }
 }
 
@@ -209,11 +209,11 @@ impl Db {
     /// Returns statistics of the database. For [`Stats::memory_allocator_bytes`] the allocator walks its free blocks, which takes about a
     /// millisecond as a rule. If it takes long, later calls get the same figure for a while: at most a hundredth of the time is spent on that.
     pub fn stats(&self) -> Stats {
-        let shared = &self.inner.shared;
-        let trees = shared.write.all_families().iter().map(|family| tree_of(family)).collect();
-        shared.count_memory();
-        let memory = shared.write.memory.breakdown();
-        Stats::of(&Seen { shared, cache: shared.tables.cache.stats(), memory, trees })
+        let engine = &self.inner.engine;
+        let trees = engine.write.all_families().iter().map(|family| tree_of(family)).collect();
+        engine.count_memory();
+        let memory = engine.write.memory.breakdown();
+        Stats::of(&Seen { engine, cache: engine.tables.cache.stats(), memory, trees })
     }
 }
 

@@ -45,7 +45,7 @@ impl Transaction {
 impl Db {
     /// Begins a transaction.
     pub fn begin(&self, isolation: Isolation) -> Transaction {
-        Transaction::new(&self.inner.shared.write, isolation)
+        Transaction::new(&self.inner.engine.write, isolation)
     }
 
     /// Runs `body` in a serializable transaction and commits. After a conflict it repeats both, with growing random
@@ -121,7 +121,7 @@ impl Db {
         options: &TransactOptions,
         body: impl FnMut(&mut Transaction) -> Result<R, E>,
     ) -> Result<R, E> {
-        transact(&self.inner.shared.write, options, body)
+        transact(&self.inner.engine.write, options, body)
     }
 }
 

@@ -184,7 +184,7 @@ impl ValueWriter {
     /// Appends the full chunk and empties it.
     fn append_chunk(&mut self) -> Result<()> {
         if self.stream.is_none() {
-            collect::name(&self.family.shared()?.maintenance, &self.family.core)?;
+            collect::name(&self.family.engine()?.maintenance, &self.family.core)?;
         }
         let stream = self.stream.get_or_insert_default();
         if (stream.chunks.count() as u64 + 1) * CHUNK_BYTES as u64 >= CHUNKED_BYTES_MAX {
@@ -294,7 +294,7 @@ impl Stream {
             return Ok(());
         }
         let _reservation = begin_writing(family, 0)?;
-        collect::name_begun(&family.shared()?.maintenance, &family.core)?;
+        collect::name_begun(&family.engine()?.maintenance, &family.core)?;
         match self.named.replace(file) {
             Some(_) => sync(family),
             None => Ok(()),

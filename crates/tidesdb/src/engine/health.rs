@@ -1,11 +1,11 @@
 //! The health of an open database, for people and monitors.
 
-use super::Shared;
+use super::Engine;
 use crate::health::{HealthReport, HealthState};
 use crate::memory::Pressure;
 use crate::pacing::StallCause;
 
-impl Shared {
+impl Engine {
     /// Returns the health of the database.
     pub fn health(&self) -> HealthReport {
         if let Some(cause) = self.write.health.cause() {

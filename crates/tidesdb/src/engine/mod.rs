@@ -20,7 +20,7 @@ use crate::types::SeqNo;
 use crate::vlog::WriteBudget;
 
 /// All parts of one open database.
-pub struct Shared {
+pub struct Engine {
     /// For reads.
     pub reads: Arc<ReadCtx>,
     /// For commits.
@@ -33,7 +33,7 @@ pub struct Shared {
     pub catalog: Mutex<(), { rank::CATALOG }>,
     /// Consecutive failures of background work, and when to retry.
     pub retry: Retry,
-    /// What the last [`Shared::observe`] saw.
+    /// What the last [`Engine::observe`] saw.
     pub watch: Mutex<Watch, { rank::WATCH }>,
     /// Budget of value logs open for writing.
     pub vlog_writes: Arc<WriteBudget>,
@@ -43,7 +43,7 @@ pub struct Shared {
     pub view: OnceLock<Charge>,
 }
 
-impl Shared {
+impl Engine {
     /// Commits below this are in the object store, with their values. Unlimited if there is none that stores the log.
     pub fn stored_to(&self) -> SeqNo {
         let remote = self.remote.as_ref().filter(|remote| remote.options.replicate_log);
@@ -51,10 +51,10 @@ impl Shared {
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.maintenance.dir.path();
-        f.debug_struct("Shared")
+        f.debug_struct("Engine")
             .field("path", &path)
             .field("visible", &self.reads.visible())
             .finish_non_exhaustive()

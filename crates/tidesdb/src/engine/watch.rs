@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::Shared;
+use super::Engine;
 use crate::events::Event;
 use crate::health::HealthState;
 use crate::pacing::{Stall, StallCause};
@@ -21,7 +21,7 @@ pub struct Watch {
     next: Duration,
 }
 
-impl Shared {
+impl Engine {
     /// Records what changed since the last call. `ends`: this is the last call.
     pub fn observe(&self, ends: bool) {
         let now = self.write.env.clock.mono();

@@ -13,7 +13,7 @@ use tidesdb_memtable::Entry;
 
 use super::super::RecoveryReport;
 use super::super::replay::{check_operand, insert_into};
-use crate::engine::Shared;
+use crate::engine::Engine;
 use crate::family::{FamilyCore, MemSlot, ReadView};
 use crate::memory::Use;
 use crate::ranges::RangeTombstone;
@@ -73,14 +73,14 @@ impl Replayed {
     /// memtable refers to them.
     pub(super) fn open_values(
         &mut self,
-        shared: &Shared,
-        last: Option<&Shared>,
+        engine: &Engine,
+        last: Option<&Engine>,
         state: &State,
     ) -> Result<()> {
         let named: BTreeSet<VlogId> = state.families.values().flat_map(|f| f.vlogs.keys().copied()).collect();
         let mut complete = self.complete.clone();
         complete.retain(|id| named.contains(id));
-        for core in shared.write.all_families() {
+        for core in engine.write.all_families() {
             let Some(family) = state.families.get(&core.id) else {
                 continue;
             };
@@ -106,14 +106,14 @@ impl Replayed {
     }
 
     /// Drops what `state` has in tables.
-    pub(super) fn drop_flushed(&mut self, shared: &Shared, state: &State) -> Result<()> {
-        let families = shared.write.families.read().clone();
+    pub(super) fn drop_flushed(&mut self, engine: &Engine, state: &State) -> Result<()> {
+        let families = engine.write.families.read().clone();
         self.slots.retain(|id, _| families.contains_key(id));
         for (id, slots) in &mut self.slots {
             let (Some(core), Some(family)) = (families.get(id), state.families.get(id)) else { continue };
             slots.retain(|slot| slot.newest > family.flushed_to);
             if let Some(first) = slots.first_mut().filter(|first| first.slot.from <= family.flushed_to) {
-                let seed = shared.write.env.entropy.next_u64();
+                let seed = engine.write.env.entropy.next_u64();
                 *first = first.above(core, family.flushed_to, seed)?;
             }
         }
@@ -125,14 +125,14 @@ impl Replayed {
         &mut self,
         log: &mut LogTail,
         dir: &dyn Dir,
-        shared: &Shared,
+        engine: &Engine,
         state: &State,
     ) -> Result<()> {
         let flushed = |id: &FamilyId| state.families.get(id).map_or(0, |family| family.flushed_to);
-        let families = shared.write.families.read();
+        let families = engine.write.families.read();
         let known = families.iter().map(|(id, core)| (*id, (Arc::clone(core), flushed(id)))).collect();
         drop(families);
-        let replay = Replay { shared, state, known };
+        let replay = Replay { engine, state, known };
         let mut stopped = None;
         let read = log.read(dir, state.durable_mark, |piece, same_boot| {
             replay.check_memory()?;
@@ -164,7 +164,7 @@ impl Replayed {
             let op = op?;
             self.operations += 1;
             let Some(core) = replay.target(commit.seq, &op) else { continue };
-            let slot = self.slot_for(replay.shared, core, commit.seq);
+            let slot = self.slot_for(replay.engine, core, commit.seq);
             insert_into(&slot.slot, core, commit.seq, &op)?;
             slot.newest = commit.seq + u64::from(op.rank);
             slot.refer_to(op.kind, op.value);
@@ -173,20 +173,20 @@ impl Replayed {
     }
 
     /// The memtable of commit `seq`.
-    fn slot_for(&mut self, shared: &Shared, core: &Arc<FamilyCore>, seq: SeqNo) -> &mut Slot {
+    fn slot_for(&mut self, engine: &Engine, core: &Arc<FamilyCore>, seq: SeqNo) -> &mut Slot {
         let slots = self.slots.entry(core.id).or_default();
         let full = (core.buffer_bytes() / PARTS).max(SLOT_BYTES_MIN);
         let fits = |last: &Slot| last.newest >= seq || last.slot.bytes() < full;
         if !slots.last().is_some_and(fits) {
-            let slot = core.new_slot(shared.write.env.entropy.next_u64(), seq, seq);
+            let slot = core.new_slot(engine.write.env.entropy.next_u64(), seq, seq);
             slots.push(Slot { slot, newest: seq, vlogs: BTreeSet::new() });
         }
         slots.last_mut().expect("a memtable was just added")
     }
 
     /// Puts the memtables into the read views of the families; the log ends at `end`.
-    pub(super) fn publish(&self, shared: &Shared, end: SeqNo) {
-        for core in shared.write.all_families() {
+    pub(super) fn publish(&self, engine: &Engine, end: SeqNo) {
+        for core in engine.write.all_families() {
             let slots = self.slots.get(&core.id).map_or(&[][..], |slots| slots);
             let ends = slots.iter().skip(1).map(|next| next.slot.from);
             let mut immutables: Vec<_> =
@@ -231,7 +231,7 @@ fn full() -> Error {
 
 /// What one read of the log needs.
 struct Replay<'a> {
-    shared: &'a Shared,
+    engine: &'a Engine,
     state: &'a State,
     known: Known,
 }
@@ -244,7 +244,7 @@ impl Replay<'_> {
     }
 
     fn check_memory(&self) -> Result<()> {
-        let memory = &self.shared.write.memory;
+        let memory = &self.engine.write.memory;
         if memory.used_for(Use::Memtables) <= memory.limit() {
             return Ok(());
         }
