@@ -1,4 +1,5 @@
-//! Operations of the log, as recovery replays them: into a memtable, and from there to tables.
+//! Replay of the log: which of its operations count, whether their values are there, and the threads of a recovery, which insert them into
+//! memtables. A reader beside the writer decides by the same rules, and inserts into memtables of its own (`reader/replayed.rs`).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -38,14 +39,81 @@ pub(super) fn insert_into(slot: &MemSlot, family: &FamilyCore, seq: SeqNo, op: &
     insert_op(slot, family, seq, op, None).map_err(full)
 }
 
-/// Checks that an operation of the log is one that its family can have.
-///
-/// # Errors
-/// `Corrupt` for an operand in a family without a merge operator: the manifest names the operator before the first operand is logged.
-pub(super) fn check_operand(family: &FamilyCore, op: &Op<'_>, commit: &LoggedCommit<'_>) -> Result<()> {
-    if op.kind == Kind::Merge && family.options.merge_operator().is_none() {
-        let what = "an operand for a family without a merge operator";
-        return Err(Error::corrupt(commit.file, commit.offset, what));
+/// The families that the log may name.
+pub(super) struct Targets {
+    /// Each family with the newest commit that is in its tables.
+    families: BTreeMap<FamilyId, (Arc<FamilyCore>, SeqNo)>,
+    /// No family has this number or a higher one.
+    next_family: FamilyId,
+}
+
+impl Targets {
+    pub(super) fn new(engine: &Engine, state: &State) -> Self {
+        let flushed = |id: &FamilyId| state.families.get(id).map_or(0, |family| family.flushed_to);
+        let families = engine.write.families.read();
+        Self {
+            families: families.iter().map(|(id, f)| (*id, (Arc::clone(f), flushed(id)))).collect(),
+            next_family: state.next_family,
+        }
+    }
+
+    /// Calls `visit` with each operation of `commit` that is in no table, and its family. Returns the number of all operations.
+    ///
+    /// # Errors
+    /// `Corrupt` for a family that never existed, and for an operand in a family without a merge operator: the manifest names the
+    /// operator before the first operand is logged. Those of `visit`.
+    pub(super) fn replay<'s, 'a>(
+        &'s self,
+        commit: &LoggedCommit<'a>,
+        mut visit: impl FnMut(&'s Arc<FamilyCore>, Op<'a>) -> Result<()>,
+    ) -> Result<u64> {
+        let corrupt = |what| Err(Error::corrupt(commit.file, commit.offset, what));
+        let mut operations = 0;
+        for op in logged_ops(commit) {
+            let op = op?;
+            operations += 1;
+            let Some((family, flushed)) = self.families.get(&op.family) else {
+                if op.family < self.next_family {
+                    continue; // dropped since
+                }
+                return corrupt("a commit for a family that never existed");
+            };
+            if commit.seq <= *flushed {
+                continue;
+            }
+            if op.kind == Kind::Merge && family.options.merge_operator().is_none() {
+                return corrupt("an operand for a family without a merge operator");
+            }
+            visit(family, op)?;
+        }
+        Ok(operations)
+    }
+}
+
+/// Returns the place of the value if the operation puts one in a value log.
+pub(super) fn place_of(op: &Op<'_>, commit: &LoggedCommit<'_>) -> Result<Option<ValuePlace>> {
+    if op.kind != Kind::PutPointer {
+        return Ok(None);
+    }
+    let malformed = || Error::corrupt(commit.file, commit.offset, "a malformed pointer into a value log");
+    ValuePlace::decode(op.value).ok_or_else(malformed).map(Some)
+}
+
+/// Checks that a value is there, and opens its files. In the `same_boot` that wrote them it is enough that they are long enough. Passes each
+/// record of the value to `visit`.
+pub(super) fn check_value(
+    family: &FamilyCore,
+    place: &ValuePlace,
+    same_boot: bool,
+    mut visit: impl FnMut(&VlogPointer),
+) -> Result<()> {
+    match place {
+        ValuePlace::Chunks(place) => return family.vlog.check_chunks(place, !same_boot, visit),
+        ValuePlace::Record(pointer) if same_boot => family.vlog.check_place(pointer)?,
+        ValuePlace::Record(pointer) => family.vlog.check(pointer)?,
+    }
+    if let ValuePlace::Record(pointer) = place {
+        visit(pointer);
     }
     Ok(())
 }
@@ -53,10 +121,7 @@ pub(super) fn check_operand(family: &FamilyCore, op: &Op<'_>, commit: &LoggedCom
 /// What the threads of a recovery need.
 pub(super) struct Replayer {
     write: Arc<WriteCtx>,
-    /// Each family with the newest commit that is in its tables.
-    families: BTreeMap<FamilyId, (Arc<FamilyCore>, SeqNo)>,
-    /// No family has this number or a higher one.
-    next_family: FamilyId,
+    targets: Targets,
     /// No byte that was written is lost.
     same_boot: bool,
     /// A sync failed: bytes that can be read may not be on disk.
@@ -76,15 +141,8 @@ pub(super) struct CheckedValues {
 
 impl Replayer {
     pub(super) fn new(engine: &Engine, state: &State, same_boot: bool, sync_failed: bool) -> Self {
-        let flushed = |id: &FamilyId| state.families.get(id).map_or(0, |family| family.flushed_to);
-        let families = engine.write.families.read();
-        Self {
-            write: Arc::clone(&engine.write),
-            families: families.iter().map(|(id, f)| (*id, (Arc::clone(f), flushed(id)))).collect(),
-            next_family: state.next_family,
-            same_boot,
-            sync_failed,
-        }
+        let targets = Targets::new(engine, state);
+        Self { write: Arc::clone(&engine.write), targets, same_boot, sync_failed }
     }
 
     /// Calls `work` with each part of the log: in threads of their own, as far as the system has threads; at once if there is only one part.
@@ -129,26 +187,11 @@ impl Replayer {
         let mut operations = 0;
         let mut sorted = Sorted::default();
         for commit in piece.commits() {
-            for op in logged_ops(&commit) {
-                let op = op?;
-                operations += 1;
-                let Some((family, flushed)) = self.families.get(&op.family) else {
-                    if op.family < self.next_family {
-                        continue; // dropped since
-                    }
-                    let what = "a commit for a family that never existed";
-                    return Err(Error::corrupt(commit.file, commit.offset, what));
-                };
-                if commit.seq <= *flushed {
-                    continue;
-                }
-                check_operand(family, &op, &commit)?;
+            operations += self.targets.replay(&commit, |family, op| {
                 // No memtable is rotated meanwhile.
                 sorted.add(commit.seq, op, family, || slot_for(&self.write, family, commit.seq))?;
-                if sorted.is_full() {
-                    sorted.insert()?;
-                }
-            }
+                if sorted.is_full() { sorted.insert() } else { Ok(()) }
+            })?;
         }
         sorted.insert()?;
         Ok(operations)
@@ -163,49 +206,21 @@ impl Replayer {
     pub(super) fn check_values(&self, piece: &Piece) -> Result<CheckedValues> {
         let mut found = CheckedValues::default();
         for commit in piece.commits() {
-            for op in logged_ops(&commit) {
-                let op = op?;
-                if op.kind != Kind::PutPointer {
-                    continue;
-                }
-                let Some((family, flushed)) = self.families.get(&op.family) else {
-                    continue; // dropped since
-                };
-                if commit.seq <= *flushed {
-                    continue; // the value log of a flushed commit may have been removed since
-                }
-                let place = ValuePlace::decode(op.value).ok_or_else(|| {
-                    Error::corrupt(commit.file, commit.offset, "a malformed pointer into a value log")
-                })?;
-                match self.check_value(family, &place, |pointer| found.add(pointer, self.sync_failed)) {
-                    Ok(()) => {}
+            self.targets.replay(&commit, |family, op| {
+                let Some(place) = place_of(&op, &commit)? else { return Ok(()) };
+                match check_value(family, &place, self.same_boot, |part| found.add(part, self.sync_failed)) {
                     Err(e) if e.is_corruption() || e.io_kind() == Some(std::io::ErrorKind::NotFound) => {
                         found.missing = Some(commit.seq);
-                        return Ok(found);
+                        Ok(())
                     }
-                    Err(e) => return Err(e),
+                    checked => checked,
                 }
+            })?;
+            if found.missing.is_some() {
+                break;
             }
         }
         Ok(found)
-    }
-
-    /// Passes each record of the value to `visit`.
-    fn check_value(
-        &self,
-        family: &FamilyCore,
-        place: &ValuePlace,
-        mut visit: impl FnMut(&VlogPointer),
-    ) -> Result<()> {
-        match place {
-            ValuePlace::Chunks(place) => return family.vlog.check_chunks(place, !self.same_boot, visit),
-            ValuePlace::Record(pointer) if self.same_boot => family.vlog.check_place(pointer)?,
-            ValuePlace::Record(pointer) => family.vlog.check(pointer)?,
-        }
-        if let ValuePlace::Record(pointer) = place {
-            visit(pointer);
-        }
-        Ok(())
     }
 }
 

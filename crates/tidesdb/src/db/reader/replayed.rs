@@ -12,7 +12,7 @@ use tidesdb_io::Dir;
 use tidesdb_memtable::Entry;
 
 use super::super::RecoveryReport;
-use super::super::replay::{check_operand, insert_into};
+use super::super::replay::{Targets, check_value, insert_into, place_of};
 use crate::engine::Engine;
 use crate::family::{FamilyCore, MemSlot, ReadView};
 use crate::memory::Use;
@@ -22,7 +22,6 @@ use crate::version::State;
 use crate::vlog::ValuePlace;
 use crate::wal::layout::RECORD_HEADER_BYTES;
 use crate::wal::{LogTail, LoggedCommit};
-use crate::write::{Op, ops};
 use crate::{Error, Result};
 
 /// A memtable of the reader is a part of this many of the family's write buffer: the smaller it is, the less is copied
@@ -53,9 +52,6 @@ pub(super) struct Replayed {
     operations: u64,
     log_bytes: u64,
 }
-
-/// A family that a commit may name, and the newest commit in its tables.
-type Known = BTreeMap<FamilyId, (Arc<FamilyCore>, SeqNo)>;
 
 impl Replayed {
     /// What was read of the log so far.
@@ -128,15 +124,14 @@ impl Replayed {
         engine: &Engine,
         state: &State,
     ) -> Result<()> {
-        let flushed = |id: &FamilyId| state.families.get(id).map_or(0, |family| family.flushed_to);
-        let families = engine.write.families.read();
-        let known = families.iter().map(|(id, core)| (*id, (Arc::clone(core), flushed(id)))).collect();
-        drop(families);
-        let replay = Replay { engine, state, known };
+        let targets = Targets::new(engine, state);
         let mut stopped = None;
         let read = log.read(dir, state.durable_mark, |piece, same_boot| {
-            replay.check_memory()?;
-            let bad = piece.commits().find_map(|commit| match replay.check(&commit, same_boot) {
+            check_memory(engine)?;
+            let is_durable = |seq| same_boot || seq < state.durable_mark;
+            let check =
+                |commit: &LoggedCommit<'_>| has_values(&targets, commit, same_boot, is_durable(commit.seq));
+            let bad = piece.commits().find_map(|commit| match check(&commit) {
                 Ok(true) => None,
                 Ok(false) => Some((commit.seq, None)),
                 Err(e) => Some((commit.seq, Some(e))),
@@ -144,7 +139,7 @@ impl Replayed {
             let until = bad.as_ref().map_or(SeqNo::MAX, |(seq, _)| *seq);
             self.torn = true;
             for commit in piece.commits().take_while(|commit| commit.seq < until) {
-                self.insert(&replay, &commit)?;
+                self.insert(engine, &targets, &commit)?;
             }
             self.torn = false;
             stopped = bad.as_ref().and_then(|(_, e)| e.clone());
@@ -157,18 +152,16 @@ impl Replayed {
         read.and(stopped.map_or(Ok(()), Err))
     }
 
-    fn insert(&mut self, replay: &Replay<'_>, commit: &LoggedCommit<'_>) -> Result<()> {
+    fn insert(&mut self, engine: &Engine, targets: &Targets, commit: &LoggedCommit<'_>) -> Result<()> {
         self.commits += 1;
         self.log_bytes += (RECORD_HEADER_BYTES + commit.body.len()) as u64;
-        for op in ops(commit.body, commit.file, commit.offset) {
-            let op = op?;
-            self.operations += 1;
-            let Some(core) = replay.target(commit.seq, &op) else { continue };
-            let slot = self.slot_for(replay.engine, core, commit.seq);
+        self.operations += targets.replay(commit, |core, op| {
+            let slot = self.slot_for(engine, core, commit.seq);
             insert_into(&slot.slot, core, commit.seq, &op)?;
             slot.newest = commit.seq + u64::from(op.rank);
             slot.refer_to(op.kind, op.value);
-        }
+            Ok(())
+        })?;
         Ok(())
     }
 
@@ -229,64 +222,34 @@ fn full() -> Error {
     Error::MemoryLimit { what: "reading the log beside the writer".into() }
 }
 
-/// What one read of the log needs.
-struct Replay<'a> {
-    engine: &'a Engine,
-    state: &'a State,
-    known: Known,
+fn check_memory(engine: &Engine) -> Result<()> {
+    let memory = &engine.write.memory;
+    if memory.used_for(Use::Memtables) <= memory.limit() {
+        return Ok(());
+    }
+    let what = "the log that the writer has not flushed does not fit in memory_limit of the reader";
+    Err(Error::MemoryLimit { what: what.into() })
 }
 
-impl Replay<'_> {
-    /// The family that the operation is inserted into, if its commit is not in tables.
-    fn target(&self, seq: SeqNo, op: &Op<'_>) -> Option<&Arc<FamilyCore>> {
-        let (core, flushed) = self.known.get(&op.family)?;
-        (seq > *flushed).then_some(core)
-    }
-
-    fn check_memory(&self) -> Result<()> {
-        let memory = &self.engine.write.memory;
-        if memory.used_for(Use::Memtables) <= memory.limit() {
-            return Ok(());
-        }
-        let what = "the log that the writer has not flushed does not fit in memory_limit of the reader";
-        Err(Error::MemoryLimit { what: what.into() })
-    }
-
-    /// Checks that a commit can be applied, before anything of it is. Returns false if the log ends before it, because
-    /// the machine stopped before its values were on disk.
-    fn check(&self, commit: &LoggedCommit<'_>, same_boot: bool) -> Result<bool> {
-        for op in ops(commit.body, commit.file, commit.offset) {
-            let op = op?;
-            let Some((core, flushed)) = self.known.get(&op.family) else {
-                if op.family < self.state.next_family {
-                    continue; // dropped since
-                }
-                let what = "a commit for a family that never existed";
-                return Err(Error::corrupt(commit.file, commit.offset, what));
-            };
-            if commit.seq <= *flushed {
-                continue;
+/// Checks that a commit can be applied, before anything of it is. Returns false if a value of a commit that may not be durable is missing: the
+/// machine stopped before it was on disk, and the log ends before the commit.
+fn has_values(
+    targets: &Targets,
+    commit: &LoggedCommit<'_>,
+    same_boot: bool,
+    is_durable: bool,
+) -> Result<bool> {
+    let mut is_whole = true;
+    // An operand fails if the writer has added the operator since; the next try sees it.
+    targets.replay(commit, |core, op| {
+        let Some(place) = place_of(&op, commit)? else { return Ok(()) };
+        match check_value(core, &place, same_boot, |_| ()) {
+            Err(e) if e.is_corruption() && !is_durable => {
+                is_whole = false;
+                Ok(())
             }
-            check_operand(core, &op, commit)?; // fails if the writer has added the operator since; the next try sees it
-            if op.kind == Kind::PutPointer {
-                match check_value(core, op.value, commit, same_boot) {
-                    Err(e) if e.is_corruption() && !same_boot && commit.seq >= self.state.durable_mark => {
-                        return Ok(false);
-                    }
-                    checked => checked?,
-                }
-            }
+            checked => checked,
         }
-        Ok(true)
-    }
-}
-
-/// Checks that the value of a put is there, and opens its files.
-fn check_value(core: &FamilyCore, value: &[u8], commit: &LoggedCommit<'_>, same_boot: bool) -> Result<()> {
-    let malformed = || Error::corrupt(commit.file, commit.offset, "a malformed pointer into a value log");
-    match ValuePlace::decode(value).ok_or_else(malformed)? {
-        ValuePlace::Record(pointer) if same_boot => core.vlog.check_place(&pointer),
-        ValuePlace::Record(pointer) => core.vlog.check(&pointer),
-        ValuePlace::Chunks(place) => core.vlog.check_chunks(&place, !same_boot, |_| ()),
-    }
+    })?;
+    Ok(is_whole)
 }
