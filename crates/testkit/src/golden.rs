@@ -78,6 +78,7 @@ pub fn options_of(family: usize) -> FamilyOptions {
             options.dividing_level_offset = 2;
             options.tombstone_density_permille = 900;
             options.tombstone_density_min_entries = 100;
+            options.tiered_runs_max = 3;
             options.default_ttl = Duration::from_millis(200 * 365 * 86_400_000 + 250);
             options
         }

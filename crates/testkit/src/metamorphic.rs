@@ -214,6 +214,7 @@ impl Config {
             .level_size_ratio(one_of(&[2, 3, 4, 10]))
             .min_levels(one_of(&[1, 2, 4, 6]) as u32)
             .dividing_level_offset(one_of(&[0, 1, 2, 3]) as u32)
+            .tiered_runs_max(one_of(&[1, 2, FamilyOptions::default().tiered_runs_max, 64]))
             .tombstone_density_permille(one_of(&[0, 200, 500, 1000]) as u32)
             .tombstone_density_min_entries(one_of(&[1, 50, 1024]));
         Self {

@@ -129,7 +129,7 @@ fn a_manifest_that_contradicts_itself_is_damage() {
         ..tidesdb::internals::sst::TableMeta::default()
     };
     let mut manifest = base.clone();
-    manifest.push([Change::AddTable { family, level: 65, meta: std::sync::Arc::new(meta) }]);
+    manifest.push([Change::AddTable { family, level: 65, generation: 0, meta: std::sync::Arc::new(meta) }]);
     refused(manifest, "a table with a future sequence number in an invalid level");
 }
 

@@ -356,7 +356,7 @@ fn install(ctx: &MaintenanceCtx, parts: &[Part], outs: &[Rewritten]) -> Result<u
             out.tables.iter().all(|t| t.max_seq < part.boundary),
             "a table holds an entry of a newer memtable"
         );
-        out.add_to(ctx, &part.family, FLUSH_LEVEL, &mut edit)?;
+        out.add_to(ctx, &part.family, (FLUSH_LEVEL, 0), &mut edit)?;
         edit.push(Change::FlushedTo { family: part.family.id, seq: part.boundary.saturating_sub(1) });
     }
     let first_needed = ctx.log_start_edit(&mut edit, &flushed(parts));

@@ -183,13 +183,13 @@ impl Rewritten {
         &self,
         ctx: &MaintenanceCtx,
         family: &FamilyCore,
-        level: u8,
+        (level, generation): (u8, u32),
         edit: &mut VersionEdit,
     ) -> Result<()> {
         let referred = self.tables.iter().flat_map(|t| &t.vlog_refs).map(|r| r.vlog);
         name_vlogs(ctx, family, referred.chain(family.vlog.nameable()), edit)?;
         for table in &self.tables {
-            edit.push(Change::AddTable { family: family.id, level, meta: Arc::clone(table) });
+            edit.push(Change::AddTable { family: family.id, level, generation, meta: Arc::clone(table) });
         }
         for range in &self.ranges {
             edit.push(Change::AddRange { family: family.id, range: Arc::clone(range) });

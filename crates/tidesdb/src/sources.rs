@@ -1,4 +1,4 @@
-//! Sources of entries: a memtable, a table, or a level of disjoint tables, as one cursor type without dynamic dispatch.
+//! Sources of entries: a memtable, a table, or a sorted run of disjoint tables, as one cursor type without dynamic dispatch.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use crate::version;
 
 /// A table in a version.
 pub type TableSlot = version::TableSlot<Table>;
-/// The tables of one level, as of one version.
-pub type TableLevel = version::Level<Table>;
+/// The tables of a sorted run, or of level 1, as of one version.
+pub type TableRun = version::Run<Table>;
 /// All tables of a family, as of one version.
 pub type TableVersion = version::FamilyVersion<Table>;
 
@@ -28,9 +28,9 @@ pub enum Source {
     Own(UndoCursor, SeqNo),
     /// A table of level 1.
     Table(TableCursor),
-    /// A deeper level.
-    Level(LevelCursor<Arc<TableLevel>>),
-    /// A deeper level, as input of a merge.
+    /// A sorted run of a deeper level.
+    Level(LevelCursor<Arc<TableRun>>),
+    /// A sorted run of a deeper level, as input of a merge.
     Run(LevelCursor<Arc<[MergeInput]>>),
 }
 
@@ -109,7 +109,7 @@ impl LevelTable for Arc<TableSlot> {
     }
 }
 
-impl SortedTables for Arc<TableLevel> {
+impl SortedTables for Arc<TableRun> {
     type Table = Arc<TableSlot>;
 
     fn count(&self) -> usize {
@@ -152,9 +152,9 @@ impl Source {
         runs.map(|run| Self::Run(LevelCursor::new(comparator.clone(), Arc::from(run)))).collect()
     }
 
-    /// A cursor over a deeper level.
-    pub fn level(level: &Arc<TableLevel>, comparator: &Comparator) -> Self {
-        Self::Level(LevelCursor::new(comparator.clone(), Arc::clone(level)))
+    /// A cursor over a sorted run of a deeper level.
+    pub fn run(run: &Arc<TableRun>, comparator: &Comparator) -> Self {
+        Self::Level(LevelCursor::new(comparator.clone(), Arc::clone(run)))
     }
 }
 

@@ -212,7 +212,12 @@ fn merge(data: &[u8]) {
     let mut manifest = base().manifest.clone();
     let (family, level) = (FamilyId(1), 1 + choice % 2);
     let name = files::table(meta.id);
-    manifest.push([Change::AddTable { family, level, meta: Arc::new(meta) }]);
+    manifest.push([Change::AddTable {
+        family,
+        level,
+        generation: u32::from(choice / 2 % 2),
+        meta: Arc::new(meta),
+    }]);
     let Ok((env, disk)) = base().with_manifest(&manifest) else { return };
     if disk.write_file(format!("{PATH}/{name}"), &file).is_ok() {
         exercise(&env, RecoveryMode::Tail);

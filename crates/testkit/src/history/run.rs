@@ -76,6 +76,7 @@ struct Options {
     filter_bits: u32,
     cache: u64,
     trigger: usize,
+    tiered_runs_max: u64,
     vlog_file: u64,
     mapped: bool,
     /// Whether the families have a merge operator.
@@ -98,6 +99,7 @@ impl Options {
             vlog_file: [8 << 10, 256 << 20][of(2)],
             mapped: of(2) == 0,
             merges: of(2) == 0,
+            tiered_runs_max: [1, 2, FamilyOptions::default().tiered_runs_max, 64][of(4)],
         }
     }
 
@@ -111,6 +113,7 @@ impl Options {
             options = options.comparator(listed());
         }
         options.l1_tables_trigger = self.trigger;
+        options.tiered_runs_max = self.tiered_runs_max;
         options.vlog_file_bytes = self.vlog_file;
         options.table_bytes = 16 << 10;
         options.merge_operator = self.merges.then(|| MergeOperator::append(SEPARATOR));

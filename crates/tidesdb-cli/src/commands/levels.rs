@@ -69,25 +69,26 @@ fn draw(tree: &TreeStats, out: &mut Out<'_>) -> Outcome<()> {
     if !tree.order_is_known {
         let order = printable(tree.order.as_bytes());
         out.line(format!(
-            "the order {order} is not known here: first and last keys are those in byte order"
+            "the order {order} is not known here: first and last keys and runs are those in byte order"
         ))?;
     }
     let bars = tree.levels.iter().map(|level| bar(level.fill)).collect::<Vec<_>>();
     let width = bars.iter().map(|bar| bar.chars().count()).max().unwrap_or(BAR);
     out.line(format!(
-        "  level {:<width$} {:>7} {:>11} {:>11} {:>7} {:>14} {:>8}  keys",
-        "", "fill", "bytes", "capacity", "tables", "entries", "deleted"
+        "  level {:<width$} {:>7} {:>11} {:>11} {:>5} {:>7} {:>14} {:>8}  keys",
+        "", "fill", "bytes", "capacity", "runs", "tables", "entries", "deleted"
     ))?;
     for (level, bar) in tree.levels.iter().zip(bars) {
         let mark = mark(tree, level.level);
         let deleted = level.tombstones as f64 / level.entries.max(1) as f64 * 100.0;
         out.line(
             format!(
-                "{mark} {:>4}  {bar:<width$} {:>6.1}% {:>11} {:>11} {:>7} {:>14} {:>7.1}%  {}",
+                "{mark} {:>4}  {bar:<width$} {:>6.1}% {:>11} {:>11} {:>5} {:>7} {:>14} {:>7.1}%  {}",
                 level.level,
                 level.fill * 100.0,
                 size(level.bytes),
                 size(level.capacity_bytes),
+                grouped(level.runs as u64),
                 grouped(level.tables as u64),
                 grouped(level.entries),
                 deleted,
@@ -96,14 +97,14 @@ fn draw(tree: &TreeStats, out: &mut Out<'_>) -> Outcome<()> {
             .trim_end(),
         )?;
     }
-    out.line("X: dividing levels, L: largest level")
+    out.line("T: tiered level, L: largest level")
 }
 
-/// Marks the dividing levels and the largest level.
+/// Marks the tiered level and the largest level.
 fn mark(tree: &TreeStats, level: usize) -> char {
     match level {
         level if level == tree.largest_level => 'L',
-        level if (tree.first_dividing_level..=tree.dividing_level).contains(&level) => 'X',
+        level if level == tree.tiered_level => 'T',
         _ => ' ',
     }
 }

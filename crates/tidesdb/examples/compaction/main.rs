@@ -22,12 +22,12 @@ use workload::Workload;
 const GIB: u64 = 1 << 30;
 /// Data of the default run.
 const DATA_GIB: u64 = 10 << 10;
-/// Name, size ratio and number of dividing levels.
-const POLICIES: [(&str, u64, u8); 4] = [
+/// Name, size ratio and runs of the tiered level.
+const POLICIES: [(&str, u64, u64); 4] = [
     ("Spooky", 6, 24),
     ("Spooky, ratio 10", 10, 24),
-    ("Spooky, eight dividing levels", 6, 8),
-    ("Spooky, one dividing level", 6, 1),
+    ("Spooky, eight runs", 6, 8),
+    ("Spooky, one run", 6, 1),
 ];
 
 fn main() -> std::io::Result<()> {
@@ -40,8 +40,8 @@ fn main() -> std::io::Result<()> {
     let plot = arguments.next();
     let mut rows = Vec::new();
     for workload in Workload::ALL {
-        for (name, ratio, dividing_levels) in POLICIES {
-            let settings = PolicySettings { ratio, dividing_levels, ..settings(bytes) };
+        for (name, ratio, tiered_runs_max) in POLICIES {
+            let settings = PolicySettings { ratio, tiered_runs_max, ..settings(bytes) };
             let (flush_bytes, l1_tables) = (settings.buffer_bytes, settings.l1_tables_trigger);
             let load = Load { workload, bytes, flush_bytes, l1_tables, writes: workload.writes() };
             let measures = Simulation::run(settings, load);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidesdb::Comparator;
-use tidesdb::internals::compact::policy::{Plan, PlanKind, PolicySettings, Spooky, TableView, Tree};
+use tidesdb::internals::compact::policy::{Plan, PlanKind, Planner, PolicySettings, Run, TableView, Tree};
 use tidesdb::internals::types::TableId;
 
 use crate::content::{Classes, ENTRY_BYTES, Piece, merge};
@@ -26,8 +26,10 @@ pub(crate) struct Measures {
     pub(crate) largest_job: f64,
 }
 
+#[derive(Clone)]
 struct SimTable {
     id: u64,
+    generation: u32,
     smallest: [u8; 8],
     largest: [u8; 8],
     pieces: Vec<Piece>,
@@ -37,6 +39,10 @@ struct SimTable {
 }
 
 impl SimTable {
+    fn overlaps(&self, other: &Self) -> bool {
+        number(&self.smallest) <= number(&other.largest) && number(&other.smallest) <= number(&self.largest)
+    }
+
     fn view(&self) -> TableView<'_> {
         TableView {
             id: TableId(self.id),
@@ -157,8 +163,11 @@ impl Simulation {
     }
 
     fn pick(&self) -> Option<Plan> {
-        let levels = self.levels.iter().map(|tables| tables.iter().map(|t| t.view()).collect()).collect();
-        Spooky::pick(&Tree::new(&self.order, levels), &self.settings)
+        let runs = (1..=self.levels.len() as u8).flat_map(|level| {
+            let runs = runs(level, &self.levels[usize::from(level) - 1]).into_iter();
+            runs.map(move |run| Run { level, tables: run.into_iter().map(SimTable::view).collect() })
+        });
+        Planner::new(&Tree::new(&self.order, runs.collect()), &self.settings).next()
     }
 
     fn carry_out(&mut self, plan: &Plan) {
@@ -181,9 +190,9 @@ impl Simulation {
         }
     }
 
-    /// Takes the inputs out of the tree: each table of level 1 is a run, and so is each deeper level.
+    /// Takes the inputs out of the tree, run by run: each table of level 1 is a run.
     fn take(&mut self, plan: &Plan) -> Vec<Vec<SimTable>> {
-        let mut runs: Vec<Vec<SimTable>> = Vec::new();
+        let mut taken: Vec<Vec<SimTable>> = Vec::new();
         for level in 1..=self.levels.len() as u8 {
             let ids: std::collections::HashSet<u64> =
                 plan.inputs.iter().filter(|(l, _)| *l == level).map(|(_, id)| id.0).collect();
@@ -194,30 +203,30 @@ impl Simulation {
             let (gone, kept): (Vec<_>, Vec<_>) = tables.into_iter().partition(|t| ids.contains(&t.id));
             assert_eq!(gone.len(), ids.len(), "a plan names a table that is not there: {plan}");
             self.levels[usize::from(level) - 1] = kept;
-            let gone = gone.into_iter().map(|t| Arc::into_inner(t).expect("the tree alone has it"));
-            let gone: Vec<_> = gone.inspect(|t| self.bytes -= t.bytes).collect();
-            if level == 1 {
-                runs.extend(gone.into_iter().map(|t| vec![t]));
-            } else {
-                runs.push(gone);
+            self.bytes -= gone.iter().map(|t| t.bytes).sum::<f64>();
+            match level {
+                1 => taken.extend(gone.into_iter().map(|t| vec![SimTable::clone(&t)])),
+                _ => {
+                    taken.extend(runs(level, &gone).into_iter().map(|run| run.into_iter().cloned().collect()))
+                }
             }
         }
-        runs
+        taken
     }
 
-    /// Adds tables to a level, and checks that it stays a sorted run.
+    /// Adds tables to a level, above what they overlap there.
     fn add(&mut self, level: u8, tables: &mut Vec<SimTable>) {
         let at = usize::from(level) - 1;
         if self.levels.len() <= at {
             self.levels.resize_with(at + 1, Vec::new);
         }
         self.bytes += tables.iter().map(|t| t.bytes).sum::<f64>();
+        let met = self.levels[at].iter().filter(|old| tables.iter().any(|new| old.overlaps(new)));
+        let above = met.map(|old| old.generation + 1).max().unwrap_or(0);
+        tables.iter_mut().for_each(|t| t.generation += above);
         self.levels[at].extend(tables.drain(..).map(Arc::new));
         if level > 1 {
-            self.levels[at].sort_by_key(|t| number(&t.smallest));
-            let apart =
-                self.levels[at].windows(2).all(|pair| number(&pair[0].largest) < number(&pair[1].smallest));
-            assert!(apart, "tables of level {level} overlap");
+            self.levels[at].sort_by_key(|t| (t.generation, number(&t.smallest)));
         }
     }
 
@@ -281,16 +290,32 @@ impl Simulation {
         self.next_id += 1;
         let smallest = pieces.first().map_or(0, |p| p.from).to_le_bytes();
         let largest = pieces.last().map_or(0, |p| p.to - 1).to_le_bytes();
-        SimTable { id: self.next_id, smallest, largest, pieces, bytes, entries, tombstones }
+        SimTable { id: self.next_id, generation: 0, smallest, largest, pieces, bytes, entries, tombstones }
     }
 
     /// Bytes of the rows that a reader sees.
     fn live(&self) -> f64 {
         let flushed = self.levels[0].iter().map(|t| t.pieces.iter().collect());
-        let deeper = self.levels[1..].iter().map(|level| level.iter().flat_map(|t| &t.pieces).collect());
+        let deeper = self.levels[1..].iter().flat_map(|level| runs(2, level));
+        let deeper = deeper.map(|run| run.into_iter().flat_map(|t| &t.pieces).collect());
         let runs: Vec<Vec<&Piece>> = flushed.chain(deeper).collect();
         merge(&runs, true).iter().map(|p| self.classes.measure(&p.densities, p.share()).0).sum()
     }
+}
+
+/// The runs of a level, newest first; level 1 counts as one. `tables` are in the order of generations and keys.
+fn runs(level: u8, tables: &[Arc<SimTable>]) -> Vec<Vec<&SimTable>> {
+    let mut runs: Vec<Vec<&SimTable>> = Vec::new(); // the oldest first
+    for table in tables {
+        let end = |run: &[&SimTable]| run.partition_point(|t| number(&t.largest) < number(&table.smallest));
+        let meets = |run: &Vec<&SimTable>| level > 1 && run.get(end(run)).is_some_and(|t| t.overlaps(table));
+        let at = runs.iter().rposition(meets).map_or(0, |below| below + 1);
+        runs.resize_with(runs.len().max(at + 1), Vec::new);
+        let end = if level > 1 { end(&runs[at]) } else { runs[at].len() };
+        runs[at].insert(end, table);
+    }
+    runs.reverse();
+    runs
 }
 
 fn number(key: &[u8]) -> u64 {

@@ -28,7 +28,7 @@ use crate::family::FamilyCore;
 use crate::jobs::Job;
 use crate::memory::Pressure;
 use crate::options::SyncMode;
-use crate::sources::TableLevel;
+use crate::sources::TableRun;
 use crate::types::SeqNo;
 use crate::wal::SyncDue;
 use crate::{Error, Result, collect, compact, flush, upload};
@@ -362,9 +362,9 @@ fn sweep(engine: &Engine, settles: bool) {
     let has_dead = |f: &Arc<FamilyCore>| {
         let version = &f.owned_view().version;
         let is_expired =
-            |level: &TableLevel| level.has_expiring() && level.tables().any(|t| t.meta().has_expired(now));
+            |run: &TableRun| run.has_expiring() && run.tables().any(|t| t.meta().has_expired(now));
         !version.ranges().is_empty()
-            || version.levels().iter().any(|level| is_expired(level))
+            || version.runs().iter().any(|run| is_expired(run))
             || f.claims.has_quarantined()
             || f.owned_view().probes.is_due()
     };

@@ -1,7 +1,7 @@
 //! The tree of a family as figures: what each level holds, what it may hold, and what merges owe.
 
 use super::plan;
-use super::policy::{Shape, Spooky, Tree};
+use super::policy::{Planner, Run, Tree};
 use crate::options::LiveOptions;
 use crate::sources::TableVersion;
 use crate::sst::TableMeta;
@@ -20,6 +20,7 @@ statistics! {
     }
     figures {
         Gauge Count level: usize = usize::from(seen.level), "Number of the level, 1 for flushed tables.";
+        Gauge Count runs: usize = seen.runs, "Sorted runs: a seek takes a position in each. Each table of level 1 is one.";
         Gauge Count tables: usize = seen.tables.len(), "Tables.";
         Gauge Bytes bytes: u64 = seen.bytes(), "Bytes of the tables.";
         Gauge Bytes capacity_bytes: u64 = seen.capacity,
@@ -46,113 +47,117 @@ statistics! {
     plain {
         "Name of the family." family: String = seen.name.to_owned();
         "Name of the order of its keys." order: String = seen.order.name().to_owned();
-        "True if the order is known here. If not, first and last keys are those in byte order."
-        order_is_known: bool = seen.order_is_known();
+        "True if the order is known here. If not, first and last keys and the number of runs are those in byte order."
+        order_is_known: bool = seen.order_is_known;
         "Each level, level 1 first, up to the largest level." levels: Vec<LevelStats> = seen.levels();
     }
     figures {
-        Gauge Count largest_level: usize = usize::from(seen.shape.largest), "The largest level of the tree.";
-        Gauge Count first_dividing_level: usize = usize::from(seen.shape.top),
-            "The first dividing level: levels above it are merged whole, levels from it on in partitions.";
-        Gauge Count dividing_level: usize = usize::from(seen.shape.dividing),
-            "The last dividing level. Each of them holds at most one sorted run of the same keys.";
+        Gauge Count largest_level: usize = usize::from(seen.planner.shape().largest), "The largest level of the tree.";
+        Gauge Count tiered_level: usize = usize::from(seen.planner.shape().tiered),
+            "The level with several sorted runs: levels above it are merged whole, levels from it on in partitions.";
         Gauge Count partitions: usize = seen.partitions(),
             "Partitions of the largest level, which are merged one at a time; 0 if the order of the keys is not known.";
-        Gauge Count tables: usize = seen.tree.tables().count(), "Tables of all levels.";
-        Gauge Bytes bytes: u64 = seen.tree.tables().map(|(_, t)| t.bytes).sum(), "Bytes of all tables.";
-        Gauge Bytes debt_bytes: u64 = seen.debts.iter().sum(),
+        Gauge Count tables: usize = seen.runs.iter().map(|(_, tables)| tables.len()).sum(), "Tables of all levels.";
+        Gauge Bytes bytes: u64 = seen.runs.iter().flat_map(|(_, tables)| tables).map(|m| m.file_bytes).sum(), "Bytes of all tables.";
+        Gauge Bytes debt_bytes: u64 = seen.debts(),
             "Bytes that merges must move to a deeper level now; 0 if the order of the keys is not known.";
     }
 }
 
 /// The tree of `version`.
 pub fn tree(name: &str, version: &TableVersion, options: &LiveOptions) -> TreeStats {
-    let tables = version.levels().iter().zip(1..);
-    let tables = tables.flat_map(|(level, n)| level.tables().map(move |t| (n, &**t.meta())));
-    SeenTree::stats((name, version.order(), true), tables.collect(), options)
+    let runs = version.runs().iter();
+    let runs = runs.map(|run| (run.level(), run.tables().map(|t| &**t.meta()).collect()));
+    stats((name, version.order(), true), &runs.collect::<Vec<_>>(), options)
 }
 
 /// The tree that the manifest records of a family.
 pub fn stored_tree(family: &FamilyState) -> TreeStats {
-    let tables = family.tables.iter().map(|table| (table.level, &*table.meta)).collect();
+    let order = &family.options.comparator;
+    let mut tables: Vec<_> = family.tables.iter().collect();
+    tables.sort_by_key(|table| (table.level, table.generation));
+    let mut runs: Vec<(u8, Vec<&TableMeta>)> = Vec::new(); // of each level the oldest first
+    for table in tables {
+        let (level, meta) = (table.level, &*table.meta);
+        let first = runs.partition_point(|run| run.0 < level);
+        let end =
+            |run: &[&TableMeta]| run.partition_point(|m| order.compare(&m.largest, &meta.smallest).is_lt());
+        let overlaps = |(_, run): &(u8, Vec<&TableMeta>)| {
+            level > 1 && run.get(end(run)).is_some_and(|m| order.compare(&m.smallest, &meta.largest).is_le())
+        };
+        let at = first + runs[first..].iter().rposition(overlaps).map_or(0, |below| below + 1);
+        if at == runs.len() {
+            runs.push((level, Vec::new()));
+        }
+        let run = &mut runs[at].1;
+        run.insert(end(run), meta);
+    }
+    runs.chunk_by_mut(|a, b| a.0 == b.0).for_each(|level| level.reverse());
     let options = LiveOptions::new(family.options.clone());
-    SeenTree::stats((&family.name, &family.options.comparator, false), tables, &options)
+    stats((&family.name, order, false), &runs, &options)
+}
+
+/// The statistics of the tree with these runs, newest data first. `is_live` if the family is open, so that its order is known.
+fn stats(
+    (name, order, is_live): (&str, &Comparator, bool),
+    runs: &[(u8, Vec<&TableMeta>)],
+    options: &LiveOptions,
+) -> TreeStats {
+    let views = runs.iter().map(|(level, metas)| Run {
+        level: *level,
+        tables: metas.iter().map(|meta| plan::view(meta, false)).collect(),
+    });
+    let (tree, settings) = (Tree::new(order, views.collect()), plan::settings(options));
+    let planner = Planner::new(&tree, &settings);
+    let order_is_known = is_live || Comparator::by_name(order.name()).is_some();
+    TreeStats::of(&SeenTree { name, order, order_is_known, planner, runs })
 }
 
 struct SeenTree<'a> {
     name: &'a str,
     order: &'a Comparator,
-    /// The family is open, so its order is known.
-    is_live: bool,
-    shape: Shape,
-    /// As for the planner.
-    tree: &'a Tree<'a>,
-    metas: &'a [Vec<&'a TableMeta>],
-    debts: Vec<u64>,
+    order_is_known: bool,
+    planner: Planner<'a, 'a>,
+    runs: &'a [(u8, Vec<&'a TableMeta>)],
 }
 
 struct SeenLevel<'a> {
     level: u8,
     order: &'a Comparator,
-    tables: &'a [&'a TableMeta],
+    runs: usize,
+    tables: Vec<&'a TableMeta>,
     capacity: u64,
     debt: u64,
 }
 
 impl SeenTree<'_> {
-    fn stats(
-        (name, order, is_live): (&str, &Comparator, bool),
-        tables: Vec<(u8, &TableMeta)>,
-        options: &LiveOptions,
-    ) -> TreeStats {
-        let depth = tables.iter().map(|(level, _)| usize::from(*level)).max().unwrap_or(0);
-        let mut metas = vec![Vec::new(); depth];
-        for (level, meta) in tables {
-            metas[usize::from(level.max(1)) - 1].push(meta);
-        }
-        for tables in metas.iter_mut().skip(1) {
-            tables.sort_by(|a: &&TableMeta, b| order.compare(&a.smallest, &b.smallest));
-        }
-        let views =
-            metas.iter().map(|tables| tables.iter().map(|meta| plan::view(meta, false)).collect()).collect();
-        let tree = Tree::new(order, views);
-        let settings = plan::settings(options);
-        let shape = Shape::of(&tree, &settings);
-        metas.resize(usize::from(shape.largest), Vec::new());
-        let mut seen = SeenTree {
-            name,
-            order,
-            is_live,
-            shape,
-            tree: &tree,
-            metas: &metas,
-            debts: vec![0; shape.largest.into()],
-        };
-        if seen.order_is_known() {
-            let debt = |level| Spooky::debt_bytes(&tree, &settings, level);
-            seen.debts = (1..=shape.largest).map(debt).collect();
-        }
-        TreeStats::of(&seen)
-    }
-
     fn levels(&self) -> Vec<LevelStats> {
-        let level = |(tables, level): (&Vec<&TableMeta>, u8)| {
-            let capacity = match level {
-                level if level == self.shape.largest => self.shape.most(),
-                level => self.shape.capacity(level),
-            };
-            let debt = self.debts[usize::from(level) - 1];
-            LevelStats::of(&SeenLevel { level, order: self.order, tables, capacity, debt })
+        let shape = self.planner.shape();
+        let level = |level: u8| {
+            let runs = self.runs.iter().filter(|run| run.0 == level);
+            let tables: Vec<_> = runs.clone().flat_map(|run| run.1.iter().copied()).collect();
+            LevelStats::of(&SeenLevel {
+                level,
+                order: self.order,
+                runs: if level == 1 { tables.len() } else { runs.count() },
+                tables,
+                capacity: if level == shape.largest { shape.holds(level) } else { shape.capacity(level) },
+                debt: self.debt(level),
+            })
         };
-        self.metas.iter().zip(1..).map(level).collect()
+        (1..=shape.largest).map(level).collect()
     }
 
-    fn order_is_known(&self) -> bool {
-        self.is_live || Comparator::by_name(self.order.name()).is_some()
+    fn debt(&self, level: u8) -> u64 {
+        if self.order_is_known { self.planner.debt_bytes(level) } else { 0 }
+    }
+
+    fn debts(&self) -> u64 {
+        (1..=self.planner.shape().largest).map(|level| self.debt(level)).sum()
     }
 
     fn partitions(&self) -> usize {
-        if self.order_is_known() { Spooky::partitions(self.tree, &self.shape) } else { 0 }
+        if self.order_is_known { self.planner.partition_count() } else { 0 }
     }
 }
 

@@ -13,15 +13,15 @@ use std::sync::Arc;
 
 use tidesdb_sync::{Backoff, Condvar, Mutex};
 
-use super::run::{Begun, output_bytes};
-use super::split::{self, Division};
+use super::plan::Begun;
+use super::split;
 use crate::context::{MergeSpace, OwnedLog};
 use crate::family::FamilyCore;
 use crate::jobs::{Job, Progress};
 use crate::maintenance::{MaintenanceCtx, PartedWork};
 use crate::merge::MergeCursor;
 use crate::rewrite::{self, RewriteTarget, Rewritten, Splits};
-use crate::sources::{MergeInput, Source};
+use crate::sources::{MergeInput, Source, TableSlot};
 use crate::types::{EntryCursor, FamilyId, Scope, VlogId};
 use crate::vlog::{LoadAhead, ValueMover};
 use crate::wal::Log;
@@ -132,16 +132,16 @@ impl PartedMerge {
         let metas = plan.inputs.iter().map(|(_, table)| table.meta());
         let moving: u64 = metas.map(|meta| meta.value_bytes_in(victims)).sum();
         let log = OwnedLog(Arc::clone(&ctx.write));
-        let space = Log::reserve_space_for_merge(log, output_bytes(plan) + moving)?;
+        let space = Log::reserve_space_for_merge(log, plan.output_bytes() + moving)?;
         let parts = ctx.write.options.merge_parts.unwrap_or_else(|| parts_for(ctx.write.jobs.mergers()));
         let order = &family.options.comparator;
-        let Division { starts, table_bytes } =
+        let (starts, table_bytes) =
             split::divide(order, plan, parts, plan.table_bytes.min(family.options.table_bytes()));
         let ends = starts.iter().cloned().map(Some).chain([None]);
         let starts = [None].into_iter().chain(starts.iter().cloned().map(Some));
         let unclaimed = starts.zip(ends).map(|(start, end)| Part { start, end }).collect();
         let inputs: Vec<_> = plan.inputs.iter().map(|(_, table)| table).collect();
-        let family_bytes = family.owned_view().version.levels().iter().map(|level| level.bytes()).sum();
+        let family_bytes = family.owned_view().version.bytes();
         Ok(Self {
             family: Arc::clone(family),
             begun: Arc::clone(begun),
@@ -238,8 +238,12 @@ impl PartedMerge {
         let order = &self.family.options.comparator;
         let (start, end) = (part.start.as_deref(), part.end.as_deref());
         let meets = |input: &MergeInput| input.meets(order, start, end);
-        // Each table of level 1 is a sorted run, and so are the inputs of each deeper level.
-        let runs = self.begun.plan.inputs.chunk_by(|a, b| a.0 == b.0).flat_map(|level| {
+        // Each table of level 1 is a sorted run. In a deeper level one ends where the order of the keys does.
+        let ascends = |a: &Arc<TableSlot>, b: &Arc<TableSlot>| {
+            order.compare(&a.meta().largest, &b.meta().smallest).is_lt()
+        };
+        let same = |a: &(u8, _), b: &(u8, _)| a.0 == b.0 && (a.0 == 1 || ascends(&a.1, &b.1));
+        let runs = self.begun.plan.inputs.chunk_by(same).flat_map(|level| {
             let tables = level.iter().map(|(_, table)| MergeInput::new(table)).filter(meets).collect();
             Source::for_merge(order, tables, level[0].0 > 1)
         });

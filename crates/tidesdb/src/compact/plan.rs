@@ -4,57 +4,19 @@ use std::collections::{BTreeSet, HashSet};
 use std::ops::{Bound, Range, RangeBounds};
 use std::sync::Arc;
 
-use super::policy::{
-    Cause, Claim as Claimed, Plan, PlanKind, PolicySettings, Shape, Spooky, TableView, Tree,
-};
+use super::policy::{BusyRange, Cause, Plan, PlanKind, Planner, PolicySettings, Run, Shape, TableView, Tree};
 use crate::family::Claim;
-use crate::merge::RetainRules;
+use crate::merge::{CoveringRanges, RetainRules};
 use crate::options::LiveOptions;
 use crate::pacing::MergeDebt;
 use crate::sources::{TableSlot, TableVersion};
 use crate::sst::TableMeta;
 use crate::types::{Comparator, TableId, VlogId};
 
-/// A planned compaction. It can be printed, tested and rejected.
-#[derive(Clone, Debug)]
-pub struct CompactionPlan {
-    /// How to execute it.
-    pub kind: PlanKind,
-    /// Why.
-    pub cause: Cause,
-    /// Input tables with their levels, newest data first.
-    pub inputs: Vec<(u8, Arc<TableSlot>)>,
-    /// Level of the outputs.
-    pub target: u8,
-    /// True if no table outside the inputs holds older data of their keys.
-    pub bottom: bool,
-    /// Keys at which an output table begins.
-    pub cuts: Vec<Vec<u8>>,
-    /// An output table also ends before a gap that holds two of these.
-    pub guards: Vec<Vec<u8>>,
-    /// Size limit of an output table, if that is less than the setting.
-    pub table_bytes: u64,
-}
+/// A plan with the tables that it merges.
+pub type CompactionPlan = Plan<Arc<TableSlot>>;
 
 impl CompactionPlan {
-    fn new((kind, cause): (PlanKind, Cause), inputs: Vec<(u8, Arc<TableSlot>)>, target: u8) -> Self {
-        let (cuts, guards) = (Vec::new(), Vec::new());
-        Self { kind, cause, inputs, target, bottom: false, cuts, guards, table_bytes: u64::MAX }
-    }
-
-    /// `plan` with the tables that it names.
-    fn of(version: &TableVersion, plan: Plan) -> Option<Self> {
-        let table = |(level, id)| Some((level, Arc::clone(version.table(id)?)));
-        let inputs = plan.inputs.into_iter().map(table).collect::<Option<Vec<_>>>()?;
-        let Plan { kind, cause, target, bottom, cuts, guards, table_bytes, .. } = plan;
-        Some(Self { kind, cause, inputs, target, bottom, cuts, guards, table_bytes })
-    }
-
-    /// Returns true if the inputs are rewritten.
-    pub fn is_merge(&self) -> bool {
-        !matches!(self.kind, PlanKind::Move | PlanKind::Drop)
-    }
-
     /// What it uses while it runs.
     pub(super) fn claim(&self, version: &TableVersion) -> Claim {
         let (smallest, largest) = self.keys(version.order()).map(|(a, b)| (a.clone(), b.clone())).unzip();
@@ -70,6 +32,41 @@ impl CompactionPlan {
     pub(super) fn keys(&self, order: &Comparator) -> Option<(&Vec<u8>, &Vec<u8>)> {
         hull(order, self.inputs.iter().map(|(_, table)| table))
     }
+
+    /// The generation of its outputs in the target level of `version`: above all tables that stay there and may share keys with them. Tables
+    /// that are moved keep their distance above that. A table that is rewritten where it is keeps its generation.
+    pub(super) fn generation(&self, version: &TableVersion) -> u32 {
+        if self.inputs.iter().all(|(level, _)| *level == self.target) {
+            return self.inputs.iter().map(|(_, table)| version.generation(table.id())).max().unwrap_or(0);
+        }
+        let ids: HashSet<TableId> = self.inputs.iter().map(|(_, table)| table.id()).collect();
+        let keys = self.keys(version.order());
+        keys.map_or(0, |(a, b)| version.next_generation(self.target, &(&**a..=&**b), &ids))
+    }
+
+    /// Estimates the bytes that the merge will write. Each tombstone in level 1 is assumed to remove one entry of the
+    /// lowest level. If fewer entries are removed, the merge asks for more space while it writes.
+    pub(super) fn output_bytes(&self) -> u64 {
+        let deepest = self.inputs.iter().map(|(level, _)| *level).max();
+        let sum = |bottom: bool, of: fn(&TableMeta) -> u64| {
+            let tables = self.inputs.iter().filter(move |(level, _)| (Some(*level) == deepest) == bottom);
+            tables.map(|(_, table)| of(table.meta())).sum::<u64>()
+        };
+        let (below, entries) = (sum(true, |meta| meta.file_bytes), sum(true, |meta| meta.entries));
+        let gone = sum(false, |meta| meta.tombstones).min(entries);
+        let stays = below as f64 * (1.0 - gone as f64 / entries.max(1) as f64);
+        sum(false, |meta| meta.file_bytes) + stays as u64
+    }
+}
+
+/// A compaction that was planned.
+#[derive(Debug)]
+pub(super) struct Begun {
+    pub(super) plan: CompactionPlan,
+    /// Range tombstones of the tables.
+    pub(super) purge: CoveringRanges,
+    /// How often merges had been stopped.
+    pub(super) stops: u64,
 }
 
 /// What bounds planned merges.
@@ -95,8 +92,9 @@ pub(super) fn next(
     let MergeLimits { bytes_max, probes_pay, settles } = limits;
     let tree = Tree { probes_pay, settles, ..picture(version, claims, readers) };
     let settings = PolicySettings { merge_bytes_max: bytes_max, ..settings(options) };
-    debt.set_excess(Spooky::excess(&tree, &settings), flushed_bytes(&tree, &settings));
-    let by_policy = || Spooky::pick(&tree, &settings).and_then(|plan| CompactionPlan::of(version, plan));
+    let planner = Planner::new(&tree, &settings);
+    debt.set_excess(planner.excess(), flushed_bytes(&tree, &settings));
+    let by_policy = || planner.next()?.with(|id| version.table(id).cloned());
     if version.ranges().is_empty() {
         return by_policy();
     }
@@ -106,23 +104,23 @@ pub(super) fn next(
 
 /// Bytes of a table of level 1, on average; small ones count as a quarter of a memtable.
 fn flushed_bytes(tree: &Tree<'_>, settings: &PolicySettings) -> u64 {
-    let average = tree.bytes(1).checked_div(tree.level(1).len() as u64).unwrap_or(settings.buffer_bytes);
+    let average = tree.bytes(1).checked_div(tree.flushed().len() as u64).unwrap_or(settings.buffer_bytes);
     average.max(settings.buffer_bytes / 4)
 }
 
-/// The tree as policies see it: without the damaged tables of level 1 and those above them, which stay where they are.
+/// The tree as the planner sees it: without the damaged tables of level 1 and those above them, which stay where they are.
 fn picture<'a>(version: &'a TableVersion, claims: &'a [Claim], readers: &RetainRules) -> Tree<'a> {
     let taken: HashSet<_> = claims.iter().flat_map(|claim| &claim.tables).collect();
     let view = |slot: &'a Arc<TableSlot>| view(slot.meta(), taken.contains(&slot.id()));
-    let mut levels: Vec<Vec<_>> =
-        version.levels().iter().map(|level| level.tables().map(view).collect()).collect();
+    let runs =
+        version.runs().iter().map(|run| Run { level: run.level(), tables: run.tables().map(view).collect() });
+    let mut tree = Tree::new(version.order(), runs.collect());
     if claims.iter().any(Claim::is_quarantine) {
         let stay = staying(version, claims);
-        levels[0].retain(|table| !stay.contains(&table.id));
+        tree.runs[0].tables.retain(|table| !stay.contains(&table.id));
     }
-    let mut tree = Tree::new(version.order(), levels);
-    let claim = |c: &'a Claim| Claimed { level: c.level, smallest: &c.smallest, largest: &c.largest };
-    tree.claims = claims.iter().map(claim).collect();
+    let busy = |c: &'a Claim| BusyRange { level: c.level, smallest: &c.smallest, largest: &c.largest };
+    tree.busy = claims.iter().map(busy).collect();
     tree.floor = [readers.snapshots.first().copied(), readers.conflicts_since, Some(readers.visible_floor)]
         .into_iter()
         .flatten()
@@ -132,7 +130,7 @@ fn picture<'a>(version: &'a TableVersion, claims: &'a [Claim], readers: &RetainR
     tree
 }
 
-/// A table as policies see it; `taken` if a running job uses it.
+/// A table as the planner sees it; `taken` if a running job uses it.
 pub(super) fn view(meta: &TableMeta, taken: bool) -> TableView<'_> {
     TableView {
         id: meta.id,
@@ -152,14 +150,14 @@ fn staying(version: &TableVersion, claims: &[Claim]) -> HashSet<TableId> {
     let damaged: HashSet<_> = claims.iter().filter(|c| c.is_quarantine()).flat_map(|c| &c.tables).collect();
     let mut stay: Vec<&Arc<TableSlot>> = Vec::new();
     for table in version.level(1).rev() {
-        if damaged.contains(&table.id()) || stay.iter().any(|older| overlap(version, older, table)) {
+        if damaged.contains(&table.id()) || stay.iter().any(|older| older.overlaps(version.order(), table)) {
             stay.push(table);
         }
     }
     stay.into_iter().map(|table| table.id()).collect()
 }
 
-/// The settings of a family, as far as a policy needs them.
+/// The settings of a family, as far as the planner needs them.
 pub(super) fn settings(options: &LiveOptions) -> PolicySettings {
     let level = |n: u32| u8::try_from(n).unwrap_or(u8::MAX);
     PolicySettings {
@@ -168,16 +166,17 @@ pub(super) fn settings(options: &LiveOptions) -> PolicySettings {
         l1_tables_trigger: options.l1_tables_trigger(),
         ratio: options.level_size_ratio(),
         min_levels: level(options.min_levels()),
-        dividing_offset: level(options.dividing_level_offset()),
+        tiered_offset: level(options.dividing_level_offset()),
+        tiered_runs_max: options.tiered_runs_max(),
         density_permille: options.tombstone_density_permille(),
         density_min_entries: options.tombstone_density_min_entries(),
         ..PolicySettings::default()
     }
 }
 
-/// Tables that no running merge uses and whose place none writes to, with their levels.
+/// Tables that no running merge uses, with their levels. What merges write to their levels overlaps none of them, or is newer.
 fn free_tables(version: &TableVersion, tree: &Tree<'_>) -> Vec<(u8, Arc<TableSlot>)> {
-    let free = tree.tables().filter(|(level, t)| !t.taken && !tree.is_claimed(*level, t.range()));
+    let free = tree.tables().filter(|(_, t)| !t.taken);
     free.filter_map(|(level, t)| Some((level, Arc::clone(version.table(t.id)?)))).collect()
 }
 
@@ -199,7 +198,7 @@ fn deleted(
         })
     };
     let inputs: Vec<_> = tables.iter().filter(|(_, table)| is_deleted(table)).cloned().collect();
-    (!inputs.is_empty()).then(|| CompactionPlan::new((PlanKind::Drop, Cause::Ranges), inputs, 1))
+    (!inputs.is_empty()).then(|| Plan::of((PlanKind::Drop, Cause::Ranges), inputs, 1))
 }
 
 /// One of `tables` of whose blocks at least half are deleted for all readers by one range tombstone: it is rewritten where it
@@ -220,13 +219,14 @@ fn half_deleted(
         })
     };
     let (level, table) = tables.iter().find(|(_, table)| is_half_deleted(table))?;
-    let range = &*table.meta().smallest..=&*table.meta().largest;
-    let bottom = *level > 1 && !version.any_deeper(*level, &range);
-    let inputs = vec![(*level, Arc::clone(table))];
-    Some(CompactionPlan {
-        bottom,
-        ..CompactionPlan::new((PlanKind::Partitioned, Cause::Ranges), inputs, *level)
-    })
+    Some(in_place(version, Cause::Ranges, *level, table))
+}
+
+/// Rewrites `table` of `level` where it is.
+fn in_place(version: &TableVersion, cause: Cause, level: u8, table: &Arc<TableSlot>) -> CompactionPlan {
+    let bottom = level > 1 && !version.overlaps_older(table);
+    let plan = Plan::of((PlanKind::Partitioned, cause), vec![(level, Arc::clone(table))], level);
+    CompactionPlan { bottom, ..plan }
 }
 
 /// A plan that rewrites, where it is, the free table that refers to the most bytes of the value logs `victims`.
@@ -237,14 +237,8 @@ pub(super) fn of_values(
 ) -> Option<CompactionPlan> {
     let free = free_tables(version, &picture(version, claims, &RetainRules::default()));
     let (level, table) = free.into_iter().max_by_key(|(_, table)| table.meta().value_bytes_in(victims))?;
-    if table.meta().value_bytes_in(victims) == 0 {
-        return None;
-    }
-    let range = &*table.meta().smallest..=&*table.meta().largest;
-    let bottom = level > 1 && !version.any_deeper(level, &range);
-    let plan =
-        CompactionPlan::new((PlanKind::Partitioned, Cause::Values), vec![(level, Arc::clone(&table))], level);
-    Some(CompactionPlan { bottom, ..plan })
+    let refers = table.meta().value_bytes_in(victims) > 0;
+    refers.then(|| in_place(version, Cause::Values, level, &table))
 }
 
 /// A plan that merges all tables, if one of them refers to the value logs `victims`.
@@ -292,20 +286,20 @@ pub(super) fn above_largest<'k>(
 ) -> Option<CompactionPlan> {
     let shape = shape(version, options);
     let inputs = all_meeting(version, range, 1..shape.largest)?;
-    let mut plan = manual(inputs, shape.largest - 1, &shape);
+    let plan = manual(inputs, shape.largest - 1, &shape);
     let (smallest, largest) = plan.keys(version.order())?;
     let keys = &**smallest..=&**largest;
     let (mut bytes, mut cuts) = (0, Vec::new());
-    for table in version.tables_meeting(shape.largest, &keys) {
+    let below = version.tables_meeting(shape.largest, &keys);
+    for table in &below {
         if bytes >= shape.partition_bytes() && keys.contains(&&*table.meta().smallest) {
             cuts.push(table.meta().smallest.clone());
             bytes = 0;
         }
         bytes += table.meta().file_bytes;
     }
-    plan.bottom = !version.any_deeper(plan.target, &keys);
-    plan.cuts = cuts;
-    Some(plan)
+    let bottom = below.is_empty();
+    Some(CompactionPlan { bottom, cuts, ..plan })
 }
 
 /// Merges the first piece of `range` into the largest level: all sorted levels up to a table of the deepest one. Level 1 stays: what
@@ -337,8 +331,10 @@ pub(super) fn largest_key(version: &TableVersion) -> Option<Vec<u8>> {
 }
 
 fn manual(inputs: Vec<(u8, Arc<TableSlot>)>, target: u8, shape: &Shape) -> CompactionPlan {
-    let plan = CompactionPlan::new((PlanKind::Full, Cause::Manual), inputs, target);
-    CompactionPlan { table_bytes: shape.table_bytes, ..plan }
+    CompactionPlan {
+        table_bytes: shape.table_bytes,
+        ..Plan::of((PlanKind::Full, Cause::Manual), inputs, target)
+    }
 }
 
 fn shape(version: &TableVersion, options: &LiveOptions) -> Shape {
@@ -378,7 +374,7 @@ fn flushed_meeting<'k>(version: &TableVersion, range: &impl RangeBounds<&'k [u8]
     let mut goes: Vec<bool> = upper.iter().map(|table| table.meets(order, range)).collect();
     for newer in 0..upper.len() {
         for older in newer + 1..upper.len() {
-            goes[older] |= goes[newer] && overlap(version, upper[newer], upper[older]);
+            goes[older] |= goes[newer] && upper[newer].overlaps(order, upper[older]);
         }
     }
     upper.into_iter().zip(goes).filter(|(_, goes)| *goes).map(|(t, _)| Arc::clone(t)).collect()
@@ -395,10 +391,4 @@ fn hull<'t>(
         let largest = if order.compare(b.1, a.1).is_gt() { b.1 } else { a.1 };
         (smallest, largest)
     })
-}
-
-fn overlap(version: &TableVersion, a: &TableSlot, b: &TableSlot) -> bool {
-    let order = version.order();
-    let (a, b) = (a.meta(), b.meta());
-    order.compare(&a.smallest, &b.largest).is_le() && order.compare(&b.smallest, &a.largest).is_le()
 }

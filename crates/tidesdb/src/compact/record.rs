@@ -42,7 +42,7 @@ pub(super) fn paid(plan: &CompactionPlan) -> Paid {
     let paid = Paid { level_1: level_1().count() as u64, raw_bytes: raw.sum(), ..Paid::default() };
     match plan.kind {
         PlanKind::Move => paid, // the next plan measures what it changes
-        PlanKind::Dividing => Paid { sunk: bytes_in(1..plan.target), ..paid },
+        PlanKind::Tiered => Paid { sunk: bytes_in(1..plan.target), ..paid },
         _ => Paid { drained: bytes_in(2..plan.target), ..paid },
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::plan::{self, CompactionPlan, MergeLimits};
+use super::plan::{self, Begun, CompactionPlan, MergeLimits};
 use super::policy::{Cause, PlanKind};
 use super::{parts, record};
 use crate::events::TARGET;
@@ -14,7 +14,6 @@ use crate::maintenance::MaintenanceCtx;
 use crate::merge::CoveringRanges;
 use crate::rewrite::{self, Rewritten};
 use crate::sources::TableVersion;
-use crate::sst::TableMeta;
 use crate::types::TableId;
 use crate::version::{Change, VersionEdit};
 use crate::vlog::ValueMover;
@@ -60,16 +59,6 @@ pub fn move_values(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, together: boo
     family.collection.damage().map_or(Ok(true), Err)
 }
 
-/// A compaction that was planned.
-#[derive(Debug)]
-pub(super) struct Begun {
-    pub(super) plan: CompactionPlan,
-    /// Range tombstones of the tables.
-    pub(super) purge: CoveringRanges,
-    /// How often merges had been stopped.
-    pub(super) stops: u64,
-}
-
 /// Plans a compaction and claims what it uses.
 pub(super) fn begin<'f>(ctx: &MaintenanceCtx, family: &'f FamilyCore) -> Option<(Arc<Begun>, Claimed<'f>)> {
     let stops = ctx.write.merges.stops(); // read first, so that no later stop is missed
@@ -92,12 +81,12 @@ pub(super) fn begin<'f>(ctx: &MaintenanceCtx, family: &'f FamilyCore) -> Option<
         let mut plan = planned(u64::MAX)?;
         let room = if plan.is_merge() { ctx.write.log.room_for_merge() } else { u64::MAX };
         // A smaller merge may fit. If none does, this one fails, and is tried again later.
-        if output_bytes(&plan) > room
-            && let Some(smaller) = planned(room).filter(|plan| output_bytes(plan) <= room)
+        if plan.output_bytes() > room
+            && let Some(smaller) = planned(room).filter(|plan| plan.output_bytes() <= room)
         {
             plan = smaller;
         }
-        if plan.cause == Cause::Idle && output_bytes(&plan) > room {
+        if plan.cause == Cause::Idle && plan.output_bytes() > room {
             return None; // nothing waits for it
         }
         if plan.cause == Cause::Idle && !is_idle {
@@ -198,7 +187,7 @@ fn compact(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, begun: &Arc<Begun>) -
         _ => {
             let merged =
                 parts::merge(ctx, family, begun, &job.progress, &victims).map_err(|e| match e.is_full() {
-                    true => ctx.write.log.no_space(output_bytes(plan)),
+                    true => ctx.write.log.no_space(plan.output_bytes()),
                     false => e,
                 })?;
             (merged.out, merged.mover, Some(merged.space))
@@ -210,8 +199,20 @@ fn compact(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, begun: &Arc<Begun>) -
     })?;
     let installing = family.claims.installing();
     let naming = family.naming.lock();
-    let mut edit = removals(family, plan, &out);
-    let added = out.add_to(ctx, family, plan.target, &mut edit);
+    let version = version_of(family);
+    let mut edit = removals(&version, plan, &out);
+    let generation = plan.generation(&version);
+    let added = match plan.kind {
+        PlanKind::Move => {
+            for (_, table) in &plan.inputs {
+                let generation = generation.saturating_add(version.generation(table.id()));
+                let meta = Arc::clone(table.meta());
+                edit.push(Change::AddTable { family: family.id, level: plan.target, generation, meta });
+            }
+            Ok(())
+        }
+        _ => out.add_to(ctx, family, (plan.target, generation), &mut edit),
+    };
     let installed = added.and_then(|()| {
         ctx.install(&edit, family, |version| family.change_view(|view| view.with_version(version)))
     });
@@ -233,27 +234,13 @@ fn compact(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, begun: &Arc<Begun>) -
     Ok(())
 }
 
-/// Removes the inputs of `plan`, and the range tombstones that hide nothing once `out` replaces them. Tables that were flushed since are
+/// Removes the inputs of `plan`, and the range tombstones of `version` that hide nothing once `out` replaces them. Tables that were flushed since are
 /// newer than all of these tombstones.
-fn removals(family: &FamilyCore, plan: &CompactionPlan, out: &Rewritten) -> VersionEdit {
-    let (version, family) = (version_of(family), family.id);
+fn removals(version: &TableVersion, plan: &CompactionPlan, out: &Rewritten) -> VersionEdit {
+    let family = version.id();
     let tables = plan.inputs.iter().map(|(level, table)| (*level, table.id()));
     let inputs: BTreeSet<_> = tables.clone().map(|(_, table)| table).collect();
     let ranges = version.ranges().iter().filter(|range| !version.is_hiding(range, &inputs, &out.tables));
     let tables = tables.map(|(level, table)| Change::RemoveTable { family, level, table });
     tables.chain(ranges.map(|range| Change::RemoveRange { family, seq: range.seq })).collect()
-}
-
-/// Estimates the bytes that the merge will write. Each tombstone in level 1 is assumed to remove one entry of the
-/// lowest level. If fewer entries are removed, the merge asks for more space while it writes.
-pub(super) fn output_bytes(plan: &CompactionPlan) -> u64 {
-    let deepest = plan.inputs.iter().map(|(level, _)| *level).max();
-    let sum = |bottom: bool, of: fn(&TableMeta) -> u64| {
-        let tables = plan.inputs.iter().filter(move |(level, _)| (Some(*level) == deepest) == bottom);
-        tables.map(|(_, table)| of(table.meta())).sum::<u64>()
-    };
-    let (below, entries) = (sum(true, |meta| meta.file_bytes), sum(true, |meta| meta.entries));
-    let gone = sum(false, |meta| meta.tombstones).min(entries);
-    let stays = below as f64 * (1.0 - gone as f64 / entries.max(1) as f64);
-    sum(false, |meta| meta.file_bytes) + stays as u64
 }

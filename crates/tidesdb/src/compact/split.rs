@@ -8,23 +8,19 @@ const STRETCHES: usize = 64;
 /// Parts begin at cuts of the plan if there are this many cuts for each part.
 const CUTS_PER_PART: usize = 4;
 
-/// How a merge is divided.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Division {
-    /// First keys of the parts after the first one, ascending.
-    pub(super) starts: Vec<Vec<u8>>,
-    /// Most bytes of an output table.
-    pub(super) table_bytes: u64,
-}
-
 /// Divides `plan` into at most `parts` key ranges with inputs of about the same length, but not into more than it makes tables of
-/// `table_bytes`.
-pub(super) fn divide(order: &Comparator, plan: &CompactionPlan, parts: usize, table_bytes: u64) -> Division {
+/// `table_bytes`. Returns the first keys of the parts after the first one, ascending, and the most bytes of an output table.
+pub(super) fn divide(
+    order: &Comparator,
+    plan: &CompactionPlan,
+    parts: usize,
+    table_bytes: u64,
+) -> (Vec<Vec<u8>>, u64) {
     let bytes: u64 = plan.inputs.iter().map(|(_, table)| table.meta().file_bytes).sum();
     let tables = bytes.div_ceil(table_bytes.max(1));
     let parts = u64::try_from(parts).unwrap_or(u64::MAX).min(tables);
     if parts < 2 {
-        return Division { starts: Vec::new(), table_bytes };
+        return (Vec::new(), table_bytes);
     }
     let tables = plan.inputs.iter().map(|(_, table)| table.table());
     let mut stretches: Vec<_> = tables.flat_map(|table| table.stretches(STRETCHES)).collect();
@@ -35,7 +31,7 @@ pub(super) fn divide(order: &Comparator, plan: &CompactionPlan, parts: usize, ta
         starts.dedup();
     }
     let table_bytes = longer(table_bytes, bytes / (starts.len() as u64 + 1));
-    Division { starts, table_bytes }
+    (starts, table_bytes)
 }
 
 /// The keys of `stretches`, in order, that divide their bytes into `parts` about equal shares.

@@ -55,7 +55,7 @@ impl Db {
         let mut edit = VersionEdit::new();
         edit.push(Change::CreateFamily { family: id, name: new.into(), options: options.clone() });
         edit.push(Change::FlushedTo { family: id, seq: engine.write.log.sequencer().visible_end() - 1 });
-        files.out.add_to(&engine.maintenance, &files.to, FLUSH_LEVEL, &mut edit)?;
+        files.out.add_to(&engine.maintenance, &files.to, (FLUSH_LEVEL, 0), &mut edit)?;
         publish_new(engine, id, new, options, edit).map(|core| self.handle(core))
     }
 }

@@ -59,7 +59,7 @@ impl Family {
             sum.memtable_entries += entries;
             sum.sources += u64::from(entries > 0);
         }
-        for table in (1..=view.version.depth()).flat_map(|n| view.version.tables_meeting(n, &range)) {
+        for table in view.version.runs().iter().flat_map(|run| run.meeting(order, &range)) {
             let BlocksWithin { blocks, all, bytes } = table.table().blocks_within(range.0, range.1);
             sum.blocks += blocks;
             sum.bytes += bytes;

@@ -138,7 +138,7 @@ impl Unsaved {
         let tail = engine.write.log.sequencer().tail();
         let mut edit = VersionEdit::new();
         for (family, out) in &self.tables {
-            out.add_to(&engine.maintenance, family, FLUSH_LEVEL, &mut edit)?;
+            out.add_to(&engine.maintenance, family, (FLUSH_LEVEL, 0), &mut edit)?;
         }
         for family in self.state.families.keys() {
             edit.push(Change::FlushedTo { family: *family, seq: tail - 1 });

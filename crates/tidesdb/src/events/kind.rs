@@ -128,7 +128,7 @@ events! {
     }
     "merge" Merge DEBUG "Tables were merged." {
         family: Arc<str>, "Name of the family.";
-        kind: &'static str, "How: `Full`, `Dividing` or `Partitioned`; see compaction.md.";
+        kind: &'static str, "How: `Full`, `Tiered` or `Partitioned`; see compaction.md.";
         cause: String, "Why: `Level1`, `Capacity`, `Tombstones`, `Expired`, `Probes`, `Levels`, `Ranges`, `Values`, `Idle` or `Manual`.";
         inputs: Vec<LevelPart>, "Input tables per level: `level`, `tables`, `bytes`.";
         read_bytes: u64, "Bytes of all inputs.";

@@ -243,8 +243,7 @@ impl FamilyCore {
     /// Returns true if a merge of the family takes no longer than a flush: all its tables are small together, and it moves no values.
     pub fn merges_are_short(&self) -> bool {
         let version = &self.owned_view().version;
-        let bytes = version.levels().iter().map(|level| level.bytes()).fold(0, u64::saturating_add);
-        version.vlogs().is_empty() && bytes <= SHORT_MERGE_BYTES
+        version.vlogs().is_empty() && version.bytes() <= SHORT_MERGE_BYTES
     }
 
     /// Makes the active memtable, if there is one, immutable; it ends at `boundary`. Returns its bytes; 0 if it covers no sequence number.

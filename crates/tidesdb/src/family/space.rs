@@ -95,18 +95,15 @@ impl ValueSpace {
         let live: u64 = vlogs.values().map(VlogState::used).sum();
         let count: u64 = vlogs.values().map(|v| v.live_count).sum();
         let average = live / count.max(1);
-        let upper = match version.levels() {
+        let upper = match version.runs() {
             // Of level 1 all tables but the oldest may hide values of others, if there is no deeper level.
-            [only] => only.tables().rev().skip(1).map(|t| t.meta().entries).fold(0, u64::saturating_add),
-            [upper @ .., _] => upper.iter().map(|level| level.entries()).fold(0, u64::saturating_add),
+            [only] if only.is_overlapping() => {
+                only.tables().rev().skip(1).map(|t| t.meta().entries).fold(0, u64::saturating_add)
+            }
+            [upper @ .., _] => upper.iter().map(|run| run.entries()).fold(0, u64::saturating_add),
             [] => 0,
         };
-        Self {
-            live,
-            average,
-            hidden: upper.min(count).saturating_mul(average),
-            table_bytes: version.levels().iter().map(|level| level.bytes()).sum(),
-        }
+        Self { live, average, hidden: upper.min(count).saturating_mul(average), table_bytes: version.bytes() }
     }
 }
 

@@ -32,9 +32,9 @@ statistics! {
             "Whether a memtable waits to be flushed, or is being flushed.";
         Gauge Count compacting: bool = !seen.core.claims.are_none(),
             "Whether tables of the family are being merged.";
-        Gauge Count level_tables: Vec<usize> = seen.version().levels().iter().map(|l| l.len()).collect(),
+        Gauge Count level_tables: Vec<usize> = seen.by_level(|_| 1).into_iter().map(|n| n as usize).collect(),
             "Tables in each level, level 1 first.";
-        Gauge Bytes level_bytes: Vec<u64> = seen.version().levels().iter().map(|l| l.bytes()).collect(),
+        Gauge Bytes level_bytes: Vec<u64> = seen.by_level(|meta| meta.file_bytes),
             "Bytes of tables in each level, level 1 first.";
         Gauge Bytes level_value_log_bytes: Vec<u64> = seen.by_level(value_log_bytes),
             "Bytes that the values of each level take in value logs, level 1 first.";
@@ -154,8 +154,8 @@ impl Seen<'_> {
     }
 
     fn by_level(&self, of: fn(&TableMeta) -> u64) -> Vec<u64> {
-        let levels = self.version().levels().iter();
-        levels.map(|l| l.tables().map(|t| of(t.meta())).sum()).collect()
+        let levels = 1..=self.version().depth();
+        levels.map(|level| self.version().level(level).map(|t| of(t.meta())).sum()).collect()
     }
 
     /// Length and live bytes of each value log.
@@ -171,9 +171,9 @@ impl Seen<'_> {
 
     /// The largest share of tombstones in a table, and the level of that table.
     fn densest(&self) -> (f64, usize) {
-        let shares = (1..)
-            .zip(self.version().levels())
-            .flat_map(|(level, l)| l.tables().map(move |t| (tombstone_share(t.meta()), level)));
+        let runs = self.version().runs().iter();
+        let shares =
+            runs.flat_map(|run| run.tables().map(|t| (tombstone_share(t.meta()), usize::from(run.level()))));
         shares.filter(|(share, _)| *share > 0.0).max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default()
     }
 

@@ -53,11 +53,11 @@ fn show_state(state: &State, show: &mut dyn FnMut(&str)) {
         let (id, name) = (family.id.0, &family.name);
         let (compression, order) = (family.options.compression.name(), family.options.comparator.name());
         show(&format!("  family {id} {name:?}: {compression}, {order}, flushed to {}", family.flushed_to));
-        for PlacedTable { level, meta } in family.tables.iter() {
+        for PlacedTable { level, generation, meta } in family.tables.iter() {
             let (low, high) = (shown(&meta.smallest), shown(&meta.largest));
             let (table, entries, bytes) = (meta.id.0, meta.entries, meta.file_bytes);
             show(&format!(
-                "    table {table:06} level {level}, {entries} entries, {bytes} bytes, {low} .. {high}"
+                "    table {table:06} level {level}, generation {generation}, {entries} entries, {bytes} bytes, {low} .. {high}"
             ));
         }
         family.ranges.values().for_each(|range| show(&format!("    {}", shown_range(range))));
@@ -75,8 +75,8 @@ fn describe(change: &Change) -> String {
         Change::DropFamily { family } => format!("drop family {}", family.0),
         Change::RenameFamily { family, name } => format!("rename family {} to {name:?}", family.0),
         Change::SetOptions { family, .. } => format!("set options of family {}", family.0),
-        Change::AddTable { family, level, meta } => format!(
-            "add table {:06} to family {} level {level}: {} entries, {} bytes, salt {}",
+        Change::AddTable { family, level, generation, meta } => format!(
+            "add table {:06} to family {} level {level}, generation {generation}: {} entries, {} bytes, salt {}",
             meta.id.0,
             family.0,
             meta.entries,

@@ -300,7 +300,7 @@ family_options! {
     11 min_levels: u32 = 1, (0, 64),
         "Least number of levels. Default 1: as few as the data needs.";
     12 dividing_level_offset: u32 = 1, (0, 64),
-        "Levels between the dividing level and the largest; merges go in partitions from the dividing level on. Default 1.";
+        "Levels between the tiered level, which Spooky calls the dividing level, and the largest; merges go in partitions from the tiered level on. Default 1.";
     13 tombstone_density_permille: u32 = 500, (0, 1000),
         "Thousandths of tombstones from which a table is compacted to the bottom; 0 = never. Default 500.";
     14 tombstone_density_min_entries: u64 = 1024, (0, u64::MAX),
@@ -309,6 +309,8 @@ family_options! {
         "Percentage of garbage in value logs from which live values are moved so that files can be removed; 0 = never. Default 25.";
     17 default_ttl: Duration = Duration::ZERO, (0, EXPIRY_MAX),
         "Time after which a row that is put without a TTL expires, in milliseconds, rounded up; 0 = never. Default 0.";
+    18 tiered_runs_max: u64 = 24, (1, 64),
+        "Most sorted runs of the tiered level in one place. More: less is rewritten, but seeks take a position in each run, and gets look at a filter in each. Default 24.";
 }
 
 /// Converts `word` to the setting `name`, or says why it cannot.

@@ -450,7 +450,7 @@ fn lookup<'g>(
     Ok(None)
 }
 
-/// Tables to search, newest first. In place: a full level 1, each dividing level, and the largest.
+/// Tables to search, newest first. In place: a full level 1, the runs of the tiered level, and the largest level.
 type Candidates<'a> = SmallVec<[&'a Table; 64]>;
 
 /// What an entry says about its value.

@@ -57,20 +57,6 @@ impl<V> Chunks<V> {
         self.0.get(position.chunk)?.get(position.at)
     }
 
-    /// The element before `position`.
-    pub(super) fn before(&self, position: Position) -> Option<&V> {
-        match position.at.checked_sub(1) {
-            Some(at) => self.0.get(position.chunk)?.get(at),
-            None => self.0.get(position.chunk.checked_sub(1)?)?.last(),
-        }
-    }
-
-    /// The element after the one at `position`.
-    pub(super) fn after(&self, position: Position) -> Option<&V> {
-        let chunk = self.0.get(position.chunk)?;
-        chunk.get(position.at + 1).or_else(|| self.0.get(position.chunk + 1)?.first())
-    }
-
     /// Position of the first element for which `is_before` is false; it must be true for those in front of it only.
     pub(super) fn find(&self, is_before: impl Fn(&V) -> bool) -> Position {
         let chunk = self.0.partition_point(|chunk| chunk.last().is_some_and(&is_before));
@@ -175,8 +161,6 @@ mod tests {
             prop_assert!(chunks.0.len() <= 2 + sorted.len() / (CHUNK_MAX / 8));
             let (position, at) = (chunks.find(|v| *v < probe), sorted.partition_point(|v| *v < probe));
             prop_assert_eq!(chunks.get(position), sorted.get(at));
-            prop_assert_eq!(chunks.before(position), at.checked_sub(1).map(|at| &sorted[at]));
-            prop_assert_eq!(chunks.get(position).and(chunks.after(position)), sorted.get(at + 1));
             prop_assert!(chunks.iter_from(position).eq(&sorted[at..]));
         }
     }

@@ -62,6 +62,9 @@ pub enum Change {
         family: FamilyId,
         /// Level, 1 for L1.
         level: u8,
+        /// Of two tables of a deeper level that overlap, the one with the higher generation has the newer data. Tables of one generation
+        /// are disjoint. 0 in L1, whose tables are in the order of their commits.
+        generation: u32,
         /// Description of the table.
         meta: Arc<TableMeta>,
     },
@@ -244,8 +247,9 @@ impl Change {
             }
             Self::RenameFamily { name, .. } => put_bytes(out, name.as_bytes()),
             Self::SetOptions { options, .. } => options.write(out),
-            Self::AddTable { level, meta, .. } => {
+            Self::AddTable { level, generation, meta, .. } => {
                 out.push(*level);
+                put_varint(out, u64::from(*generation));
                 meta.encode(out);
             }
             Self::RemoveTable { level, table, .. } => {
@@ -291,9 +295,12 @@ impl Change {
             tag::DROP_FAMILY => Self::DropFamily { family: family(d)? },
             tag::RENAME_FAMILY => Self::RenameFamily { family: family(d)?, name: name(d)? },
             tag::SET_OPTIONS => Self::SetOptions { family: family(d)?, options: FamilyOptions::read(d)? },
-            tag::ADD_TABLE => {
-                Self::AddTable { family: family(d)?, level: level(d)?, meta: Arc::new(TableMeta::decode(d)?) }
-            }
+            tag::ADD_TABLE => Self::AddTable {
+                family: family(d)?,
+                level: level(d)?,
+                generation: small(d)?,
+                meta: Arc::new(TableMeta::decode(d)?),
+            },
             tag::REMOVE_TABLE => {
                 Self::RemoveTable { family: family(d)?, level: level(d)?, table: TableId(table(d, 0)?) }
             }

@@ -1,13 +1,14 @@
-//! The immutable version of one family: its levels and value logs.
+//! The immutable version of one family: its sorted runs and value logs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
-use std::ops::RangeBounds;
+use std::ops::{Range, RangeBounds};
 use std::sync::Arc;
 
 use super::edit::{Change, VersionEdit};
-use super::level::{Level, TableSlot};
 use super::obsolete::{FileGuard, ObsoleteFiles};
+use super::placing::{self, Placed};
+use super::run::{Run, TableSlot};
 use super::state::{FamilyState, PlacedTable, VlogState};
 use crate::files::FileKind;
 use crate::ranges::{RangeSet, RangeTombstone};
@@ -31,7 +32,8 @@ pub type VlogSlots = Arc<BTreeMap<VlogId, Arc<VlogSlot>>>;
 /// All tables and value logs of a family in one version. Immutable; shared by `Arc`.
 pub struct FamilyVersion<T = Table> {
     pub(super) state: Arc<FamilyState>,
-    levels: Vec<Arc<Level<T>>>,
+    /// L1, if it has a table, and the sorted runs of each deeper level, newest data first.
+    runs: Vec<Arc<Run<T>>>,
     vlogs: VlogSlots,
     ranges: RangeSet,
 }
@@ -45,8 +47,8 @@ impl<T> FamilyVersion<T> {
         open: impl Fn(&FamilyState, &Arc<TableMeta>) -> Result<Arc<T>>,
     ) -> Result<Self> {
         let order = &state.options.comparator;
-        let mut by_level: Vec<Vec<Arc<TableSlot<T>>>> = Vec::new();
-        for PlacedTable { level, meta } in state.tables.iter() {
+        let mut by_level: BTreeMap<u8, Vec<Placed<T>>> = BTreeMap::new();
+        for &PlacedTable { level, generation, ref meta } in state.tables.iter() {
             let slot = match prev.and_then(|p| p.table(meta.id)) {
                 Some(slot) => Arc::clone(slot),
                 None => {
@@ -54,17 +56,13 @@ impl<T> FamilyVersion<T> {
                     Arc::new(TableSlot::new(Arc::clone(meta), open(state, meta)?, file))
                 }
             };
-            let index = usize::from(*level).saturating_sub(1);
-            if by_level.len() <= index {
-                by_level.resize_with(index + 1, Vec::new);
-            }
-            by_level[index].push(slot);
+            by_level.entry(level).or_default().push(Placed { generation, slot });
         }
-        let mut levels = Vec::with_capacity(by_level.len());
-        for (i, tables) in by_level.into_iter().enumerate() {
-            levels.push(Arc::new(Level::new(tables, order, i == 0)));
+        let mut runs = Vec::new();
+        for (level, tables) in by_level {
+            runs.extend(placing::rearranged(order, level, &[], (&[], tables), |_| 0)?);
         }
-        let this = Self::with_levels(state, prev, queue, levels);
+        let this = Self::with_runs(state, prev, queue, runs);
         this.check()?;
         Ok(this)
     }
@@ -78,7 +76,7 @@ impl<T> FamilyVersion<T> {
         open: &OpenTable<T>,
     ) -> Result<Self> {
         let order = &state.options.comparator;
-        let (mut gone, mut new) = (BTreeMap::new(), BTreeMap::new());
+        let (mut gone, mut new) = (BTreeMap::new(), Vec::new());
         for change in edit.changes().iter().filter(|change| change.family() == Some(state.id)) {
             match change {
                 Change::RemoveTable { level, table, .. } => {
@@ -87,7 +85,7 @@ impl<T> FamilyVersion<T> {
                         .ok_or_else(|| Error::internal("a removed table is in no version"))?;
                     gone.insert(*table, (*level, Arc::clone(found)));
                 }
-                Change::AddTable { level, meta, .. } => {
+                Change::AddTable { level, generation, meta, .. } => {
                     let slot = match gone.get(&meta.id) {
                         Some((_, slot)) => Arc::clone(slot), // it changes its level
                         None => {
@@ -95,35 +93,36 @@ impl<T> FamilyVersion<T> {
                             Arc::new(TableSlot::new(Arc::clone(meta), open(state, meta)?, file))
                         }
                     };
-                    new.insert(meta.id, (*level, slot));
+                    new.push((*level, Placed { generation: *generation, slot }));
                 }
                 _ => {}
             }
         }
-        let mut levels = self.levels.clone();
-        let touched: BTreeSet<u8> = gone.values().chain(new.values()).map(|(level, _)| *level).collect();
+        let added: Vec<_> = new.iter().map(|(_, placed)| Arc::clone(&placed.slot)).collect();
+        let levels = gone.values().map(|(level, _)| *level).chain(new.iter().map(|(level, _)| *level));
+        let touched: BTreeSet<u8> = levels.collect();
+        let mut runs = self.runs.clone();
+        let generation = |id| state.tables.get(id).map_or(0, |table| table.generation);
         for level in touched {
-            while levels.len() < usize::from(level) {
-                levels.push(Arc::new(Level::empty(levels.is_empty())));
-            }
-            let of = |(at, slot): &'_ (u8, Arc<TableSlot<T>>)| (*at == level).then(|| Arc::clone(slot));
-            let removed: Vec<_> = gone.values().filter_map(of).collect();
-            Arc::make_mut(&mut levels[usize::from(level) - 1])
-                .change(order, removed.iter().map(|slot| &**slot), new.values().filter_map(of))
-                .map_err(|id| Error::internal(format!("table {} is not in level {level}", id.0)))?;
+            let removed: Vec<_> =
+                gone.values().filter(|(at, _)| *at == level).map(|(_, slot)| slot).collect();
+            let more = new.extract_if(.., |(at, _)| *at == level).map(|(_, placed)| placed).collect();
+            let range = range_of(&runs, level);
+            let changed =
+                placing::rearranged(order, level, &runs[range.clone()], (&removed, more), generation)?;
+            runs.splice(range, changed);
         }
-        while levels.pop_if(|level| level.is_empty()).is_some() {}
-        let this = Self::with_levels(state, Some(self), queue, levels);
-        new.values().try_for_each(|(level, slot)| this.check_table(*level, slot))?;
+        let this = Self::with_runs(state, Some(self), queue, runs);
+        added.iter().try_for_each(|slot| this.check_table(slot))?;
         debug_assert!(this.check().is_ok(), "{:?}", this.check());
         Ok(this)
     }
 
-    fn with_levels(
+    fn with_runs(
         state: &Arc<FamilyState>,
         prev: Option<&Self>,
         queue: &Arc<ObsoleteFiles>,
-        levels: Vec<Arc<Level<T>>>,
+        runs: Vec<Arc<Run<T>>>,
     ) -> Self {
         let vlog_slot = |&id: &VlogId| match prev.and_then(|p| p.vlogs.get(&id)) {
             Some(slot) => (id, Arc::clone(slot)),
@@ -137,7 +136,7 @@ impl<T> FamilyVersion<T> {
             Some(prev) if Arc::ptr_eq(&prev.state.ranges, &state.ranges) => prev.ranges.clone(),
             _ => RangeSet::new(&state.options.comparator, state.ranges.values().cloned().collect()),
         };
-        Self { state: Arc::clone(state), levels, vlogs, ranges }
+        Self { state: Arc::clone(state), runs, vlogs, ranges }
     }
 
     /// Marks as obsolete all files that `next` lacks. `next` is what `edit` made of this version, or `None` if the family was
@@ -167,7 +166,7 @@ impl<T> FamilyVersion<T> {
     pub fn emptied(&self) -> Self {
         Self {
             state: Arc::clone(&self.state),
-            levels: Vec::new(),
+            runs: Vec::new(),
             vlogs: Arc::default(),
             ranges: RangeSet::new(self.order(), Vec::new()),
         }
@@ -188,30 +187,37 @@ impl<T> FamilyVersion<T> {
         self.state.flushed_to
     }
 
-    /// Returns the levels; the first is L1. Trailing empty levels are absent.
-    pub fn levels(&self) -> &[Arc<Level<T>>] {
-        &self.levels
+    /// Returns L1, if it has a table, and the sorted runs of each deeper level: newest data first, which is the order in which reads search.
+    #[inline]
+    pub fn runs(&self) -> &[Arc<Run<T>>] {
+        &self.runs
     }
 
-    /// Returns the tables of level `n` (1 for L1): newest first in L1, by key in deeper levels.
+    /// Returns the runs of level `n`, newest first.
+    #[inline]
+    pub fn runs_of(&self, n: u8) -> &[Arc<Run<T>>] {
+        &self.runs[range_of(&self.runs, n)]
+    }
+
+    /// Returns the tables of level `n` (1 for L1), run by run: newest first in L1, by key in a sorted run.
     pub fn level(&self, n: u8) -> impl DoubleEndedIterator<Item = &Arc<TableSlot<T>>> + Clone {
-        self.get_level(n).into_iter().flat_map(Level::tables)
+        self.runs_of(n).iter().flat_map(|run| run.tables())
     }
 
     /// Returns the number of tables in level `n`.
     #[inline]
     pub fn level_len(&self, n: u8) -> usize {
-        self.get_level(n).map_or(0, Level::len)
-    }
-
-    #[inline]
-    fn get_level(&self, n: u8) -> Option<&Level<T>> {
-        self.levels.get(usize::from(n).checked_sub(1)?).map(|level| &**level)
+        self.runs_of(n).iter().map(|run| run.len()).sum()
     }
 
     /// Returns the number of the deepest level that holds a table; 0 without tables.
     pub fn depth(&self) -> u8 {
-        self.levels.len() as u8
+        self.runs.last().map_or(0, |run| run.level())
+    }
+
+    /// Returns the bytes of all tables.
+    pub fn bytes(&self) -> u64 {
+        self.runs.iter().map(|run| run.bytes()).fold(0, u64::saturating_add)
     }
 
     /// Returns the range tombstones over tables. Memtables have their own.
@@ -233,30 +239,30 @@ impl<T> FamilyVersion<T> {
 
     /// Returns whether there is no table.
     pub fn is_empty(&self) -> bool {
-        self.levels.is_empty()
+        self.runs.is_empty()
     }
 
     /// Calls `each` with all tables that may hold `key`, newest data first: the order in which a read must search.
     #[inline]
     pub fn tables_for<'a>(&'a self, key: &[u8], mut each: impl FnMut(&'a TableSlot<T>)) {
         let order = self.order();
-        self.levels.iter().for_each(|level| level.covering(order, key, &mut each));
+        self.runs.iter().for_each(|run| run.covering(order, key, &mut each));
     }
 
     /// Returns the tables of level `n` whose key range overlaps `range`, in the order of [`FamilyVersion::level`].
     pub fn tables_meeting<'k>(&self, n: u8, range: &impl RangeBounds<&'k [u8]>) -> Vec<Arc<TableSlot<T>>> {
-        self.get_level(n).map(|l| l.meeting(self.order(), range)).unwrap_or_default()
+        self.runs_of(n).iter().flat_map(|run| run.meeting(self.order(), range)).collect()
     }
 
     /// Returns the table numbered `id`.
     pub fn table(&self, id: TableId) -> Option<&Arc<TableSlot<T>>> {
-        let PlacedTable { level, meta } = self.state.tables.get(id)?;
-        self.get_level(*level)?.table(self.order(), meta)
+        let PlacedTable { level, meta, .. } = self.state.tables.get(id)?;
+        self.runs_of(*level).iter().find_map(|run| run.table(self.order(), meta))
     }
 
-    /// Returns all tables, level by level.
+    /// Returns all tables, run by run.
     pub fn tables(&self) -> impl DoubleEndedIterator<Item = &Arc<TableSlot<T>>> + Clone {
-        self.levels.iter().flat_map(|level| level.tables())
+        self.runs.iter().flat_map(|run| run.tables())
     }
 
     /// Returns the value logs that are obsolete once the family is flushed up to `flushed_to`.
@@ -274,10 +280,29 @@ impl<T> FamilyVersion<T> {
         &self.state.vlogs
     }
 
-    /// Returns whether a table in a level deeper than `level` may hold a key in `range`.
-    pub fn any_deeper<'k>(&self, level: u8, range: &impl RangeBounds<&'k [u8]>) -> bool {
-        let deeper = self.levels.get(usize::from(level)..).unwrap_or_default();
-        deeper.iter().any(|l| !l.meeting(self.order(), range).is_empty())
+    /// Returns the generation above those of all tables in level `n` that overlap `range`, except the ones numbered `but`; 0 if there is
+    /// none.
+    pub fn next_generation<'k>(
+        &self,
+        n: u8,
+        range: &impl RangeBounds<&'k [u8]>,
+        but: &HashSet<TableId>,
+    ) -> u32 {
+        let tables = self.tables_meeting(n, range);
+        let others = tables.iter().filter(|slot| !but.contains(&slot.id()));
+        others.map(|slot| self.generation(slot.id()).saturating_add(1)).max().unwrap_or(0)
+    }
+
+    /// Returns the generation of a table in its level.
+    pub fn generation(&self, id: TableId) -> u32 {
+        self.state.tables.get(id).map_or(0, |table| table.generation)
+    }
+
+    /// Returns whether a table that is searched after `slot`, in a deeper run, overlaps it.
+    pub fn overlaps_older(&self, slot: &TableSlot<T>) -> bool {
+        let run = self.runs.iter().position(|run| run.table(self.order(), slot.meta()).is_some());
+        let older = run.and_then(|run| self.runs.get(run + 1..)).unwrap_or_default();
+        older.iter().any(|run| run.overlaps(self.order(), slot.meta()))
     }
 
     /// Checks every invariant of a version.
@@ -285,17 +310,15 @@ impl<T> FamilyVersion<T> {
     /// # Errors
     /// `Internal`, naming the violated invariant and the tables.
     pub fn check(&self) -> Result<()> {
-        for (level, slot) in self.levels.iter().zip(1..).flat_map(|(l, n)| l.tables().map(move |t| (n, t))) {
-            self.check_table(level, slot)?;
-        }
-        if self.levels.iter().map(|level| level.len()).sum::<usize>() != self.state.tables.iter().count() {
-            return Err(Error::internal(format!("family {}: a table is in two levels", self.state.id.0)));
+        self.tables().try_for_each(|slot| self.check_table(slot))?;
+        if self.runs.iter().map(|run| run.len()).sum::<usize>() != self.state.tables.iter().count() {
+            return Err(Error::internal(format!("family {}: a table is in two runs", self.state.id.0)));
         }
         self.check_vlogs()
     }
 
-    /// Checks the invariants that concern one table of `level`: what it says of itself, and its place between the others.
-    fn check_table(&self, level: u8, slot: &TableSlot<T>) -> Result<()> {
+    /// Checks the invariants that concern one table: what it says of itself, and its place between the others.
+    fn check_table(&self, slot: &TableSlot<T>) -> Result<()> {
         let (order, m) = (self.order(), slot.meta());
         let law = |holds: bool, what: &str| match holds {
             true => Ok(()),
@@ -312,26 +335,32 @@ impl<T> FamilyVersion<T> {
             },
         )?;
         law(m.min_seq <= m.max_seq, "oldest commit above newest")?;
-        law(
-            self.state.tables.get(m.id).is_some_and(|t| t.level == level && t.meta == *m),
-            "not in the state",
-        )?;
-        match self.get_level(level) {
-            None => law(false, "in no level"),
-            Some(level) if level.is_overlapping() => self.check_ages(level, slot),
-            Some(level) => {
-                let [before, after] = level.neighbours(order, slot);
-                let apart = |a: &TableMeta, b: &TableMeta| order.compare(&a.largest, &b.smallest).is_lt();
-                let apart =
-                    before.is_none_or(|t| apart(t.meta(), m)) && after.is_none_or(|t| apart(m, t.meta()));
-                law(apart, "overlaps its neighbour in a sorted level")
+        let placed = self.state.tables.get(m.id).filter(|placed| placed.meta == *m);
+        law(placed.is_some(), "not in the state")?;
+        let runs = self.runs_of(placed.map_or(0, |placed| placed.level));
+        let run = runs.iter().position(|run| run.table(order, m).is_some());
+        let Some(run) = run else { return law(false, "in no run of its level") };
+        if runs[run].is_overlapping() {
+            return self.check_ages(&runs[run], slot);
+        }
+        let generation = self.generation(m.id);
+        let keys = &*m.smallest..=&*m.largest;
+        for (at, other) in runs.iter().enumerate() {
+            for other in other.meeting(order, &keys).iter().filter(|other| other.id() != m.id) {
+                let newer = self.generation(other.id());
+                law(newer != generation, "overlaps another one of its generation")?;
+                law(
+                    at != run && (at < run) == (newer > generation),
+                    "overlaps one of a run that is not in order",
+                )?;
             }
         }
+        Ok(())
     }
 
     /// Checks that of `slot` and any other L1 table that may share a key with it, all entries of one are newer than those of the
     /// other.
-    fn check_ages(&self, level: &Level<T>, slot: &TableSlot<T>) -> Result<()> {
+    fn check_ages(&self, level: &Run<T>, slot: &TableSlot<T>) -> Result<()> {
         let m = slot.meta();
         let mixed = |t: &&Arc<TableSlot<T>>| {
             t.id() != m.id && t.meta().max_seq >= m.min_seq && m.max_seq >= t.meta().min_seq
@@ -366,9 +395,16 @@ impl<T> fmt::Debug for FamilyVersion<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FamilyVersion")
             .field("family", &self.id())
-            .field("levels", &self.levels)
+            .field("runs", &self.runs)
             .finish_non_exhaustive()
     }
+}
+
+/// The indices of those of `runs` that are of level `n`.
+#[inline]
+fn range_of<T>(runs: &[Arc<Run<T>>], n: u8) -> Range<usize> {
+    let start = runs.partition_point(|run| run.level() < n);
+    start..start + runs[start..].partition_point(|run| run.level() == n)
 }
 
 fn retire<T>(slot: &TableSlot<T>, is_gone: impl Fn(TableId) -> bool) {

@@ -5,7 +5,8 @@
 //! format    bytes of the manifest                 current  names the manifest in force
 //! manifest  appends edits, synced                 replay   reads them back, tells a crash from damage
 //! chunks    a sequence in chunks that its successors share
-//! level     tables of one level, in order         family   FamilyVersion: immutable tables and value logs of one family
+//! run       a sorted run of tables                family   FamilyVersion: immutable tables and value logs of one family
+//! placing   arranges the tables of a level into runs
 //! follow    reads a manifest that another process writes
 //! set       install: the only way to change it    obsolete unlinks files that are no longer needed
 //! ```
@@ -19,12 +20,13 @@ mod current;
 mod edit;
 mod family;
 mod format;
-mod level;
 mod manifest;
 mod obsolete;
+mod placing;
 mod replay;
 mod follow;
 mod image;
+mod run;
 mod set;
 mod state;
 #[cfg(test)]
@@ -35,8 +37,8 @@ pub use family::{FamilyVersion, OpenTable, VlogSlot, VlogSlots};
 pub use follow::ManifestTail;
 pub use format::Identity;
 pub use image::{Image, in_force};
-pub use level::{Level, TableSlot};
 pub use obsolete::{FileGuard, ObsoleteFiles, OrphanReport};
 pub use replay::{ManifestReport, Presence, presence};
+pub use run::{Run, TableSlot};
 pub use set::{Context, Installed, VersionSet, inspect, without_comparator};
 pub use state::{FamilyState, PlacedTable, State, Tables, VlogState};

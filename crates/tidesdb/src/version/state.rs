@@ -49,11 +49,13 @@ impl VlogState {
     }
 }
 
-/// A table and the level that it is in (1 for L1).
+/// A table and its place.
 #[derive(Clone, Debug)]
 pub struct PlacedTable {
-    /// Its level.
+    /// Its level, 1 for L1.
     pub level: u8,
+    /// See [`Change::AddTable`].
+    pub generation: u32,
     /// Its description.
     pub meta: Arc<TableMeta>,
 }
@@ -176,7 +178,7 @@ impl FamilyState {
         v.live_count == 0 && v.live_bytes == 0 && v.sealed_at.is_some_and(|seq| seq <= flushed_to)
     }
 
-    fn add_table(&mut self, level: u8, meta: &Arc<TableMeta>) -> Result<()> {
+    fn add_table(&mut self, level: u8, generation: u32, meta: &Arc<TableMeta>) -> Result<()> {
         if level == 0 || level > LEVEL_MAX {
             return Err(Error::internal(format!("table {} in level {level}", meta.id.0)));
         }
@@ -185,14 +187,14 @@ impl FamilyState {
             live.live_bytes = add(live.live_bytes, r.bytes)?;
             live.live_count = add(live.live_count, r.count)?;
         }
-        match self.tables.insert(PlacedTable { level, meta: Arc::clone(meta) }) {
+        match self.tables.insert(PlacedTable { level, generation, meta: Arc::clone(meta) }) {
             true => Ok(()),
             false => Err(Error::internal(format!("table {} is there already", meta.id.0))),
         }
     }
 
     fn remove_table(&mut self, level: u8, table: TableId) -> Result<()> {
-        let PlacedTable { level: found, meta } =
+        let PlacedTable { level: found, meta, .. } =
             self.tables.remove(table).ok_or_else(|| missing("table", table.0))?;
         if found != level {
             return Err(Error::internal(format!("table {} is in level {found}, not {level}", table.0)));
@@ -249,8 +251,8 @@ impl FamilyState {
                 out.push(Change::SealVlog { family, vlog, bytes: info.bytes, sealed_at });
             }
         }
-        for PlacedTable { level, meta } in self.tables.iter() {
-            out.push(Change::AddTable { family, level: *level, meta: Arc::clone(meta) });
+        for &PlacedTable { level, generation, ref meta } in self.tables.iter() {
+            out.push(Change::AddTable { family, level, generation, meta: Arc::clone(meta) });
         }
         out.extend(self.ranges.values().map(|range| Change::AddRange { family, range: Arc::clone(range) }));
         if self.flushed_to > 0 {
@@ -325,7 +327,9 @@ impl State {
                     f.options.unknown = old.unknown;
                 }
             }
-            Change::AddTable { family, level, meta } => self.family_mut(*family)?.add_table(*level, meta)?,
+            Change::AddTable { family, level, generation, meta } => {
+                self.family_mut(*family)?.add_table(*level, *generation, meta)?;
+            }
             Change::RemoveTable { family, level, table } => {
                 self.family_mut(*family)?.remove_table(*level, *table)?;
             }

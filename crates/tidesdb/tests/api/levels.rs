@@ -200,7 +200,7 @@ fn the_tree_in_figures() {
     db.flush().unwrap();
     let (tree, stats) = (db.default_family().tree(), db.default_family().stats());
     assert!(tree.levels.len() >= 4 && tree.largest_level == tree.levels.len(), "{tree:?}");
-    assert!(tree.dividing_level < tree.largest_level && tree.partitions > 1 && tree.order_is_known);
+    assert!(tree.tiered_level < tree.largest_level && tree.partitions > 1 && tree.order_is_known);
     assert_eq!(tree.tables, stats.level_tables.iter().sum::<usize>());
     for (level, n) in tree.levels.iter().zip(0..) {
         let is_same = (level.tables, level.bytes, level.entries, level.tombstones)

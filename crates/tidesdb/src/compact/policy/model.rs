@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Cause, Claim, Plan, PlanKind, PolicySettings, Shape, Spooky, TableView, Tree};
+use super::{BusyRange, Cause, Plan, PlanKind, Planner, PolicySettings, Run, TableView, Tree};
 use crate::types::{Comparator, TableId};
 use crate::version::LEVEL_MAX;
 
@@ -33,8 +33,8 @@ pub(super) fn settings(dice: &mut Dice) -> PolicySettings {
         l1_tables_trigger: 1 + dice.below(4) as usize,
         ratio: 1 + dice.below(4),
         min_levels: dice.below(8) as u8,
-        dividing_offset: dice.below(4) as u8,
-        dividing_levels: 1 + dice.below(5) as u8,
+        tiered_offset: dice.below(6) as u8,
+        tiered_runs_max: dice.one_of(&[1, 2, 3, 5, 8, PolicySettings::default().tiered_runs_max]),
         density_permille: dice.one_of(&[0, 300, 500]),
         density_min_entries: 1 + dice.below(10),
         ..PolicySettings::default()
@@ -76,6 +76,8 @@ pub(super) fn key(n: u64) -> Key {
 #[derive(Clone, Debug)]
 pub(super) struct File {
     pub(super) level: u8,
+    /// As in the manifest.
+    generation: u32,
     pub(super) entries: Vec<Entry>,
     taken: bool,
 }
@@ -161,7 +163,10 @@ impl World {
             entries.push((key, self.seq, what));
             self.truth.insert(key, (self.seq, what));
         }
-        assert!(self.files.insert(id, File { level, entries, taken: false }).is_none(), "table {id} twice");
+        let range = (&entries[0].0, &entries[entries.len() - 1].0);
+        let generation = self.next_generation(level, range);
+        let file = File { level, generation, entries: entries.clone(), taken: false };
+        assert!(self.files.insert(id, file).is_none(), "table {id} twice");
         self.next = self.next.max(id + 1);
     }
 
@@ -186,15 +191,36 @@ impl World {
         self.add(1, self.next, rows);
     }
 
-    /// The tables of `level`, as in a [`Tree`].
-    pub(super) fn level(&self, level: u8) -> Vec<(u64, &File)> {
+    /// The generation above those of all tables in `level` that overlap the range; 0 if there is none.
+    fn next_generation(&self, level: u8, range: (&Key, &Key)) -> u32 {
+        let met = self.files.values().filter(|f| f.level == level && overlap(f.range(), range));
+        if level == 1 { 0 } else { met.map(|f| f.generation + 1).max().unwrap_or(0) }
+    }
+
+    /// The runs of `level` as in a [`Tree`], newest first.
+    pub(super) fn runs(&self, level: u8) -> Vec<Vec<(u64, &File)>> {
         let mut files: Vec<_> =
             self.files.iter().filter(|(_, f)| f.level == level).map(|(id, f)| (*id, f)).collect();
-        match level {
-            1 => files.sort_by_key(|(id, f)| Reverse((f.max_seq(), *id))),
-            _ => files.sort_by_key(|(_, f)| *f.range().0),
+        if level == 1 {
+            files.sort_by_key(|(id, f)| Reverse((f.max_seq(), *id)));
+            return vec![files];
         }
-        files
+        files.sort_by_key(|(_, f)| f.generation);
+        let mut runs: Vec<Vec<(u64, &File)>> = Vec::new(); // the oldest first
+        for (id, file) in files {
+            let meets = |run: &Vec<(u64, &File)>| run.iter().any(|(_, f)| overlap(f.range(), file.range()));
+            let at = runs.iter().rposition(meets).map_or(0, |below| below + 1);
+            runs.resize_with(runs.len().max(at + 1), Vec::new);
+            runs[at].push((id, file));
+        }
+        runs.iter_mut().for_each(|run| run.sort_by_key(|(_, f)| *f.range().0));
+        runs.reverse();
+        runs
+    }
+
+    /// A number that no table has had.
+    pub(super) fn next_id(&self) -> u64 {
+        self.next
     }
 
     pub(super) fn depth(&self) -> u8 {
@@ -204,20 +230,25 @@ impl World {
     /// The tree as the planner sees it.
     fn tree<'a>(&'a self, order: &'a Comparator) -> Tree<'a> {
         let bytes = self.entry_bytes;
-        let views = |level| self.level(level).into_iter().map(|(id, file)| file.view(id, bytes)).collect();
-        let mut tree = Tree::new(order, (1..=self.depth()).map(views).collect());
+        let runs =
+            (1..=self.depth()).flat_map(|level| self.runs(level).into_iter().map(move |run| (level, run)));
+        let run = |(level, run): (u8, Vec<(u64, &'a File)>)| Run {
+            level,
+            tables: run.into_iter().map(|(id, file)| file.view(id, bytes)).collect(),
+        };
+        let mut tree = Tree::new(order, runs.map(run).collect());
         tree.now = self.now;
         tree.settles = self.is_idle;
         tree.probes_pay = self.probes_pay;
-        let claim = |j: &'a Job| Claim { level: j.plan.target, smallest: &j.hull.0, largest: &j.hull.1 };
-        tree.claims = self.jobs.iter().map(claim).collect();
+        let busy = |j: &'a Job| BusyRange { level: j.plan.target, smallest: &j.hull.0, largest: &j.hull.1 };
+        tree.busy = self.jobs.iter().map(busy).collect();
         tree
     }
 
     /// Begins the job that is planned. Returns false if there is none.
     pub(super) fn begin(&mut self) -> bool {
         let order = Comparator::bytewise();
-        let Some(plan) = Spooky::pick(&self.tree(&order), &self.settings) else { return false };
+        let Some(plan) = Planner::new(&self.tree(&order), &self.settings).next() else { return false };
         for (level, id) in &plan.inputs {
             let file = self.files.get_mut(&id.0).unwrap();
             assert!(!file.taken && file.level == *level, "{plan}");
@@ -239,18 +270,21 @@ impl World {
 
     /// Carries out the job at `at`.
     pub(super) fn end(&mut self, at: usize) {
-        let Job { plan, now, .. } = self.jobs.swap_remove(at);
+        let Job { plan, now, hull } = self.jobs.swap_remove(at);
         let inputs: Vec<File> = plan.inputs.iter().map(|(_, id)| self.files.remove(&id.0).unwrap()).collect();
+        let above = self.next_generation(plan.target, (&hull.0, &hull.1));
         match plan.kind {
             PlanKind::Drop => {}
             PlanKind::Move => {
                 for ((_, id), file) in plan.inputs.iter().zip(inputs) {
-                    self.files.insert(id.0, File { level: plan.target, taken: false, ..file });
+                    let generation = above + file.generation;
+                    self.files.insert(id.0, File { level: plan.target, generation, taken: false, ..file });
                 }
             }
             _ => {
                 for entries in self.merged(&plan, &inputs, now) {
-                    self.files.insert(self.next, File { level: plan.target, entries, taken: false });
+                    let file = File { level: plan.target, generation: above, entries, taken: false };
+                    self.files.insert(self.next, file);
                     self.next += 1;
                 }
             }
@@ -289,16 +323,20 @@ impl World {
         outs
     }
 
-    /// Checks the tree after `plan`: sorted levels are disjoint, newer data is above older data, and every key has its answer.
+    /// Checks the tree after `plan`: tables of a generation are disjoint, newer data is above older data, and every key has its answer.
     fn check(&self, plan: &Plan) {
-        for level in 2..=self.depth() {
-            for pair in self.level(level).windows(2) {
-                assert!(pair[0].1.range().1 < pair[1].1.range().0, "level {level} overlaps after {plan}");
-            }
+        for (a, b) in self
+            .files
+            .values()
+            .enumerate()
+            .flat_map(|(n, a)| self.files.values().skip(n + 1).map(move |b| (a, b)))
+        {
+            let same = a.level > 1 && (a.level, a.generation) == (b.level, b.generation);
+            assert!(!same || !overlap(a.range(), b.range()), "level {} overlaps after {plan}", a.level);
         }
         let mut found: BTreeMap<Key, (u64, What)> = BTreeMap::new();
         for level in 1..=self.depth() {
-            for (_, file) in self.level(level) {
+            for (_, file) in self.runs(level).into_iter().flatten() {
                 for (key, seq, what) in &file.entries {
                     let first = found.entry(*key).or_insert((*seq, *what));
                     assert!(first.0 >= *seq, "older data of {key:?} above newer after {plan}");
@@ -343,14 +381,19 @@ impl World {
 
     /// Bytes of `level`.
     pub(super) fn bytes(&self, level: u8) -> u64 {
-        self.level(level).iter().map(|(_, f)| f.entries.len() as u64 * self.entry_bytes).sum()
+        let files = self.files.values().filter(|f| f.level == level);
+        files.map(|f| f.entries.len() as u64 * self.entry_bytes).sum()
     }
 
-    /// What [`Spooky::debt_bytes`] says of each level.
+    /// What [`Planner::debt_bytes`] says of each level.
     pub(super) fn debts(&self) -> Vec<u64> {
         let order = Comparator::bytewise();
         let tree = self.tree(&order);
-        let levels = 1..=Shape::of(&tree, &self.settings).largest;
-        levels.map(|level| Spooky::debt_bytes(&tree, &self.settings, level)).collect()
+        let planner = Planner::new(&tree, &self.settings);
+        (1..=planner.shape().largest).map(|level| planner.debt_bytes(level)).collect()
     }
+}
+
+fn overlap(a: (&Key, &Key), b: (&Key, &Key)) -> bool {
+    a.0 <= b.1 && b.0 <= a.1
 }

@@ -1,8 +1,9 @@
 //! What a compaction will do.
 
+use std::collections::HashSet;
 use std::fmt;
 
-use super::picture::{TableView, Tree};
+use super::tree::{KeyRange, TableView, Tree};
 use crate::types::TableId;
 
 /// How a plan is carried out.
@@ -14,8 +15,9 @@ pub enum PlanKind {
     Drop,
     /// Levels 1 to the target are merged whole.
     Full,
-    /// Levels 1 to the dividing level are merged, and cut at the partition boundaries of the largest level.
-    Dividing,
+    /// Levels above the tiered level are merged into a new run of it, cut at the partition boundaries of the largest level. Spooky calls it a
+    /// dividing merge.
+    Tiered,
     /// One partition of some levels is merged.
     Partitioned,
 }
@@ -27,7 +29,7 @@ impl PlanKind {
             Self::Move => "Move",
             Self::Drop => "Drop",
             Self::Full => "Full",
-            Self::Dividing => "Dividing",
+            Self::Tiered => "Tiered",
             Self::Partitioned => "Partitioned",
         }
     }
@@ -60,15 +62,15 @@ pub enum Cause {
     Manual,
 }
 
-/// A compaction. It can be printed, tested and refused.
+/// A compaction. It can be printed, tested and refused. A table is given by its number, or as `T`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct Plan<T = TableId> {
     /// How.
     pub kind: PlanKind,
     /// Why.
     pub cause: Cause,
-    /// Input tables with their levels, newest data first.
-    pub inputs: Vec<(u8, TableId)>,
+    /// Input tables with their levels, newest data first; those of a sorted run in key order.
+    pub inputs: Vec<(u8, T)>,
     /// Level of the outputs.
     pub target: u8,
     /// Keys that begin a new output table: no output holds keys on both sides of one.
@@ -81,23 +83,60 @@ pub struct Plan {
     pub bottom: bool,
 }
 
+impl<T> Plan<T> {
+    /// A plan that cuts nowhere.
+    pub fn of((kind, cause): (PlanKind, Cause), inputs: Vec<(u8, T)>, target: u8) -> Self {
+        let (cuts, guards) = (Vec::new(), Vec::new());
+        Self { kind, cause, inputs, target, cuts, guards, table_bytes: u64::MAX, bottom: false }
+    }
+
+    /// Returns true if the inputs are rewritten.
+    pub fn is_merge(&self) -> bool {
+        !matches!(self.kind, PlanKind::Move | PlanKind::Drop)
+    }
+
+    /// The same plan with the tables that `table` returns for its inputs; `None` if there is none for one of them.
+    pub fn with<U>(self, table: impl Fn(T) -> Option<U>) -> Option<Plan<U>> {
+        let inputs = self.inputs.into_iter().map(|(level, t)| Some((level, table(t)?)));
+        let inputs = inputs.collect::<Option<Vec<_>>>()?;
+        let Self { cuts, guards, table_bytes, bottom, .. } = self;
+        Some(Plan {
+            cuts,
+            guards,
+            table_bytes,
+            bottom,
+            ..Plan::of((self.kind, self.cause), inputs, self.target)
+        })
+    }
+}
+
 impl Plan {
     /// A plan with these inputs, ordered newest data first; `None` without inputs, if one of them is taken, or if a running
     /// job writes to the same keys of the target level.
     pub(super) fn new<'t, 'a: 't>(
         tree: &Tree<'a>,
-        (kind, cause): (PlanKind, Cause),
+        what: (PlanKind, Cause),
         inputs: impl IntoIterator<Item = (u8, &'t TableView<'a>)>,
         target: u8,
     ) -> Option<Self> {
         let inputs: Vec<_> = inputs.into_iter().collect();
         let range = tree.hull(inputs.iter().map(|(_, t)| *t))?;
-        if inputs.iter().any(|(_, t)| t.taken) || tree.is_claimed(target, range) {
+        if inputs.iter().any(|(_, t)| t.taken) || tree.is_busy(target, range) {
             return None;
         }
-        let bottom = kind != PlanKind::Drop && !tree.is_met(target + 1..tree.depth() + 1, range);
-        let inputs = inputs.into_iter().map(|(level, t)| (level, t.id)).collect();
-        Some(Self { bottom, ..Self::of(kind, cause, inputs, target) })
+        let inputs: Vec<_> = inputs.into_iter().map(|(level, t)| (level, t.id)).collect();
+        // The inputs overlap all tables of a target level with one run that hold a key of theirs. Of several runs some may stay.
+        let is_one_run = what.0 != PlanKind::Tiered && tree.runs_in(target..target + 1).len() < 2;
+        let bottom = !tree.is_met(tree.runs_in(target + 1..u8::MAX), range)
+            && (is_one_run || Self::is_whole(tree, &inputs, target, range));
+        Some(Self { bottom, ..Self::of(what, inputs, target) })
+    }
+
+    /// Returns true if all tables of `level` in `range` are among `inputs`.
+    fn is_whole(tree: &Tree<'_>, inputs: &[(u8, TableId)], level: u8, range: KeyRange<'_>) -> bool {
+        let ids: HashSet<TableId> = inputs.iter().map(|(_, id)| *id).collect();
+        let mut met = tree.runs_in(level..level + 1).flat_map(|run| tree.meeting(run, range));
+        met.all(|t| ids.contains(&t.id))
     }
 
     /// Moves those of `tables` to `target` that no running job uses or writes over; they overlap nothing on the way.
@@ -107,9 +146,19 @@ impl Plan {
         tables: impl IntoIterator<Item = (u8, &'t TableView<'a>)>,
         target: u8,
     ) -> Option<Self> {
-        let free = |(_, t): &(u8, &TableView<'_>)| !t.taken && !tree.is_claimed(target, t.range());
+        let free = |(_, t): &(u8, &TableView<'_>)| !t.taken && !tree.is_busy(target, t.range());
         let inputs = tables.into_iter().filter(free).map(|(level, t)| (level, t.id)).collect();
         Self::unmerged(PlanKind::Move, cause, inputs, target)
+    }
+
+    /// Moves all tables of `level` to `target`, which may hold older data. Tables of several runs keep their order, so `None` if a running
+    /// job uses one of them or writes to `target`.
+    pub(super) fn moving_level(tree: &Tree<'_>, level: u8, target: u8) -> Option<Self> {
+        let is_free = |t: &TableView<'_>| !t.taken && !tree.is_busy(target, t.range());
+        if tree.runs_in(level..level + 1).len() > 1 && !tree.level(level).all(is_free) {
+            return None;
+        }
+        Self::moving(tree, Cause::Levels, tree.level(level).map(|t| (level, t)), target)
     }
 
     /// Drops `inputs`; `None` if there is none.
@@ -118,18 +167,14 @@ impl Plan {
     }
 
     fn unmerged(kind: PlanKind, cause: Cause, inputs: Vec<(u8, TableId)>, target: u8) -> Option<Self> {
-        let plan = Self::of(kind, cause, inputs, target);
-        (!plan.inputs.is_empty()).then_some(plan)
+        (!inputs.is_empty()).then(|| Self::of((kind, cause), inputs, target))
     }
 
-    fn of(kind: PlanKind, cause: Cause, inputs: Vec<(u8, TableId)>, target: u8) -> Self {
-        let (cuts, guards) = (Vec::new(), Vec::new());
-        Self { kind, cause, inputs, target, cuts, guards, table_bytes: u64::MAX, bottom: false }
-    }
-
-    /// Returns true if the inputs are rewritten.
-    pub fn is_merge(&self) -> bool {
-        !matches!(self.kind, PlanKind::Move | PlanKind::Drop)
+    /// Entries of its inputs.
+    pub(super) fn entries(&self, tree: &Tree<'_>) -> u64 {
+        let ids: HashSet<TableId> = self.inputs.iter().map(|(_, id)| *id).collect();
+        let inputs = tree.tables().filter(|(_, t)| ids.contains(&t.id));
+        inputs.map(|(_, t)| t.entries).fold(0, u64::saturating_add)
     }
 }
 

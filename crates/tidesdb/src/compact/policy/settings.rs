@@ -1,6 +1,6 @@
 //! Settings that decide the shape of the tree.
 
-/// Settings of a family, as far as a policy needs them.
+/// Settings of a family, as far as the planner needs them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PolicySettings {
     /// Size of a memtable in bytes.
@@ -13,10 +13,10 @@ pub struct PolicySettings {
     pub ratio: u64,
     /// Least number of levels.
     pub min_levels: u8,
-    /// Number of levels between the last dividing level and the largest level.
-    pub dividing_offset: u8,
-    /// Most dividing levels: sorted runs that a partition holds before it is merged into a deeper level; at least 1.
-    pub dividing_levels: u8,
+    /// Number of levels between the tiered level and the largest level.
+    pub tiered_offset: u8,
+    /// Most sorted runs of the tiered level in one place, at least 1.
+    pub tiered_runs_max: u64,
     /// Share of tombstones, in thousandths of the entries, above which a table is compacted to the bottom; 0 = never.
     pub density_permille: u32,
     /// Tables with fewer entries do not count as dense.
@@ -33,8 +33,8 @@ impl Default for PolicySettings {
             l1_tables_trigger: 4,
             ratio: 6,
             min_levels: 1,
-            dividing_offset: 1,
-            dividing_levels: 24,
+            tiered_offset: 1,
+            tiered_runs_max: 24,
             density_permille: 500,
             density_min_entries: 1024,
             merge_bytes_max: u64::MAX,

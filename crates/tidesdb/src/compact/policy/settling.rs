@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use super::model::{Dice, ENTRY_BYTES, What, World, key, settings};
 
-/// Adds random tables to the sorted `level`: any number, of any length, with gaps.
+/// Adds random tables to the sorted `level`: any number, of any length, with gaps; above what is there already.
 fn fill(world: &mut World, dice: &mut Dice, level: u8, keys: u64) {
     let (share, most) = (1 + dice.below(8), 1 + dice.below(60));
     let mut rows = BTreeMap::new();
-    let mut next = 1000 * u64::from(level);
+    let mut next = world.next_id();
     for n in 0..keys {
         if dice.below(8) < share && dice.below(3) == 0 {
             let what = match dice.below(10) {
@@ -26,7 +26,7 @@ fn fill(world: &mut World, dice: &mut Dice, level: u8, keys: u64) {
     }
 }
 
-/// A random tree of up to nine levels, some of them empty, whatever the settings want.
+/// A random tree of up to nine levels, some of them empty, some of several runs, whatever the settings want.
 fn tree(dice: &mut Dice) -> World {
     let mut world = World::new(settings(dice), ENTRY_BYTES);
     world.probes_pay = dice.one_of(&[0, 0, 100, u64::MAX]);
@@ -35,7 +35,8 @@ fn tree(dice: &mut Dice) -> World {
     let keys = dice.one_of(&[40, 200, 900]);
     for level in (2..=2 + dice.below(8) as u8).rev() {
         if dice.below(3) > 0 {
-            fill(&mut world, dice, level, keys);
+            let runs = dice.one_of(&[1, 1, 2, 6, 30]);
+            (0..runs).for_each(|_| fill(&mut world, dice, level, keys));
         }
     }
     (0..dice.below(12)).for_each(|_| world.flush(dice, keys));

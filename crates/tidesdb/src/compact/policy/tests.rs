@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use super::model::{Key, What, World, key};
-use super::{Claim, PolicySettings, Spooky, TableView, Tree};
+use super::{BusyRange, Plan, Planner, PolicySettings, Run, TableView, Tree};
 use crate::types::{Comparator, TableId};
 
 /// Bytes of a row of the trees that are carried out.
@@ -40,7 +40,13 @@ fn answered(script: &str) -> String {
         let case = Case::parse(question, &mut settings);
         writeln!(out, "{}{question}", if out.is_empty() { "" } else { "\n" }).unwrap();
         if is_case {
-            writeln!(out, "----\n{}", case.answer(&settings)).unwrap();
+            let answer = case.answer(&settings);
+            writeln!(out, "----\n{answer}").unwrap();
+            let tiered_runs_max = PolicySettings::default().tiered_runs_max;
+            let by_default = case.answer(&PolicySettings { tiered_runs_max, ..settings });
+            if by_default != answer {
+                writeln!(out, "---- with as many runs as by default\n{by_default}").unwrap();
+            }
         }
     }
     out
@@ -50,8 +56,9 @@ fn answered(script: &str) -> String {
 #[derive(Default)]
 struct Case {
     settles: bool,
-    levels: Vec<Vec<Table>>,
-    claims: Vec<(u8, String, String)>,
+    /// Level 1 and the runs of each deeper level.
+    runs: Vec<(u8, Vec<Table>)>,
+    busy: Vec<(u8, String, String)>,
     numbers: HashMap<String, u64>,
 }
 
@@ -66,19 +73,18 @@ impl Case {
         let mut case = Self::default();
         for line in question.lines().filter(|line| !line.starts_with('#')) {
             let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
-            match word.strip_suffix(':').map(|level| level.parse::<usize>().unwrap()) {
+            match word.strip_suffix(':').map(|level| level.parse::<u8>().unwrap()) {
                 Some(level) => {
                     let tables = rest.split(' ').flat_map(|text| tables(level, text));
-                    case.levels.resize_with(case.levels.len().max(level), Vec::new);
-                    case.levels[level - 1].extend(tables);
+                    case.runs.push((level, tables.collect()));
                 }
                 None => match word {
                     "settle" => case.settles = true,
                     "set" => rest.split(' ').for_each(|text| set(settings, text)),
-                    "claim" => {
+                    "busy" => {
                         let (level, range) = rest.split_once(' ').unwrap();
                         let (from, to) = range.split_once('-').unwrap();
-                        case.claims.push((level.parse().unwrap(), from.into(), to.into()));
+                        case.busy.push((level.parse().unwrap(), from.into(), to.into()));
                     }
                     _ => drop(case.numbers.insert(word.into(), number(rest))),
                 },
@@ -98,11 +104,11 @@ impl Case {
     /// The plans that are due at once.
     fn planned(&self, settings: &PolicySettings) -> String {
         let order = Comparator::bytewise();
-        let levels = self.levels.iter().map(|tables| tables.iter().map(Table::view).collect()).collect();
-        let mut tree = Tree::new(&order, levels);
-        let claim = |(level, from, to): &'_ (u8, String, String)| (*level, from.clone(), to.clone());
-        let claims: Vec<_> = self.claims.iter().map(claim).collect();
-        tree.claims.extend(claims.iter().map(|(level, from, to)| Claim {
+        let runs = self.runs.iter();
+        let runs = runs
+            .map(|(level, tables)| Run { level: *level, tables: tables.iter().map(Table::view).collect() });
+        let mut tree = Tree::new(&order, runs.collect());
+        tree.busy.extend(self.busy.iter().map(|(level, from, to)| BusyRange {
             level: *level,
             smallest: from.as_bytes(),
             largest: to.as_bytes(),
@@ -111,7 +117,7 @@ impl Case {
         tree.now = self.told("now", 0);
         tree.probes_pay = self.told("probes_pay", 0);
         tree.settles = self.told("idle", 0) != 0;
-        let plans = Spooky::plans(&tree, settings, self.told("plans", 1) as usize);
+        let plans = plans(tree, settings, self.told("plans", 1) as usize);
         let lines: Vec<_> = plans.iter().map(ToString::to_string).collect();
         if lines.is_empty() { "none".into() } else { lines.join("\n") }
     }
@@ -122,16 +128,41 @@ impl Case {
         world.now = self.told("now", 1);
         world.probes_pay = self.told("probes_pay", 0);
         world.is_idle = self.told("idle", 0) != 0;
-        for (tables, level) in self.levels.iter().zip(1..).collect::<Vec<_>>().into_iter().rev() {
-            tables.iter().rev().for_each(|table| world.add(level, table.view().id.0, table.rows()));
+        for (level, tables) in self.runs.iter().rev() {
+            tables.iter().rev().for_each(|table| world.add(*level, table.view().id.0, table.rows()));
         }
         let mut lines: Vec<_> = world.settle().iter().map(ToString::to_string).collect();
-        let levels = (1..=world.depth()).map(|level| (level, world.level(level).len(), world.bytes(level)));
-        let levels = levels.filter(|(_, tables, _)| *tables > 0);
-        let levels = levels.map(|(level, tables, bytes)| format!("{level}: {tables}, {}M", bytes / ROW));
+        let levels = (1..=world.depth()).map(|level| (level, world.runs(level), world.bytes(level)));
+        let levels = levels.filter(|(_, _, bytes)| *bytes > 0).map(|(level, runs, bytes)| {
+            let tables: usize = runs.iter().map(Vec::len).sum();
+            let runs =
+                if level > 1 && runs.len() > 1 { format!(" in {} runs", runs.len()) } else { String::new() };
+            format!("{level}: {tables}{runs}, {}M", bytes / ROW)
+        });
         lines.push(format!("settled: {}", levels.collect::<Vec<_>>().join("; ")));
         lines.join("\n")
     }
+}
+
+/// Up to `want` compactions that can run at the same time, most urgent first.
+fn plans(mut tree: Tree<'_>, settings: &PolicySettings, want: usize) -> Vec<Plan> {
+    let mut plans = Vec::new();
+    while plans.len() < want
+        && let Some(plan) = Planner::new(&tree, settings).next()
+    {
+        let mut taken = Vec::new();
+        for table in tree.runs.iter_mut().flat_map(|run| &mut run.tables) {
+            if plan.inputs.iter().any(|(_, id)| *id == table.id) {
+                table.taken = true;
+                taken.push(*table);
+            }
+        }
+        if let Some((smallest, largest)) = tree.hull(&taken) {
+            tree.busy.push(BusyRange { level: plan.target, smallest, largest });
+        }
+        plans.push(plan);
+    }
+    plans
 }
 
 impl Table {
@@ -166,7 +197,7 @@ impl Table {
 }
 
 /// `id[from-to]bytes,name=number,...`, or `count*bytes,...` for tables that share the keys 000 to 999.
-fn tables(level: usize, text: &str) -> Vec<Table> {
+fn tables(level: u8, text: &str) -> Vec<Table> {
     let (what, attributes) = text.split_once(',').unwrap_or((text, ""));
     let mut numbers: HashMap<String, u64> = HashMap::new();
     for attribute in attributes.split(',').filter(|a| !a.is_empty()) {
@@ -184,7 +215,7 @@ fn tables(level: usize, text: &str) -> Vec<Table> {
         let key = |k: u64| 1000 * k / count;
         let one = |k| {
             let (smallest, largest) = (format!("{:03}", key(k)), format!("{:03}", key(k + 1) - 1));
-            table(level as u64 * 1000 + k, smallest, largest, bytes)
+            table(u64::from(level) * 1000 + k, smallest, largest, bytes)
         };
         return (0..count).map(one).collect();
     }
@@ -203,8 +234,8 @@ fn set(settings: &mut PolicySettings, text: &str) {
         "trigger" => settings.l1_tables_trigger = value as usize,
         "ratio" => settings.ratio = value,
         "min_levels" => settings.min_levels = value as u8,
-        "runs" => settings.dividing_levels = value as u8,
-        "offset" => settings.dividing_offset = value as u8,
+        "runs" => settings.tiered_runs_max = value,
+        "offset" => settings.tiered_offset = value as u8,
         "density" => settings.density_permille = value as u32,
         "density_min" => settings.density_min_entries = value,
         "merge_max" => settings.merge_bytes_max = value,

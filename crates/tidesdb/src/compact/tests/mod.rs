@@ -350,6 +350,7 @@ fn merges_that_overtake_each_other_keep_every_row() {
         table_bytes: 4 << 10,
         l1_tables_trigger: 2,
         level_size_ratio: 2,
+        tiered_runs_max: 2,
         ..FamilyOptions::default()
     });
     let mut model = std::collections::BTreeMap::new();
@@ -531,7 +532,7 @@ fn a_move_pays_for_tables_of_level_1_and_for_no_bytes() {
         (paid.level_1, paid.sunk, paid.drained)
     };
     assert_eq!(paid(PlanKind::Move), (1, 0, 0));
-    assert_eq!(paid(PlanKind::Dividing), (1, 2 * bytes, 0));
+    assert_eq!(paid(PlanKind::Tiered), (1, 2 * bytes, 0));
     assert_eq!(paid(PlanKind::Partitioned), (1, 0, bytes));
 }
 

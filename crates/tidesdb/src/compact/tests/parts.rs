@@ -83,7 +83,7 @@ fn assert_same(a: &[Entry], b: &[Entry]) {
 fn parts_due(rig: &Rig, parts: usize) -> usize {
     let (begun, _claimed) = begin(&rig.ctx, &rig.family).unwrap();
     let options = &rig.family.options;
-    divide(&options.comparator, &begun.plan, parts, options.table_bytes()).starts.len() + 1
+    divide(&options.comparator, &begun.plan, parts, options.table_bytes()).0.len() + 1
 }
 
 /// Other threads take parts of the merges of `rig` while `work` runs. Returns how many parts they took.

@@ -14,7 +14,7 @@ use crate::merge::{Combine, HidingCursor, MergeCursor, VisibleCursor};
 use crate::mvcc::SnapshotPin;
 use crate::options::ReadOptions;
 use crate::ranges::{Hidden, RangeSet, SharedRanges};
-use crate::sources::{Source, TableLevel};
+use crate::sources::Source;
 use crate::types::{EntryCursor, ReadPoint, Scope, SeqNo};
 
 /// Returns a cursor over the keys that a reader at `at` sees in `view`, not positioned yet. It reads no values and calls no
@@ -37,11 +37,8 @@ fn base_bytes(view: &ReadView, runs: u32) -> u64 {
 
 /// Number of sorted runs in the tables of `view`.
 fn runs(view: &ReadView) -> u32 {
-    let runs = |level: &Arc<TableLevel>| {
-        if level.is_overlapping() { level.len() } else { usize::from(!level.is_empty()) }
-    };
-    let runs: usize = view.version.levels().iter().map(runs).sum();
-    u32::try_from(runs).unwrap_or(u32::MAX)
+    let runs = view.version.runs().iter().map(|run| if run.is_overlapping() { run.len() } else { 1 });
+    u32::try_from(runs.sum::<usize>()).unwrap_or(u32::MAX)
 }
 
 impl Cursor {
@@ -151,11 +148,11 @@ impl Cursor {
         let comparator = &family.options.comparator;
         let mut sources: Vec<Source> = own.map(|own| Source::own(&own.map, seq)).into_iter().collect();
         sources.extend(view.memtables().map(|slot| Source::memtable(&slot.map)));
-        for level in view.version.levels().iter().filter(|l| !l.is_empty()) {
-            if level.is_overlapping() {
-                sources.extend(level.tables().map(Source::table));
+        for run in view.version.runs() {
+            if run.is_overlapping() {
+                sources.extend(run.tables().map(Source::table));
             } else {
-                sources.push(Source::level(level, comparator));
+                sources.push(Source::run(run, comparator));
             }
         }
         // For the reader, its own writes are as new as its snapshot, while the memtables may hold newer versions.

@@ -84,11 +84,12 @@ fn golden_edit() {
     want.extend_from_slice(&[18, 5, 0x80, 0x80, 0x80, 0x80, 0x01]); // value log bytes 256 MiB
     want.extend_from_slice(&[20, 1, 6]); // level size ratio
     want.extend_from_slice(&[22, 1, 1]); // least number of levels
-    want.extend_from_slice(&[24, 1, 1]); // offset of the dividing level
+    want.extend_from_slice(&[24, 1, 1]); // offset of the tiered level
     want.extend_from_slice(&[26, 2, 0xf4, 0x03]); // tombstones: 500 in a thousand
     want.extend_from_slice(&[28, 2, 0x80, 0x08]); // of at least 1024 entries
     want.extend_from_slice(&[30, 1, 25]); // garbage: 25 in a hundred
     want.extend_from_slice(&[34, 1, 0]); // no default TTL
+    want.extend_from_slice(&[36, 1, 24]); // runs of the tiered level
     want[1] = (want.len() - 2) as u8;
     want.extend_from_slice(&[7, 18, 1, 2]);
     want.extend_from_slice(&[0xaa; 16]);

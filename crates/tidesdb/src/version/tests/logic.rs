@@ -157,7 +157,12 @@ fn invalid_edits_change_nothing() {
         vec![Change::DropFamily { family: FamilyId(2) }],
         vec![create_family(2, "g"), add(2, 1, &meta(1, ("a", "b"), (1, 2), &[]))],
         vec![vlog_of(1), create_family(2, "g"), vlog_of(2)],
-        vec![Change::AddTable { family, level: 2, meta: meta(u64::MAX, ("a", "b"), (5, 6), &[]) }],
+        vec![Change::AddTable {
+            family,
+            level: 2,
+            generation: 0,
+            meta: meta(u64::MAX, ("a", "b"), (5, 6), &[]),
+        }],
     ];
     for changes in bad {
         let what = format!("{changes:?}");

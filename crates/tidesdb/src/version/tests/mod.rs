@@ -5,7 +5,7 @@ mod crash;
 mod detect;
 mod faults;
 mod follow;
-mod levels;
+mod runs;
 mod logic;
 mod order;
 
@@ -122,7 +122,11 @@ fn create_family(id: u32, name: &str) -> Change {
 }
 
 fn add(family: u32, level: u8, meta: &Arc<TableMeta>) -> Change {
-    Change::AddTable { family: FamilyId(family), level, meta: Arc::clone(meta) }
+    add_at(family, level, 0, meta)
+}
+
+fn add_at(family: u32, level: u8, generation: u32, meta: &Arc<TableMeta>) -> Change {
+    Change::AddTable { family: FamilyId(family), level, generation, meta: Arc::clone(meta) }
 }
 
 fn remove(family: u32, level: u8, table: u64) -> Change {

@@ -1,8 +1,9 @@
-//! Levels: order, search, and the invariants that a version checks.
+//! Runs: order, search, and the invariants that a version checks.
 
 use super::*;
 use crate::types::Comparator;
-use crate::version::level::Level;
+use crate::version::Run;
+use crate::version::placing::{self, Placed};
 use proptest::prelude::*;
 
 fn family_with(order: Comparator, tables: &[(u8, Arc<TableMeta>)]) -> Result<FamilyVersion<TableId>> {
@@ -19,6 +20,21 @@ fn family_with(order: Comparator, tables: &[(u8, Arc<TableMeta>)]) -> Result<Fam
 
 fn ids<'a>(slots: impl IntoIterator<Item = &'a Arc<TableSlot<TableId>>>) -> Vec<u64> {
     slots.into_iter().map(|s| s.id().0).collect()
+}
+
+/// What `run` of `level` becomes without `gone` and with `new`, which do not overlap what stays.
+fn changed(
+    order: &Comparator,
+    level: u8,
+    run: Option<&Arc<Run<TableId>>>,
+    gone: &[Arc<TableSlot<TableId>>],
+    new: &[Arc<TableSlot<TableId>>],
+) -> Option<Arc<Run<TableId>>> {
+    let new = new.iter().map(|slot| Placed { generation: 0, slot: Arc::clone(slot) }).collect();
+    let (runs, gone): (Vec<_>, Vec<_>) = (run.cloned().into_iter().collect(), gone.iter().collect());
+    let mut runs = placing::rearranged(order, level, &runs, (&gone, new), |_| 0).unwrap();
+    assert!(runs.len() <= 1);
+    runs.pop()
 }
 
 #[test]
@@ -50,7 +66,57 @@ fn reads_search_the_newest_data_first() {
     assert_eq!(ids(&v.tables_meeting(2, &(&b"c"[..]..=&b"d"[..]))), [2, 1]);
     assert_eq!(ids(&v.tables_meeting(2, &(&b"c"[..]..&b"d"[..]))), [2]);
     assert_eq!(ids(&v.tables_meeting(1, &(&b"e"[..]..))), [7, 9]);
-    assert!(v.any_deeper(2, &(&b"a"[..]..)) && !v.any_deeper(4, &(..)) && !v.any_deeper(2, &(&b"d"[..]..)));
+    let is_over = |id| v.overlaps_older(v.table(TableId(id)).unwrap());
+    assert!(is_over(9) && is_over(2) && !is_over(1) && !is_over(3));
+}
+
+#[test]
+fn tables_of_a_level_lie_in_runs_by_their_generation() {
+    let queue = Arc::default();
+    let order = Comparator::bytewise();
+    let slot = |id, keys| {
+        let meta = meta(id, keys, (1, 1), &[]);
+        let guard = Arc::new(FileGuard::new(crate::files::FileKind::Table(meta.id), &queue));
+        Arc::new(TableSlot::new(meta, Arc::new(TableId(id)), guard))
+    };
+    let numbers = |runs: &[Arc<Run<TableId>>]| runs.iter().map(|run| ids(run.tables())).collect::<Vec<_>>();
+    let generation = |id: TableId| (id.0 / 10) as u32;
+    let place = |runs: &[_], gone: &[&Arc<TableSlot<TableId>>], new: &[&Arc<TableSlot<TableId>>]| {
+        let new = new.iter().map(|slot| Placed { generation: generation(slot.id()), slot: Arc::clone(slot) });
+        placing::rearranged(&order, 2, runs, (gone, new.collect()), generation).unwrap()
+    };
+    let (a, b, c) = (slot(1, ("a", "c")), slot(2, ("d", "f")), slot(11, ("b", "e")));
+    let (d, e) = (slot(21, ("e", "g")), slot(22, ("x", "z")));
+    // A table lies above the newest older one that it overlaps, not above all generations before.
+    let all = place(&[], &[], &[&d, &a, &e, &c, &b]);
+    assert_eq!(numbers(&all), [vec![21], vec![11], vec![1, 2, 22]]);
+    // It sinks when that goes, and so does what was above it, but never below an older one.
+    assert_eq!(numbers(&place(&all, &[&c], &[])), [vec![21], vec![1, 2, 22]]);
+    assert_eq!(numbers(&place(&all, &[&a, &b], &[])), [vec![21], vec![11, 22]]);
+    assert_eq!(numbers(&place(&place(&all, &[&a, &b], &[]), &[&c], &[])), [vec![21, 22]]);
+    // A table that is rewritten in its generation stays below newer ones.
+    let new = slot(12, ("b", "d"));
+    assert_eq!(numbers(&place(&all, &[&c], &[&new])), [vec![12, 21], vec![1, 2, 22]]);
+    let new = slot(3, ("d", "f"));
+    assert_eq!(numbers(&place(&all, &[&b], &[&new])), [vec![21], vec![11], vec![1, 3, 22]]);
+}
+
+#[test]
+fn overlapping_tables_of_a_level_need_different_generations() {
+    let with = |generations: [u32; 2]| {
+        let mut state = State::default();
+        let tables = [meta(1, ("a", "c"), (1, 1), &[]), meta(2, ("b", "d"), (1, 1), &[])];
+        let tables = tables.iter().zip(generations).map(|(meta, generation)| add_at(1, 2, generation, meta));
+        state.apply(&edit([create_family(1, "f")].into_iter().chain(tables))).unwrap();
+        let state = &state.families[&FamilyId(1)];
+        FamilyVersion::build(state, None, &Arc::default(), |_, m| Ok(Arc::new(m.id)))
+    };
+    let newest = |generations| {
+        with(generations).unwrap().runs().iter().map(|run| ids(run.tables())).collect::<Vec<_>>()
+    };
+    assert_eq!(newest([3, 4]), [[2], [1]]);
+    assert_eq!(newest([4, 3]), [[1], [2]]);
+    assert!(with([3, 3]).unwrap_err().to_string().contains("overlaps another one of its generation"));
 }
 
 #[test]
@@ -102,7 +168,7 @@ proptest! {
             Arc::new(TableSlot::new(Arc::new(m), id, guard))
         };
         let tables: Vec<_> = cuts.chunks(2).enumerate().map(slot).collect();
-        let level = Level::new(tables.iter().rev().cloned().collect(), &order, false);
+        let level = changed(&order, 2, None, &[], &tables).unwrap();
         prop_assert_eq!(ids(level.tables()), ids(&tables));
         for key in probes.iter().chain(&cuts) {
             let walked = tables.iter().find(|t| t.covers(&order, key)).map(|t| t.id());
@@ -127,8 +193,8 @@ fn slot(id: u64, key: &[u8], seq: u64, queue: &Arc<ObsoleteFiles>) -> Arc<TableS
     Arc::new(TableSlot::new(Arc::new(m), Arc::new(TableId(id)), guard))
 }
 
-/// Checks every search of a sorted level against `model`, the keys in order with the numbers of their tables.
-fn check_searches(level: &Level<TableId>, order: &Comparator, model: &[(Vec<u8>, u64)], probes: &[Vec<u8>]) {
+/// Checks every search of a sorted run against `model`, the keys in order with the numbers of their tables.
+fn check_searches(level: &Run<TableId>, order: &Comparator, model: &[(Vec<u8>, u64)], probes: &[Vec<u8>]) {
     let numbers: Vec<u64> = model.iter().map(|(_, id)| *id).collect();
     assert_eq!((level.len(), ids(level.tables())), (model.len(), numbers.clone()));
     assert_eq!(
@@ -162,9 +228,9 @@ fn check_searches(level: &Level<TableId>, order: &Comparator, model: &[(Vec<u8>,
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Levels of many chunks, whose keys share their first eight bytes in long runs, and which grow and shrink.
+    /// Runs of many chunks, whose keys share their first eight bytes in long runs, and which grow and shrink.
     #[test]
-    fn changed_levels_of_many_chunks_are_searched_like_a_sorted_vector(
+    fn changed_runs_of_many_chunks_are_searched_like_a_sorted_vector(
         steps in prop::collection::vec((any::<u64>(), 1..700_usize, any::<bool>()), 1..8),
         fronts in 1..6_u64,
         reverse in any::<bool>(),
@@ -172,7 +238,7 @@ proptest! {
         let order = if reverse { Comparator::reverse_bytewise() } else { Comparator::bytewise() };
         let queue = Arc::default();
         let key = |n: u64| format!("front-{:02}{:04}", n % fronts, n / fronts % 3000).into_bytes();
-        let (mut level, mut model) = (Level::new(Vec::new(), &order, false), Vec::<(Vec<u8>, u64)>::new());
+        let (mut level, mut model) = (None::<Arc<Run<TableId>>>, Vec::<(Vec<u8>, u64)>::new());
         let (mut slots, mut next) = (std::collections::BTreeMap::new(), 0);
         for (seed, count, grows) in steps {
             let mut x = seed | 1;
@@ -202,11 +268,12 @@ proptest! {
                 }
             }
             let before = level.clone();
-            let numbers = ids(before.tables());
-            level.change(&order, gone.iter().map(|slot| &**slot), new).unwrap();
+            let numbers = before.iter().flat_map(|run| ids(run.tables())).collect::<Vec<_>>();
+            level = changed(&order, 2, before.as_ref(), &gone, &new);
+            let Some(level) = &level else { continue };
             let probes: Vec<_> = (0..60).map(|_| key(random())).chain([Vec::new(), b"k".to_vec(), vec![255; 20]]).collect();
-            check_searches(&level, &order, &model, &probes);
-            prop_assert_eq!(ids(before.tables()), numbers, "the older version is as before");
+            check_searches(level, &order, &model, &probes);
+            prop_assert_eq!(before.iter().flat_map(|run| ids(run.tables())).collect::<Vec<_>>(), numbers, "the older version is as before");
         }
     }
 
@@ -216,7 +283,7 @@ proptest! {
         steps in prop::collection::vec((any::<u64>(), 1..400_usize, any::<bool>()), 1..8),
     ) {
         let (order, queue) = (Comparator::bytewise(), Arc::default());
-        let mut level = Level::new(Vec::new(), &order, true);
+        let mut level = None::<Arc<Run<TableId>>>;
         let (mut slots, mut next) = (Vec::<Arc<TableSlot<TableId>>>::new(), 0);
         for (seed, count, grows) in steps {
             let mut x = seed | 1;
@@ -237,7 +304,8 @@ proptest! {
                 }
             }
             slots.extend(new.iter().cloned());
-            level.change(&order, gone.iter().map(|slot| &**slot), new).unwrap();
+            level = changed(&order, 1, level.as_ref(), &gone, &new);
+            let Some(level) = &level else { continue };
             slots.sort_by_key(|slot| std::cmp::Reverse((slot.meta().max_seq, slot.id())));
             prop_assert_eq!(ids(level.tables()), ids(&slots));
             prop_assert!((0..slots.len()).all(|at| level.get(at).map(|t| t.id()) == Some(slots[at].id())));

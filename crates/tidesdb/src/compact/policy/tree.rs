@@ -1,12 +1,8 @@
-//! The picture of a tree that policies decide on.
+//! The tree as the planner sees it.
 
-use std::cell::OnceCell;
 use std::cmp::Ordering;
-use std::collections::HashSet;
 use std::ops::Range;
 
-use super::division::Division;
-use super::plan::Plan;
 use crate::types::{Comparator, SeqNo, TableId};
 
 /// First and last key of a table, or of several.
@@ -37,7 +33,7 @@ pub struct TableView<'a> {
 
 /// Key range of one level that a running job will write to.
 #[derive(Clone, Copy, Debug)]
-pub struct Claim<'a> {
+pub struct BusyRange<'a> {
     /// Target level of the job.
     pub level: u8,
     /// First key of its inputs.
@@ -46,16 +42,24 @@ pub struct Claim<'a> {
     pub largest: &'a [u8],
 }
 
+/// Tables of one level: disjoint and in key order, but those of level 1 newest first.
+#[derive(Clone, Debug)]
+pub struct Run<'a> {
+    /// The level.
+    pub level: u8,
+    /// The tables.
+    pub tables: Vec<TableView<'a>>,
+}
+
 /// All tables of one family at one moment, and what runs on them.
 #[derive(Clone, Debug)]
 pub struct Tree<'a> {
     /// Order of the keys.
     pub order: &'a Comparator,
-    /// Tables of level 1, newest first, then of each deeper level, disjoint and in key order. Their key ranges do not change once a policy has
-    /// looked at the tree.
-    pub levels: Vec<Vec<TableView<'a>>>,
+    /// Level 1, and the sorted runs of each deeper level: newest data first.
+    pub runs: Vec<Run<'a>>,
     /// Where running jobs write to.
-    pub claims: Vec<Claim<'a>>,
+    pub busy: Vec<BusyRange<'a>>,
     /// No reader and no transaction needs a version that a newer one at or below this number hides.
     pub floor: SeqNo,
     /// Time at or before the clock of every reader; 0 = nothing counts as expired.
@@ -65,28 +69,38 @@ pub struct Tree<'a> {
     /// Merges that only free space and make runs fewer may start: no commit came for some seconds, or newer tables may hide much that
     /// takes space elsewhere.
     pub settles: bool,
-    /// The first division into partitions that a plan asked for. It depends on key ranges only, so it stays valid when jobs begin.
-    pub(crate) division: OnceCell<Division>,
 }
 
 impl<'a> Tree<'a> {
-    /// A tree of these levels on which no job runs.
-    pub fn new(order: &'a Comparator, levels: Vec<Vec<TableView<'a>>>) -> Self {
-        Self {
-            order,
-            levels,
-            claims: Vec::new(),
-            floor: SeqNo::MAX,
-            now: 0,
-            probes_pay: 0,
-            settles: false,
-            division: OnceCell::new(),
+    /// A tree of these runs, newest data first, on which no job runs.
+    pub fn new(order: &'a Comparator, mut runs: Vec<Run<'a>>) -> Self {
+        if runs.first().is_none_or(|run| run.level > 1) {
+            runs.insert(0, Run { level: 1, tables: Vec::new() });
         }
+        runs.retain(|run| run.level == 1 || !run.tables.is_empty());
+        let (busy, floor, now, probes_pay) = (Vec::new(), SeqNo::MAX, 0, 0);
+        Self { order, runs, busy, floor, now, probes_pay, settles: false }
     }
 
-    /// Tables of `level`, 1 for level 1.
-    pub fn level(&self, level: u8) -> &[TableView<'a>] {
-        self.levels.get(usize::from(level).wrapping_sub(1)).map_or(&[], |tables| tables)
+    /// Tables of level 1, newest first.
+    pub fn flushed(&self) -> &[TableView<'a>] {
+        &self.runs[0].tables
+    }
+
+    /// Indices of the runs of `levels`.
+    pub fn runs_in(&self, levels: Range<u8>) -> Range<usize> {
+        let first = |level| self.runs.partition_point(|run| run.level < level);
+        first(levels.start)..first(levels.end).max(first(levels.start))
+    }
+
+    /// Tables of `levels`, run by run.
+    pub fn in_levels(&self, levels: Range<u8>) -> impl Iterator<Item = &TableView<'a>> {
+        self.runs[self.runs_in(levels)].iter().flat_map(|run| &run.tables)
+    }
+
+    /// Tables of `level`, run by run.
+    pub fn level(&self, level: u8) -> impl Iterator<Item = &TableView<'a>> {
+        self.in_levels(level..level + 1)
     }
 
     /// Bytes in `level`.
@@ -96,62 +110,49 @@ impl<'a> Tree<'a> {
 
     /// Bytes in `levels`.
     pub fn bytes_in(&self, levels: Range<u8>) -> u64 {
-        levels.map(|level| self.bytes(level)).sum()
-    }
-
-    /// Sum of a figure over the inputs of `plan`.
-    pub fn sum_of(&self, plan: &Plan, figure: impl Fn(&TableView<'a>) -> u64) -> u64 {
-        let of_level = |inputs: &[(u8, TableId)]| {
-            let ids: HashSet<TableId> = inputs.iter().map(|(_, id)| *id).collect();
-            let tables = self.level(inputs[0].0).iter().filter(|t| ids.contains(&t.id));
-            tables.map(&figure).fold(0, u64::saturating_add)
-        };
-        plan.inputs.chunk_by(|a, b| a.0 == b.0).map(of_level).fold(0, u64::saturating_add)
+        sum_bytes(self.in_levels(levels))
     }
 
     /// The deepest level that holds a table; 0 without tables.
     pub fn depth(&self) -> u8 {
-        self.levels.iter().rposition(|tables| !tables.is_empty()).map_or(0, |at| at as u8 + 1)
+        self.runs.iter().rfind(|run| !run.tables.is_empty()).map_or(0, |run| run.level)
     }
 
     /// All tables with their levels, newest data first.
     pub fn tables(&self) -> impl Iterator<Item = (u8, &TableView<'a>)> {
-        self.levels.iter().zip(1u8..).flat_map(|(tables, level)| tables.iter().map(move |t| (level, t)))
+        self.runs.iter().flat_map(|run| run.tables.iter().map(|t| (run.level, t)))
     }
 
-    /// Indices of the tables of the sorted `level` that overlap the keys from `smallest` to `largest`.
-    pub fn meeting(&self, level: u8, (smallest, largest): KeyRange<'_>) -> Range<usize> {
-        let tables = self.level(level);
-        let start = tables.partition_point(|t| self.compare(t.largest, smallest).is_lt());
-        let end = start + tables[start..].partition_point(|t| self.compare(t.smallest, largest).is_le());
-        start..end
+    /// Tables of the sorted `run` that overlap the keys from `smallest` to `largest`.
+    pub fn meeting(&self, run: usize, (smallest, largest): KeyRange<'_>) -> &[TableView<'a>] {
+        let tables = &self.runs[run].tables;
+        let tables = &tables[tables.partition_point(|t| self.compare(t.largest, smallest).is_lt())..];
+        &tables[..tables.partition_point(|t| self.compare(t.smallest, largest).is_le())]
     }
 
-    /// Returns true if a table of `levels`, all of them sorted, overlaps the range.
-    pub fn is_met(&self, mut levels: Range<u8>, range: KeyRange<'_>) -> bool {
-        levels.any(|level| !self.meeting(level, range).is_empty())
+    /// Returns true if a table of `runs`, all of them sorted, overlaps the range.
+    pub fn is_met(&self, mut runs: Range<usize>, range: KeyRange<'_>) -> bool {
+        runs.any(|run| !self.meeting(run, range).is_empty())
     }
 
-    /// Returns those of `tables`, which are disjoint and in key order, that overlap no table of the sorted `level`.
+    /// Returns those of `tables`, which are disjoint and in key order, that overlap no table of `runs`, all of them sorted.
     pub fn apart<'t>(
-        &self,
+        &'t self,
         tables: impl Iterator<Item = &'t TableView<'a>>,
-        level: u8,
-    ) -> impl Iterator<Item = &'t TableView<'a>>
-    where
-        'a: 't,
-    {
-        let mut lower = self.level(level).iter().peekable();
+        runs: Range<usize>,
+    ) -> impl Iterator<Item = &'t TableView<'a>> {
+        let mut lower = self.runs.get(runs.start).into_iter().flat_map(|run| &run.tables).peekable();
         tables.filter(move |t| {
             while lower.next_if(|l| self.compare(l.largest, t.smallest).is_lt()).is_some() {}
-            lower.peek().is_none_or(|l| self.compare(t.largest, l.smallest).is_lt())
+            let is_apart = lower.peek().is_none_or(|l| self.compare(t.largest, l.smallest).is_lt());
+            is_apart && !self.is_met(runs.start + 1..runs.end, t.range())
         })
     }
 
     /// Returns true if a running job writes to `level` in the range.
-    pub fn is_claimed(&self, level: u8, range: KeyRange<'_>) -> bool {
-        let meets = |c: &Claim<'_>| self.ranges_meet((c.smallest, c.largest), range);
-        self.claims.iter().any(|claim| claim.level == level && meets(claim))
+    pub fn is_busy(&self, level: u8, range: KeyRange<'_>) -> bool {
+        let meets = |c: &BusyRange<'_>| self.ranges_meet((c.smallest, c.largest), range);
+        self.busy.iter().any(|busy| busy.level == level && meets(busy))
     }
 
     /// Returns true if two closed ranges have a key in common.
@@ -204,21 +205,6 @@ impl<'a> Tree<'a> {
     pub fn meets_one_of(&self, spans: &[KeyRange<'_>], range: KeyRange<'_>) -> bool {
         let at = spans.partition_point(|span| self.compare(span.1, range.0).is_lt());
         spans.get(at).is_some_and(|span| self.compare(span.0, range.1).is_le())
-    }
-
-    /// Marks the inputs of `plan` as taken and its target range as claimed.
-    pub fn claim(&mut self, plan: &Plan) {
-        let mut taken = Vec::new();
-        for (level, id) in &plan.inputs {
-            let Some(tables) = self.levels.get_mut(usize::from(*level).wrapping_sub(1)) else { continue };
-            for table in tables.iter_mut().filter(|t| t.id == *id) {
-                table.taken = true;
-                taken.push(*table);
-            }
-        }
-        if let Some((smallest, largest)) = self.hull(&taken) {
-            self.claims.push(Claim { level: plan.target, smallest, largest });
-        }
     }
 }
 

@@ -1,11 +1,12 @@
-//! One level of a family: its tables in order, and the search for tables that may hold a key.
+//! A sorted run: disjoint tables of one level in the order of their keys, and the search for the one that may hold a key.
 //!
-//! L1 holds flushed memtables, newest first. Their key ranges may overlap, so every table whose range covers a key is a
-//! candidate. Deeper levels are sorted by key and disjoint, so there is one candidate, found by binary search. In byte
+//! A deeper level holds one or more runs, see `placing.rs`. L1, which holds flushed memtables, is kept as one run whose tables come newest
+//! first. Their key ranges may overlap, so every table whose range covers a key is a
+//! candidate. In a sorted run there is one candidate, found by binary search. In byte
 //! order the search uses the first eight bytes of the largest keys, and reads a table's metadata only to
 //! resolve equal prefixes.
 //!
-//! A level shares its chunks of tables with the level that it was made from: see `chunks.rs`.
+//! A run shares its chunks of tables with the run that it was made from: see `chunks.rs`.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -56,6 +57,12 @@ impl<T> TableSlot<T> {
         order.compare(&self.meta.smallest, key).is_le() && order.compare(key, &self.meta.largest).is_le()
     }
 
+    /// Returns whether the key ranges of two tables overlap.
+    pub fn overlaps(&self, order: &Comparator, other: &Self) -> bool {
+        let (a, b) = (&self.meta, &other.meta);
+        order.compare(&a.smallest, &b.largest).is_le() && order.compare(&b.smallest, &a.largest).is_le()
+    }
+
     /// Returns whether the table's key range overlaps `range`.
     pub fn meets<'k>(&self, order: &Comparator, range: &impl RangeBounds<&'k [u8]>) -> bool {
         let above = |from: &[u8]| order.compare(&self.meta.largest, from);
@@ -80,7 +87,7 @@ impl<T> fmt::Debug for TableSlot<T> {
     }
 }
 
-/// A table in its level.
+/// A table in its run.
 struct Place<T> {
     /// First eight bytes of the largest key, as a big-endian number.
     fence: u64,
@@ -93,8 +100,9 @@ impl<T> Clone for Place<T> {
     }
 }
 
-/// The tables of one level.
-pub struct Level<T = Table> {
+/// The tables of a sorted run, or of L1.
+pub struct Run<T = Table> {
+    level: u8,
     tables: Chunks<Place<T>>,
     /// Index of the first table of each chunk, and the number of all tables.
     starts: Vec<usize>,
@@ -104,83 +112,77 @@ pub struct Level<T = Table> {
     entries: u128,
     /// Tables all of whose rows expire.
     expiring: usize,
-    overlapping: bool,
 }
 
-impl<T> Clone for Level<T> {
+impl<T> Clone for Run<T> {
     fn clone(&self) -> Self {
         let (starts, fences) = (self.starts.clone(), self.fences.clone());
         Self { tables: self.tables.clone(), starts, fences, ..*self }
     }
 }
 
-impl<T> Level<T> {
-    /// A level of `tables`, in any order.
-    pub(super) fn new(tables: Vec<Arc<TableSlot<T>>>, order: &Comparator, overlapping: bool) -> Self {
-        let mut this = Self::empty(overlapping);
-        let _none_is_removed = this.change(order, [], tables);
-        this
-    }
-
+impl<T> Run<T> {
     /// Returns the table that `meta` describes.
     pub(super) fn table(&self, order: &Comparator, meta: &TableMeta) -> Option<&Arc<TableSlot<T>>> {
         let slot = &self.tables.get(self.position(order, meta))?.slot;
         (slot.id() == meta.id).then_some(slot)
     }
 
-    /// An empty level.
-    pub(super) fn empty(overlapping: bool) -> Self {
+    /// An empty run of `level`.
+    pub(super) fn empty(level: u8) -> Self {
         let (starts, fences) = (vec![0], Vec::new());
-        Self { tables: Chunks::default(), starts, fences, bytes: 0, entries: 0, expiring: 0, overlapping }
+        Self { level, tables: Chunks::default(), starts, fences, bytes: 0, entries: 0, expiring: 0 }
     }
 
-    /// Adds and removes tables. The order is newest first for L1, and by smallest key for deeper levels.
-    ///
-    /// # Errors
-    /// The first of `gone` that is not in the level.
-    pub(super) fn change<'t>(
-        &mut self,
-        order: &Comparator,
-        gone: impl IntoIterator<Item = &'t TableSlot<T>>,
-        new: impl IntoIterator<Item = Arc<TableSlot<T>>>,
-    ) -> Result<(), TableId>
-    where
-        T: 't,
-    {
-        for slot in gone {
-            let position = self.position(order, slot.meta());
-            if self.tables.get(position).is_none_or(|place| place.slot.id() != slot.id()) {
-                return Err(slot.id());
-            }
-            let meta = &self.tables.remove(position).slot.meta;
-            self.bytes -= u128::from(meta.file_bytes);
-            self.entries -= u128::from(meta.entries);
-            self.expiring -= usize::from(meta.expires().is_some());
+    /// Removes the table that `meta` describes. Returns false if it is not here. Call [`Run::index`] afterwards.
+    pub(super) fn remove(&mut self, order: &Comparator, meta: &TableMeta) -> bool {
+        let position = self.position(order, meta);
+        if self.tables.get(position).is_none_or(|place| place.slot.id() != meta.id) {
+            return false;
         }
-        for slot in new {
-            self.bytes += u128::from(slot.meta.file_bytes);
-            self.entries += u128::from(slot.meta.entries);
-            self.expiring += usize::from(slot.meta.expires().is_some());
-            let position = self.position(order, slot.meta());
-            self.tables.insert(position, Place { fence: fence(&slot.meta.largest), slot });
-        }
+        self.tables.remove(position);
+        self.starts.clear();
+        self.fences.clear(); // the search goes without them until they are right again
+        self.bytes -= u128::from(meta.file_bytes);
+        self.entries -= u128::from(meta.entries);
+        self.expiring -= usize::from(meta.expires().is_some());
+        true
+    }
+
+    /// Adds a table. Call [`Run::index`] afterwards.
+    pub(super) fn insert(&mut self, order: &Comparator, slot: Arc<TableSlot<T>>) {
+        self.bytes += u128::from(slot.meta.file_bytes);
+        self.entries += u128::from(slot.meta.entries);
+        self.expiring += usize::from(slot.meta.expires().is_some());
+        let position = self.position(order, slot.meta());
+        self.tables.insert(position, Place { fence: fence(&slot.meta.largest), slot });
+        self.starts.clear();
+        self.fences.clear(); // the search goes without them until they are right again
+    }
+
+    /// Returns false if tables were added or removed since the last call of [`Run::index`].
+    pub(super) fn is_indexed(&self) -> bool {
+        !self.starts.is_empty()
+    }
+
+    /// Counts the tables of each chunk, and notes where it ends.
+    pub(super) fn index(&mut self, order: &Comparator) {
         self.starts.clear();
         self.starts.push(0);
         for chunk in self.tables.chunks() {
             self.starts.push(self.len() + chunk.len());
         }
         self.fences.clear();
-        if !self.overlapping && order.is_bytewise() {
+        if !self.is_overlapping() && order.is_bytewise() {
             self.fences
                 .extend(self.tables.chunks().iter().filter_map(|chunk| chunk.last()).map(|last| last.fence));
         }
-        Ok(())
     }
 
     /// Position of a table, or the one where it belongs.
     fn position(&self, order: &Comparator, meta: &TableMeta) -> Position {
         let age = |meta: &TableMeta| (meta.max_seq, meta.id);
-        match self.overlapping {
+        match self.is_overlapping() {
             true => self.tables.find(|place| age(&place.slot.meta) > age(meta)),
             false => {
                 self.tables.find(|place| order.compare(&place.slot.meta.smallest, &meta.smallest).is_lt())
@@ -188,23 +190,12 @@ impl<T> Level<T> {
         }
     }
 
-    /// The tables before and after `slot`.
-    pub(super) fn neighbours(
-        &self,
-        order: &Comparator,
-        slot: &TableSlot<T>,
-    ) -> [Option<&Arc<TableSlot<T>>>; 2] {
-        let position = self.position(order, slot.meta());
-        [self.tables.before(position), self.tables.after(position)]
-            .map(|place| place.map(|place| &place.slot))
-    }
-
-    /// Returns the tables: newest first in L1, by key in deeper levels.
+    /// Returns the tables: newest first in L1, by key in a sorted run.
     pub fn tables(&self) -> impl DoubleEndedIterator<Item = &Arc<TableSlot<T>>> + Clone {
         self.tables.iter().map(|place| &place.slot)
     }
 
-    /// Returns the table at `index` of [`Level::tables`].
+    /// Returns the table at `index` of [`Run::tables`].
     #[inline]
     pub fn get(&self, index: usize) -> Option<&Arc<TableSlot<T>>> {
         let chunk = self.starts.partition_point(|start| *start <= index).checked_sub(1)?;
@@ -237,15 +228,21 @@ impl<T> Level<T> {
         self.expiring > 0
     }
 
-    /// Returns whether key ranges may overlap: true for L1.
-    pub fn is_overlapping(&self) -> bool {
-        self.overlapping
+    /// Returns the level.
+    pub fn level(&self) -> u8 {
+        self.level
     }
 
-    /// Returns the one table of a deeper level that may hold `key`.
+    /// Returns whether key ranges may overlap: true for L1.
+    #[inline]
+    pub fn is_overlapping(&self) -> bool {
+        self.level == 1
+    }
+
+    /// Returns the one table of a sorted run that may hold `key`.
     #[inline]
     pub fn find(&self, order: &Comparator, key: &[u8]) -> Option<&Arc<TableSlot<T>>> {
-        debug_assert!(!self.overlapping, "L1 has no order by key");
+        debug_assert!(!self.is_overlapping(), "L1 has no order by key");
         if self.len() == 1 {
             let slot = &self.tables.get(Position { chunk: 0, at: 0 })?.slot;
             return slot.covers(order, key).then_some(slot);
@@ -254,7 +251,7 @@ impl<T> Level<T> {
         order.compare(&slot.meta.smallest, key).is_le().then_some(slot)
     }
 
-    /// Returns the index of the first table of a deeper level whose largest key is at or after `key`: where a seek
+    /// Returns the index of the first table of a sorted run whose largest key is at or after `key`: where a seek
     /// begins.
     #[inline]
     pub fn lower_bound(&self, order: &Comparator, key: &[u8]) -> usize {
@@ -262,7 +259,7 @@ impl<T> Level<T> {
         self.starts[chunk] + at
     }
 
-    /// As [`Level::lower_bound`].
+    /// As [`Run::lower_bound`].
     #[inline]
     fn seek(&self, order: &Comparator, key: &[u8]) -> Position {
         let before = |place: &Place<T>| order.compare(&place.slot.meta.largest, key) == Ordering::Less;
@@ -290,10 +287,16 @@ impl<T> Level<T> {
         Position { chunk, at: 0 }
     }
 
+    /// Returns whether a table of a sorted run overlaps the key range of `meta`.
+    pub(super) fn overlaps(&self, order: &Comparator, meta: &TableMeta) -> bool {
+        let first = self.tables.get(self.seek(order, &meta.smallest));
+        first.is_some_and(|place| order.compare(&place.slot.meta.smallest, &meta.largest).is_le())
+    }
+
     /// Calls `each` with all tables that may hold `key`, newest first.
     #[inline]
     pub fn covering<'a>(&'a self, order: &Comparator, key: &[u8], each: &mut impl FnMut(&'a TableSlot<T>)) {
-        if !self.overlapping {
+        if !self.is_overlapping() {
             if let Some(slot) = self.find(order, key) {
                 each(slot);
             }
@@ -304,13 +307,13 @@ impl<T> Level<T> {
         }
     }
 
-    /// Returns all tables whose key range overlaps `range`, in the order of [`Level::tables`].
+    /// Returns all tables whose key range overlaps `range`, in the order of [`Run::tables`].
     pub fn meeting<'k>(
         &self,
         order: &Comparator,
         range: &impl RangeBounds<&'k [u8]>,
     ) -> Vec<Arc<TableSlot<T>>> {
-        let from = match (self.overlapping, range.start_bound()) {
+        let from = match (self.is_overlapping(), range.start_bound()) {
             (true, _) => return self.tables().filter(|t| t.meets(order, range)).cloned().collect(),
             (false, Bound::Included(key) | Bound::Excluded(key)) => self.seek(order, key),
             (false, Bound::Unbounded) => Position { chunk: 0, at: 0 },
@@ -320,7 +323,7 @@ impl<T> Level<T> {
     }
 }
 
-impl<T> fmt::Debug for Level<T> {
+impl<T> fmt::Debug for Run<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.tables()).finish()
     }
