@@ -15,14 +15,6 @@ mod plan;
 mod partitions;
 mod planner;
 #[cfg(test)]
-mod model;
-#[cfg(test)]
-mod cost;
-#[cfg(test)]
-mod histories;
-#[cfg(test)]
-mod settling;
-#[cfg(test)]
 mod tests;
 
 pub use plan::{Cause, Plan, PlanKind};

@@ -135,7 +135,7 @@ impl<'t, 'a> Partitions<'t, 'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::model::{Dice, Key, key};
+    use super::super::tests::model::{Dice, Key, key};
     use super::super::tree::Run;
     use super::*;
     use crate::types::{Comparator, TableId};

@@ -2,20 +2,25 @@
 //!
 //! `REWRITE=1 cargo test -p tidesdb-engine policy` writes what came out into the scripts; read the difference before you keep it.
 
+pub(super) mod model;
+mod cost;
+mod histories;
+mod settling;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use super::model::{Key, What, World, key};
 use super::{BusyRange, Plan, Planner, PolicySettings, Run, TableView, Tree};
 use crate::types::{Comparator, TableId};
+use model::{Key, What, World, key};
 
 /// Bytes of a row of the trees that are carried out.
 const ROW: u64 = 1 << 20;
 
 #[test]
 fn plans_are_those_of_the_scripts() {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/compact/policy/scripts");
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/compact/policy/tests/scripts");
     let files = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
     let scripts: Vec<_> = files.filter(|path| path.extension().is_some_and(|e| e == "txt")).collect();
     assert!(scripts.len() >= 5, "scripts are missing from {folder:?}");

@@ -3,16 +3,16 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{BusyRange, Cause, Plan, PlanKind, Planner, PolicySettings, Run, TableView, Tree};
+use super::super::{BusyRange, Cause, Plan, PlanKind, Planner, PolicySettings, Run, TableView, Tree};
 use crate::types::{Comparator, TableId};
 use crate::version::LEVEL_MAX;
 
 /// Pseudo-random numbers; the seed must not be 0.
-pub(super) struct Dice(pub(super) u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
     /// A number less than `n`.
-    pub(super) fn below(&mut self, n: u64) -> u64 {
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -20,13 +20,13 @@ impl Dice {
     }
 
     /// One of `choices`.
-    pub(super) fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
+    pub(crate) fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len() as u64) as usize]
     }
 }
 
 /// Random settings for tables of some tens of rows of [`ENTRY_BYTES`].
-pub(super) fn settings(dice: &mut Dice) -> PolicySettings {
+pub(crate) fn settings(dice: &mut Dice) -> PolicySettings {
     PolicySettings {
         buffer_bytes: ENTRY_BYTES * (1 + dice.below(20)),
         table_bytes: ENTRY_BYTES * (1 + dice.below(20)),
@@ -42,10 +42,10 @@ pub(super) fn settings(dice: &mut Dice) -> PolicySettings {
 }
 
 /// Bytes of a row in random histories.
-pub(super) const ENTRY_BYTES: u64 = 100;
+pub(crate) const ENTRY_BYTES: u64 = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum What {
+pub(crate) enum What {
     Put,
     Expiring(u64),
     Delete,
@@ -61,12 +61,12 @@ impl What {
     }
 }
 
-pub(super) type Key = [u8; 6];
+pub(crate) type Key = [u8; 6];
 /// A key, its sequence number and its value.
-pub(super) type Entry = (Key, u64, What);
+pub(crate) type Entry = (Key, u64, What);
 
 /// The key of row `n`: six digits.
-pub(super) fn key(n: u64) -> Key {
+pub(crate) fn key(n: u64) -> Key {
     let mut key = [b'0'; 6];
     key.copy_from_slice(format!("{n:06}").as_bytes());
     key
@@ -74,11 +74,11 @@ pub(super) fn key(n: u64) -> Key {
 
 /// A table. It has at least one entry.
 #[derive(Clone, Debug)]
-pub(super) struct File {
-    pub(super) level: u8,
+pub(crate) struct File {
+    pub(crate) level: u8,
     /// As in the manifest.
     generation: u32,
-    pub(super) entries: Vec<Entry>,
+    pub(crate) entries: Vec<Entry>,
     taken: bool,
 }
 
@@ -117,19 +117,19 @@ impl File {
 }
 
 /// A plan that runs.
-pub(super) struct Job {
-    pub(super) plan: Plan,
+pub(crate) struct Job {
+    pub(crate) plan: Plan,
     hull: (Key, Key),
     now: u64,
 }
 
 /// A tree, what it must hold, and the jobs that run on it.
-pub(super) struct World {
-    pub(super) settings: PolicySettings,
-    pub(super) jobs: Vec<Job>,
-    pub(super) now: u64,
-    pub(super) is_idle: bool,
-    pub(super) probes_pay: u64,
+pub(crate) struct World {
+    pub(crate) settings: PolicySettings,
+    pub(crate) jobs: Vec<Job>,
+    pub(crate) now: u64,
+    pub(crate) is_idle: bool,
+    pub(crate) probes_pay: u64,
     entry_bytes: u64,
     files: BTreeMap<u64, File>,
     next: u64,
@@ -140,7 +140,7 @@ pub(super) struct World {
 
 impl World {
     /// An empty tree.
-    pub(super) fn new(settings: PolicySettings, entry_bytes: u64) -> Self {
+    pub(crate) fn new(settings: PolicySettings, entry_bytes: u64) -> Self {
         Self {
             settings,
             jobs: Vec::new(),
@@ -156,7 +156,7 @@ impl World {
     }
 
     /// Adds a table whose rows are newer than all others, as number `id`.
-    pub(super) fn add(&mut self, level: u8, id: u64, rows: BTreeMap<Key, What>) {
+    pub(crate) fn add(&mut self, level: u8, id: u64, rows: BTreeMap<Key, What>) {
         let mut entries = Vec::new();
         for (key, what) in rows {
             self.seq += 1;
@@ -171,7 +171,7 @@ impl World {
     }
 
     /// Adds a table of random rows of the first `keys` keys to level 1.
-    pub(super) fn flush(&mut self, dice: &mut Dice, keys: u64) {
+    pub(crate) fn flush(&mut self, dice: &mut Dice, keys: u64) {
         let (from, width) = match dice.below(3) {
             0 => (0, keys),
             _ => (dice.below(keys), 1 + dice.below(keys / 4)),
@@ -198,7 +198,7 @@ impl World {
     }
 
     /// The runs of `level` as in a [`Tree`], newest first.
-    pub(super) fn runs(&self, level: u8) -> Vec<Vec<(u64, &File)>> {
+    pub(crate) fn runs(&self, level: u8) -> Vec<Vec<(u64, &File)>> {
         let mut files: Vec<_> =
             self.files.iter().filter(|(_, f)| f.level == level).map(|(id, f)| (*id, f)).collect();
         if level == 1 {
@@ -219,11 +219,11 @@ impl World {
     }
 
     /// A number that no table has had.
-    pub(super) fn next_id(&self) -> u64 {
+    pub(crate) fn next_id(&self) -> u64 {
         self.next
     }
 
-    pub(super) fn depth(&self) -> u8 {
+    pub(crate) fn depth(&self) -> u8 {
         self.files.values().map(|f| f.level).max().unwrap_or(0)
     }
 
@@ -246,7 +246,7 @@ impl World {
     }
 
     /// Begins the job that is planned. Returns false if there is none.
-    pub(super) fn begin(&mut self) -> bool {
+    pub(crate) fn begin(&mut self) -> bool {
         let order = Comparator::bytewise();
         let Some(plan) = Planner::new(&self.tree(&order), &self.settings).next() else { return false };
         for (level, id) in &plan.inputs {
@@ -262,14 +262,14 @@ impl World {
     }
 
     /// Ends the job at `at`, which failed.
-    pub(super) fn fail(&mut self, at: usize) {
+    pub(crate) fn fail(&mut self, at: usize) {
         for (_, id) in self.jobs.swap_remove(at).plan.inputs {
             self.files.get_mut(&id.0).unwrap().taken = false;
         }
     }
 
     /// Carries out the job at `at`.
-    pub(super) fn end(&mut self, at: usize) {
+    pub(crate) fn end(&mut self, at: usize) {
         let Job { plan, now, hull } = self.jobs.swap_remove(at);
         let inputs: Vec<File> = plan.inputs.iter().map(|(_, id)| self.files.remove(&id.0).unwrap()).collect();
         let above = self.next_generation(plan.target, (&hull.0, &hull.1));
@@ -355,7 +355,7 @@ impl World {
     /// Carries out one plan after the other until none is due, and returns them. It ends, because of a sum in which each row counts the
     /// levels below it: a plan that moves rows down or drops some lowers it. Only a plan that removes the largest level raises it,
     /// and no level is removed twice: it goes when all data is at most half of what makes it come, and data only gets less.
-    pub(super) fn settle(&mut self) -> Vec<Plan> {
+    pub(crate) fn settle(&mut self) -> Vec<Plan> {
         assert!(self.jobs.is_empty(), "jobs run");
         let (mut plans, mut removed) = (Vec::new(), BTreeSet::new());
         let mut height = self.height();
@@ -380,13 +380,13 @@ impl World {
     }
 
     /// Bytes of `level`.
-    pub(super) fn bytes(&self, level: u8) -> u64 {
+    pub(crate) fn bytes(&self, level: u8) -> u64 {
         let files = self.files.values().filter(|f| f.level == level);
         files.map(|f| f.entries.len() as u64 * self.entry_bytes).sum()
     }
 
     /// What [`Planner::debt_bytes`] says of each level.
-    pub(super) fn debts(&self) -> Vec<u64> {
+    pub(crate) fn debts(&self) -> Vec<u64> {
         let order = Comparator::bytewise();
         let tree = self.tree(&order);
         let planner = Planner::new(&tree, &self.settings);

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use std::sync::atomic::{AtomicU64, Ordering as Access};
 use std::time::{Duration, Instant};
 
-use super::{Planner, PolicySettings, Run, TableView, Tree};
+use super::super::{Planner, PolicySettings, Run, TableView, Tree};
 use crate::types::{Comparator, TableId};
 
 /// Comparisons of keys that a plan may take, and what merges owe: most of them look for a merge that reads have paid for.
