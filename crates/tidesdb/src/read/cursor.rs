@@ -340,8 +340,8 @@ impl Cursor {
     /// Discards the position, because a seek follows.
     #[inline]
     fn jump(&mut self) {
-        self.leave();
         self.stored.forget();
+        self.leave();
     }
 
     /// Forgets the value of the current row.
@@ -356,8 +356,9 @@ impl Cursor {
     fn free_value(&mut self) {
         let long = self.resolved.take().filter(|value| value.len() >= KEPT_BYTES_MIN);
         self.spare = long.map_or_else(Vec::new, Slice::into_vec);
-        if self.charge.bytes() > self.base + SMALL_VALUES {
-            self.charge.set(&self.family.memory, self.base + self.spare.capacity() as u64);
+        let kept = self.base + self.stored.bytes() as u64;
+        if self.charge.bytes() > kept + SMALL_VALUES {
+            self.charge.set(&self.family.memory, kept + self.spare.capacity() as u64);
         }
     }
 

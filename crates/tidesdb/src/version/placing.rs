@@ -38,10 +38,10 @@ pub(super) fn rearranged<T>(
     }
     // Tables above those that went may sink, but never rise: each with the number of runs that it may be in.
     let mut moved: Vec<(Placed<T>, usize)> = Vec::new();
-    for at in 1..runs.len() {
+    for (at, run) in runs.iter_mut().enumerate().skip(1) {
         let above = |slot: &Arc<TableSlot<T>>| gone.iter().any(|gone| slot.overlaps(order, gone));
-        for slot in runs[at].tables().filter(|slot| above(slot)).cloned().collect::<Vec<_>>() {
-            Arc::make_mut(&mut runs[at]).remove(order, slot.meta());
+        for slot in run.tables().filter(|slot| above(slot)).cloned().collect::<Vec<_>>() {
+            Arc::make_mut(run).remove(order, slot.meta());
             moved.push((Placed { generation: generation(slot.id()), slot }, at + 1));
         }
     }
