@@ -431,6 +431,7 @@ fn work_here<T>(ctx: &WriteCtx, written: &Result<T>) {
     };
     if work
         && ctx.options.background_threads == Some(0)
+        && ctx.jobs.pending() > 0
         && let Ok(engine) = ctx.owner()
     {
         // The commit stands even if a job fails. Such a failure appears in the next call or poisons the database.
