@@ -1,6 +1,6 @@
 //! Several threads work on the chunks of one long value.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidesdb_sync::Mutex;
 
@@ -39,14 +39,23 @@ impl VlogSet {
         match threads.filter(|_| !self.is_helped.swap(true, Ordering::Relaxed)) {
             Some(threads) => {
                 let helpers = threads.parallelism().saturating_sub(1).min(HELPERS_MAX);
+                let _helped = Helped(&self.is_helped);
                 threads.run_together("tidesdb-value", helpers, &take_parts);
-                self.is_helped.store(false, Ordering::Relaxed);
             }
             None => take_parts(0),
         }
         let mut results = std::mem::take(&mut *results.lock());
         results.sort_unstable_by_key(|(number, _)| *number);
         results.into_iter().map(|(_, result)| result).collect()
+    }
+}
+
+/// The one call of a set that has helpers. Its end, a panic too, leaves them to the next call.
+struct Helped<'a>(&'a AtomicBool);
+
+impl Drop for Helped<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Threads that help one caller.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use tidesdb_sync::Mutex;
@@ -45,5 +46,15 @@ fn one_caller_at_a_time_has_helpers() {
     };
     let nested = |_, _: usize| logs.in_parallel(0..10, alone).map(drop);
     logs.in_parallel(0..10, nested).unwrap();
+    assert!(!logs.is_helped.load(Ordering::Relaxed), "the next caller has helpers");
+}
+
+#[test]
+fn a_panic_leaves_the_helpers_to_the_next_caller() {
+    let (env, _) = world();
+    let logs = set(&env, 1, 1 << 20).helped(Arc::clone(&env.threads));
+    let panics = |_, _: usize| -> crate::Result<()> { panic!("a part panics") };
+    let caught = catch_unwind(AssertUnwindSafe(|| logs.in_parallel(0..10, panics)));
+    assert!(caught.is_err());
     assert!(!logs.is_helped.load(Ordering::Relaxed), "the next caller has helpers");
 }
