@@ -2,27 +2,13 @@
 //! it began.
 #![cfg(not(loom))]
 
+mod maps;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 
+use maps::MapKind;
 use tidesdb_memtable::{KeyOrder, Memtable, Version};
-
-/// The two maps of a memtable.
-#[derive(Clone, Copy, Debug)]
-enum MapKind {
-    Tree,
-    SkipList,
-}
-
-impl MapKind {
-    /// Byte by byte, kept in this map.
-    fn order(self) -> KeyOrder {
-        match self {
-            MapKind::Tree => KeyOrder::Bytewise,
-            MapKind::SkipList => KeyOrder::Custom(Arc::new(<[u8]>::cmp)),
-        }
-    }
-}
 
 const KINDS: [MapKind; 2] = [MapKind::Tree, MapKind::SkipList];
 

@@ -6,10 +6,13 @@
 //! assertions detect a read before the write.
 #![cfg(loom)]
 
+mod maps;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use loom::thread;
+use maps::MapKind;
 use tidesdb_memtable::{KeyOrder, Memtable, Version};
 
 /// Explores all schedules of `model` and prints how many there were.
@@ -24,23 +27,6 @@ fn check(model: impl Fn() + Sync + Send + 'static) {
         model();
     });
     println!("{} executions", executions.load(Ordering::Relaxed));
-}
-
-/// The two maps of a memtable.
-#[derive(Clone, Copy, Debug)]
-enum MapKind {
-    Tree,
-    SkipList,
-}
-
-impl MapKind {
-    /// Byte by byte, kept in this map.
-    fn order(self) -> KeyOrder {
-        match self {
-            MapKind::Tree => KeyOrder::Bytewise,
-            MapKind::SkipList => KeyOrder::Custom(Arc::new(<[u8]>::cmp)),
-        }
-    }
 }
 
 fn filled(kind: MapKind, keys: &[&[u8]]) -> Arc<Memtable> {

@@ -186,6 +186,15 @@ proptest! {
 }
 
 /// A slot for a table of the one key `key`.
+/// Returns a generator of pseudo-random numbers.
+fn random(seed: u64) -> impl FnMut() -> u64 {
+    let mut x = seed | 1;
+    move || {
+        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        x >> 33
+    }
+}
+
 fn slot(id: u64, key: &[u8], seq: u64, queue: &Arc<ObsoleteFiles>) -> Arc<TableSlot<TableId>> {
     let mut m = (*meta(id, ("", ""), (seq, seq), &[])).clone();
     (m.smallest, m.largest) = (key.into(), key.into());
@@ -241,11 +250,7 @@ proptest! {
         let (mut level, mut model) = (None::<Arc<Run<TableId>>>, Vec::<(Vec<u8>, u64)>::new());
         let (mut slots, mut next) = (std::collections::BTreeMap::new(), 0);
         for (seed, count, grows) in steps {
-            let mut x = seed | 1;
-            let mut random = || {
-                x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                x >> 33
-            };
+            let mut random = random(seed);
             let (mut gone, mut new) = (Vec::new(), Vec::new());
             for _ in 0..count {
                 if !grows {
@@ -286,11 +291,7 @@ proptest! {
         let mut level = None::<Arc<Run<TableId>>>;
         let (mut slots, mut next) = (Vec::<Arc<TableSlot<TableId>>>::new(), 0);
         for (seed, count, grows) in steps {
-            let mut x = seed | 1;
-            let mut random = || {
-                x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                x >> 33
-            };
+            let mut random = random(seed);
             let (mut gone, mut new) = (Vec::new(), Vec::new());
             for _ in 0..count {
                 if !grows {
