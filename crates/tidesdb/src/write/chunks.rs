@@ -13,6 +13,7 @@ use crate::{Error, Result};
 
 /// Values of at least this length are stored by the put, in chunks.
 const LONG_BYTES_MIN: usize = 8 << 20;
+
 /// Reserves disk space for `bytes` of values. A close waits until the reservation is dropped: once it has returned, another
 /// process may have the directory open.
 ///
