@@ -19,8 +19,8 @@ pub mod device;
 mod isolation;
 pub mod spec;
 pub mod engine;
-pub mod engines;
 pub mod rivals;
+pub mod engines;
 pub mod timeline;
 // Execution of one row: model, checks, operations, stages.
 pub mod verify;

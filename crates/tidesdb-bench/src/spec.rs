@@ -52,11 +52,17 @@ pub enum Workload {
     Turnover,
     /// Puts of drawn keys, first as fast as possible, then at twice that rate in an open loop.
     Overload,
+    /// Puts of the next version of existing keys, as `Overwrite`; when they end, one additional thread probes: it seeks,
+    /// reads ranges, and gets existing and absent keys in turn.
+    ProbeAfter,
+    /// Overwrites of drawn keys, first as fast as possible, then at half of that rate; then one additional thread probes as
+    /// in `ProbeAfter`, while it holds one more cursor.
+    ProbeBeside,
 }
 
 impl Workload {
     /// All workloads.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::Write,
         Self::Read,
         Self::Mixed,
@@ -76,6 +82,8 @@ impl Workload {
         Self::Families,
         Self::Turnover,
         Self::Overload,
+        Self::ProbeAfter,
+        Self::ProbeBeside,
     ];
 
     /// Returns the name used on command lines and in reports.
@@ -100,6 +108,8 @@ impl Workload {
             Self::Families => "families",
             Self::Turnover => "turnover",
             Self::Overload => "overload",
+            Self::ProbeAfter => "probeafter",
+            Self::ProbeBeside => "probebeside",
         }
     }
 
@@ -129,6 +139,12 @@ pub struct Blend {
     pub modify: u8,
     /// If set, newly inserted keys are the popular ones.
     pub latest: bool,
+}
+
+impl Blend {
+    fn sum(&self) -> u32 {
+        [self.read, self.update, self.insert, self.scan, self.modify].into_iter().map(u32::from).sum()
+    }
 }
 
 /// Failures that a commit survives once it has returned. Figures of different classes are not comparable.
@@ -176,7 +192,7 @@ pub struct Spec {
     /// Number of operations, over all threads; a transaction counts as one.
     pub ops: u64,
     /// If not 0, the duration of the operations in seconds; it replaces `ops`. With `Turnover`, the duration of the
-    /// queues and of the rest after them.
+    /// queues and of the rest after them; with `ProbeAfter` and `ProbeBeside`, that of the probes.
     pub seconds: f64,
     /// Number of keys in the database before the operations; 0 means as many as `ops`.
     pub keys: u64,
@@ -295,9 +311,6 @@ impl Spec {
     /// # Errors
     /// Returns what is wrong, in the terms of the command line.
     pub fn check(&self) -> Result<(), String> {
-        let b = &self.blend;
-        let shares =
-            [b.read, b.update, b.insert, b.scan, b.modify].iter().map(|s| u32::from(*s)).sum::<u32>();
         let wrong = [
             (self.ops == 0 && self.seconds <= 0.0, "a row needs a number of operations or a duration"),
             (self.threads == 0 || self.threads > 1024, "threads must be from 1 to 1024"),
@@ -307,7 +320,7 @@ impl Spec {
             (self.value_bytes < VALUE_BYTES_MIN, "values must have at least 8 bytes"),
             (!(0.0..=4.0).contains(&self.theta), "theta must be from 0 to 4"),
             (
-                self.workload == Workload::Blend && shares != 100,
+                self.workload == Workload::Blend && self.blend.sum() != 100,
                 "the shares of a blend must add up to 100 percent",
             ),
             (
@@ -323,14 +336,17 @@ impl Spec {
                 "reverse keys leave no room for new keys",
             ),
             (
-                self.seconds > 0.0
-                    && matches!(
-                        self.workload,
-                        Workload::Delete | Workload::Kill | Workload::Overwrite | Workload::WriteWhileReading
-                    ),
+                self.seconds > 0.0 && self.is_counted(),
                 "delete, overwrite, writewhilereading and kill rows need a number of operations, not a duration",
             ),
-            (self.is_too_short(), "turnover needs as many operations as keys, overload needs a duration"),
+            (
+                self.is_too_short(),
+                "turnover needs as many operations as keys, overload and probes need a duration",
+            ),
+            (
+                self.probes() && self.pattern != Pattern::Random,
+                "probes need random keys, of which some are absent",
+            ),
             (
                 self.threads > 0 && self.workload == Workload::Overwrite && self.quota() > self.share(),
                 "an overwrite row can write each key once at most",
@@ -366,9 +382,18 @@ impl Spec {
     fn is_too_short(&self) -> bool {
         match self.workload {
             Workload::Turnover => self.ops < self.population(),
-            Workload::Overload => self.seconds <= 0.0,
-            _ => false,
+            _ => (self.workload == Workload::Overload || self.probes()) && self.seconds <= 0.0,
         }
+    }
+
+    /// Returns true if the workload ends after a number of operations, and cannot have a duration.
+    fn is_counted(&self) -> bool {
+        use Workload::{Delete, Kill, Overwrite, WriteWhileReading};
+        matches!(self.workload, Delete | Kill | Overwrite | WriteWhileReading)
+    }
+
+    fn probes(&self) -> bool {
+        matches!(self.workload, Workload::ProbeAfter | Workload::ProbeBeside)
     }
 
     fn families_are_right(&self) -> bool {
@@ -411,8 +436,8 @@ impl Spec {
     }
 
     fn has_extra_thread(&self) -> bool {
-        use Workload::{ReadWhileWriting, Turnover, WriteWhileReading};
-        matches!(self.workload, ReadWhileWriting | WriteWhileReading | Turnover)
+        use Workload::{ProbeAfter, ProbeBeside, ReadWhileWriting, Turnover, WriteWhileReading};
+        matches!(self.workload, ReadWhileWriting | WriteWhileReading | Turnover | ProbeAfter | ProbeBeside)
     }
 
     /// Returns the number of threads that issue operations, including the additional one that some workloads have.

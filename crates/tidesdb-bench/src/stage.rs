@@ -15,7 +15,7 @@ use crate::process::{self, Usage};
 use crate::rivals;
 use crate::spec::{Durability, Spec, Workload};
 use crate::timeline::{Board, Part, Period, Second, Sources, Watch};
-use crate::workload::{Bench, Measured, Model, Overload, Phase, Transacted};
+use crate::workload::{Bench, Measured, Model, Overload, Phase, Transacted, rows_of_probe};
 
 /// Time covered by one line of the timeline.
 const LINE: Duration = Duration::from_secs(1);
@@ -209,6 +209,9 @@ impl Outcome {
                 "HEAD" => payload.read += phase.ops * entry * self.spec.batch,
                 "RANGE" | "SCAN" => payload.read += phase.ops * entry * self.spec.range,
                 "ITER" | "OPEN" | "REOPEN" => {}
+                probe if rows_of_probe(probe).is_some() => {
+                    payload.read += phase.ops * entry * rows_of_probe(probe).unwrap_or(0);
+                }
                 "TX" => {
                     payload.read += phase.ops * self.spec.tx_ops * entry;
                     payload.written += phase.ops * self.spec.tx_ops * entry;

@@ -1,4 +1,4 @@
-//! Adapter for this engine.
+//! Adapter for this engine. `tidesdb:runs=N` has up to `N` sorted runs in its tiered level instead of the default.
 //!
 //! A batch of one operation is a plain put or delete. The session keeps its cursor over all seeks; `refresh` moves it
 //! to the newest commit. In every sync mode the engine hands a commit to the system before it returns, so the class
@@ -12,6 +12,7 @@ use ::tidesdb::{Cursor, Db, Error, Family, FamilyOptions, SyncMode, Transaction,
 
 use crate::engine::{Cause, Config, Ended, Engine, Result, Session, Stats, Transactions, Wait};
 use crate::measure::now;
+use crate::rivals;
 use crate::spec::{Durability, Isolation};
 
 /// Background work that takes longer than this after the writes is a failure.
@@ -41,8 +42,13 @@ pub(super) fn open(config: &Config) -> Result<Box<dyn Engine>> {
     // In the proportion of the defaults, so that a small tree has the shape of a large one.
     let segment = (spec.memtable / 2).clamp(1 << 20, 32 << 20).next_multiple_of(PAGE);
     let (table, values) = (2 * spec.memtable, 4 * spec.memtable);
-    let family =
+    let mut family =
         FamilyOptions::default().write_buffer_bytes(memtable).table_bytes(table).vlog_file_bytes(values);
+    if let (_, Some(argument)) = rivals::split(&config.engine) {
+        let runs = argument.strip_prefix("runs=").and_then(|n| n.parse().ok());
+        family.tiered_runs_max =
+            runs.ok_or_else(|| format!("expected tidesdb:runs=N, not tidesdb:{argument}"))?;
+    }
     // Where memory is limited, one immutable memtable: as much as RocksDB is seen to hold.
     let waiting = match spec.families.len() as u64 {
         0 if spec.memory > 0 => spec.memtable,
@@ -52,12 +58,13 @@ pub(super) fn open(config: &Config) -> Result<Box<dyn Engine>> {
     let settings = format!(
         "tidesdb {}: sync {sync:?}, cache {} B, memtable {memtable} B, memtables at most {waiting} B, tables {table} B, files of values {values} B, log segments {segment} B, \
          compression {:?}, filter {} \
-         bits/key, values in the log from {} B, other settings at their defaults",
+         bits/key, values in the log from {} B, {} runs in the tiered level, other settings at their defaults",
         env!("CARGO_PKG_VERSION"),
         spec.cache,
         family.compression,
         family.filter_bits_per_key,
         family.value_threshold,
+        family.tiered_runs_max,
     );
     let db = Db::options(&config.dir)
         .sync(sync)

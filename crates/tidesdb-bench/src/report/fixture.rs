@@ -124,6 +124,10 @@ fn ours(row: &Spec, repetition: usize, rng: &mut Rng) -> Outcome {
         Workload::Families => vec![("PUT 1", write), ("PUT 2", write)],
         Workload::Turnover => vec![("PUT", write), ("UPDATE", write), ("SCAN", 100.0)],
         Workload::Overload => vec![("SEARCH", write), ("PUT", write)],
+        Workload::ProbeAfter => vec![("PUT", write), ("SEEK", 9e4), ("RANGE 10", 7e4), ("ABSENT", 1e6)],
+        Workload::ProbeBeside => {
+            vec![("SEARCH", write), ("PUT", write / 2.0), ("SEEK", 2e4), ("RANGE 10", 1e4), ("ABSENT", 5e5)]
+        }
         Workload::Blend => vec![("GET", 3e5), ("UPDATE", 2.9e5)],
         Workload::Transaction => vec![("TX", 2e5 / row.tx_ops as f64)],
         Workload::Iterate => Vec::new(),

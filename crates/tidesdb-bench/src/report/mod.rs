@@ -15,6 +15,7 @@ mod families;
 mod queue;
 mod churn;
 mod overload;
+mod probes;
 mod values;
 mod watched;
 mod svg;

@@ -11,7 +11,7 @@ use super::lines::{Line, OURS, YARDSTICK, lines};
 use super::table::{aligned, lines_table, rate};
 use super::targets::{self, Target};
 use super::words::Unit;
-use super::{churn, families, overload, queue, steady, values};
+use super::{churn, families, overload, probes, queue, steady, values};
 
 const HEAD: [&str; 14] = [
     "row",
@@ -43,6 +43,9 @@ fn summary(results: &Results, lines: &[Line]) -> String {
     for line in lines.iter().filter(|l| l.is_measured()) {
         let of = |o: &&Outcome| o.engine == line.engine && o.spec.name == line.row && !o.timeline.is_empty();
         let Some(outcome) = results.outcomes.iter().find(of) else { continue };
+        if probes::is_probe(line) {
+            continue;
+        }
         rows.push(cells(line, outcome));
         steadiness.extend(steady::cells(line, outcome));
     }
@@ -62,7 +65,13 @@ fn summary(results: &Results, lines: &[Line]) -> String {
                 writeln!(out, "{}: the limit of the device was not measured: {failure}", outcome.spec.name);
         }
     }
-    let tables = [queue::rows(results), families::rows(results), churn::rows(lines), overload::rows(lines)];
+    let tables = [
+        queue::rows(results),
+        families::rows(results),
+        churn::rows(lines),
+        overload::rows(lines),
+        probes::rows(lines),
+    ];
     for rows in tables.into_iter().flatten() {
         let _ = write!(out, "\n{}", aligned(&rows, &[0, 1]));
     }
@@ -118,6 +127,7 @@ pub fn targets(lines: &[Line]) -> Vec<(String, Vec<Target>)> {
     let of = |rival: &str| {
         let mut all = targets::targets(lines, rival);
         all.extend(steady::targets(lines, rival));
+        all.extend(probes::targets(lines, rival));
         all.extend(churn::targets(lines, rival));
         all.extend(overload::targets(lines, rival));
         all.extend(values::targets(lines, rival));

@@ -103,7 +103,12 @@ impl Bench<'_> {
     }
 
     /// Gets a key and checks that the version is the initial one or a newer one.
-    fn get_any_from(&self, lane: &mut Lane<'_>, session: &mut dyn Session, index: u64) -> Result<()> {
+    pub(super) fn get_any_from(
+        &self,
+        lane: &mut Lane<'_>,
+        session: &mut dyn Session,
+        index: u64,
+    ) -> Result<()> {
         let item = lane.aim(index);
         let (due, check, values) = (lane.check.due(), &mut lane.check, lane.values);
         let found = session.get(&lane.key, &mut |value| {

@@ -16,6 +16,7 @@ mod drawn;
 mod families;
 mod turnover;
 mod overload;
+mod probe;
 
 #[cfg(test)]
 mod tests;
@@ -39,6 +40,7 @@ pub use lane::Limit;
 pub use model::Model;
 use model::Order;
 pub use overload::Overload;
+pub(crate) use probe::{PROBES, rows_of_probe};
 pub use queue::FRONT;
 pub use transaction::Transacted;
 
@@ -187,6 +189,8 @@ impl<'a> Bench<'a> {
             Workload::Families => self.families(engine, limit),
             Workload::Turnover => self.turnover(engine),
             Workload::Overload => self.overload(engine),
+            Workload::ProbeAfter => self.probe_after(engine),
+            Workload::ProbeBeside => self.probe_beside(engine),
         }
     }
 

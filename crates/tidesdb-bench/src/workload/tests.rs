@@ -341,6 +341,12 @@ fn other_faults_are_caught() {
         (Ok(()), Ok(())),
         "filled with the version of the row"
     );
+    for workload in [Workload::ProbeAfter, Workload::ProbeBeside] {
+        let probes = Spec { seconds: 0.3, keys: 6000, verify: true, ..row(workload, Pattern::Random) };
+        caught(&probes, Fault::WrongValue, "never written for this key");
+        caught(&probes, Fault::StaleCursor, "found another one");
+        caught(&probes, Fault::FailedCommit, "no space left");
+    }
     caught(&row(Workload::Delete, Pattern::Random), Fault::Undead, "it should be");
     caught(&row(Workload::Churn, Pattern::Random), Fault::Undead, "a deleted key was found");
     caught(&row(Workload::Queue, Pattern::Seq), Fault::Undead, "the front of a queue");
@@ -402,7 +408,10 @@ fn this_engine_passes_every_workload() {
             if workload == Workload::Families {
                 spec.families = vec![4000, 1000, 1000];
             }
-            if matches!(workload, Workload::Overload | Workload::Turnover) {
+            if matches!(
+                workload,
+                Workload::Overload | Workload::Turnover | Workload::ProbeAfter | Workload::ProbeBeside
+            ) {
                 (spec.seconds, spec.keys) = (0.2, 6000);
             }
             let outcome = staged("tidesdb", &spec);
@@ -460,6 +469,8 @@ fn the_timeline_of_a_watched_row_adds_up_to_its_phases() {
         timed(Workload::Queue),
         Spec { ops: 60_000, rate: 0.0, range: 1000, ..timed(Workload::Turnover) },
         Spec { rate: 0.0, ..timed(Workload::Overload) },
+        Spec { rate: 0.0, pattern: Pattern::Random, ..timed(Workload::ProbeAfter) },
+        Spec { rate: 0.0, pattern: Pattern::Random, version: 4, ..timed(Workload::ProbeBeside) },
     ] {
         let (what, outcome) = (spec.workload, staged("tidesdb", &spec));
         assert_eq!(outcome.failure, None, "{what:?}");
