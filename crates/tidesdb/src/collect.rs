@@ -321,7 +321,7 @@ pub fn name(ctx: &MaintenanceCtx, family: &FamilyCore) -> Result<()> {
     family.check_usable()?;
     let mut edit = VersionEdit::new();
     rewrite::name_vlogs(ctx, family, family.vlog.nameable(), &mut edit)?;
-    if edit.is_empty() { Ok(()) } else { install(ctx, family, &edit) }
+    if edit.changes.is_empty() { Ok(()) } else { ctx.install(&edit, &[family]) }
 }
 
 fn seal(ctx: &MaintenanceCtx, family: &FamilyCore) -> Result<()> {
@@ -343,7 +343,7 @@ fn seal(ctx: &MaintenanceCtx, family: &FamilyCore) -> Result<()> {
         }
         edit.push(Change::SealVlog { family: family.id, vlog, bytes, sealed_at });
     }
-    install(ctx, family, &edit)?;
+    ctx.install(&edit, &[family])?;
     files.keys().for_each(|id| family.vlog.sealed(*id));
     Ok(())
 }
@@ -360,12 +360,8 @@ fn remove_dead(ctx: &MaintenanceCtx, family: &FamilyCore, stored_to: SeqNo) -> R
     for &vlog in &dead {
         edit.push(Change::RemoveVlog { family: family.id, vlog });
     }
-    install(ctx, family, &edit)?;
+    ctx.install(&edit, &[family])?;
     family.count(Metric::ValueFilesRemoved, dead.len() as u64);
     tracing::debug!(family = %family.name(), files = dead.len(), "removed dead value logs");
     Ok(true)
-}
-
-fn install(ctx: &MaintenanceCtx, family: &FamilyCore, edit: &VersionEdit) -> Result<()> {
-    ctx.install(edit, family, |version| family.change_view(|view| view.with_version(version)))
 }

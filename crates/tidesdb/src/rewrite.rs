@@ -222,7 +222,7 @@ pub fn name_vlogs(
 ) -> Result<()> {
     let state = ctx.versions.version(family.id);
     let mut named: BTreeSet<VlogId> = state.iter().flat_map(|v| v.vlogs().keys().copied()).collect();
-    named.extend(edit.changes().iter().filter_map(|c| match c {
+    named.extend(edit.changes.iter().filter_map(|c| match c {
         Change::AddVlog { vlog, .. } => Some(*vlog),
         _ => None,
     }));

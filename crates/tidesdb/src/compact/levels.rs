@@ -1,13 +1,16 @@
 //! The tree of a family as figures: what each level holds, what it may hold, and what merges owe.
 
+use std::sync::Arc;
+
 use super::plan;
 use super::policy::{Planner, Run, Tree};
+use crate::Result;
 use crate::options::LiveOptions;
 use crate::sources::TableVersion;
 use crate::sst::TableMeta;
 use crate::stats::statistics;
 use crate::types::{Comparator, SeqNo};
-use crate::version::FamilyState;
+use crate::version::{FamilyState, FamilyVersion};
 
 statistics! {
     /// One level of a tree.
@@ -66,43 +69,24 @@ statistics! {
 
 /// The tree of `version`.
 pub fn tree(name: &str, version: &TableVersion, options: &LiveOptions) -> TreeStats {
-    let runs = version.runs().iter();
-    let runs = runs.map(|run| (run.level(), run.tables().map(|t| &**t.meta()).collect()));
-    stats((name, version.order(), true), &runs.collect::<Vec<_>>(), options)
+    stats(name, version, true, options)
 }
 
 /// The tree that the manifest records of a family.
-pub fn stored_tree(family: &FamilyState) -> TreeStats {
-    let order = &family.options.comparator;
-    let mut tables: Vec<_> = family.tables.iter().collect();
-    tables.sort_by_key(|table| (table.level, table.generation));
-    let mut runs: Vec<(u8, Vec<&TableMeta>)> = Vec::new(); // of each level the oldest first
-    for table in tables {
-        let (level, meta) = (table.level, &*table.meta);
-        let first = runs.partition_point(|run| run.0 < level);
-        let end =
-            |run: &[&TableMeta]| run.partition_point(|m| order.compare(&m.largest, &meta.smallest).is_lt());
-        let overlaps = |(_, run): &(u8, Vec<&TableMeta>)| {
-            level > 1 && run.get(end(run)).is_some_and(|m| order.compare(&m.smallest, &meta.largest).is_le())
-        };
-        let at = first + runs[first..].iter().rposition(overlaps).map_or(0, |below| below + 1);
-        if at == runs.len() {
-            runs.push((level, Vec::new()));
-        }
-        let run = &mut runs[at].1;
-        run.insert(end(run), meta);
-    }
-    runs.chunk_by_mut(|a, b| a.0 == b.0).for_each(|level| level.reverse());
-    let options = LiveOptions::new(family.options.clone());
-    stats((&family.name, order, false), &runs, &options)
+///
+/// # Errors
+/// `Internal`, as for any version.
+pub fn stored_tree(family: &Arc<FamilyState>) -> Result<TreeStats> {
+    let version = FamilyVersion::described(family)?;
+    Ok(stats(&family.name, &version, false, &LiveOptions::new(family.options.clone())))
 }
 
-/// The statistics of the tree with these runs, newest data first. `is_live` if the family is open, so that its order is known.
-fn stats(
-    (name, order, is_live): (&str, &Comparator, bool),
-    runs: &[(u8, Vec<&TableMeta>)],
-    options: &LiveOptions,
-) -> TreeStats {
+/// The statistics of the tree of `version`. `is_live` if the family is open, so that its order is known.
+fn stats<T>(name: &str, version: &FamilyVersion<T>, is_live: bool, options: &LiveOptions) -> TreeStats {
+    let order = version.order();
+    let runs = version.runs().iter();
+    let runs = runs.map(|run| (run.level(), run.tables().map(|table| &**table.meta()).collect()));
+    let runs: Vec<(u8, Vec<&TableMeta>)> = runs.collect();
     let views = runs.iter().map(|(level, metas)| Run {
         level: *level,
         tables: metas.iter().map(|meta| plan::view(meta, false)).collect(),
@@ -110,7 +94,7 @@ fn stats(
     let (tree, settings) = (Tree::new(order, views.collect()), plan::settings(options));
     let planner = Planner::new(&tree, &settings);
     let order_is_known = is_live || Comparator::by_name(order.name()).is_some();
-    TreeStats::of(&SeenTree { name, order, order_is_known, planner, runs })
+    TreeStats::of(&SeenTree { name, order, order_is_known, planner, runs: &runs })
 }
 
 struct SeenTree<'a> {

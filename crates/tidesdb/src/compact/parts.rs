@@ -18,11 +18,11 @@ use super::split;
 use crate::context::{MergeSpace, OwnedLog};
 use crate::family::FamilyCore;
 use crate::jobs::{Job, Progress};
-use crate::maintenance::{MaintenanceCtx, PartedWork};
+use crate::maintenance::MaintenanceCtx;
 use crate::merge::MergeCursor;
 use crate::rewrite::{self, RewriteTarget, Rewritten, Splits};
 use crate::sources::{MergeInput, Source, TableSlot};
-use crate::types::{EntryCursor, FamilyId, Scope, VlogId};
+use crate::types::{EntryCursor, Scope, VlogId};
 use crate::vlog::{LoadAhead, ValueMover};
 use crate::wal::Log;
 use crate::{Error, Result};
@@ -51,7 +51,9 @@ pub(super) fn merge(
     let merge = Arc::new(PartedMerge::begin(ctx, family, begun, progress, victims)?);
     let is_offered = merge.state.lock().unclaimed.len() > 1;
     let running = Running(&merge);
-    let offered = is_offered.then(|| ctx.parted.offer(merge.clone()));
+    let helped = Arc::clone(&merge);
+    let help = Arc::new(move |ctx: &MaintenanceCtx| helped.work(ctx, true));
+    let offered = is_offered.then(|| ctx.parted.offer(family.id, help));
     if is_offered && ctx.write.jobs.mergers() > 1 {
         ctx.write.jobs.push(Job::MergePart(family.id));
     }
@@ -287,16 +289,6 @@ impl PartedMerge {
         }
         out.sync(ctx)?;
         Ok(Merged { out, mover, space: self.space })
-    }
-}
-
-impl PartedWork for PartedMerge {
-    fn family(&self) -> FamilyId {
-        self.family.id
-    }
-
-    fn help(&self, ctx: &MaintenanceCtx) -> bool {
-        self.work(ctx, true)
     }
 }
 

@@ -213,10 +213,7 @@ fn compact(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, begun: &Arc<Begun>) -
         }
         _ => out.add_to(ctx, family, (plan.target, generation), &mut edit),
     };
-    let installed = added.and_then(|()| {
-        ctx.install(&edit, family, |version| family.change_view(|view| view.with_version(version)))
-    });
-    installed.inspect_err(|_| {
+    added.and_then(|()| ctx.install(&edit, &[family])).inspect_err(|_| {
         if plan.is_merge() {
             out.abandon(ctx);
         }

@@ -10,7 +10,7 @@ use crate::jobs::Job;
 use crate::options::{FamilyOptions, LiveOptions};
 use crate::sources::TableVersion;
 use crate::types::FamilyId;
-use crate::version::{Change, VersionEdit};
+use crate::version::{Change, VersionEdit, Versions};
 use crate::vlog::VlogSet;
 use crate::write::Family;
 use crate::{Error, Result};
@@ -99,18 +99,14 @@ pub(super) fn publish_new(
 ) -> Result<Arc<FamilyCore>> {
     options.compression.require()?;
     let mut made = None;
-    let publish = |installed: &crate::version::Installed<'_, crate::sst::Table>| {
-        if let Some(version) = installed.versions.get(&id) {
+    let publish = |versions: &Versions| {
+        if let Some(version) = versions.get(&id) {
             let core = core(engine, id, name, options, Arc::clone(version));
             engine.write.families.write().insert(id, Arc::clone(&core));
             made = Some(core);
         }
     };
-    engine
-        .maintenance
-        .versions
-        .install(&edit, publish)
-        .inspect_err(|e| engine.maintenance.poison_if_unknown(e))?;
+    engine.maintenance.install_with(&edit, publish)?;
     made.ok_or_else(|| Error::internal("a new family has no version"))
 }
 
@@ -158,9 +154,7 @@ impl Family {
         if keep {
             let mut edit = VersionEdit::new();
             edit.push(Change::SetOptions { family: core.id, options: options.clone() });
-            engine
-                .maintenance
-                .install(&edit, core, |version| core.change_view(|view| view.with_version(version)))?;
+            engine.maintenance.install(&edit, &[core])?;
             tidesdb_sync::reclaim(); // the replaced view would keep its files while this thread is idle
         }
         core.options.change(&options);
@@ -246,12 +240,11 @@ impl Db {
         }
         let mut edit = VersionEdit::new();
         edit.push(Change::DropFamily { family: core.id });
-        let publish = |_: &crate::version::Installed<'_, crate::sst::Table>| {
+        let publish = |_: &Versions| {
             core.set_dropped();
             engine.write.families.write().remove(&core.id);
         };
-        let drop_it = || engine.maintenance.versions.install(&edit, publish);
-        engine.maintenance.with_reserve(drop_it).inspect_err(|e| engine.maintenance.poison_if_unknown(e))?;
+        engine.maintenance.with_reserve(|| engine.maintenance.install_with(&edit, publish))?;
         engine.write.pacing.subtract_flush_debt(core.forget_memtables());
         core.forget_tables();
         engine.write.jobs.set_small(core.id, false);
@@ -276,11 +269,7 @@ impl Db {
         }
         let mut edit = VersionEdit::new();
         edit.push(Change::RenameFamily { family: core.id, name: new.into() });
-        engine
-            .maintenance
-            .versions
-            .install(&edit, |_| core.set_name(new))
-            .inspect_err(|e| engine.maintenance.poison_if_unknown(e))
+        engine.maintenance.install_with(&edit, |_| core.set_name(new))
     }
 
     /// Returns the names of all families, sorted.

@@ -25,9 +25,8 @@ use crate::family::FamilyCore;
 use crate::jobs::Job;
 use crate::maintenance::MaintenanceCtx;
 use crate::rewrite::{FLUSH_LEVEL, Rewritten};
-use crate::sst::Table;
 use crate::types::{FamilyId, SeqNo, VlogId};
-use crate::version::{Change, FamilyState, Installed, State, VersionEdit};
+use crate::version::{Change, FamilyState, State, VersionEdit};
 use crate::vlog::{FILE_HEADER_BYTES, VlogSet};
 use crate::wal::reader::{self, ScanConfig};
 use crate::wal::remove_spare_segments;
@@ -155,14 +154,13 @@ impl Unsaved {
     fn publish(&self, edit: &VersionEdit) -> Result<()> {
         let ctx = &self.engine.maintenance;
         let families = ctx.write.all_families();
-        let publish = |installed: &Installed<'_, Table>| {
+        ctx.install_with(edit, |versions| {
             for family in &families {
                 let now = || Arc::clone(&family.owned_view().version);
-                let version = installed.versions.get(&family.id).map_or_else(now, Arc::clone);
+                let version = versions.get(&family.id).map_or_else(now, Arc::clone);
                 family.replace_memtables(&version);
             }
-        };
-        ctx.versions.install(edit, publish).inspect_err(|e| ctx.poison_if_unknown(e))
+        })
     }
 
     /// Makes durable the value logs of earlier sessions that the new tables refer to. After a failed sync, bytes may be only in the page cache and marked clean there; these are written again, because
@@ -192,7 +190,7 @@ impl Unsaved {
     /// Seals the value logs of earlier sessions: nothing is appended to them any more.
     fn seal_vlogs(&self, sealed_at: SeqNo, edit: &mut VersionEdit) -> Result<()> {
         let added: Vec<(FamilyId, VlogId)> = edit
-            .changes()
+            .changes
             .iter()
             .filter_map(|c| match c {
                 Change::AddVlog { family, vlog, .. } => Some((*family, *vlog)),
@@ -223,11 +221,16 @@ impl Unsaved {
         let mut edit = VersionEdit::new();
         let state = self.engine.maintenance.versions.state();
         for family in state.families.values() {
-            for vlog in family.obsolete_vlogs() {
+            for vlog in family.obsolete_vlogs_at(family.flushed_to) {
                 edit.push(Change::RemoveVlog { family: family.id, vlog });
             }
         }
-        if edit.is_empty() { Ok(()) } else { self.engine.maintenance.install_for_all(&edit) }
+        if edit.changes.is_empty() {
+            return Ok(());
+        }
+        let families = self.engine.write.all_families();
+        let families: Vec<&FamilyCore> = families.iter().map(|family| &**family).collect();
+        self.engine.maintenance.install(&edit, &families)
     }
 }
 

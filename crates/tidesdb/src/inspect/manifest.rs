@@ -18,7 +18,7 @@ pub fn manifest(path: impl AsRef<Path>, show: &mut dyn FnMut(&str)) -> Result<Ve
     let mut damage = Vec::new();
     let read = version::inspect(&*dir, &mut |at, edit| {
         show(&format!("  @{at}"));
-        edit.changes().iter().for_each(|change| show(&format!("      {}", describe(change))));
+        edit.changes.iter().for_each(|change| show(&format!("      {}", describe(change))));
     });
     let Some((state, report)) = keep_damage(read, &mut damage)? else { return Ok(damage) };
     show(&format!("{}: {} records in {} bytes", report.file, report.records, report.bytes));
@@ -44,7 +44,7 @@ pub fn manifest(path: impl AsRef<Path>, show: &mut dyn FnMut(&str)) -> Result<Ve
 pub fn trees(path: impl AsRef<Path>) -> Result<Vec<TreeStats>> {
     let (_, dir) = open(path.as_ref())?;
     let manifest = version::ManifestTail::open(&*dir)?;
-    Ok(manifest.state().families.values().map(|family| compact::stored_tree(family)).collect())
+    manifest.state().families.values().map(compact::stored_tree).collect()
 }
 
 fn show_state(state: &State, show: &mut dyn FnMut(&str)) {

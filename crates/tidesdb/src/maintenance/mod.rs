@@ -4,18 +4,18 @@ mod parted;
 
 use std::sync::Arc;
 
-pub use parted::{PartedJob, PartedJobs, PartedWork};
+pub use parted::{PartedJob, PartedJobs};
 use tidesdb_io::Dir;
 use tidesdb_sync::Backoff;
 
+use crate::Result;
 use crate::context::{Flushed, ReadCtx, WriteCtx};
 use crate::family::FamilyCore;
 use crate::files::FileKind;
 use crate::sources::TableVersion;
 use crate::sst::Table;
 use crate::types::WalId;
-use crate::version::{Change, Installed, VersionEdit, VersionSet};
-use crate::{Error, Result};
+use crate::version::{Change, VersionEdit, VersionSet, Versions};
 
 /// Turns memtables into tables and tables into others. It holds no catalog, cache or threads: a test can run a flush or a merge
 /// with this alone.
@@ -40,20 +40,14 @@ impl MaintenanceCtx {
         Self { reads, write, dir: Arc::clone(dir), versions, parted: PartedJobs::default() }
     }
 
-    /// Makes `edit` durable, then calls `swap` with the new version of `family`; on failure neither happens.
+    /// Makes `edit` durable, then calls `publish` with the new versions; on failure neither happens.
     ///
     /// # Errors
     /// Those of [`VersionSet::install`]; an unknown state of the manifest poisons the database.
-    pub fn install(
-        &self,
-        edit: &VersionEdit,
-        family: &FamilyCore,
-        swap: impl FnOnce(Arc<TableVersion>),
-    ) -> Result<()> {
-        let mut swap = Some(swap);
-        self.install_for(edit, &[family], |_, version| {
-            if let Some(swap) = swap.take() {
-                swap(version);
+    pub fn install_with(&self, edit: &VersionEdit, publish: impl FnOnce(&Versions)) -> Result<()> {
+        self.versions.install(edit, publish).inspect_err(|e| {
+            if self.versions.is_poisoned() {
+                self.write.poison(e.clone());
             }
         })
     }
@@ -61,21 +55,20 @@ impl MaintenanceCtx {
     /// Makes `edit` durable, then calls `swap` with the number of each of `families` and its new version; on failure none of it happens.
     ///
     /// # Errors
-    /// As [`MaintenanceCtx::install`].
+    /// As [`MaintenanceCtx::install_with`].
     pub fn install_for(
         &self,
         edit: &VersionEdit,
         families: &[&FamilyCore],
         mut swap: impl FnMut(usize, Arc<TableVersion>),
     ) -> Result<()> {
-        let publish = |installed: &Installed<'_, Table>| {
+        self.install_with(edit, |versions| {
             for (n, family) in families.iter().enumerate() {
-                if let Some(version) = installed.versions.get(&family.id) {
+                if let Some(version) = versions.get(&family.id) {
                     swap(n, Arc::clone(version));
                 }
             }
-        };
-        self.versions.install(edit, publish).inspect_err(|e| self.poison_if_unknown(e))?;
+        })?;
         for family in families {
             self.write.jobs.set_small(family.id, !family.is_dropped() && family.merges_are_short());
             family.note_values();
@@ -83,27 +76,13 @@ impl MaintenanceCtx {
         Ok(())
     }
 
-    /// Makes `edit` durable and installs the new version of every family.
+    /// Makes `edit` durable and puts the new versions of `families` into their views; on failure neither happens.
     ///
     /// # Errors
-    /// As [`MaintenanceCtx::install`].
-    pub fn install_for_all(&self, edit: &VersionEdit) -> Result<()> {
-        let families = self.write.all_families();
-        let publish = |installed: &Installed<'_, Table>| {
-            for family in &families {
-                if let Some(version) = installed.versions.get(&family.id) {
-                    family.change_view(|view| view.with_version(Arc::clone(version)));
-                }
-            }
-        };
-        self.versions.install(edit, publish).inspect_err(|e| self.poison_if_unknown(e))
-    }
-
-    /// Poisons the database if the state of the manifest is unknown after `e`.
-    pub fn poison_if_unknown(&self, e: &Error) {
-        if self.versions.is_poisoned() {
-            self.write.poison(e.clone());
-        }
+    /// As [`MaintenanceCtx::install_with`].
+    pub fn install(&self, edit: &VersionEdit, families: &[&FamilyCore]) -> Result<()> {
+        let swap = |n: usize, version| families[n].change_view(|view| view.with_version(version));
+        self.install_for(edit, families, swap)
     }
 
     /// Runs `work`, which frees space in the end. If the disk is full, runs it once more with the space of the reserve.
@@ -122,14 +101,12 @@ impl MaintenanceCtx {
     pub fn remove_obsolete(&self) {
         if !self.write.options.read_only {
             tidesdb_sync::reclaim(); // a view that was just replaced still keeps its files
-            self.versions.unlink_obsolete_after(|file| self.close_values(file));
-        }
-    }
-
-    /// Closes `file` if it is a value log: an open file keeps its space. No reader opens it again.
-    fn close_values(&self, file: FileKind) {
-        if let FileKind::Vlog(id) = file {
-            self.write.all_families().iter().for_each(|family| family.vlog.close(id));
+            self.versions.unlink_obsolete_after(|file| {
+                // An open file keeps its space. No reader opens it again.
+                if let FileKind::Vlog(id) = file {
+                    self.write.all_families().iter().for_each(|family| family.vlog.close(id));
+                }
+            });
         }
     }
 

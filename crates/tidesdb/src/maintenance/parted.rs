@@ -8,25 +8,20 @@ use tidesdb_sync::Mutex;
 use super::MaintenanceCtx;
 use crate::types::FamilyId;
 
-/// A job that is divided into parts.
-pub trait PartedWork: Send + Sync {
-    /// The family that the job belongs to.
-    fn family(&self) -> FamilyId;
-    /// Takes a part and carries it out; a failure is left to the thread that runs the job. Returns false if there is none to take.
-    fn help(&self, ctx: &MaintenanceCtx) -> bool;
-}
+/// Takes a part of a job and carries it out; a failure is left to the thread that runs the job. Returns false if there is none to take.
+type Help = dyn Fn(&MaintenanceCtx) -> bool + Send + Sync;
 
-/// The jobs that have parts for other threads.
+/// The jobs that have parts for other threads, each with its family.
 #[derive(Default)]
 pub struct PartedJobs {
-    jobs: Mutex<Vec<Arc<dyn PartedWork>>>,
+    jobs: Mutex<Vec<(FamilyId, Arc<Help>)>>,
 }
 
 impl PartedJobs {
-    /// Offers the parts of `work` to other threads until the result is dropped.
-    pub fn offer(&self, work: Arc<dyn PartedWork>) -> PartedJob<'_> {
-        self.jobs.lock().push(Arc::clone(&work));
-        PartedJob { of: self, work }
+    /// Offers the parts of a job of `family`, which `help` takes, to other threads until the result is dropped.
+    pub fn offer(&self, family: FamilyId, help: Arc<Help>) -> PartedJob<'_> {
+        self.jobs.lock().push((family, Arc::clone(&help)));
+        PartedJob { of: self, help }
     }
 
     /// Takes a part of a job of `family` and carries it out. Returns false if there is none to take.
@@ -34,9 +29,9 @@ impl PartedJobs {
         // Keeps one job at a time: a job that has ended must not keep its files because another one has not.
         let job = |n: usize| {
             let jobs = self.jobs.lock();
-            jobs.iter().filter(|job| job.family() == family).nth(n).cloned()
+            jobs.iter().filter(|(of, _)| *of == family).nth(n).map(|(_, help)| Arc::clone(help))
         };
-        (0..).map_while(job).any(|job| job.help(ctx))
+        (0..).map_while(job).any(|help| help(ctx))
     }
 }
 
@@ -49,17 +44,11 @@ impl fmt::Debug for PartedJobs {
 /// Keeps a job among the [`PartedJobs`].
 pub struct PartedJob<'a> {
     of: &'a PartedJobs,
-    work: Arc<dyn PartedWork>,
+    help: Arc<Help>,
 }
 
 impl Drop for PartedJob<'_> {
     fn drop(&mut self) {
-        self.of.jobs.lock().retain(|work| !Arc::ptr_eq(work, &self.work));
-    }
-}
-
-impl fmt::Debug for PartedJob<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PartedJob").field("family", &self.work.family()).finish_non_exhaustive()
+        self.of.jobs.lock().retain(|(_, help)| !Arc::ptr_eq(help, &self.help));
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 const CHUNK_MAX: usize = 128;
 
 /// Elements in an order that the caller keeps.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Chunks<V>(Vec<Arc<Vec<V>>>);
 
 /// Position of an element, or of the end of the sequence.
@@ -22,12 +22,6 @@ pub(super) struct Position {
 impl<V> Default for Chunks<V> {
     fn default() -> Self {
         Self(Vec::new())
-    }
-}
-
-impl<V> Clone for Chunks<V> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
     }
 }
 

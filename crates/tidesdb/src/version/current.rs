@@ -13,6 +13,7 @@ use tidesdb_io::{Access, Dir, FileExt};
 
 use super::edit::MANIFEST_FORMAT;
 use super::format::first_nonzero;
+use super::manifest::Failure;
 use crate::codec::{Decoder, Salt, bound_crc};
 use crate::files::{self, CURRENT, CURRENT_NEW, FileKind};
 use crate::types::FILE_NUMBER_MAX;
@@ -92,16 +93,10 @@ pub(super) fn read(dir: &dyn Dir) -> Result<Option<Current>> {
     Current::decode(&bytes).map(Some)
 }
 
-/// Cause of a failed switch, and whether `CURRENT` may have changed.
-pub(super) struct SwitchError {
-    pub(super) error: Error,
-    pub(super) unknown: bool,
-}
-
 /// Makes `CURRENT` name another manifest, whose file and name must be durable. On success the change is durable.
-pub(super) fn switch(dir: &dyn Dir, to: &Current) -> std::result::Result<(), SwitchError> {
-    prepare(dir, to).map_err(|error| SwitchError { error, unknown: false })?;
-    let unknown = |op, e| SwitchError { error: Error::io(op, CURRENT, e), unknown: true };
+pub(super) fn switch(dir: &dyn Dir, to: &Current) -> Result<(), Failure> {
+    prepare(dir, to)?;
+    let unknown = |op, e| Failure::unknown(Error::io(op, CURRENT, e));
     dir.rename(CURRENT_NEW, CURRENT).map_err(|e| unknown("rename", e))?;
     dir.sync().map_err(|e| unknown("directory sync", e))
 }
@@ -119,11 +114,8 @@ fn prepare(dir: &dyn Dir, to: &Current) -> Result<()> {
 
 /// Returns the names of the manifests among `names`, for messages.
 pub(super) fn manifests_of(names: &[String]) -> String {
-    let mut found: Vec<&str> = names.iter().map(String::as_str).filter(|n| is_manifest(n)).collect();
+    let is_manifest = |name: &&str| matches!(files::parse(name), Some(FileKind::Manifest(_)));
+    let mut found: Vec<&str> = names.iter().map(String::as_str).filter(is_manifest).collect();
     found.sort_unstable();
     if found.is_empty() { "none".into() } else { found.join(", ") }
-}
-
-fn is_manifest(name: &str) -> bool {
-    matches!(files::parse(name), Some(FileKind::Manifest(_)))
 }

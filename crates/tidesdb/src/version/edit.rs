@@ -337,7 +337,8 @@ impl Change {
 /// Changes that are applied in order, all or none.
 #[derive(Clone, Debug, Default)]
 pub struct VersionEdit {
-    changes: Vec<Change>,
+    /// The changes in order.
+    pub changes: Vec<Change>,
 }
 
 impl VersionEdit {
@@ -350,16 +351,6 @@ impl VersionEdit {
     pub fn push(&mut self, change: Change) -> &mut Self {
         self.changes.push(change);
         self
-    }
-
-    /// Returns the changes in order.
-    pub fn changes(&self) -> &[Change] {
-        &self.changes
-    }
-
-    /// Returns true if there is no change.
-    pub fn is_empty(&self) -> bool {
-        self.changes.is_empty()
     }
 
     /// Appends the encoded edit.

@@ -46,52 +46,48 @@ impl<T> FamilyVersion<T> {
         queue: &Arc<ObsoleteFiles>,
         open: impl Fn(&FamilyState, &Arc<TableMeta>) -> Result<Arc<T>>,
     ) -> Result<Self> {
-        let order = &state.options.comparator;
-        let mut by_level: BTreeMap<u8, Vec<Placed<T>>> = BTreeMap::new();
-        for &PlacedTable { level, generation, ref meta } in state.tables.iter() {
-            let slot = match prev.and_then(|p| p.table(meta.id)) {
-                Some(slot) => Arc::clone(slot),
-                None => {
-                    let file = Arc::new(FileGuard::new(FileKind::Table(meta.id), queue));
-                    Arc::new(TableSlot::new(Arc::clone(meta), open(state, meta)?, file))
-                }
-            };
-            by_level.entry(level).or_default().push(Placed { generation, slot });
-        }
-        let mut runs = Vec::new();
-        for (level, tables) in by_level {
-            runs.extend(placing::rearranged(order, level, &[], (&[], tables), |_| 0)?);
-        }
-        let this = Self::with_runs(state, prev, queue, runs);
+        let edit = state.tables_since(prev.map(|prev| &*prev.state)).collect();
+        let (this, _) = Self::changed(state, prev, &edit, queue, open)?;
         this.check()?;
         Ok(this)
     }
 
-    /// Returns the version of `state` that `edit` makes of this one. Costs what the edit changes: all else is shared.
+    /// Returns the version of `state` that `edit` makes of `prev`.
     pub(super) fn successor(
-        &self,
         state: &Arc<FamilyState>,
+        prev: Option<&Self>,
         edit: &VersionEdit,
         queue: &Arc<ObsoleteFiles>,
         open: &OpenTable<T>,
     ) -> Result<Self> {
+        let (this, added) = Self::changed(state, prev, edit, queue, open)?;
+        added.iter().try_for_each(|slot| this.check_table(slot))?;
+        debug_assert!(this.check().is_ok(), "{:?}", this.check());
+        Ok(this)
+    }
+
+    /// Returns the unchecked version of `state` that `edit` makes of `prev`, and the tables that `edit` adds. Costs what the edit changes:
+    /// all else is shared.
+    fn changed(
+        state: &Arc<FamilyState>,
+        prev: Option<&Self>,
+        edit: &VersionEdit,
+        queue: &Arc<ObsoleteFiles>,
+        open: impl Fn(&FamilyState, &Arc<TableMeta>) -> Result<Arc<T>>,
+    ) -> Result<(Self, Vec<Arc<TableSlot<T>>>)> {
         let order = &state.options.comparator;
         let (mut gone, mut new) = (BTreeMap::new(), Vec::new());
-        for change in edit.changes().iter().filter(|change| change.family() == Some(state.id)) {
+        for change in edit.changes.iter().filter(|change| change.family() == Some(state.id)) {
             match change {
                 Change::RemoveTable { level, table, .. } => {
-                    let found = self
-                        .table(*table)
-                        .ok_or_else(|| Error::internal("a removed table is in no version"))?;
+                    let found = prev.and_then(|prev| prev.table(*table));
+                    let found = found.ok_or_else(|| Error::internal("a removed table is in no version"))?;
                     gone.insert(*table, (*level, Arc::clone(found)));
                 }
                 Change::AddTable { level, generation, meta, .. } => {
                     let slot = match gone.get(&meta.id) {
                         Some((_, slot)) => Arc::clone(slot), // it changes its level
-                        None => {
-                            let file = Arc::new(FileGuard::new(FileKind::Table(meta.id), queue));
-                            Arc::new(TableSlot::new(Arc::clone(meta), open(state, meta)?, file))
-                        }
+                        None => Arc::new(TableSlot::new(Arc::clone(meta), open(state, meta)?, queue)),
                     };
                     new.push((*level, Placed { generation: *generation, slot }));
                 }
@@ -101,7 +97,7 @@ impl<T> FamilyVersion<T> {
         let added: Vec<_> = new.iter().map(|(_, placed)| Arc::clone(&placed.slot)).collect();
         let levels = gone.values().map(|(level, _)| *level).chain(new.iter().map(|(level, _)| *level));
         let touched: BTreeSet<u8> = levels.collect();
-        let mut runs = self.runs.clone();
+        let mut runs = prev.map_or_else(Vec::new, |prev| prev.runs.clone());
         let generation = |id| state.tables.get(id).map_or(0, |table| table.generation);
         for level in touched {
             let removed: Vec<_> =
@@ -112,19 +108,7 @@ impl<T> FamilyVersion<T> {
                 placing::rearranged(order, level, &runs[range.clone()], (&removed, more), generation)?;
             runs.splice(range, changed);
         }
-        let this = Self::with_runs(state, Some(self), queue, runs);
-        added.iter().try_for_each(|slot| this.check_table(slot))?;
-        debug_assert!(this.check().is_ok(), "{:?}", this.check());
-        Ok(this)
-    }
-
-    fn with_runs(
-        state: &Arc<FamilyState>,
-        prev: Option<&Self>,
-        queue: &Arc<ObsoleteFiles>,
-        runs: Vec<Arc<Run<T>>>,
-    ) -> Self {
-        let vlog_slot = |&id: &VlogId| match prev.and_then(|p| p.vlogs.get(&id)) {
+        let vlog_slot = |&id: &VlogId| match prev.and_then(|prev| prev.vlogs.get(&id)) {
             Some(slot) => (id, Arc::clone(slot)),
             None => (id, Arc::new(VlogSlot { file: FileGuard::new(FileKind::Vlog(id), queue) })),
         };
@@ -134,9 +118,9 @@ impl<T> FamilyVersion<T> {
         };
         let ranges = match prev {
             Some(prev) if Arc::ptr_eq(&prev.state.ranges, &state.ranges) => prev.ranges.clone(),
-            _ => RangeSet::new(&state.options.comparator, state.ranges.values().cloned().collect()),
+            _ => RangeSet::new(order, state.ranges.values().cloned().collect()),
         };
-        Self { state: Arc::clone(state), runs, vlogs, ranges }
+        Ok((Self { state: Arc::clone(state), runs, vlogs, ranges }, added))
     }
 
     /// Marks as obsolete all files that `next` lacks. `next` is what `edit` made of this version, or `None` if the family was
@@ -148,7 +132,7 @@ impl<T> FamilyVersion<T> {
             _ => None,
         };
         match next {
-            Some(_) => edit.changes().iter().filter_map(removed).for_each(|slot| retire(slot, is_gone)),
+            Some(_) => edit.changes.iter().filter_map(removed).for_each(|slot| retire(slot, is_gone)),
             None => self.tables().for_each(|slot| retire(slot, is_gone)),
         }
         if next.is_some_and(|next| Arc::ptr_eq(&next.vlogs, &self.vlogs)) {
@@ -391,12 +375,21 @@ impl<T> FamilyVersion<T> {
     }
 }
 
+impl FamilyVersion<()> {
+    /// Returns the tables of `state` in their runs, for figures: none is open, and nothing is checked, because the key order may not be
+    /// known.
+    ///
+    /// # Errors
+    /// `Internal`, as for any version.
+    pub fn described(state: &Arc<FamilyState>) -> Result<Self> {
+        let edit = state.tables_since(None).collect();
+        Self::changed(state, None, &edit, &Arc::default(), |_, _| Ok(Arc::default())).map(|(this, _)| this)
+    }
+}
+
 impl<T> fmt::Debug for FamilyVersion<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FamilyVersion")
-            .field("family", &self.id())
-            .field("runs", &self.runs)
-            .finish_non_exhaustive()
+        f.debug_struct("FamilyVersion").field("runs", &self.runs).finish_non_exhaustive()
     }
 }
 

@@ -31,9 +31,7 @@ impl Image {
         identity: Identity,
         (number, salt): (u64, Salt),
     ) -> Result<Self> {
-        let mut edit = VersionEdit::new();
-        edit.push(Change::LogStart { wal: log_start });
-        state.apply(&edit)?;
+        state.apply(&VersionEdit::from_iter([Change::LogStart { wal: log_start }]))?;
         let mut snapshot = Vec::new();
         state.snapshot().encode(&mut snapshot);
         let header = Header { salt, identity, number };

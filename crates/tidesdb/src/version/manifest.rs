@@ -25,11 +25,25 @@ const ROLL_BYTES_MIN: u64 = if cfg!(test) { 64 << 10 } else { 4 << 20 };
 /// A larger manifest is replaced when it reaches this multiple of its initial snapshot.
 const ROLL_FACTOR: u64 = 4;
 
-/// Cause of a failed append, and whether the file may have changed.
+/// Why an edit or a new manifest is not in force, and whether that is unknown: then it may be in force at the next open.
 #[derive(Debug)]
-pub(super) struct AppendError {
+pub(super) struct Failure {
     pub(super) error: Error,
-    pub(super) poisons: bool,
+    pub(super) unknown: bool,
+}
+
+impl Failure {
+    /// A failure that leaves it unknown what is in force.
+    pub(super) fn unknown(error: Error) -> Self {
+        Self { error, unknown: true }
+    }
+}
+
+/// A failure that changed nothing. What fails after the first write is [`Failure::unknown`].
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self { error, unknown: false }
+    }
 }
 
 /// The initial content of a manifest: one record.
@@ -108,12 +122,11 @@ impl Manifest {
     }
 
     /// Makes an edit durable.
-    pub(super) fn append(&mut self, dir: &dyn Dir, payload: &[u8]) -> std::result::Result<(), AppendError> {
+    pub(super) fn append(&mut self, dir: &dyn Dir, payload: &[u8]) -> Result<(), Failure> {
         let (number, at) = (self.records + 1, self.next);
-        let (record, chain) =
-            encode_record(&self.header.salt, at, number, self.chain, payload).map_err(harmless)?;
+        let (record, chain) = encode_record(&self.header.salt, at, number, self.chain, payload)?;
         let next = at + record.len() as u64;
-        let grown = self.reserve(dir, next).map_err(harmless)?;
+        let grown = self.reserve(dir, next)?;
         let mark = Mark {
             number,
             end: at + (super::format::RECORD_HEADER_BYTES + payload.len()) as u64,
@@ -121,12 +134,12 @@ impl Manifest {
             chain,
         };
         debug_assert_eq!(page_up(mark.end), next);
-        self.write(&record, at).map_err(poisonous)?;
-        self.sync(grown).map_err(poisonous)?;
+        self.write(&record, at).map_err(Failure::unknown)?;
+        self.sync(grown).map_err(Failure::unknown)?;
         for slot in marks_at(number) {
-            self.write(&mark.encode(&self.header.salt, slot), slot).map_err(poisonous)?;
+            self.write(&mark.encode(&self.header.salt, slot), slot).map_err(Failure::unknown)?;
         }
-        self.sync(false).map_err(poisonous)?;
+        self.sync(false).map_err(Failure::unknown)?;
         (self.records, self.chain, self.next) = (number, chain, next);
         Ok(())
     }
@@ -156,14 +169,6 @@ impl Manifest {
         let synced = if grown { self.file.sync_all() } else { self.file.sync_data() };
         synced.map_err(|e| Error::io("sync", &self.name, e))
     }
-}
-
-fn harmless(error: Error) -> AppendError {
-    AppendError { error, poisons: false }
-}
-
-fn poisonous(error: Error) -> AppendError {
-    AppendError { error, poisons: true }
 }
 
 /// Converts a failed call to an error: `NoSpace` if the disk or the quota is full.

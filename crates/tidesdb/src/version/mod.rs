@@ -40,5 +40,5 @@ pub use image::{Image, in_force};
 pub use obsolete::{FileGuard, ObsoleteFiles, OrphanReport};
 pub use replay::{ManifestReport, Presence, presence};
 pub use run::{Run, TableSlot};
-pub use set::{Context, Installed, VersionSet, inspect, without_comparator};
+pub use set::{Context, VersionSet, Versions, inspect, without_comparator};
 pub use state::{FamilyState, PlacedTable, State, Tables, VlogState};

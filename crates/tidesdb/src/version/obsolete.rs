@@ -34,14 +34,9 @@ impl ObsoleteFiles {
         self.queue.lock().push(file);
     }
 
-    /// Takes all files from the queue. The caller unlinks them or puts them back.
+    /// Takes all files from the queue.
     pub fn take(&self) -> Vec<FileKind> {
         std::mem::take(&mut *self.queue.lock())
-    }
-
-    /// Puts back files that could not be unlinked.
-    pub fn put_back(&self, files: impl IntoIterator<Item = FileKind>) {
-        self.queue.lock().extend(files);
     }
 
     /// Returns the number of obsolete files that a version or a reader still uses.
@@ -69,7 +64,7 @@ impl ObsoleteFiles {
         };
         let failed: Vec<FileKind> = files.into_iter().filter(|f| !gone(*f)).collect();
         let gone = count - failed.len();
-        self.put_back(failed);
+        self.queue.lock().extend(failed);
         gone
     }
 }
@@ -93,12 +88,7 @@ fn name_of(file: FileKind) -> Option<String> {
         FileKind::Wal(id) => Some(files::wal(id)),
         FileKind::Table(id) => Some(files::table(id)),
         FileKind::Vlog(id) => Some(files::vlog(id)),
-        FileKind::Lock
-        | FileKind::Current
-        | FileKind::SyncFailed
-        | FileKind::Reserve
-        | FileKind::Events
-        | FileKind::Aside => None,
+        _ => None,
     }
 }
 
@@ -154,18 +144,10 @@ impl Orphans {
     /// Finds orphans among `names`, which must not contain the manifest in force. The manifest `spent` will be unlinked
     /// and is no orphan. Files set aside earlier may be unlinked only if the last session was closed cleanly.
     pub(super) fn find(names: &[String], state: &State, spent: Option<u64>, clean: bool) -> Self {
-        let tables: BTreeSet<TableId> = state.families.values().flat_map(|f| f.tables.ids()).collect();
-        let vlogs: BTreeSet<&VlogId> = state.families.values().flat_map(|f| f.vlogs.keys()).collect();
-        let stray = |name: &str| match files::parse(name) {
-            Some(FileKind::Table(id)) => name == files::table(id) && !tables.contains(&id),
-            Some(FileKind::Vlog(id)) => name == files::vlog(id) && !vlogs.contains(&id),
-            Some(FileKind::Manifest(n)) => name == files::manifest(n) && spent != Some(n),
-            _ => false,
-        };
         let aside =
             |name: &str| clean && name.ends_with(ORPHAN) && files::parse(name) == Some(FileKind::Aside);
         Self {
-            strays: names.iter().filter(|n| stray(n)).cloned().collect(),
+            strays: strays(names, state, spent),
             aside: names.iter().filter(|n| aside(n)).cloned().collect(),
         }
     }
@@ -174,20 +156,28 @@ impl Orphans {
     /// the log referred to. Unlinks what was set aside earlier.
     pub(super) fn settle(self, dir: &dyn Dir, state: &State) -> OrphanReport {
         let mut report = OrphanReport::default();
-        let adopted = |name: &str| match files::parse(name) {
-            Some(FileKind::Table(id)) => state.families.values().any(|f| f.tables.get(id).is_some()),
-            Some(FileKind::Vlog(id)) => state.families.values().any(|f| f.vlogs.contains_key(&id)),
-            _ => false,
-        };
         for name in self.aside {
             count(dir.unlink(&name), &name, &mut report.unlinked, &mut report.failed);
         }
-        for name in self.strays.into_iter().filter(|name| !adopted(name)) {
+        for name in strays(&self.strays, state, None) {
             let to = format!("{name}{ORPHAN}");
             count(dir.rename(&name, &to), &name, &mut report.set_aside, &mut report.failed);
         }
         report
     }
+}
+
+/// Returns those of `names` that are tables, value logs and manifests which neither `state` names nor `spent` is.
+fn strays(names: &[String], state: &State, spent: Option<u64>) -> Vec<String> {
+    let tables: BTreeSet<TableId> = state.families.values().flat_map(|f| f.tables.ids()).collect();
+    let vlogs: BTreeSet<&VlogId> = state.families.values().flat_map(|f| f.vlogs.keys()).collect();
+    let is_stray = |name: &&String| match files::parse(name) {
+        Some(FileKind::Table(id)) => !tables.contains(&id),
+        Some(FileKind::Vlog(id)) => !vlogs.contains(&id),
+        Some(FileKind::Manifest(n)) => spent != Some(n),
+        _ => false,
+    };
+    names.iter().filter(is_stray).cloned().collect()
 }
 
 fn count(done: std::io::Result<()>, name: &str, good: &mut usize, bad: &mut usize) {

@@ -14,7 +14,8 @@ use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use super::chunks::{Chunks, Position};
-use super::obsolete::FileGuard;
+use super::obsolete::{FileGuard, ObsoleteFiles};
+use crate::files::FileKind;
 use crate::sst::{Table, TableMeta};
 use crate::types::{Comparator, TableId};
 
@@ -22,11 +23,13 @@ use crate::types::{Comparator, TableId};
 pub struct TableSlot<T = Table> {
     meta: Arc<TableMeta>,
     table: Arc<T>,
-    file: Arc<FileGuard>,
+    file: FileGuard,
 }
 
 impl<T> TableSlot<T> {
-    pub(super) fn new(meta: Arc<TableMeta>, table: Arc<T>, file: Arc<FileGuard>) -> Self {
+    /// The open `table` that `meta` describes. Its file goes to `queue` once it is obsolete.
+    pub(super) fn new(meta: Arc<TableMeta>, table: Arc<T>, queue: &Arc<ObsoleteFiles>) -> Self {
+        let file = FileGuard::new(FileKind::Table(meta.id), queue);
         Self { meta, table, file }
     }
 
@@ -59,8 +62,7 @@ impl<T> TableSlot<T> {
 
     /// Returns whether the key ranges of two tables overlap.
     pub fn overlaps(&self, order: &Comparator, other: &Self) -> bool {
-        let (a, b) = (&self.meta, &other.meta);
-        order.compare(&a.smallest, &b.largest).is_le() && order.compare(&b.smallest, &a.largest).is_le()
+        self.meets(order, &(&*other.meta.smallest..=&*other.meta.largest))
     }
 
     /// Returns whether the table's key range overlaps `range`.

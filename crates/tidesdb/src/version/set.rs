@@ -21,10 +21,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tidesdb_io::{Dir, Entropy, Threads};
 use tidesdb_sync::{Mutex, rank};
 
-use super::current::{self, Current, SwitchError};
+use super::current::{self, Current};
 use super::edit::{Change, VersionEdit};
 use super::format::{Header, Identity, RECORDS_AT};
-use super::manifest::{AppendError, Manifest};
+use super::manifest::{Failure, Manifest};
 use super::obsolete::{ObsoleteFiles, OrphanReport, Orphans};
 use super::replay::{self, ManifestReport, Presence};
 use super::state::{FamilyState, State};
@@ -57,13 +57,8 @@ pub struct Context<T = Table> {
     pub threads: Arc<dyn Threads>,
 }
 
-/// Argument of `publish`: the state and versions just installed.
-pub struct Installed<'a, T = Table> {
-    /// The state.
-    pub state: &'a State,
-    /// The versions.
-    pub versions: &'a BTreeMap<FamilyId, Arc<FamilyVersion<T>>>,
-}
+/// The versions of all families.
+pub type Versions<T = Table> = BTreeMap<FamilyId, Arc<FamilyVersion<T>>>;
 
 /// The state in force and the manifest that records it.
 pub struct VersionSet<T = Table> {
@@ -83,7 +78,7 @@ pub struct VersionSet<T = Table> {
 struct Inner<T> {
     phase: Phase,
     state: State,
-    versions: BTreeMap<FamilyId, Arc<FamilyVersion<T>>>,
+    versions: Versions<T>,
     next_manifest: u64,
 }
 
@@ -105,12 +100,7 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         if presence(&*context.dir)? == Presence::Present {
             return Err(Error::Exists { what: format!("database in {:?}", context.dir.path()).into() });
         }
-        let identity = Identity { uuid: context.entropy.salt(), wal_segment_bytes };
-        let names = replay::list(&*context.dir)?;
-        let this = Self::new(context, identity, State::default(), &names);
-        this.prepare(&names, None, false);
-        this.begin()?;
-        Ok(this)
+        Self::create_with(context, wal_segment_bytes, State::default())
     }
 
     /// Creates a database with `state` in its first manifest. The directory must contain exactly the files that `state`
@@ -191,7 +181,10 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         for (id, family) in inner.state.families.clone() {
             let version = match versions.get(&id) {
                 Some(version) if is_same(id) => Arc::clone(version),
-                version => Arc::new(this.build(&family, version.map(|version| &**version))?),
+                version => {
+                    let (prev, open) = (version.map(|version| &**version), &*this.context.open_table);
+                    Arc::new(FamilyVersion::build(&family, prev, &this.obsolete, open)?)
+                }
             };
             inner.versions.insert(id, version);
         }
@@ -291,23 +284,18 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
                 spent.into_iter().for_each(|n| self.obsolete.push(FileKind::Manifest(n)));
                 Ok(())
             }
-            Err(SwitchError { error, unknown }) => {
-                if unknown {
-                    inner.phase = Phase::Poisoned(Arc::new(error.clone()));
-                }
-                Err(error)
-            }
+            Err(failure) => Err(inner.failed(failure)),
         }
     }
 
-    fn write_manifest(&self, inner: &mut Inner<T>) -> std::result::Result<Manifest, SwitchError> {
+    fn write_manifest(&self, inner: &mut Inner<T>) -> Result<Manifest, Failure> {
         let header = Header {
             salt: self.context.entropy.salt(),
             identity: self.identity,
             number: inner.next_manifest,
         };
         if header.number > FILE_NUMBER_MAX {
-            return Err(SwitchError { error: used_up(), unknown: false });
+            return Err(used_up().into());
         }
         inner.next_manifest = free_manifest(&self.taken, header.number + 1);
         let dir = &*self.context.dir;
@@ -315,20 +303,15 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         inner.state.snapshot().encode(&mut snapshot);
         let scrap = |error| {
             self.obsolete.push(FileKind::Manifest(header.number));
-            SwitchError { error, unknown: false }
+            Failure::from(error)
         };
         let manifest = Manifest::create(dir, header, &snapshot).map_err(scrap)?;
         // A directory reports a failed sync only once. Names created by other threads may be lost too, so the outcome
         // is unknown.
-        let unsynced = |e| SwitchError { error: Error::io("directory sync", "manifest", e), unknown: true };
-        dir.sync().map_err(unsynced)?;
+        dir.sync().map_err(|e| Failure::unknown(Error::io("directory sync", "manifest", e)))?;
         let to = Current { number: header.number, salt: header.salt, uuid: header.identity.uuid };
         current::switch(dir, &to).map_err(|e| if e.unknown { e } else { scrap(e.error) })?;
         Ok(manifest)
-    }
-
-    fn build(&self, family: &Arc<FamilyState>, prev: Option<&FamilyVersion<T>>) -> Result<FamilyVersion<T>> {
-        FamilyVersion::build(family, prev, &self.obsolete, &*self.context.open_table)
     }
 
     /// Returns a number for a new table.
@@ -336,15 +319,8 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
     /// # Errors
     /// `InvalidArgument` after 2^56 numbers.
     pub fn new_table_id(&self) -> Result<TableId> {
-        loop {
-            let id = TableId(self.next_table.fetch_add(1, Ordering::Relaxed));
-            if id.0 > FILE_NUMBER_MAX {
-                return Err(used_up());
-            }
-            if !self.taken.contains(&FileKind::Table(id)) {
-                return Ok(id);
-            }
-        }
+        let number = self.draw(&self.next_table, FILE_NUMBER_MAX, |n| FileKind::Table(TableId(n)));
+        number.map(TableId)
     }
 
     /// Returns a number for a new value log.
@@ -352,12 +328,8 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
     /// # Errors
     /// `InvalidArgument` after about 2^32 numbers.
     pub fn new_vlog_id(&self) -> Result<VlogId> {
-        loop {
-            let id = VlogId(draw(&self.next_vlog)?);
-            if !self.taken.contains(&FileKind::Vlog(id)) {
-                return Ok(id);
-            }
-        }
+        let number = self.draw(&self.next_vlog, ID_MAX.into(), |n| FileKind::Vlog(VlogId(n as u32)));
+        number.map(|n| VlogId(n as u32))
     }
 
     /// Returns a number for a new family.
@@ -365,7 +337,17 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
     /// # Errors
     /// `InvalidArgument` after about 2^32 numbers.
     pub fn new_family_id(&self) -> Result<FamilyId> {
-        draw(&self.next_family).map(FamilyId)
+        take(&self.next_family, ID_MAX.into()).map(|n| FamilyId(n as u32))
+    }
+
+    /// Takes the next number of `counter` that no file has.
+    fn draw(&self, counter: &AtomicU64, max: u64, file: impl Fn(u64) -> FileKind) -> Result<u64> {
+        loop {
+            let number = take(counter, max)?;
+            if !self.taken.contains(&file(number)) {
+                return Ok(number);
+            }
+        }
     }
 
     /// Returns the number of installs. A state taken after this call includes at least that many.
@@ -443,7 +425,7 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         orphans.map(|o| o.settle(&*self.context.dir, &self.inner.lock().state)).unwrap_or_default()
     }
 
-    /// Makes `edit` durable, puts it in force and calls `publish`. Installs run one at a time. `publish` must not call
+    /// Makes `edit` durable, puts it in force and calls `publish` with the new versions. Installs run one at a time. `publish` must not call
     /// the set.
     ///
     /// # Errors
@@ -451,11 +433,10 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
     /// not fit the state, `NoSpace`, and errors of opening tables: nothing was written. `Io`: the edit may or may not
     /// be durable, and later calls fail with `Poisoned`; the files it adds must stay, because the next open may find
     /// them in the manifest (see [`VersionSet::is_poisoned`]). `ReadOnly`, `Closed`.
-    pub fn install(&self, edit: &VersionEdit, publish: impl FnOnce(&Installed<'_, T>)) -> Result<()> {
+    pub fn install(&self, edit: &VersionEdit, publish: impl FnOnce(&Versions<T>)) -> Result<()> {
         let mut inner = self.inner.lock();
-        let inner = &mut *inner;
-        self.install_locked(inner, edit.clone())?;
-        publish(&Installed { state: &inner.state, versions: &inner.versions });
+        self.install_locked(&mut inner, edit.clone())?;
+        publish(&inner.versions);
         Ok(())
     }
 
@@ -466,12 +447,9 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
     pub fn close(&self, edit: &VersionEdit) -> Result<()> {
         let mut edit = edit.clone();
         let mut inner = self.inner.lock();
-        match inner.phase {
-            Phase::ReadOnly => {}
-            _ => {
-                edit.push(Change::CleanShutdown);
-                self.install_locked(&mut inner, edit)?;
-            }
+        if !matches!(inner.phase, Phase::ReadOnly) {
+            edit.push(Change::CleanShutdown);
+            self.install_locked(&mut inner, edit)?;
         }
         inner.phase = Phase::Closed;
         Ok(())
@@ -487,7 +465,7 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         state.check_added(&edit)?;
         debug_assert!(state.check().is_ok(), "{:?}", state.check());
         let fresh = self.build_touched(inner, &state, &edit)?;
-        if !edit.is_empty() {
+        if !edit.changes.is_empty() {
             self.append(inner, &edit)?;
         }
         self.next_table.fetch_max(state.next_table.0, Ordering::Relaxed);
@@ -512,7 +490,8 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         let table = TableId(self.next_table.load(Ordering::Relaxed));
         let vlog = VlogId(clamp(&self.next_vlog));
         let family = FamilyId(clamp(&self.next_family));
-        if !edit.is_empty() && (table, vlog, family) != (state.next_table, state.next_vlog, state.next_family)
+        if !edit.changes.is_empty()
+            && (table, vlog, family) != (state.next_table, state.next_vlog, state.next_family)
         {
             edit.push(Change::NextIds { table, vlog, family });
         }
@@ -526,19 +505,14 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         edit: &VersionEdit,
     ) -> Result<BTreeMap<FamilyId, Option<Arc<FamilyVersion<T>>>>> {
         let mut fresh = BTreeMap::new();
-        for id in edit.changes().iter().filter_map(Change::family) {
+        for id in edit.changes.iter().filter_map(Change::family) {
             if fresh.contains_key(&id) {
                 continue;
             }
             let prev = inner.versions.get(&id).map(|v| &**v);
-            let next = match (state.families.get(&id), prev) {
-                (Some(family), Some(prev)) => {
-                    Some(prev.successor(family, edit, &self.obsolete, &*self.context.open_table)?)
-                }
-                (Some(family), None) => Some(self.build(family, None)?),
-                (None, _) => None,
-            };
-            fresh.insert(id, next.map(Arc::new));
+            let (queue, open) = (&self.obsolete, &*self.context.open_table);
+            let next = |family| FamilyVersion::successor(family, prev, edit, queue, open).map(Arc::new);
+            fresh.insert(id, state.families.get(&id).map(next).transpose()?);
         }
         Ok(fresh)
     }
@@ -547,12 +521,7 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         let mut payload = Vec::new();
         edit.encode(&mut payload);
         let appended = inner.manifest()?.append(&*self.context.dir, &payload);
-        appended.map_err(|AppendError { error, poisons }| {
-            if poisons {
-                inner.phase = Phase::Poisoned(Arc::new(error.clone()));
-            }
-            error
-        })
+        appended.map_err(|failure| inner.failed(failure))
     }
 
     /// Begins a new manifest if the current one has grown too large. A failure is harmless unless `CURRENT` may have
@@ -580,12 +549,6 @@ impl<T> fmt::Debug for VersionSet<T> {
     }
 }
 
-impl<T> fmt::Debug for Context<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Context").field("dir", &self.dir).finish_non_exhaustive()
-    }
-}
-
 impl<T> Inner<T> {
     /// Returns the manifest, if it accepts edits.
     fn manifest(&mut self) -> Result<&mut Manifest> {
@@ -596,6 +559,14 @@ impl<T> Inner<T> {
             Phase::Closed => Err(Error::Closed),
             Phase::Poisoned(cause) => Err(Error::Poisoned { cause: Arc::clone(cause) }),
         }
+    }
+
+    /// Returns the error of `failure`. If it is not known what is in force now, no more edits are accepted.
+    fn failed(&mut self, Failure { error, unknown }: Failure) -> Error {
+        if unknown {
+            self.phase = Phase::Poisoned(Arc::new(error.clone()));
+        }
+        error
     }
 }
 
@@ -616,9 +587,9 @@ fn free_manifest(taken: &BTreeSet<FileKind>, mut number: u64) -> u64 {
     number
 }
 
-fn draw(counter: &AtomicU64) -> Result<u32> {
-    let n = counter.fetch_add(1, Ordering::Relaxed);
-    u32::try_from(n).ok().filter(|n| *n <= ID_MAX).ok_or_else(used_up)
+fn take(counter: &AtomicU64, max: u64) -> Result<u64> {
+    let number = counter.fetch_add(1, Ordering::Relaxed);
+    if number <= max { Ok(number) } else { Err(used_up()) }
 }
 
 fn used_up() -> Error {
@@ -632,7 +603,7 @@ fn clamp(counter: &AtomicU64) -> u32 {
 /// Law: an edit replaces only tables that are in force, so no merge of old tables undoes another. Cost: one look into a map for
 /// each table that goes. A family that was dropped meanwhile is an error of `apply`.
 fn assert_inputs_exist(state: &State, edit: &VersionEdit) {
-    for change in edit.changes() {
+    for change in &edit.changes {
         let Change::RemoveTable { family, level, table } = change else { continue };
         let Some(family) = state.families.get(family) else { continue };
         let found = family.tables.get(*table).map(|found| found.level);

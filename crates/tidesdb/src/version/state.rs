@@ -43,6 +43,10 @@ impl VlogState {
         records.saturating_add(FILE_HEADER_BYTES as u64)
     }
 
+    fn is_obsolete(&self, flushed_to: SeqNo) -> bool {
+        self.live_count == 0 && self.live_bytes == 0 && self.sealed_at.is_some_and(|seq| seq <= flushed_to)
+    }
+
     /// Bytes of a sealed file that nothing refers to; 0 while it is being written.
     pub fn garbage(&self) -> u64 {
         self.bytes.saturating_sub(self.used())
@@ -50,7 +54,7 @@ impl VlogState {
 }
 
 /// A table and its place.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PlacedTable {
     /// Its level, 1 for L1.
     pub level: u8,
@@ -163,19 +167,9 @@ impl Default for State {
 
 impl FamilyState {
     /// Returns the value logs that nothing can refer to any more. Each is sealed, no table has live values in it, and
-    /// every commit that may refer to it is flushed.
-    pub fn obsolete_vlogs(&self) -> impl Iterator<Item = VlogId> {
-        self.obsolete_vlogs_at(self.flushed_to)
-    }
-
-    /// Like [`FamilyState::obsolete_vlogs`], once the family is flushed up to `flushed_to`.
+    /// every commit that may refer to it is flushed, once the family is flushed up to `flushed_to`.
     pub fn obsolete_vlogs_at(&self, flushed_to: SeqNo) -> impl Iterator<Item = VlogId> {
-        let obsolete = move |(_, v): &(&VlogId, &VlogState)| self.is_obsolete(v, flushed_to);
-        self.vlogs.iter().filter(obsolete).map(|(id, _)| *id)
-    }
-
-    fn is_obsolete(&self, v: &VlogState, flushed_to: SeqNo) -> bool {
-        v.live_count == 0 && v.live_bytes == 0 && v.sealed_at.is_some_and(|seq| seq <= flushed_to)
+        self.vlogs.iter().filter(move |(_, vlog)| vlog.is_obsolete(flushed_to)).map(|(id, _)| *id)
     }
 
     fn add_table(&mut self, level: u8, generation: u32, meta: &Arc<TableMeta>) -> Result<()> {
@@ -219,7 +213,7 @@ impl FamilyState {
 
     fn remove_vlog(&mut self, vlog: VlogId) -> Result<()> {
         let info = self.vlogs.get(&vlog).ok_or_else(|| missing("value log", vlog.0.into()))?;
-        if !self.is_obsolete(info, self.flushed_to) {
+        if !info.is_obsolete(self.flushed_to) {
             return Err(Error::internal(format!("value log {} is still needed", vlog.0)));
         }
         self.vlogs.remove(&vlog);
@@ -238,6 +232,21 @@ impl FamilyState {
         removed.map(|_| ()).ok_or_else(|| missing("range tombstone", seq))
     }
 
+    /// Returns the changes that make the tables of this state of those of `prev`.
+    pub(super) fn tables_since<'a>(&'a self, prev: Option<&'a Self>) -> impl Iterator<Item = Change> + 'a {
+        let family = self.id;
+        let is_in = |of: &Self, table: &PlacedTable| of.tables.get(table.meta.id) == Some(table);
+        let gone = prev.into_iter().flat_map(|prev| prev.tables.iter()).filter(move |t| !is_in(self, t));
+        let new = self.tables.iter().filter(move |t| !prev.is_some_and(|prev| is_in(prev, t)));
+        let gone = gone.map(move |t| Change::RemoveTable { family, level: t.level, table: t.meta.id });
+        gone.chain(new.map(move |&PlacedTable { level, generation, ref meta }| Change::AddTable {
+            family,
+            level,
+            generation,
+            meta: Arc::clone(meta),
+        }))
+    }
+
     fn changes(&self, out: &mut Vec<Change>) {
         let family = self.id;
         out.push(Change::CreateFamily {
@@ -251,9 +260,7 @@ impl FamilyState {
                 out.push(Change::SealVlog { family, vlog, bytes: info.bytes, sealed_at });
             }
         }
-        for &PlacedTable { level, generation, ref meta } in self.tables.iter() {
-            out.push(Change::AddTable { family, level, generation, meta: Arc::clone(meta) });
-        }
+        out.extend(self.tables_since(None));
         out.extend(self.ranges.values().map(|range| Change::AddRange { family, range: Arc::clone(range) }));
         if self.flushed_to > 0 {
             out.push(Change::FlushedTo { family, seq: self.flushed_to });
@@ -289,18 +296,17 @@ impl State {
         out.into_iter().collect()
     }
 
-    /// Applies the changes in order. After an error the state is partly changed, so apply to a clone.
+    /// Applies the changes in order, and raises the counters above the numbers that they use. After an error the state is partly changed, so apply to a clone.
     ///
     /// # Errors
     /// `Exists`, `NotFound` and `InvalidArgument` for invalid requests of a user; `Internal` for an edit that no
     /// correct engine makes.
     pub fn apply(&mut self, edit: &VersionEdit) -> Result<()> {
         self.clean = false;
-        edit.changes().iter().try_for_each(|change| self.apply_one(change))
+        edit.changes.iter().try_for_each(|change| self.apply_one(change))
     }
 
     fn apply_one(&mut self, change: &Change) -> Result<()> {
-        self.count_ids(change)?;
         match change {
             Change::CreateFamily { family, name, options } => self.create_family(*family, name, options)?,
             Change::DropFamily { family } => {
@@ -328,12 +334,14 @@ impl State {
                 }
             }
             Change::AddTable { family, level, generation, meta } => {
+                self.next_table = self.next_table.max(TableId(meta.id.0.checked_add(1).ok_or_else(used_up)?));
                 self.family_mut(*family)?.add_table(*level, *generation, meta)?;
             }
             Change::RemoveTable { family, level, table } => {
                 self.family_mut(*family)?.remove_table(*level, *table)?;
             }
             Change::AddVlog { family, vlog, salt } => {
+                self.next_vlog = self.next_vlog.max(VlogId(vlog.0.checked_add(1).ok_or_else(used_up)?));
                 let info = VlogState { salt: *salt, bytes: 0, sealed_at: None, live_bytes: 0, live_count: 0 };
                 if self.family_mut(*family)?.vlogs.insert(*vlog, info).is_some() {
                     return Err(Error::internal(format!("value log {} is there already", vlog.0)));
@@ -350,27 +358,6 @@ impl State {
                 f.flushed_to = f.flushed_to.max(*seq);
             }
             _ => self.apply_mark(change),
-        }
-        Ok(())
-    }
-
-    /// Raises the counters above the numbers used by `change`.
-    fn count_ids(&mut self, change: &Change) -> Result<()> {
-        let used_up = || Error::internal("all numbers are used");
-        match change {
-            Change::CreateFamily { family, .. } => {
-                let next = family.0.checked_add(1).ok_or_else(used_up)?;
-                self.next_family = self.next_family.max(FamilyId(next));
-            }
-            Change::AddTable { meta, .. } => {
-                let next = meta.id.0.checked_add(1).ok_or_else(used_up)?;
-                self.next_table = self.next_table.max(TableId(next));
-            }
-            Change::AddVlog { vlog, .. } => {
-                let next = vlog.0.checked_add(1).ok_or_else(used_up)?;
-                self.next_vlog = self.next_vlog.max(VlogId(next));
-            }
-            _ => {}
         }
         Ok(())
     }
@@ -417,6 +404,7 @@ impl State {
             flushed_to: 0,
         };
         Arc::make_mut(&mut self.names).insert(Arc::clone(name), id);
+        self.next_family = self.next_family.max(FamilyId(id.0.checked_add(1).ok_or_else(used_up)?));
         match self.families.insert(id, Arc::new(family)) {
             None => Ok(()),
             Some(_) => Err(Error::internal(format!("family {} is there already", id.0))),
@@ -461,9 +449,7 @@ impl State {
         }
         Ok(())
     }
-}
 
-impl State {
     /// Does the work of [`State::check`] after `edit` was applied to a checked state. Checks only what may have
     /// changed.
     ///
@@ -471,10 +457,10 @@ impl State {
     /// As [`State::check`].
     pub fn check_added(&self, edit: &VersionEdit) -> Result<()> {
         let added = |c: &&Change| matches!(c, Change::AddTable { .. } | Change::AddVlog { .. });
-        if edit.changes().iter().filter(added).count().saturating_mul(self.families.len()) > LOOKS_MAX {
+        if edit.changes.iter().filter(added).count().saturating_mul(self.families.len()) > LOOKS_MAX {
             return self.check();
         }
-        edit.changes().iter().try_for_each(|change| {
+        edit.changes.iter().try_for_each(|change| {
             let holders = match change {
                 Change::AddTable { meta, .. } => {
                     self.families.values().filter(|f| f.tables.get(meta.id).is_some()).count()
@@ -509,6 +495,10 @@ fn taken(name: &str) -> Error {
 
 fn missing(what: &str, id: u64) -> Error {
     Error::NotFound { what: format!("{what} {id}").into() }
+}
+
+fn used_up() -> Error {
+    Error::internal("all numbers are used")
 }
 
 fn add(a: u64, b: u64) -> Result<u64> {

@@ -50,8 +50,7 @@ fn delete_range(rig: &Rig, from: &str, to: &str) {
     let range = RangeTombstone { seq, start: Some(from.as_bytes().into()), end: Some(to.as_bytes().into()) };
     let mut edit = VersionEdit::new();
     edit.push(Change::AddRange { family: rig.family.id, range: Arc::new(range) });
-    let swap = |version| rig.family.change_view(|view| view.with_version(version));
-    rig.ctx.install(&edit, &rig.family, swap).unwrap();
+    rig.ctx.install(&edit, &[&rig.family]).unwrap();
 }
 
 /// All entries of all tables.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Context;
 use crate::types::Comparator;
-use crate::version::edit::{Change, VersionEdit};
+use crate::version::edit::Change;
 use crate::version::state::{FamilyState, State};
 use crate::{Error, Result};
 
@@ -25,11 +25,7 @@ pub fn without_comparator<'a>(
 pub(super) fn assign<T>(state: &mut State, context: &Context<T>) -> Result<()> {
     let missing: Vec<_> = without_comparator(state, &context.comparators).cloned().collect();
     if context.leaves_out {
-        let mut edit = VersionEdit::new();
-        for family in &missing {
-            edit.push(Change::DropFamily { family: family.id });
-        }
-        state.apply(&edit)?;
+        state.apply(&missing.iter().map(|family| Change::DropFamily { family: family.id }).collect())?;
     } else if !missing.is_empty() {
         let name = |family: &Arc<FamilyState>| {
             format!("{:?} of family {:?}", family.options.comparator.name(), family.name)

@@ -50,8 +50,8 @@ fn every_change_round_trips() {
     let changes = every_change();
     let bytes = encoded(&changes);
     let back = VersionEdit::decode(&bytes, "m", 0).unwrap();
-    assert_eq!(format!("{:?}", back.changes()), format!("{changes:?}"));
-    assert_eq!(encoded(back.changes()), bytes);
+    assert_eq!(format!("{:?}", back.changes), format!("{changes:?}"));
+    assert_eq!(encoded(&back.changes), bytes);
     let mut state = State::default();
     state.apply(&back).unwrap();
     assert!(state.clean && state.families.is_empty());
@@ -179,7 +179,7 @@ fn bodies_may_have_additional_fields() {
         bytes[1] += 4;
         bytes.extend_from_slice(&[0xc8, 0x01, 1, 7]); // field 100
         let edit = VersionEdit::decode(&bytes, "m", 0).unwrap();
-        assert_eq!(edit.changes().len(), 1);
+        assert_eq!(edit.changes.len(), 1);
         bytes[at] |= 1;
         let e = VersionEdit::decode(&bytes, "m", 0).unwrap_err();
         assert!(matches!(e, Error::FormatTooNew { .. }), "{change:?}: {e}");
@@ -196,7 +196,7 @@ fn options_of_a_newer_version_survive_an_older_one() {
     state.apply(&VersionEdit::decode(&create, "m", 0).unwrap()).unwrap();
     let options = FamilyOptions { value_threshold: 9, ..FamilyOptions::default() };
     state.apply(&edit([Change::SetOptions { family: FamilyId(1), options }])).unwrap();
-    let snapshot = encoded(state.snapshot().changes());
+    let snapshot = encoded(&state.snapshot().changes);
     assert!(snapshot.windows(4).any(|bytes| bytes == [0xc8, 0x01, 1, 7]));
 }
 
@@ -206,7 +206,7 @@ fn damaged_edits_do_not_panic() {
     for end in 0..bytes.len() {
         if let Ok(edit) = VersionEdit::decode(&bytes[..end], "m", 0) {
             assert_eq!(
-                encoded(edit.changes()),
+                encoded(&edit.changes),
                 bytes[..end],
                 "a truncated edit must consist of complete changes"
             );
@@ -217,7 +217,7 @@ fn damaged_edits_do_not_panic() {
             let mut bad = bytes.clone();
             bad[at] = value;
             if let Ok(edit) = VersionEdit::decode(&bad, "m", 0) {
-                let again = VersionEdit::decode(&encoded(edit.changes()), "m", 0).unwrap();
+                let again = VersionEdit::decode(&encoded(&edit.changes), "m", 0).unwrap();
                 assert_eq!(format!("{again:?}"), format!("{edit:?}"), "decoding and encoding must agree");
                 let _ = State::default().apply(&edit);
             }

@@ -205,7 +205,10 @@ fn a_value_log_is_obsolete_once_nothing_refers_to_it() {
     install(&set, [remove(1, 1, 1)]).unwrap();
     install(&set, [remove(1, 1, 2)]).unwrap();
     assert_eq!((info(&set).live_bytes, info(&set).live_count), (0, 0));
-    let obsolete = |set: &Set| set.state().families[&family].obsolete_vlogs().count();
+    let obsolete = |set: &Set| {
+        let state = &set.state().families[&family];
+        state.obsolete_vlogs_at(state.flushed_to).count()
+    };
     assert_eq!(obsolete(&set), 0, "the value log is still being written");
     install(&set, [Change::SealVlog { family, vlog, bytes: 999, sealed_at: 9 }]).unwrap();
     assert_eq!(obsolete(&set), 0, "a memtable may refer to it");
@@ -279,9 +282,9 @@ fn publish_sees_installs_in_order() {
                 for _ in 0..10 {
                     let table = meta(set.new_table_id().unwrap().0, (key, key), (1, 1), &[]);
                     for change in [add(1, 7, &table), remove(1, 7, table.id.0)] {
-                        set.install(&edit([change]), |now| {
-                            assert!(now.versions.contains_key(&FamilyId(1)));
-                            seen.lock().unwrap().push(now.state.next_table);
+                        set.install(&edit([change]), |versions| {
+                            assert!(versions.contains_key(&FamilyId(1)));
+                            seen.lock().unwrap().push(set.installs());
                         })
                         .unwrap();
                     }
@@ -425,7 +428,7 @@ fn inspect_shows_every_edit() {
     let (env, _disk, set) = disk_with(14, 3);
     let mut seen = Vec::new();
     let (state, report) =
-        inspect(&*dir_of(&env), &mut |at, edit| seen.push((at, edit.changes().len()))).unwrap();
+        inspect(&*dir_of(&env), &mut |at, edit| seen.push((at, edit.changes.len()))).unwrap();
     assert_eq!((seen.len() as u64, report.records), (4, 4));
     assert_eq!(facts(&state), facts(&set.state()));
     assert!(seen.is_sorted_by_key(|s| s.0));

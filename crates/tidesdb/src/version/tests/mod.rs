@@ -83,7 +83,7 @@ fn open_or_create(env: &Env) -> Result<Set> {
 fn facts(state: &State) -> Vec<u8> {
     let all = state.snapshot();
     let mut out = Vec::new();
-    let kept = all.changes().iter().filter(|c| !matches!(c, Change::NextIds { .. })).cloned();
+    let kept = all.changes.iter().filter(|c| !matches!(c, Change::NextIds { .. })).cloned();
     kept.collect::<VersionEdit>().encode(&mut out);
     out
 }

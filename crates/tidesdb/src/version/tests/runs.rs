@@ -76,8 +76,7 @@ fn tables_of_a_level_lie_in_runs_by_their_generation() {
     let order = Comparator::bytewise();
     let slot = |id, keys| {
         let meta = meta(id, keys, (1, 1), &[]);
-        let guard = Arc::new(FileGuard::new(crate::files::FileKind::Table(meta.id), &queue));
-        Arc::new(TableSlot::new(meta, Arc::new(TableId(id)), guard))
+        Arc::new(TableSlot::new(meta, Arc::new(TableId(id)), &queue))
     };
     let numbers = |runs: &[Arc<Run<TableId>>]| runs.iter().map(|run| ids(run.tables())).collect::<Vec<_>>();
     let generation = |id: TableId| (id.0 / 10) as u32;
@@ -163,9 +162,8 @@ proptest! {
         let slot = |(i, pair): (usize, &[Vec<u8>])| {
             let mut m = (*meta(i as u64, ("", ""), (1, 1), &[])).clone();
             (m.smallest, m.largest) = (pair[0].as_slice().into(), pair[1].as_slice().into());
-            let guard = Arc::new(FileGuard::new(crate::files::FileKind::Table(m.id), &queue));
             let id = Arc::new(m.id);
-            Arc::new(TableSlot::new(Arc::new(m), id, guard))
+            Arc::new(TableSlot::new(Arc::new(m), id, &queue))
         };
         let tables: Vec<_> = cuts.chunks(2).enumerate().map(slot).collect();
         let level = changed(&order, 2, None, &[], &tables).unwrap();
@@ -198,8 +196,7 @@ fn random(seed: u64) -> impl FnMut() -> u64 {
 fn slot(id: u64, key: &[u8], seq: u64, queue: &Arc<ObsoleteFiles>) -> Arc<TableSlot<TableId>> {
     let mut m = (*meta(id, ("", ""), (seq, seq), &[])).clone();
     (m.smallest, m.largest) = (key.into(), key.into());
-    let guard = Arc::new(FileGuard::new(crate::files::FileKind::Table(m.id), queue));
-    Arc::new(TableSlot::new(Arc::new(m), Arc::new(TableId(id)), guard))
+    Arc::new(TableSlot::new(Arc::new(m), Arc::new(TableId(id)), queue))
 }
 
 /// Checks every search of a sorted run against `model`, the keys in order with the numbers of their tables.
