@@ -55,7 +55,7 @@ pub fn within<'k>(
         let rest = (start, range.end_bound().cloned());
         let merged = run_alone(ctx, family, stops, |version| plan::piece(version, options, &rest))?;
         let Some(merged) = merged else { break };
-        done = merged.plan.keys(order).map(|(_, largest)| largest.clone());
+        done = merged.plan.keys(order).map(|(_, largest)| largest.to_vec());
     }
     Ok(())
 }

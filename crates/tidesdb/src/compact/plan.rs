@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::ops::{Bound, Range, RangeBounds};
 use std::sync::Arc;
 
-use super::policy::{BusyRange, Cause, Plan, PlanKind, Planner, PolicySettings, Run, Shape, TableView, Tree};
+use super::policy::{self, Cause, Plan, PlanKind, Planner, PolicySettings, Run, Shape, TableView, Tree};
 use crate::family::Claim;
 use crate::merge::{CoveringRanges, RetainRules};
 use crate::options::LiveOptions;
@@ -19,17 +19,17 @@ pub type CompactionPlan = Plan<Arc<TableSlot>>;
 impl CompactionPlan {
     /// What it uses while it runs.
     pub(super) fn claim(&self, version: &TableVersion) -> Claim {
-        let (smallest, largest) = self.keys(version.order()).map(|(a, b)| (a.clone(), b.clone())).unzip();
+        let (smallest, largest) = self.keys(version.order()).unwrap_or_default();
         Claim {
             tables: self.inputs.iter().map(|(_, t)| t.id()).collect(),
             level: self.target,
-            smallest: smallest.unwrap_or_default(),
-            largest: largest.unwrap_or_default(),
+            smallest: smallest.to_vec(),
+            largest: largest.to_vec(),
         }
     }
 
     /// The first and the last key of its inputs.
-    pub(super) fn keys(&self, order: &Comparator) -> Option<(&Vec<u8>, &Vec<u8>)> {
+    pub(super) fn keys(&self, order: &Comparator) -> Option<policy::KeyRange<'_>> {
         hull(order, self.inputs.iter().map(|(_, table)| table))
     }
 
@@ -41,7 +41,7 @@ impl CompactionPlan {
         }
         let ids: HashSet<TableId> = self.inputs.iter().map(|(_, table)| table.id()).collect();
         let keys = self.keys(version.order());
-        keys.map_or(0, |(a, b)| version.next_generation(self.target, &(&**a..=&**b), &ids))
+        keys.map_or(0, |(a, b)| version.next_generation(self.target, &(a..=b), &ids))
     }
 
     /// Estimates the bytes that the merge will write. Each tombstone in level 1 is assumed to remove one entry of the
@@ -119,8 +119,7 @@ fn picture<'a>(version: &'a TableVersion, claims: &'a [Claim], readers: &RetainR
         let stay = staying(version, claims);
         tree.runs[0].tables.retain(|table| !stay.contains(&table.id));
     }
-    let busy = |c: &'a Claim| BusyRange { level: c.level, smallest: &c.smallest, largest: &c.largest };
-    tree.busy = claims.iter().map(busy).collect();
+    tree.busy = claims.iter().map(|c| (c.level, (&*c.smallest, &*c.largest))).collect();
     tree.floor = [readers.snapshots.first().copied(), readers.conflicts_since, Some(readers.visible_floor)]
         .into_iter()
         .flatten()
@@ -197,8 +196,8 @@ fn deleted(
                 && !readers.is_evidence(meta.max_seq)
         })
     };
-    let inputs: Vec<_> = tables.iter().filter(|(_, table)| is_deleted(table)).cloned().collect();
-    (!inputs.is_empty()).then(|| Plan::of((PlanKind::Drop, Cause::Ranges), inputs, 1))
+    let inputs = tables.iter().filter(|(_, table)| is_deleted(table)).cloned().collect();
+    Plan::of_any((PlanKind::Drop, Cause::Ranges), inputs, 1)
 }
 
 /// One of `tables` of whose blocks at least half are deleted for all readers by one range tombstone: it is rewritten where it
@@ -288,7 +287,7 @@ pub(super) fn above_largest<'k>(
     let inputs = all_meeting(version, range, 1..shape.largest)?;
     let plan = manual(inputs, shape.largest - 1, &shape);
     let (smallest, largest) = plan.keys(version.order())?;
-    let keys = &**smallest..=&**largest;
+    let keys = smallest..=largest;
     let (mut bytes, mut cuts) = (0, Vec::new());
     let below = version.tables_meeting(shape.largest, &keys);
     for table in &below {
@@ -327,7 +326,7 @@ pub(super) fn piece<'k>(
 
 /// The last key of all tables.
 pub(super) fn largest_key(version: &TableVersion) -> Option<Vec<u8>> {
-    hull(version.order(), version.tables()).map(|(_, largest)| largest.clone())
+    hull(version.order(), version.tables()).map(|(_, largest)| largest.to_vec())
 }
 
 fn manual(inputs: Vec<(u8, Arc<TableSlot>)>, target: u8, shape: &Shape) -> CompactionPlan {
@@ -349,21 +348,19 @@ fn all_meeting<'k>(
 ) -> Option<Vec<(u8, Arc<TableSlot>)>> {
     let flushed = if levels.start == 1 { flushed_meeting(version, range) } else { Vec::new() };
     let sorted = levels.start.max(2)..levels.end;
-    let mut inputs: Vec<_> = flushed.iter().map(|t| (1, Arc::clone(t))).collect();
-    let add = |inputs: &mut Vec<_>, level, tables: Vec<Arc<TableSlot>>| {
-        inputs.extend(tables.into_iter().map(|t| (level, t)));
-    };
-    sorted.clone().for_each(|level| add(&mut inputs, level, version.tables_meeting(level, range)));
+    let mut tables = flushed.clone();
+    tables.extend(sorted.clone().flat_map(|level| version.tables_meeting(level, range)));
     // An output spans gaps between inputs, so what lies in a gap goes along; that may widen the range, so look again.
     loop {
-        let (smallest, largest) = hull(version.order(), inputs.iter().map(|(_, table)| table))?;
-        let keys = &**smallest..=&**largest;
-        let mut wider: Vec<_> = flushed.iter().map(|t| (1, Arc::clone(t))).collect();
-        sorted.clone().for_each(|level| add(&mut wider, level, version.tables_meeting(level, &keys)));
-        if wider.len() == inputs.len() {
-            return Some(wider);
+        let (smallest, largest) = hull(version.order(), &tables)?;
+        let keys = smallest..=largest;
+        let inputs = flushed.iter().cloned().map(|table| (1, table));
+        let met = |level| version.tables_meeting(level, &keys).into_iter().map(move |table| (level, table));
+        let inputs: Vec<_> = inputs.chain(sorted.clone().flat_map(met)).collect();
+        if inputs.len() == tables.len() {
+            return Some(inputs);
         }
-        inputs = wider;
+        tables = inputs.into_iter().map(|(_, table)| table).collect();
     }
 }
 
@@ -383,12 +380,8 @@ fn flushed_meeting<'k>(version: &TableVersion, range: &impl RangeBounds<&'k [u8]
 /// The first and the last key of `tables`.
 fn hull<'t>(
     order: &Comparator,
-    tables: impl Iterator<Item = &'t Arc<TableSlot>>,
-) -> Option<(&'t Vec<u8>, &'t Vec<u8>)> {
-    let keys = |table: &'t Arc<TableSlot>| (&table.meta().smallest, &table.meta().largest);
-    tables.map(keys).reduce(|a, b| {
-        let smallest = if order.compare(b.0, a.0).is_lt() { b.0 } else { a.0 };
-        let largest = if order.compare(b.1, a.1).is_gt() { b.1 } else { a.1 };
-        (smallest, largest)
-    })
+    tables: impl IntoIterator<Item = &'t Arc<TableSlot>>,
+) -> Option<policy::KeyRange<'t>> {
+    let ranges = tables.into_iter().map(|t| (&*t.meta().smallest, &*t.meta().largest));
+    ranges.reduce(|a, b| policy::join(order, a, b))
 }

@@ -21,4 +21,4 @@ pub use plan::{Cause, Plan, PlanKind};
 pub use planner::Planner;
 pub use settings::PolicySettings;
 pub use shape::Shape;
-pub use tree::{BusyRange, KeyRange, Run, TableView, Tree};
+pub use tree::{KeyRange, Run, TableView, Tree, join};

@@ -25,13 +25,7 @@ pub enum PlanKind {
 impl PlanKind {
     /// The name, as in the source.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Move => "Move",
-            Self::Drop => "Drop",
-            Self::Full => "Full",
-            Self::Tiered => "Tiered",
-            Self::Partitioned => "Partitioned",
-        }
+        ["Move", "Drop", "Full", "Tiered", "Partitioned"][self as usize]
     }
 }
 
@@ -90,6 +84,11 @@ impl<T> Plan<T> {
         Self { kind, cause, inputs, target, cuts, guards, table_bytes: u64::MAX, bottom: false }
     }
 
+    /// The same; `None` without inputs.
+    pub fn of_any(what: (PlanKind, Cause), inputs: Vec<(u8, T)>, target: u8) -> Option<Self> {
+        (!inputs.is_empty()).then(|| Self::of(what, inputs, target))
+    }
+
     /// Returns true if the inputs are rewritten.
     pub fn is_merge(&self) -> bool {
         !matches!(self.kind, PlanKind::Move | PlanKind::Drop)
@@ -97,16 +96,9 @@ impl<T> Plan<T> {
 
     /// The same plan with the tables that `table` returns for its inputs; `None` if there is none for one of them.
     pub fn with<U>(self, table: impl Fn(T) -> Option<U>) -> Option<Plan<U>> {
-        let inputs = self.inputs.into_iter().map(|(level, t)| Some((level, table(t)?)));
-        let inputs = inputs.collect::<Option<Vec<_>>>()?;
-        let Self { cuts, guards, table_bytes, bottom, .. } = self;
-        Some(Plan {
-            cuts,
-            guards,
-            table_bytes,
-            bottom,
-            ..Plan::of((self.kind, self.cause), inputs, self.target)
-        })
+        let Self { kind, cause, inputs, target, cuts, guards, table_bytes, bottom } = self;
+        let inputs = inputs.into_iter().map(|(level, t)| Some((level, table(t)?))).collect::<Option<_>>()?;
+        Some(Plan { kind, cause, inputs, target, cuts, guards, table_bytes, bottom })
     }
 }
 
@@ -148,7 +140,7 @@ impl Plan {
     ) -> Option<Self> {
         let free = |(_, t): &(u8, &TableView<'_>)| !t.taken && !tree.is_busy(target, t.range());
         let inputs = tables.into_iter().filter(free).map(|(level, t)| (level, t.id)).collect();
-        Self::unmerged(PlanKind::Move, cause, inputs, target)
+        Self::of_any((PlanKind::Move, cause), inputs, target)
     }
 
     /// Moves all tables of `level` to `target`, which may hold older data. Tables of several runs keep their order, so `None` if a running
@@ -159,15 +151,6 @@ impl Plan {
             return None;
         }
         Self::moving(tree, Cause::Levels, tree.level(level).map(|t| (level, t)), target)
-    }
-
-    /// Drops `inputs`; `None` if there is none.
-    pub(super) fn dropping(cause: Cause, inputs: Vec<(u8, TableId)>) -> Option<Self> {
-        Self::unmerged(PlanKind::Drop, cause, inputs, 1)
-    }
-
-    fn unmerged(kind: PlanKind, cause: Cause, inputs: Vec<(u8, TableId)>, target: u8) -> Option<Self> {
-        (!inputs.is_empty()).then(|| Self::of((kind, cause), inputs, target))
     }
 
     /// Entries of its inputs.

@@ -31,17 +31,6 @@ pub struct TableView<'a> {
     pub taken: bool,
 }
 
-/// Key range of one level that a running job will write to.
-#[derive(Clone, Copy, Debug)]
-pub struct BusyRange<'a> {
-    /// Target level of the job.
-    pub level: u8,
-    /// First key of its inputs.
-    pub smallest: &'a [u8],
-    /// Last key of its inputs.
-    pub largest: &'a [u8],
-}
-
 /// Tables of one level: disjoint and in key order, but those of level 1 newest first.
 #[derive(Clone, Debug)]
 pub struct Run<'a> {
@@ -58,8 +47,8 @@ pub struct Tree<'a> {
     pub order: &'a Comparator,
     /// Level 1, and the sorted runs of each deeper level: newest data first.
     pub runs: Vec<Run<'a>>,
-    /// Where running jobs write to.
-    pub busy: Vec<BusyRange<'a>>,
+    /// Where running jobs write to: their target levels, with the keys of their inputs.
+    pub busy: Vec<(u8, KeyRange<'a>)>,
     /// No reader and no transaction needs a version that a newer one at or below this number hides.
     pub floor: SeqNo,
     /// Time at or before the clock of every reader; 0 = nothing counts as expired.
@@ -151,8 +140,7 @@ impl<'a> Tree<'a> {
 
     /// Returns true if a running job writes to `level` in the range.
     pub fn is_busy(&self, level: u8, range: KeyRange<'_>) -> bool {
-        let meets = |c: &BusyRange<'_>| self.ranges_meet((c.smallest, c.largest), range);
-        self.busy.iter().any(|busy| busy.level == level && meets(busy))
+        self.busy.iter().any(|(target, keys)| *target == level && self.ranges_meet(*keys, range))
     }
 
     /// Returns true if two closed ranges have a key in common.
@@ -170,14 +158,7 @@ impl<'a> Tree<'a> {
     where
         'a: 't,
     {
-        tables.into_iter().map(TableView::range).reduce(|a, b| self.join(a, b))
-    }
-
-    /// The smallest range that holds both.
-    pub fn join<'k>(&self, a: KeyRange<'k>, b: KeyRange<'k>) -> KeyRange<'k> {
-        let smallest = if self.compare(b.0, a.0).is_lt() { b.0 } else { a.0 };
-        let largest = if self.compare(b.1, a.1).is_gt() { b.1 } else { a.1 };
-        (smallest, largest)
+        tables.into_iter().map(TableView::range).reduce(|a, b| join(self.order, a, b))
     }
 
     /// Returns the ranges of `tables` in key order; overlapping ranges are joined.
@@ -213,6 +194,13 @@ impl<'a> TableView<'a> {
     pub fn range(&self) -> KeyRange<'a> {
         (self.smallest, self.largest)
     }
+}
+
+/// The smallest range that holds both.
+pub fn join<'k>(order: &Comparator, a: KeyRange<'k>, b: KeyRange<'k>) -> KeyRange<'k> {
+    let smallest = if order.compare(b.0, a.0).is_lt() { b.0 } else { a.0 };
+    let largest = if order.compare(b.1, a.1).is_gt() { b.1 } else { a.1 };
+    (smallest, largest)
 }
 
 /// Bytes of `tables`.

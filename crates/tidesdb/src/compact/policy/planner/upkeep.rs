@@ -1,7 +1,7 @@
 //! Compactions that follow from what tables hold, and changes of the number of levels.
 
 use super::super::plan::{Cause, Plan, PlanKind};
-use super::super::tree::{TableView, Tree};
+use super::super::tree::{TableView, Tree, join};
 use super::Planner;
 
 /// Maximum number of entries that a merge reads for each dead entry it removes.
@@ -21,7 +21,7 @@ impl<'a> Planner<'_, 'a> {
         let runs = self.tree.runs.iter().enumerate();
         let free = runs
             .flat_map(|(at, run)| run.tables.iter().filter(move |t| free(at, t)).map(|t| (run.level, t.id)));
-        Plan::dropping(Cause::Expired, free.collect())
+        Plan::of_any((PlanKind::Drop, Cause::Expired), free.collect(), 1)
     }
 
     /// Merges an expired table with what it hides, if that is not too much.
@@ -106,7 +106,7 @@ impl<'a> Planner<'_, 'a> {
                     return None;
                 }
                 inputs.extend(met.iter().map(|t| (lower, t)));
-                range = tree.hull(met).map_or(range, |more| tree.join(range, more));
+                range = tree.hull(met).map_or(range, |more| join(tree.order, range, more));
             }
             if inputs.len() == count {
                 break;

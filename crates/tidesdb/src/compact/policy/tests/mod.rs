@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use super::{BusyRange, Plan, Planner, PolicySettings, Run, TableView, Tree};
+use super::{Plan, Planner, PolicySettings, Run, TableView, Tree};
 use crate::types::{Comparator, TableId};
 use model::{Key, What, World, key};
 
@@ -113,11 +113,8 @@ impl Case {
         let runs = runs
             .map(|(level, tables)| Run { level: *level, tables: tables.iter().map(Table::view).collect() });
         let mut tree = Tree::new(&order, runs.collect());
-        tree.busy.extend(self.busy.iter().map(|(level, from, to)| BusyRange {
-            level: *level,
-            smallest: from.as_bytes(),
-            largest: to.as_bytes(),
-        }));
+        let busy = self.busy.iter().map(|(level, from, to)| (*level, (from.as_bytes(), to.as_bytes())));
+        tree.busy.extend(busy);
         tree.floor = self.told("floor", u64::MAX);
         tree.now = self.told("now", 0);
         tree.probes_pay = self.told("probes_pay", 0);
@@ -162,9 +159,7 @@ fn plans(mut tree: Tree<'_>, settings: &PolicySettings, want: usize) -> Vec<Plan
                 taken.push(*table);
             }
         }
-        if let Some((smallest, largest)) = tree.hull(&taken) {
-            tree.busy.push(BusyRange { level: plan.target, smallest, largest });
-        }
+        tree.busy.extend(tree.hull(&taken).map(|keys| (plan.target, keys)));
         plans.push(plan);
     }
     plans

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::{BusyRange, Cause, Plan, PlanKind, Planner, PolicySettings, Run, TableView, Tree};
+use super::super::{Cause, Plan, PlanKind, Planner, PolicySettings, Run, TableView, Tree};
 use crate::types::{Comparator, TableId};
 use crate::version::LEVEL_MAX;
 
@@ -240,8 +240,7 @@ impl World {
         tree.now = self.now;
         tree.settles = self.is_idle;
         tree.probes_pay = self.probes_pay;
-        let busy = |j: &'a Job| BusyRange { level: j.plan.target, smallest: &j.hull.0, largest: &j.hull.1 };
-        tree.busy = self.jobs.iter().map(busy).collect();
+        tree.busy = self.jobs.iter().map(|j| (j.plan.target, (&j.hull.0[..], &j.hull.1[..]))).collect();
         tree
     }
 
