@@ -72,11 +72,7 @@ pub enum HealthState {
 impl HealthState {
     /// The name in lower case.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Healthy => "healthy",
-            Self::Degraded => "degraded",
-            Self::Poisoned => "poisoned",
-        }
+        ["healthy", "degraded", "poisoned"][self as usize]
     }
 }
 

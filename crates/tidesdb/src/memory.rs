@@ -316,13 +316,9 @@ impl Memory {
         self.sums[of as usize].store(bytes, Ordering::Relaxed);
     }
 
-    /// Capacity of the block cache, with the filters and indexes of tables, if `wanted` bytes are asked for.
-    pub fn cache_max(&self, wanted: u64) -> u64 {
-        wanted.min(self.limit / 4)
-    }
-
-    /// Limit of immutable memtables, if `wanted` bytes are asked for.
-    pub fn immutables_max(&self, wanted: u64) -> u64 {
+    /// Capacity of the block cache, with the filters and indexes of tables, if `wanted` bytes are asked for; also the limit of immutable
+    /// memtables.
+    pub fn part_max(&self, wanted: u64) -> u64 {
         wanted.min(self.limit / 4)
     }
 

@@ -113,11 +113,11 @@ fn work(engine: &Arc<Engine>, takes: Takes) {
     const PATIENCE: Duration = Duration::from_millis(500);
     let jobs = &engine.write.jobs;
     let next = || match takes {
-        Takes::All => jobs.pop(PATIENCE, |job| !job.is_upload()),
+        Takes::All => jobs.pop(PATIENCE, |job| job != Job::Upload),
         Takes::Short => jobs.pop_short(PATIENCE),
         Takes::Long => jobs.pop(PATIENCE, Job::is_long),
-        Takes::Removals => jobs.pop(PATIENCE, Job::is_removal),
-        Takes::Uploads => jobs.pop(PATIENCE, Job::is_upload),
+        Takes::Removals => jobs.pop(PATIENCE, |job| job == Job::RemoveObsolete),
+        Takes::Uploads => jobs.pop(PATIENCE, |job| job == Job::Upload),
     };
     while !engine.write.jobs.is_closed() {
         engine.reads.refresh_clock(); // in case the timekeeper waits for a slow disk

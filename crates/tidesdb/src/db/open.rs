@@ -285,8 +285,8 @@ impl OpenOptions {
         let memory = Memory::new(self.options.memory_limit);
         let o = &mut self.options;
         o.memory_limit = memory.limit();
-        o.cache_bytes = memory.cache_max(o.cache_bytes);
-        o.memtables_bytes_max = memory.immutables_max(o.memtables_bytes_max);
+        o.cache_bytes = memory.part_max(o.cache_bytes);
+        o.memtables_bytes_max = memory.part_max(o.memtables_bytes_max);
     }
 
     /// Creates the default family. An open for reading creates none.

@@ -1,34 +1,27 @@
 //! Values of events as JSON.
 
 use std::fmt::Write;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::LevelPart;
 
-/// A value of a field of an event.
+/// A value of a field of an event. What refers to one, such as an `Arc<str>`, needs no implementation of its own.
 pub(super) trait Json {
     /// Appends the value as JSON.
     fn json(&self, out: &mut String);
 }
 
-impl Json for u64 {
-    fn json(&self, out: &mut String) {
-        let _ = write!(out, "{self}");
-    }
+macro_rules! as_displayed {
+    ($($of:ty)*) => {
+        $(impl Json for $of {
+            fn json(&self, out: &mut String) {
+                let _ = write!(out, "{self}");
+            }
+        })*
+    };
 }
 
-impl Json for u8 {
-    fn json(&self, out: &mut String) {
-        u64::from(*self).json(out);
-    }
-}
-
-impl Json for bool {
-    fn json(&self, out: &mut String) {
-        out.push_str(if *self { "true" } else { "false" });
-    }
-}
+as_displayed! { u8 u64 bool }
 
 impl Json for f64 {
     fn json(&self, out: &mut String) {
@@ -62,21 +55,9 @@ impl Json for str {
     }
 }
 
-impl Json for &'static str {
-    fn json(&self, out: &mut String) {
-        str::json(self, out);
-    }
-}
-
 impl Json for String {
     fn json(&self, out: &mut String) {
         self.as_str().json(out);
-    }
-}
-
-impl Json for Arc<str> {
-    fn json(&self, out: &mut String) {
-        (**self).json(out);
     }
 }
 

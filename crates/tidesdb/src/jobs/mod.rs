@@ -39,9 +39,10 @@ pub enum Job {
     Collect(FamilyId),
     /// Write recorded events to the event log.
     WriteEvents,
-    /// Remove files that are no longer needed.
+    /// Remove files that are no longer needed. It has a thread of its own if there are several workers: on some disks the system frees the
+    /// space of a file slowly.
     RemoveObsolete,
-    /// Bring the object store up to date.
+    /// Bring the object store up to date. It has a thread of its own, because it waits for the store.
     Upload,
 }
 
@@ -57,16 +58,6 @@ impl Job {
             Self::Collect(_) | Self::WriteEvents => 5,
             Self::Upload => 6,
         }
-    }
-
-    /// True for jobs that run on the dedicated upload thread, because they wait for an object store.
-    pub fn is_upload(self) -> bool {
-        self == Self::Upload
-    }
-
-    /// True for the job that removes files, which has a thread of its own if there are several workers: on some disks the system frees the space of a file slowly.
-    pub fn is_removal(self) -> bool {
-        self == Self::RemoveObsolete
     }
 
     /// True for jobs that may take long and that no thread waits for at once.
@@ -113,7 +104,7 @@ impl Inner {
     fn is_short(&self, job: Job) -> bool {
         match job {
             Job::Compact(id) => self.small.contains(&id),
-            job => !job.is_long() && !job.is_upload() && !job.is_removal(),
+            job => !job.is_long() && !matches!(job, Job::Upload | Job::RemoveObsolete),
         }
     }
 
@@ -451,7 +442,7 @@ mod tests {
         assert_eq!((next(), next()), (Some(merge), Some(collect)));
         assert_eq!((next(), queue.pop_short(Duration::ZERO)), (None, None));
         assert_eq!(
-            queue.pop(Duration::ZERO, Job::is_removal),
+            queue.pop(Duration::ZERO, |job| job == Job::RemoveObsolete),
             Some(Job::RemoveObsolete),
             "on its own thread"
         );
