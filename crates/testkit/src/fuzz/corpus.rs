@@ -99,7 +99,7 @@ fn build_table(compression: Compression, order: &Comparator, long: u8) -> Option
             writer.add(EntryRef { key, seq: 100 + version, kind, expiry, value }).ok()?;
         }
     }
-    let meta = writer.finish().ok()?;
+    let (meta, _) = writer.complete().ok()?;
     disk.read_file(format!("{PATH}/{}", tidesdb::internals::files::table(meta.id))).ok()
 }
 

@@ -1,5 +1,6 @@
 //! Point reads: searches the newest source first and stops at the first visible version.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -10,7 +11,7 @@ use crate::codec::key_hash;
 use crate::context::ReadCtx;
 use crate::family::{FamilyCore, GET_CHARGE, ReadView};
 use crate::merge::Combine;
-use crate::sst::{AllowAllReads, ReadGate, Table, TableValue, TurnGate};
+use crate::sst::{AllowAllReads, ReadGate, Table, TurnGate};
 use crate::stats::is_chosen;
 use crate::types::{Between, Kind, Operands, ReadPoint, SeqNo, Slice, VALUE_BYTES_MAX, has_passed};
 use crate::vlog::{ChunkedPlace, ValuePlace, VlogPointer};
@@ -27,7 +28,7 @@ struct Hit<'g> {
 enum ValueLocation<'g> {
     Memtable(Entry<'g>, &'g Arc<Memtable>),
     /// With the sequence number of the version.
-    Table(TableValue<'g>, SeqNo),
+    Table(Cow<'g, [u8]>, SeqNo),
 }
 
 /// Keys of a `multi_get` that are read together. Enough to fill the queue of a fast disk, and few enough that
@@ -43,7 +44,7 @@ impl ValueLocation<'_> {
     /// Returns the value as an owned slice.
     fn into_slice(self) -> Slice {
         match self {
-            Self::Table(value, _) => value.into_slice(),
+            Self::Table(value, _) => value.into_owned().into(),
             Self::Memtable(entry, map) if entry.value.len() >= PINNED_BYTES_MIN => {
                 Slice::pinned(map.value_handle(&entry))
             }

@@ -7,10 +7,11 @@
 //! In a mapped file, a block and each of its frames are verified once per open, and key sections stored raw are used in place. Frames are
 //! read separately there too, and some of them are cached. Long values never enter the cache.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use tidesdb_cache::Handle;
+use tidesdb_cache::{CacheKey, Handle};
 use tidesdb_sync::{Guard, Kept, prefetch};
 
 use super::block::{Block, CachedBlock, LIMITS, Shape};
@@ -19,8 +20,7 @@ use super::file::TableFile;
 use super::gate::ReadGate;
 use super::index::{CurrentPartition, Fence, Index, IndexReader, VersionKey, encloses};
 use super::parts::{CachedPart, Parts};
-use super::value::TableValue;
-use crate::types::{Comparator, Slice};
+use crate::types::Comparator;
 use crate::{Error, Result};
 
 /// Blocks up to this length on disk, two pages, are read as a whole. Writers close blocks at one page, so a single
@@ -32,7 +32,7 @@ const PREFETCH_STRIDE: usize = 256;
 /// Number of frames that have a bit. Later frames are verified at each use.
 const FRAME_BITS: usize = 15;
 /// Result of reading a value if the gate refuses a read.
-const REFUSED: TableValue<'static> = TableValue::InPlace(&[]);
+const REFUSED: Cow<'static, [u8]> = Cow::Borrowed(&[]);
 
 /// Decoded key section and values of a block.
 #[derive(Default)]
@@ -141,7 +141,7 @@ impl Blocks {
     /// Returns the index for searches.
     #[inline(always)]
     pub(super) fn index(&self) -> IndexReader<'_> {
-        IndexReader::new(&self.index, &self.parts)
+        IndexReader { index: &self.index, parts: &self.parts }
     }
 
     /// Returns whether the whole index is in memory, and with it the filter.
@@ -373,16 +373,16 @@ impl Blocks {
         i: usize,
         guard: &'g Guard,
         gate: &mut impl ReadGate,
-    ) -> Result<TableValue<'g>> {
+    ) -> Result<Cow<'g, [u8]>> {
         let block = keys.block().ok_or_else(|| self.wrong_part(b))?;
         let span = block.value_span(i);
         if span.is_empty() {
-            return Ok(TableValue::InPlace(&[]));
+            return Ok(Cow::Borrowed(&[]));
         }
         if let Keys::Pinned(cached) = keys
             && let Some(value) = cached.values().get(span.clone())
         {
-            return Ok(TableValue::InPlace(value));
+            return Ok(Cow::Borrowed(value));
         }
         let values = match keys {
             Keys::Held(part) => part.block().map_or(&[][..], CachedBlock::values),
@@ -390,7 +390,7 @@ impl Blocks {
             Keys::Mapped(..) | Keys::Pinned(_) => &[],
         };
         match values.get(span) {
-            Some(value) => Ok(TableValue::Owned(value.into())),
+            Some(value) => Ok(Cow::Owned(value.to_vec())),
             None => self.value_of_frame(b, block, i, guard, gate),
         }
     }
@@ -403,7 +403,7 @@ impl Blocks {
         i: usize,
         guard: &'g Guard,
         gate: &mut impl ReadGate,
-    ) -> Result<TableValue<'g>> {
+    ) -> Result<Cow<'g, [u8]>> {
         let file = self.file();
         let fence = self.index().fence(&mut CurrentPartition::default(), b)?;
         let frame = block.frame_of(i).ok_or_else(|| file.corrupt(fence.at, "value without a frame"))?;
@@ -412,82 +412,55 @@ impl Blocks {
         if frame.disk == frame.raw && file.map().is_some() {
             let values = file.mapped(place.at(), frame.disk).ok_or_else(|| file.ends_early(place.at()))?;
             self.check_frame(&place, values)?;
-            return self.part_of(&place, values, span).map(TableValue::InPlace);
+            return self.part_of(&place, values, span).map(Cow::Borrowed);
         }
-        if frame.raw <= LIMITS.frame && frame.number < usize::from(u8::MAX) {
-            return self.cached_value(&place, span, guard, gate);
+        let key = (frame.raw <= LIMITS.frame && frame.number < usize::from(u8::MAX))
+            .then(|| self.parts.key(b, frame.number as u8 + 1));
+        if let Some(map) = file.map().filter(|_| key.is_some()) {
+            // Most lookups use these bytes. They load while the cache is searched.
+            prefetch(map, place.at() as usize);
+        }
+        if let Some(CachedPart::Values(values)) = key.and_then(|key| self.parts.pinned(key, guard)) {
+            return self.part_of(&place, values, span).map(Cow::Borrowed);
         }
         if !self.parts.admits(gate, place.at(), frame.disk) {
             return Ok(REFUSED);
         }
         if frame.raw > LIMITS.frame {
-            return self.long_value(&place, span).map(TableValue::Owned);
+            self.long_value(&place, span)
+        } else {
+            self.short_value(&place, span, key)
         }
-        self.with_frame(&place, span.end, |values| self.owned_part(&place, values, span))
+        .map(Cow::Owned)
+    }
+
+    /// Returns a value of a frame with several, and caches the frame with `key` if that is worth it.
+    fn short_value(&self, place: &FramePlace, span: Range<usize>, key: Option<CacheKey>) -> Result<Vec<u8>> {
+        let key = key.filter(|key| self.parts.is_worth_caching(*key));
+        let mut buffers = Kept::take(&FRAME).unwrap_or_default();
+        let want = if key.is_some() { usize::MAX } else { span.end };
+        let value = self.frame_values(place, want, &mut buffers).and_then(|values| {
+            if let Some(key) = key {
+                self.parts.insert(key, CachedPart::Values(values.into()));
+            }
+            self.part_of(place, values, span).map(<[u8]>::to_vec)
+        });
+        Kept::put(&FRAME, buffers);
+        value
     }
 
     /// Returns the value of a frame with a single value: decoded into the returned memory, with no other copy kept.
-    fn long_value(&self, place: &FramePlace, span: Range<usize>) -> Result<Slice> {
+    fn long_value(&self, place: &FramePlace, span: Range<usize>) -> Result<Vec<u8>> {
         let mut buffers = FrameBuffers::default();
         let values = self.frame_values(place, usize::MAX, &mut buffers)?;
         if span != (0..values.len()) {
-            return self.part_of(place, values, span).map(Slice::from);
+            return self.part_of(place, values, span).map(<[u8]>::to_vec);
         }
-        Ok(Slice::from(if place.frame.disk == place.frame.raw { buffers.disk } else { buffers.raw }))
-    }
-
-    /// Returns a value from the cached frame, reading the frame first if necessary.
-    fn cached_value<'g>(
-        &'g self,
-        place: &FramePlace,
-        span: Range<usize>,
-        guard: &'g Guard,
-        gate: &mut impl ReadGate,
-    ) -> Result<TableValue<'g>> {
-        let key = self.parts.key(place.fence.block, place.frame.number as u8 + 1);
-        if let Some(map) = self.file().map() {
-            // Most lookups use these bytes. They load while the cache is searched.
-            prefetch(map, place.at() as usize);
-        }
-        if let Some(CachedPart::Values(values)) = self.parts.pinned(key, guard) {
-            return self.part_of(place, values, span).map(TableValue::InPlace);
-        }
-        if !self.parts.admits(gate, place.at(), place.frame.disk) {
-            return Ok(REFUSED);
-        }
-        let admit = self.parts.is_worth_caching(key);
-        self.with_frame(place, if admit { usize::MAX } else { span.end }, |values| {
-            if admit {
-                self.parts.insert(key, CachedPart::Values(values.into()));
-            }
-            self.owned_part(place, values, span)
-        })
+        Ok(if place.frame.disk == place.frame.raw { buffers.disk } else { buffers.raw })
     }
 
     fn part_of<'v>(&self, place: &FramePlace, values: &'v [u8], span: Range<usize>) -> Result<&'v [u8]> {
         values.get(span).ok_or_else(|| self.file().corrupt(place.fence.at, "value extends beyond its frame"))
-    }
-
-    fn owned_part(
-        &self,
-        place: &FramePlace,
-        values: &[u8],
-        span: Range<usize>,
-    ) -> Result<TableValue<'static>> {
-        self.part_of(place, values, span).map(|value| TableValue::Owned(value.into()))
-    }
-
-    /// Calls `body` with the verified values of a frame, of which only the first `want` bytes are guaranteed to be decoded.
-    fn with_frame<R>(
-        &self,
-        place: &FramePlace,
-        want: usize,
-        body: impl FnOnce(&[u8]) -> Result<R>,
-    ) -> Result<R> {
-        let mut buffers = Kept::take(&FRAME).unwrap_or_default();
-        let result = self.frame_values(place, want, &mut buffers).and_then(body);
-        Kept::put(&FRAME, buffers);
-        result
     }
 
     /// Returns the verified values of a frame: in place, or in one of the buffers. Only the first `want` bytes are

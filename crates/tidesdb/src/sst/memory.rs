@@ -55,11 +55,6 @@ impl TableMemory {
         self.set_cache();
     }
 
-    /// Returns true while the limit is lowered.
-    pub fn is_lowered(&self) -> bool {
-        self.allowed.load(Ordering::Relaxed) < self.capacity
-    }
-
     /// Takes `bytes` from the cache, unless the tables would then use more than half of the memory.
     pub(super) fn try_take(self: &Arc<Self>, bytes: u64) -> Option<TableShare> {
         let mut share = TableShare { memory: Arc::clone(self), bytes: 0 };

@@ -37,7 +37,6 @@ mod props;
 mod table;
 #[cfg(test)]
 mod tests;
-mod value;
 mod verify;
 mod window;
 mod writer;
@@ -50,6 +49,5 @@ pub use memory::TableMemory;
 pub use parts::{BlockReads, CachedPart, TableContext};
 pub use props::{TableMeta, VlogRef};
 pub use table::{FoundVersion, Table};
-pub use value::TableValue;
 pub use verify::{BlockContent, BlockInfo};
 pub use writer::{TableOptions, TableWriter, UnsyncedTable};

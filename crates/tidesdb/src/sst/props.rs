@@ -24,8 +24,8 @@ pub struct VlogRef {
     pub count: u64,
 }
 
-/// The description of a table, as stored in the manifest.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The description of a table, as stored in the manifest. The default has no entries.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableMeta {
     /// Number of the table, from which its file name is derived.
     pub id: TableId,
@@ -321,34 +321,6 @@ impl TableMeta {
             (self == expected, "properties"),
         ];
         same.iter().find(|(same, _)| !same).map(|(_, what)| *what)
-    }
-}
-
-impl Default for TableMeta {
-    /// Returns the description of a table without entries.
-    fn default() -> Self {
-        Self {
-            id: TableId(0),
-            salt: [0; 16],
-            file_bytes: 0,
-            entries: 0,
-            keys: 0,
-            tombstones: 0,
-            single_deletes: 0,
-            smallest: Vec::new(),
-            largest: Vec::new(),
-            min_seq: 0,
-            max_seq: 0,
-            oldest_expiry: 0,
-            newest_expiry: 0,
-            has_eternal: false,
-            raw_key_bytes: 0,
-            raw_value_bytes: 0,
-            purged_to: 0,
-            compression: Compression::None,
-            vlog_refs: Vec::new(),
-            unknown: UnknownFields::default(),
-        }
     }
 }
 

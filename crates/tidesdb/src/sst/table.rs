@@ -2,6 +2,7 @@
 //!
 //! All methods may be called by any number of threads.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -18,7 +19,6 @@ use super::layout::Footer;
 use super::memory::TableShare;
 use super::open::Sections;
 use super::parts::Parts;
-use super::value::TableValue;
 use super::{TableContext, TableMeta};
 use crate::Result;
 use crate::types::{Comparator, Kind, SeqNo};
@@ -32,8 +32,8 @@ pub struct FoundVersion<'g> {
     pub kind: Kind,
     /// Expiry in milliseconds since the UNIX epoch; 0 = never.
     pub expiry: u64,
-    /// The value as stored; empty if it was not requested.
-    pub value: TableValue<'g>,
+    /// The value as stored, in the map or the cache if it can be used there; empty if it was not requested.
+    pub value: Cow<'g, [u8]>,
 }
 
 /// An open table.
@@ -196,7 +196,7 @@ impl Table {
                 Find::At(i) => {
                     let value = match want_value {
                         true => blocks.value(b, &keys, i, guard, gate)?,
-                        false => TableValue::InPlace(&[]),
+                        false => Cow::Borrowed(&[][..]),
                     };
                     let (seq, kind, expiry) = (block.seq(i), block.kind(i), block.expiry(i));
                     return Ok(Some(FoundVersion { seq, kind, expiry, value }));

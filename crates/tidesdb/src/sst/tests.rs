@@ -29,6 +29,14 @@ use crate::types::{Comparator, EntryCursor, EntryRef, Kind, SeqNo, TableId};
 pub(super) const ALL: [Compression; 5] =
     [Compression::None, Compression::Snappy, Compression::Lz4, Compression::Zstd, Compression::Lz4Fast];
 
+impl TableWriter {
+    /// Completes the table and makes it durable.
+    pub(super) fn finish(self) -> Result<TableMeta> {
+        let (meta, file) = self.complete()?;
+        file.sync().map(|()| meta)
+    }
+}
+
 /// A reproducible random number generator.
 pub(super) struct Rng(u64);
 

@@ -187,12 +187,11 @@ impl Window {
         let was_loading = std::mem::take(&mut self.loading);
         match (was_loading.contains(&b), self.backwards) {
             _ if self.unreadable.contains(&b) => b..b,
-            (true, false) if self.whole => {
+            (true, false) => {
                 let piece = self.piece(blocks, near, b, PIECE_BYTES);
                 self.loading = piece.end.min(was_loading.end)..was_loading.end;
                 b..self.loading.start
             }
-            (true, false) => b..was_loading.end,
             (true, true) => was_loading.start..b + 1,
             (false, _) => {
                 // The other half is for the blocks that `load_behind` prefetches.

@@ -16,7 +16,7 @@ use super::index::{IndexBuilder, PARTITION_BYTES};
 use super::layout::{Footer, begin_section, seal_section};
 use crate::codec::{Compression, Salt, key_hash};
 use crate::types::{Comparator, EntryRef, KEY_BYTES_MAX, SeqNo, TableId, VALUE_BYTES_MAX};
-use crate::{Error, FamilyOptions, Result, files};
+use crate::{Error, Result, files};
 
 /// Number of buffered bytes that triggers a write. They are still in the processor's cache then.
 const WRITE_BYTES: usize = 256 << 10;
@@ -32,12 +32,6 @@ pub struct TableOptions {
     pub compression: Compression,
     /// Filter bits per key; 0 means no filter.
     pub filter_bits_per_key: u32,
-}
-
-impl From<&FamilyOptions> for TableOptions {
-    fn from(options: &FamilyOptions) -> Self {
-        Self { compression: options.compression, filter_bits_per_key: options.filter_bits_per_key }
-    }
 }
 
 /// A table being written. Dropping the writer leaves a partial file that no manifest names.
@@ -163,23 +157,6 @@ impl TableWriter {
         self.written + pending as u64 + filter
     }
 
-    /// Completes the file and makes its bytes durable. Its name is durable only after a sync of the directory. On
-    /// failure the table is abandoned.
-    ///
-    /// # Errors
-    /// `Internal` for a table without entries; `Io` if a write or the sync fails.
-    pub fn finish(self) -> Result<TableMeta> {
-        let dir = Arc::clone(&self.dir);
-        let (meta, file) = self.complete()?;
-        match file.sync() {
-            Ok(()) => Ok(meta),
-            Err(e) => {
-                files::remove(&*dir, &file.name);
-                Err(e)
-            }
-        }
-    }
-
     /// Completes the file, and starts writing its last bytes to the device. They are durable only after
     /// [`UnsyncedTable::sync`], which waits less if some time passes before it. On failure the table is abandoned.
     ///
@@ -217,8 +194,7 @@ impl TableWriter {
         self.append(&bytes)?;
         bytes.clear();
         filter.shape().encode(&mut top);
-        let index = std::mem::replace(&mut self.index, IndexBuilder::new(false, 0));
-        index.finish(&salt, self.end(), &mut bytes, &mut top);
+        std::mem::take(&mut self.index).finish(&salt, self.end(), &mut bytes, &mut top);
         self.append(&bytes)?;
         let index_at = self.end();
         seal_section(&salt, index_at, &mut top);

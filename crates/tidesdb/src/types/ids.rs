@@ -5,7 +5,7 @@
 pub struct FamilyId(pub u32);
 
 /// A table (`.klog` file).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TableId(pub u64);
 
 /// A value log file (`.vlog`).

@@ -33,7 +33,7 @@ pub use readahead::Readahead;
 pub use rows::{RowSpan, Rows};
 pub use scope::Scope;
 pub use slice::Slice;
-pub use words::append_short;
+pub use words::{append_short, head_of};
 
 /// A sequence number: the position of a commit's record in the log, in units of eight bytes. Larger is newer;
 /// all entries of one commit share it.

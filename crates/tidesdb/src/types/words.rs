@@ -29,6 +29,23 @@ fn in_byte_order(word: [u8; 8]) -> u64 {
     u64::from_le_bytes(word).swap_bytes()
 }
 
+/// Returns the first eight bytes, zero-padded, as a number with the same order as the bytes.
+#[inline]
+pub fn head_of(suffix: &[u8]) -> u64 {
+    match suffix.first_chunk::<8>() {
+        Some(head) => in_byte_order(*head),
+        None => short_head_of(suffix),
+    }
+}
+
+fn short_head_of(suffix: &[u8]) -> u64 {
+    let mut head = [0; 8];
+    for (to, from) in head.iter_mut().zip(suffix) {
+        *to = *from;
+    }
+    in_byte_order(head)
+}
+
 /// Appends `bytes`, which are usually short.
 #[inline]
 pub fn append_short(to: &mut Vec<u8>, bytes: &[u8]) {

@@ -5,7 +5,6 @@ use std::ops::Range;
 use super::attempts::Attempts;
 use super::estimate::{Estimate, RawSizes};
 use super::packing::pack;
-use super::search::head_of;
 use super::{
     ENTRIES_MAX, EXPIRES, EXPIRY_UNIFORM, FRAME_BYTES, HEADER_BYTES, HEADS, Header, KIND_UNIFORM, Limits,
     PACKED, SUFFIX_UNIFORM, Shape, VALUE_UNIFORM,
@@ -14,7 +13,7 @@ use super::{
 /// Keys are packed if that saves at least the block divided by this.
 const PACKING_WORTH: usize = 32;
 use crate::codec::{Compression, Salt, bound_crc, compress};
-use crate::types::{EntryRef, SeqNo, append_short};
+use crate::types::{EntryRef, SeqNo, append_short, head_of};
 
 /// Sizes of a finished block.
 #[derive(Clone, Copy, Debug)]

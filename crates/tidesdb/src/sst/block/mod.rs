@@ -27,7 +27,7 @@ pub(super) use packing::SYMBOLS_MAX;
 
 pub(super) use builder::{BlockBuilder, BuiltBlock, common_prefix};
 pub(super) use reader::{Block, Frame};
-pub(super) use search::{Find, head_of, partition};
+pub(super) use search::{Find, partition};
 
 /// A copy of a key, in place unless it is long.
 pub(super) type ShortKey = smallvec::SmallVec<[u8; 64]>;

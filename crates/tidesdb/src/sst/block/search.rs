@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 
 use super::{Block, HEADS};
-use crate::types::{Comparator, SeqNo};
+use crate::types::{Comparator, SeqNo, head_of};
 
 /// Result of a point lookup in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,23 +142,6 @@ impl Block<'_> {
         let tail = suffix.get(8..).unwrap_or_default();
         self.head_len(i).cmp(&head_len).then_with(|| self.tail(i).cmp(tail))
     }
-}
-
-/// Returns the first eight bytes, zero-padded, as a number with the same order as the bytes.
-#[inline]
-pub(in crate::sst) fn head_of(suffix: &[u8]) -> u64 {
-    match suffix.first_chunk::<8>() {
-        Some(head) => u64::from_le_bytes(*head).swap_bytes(),
-        None => short_head_of(suffix),
-    }
-}
-
-fn short_head_of(suffix: &[u8]) -> u64 {
-    let mut head = [0; 8];
-    for (to, from) in head.iter_mut().zip(suffix) {
-        *to = *from;
-    }
-    u64::from_le_bytes(head).swap_bytes()
 }
 
 /// Returns how many of the sorted `heads` are smaller than `head`. No branch depends on the data: half of such branches

@@ -48,6 +48,7 @@ struct Partition {
 }
 
 /// The index under construction.
+#[derive(Default)]
 pub(in crate::sst) struct IndexBuilder {
     bytewise: bool,
     partition_bytes: usize,
@@ -62,15 +63,7 @@ pub(in crate::sst) struct IndexBuilder {
 impl IndexBuilder {
     /// Creates an empty index with partitions of about `partition_bytes`.
     pub(in crate::sst) fn new(bytewise: bool, partition_bytes: usize) -> Self {
-        Self {
-            bytewise,
-            partition_bytes,
-            finished: Vec::new(),
-            open: None,
-            fences: FenceWriter::default(),
-            blocks: 0,
-            len: 0,
-        }
+        Self { bytewise, partition_bytes, ..Self::default() }
     }
 
     /// Adds a block whose first key is `first`, after a block whose last key was `last` (`None` for the first block).

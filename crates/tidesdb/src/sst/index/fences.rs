@@ -8,8 +8,8 @@ use std::cmp::Ordering;
 use super::tree::Tree;
 use crate::Result;
 use crate::codec::Decoder;
-use crate::sst::block::{ShortKey, common_prefix, head_of, partition};
-use crate::types::{Comparator, KEY_BYTES_MAX, SEQ_MAX, SeqNo};
+use crate::sst::block::{ShortKey, common_prefix, partition};
+use crate::types::{Comparator, KEY_BYTES_MAX, SEQ_MAX, SeqNo, head_of};
 
 /// The separator between a block or a partition and its predecessor.
 #[derive(Clone, Debug, PartialEq, Eq)]

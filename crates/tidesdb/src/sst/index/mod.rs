@@ -145,16 +145,11 @@ impl Index {
 /// An index, and the table file that its partitions are read from. A damaged partition is an error of the search that needs it.
 #[derive(Clone, Copy)]
 pub(super) struct IndexReader<'a> {
-    index: &'a Index,
-    parts: &'a Parts,
+    pub(super) index: &'a Index,
+    pub(super) parts: &'a Parts,
 }
 
 impl<'a> IndexReader<'a> {
-    #[inline(always)]
-    pub(super) fn new(index: &'a Index, parts: &'a Parts) -> Self {
-        Self { index, parts }
-    }
-
     /// Returns the block that contains the newest version of `key` at or below `snapshot`, if any does, for one lookup. Returns `None`
     /// if `gate` refuses a read.
     #[inline]
