@@ -6,7 +6,7 @@ use tidesdb_memtable::Memtable;
 
 use crate::Result;
 use crate::codec::key_hash;
-use crate::merge::{LevelCursor, LevelTable, MergeSource, SortedTables};
+use crate::merge::{LevelCursor, LevelTable, SortedTables};
 use crate::sst::{Table, TableCursor};
 use crate::types::{Comparator, EntryCursor, EntryMeta, Kind, ReadPoint, Rows, Scope, SeqNo, Stored};
 use crate::undo_map::{UndoCursor, UndoMap};
@@ -294,6 +294,13 @@ impl EntryCursor for Source {
             Ok((e.key, kind(e.kind), e.value))
         }, c => c.entry())
     }
+
+    fn may_contain(&self, key: &[u8]) -> bool {
+        match self {
+            Self::Table(c) => c.table().may_contain(key_hash(key)),
+            Self::Memtable(_) | Self::Own(..) | Self::Level(_) | Self::Run(_) => true,
+        }
+    }
 }
 
 fn copy_from_memory(
@@ -324,13 +331,4 @@ fn meta_in_memory(e: &tidesdb_memtable::Entry<'_>) -> EntryMeta {
 #[inline(always)]
 fn kind(byte: u8) -> Kind {
     Kind::of_checked(byte)
-}
-
-impl MergeSource for Source {
-    fn may_contain(&self, key: &[u8]) -> bool {
-        match self {
-            Self::Table(c) => c.table().may_contain(key_hash(key)),
-            Self::Memtable(_) | Self::Own(..) | Self::Level(_) | Self::Run(_) => true,
-        }
-    }
 }

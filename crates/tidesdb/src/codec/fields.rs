@@ -5,7 +5,6 @@
 //! optional fields unchanged and writes them back ([`UnknownFields`]), so a newer version still finds them after an
 //! older version has rewritten the body. A missing field takes its default.
 
-use std::fmt;
 use std::sync::Arc;
 
 use super::{Decoder, put_bytes, put_varint};
@@ -24,19 +23,13 @@ pub enum FieldClass {
 }
 
 /// Optional fields that a newer version wrote, in their encoded form.
-#[derive(Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnknownFields(Option<Arc<[u8]>>);
 
 impl UnknownFields {
     /// True when there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
-    }
-}
-
-impl fmt::Debug for UnknownFields {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} bytes", self.0.as_deref().map_or(0, <[u8]>::len))
     }
 }
 

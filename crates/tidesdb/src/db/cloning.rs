@@ -94,7 +94,7 @@ impl CloneFiles<'_> {
                     &to,
                     source,
                     RewriteTarget::flush(true),
-                    &CoveringRanges::nothing(),
+                    &CoveringRanges::default(),
                 )?;
                 self.out.tables.extend(part.tables);
             }

@@ -14,9 +14,8 @@
 
 use std::cmp::Ordering;
 
-use super::MergeSource;
 use crate::Result;
-use crate::types::{Comparator, EntryCursor, EntryMeta, ReadPoint, Rows, Scope, SeqNo, Stored};
+use crate::types::{Comparator, EntryCursor, EntryMeta, ReadPoint, Rows, Scope, SeqNo, Stored, head_of};
 
 const NONE: usize = usize::MAX;
 
@@ -54,7 +53,7 @@ pub struct MergeCursor<C> {
     key: Vec<u8>,
 }
 
-impl<C: MergeSource> MergeCursor<C> {
+impl<C: EntryCursor> MergeCursor<C> {
     /// Merges `children`. Of two entries with the same key and sequence number, the one of the lower index comes first.
     pub fn new(compare: Comparator, children: Vec<C>) -> Self {
         let n = children.len();
@@ -130,7 +129,7 @@ impl<C: MergeSource> MergeCursor<C> {
     /// Child `i` with the head of the entry on which it stands.
     #[inline]
     fn standing(&self, child: usize) -> Waiting {
-        Waiting { child, head: if self.bytewise { head(self.children[child].key()) } else { 0 } }
+        Waiting { child, head: if self.bytewise { head_of(self.children[child].key()) } else { 0 } }
     }
 
     /// Makes `first`, which waits no longer, the current child.
@@ -146,13 +145,18 @@ impl<C: MergeSource> MergeCursor<C> {
         self.waiting.insert(at, placed);
     }
 
-    /// Makes the first of the positioned children the current one.
-    fn settle(&mut self) {
+    /// Inserts all children that have entries into the waiting children, except for `current`.
+    fn place_all_but(&mut self, current: usize) {
         for i in 0..self.children.len() {
-            if self.children[i].valid() {
+            if i != current && self.children[i].valid() {
                 self.place(i);
             }
         }
+    }
+
+    /// Makes the first of the positioned children the current one.
+    fn settle(&mut self) {
+        self.place_all_but(NONE);
         if let Some(first) = self.waiting.pop() {
             self.lead(first);
         }
@@ -193,23 +197,26 @@ impl<C: MergeSource> MergeCursor<C> {
         self.waiting[at] = moved;
     }
 
+    /// Begins to order the children anew around the current one: keeps its key in `key`, and returns it. The cursor is invalid if a
+    /// child fails meanwhile.
+    fn begin_anew(&mut self) -> usize {
+        let current = std::mem::replace(&mut self.current, NONE);
+        self.tied = None;
+        self.partial = false;
+        self.waiting.clear();
+        self.key.clear();
+        self.key.extend_from_slice(self.children[current].key());
+        current
+    }
+
     /// Positions the children that a lazy seek left out, for iterating forward.
     #[cold]
     fn complete(&mut self) -> Result<()> {
-        let current = self.current;
-        self.current = NONE; // invalid if a child fails
-        self.tied = None;
-        self.partial = false;
-        self.key.clear();
-        self.key.extend_from_slice(self.children[current].key());
+        let current = self.begin_anew();
         while let Some(i) = self.deferred.pop() {
             self.children[i].seek(&self.key)?;
         }
-        for i in 0..self.children.len() {
-            if i != current && self.children[i].valid() {
-                self.place(i);
-            }
-        }
+        self.place_all_but(current);
         self.lead(self.standing(current));
         Ok(())
     }
@@ -217,24 +224,14 @@ impl<C: MergeSource> MergeCursor<C> {
     /// Changes direction on the current entry.
     #[cold]
     fn turn(&mut self, forward: bool) -> Result<()> {
-        let current = self.current;
-        self.current = NONE;
-        self.tied = None;
-        self.partial = false;
+        let current = self.begin_anew();
         self.forward = forward;
-        self.waiting.clear();
-        self.key.clear();
-        self.key.extend_from_slice(self.children[current].key());
         let seq = self.children[current].seq();
-        for i in 0..self.children.len() {
-            if i != current {
-                self.turn_child(i, current, seq)?;
-                if self.children[i].valid() {
-                    self.place(i);
-                }
-            }
+        for i in (0..self.children.len()).filter(|i| *i != current) {
+            self.turn_child(i, current, seq)?;
         }
         self.deferred.clear();
+        self.place_all_but(current);
         self.lead(self.standing(current));
         Ok(())
     }
@@ -295,15 +292,27 @@ impl<C: MergeSource> MergeCursor<C> {
         }
     }
 
+    /// Gets ready for a step forward.
     #[inline]
-    fn step(&mut self) -> Result<()> {
-        let moved = self.step_child(self.current);
-        if moved.is_err() {
-            self.current = NONE;
-            return moved;
+    fn face_forward(&mut self) -> Result<()> {
+        debug_assert!(self.valid());
+        if self.partial {
+            self.complete()
+        } else if !self.forward {
+            self.turn(true)
+        } else {
+            Ok(())
         }
-        self.restore();
-        Ok(())
+    }
+
+    /// Restores the order after the current child has moved; invalid if that failed.
+    #[inline]
+    fn after(&mut self, moved: Result<()>) -> Result<()> {
+        match moved {
+            Ok(()) => self.restore(),
+            Err(_) => self.current = NONE,
+        }
+        moved
     }
 
     fn position(&mut self, forward: bool, mut each: impl FnMut(&mut C) -> Result<()>) -> Result<()> {
@@ -355,7 +364,7 @@ impl<C: MergeSource> MergeCursor<C> {
     }
 }
 
-impl<C: MergeSource> EntryCursor for MergeCursor<C> {
+impl<C: EntryCursor> EntryCursor for MergeCursor<C> {
     fn skip_older(&mut self, below: SeqNo, until: Option<&[u8]>) -> Result<()> {
         if self.current == NONE || !self.forward {
             return Ok(());
@@ -403,30 +412,16 @@ impl<C: MergeSource> EntryCursor for MergeCursor<C> {
 
     #[inline]
     fn next(&mut self) -> Result<()> {
-        debug_assert!(self.valid());
-        if self.partial {
-            self.complete()?;
-        } else if !self.forward {
-            self.turn(true)?;
-        }
-        self.step()
+        self.face_forward()?;
+        let moved = self.step_child(self.current);
+        self.after(moved)
     }
 
     #[inline]
     fn next_key(&mut self) -> Result<()> {
-        debug_assert!(self.valid());
-        if self.partial {
-            self.complete()?;
-        } else if !self.forward {
-            self.turn(true)?;
-        }
+        self.face_forward()?;
         let left = self.leave_key();
-        if left.is_err() {
-            self.current = NONE;
-            return left;
-        }
-        self.restore();
-        Ok(())
+        self.after(left)
     }
 
     /// Copies consecutive rows from the leader: keys before that of the runner-up occur in no other child.
@@ -446,12 +441,7 @@ impl<C: MergeSource> EntryCursor for MergeCursor<C> {
             },
             Some(_) => Ok(()),
         };
-        if copied.is_err() {
-            self.current = NONE;
-        } else if !rows.is_empty() {
-            self.restore();
-        }
-        copied
+        if copied.is_ok() && rows.is_empty() { Ok(()) } else { self.after(copied) }
     }
 
     #[inline]
@@ -460,7 +450,8 @@ impl<C: MergeSource> EntryCursor for MergeCursor<C> {
         if self.forward {
             self.turn(false)?;
         }
-        self.step()
+        let moved = self.step_child(self.current);
+        self.after(moved)
     }
 
     #[inline]
@@ -477,15 +468,4 @@ impl<C: MergeSource> EntryCursor for MergeCursor<C> {
     fn entry(&mut self) -> Result<Stored<'_>> {
         self.children[self.current].entry()
     }
-}
-
-/// Returns the first eight bytes, padded with zeros, as a number with the same order.
-#[inline]
-fn head(key: &[u8]) -> u64 {
-    let bytes = key.first_chunk().copied().unwrap_or_else(|| {
-        let mut short = [0; 8];
-        short[..key.len()].copy_from_slice(key);
-        short
-    });
-    u64::from_le_bytes(bytes).swap_bytes()
 }

@@ -6,7 +6,6 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::MergeSource;
 use crate::Result;
 use crate::types::{Comparator, EntryCursor, EntryMeta, ReadPoint, Rows, SEQ_MAX, Scope, SeqNo, Stored};
 
@@ -24,11 +23,6 @@ pub trait LevelTable: Send + Sync {
     fn largest(&self) -> &[u8];
     /// Returns a new cursor over the table, not positioned.
     fn cursor(&self) -> Self::Cursor;
-    /// Whether the table may hold a version of exactly `key`; see [`MergeSource::may_contain`].
-    fn may_contain(&self, key: &[u8]) -> bool {
-        let _ = key;
-        true
-    }
 }
 
 /// Disjoint tables in key order.
@@ -104,20 +98,19 @@ impl<L: SortedTables> LevelCursor<L> {
             && self.compare.compare(key, table.largest()).is_le()
     }
 
-    /// Returns the cursor of table `i`, which exists, opening it if needed.
+    /// Makes the cursor of table `i`, which exists, the child.
     #[inline]
-    fn open(&mut self, i: usize) -> &mut <L::Table as LevelTable>::Cursor {
+    fn open(&mut self, i: usize) {
         if self.open != i {
             self.child = None;
             self.open = i;
         }
-        let child = self.child.get_or_insert_with(|| {
+        self.child.get_or_insert_with(|| {
             let table = self.tables.get(i).expect("an index below the number of tables").clone();
             let mut cursor = table.cursor();
             cursor.set_scope(&self.scope);
             Child { table, cursor }
         });
-        &mut child.cursor
     }
 
     #[inline]
@@ -130,14 +123,22 @@ impl<L: SortedTables> LevelCursor<L> {
         &mut self.child.as_mut().expect("a valid cursor has a child").cursor
     }
 
+    /// Has the child move by `go`. Returns whether it then stands on an entry.
+    #[inline]
+    fn step(&mut self, go: impl FnOnce(&mut <L::Table as LevelTable>::Cursor) -> Result<()>) -> Result<bool> {
+        self.valid = false;
+        let child = self.child_mut();
+        go(child)?;
+        self.valid = child.valid();
+        Ok(self.valid)
+    }
+
     /// Moves to the first entry of table `i` or, if it has none, of a later table.
     fn enter_first(&mut self, mut i: usize) -> Result<()> {
         self.valid = false;
         while self.tables.get(i).is_some_and(|table| !self.scope.is_above(&self.compare, table.smallest())) {
-            let child = self.open(i);
-            child.seek_to_first()?;
-            if child.valid() {
-                self.valid = true;
+            self.open(i);
+            if self.step(|child| child.seek_to_first())? {
                 break;
             }
             i += 1;
@@ -157,13 +158,8 @@ impl<L: SortedTables> LevelCursor<L> {
         if self.tables.get(i).is_none_or(|table| self.scope.is_above(&self.compare, table.smallest())) {
             return Ok(());
         }
-        let child = self.open(i);
-        seek(child)?;
-        if child.valid() {
-            self.valid = true;
-            return Ok(());
-        }
-        self.enter_first(i + 1)
+        self.open(i);
+        if self.step(seek)? { Ok(()) } else { self.enter_first(i + 1) }
     }
 
     /// Goes to the last entry of the last table before index `end` that has one, as far as they are in scope.
@@ -173,22 +169,12 @@ impl<L: SortedTables> LevelCursor<L> {
             && !self.scope.is_below(&self.compare, table.largest())
         {
             end -= 1;
-            let child = self.open(end);
-            child.seek_to_last()?;
-            if child.valid() {
-                self.valid = true;
+            self.open(end);
+            if self.step(|child| child.seek_to_last())? {
                 break;
             }
         }
         Ok(())
-    }
-}
-
-impl<L: SortedTables> MergeSource for LevelCursor<L> {
-    fn may_contain(&self, key: &[u8]) -> bool {
-        self.tables
-            .get(self.table_at(key))
-            .is_some_and(|table| self.covers(table, key) && table.may_contain(key))
     }
 }
 
@@ -245,48 +231,25 @@ impl<L: SortedTables> EntryCursor for LevelCursor<L> {
         if self.tables.get(i).is_none_or(|table| self.compare.compare(target, table.smallest()).is_lt()) {
             return self.enter_last(i);
         }
-        let child = self.open(i);
-        child.seek_for_prev(target)?;
-        if child.valid() {
-            self.valid = true;
-            return Ok(());
-        }
-        self.enter_last(i)
+        self.open(i);
+        if self.step(|child| child.seek_for_prev(target))? { Ok(()) } else { self.enter_last(i) }
     }
 
     #[inline]
     fn next(&mut self) -> Result<()> {
         debug_assert!(self.valid);
-        self.valid = false;
-        let child = self.child_mut();
-        child.next()?;
-        if child.valid() {
-            self.valid = true;
-            return Ok(());
-        }
-        self.enter_first(self.open + 1)
+        if self.step(|child| child.next())? { Ok(()) } else { self.enter_first(self.open + 1) }
     }
 
     #[inline]
     fn next_key(&mut self) -> Result<()> {
         debug_assert!(self.valid);
-        self.valid = false;
-        let child = self.child_mut();
-        child.next_key()?;
-        if child.valid() {
-            self.valid = true;
-            return Ok(());
-        }
-        self.enter_first(self.open + 1)
+        if self.step(|child| child.next_key())? { Ok(()) } else { self.enter_first(self.open + 1) }
     }
 
     fn copy_rows(&mut self, reader: ReadPoint, until: Option<&[u8]>, rows: &mut Rows) -> Result<()> {
         while self.valid && !rows.is_full() {
-            self.valid = false;
-            let child = self.child_mut();
-            child.copy_rows(reader, until, rows)?;
-            if child.valid() {
-                self.valid = true;
+            if self.step(|child| child.copy_rows(reader, until, rows))? {
                 break;
             }
             self.enter_first(self.open + 1)?;
@@ -297,14 +260,7 @@ impl<L: SortedTables> EntryCursor for LevelCursor<L> {
     #[inline]
     fn prev(&mut self) -> Result<()> {
         debug_assert!(self.valid);
-        self.valid = false;
-        let child = self.child_mut();
-        child.prev()?;
-        if child.valid() {
-            self.valid = true;
-            return Ok(());
-        }
-        self.enter_last(self.open)
+        if self.step(|child| child.prev())? { Ok(()) } else { self.enter_last(self.open) }
     }
 
     #[inline]
@@ -320,14 +276,5 @@ impl<L: SortedTables> EntryCursor for LevelCursor<L> {
     #[inline(always)]
     fn entry(&mut self) -> Result<Stored<'_>> {
         self.child_mut().entry()
-    }
-}
-
-impl<L: SortedTables> std::fmt::Debug for LevelCursor<L> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LevelCursor")
-            .field("tables", &self.tables.count())
-            .field("open", &self.open)
-            .finish_non_exhaustive()
     }
 }

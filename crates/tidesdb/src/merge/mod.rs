@@ -11,7 +11,6 @@ mod hide;
 mod level;
 mod purge;
 mod retain;
-mod source;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -22,6 +21,5 @@ pub use hide::HidingCursor;
 pub use level::{LevelCursor, LevelTable, SortedTables};
 pub use purge::CoveringRanges;
 pub use retain::{Reason, Retain, RetainCounts, RetainRules, Verdict};
-pub use source::MergeSource;
 pub use stream::{CHECK_EVERY, RetainStream};
 pub use visible::{Combine, VisibleCursor};

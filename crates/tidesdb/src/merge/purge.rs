@@ -9,20 +9,14 @@ use super::RetainRules;
 use crate::ranges::{Hidden, RangeSet};
 use crate::types::{Comparator, SEQ_MAX, SeqNo};
 
-/// Range tombstones that a merge may rely on: they are in the manifest, whether or not the merge succeeds.
-#[derive(Debug)]
+/// Range tombstones that a merge may rely on: they are in the manifest, whether or not the merge succeeds. The default has none, for
+/// copies that do not apply range tombstones.
+#[derive(Debug, Default)]
 pub struct CoveringRanges {
     /// The range tombstones.
     pub ranges: RangeSet,
     /// `ranges` is complete up to this sequence number.
     pub complete_to: SeqNo,
-}
-
-impl CoveringRanges {
-    /// No tombstones; for flushes and copies that do not apply range tombstones.
-    pub fn nothing() -> Self {
-        Self { ranges: RangeSet::default(), complete_to: 0 }
-    }
 }
 
 /// Judges each entry in order, before any other rule.

@@ -179,16 +179,8 @@ pub enum Reason {
     Filtered,
 }
 
-const REASONS: [Reason; 8] = [
-    Reason::SameCommit,
-    Reason::Shadowed,
-    Reason::Paired,
-    Reason::Redundant,
-    Reason::Bottom,
-    Reason::Expired,
-    Reason::Folded,
-    Reason::Filtered,
-];
+/// Number of reasons.
+const REASONS: usize = Reason::Filtered as usize + 1;
 
 /// Decision on the entry just judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,18 +202,14 @@ pub struct RetainCounts {
     pub kept: u64,
     /// Expired puts written as tombstones.
     pub buried: u64,
-    dropped: [u64; REASONS.len()],
+    /// Entries dropped, by reason.
+    pub(super) dropped: [u64; REASONS],
 }
 
 impl RetainCounts {
     /// Returns the number of entries dropped for any reason.
     pub fn dropped_in_all(&self) -> u64 {
         self.dropped.iter().sum()
-    }
-
-    /// Returns all reasons and how often each applied.
-    pub fn by_reason(&self) -> impl Iterator<Item = (Reason, u64)> + '_ {
-        REASONS.into_iter().zip(self.dropped)
     }
 }
 
@@ -328,10 +316,10 @@ impl Retain {
         (self.newer, self.kept) = (seq, seq);
     }
 
-    /// Counts an older version of the key, which was combined with the operand judged last.
-    pub(super) fn count_folded(&mut self, versions: u64) {
+    /// Counts older versions of the key that are dropped: combined with the operand judged last, or by rule 1.
+    pub(super) fn count_dropped(&mut self, reason: Reason, versions: u64) {
         self.counts.seen += versions;
-        self.counts.dropped[Reason::Folded as usize] += versions;
+        self.counts.dropped[reason as usize] += versions;
     }
 
     /// Returns whether rule 12 applies to version `seq` of the current key, a put that stays.
@@ -356,12 +344,6 @@ impl Retain {
     #[inline]
     pub(super) fn shadows_puts(&self, seq: SeqNo) -> bool {
         seq <= self.rules.visible_floor && self.rules.snapshots.first().is_none_or(|oldest| *oldest >= seq)
-    }
-
-    /// Counts older versions that rule 1 drops.
-    pub(super) fn count_shadowed(&mut self, versions: u64) {
-        self.counts.seen += versions;
-        self.counts.dropped[Reason::Shadowed as usize] += versions;
     }
 
     /// Counts an older operand that stays with the one judged last.

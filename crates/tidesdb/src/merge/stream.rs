@@ -1,10 +1,8 @@
 //! The loop of flush and compaction: applies garbage collection to a merged sequence and yields the entries to write.
 
-use std::fmt;
-
 use super::fold::Chain;
 use super::purge::{CoveringRanges, RangeFilter};
-use super::{Retain, RetainCounts, Verdict};
+use super::{Reason, Retain, RetainCounts, Verdict};
 use crate::events::TARGET;
 use crate::types::{
     CompactionFilter, Decision, EntryCursor, EntryMeta, EntryRef, FilterRow, Kind, MergeOperator, SeqNo,
@@ -15,7 +13,6 @@ use crate::{Error, Result};
 /// Iterates over a source of versions and yields those that must be written, in order.
 ///
 /// The source must be positioned already, on the first version of a key.
-#[derive(Debug)]
 pub struct RetainStream<C> {
     inner: C,
     purger: RangeFilter,
@@ -29,7 +26,8 @@ pub struct RetainStream<C> {
     meta: EntryMeta,
     /// Number of entries of the source processed so far.
     met: u64,
-    check: Option<Check>,
+    /// Returns whether the merge may continue.
+    check: Option<Box<dyn Fn() -> Result<()>>>,
     chain: Chain,
     filter: Option<CompactionFilter>,
     /// The value that the filter gave to the current entry.
@@ -42,15 +40,6 @@ enum Filtered {
     Change,
     Delete,
     Gone,
-}
-
-/// Callback that returns whether the merge may continue.
-struct Check(Box<dyn Fn() -> Result<()>>);
-
-impl fmt::Debug for Check {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Check")
-    }
 }
 
 /// Number of source entries, written or not, between two calls of the check.
@@ -85,7 +74,7 @@ enum NextEntry {
 impl<C: EntryCursor> RetainStream<C> {
     /// Judges the entries of `inner` from its position on, up to the key `end` (exclusive) if given.
     pub fn new(inner: C, retain: Retain, end: Option<&[u8]>) -> Self {
-        let purger = RangeFilter::new(&CoveringRanges::nothing(), retain.order().clone());
+        let purger = RangeFilter::new(&CoveringRanges::default(), retain.order().clone());
         Self {
             inner,
             purger,
@@ -126,7 +115,7 @@ impl<C: EntryCursor> RetainStream<C> {
     /// Calls `check` regularly to ask whether the merge may continue.
     #[must_use]
     pub fn checking(mut self, check: impl Fn() -> Result<()> + 'static) -> Self {
-        self.check = Some(Check(Box::new(check)));
+        self.check = Some(Box::new(check));
         self
     }
 
@@ -301,7 +290,7 @@ impl<C: EntryCursor> RetainStream<C> {
             return Ok(false);
         }
         let Some(passed) = self.inner.next_key_past_alike() else { return Ok(false) };
-        self.retain.count_shadowed(passed);
+        self.retain.count_dropped(Reason::Shadowed, passed);
         for _ in 0..passed {
             self.note_met()?;
         }
@@ -313,7 +302,7 @@ impl<C: EntryCursor> RetainStream<C> {
     fn note_met(&mut self) -> Result<()> {
         self.met += 1;
         match &self.check {
-            Some(Check(check)) if self.met.is_multiple_of(CHECK_EVERY) => check(),
+            Some(check) if self.met.is_multiple_of(CHECK_EVERY) => check(),
             _ => Ok(()),
         }
     }
@@ -363,7 +352,7 @@ impl<C: EntryCursor> RetainStream<C> {
         } else {
             self.chain.end_open();
         }
-        self.retain.count_folded(self.chain.folded());
+        self.retain.count_dropped(Reason::Folded, self.chain.folded());
         (1..self.chain.entries()).for_each(|_| self.retain.count_kept());
         Ok(())
     }

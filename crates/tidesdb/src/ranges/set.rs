@@ -5,7 +5,7 @@
 //! n).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tidesdb_sync::{EpochCell, Guard, Mutex, pin, rank};
 
@@ -79,7 +79,7 @@ impl RangeSet {
 /// A set that grows while other threads read it. While it is empty, a read costs one load.
 #[derive(Debug)]
 pub struct SharedRanges {
-    used: AtomicBool,
+    /// Approximate size in memory; 0 until the first tombstone is in `set`.
     bytes: AtomicUsize,
     set: EpochCell<RangeSet>,
     change: Mutex<(), { rank::RANGES }>,
@@ -87,12 +87,7 @@ pub struct SharedRanges {
 
 impl Default for SharedRanges {
     fn default() -> Self {
-        Self {
-            used: AtomicBool::new(false),
-            bytes: AtomicUsize::new(0),
-            set: EpochCell::new(RangeSet::default()),
-            change: Mutex::new(()),
-        }
+        Self { bytes: AtomicUsize::new(0), set: EpochCell::new(RangeSet::default()), change: Mutex::new(()) }
     }
 }
 
@@ -100,16 +95,16 @@ impl SharedRanges {
     /// Adds `tombstone`. Every later lookup sees it.
     pub fn add(&self, order: &Comparator, tombstone: RangeTombstone) {
         let _one_at_a_time = self.change.lock();
-        self.bytes.fetch_add(tombstone.bytes(), Ordering::Relaxed);
+        let bytes = tombstone.bytes();
         let grown = self.set.load(&pin()).with(order, tombstone);
         self.set.store_lazily(grown);
-        self.used.store(true, Ordering::Release);
+        self.bytes.fetch_add(bytes, Ordering::Release);
     }
 
     /// Returns whether the set is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        !self.used.load(Ordering::Acquire)
+        self.bytes.load(Ordering::Acquire) == 0
     }
 
     /// Returns the approximate size in memory, in bytes.

@@ -72,4 +72,11 @@ pub trait EntryCursor: Send {
     /// Leaves the cursor on the newest version of the first key not copied, which may be the current one. All copied
     /// rows were read without error: an error concerns what follows them.
     fn copy_rows(&mut self, reader: ReadPoint, until: Option<&[u8]>, rows: &mut Rows) -> Result<()>;
+    /// Returns whether the source may hold a version of exactly `key`. `false` is reliable, `true` is not. Costs no I/O
+    /// (a filter in memory). Lets a seek of a merge skip older sources if a newer one holds the key. Called only if keys are
+    /// ordered bytewise, so a filter over key bytes is sufficient.
+    fn may_contain(&self, key: &[u8]) -> bool {
+        let _ = key;
+        true
+    }
 }

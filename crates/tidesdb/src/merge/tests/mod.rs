@@ -11,7 +11,7 @@ mod visible;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::{LevelCursor, LevelTable, MergeSource};
+use super::{LevelCursor, LevelTable};
 use crate::types::{Comparator, EntryCursor, EntryMeta, Kind, ReadPoint, Rows, Scope, SeqNo, Stored};
 use crate::{Error, Result};
 
@@ -78,13 +78,10 @@ impl VecCursor {
     }
 }
 
-impl MergeSource for VecCursor {
+impl EntryCursor for VecCursor {
     fn may_contain(&self, key: &[u8]) -> bool {
         !self.filter || self.run.iter().any(|v| v.key == key)
     }
-}
-
-impl EntryCursor for VecCursor {
     fn set_scope(&mut self, _: &Scope) {}
     fn skip_older(&mut self, _below: SeqNo, _until: Option<&[u8]>) -> Result<()> {
         Ok(())
@@ -185,9 +182,6 @@ impl LevelTable for VecTable {
     fn cursor(&self) -> VecCursor {
         VecCursor::new(&self.compare, Arc::clone(&self.run))
     }
-    fn may_contain(&self, key: &[u8]) -> bool {
-        self.run.iter().any(|v| v.key == key)
-    }
 }
 
 /// Cuts a sorted run into tables of about `size` entries, never within a key.
@@ -222,13 +216,10 @@ macro_rules! forward {
     };
 }
 
-impl MergeSource for Source {
+impl EntryCursor for Source {
     fn may_contain(&self, key: &[u8]) -> bool {
         forward!(self, c => c.may_contain(key))
     }
-}
-
-impl EntryCursor for Source {
     fn set_scope(&mut self, scope: &Scope) {
         forward!(self, c => c.set_scope(scope));
     }

@@ -94,7 +94,7 @@ impl history::World for World {
         let to = self.flushed;
         let known = self.ranges.iter().filter(|t| t.seq > from && t.seq <= to).cloned().map(Arc::new);
         let purge = match rng.one_in(6) {
-            true => CoveringRanges::nothing(),
+            true => CoveringRanges::default(),
             false => CoveringRanges { ranges: RangeSet::new(&order, known.collect()), complete_to: to },
         };
         let children = inputs.into_iter().map(|run| VecCursor::sorted(&order, run)).collect();
@@ -108,7 +108,7 @@ impl history::World for World {
         }
         let counts = stream.counts();
         assert_eq!((counts.seen, counts.kept), (counts.kept + counts.dropped_in_all(), out.len() as u64));
-        self.folded += counts.by_reason().find(|(why, _)| *why == crate::merge::Reason::Folded).unwrap().1;
+        self.folded += counts.dropped[crate::merge::Reason::Folded as usize];
         assert!(out.is_sorted_by(|a, b| super::order(&order, a, b).is_lt()), "{out:?}");
         out
     }

@@ -2,7 +2,10 @@
 
 use super::*;
 use crate::merge::{Reason, Retain, RetainRules, RetainStream};
-use Reason::{Bottom, Expired, Paired, Redundant, SameCommit, Shadowed};
+use Reason::{Bottom, Expired, Filtered, Folded, Paired, Redundant, SameCommit, Shadowed};
+
+/// In the order in which they are counted.
+const REASONS: [Reason; 8] = [SameCommit, Shadowed, Paired, Redundant, Bottom, Expired, Folded, Filtered];
 
 const FLOOR: SeqNo = 100;
 const NOW: u64 = 50;
@@ -54,7 +57,7 @@ fn run(rules: RetainRules, entries: Vec<Version>) -> (Vec<Version>, Vec<(Reason,
     let counts = *stream.counts();
     assert_eq!((counts.seen, counts.kept), (seen, out.len() as u64));
     assert_eq!(counts.seen, counts.kept + counts.dropped_in_all());
-    (out, counts.by_reason().filter(|(_, n)| *n > 0).collect())
+    (out, REASONS.into_iter().zip(counts.dropped).filter(|(_, n)| *n > 0).collect())
 }
 
 #[track_caller]

@@ -196,8 +196,6 @@ struct Growing {
     at: Option<Place>,
 }
 
-impl MergeSource for Growing {}
-
 impl EntryCursor for Growing {
     fn set_scope(&mut self, _: &Scope) {}
     fn skip_older(&mut self, _below: SeqNo, _until: Option<&[u8]>) -> Result<()> {
