@@ -17,7 +17,7 @@ use crate::merge::CoveringRanges;
 use crate::pacing::Payment;
 use crate::rewrite::{self, RewriteTarget, Rewritten};
 use crate::sources::Source;
-use crate::types::{EntryCursor, FamilyId, Kind, SeqNo, VlogId};
+use crate::types::{EntryCursor, FamilyId, Kind, SeqNo, VlogId, head_of};
 use crate::version::State;
 use crate::vlog::{ValuePlace, VlogPointer};
 use crate::wal::{LoggedCommit, Piece};
@@ -108,14 +108,9 @@ pub(super) fn check_value(
     mut visit: impl FnMut(&VlogPointer),
 ) -> Result<()> {
     match place {
-        ValuePlace::Chunks(place) => return family.vlog.check_chunks(place, !same_boot, visit),
-        ValuePlace::Record(pointer) if same_boot => family.vlog.check_place(pointer)?,
-        ValuePlace::Record(pointer) => family.vlog.check(pointer)?,
+        ValuePlace::Chunks(place) => family.vlog.check_chunks(place, !same_boot, visit),
+        ValuePlace::Record(pointer) => family.vlog.check(pointer, !same_boot).map(|()| visit(pointer)),
     }
-    if let ValuePlace::Record(pointer) = place {
-        visit(pointer);
-    }
-    Ok(())
 }
 
 /// What the threads of a recovery need.
@@ -307,14 +302,6 @@ impl<'a> Sorted<'a> {
         ops.clear();
         Ok(())
     }
-}
-
-/// The first eight bytes of `key` as a number of the same order.
-fn head_of(key: &[u8]) -> u64 {
-    let mut head = [0; 8];
-    let len = key.len().min(8);
-    head[..len].copy_from_slice(&key[..len]);
-    u64::from_le_bytes(head).swap_bytes()
 }
 
 impl CheckedValues {

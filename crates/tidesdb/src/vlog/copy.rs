@@ -5,19 +5,11 @@ use crate::Result;
 use crate::codec::Compression;
 
 impl VlogSet {
-    /// Copies the record that `pointer` names to the current file, compressed as it is, and returns the new pointer. Adds
-    /// a lease on that file.
+    /// Copies the record of the set `from` that `pointer` names to the current file, compressed as it is, and returns the new
+    /// pointer. Adds a lease on that file.
     ///
     /// # Errors
     /// `Corrupt` if the record is missing or damaged; `Io`.
-    pub fn copy(&self, pointer: &VlogPointer, leases: &mut Vec<Lease>) -> Result<VlogPointer> {
-        self.copy_from(self, pointer, leases)
-    }
-
-    /// Like [`VlogSet::copy`], for a record of the set `from`.
-    ///
-    /// # Errors
-    /// As [`VlogSet::copy`].
     pub fn copy_from(
         &self,
         from: &Self,
@@ -37,7 +29,7 @@ impl VlogSet {
     /// Copies the value at `place` of the set `from`, chunk by chunk, and returns its new place.
     ///
     /// # Errors
-    /// As [`VlogSet::copy`].
+    /// As [`VlogSet::copy_from`].
     pub fn copy_chunks(
         &self,
         from: &Self,

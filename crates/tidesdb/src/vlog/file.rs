@@ -34,7 +34,8 @@ pub(super) struct VlogFile {
     pub(super) salt: Salt,
     name: Arc<str>,
     file: Arc<dyn File>,
-    bytes_max: u64,
+    /// The size limit: a file of this many bytes is full.
+    pub(super) bytes_max: u64,
     reserved: AtomicU64,
     /// Offset where the last record ends; 0 while records may still be appended.
     end: AtomicU64,
@@ -45,18 +46,15 @@ pub(super) struct VlogFile {
     /// File length when it was last checked.
     len_seen: AtomicU64,
     /// The file's share of the write budget; `None` if it is open only for reading or has no budget.
-    counted: Option<Counted>,
-    users: Arc<Users>,
+    _counted: Option<Counted>,
+    /// Shared by the file and by the leases on it.
+    pub(super) users: Arc<()>,
 }
-
-/// Shared by a file and by the leases on it.
-#[derive(Debug, Default)]
-pub(super) struct Users;
 
 /// Held by code that may still write a reference to a value that it appended, such as a batch that is not in the log
 /// yet. A value log is sealed only when no lease on it is left.
 #[derive(Clone, Debug)]
-pub struct Lease(Arc<Users>);
+pub struct Lease(Arc<()>);
 
 impl Lease {
     /// Returns whether both are on the same file.
@@ -66,7 +64,7 @@ impl Lease {
 
     /// Adds this lease to `leases`, unless the last one there is on the same file.
     pub fn add_to(self, leases: &mut Vec<Self>) {
-        if leases.last().is_none_or(|last| !Arc::ptr_eq(&last.0, &self.0)) {
+        if leases.last().is_none_or(|last| !last.is_same(&self)) {
             leases.push(self);
         }
     }
@@ -147,7 +145,12 @@ impl<'b> RecordGroup<'b> {
 
 impl VlogFile {
     /// Creates the file. Its header is durable after a sync of the file, and its name after one of the directory.
-    pub(super) fn create(dir: &dyn Dir, header: FileHeader, bytes_max: u64) -> Result<Self> {
+    pub(super) fn create(
+        dir: &dyn Dir,
+        header: FileHeader,
+        bytes_max: u64,
+        counted: Option<Counted>,
+    ) -> Result<Self> {
         let name: Arc<str> = files::vlog(header.vlog).into();
         let file = dir.create_new(&name, 0).map_err(|e| Error::io("create", &name, e))?;
         if let Err(e) = file.write_all_at(&header.encode(), 0) {
@@ -155,10 +158,8 @@ impl VlogFile {
             let _ = dir.unlink(&name);
             return Err(Error::io("write", &name, e));
         }
-        let this = Self::with(file, name, header, bytes_max);
-        this.dirty.store(true, Ordering::Relaxed);
-        this.is_durable.store(false, Ordering::Relaxed);
-        Ok(this)
+        let (dirty, is_durable) = (true.into(), false.into());
+        Ok(Self { dirty, is_durable, _counted: counted, ..Self::with(file, name, header, bytes_max) })
     }
 
     /// Opens a file of an earlier session for reading.
@@ -179,10 +180,7 @@ impl VlogFile {
             ));
         }
         let len = file.len().map_err(|e| Error::io("stat", &name, e))?;
-        let this = Self::with(file, name, header, 0);
-        this.end.store(len, Ordering::Relaxed);
-        this.settled.store(len, Ordering::Relaxed);
-        Ok(this)
+        Ok(Self { end: len.into(), settled: len.into(), ..Self::with(file, name, header, 0) })
     }
 
     fn with(file: Arc<dyn File>, name: Arc<str>, header: FileHeader, bytes_max: u64) -> Self {
@@ -199,25 +197,14 @@ impl VlogFile {
             dirty: AtomicBool::new(false),
             is_durable: AtomicBool::new(true),
             len_seen: AtomicU64::new(start),
-            counted: None,
+            _counted: None,
             users: Arc::default(),
         }
-    }
-
-    /// Returns what the leases on the file share with it.
-    pub(super) fn users(&self) -> &Arc<Users> {
-        &self.users
     }
 
     /// Returns a lease. Taken before an append, so that the file cannot seem unused in between.
     pub(super) fn lease(&self) -> Lease {
         Lease(Arc::clone(&self.users))
-    }
-
-    /// Attaches the budget entry, which counts the file for as long as it is open.
-    pub(super) fn counted(mut self, counted: Option<Counted>) -> Self {
-        self.counted = counted;
-        self
     }
 
     /// Appends `value`. Returns `None` if the file is full.
@@ -293,11 +280,6 @@ impl VlogFile {
         self.settled.fetch_add(bytes, Ordering::SeqCst);
         written.map_err(|e| Error::io_at("write", &self.name, offset, e))?;
         Ok(Some(offset))
-    }
-
-    /// Returns the size limit: a file of this many bytes is full.
-    pub(super) fn bytes_max(&self) -> u64 {
-        self.bytes_max
     }
 
     fn is_full(&self) -> bool {

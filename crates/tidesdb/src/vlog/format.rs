@@ -118,16 +118,13 @@ impl VlogRecordHeader {
         (header.is_plausible() && bound_crc(salt, offset, &[&bytes[4..]]) == crc).then_some(header)
     }
 
+    /// Returns whether the value is as long as the payload or, if it is compressed, longer and no longer than can be decoded from it.
     fn is_plausible(&self) -> bool {
+        let longest = longest_raw(self.codec, self.disk_len as usize);
         match self.codec {
             Compression::None => self.raw_len == self.disk_len,
-            codec => self.is_expanded(codec),
+            _ => self.disk_len < self.raw_len && self.raw_len as usize <= longest,
         }
-    }
-
-    /// Returns whether the value is longer than the payload, and no longer than `codec` can decode from it.
-    fn is_expanded(&self, codec: Compression) -> bool {
-        self.disk_len < self.raw_len && self.raw_len as usize <= longest_raw(codec, self.disk_len as usize)
     }
 
     pub(super) fn payload_matches(&self, payload: &[u8]) -> bool {

@@ -65,7 +65,7 @@ impl ValueMover {
         }
         // Errors are left to the merge, which reads the same entries.
         self.ahead.take_if(|ahead| ahead.follow(set, &self.from, old).is_err());
-        match set.copy(old, &mut self.leases) {
+        match set.copy_from(set, old, &mut self.leases) {
             Ok(new) => {
                 self.bytes += new.record_bytes();
                 Ok(Some(new))
@@ -115,11 +115,6 @@ impl ValueMover {
         self.leases.extend(other.leases);
         self.bytes += other.bytes;
         self.damaged = self.damaged.take().or(other.damaged);
-    }
-
-    /// Returns the files whose values it moves.
-    pub fn from(&self) -> &BTreeSet<VlogId> {
-        &self.from
     }
 
     /// Returns the bytes of the records that were moved.

@@ -1,6 +1,7 @@
 //! The location of a value in a value log.
 
 use super::format::RECORD_HEADER_BYTES;
+use crate::codec::Decoder;
 use crate::types::{FILE_BYTES_MAX, ID_MAX, VlogId};
 
 /// Address of one record in a value log. The WAL and the tables store it in place of the value.
@@ -43,18 +44,10 @@ impl VlogPointer {
     /// Decodes a pointer; `None` unless `bytes` has exactly 24 bytes.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; Self::BYTES] = bytes.try_into().ok()?;
-        let (vlog, rest) = bytes.split_first_chunk()?;
-        let (disk_len, rest) = rest.split_first_chunk()?;
-        let (offset, rest) = rest.split_first_chunk()?;
-        let (raw_len, rest) = rest.split_first_chunk()?;
-        let (crc, _) = rest.split_first_chunk()?;
-        Some(Self {
-            vlog: VlogId(u32::from_le_bytes(*vlog)),
-            disk_len: u32::from_le_bytes(*disk_len),
-            offset: u64::from_le_bytes(*offset),
-            raw_len: u32::from_le_bytes(*raw_len),
-            crc: u32::from_le_bytes(*crc),
-        })
+        let mut d = Decoder::new(bytes, "", 0);
+        let (vlog, disk_len) = (VlogId(d.u32().ok()?), d.u32().ok()?);
+        let (offset, raw_len, crc) = (d.u64().ok()?, d.u32().ok()?, d.u32().ok()?);
+        Some(Self { vlog, disk_len, offset, raw_len, crc })
     }
 
     /// Returns whether the fields are in their domains: a valid file number, and a record that fits the largest

@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use tidesdb_io::{Dir, Entropy, Threads};
 use tidesdb_sync::{Backoff, Mutex, RwLock, rank};
 
-use super::budget::{Limit, WriteBudget};
-use super::file::{Lease, RecordGroup, Users, VlogFile};
+use super::budget::WriteBudget;
+use super::file::{Lease, RecordGroup, VlogFile};
 use super::format::FileHeader;
 use super::groups::{groups, order_in_files};
 use super::scan::{self, RecordInfo, VlogReport};
@@ -58,6 +58,9 @@ const LANES: usize = 2;
 
 type NewId = dyn Fn() -> Result<VlogId> + Send + Sync;
 
+/// Makes all sets of the database close files.
+type Relieve = dyn Fn() + Send + Sync;
+
 /// The value logs of a family.
 pub struct VlogSet {
     dir: Arc<dyn Dir>,
@@ -79,8 +82,8 @@ pub struct VlogSet {
     filled: AtomicU64,
     /// Bytes of the long values that are being written.
     coming: AtomicU64,
-    /// Limit on files open for writing.
-    limit: Option<Limit>,
+    /// Limit on files open for writing, and what makes room under it.
+    limit: Option<(Arc<WriteBudget>, Box<Relieve>)>,
     /// Starts threads that help to read and write long values.
     pub(super) threads: Option<Arc<dyn Threads>>,
     /// True while such threads help one caller.
@@ -98,7 +101,7 @@ struct Files {
 
 struct Begun {
     salt: Salt,
-    users: Arc<Users>,
+    users: Arc<()>,
     /// The file as it is written, until it is complete.
     written: Option<Arc<VlogFile>>,
     /// Final length of a complete file.
@@ -194,7 +197,7 @@ impl VlogSet {
 
     /// Adds a write budget. When `budget` is spent, `relieve` must make all sets that share the budget close files.
     pub fn limited(mut self, budget: Arc<WriteBudget>, relieve: impl Fn() + Send + Sync + 'static) -> Self {
-        self.limit = Some(Limit::new(budget, relieve));
+        self.limit = Some((budget, Box::new(relieve)));
         self
     }
 
@@ -346,7 +349,7 @@ impl VlogSet {
 
     /// Creates the next file, unless another thread has replaced `full` as the current file.
     fn begin_file(&self, lane: Lane, full: Option<&Arc<VlogFile>>) -> Result<()> {
-        if self.limit.as_ref().is_some_and(Limit::is_spent) {
+        if self.limit.as_ref().is_some_and(|(budget, _)| budget.is_spent()) {
             self.relieve();
         }
         match self.try_begin_file(lane, full) {
@@ -361,8 +364,8 @@ impl VlogSet {
     /// Makes this set, and the sets that share its budget, close their files for writing.
     fn relieve(&self) {
         let _ = self.give_back(); // the failure is kept and fails the next log sync
-        if let Some(limit) = &self.limit {
-            limit.relieve();
+        if let Some((_, relieve)) = &self.limit {
+            relieve();
         }
     }
 
@@ -372,9 +375,9 @@ impl VlogSet {
             return Ok(());
         }
         let header = FileHeader { family: self.family, vlog: (self.new_id)()?, salt: self.entropy.salt() };
-        let file = VlogFile::create(&*self.dir, header, self.file_bytes())?;
-        let file = Arc::new(file.counted(self.limit.as_ref().map(|limit| limit.budget.count())));
-        let (salt, users) = (file.salt, Arc::clone(file.users()));
+        let counted = self.limit.as_ref().map(|(budget, _)| budget.count());
+        let file = Arc::new(VlogFile::create(&*self.dir, header, self.file_bytes(), counted)?);
+        let (salt, users) = (file.salt, Arc::clone(&file.users));
         let begun = Begun { salt, users, written: Some(Arc::clone(&file)), complete: None };
         let mut files = self.files.write();
         files.begun.insert(file.id, begun);
@@ -392,7 +395,7 @@ impl VlogSet {
     /// Closes the current files whose size limit is more than twice that of new files. Only full files are sealed while the database
     /// is busy, so the garbage in a larger file would stay until other values have filled the file.
     fn close_oversized(&self) {
-        self.close_current(|file| file.bytes_max() > OVERSIZED_FACTOR * self.file_bytes());
+        self.close_current(|file| file.bytes_max > OVERSIZED_FACTOR * self.file_bytes());
     }
 
     /// Closes the current files that `which` selects for appends.
@@ -519,20 +522,14 @@ impl VlogSet {
         self.file(pointer.vlog)?.read(pointer)
     }
 
-    /// Verifies the record that `pointer` names, without decoding the value.
+    /// Checks that the file of `pointer` is long enough for the record or, if `thorough`, that the record is intact. Does not decode
+    /// the value.
     ///
     /// # Errors
     /// As [`VlogSet::read`].
-    pub fn check(&self, pointer: &VlogPointer) -> Result<()> {
-        self.file(pointer.vlog)?.check(pointer)
-    }
-
-    /// Checks that the file of `pointer` exists and is long enough for the record. Does not read the record.
-    ///
-    /// # Errors
-    /// As [`VlogSet::read`].
-    pub fn check_place(&self, pointer: &VlogPointer) -> Result<()> {
-        self.file(pointer.vlog)?.check_range(pointer)
+    pub fn check(&self, pointer: &VlogPointer, thorough: bool) -> Result<()> {
+        let file = self.file(pointer.vlog)?;
+        if thorough { file.check(pointer) } else { file.check_range(pointer) }
     }
 
     /// Starts loading the values that [`VlogSet::read_many`] will read, so that the device works on all of them.

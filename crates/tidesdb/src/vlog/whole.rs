@@ -30,8 +30,7 @@ impl VlogSet {
         let index = self.read_index(place)?;
         visit(&place.index);
         index.chunks().iter().try_for_each(|chunk| {
-            let file = self.file(chunk.vlog)?;
-            if thorough { file.check(chunk) } else { file.check_range(chunk) }?;
+            self.check(chunk, thorough)?;
             visit(chunk); // after the check: recovery writes the visited bytes again, so they must exist
             Ok(())
         })

@@ -134,7 +134,7 @@ fn a_full_file_is_replaced_by_a_new_one() {
 fn an_append_to_a_full_file_does_not_change_its_end() {
     let (env, _) = world();
     let header = FileHeader { family: FAMILY, vlog: VlogId(1), salt: [1; 16] };
-    let file = VlogFile::create(&*directory(&env), header, 4096).unwrap();
+    let file = VlogFile::create(&*directory(&env), header, 4096, None).unwrap();
     assert!(file.append(&noise(1, 5000), Compression::None).unwrap().is_some());
     let (mut buf, mut out) = (Vec::new(), Vec::new());
     let mut late = RecordGroup::new(&mut buf);
@@ -282,12 +282,12 @@ fn a_copied_record_keeps_its_compressed_bytes() {
     let value = text(1, 9000);
     let old = set.append(&value, Compression::Zstd).unwrap();
     let mut leases = Vec::new();
-    let new = set.copy(&old, &mut leases).unwrap();
+    let new = set.copy_from(&set, &old, &mut leases).unwrap();
     assert_eq!((new.disk_len, new.raw_len, leases.len()), (old.disk_len, old.raw_len, 1));
     assert!(new != old && set.read(&new).unwrap() == value);
     let name = format!("/db/{}", crate::files::vlog(old.vlog));
     disk.corrupt(name, old.offset + 18 + 7, |byte| byte ^ 1).unwrap();
-    assert!(set.copy(&old, &mut leases).unwrap_err().is_corruption());
+    assert!(set.copy_from(&set, &old, &mut leases).unwrap_err().is_corruption());
     assert_eq!(set.read(&new).unwrap(), value);
 }
 
