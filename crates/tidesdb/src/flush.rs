@@ -88,14 +88,9 @@ impl Part {
 
     /// The range tombstones of the memtables.
     fn ranges(&self) -> RangeSet {
-        match &self.slots[..] {
-            [only] => only.ranges.to_owned(),
-            several => {
-                let sets: Vec<RangeSet> = several.iter().map(|slot| slot.ranges.to_owned()).collect();
-                let all = sets.iter().flat_map(RangeSet::iter).cloned().collect();
-                RangeSet::new(&self.family.options.comparator, all)
-            }
-        }
+        let sets: Vec<RangeSet> = self.slots.iter().map(|slot| slot.ranges.to_owned()).collect();
+        let all = sets.iter().flat_map(RangeSet::iter).cloned().collect();
+        RangeSet::new(&self.family.options.comparator, all)
     }
 
     /// Writes the memtables as one table, which is not durable yet.

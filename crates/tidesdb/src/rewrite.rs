@@ -53,7 +53,7 @@ impl Splits<'_> {
 }
 
 /// Parameters of the output of a rewrite.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct RewriteTarget<'a> {
     /// Level of the new tables.
     pub level: u8,
@@ -81,18 +81,7 @@ pub struct RewriteTarget<'a> {
 impl RewriteTarget<'_> {
     /// One table in the level that flushes write to.
     pub fn flush(bottom: bool) -> Self {
-        Self {
-            level: FLUSH_LEVEL,
-            bottom,
-            table_bytes: u64::MAX,
-            splits: Splits::default(),
-            end: None,
-            yields: false,
-            stops_seen: None,
-            progress: None,
-            drop_pages: false,
-            space: None,
-        }
+        Self { level: FLUSH_LEVEL, bottom, table_bytes: u64::MAX, ..Self::default() }
     }
 
     /// Flushed tables are soon merged: there the processor time of writers matters more than a few bytes.

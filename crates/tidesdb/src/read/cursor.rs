@@ -1,8 +1,6 @@
 //! [`Cursor`]: manual positioning at one read timestamp. Owned, `Send + 'static`.
 
-use std::cmp::Ordering;
 use std::mem;
-use std::ops::Bound;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -13,14 +11,13 @@ pub use open::show_keys;
 use super::get::resolve_chunks;
 use super::row_buffer::RowBuffer;
 use super::stored::StoredAhead;
-use super::track::Track;
+use super::track::{Side, Track};
 use crate::context::ReadCtx;
 use crate::family::{FamilyCore, ReadView};
 use crate::jobs::Job;
 use crate::memory::Charge;
 use crate::merge::{HidingCursor, MergeCursor, VisibleCursor};
 use crate::mvcc::SnapshotPin;
-use crate::options::ReadOptions;
 use crate::ranges::{RangeSet, RangeTombstone};
 use crate::sources::Source;
 use crate::types::{
@@ -74,7 +71,7 @@ pub struct Cursor {
     /// Rows that were copied in advance. While there are some, `inner` stands after them.
     buffer: RowBuffer,
     /// Read-ahead of values in value logs.
-    stored: StoredAhead<ReaderCursor>,
+    stored: StoredAhead,
     /// True if the family combines operands: the combined value is in a buffer.
     combines: bool,
     /// Memory of the cursor itself, without values.
@@ -86,7 +83,7 @@ pub struct Cursor {
 const CHARGED_DEAD: u64 = 1024;
 
 /// The cursor under a [`Cursor`]: shows of each key the version visible to the reader.
-type ReaderCursor = VisibleCursor<Versions>;
+pub(super) type ReaderCursor = VisibleCursor<Versions>;
 /// All versions of a family except those hidden by range tombstones.
 type Versions = HidingCursor<MergeCursor<Source>>;
 
@@ -167,9 +164,8 @@ impl Cursor {
     fn set_scope(&mut self, scope: &Scope) {
         self.jump();
         // What made the bounds has them too, so they cannot be refused.
-        let copies = 1 + u64::from(self.track.is_some());
-        let bytes = |scope: &Scope| scope.memory_bytes() as u64 * copies;
-        let more = bytes(scope).cast_signed() - bytes(self.inner.scope()).cast_signed();
+        let bytes = |scope: &Scope| (scope.memory_bytes() as u64).cast_signed();
+        let more = bytes(scope) - bytes(self.inner.scope());
         self.base = self.base.saturating_add_signed(more);
         self.charge.set(&self.family.memory, self.charge.bytes().saturating_add_signed(more));
         self.inner.set_scope(scope);
@@ -184,9 +180,8 @@ impl Cursor {
     /// `NotFound` for a dropped family, `Closed`.
     pub fn refresh(&mut self) -> Result<()> {
         let (own, track) = (self.own.clone(), self.track.as_ref().map(Track::sibling));
-        let (scope, options) = (self.inner.scope().clone(), ReadOptions::default());
-        *self = Self::in_transaction(&self.reads, &self.family, self.moment.clone(), own, track, options)?;
-        self.set_scope(&scope);
+        *self =
+            Self::within(&self.reads, &self.family, self.moment.clone(), (own, track), self.inner.scope())?;
         Ok(())
     }
 
@@ -208,7 +203,7 @@ impl Cursor {
     /// `MemoryLimit` if its transaction has read too many intervals. The same holds for all methods below.
     pub fn seek_to_first(&mut self) -> Result<()> {
         self.land(ReaderCursor::seek_to_first)?;
-        self.note(|track, landed| track.forward(Bound::Unbounded, landed));
+        self.note(|track, landed| track.seek(Side::High, None, landed));
         Ok(())
     }
 
@@ -218,7 +213,7 @@ impl Cursor {
     /// As [`Cursor::seek_to_first`].
     pub fn seek_to_last(&mut self) -> Result<()> {
         self.land(ReaderCursor::seek_to_last)?;
-        self.note(|track, landed| track.backward(Bound::Unbounded, landed));
+        self.note(|track, landed| track.seek(Side::Low, None, landed));
         Ok(())
     }
 
@@ -230,7 +225,7 @@ impl Cursor {
     pub fn seek(&mut self, target: impl AsRef<[u8]>) -> Result<()> {
         let target = target.as_ref();
         self.land(|inner| inner.seek(target))?;
-        self.note(|track, landed| track.forward(Bound::Included(target), landed));
+        self.note(|track, landed| track.seek(Side::High, Some(target), landed));
         Ok(())
     }
 
@@ -241,7 +236,7 @@ impl Cursor {
     pub fn seek_for_prev(&mut self, target: impl AsRef<[u8]>) -> Result<()> {
         let target = target.as_ref();
         self.land(|inner| inner.seek_for_prev(target))?;
-        self.note(|track, landed| track.backward(Bound::Included(target), landed));
+        self.note(|track, landed| track.seek(Side::Low, Some(target), landed));
         Ok(())
     }
 
@@ -300,7 +295,7 @@ impl Cursor {
         } else {
             return Ok(());
         }
-        self.note(Track::next);
+        self.note(|track, landed| track.step(Side::High, landed));
         if self.buffer.note_step() {
             self.fill_buffer();
         }
@@ -324,17 +319,11 @@ impl Cursor {
             track.make_room()?;
         }
         self.jump();
-        self.charge_seek();
+        if self.seek_charge > 0 {
+            self.view.probes.charge(self.seek_charge); // for the sorted runs that a merge would spare it
+        }
         let _timer = self.reads.sample(&self.reads.times.seeks);
         seek(&mut self.inner)
-    }
-
-    /// Charges a seek for the sorted runs that a merge would spare it.
-    #[inline]
-    fn charge_seek(&self) {
-        if self.seek_charge > 0 {
-            self.view.probes.charge(self.seek_charge);
-        }
     }
 
     /// Discards the position, because a seek follows.
@@ -390,7 +379,7 @@ impl Cursor {
         } else {
             self.inner.seek_to_last()?
         }
-        self.note(Track::prev);
+        self.note(|track, landed| track.step(Side::Low, landed));
         self.hold(self.inner.held_bytes())
     }
 
@@ -571,19 +560,9 @@ impl Cursor {
         if self.buffer.is_active() { self.buffer.entry_meta() } else { self.inner.entry_meta() }
     }
 
-    /// Returns the value as an owned slice.
-    pub(super) fn value_slice(&mut self) -> Result<Slice> {
-        self.value().map(Slice::from)
-    }
-
     /// Returns the key order of the family.
     pub(super) fn order(&self) -> &Comparator {
         &self.family.options.comparator
-    }
-
-    /// Compares the key with `other` in the family's key order.
-    pub(super) fn compare_key(&self, other: &[u8]) -> Ordering {
-        self.family.options.comparator.compare(self.key(), other)
     }
 }
 

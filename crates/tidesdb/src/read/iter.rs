@@ -66,7 +66,7 @@ impl Iter {
             _ => &mut self.front,
         };
         let key = Slice::from(cursor.key());
-        let value = if self.keys_only { Slice::from(&[][..]) } else { cursor.value_slice()? };
+        let value = if self.keys_only { Slice::from(&[][..]) } else { cursor.value().map(Slice::from)? };
         Ok((key, value))
     }
 
@@ -95,7 +95,7 @@ impl Iter {
     /// Whether both ends have yielded what is between them.
     fn has_met(&self) -> bool {
         let Some(back) = self.back.as_ref().filter(|back| back.valid()) else { return false };
-        self.placed && self.front.valid() && self.front.compare_key(back.key()).is_ge()
+        self.placed && self.front.valid() && self.front.order().compare(self.front.key(), back.key()).is_ge()
     }
 
     /// Returns whether the current key begins with the prefix, or there is none.

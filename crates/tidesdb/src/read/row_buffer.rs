@@ -22,7 +22,7 @@ const NEVER: u32 = u32::MAX;
 const PAUSE_MAX: u32 = 255;
 
 /// The buffered rows and the cursor's position in them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct RowBuffer {
     rows: Rows,
     at: usize,
@@ -46,22 +46,7 @@ impl RowBuffer {
     /// Creates an empty buffer. `may` allows it to be filled.
     pub(super) fn new(may: bool) -> Self {
         let first = if may { STEPS } else { NEVER };
-        Self {
-            rows: Rows::default(),
-            at: 0,
-            wanted: false,
-            steps: 0,
-            expected: 0,
-            first,
-            due: first,
-            pause: 0,
-            failed: None,
-        }
-    }
-
-    /// Creates an empty buffer with the same permission as this one.
-    pub(super) fn sibling(&self) -> Self {
-        Self::new(self.first != NEVER)
+        Self { first, due: first, ..Self::default() }
     }
 
     /// Returns whether the cursor stands on a buffered row.
@@ -232,10 +217,6 @@ mod tests {
     fn a_disabled_buffer_copies_nothing() {
         let mut ahead = RowBuffer::new(false);
         assert!(run(&mut ahead, 1000).is_empty() && run(&mut ahead, 1000).is_empty());
-        assert!(
-            run(&mut ahead.sibling(), 1000).is_empty()
-                && !run(&mut RowBuffer::new(true).sibling(), 1000).is_empty()
-        );
         ahead.steps = u32::MAX - 3;
         for _ in 0..10 {
             ahead.note_value();

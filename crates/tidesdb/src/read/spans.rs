@@ -39,16 +39,9 @@ impl Span {
 
     /// Returns whether the span can contain no key.
     fn is_empty(&self) -> bool {
-        let (Bound::Included(low) | Bound::Excluded(low), Bound::Included(high) | Bound::Excluded(high)) =
-            (&self.low, &self.high)
-        else {
-            return false;
-        };
-        let both_included = matches!((&self.low, &self.high), (Bound::Included(_), Bound::Included(_)));
-        match self.order().compare(low, high) {
-            Ordering::Less => false,
-            Ordering::Equal => !both_included,
-            Ordering::Greater => true,
+        match (cut(&self.low, false), cut(&self.high, true)) {
+            (Some(low), Some(high)) => compare_cuts(self.order(), low, high).is_ge(),
+            _ => false,
         }
     }
 
@@ -58,7 +51,10 @@ impl Span {
 
     /// Merge order: by family, then by lower end.
     fn compare(&self, other: &Self) -> Ordering {
-        let by_low = || compare_ends(self.order(), (&self.low, Ordering::Less), (&other.low, Ordering::Less));
+        let by_low = || match (cut(&self.low, false), cut(&other.low, false)) {
+            (Some(a), Some(b)) => compare_cuts(self.order(), a, b),
+            (a, b) => a.is_some().cmp(&b.is_some()),
+        };
         self.family.id.cmp(&other.family.id).then_with(by_low)
     }
 
@@ -67,67 +63,47 @@ impl Span {
         if self.family.id != next.family.id || !touch(self.order(), &self.high, &next.low) {
             return false;
         }
-        let greater = Ordering::Greater;
-        if compare_ends(self.order(), (&next.high, greater), (&self.high, greater)).is_gt() {
+        let is_longer =
+            |high| cut(&next.high, true).is_none_or(|n| compare_cuts(self.order(), n, high).is_gt());
+        if cut(&self.high, true).is_some_and(is_longer) {
             std::mem::swap(&mut self.high, &mut next.high);
         }
         true
     }
 }
 
-/// Compares two lower ends (`Less`: unbounded and included come first) or two upper ends (`Greater`: they come last).
-fn compare_ends(
-    order: &Comparator,
-    (a, a_side): (&Bound<Vec<u8>>, Ordering),
-    (b, b_side): (&Bound<Vec<u8>>, Ordering),
-) -> Ordering {
-    match (a, b) {
-        (Bound::Unbounded, Bound::Unbounded) => Ordering::Equal,
-        (Bound::Unbounded, _) => a_side,
-        (_, Bound::Unbounded) => b_side.reverse(),
-        (Bound::Included(x) | Bound::Excluded(x), Bound::Included(y) | Bound::Excluded(y)) => {
-            order.compare(x, y).then(match (a, b) {
-                (Bound::Included(_), Bound::Excluded(_)) => a_side,
-                (Bound::Excluded(_), Bound::Included(_)) => b_side.reverse(),
-                _ => Ordering::Equal,
-            })
-        }
+/// A place between two neighbouring keys: before a key, or (true) after it.
+type Cut<'a> = (&'a [u8], bool);
+
+/// Returns where an interval with this lower or upper end is cut off; `None` = nowhere.
+fn cut(end: &Bound<Vec<u8>>, is_high: bool) -> Option<Cut<'_>> {
+    match end {
+        Bound::Unbounded => None,
+        Bound::Included(key) => Some((key, is_high)),
+        Bound::Excluded(key) => Some((key, !is_high)),
     }
+}
+
+fn compare_cuts(order: &Comparator, a: Cut<'_>, b: Cut<'_>) -> Ordering {
+    order.compare(a.0, b.0).then(a.1.cmp(&b.1))
 }
 
 /// Returns whether no key lies between an upper end and the lower end of a later span.
 fn touch(order: &Comparator, high: &Bound<Vec<u8>>, low: &Bound<Vec<u8>>) -> bool {
-    let (Bound::Included(h) | Bound::Excluded(h), Bound::Included(l) | Bound::Excluded(l)) = (high, low)
-    else {
-        return true;
-    };
-    match (order.compare(h, l), high, low) {
-        (Ordering::Greater, _, _) => true,
-        (Ordering::Equal, high, low) => !matches!((high, low), (Bound::Excluded(_), Bound::Excluded(_))),
-        // In byte order, the successor of a key is the key followed by a zero byte.
-        (Ordering::Less, Bound::Included(_), Bound::Included(_)) => {
-            order.is_bytewise() && l.split_last().is_some_and(|(last, start)| *last == 0 && start == &h[..])
-        }
-        (Ordering::Less, _, _) => false,
-    }
+    let (Some(high), Some(low)) = (cut(high, true), cut(low, false)) else { return true };
+    // In byte order, the successor of a key is the key followed by a zero byte.
+    let is_next = || order.is_bytewise() && high.1 && !low.1 && low.0.strip_prefix(high.0) == Some(&[0]);
+    compare_cuts(order, high, low).is_ge() || is_next()
 }
 
 /// Returns whether `key` does not exceed the upper bound `high`.
 pub fn is_before(order: &Comparator, key: &[u8], high: &Bound<Vec<u8>>) -> bool {
-    match high {
-        Bound::Unbounded => true,
-        Bound::Included(high) => order.compare(key, high) != Ordering::Greater,
-        Bound::Excluded(high) => order.compare(key, high) == Ordering::Less,
-    }
+    cut(high, true).is_none_or(|high| compare_cuts(order, (key, false), high).is_lt())
 }
 
 /// Returns whether `key` is not below the lower bound `low`.
 pub(super) fn is_after(order: &Comparator, key: &[u8], low: &Bound<Vec<u8>>) -> bool {
-    match low {
-        Bound::Unbounded => true,
-        Bound::Included(low) => order.compare(key, low) != Ordering::Less,
-        Bound::Excluded(low) => order.compare(key, low) == Ordering::Greater,
-    }
+    cut(low, false).is_none_or(|low| compare_cuts(order, (key, false), low).is_ge())
 }
 
 /// The spans of one transaction, shared with its cursors.

@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 
+use super::cursor::ReaderCursor;
 use crate::Result;
 use crate::types::{EntryCursor, Kind, Readahead, Slice};
 use crate::vlog::{ValueLoads, VlogPointer, VlogSet};
@@ -18,18 +19,17 @@ const BYTES_MAX: u64 = 1 << 20;
 /// Longest value to read ahead.
 const VALUE_BYTES_MAX: u32 = 64 << 10;
 
-/// Values that were read ahead of a cursor, and the second cursor, of type `C`.
-#[derive(Debug)]
-pub(super) struct StoredAhead<C> {
+/// Values that were read ahead of a cursor, and the second cursor.
+#[derive(Default)]
+pub(super) struct StoredAhead {
     backwards: bool,
     readahead: ValueReadahead,
-    buffer: Option<Box<Buffer<C>>>,
+    buffer: Option<Box<Buffer>>,
 }
 
-#[derive(Debug)]
-struct Buffer<C> {
+struct Buffer {
     /// Stands on the first row whose pointer was not collected.
-    scout: C,
+    scout: ReaderCursor,
     loads: ValueLoads,
     /// In the order of the scan.
     read: VecDeque<(VlogPointer, Result<Slice>)>,
@@ -41,16 +41,10 @@ struct Buffer<C> {
     bytes: usize,
 }
 
-impl<C> Default for StoredAhead<C> {
-    fn default() -> Self {
-        Self { backwards: false, readahead: Readahead::default(), buffer: None }
-    }
-}
-
-impl<C: EntryCursor> StoredAhead<C> {
+impl StoredAhead {
     /// Bytes of the values that were read ahead, and of the second cursor without its blocks.
     pub(super) fn bytes(&self) -> usize {
-        self.buffer.as_ref().map_or(0, |buffer| size_of::<Buffer<C>>() + buffer.bytes)
+        self.buffer.as_ref().map_or(0, |buffer| size_of::<Buffer>() + buffer.bytes)
     }
 
     /// Starts anew: the cursor moves elsewhere.
@@ -86,7 +80,7 @@ impl<C: EntryCursor> StoredAhead<C> {
         pointer: &VlogPointer,
         vlogs: &VlogSet,
         keeps: impl FnOnce() -> bool,
-        scout: impl FnOnce(bool) -> Result<C>,
+        scout: impl FnOnce(bool) -> Result<ReaderCursor>,
     ) {
         let Self { backwards, readahead, buffer } = self;
         readahead.step();
@@ -110,8 +104,8 @@ impl<C: EntryCursor> StoredAhead<C> {
     }
 }
 
-impl<C: EntryCursor> Buffer<C> {
-    fn new(scout: C, loads: ValueLoads) -> Self {
+impl Buffer {
+    fn new(scout: ReaderCursor, loads: ValueLoads) -> Self {
         Self { scout, loads, read: VecDeque::new(), loading: Vec::new(), failed: false, bytes: 0 }
     }
 

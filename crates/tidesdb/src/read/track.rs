@@ -20,39 +20,29 @@ pub(crate) struct Track {
     family: Arc<FamilyCore>,
     /// Slot of the open span in `spans`; `None` before the first seek.
     slot: Option<usize>,
-    /// Bounds of the cursor's range; keys outside them do not count as read.
-    low: Bound<Vec<u8>>,
-    high: Bound<Vec<u8>>,
-    edge: Edge,
+    /// The cursor's range; keys outside of it do not count as read.
+    scope: Scope,
+    /// The end of the span on which the cursor stands. A step outwards from there leaves the span, so no comparison is needed.
+    /// `None`: it stands somewhere inside, or outside of the range.
+    edge: Option<Side>,
 }
 
-/// Position of the cursor in its span. A step outwards from an end of the span leaves the span, so no comparison is
-/// needed.
+/// An end of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Edge {
+pub(super) enum Side {
     Low,
     High,
-    /// Somewhere inside, or outside of the cursor's range.
-    Elsewhere,
 }
 
 impl Track {
     pub(crate) fn new(spans: &Spans, family: &Arc<FamilyCore>) -> Self {
-        Self {
-            spans: Arc::clone(spans),
-            family: Arc::clone(family),
-            slot: None,
-            low: Bound::Unbounded,
-            high: Bound::Unbounded,
-            edge: Edge::Elsewhere,
-        }
+        let (spans, family) = (Arc::clone(spans), Arc::clone(family));
+        Self { spans, family, slot: None, scope: Scope::default(), edge: None }
     }
 
-    /// Returns a track for another cursor of the same range.
+    /// Returns a track for another cursor.
     pub(super) fn sibling(&self) -> Self {
-        let (low, high) = (self.low.clone(), self.high.clone());
-        let (spans, family) = (Arc::clone(&self.spans), Arc::clone(&self.family));
-        Self { spans, family, slot: None, low, high, edge: Edge::Elsewhere }
+        Self::new(&self.spans, &self.family)
     }
 
     /// Makes room for the span of a seek, before the seek.
@@ -63,66 +53,22 @@ impl Track {
         self.spans.lock().make_room(&self.family.memory)
     }
 
-    /// Restricts what counts as read to these bounds from now on.
+    /// Restricts what counts as read to this range from now on.
     pub(super) fn clip(&mut self, scope: &Scope) {
-        (self.low, self.high) = (scope.low().map(<[u8]>::to_vec), scope.high().map(<[u8]>::to_vec));
+        self.scope = scope.clone();
     }
 
-    /// Records a seek forward from `from` to `landed`, or to the end.
-    pub(super) fn forward(&mut self, from: Bound<&[u8]>, landed: Option<&[u8]>) {
-        let low = self.low_of(key_of(from)).map_or_else(|| self.low.clone(), included);
-        let high = self.high_of(landed).map(included);
-        self.edge = if high.is_some() { Edge::High } else { Edge::Elsewhere };
-        let high = high.unwrap_or_else(|| self.high.clone());
-        self.begin(low, high);
-    }
-
-    /// Records a seek backward from `from` to `landed`, or to the beginning.
-    pub(super) fn backward(&mut self, from: Bound<&[u8]>, landed: Option<&[u8]>) {
-        let low = self.low_of(landed).map(included);
-        let high = self.high_of(key_of(from)).map_or_else(|| self.high.clone(), included);
-        self.edge = if low.is_some() { Edge::Low } else { Edge::Elsewhere };
-        let low = low.unwrap_or_else(|| self.low.clone());
-        self.begin(low, high);
-    }
-
-    /// Records a step forward.
-    pub(super) fn next(&mut self, landed: Option<&[u8]>) {
-        let Some(slot) = self.slot else { return };
-        let landed = self.high_of(landed);
-        let was = std::mem::replace(&mut self.edge, Edge::Elsewhere);
-        let mut spans = self.spans.lock();
-        let Some(span) = spans.at(slot) else { return };
-        match landed {
-            None => span.high.clone_from(&self.high),
-            Some(key)
-                if was == Edge::High || !is_before(&self.family.options.comparator, key, &span.high) =>
-            {
-                assign_included(&mut span.high, key);
-                self.edge = Edge::High;
-            }
-            Some(_) => {}
-        }
-    }
-
-    /// Records a step backward.
-    pub(super) fn prev(&mut self, landed: Option<&[u8]>) {
-        let Some(slot) = self.slot else { return };
-        let landed = self.low_of(landed);
-        let was = std::mem::replace(&mut self.edge, Edge::Elsewhere);
-        let mut spans = self.spans.lock();
-        let Some(span) = spans.at(slot) else { return };
-        match landed {
-            None => span.low.clone_from(&self.low),
-            Some(key) if was == Edge::Low || !is_after(&self.family.options.comparator, key, &span.low) => {
-                assign_included(&mut span.low, key);
-                self.edge = Edge::Low;
-            }
-            Some(_) => {}
-        }
-    }
-
-    fn begin(&mut self, low: Bound<Vec<u8>>, high: Bound<Vec<u8>>) {
+    /// Records a seek towards `side`, from `from` or the other end of the range, to `landed` or that end.
+    pub(super) fn seek(&mut self, side: Side, from: Option<&[u8]>, landed: Option<&[u8]>) {
+        let (low, high) = match side {
+            Side::Low => (landed, from),
+            Side::High => (from, landed),
+        };
+        let (low, high) = (self.within(Side::Low, low), self.within(Side::High, high));
+        let reached = if side == Side::Low { low } else { high };
+        self.edge = reached.map(|_| side);
+        let low = low.map_or_else(|| self.scope.low().map(<[u8]>::to_vec), included);
+        let high = high.map_or_else(|| self.scope.high().map(<[u8]>::to_vec), included);
         let span = Span { family: Arc::clone(&self.family), low, high };
         let mut spans = self.spans.lock();
         match self.slot {
@@ -131,16 +77,42 @@ impl Track {
         }
     }
 
-    /// Returns `key`, unless it is missing or exceeds the upper bound of the range.
+    /// Records a step towards `side`, to `landed` or to that end of the range.
     #[inline]
-    fn high_of<'k>(&self, key: Option<&'k [u8]>) -> Option<&'k [u8]> {
-        key.filter(|key| is_before(&self.family.options.comparator, key, &self.high))
+    pub(super) fn step(&mut self, side: Side, landed: Option<&[u8]>) {
+        let Some(slot) = self.slot else { return };
+        let landed = self.within(side, landed);
+        let was = self.edge.take();
+        let mut spans = self.spans.lock();
+        let Some(span) = spans.at(slot) else { return };
+        let (end, limit) = match side {
+            Side::Low => (&mut span.low, self.scope.low()),
+            Side::High => (&mut span.high, self.scope.high()),
+        };
+        let Some(key) = landed else {
+            *end = limit.map(<[u8]>::to_vec);
+            return;
+        };
+        let order = &self.family.options.comparator;
+        let is_inside = match side {
+            _ if was == Some(side) => false,
+            Side::Low => is_after(order, key, end),
+            Side::High => is_before(order, key, end),
+        };
+        if !is_inside {
+            assign_included(end, key);
+            self.edge = Some(side);
+        }
     }
 
-    /// Returns `key`, unless it is missing or below the lower bound of the range.
+    /// Returns `key`, unless it is missing or beyond that end of the range.
     #[inline]
-    fn low_of<'k>(&self, key: Option<&'k [u8]>) -> Option<&'k [u8]> {
-        key.filter(|key| is_after(&self.family.options.comparator, key, &self.low))
+    fn within<'k>(&self, side: Side, key: Option<&'k [u8]>) -> Option<&'k [u8]> {
+        let order = &self.family.options.comparator;
+        key.filter(|key| match side {
+            Side::Low => !self.scope.is_below(order, key),
+            Side::High => !self.scope.is_above(order, key),
+        })
     }
 }
 
@@ -149,13 +121,6 @@ impl Drop for Track {
         if let Some(slot) = self.slot {
             self.spans.lock().close(slot);
         }
-    }
-}
-
-fn key_of(bound: Bound<&[u8]>) -> Option<&[u8]> {
-    match bound {
-        Bound::Included(key) | Bound::Excluded(key) => Some(key),
-        Bound::Unbounded => None,
     }
 }
 

@@ -9,7 +9,7 @@ use super::{Cursor, OwnReads, ReadTimestamp, ReaderCursor, Versions};
 use crate::Result;
 use crate::context::ReadCtx;
 use crate::family::{FamilyCore, ReadView, SEEK_CHARGE};
-use crate::memory::{Charge, Memory, Use};
+use crate::memory::{Charge, Use};
 use crate::merge::{Combine, HidingCursor, MergeCursor, VisibleCursor};
 use crate::mvcc::SnapshotPin;
 use crate::options::ReadOptions;
@@ -62,12 +62,9 @@ impl Cursor {
         track: Option<Track>,
         options: ReadOptions,
     ) -> Result<Self> {
-        let admit = |charge: &mut Charge, memory: &Arc<Memory>, bytes| charge.grow(memory, bytes).map(drop);
-        let mut cursor = Self::admitted(reads, family, moment, own, track, admit)?;
-        if options.keys_only {
-            cursor.set_keys_only();
-        }
-        Ok(cursor)
+        let mut scope = Scope::default();
+        scope.keys_only = options.keys_only;
+        Self::within(reads, family, moment, (own, track), &scope)
     }
 
     /// Creates a cursor for one read within a call; it shows the transaction's `own` writes.
@@ -77,44 +74,46 @@ impl Cursor {
         moment: ReadTimestamp,
         own: Option<OwnReads>,
     ) -> Result<Self> {
-        let admit = |charge: &mut Charge, memory: &Arc<Memory>, bytes| {
-            charge.set(memory, bytes);
-            Ok(())
-        };
-        let mut cursor = Self::admitted(reads, family, moment, own, None, admit)?;
         let mut scope = Scope::default();
         scope.one_call = true;
-        cursor.set_scope(&scope);
-        Ok(cursor)
+        Self::within(reads, family, moment, (own, None), &scope)
     }
 
-    /// Creates a cursor whose memory `admit` charges.
-    fn admitted(
+    /// Creates a cursor that is limited to `scope`.
+    pub(super) fn within(
         reads: &Arc<ReadCtx>,
         family: &Arc<FamilyCore>,
         moment: ReadTimestamp,
-        own: Option<OwnReads>,
-        track: Option<Track>,
-        admit: impl FnOnce(&mut Charge, &Arc<Memory>, u64) -> Result<()>,
+        of_transaction: (Option<OwnReads>, Option<Track>),
+        scope: &Scope,
     ) -> Result<Self> {
         reads.check_open()?;
         // Take the view before the sequence number: see `mvcc`. The view retains every version visible at its time.
         // Also take it before checking for a drop: a drop sets the flag first and empties the view afterwards.
         let view = family.owned_view();
         family.check_usable()?;
-        let (runs, mut charge) = (runs(&view), Charge::new(Use::Cursors));
-        let base = base_bytes(&view, runs);
-        admit(&mut charge, &family.memory, base)?;
-        let seq = moment.seq(reads);
-        let inner = Self::merged(family, &view, ReadPoint { seq, now: reads.now() }, own.as_ref());
-        Ok(Self {
+        let at = ReadPoint { seq: moment.seq(reads), now: reads.now() };
+        Self::over(reads, family, (view, moment, at), of_transaction, scope)
+    }
+
+    /// Creates a cursor over `view` for a reader at `at`.
+    fn over(
+        reads: &Arc<ReadCtx>,
+        family: &Arc<FamilyCore>,
+        (view, moment, at): (Arc<ReadView>, ReadTimestamp, ReadPoint),
+        (own, track): (Option<OwnReads>, Option<Track>),
+        scope: &Scope,
+    ) -> Result<Self> {
+        let runs = runs(&view);
+        let mut cursor = Self {
             reads: Arc::clone(reads),
             family: Arc::clone(family),
+            inner: Self::merged(family, &view, at, own.as_ref()),
+            seq: at.seq,
             // For each sorted run above the first.
             seek_charge: runs.saturating_sub(1).saturating_mul(SEEK_CHARGE),
+            base: base_bytes(&view, runs),
             view,
-            inner,
-            seq,
             moment,
             // A transaction records each row it reads, so rows are not copied in advance.
             buffer: RowBuffer::new(own.is_none() && track.is_none()),
@@ -124,9 +123,13 @@ impl Cursor {
             spare: Vec::new(),
             stored: StoredAhead::default(),
             combines: family.options.merge_operator().is_some(),
-            base,
-            charge,
-        })
+            charge: Charge::new(Use::Cursors),
+        };
+        if scope.is_bounded() || scope.keys_only || scope.one_call {
+            cursor.set_scope(scope);
+        }
+        cursor.hold(0)?;
+        Ok(cursor)
     }
 
     /// Returns a cursor over what a reader at `at` sees in `view`.
@@ -173,29 +176,10 @@ impl Cursor {
     /// # Errors
     /// `Busy` if memory is scarce.
     pub(in super::super) fn sibling(&self) -> Result<Self> {
-        let mut charge = Charge::new(Use::Cursors);
-        charge.grow(&self.family.memory, self.base)?;
         let at = ReadPoint { seq: self.seq, now: self.inner.now() };
-        let mut inner = Self::merged(&self.family, &self.view, at, self.own.as_ref());
-        inner.set_scope(self.inner.scope());
-        Ok(Self {
-            reads: Arc::clone(&self.reads),
-            family: Arc::clone(&self.family),
-            view: Arc::clone(&self.view),
-            inner,
-            seq: self.seq,
-            seek_charge: self.seek_charge,
-            moment: self.moment.clone(),
-            own: self.own.clone(),
-            track: self.track.as_ref().map(Track::sibling),
-            resolved: None,
-            spare: Vec::new(),
-            buffer: self.buffer.sibling(),
-            stored: StoredAhead::default(),
-            combines: self.combines,
-            base: self.base,
-            charge,
-        })
+        let of_transaction = (self.own.clone(), self.track.as_ref().map(Track::sibling));
+        let place = (Arc::clone(&self.view), self.moment.clone(), at);
+        Self::over(&self.reads, &self.family, place, of_transaction, self.inner.scope())
     }
 
     /// Charges `bytes` for values and buffers, if that is more than before.
