@@ -1,20 +1,23 @@
 //! What all runners share: the arguments that choose cases, results in lines that machines can read, and the command that shows a
 //! failure again.
 //!
-//! A thread announces each case with [`begin`]. A line that begins with `VIOLATION` then has the command that runs this case alone: the
+//! A panic that nobody catches is a violation too. A thread announces each case with [`begin`]. A line that begins with `VIOLATION` then has the command that runs this case alone: the
 //! arguments of this process, with those that choose the case in the place of those that chose many.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::fmt::{Display, Write as _};
 use std::io;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tempfile::TempDir;
 
-/// Names a case that is reported as a violation without being one, so that a test can see a runner fail.
+/// Names a case that is reported as a violation without being one, so that a test can see a runner fail. With `panic ` before the number,
+/// the case panics.
 pub const PLANT: &str = "TESTKIT_PLANT";
 
 /// Violations that this process has printed.
@@ -69,8 +72,7 @@ impl Cases {
         let work = || {
             while !enough() {
                 let number = next.fetch_add(1, Relaxed);
-                begin(only, number);
-                run(number);
+                case(only, number, || run(number));
                 if self.case.is_some() {
                     break;
                 }
@@ -107,9 +109,34 @@ pub struct OneCase {
 pub fn begin(only: &[Argument], number: u64) {
     let case = [only, &[("case", number.to_string())]].concat();
     CASE.set(case);
-    if std::env::var(PLANT).is_ok_and(|planted| planted == number.to_string()) {
+    let Ok(planted) = std::env::var(PLANT) else { return };
+    assert!(planted != format!("panic {number}"), "planted by a test");
+    if planted == number.to_string() {
         violation("planted by a test");
     }
+}
+
+/// Announces case `number` like [`begin`] and runs it. A panic is a violation, and the thread goes on.
+pub fn case(only: &[Argument], number: u64, run: impl FnOnce()) {
+    let work = || {
+        begin(only, number);
+        run();
+    };
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| panicked(&*payload));
+}
+
+/// Runs a runner. A panic that no case has caught is a violation of the case that the main thread has announced.
+pub fn run(runner: fn() -> ExitCode) -> ExitCode {
+    catch_unwind(runner).unwrap_or_else(|payload| {
+        panicked(&*payload);
+        ExitCode::FAILURE
+    })
+}
+
+fn panicked(payload: &(dyn Any + Send)) {
+    let text = payload.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    violation(format_args!("panic: {}", text.unwrap_or("no message")));
 }
 
 /// Announces that this thread does something that has no number; `only` are the arguments that choose it.

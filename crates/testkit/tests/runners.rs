@@ -86,11 +86,11 @@ fn programs() -> Vec<String> {
 }
 
 /// Runs a program of this package.
-fn output(program: &str, args: &[&str], planted: Option<u64>) -> Output {
+fn output(program: &str, args: &[&str], planted: Option<&str>) -> Output {
     let path: PathBuf = Path::new(env!("CARGO_BIN_EXE_crash")).with_file_name(program);
     let mut command = Command::new(path);
     if let Some(case) = planted {
-        command.env(PLANT, case.to_string());
+        command.env(PLANT, case);
     }
     command.args(args).output().unwrap()
 }
@@ -123,24 +123,29 @@ fn the_command_of_a_violation_runs_the_failed_case_alone() {
         ("sweep", &["--stride", "3001", "--blocks", "2", "--seed", "14"], 3),
     ];
     for (program, args, case) in runs {
-        let out = output(program, args, Some(case));
-        let violations = |out: &Output| -> Vec<String> {
-            let said = String::from_utf8_lossy(&out.stderr);
-            said.lines().filter(|line| line.starts_with("VIOLATION")).map(str::to_owned).collect()
-        };
-        let said = violations(&out);
-        let [line] = &said[..] else { panic!("{program}: not one violation: {said:?}") };
-        assert!(!out.status.success(), "{program}");
-        let command: Vec<&str> = line.split('`').nth(1).unwrap().split(' ').collect();
-        assert_eq!(command[..3], ["cargo", "xtask", program]);
-        let again = output(program, &command[3..], Some(case));
-        assert_eq!((again.status.success(), violations(&again)), (false, said.clone()), "{command:?}");
-        let mended = output(program, &command[3..], None);
-        let said = String::from_utf8_lossy(&mended.stderr);
-        assert!(mended.status.success(), "{command:?} without the plant: {said}");
-        let other = output(program, &command[3..], Some(case + 1));
-        assert!(other.status.success(), "{command:?} runs another case too");
+        let panics = format!("panic {case}");
+        for planted in [case.to_string(), panics] {
+            let out = output(program, args, Some(&planted));
+            let said = violations(&out);
+            let [line] = &said[..] else { panic!("{program}: not one violation: {said:?}") };
+            assert!(!out.status.success() && line.ends_with("planted by a test"), "{program}: {line}");
+            let command: Vec<&str> = line.split('`').nth(1).unwrap().split(' ').collect();
+            assert_eq!(command[..3], ["cargo", "xtask", program]);
+            let again = output(program, &command[3..], Some(&planted));
+            assert_eq!((again.status.success(), violations(&again)), (false, said.clone()), "{command:?}");
+            let other = output(program, &command[3..], Some(&(case + 1).to_string()));
+            assert!(other.status.success(), "{command:?} runs another case too");
+            let mended = output(program, &command[3..], None);
+            let said = String::from_utf8_lossy(&mended.stderr);
+            assert!(mended.status.success(), "{command:?} without the plant: {said}");
+        }
     }
+}
+
+/// Returns the violations that a program has printed.
+fn violations(out: &Output) -> Vec<String> {
+    let said = String::from_utf8_lossy(&out.stderr);
+    said.lines().filter(|line| line.starts_with("VIOLATION")).map(str::to_owned).collect()
 }
 
 /// Two ids once named two programs each.

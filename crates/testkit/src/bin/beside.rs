@@ -87,6 +87,10 @@ impl Args {
 }
 
 fn main() -> ExitCode {
+    report::run(runner)
+}
+
+fn runner() -> ExitCode {
     let args = Args::parse();
     if let Some(result) = args.child() {
         if let Err(e) = &result {

@@ -13,7 +13,7 @@ use testkit::check::{self, Demand};
 use testkit::follower::follow;
 use testkit::model::wall_millis;
 use testkit::order;
-use testkit::report::{CrashArgs, exit, finish, violation};
+use testkit::report::{self, CrashArgs, exit, finish, violation};
 use testkit::rng::Rng;
 use testkit::script::{self, RECIPES, Recipe};
 use testkit::world::{Config, PATH, Promises, Shared, World};
@@ -41,6 +41,10 @@ struct Totals {
 const NESTED_MAX: u64 = 40;
 
 fn main() -> ExitCode {
+    report::run(runner)
+}
+
+fn runner() -> ExitCode {
     let CrashArgs { cases, points, threads } = CrashArgs::parse();
     let totals = Totals::default();
     let is_done = || totals.points.load(Relaxed) >= points || totals.wrong.load(Relaxed) >= 20;

@@ -49,6 +49,10 @@ struct Plan {
 }
 
 fn main() -> ExitCode {
+    report::run(runner)
+}
+
+fn runner() -> ExitCode {
     let plan = Plan::parse();
     report::begin(&[], plan.one.case);
     let watch = Watch::start(Duration::from_secs(480));

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Parser;
 use testkit::faults::{self, Totals};
 use testkit::group;
-use testkit::report::{Cases, exit, finish};
+use testkit::report::{self, Cases, exit, finish};
 use testkit::watch::Watch;
 
 #[derive(Parser)]
@@ -32,6 +32,10 @@ struct Args {
 type Script<'a> = dyn Fn(u64, &Watch) -> Totals + Sync + 'a;
 
 fn main() -> ExitCode {
+    report::run(runner)
+}
+
+fn runner() -> ExitCode {
     std::panic::set_hook(Box::new(|_| {})); // a panic is reported with its case
     let args = Args::parse();
     let Args { numbers, cases, points, .. } = args;

@@ -63,6 +63,10 @@ struct Args {
 }
 
 fn main() -> ExitCode {
+    report::run(runner)
+}
+
+fn runner() -> ExitCode {
     let args = Args::parse();
     let Args { seed, seconds, .. } = args;
     if args.write_corpus {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use testkit::invariants::{Counts, Demand, Player, Promises, Shared, Work, recovered};
-use testkit::report::{Cases, CrashArgs, exit, finish, violation};
+use testkit::report::{self, Cases, CrashArgs, exit, finish, violation};
 use testkit::rng::Rng;
 use testkit::watch::Watch;
 use testkit::world::{Config, PATH};
@@ -35,6 +35,10 @@ struct Totals {
 type Common = Arc<Mutex<Totals>>;
 
 fn main() -> ExitCode {
+    report::run(runner)
+}
+
+fn runner() -> ExitCode {
     let CrashArgs { cases, points, threads } = CrashArgs::parse();
     let watch = Watch::start(Duration::from_secs(120));
     let totals = Common::default();

@@ -39,6 +39,10 @@ struct Args {
 }
 
 fn main() -> ExitCode {
+    report::run(runner)
+}
+
+fn runner() -> ExitCode {
     let Args { cases, transactions, only } = Args::parse();
     let watch = Watch::start(Duration::from_secs(120));
     let wanted = |part: &str| only.as_deref().is_none_or(|only| only == part);

@@ -23,6 +23,10 @@ struct Args {
 }
 
 fn main() -> ExitCode {
+    report::run(runner)
+}
+
+fn runner() -> ExitCode {
     let Args { one: OneCase { case: seed }, kills, dir, child: committing } = Args::parse();
     if let Some([path, n]) = committing.as_deref() {
         let number = n.parse().map_err(|e| format!("{n}: {e}"));

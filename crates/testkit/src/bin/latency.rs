@@ -46,6 +46,10 @@ struct Args {
 }
 
 fn main() -> ExitCode {
+    report::run(runner)
+}
+
+fn runner() -> ExitCode {
     let Args { mib, limit, commits, case } = Args::parse();
     let commits = case.map_or(0..commits, |n| n..n.saturating_add(1));
     let watch = Watch::start(Duration::from_secs(120));

@@ -46,6 +46,10 @@ struct Args {
 }
 
 fn main() -> ExitCode {
+    report::run(runner)
+}
+
+fn runner() -> ExitCode {
     let args = Args::parse();
     let plan = Plan {
         limit: args.limit << 20,

@@ -26,6 +26,10 @@ struct Args {
 }
 
 fn main() -> ExitCode {
+    report::run(runner)
+}
+
+fn runner() -> ExitCode {
     let Args { seed, case, configs, length, keys } = Args::parse();
     let numbers = case.map_or(0..configs, |n| n..n.saturating_add(1));
     let configs = numbers.end - numbers.start;

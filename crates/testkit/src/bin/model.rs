@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use testkit::history::{Place, REQUIRED, REQUIRED_SIM, Totals, history};
-use testkit::report::{Cases, exit, finish};
+use testkit::report::{self, Cases, exit, finish};
 use testkit::watch::Watch;
 
 /// One in this many histories runs on a real directory with threads.
@@ -36,6 +36,10 @@ enum Only {
 }
 
 fn main() -> ExitCode {
+    report::run(runner)
+}
+
+fn runner() -> ExitCode {
     std::panic::set_hook(Box::new(|_| {})); // a panic is reported with its history
     let Args { cases, ops, length, place: only, threads } = Args::parse();
     let watch = Watch::start(Duration::from_secs(120));

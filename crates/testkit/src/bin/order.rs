@@ -20,6 +20,10 @@ struct Args {
 }
 
 fn main() -> ExitCode {
+    report::run(runner)
+}
+
+fn runner() -> ExitCode {
     let Args { cases, scripts } = Args::parse();
     let watch = Watch::start(Duration::from_secs(60));
     let (mut counts, mut violations) = (Counts::default(), 0);

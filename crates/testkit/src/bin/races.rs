@@ -148,6 +148,10 @@ struct Args {
 }
 
 fn main() -> ExitCode {
+    report::run(runner)
+}
+
+fn runner() -> ExitCode {
     let Args { cases, rounds } = Args::parse();
     let watch = Watch::start(Duration::from_secs(60));
     let counts = Counts::default();

@@ -55,6 +55,10 @@ const KINDS: [&str; Case::ALL.len()] = {
 };
 
 fn main() -> ExitCode {
+    report::run(runner)
+}
+
+fn runner() -> ExitCode {
     let args = Args::parse();
     if let Some(result) = child(&args) {
         if let Err(e) = &result {

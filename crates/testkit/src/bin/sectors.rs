@@ -69,6 +69,10 @@ struct Args {
 }
 
 fn main() -> ExitCode {
+    report::run(runner)
+}
+
+fn runner() -> ExitCode {
     let args = Args::parse();
     let seed = args.seed;
     if let (Some(name), Some(dir)) = (&args.child, &args.dir) {

@@ -30,6 +30,10 @@ struct Args {
 }
 
 fn main() -> ExitCode {
+    report::run(runner)
+}
+
+fn runner() -> ExitCode {
     std::panic::set_hook(Box::new(|_| {})); // a panic is reported with its case
     let Args { seed, case, stride, blocks, threads } = Args::parse();
     let only = case.map(|n| n as usize);
@@ -47,17 +51,18 @@ fn main() -> ExitCode {
                     if only.is_some_and(|only| only != shape) {
                         continue;
                     }
-                    report::begin(&[("seed", seed.to_string())], shape as u64);
-                    let report = Subject::build(shape, seed + shape as u64)
-                        .map(|s| s.sweep(stride, blocks, seed, |what| watch.begin(what)));
-                    let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
-                    match report {
-                        Ok(report) => all.0.merge(report),
-                        Err(e) => {
-                            violation(format_args!("{}: {e}", SHAPES[shape]));
-                            all.1 += 1;
+                    report::case(&[("seed", seed.to_string())], shape as u64, || {
+                        let report = Subject::build(shape, seed + shape as u64)
+                            .map(|s| s.sweep(stride, blocks, seed, |what| watch.begin(what)));
+                        let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+                        match report {
+                            Ok(report) => all.0.merge(report),
+                            Err(e) => {
+                                violation(format_args!("{}: {e}", SHAPES[shape]));
+                                all.1 += 1;
+                            }
                         }
-                    }
+                    });
                 }
             });
         }

@@ -56,6 +56,10 @@ struct Args {
 }
 
 fn main() -> ExitCode {
+    report::run(runner)
+}
+
+fn runner() -> ExitCode {
     let Args { cases, rounds, mib, scarce: seconds } = Args::parse();
     let Ok(temp) = tempfile::tempdir() else {
         eprintln!("cannot create a temporary directory");

@@ -140,7 +140,7 @@ impl Family {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` if the key order or the memtable kind differs, or a merge operator is replaced, removed, or added without
+    /// `InvalidArgument` if the key order differs, or a merge operator is replaced, removed, or added without
     /// `keep`; `NotFound` (dropped family), `Io`, `ReadOnly`, `Poisoned`, `Closed`. Nothing changed.
     pub fn change_options(&self, options: FamilyOptions, keep: bool) -> Result<()> {
         let (engine, core) = (self.engine()?, &self.core);

@@ -145,7 +145,7 @@ statistics! {
     JobStats of seen: &Seen<'_>;
 
     plain {
-        "`flush`, or how tables are merged: `Full`, `Dividing` or `Partitioned`."
+        "`flush`, or how tables are merged: `Full`, `Tiered` or `Partitioned`."
         kind: &'static str = seen.job.start.kind;
         "Name of the family." family: String = seen.job.start.family.to_string();
     }

@@ -1,4 +1,4 @@
-//! The disjoint, sorted tables of a level as one source. Tables are opened one at a time, when iteration reaches them.
+//! The disjoint, sorted tables of a sorted run as one source. Tables are opened one at a time, when iteration reaches them.
 //!
 //! Invariant: when valid, the child stands on an entry of table `open`. No key has versions in two tables, so the
 //! versions of a key are never spread over neighbouring tables.

@@ -1,7 +1,7 @@
 //! Merging of many sources into one stream: merge cursor, levels, visibility, and garbage collection of versions.
 //!
-//! [`MergeCursor`] merges memtables, tables and levels into one ordered sequence. [`LevelCursor`] presents the disjoint
-//! tables of a level as one source. [`VisibleCursor`] shows what a reader at a sequence number sees. [`Retain`] is the
+//! [`MergeCursor`] merges memtables, tables and sorted runs into one ordered sequence. [`LevelCursor`] presents the disjoint
+//! tables of a sorted run as one source. [`VisibleCursor`] shows what a reader at a sequence number sees. [`Retain`] is the
 //! only place that decides which versions a flush or compaction may drop. All are single-threaded values that may move
 //! between threads.
 

@@ -60,7 +60,6 @@
 //!    it. With `renumber`, no stored range tombstone is older than `v`, so none hides it now that did not before.
 //!    Numbers that are all 0 take no space in a block.
 //!
-//!
 //! # Operands
 //!
 //! An operand answers with the versions below it: reader `r` needs the newest version at or below `r` and, as long as these are

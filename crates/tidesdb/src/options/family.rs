@@ -1,6 +1,6 @@
 //! Settings of one column family. They are stored with the family; the comparator is stored by name.
 //!
-//! The table at the end of this file is the only place that lists them. Generated from it: [`FamilyOptions`] with its
+//! The table `family_options!` below is the only place that lists them, and `version/tests/codec.rs` has its bytes. Generated from it: [`FamilyOptions`] with its
 //! defaults, the domain checks, the fields on disk ([`FamilyOptions::write`]), and [`LiveOptions`], which open families
 //! use.
 //! To add a setting, add one line there and use the setting. It takes the next free id; ids are never reused.
@@ -407,6 +407,21 @@ mod tests {
                 let wanted = if each.name == info.name { other } else { each.default };
                 assert_eq!(again.get(each.name), Some(wanted), "{} after {}", each.name, info.name);
             }
+        }
+    }
+
+    /// The page once had encodings that were gone, and lacked half of the settings.
+    #[test]
+    fn the_page_of_numbers_has_the_domain_of_each_setting() {
+        let page = include_str!("../../../../docs/formats/numbers.md");
+        for SettingInfo { name, domain, .. } in FamilyOptions::TABLE {
+            let words = match domain {
+                (0, u64::MAX) => "any".to_owned(),
+                (low, u64::MAX) => format!("at least {low}"),
+                (low, high) => format!("{low} to {high}"),
+            };
+            let row = format!("| `{name}` | {words} |");
+            assert!(page.lines().any(|line| line == row), "docs/formats/numbers.md lacks {row}");
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! get     pin -> read view -> sequence number (in this order) -> active -> immutables, newest first
-//!         -> level 1, newest first -> deeper levels, one table each -> the value log if a pointer was found
+//!         -> level 1, newest first -> one table of each run -> the value log if a pointer was found
 //!         the first version at or below the sequence number decides, also if it is a tombstone or expired
 //! cursor  the same sources as one merged stream; of each key only the version visible to the reader
 //! ```
