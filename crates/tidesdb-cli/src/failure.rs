@@ -74,6 +74,14 @@ impl Failure {
         self
     }
 
+    /// Replaces the next step by the name that was probably meant, if any is near enough.
+    pub(crate) fn meant(self, name: Option<impl AsRef<str>>) -> Self {
+        match name {
+            Some(name) => self.next(format!("did you mean {:?}?", name.as_ref())),
+            None => self,
+        }
+    }
+
     /// Adds where the failure happened.
     pub(crate) fn at(mut self, place: &str) -> Self {
         self.what = format!("{place}: {}", self.what);
@@ -91,10 +99,20 @@ impl Failure {
     }
 
     /// The message, on one or two lines.
+    #[cfg(test)]
     pub(crate) fn message(&self) -> String {
+        self.painted(false)
+    }
+
+    /// The message, with or without colours.
+    pub(crate) fn painted(&self, colours: bool) -> String {
+        let (error, next) = match colours {
+            true => ("\x1b[1;31merror:\x1b[0m", "\x1b[1;32mnext:\x1b[0m"),
+            false => ("error:", "next:"),
+        };
         match &self.next {
-            Some(next) => format!("error: {}\n next: {next}", self.what),
-            None => format!("error: {}", self.what),
+            Some(step) => format!("{error} {}\n {next} {step}", self.what),
+            None => format!("{error} {}", self.what),
         }
     }
 }
@@ -158,6 +176,16 @@ mod tests {
         assert_eq!(failure.exit, Exit::Failed);
         assert!(failure.message().contains("000001.klog at byte 77"), "{}", failure.message());
         assert!(failure.message().contains(" next: "), "{}", failure.message());
+    }
+
+    #[test]
+    fn colours_do_not_change_the_text() {
+        let failure = Failure::usage("bad").next("better").meant(None::<&str>);
+        let painted = failure.painted(true);
+        assert!(painted.contains("\x1b[1;31merror:\x1b[0m bad\n"), "{painted:?}");
+        let plain = painted.replace("\x1b[1;31m", "").replace("\x1b[1;32m", "").replace("\x1b[0m", "");
+        assert_eq!(plain, failure.message());
+        assert!(failure.meant(Some("users")).message().ends_with("\n next: did you mean \"users\"?"));
     }
 
     #[test]

@@ -3,6 +3,10 @@
 //! The order of the modules below is the order of the layers: a module uses only modules above its own line.
 
 mod host;
+mod version;
+mod welcome;
+mod names;
+mod nearby;
 mod failure;
 mod text;
 mod output;
@@ -15,6 +19,7 @@ mod commands;
 use std::io::{BufWriter, IsTerminal, Write};
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 use commands::Verb;
@@ -22,11 +27,14 @@ use commands::Verb;
 use commands::bench::Bench;
 use commands::inspect::Inspect;
 use commands::levels::Levels;
+#[cfg(feature = "pages")]
+use commands::pages::{Completions, Pages};
 use commands::shell::Shell;
 use commands::tour::{Tour, Witness};
 use commands::verify::Verify;
-use failure::Outcome;
+use failure::{Exit, Outcome};
 use output::Out;
+use progress::Progress;
 use session::{Access, Common, Place, Session};
 
 /// Reads, fills, checks and copies TidesDB databases
@@ -34,7 +42,7 @@ use session::{Access, Common, Place, Session};
 /// Start with `tidesdb tour`. Exit codes: 0 success; 1 negative result (no such key, damage found); 2 wrong command line or
 /// input; 3 the command failed (I/O, corruption, no space); 4 another process has the database open.
 #[derive(Parser)]
-#[command(version, name = "tidesdb", max_term_width = 100)]
+#[command(version, long_version = version::long(), name = "tidesdb", max_term_width = 100)]
 struct Cli {
     #[command(flatten)]
     place: Place,
@@ -54,26 +62,57 @@ enum Command {
     Shell(Shell),
     #[cfg(feature = "bench")]
     Bench(Box<Bench>),
+    #[cfg(feature = "pages")]
+    Completions(Completions),
+    #[cfg(feature = "pages")]
+    #[command(name = "man")]
+    Pages(Pages),
     #[command(hide = true)]
     Witness(Witness),
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    match Cli::try_parse() {
+        Ok(cli) => execute(&cli),
+        Err(e) => answer(&e),
+    }
+    .into()
+}
+
+/// Prints the help or the version that was asked for, or what is wrong with the command line.
+///
+/// Without a command that is what to type next, with the exit code of a wrong command line: a script whose command is an empty variable
+/// must not succeed. It goes to the standard error stream for the same reason: a pipe expects the output of a command.
+fn answer(error: &clap::Error) -> Exit {
+    use std::io::{stderr, stdout};
+    let no_command = [ErrorKind::MissingSubcommand, ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand];
+    if no_command.contains(&error.kind()) {
+        eprint!("{}", welcome::text());
+        return Exit::Usage;
+    }
+    let is_error = error.use_stderr();
+    let terminal = if is_error { stderr().is_terminal() } else { stdout().is_terminal() };
+    let text = error.render();
+    let text = if host::colours(terminal) { text.ansi().to_string() } else { text.to_string() };
+    let (mut out, mut err) = (stdout(), stderr());
+    let to: &mut dyn Write = if is_error { &mut err } else { &mut out };
+    let _ = to.write_all(text.as_bytes()).and_then(|()| to.flush()); // a closed pipe: nothing to report
+    if is_error { Exit::Usage } else { Exit::Done }
+}
+
+fn execute(cli: &Cli) -> Exit {
     let stdout = std::io::stdout();
     let terminal = stdout.is_terminal();
     let mut stdout = BufWriter::with_capacity(256 << 10, stdout.lock());
     let outcome =
         cli.run(&mut Out::new(&mut stdout, terminal)).and_then(|exit| Ok(stdout.flush().map(|()| exit)?));
-    outcome
-        .unwrap_or_else(|failure| {
-            let _ = stdout.flush(); // output from before the failure; the failure itself is reported below
-            if !failure.is_hangup() {
-                eprintln!("{}", failure.message());
-            }
-            failure.exit
-        })
-        .into()
+    outcome.unwrap_or_else(|failure| {
+        let _ = stdout.flush(); // output from before the failure; the failure itself is reported below
+        if !failure.is_hangup() {
+            eprintln!("{}", failure.painted(host::error_colours()));
+        }
+        failure.exit
+    })
 }
 
 impl Cli {
@@ -83,6 +122,12 @@ impl Cli {
             Command::Witness(witness) => witness.run(out),
             #[cfg(feature = "bench")]
             Command::Bench(bench) => bench.run(self.common.json, out),
+            #[cfg(feature = "pages")]
+            Command::Completions(completions) => {
+                completions.run(<Self as clap::CommandFactory>::command(), out)
+            }
+            #[cfg(feature = "pages")]
+            Command::Pages(pages) => pages.run(<Self as clap::CommandFactory>::command(), out),
             Command::Inspect(inspect) => inspect.run(&self.place, self.common.json, out),
             Command::Levels(levels) => levels.run(&self.place, &self.common, out),
             Command::Shell(shell) => {
@@ -106,7 +151,7 @@ impl Cli {
             eprintln!("{remark}");
         }
         let exit = work(&session)?;
-        session.db.close()?;
+        Progress::during("closing the database", || session.db.close())?;
         Ok(exit)
     }
 }

@@ -43,6 +43,11 @@ impl<'a> Out<'a> {
         self.terminal
     }
 
+    /// True if the output has colours.
+    pub(crate) fn has_colours(&self) -> bool {
+        self.colours
+    }
+
     /// Writes a line of text.
     pub(crate) fn line(&mut self, text: impl AsRef<str>) -> Outcome<()> {
         self.to.write_all(text.as_ref().as_bytes())?;

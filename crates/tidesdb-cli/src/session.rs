@@ -7,12 +7,15 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use clap::ValueHint;
 use tidesdb::{
     Db, Error, Family, OpenOptions, Reader, RecoveryMode, SyncMode, TreeStats, WriteOptions, inspect,
 };
 
 use crate::failure::{Failure, Outcome};
-use crate::text;
+use crate::names::{Offer, nearest};
+use crate::progress::Progress;
+use crate::{nearby, text};
 
 /// The default family of databases that the C library created: it stores the settings of the other families.
 const OF_THE_C_LIBRARY: &str = "tidesdb:settings";
@@ -22,10 +25,11 @@ const OF_THE_C_LIBRARY: &str = "tidesdb:settings";
 #[command(next_help_heading = "Database")]
 pub(crate) struct Place {
     /// Directory of the database
-    #[arg(short, long, value_name = "PATH", env = "TIDESDB_DB", global = true)]
+    #[arg(short, long, value_name = "PATH", env = "TIDESDB_DB", global = true, value_hint = ValueHint::DirPath)]
     pub(crate) db: Option<PathBuf>,
-    /// How to treat damage in the log: tail, strict, point-in-time or salvage
-    #[arg(long, value_name = "MODE", global = true, value_parser = recovery_mode, default_value = "tail")]
+    /// How to treat damage in the log
+    #[arg(long, value_name = "MODE", global = true, default_value = "tail",
+        value_parser = Offer::new(["tail", "strict", "point-in-time", "salvage"], recovery_mode))]
     pub(crate) recovery: RecoveryMode,
 }
 
@@ -37,7 +41,8 @@ pub(crate) struct Common {
     #[arg(short, long, value_name = "NAME", global = true)]
     pub(crate) family: Option<String>,
     /// When writes are durable: none, full, or interval:TIME such as interval:50ms
-    #[arg(long, value_name = "MODE", global = true, value_parser = Sync::from_str)]
+    #[arg(long, value_name = "MODE", global = true, hide_possible_values = true,
+        value_parser = Offer::new(["none", "full", "interval:50ms"], Sync::from_str))]
     pub(crate) sync: Option<Sync>,
     /// Print JSON
     #[arg(long, global = true)]
@@ -126,6 +131,25 @@ fn failure_of(error: Error, path: &Path, name: &str) -> Failure {
     wanted.map_or_else(|| error.into(), Failure::unknown_order)
 }
 
+/// Returns the failure of a command that needs the database at `path`. If there is none, one nearby was probably meant.
+pub(crate) fn no_database(error: Error, path: &Path) -> Failure {
+    let is_missing = match &error {
+        Error::NotFound { what } => what.starts_with("database"),
+        Error::Io { .. } => !path.is_dir(),
+        _ => false,
+    };
+    let failure = failure_of(error, path, tidesdb::DEFAULT_FAMILY);
+    if is_missing { or_nearby(failure, path) } else { failure }
+}
+
+/// Adds a database near `path`, if there is one, to the failure to find one there.
+pub(crate) fn or_nearby(failure: Failure, path: &Path) -> Failure {
+    match nearby::suggestion(path) {
+        Some(suggestion) => failure.next(suggestion),
+        None => failure,
+    }
+}
+
 /// An open database with the settings of one command.
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
@@ -151,6 +175,8 @@ impl Session {
                 .allow_unknown(access == Access::Read)
         };
         let alone = |db| (db, None);
+        let progress = Progress::new(None);
+        progress.say(format!("opening {}", path.display()));
         let opened = match options(tidesdb::DEFAULT_FAMILY).open() {
             // An open for reading creates no family, and the C library does not create the default one.
             Err(Error::NotFound { .. }) if access == Access::Read => {
@@ -161,7 +187,8 @@ impl Session {
             }
             opened => opened.map(alone),
         };
-        let (db, beside) = opened.map_err(|e| failure_of(e, path, tidesdb::DEFAULT_FAMILY))?;
+        drop(progress);
+        let (db, beside) = opened.map_err(|e| no_database(e, path))?;
         Ok(Self { db, path: path.clone(), common: common.clone(), beside })
     }
 
@@ -187,7 +214,21 @@ impl Session {
     /// Returns the family that the command uses.
     pub(crate) fn family(&self) -> Outcome<Family> {
         let name = self.common.family.as_deref().unwrap_or(tidesdb::DEFAULT_FAMILY);
-        self.db.family(name).map_err(|e| failure_of(e, &self.path, name))
+        self.family_named(name)
+    }
+
+    /// Returns the family `name`.
+    pub(crate) fn family_named(&self, name: &str) -> Outcome<Family> {
+        self.db.family(name).map_err(|e| self.no_family(e, name))
+    }
+
+    /// Returns the failure of a call that needs the family `name`. If there is none, another was probably meant.
+    pub(crate) fn no_family(&self, error: Error, name: &str) -> Failure {
+        let meant = match &error {
+            Error::NotFound { .. } => nearest(name, self.db.families()),
+            _ => None,
+        };
+        failure_of(error, &self.path, name).meant(meant)
     }
 
     /// Returns the write options of this command, with the sync mode `unless` if the user gave none.

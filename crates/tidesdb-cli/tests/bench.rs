@@ -187,6 +187,18 @@ fn single_rows_and_mistakes() {
         assert!(text(&out).contains(words), "{}", text(&out));
     }
     assert_eq!(bench(dir.path(), &["nonesuch"]).status.code(), Some(2));
+    for (args, meant) in [
+        (&["standrad"][..], "did you mean \"standard\"?"),
+        (&["lst"], "did you mean \"list\"?"),
+        (&["quick", "--engine", "tidsdb"], "did you mean \"tidesdb\"?"),
+        (&["quick", "--vs", "rocksbd"], "did you mean \"rocksdb\"?"),
+        (&["run", "--workload", "wrte"], "'write'"),
+        (&["run", "--isolation", "serialisable"], "'serializable'"),
+    ] {
+        let out = bench(dir.path(), args);
+        assert_eq!(out.status.code(), Some(2), "{args:?}: {}", text(&out));
+        assert!(text(&out).contains(meant), "{args:?}: {}", text(&out));
+    }
     assert!(text(&bench(dir.path(), &["list"])).contains("sync_write_random_500K_t16_b1000"));
 }
 

@@ -43,6 +43,7 @@ impl Stage {
             .args(words)
             .env("TIDESDB_DB", self.path("db"))
             .env_remove("CARGO")
+            .env_remove("CLICOLOR_FORCE")
             .current_dir(self.dir.path());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
@@ -199,6 +200,122 @@ fn exit_codes() {
     assert_eq!(nowhere.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&nowhere.stderr).contains("--db PATH"));
     assert!(!stage.path("missing").exists());
+}
+
+#[test]
+fn without_a_command_the_next_step_is_shown() {
+    let stage = Stage::new();
+    for words in [&[][..], &["--json"], &["--db", "x"]] {
+        let run = stage.run(words);
+        assert_eq!((run.code, run.text()), (2, ""), "{words:?}");
+        for step in ["  tidesdb tour ", "  tidesdb put --db my.db apple red ", "  tidesdb help "] {
+            assert!(run.err.contains(step), "{words:?}: {}", run.err);
+        }
+    }
+    let run = result(stage.command(&[]).env("CARGO", "cargo").output().unwrap());
+    assert!(run.err.contains("  cargo run --release -- tour "), "{}", run.err);
+    assert!(stage.ok(&["help"]).contains("Usage: tidesdb"));
+}
+
+#[test]
+fn the_version_is_one_line_or_all() {
+    let stage = Stage::new();
+    let short = stage.ok(&["-V"]);
+    assert_eq!(short, format!("tidesdb {}\n", env!("CARGO_PKG_VERSION")));
+    let long = stage.ok(&["--version"]);
+    assert!(long.starts_with(&short), "{long}");
+    let line = |name: &str| long.lines().find_map(|line| line.strip_prefix(name)).unwrap().to_owned();
+    let features = line("features: ");
+    assert!(features.starts_with("lz4 snappy zstd"), "{features}");
+    assert_eq!(features.contains("bench"), cfg!(feature = "bench"), "{features}");
+    assert!(line("target: ").starts_with(std::env::consts::ARCH), "{long}");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let head = Command::new("git").current_dir(&root).args(["rev-parse", "HEAD"]).output();
+    match head.ok().filter(|head| head.status.success() && root.join(".git").exists()) {
+        Some(head) => {
+            let commit = line("commit: ");
+            assert!(commit.len() >= 12 && head.stdout.starts_with(commit.as_bytes()), "{long}");
+        }
+        None => assert_eq!(line("commit: "), "unknown"),
+    }
+}
+
+/// Help, errors of the command line, errors of commands and tables follow the same variables.
+#[test]
+fn colours_follow_the_environment() {
+    let stage = Stage::new();
+    stage.ok(&["put", "a", "1"]);
+    let with = |words: &[&str], variables: &[(&str, &str)]| {
+        let run = result(stage.command(words).envs(variables.iter().copied()).output().unwrap());
+        String::from_utf8(run.out).unwrap() + &run.err
+    };
+    for words in
+        [&["help"][..], &["scan", "--help"], &["frobnicate"], &["get", "a", "--family", "x"], &["stats"]]
+    {
+        assert!(!with(words, &[]).contains('\x1b'), "{words:?} in a pipe");
+        assert!(with(words, &[("CLICOLOR_FORCE", "1")]).contains('\x1b'), "{words:?}");
+        let both = [("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")];
+        assert!(!with(words, &both).contains('\x1b'), "{words:?} with NO_COLOR");
+        assert!(!with(words, &[("CLICOLOR_FORCE", "0")]).contains('\x1b'), "{words:?} with 0");
+    }
+}
+
+#[test]
+fn the_name_that_was_meant_is_suggested() {
+    let stage = Stage::new();
+    stage.ok(&["families", "create", "users"]);
+    for (words, meant) in [
+        (&["sacn"][..], "'scan'"),
+        (&["families", "crate"], "'create'"),
+        (&["scan", "--prefixx", "a"], "'--prefix'"),
+        (&["dump", "--format", "jsnol"], "'jsonl'"),
+        (&["scan", "--recovery", "salvge"], "'salvage'"),
+        (&["put", "a", "1", "--sync", "ful"], "'full'"),
+        (&["inspect", "tabel"], "'table'"),
+        (&["families", "create", "x", "--compression", "zstdd"], "'zstd'"),
+        (&["families", "create", "x", "--order", "bytwise"], "'bytewise'"),
+        (&["families", "create", "x", "--set", "value_treshold=1"], "\"value_threshold\""),
+        (&["get", "a", "--family", "usres"], "did you mean \"users\"?"),
+        (&["families", "drop", "user"], "did you mean \"users\"?"),
+        (&["families", "rename", "Users", "x"], "did you mean \"users\"?"),
+        (&["families", "clone", "userss", "x"], "did you mean \"users\"?"),
+        (&["compact", "--family", "user"], "did you mean \"users\"?"),
+        (&["levels", "--family", "user"], "did you mean \"users\"?"),
+    ] {
+        let run = stage.run(words);
+        assert!(run.code == 2 && run.err.contains(meant), "{words:?}: {}", run.err);
+    }
+    let run = stage.with_input(&["shell"], b"use user\n");
+    assert!(run.code == 2 && run.err.contains("did you mean \"users\"?"), "{}", run.err);
+    let run = stage.run(&["get", "a", "--family", "fruit"]);
+    assert!(run.err.contains("`tidesdb families` lists them"), "{}", run.err);
+    let run = stage.run(&["families", "create", "x", "--set", "table_bytes=0"]);
+    assert!(run.code == 2 && !run.err.contains("did you mean"), "the name is right: {}", run.err);
+}
+
+#[test]
+fn a_database_nearby_is_suggested() {
+    let stage = Stage::new();
+    stage.ok(&["put", "a", "1"]);
+    let file = files_of(&stage.path("db"), "manifest").pop().unwrap();
+    let root = stage.dir.path().to_str().unwrap();
+    for (path, part) in [
+        (root, "the directory contains databases: --db "),
+        (stage.path("db/below/it").to_str().unwrap(), "inside of a database: did you mean --db "),
+        (file.to_str().unwrap(), "inside of a database: did you mean --db "),
+        (stage.path("bd").to_str().unwrap(), "did you mean --db "),
+    ] {
+        for words in [&["scan"][..], &["levels"], &["inspect", "manifest"]] {
+            let run = stage.run(&[words, &["--db", path]].concat());
+            assert_ne!(run.code, 0);
+            let db = stage.path("db").display().to_string();
+            assert!(run.err.contains(part) && run.err.contains(&db), "{words:?} {path}: {}", run.err);
+        }
+    }
+    let run = stage.run(&["inspect", "wal", "--db", "bd"]);
+    assert!(run.code == 3 && run.err.contains("did you mean --db "), "{}", run.err);
+    let nothing = stage.run(&["scan", "--db", "something-else"]);
+    assert!(nothing.err.contains("next: check --db"), "{}", nothing.err);
 }
 
 #[test]

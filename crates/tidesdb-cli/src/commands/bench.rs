@@ -9,6 +9,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::ValueHint;
 use clap::builder::PossibleValuesParser;
 use tidesdb_bench::keys::Pattern;
 use tidesdb_bench::run::{Plan, child};
@@ -17,6 +18,7 @@ use tidesdb_bench::values::Filling;
 use tidesdb_bench::{engines, report, rivals, suite};
 
 use crate::failure::{Exit, Failure, Outcome as Ended};
+use crate::names::{Offer, nearest};
 use crate::output::{Out, Style};
 
 use kept::{Compare, Redraw};
@@ -32,7 +34,7 @@ pub(crate) struct Bench {
     #[command(subcommand)]
     what: Option<What>,
     /// Suite to run: `bench list` shows the suites
-    #[arg(default_value = "quick")]
+    #[arg(default_value = "quick", hide_possible_values = true, value_parser = Offer::new(suites(), anything))]
     suite: String,
     #[command(flatten)]
     settings: Settings,
@@ -63,23 +65,25 @@ enum What {
 #[derive(Clone, Debug, clap::Args)]
 struct Settings {
     /// Engines, separated by commas
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "tidesdb")]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "tidesdb", hide_possible_values = true,
+        value_parser = Offer::new(engines::ALL.iter().map(|engine| engine.name), anything))]
     engine: Vec<String>,
     /// Rivals to compare with, separated by commas; `all` means those that are built. Each is a separate program, looked up in
     /// the directories of TIDESDB_BENCH_PEERS, then next to this program; `bench list` shows them
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', hide_possible_values = true,
+        value_parser = Offer::new(rivals::ALL.iter().map(|rival| rival.name).chain(["all"]), anything))]
     vs: Vec<String>,
     /// Number of repetitions of each row [default: the suite's own]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..1000))]
     repeat: Option<u64>,
     /// Write results.json, results.csv, report.html and plots into this directory
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     out: Option<PathBuf>,
     /// Check every answer in full instead of one of 64
     #[arg(long)]
     verify: bool,
     /// Where the databases are created and removed [default: the directory for temporary files]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     dir: Option<PathBuf>,
     /// Seed of the random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -122,7 +126,8 @@ struct Single {
     #[arg(long, value_name = "B", default_value_t = 100)]
     value_size: usize,
     /// Percent of a value that compression can remove, or `sawtooth` for the values of the reference tool
-    #[arg(long, value_name = "PERCENT", default_value = "50", value_parser = filling)]
+    #[arg(long, value_name = "PERCENT", default_value = "50", hide_possible_values = true,
+        value_parser = Offer::new(["sawtooth"], filling))]
     compressible: Filling,
     /// Rows per range
     #[arg(long, value_name = "N", default_value_t = 100)]
@@ -147,7 +152,8 @@ struct Single {
     shares: Blend,
     /// Level of transactions: read-uncommitted, read-committed, repeatable-read, snapshot, serializable, or ru, rc, rr, si, ser
     /// [default: read-committed]. With the workload `write`, batches are committed as such transactions
-    #[arg(long, value_name = "LEVEL", value_parser = isolation)]
+    #[arg(long, value_name = "LEVEL", hide_possible_values = true,
+        value_parser = Offer::new(Isolation::ALL.map(Isolation::name), isolation))]
     isolation: Option<Isolation>,
     /// Operations per transaction, each a get and a put of the same key
     #[arg(long, value_name = "N", default_value_t = 10)]
@@ -179,7 +185,10 @@ impl Bench {
 
     fn suite(&self, json: bool, out: &mut Out<'_>) -> Ended {
         let suite = suite::named(&self.suite).ok_or_else(|| {
-            Failure::usage(format!("no suite {:?}", self.suite)).next("`tidesdb bench list` shows them")
+            let commands = ["compare", "report", "run", "list"];
+            Failure::usage(format!("no suite {:?}", self.suite))
+                .next("`tidesdb bench list` shows them")
+                .meant(nearest(&self.suite, suites().chain(commands)))
         })?;
         let mut rows = suite.rows(self.scale);
         rows.retain(|row| self.only.as_ref().is_none_or(|only| row.name.contains(only.as_str())));
@@ -285,6 +294,16 @@ fn list(out: &mut Out<'_>) -> Ended {
     out.line(out.paint(Style::Title, "patterns"))?;
     out.line(format!("  {}", Pattern::ALL.map(Pattern::name).join(" ")))?;
     Ok(Exit::Done)
+}
+
+/// Returns the names of the suites.
+fn suites() -> impl Iterator<Item = &'static str> {
+    suite::ALL.iter().map(|suite| suite.name)
+}
+
+/// Parses any text: what is wrong with it is found later.
+fn anything(text: &str) -> Result<String, String> {
+    Ok(text.to_owned())
 }
 
 /// Parses a number above 0.

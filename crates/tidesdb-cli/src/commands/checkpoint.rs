@@ -1,13 +1,15 @@
 //! `tidesdb checkpoint` and `tidesdb backup`: a second database with the same contents.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use clap::ValueHint;
 use serde_json::json;
 use tidesdb::Db;
 
 use crate::failure::{Exit, Outcome};
 use crate::host;
 use crate::output::Out;
+use crate::progress::{Progress, Seen};
 use crate::session::Session;
 use crate::text::{count, size};
 
@@ -18,6 +20,7 @@ use crate::text::{count, size};
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Checkpoint {
     /// Directory of the copy; must be new or empty
+    #[arg(value_hint = ValueHint::DirPath)]
     path: PathBuf,
 }
 
@@ -28,6 +31,7 @@ pub(crate) struct Checkpoint {
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Backup {
     /// Directory of the copy; must be new or empty
+    #[arg(value_hint = ValueHint::DirPath)]
     path: PathBuf,
 }
 
@@ -46,12 +50,14 @@ impl Backup {
 /// Makes the copy and prints what it takes.
 fn make(
     session: &Session,
-    path: &PathBuf,
+    path: &Path,
     out: &mut Out<'_>,
     copy: impl FnOnce(&Db) -> tidesdb::Result<()>,
 ) -> Outcome {
     let started = host::now();
+    let progress = progress(session, path);
     copy(&session.db)?;
+    drop(progress);
     let secs = started.elapsed().as_secs_f64();
     let (files, bytes) = contents(path);
     let path = path.display();
@@ -63,8 +69,18 @@ fn make(
     Ok(Exit::Done)
 }
 
+/// Shows how much of the database is in the copy. A copy leaves out what the database does not need, so it ends below 100 %.
+fn progress(session: &Session, copy: &Path) -> Progress {
+    let (_, total) = contents(&session.path);
+    let copy = copy.to_owned();
+    Progress::watch(Some(total), move || {
+        let (files, done) = contents(&copy);
+        Seen { done, text: format!("{}, {}", count(files, "file", "files"), size(done)) }
+    })
+}
+
 /// Returns the number of files in a directory and their total bytes.
-fn contents(path: &PathBuf) -> (u64, u64) {
+fn contents(path: &Path) -> (u64, u64) {
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
     entries.filter_map(|e| e.metadata().ok()).fold((0, 0), |(files, bytes), m| (files + 1, bytes + m.len()))
 }

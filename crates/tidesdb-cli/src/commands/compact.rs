@@ -1,10 +1,12 @@
 //! `tidesdb compact`: merges tables.
 
 use serde_json::json;
+use tidesdb::{Db, JobStats};
 
 use crate::failure::{Exit, Outcome};
 use crate::host;
 use crate::output::Out;
+use crate::progress::{Progress, Seen};
 use crate::session::Session;
 use crate::text::{count, size};
 
@@ -21,13 +23,15 @@ pub(crate) struct Compact {
 impl Compact {
     pub(crate) fn run(&self, session: &Session, out: &mut Out<'_>) -> Outcome {
         let started = host::now();
+        let db = session.db.clone();
+        let _progress = Progress::watch(None, move || running(&db));
         session.db.flush()?;
         let names = match &session.common.family {
             Some(name) => vec![name.clone()],
             None => session.db.families(),
         };
         for name in names {
-            let family = session.db.family(&name)?;
+            let family = session.family_named(&name)?;
             let before = family.stats();
             if !self.flush_only {
                 family.compact()?;
@@ -49,6 +53,18 @@ impl Compact {
         }
         Ok(Exit::Done)
     }
+}
+
+/// Returns what the jobs of the database have done.
+pub(super) fn running(db: &Db) -> Seen {
+    let job = |job: &JobStats| {
+        let (done, all) = (size(job.bytes_done), size(job.bytes));
+        let work = if job.kind == "flush" { "flushes" } else { "merges" };
+        format!("{} {work} {done} of {all}", job.family)
+    };
+    let jobs: Vec<String> = db.stats().jobs.iter().map(job).collect();
+    let text = if jobs.is_empty() { "waiting for the disk".to_owned() } else { jobs.join("; ") };
+    Seen { done: 0, text }
 }
 
 #[cfg(test)]

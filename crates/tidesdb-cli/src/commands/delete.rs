@@ -7,6 +7,7 @@ use tidesdb::{SyncMode, WriteBatch};
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Out;
+use crate::progress::Progress;
 use crate::range::Range;
 use crate::session::Session;
 use crate::text;
@@ -63,9 +64,13 @@ fn delete_prefix(session: &Session, prefix: &[u8]) -> Outcome<u64> {
     let mut batch = WriteBatch::new();
     // One sync at the end covers everything written before it.
     let quick = session.write_options(SyncMode::None);
+    let progress = Progress::new(None);
+    let (mut seen, mut bytes) = (0, 0);
     let deleted = Range::prefix(prefix).walk(&family, false, |key, _, _| {
         batch.delete(&family, key)?;
+        (seen, bytes) = (seen + 1, bytes + key.len() as u64);
         if batch.len() == BATCH_ROWS {
+            progress.update(seen, bytes);
             session.db.write_with(&mut batch, &quick)?;
         }
         Ok(true)

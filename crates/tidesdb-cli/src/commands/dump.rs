@@ -10,7 +10,7 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::format::{Format, RowWriter};
 use crate::host;
 use crate::output::Out;
-use crate::progress::Progress;
+use crate::progress::{Progress, ROWS_PER_UPDATE};
 use crate::range::{Range, RangeArgs};
 use crate::session::Session;
 use crate::text::{count, rates, size};
@@ -35,8 +35,6 @@ pub(crate) struct Dump {
 }
 
 const WRITE_BYTES: usize = 1 << 20;
-/// Rows between two updates of the progress bar.
-const ROWS_PER_UPDATE: u64 = 4096;
 
 impl Dump {
     pub(crate) fn run(&self, session: &Session, out: &mut Out<'_>) -> Outcome {
@@ -44,7 +42,10 @@ impl Dump {
         let path = self.output.as_deref().filter(|path| path.as_os_str() != "-");
         let format = self.format.or_else(|| path.and_then(Format::of)).unwrap_or(Format::Tsv);
         let Some(path) = path else {
-            let written = self.write(session, &range, format, out, |_, _| ())?;
+            let progress = Progress::of_rows(out);
+            let shown = |rows, bytes| progress.update(rows, bytes);
+            let written = self.write(session, &range, format, out, shown)?;
+            drop(progress);
             warn_of_lost(written.expiries_lost);
             return Ok(Exit::Done);
         };

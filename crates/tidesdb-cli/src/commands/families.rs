@@ -4,7 +4,9 @@ use serde_json::json;
 use tidesdb::{Comparator, Compression, FamilyOptions, MergeOperator, SettingInfo, TreeStats};
 
 use crate::failure::{Exit, Failure, Outcome};
+use crate::names::{Offer, nearest};
 use crate::output::Out;
+use crate::progress::Progress;
 use crate::session::{Access, Session};
 use crate::text;
 
@@ -48,16 +50,19 @@ enum Action {
 struct Create {
     /// Its name
     name: String,
-    /// Compression: none, snappy, lz4, lz4-fast or zstd
-    #[arg(long, default_value = "lz4", value_parser = compression)]
+    /// Compression
+    #[arg(long, default_value = "lz4", value_parser = Offer::new(COMPRESSIONS, compression))]
     compression: Compression,
-    /// Comparator of its keys: bytewise, reverse-bytewise, case-insensitive, lexicographic, u64 or i64
-    #[arg(long, default_value = "bytewise", value_parser = comparator)]
+    /// Comparator of its keys
+    #[arg(long, default_value = "bytewise", value_parser = Offer::new(ORDERS, comparator))]
     order: Comparator,
     /// A setting and its number, such as value_threshold=4096; may be repeated
     #[arg(long = "set", value_name = "NAME=NUMBER", value_parser = setting, long_help = settings_help())]
     settings: Vec<(String, u64)>,
 }
+
+const COMPRESSIONS: [&str; 5] = ["none", "snappy", "lz4", "lz4-fast", "zstd"];
+const ORDERS: [&str; 6] = ["bytewise", "reverse-bytewise", "case-insensitive", "lexicographic", "u64", "i64"];
 
 fn setting(text: &str) -> Result<(String, u64), String> {
     let (name, number) = text.split_once('=').ok_or("expected NAME=NUMBER")?;
@@ -73,12 +78,11 @@ fn settings_help() -> String {
 }
 
 fn compression(name: &str) -> Result<Compression, String> {
-    Compression::by_name(name).ok_or_else(|| "expected none, snappy, lz4, lz4-fast or zstd".to_owned())
+    Compression::by_name(name).ok_or_else(|| format!("expected one of {}", COMPRESSIONS.join(", ")))
 }
 
 fn comparator(name: &str) -> Result<Comparator, String> {
-    let known = "expected bytewise, reverse-bytewise, case-insensitive, lexicographic, u64 or i64";
-    Comparator::by_name(name).ok_or_else(|| known.to_owned())
+    Comparator::by_name(name).ok_or_else(|| format!("expected one of {}", ORDERS.join(", ")))
 }
 
 impl Create {
@@ -86,7 +90,9 @@ impl Create {
         let mut options =
             FamilyOptions::default().compression(self.compression).comparator(self.order.clone());
         for (name, number) in &self.settings {
-            options.set(name, *number)?;
+            let known = || FamilyOptions::TABLE.iter().map(|info| info.name);
+            let meant = || if known().any(|known| known == name) { None } else { nearest(name, known()) };
+            options.set(name, *number).map_err(|e| Failure::from(e).meant(meant()))?;
         }
         Ok(options)
     }
@@ -106,13 +112,25 @@ impl Families {
         if session.common.family.is_some() {
             return Err(Failure::usage("--family cannot be used here: name the families as arguments"));
         }
-        let db = &session.db;
         match self.action.as_ref().unwrap_or(&Action::List) {
-            Action::List => return list(session, out),
-            Action::Create(create) => drop(db.create_family(&create.name, create.options()?)?),
-            Action::Drop { name } => db.drop_family(name)?,
-            Action::Rename { old, new } => db.rename_family(old, new)?,
-            Action::Clone { source, new } => drop(db.clone_family(source, new)?),
+            Action::List => list(session, out),
+            action => Progress::during("changing the families", || action.run(session)),
+        }
+    }
+}
+
+impl Action {
+    /// Changes the families.
+    fn run(&self, session: &Session) -> Outcome {
+        let db = &session.db;
+        match self {
+            Self::List => {}
+            Self::Create(create) => drop(db.create_family(&create.name, create.options()?)?),
+            Self::Drop { name } => db.drop_family(name).map_err(|e| session.no_family(e, name))?,
+            Self::Rename { old, new } => db.rename_family(old, new).map_err(|e| session.no_family(e, old))?,
+            Self::Clone { source, new } => {
+                drop(db.clone_family(source, new).map_err(|e| session.no_family(e, source))?);
+            }
         }
         Ok(Exit::Done)
     }

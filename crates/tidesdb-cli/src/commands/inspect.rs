@@ -7,7 +7,8 @@ use tidesdb::{Error, inspect};
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Out, Style};
-use crate::session::Place;
+use crate::progress::Progress;
+use crate::session::{Place, no_database, or_nearby};
 use crate::text::count;
 
 /// Show the contents of the files of a database, and where they are damaged
@@ -62,7 +63,9 @@ impl Inspect {
             (None, kind) => files_of(path, kind)?,
         };
         let mut damage = Vec::new();
-        for name in &names {
+        let progress = Progress::of_rows(out);
+        for (done, name) in names.iter().enumerate() {
+            progress.say(format!("{name}, file {} of {}", done + 1, names.len()));
             // Lines are written immediately; a failed write ends the command after the file.
             let mut written = Ok(());
             let mut show = |line: &str| {
@@ -81,8 +84,9 @@ impl Inspect {
                 Kind::Vlog => inspect::vlog(path, name, self.entries, &mut show),
             };
             written?;
-            damage.extend(found?);
+            damage.extend(found.map_err(|e| no_database(e, path))?);
         }
+        drop(progress);
         summary(&names, &damage, as_json, out)
     }
 }
@@ -115,7 +119,7 @@ fn name_of(file: &str, kind: Kind) -> String {
 
 /// Returns the names of all files of a kind, by number.
 fn files_of(path: &Path, kind: Kind) -> Outcome<Vec<String>> {
-    let entries = std::fs::read_dir(path).map_err(|e| Failure::file("list", path, &e))?;
+    let entries = std::fs::read_dir(path).map_err(|e| or_nearby(Failure::file("list", path, &e), path))?;
     let names = entries.filter_map(|e| e.ok()?.file_name().into_string().ok());
     let mut names: Vec<(u64, String)> = names
         .filter_map(|name| {

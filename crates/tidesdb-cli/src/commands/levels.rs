@@ -4,8 +4,9 @@ use serde_json::Value;
 use tidesdb::{LevelStats, TreeStats, inspect};
 
 use crate::failure::{Exit, Failure, Outcome};
+use crate::names::nearest;
 use crate::output::{Out, Style, figures_json, put_bytes};
-use crate::session::{Common, Place};
+use crate::session::{Common, Place, no_database};
 use crate::text::{count, grouped, printable, size};
 
 /// Width of a full bar. A level over its capacity is drawn wider, up to `BAR_MAX`.
@@ -22,6 +23,7 @@ const KEY_SHOWN_MAX: usize = 20;
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Levels {
     /// Directory of the database [default: --db]
+    #[arg(value_hint = clap::ValueHint::DirPath)]
     dir: Option<std::path::PathBuf>,
     /// Column family [default: all]
     family_name: Option<String>,
@@ -34,12 +36,13 @@ impl Levels {
             None => place.path()?,
         };
         let wanted = self.family_name.as_ref().or(common.family.as_ref());
-        let mut trees = inspect::trees(path)?;
+        let mut trees = inspect::trees(path).map_err(|e| no_database(e, path))?;
         if let Some(name) = wanted {
-            trees.retain(|tree| tree.family == *name);
-            if trees.is_empty() {
-                return Err(Failure::usage(format!("family {name:?} does not exist")));
+            if !trees.iter().any(|tree| tree.family == *name) {
+                let meant = nearest(name, trees.iter().map(|tree| &tree.family));
+                return Err(Failure::usage(format!("family {name:?} does not exist")).meant(meant));
             }
+            trees.retain(|tree| tree.family == *name);
         }
         for tree in &trees {
             if common.json {

@@ -87,13 +87,14 @@ impl Load {
         let mut loader = Loader::new(session, &family)?;
         let result =
             self.feed(&mut *input.rows, &mut loader, |tally| progress.update(tally.rows, input.read.get()));
-        drop(progress);
         // Keep the rows before a malformed one.
         if let Err(LoadError::Row(_)) = &result {
             loader.commit()?;
         }
         result.map_err(|e| self.explain(e, loader.tally.rows))?;
+        progress.say("syncing");
         session.db.sync()?;
+        drop(progress);
         loader.tally.bytes = input.read.get();
         tell(&loader.tally, started.elapsed().as_secs_f64(), session.common.json, out)?;
         Ok(Exit::Done)

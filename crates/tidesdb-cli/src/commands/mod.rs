@@ -16,6 +16,8 @@ pub(crate) mod levels;
 pub(crate) mod stats;
 pub(crate) mod verify;
 pub(crate) mod inspect;
+#[cfg(feature = "pages")]
+pub(crate) mod pages;
 pub(crate) mod shell;
 pub(crate) mod tour;
 #[cfg(feature = "bench")]

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use crate::failure::{Exit, Outcome};
 use crate::output::{Out, row_json};
+use crate::progress::{Progress, ROWS_PER_UPDATE};
 use crate::range::RangeArgs;
 use crate::session::Session;
 
@@ -27,7 +28,13 @@ impl Scan {
     pub(crate) fn run(&self, session: &Session, out: &mut Out<'_>) -> Outcome {
         let range = self.range.resolve(session)?;
         let values = !self.keys_only && !self.count;
+        let progress = if self.count { Progress::new(None) } else { Progress::of_rows(out) };
+        let (mut seen, mut bytes) = (0, 0);
         let rows = range.walk(&session.family()?, values, |key, value, _| {
+            (seen, bytes) = (seen + 1, bytes + (key.len() + value.len()) as u64);
+            if seen % ROWS_PER_UPDATE == 0 {
+                progress.update(seen, bytes);
+            }
             let value = values.then_some(value);
             match (self.count, session.common.json) {
                 (true, _) => {}
@@ -36,6 +43,7 @@ impl Scan {
             }
             Ok(true)
         })?;
+        drop(progress);
         match (self.count, session.common.json) {
             (true, true) => out.json(&json!({ "rows": rows }))?,
             (true, false) => out.line(rows.to_string())?,

@@ -103,7 +103,7 @@ impl Shell {
                         out.line(out.paint(Style::Faint, "no"))?
                     }
                     Ok(Next::Line(_)) => {}
-                    Err(e) => out.line(out.paint(Style::Bad, &e.message()))?,
+                    Err(e) => out.line(e.painted(out.has_colours()))?,
                 },
                 Err(ReadlineError::Interrupted) => {}
                 Err(ReadlineError::Eof) => break,
@@ -171,7 +171,7 @@ fn run_line(session: &mut Session, line: &str, out: &mut Out<'_>) -> Outcome<Nex
             verb.run(&session, out).map(Next::Line)
         }
         Typed::Use { name } => {
-            session.db.family(&name)?;
+            session.family_named(&name)?;
             session.common.family = Some(name).filter(|name| name != tidesdb::DEFAULT_FAMILY);
             Ok(Next::Line(Exit::Done))
         }

@@ -6,8 +6,9 @@ use tidesdb::{Error, RecoveryReport, TreeStats, VerifyReport};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::host;
 use crate::output::{Out, Style};
+use crate::progress::{Progress, Seen};
 use crate::session::Session;
-use crate::text::count;
+use crate::text::{count, size};
 
 /// Read every byte of every table and value log and check it
 ///
@@ -20,7 +21,10 @@ pub(crate) struct Verify {}
 impl Verify {
     pub(crate) fn run(&self, session: &Session, out: &mut Out<'_>) -> Outcome {
         let started = host::now();
+        let before = host::bytes_read();
+        let progress = Progress::watch(None, move || reading(before));
         let report = session.db.verify()?;
+        drop(progress);
         let secs = started.elapsed().as_secs_f64();
         // The open has read and checked the whole log.
         let log = session.db.recovery_report();
@@ -44,6 +48,12 @@ impl Verify {
         }
         Ok(Exit::No)
     }
+}
+
+/// Returns how much has been read since the process had read `before` bytes.
+fn reading(before: Option<u64>) -> Seen {
+    let read = host::bytes_read().zip(before).map(|(now, before)| now.saturating_sub(before));
+    Seen { done: 0, text: read.map_or("reading".to_owned(), |read| format!("{} read", size(read))) }
 }
 
 fn print(

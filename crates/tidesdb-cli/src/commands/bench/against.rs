@@ -7,6 +7,7 @@ use tidesdb_bench::engines;
 use tidesdb_bench::rivals::{self, Rival};
 
 use crate::failure::{Failure, Outcome as Ended};
+use crate::names::nearest;
 use crate::output::{Out, Style};
 
 /// Returns all engines of a run: the named ones, and their rivals, looked up in `places`.
@@ -34,7 +35,11 @@ pub(super) fn engines_of(own: &[String], vs: &[String], places: &[PathBuf]) -> E
             }
             None if engines::named(name).is_none() => {
                 let next = "`tidesdb bench list` shows engines and rivals";
-                return Err(Failure::usage(format!("no engine {name:?}")).next(next));
+                let known = engines::ALL.iter().map(|engine| engine.name);
+                let known = known.chain(rivals::ALL.iter().map(|rival| rival.name));
+                return Err(Failure::usage(format!("no engine {name:?}"))
+                    .next(next)
+                    .meant(nearest(name, known)));
             }
             None => {}
         }

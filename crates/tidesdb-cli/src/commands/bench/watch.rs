@@ -1,35 +1,31 @@
 //! Progress of a run: row n of m, engine, repetition, and the estimated remaining time. Nothing is drawn unless
 //! the standard error stream is a terminal.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use tidesdb_bench::measure::now;
 use tidesdb_bench::run::{Event, Plan};
 use tidesdb_bench::{Outcome, Results};
 
 use crate::failure::{Failure, Outcome as Ended};
+use crate::progress::Progress;
 
 /// Runs a plan with a progress bar on the standard error stream.
 pub(super) fn watch(plan: &Plan) -> Ended<Results> {
-    let bar = ProgressBar::new(plan.len() as u64);
-    if let Ok(style) = ProgressStyle::with_template("{bar:30} {msg}") {
-        bar.set_style(style.progress_chars("#>-"));
-    }
-    bar.enable_steady_tick(Duration::from_millis(100));
+    let bar = Progress::of_steps(plan.len() as u64);
     let mut estimate = Estimate::new(plan);
     let results = plan.run(|event| match event {
         Event::Begin(spec, engine, done, all) => {
             estimate.begin(&spec.name, engine, done);
-            bar.set_position(done as u64);
-            bar.set_message(message(plan, &estimate, (done, all)));
+            bar.step(done as u64);
+            bar.say(message(plan, &estimate, (done, all)));
         }
         Event::End(outcome) => {
             estimate.end();
-            bar.println(progress(outcome));
+            bar.line(&progress(outcome));
         }
     });
-    bar.finish_and_clear();
+    drop(bar);
     results.map_err(Failure::usage)
 }
 

@@ -57,7 +57,7 @@ impl Tour {
     }
 
     fn what_next(&self, dir: &Path, out: &mut Out<'_>) -> Outcome<()> {
-        let program = if std::env::var_os("CARGO").is_some() { "cargo run --release --" } else { "tidesdb" };
+        let program = host::program();
         let mut next = vec![
             (format!("{program} shell --db my.db"), "a database of your own; `help` lists the commands"),
             (format!("{program} load --db my.db FILE.tsv"), "load TSV, CSV or JSON lines into it"),
