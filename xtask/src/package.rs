@@ -76,6 +76,16 @@ const PROGRAM: &str = "embedded key-value store, program
 const SYMBOLS: &str = "embedded key-value store, debug information
  What debuggers need of the C library of TidesDB.";
 
+/// The folder of the manual pages, below the prefix.
+const MANUAL: &str = "share/man/man1";
+
+/// The shells with completions, and where each looks for them, below the prefix.
+const COMPLETIONS: [(&str, &str); 3] = [
+    ("bash", "share/bash-completion/completions/tidesdb"),
+    ("zsh", "share/zsh/vendor-completions/_tidesdb"),
+    ("fish", "share/fish/vendor_completions.d/tidesdb.fish"),
+];
+
 /// Builds all packages; with `--try DIR` installs the Debian packages in a clean system there.
 ///
 /// # Errors
@@ -162,7 +172,8 @@ impl Workshop {
         }
         let example = self.root.join(CRATE).join("examples/kv.c");
         install::copy(&example, &documents.join("examples/kv.c"), 0o644)?;
-        install::write(&documents.join("copyright"), &licenses::text(&self.root)?)
+        install::write(&documents.join("copyright"), &licenses::text(&self.root)?)?;
+        pages(&program, prefix)
     }
 
     /// Creates the archive for systems without packages.
@@ -228,7 +239,11 @@ impl Workshop {
                 section: "database",
                 depends: of_program,
                 description: PROGRAM,
-                files: ["usr/bin/tidesdb", "usr/share/doc/tidesdb/cli.md"].map(str::to_owned).to_vec(),
+                files: ["bin/tidesdb", "share/doc/tidesdb/cli.md", MANUAL]
+                    .into_iter()
+                    .chain(COMPLETIONS.map(|(_, file)| file))
+                    .map(|file| format!("usr/{file}"))
+                    .collect(),
                 control: Vec::new(),
             },
         ];
@@ -330,6 +345,17 @@ fn newest_glibc(versions: &str) -> Option<(u32, u32)> {
     numbers.max()
 }
 
+/// Writes the completions and the compressed manual pages of the program below `prefix`.
+fn pages(program: &Path, prefix: &Path) -> Done {
+    for (shell, file) in COMPLETIONS {
+        install::write(&prefix.join(file), &said(Command::new(program).args(["completions", shell]))?)?;
+    }
+    let manual = prefix.join(MANUAL);
+    done(Command::new(program).arg("man").arg(&manual))?;
+    // Neither names nor times, so that the files depend on the pages only.
+    done(Command::new("sh").current_dir(&manual).args(["-c", "gzip -9 --no-name *.1"]))
+}
+
 /// Makes all files readable for all users, whatever the umask.
 fn open_to_all(folder: &Path) -> Done {
     done(Command::new("chmod").args(["-R", "u+rwX,go+rX,go-w"]).arg(folder))
@@ -349,6 +375,25 @@ mod tests {
         assert_eq!(newest_glibc(versions), Some((2, 28)));
         assert_eq!(newest_glibc("GLIBC_2.2.5"), Some((2, 2)));
         assert_eq!(newest_glibc("GCC_3.0"), None);
+    }
+
+    /// A script takes the place of the program, which takes minutes to build.
+    #[test]
+    fn completions_and_compressed_pages_are_installed() {
+        let dir = std::env::temp_dir().join(format!("tidesdb-pages-{}", std::process::id()));
+        let program = dir.join("program");
+        let script =
+            "#!/bin/sh\nif [ $1 = man ]; then mkdir -p $2; echo page >$2/tidesdb.1; else echo for $2; fi\n";
+        install::write(&dir.join("script"), script).expect("the script");
+        install::copy(&dir.join("script"), &program, 0o755).expect("the program");
+        pages(&program, &dir.join("usr")).expect("the pages");
+        for (shell, file) in COMPLETIONS {
+            assert_eq!(install::read(&dir.join("usr").join(file)), Ok(format!("for {shell}\n")));
+        }
+        let names: Vec<_> = fs::read_dir(dir.join("usr").join(MANUAL)).expect("the manual").collect();
+        assert_eq!(names.len(), 1);
+        assert!(dir.join("usr").join(MANUAL).join("tidesdb.1.gz").is_file());
+        fs::remove_dir_all(&dir).expect("removed");
     }
 
     #[test]
