@@ -5,7 +5,7 @@
 //! families, and removes the row that is `WINDOW` older with a delete or a range delete. Every `BIG_EVERY`-th commit
 //! also replaces rows that take more than a log segment. So the counter alone determines the rows of a thread, in both
 //! families. Meanwhile families are created, filled and dropped, and rows merged. The counters that one reader has seen
-//! are lower bounds for the next one. Some commits write each key twice: the last write counts.
+//! are lower bounds for the next one. Some commits write each key twice: the last write wins.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};

@@ -90,7 +90,7 @@ pub struct Victim {
     pub bytes: Vec<u8>,
     /// Ranges in which a change may go unnoticed, and why.
     pub declared: Vec<(Range<u64>, &'static str)>,
-    /// Why the absence of the file may go unnoticed, if so.
+    /// Why the absence of the file may go unnoticed; `None` if it must be noticed.
     pub may_go: Option<&'static str>,
 }
 
@@ -123,9 +123,9 @@ impl Victim {
         Self { name: name.to_owned(), bytes, declared, may_go }
     }
 
-    /// Returns why a log with the content `new` may lose records without an error, if so. This is the case if all
-    /// records from the first damaged one on are damaged, including both seals that vouch for them. The seals lie a
-    /// page apart, so this takes damage at two places.
+    /// Returns why a log with the content `new` may lose records without an error; `None` if it must not. It may if
+    /// all records from the first damaged one on are damaged, including both seals that confirm them. The seals lie
+    /// a page apart, so this takes damage at two places.
     pub fn nothing_tells(&self, new: Option<&[u8]>) -> Option<&'static str> {
         let new = new.filter(|_| self.name.ends_with(".wal"))?;
         let touched = |range: &Range<u64>| {
@@ -189,7 +189,7 @@ fn records(bytes: &[u8]) -> Vec<(Range<u64>, u8)> {
 }
 
 /// Returns the declared ranges of a log segment: the body of a pad, the bytes after the last record, and the seals at
-/// the end. Those seals vouch for the records before them; nothing vouches for the seals.
+/// the end. Those seals confirm the records before them; nothing confirms the seals.
 fn wal(bytes: &[u8]) -> Vec<(Range<u64>, &'static str)> {
     let (mut pos, mut seals) = (PAGE, PAGE);
     let len = bytes.len() as u64;

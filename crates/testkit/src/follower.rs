@@ -1,7 +1,7 @@
 //! A reader beside the writer, on the simulated disk. It is refreshed during commits and after steps, and every view must hold what the
 //! model holds after all acknowledged commits, then and later.
 //!
-//! A refresh during a commit comes before the flushes that the commit runs. So these divide memtables of the reader.
+//! A refresh during a commit runs before the flushes of that commit. So these flushes divide memtables of the reader.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -61,7 +61,7 @@ impl Follower {
     /// Opens a reader of the database that the writer has open.
     ///
     /// # Errors
-    /// That of the engine, as text.
+    /// The engine's error, as text.
     pub fn new(env: &Env, promises: &Shared, seed: u64) -> Result<Self, String> {
         let reader = Db::options(PATH).env(env.clone()).open_reader();
         let reader = Arc::new(reader.map_err(|e| format!("a reader beside the writer: {e}"))?);

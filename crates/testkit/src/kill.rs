@@ -3,7 +3,7 @@
 //!
 //! Each thread of the child counts its commits. Commit `n` of thread `t` puts `t:n` and the counter into two families
 //! and deletes `t:(n - WINDOW)`. So the counter alone determines the expected contents exactly. Some commits write each key twice: the last
-//! write counts.
+//! write wins.
 
 use std::io::{Read, Write};
 use std::os::fd::AsFd;

@@ -253,7 +253,7 @@ pub struct Answers {
     pub views: u64,
 }
 
-/// What answers a read again later.
+/// The view or snapshot that answers a read again later.
 enum Kept {
     Snapshot(Snapshot),
     View(Db),

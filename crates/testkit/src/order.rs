@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 
 use tidesdb_io::sim::{Op, OpKind, OpSet};
 
-/// How often each rule was tested.
+/// Number of times that each rule was tested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Number of calls checked.

@@ -114,7 +114,7 @@ fn say(figures: &[u64]) -> Done {
 /// The writer: opens a new database, waits for a line on its input, puts rows, and prints its figures.
 ///
 /// # Errors
-/// Those of the database and of `/proc`.
+/// Errors of the database and of `/proc`.
 pub fn put(path: &Path, load: &Load) -> Done {
     let db = Db::options(path).sync(load.sync).open().map_err(text)?;
     db.put("first", "row").map_err(text)?;

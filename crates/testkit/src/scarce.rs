@@ -1,6 +1,6 @@
 //! T49, scarce space: more data than free space. Rows are overwritten at random for a while; commits may be refused, and merges that do
 //! not fit must wait. No acknowledged commit may be lost, the disk must keep its minimum of free space, and merges must not write again
-//! and again for nothing.
+//! and again in vain.
 
 use std::path::Path;
 use std::time::Duration;

@@ -327,7 +327,7 @@ fn lengths(disk: &SimDisk) -> BTreeMap<String, u64> {
     names.into_iter().map(|name| (name.clone(), len(&name))).collect()
 }
 
-/// Returns a file that was removed or shortened. Files that were set aside do not count.
+/// Returns a file that was removed or shortened. Ignores files that were set aside.
 fn lost_file(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> Option<String> {
     let kept = |name: &str, len: u64| {
         ["", ".orphan", ".lost"]

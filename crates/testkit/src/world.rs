@@ -199,7 +199,7 @@ impl World {
     /// Runs one step.
     ///
     /// # Errors
-    /// Returns the error of the engine. The promises hold what was acknowledged before.
+    /// Returns the error of the engine. The promises then include all that was acknowledged before the error.
     pub fn run(&mut self, step: &Step) -> Result<()> {
         match step {
             Step::Commit { ops, full } => self.commit(ops, *full),

@@ -29,7 +29,7 @@ pub struct Device {
     pub p50: f64,
     /// Maximum latency in microseconds.
     pub max: f64,
-    /// Why the measurement failed, if so.
+    /// Why the measurement failed; `None` if it did not.
     pub failure: Option<String>,
 }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// Maximum recorded latency in nanoseconds: 1000 s. Longer latencies count as this.
 const LONGEST: u64 = 1_000_000_000_000;
 /// A thread that is early by more than this sleeps; a shorter time it spins. Spinning takes a processor from the engine, so it is
-/// kept short: what a sleep takes too long, usually a few microseconds, counts as latency.
+/// kept short: the time by which a sleep is too long, usually a few microseconds, is included in the latency.
 const SPIN: Duration = Duration::from_micros(10);
 
 /// Returns the current time.
@@ -153,8 +153,8 @@ impl Meter {
     }
 
     /// Ends the operation that started at the last boundary, records its latency and returns it. In an open loop the
-    /// latency counts from when the operation was due, so waiting for a slow predecessor is part of it. Then waits
-    /// until the next operation is due.
+    /// latency is measured from when the operation was due, so waiting for a slow predecessor is part of it. Then
+    /// waits until the next operation is due.
     #[inline]
     pub fn lap(&mut self, kind: usize) -> Duration {
         let end = now();

@@ -1,8 +1,8 @@
 //! Other engines (rivals). Each one is a separate program, so that C libraries never share a process.
 //!
-//! Such a program has the same interface as a child process of the benchmark: one task in, one outcome out. It is
-//! searched in the directories of `TIDESDB_BENCH_PEERS`, then in the directory of the running program. Nothing here
-//! links with another engine.
+//! Such a program has the same interface as a child process of the benchmark: one task in, one outcome out. The
+//! program is searched in the directories of `TIDESDB_BENCH_PEERS`, then in the directory of the running program.
+//! Nothing here links with another engine.
 
 use std::path::{Path, PathBuf};
 
@@ -121,7 +121,8 @@ pub fn places() -> Vec<PathBuf> {
     named.into_iter().flatten().chain(beside).collect()
 }
 
-/// Returns why the engine does not offer the row, if so. Rows of different durability classes are never mixed.
+/// Returns why the engine does not offer the row; `None` if it does. Rows of different durability classes are never
+/// mixed.
 pub fn absent(engine: &str, spec: &Spec) -> Option<String> {
     let rival = named(engine)?;
     if spec.level().is_some() && !rival.transactions {

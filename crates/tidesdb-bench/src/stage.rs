@@ -66,9 +66,9 @@ pub struct Outcome {
     pub spec: Spec,
     /// Repetition, counted from 0.
     pub repetition: usize,
-    /// Why the row failed, if so; its figures then mean nothing.
+    /// Why the row failed; its figures then mean nothing. `None` if it did not fail.
     pub failure: Option<String>,
-    /// Why the engine does not offer the row, if so. There are no figures then, and it is not a failure.
+    /// Why the engine does not offer the row: then there are no figures, and it is not a failure. `None` if it offers the row.
     #[serde(default)]
     pub absent: Option<String>,
     /// Results per kind of operation; the last one is the scan of all rows.
@@ -321,8 +321,8 @@ fn watched(task: &Task, open: Open, outcome: &mut Outcome) -> Result<()> {
     Ok(())
 }
 
-/// An engine may begin work once no commit has come for some seconds. The next stage of a database larger than memory reads what that
-/// work leaves, so every engine gets this time, and then as long as the work takes.
+/// An engine may begin work once there was no commit for some seconds. The next stage of a database larger than memory reads what
+/// that work leaves, so every engine gets these seconds, and then the time that the work takes.
 const CALM: Duration = Duration::from_secs(8);
 
 /// Runs the operations of a watched row and waits for its background work.

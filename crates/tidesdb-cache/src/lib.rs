@@ -19,9 +19,9 @@
 //! not move when their state changes. In a full cache a new entry is on probation. While entries on probation
 //! take more than a tenth of the capacity, the oldest of them is judged. With two hits it stays; otherwise it
 //! leaves, and its window keeps a fingerprint of its key. A key whose fingerprint is known skips probation when
-//! it comes back. To free the remaining room, a hand scans the slots: cold entries leave, others cool by one.
-//! Hits raise the heat of an entry up to 3, so a hot entry is only read. The work per insert is bounded. See
-//! `docs/design/0022-cache-policy.md` for measurements.
+//! it is inserted again. To free the remaining room, a hand scans the slots: cold entries leave, others cool by
+//! one. Hits raise the heat of an entry up to 3, so a hot entry is only read. The work per insert is bounded.
+//! See `docs/design/0022-cache-policy.md` for measurements.
 //!
 //! # Growth
 //!

@@ -38,8 +38,8 @@ pub(crate) struct Slot<V> {
 
 /// An entry read from a slot under a guard. It may have left the slot since.
 ///
-/// It is alive for `'g`: the slot is borrowed for `'g`, so its drop comes later. Any other way out of the slot
-/// goes through the epoch, which waits for the guard, borrowed for `'g` too (invariant 2).
+/// It is alive for `'g`: the slot is borrowed for `'g`, so it is dropped later. A thread that takes the entry
+/// out of the slot drops it through the epoch, which waits for the guard, borrowed for `'g` too (invariant 2).
 pub(crate) struct EntryRef<'g, V> {
     word: *mut Entry<V>,
     guard: PhantomData<&'g Entry<V>>,

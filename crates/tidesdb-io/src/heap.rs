@@ -54,7 +54,8 @@ impl Heap {
         None
     }
 
-    /// What [`now`](Self::now) returned, a moment ago if it takes long: all calls together ask the allocator for at most a hundredth of the time.
+    /// Returns what [`now`](Self::now) returns, or an earlier answer if the call takes long: all calls together spend at most a hundredth of the
+    /// time in the allocator.
     pub fn recent() -> Option<Self> {
         static LAST: Mutex<Option<Asked>> = Mutex::new(None);
         let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);

@@ -227,7 +227,7 @@ struct PooledFile {
     used: AtomicBool,
 }
 
-/// How a file can be read now.
+/// The way in which a file can be read now.
 #[derive(Debug)]
 enum Slot {
     /// Through this file, which holds a descriptor, or is the map of a file whose name is gone.
@@ -265,7 +265,7 @@ impl PooledFile {
             Slot::Mapped(map) => Some(Arc::clone(map)),
         };
         let (opened, is_map) = match (self.reopen(), kept) {
-            // Names do not come back, so the next read need not look for it.
+            // A name is never used again, so the next read need not look for it.
             (Err(e), Some(map)) if e.kind() == io::ErrorKind::NotFound => (map, true),
             (opened, _) => (opened?, false),
         };

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 
 use crate::thread_index;
 
-/// A place hands its calls to the epoch when it has so many.
+/// A place hands its calls to the epoch when it has this many.
 const CALLS_MAX: usize = 64;
 /// Number of places: threads that defer calls at the same time rarely wait for each other.
 const PLACES: usize = 16;
@@ -25,7 +25,7 @@ const IDLE_ROUNDS_MAX: u32 = 8;
 
 type Call = Box<dyn FnOnce() + Send>;
 
-/// Calls that the epoch does not know yet.
+/// Calls that were not handed to the epoch yet.
 static WAITING: [CachePadded<Mutex<Vec<Call>>>; PLACES] =
     [const { CachePadded::new(Mutex::new(Vec::new())) }; PLACES];
 
@@ -125,7 +125,7 @@ pub fn pin() -> Guard {
     Guard { inner: crossbeam_epoch::pin() }
 }
 
-/// Takes the calls of all threads that the epoch does not know yet.
+/// Takes the calls of all threads that were not handed to the epoch yet.
 fn take_waiting() -> Vec<Call> {
     WAITING.iter().flat_map(|waiting| std::mem::take(&mut *waiting.lock())).collect()
 }

@@ -1,7 +1,7 @@
 //! [`Event`]: waits until something happened. A signal is one atomic addition if no thread waits.
 //!
 //! The word holds the epoch in its upper half and the number of waiters in its lower half. A waiter registers
-//! and a signaller advances by a read-modify-write of the *same* word, so one of them comes first. Either the
+//! and a signaller advances by a read-modify-write of the *same* word, so one of them is first. Either the
 //! waiter sees the new epoch, or the signaller sees the waiter. So no wake-up is lost.
 
 use std::fmt;

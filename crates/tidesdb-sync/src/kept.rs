@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// What was not used for so long is freed.
+/// Kept memory that was not used for this long is freed.
 const PERIOD_MILLIS: u64 = 1000;
 
 /// The places of all threads.
 static PLACES: Mutex<Vec<Weak<dyn Place>>> = Mutex::new(Vec::new());
 
-/// A place of a thread, for others.
+/// The place of one thread, as other threads use it.
 trait Place: Send + Sync {
     /// Frees what is kept, if it was not used since the last call or if `all` is freed.
     fn release(&self, all: bool);

@@ -1,5 +1,5 @@
 //! Durable commits from async tasks, without a thread for each: a [`Committer`] has one thread that commits the batches
-//! of all tasks and syncs once for all that came in meanwhile.
+//! of all tasks and syncs once for all batches that arrived meanwhile.
 //!
 //! Everything else of [TidesDB](tidesdb) is called as from any other program:
 //! `docs/async.md` in the repository says which calls may wait, and what a committer

@@ -23,9 +23,9 @@ const WRITERS: u64 = 2;
 /// Values take 1, 2, 4, 8 or 16 KiB, and less than twice that: on average about 6 KiB.
 const SHORTEST: u64 = 1 << 10;
 const SIZES: u64 = 5;
-/// What the values of a key take on average, to choose the number of keys.
+/// Average bytes of a value, to choose the number of keys.
 const AVERAGE: u64 = 6348;
-/// Space up to this is not taken as a ratio: the value logs that are being written, and what no table names yet.
+/// No ratio is computed while the space is below this: it is that of value logs being written, and of files that no table names yet.
 const SMALL: u64 = 64 << 20;
 const LOOK: Duration = Duration::from_millis(100);
 

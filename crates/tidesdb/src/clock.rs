@@ -16,7 +16,7 @@ use tidesdb_sync::Mutex;
 
 use crate::types::EXPIRY_MAX;
 
-/// The last time that the clock shows: an expiry after it would never come.
+/// The last time that the clock shows: an expiry after it would never be reached.
 const TIME_MAX: u64 = EXPIRY_MAX;
 
 /// Milliseconds since the UNIX epoch that never decrease.

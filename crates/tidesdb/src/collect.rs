@@ -8,9 +8,8 @@
 //!
 //! **Garbage** is what sealed files hold beyond the values that tables refer to. When it exceeds its bound, the files
 //! with the largest share of garbage become **victims**: merges into the lowest place of their keys move live values
-//! out of them, and collection rewrites the other tables that refer to them. What tables themselves hide (overwritten
-//! entries in deeper levels) is no garbage yet. On an idle database it is found by a flush and a merge, if there may be
-//! enough of it.
+//! out of them, and collection rewrites the other tables that refer to them. Values of entries that newer tables hide
+//! are not garbage yet. On an idle database, a flush and a merge find them, if there may be enough of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -51,7 +50,7 @@ pub fn is_due(ctx: &MaintenanceCtx, family: &FamilyCore, stored_to: SeqNo) -> bo
             && Usage::of(family, &seen).next(family, ctx.write.thrift()) != Next::Nothing)
 }
 
-/// Does what is most useful for the space of `family`. Returns whether something changed; then there may be more to do.
+/// Takes the most useful step that frees space of `family`. Returns whether something changed; then there may be more to do.
 ///
 /// # Errors
 /// Those of an install and of a merge; `Corrupt` for a damaged value, which stays where it is.
@@ -105,7 +104,8 @@ fn carry_out(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, next: Next) -> Resu
 }
 
 /// Moves values out of `victims`, and measures how fast that frees their garbage. Where tables are small beside the victims, all
-/// are merged: by several threads, and what newer ones hide is found on the way. Otherwise it moves what one table refers to.
+/// are merged: by several threads, and the merge also finds the values that newer tables hide. Otherwise it moves what one table
+/// refers to.
 fn move_values(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, victims: &BTreeSet<VlogId>) -> Result<bool> {
     let clock = &ctx.write.env.clock;
     let (begun, moved) = (clock.mono(), family.total(Metric::ValuesMoved));
@@ -168,7 +168,7 @@ impl Seen {
 #[derive(Debug)]
 struct Usage {
     sealed: SettledFiles,
-    /// Bytes of the files that are not complete and durable, and those that tables refer to.
+    /// Bytes of the files that are not complete and durable, and how many of these bytes tables refer to.
     incomplete: (u64, u64),
     space: ValueSpace,
     /// Most bytes of values that the memtables may overwrite, and that no table refers to yet.
@@ -237,8 +237,8 @@ fn unflushed(family: &FamilyCore, seen: &Seen, average: u64) -> u64 {
     overwritten + unsettled.sum::<u64>() + unnamed * family.vlog.file_bytes()
 }
 
-/// Returns whether a flush of `slot`, the active memtable of `family`, may free the space of values. Of those that were stored since it was
-/// created, the flush finds out which are dead; so it does of values in tables that entries of the memtable hide.
+/// Returns whether a flush of `slot`, the active memtable of `family`, may free the space of values: of those that were stored since it was
+/// created, or of those in tables that its entries hide. The flush finds out which of them are dead.
 pub fn flush_frees_values(ctx: &MaintenanceCtx, family: &FamilyCore, slot: &MemSlot) -> bool {
     let stored = family.total(Metric::ValueLogWritten).saturating_sub(slot.stored);
     let view = family.owned_view();

@@ -32,7 +32,7 @@ use crate::types::{EntryCursor, SeqNo};
 use crate::version::{Change, State, VersionEdit};
 use crate::{Error, Result};
 
-/// Keys of a flush that are looked up in older tables, about.
+/// Approximate number of keys of a flush that are looked up in older tables.
 const SAMPLED_KEYS: u64 = 256;
 
 /// Most bytes of memtables that one flush takes together: neighbours of a family, which become one table, and memtables of several families,
@@ -162,7 +162,7 @@ pub fn run(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>) -> Result<bool> {
             ask_for_merges(ctx, &part.family);
         }
     }
-    // The read views that held the memtables are garbage now; their memory counts until it is reclaimed.
+    // The read views that held the memtables are garbage now; their memory stays charged until it is reclaimed.
     drop(flushed);
     tidesdb_sync::reclaim();
     Ok(true)
@@ -359,7 +359,7 @@ fn install(ctx: &MaintenanceCtx, parts: &[Part], outs: &[Rewritten]) -> Result<u
     let families: Vec<&FamilyCore> = parts.iter().map(|part| &*part.family).collect();
     let publish = |n: usize, version| {
         let (part, out) = (&parts[n], &outs[n]);
-        // Counted first: whoever waits for the flush may look at the figures as soon as the memtables are gone.
+        // Counted first: a thread that waits for the flush may read the figures as soon as the memtables are gone.
         part.family.count(Metric::Dropped, out.dropped);
         part.family.count(Metric::FlushBytes, out.bytes());
         part.family.count(Metric::Flushes, 1);

@@ -1,10 +1,10 @@
 //! One limit for the memory of a database: who uses how much, and how scarce it is.
 //!
-//! Each kind of memory has one sum. Whatever a caller can hold (a batch, a transaction, a cursor, a reader or writer of a long value)
-//! owns a [`Charge`], which is what it takes of the sum. [`Charge::grow`] is the one place that admits more: it refuses what would exceed
-//! the share of the callers. A charge grows in steps, and each thread adds small steps on its own cache line first, so no operation
-//! on a hot path writes to a shared sum. Memtables charge chunks. The memory of the block cache and of open tables has a limit
-//! of its own, which this one lowers; the reaper copies it here ten times a second.
+//! Each kind of memory has one sum. Each object that a caller can hold (a batch, a transaction, a cursor, a reader or writer of a long
+//! value) owns a [`Charge`], its part of the sum. Only [`Charge::grow`] admits more: it refuses what would exceed the share of the
+//! callers. A charge grows in steps, and each thread adds small steps on its own cache line first, so no operation on a hot path writes
+//! to a shared sum. Memtables charge chunks. The memory of the block cache and of open tables has a limit of its own, which this one
+//! lowers; the reaper copies it here ten times a second.
 //!
 //! Batches and transactions (T), and cursors and values (C) share one part P of the limit. A commit needs as much memory again for its
 //! memtables, so `2 T + C <= P`. C gets at most a quarter of the memory. Of C, a sixteenth of the limit is apart from P, so that scans
@@ -36,8 +36,8 @@ const AUTO_PART: u64 = 2;
 const FIXED_BYTES: u64 = 4 << 20;
 /// What a family takes, without its tables and memtables.
 const FAMILY_BYTES: u64 = 3 << 10;
-/// What it may take while it is idle, with the few small tables that it has before they are merged. So many families are admitted that this
-/// leaves memory below the level at which pressure begins: nothing could end a pressure that idle families make.
+/// What it may take while it is idle, with the few small tables that it has before they are merged. Families are admitted only while these
+/// bytes leave memory below the level at which pressure begins: nothing could end a pressure that idle families cause.
 const FAMILY_ROOM_BYTES: u64 = 8 << 10;
 /// A thread adds its charges to the sums once they differ by this much.
 const STEP_BYTES: u64 = 16 << 10;
@@ -68,7 +68,7 @@ pub enum Use {
     Jobs,
     /// The block cache, and the filters, indexes and border keys of open tables.
     Tables,
-    /// Memory that commits have waited for and will use for their memtables. Counts as wanted, not as used.
+    /// Memory that commits have waited for and will use for their memtables. It is counted as requested, not as used.
     Reserved,
 }
 
@@ -79,7 +79,8 @@ impl Use {
 
 const USES: usize = Use::Reserved as usize + 1;
 
-/// What the charges of some threads add up to, and how much of it is in the sum. Both wrap: memory may be freed by another thread.
+/// The sum of the charges of some threads, and how much of it was added to the sum of all. Both wrap: memory may be freed by another
+/// thread.
 #[derive(Debug, Default)]
 struct Line {
     here: AtomicU64,
@@ -144,7 +145,7 @@ pub struct Memory {
     /// Number of families that are open, or dropped and still in use.
     families: AtomicU64,
     lines: Box<[CachePadded<[Line; USES]>; LINES]>,
-    /// Set once a job that frees memory was asked for, until the next tick.
+    /// Set once a job that frees memory was requested, until the next tick.
     relief: AtomicBool,
     /// Set from the first relief until pressure has ended.
     pressed: AtomicBool,
@@ -565,7 +566,7 @@ mod tests {
         assert_eq!(memory.used_for(Use::Transactions), 0);
     }
 
-    /// Cursors and transactions leave each other room, whichever comes first.
+    /// Cursors and transactions leave each other room, whichever is first.
     #[test]
     fn cursors_and_transactions_share_what_callers_may_hold() {
         let memory = Memory::new(132 << 20);

@@ -1,7 +1,6 @@
 //! T01 and T02: crashes the engine at every call that changes the disk, builds images of the possible disk contents
-//! afterwards, recovers each image and compares it with the model. Some of the recovered databases go on, and the power fails again.
-//! Before that, scripts run beside a reader, which must show what the model has after every step.
-//! A case is a script.
+//! afterwards, recovers each image and compares it with the model. Some of the recovered databases are used further, and the power
+//! fails again. Before that, scripts run beside a reader, which must show what the model has after every step. A case is a script.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -190,8 +189,8 @@ fn one_image(case: &Case, demand: Demand, nested: bool, totals: &Totals) {
     }
 }
 
-/// A reader that comes before the recovery shows a prefix of the commits that the recovery finds: it does not read a manifest record that
-/// was written and not marked, which may name tables of a flush while the log before it is lost.
+/// A reader that opens the disk before the recovery shows a prefix of the commits that the recovery finds: it does not read a manifest
+/// record that was written and not marked, which may name tables of a flush while the log before it is lost.
 fn reader_before_recovery(case: &Case, totals: &Totals) {
     if case.promises.families_before.is_empty() {
         return; // the database may not exist yet

@@ -1,7 +1,7 @@
 //! T18, few descriptors: a process with a limit of 256 open files uses a database with 20,000 tables and a thousand value
 //! logs. Writes, reads, scans, merges, checks, copies and opens must all work, even while the program holds every
-//! remaining descriptor. Then values are overwritten until many value logs have come and gone. The processor time of a flush, a get and an
-//! open is printed: compare runs with different numbers of tables.
+//! remaining descriptor. Then values are overwritten until many value logs were created and removed. The processor time of a flush, a get
+//! and an open is printed: compare runs with different numbers of tables.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -21,7 +21,7 @@ const LIMIT: u64 = 256;
 const ROWS: u64 = 20;
 /// Rows that are overwritten again and again.
 const CHURNED: u64 = 50;
-/// Value logs that may be left of them.
+/// Value logs that may be left after the overwrites.
 const FILES_MAX: u64 = CHURNED * 3 / 2 + 4;
 /// Flushes that are measured. They overwrite the first [`NEAR`] rows, so that their merges are the same whatever the number of tables.
 const FLUSHES: u64 = 400;

@@ -18,7 +18,7 @@ struct Args {
     /// Trials of a fault, of all scripts together.
     #[arg(long, default_value_t = 6_000)]
     cases: u64,
-    /// Calls of a script that fail, about.
+    /// Approximate number of calls of a script that fail.
     #[arg(long, default_value_t = 150)]
     points: usize,
     /// Runs T09, T10 or T11 alone.

@@ -53,7 +53,7 @@ fn runner() -> ExitCode {
     exit(good)
 }
 
-/// Returns the number of the database `round`, and whether it is the last one although fewer than the wanted transactions have run.
+/// Returns the number of the database `round`, and whether only one database was requested, so that it is the last one.
 fn number(cases: &Cases, round: u64) -> (u64, bool) {
     (cases.first(NUMBERS) + round, cases.case.is_some())
 }

@@ -35,10 +35,10 @@ struct Args {
     /// A folder that collects the figures of all runs.
     #[arg(long)]
     out: Option<PathBuf>,
-    /// A process that loads: the kind, the folder of the database, the size.
+    /// Runs as a process that loads. Arguments: the kind, the folder of the database, the size.
     #[arg(long, hide = true, num_args = 3)]
     load: Option<Vec<String>>,
-    /// A process that opens: the kind, the folder of the database, acknowledged commits of each thread.
+    /// Runs as a process that opens. Arguments: the kind, the folder of the database, acknowledged commits of each thread.
     #[arg(long, hide = true, num_args = 2 + THREADS)]
     open: Option<Vec<String>>,
 }

@@ -23,7 +23,7 @@ use crate::rng::Rng;
 /// Number of operations by kind and outcome.
 pub type Coverage = BTreeMap<(&'static str, &'static str), u64>;
 
-/// Pairs of operation and outcome that a run must meet. Otherwise it has not tested what it claims.
+/// Pairs of operation and outcome that a run must meet. Otherwise it has not tested what it should test.
 pub const REQUIRED: &[(&str, &str)] = &[
     ("put", "ok"),
     ("put_ttl", "ok"),

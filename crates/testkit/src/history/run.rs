@@ -256,7 +256,7 @@ impl Runner<'_> {
     /// live for long.
     fn expiry(&self, secs: u64, seed: u64) -> u64 {
         match self.clock {
-            // In the last second before it, at any millisecond of it.
+            // Any millisecond of the last of these seconds.
             Some(_) => self.wall() + secs * 1000 - seed % 1000,
             None if secs < 10 => 1,
             None => self.wall() + 100_000_000,

@@ -140,7 +140,7 @@ impl Store {
 }
 
 impl Cell {
-    /// Returns the value and its expiry. An expired value counts as deleted, and leaves the operands after it.
+    /// Returns the value and its expiry. An expired value is treated as deleted; the operands after it remain.
     fn read(&self, at: ReadTimestamp, wall: u64) -> Option<(Vec<u8>, u64)> {
         let visible = &self.versions[..self.versions.iter().rposition(|v| v.at <= at)? + 1];
         let base = visible.iter().rposition(|v| !v.merge);

@@ -10,7 +10,7 @@ impl Group {
     /// Creates a group with a limit of `bytes`.
     ///
     /// # Errors
-    /// The reason why there can be none here.
+    /// The reason why no group can be created here.
     pub fn new(bytes: u64) -> Result<Self, String> {
         let name = format!("tidesdb-memory-{}", std::process::id());
         let list = std::fs::read_to_string("/proc/self/cgroup").map_err(|e| e.to_string())?;
@@ -54,7 +54,8 @@ impl Drop for Group {
     }
 }
 
-/// Bytes that the process has in RAM: anonymous memory, and all with the highest so far; `None` once it has ended.
+/// Returns the anonymous memory of the process, and the peak of all its resident memory, in bytes; `None` once it
+/// has ended.
 pub(super) fn memory_of(pid: u32) -> Option<(u64, u64)> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let field = |name: &str| {

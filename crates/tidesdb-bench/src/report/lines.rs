@@ -90,9 +90,9 @@ pub struct Line {
     pub settle: f64,
     /// Random read limit of the device in the first repetition, if it was measured.
     pub device: Option<Device>,
-    /// Why the row failed, if any repetition did.
+    /// Why the row failed; `None` if no repetition failed.
     pub failure: Option<String>,
-    /// Why the engine does not offer the row, if so.
+    /// Why the engine does not offer the row; `None` if it does.
     pub absent: Option<String>,
 }
 

@@ -1,5 +1,5 @@
-//! Overload: the rate that an engine goes on with when it is offered twice what it sustains, against the rate at which it
-//! flushes and merges, and the latency of puts.
+//! Overload: the rate of an engine that is offered twice what it sustains, against the rate at which it flushes and
+//! merges, and the latency of puts.
 
 use crate::spec::Workload;
 use crate::suite::overload::OVERLOAD;
@@ -11,7 +11,7 @@ use super::targets::Target;
 use super::words::Unit;
 
 const PUT: &str = "PUT";
-/// The throughput may be apart from the drain rate by this factor.
+/// The throughput may differ from the drain rate by this factor.
 const APART: f64 = 1.1;
 
 const HEAD: [&str; 14] = [
@@ -121,7 +121,7 @@ mod tests {
             spec: Spec { workload: Workload::Overload, ..Spec::default() },
             rate: mean,
             settle: 0.5,
-            // The search has no put; it is no second without progress.
+            // The second of the search has no put, and is not counted as a second without progress.
             seconds: vec![
                 second(1, "SEARCH", 900),
                 second(2, PUT, 1500),

@@ -9,7 +9,7 @@ use super::steady::{Bound, Figure, compared, micros, per_second};
 use super::table::rate;
 use super::targets::Target;
 
-/// Returns true if the line is a kind of probe, whose rate counts only the time of its own turns.
+/// Returns true if the line is a kind of probe, whose rate is measured in its own turns only.
 pub(super) fn is_probe(line: &Line) -> bool {
     rows_of_probe(&line.operation).is_some()
 }

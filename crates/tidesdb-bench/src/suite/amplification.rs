@@ -1,11 +1,11 @@
-//! What merges cost: random keys are loaded, then drawn keys are overwritten, twice as many as there are keys, first
+//! The cost of merges: random keys are loaded, then drawn keys are overwritten, twice as many as there are keys, first
 //! uniformly, then by Zipf's law. Another thread gets random keys meanwhile: as fast as it can, or 22,000 times in each second.
 //!
-//! A thread that gets as fast as it can takes what processor time it finds, so on few processors the engine with the faster gets has less
-//! left for its puts. At a fixed rate all engines have the same work to do.
+//! A thread that gets as fast as it can uses all free processor time, so on few processors the engine with the faster gets has less left
+//! for its puts. At a fixed rate all engines have the same work to do.
 //!
-//! Values do not compress, so bytes on disk compare with the bytes of keys and values. The memtable is a small part of
-//! the data, so the tree has four levels. The scale multiplies both, so the tree keeps its shape.
+//! Values do not compress, so bytes on disk can be compared with the bytes of keys and values. The memtable is a small
+//! part of the data, so the tree has four levels. The scale multiplies both, so the tree keeps its shape.
 
 use crate::keys::Pattern::{Random, Scrambled, Uniform};
 use crate::spec::Spec;
@@ -36,7 +36,7 @@ pub(super) fn rows() -> Vec<Spec> {
     let base = Spec {
         database: NAME.to_owned(),
         watched: true,
-        // Gets that wait for the device in the first seconds say nothing of merges.
+        // Gets that wait for the device in the first seconds do not measure merges.
         warm: true,
         keys: KEYS,
         threads: 1,

@@ -1,9 +1,10 @@
 //! Churn: 1 GiB of values is overwritten ten times in one open database, nine tenths are deleted, queues run for a
-//! minute, and a minute without writes follows. The space of dead values must come back meanwhile, and scans must not
+//! minute, and a minute without writes follows. The space of dead values must be freed meanwhile, and scans must not
 //! become slower.
 //!
-//! Values do not compress, so bytes on disk compare with the bytes of keys and values. The scale multiplies the data, the
-//! memtable and the files of values, so that the bound on space means the same; the times grow with its square root.
+//! Values do not compress, so bytes on disk can be compared with the bytes of keys and values. The scale multiplies the
+//! data, the memtable and the files of values, so that the bound on space means the same; the times grow with its square
+//! root.
 
 use crate::spec::{Spec, Workload};
 use crate::values::Filling;

@@ -1,5 +1,5 @@
 //! Overload: the rate of puts that an engine sustains is measured for a minute, then twice that rate is offered for five
-//! minutes. An engine must go on at the rate at which it flushes and merges, without a second in which nothing happens.
+//! minutes. An engine must continue at the rate of its flushes and merges, without a second in which no put ends.
 //!
 //! The scale multiplies keys, memtable, cache and times.
 

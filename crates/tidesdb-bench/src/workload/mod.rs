@@ -147,7 +147,7 @@ impl<'a> Bench<'a> {
         Ok(bench)
     }
 
-    /// Counts operations on a board while they run. The board must have a lane for each thread of the row's crew.
+    /// Counts operations on a board while they run. The board must have a lane for each thread of the row.
     pub fn on_board(mut self, board: Arc<Board>) -> Self {
         self.board = Some(board);
         self

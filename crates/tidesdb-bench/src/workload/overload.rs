@@ -1,7 +1,7 @@
 //! Overload: puts of drawn keys as fast as the engine takes them, then at twice that rate in an open loop.
 //!
-//! The rate that is found is that of the second half of the search, so that memtables and levels have filled up. Each
-//! writer draws from its own part of the keys, so the newest version of every key is known.
+//! The rate is measured in the second half of the search, when memtables and levels have filled up. Each writer draws
+//! from its own part of the keys, so the newest version of every key is known.
 
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

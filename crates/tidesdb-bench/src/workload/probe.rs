@@ -1,5 +1,5 @@
 //! Probes: what each kind of read costs in a tree that writers have just filled, or are filling. One thread does all kinds
-//! in turn, each for a moment, so that all of them meet the same tree.
+//! in turn, each for a moment, so that all of them read the same tree.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -38,7 +38,7 @@ pub(crate) fn rows_of_probe(operation: &str) -> Option<u64> {
 /// What the threads know of each other.
 #[derive(Default)]
 struct Course {
-    /// Writers that are done with what comes before the probes.
+    /// Writers that have finished the phase before the probes.
     arrived: AtomicUsize,
     /// Puts in the second half of the search.
     found: AtomicU64,

@@ -2,7 +2,7 @@
 //! including the new one, until the rest fits.
 //!
 //! This is optimal if all sizes are equal. With different sizes the optimum is hard to compute; this is the
-//! usual heuristic, and no policy without knowledge of the future comes near it.
+//! usual heuristic, and no policy without knowledge of the future is close to it.
 
 use std::collections::BTreeSet;
 

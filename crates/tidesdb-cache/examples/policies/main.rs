@@ -40,7 +40,7 @@ fn model_ratio(policy: &mut dyn Policy, trace: &Trace, sizes: &[u32]) -> f64 {
     percent(hits)
 }
 
-/// Hit ratio of the cache. It pays for its table and the fields of its entries out of the same capacity.
+/// Hit ratio of the cache. Its table and the fields of its entries take a part of the same capacity.
 fn cache_ratio(capacity: u64, trace: &Trace, sizes: &[u32], threads: usize) -> f64 {
     let (cache, next, hits) = (Cache::new(capacity), AtomicUsize::new(0), AtomicU64::new(0));
     let work = || {

@@ -139,7 +139,8 @@ fn shifting() -> Vec<u32> {
     keys
 }
 
-/// Zipf 0.8 in which each key comes three times within some 250 lookups, unless another key has taken its place.
+/// Zipf 0.8 in which each key is looked up three times within some 250 lookups, unless another key has taken its
+/// place.
 fn bursts() -> Vec<u32> {
     const AHEAD: u32 = 256;
     let (mut zipf, mut random) = (Zipf::new(0.8, KEYS, 15), Random::new(16));

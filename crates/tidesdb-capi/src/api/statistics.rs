@@ -24,7 +24,7 @@ const MEMTABLE_ENTRY: f64 = 0.001;
 /// The cache takes no locks, so it is not divided.
 const CACHE_PARTITIONS: usize = 1;
 
-/// Sets fields of a C struct to the figures that the table of the engine names for them; of several sources, to the sums.
+/// Sets fields of a C struct to the figures that the table of the engine names for them; a field with several sources gets their sum.
 macro_rules! set_from_table {
     ($shown:ident from $sources:expr; $($field:ident)*) => {
         $($shown.$field = $sources.map(|of| number(of.figures(), stringify!($field))).sum::<u64>() as _;)*
@@ -249,7 +249,7 @@ pub extern "C" fn tidesdb_cf_estimate_cardinality(cf: Handle, keys: Out<u64>) ->
 }
 
 /// The memory of transactions that have not ended: what they have written, or what their buffers take if that is more.
-/// Buffers that ended transactions leave for later ones are not theirs.
+/// Buffers that ended transactions leave for later ones are not included.
 fn transaction_memory(written: u64, buffers: u64) -> u64 {
     if written == 0 { 0 } else { written.max(buffers) }
 }

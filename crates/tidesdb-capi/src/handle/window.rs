@@ -85,8 +85,8 @@ impl Window {
     /// Returns the current row, if the window has it.
     #[inline(always)]
     pub(crate) fn row(&self) -> Option<Row> {
-        // At least as new as the write before the iterator was given back, because the caller has seen that it
-        // was.
+        // At least as new as the write before the iterator was given back, because the caller has seen that
+        // return.
         let written = self.written.load(Ordering::Relaxed);
         let left = self.left.load(Ordering::Relaxed);
         if left > written & COUNT {

@@ -104,7 +104,7 @@ pub(crate) fn options(config: &FamilyConfig, base: FamilyOptions) -> Answer<Fami
     };
     options.min_levels = levels(config.min_levels);
     options.dividing_level_offset = levels(config.dividing_level_offset);
-    // Whoever asks for any density gets at least a thousandth: 0 switches it off.
+    // A density above 0 becomes at least a thousandth, because 0 switches the setting off.
     let density = config.tombstone_density_trigger.clamp(0.0, 1.0) * 1000.0;
     options.tombstone_density_permille = if density > 0.0 { (density.round() as u32).max(1) } else { 0 };
     options.tombstone_density_min_entries = config.tombstone_density_min_entries;

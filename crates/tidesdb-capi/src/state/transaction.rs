@@ -62,7 +62,7 @@ pub(super) struct Shown {
     changes: u64,
 }
 
-/// Whether a read counts for conflict checks.
+/// Whether conflict checks include a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tracking {
     /// The commit may depend on the read.
@@ -151,8 +151,8 @@ impl Transaction {
         if matches!(self.phase, Phase::Active) { Ok(()) } else { Err(ENDED) }
     }
 
-    /// Sets a key to a value that expires at `ttl`, in UNIX seconds. It never expires if `ttl` is 0 or less; a time after the last
-    /// expiry of the engine, in the year 10889, is that one.
+    /// Sets a key to a value that expires at `ttl`, in UNIX seconds. It never expires if `ttl` is 0 or less; a time after the
+    /// engine's latest expiry, in the year 10889, becomes that expiry.
     ///
     /// # Errors
     /// `ERR_INVALID_ARGS`, `ERR_MEMORY_LIMIT`; the engine's errors.

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use serde_json::value::RawValue;
 
-/// The members of an object by name. If a name occurs several times, the last member counts.
+/// The members of an object by name. If a name occurs several times, the last member is used.
 pub(super) type Members<'a> = HashMap<String, &'a RawValue>;
 
 /// Returns the string of a value; `None` if it is not a string, or if an escape in it is not a valid character.

@@ -6,10 +6,10 @@
 //!
 //! Small blocks come from the process heap. Blocks of 32 KiB and more are separate mappings, so their memory returns
 //! to the system when the arena drops, whatever the allocator keeps. In an arena that expects to be large, blocks of
-//! 2 MiB and more are aligned to huge pages and advised to use them. A page fault on fresh memory costs
-//! 0.25-0.5 us per 4 KiB; on a fresh huge page it costs a third of that per byte. When an arena drops, a few of
-//! these mappings are kept for the next arena. They are marked so that the system can take their pages when it
-//! is short of memory.
+//! 2 MiB and more are aligned to huge pages and advised to use them. A page fault on fresh memory takes a quarter to
+//! half a microsecond per 4 KiB; on a fresh huge page, a third of that per byte. When an arena drops, a few of these
+//! mappings are kept for the next arena. They are marked so that the system can take their pages when it is short of
+//! memory.
 //!
 //! The system takes 0.1-2 ms to clear a huge page. A thread that faulted one under the arena's lock would stop
 //! all others, so the next block is populated in advance and without the lock: see [`Blocks::wants_ahead`] and

@@ -12,7 +12,7 @@ use crate::walk::KeyCursor;
 
 /// How many slots ahead the heads of records are prefetched: a cache miss takes as long as a dozen steps.
 const AHEAD: usize = 12;
-/// How many slots ahead the rest of them is, whose length the head tells.
+/// How many slots ahead the rest of records is prefetched; the head has its length.
 const AHEAD_REST: usize = 5;
 
 /// A position on a key or past an end.
@@ -67,7 +67,8 @@ impl<'a> TreeCursor<'a> {
                 return;
             };
             self.load(next);
-            // Their heads were prefetched from the leaf before. After a seek they were not, so there it would only wait for them.
+            // Their heads were prefetched from the leaf before. After a seek they were not, so a prefetch here would only wait
+            // for them.
             (0..=AHEAD_REST).for_each(|i| self.fetch_rest(i));
         }
         self.fetch_first();

@@ -172,7 +172,7 @@ impl Tree {
         leaf.is_some_and(|leaf| append(leaf, record).is_some())
     }
 
-    /// Keeps the hint only while this thread appends, so that other loads do not pay for it.
+    /// Keeps the hint only while this thread appends, so that it does not slow other loads down.
     #[inline]
     fn remember(&self, appended: Option<NodeRef<'_>>) {
         match appended {

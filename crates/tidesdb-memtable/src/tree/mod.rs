@@ -167,7 +167,7 @@ impl Tree {
         if !self.anchor.validate(anchored) {
             return None;
         }
-        // SAFETY: validated, so this is a node that a writer stored here, created before that.
+        // SAFETY: the version did not change, so this is a node that a writer stored here, initialized before it was stored.
         unsafe { NodeRef::from_ptr(root) }
     }
 }

@@ -18,7 +18,7 @@
 //! published; a leaf with a low fence holds that very key; `link` of a leaf is the leaf that begins at `high`;
 //! `level` never changes; `count <= FANOUT`.
 //!
-//! Threads: all fields are atomics, so a racing read is defined behaviour; its result counts only after
+//! Threads: all fields are atomics, so a racing read is defined behaviour; its result is used only after
 //! [`VersionLock::validate`]. Changes need the lock, or a node that no other thread can see.
 
 use std::marker::PhantomData;
@@ -196,7 +196,8 @@ impl<'a> NodeRef<'a> {
         if !self.lock.validate(seen) {
             return None;
         }
-        // SAFETY: validated, so this is a node that a writer stored here, created before that.
+        // SAFETY: the version did not change, so this is a node that a writer stored here, initialized before
+        // it was stored.
         unsafe { NodeRef::from_ptr(child) }
     }
 
@@ -207,7 +208,8 @@ impl<'a> NodeRef<'a> {
         if !self.lock.validate(seen) {
             return None;
         }
-        // SAFETY: validated, so this is a record that a writer stored here, written before that.
+        // SAFETY: the version did not change, so this is a record that a writer stored here, written before it
+        // was stored.
         unsafe { RecordRef::from_ptr(record) }
     }
 
@@ -218,7 +220,8 @@ impl<'a> NodeRef<'a> {
         if !self.lock.validate(seen) {
             return None;
         }
-        // SAFETY: validated, so this is a leaf that a writer stored here, created before that.
+        // SAFETY: the version did not change, so this is a leaf that a writer stored here, initialized before
+        // it was stored.
         unsafe { NodeRef::from_ptr(next) }
     }
 
@@ -249,7 +252,8 @@ impl<'a> NodeRef<'a> {
             return None;
         }
         for (to, from) in into[..count].iter_mut().zip(&raw) {
-            // SAFETY: validated, so these are records that writers stored here, written before that.
+            // SAFETY: the version did not change, so these are records that writers stored here, written before
+            // they were stored.
             *to = unsafe { RecordRef::from_ptr(*from) };
         }
         Some(count)
@@ -262,7 +266,8 @@ impl<'a> NodeRef<'a> {
         if !self.lock.validate(seen) {
             return Err(());
         }
-        // SAFETY: validated, so this is a record that a writer stored here, written before that.
+        // SAFETY: the version did not change, so this is a record that a writer stored here, written before it
+        // was stored.
         Ok(unsafe { RecordRef::from_ptr(high) })
     }
 }

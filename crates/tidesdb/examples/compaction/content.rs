@@ -43,7 +43,7 @@ impl Classes {
         vec![Density { rows: 1.0, tombstones: 0.0 }; self.keys.len()]
     }
 
-    /// Bytes and entries, and tombstones among these, that `densities` are in a share of all keys.
+    /// Returns the bytes, the entries, and the tombstones among these, of `densities` in a share of all keys.
     pub(crate) fn measure(&self, densities: &[Density], share: f64) -> (f64, f64, f64) {
         let (mut rows, mut tombstones) = (0.0, 0.0);
         for (density, keys) in densities.iter().zip(&self.keys) {
@@ -62,7 +62,7 @@ pub(crate) struct Density {
 }
 
 impl Density {
-    /// This, on top of what is older.
+    /// Returns what remains of this and `older` when both are merged.
     pub(crate) fn over(self, older: Self) -> Self {
         let shown = (1.0 - self.rows - self.tombstones).max(0.0);
         Self { rows: self.rows + shown * older.rows, tombstones: self.tombstones + shown * older.tombstones }
@@ -120,7 +120,7 @@ pub(crate) fn merge(runs: &[Vec<&Piece>], bottom: bool) -> Vec<Piece> {
     merged
 }
 
-/// Adds `piece`, as part of the last one if that is much the same.
+/// Adds `piece`, as a part of the last one if the two are nearly equal.
 fn join(pieces: &mut Vec<Piece>, piece: Piece) {
     let close = |a: f64, b: f64| (a - b).abs() <= 0.02 * a.max(b);
     if let Some(last) = pieces.last_mut()

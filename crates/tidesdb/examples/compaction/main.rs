@@ -81,8 +81,8 @@ struct Row {
     measures: Measures,
 }
 
-/// Defaults of the engine, but with as large tables as make the largest tree have about 10,000: what decides is how many
-/// memtables the data makes.
+/// Defaults of the engine, but with larger tables in large trees, so that a tree has at most about 10,000: the result
+/// depends on how many memtables the data fills.
 fn settings(bytes: u64) -> PolicySettings {
     let defaults = PolicySettings::default();
     PolicySettings { table_bytes: defaults.table_bytes.max(bytes / 10_000), ..defaults }
@@ -107,7 +107,7 @@ fn print_rows(rows: &[Row]) {
     }
 }
 
-/// What the paper says of the write amplification of merges under uniform updates, with levels counted from data and buffer.
+/// What the paper says about the write amplification of merges under uniform updates, with levels counted from data and buffer.
 fn print_formulas(settings: &PolicySettings, bytes: u64) {
     let ratio = settings.ratio as f64;
     let levels = (bytes as f64 / settings.base_bytes() as f64).log(ratio);

@@ -303,7 +303,8 @@ impl Simulation {
     }
 }
 
-/// The runs of a level, newest first; level 1 counts as one. `tables` are in the order of generations and keys.
+/// The runs of a level, newest first; level 1 is treated as one run. `tables` are in the order of generations
+/// and keys.
 fn runs(level: u8, tables: &[Arc<SimTable>]) -> Vec<Vec<&SimTable>> {
     let mut runs: Vec<Vec<&SimTable>> = Vec::new(); // the oldest first
     for table in tables {

@@ -33,7 +33,7 @@ use crate::types::SeqNo;
 use crate::wal::SyncDue;
 use crate::{Error, Result, collect, compact, flush, upload};
 
-/// Consecutive I/O errors after which the database is poisoned. A full disk does not count.
+/// Consecutive I/O errors after which the database is poisoned. A full disk is not counted.
 const IO_FAILURES_MAX: u32 = 3;
 /// The longest pause before a collection of values that met damage or a full disk is tried again.
 const COLLECT_PAUSE_MAX: Duration = Duration::from_secs(60);
@@ -104,7 +104,7 @@ fn dispatch(engine: &Arc<Engine>, job: Job) -> Result<bool> {
             if let Some(family) = family(id)
                 && compact::run(&engine.maintenance, &family)
                     .inspect(|&merged| {
-                        // A job that found nothing to begin proves nothing about the disk.
+                        // A job that found no merge to begin proves nothing about the disk.
                         if merged {
                             engine.write.merges.set_starved(false);
                         }
@@ -142,9 +142,9 @@ fn dispatch(engine: &Arc<Engine>, job: Job) -> Result<bool> {
     Ok(false)
 }
 
-/// After a flush of `family`: seals its full value logs and removes dead ones at once, so that their garbage counts, and requests the
-/// collection. A collection that is moving values takes seconds, in which writers may fill gigabytes. A failure is left to the collection,
-/// which meets it again: the flush is done.
+/// After a flush of `family`: seals its full value logs and removes dead ones at once, so that their garbage is counted, and requests the
+/// collection. A collection that is moving values takes seconds, in which writers may fill gigabytes. A failure is not reported here,
+/// because the flush is done: the collection will fail for the same reason.
 fn settle_values(engine: &Engine, family: &FamilyCore) {
     if collect::has_values(family) {
         if collect::run(&engine.maintenance, family, engine.stored_to()).unwrap_or(false) {
@@ -264,7 +264,7 @@ impl Ticks {
     const SWEEP: Duration = Duration::from_secs(1);
     /// After this long without commits, space is collected down to its bound.
     const QUIET: Duration = Duration::from_secs(5);
-    /// Every so many sweeps of a quiet database, leftovers are looked for: a reader that needed them may have ended.
+    /// Number of sweeps of a quiet database between two searches for leftovers: a reader that needed them may have ended.
     const LOOK_FOR_LEFTOVERS: u32 = 16;
 
     /// Syncs what commits with a sync interval rely on, as far as it is in the log. A commit that is still being
@@ -356,8 +356,8 @@ fn sweep(engine: &Engine, settles: bool) {
     // Frees what a reader still used when it was replaced: on an idle database no other call would free it.
     tidesdb_sync::reclaim();
     tidesdb_sync::release_idle(engine.write.env.clock.mono());
-    // A snapshot may have gone that kept deleted ranges alive, the last row of a table may have expired, a quarantine
-    // may be over, or reads may have paid for a merge.
+    // A snapshot that kept deleted ranges alive may have ended, the last row of a table may have expired, a
+    // quarantine may be over, or reads may have charged enough for a merge.
     let now = engine.reads.now();
     let has_dead = |f: &Arc<FamilyCore>| {
         let version = &f.owned_view().version;

@@ -1,4 +1,4 @@
-//! Frees memory when the database comes near its limit, and takes it back when it does not.
+//! Frees memory when the database is near its limit, and lets the cache grow again afterwards.
 
 use std::time::Duration;
 

@@ -146,8 +146,8 @@ pub fn compress(algorithm: Compression, raw: &[u8], out: &mut Vec<u8>) -> Option
     done
 }
 
-/// Returns the maximum raw length that `disk` compressed bytes can decode to. Longer claims are refused before memory
-/// is allocated.
+/// Returns the maximum raw length that `disk` compressed bytes can decode to. Longer stated lengths are refused
+/// before memory is allocated.
 pub fn longest_raw(algorithm: Compression, disk: usize) -> usize {
     match algorithm {
         Compression::None => disk,
@@ -158,7 +158,7 @@ pub fn longest_raw(algorithm: Compression, disk: usize) -> usize {
     }
 }
 
-/// Longest claimed raw length that is allocated at once; for longer claims the buffer grows with the decoded data.
+/// Longest stated raw length that is allocated at once; for longer ones the buffer grows with the decoded data.
 const AT_ONCE_BYTES: usize = 1 << 20;
 
 /// Decompresses at least the first `want` bytes of `bytes` into `out`, whose length must be the raw length. Stops early
@@ -216,11 +216,11 @@ pub fn decompress(
     if n == out.len() { Ok(()) } else { Err(corrupt("raw length differs from the stored one")) }
 }
 
-/// Replaces the content of `out` with the decompressed `bytes`, whose claimed raw length is `raw`. For claims above 1
+/// Replaces the content of `out` with the decompressed `bytes`, whose stated raw length is `raw`. If that is above 1
 /// MiB, allocates at most twice what the stream really decodes to.
 ///
 /// # Errors
-/// As [`decompress`]; also `Corrupt` for a claim beyond [`longest_raw`], and `MemoryLimit`.
+/// As [`decompress`]; also `Corrupt` for a stated length beyond [`longest_raw`], and `MemoryLimit`.
 pub fn decompress_into(
     algorithm: Compression,
     bytes: &[u8],
@@ -312,8 +312,8 @@ mod tests {
         }
     }
 
-    /// Regression: a stream of a few bytes that claimed gigabytes made the reader allocate all of them before decoding.
-    /// The claim must be refused, or the buffer stay within twice what the stream decodes to.
+    /// Regression: a stream of a few bytes that stated a length of gigabytes made the reader allocate all of them
+    /// before decoding. The length must be refused, or the buffer stay within twice what the stream decodes to.
     #[test]
     fn a_false_raw_length_allocates_little_memory() {
         for algorithm in ALL {

@@ -1,4 +1,4 @@
-//! The tree of a family as figures: what each level holds, what it may hold, and what merges owe.
+//! The tree of a family as figures: what each level holds, what it may hold, and the debt of merges.
 
 use std::sync::Arc;
 

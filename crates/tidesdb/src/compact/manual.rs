@@ -43,7 +43,7 @@ pub fn within<'k>(
             false => plan::within(version, options, range),
         }
     })?;
-    // Rows beyond the last key of now were not there when the user asked.
+    // Rows beyond the current last key did not exist when the user asked.
     let Some(last) = plan::largest_key(&version_of(family)).filter(|_| pieces) else { return Ok(()) };
     let mut done: Option<Vec<u8>> = None;
     while done.as_ref().is_none_or(|done| order.compare(done, &last).is_lt()) {

@@ -62,7 +62,7 @@ pub(super) fn merge(
     sole(merge).finish(ctx)
 }
 
-/// How many parts a merge has if `threads` merge: more than threads, so that a slow one does not hold up the others for long.
+/// Number of parts of a merge if `threads` threads merge: more than threads, so that a slow part does not delay the merge for long.
 fn parts_for(threads: usize) -> usize {
     if threads > 1 { 2 * threads } else { 1 }
 }
@@ -86,7 +86,7 @@ pub(super) struct PartedMerge {
     begun: Arc<Begun>,
     progress: Arc<Progress>,
     victims: Arc<BTreeSet<VlogId>>,
-    /// An input refers to values of the victims.
+    /// True if an input refers to values of the victims.
     moves: bool,
     space: MergeSpace,
     /// Most bytes of an output table.
@@ -115,7 +115,7 @@ struct State {
     failure: Option<Error>,
 }
 
-/// What a thread made of a part: the outputs, and the rest if it ended early.
+/// The result of a part: its outputs, and the rest of the part if the thread ended early.
 type Outcome = Result<(Rewritten, ValueMover, Option<Part>)>;
 
 impl PartedMerge {
@@ -158,8 +158,8 @@ impl PartedMerge {
         })
     }
 
-    /// Takes a part and carries it out. Returns false if there is none: for a helper at the moment, otherwise for good, because all
-    /// parts are done.
+    /// Takes a part and carries it out. Returns false if there is none. For a helper there may be one again later; for the thread
+    /// that runs the merge, all parts are then done.
     pub(super) fn work(&self, ctx: &MaintenanceCtx, helps: bool) -> bool {
         let Some((part, more)) = self.claim(helps) else { return false };
         let ask = || ctx.write.jobs.push(Job::MergePart(self.family.id));
@@ -177,7 +177,7 @@ impl PartedMerge {
         true
     }
 
-    /// Claims the next part; also returns whether there are more. Only helpers do not wait for parts that others may still give back.
+    /// Takes the next part; also returns whether there are more. Helpers do not wait for parts that other threads may still give back.
     fn claim(&self, helps: bool) -> Option<(Part, bool)> {
         let mut state = self.state.lock();
         loop {
@@ -192,7 +192,7 @@ impl PartedMerge {
         }
     }
 
-    /// Notes what became of a claimed part.
+    /// Records the result of a part that was taken.
     fn note(&self, outcome: Outcome) {
         let mut state = self.state.lock();
         state.claimed -= 1;
@@ -240,7 +240,8 @@ impl PartedMerge {
         let order = &self.family.options.comparator;
         let (start, end) = (part.start.as_deref(), part.end.as_deref());
         let meets = |input: &MergeInput| input.meets(order, start, end);
-        // Each table of level 1 is a sorted run. In a deeper level one ends where the order of the keys does.
+        // Each table of level 1 is a sorted run. In a deeper level, a run ends before a table whose keys are not above those of the
+        // previous table.
         let ascends = |a: &Arc<TableSlot>, b: &Arc<TableSlot>| {
             order.compare(&a.meta().largest, &b.meta().smallest).is_lt()
         };

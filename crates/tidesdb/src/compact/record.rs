@@ -30,7 +30,7 @@ pub(super) fn begin<'c>(
     })
 }
 
-/// What `plan` does to the debt of merges.
+/// Returns what `plan` takes off the debt of merges.
 pub(super) fn paid(plan: &CompactionPlan) -> Paid {
     let bytes_in = |levels: Range<u8>| {
         let inputs = plan.inputs.iter().filter(|(level, _)| levels.contains(level));

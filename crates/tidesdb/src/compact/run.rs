@@ -68,7 +68,8 @@ pub(super) fn begin<'f>(ctx: &MaintenanceCtx, family: &'f FamilyCore) -> Option<
         }
         // The version after the claims: what ended before is in it.
         let version = version_of(family);
-        // Range tombstones may drop whole tables, so planning raises the floor of history; without them it only looks.
+        // Range tombstones may drop whole tables, so planning raises the floor of history; without range tombstones it only reads the
+        // floor.
         let has_ranges = !version.ranges().is_empty();
         let readers = if has_ranges { rewrite::rules(ctx, false) } else { rewrite::outlook(ctx) };
         let probes_pay = family.owned_view().probes.look();

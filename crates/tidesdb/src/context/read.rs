@@ -50,7 +50,7 @@ pub struct ReadCtx {
     pub expiry_clock: ExpiryClock,
     /// True once `close` was called.
     pub closed: AtomicBool,
-    /// The queue of background work, for reads that find some.
+    /// The queue of background work, for reads that find work to do.
     pub jobs: Arc<JobQueue>,
     /// Durations of operations. On cache lines of their own: the fields above are read by each operation.
     pub times: CachePadded<OperationTimes>,
@@ -71,13 +71,13 @@ impl ReadCtx {
         }
     }
 
-    /// Begins to measure an operation that counts in `times`, if it is chosen.
+    /// Begins to measure an operation for `times`, if it is chosen.
     #[inline]
     pub fn sample<'a>(&'a self, times: &'a Histogram) -> Option<Timer<'a>> {
         if is_chosen() { Some(self.measure(times)) } else { None }
     }
 
-    /// Begins to measure an operation that counts in `times`.
+    /// Begins to measure an operation for `times`.
     #[cold]
     #[inline(never)]
     pub fn measure<'a>(&'a self, times: &'a Histogram) -> Timer<'a> {

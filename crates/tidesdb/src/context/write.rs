@@ -47,7 +47,7 @@ pub struct WriteCtx {
     pub health: Arc<Health>,
     /// The write-ahead log.
     pub log: Log,
-    /// While recovery replays the log, it is kept from here; `SeqNo::MAX` afterwards.
+    /// While recovery replays the log, the log is kept from this number on; `SeqNo::MAX` afterwards.
     pub recovery_pins: AtomicU64,
     /// Why no write may begin: [`RECOVERING`], [`CLOSING`]; 0 if writes may begin.
     barred: AtomicU8,
@@ -192,13 +192,13 @@ impl WriteCtx {
         self.barred.load(Ordering::Acquire) & RECOVERING != 0
     }
 
-    /// Lets the writers go on that wait for the recovery.
+    /// Lets writers that wait for the recovery continue.
     pub fn end_recovery(&self) {
         self.barred.fetch_and(!RECOVERING, Ordering::SeqCst);
         self.pacing.progress.advance();
     }
 
-    /// Refuses all writes that begin from now on, and those that wait before they draw a sequence number, with `Closed`.
+    /// Refuses all writes that begin from now on, and those that wait before they get a sequence number, with `Closed`.
     pub fn stop_admitting(&self) {
         self.barred.fetch_or(CLOSING, Ordering::SeqCst);
         self.pacing.progress.advance();
@@ -361,7 +361,7 @@ impl WriteCtx {
         };
         let mut largest: Vec<_> = self.all_families().into_iter().filter_map(active).collect();
         largest.sort_unstable_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
-        // What is immutable will be free soon.
+        // The memory of immutable memtables will be free soon.
         let freed = self.pacing.flush_debt().min(self.memory.used_for(Use::Memtables));
         let wanted = self.memory.wanted().saturating_sub(self.memory.begin_of(Pressure::Elevated));
         let mut missing = wanted.saturating_sub(freed);
@@ -411,7 +411,7 @@ impl WriteCtx {
         }
     }
 
-    /// Like [`WriteCtx::rotate`], but only if scans have paid for the flush of the active memtable: see [`MemSlot::charge`].
+    /// Like [`WriteCtx::rotate`], but only if scans have cost as much as the flush of the active memtable: see [`MemSlot::charge`].
     pub fn rotate_if_scanned(&self, family: &Arc<FamilyCore>) {
         let has_paid = |view: &ReadView| view.active.as_ref().is_some_and(|slot| slot.charge(0));
         self.rotate_where(std::slice::from_ref(family), has_paid);

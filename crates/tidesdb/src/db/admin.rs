@@ -61,8 +61,7 @@ impl fmt::Display for VerifyReport {
 }
 
 impl Db {
-    /// Writes everything committed so far, in all families, to tables. Also discovers dead ranges, so later scans skip
-    /// ranges of deleted keys.
+    /// Writes everything committed so far, in all families, to tables.
     ///
     /// # Errors
     /// `NoSpace`, `Io`, `Poisoned`, `ReadOnly`, `Closed`.

@@ -68,7 +68,7 @@ pub(super) fn core(
     Arc::new(FamilyCore::new(id, name, options, vlog, version, &engine.write.memory))
 }
 
-/// Draws the number of a new family; fails if there is no memory for it, or its name is taken.
+/// Assigns the number of a new family; fails if there is no memory for it, or its name is taken.
 pub(super) fn new_id(engine: &Engine, name: &str) -> Result<FamilyId> {
     if by_name(engine, name).is_some() {
         return Err(Error::Exists { what: format!("family {name:?}").into() });
@@ -165,7 +165,7 @@ impl Family {
     }
 }
 
-/// Puts the settings that the caller names for an existing family in force, for good.
+/// Applies and stores the settings that the caller gives for an existing family.
 ///
 /// # Errors
 /// As [`Family::change_options`]; a database that is open for reading only keeps its settings.

@@ -21,7 +21,7 @@ const UPLOAD_PAUSE: Duration = Duration::from_millis(100);
 /// A thread that waits for a close looks at least this often.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Whether a database is open, and how its close goes.
+/// Whether a database is open, and the state of its close.
 #[derive(Debug)]
 pub(super) struct Closing {
     /// Held by the thread that closes.
@@ -74,7 +74,7 @@ impl Closing {
         }
     }
 
-    /// How the close went; `None` if it has not ended.
+    /// The result of the close; `None` if it has not ended.
     fn result(&self) -> Option<Result<()>> {
         let end = self.end.try_lock()?;
         end.lock.is_none().then(|| end.result.clone())

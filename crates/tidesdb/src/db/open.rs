@@ -35,7 +35,7 @@ const NEARLY_FULL_BYTES: u64 = 64 << 20;
 /// Value logs open for writing may use 1/4 of the descriptor budget.
 const VLOG_WRITES_SHARE: usize = 4;
 
-/// The default family, if it exists, what the recovery found, and what it has not saved yet.
+/// The default family, if it exists, the report of the recovery, and the recovered commits that are not saved yet.
 type Recovered = (Option<Arc<FamilyCore>>, RecoveryReport, Option<Unsaved>);
 
 /// Options for opening a database; created by [`Db::options`].

@@ -39,7 +39,7 @@ use crate::wal::{LogTail, TailConfig};
 use crate::write::Family;
 use crate::{Error, Result};
 
-/// Tries of one refresh. Each fails only because the writer has replaced files meanwhile.
+/// Tries of one refresh. A try fails only because the writer has replaced files meanwhile.
 const TRIES_MAX: u32 = 1000;
 
 /// Reads a database beside the process that writes it. Cheap to clone and usable from any thread.
@@ -88,7 +88,7 @@ struct Views {
 impl OpenOptions {
     /// Opens the database for reading beside a process that writes it: see [`Reader`]. Takes no lock.
     ///
-    /// Of the options, those count that concern reads: the memory limit, the cache, the name of the default family,
+    /// Only options that concern reads are used: the memory limit, the cache, the name of the default family,
     /// comparators. The recovery mode must be `Tail`.
     ///
     /// # Errors

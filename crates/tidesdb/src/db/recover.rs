@@ -99,7 +99,7 @@ impl fmt::Display for RecoveryReport {
 }
 
 impl RecoveryReport {
-    /// The event that says the same.
+    /// The event with the same facts.
     pub(super) fn event(&self) -> Event {
         Event::Open {
             seconds: self.took,

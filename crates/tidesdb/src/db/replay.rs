@@ -1,5 +1,6 @@
-//! Replay of the log: which of its operations count, whether their values are there, and the threads of a recovery, which insert them into
-//! memtables. A reader beside the writer decides by the same rules, and inserts into memtables of its own (`reader/replayed.rs`).
+//! Replay of the log: which of its operations are applied, whether their values are there, and the threads of a recovery, which insert
+//! them into memtables. A reader beside the writer decides by the same rules, and inserts into memtables of its own
+//! (`reader/replayed.rs`).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -285,7 +286,7 @@ impl<'a> Sorted<'a> {
         Ok(())
     }
 
-    /// Inserts all operations. Those of one key and one commit stay in order: the last one counts.
+    /// Inserts all operations. Those of one key and one commit stay in order: the last one wins.
     fn insert(&mut self) -> Result<()> {
         let Self { targets, ops, order } = self;
         let key = |n: u32| ops[n as usize].1.key;

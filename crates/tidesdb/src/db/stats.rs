@@ -199,7 +199,7 @@ fn tree_of(family: &FamilyCore) -> TreeStats {
 }
 
 impl Family {
-    /// Returns the tree of the family: its levels, their capacities, and what merges owe.
+    /// Returns the tree of the family: its levels, their capacities, and the debt of merges.
     pub fn tree(&self) -> TreeStats {
         tree_of(&self.core)
     }

@@ -25,7 +25,7 @@ const WRITER_BYTES: usize = size_of::<ValueWriter>() + size_of::<Chunks>();
 
 /// Writes one value of any length in constant memory. The value becomes visible as a whole with [`ValueWriter::commit`] or
 /// with the transaction that it [joins](ValueWriter::join). Dropping the writer discards it: what was written is garbage,
-/// whose space comes back.
+/// whose space is freed later.
 ///
 /// A value of more than 1 MiB is stored in chunks of 1 MiB, each with its own checksum and compression. At most 16 TiB. A
 /// chunked value is durable before its commit, in every sync mode. After an error the writer can only be dropped.
@@ -224,7 +224,7 @@ impl ValueWriter {
         filled().map_err(|e| self.fail(e))
     }
 
-    /// Remembers the error `e` and lets go of what was written: the value can no longer be committed, and a full disk needs its space.
+    /// Keeps the error `e` and discards what was written: the value can no longer be committed, and a full disk needs its space.
     fn fail(&mut self, e: Error) -> Error {
         let e = self.family.ctx.refused(self.len(), e);
         (self.stream, self.chunk) = (None, Vec::new());

@@ -22,7 +22,7 @@ pub struct Watch {
 }
 
 impl Engine {
-    /// Records what changed since the last call. `ends`: this is the last call.
+    /// Records what changed since the last call. With `ends`, this is the last call.
     pub fn observe(&self, ends: bool) {
         let now = self.write.env.clock.mono();
         let pacing = &self.write.pacing;

@@ -66,9 +66,9 @@ struct Running {
 /// A damaged table.
 #[derive(Debug, Default)]
 struct Quarantine {
-    /// How often it failed a merge.
+    /// Number of merges that failed because of it.
     failures: u32,
-    /// Until when merges leave it out.
+    /// The time until which merges leave it out.
     until: Duration,
 }
 

@@ -40,11 +40,11 @@ use crate::{Error, Result};
 /// A merge of this many bytes takes about as long as the flush of a memtable.
 const SHORT_MERGE_BYTES: u64 = 16 << 20;
 
-/// While several memtables of a family wait for their flush, which takes them together, the active one may grow to so many bytes.
-/// So one more memtable does not wait for each few rows. The flush that takes those that wait makes one table of so much.
+/// While several memtables of a family wait for their flush, which takes them together, the active one may grow to this many
+/// bytes. So a few rows do not become one more memtable that waits. The flush of those that wait makes one table of this size.
 const GROWN_BYTES: usize = 16 << 20;
 
-/// Most that the first memtable of a family is shorter than later ones, as a share of these.
+/// The first memtable of a family is at most this share shorter than later ones.
 const HEAD_START_MAX: f64 = 0.875;
 
 /// State of one family. Lives as long as a handle, a reader or the database refers to it.
@@ -276,7 +276,7 @@ impl FamilyCore {
 
     /// Creates the memtable of commit `seq` if it is missing. `published` is read under the lock: every commit below it
     /// has already arrived, so the memtable retains the log only from there. A dropped family gets no memtable: the
-    /// operations of a commit that drew its number before the drop are discarded, and no reader could see them.
+    /// operations of a commit that got its number before the drop are discarded, and no reader could see them.
     pub fn make_slot(&self, seq: SeqNo, seed: u64, published: impl FnOnce() -> SeqNo) {
         let _one_at_a_time = self.change.lock();
         let view = self.owned_view();
@@ -309,10 +309,10 @@ impl FamilyCore {
         }
     }
 
-    /// Returns bytes by which the memtable that is created now is full early. Families that are written alike would fill all their
-    /// memtables at the same time and wait for each other's flushes and merges. So the first memtable of each family is shorter than
-    /// later ones, by another share for each family; multiples of the golden ratio spread evenly, however many they are. The
-    /// first family of a database has no head start.
+    /// Returns how many bytes before its limit the memtable that is created now is treated as full. Families that are written alike
+    /// would fill all their memtables at the same time and wait for each other's flushes and merges. So the first memtable of each
+    /// family is shorter than later ones, by a different share for each family; multiples of the golden ratio spread evenly,
+    /// however many they are. The first family of a database has no head start.
     fn head_start(&self) -> usize {
         const GOLDEN_RATIO: f64 = 0.618_033_988_749_894_9;
         if self.has_begun.swap(true, Ordering::Relaxed) {

@@ -1,35 +1,36 @@
-//! What reads spend on sorted runs that hold nothing for them, so that the merges they would gain from are planned.
+//! The cost of reads that look into sorted runs which hold nothing for them, so that merges are planned from which these reads would
+//! gain.
 //!
-//! A read that looks into several sorted runs finds its row in one of them; a merge would have spared it the others. Reads charge these
-//! others, and a merge that makes runs fewer is due once they have cost as much as the merge will. So the merges cost at most what
-//! reads have spent already; a family that is not read, and one with a single run, see no change.
+//! A read that looks into several sorted runs finds its row in one of them; after a merge it would not look into the others. Reads are
+//! charged for these others, and a merge that leaves fewer runs is due once they have cost as much as the merge will. So the merges
+//! cost at most what reads have spent already; a family that is not read, and one with a single run, see no change.
 //!
-//! A thread adds its charges to the shared counter once in [`BATCH`], so reads of many threads do not contend. What is left of a batch
-//! is charged to the family that fills it: each family pays its share on average.
+//! A thread adds its charges to the shared counter once in [`BATCH`], so reads of many threads do not contend. A batch is charged to
+//! the family whose read fills it: on average, each family is charged its share.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Charge of a get for a table that it looked into for nothing: mostly a filter that said no.
+/// Charge of a get for a table that does not have its key: mostly the cost of a filter that said no.
 pub const GET_CHARGE: u32 = 1;
 /// Charge of a seek for each run above the first: its position in each is a search, often a block.
 pub const SEEK_CHARGE: u32 = 8;
-/// A merge rewrites one entry for so much: about 1 us both.
+/// Charge for which a merge rewrites one entry; both cost about 1 us.
 const CHARGE_PER_ENTRY: u64 = 8;
 /// Charges that a thread keeps before it adds them to the counter.
 const BATCH: u32 = 1024;
-/// Charges from which a merge is looked for at all.
+/// Minimum charges before the planner is asked for a merge.
 const DUE_MIN: u64 = 64 * BATCH as u64;
 
 thread_local! {
     static KEPT: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Charges of one family that no merge has paid off.
+/// Charges of one family since merges last subtracted theirs.
 #[derive(Debug, Default)]
 pub struct Probes {
     charged: AtomicU64,
-    /// The charges when a merge was last looked for.
+    /// The charges when the planner was last asked for a merge.
     looked_at: AtomicU64,
 }
 
@@ -45,13 +46,13 @@ impl Probes {
         self.charged.fetch_add(kept.into(), Ordering::Relaxed);
     }
 
-    /// Returns true if enough was charged since the last look to look for a merge again: as much as ever before.
+    /// Returns true if the planner should be asked for a merge: the charges have doubled since it was asked last.
     pub fn is_due(&self) -> bool {
         let looked_at = self.looked_at.load(Ordering::Relaxed);
         self.charged.load(Ordering::Relaxed) >= looked_at.saturating_mul(2).max(DUE_MIN)
     }
 
-    /// Returns how many entries may be rewritten for what was charged.
+    /// Returns the number of entries that a merge may rewrite for the current charges.
     pub fn look(&self) -> u64 {
         let charged = self.charged.load(Ordering::Relaxed);
         if charged < DUE_MIN {
@@ -61,7 +62,7 @@ impl Probes {
         charged / CHARGE_PER_ENTRY
     }
 
-    /// Pays off charges: a merge of `entries` was installed.
+    /// Subtracts the cost of a merge of `entries`, which was installed, from the charges.
     pub fn pay(&self, entries: u64) {
         let paid = entries.saturating_mul(CHARGE_PER_ENTRY);
         let left = |charged: u64| Some(charged.saturating_sub(paid));

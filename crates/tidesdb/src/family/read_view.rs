@@ -22,7 +22,7 @@ pub struct MemSlot {
     pub from: SeqNo,
     /// The log must be kept from this sequence number on for this memtable.
     pub pins: SeqNo,
-    /// Upper limit of its bytes that count as writers' debt.
+    /// Upper limit of its bytes that are debt.
     pub debt_max: usize,
     /// Keys it deletes that scans stepped over, each time they did.
     pub dead_steps: AtomicU64,
@@ -32,12 +32,12 @@ pub struct MemSlot {
     pub filled: u64,
     /// Bytes of values that commits had stored when it was created.
     pub stored: u64,
-    /// Bytes by which it is full early.
+    /// The memtable is treated as full this many bytes before its size limit.
     pub head_start: usize,
 }
 
-/// Deleted keys that scans may step over before a memtable is flushed for it, and as many more for each of its entries. A step costs
-/// 30 to 60 ns; a flush and a merge 1 us for each entry, and some milliseconds.
+/// A memtable is flushed when scans have stepped over this many of its deleted keys, and this many more for each of its entries. A
+/// step costs 30 to 60 ns; a flush and a merge 1 us for each entry, and some milliseconds.
 const DEAD_STEPS_FREE: u64 = 4 << 20;
 const DEAD_STEPS_PER_ENTRY: u64 = 16;
 
@@ -51,13 +51,13 @@ impl MemSlot {
         self.map.allocated_bytes() + self.ranges.bytes()
     }
 
-    /// Returns true if it is due to be flushed, if memtables may have `buffer_bytes`.
+    /// Returns true if the memtable has reached its size limit, `buffer_bytes`.
     #[inline]
     pub fn is_full(&self, buffer_bytes: usize) -> bool {
         self.bytes() + self.head_start >= buffer_bytes
     }
 
-    /// Bytes that count as writers' debt until the memtable is flushed.
+    /// Bytes that are debt until the memtable is flushed.
     pub fn debt(&self) -> u64 {
         self.bytes().min(self.debt_max) as u64
     }
@@ -85,7 +85,7 @@ pub struct ReadView {
     pub immutables: Vec<(Arc<MemSlot>, SeqNo)>,
     /// The tables.
     pub version: Arc<TableVersion>,
-    /// What reads spent on sorted runs that held nothing for them. All views of a family share it.
+    /// The cost of reads that looked into sorted runs which held nothing for them. All views of a family share it.
     pub probes: Arc<Probes>,
 }
 

@@ -23,11 +23,11 @@ const UNFLUSHED_LEAST: u64 = 32 << 20;
 /// Tables are merged when newer ones may hide this part of the live values, if the merge writes less than half of what it may find.
 const HIDDEN_PART: u64 = 8;
 const LOOK_COST: u64 = 2;
-/// With how many flushes the share of new keys rises, about.
+/// Approximate number of flushes after which a higher share of new keys is fully used.
 const NEW_KEYS_SLOWNESS: f64 = 8.0;
-/// With how many commits the share that values are stored with follows, about.
+/// Approximate number of commits after which a changed compression ratio of values is fully used.
 const STORED_SLOWNESS: f64 = 8.0;
-/// It is at least this: a commit costs something, whatever its values shrink to.
+/// The lowest ratio that is used: a commit has a cost, however well its values compress.
 const STORED_LEAST: f64 = 1.0 / 64.0;
 /// Live bytes of all victims at a time, as a part of all live bytes: they take space twice until the victims are gone.
 const MOVING_PART: u64 = 8;
@@ -46,7 +46,7 @@ pub enum Thrift {
 }
 
 impl Thrift {
-    /// Garbage may be so many times what is configured.
+    /// Garbage may be this many times what is configured.
     fn factor(self) -> f64 {
         match self {
             Self::Busy => 1.25,
@@ -194,7 +194,7 @@ impl FamilyCore {
         self.memory.page_cache_keeps(sealed.saturating_add(begun))
     }
 
-    /// Returns true if newer tables of `version` may hide so many values that a merge pays.
+    /// Returns true if newer tables of `version` may hide so many values that a merge is worth its cost.
     pub fn hides_many_values(&self, version: &TableVersion) -> bool {
         if version.vlogs().is_empty() || self.options.value_garbage_percent() == 0 {
             return false;
@@ -221,7 +221,7 @@ impl FamilyCore {
     }
 
     /// Returns how full the limit of garbage in value logs is; 0 while a damaged table or the last failure keeps collections
-    /// from emptying it: writers do not wait for what may not happen.
+    /// from emptying it: writers do not wait for a collection that may not succeed.
     #[inline]
     pub fn garbage_fullness(&self) -> f64 {
         match f64::from_bits(self.collection.fullness.load(Ordering::Relaxed)) {
@@ -245,8 +245,8 @@ impl Collection {
     }
 
     /// Notes the share of the keys of a flush that are in no older table. Writes of new keys hide nothing: neither do writers wait for them, nor
-    /// do merges look for what they hide. A flush with fewer new keys counts at once, one with more counts slowly: tables of earlier
-    /// flushes may still hide values.
+    /// do merges look for what they hide. A lower share of new keys is used at once, a higher one slowly: tables of earlier flushes may still
+    /// hide values.
     pub fn note_new_keys(&self, share: f64) {
         let before = f64::from_bits(self.new_keys.load(Ordering::Relaxed));
         let share = share.min(before + (share - before) / NEW_KEYS_SLOWNESS);

@@ -11,8 +11,8 @@ use crate::{Error, Result};
 
 /// Shows the value log `file` (such as `000002.vlog`) of the database in `path`: its header and its records, all read
 /// and checked; with `entries`, each record is shown. Bytes that are not records can be values that were being written
-/// during a crash. They are shown, and count as damage if fewer values are intact than tables refer to. `Db::verify`
-/// follows every reference.
+/// during a crash. They are shown, and are reported as damage if fewer values are intact than tables refer to.
+/// `Db::verify` follows every reference.
 ///
 /// # Errors
 /// `NotFound` if it is not a value log or the manifest does not name it, `Io`, `FormatTooNew`; `Corrupt` only for a

@@ -68,7 +68,7 @@ struct Segment<'a> {
 }
 
 impl<'a> Segment<'a> {
-    /// Shows all records. A gap without records is damage if a record claims that it was durable.
+    /// Shows all records. A gap without records is damage if a record states that it was durable.
     fn walk(&self, entries: bool, show: &mut dyn FnMut(&str), damage: &mut Vec<Error>) {
         let mut pos = SEGMENT_HEADER_BYTES;
         let mut holes: Vec<u64> = Vec::new();

@@ -70,10 +70,10 @@ impl Job {
 /// that no worker waits for another; only merges of one family may run beside each other, as long as they share no table, and the
 /// parts of a merge.
 ///
-/// Jobs of one kind run in the order of their requests. Merges are fair between families: a family with fewer running merges comes
-/// first; a merge that is requested while another one of its family runs counts as requested when that one ends; and no family may
-/// use the last worker ([`JobQueue::limit_merges`]). So a family waits for at most one merge of each other family. A part of a merge
-/// may use the last worker, but only while no merge is queued, and it ends early for a merge of another family
+/// Jobs of one kind run in the order of their requests. Merges are fair between families: a family with fewer running merges is
+/// first; a merge that is requested while another one of its family runs is treated as requested when that one ends; and no family
+/// may use the last worker ([`JobQueue::limit_merges`]). So a family waits for at most one merge of each other family. A part of a
+/// merge may use the last worker, but only while no merge is queued, and it ends early for a merge of another family
 /// ([`JobQueue::another_merge_waits`]). The merge of a small family takes no longer than a flush, so workers that flush take it, too
 /// ([`JobQueue::set_small`]).
 #[derive(Debug, Default)]
@@ -204,7 +204,7 @@ impl JobQueue {
         self.changed.notify_all();
     }
 
-    /// Nobody asks for `job` any more: it failed, and is asked for again later.
+    /// Withdraws the request for `job`, which failed and is requested again later.
     pub fn withdraw(&self, job: Job) {
         self.inner.lock().waiting.remove(&job);
     }

@@ -24,7 +24,7 @@ pub struct JobStart {
     pub bytes: u64,
     /// Entries of all inputs.
     pub entries: u64,
-    /// What it pays while it runs.
+    /// What it takes off the debt while it runs.
     pub pays: Payment,
 }
 
@@ -44,7 +44,7 @@ impl Progress {
         self.start.pays.change(self.share(before), self.share(before + entries));
     }
 
-    /// The share of the job that its first `entries` entries are.
+    /// The share of the job that is done after its first `entries` entries.
     fn share(&self, entries: u64) -> f64 {
         (entries as f64 / self.start.entries.max(1) as f64).min(1.0)
     }

@@ -1,4 +1,4 @@
-//! [`HidingCursor`]: a source without the entries that range tombstones and dead ranges hide from one reader.
+//! [`HidingCursor`]: a source without the entries that range tombstones hide from one reader.
 //!
 //! A range tombstone visible to the reader hides the oldest versions of a key, never a newer version without all older
 //! ones. So the remaining versions can be shown as if the hidden ones did not exist.
@@ -58,7 +58,7 @@ impl<C: EntryCursor> HidingCursor<C> {
             let piece = hidden.pieces();
             let until = tighter(hidden.high(), self.scope.end(), |a, b| self.order.compare(a, b).is_le());
             self.inner.skip_older(hidden.below(), until)?;
-            // If the skip did not help, the next attempt comes after eight times as many steps.
+            // If the skip did not help, the next attempt is made after eight times as many steps.
             (steps, leap_at) = match self.is_hidden() && self.pieces() == piece {
                 true => (steps, leap_at * 8),
                 false => (0, LEAP_AFTER),

@@ -26,9 +26,9 @@
 //!   same number.
 //!
 //! The user promises that a single delete follows at most one put since the last delete, where a commit that deletes
-//! and puts a key counts as the put alone. This promise and Separation give the third invariant when a single delete is
-//! written. If there was a put since the last delete, Separation puts a hiding version (or nothing) below it. If there
-//! was none, then by Reads the newest version hides or does not exist.
+//! and puts a key is treated as the put alone. This promise and Separation give the third invariant when a single
+//! delete is written. If there was a put since the last delete, Separation puts a hiding version (or nothing) below it.
+//! If there was none, then by Reads the newest version hides or does not exist.
 //!
 //! # The rules, and why they keep the invariants
 //!
@@ -53,7 +53,7 @@
 //! 7. **`v` is an expired put: becomes a full delete** with the same sequence number. It still hides, and there is one
 //!    put less below a single delete.
 //! 8. **`v` is a tombstone with the sequence number of `n`, a put that stays** (one commit wrote the key twice):
-//!    dropped (`SameCommit`), by the user's promise: such a commit counts as the put alone.
+//!    dropped (`SameCommit`), by the user's promise: such a commit is treated as the put alone.
 //! 9. **With `renumber`: `v` is a put that stays and is the answer of every reader, and no evidence: its number becomes
 //!    0.** Every older version is dropped: no reader needs it, and the input reaches the bottom. Every newer version is
 //!    above 0, so the order stays. Readers and transactions only compare the number with their own, which is not below
@@ -64,8 +64,8 @@
 //!
 //! An operand answers with the versions below it: reader `r` needs the newest version at or below `r` and, as long as these are
 //! operands, the next older one. So a version is needed if a reader lies between it and the nearest newer version that is no
-//! operand, and the rules above take that version for `n`. An operand counts as a put for Reads and Separation. No
-//! operand lies below a single delete, because a family with a merge operator has only full deletes from then on.
+//! operand, and the rules above take that version for `n`. An operand is treated as a put by Reads and Separation. No operand
+//! lies below a single delete, because a family with a merge operator has only full deletes from then on.
 //!
 //! 10. **`n` is an operand that stays, `v` is the adjacent older version, no reader is in `[v, n)`, and no range tombstone between the
 //!     two covers the key: `n` becomes their combination, and `v` is dropped** (`Folded`). Readers of `n` find the same value, and

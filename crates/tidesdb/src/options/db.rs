@@ -8,11 +8,11 @@ use super::RemoteOptions;
 /// before the commit returns. So the death of the process loses nothing, and a crash leaves a prefix of the commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum SyncMode {
-    /// When the system writes it back: no bound on time.
+    /// When the system writes it back, without a bound on time.
     None,
-    /// At most this long after it returned, plus 10 ms and one sync; so is every commit before it.
+    /// At most this long after the call returned, plus 10 ms and one sync, together with every commit before it.
     Interval(Duration),
-    /// Before it returns; so is every commit before it. The default.
+    /// Before the call returns, together with every commit before it. The default.
     #[default]
     Full,
 }
@@ -41,7 +41,7 @@ pub struct DbOptions {
     /// What to do with damage in the log. Default `Tail`.
     pub recovery: RecoveryMode,
     /// Bytes of memory that the database may use, of all kinds together; see `docs/memory.md` in the repository. 0 = half of the memory that the
-    /// process may use: that of its control groups or of the machine, whichever is less. Less than 16 MiB counts as 16 MiB. Default 0.
+    /// process may use: that of its control groups or of the machine, whichever is less. Less than 16 MiB is treated as 16 MiB. Default 0.
     pub memory_limit: u64,
     /// Bytes of decoded blocks, filters and indexes kept in memory. Filters and indexes that stay in memory while their
     /// table is open take at most half of it. Default 64 MiB.

@@ -230,8 +230,8 @@ macro_rules! family_options {
                 self.merge_operator().is_none() && options.merge_operator.is_some()
             }
 
-            /// Checks that `family` has the key order `wanted`: with another one, rows would come in an order that the caller does
-            /// not expect.
+            /// Checks that `family` has the key order `wanted`: with another one, scans would return rows in an order that the
+            /// caller does not expect.
             ///
             /// # Errors
             /// `InvalidArgument`, naming both.

@@ -1,9 +1,9 @@
-//! What the merges of a family owe.
+//! The debt of the merges of a family.
 //!
-//! A table of level 1 is paid for in two steps: a merge brings it into the levels between level 1 and the largest, and later ones bring it, one
-//! partition at a time, into the largest level. Each step is about half of the work. So a table in level 1 counts as one, and what the
-//! levels between hold in excess of what they should hold counts half, after a free part. Then the debt falls at the same rate whichever
-//! of the two runs, and writers keep one pace; if only level 1 counted, they would fill it while partitions are merged, and be stopped.
+//! A table of level 1 is merged in two steps: a merge moves it into the levels between level 1 and the largest, and later ones move it, one
+//! partition at a time, into the largest level. Each step is about half of the work. So the debt is the tables in level 1, and half of the
+//! excess of the levels between, after a free part, in tables of level 1. Then the debt falls at the same rate whichever of the two steps runs,
+//! and writers keep one pace. With the debt of level 1 alone, they would fill it while partitions are merged, and be stopped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
@@ -13,32 +13,32 @@ use super::{MergeRate, Payment};
 
 /// Running merges count the tables of level 1 that they have read in these parts.
 const TABLE_PARTS: u64 = 1000;
-/// Work that is left for a table of level 1 once it is in the levels between, as a part of the whole.
+/// Share of the work for a table of level 1 that remains once it is in the levels between.
 const HALF_PAID: f64 = 0.5;
 
-/// What a merge pays.
+/// What a merge takes off the debt.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Paid {
     /// Tables of level 1 that it reads.
     pub level_1: u64,
     /// Raw bytes of these tables, as far as it rewrites them.
     pub raw_bytes: u64,
-    /// Bytes that it brings into the levels between.
+    /// Bytes that it moves into the levels between.
     pub sunk: u64,
-    /// Bytes that it takes away from them.
+    /// Bytes that it moves out of them.
     pub drained: u64,
 }
 
-/// What was owed when a merge was planned last, and what running merges have paid of it.
+/// The debt when a merge was planned last, and what running merges have taken off it.
 #[derive(Debug, Default)]
 pub struct MergeDebt {
     /// Tables in level 1.
     level_1: AtomicUsize,
     /// Tables of level 1 that running merges have read, in parts of a table.
     read: Arc<AtomicU64>,
-    /// Bytes that running merges have brought into the levels between.
+    /// Bytes that running merges have moved into the levels between.
     sunk: Arc<AtomicU64>,
-    /// Bytes that running merges have brought from there into the largest level.
+    /// Bytes that running merges have moved from there into the largest level.
     drained: Arc<AtomicU64>,
     /// Bytes that the levels between hold in excess, without what running merges have done; less than 0 if they have room.
     excess: AtomicI64,
@@ -63,7 +63,7 @@ impl MergeDebt {
     }
 
     /// Returns true if level 1 has more than `tables` tables, or if the levels between held more than that in excess when a merge was
-    /// planned last. If not, nothing is owed.
+    /// planned last. If not, there is no debt.
     #[inline]
     pub fn is_above(&self, tables: usize) -> bool {
         let excess = self.excess.load(Ordering::Relaxed);
@@ -77,7 +77,7 @@ impl MergeDebt {
         (self.level_1.load(Ordering::Relaxed) as f64 - read).max(0.0)
     }
 
-    /// What is owed, in tables of level 1, if an excess of `free` tables in the levels between does not count.
+    /// Returns the debt, in tables of level 1, without an excess of up to `free` tables in the levels between.
     pub fn in_tables(&self, free: f64) -> f64 {
         let part = |sum: &AtomicU64| sum.load(Ordering::Relaxed) as f64;
         let excess = self.excess.load(Ordering::Relaxed) as f64 + part(&self.sunk) - part(&self.drained);
@@ -92,7 +92,8 @@ impl MergeDebt {
         }
     }
 
-    /// Returns what a merge pays while it runs. The one after a failed merge may read the same tables again and again: only its end pays.
+    /// Returns what a merge takes off the debt while it runs. The one after a failed merge may read the same tables again and again, so it
+    /// lowers the debt only at its end.
     pub fn payment(&self, merge: &Paid) -> Payment {
         match self.failing.load(Ordering::Relaxed) {
             true => Payment::default(),
@@ -108,8 +109,8 @@ impl MergeDebt {
         self.failing.store(yes, Ordering::Relaxed);
     }
 
-    /// Notes that a merge that took `took` was installed `now`, and that its payment has ended. The next plan measures the excess again.
-    /// `trigger` tables in level 1 make the next merge of it due.
+    /// Notes that a merge that took `took` was installed `now`, and that its [`Payment`] has ended. The next plan measures the excess
+    /// again. `trigger` tables in level 1 make the next merge of it due.
     pub fn installed(&self, merge: &Paid, rate: &MergeRate, now: Duration, took: Duration, trigger: usize) {
         let more = merge.sunk.cast_signed().wrapping_sub(merge.drained.cast_signed());
         self.excess.fetch_add(more, Ordering::Relaxed);
@@ -121,8 +122,8 @@ impl MergeDebt {
         }
     }
 
-    /// Returns the time in which a merge of level 1 paid its debt. If it was due when the previous one ended, that includes the time in which
-    /// its thread did other merges.
+    /// Returns the time in which a merge of level 1 took off its part of the debt. If it was due when the previous one ended, that includes
+    /// the time in which its thread did other merges.
     fn paid_in(&self, now: Duration, took: Duration, trigger: usize) -> Duration {
         let is_due = self.level_1.load(Ordering::Relaxed) >= trigger;
         let end = if is_due { now.as_nanos() as u64 } else { 0 };

@@ -1,4 +1,4 @@
-//! Why does a write wait? A commit is delayed, or stopped, before it draws its place in the log, if background work falls behind or memory is
+//! Why does a write wait? A commit is delayed, or stopped, before it gets its place in the log, if background work falls behind or memory is
 //! scarce. [`LIMITS`] has every reason, [`Load::add`] decides, and `docs/pacing.md` has the same table with advice.
 //!
 //! ```text
@@ -17,7 +17,7 @@
 //! progress (`wait.rs`), and without any its commit fails with `Busy` and has no effect. Reads are never delayed.
 //!
 //! *Debt* is a number of bytes: of memtables that are not in tables yet ([`Pacing::flush_debt`]), and of merges that are due ([`MergeDebt`]).
-//! What running jobs have done of it is paid ([`Payment`]). `write/admit.rs` collects the figures of a commit.
+//! Bytes that running jobs have already moved are not part of it ([`Payment`]). `write/admit.rs` collects the figures of a commit.
 
 mod pace;
 mod stalls;
@@ -85,25 +85,25 @@ const fn limit(cause: StallCause, times: [f64; 2], least: [f64; 2]) -> Limit {
     Limit { cause, times, least, most: f64::INFINITY, steepest: None }
 }
 
-/// Bytes of memtables that wait for their flush, by `memtables_bytes_max`. What running flushes have written does not count, so the figure
-/// falls steadily, and a short range is enough. The larger the part below it, the larger the bursts that are taken at full speed. While
-/// memtables wait, the active one counts with them: otherwise the figure would rise by a whole memtable at once.
+/// Bytes of memtables that wait for their flush, by `memtables_bytes_max`. Bytes that running flushes have written are left out, so the
+/// figure falls steadily, and a short range is enough. The larger the part below it, the larger the bursts that are taken at full speed.
+/// While memtables wait, the active one is included: otherwise the figure would rise by a whole memtable at once.
 pub const MEMTABLE_BYTES: Limit = limit(Memtables, [0.625, 1.0], [0.0; 2]);
-/// Memtables of a family that wait for their flush, however small they are: a get looks into each. Full memtables do not get there, since
-/// the active one grows while few wait: these were rotated for other reasons.
+/// Memtables of a family that wait for their flush, however small they are: a get looks into each. Full memtables do not reach these
+/// bounds, because the active one grows while few wait: so many wait only if they were rotated for other reasons.
 pub const MEMTABLES: Limit = limit(Memtables, [0.0; 2], [32.0, 64.0]);
-/// Tables in level 1 of a family that no merge has read, by `l1_tables_trigger`. A merge takes at least so many of them away at its end. Between
-/// the bounds there is room for that many.
+/// Tables in level 1 of a family that no merge has read, by `l1_tables_trigger`. A merge removes at least that many of them at its end, and
+/// between the bounds there is room for that many.
 pub const LEVEL_1: Limit = limit(Tables, [2.0, 3.0], [10.0, 24.0]);
-/// Merge debt of a family ([`MergeDebt::in_tables`]), by the same. Merges may choose to leave the lower levels as they are, so they do not
+/// Merge debt of a family ([`MergeDebt::in_tables`]), by the same. Merges may leave the lower levels as they are, so this limit does not
 /// stop writers.
 pub const MERGES: Limit = Limit { steepest: Some(NEVER_STOPS), ..LEVEL_1 };
 /// Bytes of memory, by `memory_limit`. A commit of a megabyte or more may use the rest up to the limit.
 pub const MEMORY: Limit = limit(Memory, [Pressure::High.begin(), Pressure::Critical.begin()], [0.0; 2]);
 /// Share of garbage in the value logs of a family that no memtable refers to, with what newer tables may hide, by `value_garbage_percent`. A
-/// file may stay for reasons that no merge can change, so garbage does not stop writers. More of it than fills the limit delays them more.
-/// The rate of collections rises with the share of garbage: without this rise a rate that was measured too high would let writers make
-/// ever more. With more, a rate that was measured before most values were deleted would be a cliff.
+/// file may stay for reasons that no merge can change, so garbage does not stop writers. Garbage beyond a full limit delays them more. The
+/// rate of collections rises with the share of garbage: without a longer delay, a rate that was measured too high would let writers make
+/// ever more garbage. With a still longer one, a low rate that was measured before most values were deleted would nearly stop them.
 pub const GARBAGE: Limit =
     Limit { most: GARBAGE_SHARE_MAX, steepest: Some(1.8), ..limit(Values, [1.5, 2.25], [0.0; 2]) };
 
@@ -112,9 +112,9 @@ pub const LIMITS: [Limit; 6] = [MEMTABLE_BYTES, MEMTABLES, LEVEL_1, MERGES, MEMO
 
 /// Garbage is never accepted beyond this share of the files.
 pub const GARBAGE_SHARE_MAX: f64 = 0.9;
-/// A limit that does not stop writers counts as at most this full beside the others.
+/// A limit that does not stop writers is treated as at most this full when it is compared with the others.
 const NEVER_STOPS: f64 = 0.9;
-/// Between the bounds of a limit there is at least this much, however it is set.
+/// Minimum distance between the bounds of a limit, whatever the setting is.
 const RANGE_MIN: f64 = 0.01;
 
 impl Limit {
@@ -179,7 +179,7 @@ mod tests {
         load.verdict
     }
 
-    /// A merge of level 1 takes at least `trigger` tables away at its end. Between slow and stop there is room for that many.
+    /// A merge of level 1 removes at least `trigger` tables at its end. Between slow and stop there is room for that many.
     #[test]
     fn a_merge_of_level_1_fits_between_the_first_delay_and_the_stop() {
         for trigger in (1..1000).chain([1 << 30]).map(f64::from) {

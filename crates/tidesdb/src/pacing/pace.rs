@@ -2,7 +2,7 @@
 //!
 //! The generic cell rate algorithm in its form of virtual scheduling (ITU-T I.371, annex A): `next` is the time at which the next commit may
 //! start. A commit moves it by its cost and waits until then. So the rate of all writers together is bounded, whatever their number and
-//! the size of their commits: a delay that is too short for a sleep stays in the schedule, and a later commit pays it.
+//! the size of their commits: a delay that is too short for a sleep stays in the schedule, and a later commit waits for it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What flushes owe, at which rates debt is paid, and whether it is being paid.
+//! The debt of flushes, the rates at which debt falls, and whether it falls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,11 +19,11 @@ pub struct Pacing {
     pub flush_rate: Rate<{ 200 << 20 }>,
     /// Rate of merges, in raw bytes of level 1.
     pub merge_rate: MergeRate,
-    /// Rate of collections, in bytes of garbage in value logs. The assumed one is that with values in the page cache.
+    /// Rate of collections, in bytes of garbage in value logs. The assumed rate is that with values in the page cache.
     pub garbage_rate: Rate<{ 200 << 20 }>,
     /// Schedule of delayed commits.
     pub(super) pace: Pace,
-    /// Advances when debt fell: a memtable was released, or a compaction finished. A job with nothing to do does not count as progress.
+    /// Advances when debt fell: a memtable was released, or a compaction finished. A job with nothing to do is no progress.
     pub progress: Event,
     /// Advances while a flush or a merge processes entries, so a stopped writer can tell a slow job from a stuck one.
     pub(super) steps: AtomicU64,
@@ -79,7 +79,7 @@ impl Pacing {
         self.progress.advance();
     }
 
-    /// Returns what a flush of `bytes` bytes pays while it runs.
+    /// Returns what a flush of `bytes` bytes takes off the debt while it runs.
     pub fn payment(&self, bytes: u64) -> Payment {
         Payment::of([(&self.flushed, bytes)])
     }
@@ -102,7 +102,7 @@ pub struct Rate<const ASSUMED: u64>(AtomicU64);
 /// Rate of merges.
 pub type MergeRate = Rate<{ 50 << 20 }>;
 
-/// A new measurement counts as one of this many in the average.
+/// A new measurement has the weight of one of this many in the average.
 const RATE_WEIGHT: u64 = 4;
 
 impl<const ASSUMED: u64> Rate<ASSUMED> {
@@ -125,8 +125,8 @@ impl<const ASSUMED: u64> Rate<ASSUMED> {
     }
 }
 
-/// What a job pays while it runs: it adds to each of these sums, in proportion to its progress, and takes that back when it ends. Then the
-/// debt itself is less.
+/// What a job takes off the debt while it runs: it adds to each of these sums, in proportion to its progress, and subtracts that when it
+/// ends, because the debt itself is less then.
 #[derive(Clone, Debug, Default)]
 pub struct Payment(Vec<(Arc<AtomicU64>, u64)>);
 

@@ -18,19 +18,20 @@ pub const GROWTH_PATIENCE: Duration = Duration::from_secs(10);
 /// that jumps, as after the machine slept, proves nothing about flushing.
 const LOOK: Duration = Duration::from_millis(10);
 const LOOKS_MIN: u32 = 200;
-/// Writers may write at `rate / (STEEPNESS * fullness^2)`. Debt is paid in steps: a flush or a merge of level 1 takes away in the end all
-/// that it reads. With a steepness of 3, the integral from 0 to 1 is the time in which that much is paid, so a step as large as the whole
-/// range does not stop writers.
+/// Writers may write at `rate / (STEEPNESS * fullness^2)`. Debt falls in steps: a flush or a merge of level 1 removes all that it reads
+/// at its end. With a steepness of 3, writers need as long to fill the whole range from 0 to 1 as the work needs to remove that much, so
+/// a step as large as the range does not stop writers.
 const STEEPNESS: f64 = 3.0;
 /// The schedule of commits is at most this far ahead of the clock.
 const LEAD_MAX: Duration = Duration::from_secs(1);
-/// A shorter delay is not worth a system call; a later commit pays it.
+/// A shorter delay is not worth a system call; a later commit waits for it.
 const DELAY_MIN: Duration = Duration::from_micros(50);
-/// A delayed writer checks after this time whether it may go on.
+/// Interval at which a delayed writer checks whether it may continue.
 const SLICE: Duration = Duration::from_millis(10);
 
 impl Pacing {
-    /// Delays a commit that makes as much work for `cause` as `bytes` bytes, at a limit of this fullness, while `verdict` is not to go on.
+    /// Delays a commit that causes work of `bytes` bytes, because of a limit (its cause and its fullness). Ends early once `verdict` is
+    /// [`Verdict::Go`].
     pub fn delay(
         &self,
         clock: &dyn Clock,
@@ -54,7 +55,7 @@ impl Pacing {
         });
     }
 
-    /// Stops a writer, first for `cause`, while `verdict` is to stop. Calls `check` before each wait.
+    /// Stops a writer while `verdict` is [`Verdict::Stop`]; `cause` is the first cause. Calls `check` before each wait.
     ///
     /// # Errors
     /// `Busy` without progress for [`PATIENCE`], or if memory is scarce for `memory_patience` in all; those of `check`.
@@ -91,8 +92,8 @@ impl Pacing {
     }
 }
 
-/// How long a stopped writer has seen no progress. A job that processes entries is progress, unless a job failed since debt was paid last:
-/// it may process the same entries again and again.
+/// How long a stopped writer has seen no progress. A job that processes entries is progress, unless a job failed since debt last fell: it
+/// may process the same entries again and again.
 struct Patience {
     /// Checks in all.
     looks: u32,
@@ -109,7 +110,7 @@ impl Patience {
         Self { looks: 0, idle_since: now, idle_looks: 0, steps, failures, failing: false }
     }
 
-    /// Checks once more. `paid`: debt was paid since the last check.
+    /// Checks once more. With `paid`, debt fell since the last check.
     fn is_exhausted(&mut self, pacing: &Pacing, now: Duration, paid: bool) -> bool {
         self.looks += 1;
         let next = Self { looks: self.looks, ..Self::new(pacing, now) };

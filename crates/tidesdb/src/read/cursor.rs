@@ -383,7 +383,7 @@ impl Cursor {
         self.hold(self.inner.held_bytes())
     }
 
-    /// Adds the deleted keys that the scan passed to the family's dead ranges, so the next scan skips them.
+    /// Charges the active memtable for the deleted keys that the scan stepped over, and requests its flush if that is due.
     #[cold]
     fn charge_dead(&mut self) {
         let dead = self.inner.take_fresh_dead();
@@ -402,8 +402,8 @@ impl Cursor {
         }
     }
 
-    /// Records the new position in the transaction's track, if there is one, and stores a dead range the scan has
-    /// found.
+    /// Records the new position in the transaction's track, if there is one, and charges the memtable for deleted
+    /// keys that the scan has stepped over.
     #[inline]
     fn note(&mut self, tell: impl FnOnce(&mut Track, Option<&[u8]>)) {
         if let Some(track) = &mut self.track {

@@ -38,7 +38,7 @@
 //!   each cycle without two successive `rw`, `time` included. A transaction at the end of a `ww`, `wr` or `time` edge
 //!   began after the other's commit; over an `rw` edge it began before it. So such a cycle would run backwards in time.
 //! * repeatable read forbids the same, and each cycle without an `rw` on a range: a commit is refused if a key that was
-//!   read has a newer version. A key found in a scan counts as read; a key absent from a scan does not.
+//!   read has a newer version. A key found in a scan is treated as read; a key absent from a scan is not.
 //! * serializable forbids every cycle.
 //!
 //! Refused and rolled back transactions take part with their reads: they may see no more anomalies than a transaction

@@ -131,7 +131,7 @@ fn watch_and_kill(child: &mut Child, guide: &mut Guide<'_, '_>) -> Outcome<u64> 
     Ok(last)
 }
 
-/// Reads lines `1`, `2`, ... to the end of `pipe`. An incomplete last line does not count: its number may be cut off.
+/// Reads lines `1`, `2`, ... to the end of `pipe`. An incomplete last line is ignored: its number may be cut off.
 fn read_numbers(pipe: impl Read, last: &AtomicU64) -> bool {
     let mut pipe = BufReader::new(pipe);
     let mut line = String::new();

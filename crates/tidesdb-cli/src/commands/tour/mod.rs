@@ -1,5 +1,5 @@
-//! `tidesdb tour`: demonstrates the engine on real data. Every claim is checked; the first
-//! that does not hold ends the tour with exit code 1. Every figure is measured when it is printed.
+//! `tidesdb tour`: demonstrates the engine on real data. Every statement is checked; the first that does not
+//! hold ends the tour with exit code 1. Every figure is measured when it is printed.
 
 mod guide;
 mod unicode;

@@ -13,7 +13,7 @@ pub(super) fn compress(raw: &[u8], room: &mut [u8], _level: i32) -> Option<usize
     snap::raw::Encoder::new().compress(raw, room).ok()
 }
 
-/// Decompresses `bytes`, if they claim the length of `out`, and returns the length.
+/// Decompresses `bytes`, if they state the length of `out`, and returns the length.
 pub(super) fn decompress(bytes: &[u8], out: &mut [u8]) -> Option<usize> {
     match snap::raw::decompress_len(bytes) {
         Ok(n) if n == out.len() => snap::raw::Decoder::new().decompress(bytes, out).ok(),

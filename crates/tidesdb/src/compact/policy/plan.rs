@@ -50,7 +50,7 @@ pub enum Cause {
     Ranges,
     /// Live values leave value logs that are mostly garbage.
     Values,
-    /// No commit came for some seconds, and the levels above the largest one hold old versions of much of it.
+    /// There was no commit for some seconds, and the levels above the largest one hide many of its rows.
     Idle,
     /// The user asked for it.
     Manual,

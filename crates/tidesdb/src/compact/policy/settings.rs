@@ -19,7 +19,7 @@ pub struct PolicySettings {
     pub tiered_runs_max: u64,
     /// Share of tombstones, in thousandths of the entries, above which a table is compacted to the bottom; 0 = never.
     pub density_permille: u32,
-    /// Tables with fewer entries do not count as dense.
+    /// Tables with fewer entries are never dense.
     pub density_min_entries: u64,
     /// Most bytes of the inputs of a merge that can be planned smaller, because the disk is nearly full.
     pub merge_bytes_max: u64,

@@ -35,12 +35,12 @@ pub struct Shape {
 
 /// Fewest levels of a tree: level 1 and one sorted level.
 const LEVELS_MIN: u8 = 2;
-/// The largest level has at least this many tables, as long as these are not less than this part of what a table may be, nor less than
-/// [`TABLE_BYTES_MIN`].
+/// The size limit of a table is lowered to this part of the largest level, so that this level has so many tables, but at most to this
+/// part of the setting, and not below [`TABLE_BYTES_MIN`].
 const TABLES_MIN: u64 = 16;
 /// The size limit of a table is not lowered below this.
 const TABLE_BYTES_MIN: u64 = 1 << 20;
-/// A partition is at most this part of the largest level: so much extra space does its merge need.
+/// A partition is at most this part of the largest level: its merge needs so much extra space.
 const PARTITIONS_MIN: u64 = 8;
 
 impl Shape {
@@ -105,7 +105,7 @@ impl Shape {
         (LEVELS_MIN..LEVEL_MAX).find(|levels| bytes <= self.holds(*levels)).unwrap_or(LEVEL_MAX)
     }
 
-    /// About how many bytes of the largest level make a partition. One partition is merged at a time; its part of the
+    /// Approximate bytes of the largest level in one partition. One partition is merged at a time; its part of the
     /// tiered level should fill about one table.
     pub fn partition_bytes(&self) -> u64 {
         let whole = self.table_bytes.saturating_mul(self.power(self.largest.saturating_sub(self.tiered)));

@@ -51,12 +51,12 @@ pub struct Tree<'a> {
     pub busy: Vec<(u8, KeyRange<'a>)>,
     /// No reader and no transaction needs a version that a newer one at or below this number hides.
     pub floor: SeqNo,
-    /// Time at or before the clock of every reader; 0 = nothing counts as expired.
+    /// Time at or before the clock of every reader; 0 = no entry is expired.
     pub now: u64,
-    /// Entries that may be rewritten to make sorted runs fewer: reads have spent as much on runs that held nothing for them.
+    /// Entries that a merge may rewrite to leave fewer sorted runs: reads have spent as much on runs that held nothing for them.
     pub probes_pay: u64,
-    /// Merges that only free space and make runs fewer may start: no commit came for some seconds, or newer tables may hide much that
-    /// takes space elsewhere.
+    /// True if merges may start that only free space and leave fewer runs: there was no commit for some seconds, or newer tables may
+    /// hide much that takes space elsewhere.
     pub settles: bool,
 }
 

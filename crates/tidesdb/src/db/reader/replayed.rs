@@ -2,8 +2,8 @@
 //!
 //! All views share them. A view reads at its own sequence number, so it does not see what a later refresh inserts. When
 //! the writer has flushed a family, the memtables below the flush mark leave later views; the one that the mark divides
-//! is copied without the entries below it. They must go: what they refer to in value logs may be gone, and once the log
-//! was skipped they could bring back what a later commit has deleted.
+//! is copied without the entries below it. Later views must not use them: the values that they refer to may be gone,
+//! and once the log was skipped they could bring back a row that a later commit has deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,8 +24,8 @@ use crate::wal::layout::RECORD_HEADER_BYTES;
 use crate::wal::{LogTail, LoggedCommit};
 use crate::{Error, Result};
 
-/// A memtable of the reader is a part of this many of the family's write buffer: the smaller it is, the less is copied
-/// when the writer has flushed a part of it; the larger, the fewer a lookup searches.
+/// A memtable of the reader is one of this many parts of the family's write buffer. If it is smaller, less is copied
+/// when the writer has flushed a part of it; if it is larger, a lookup searches fewer memtables.
 const PARTS: usize = 4;
 /// Smallest size of a memtable at which the next one begins.
 const SLOT_BYTES_MIN: usize = 1 << 20;

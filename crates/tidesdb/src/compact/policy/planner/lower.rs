@@ -24,7 +24,7 @@ pub(super) struct Fill {
 
 impl<'a> Planner<'_, 'a> {
     /// The fullest level from the tiered one to the one above the largest; from a share of 1 on a partition is drained.
-    /// What running jobs drain does not count.
+    /// Tables that running jobs drain are left out.
     pub(super) fn fullest_level(&self) -> Option<Fill> {
         let of = |level: u8| {
             let (bytes, wanted) =
@@ -35,9 +35,9 @@ impl<'a> Planner<'_, 'a> {
         levels.map(of).max_by(|a, b| a.share.total_cmp(&b.share))
     }
 
-    /// What `level` should hold, one of those that are drained in partitions. The tiered level should have room for more runs, or a merge of
-    /// level 1 would have to write the newest run again: no partition should have as many as it may have. And partitions are drained in
-    /// turn, so the average partition should have half as many.
+    /// Returns the bytes that `level`, which is drained in partitions, should hold. The tiered level should have room for more runs, or a
+    /// merge of level 1 would have to write the newest run again: no partition should have as many as it may have. And partitions are
+    /// drained in turn, so the average partition should have half as many.
     pub(super) fn wanted(&self, level: u8) -> u64 {
         let Shape { tiered, largest, runs_max, .. } = self.shape;
         let most = self.shape.tiered_bytes();

@@ -2,7 +2,7 @@
 //!
 //! After Dayan et al., "Spooky: Granulating LSM-Tree Compactions Correctly" (VLDB 2022). With `L` the largest level, the tiered level is
 //! `X = L - 1 - offset` (at least 2). The paper calls it the dividing level, and it has one sorted run there; here it has several, so that a
-//! merge into it need not write again what is there:
+//! merge into it need not write the existing rows again:
 //!
 //! ```text
 //! level 1      flushed tables, overlapping
@@ -51,11 +51,11 @@ enum Due {
     Nothing,
 }
 
-/// Level 1 is merged first, whatever other levels hold, from this many times the tables on at which its merge is due.
+/// Level 1 is merged first, whatever other levels hold, if it has this many times the tables at which its merge is due.
 const FIRST: f64 = 5.5;
 
-/// A byte in level 1 counts as this many in a lower level: tables of level 1 take their space twice while they are merged, and each is a
-/// sorted run of its own.
+/// A byte in level 1 has the weight of this many in a lower level: tables of level 1 take their space twice while they are merged, and
+/// each is a sorted run of its own.
 const WEIGHT: u64 = 2;
 
 impl<'t, 'a> Planner<'t, 'a> {
@@ -92,8 +92,8 @@ impl<'t, 'a> Planner<'t, 'a> {
         merge.map(|plan| Plan { table_bytes: self.shape.table_bytes, ..plan })
     }
 
-    /// A merge of level 1, or of a partition: the larger excess first. In proportion to what a level may hold, the excess of the lower levels
-    /// of a large tree would always be the smaller one, and grow without end.
+    /// Returns a merge of level 1 or of a partition, whichever has the larger excess in bytes. As a share of what a level may hold, the
+    /// excess of the lower levels of a large tree would always be the smaller one, and grow without end.
     fn most_urgent(&self) -> Due {
         let upper = self.upper_debt();
         let lower = self.fullest_level();
@@ -134,8 +134,8 @@ impl<'t, 'a> Planner<'t, 'a> {
         }
     }
 
-    /// Bytes that the levels between level 1 and the largest, as far as they are drained in partitions, hold beyond what they should hold; less
-    /// than 0 if the tiered level has room. What running jobs drain counts.
+    /// Returns the bytes above what the levels between level 1 and the largest should hold, for the levels that are drained in partitions; less
+    /// than 0 if the tiered level has room. Includes tables that running jobs drain.
     pub fn excess(&self) -> i64 {
         let Shape { tiered, largest, .. } = self.shape;
         let excess = |level: u8| self.tree.bytes(level) as i64 - self.wanted(level) as i64;

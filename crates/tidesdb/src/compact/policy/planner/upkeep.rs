@@ -69,7 +69,7 @@ impl<'a> Planner<'_, 'a> {
     }
 
     /// If the tree settles, merges what lies above the largest level into it, one partition at a time, so that the old versions that it hides
-    /// go. A partition that holds little above the largest level, or that a reader needs as it is, stays.
+    /// are dropped. A partition that holds little above the largest level, or that a reader needs as it is, stays.
     pub(super) fn settle(&self) -> Option<Plan> {
         if !self.tree.settles {
             return None;
@@ -93,7 +93,7 @@ impl<'a> Planner<'_, 'a> {
         }
         let mut range = tree.hull(seeds)?;
         let mut inputs: Vec<(usize, &TableView<'a>)> = Vec::new();
-        // An output spans gaps between inputs, so what lies in a gap goes along; that may widen the range, so look again.
+        // An output spans gaps between inputs, so a table that lies in a gap is merged too. That may widen the range, so look again.
         loop {
             let count = inputs.len();
             inputs.clear();

@@ -4,7 +4,7 @@ use super::super::plan::{Cause, Plan, PlanKind};
 use super::super::tree::sum_bytes;
 use super::{Planner, owned};
 
-/// About how many stretches of the largest level the guards of a full merge divide it into.
+/// Approximate number of stretches into which the guards of a full merge divide the largest level.
 const GUARDS: usize = 16;
 
 impl<'a> Planner<'_, 'a> {
