@@ -2,7 +2,7 @@
 //! failure again.
 //!
 //! A panic that nobody catches is a violation too. A thread announces each case with [`begin`]. A line that begins with `VIOLATION` then has the command that runs this case alone: the
-//! arguments of this process, with those that choose the case in the place of those that chose many.
+//! arguments of this process, except that those which chose many cases are replaced by those that choose this one.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -34,7 +34,7 @@ thread_local! {
 /// The arguments of a runner that runs many cases, each with a number of its own.
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub struct Cases {
-    /// Chooses the number of the first case; the numbers of two seeds never meet.
+    /// Chooses the number of the first case; the numbers of two seeds never overlap.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Runs this case alone.
@@ -89,7 +89,7 @@ pub struct CrashArgs {
     /// Which cases run.
     #[command(flatten)]
     pub cases: Cases,
-    /// Crash points of all cases together, so also the most of one.
+    /// Crash points of all cases together, so also the maximum for one case.
     #[arg(long, default_value_t = 20_000)]
     pub points: u64,
     /// Threads that run cases.
@@ -198,7 +198,7 @@ fn quoted(value: &str) -> String {
 /// Makes a temporary directory, in `dir` if there is one.
 ///
 /// # Errors
-/// Those of the system.
+/// Errors of the system.
 pub fn temp_dir(dir: Option<&Path>) -> io::Result<TempDir> {
     dir.map_or_else(tempfile::tempdir, tempfile::tempdir_in)
 }

@@ -1,4 +1,4 @@
-//! Decides which merge is due. The decision depends on the arguments only; [`next`] also notes in [`MergeDebt`] what merges owe.
+//! Decides which merge is due. The decision depends on the arguments only; [`next`] also records the debt in [`MergeDebt`].
 
 use std::collections::{BTreeSet, HashSet};
 use std::ops::{Bound, Range, RangeBounds};
@@ -17,7 +17,7 @@ use crate::types::{Comparator, TableId, VlogId};
 pub type CompactionPlan = Plan<Arc<TableSlot>>;
 
 impl CompactionPlan {
-    /// What it uses while it runs.
+    /// What it reserves while it runs.
     pub(super) fn claim(&self, version: &TableVersion) -> Claim {
         let (smallest, largest) = self.keys(version.order()).unwrap_or_default();
         Claim {
@@ -80,7 +80,7 @@ pub(super) struct MergeLimits {
     pub(super) settles: bool,
 }
 
-/// Returns the compaction that is due and can run concurrently with those that hold `claims`. Notes in `debt` what merges owe.
+/// Returns the compaction that is due and can run concurrently with those that hold `claims`. Records the debt of merges in `debt`.
 pub(super) fn next(
     version: &TableVersion,
     claims: &[Claim],
@@ -102,7 +102,7 @@ pub(super) fn next(
     deleted(version, &free, readers).or_else(by_policy).or_else(|| half_deleted(version, &free, readers))
 }
 
-/// Bytes of a table of level 1, on average; small ones count as a quarter of a memtable.
+/// Bytes of a table of level 1, on average; at least a quarter of a memtable.
 fn flushed_bytes(tree: &Tree<'_>, settings: &PolicySettings) -> u64 {
     let average = tree.bytes(1).checked_div(tree.flushed().len() as u64).unwrap_or(settings.buffer_bytes);
     average.max(settings.buffer_bytes / 4)
@@ -173,13 +173,14 @@ pub(super) fn settings(options: &LiveOptions) -> PolicySettings {
     }
 }
 
-/// Tables that no running merge uses, with their levels. What merges write to their levels overlaps none of them, or is newer.
+/// Tables that no running merge uses, with their levels. Outputs that running merges write to their levels overlap none of them, or are
+/// newer.
 fn free_tables(version: &TableVersion, tree: &Tree<'_>) -> Vec<(u8, Arc<TableSlot>)> {
     let free = tree.tables().filter(|(_, t)| !t.taken);
     free.filter_map(|(level, t)| Some((level, Arc::clone(version.table(t.id)?)))).collect()
 }
 
-/// Those of `tables` that hold nothing but what range tombstones delete for all readers.
+/// Returns those of `tables` whose entries are all deleted by range tombstones, for all readers.
 fn deleted(
     version: &TableVersion,
     tables: &[(u8, Arc<TableSlot>)],
@@ -200,8 +201,8 @@ fn deleted(
     Plan::of_any((PlanKind::Drop, Cause::Ranges), inputs, 1)
 }
 
-/// One of `tables` of whose blocks at least half are deleted for all readers by one range tombstone: it is rewritten where it
-/// is, so that the disk comes back soon.
+/// Returns one of `tables` for which one range tombstone deletes at least half of the blocks for all readers. Such a table is
+/// rewritten in its level, so that its disk space is freed soon.
 fn half_deleted(
     version: &TableVersion,
     tables: &[(u8, Arc<TableSlot>)],
@@ -221,7 +222,7 @@ fn half_deleted(
     Some(in_place(version, Cause::Ranges, *level, table))
 }
 
-/// Rewrites `table` of `level` where it is.
+/// Rewrites `table` in its level `level`.
 fn in_place(version: &TableVersion, cause: Cause, level: u8, table: &Arc<TableSlot>) -> CompactionPlan {
     let bottom = level > 1 && !version.overlaps_older(table);
     let plan = Plan::of((PlanKind::Partitioned, cause), vec![(level, Arc::clone(table))], level);
@@ -277,7 +278,8 @@ pub(super) fn is_divided<'k>(
     bytes > shape.partition_bytes().saturating_mul(2) && (shape.largest > 2 || !upper)
 }
 
-/// Like [`within`], but leaves the largest level alone: its tables come in pieces afterwards, at whose borders the outputs are cut.
+/// Like [`within`], but leaves the largest level alone: its tables are merged in pieces afterwards, and the outputs are cut at the borders
+/// of these pieces.
 pub(super) fn above_largest<'k>(
     version: &TableVersion,
     options: &LiveOptions,
@@ -350,7 +352,7 @@ fn all_meeting<'k>(
     let sorted = levels.start.max(2)..levels.end;
     let mut tables = flushed.clone();
     tables.extend(sorted.clone().flat_map(|level| version.tables_meeting(level, range)));
-    // An output spans gaps between inputs, so what lies in a gap goes along; that may widen the range, so look again.
+    // An output spans gaps between inputs, so a table that lies in a gap is merged too. That may widen the range, so look again.
     loop {
         let (smallest, largest) = hull(version.order(), &tables)?;
         let keys = smallest..=largest;

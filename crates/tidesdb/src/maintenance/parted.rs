@@ -24,7 +24,7 @@ impl PartedJobs {
         PartedJob { of: self, help }
     }
 
-    /// Takes a part of a job of `family` and carries it out. Returns false if there is none to take.
+    /// Takes a part of a job of `family` and carries it out. Returns false if no part was left to take.
     pub fn help(&self, ctx: &MaintenanceCtx, family: FamilyId) -> bool {
         // Keeps one job at a time: a job that has ended must not keep its files because another one has not.
         let job = |n: usize| {
