@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::plan;
-use super::policy::{Planner, Run, Tree};
+use super::policy::{Planner, PolicySettings, Run, Tree};
 use crate::Result;
 use crate::options::LiveOptions;
 use crate::sources::TableVersion;
@@ -91,7 +91,7 @@ fn stats<T>(name: &str, version: &FamilyVersion<T>, is_live: bool, options: &Liv
         level: *level,
         tables: metas.iter().map(|meta| plan::view(meta, false)).collect(),
     });
-    let (tree, settings) = (Tree::new(order, views.collect()), plan::settings(options));
+    let (tree, settings) = (Tree::new(order, views.collect()), PolicySettings::of(&options.now()));
     let planner = Planner::new(&tree, &settings);
     let order_is_known = is_live || Comparator::by_name(order.name()).is_some();
     TreeStats::of(&SeenTree { name, order, order_is_known, planner, runs: &runs })

@@ -27,17 +27,8 @@ use crate::vlog::{LoadAhead, ValueMover};
 use crate::wal::Log;
 use crate::{Error, Result};
 
-/// The outputs of a merge.
-#[derive(Debug)]
-pub(super) struct Merged {
-    pub(super) out: Rewritten,
-    /// Moved the values. Drop it after the install.
-    pub(super) mover: ValueMover,
-    /// Lives until the tables are installed or removed: a close waits for it.
-    pub(super) space: MergeSpace,
-}
-
-/// Writes the tables of a merge; other threads may help. The tables and their names are durable.
+/// Writes the tables of a merge; other threads may help. The tables and their names are durable. Also returns what moved the values, which
+/// must live until the install, and the disk space, which must live until the tables are installed or removed: a close waits for it.
 ///
 /// # Errors
 /// Those of reading and writing; all output is removed.
@@ -47,7 +38,7 @@ pub(super) fn merge(
     begun: &Arc<Begun>,
     progress: &Arc<Progress>,
     victims: &Arc<BTreeSet<VlogId>>,
-) -> Result<Merged> {
+) -> Result<(Rewritten, ValueMover, MergeSpace)> {
     let merge = Arc::new(PartedMerge::begin(ctx, family, begun, progress, victims)?);
     let is_offered = merge.state.lock().unclaimed.len() > 1;
     let running = Running(&merge);
@@ -265,7 +256,7 @@ impl PartedMerge {
     ///
     /// # Errors
     /// The first failure of a part; all output is removed.
-    pub(super) fn finish(self, ctx: &MaintenanceCtx) -> Result<Merged> {
+    pub(super) fn finish(self, ctx: &MaintenanceCtx) -> Result<(Rewritten, ValueMover, MergeSpace)> {
         let State { mut done, failure, .. } = self.state.into_inner();
         let order = &self.family.options.comparator;
         let first = |out: &Rewritten| out.tables.first().map(|table| table.smallest.clone());
@@ -289,7 +280,7 @@ impl PartedMerge {
             return Err(e);
         }
         out.sync(ctx)?;
-        Ok(Merged { out, mover, space: self.space })
+        Ok((out, mover, self.space))
     }
 }
 

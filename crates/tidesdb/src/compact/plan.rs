@@ -9,6 +9,7 @@ use crate::family::Claim;
 use crate::merge::{CoveringRanges, RetainRules};
 use crate::options::LiveOptions;
 use crate::pacing::MergeDebt;
+use crate::ranges::RangeTombstone;
 use crate::sources::{TableSlot, TableVersion};
 use crate::sst::TableMeta;
 use crate::types::{Comparator, TableId, VlogId};
@@ -91,7 +92,7 @@ pub(super) fn next(
 ) -> Option<CompactionPlan> {
     let MergeLimits { bytes_max, probes_pay, settles } = limits;
     let tree = Tree { probes_pay, settles, ..picture(version, claims, readers) };
-    let settings = PolicySettings { merge_bytes_max: bytes_max, ..settings(options) };
+    let settings = PolicySettings { merge_bytes_max: bytes_max, ..PolicySettings::of(&options.now()) };
     let planner = Planner::new(&tree, &settings);
     debt.set_excess(planner.excess(), flushed_bytes(&tree, &settings));
     let by_policy = || planner.next()?.with(|id| version.table(id).cloned());
@@ -156,28 +157,16 @@ fn staying(version: &TableVersion, claims: &[Claim]) -> HashSet<TableId> {
     stay.into_iter().map(|table| table.id()).collect()
 }
 
-/// The settings of a family, as far as the planner needs them.
-pub(super) fn settings(options: &LiveOptions) -> PolicySettings {
-    let level = |n: u32| u8::try_from(n).unwrap_or(u8::MAX);
-    PolicySettings {
-        buffer_bytes: options.write_buffer_bytes() as u64,
-        table_bytes: options.table_bytes(),
-        l1_tables_trigger: options.l1_tables_trigger(),
-        ratio: options.level_size_ratio(),
-        min_levels: level(options.min_levels()),
-        tiered_offset: level(options.dividing_level_offset()),
-        tiered_runs_max: options.tiered_runs_max(),
-        density_permille: options.tombstone_density_permille(),
-        density_min_entries: options.tombstone_density_min_entries(),
-        ..PolicySettings::default()
-    }
-}
-
 /// Tables that no running merge uses, with their levels. Outputs that running merges write to their levels overlap none of them, or are
 /// newer.
 fn free_tables(version: &TableVersion, tree: &Tree<'_>) -> Vec<(u8, Arc<TableSlot>)> {
     let free = tree.tables().filter(|(_, t)| !t.taken);
     free.filter_map(|(level, t)| Some((level, Arc::clone(version.table(t.id)?)))).collect()
+}
+
+/// Returns true if no reader needs what `range` hides of a table.
+fn hides_for_all(range: &RangeTombstone, meta: &TableMeta, readers: &RetainRules) -> bool {
+    !readers.reader_within(meta.min_seq..range.seq) && !readers.is_evidence(meta.max_seq)
 }
 
 /// Returns those of `tables` whose entries are all deleted by range tombstones, for all readers.
@@ -193,8 +182,7 @@ fn deleted(
             range.seq > meta.max_seq
                 && range.covers(order, &meta.smallest)
                 && range.covers(order, &meta.largest)
-                && !readers.reader_within(meta.min_seq..range.seq)
-                && !readers.is_evidence(meta.max_seq)
+                && hides_for_all(range, meta, readers)
         })
     };
     let inputs = tables.iter().filter(|(_, table)| is_deleted(table)).cloned().collect();
@@ -211,10 +199,8 @@ fn half_deleted(
     let order = version.order();
     let is_half_deleted = |table: &Arc<TableSlot>| {
         version.ranges().iter().any(|range| {
-            let meta = table.meta();
-            meta.may_be_hidden(order, range)
-                && !readers.reader_within(meta.min_seq..range.seq)
-                && !readers.is_evidence(meta.max_seq)
+            table.meta().may_be_hidden(order, range)
+                && hides_for_all(range, table.meta(), readers)
                 && table.table().is_half_of(range.start.as_deref(), range.end.as_deref())
         })
     };
@@ -339,7 +325,7 @@ fn manual(inputs: Vec<(u8, Arc<TableSlot>)>, target: u8, shape: &Shape) -> Compa
 }
 
 fn shape(version: &TableVersion, options: &LiveOptions) -> Shape {
-    Shape::of(&picture(version, &[], &RetainRules::default()), &settings(options))
+    Shape::of(&picture(version, &[], &RetainRules::default()), &PolicySettings::of(&options.now()))
 }
 
 /// Tables of `levels` that overlap `range`, and those that must be merged with them; `None` if there are none.

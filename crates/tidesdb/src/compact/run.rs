@@ -186,12 +186,12 @@ fn compact(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, begun: &Arc<Begun>) -
         }
         PlanKind::Drop => (Rewritten::default(), ValueMover::default(), None),
         _ => {
-            let merged =
+            let (out, mover, space) =
                 parts::merge(ctx, family, begun, &job.progress, &victims).map_err(|e| match e.is_full() {
                     true => ctx.write.log.no_space(plan.output_bytes()),
                     false => e,
                 })?;
-            (merged.out, merged.mover, Some(merged.space))
+            (out, mover, Some(space))
         }
     };
     mover.sync(&family.vlog).map_err(|e| {

@@ -93,6 +93,11 @@ pub(super) fn read(dir: &dyn Dir) -> Result<Option<Current>> {
     Current::decode(&bytes).map(Some)
 }
 
+/// Reads `CURRENT` of a database that must exist.
+pub(super) fn in_force(dir: &dyn Dir) -> Result<Current> {
+    read(dir)?.ok_or_else(|| Error::NotFound { what: format!("database in {:?}", dir.path()).into() })
+}
+
 /// Makes `CURRENT` name another manifest, whose file and name must be durable. On success the change is durable.
 pub(super) fn switch(dir: &dyn Dir, to: &Current) -> Result<(), Failure> {
     prepare(dir, to)?;

@@ -19,15 +19,9 @@ use crate::{Error, Result};
 /// Opens a table that an edit adds.
 pub type OpenTable<T = Table> = dyn Fn(&FamilyState, &Arc<TableMeta>) -> Result<Arc<T>> + Send + Sync;
 
-/// A value log in a version. Sharing the slot keeps its file alive. A memtable may refer to a value log
-/// that the version of its reader lacks; it gets the slots of the version that its flush installs.
-#[derive(Debug)]
-pub struct VlogSlot {
-    file: FileGuard,
-}
-
-/// The value logs of a version. Sharing them keeps their files alive.
-pub type VlogSlots = Arc<BTreeMap<VlogId, Arc<VlogSlot>>>;
+/// The value logs of a version. Sharing them keeps their files alive. A memtable may refer to a value log that the version of its reader
+/// lacks; it gets those of the version that its flush installs.
+pub type VlogSlots = Arc<BTreeMap<VlogId, Arc<FileGuard>>>;
 
 /// All tables and value logs of a family in one version. Immutable; shared by `Arc`.
 pub struct FamilyVersion<T = Table> {
@@ -110,7 +104,7 @@ impl<T> FamilyVersion<T> {
         }
         let vlog_slot = |&id: &VlogId| match prev.and_then(|prev| prev.vlogs.get(&id)) {
             Some(slot) => (id, Arc::clone(slot)),
-            None => (id, Arc::new(VlogSlot { file: FileGuard::new(FileKind::Vlog(id), queue) })),
+            None => (id, Arc::new(FileGuard::new(FileKind::Vlog(id), queue))),
         };
         let vlogs = match prev {
             Some(prev) if prev.vlogs.keys().eq(state.vlogs.keys()) => Arc::clone(&prev.vlogs),
@@ -138,9 +132,9 @@ impl<T> FamilyVersion<T> {
         if next.is_some_and(|next| Arc::ptr_eq(&next.vlogs, &self.vlogs)) {
             return;
         }
-        for (id, slot) in &*self.vlogs {
+        for (id, file) in &*self.vlogs {
             if next.is_none_or(|n| !n.vlogs.contains_key(id)) {
-                slot.file.set_obsolete();
+                file.set_obsolete();
             }
         }
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use tidesdb_io::{Dir, File};
 
-use super::current::{self, Current};
+use super::current::{Current, in_force};
 use super::format::{Header, Identity, Mark, PAGE, RECORDS_AT, page_up};
 use super::replay::{ManifestFile, Replayed, check_state, open_file};
 use super::state::State;
@@ -129,9 +129,4 @@ impl ManifestTail {
         }
         Err(Error::corrupt(&self.name, PAGE, "no mark is complete"))
     }
-}
-
-fn in_force(dir: &dyn Dir) -> Result<Current> {
-    current::read(dir)?
-        .ok_or_else(|| Error::NotFound { what: format!("database {}", dir.path().display()).into() })
 }

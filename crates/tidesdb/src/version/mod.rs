@@ -33,7 +33,7 @@ mod state;
 mod tests;
 
 pub use edit::{Change, IGNORABLE, LEVEL_MAX, MANIFEST_FORMAT, VersionEdit};
-pub use family::{FamilyVersion, OpenTable, VlogSlot, VlogSlots};
+pub use family::{FamilyVersion, OpenTable, VlogSlots};
 pub use follow::ManifestTail;
 pub use format::Identity;
 pub use image::{Image, in_force};

@@ -108,9 +108,7 @@ pub(super) fn list(dir: &dyn Dir) -> Result<Vec<String>> {
 
 /// Reads the manifest in force. Calls `visit` with each edit and the offset of its record.
 pub(super) fn load(dir: &dyn Dir, visit: &mut dyn FnMut(u64, &VersionEdit)) -> Result<Loaded> {
-    let found = current::read(dir).map_err(|e| with_manifests(dir, e))?;
-    let current =
-        found.ok_or_else(|| Error::NotFound { what: format!("database in {:?}", dir.path()).into() })?;
+    let current = current::in_force(dir).map_err(|e| with_manifests(dir, e))?;
     load_file(dir, current.number, Some(&current), visit).map_err(|e| with_manifests(dir, e))
 }
 

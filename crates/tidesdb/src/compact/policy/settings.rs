@@ -1,5 +1,7 @@
 //! Settings that decide the shape of the tree.
 
+use crate::FamilyOptions;
+
 /// Settings of a family, as far as the planner needs them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PolicySettings {
@@ -27,22 +29,28 @@ pub struct PolicySettings {
 
 impl Default for PolicySettings {
     fn default() -> Self {
-        Self {
-            buffer_bytes: 64 << 20,
-            table_bytes: 128 << 20,
-            l1_tables_trigger: 4,
-            ratio: 6,
-            min_levels: 1,
-            tiered_offset: 1,
-            tiered_runs_max: 24,
-            density_permille: 500,
-            density_min_entries: 1024,
-            merge_bytes_max: u64::MAX,
-        }
+        Self::of(&FamilyOptions::default())
     }
 }
 
 impl PolicySettings {
+    /// The settings of a family.
+    pub fn of(options: &FamilyOptions) -> Self {
+        let levels = |n: u32| u8::try_from(n).unwrap_or(u8::MAX);
+        Self {
+            buffer_bytes: options.write_buffer_bytes as u64,
+            table_bytes: options.table_bytes,
+            l1_tables_trigger: options.l1_tables_trigger,
+            ratio: options.level_size_ratio,
+            min_levels: levels(options.min_levels),
+            tiered_offset: levels(options.dividing_level_offset),
+            tiered_runs_max: options.tiered_runs_max,
+            density_permille: options.tombstone_density_permille,
+            density_min_entries: options.tombstone_density_min_entries,
+            merge_bytes_max: u64::MAX,
+        }
+    }
+
     /// Capacity of level 1 in bytes, and the least capacity of every other level.
     pub fn base_bytes(&self) -> u64 {
         self.buffer_bytes.max(1).saturating_mul(self.l1_tables_trigger.max(1) as u64)

@@ -167,7 +167,7 @@ fn a_helper_that_ends_early_leaves_the_rest_to_others() {
         let victims = Arc::default();
         let merge = PartedMerge::begin(&rig.ctx, &rig.family, &begun, &job.progress, &victims).unwrap();
         while merge.work(&rig.ctx, true) {}
-        merge.finish(&rig.ctx).unwrap().out
+        merge.finish(&rig.ctx).unwrap().0
     };
     let (whole, divided) = (merged(false), merged(true));
     assert_eq!(whole.parts, 3);
