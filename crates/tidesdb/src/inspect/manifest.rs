@@ -70,43 +70,40 @@ fn show_state(state: &State, show: &mut dyn FnMut(&str)) {
 }
 
 fn describe(change: &Change) -> String {
-    match change {
-        Change::CreateFamily { family, name, .. } => format!("create family {} {name:?}", family.0),
-        Change::DropFamily { family } => format!("drop family {}", family.0),
-        Change::RenameFamily { family, name } => format!("rename family {} to {name:?}", family.0),
-        Change::SetOptions { family, .. } => format!("set options of family {}", family.0),
-        Change::AddTable { family, level, generation, meta } => format!(
-            "add table {:06} to family {} level {level}, generation {generation}: {} entries, {} bytes, salt {}",
+    let what = match change {
+        Change::CreateFamily { name, .. } => format!("create {name:?}"),
+        Change::DropFamily { .. } => "drop".to_owned(),
+        Change::RenameFamily { name, .. } => format!("rename to {name:?}"),
+        Change::SetOptions { .. } => "set options".to_owned(),
+        Change::AddTable { level, generation, meta, .. } => format!(
+            "add table {:06} in level {level}, generation {generation}: {} entries, {} bytes, salt {}",
             meta.id.0,
-            family.0,
             meta.entries,
             meta.file_bytes,
             hex(&meta.salt)
         ),
-        Change::RemoveTable { family, level, table } => {
-            format!("remove table {:06} from family {} level {level}", table.0, family.0)
+        Change::RemoveTable { level, table, .. } => format!("remove table {:06} from level {level}", table.0),
+        Change::AddVlog { vlog, .. } => format!("add value log {:06}", vlog.0),
+        Change::SealVlog { vlog, bytes, sealed_at, .. } => {
+            format!("seal value log {:06} at {bytes} bytes, seqno {sealed_at}", vlog.0)
         }
-        Change::AddVlog { family, vlog, .. } => format!("add value log {:06} to family {}", vlog.0, family.0),
-        Change::SealVlog { family, vlog, bytes, sealed_at } => {
-            format!("seal value log {:06} of family {} at {bytes} bytes, seqno {sealed_at}", vlog.0, family.0)
-        }
-        Change::RemoveVlog { family, vlog } => {
-            format!("remove value log {:06} from family {}", vlog.0, family.0)
-        }
+        Change::RemoveVlog { vlog, .. } => format!("remove value log {:06}", vlog.0),
         Change::NextIds { table, vlog, family } => {
             format!("next numbers: table {}, value log {}, family {}", table.0, vlog.0, family.0)
         }
         Change::LogStart { wal } => format!("log begins at segment {}", wal.0),
-        Change::FlushedTo { family, seq } => format!("family {} flushed to {seq}", family.0),
-        Change::AddRange { family, range } => format!("add to family {} {}", family.0, shown_range(range)),
-        Change::RemoveRange { family, seq } => {
-            format!("remove range tombstone {seq} from family {}", family.0)
-        }
+        Change::FlushedTo { seq, .. } => format!("flushed to {seq}"),
+        Change::AddRange { range, .. } => format!("add {}", shown_range(range)),
+        Change::RemoveRange { seq, .. } => format!("remove range tombstone {seq}"),
         Change::LastSeq { seq } => format!("last seqno {seq}"),
         Change::DurableMark { seq } => format!("durable below {seq}"),
         Change::ClockMark { wall_secs } => format!("clock {wall_secs}"),
         Change::CleanShutdown => "closed cleanly".to_owned(),
         Change::Unknown { tag, .. } => format!("a change of a newer version, tag {tag}"),
+    };
+    match change.family() {
+        Some(family) => format!("family {}: {what}", family.0),
+        None => what,
     }
 }
 

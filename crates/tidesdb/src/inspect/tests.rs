@@ -60,7 +60,7 @@ fn every_kind_of_file_shows_its_content() {
     let db = fill(path);
     let (text, damage) = look(|show| manifest(path, show));
     assert!(damage.is_empty());
-    for part in ["create family 2 \"users\"", "add table", "state: log from segment", "key00000 .. key01999"]
+    for part in ["family 2: create \"users\"", "add table", "state: log from segment", "key00000 .. key01999"]
     {
         assert!(text.contains(part), "{part} in {text}");
     }
