@@ -5,6 +5,7 @@
 //! use.
 //! To add a setting, add one line there and use the setting. It takes the next free id; ids are never reused.
 
+use std::ops::RangeInclusive;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -168,8 +169,14 @@ macro_rules! family_options {
                 let (mut options, mut order) = (Self::default(), None);
                 options.unknown = read_fields(d, |id, field| {
                     match id {
-                        COMPARATOR_FIELD => order = Some(comparator(field)?),
-                        OPERATOR_FIELD => options.merge_operator = Some(operator(field)?),
+                        COMPARATOR_FIELD => {
+                            let name = stored_name(field, 0..=COMPARATOR_NAME_BYTES_MAX, "name of a key order")?;
+                            order = Some(Comparator::of_stored_name(name));
+                        }
+                        OPERATOR_FIELD => {
+                            let name = stored_name(field, 1..=OPERATOR_NAME_BYTES_MAX, "name of a merge operator")?;
+                            options.merge_operator = Some(MergeOperator::of_stored_name(name));
+                        }
                         $($id => {
                             let word = field.varint()?;
                             options.$name =
@@ -321,22 +328,10 @@ fn checked<T: Setting>(name: &str, word: u64, (low, high): (u64, u64)) -> std::r
     T::from_word(word).ok_or_else(|| format!("{name} is {word}, which has no meaning"))
 }
 
-fn comparator(field: &mut Decoder<'_>) -> Result<Comparator> {
-    let bytes = field.rest();
-    match std::str::from_utf8(bytes) {
-        Ok(name) if bytes.len() <= COMPARATOR_NAME_BYTES_MAX => Ok(Comparator::of_stored_name(name)),
-        _ => Err(field.corrupt("name of a key order")),
-    }
-}
-
-fn operator(field: &mut Decoder<'_>) -> Result<MergeOperator> {
-    let bytes = field.rest();
-    match std::str::from_utf8(bytes) {
-        Ok(name) if (1..=OPERATOR_NAME_BYTES_MAX).contains(&bytes.len()) => {
-            Ok(MergeOperator::of_stored_name(name))
-        }
-        _ => Err(field.corrupt("name of a merge operator")),
-    }
+/// Reads a name of so many bytes.
+fn stored_name<'a>(field: &mut Decoder<'a>, bytes: RangeInclusive<usize>, what: &str) -> Result<&'a str> {
+    let name = std::str::from_utf8(field.rest()).ok().filter(|name| bytes.contains(&name.len()));
+    name.ok_or_else(|| field.corrupt(what))
 }
 
 /// Checks that `family` may change from one merge operator to another. A family without one has no operands, so it may get one. Any

@@ -28,35 +28,21 @@ pub struct SettingInfo {
     pub domain: (u64, u64),
 }
 
-impl Setting for u64 {
-    fn to_word(self) -> u64 {
-        self
-    }
+macro_rules! numbers {
+    ($($of:ty)*) => {
+        $(impl Setting for $of {
+            fn to_word(self) -> u64 {
+                self as u64
+            }
 
-    fn from_word(word: u64) -> Option<Self> {
-        Some(word)
-    }
+            fn from_word(word: u64) -> Option<Self> {
+                word.try_into().ok()
+            }
+        })*
+    };
 }
 
-impl Setting for usize {
-    fn to_word(self) -> u64 {
-        self as u64
-    }
-
-    fn from_word(word: u64) -> Option<Self> {
-        word.try_into().ok()
-    }
-}
-
-impl Setting for u32 {
-    fn to_word(self) -> u64 {
-        self.into()
-    }
-
-    fn from_word(word: u64) -> Option<Self> {
-        word.try_into().ok()
-    }
-}
+numbers! { u32 u64 usize }
 
 /// Milliseconds, rounded up.
 impl Setting for Duration {

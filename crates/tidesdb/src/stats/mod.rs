@@ -63,23 +63,17 @@ pub enum StatValue {
     Levels(Vec<u64>),
 }
 
-impl From<u64> for StatValue {
-    fn from(n: u64) -> Self {
-        Self::Number(n)
-    }
+macro_rules! numbers {
+    ($($of:ty)*) => {
+        $(impl From<$of> for StatValue {
+            fn from(n: $of) -> Self {
+                Self::Number(n as u64)
+            }
+        })*
+    };
 }
 
-impl From<usize> for StatValue {
-    fn from(n: usize) -> Self {
-        Self::Number(n as u64)
-    }
-}
-
-impl From<bool> for StatValue {
-    fn from(yes: bool) -> Self {
-        Self::Number(yes.into())
-    }
-}
+numbers! { u64 usize bool }
 
 impl From<f64> for StatValue {
     fn from(x: f64) -> Self {
