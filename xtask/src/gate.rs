@@ -24,8 +24,8 @@ const COPY_BY_VECTORS: &str =
 const THROUGH_C: &str = "c-";
 /// Maximum ratio of the instructions of a call through C to those of the engine.
 const C_MAX: f64 = 1.1;
-/// A call that takes at most this many instructions more than the engine is not over its limit: the price of a call does not depend on
-/// what is called.
+/// A call that takes at most this many instructions more than the engine is not over its limit: the extra cost of a call does not
+/// depend on what is called.
 const C_EXTRA: f64 = 200.0;
 
 /// Returns the reason why nothing can be counted here, if there is one.

@@ -42,7 +42,7 @@ pub struct Splits<'a> {
 }
 
 impl Splits<'_> {
-    /// Whether a table ends before `key`, which comes after all keys asked for before.
+    /// Returns whether a table ends before `key`, which must be after the keys of earlier calls.
     fn part_before(&mut self, order: &Comparator, key: &[u8]) -> bool {
         let passed = |keys: &[Vec<u8>]| keys.iter().take_while(|k| order.compare(k, key).is_le()).count();
         let (cuts, guards) = (passed(self.cuts), passed(self.guards));
@@ -331,7 +331,7 @@ fn visible_floor(ctx: &MaintenanceCtx) -> SeqNo {
 fn rules_of(ctx: &MaintenanceCtx, mut snapshots: Vec<SeqNo>, bottom: bool) -> RetainRules {
     let visible_floor = snapshots.pop().unwrap_or(0);
     let oldest = ctx.reads.snapshots.oldest_validating();
-    // Rows that a transaction saw before they expired still count at its commit.
+    // The commit of a transaction still depends on rows that it saw before they expired.
     let now = oldest.map_or(u64::MAX, |oldest| oldest.now).min(ctx.reads.now());
     let conflicts_since = oldest.map(|oldest| oldest.seq);
     let newest_snapshot = ctx.reads.snapshots.newest();

@@ -145,7 +145,7 @@ impl Source {
 
     /// Cursors over the inputs of a merge. They read by system calls and bypass the block cache, so that a merge
     /// neither fills the cache nor keeps whole tables mapped. If `run` is true, the inputs are a sorted run (disjoint
-    /// and in key order) and make one cursor. All are of one kind, which the processor predicts.
+    /// and in key order) and make one cursor. All of them are of one kind, so the processor predicts the branch.
     pub fn for_merge(comparator: &Comparator, inputs: Vec<MergeInput>, run: bool) -> Vec<Self> {
         let runs = if run { vec![inputs] } else { inputs.into_iter().map(|input| vec![input]).collect() };
         let runs = runs.into_iter().filter(|run| !run.is_empty());
@@ -186,7 +186,7 @@ impl EntryCursor for Source {
 
     fn set_scope(&mut self, scope: &Scope) {
         match self {
-            // A step in memory costs no more than to look whether it is worth one.
+            // In memory, a step costs no more than a check whether the step is worth it.
             Self::Memtable(_) | Self::Own(..) => {}
             Self::Table(c) => c.set_scope(scope),
             Self::Level(c) => c.set_scope(scope),

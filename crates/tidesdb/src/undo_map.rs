@@ -1,8 +1,8 @@
 //! [`UndoMap`]: the writes of a transaction in key order, of which the latest can be undone.
 //!
 //! Nothing is ever removed from a memtable. To undo the writes of a key, a record of kind [`UNDONE`] is added on top of them. It says
-//! which older version of the key counts again, or that none does. So an undone write costs one more record, and a reader passes any
-//! number of undone versions of a key by one jump. The owner counts what was undone and builds a new map in time.
+//! which older version of the key is in force again, or that none is. So an undone write costs one more record, and a reader passes
+//! any number of undone versions of a key by one jump. The owner counts what was undone and builds a new map in time.
 //!
 //! Every version has a [stamp](stamp): the number of rollbacks before it, then the number of its operation in the batch. Stamps only
 //! grow. The operations that a rollback removes are those whose number is too large.
@@ -16,7 +16,7 @@ use tidesdb_memtable::{Cursor, Entry, Memtable, MemtableFull, Version};
 
 use crate::types::{Kind, SEQ_MAX};
 
-/// Kind of a record that undoes versions of its key. Its value is the stamp of the version that counts again, or empty.
+/// Kind of a record that undoes versions of its key. Its value is the stamp of the version that is in force again, or empty.
 const UNDONE: u8 = 0;
 /// Bits of a stamp for the number of the operation.
 const OP_BITS: u32 = u32::BITS;
@@ -34,7 +34,7 @@ fn op_of(stamp: u64) -> u32 {
     stamp as u32
 }
 
-/// The version that counts again, according to a record that undoes others; `None` = no version counts.
+/// The version that is in force again, according to a record that undoes others; `None` = no version is.
 fn restored(undone: &Entry<'_>) -> Option<u64> {
     undone.value.try_into().ok().map(u64::from_le_bytes)
 }
@@ -167,7 +167,7 @@ impl UndoCursor {
         self.0.entry()
     }
 
-    /// Moves from a record that undoes others to the version that counts again.
+    /// Moves from a record that undoes others to the version that is in force again.
     #[inline]
     fn forward(&mut self) {
         while self.0.valid() && self.0.entry().kind == UNDONE {
@@ -176,7 +176,7 @@ impl UndoCursor {
         }
     }
 
-    /// Moves from a version of any age to the newest one of its key that counts, or of an earlier key.
+    /// Moves from a version of any age to the newest one of its key that is in force, or of an earlier key.
     fn backward(&mut self) {
         while self.0.valid() {
             self.0.newest();

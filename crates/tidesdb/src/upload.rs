@@ -279,7 +279,7 @@ fn put_log(ctx: &MaintenanceCtx, remote: &Remote, first: WalId, end: SeqNo) -> R
         }
         let span = reader::span_of(&ctx.dir, id, segment_bytes);
         expected += span;
-        // A segment that `end` has reached is stored with its header, because the pad before it claims that it exists.
+        // A segment that `end` has reached is stored with its header, because the pad before it states that it exists.
         let len = (end - begin).clamp(SEGMENT_HEADER_BYTES, span * segment_bytes);
         put_part(ctx, remote, &files::wal(id), len)?;
     }

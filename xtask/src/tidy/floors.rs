@@ -1,11 +1,11 @@
 //! Imports point to lower layers.
 //!
 //! The order of `mod` lines in a crate's root file is the order of its layers, the lowest first. A module may
-//! name only itself and lower layers, in imports and in inline paths. A name that the root re-exports counts as
-//! the layer it comes from. Code compiled for tests only is exempt. There is no other list to maintain, except the table of layers in
+//! name only itself and lower layers, in imports and in inline paths. A name that the root re-exports belongs to the layer that
+//! defines it. Code compiled for tests only is exempt. There is no other list to maintain, except the table of layers in
 //! `ARCHITECTURE.md`, which names the modules of the engine in the same order.
 //!
-//! One claim does not follow from the order: the modules of [`WRITE_PATH`] name no type that holds the manifest ([`HOLDERS`]), although
+//! One rule does not follow from the order: the modules of [`WRITE_PATH`] name no type that holds the manifest ([`HOLDERS`]), although
 //! the manifest itself is in a lower layer.
 
 use super::Finding;
@@ -208,7 +208,7 @@ impl<'a> House<'a> {
         }
         let top = *base.first()?;
         if top == "*" {
-            // The whole root counts as the highest layer.
+            // The whole root is treated as the highest layer.
             return self.floors.len().checked_sub(1);
         }
         self.floor(top).or_else(|| self.exports.get(top).copied())

@@ -113,7 +113,8 @@ impl RangeIndex {
         self.way_up(self.piece(order, key)).filter_map(above).min()
     }
 
-    /// Like [`RangeIndex::newest`], with the piece around `key`, in which the answer is the same.
+    /// Like [`RangeIndex::newest`]; also returns the piece around `key`, in which the answer is the same for all
+    /// keys.
     pub(super) fn around(&self, order: &Comparator, key: &[u8], snapshot: SeqNo) -> Around<'_> {
         let piece = self.piece(order, key);
         let from = piece.checked_sub(1).and_then(|b| self.border(b));

@@ -109,7 +109,7 @@ impl Interval {
     }
 }
 
-/// Replaces a bound that is longer than any key by its first bytes: no key lies between. They come before the bound in byte order, and
+/// Replaces a bound that is longer than any key by its first bytes: no key lies between. They are before the bound in byte order, and
 /// after it in reverse byte order.
 fn shorten(order: &Comparator, mut bound: Bound<Vec<u8>>, is_end: bool) -> Result<Bound<Vec<u8>>> {
     let (Bound::Included(key) | Bound::Excluded(key)) = &mut bound else { return Ok(bound) };

@@ -66,7 +66,7 @@ impl RangeSet {
         self.tiers.iter().filter_map(|tier| tier.oldest_above(order, key, seq)).min()
     }
 
-    /// Like [`RangeSet::newest`], with borders around `key` between which the answer is the same.
+    /// Like [`RangeSet::newest`]; also returns borders around `key` between which the answer is the same.
     pub fn around(&self, order: &Comparator, key: &[u8], snapshot: SeqNo) -> Around<'_> {
         let mut all = Around::default();
         for tier in &self.tiers {

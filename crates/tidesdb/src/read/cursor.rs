@@ -28,9 +28,9 @@ use crate::undo_map::UndoMap;
 use crate::vlog::{ChunkedPlace, VlogPointer};
 use crate::{Error, Result};
 
-/// A cursor stays charged for this many bytes of values when it leaves them.
+/// A cursor that leaves its values gives back their memory charge only if it is more than this many bytes.
 const SMALL_VALUES: u64 = 64 << 10;
-/// The memory of values from this length on is used for the next one.
+/// The memory of a value of at least this length is used again for the next value.
 const KEPT_BYTES_MIN: usize = 8 << 20;
 
 /// Iterates over the keys of a family at one read timestamp. Seeking again does not allocate.
@@ -82,7 +82,7 @@ pub struct Cursor {
 /// Deleted keys that a cursor steps over before it charges them.
 const CHARGED_DEAD: u64 = 1024;
 
-/// The cursor under a [`Cursor`]: shows of each key the version visible to the reader.
+/// The cursor under a [`Cursor`]: shows the visible version of each key.
 pub(super) type ReaderCursor = VisibleCursor<Versions>;
 /// All versions of a family except those hidden by range tombstones.
 type Versions = HidingCursor<MergeCursor<Source>>;
@@ -163,7 +163,7 @@ impl Cursor {
     /// Limits every layer of the cursor, and what it notes as read.
     fn set_scope(&mut self, scope: &Scope) {
         self.jump();
-        // What made the bounds has them too, so they cannot be refused.
+        // The memory of the bounds cannot be refused: the caller has allocated them already.
         let bytes = |scope: &Scope| (scope.memory_bytes() as u64).cast_signed();
         let more = bytes(scope) - bytes(self.inner.scope());
         self.base = self.base.saturating_add_signed(more);
@@ -320,7 +320,7 @@ impl Cursor {
         }
         self.jump();
         if self.seek_charge > 0 {
-            self.view.probes.charge(self.seek_charge); // for the sorted runs that a merge would spare it
+            self.view.probes.charge(self.seek_charge); // for the sorted runs that it would not search after a merge
         }
         let _timer = self.reads.sample(&self.reads.times.seeks);
         seek(&mut self.inner)

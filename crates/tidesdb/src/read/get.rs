@@ -347,7 +347,7 @@ impl Search<'_> {
         }
     }
 
-    /// Returns the value of a live version of `key` that is no put of a value in its entry.
+    /// Returns the value of a live version of `key`, which does not have the value in its entry.
     #[inline(never)]
     fn other_value(self, key: &[u8], hit: &Hit<'_>, guard: &Guard) -> Result<Slice> {
         match hit.kind {
@@ -356,7 +356,7 @@ impl Search<'_> {
         }
     }
 
-    /// Returns what the operand `newest` of `key` and the older versions make of each other.
+    /// Returns the combination of the operand `newest` of `key` and the older versions.
     #[cold]
     fn combined(self, key: &[u8], newest: &Hit<'_>, guard: &Guard) -> Result<Slice> {
         let mut operands = Operands::default();
@@ -451,7 +451,8 @@ fn lookup<'g>(
     Ok(None)
 }
 
-/// Tables to search, newest first. In place: a full level 1, the runs of the tiered level, and the largest level.
+/// Tables to search, newest first. There is room without an allocation for a full level 1, the runs of the tiered level, and the largest
+/// level.
 type Candidates<'a> = SmallVec<[&'a Table; 64]>;
 
 /// What an entry says about its value.

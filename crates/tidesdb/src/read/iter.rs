@@ -7,7 +7,7 @@ use crate::types::{KEY_BYTES_MAX, KeyRange, PrefixLayout, Slice};
 use crate::{Error, Result};
 
 /// Iterates over a range at one read timestamp, from either end. Yields keys with their values. An error ends it, except
-/// [`Error::Merge`], which stands for one key: the next call goes on behind it.
+/// [`Error::Merge`], which stands for one key: the next call continues after it.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -70,7 +70,7 @@ impl Iter {
         Ok((key, value))
     }
 
-    /// Goes one key on; whether there is one that the other end has not come to.
+    /// Moves one key on. Returns true if there is one that the other end has not reached.
     fn step_front(&mut self) -> Result<bool> {
         if self.placed {
             self.front.next()?;

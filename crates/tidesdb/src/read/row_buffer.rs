@@ -1,5 +1,5 @@
-//! The row buffer: rows that a cursor has copied in advance. It saves processor time; what the disk is asked for is decided by read-ahead
-//! ([`Readahead`](crate::types::Readahead)).
+//! The row buffer: rows that a cursor has copied in advance. It saves processor time; read-ahead ([`Readahead`](crate::types::Readahead))
+//! decides what is read from disk.
 //!
 //! Asking all sources in turn for one row costs more than copying several rows from one source. So a cursor that has
 //! moved forward for some steps, and whose values were read, copies rows in advance. It copies half as many as it has
@@ -43,7 +43,7 @@ pub(super) struct RowBuffer {
 }
 
 impl RowBuffer {
-    /// Creates an empty buffer. `may` allows it to be filled.
+    /// Creates an empty buffer. With `may`, it may be filled.
     pub(super) fn new(may: bool) -> Self {
         let first = if may { STEPS } else { NEVER };
         Self { first, due: first, ..Self::default() }
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(run(&mut ahead, 50), [(1, 16), (17, 16), (33, 16), (49, 4)]);
         run(&mut ahead, 40);
         run(&mut ahead, 60);
-        // Rows that were copied but not shown do not count as expected.
+        // Rows that were copied but not shown are not expected by the next scan.
         assert_eq!(run(&mut ahead, 60), [(1, 16), (17, 16), (33, 16), (49, 12)]);
     }
 

@@ -112,7 +112,8 @@ pub type Spans = Arc<Mutex<SpanSet, { rank::SPANS }>>;
 /// Number of closed spans that triggers the first merge.
 const MERGE_MIN: usize = 64;
 
-/// Bytes charged for an open span. The cursor that widens it has at most as many open ones as the program has cursors.
+/// Bytes charged for an open span, whatever its keys are. There are at most as many open spans as the program has
+/// cursors.
 const OPEN_BYTES: usize = 256;
 
 /// Key spans that the cursors of one transaction have read.
@@ -154,7 +155,7 @@ impl SpanSet {
         Ok(())
     }
 
-    /// Bytes that all spans take, and one more.
+    /// Returns the bytes of all spans and of one more open span.
     fn bytes(&self) -> u64 {
         let spans = self.closed.capacity() * size_of::<Span>();
         (spans + self.closed_bytes + (self.open.len() + 1) * OPEN_BYTES) as u64

@@ -73,8 +73,8 @@ impl StoredAhead {
     }
 
     /// Called before the value of the current row is read, to which `pointer` leads. Reads the values of the next rows if it is time to.
-    /// `keeps` tells whether the page cache can keep all values. `scout` creates a cursor on the current row. An error of that
-    /// cursor is left to the scan, which meets it when it gets there: the rows before it can be read.
+    /// `keeps` tells whether the page cache can keep all values. `scout` creates a cursor on the current row. The scan returns an error
+    /// of that cursor when it reaches the row: the rows before it can be read.
     pub(super) fn prepare(
         &mut self,
         pointer: &VlogPointer,
@@ -109,7 +109,7 @@ impl Buffer {
         Self { scout, loads, read: VecDeque::new(), loading: Vec::new(), failed: false, bytes: 0 }
     }
 
-    /// Drops the values before that of `pointer`, which the scan did not ask for. Returns whether that one is there.
+    /// Drops the values before that of `pointer`: the scan did not request them. Returns whether the value of `pointer` is there.
     fn skip_to(&mut self, pointer: &VlogPointer, readahead: &mut ValueReadahead) -> bool {
         let at = self.read.iter().position(|(at, _)| at == pointer);
         let skipped = self.read.drain(..at.unwrap_or(self.read.len()));

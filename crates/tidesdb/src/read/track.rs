@@ -20,7 +20,7 @@ pub(crate) struct Track {
     family: Arc<FamilyCore>,
     /// Slot of the open span in `spans`; `None` before the first seek.
     slot: Option<usize>,
-    /// The cursor's range; keys outside of it do not count as read.
+    /// The cursor's range; keys outside of it are not recorded as read.
     scope: Scope,
     /// The end of the span on which the cursor stands. A step outwards from there leaves the span, so no comparison is needed.
     /// `None`: it stands somewhere inside, or outside of the range.
@@ -53,7 +53,7 @@ impl Track {
         self.spans.lock().make_room(&self.family.memory)
     }
 
-    /// Restricts what counts as read to this range from now on.
+    /// From now on, records only keys within this range as read.
     pub(super) fn clip(&mut self, scope: &Scope) {
         self.scope = scope.clone();
     }

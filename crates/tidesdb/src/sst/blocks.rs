@@ -161,9 +161,9 @@ impl Blocks {
         self.index.bytes() + size_of_val(&*self.verified)
     }
 
-    /// Returns the keys of block `b`: in place, or from the cache, or read. A full cache takes a block that the page cache has only
-    /// at the second look within a while: to read it again takes less time than to evict others for it. Returns `None` if `gate` refuses the
-    /// read.
+    /// Returns the keys of block `b`: in place, or from the cache, or read. If the cache is full, a block that the page cache has is cached
+    /// only when it is looked up again within a while: reading it again takes less time than evicting others for it. Returns `None` if
+    /// `gate` refuses the read.
     #[inline]
     pub(super) fn keys<'a>(
         &'a self,

@@ -199,7 +199,7 @@ impl TableCursor {
         Ok(LoadedBlock::Own)
     }
 
-    /// Charges the memory of the block and the buffers, if it is more than before. A cursor that is refused lets go of its block.
+    /// Charges the memory of the block and the buffers, if it is more than before. A cursor that is refused releases its block.
     #[cold]
     fn charge_more(&mut self) -> Result<()> {
         let buffers = [&self.key, &self.passed, &self.own, &self.disk, &self.raw].map(Vec::capacity);

@@ -20,7 +20,7 @@ pub struct VlogRef {
     pub vlog: VlogId,
     /// Stored bytes of the values referred to. Of a chunked value: the bytes of its records there, less one record header.
     pub bytes: u64,
-    /// Number of values referred to. A chunked value counts once in each of its files.
+    /// Number of values referred to. A chunked value is counted once in each of its files.
     pub count: u64,
 }
 

@@ -174,7 +174,7 @@ impl Table {
         }
     }
 
-    /// Not inlined: a lookup that the filter ends does not pay for it.
+    /// Not inlined, so that it does not slow down a lookup that the filter ends.
     #[inline(never)]
     fn find<'g>(
         &'g self,
@@ -225,7 +225,7 @@ impl Table {
     }
 
     /// Returns the blocks that may contain keys between these bounds. If the part of the index for a bound cannot be read, that bound
-    /// counts as the end of the table.
+    /// is treated as the end of the table.
     pub fn blocks_within(&self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> BlocksWithin {
         self.blocks.index().blocks_within(start, end)
     }

@@ -225,7 +225,7 @@ impl TableWriter {
 
     /// Checks the order and returns whether the entry starts a new key.
     ///
-    /// Law: keys rise, and versions of a key come newest first. An error and no `assert!`, because a damaged input of a merge can
+    /// Law: keys rise, and versions of a key are newest first. An error and no `assert!`, because a damaged input of a merge can
     /// break it. Cost: one comparison of keys for each entry, which tells new keys from old ones too.
     #[inline]
     fn check_order(&self, e: &EntryRef<'_>) -> Result<bool> {
@@ -278,7 +278,7 @@ impl TableWriter {
         self.written += self.out.len() as u64;
         self.out.clear();
         if self.drop_pages {
-            // This starts writing the new pages to disk. Earlier pages have arrived there, so the sync waits less.
+            // This starts writing the new pages to disk. Earlier pages are on the disk by then, so the sync waits less.
             let from = self.written.saturating_sub(DROP_BEHIND_BYTES);
             let _ = self.file.advise(Advice::DontNeed, from, self.written - from);
         } else if self.written - self.started >= WRITE_AHEAD_BYTES {

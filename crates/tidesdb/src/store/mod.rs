@@ -15,7 +15,7 @@ use tidesdb_io::{File, FileExt};
 /// A `put` must be atomic: readers find the whole new object, or the previous one. When it has returned, the object is
 /// as durable as the store ever makes it. Names consist of ASCII letters, digits and dots.
 ///
-/// A panic in a call counts as an error of it.
+/// A panic in a call is treated as an error of the call.
 pub trait ObjectStore: Send + Sync + Debug {
     /// Stores `body` under `name`, replacing an existing object.
     ///

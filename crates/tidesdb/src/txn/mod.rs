@@ -5,7 +5,7 @@
 //! get, cursors     the transaction's own writes first, then the data at the read timestamp of the level; keys and intervals
 //!                  read are recorded if the level needs them
 //! commit           weak levels: the path of a plain batch, without a condition.
-//!                  Other levels: the commit draws its place in the order, waits until all commits before it are in the
+//!                  Other levels: the commit gets its place in the order, waits until all commits before it are in the
 //!                  memtables, and checks for each key and interval of its footprint whether a version was written since its
 //!                  snapshot
 //! ```

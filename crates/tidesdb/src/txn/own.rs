@@ -120,7 +120,7 @@ impl OwnWrites {
         self.families.iter_mut().find(|(id, _)| *id == family).map(|(_, own)| own)
     }
 
-    /// Sorts the operations added since the last call. After an error everything is forgotten.
+    /// Sorts the operations added since the last call. After an error, all sorted operations are discarded.
     ///
     /// # Errors
     /// `MemoryLimit`.
@@ -154,7 +154,7 @@ impl OwnWrites {
     }
 
     /// Takes the operations after `mark` out of the maps; they must still be in `batch`. Costs as much as to sort these operations,
-    /// on average. If that fails or does not pay, forgets everything.
+    /// on average. If that fails, or too much memory is taken by undone versions, discards all sorted operations.
     pub(super) fn cut_back(&mut self, batch: &WriteBatch, mark: Mark) {
         let Some(count) = self.ops.checked_sub(mark.ops()).filter(|count| *count > 0) else { return };
         let memory = |ops: u32, bytes: usize| ops as usize * RECORD_BYTES + bytes;

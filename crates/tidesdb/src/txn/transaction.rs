@@ -386,8 +386,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Undoes all writes since `savepoint`, which stays valid; savepoints made after it are removed. Reads made since
-    /// then still count for the commit. Costs as much as the writes that it undoes, on average.
+    /// Undoes all writes since `savepoint`, which stays valid; savepoints made after it are removed. The commit still
+    /// depends on reads made since then. Costs as much as the writes that it undoes, on average.
     ///
     /// # Errors
     /// `NotFound` if the savepoint is gone.

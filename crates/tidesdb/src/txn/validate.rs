@@ -36,7 +36,7 @@ impl Depends<'_> {
 
     /// Checks that none of these keys and intervals, nor any key of `writes`, has a version within `during` (both ends
     /// excluded). The transaction read at `then`, its snapshot and the time at which it began: a row that has expired since
-    /// still counts as visible, because the transaction may have read it.
+    /// is still treated as visible, because the transaction may have read it.
     ///
     /// # Errors
     /// `Conflict`, naming a key that has one. `Corrupt`, `Io`: the check could not be completed.

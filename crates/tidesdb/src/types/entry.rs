@@ -22,7 +22,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The kind of a version with this number.
+    /// Returns the kind with the number `n`, if a version may have it.
     #[inline]
     pub fn from_u8(n: u8) -> Option<Self> {
         match n {
@@ -35,7 +35,7 @@ impl Kind {
         }
     }
 
-    /// The kind of a version whose number was checked before.
+    /// Returns the kind with the number `n`, which [`Kind::from_u8`] has accepted before.
     #[inline(always)]
     pub fn of_checked(n: u8) -> Self {
         const KINDS: [Kind; 8] = [

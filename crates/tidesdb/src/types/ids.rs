@@ -1,4 +1,5 @@
-//! Numbers of families and files. All are drawn from counters kept in the manifest and never reused.
+//! Numbers of families and files. All are assigned from counters kept in the manifest and never
+//! reused.
 
 /// A column family. Names may change and return; ids never do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,11 +1,11 @@
 //! Reads a manifest that another process may be writing.
 //!
-//! Only records that a complete mark covers count: their bytes were durable before the mark was written, and are never
-//! written again. Whatever follows them is an append in progress and is not looked at. So there is no torn tail here;
+//! Only records that a complete mark covers are used: their bytes were durable before the mark was written, and are
+//! never written again. Bytes after them are an append in progress and are not read. So there is no torn tail here;
 //! an invalid record below a mark is damage.
 //!
 //! The writer may begin a new manifest at any time. `CURRENT` is read first, so the manifest read is in force at that
-//! moment; if it cannot be read, `CURRENT` is read again, and the failure counts only if it still names the same
+//! moment; if it cannot be read, `CURRENT` is read again, and the failure is reported only if it still names the same
 //! manifest.
 
 use std::sync::Arc;
@@ -18,7 +18,8 @@ use super::replay::{ManifestFile, Replayed, check_state, open_file};
 use super::state::State;
 use crate::{Error, Result, files};
 
-/// Reads of the marks before none of them counts as complete. Each is torn only while the writer writes it.
+/// Number of times that the marks are read before the lack of a complete one is an error. A mark is torn only while
+/// the writer writes it.
 const MARK_TRIES: u32 = 100;
 
 /// A manifest and how far it was read.

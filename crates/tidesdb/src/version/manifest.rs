@@ -1,7 +1,7 @@
 //! The manifest: an append-only file of version edits, and its writer.
 //!
 //! An append has two steps, each synced: the record goes to fresh pages, then the two mark pages of its parity record
-//! that it counts. An edit is acknowledged after the second step. So at any time one pair of marks is complete and
+//! that it is valid. An edit is acknowledged after the second step. So at any time one pair of marks is complete and
 //! names a durable prefix. The record after that prefix, if complete, was complete before its marks were begun.
 //!
 //! Space is allocated ahead, zeroed and kept in reserve, so an edit can be written on a full disk. A failed allocation

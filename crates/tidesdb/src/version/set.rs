@@ -485,7 +485,7 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         Ok(())
     }
 
-    /// Records the numbers drawn since the last edit as used.
+    /// Records the numbers assigned since the last edit as used.
     fn add_counters(&self, state: &State, edit: &mut VersionEdit) {
         let table = TableId(self.next_table.load(Ordering::Relaxed));
         let vlog = VlogId(clamp(&self.next_vlog));
@@ -601,7 +601,7 @@ fn clamp(counter: &AtomicU64) -> u32 {
 }
 
 /// Law: an edit replaces only tables that are in force, so no merge of old tables undoes another. Cost: one look into a map for
-/// each table that goes. A family that was dropped meanwhile is an error of `apply`.
+/// each table that is removed. A family that was dropped meanwhile is an error of `apply`.
 fn assert_inputs_exist(state: &State, edit: &VersionEdit) {
     for change in &edit.changes {
         let Change::RemoveTable { family, level, table } = change else { continue };

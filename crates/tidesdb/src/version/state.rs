@@ -505,8 +505,8 @@ fn add(a: u64, b: u64) -> Result<u64> {
     a.checked_add(b).ok_or_else(|| Error::internal("live bytes of a value log overflow"))
 }
 
-/// Law: the live bytes of a value log never fall below zero. An error and no `assert!`, because a manifest that means harm can break
-/// it. Cost: two subtractions for each value log of a table that goes.
+/// Law: the live bytes of a value log never fall below zero. An error and no `assert!`, because a hostile manifest can break it.
+/// Cost: two subtractions for each value log of a removed table.
 fn sub(a: u64, b: u64) -> Result<u64> {
     a.checked_sub(b).ok_or_else(|| Error::internal("live bytes of a value log below zero"))
 }

@@ -1,7 +1,7 @@
 //! Loads the values that a merge is about to move, before it gets to them.
 //!
-//! A merge meets values in the order of their keys, which is no order in their files. One read after the other would wait for the device
-//! each time. So a second cursor over the same entries runs ahead and starts these reads.
+//! A merge moves values in the order of their keys, and these values lie in the files in no order. One read after the other would wait
+//! for the device each time. So a second cursor over the same entries runs ahead and starts these reads.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
@@ -52,7 +52,7 @@ impl LoadAhead {
             self.bytes -= self.loading.drain(..=at).map(|(_, bytes)| bytes).sum::<u64>();
         }
         while self.bytes < WINDOW_BYTES && self.cursor.valid() {
-            // Of a key only the newest version counts: the merge drops the others, as a rule.
+            // Only the value of the newest version of a key is loaded: the merge usually drops the others.
             if self.passed != self.cursor.key() {
                 self.passed.clear();
                 self.passed.extend_from_slice(self.cursor.key());

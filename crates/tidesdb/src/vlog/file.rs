@@ -94,7 +94,7 @@ fn prepare(
 }
 
 /// Makes `buf` at least `len` bytes long and keeps what is in it. Long memory is new: the system hands it out as zeros, and only when it
-/// is touched, so a gigabyte of room for a compressed value costs what the value fills of it.
+/// is touched, so a gigabyte of room for a compressed value takes only the memory that the value fills.
 fn make_room(buf: &mut Vec<u8>, len: usize) {
     if buf.len() >= len {
         return;

@@ -15,7 +15,7 @@ const BLOCK_BYTES: u64 = 64 << 10;
 /// A reader that wanted this part of the live bytes is taken for one that wants them all. With a larger part the slow beginning is longer,
 /// with a smaller one more scans load blocks in vain.
 const PART: u64 = 32;
-/// No reader of fewer bytes is, however few are live: the count may be older than the values.
+/// A reader of fewer bytes is not taken for one, however few bytes are live: the number of live bytes may be older than the values.
 const LEAST_BYTES: u64 = 4 * BLOCK_BYTES;
 
 /// The loads of one reader of values.

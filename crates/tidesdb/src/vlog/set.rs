@@ -32,7 +32,7 @@ const GROUP_BYTES: usize = 256 << 10;
 
 /// Minimum size of a file in bytes: a smaller file is never full.
 const FILE_BYTES_MIN: u64 = 4096;
-/// A new file takes this part of the live bytes, so that those of small sets are small too: space comes back file by file.
+/// A new file takes this part of the live bytes, so that those of small sets are small too: space is freed file by file.
 const FILE_PART: u64 = 16;
 /// A new file takes this many bytes, however few are live: a file costs two syncs.
 const FILE_BYTES_LEAST: u64 = 8 << 20;
@@ -50,7 +50,7 @@ const QUIET_ROUNDS: u32 = 1000;
 pub enum Lane {
     /// The file of all values.
     Main,
-    /// The file of what helpers write.
+    /// The file to which helpers write.
     Helpers,
 }
 

@@ -67,7 +67,7 @@ impl SyncDue {
     }
 
     /// Returns true once when a sync is due at `now`. The tail of the log read after that covers every commit that
-    /// relied on this sync: such commits draw their places before they call [`SyncDue::within`].
+    /// relied on this sync: such commits get their places before they call [`SyncDue::within`].
     pub fn tick(&self, now: Duration) -> bool {
         let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
         self.tick_nanos.store(now, Ordering::Relaxed);

@@ -34,7 +34,7 @@ pub enum RecordKind {
     /// Written when the log becomes idle after a sync. Repeats how far the log is synced, so that later damage is not
     /// mistaken for a torn tail.
     Seal = 3,
-    /// A commit that was refused after its place was drawn. Laid out like a commit, but ignored by replay.
+    /// A commit that was refused after it got its place. Laid out like a commit, but ignored by replay.
     Refused = 4,
 }
 
@@ -171,8 +171,8 @@ pub struct RecordHeader {
 }
 
 const OPS_MAX: u32 = (1 << 24) - 1;
-/// A distance that means "no claim".
-const NO_CLAIM: u32 = u32::MAX;
+/// A distance that means "nothing is stated".
+const NOT_STATED: u32 = u32::MAX;
 
 impl RecordHeader {
     /// Writes the header to the front of `record`, whose body follows with its zero padding up to the next [`UNIT`]. The
@@ -226,14 +226,14 @@ impl RecordHeader {
             return None;
         }
         let (ops_and_kind, body_len) = (word(bytes, 24), word(bytes, 4));
-        let claim = |d: u32| if d == NO_CLAIM { 0 } else { seq.saturating_sub(u64::from(d)) };
+        let stated = |d: u32| if d == NOT_STATED { 0 } else { seq.saturating_sub(u64::from(d)) };
         Some(Self {
             seq,
             body_len,
             kind: RecordKind::from_u8((ops_and_kind >> 24) as u8)?,
             ops: ops_and_kind & OPS_MAX,
-            complete: claim(word(bytes, 16)),
-            synced: claim(word(bytes, 20)),
+            complete: stated(word(bytes, 16)),
+            synced: stated(word(bytes, 20)),
         })
     }
 
@@ -278,9 +278,9 @@ pub fn record_bytes(body_len: u64) -> u64 {
     (RECORD_HEADER_BYTES as u64 + body_len).next_multiple_of(UNIT)
 }
 
-fn distance(seq: SeqNo, claim: SeqNo) -> u32 {
-    if claim == 0 || claim > seq {
-        return NO_CLAIM;
+fn distance(seq: SeqNo, stated: SeqNo) -> u32 {
+    if stated == 0 || stated > seq {
+        return NOT_STATED;
     }
-    u32::try_from(seq - claim).unwrap_or(NO_CLAIM)
+    u32::try_from(seq - stated).unwrap_or(NOT_STATED)
 }

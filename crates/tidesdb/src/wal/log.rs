@@ -266,23 +266,23 @@ impl Log {
             // Written after the next segment exists, so that a pad without a successor is damage.
             self.write_pad(seq, bytes, header)?;
         }
-        // Law: recovery trusts what a later record claims about earlier ones. Cost: two comparisons per record.
+        // Law: recovery trusts what a later record states about earlier ones. Cost: two comparisons per record.
         assert!(
             header.complete <= commit.seq && header.synced <= commit.seq,
-            "claims refer to earlier records"
+            "statements refer to earlier records"
         );
         header.write(segment.salt(), record);
         segment.write(address - segment.header.id * self.config.segment_bytes, record, mapped)
     }
 
-    fn write_pad(&self, seq: SeqNo, bytes: u64, claims: &RecordHeader) -> Result<()> {
+    fn write_pad(&self, seq: SeqNo, bytes: u64, stated: &RecordHeader) -> Result<()> {
         let segment = self.segment(seq * UNIT / self.config.segment_bytes)?;
         let pad = RecordHeader {
             seq,
             body_len: (bytes - RECORD_HEADER_BYTES as u64) as u32,
             kind: RecordKind::Pad,
             ops: 0,
-            ..*claims
+            ..*stated
         };
         let mut head = [0; RECORD_HEADER_BYTES];
         pad.write(segment.salt(), &mut head);
@@ -396,7 +396,8 @@ impl Log {
             table.live = keep;
             (gone, FREE_MAX.saturating_sub(table.free.len()))
         };
-        // On a full disk the space is needed more. An object store may still read a file that was released: a removed one stays as it is.
+        // On a full disk, the space of the file is needed more than the file. An object store may still read a file that was released: a
+        // removed one stays as it is.
         let keep_files = self.reserve.is_held() && !self.lacks_space() && kept_from == u64::MAX;
         for (id, segment) in gone {
             self.forget(id);

@@ -1,8 +1,9 @@
-//! Reads the log after a crash: which records count, where the log ends, and what is damage.
+//! Reads the log after a crash: which records are valid, where the log ends, and what is damage.
 //!
 //! Every segment is scanned from its header. An address where no valid record begins is a **hole**; the scan continues
-//! at the next address where one does. Let `X` be a hole, `synced` the highest claim "durable up to here" made by any
-//! valid record or by the manifest, and `complete` the highest claim "in the log up to here".
+//! at the next address where one does. Let `X` be a hole, `synced` the highest address up to which any valid record or
+//! the manifest states that the log is durable, and `complete` the highest up to which they state that it is in the
+//! log.
 //!
 //! | case | meaning | action (`Tail`) |
 //! |---|---|---|
@@ -48,11 +49,11 @@ pub struct ScanConfig {
     pub db_uuid: [u8; 16],
     /// Identity of this boot.
     pub boot_id: [u8; 16],
-    /// First segment that counts, from the manifest.
+    /// First segment that is used, from the manifest.
     pub first: WalId,
     /// True if that segment is known to have existed.
     pub first_existed: bool,
-    /// The manifest's claim: durable up to here.
+    /// The manifest states that the log is durable up to here.
     pub watermark: SeqNo,
     /// A sync failed since the machine last started: bytes that were not durable may be lost.
     pub sync_failed: bool,
@@ -82,7 +83,7 @@ pub struct Scan {
     pub damage: Option<Error>,
     /// Highest segment number that any file uses.
     pub last_segment: u64,
-    /// The log is durable up to here, by the highest claim found.
+    /// The log is durable up to here, by the highest statement found.
     pub synced: SeqNo,
     /// Where the last record of each segment file ends, by the segment's number.
     used: BTreeMap<u64, u64>,
@@ -243,7 +244,7 @@ impl<'a> CrashedLog<'a> {
             match open(this.dir, *id, config, &mut window) {
                 Ok(segment) => {
                     this.bytes += segment.header.file_bytes();
-                    // All zeros mean "unknown", which never counts as the same boot.
+                    // All zeros mean "unknown", which is never treated as the same boot.
                     this.same_boot &= segment.header.is_of_boot(&config.boot_id);
                 }
                 Err(Unusable::Failed(e)) => return Err(e),
@@ -253,8 +254,8 @@ impl<'a> CrashedLog<'a> {
         Ok(this)
     }
 
-    /// Reads the log and decides what counts. Changes nothing on disk. Passes all commits that count to `apply`, in order, in pieces of about
-    /// `piece_bytes`, with how far the log is known to be durable. If `apply` returns `false`, the rest is only scanned.
+    /// Reads the log and decides which commits are valid. Changes nothing on disk. Passes all valid commits to `apply`, in order, in pieces
+    /// of about `piece_bytes`, with how far the log is known to be durable. If `apply` returns `false`, the rest is only scanned.
     ///
     /// # Errors
     /// Those of `apply`; `Corrupt` for damage that the recovery mode does not tolerate, also after commits were passed on; `Io`;

@@ -54,7 +54,7 @@ impl Reserve {
         }
     }
 
-    /// Takes over the file of an earlier session. It counts as held if it has its full length.
+    /// Takes over the file of an earlier session. It is held if it has its full length.
     ///
     /// # Errors
     /// `Io`.

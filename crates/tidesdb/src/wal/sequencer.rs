@@ -122,7 +122,7 @@ thread_local! {
     static UNPUBLISHED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// While this value lives, the thread has a place in the order of commits that is not published, or is about to draw
+/// While this value lives, the thread has a place in the order of commits that is not published, or is about to get
 /// one. A comparator that reads the database during an insert must not wait for the commit that it delays. Nor may it
 /// wait for a commit of another database, whose comparator may wait for this one.
 #[derive(Debug)]

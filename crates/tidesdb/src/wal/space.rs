@@ -39,18 +39,18 @@ const BLOCK_BYTES: u64 = 4096;
 /// What a flush writes in addition to the entries: indexes, filters, whole pages, the manifest.
 pub(super) const FLUSH_OVERHEAD_BYTES: u64 = 512 << 10;
 
-/// Bytes of the disk that a byte of log takes: its block, and its flush.
+/// Bytes of the disk that a byte of log in a new file needs: one for its block, and one for its flush.
 const NEW_COST: u64 = 2;
-/// The same in a spare file, which has its blocks.
+/// The same in a spare file, whose blocks are allocated already: only the byte for its flush.
 const SPARE_COST: u64 = 1;
 
-/// A commit that was refused for its size alone counts for this long as one that would be tried again.
+/// A commit that was refused for its size alone is expected to be tried again for this long.
 const REFUSAL_COUNTS: Duration = Duration::from_secs(60);
 
 /// A commit that was refused for lack of space.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refused {
-    /// What the disk lacked beyond what commits leave free, or more.
+    /// Bytes that a retry needs free, besides those that commits leave free; the disk may have lacked less.
     bytes: u64,
     at: Duration,
 }
@@ -82,9 +82,9 @@ impl<L: Deref<Target = Log>> SpaceReservation<L> {
         Self { log, bytes: AtomicU64::new(bytes) }
     }
 
-    /// Records that `bytes` of a merge or of a long value are being written: from now on the disk counts them. All parts share one
-    /// reservation. Fails if the space that commits and flushes leave free is used up, because something else took it; beyond the
-    /// bytes that were reserved, also if other reservations need it.
+    /// Records that `bytes` of a merge or of a long value are being written: from now on they are used bytes of the disk. All
+    /// parts share one reservation. Fails if the disk then has less space than commits and flushes leave free, because something
+    /// else took it. If `bytes` exceed the reservation, also fails if other reservations need the space.
     ///
     /// # Errors
     /// `NoSpace`, `Io`.
@@ -278,7 +278,8 @@ impl Log {
         backed.is_multiple_of(self.config.segment_bytes) && !self.table.lock().free.is_empty()
     }
 
-    /// For how many more bytes the log may have blocks now, if each takes `cost` bytes of the disk; at least `wanted`.
+    /// Returns for how many more bytes of the log blocks may be allocated now, if each takes `cost` bytes of the disk; at least
+    /// `wanted`.
     ///
     /// # Errors
     /// `NoSpace`, `Io`.
@@ -439,7 +440,7 @@ impl Log {
         *self.refused.lock() = Some(Refused { bytes, at: self.env.clock.mono() });
     }
 
-    /// Records that a commit found `bytes` bytes of the disk: a refusal for lack of no more is history.
+    /// Records that a commit found `bytes` bytes of the disk: a refusal for lack of at most as many bytes is over.
     fn note_room(&self, bytes: u64) {
         self.refused.lock().take_if(|refused| refused.bytes <= bytes);
     }

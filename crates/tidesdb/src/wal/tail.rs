@@ -10,8 +10,9 @@
 //! prefix. So the caller reads the manifest after the log, and reads again if the log begins above
 //! [`LogTail::segment`] by then.
 //!
-//! A place that some record or the manifest calls written, and where no valid record begins even when read again, is
-//! damage. After a reboot of the machine or a failed sync, only what was synced counts as written.
+//! If some record or the manifest states that a place was written, and no valid record begins there even when read
+//! again, that is damage. After a reboot of the machine or a failed sync, only statements about what was synced are
+//! trusted.
 
 use std::io::ErrorKind;
 use std::ops::Range;
@@ -172,7 +173,7 @@ impl LogTail {
                 Next::More(needed) => needed.max((want * 2).min(READ_BYTES_MAX)),
                 Next::Segment => return Ok(true),
                 Next::Hole { written: false } => return Ok(false),
-                // The bytes of one read may be of different times. Those of a second read are later than the claim.
+                // The bytes of one read may be of different times. Those of a second read are later than the statement.
                 Next::Hole { written: true } if read_again != Some(self.offset) => {
                     read_again = Some(self.offset);
                     READ_BYTES_MIN
@@ -210,7 +211,7 @@ impl LogTail {
             let record = RecordHeader::decode(rest, seq, &segment.salt).map(|(record, _)| record);
             let record = record.filter(|r| r.kind != RecordKind::Pad || r.record_bytes() == len - at);
             let Some(record) = record else {
-                let written = seq < bound.durable || is_claimed(segment, seq, at, rest, bound.same_boot);
+                let written = seq < bound.durable || is_stated(segment, seq, at, rest, bound.same_boot);
                 break Next::Hole { written };
             };
             if record.kind == RecordKind::Pad {
@@ -247,10 +248,10 @@ impl LogTail {
     }
 }
 
-/// Returns whether a record in `rest`, which begins at the hole `seq` at offset `at`, claims that everything up to beyond
-/// the hole was written and is still there. Without the same boot, only what was synced is.
-fn is_claimed(segment: &SegmentHeader, seq: SeqNo, at: u64, rest: &[u8], same_boot: bool) -> bool {
-    let claim = |record: RecordHeader| match same_boot {
+/// Returns whether a record in `rest`, which begins at the hole `seq` at offset `at`, states that the log was written
+/// beyond the hole. Without the same boot, only a statement that it was synced is trusted.
+fn is_stated(segment: &SegmentHeader, seq: SeqNo, at: u64, rest: &[u8], same_boot: bool) -> bool {
+    let stated = |record: RecordHeader| match same_boot {
         true => record.complete.max(record.synced),
         false => record.synced,
     };
@@ -259,7 +260,7 @@ fn is_claimed(segment: &SegmentHeader, seq: SeqNo, at: u64, rest: &[u8], same_bo
         |(place, later)| {
             RecordHeader::looks_like(&rest[place..], later)
                 && RecordHeader::decode(&rest[place..], later, &segment.salt)
-                    .is_some_and(|(record, _)| claim(record) > seq)
+                    .is_some_and(|(record, _)| stated(record) > seq)
         },
     )
 }

@@ -36,7 +36,7 @@ impl From<Unusable> for Error {
 /// A part of one segment file in memory.
 pub(super) struct Window {
     bytes: Arc<Buffer>,
-    /// Takes turns with `bytes`, while a piece still uses those.
+    /// Used for the next read, instead of `bytes`, while a piece still uses `bytes`.
     spare: Arc<Buffer>,
     /// Where it begins in the file.
     base: u64,

@@ -47,7 +47,7 @@ fn is_large(batch: &WriteBatch) -> bool {
     batch.bytes() >= LARGE_BYTES_MIN
 }
 
-/// Bytes of the work for `cause` that undo what the commit does. Garbage is counted as it is stored, and a batch before compression.
+/// Bytes of the work for `cause` that the commit causes. Garbage is counted as it is stored, and a batch before compression.
 fn cost(batch: &WriteBatch, cause: StallCause) -> f64 {
     let bytes = (batch.bytes() as u64 + batch.counts.chunked_bytes) as f64;
     let most = batch.families.iter().max_by(|a, b| a.garbage_fullness().total_cmp(&b.garbage_fullness()));
@@ -114,8 +114,8 @@ fn immutable_bytes_now(ctx: &WriteCtx) -> u64 {
     ctx.all_families().iter().map(of_family).sum()
 }
 
-/// Adds the tables of `family`; nothing if merges cannot empty these limits, because waiting for them might never end: merges are
-/// stuck, or a table of the family is damaged.
+/// Adds the limits of the tables of `family`. Adds nothing if merges cannot lower these figures, because waiting for them might
+/// never end: merges are stuck, or a table of the family is damaged.
 #[cold]
 fn add_tables(ctx: &WriteCtx, family: &FamilyCore, load: &mut Load) {
     if family.claims.has_quarantined() || ctx.merges.are_stuck() {

@@ -72,7 +72,7 @@ pub struct WriteBatch {
     charge: Charge,
 }
 
-/// What the operations of a batch add up to.
+/// Sums over the operations of a batch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) ops: u32,

@@ -42,7 +42,7 @@ pub fn commit(ctx: &WriteCtx, batch: &mut WriteBatch, options: &WriteOptions) ->
 /// Like [`commit`], provided that `check_unchanged` succeeds for all commits after `since` and before this one. It is
 /// called with a range of sequence numbers (both ends excluded) once all commits in it are in the memtables.
 /// Meanwhile commits without a condition continue and do not wait. Commits with a condition are decided in the order in
-/// which they drew their places.
+/// which they got their places.
 ///
 /// # Errors
 /// Those of `check_unchanged`, such as `Conflict`; nothing happened and the batch is kept. Others as [`commit`].
@@ -103,8 +103,8 @@ fn commit_on<F: Fn(&WriteBatch, Between) -> Result<()>>(
     let _kept = make_ready(ctx, batch)?;
     let sync = options.sync.unwrap_or(ctx.options.sync);
     let durable = sync == SyncMode::Full;
-    // Only one conditional commit runs at a time, from drawing the place to the insert. Without the lock, a thread that
-    // loses the processor after drawing its place would make all others spin behind it.
+    // Only one conditional commit runs at a time, from getting its place to the insert. Without the lock, a thread that
+    // loses the processor after getting its place would make all others spin behind it.
     let deciding = condition.as_ref().map(|_| ctx.deciding.lock());
     let here = Unpublished::begin();
     let staged = match condition {
@@ -145,7 +145,7 @@ fn check(ctx: &WriteCtx, batch: &WriteBatch) -> Result<()> {
     Ok(())
 }
 
-/// Does everything that can be refused without harm before a place in the order of commits is drawn.
+/// Does everything that can be refused without harm before the commit gets its place in the order of commits.
 /// Returns the memory that is kept for it.
 fn make_ready(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<Charge> {
     let kept = admit(ctx, batch)?;
@@ -158,7 +158,7 @@ fn make_ready(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<Charge> {
 }
 
 /// Before values are written or a large batch is sorted, makes sure that the log has room for the record. Any other
-/// commit makes room when it draws its place.
+/// commit makes room when it gets its place.
 #[cold]
 fn make_long_ready(ctx: &WriteCtx, batch: &mut WriteBatch, separates: bool) -> Result<()> {
     let bytes = batch.record.len() as u64;
@@ -166,7 +166,7 @@ fn make_long_ready(ctx: &WriteCtx, batch: &mut WriteBatch, separates: bool) -> R
     if separates { separate(ctx, batch).map_err(|e| ctx.refused(bytes, e)) } else { Ok(()) }
 }
 
-/// Draws the place of `batch` in the order of commits; `staged` holds its operations if they are sorted already.
+/// Gets the place of `batch` in the order of commits; `staged` holds its operations if they are sorted already.
 #[inline]
 fn reserve(ctx: &WriteCtx, batch: &mut WriteBatch, staged: Option<Staged>) -> Result<Place> {
     let (bytes, purpose) = (batch.record.len() as u64, batch.purpose());
@@ -336,7 +336,7 @@ fn after(ctx: &WriteCtx, batch: &mut WriteBatch, commit: &Commit, full: bool) ->
         ctx.jobs.push(Job::PrepareLog);
     }
     let last = commit.seq + u64::from(batch.counts.ranks);
-    // A hook that was set while the operations were inserted comes too late for them.
+    // A hook that was set while the operations were inserted is too late for them.
     if !batch.is_freed() && batch.families.iter().any(|f| f.hook.is_set()) {
         call_hooks(batch, last);
     }

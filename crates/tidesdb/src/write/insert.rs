@@ -121,7 +121,7 @@ pub fn insert_op(
 }
 
 /// Returns the memtable of `family` for commit `seq`, which is created if it is missing. `None` if the family was dropped
-/// after the commit drew its number: its operations are discarded.
+/// after the commit got its number: its operations are discarded.
 ///
 /// # Errors
 /// `Internal`.

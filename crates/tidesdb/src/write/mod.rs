@@ -5,12 +5,12 @@
 //! commit               the only entry point for data:
 //!   admit                waits here if background work lags, before a place in the order of commits is drawn
 //!   separate             moves values of at least the threshold to the value log and leaves pointers
-//!   log.reserve          one compare-and-swap draws the sequence number
+//!   log.reserve          one compare-and-swap assigns the sequence number
 //!   log.write_at         the bytes go to the kernel
 //!   insert               into the memtable that the sequence number belongs to; a large batch is sorted into memtables of its
 //!                        own before log.reserve (`staged.rs`)
 //!   publish              makes the commit visible to all, after it is durable if the commit asks for that
-//! commit_if            the same with a condition, decided after the place is drawn and before the record is written; the
+//! commit_if            the same with a condition, decided after the place is assigned and before the record is written; the
 //!                      record of a refused commit is written as refused
 //! ```
 

@@ -95,7 +95,7 @@ pub fn whole_ops(body: &[u8]) -> (usize, u32) {
     whole
 }
 
-/// The operations of `body`. `rank` is the number of operations with a rank before them; `None` = unknown.
+/// The operations of `body`. `rank` is the number of range deletes and merges before `body` in the batch; `None` = unknown.
 pub(super) fn decode_ops<'a>(body: &'a [u8], file: &'a str, base: u64, rank: Option<u32>) -> Ops<'a> {
     Ops { decoder: Decoder::new(body, file, base), rank }
 }

@@ -1,11 +1,10 @@
-//! Staging: sorts a large batch into memtables of its own before it draws its place in the order of commits.
+//! Staging: sorts a large batch into memtables of its own before it gets its place in the order of commits.
 //!
 //! Inserting a large batch takes seconds, and no later commit becomes visible before it. So its entries are first
-//! inserted, with sequence number 0, into one memtable per family that no other thread sees. Then the commit draws its
+//! inserted, with sequence number 0, into one memtable per family that no other thread sees. Then the commit gets its
 //! place. Before any other commit can be ordered, these memtables get the commit's number as their base and join the
-//! read views, between the memtables of earlier and of later commits.
-//! Readers skip them until the commit is published. Only the writing of the record lies between drawing the place and
-//! publishing.
+//! read views, between the memtables of earlier and of later commits. Readers skip them until the commit is published.
+//! Only the writing of the record lies between getting the place and publishing.
 
 use std::sync::Arc;
 

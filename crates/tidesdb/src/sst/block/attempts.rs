@@ -3,7 +3,7 @@
 //! An attempt on bytes that do not shrink costs as much as one on bytes that do: a fifth of the processor time of a merge. So after
 //! some attempts in vain, most sections are stored as they are, until one that is tried shrinks again.
 
-/// Attempts in vain, one after the other, after which sections are skipped.
+/// Number of failed attempts in a row after which sections are skipped.
 const VAIN_MAX: u32 = 8;
 /// From then on one section of this many is tried.
 const TRY_EVERY: u32 = 64;
@@ -21,7 +21,7 @@ impl Attempts {
         self.since < VAIN_MAX || self.since.is_multiple_of(TRY_EVERY)
     }
 
-    /// Notes what became of a section: whether it is stored compressed.
+    /// Records whether a section was stored compressed.
     pub(super) fn note(&mut self, shrank: bool) {
         self.since = if shrank { 0 } else { self.since.wrapping_add(1) };
     }
@@ -45,7 +45,7 @@ mod tests {
         };
         assert_eq!(tried(100, true), 100);
         assert_eq!(tried(8 + 6400, false), 8 + 100);
-        // At most 64 sections go by before one is tried; from then on all are.
+        // At most 64 sections are skipped before one is tried; if it shrinks, all later ones are tried.
         assert!(tried(164, true) >= 101);
         assert_eq!(tried(7, false), 7);
         assert_eq!(tried(100, true), 100);

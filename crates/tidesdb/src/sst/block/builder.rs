@@ -333,8 +333,8 @@ impl BlockBuilder {
     }
 
     /// Appends space for header and frame table, and the key section as stored on disk. Returns its length if it was
-    /// packed or compressed. Both cost every reader time, so they must pay off for the block as a whole; packed keys are
-    /// faster to read.
+    /// packed or compressed. Both cost every reader time, so they must make the block as a whole shorter; packed keys
+    /// are faster to read.
     fn compress_keys(&mut self, header: &mut Header, out: &mut Vec<u8>, start: usize) -> Option<usize> {
         out.resize(start + HEADER_BYTES + FRAME_BYTES * self.frame_table.len(), 0);
         let (at, raw) = (out.len(), self.section.len());
