@@ -329,8 +329,8 @@ impl House {
     fn examples(&self) -> Done {
         let flags = self.pkg_config(&["--cflags", "--libs"])?;
         self.example("cc", "-std=c11", "c", "", &flags)?;
-        // The linker searches an archive only for symbols requested before it, so the library comes before its
-        // dependencies.
+        // The linker searches an archive only for symbols requested before it, so the library is named before
+        // its dependencies.
         let mut flags = self.pkg_config(&["--cflags"])?;
         flags.push(self.prefix.join("lib/libtidesdb.a").to_string_lossy().into_owned());
         flags.extend(

@@ -11,7 +11,7 @@ use crate::script::{self, Recipe};
 use crate::trial::{Outcome, Plan, Trial, rehearse};
 use crate::world::Config;
 
-/// Size of a segment header in bytes; log records come after it.
+/// Size of a segment header in bytes; log records follow it.
 const SEGMENT_HEADER_BYTES: u64 = 4096;
 
 /// Figures of a run.

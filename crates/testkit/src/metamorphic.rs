@@ -73,7 +73,7 @@ impl History {
         let mut puts = vec![0u32; keys as usize];
         let mut front = 0;
         while this.ops.len() < length {
-            // Half of the keys come from a window that moves on, so that tables of different ages need not overlap.
+            // Half of the keys are drawn from a window that moves on, so that tables of different ages need not overlap.
             front = (front + rng.below(3)) % keys;
             let key = if rng.one_in(2) { (front + rng.below(keys / 20)) % keys } else { rng.below(keys) };
             let op = this.choose(&mut rng, key, puts[key as usize] == 1);
@@ -115,7 +115,7 @@ impl History {
             Op::Delete(key) | Op::SingleDelete(key) => puts[key as usize] = 0,
             Op::DeleteRange(from, to) => puts[from as usize..to as usize].fill(0),
             Op::Batch(key, seed) | Op::FlushBefore(key, seed) => {
-                // A commit that deletes a key and puts it counts as the put alone.
+                // A commit that deletes a key and puts it is treated as the put alone.
                 for (key, changes) in batch(key, seed) {
                     let deletes = !matches!(changes.last(), Some(Change::Put(_)));
                     let more = changes.iter().filter(|change| matches!(change, Change::Put(_))).count();

@@ -57,7 +57,7 @@ struct Checker {
     unsynced_records: bool,
 }
 
-/// Size of a segment header in bytes; records come after it.
+/// Size of a segment header in bytes; records follow it.
 const SEGMENT_HEADER_BYTES: u64 = 4096;
 
 /// Checks the calls below `dir`, starting with the creation of the database.

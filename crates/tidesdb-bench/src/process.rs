@@ -20,11 +20,11 @@ pub struct Usage {
     pub system: f64,
     /// Processor seconds of all threads, with a resolution of 1 ns.
     pub processor: f64,
-    /// Bytes read from devices; page cache hits do not count.
+    /// Bytes read from devices; without page cache hits.
     pub read: u64,
     /// Bytes that were or will be written to devices.
     pub written: u64,
-    /// Bytes returned by read calls, from devices or the page cache. Memory maps and io_uring do not count.
+    /// Bytes returned by read calls, from devices or the page cache. Without memory maps and io_uring.
     #[serde(default)]
     pub read_calls: u64,
     /// Bytes passed to write calls.

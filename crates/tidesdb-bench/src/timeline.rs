@@ -80,7 +80,7 @@ pub struct Second {
     pub beats: Vec<Beat>,
     /// Bytes read from devices.
     pub read: u64,
-    /// Bytes returned by read calls. Memory maps and io_uring do not count.
+    /// Bytes returned by read calls. Without memory maps and io_uring.
     pub read_calls: u64,
     /// Bytes that were or will be written to devices.
     pub written: u64,

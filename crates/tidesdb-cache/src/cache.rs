@@ -114,7 +114,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
         found
     }
 
-    /// Returns whether `key` is cached. Does not count as a lookup or as a hit of the entry.
+    /// Returns whether `key` is cached. This is neither a lookup nor a hit of the entry in the statistics.
     pub fn contains(&self, key: CacheKey) -> bool {
         let guard = pin();
         self.table.find(key, key.hash(), &guard).is_some()

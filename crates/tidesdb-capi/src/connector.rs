@@ -382,7 +382,7 @@ mod tests {
 
     use super::*;
 
-    /// Not [`own_destroy`] itself, so that the connector passes for one of the caller.
+    /// Not [`own_destroy`] itself, so that the connector looks like one of the caller's.
     unsafe extern "C" fn destroy(ctx: *mut c_void) {
         // SAFETY: the context is that of a connector of ours, and `retire` destroys it once.
         unsafe { own_destroy(ctx) }

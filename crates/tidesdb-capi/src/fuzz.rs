@@ -32,7 +32,7 @@ pub fn ini(data: &[u8]) {
         let _ = settings::options(&config, Default::default());
         let written = settings::to_text("cf", &config);
         if let Ok(again) = settings::from_text("fuzz", &written, "cf") {
-            // The lines may come in any order.
+            // The lines may be in any order.
             let text = |c: &FamilyConfig| {
                 let text = settings::to_text("cf", c);
                 text.lines().map(str::to_owned).collect::<std::collections::BTreeSet<_>>()

@@ -131,7 +131,8 @@ fn failure_of(error: Error, path: &Path, name: &str) -> Failure {
     wanted.map_or_else(|| error.into(), Failure::unknown_order)
 }
 
-/// Returns the failure of a command that needs the database at `path`. If there is none, one nearby was probably meant.
+/// Returns the failure of a command that needs the database at `path`. If there is no database at `path`, the message
+/// suggests one nearby, which was probably meant.
 pub(crate) fn no_database(error: Error, path: &Path) -> Failure {
     let is_missing = match &error {
         Error::NotFound { what } => what.starts_with("database"),

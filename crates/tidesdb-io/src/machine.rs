@@ -13,7 +13,7 @@ pub struct MachineMemory {
 }
 
 /// Where the hierarchies of control groups are mounted: the list of controllers in `/proc/self/cgroup`, the mount point, and the
-/// files with the limit and the usage of a group. Version 1 comes first, then version 2.
+/// files with the limit and the usage of a group. Version 1 is first, then version 2.
 const HIERARCHIES: [(&str, &str, &str, &str); 3] = [
     ("memory", "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
     ("", "/sys/fs/cgroup", "memory.max", "memory.current"),

@@ -41,7 +41,7 @@ impl<T: Send + Sync + 'static> EpochCell<T> {
         let current = self.current.load(Ordering::Acquire);
         // SAFETY: the pointer came from `Box::into_raw` and is never null. It is freed either by `store`, after
         // all guards that live at the exchange, and so `_guard`, have ended; or by `drop`, which needs the cell
-        // unborrowed, and so comes after `'g`. The value is not modified while it can be reached.
+        // unborrowed, and so runs after `'g`. The value is not modified while it can be reached.
         unsafe { &*current }
     }
 
@@ -76,7 +76,7 @@ impl<T: Send + Sync + fmt::Debug + 'static> fmt::Debug for EpochCell<T> {
 }
 
 /// A value removed from its cell; dropping this destroys it. It is a raw pointer until then, because readers
-/// may still use the value and a `Box` would claim exclusive access.
+/// may still use the value and a `Box` would assert exclusive access.
 struct Retired<T>(*mut T);
 
 // SAFETY: a `Retired` owns its value like a `Box`, and `T: Send`.

@@ -37,7 +37,7 @@ const FEW: u32 = 256;
 /// They take 8 bytes each until they are used often; from then on, 2 KiB more for up to 16 counters.
 pub struct ShardedCounters<const N: usize> {
     slots: OnceLock<Box<Slots<N>>>,
-    /// What was added before there were slots.
+    /// The sums that were added before there were slots.
     few: [AtomicU64; N],
     added: AtomicU32,
 }

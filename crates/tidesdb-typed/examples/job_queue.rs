@@ -44,7 +44,7 @@ impl Queue {
         })
     }
 
-    /// Leases the job that has waited longest. Of several workers, each gets another one.
+    /// Leases the job that has waited longest. Several workers get different jobs.
     fn take(&self, now: u64) -> Result<Option<(u64, Job)>> {
         self.db.transact(|tx| {
             let jobs = self.jobs.within(tx);

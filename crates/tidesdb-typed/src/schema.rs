@@ -106,7 +106,8 @@ impl<V: Value> Schema<V> {
         }
         let old = tx.get(&self.family, key)?.map(|old| self.value(&old)).transpose()?;
         let expiry = new.and_then(|(_, expiry)| expiry);
-        // An entry that both values have stays if it expires at the right time.
+        // An index entry of both the old and the new value is not written again if it already expires at the same time as the
+        // new row.
         let stays = new.is_some() && old.is_some() && expiry_of(tx, &self.family, key)? == Some(expiry);
         for open in &self.indexes {
             let before = old.as_ref().map_or(Vec::new(), |old| open.index.keys(V::to_ref(old)));

@@ -373,7 +373,7 @@ impl<K: Key, V: Value, S: Write> Table<K, V, S> {
         })
     }
 
-    /// Removes the first row and returns it. Of several threads that do this at once, each gets another row.
+    /// Removes the first row and returns it. If several threads do this at once, each gets a different row.
     ///
     /// # Errors
     /// As [`Table::put`].

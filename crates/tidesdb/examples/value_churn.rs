@@ -206,13 +206,13 @@ struct Seen {
     live: u64,
     /// Lengths of the value logs.
     files: u64,
-    /// What the file system has allocated for them.
+    /// Bytes that the file system has allocated for the value logs.
     blocks: u64,
-    /// What the statistics say about them.
+    /// Bytes of the value logs according to the statistics.
     metric: u64,
     /// Lengths of all files.
     directory: u64,
-    /// What tables refer to, overwritten values in other tables included.
+    /// Bytes of values that tables refer to, values that other tables overwrite included.
     named: u64,
     moved: u64,
 }

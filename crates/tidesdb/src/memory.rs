@@ -7,8 +7,8 @@
 //! lowers; the reaper copies it here ten times a second.
 //!
 //! Batches and transactions (T), and cursors and values (C) share one part P of the limit. A commit needs as much memory again for its
-//! memtables, so `2 T + C <= P`. C gets at most a quarter of the memory. Of C, a sixteenth of the limit is apart from P, so that scans
-//! and large transactions do not keep each other from running.
+//! memtables, so `2 T + C <= P`. C gets at most a quarter of the memory. A sixteenth of the limit is for C alone, outside of P, so
+//! that scans and large transactions do not keep each other from running.
 //!
 //! ```text
 //! share of the limit   0 ........ 60 % ......... 75 % ............. 95 %
@@ -34,10 +34,10 @@ const LIMIT_MIN: u64 = 16 << 20;
 const AUTO_PART: u64 = 2;
 /// Bytes that the database takes for its threads, the log and other fixed parts.
 const FIXED_BYTES: u64 = 4 << 20;
-/// What a family takes, without its tables and memtables.
+/// Memory of a family without its tables and memtables.
 const FAMILY_BYTES: u64 = 3 << 10;
-/// What it may take while it is idle, with the few small tables that it has before they are merged. Families are admitted only while these
-/// bytes leave memory below the level at which pressure begins: nothing could end a pressure that idle families cause.
+/// Memory that an idle family may take, with the few small tables that it has before they are merged. Families are admitted only while
+/// these bytes leave memory below the level at which pressure begins: nothing could end a pressure that idle families cause.
 const FAMILY_ROOM_BYTES: u64 = 8 << 10;
 /// A thread adds its charges to the sums once they differ by this much.
 const STEP_BYTES: u64 = 16 << 10;
@@ -189,7 +189,7 @@ impl Memory {
         &self.sums[of as usize]
     }
 
-    /// Bytes charged for one use. What threads have not added yet is missing, see [`Memory::settle`].
+    /// Bytes charged for one use. Without the bytes that threads have not added yet, see [`Memory::settle`].
     #[inline]
     pub fn used_for(&self, of: Use) -> u64 {
         let bytes = self.sums[of as usize].load(Ordering::Relaxed);
@@ -329,8 +329,8 @@ impl Memory {
         wanted.min(usize::try_from(self.limit / 8).unwrap_or(usize::MAX))
     }
 
-    /// What callers may hold, with the memtables that their commits will need. The rest is for the fixed parts, the indexes of open
-    /// tables and memtables too small to flush.
+    /// Memory that callers may hold, with the memtables that their commits will need. The rest is for the fixed parts, the indexes
+    /// of open tables and memtables too small to flush.
     fn callers_max(&self) -> u64 {
         (self.limit - FIXED_BYTES) / 32 * 26
     }
@@ -340,7 +340,7 @@ impl Memory {
         self.callers_max().saturating_sub(self.shared_by_cursors()) / 2
     }
 
-    /// What cursors take of the share of the callers, beyond the part that they have for themselves.
+    /// Memory that cursors take from the share of the callers, beyond the part that is for cursors alone.
     fn shared_by_cursors(&self) -> u64 {
         self.used_for(Use::Cursors).saturating_sub(self.limit / CURSORS_PART)
     }
@@ -462,7 +462,7 @@ impl Charge {
     ///
     /// # Errors
     /// If callers hold their share of the memory: `MemoryLimit` for a batch or transaction, `Busy` for a cursor or a value. The charge is as
-    /// before. Of cursors and values, the first that exceeds the share gets what it asks for: a value must be read whole.
+    /// before. The first cursor or value that exceeds the share still gets what it asks for, because a value must be read whole.
     pub fn grow(&mut self, memory: &Arc<Memory>, bytes: u64) -> Result<u64> {
         let before = self.bytes;
         let others = memory.used_for(self.of).saturating_sub(before);

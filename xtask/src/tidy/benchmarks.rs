@@ -1,4 +1,4 @@
-//! A page of a benchmark says how its figures came about, has one table, and shows losses first.
+//! A page of a benchmark says how its figures were measured, has one table, and shows losses first.
 
 use super::{Finding, links};
 use crate::tree::Tree;

@@ -319,7 +319,7 @@ impl Runner<'_> {
         for change in changes {
             let (write, verb) = self.write_of(change);
             let family = &self.live(change.family).handle;
-            // A commit that changes a key twice counts as a put, so it must not use a single delete of that key.
+            // A commit that changes a key twice is treated as a put, so it must not use a single delete of that key.
             let again = writes.iter().any(|w| w.family == write.family && w.key == write.key);
             let filled = match (&write.value, verb) {
                 (Some(value), "merge") => batch.merge(family, &write.key, value),

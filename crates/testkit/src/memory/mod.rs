@@ -47,7 +47,7 @@ pub struct Seen {
     pub killed: bool,
     /// Largest difference between the breakdown and the resident memory, in percent of the limit.
     pub apart_max: u64,
-    /// The same, of 90 % of the samples.
+    /// Largest such difference in 90 % of the samples.
     pub apart_p90: u64,
     /// Commits refused with `Busy` or `MemoryLimit`.
     pub refused: u64,

@@ -116,7 +116,7 @@ const LEVEL_SIZE_RATIO_MAX: u64 = 1 << 20;
 /// Most levels of a tree.
 const LEVELS_MAX: u32 = 64;
 
-/// A number of levels; negative ones count as none.
+/// A number of levels; a negative one is treated as 0.
 fn levels(number: c_int) -> u32 {
     u32::try_from(number).unwrap_or(0).min(LEVELS_MAX)
 }

@@ -1,4 +1,5 @@
-//! A small seeded generator. Every random choice of the simulator comes from one, so a seed reproduces a run.
+//! A small seeded generator. One generator makes every random choice of the simulator, so a seed reproduces a
+//! run.
 
 use crate::entropy::mix;
 

@@ -20,7 +20,8 @@ use crate::tree::{Tree, Way};
 pub use cursor::Cursor;
 pub use entry::{Entry, ValueHandle};
 
-/// What an empty memtable takes outside of its arena, with what refers to it: this matters for thousands of memtables with a row each.
+/// Memory of an empty memtable outside of its arena, with the structures that refer to it: this matters for thousands of memtables with a
+/// row each.
 const STATE_BYTES: usize = 2 << 10;
 
 /// The map of a memtable.
@@ -131,8 +132,8 @@ impl Memtable {
 
     /// Inserts one version of `key`.
     ///
-    /// The versions of a key are ordered by `seq`, newest first, whatever the order of inserts. Of two versions
-    /// with the same `seq`, the one inserted later comes first; the other may be dropped if the kinds are equal
+    /// The versions of a key are ordered by `seq`, newest first, whatever the order of inserts. If two versions
+    /// have the same `seq`, the one inserted later is first; the other may be dropped if the kinds are equal
     /// too.
     ///
     /// # Errors

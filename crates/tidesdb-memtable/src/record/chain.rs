@@ -42,7 +42,7 @@ struct Skip<'a> {
     jump: Lead<'a>,
     /// Number of older records with skips in the chain.
     depth: u32,
-    /// Number of older records when this skip was made. It counts no late record that came after it.
+    /// Number of older records when this skip was made. It does not count late records that were inserted afterwards.
     below: u32,
     /// The kind that these and the record with the skip have, or [`MIXED`].
     kind: u32,

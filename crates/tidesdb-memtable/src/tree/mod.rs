@@ -33,7 +33,7 @@ pub(crate) struct Tree {
     root: AtomicPtr<Node>,
     /// The leftmost leaf; never changes. Owned, so that an empty tree needs no arena.
     first: NonNull<Node>,
-    /// Whether a version came after a newer one of its key: then no skip tells how many versions are older.
+    /// Whether a version was inserted after a newer one of its key: then no skip tells how many versions are older.
     late: AtomicBool,
     /// Distinguishes the append hints of different trees.
     id: u64,
@@ -91,7 +91,7 @@ impl Tree {
         }
     }
 
-    /// Returns whether a version came after a newer one of its key.
+    /// Returns whether a version was inserted after a newer one of its key.
     pub(crate) fn has_late_versions(&self) -> bool {
         self.late.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! What a stretch of keys holds, as densities.
+//! The contents of a stretch of keys, as densities.
 
 /// Bytes of an entry and of a tombstone.
 pub(crate) const ENTRY_BYTES: f64 = 128.0;
@@ -32,7 +32,7 @@ impl Classes {
         Self { keys: sizes, writes: weights }
     }
 
-    /// What a memtable of `entries` writes to random keys holds.
+    /// Returns the densities of a memtable of `entries` writes to random keys.
     pub(crate) fn memtable(&self, entries: f64) -> Vec<Density> {
         let writes_per_key = self.writes.iter().zip(&self.keys).map(|(share, keys)| entries * share / keys);
         writes_per_key.map(|writes| Density { rows: 1.0 - (-writes).exp(), tombstones: 0.0 }).collect()

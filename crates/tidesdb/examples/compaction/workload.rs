@@ -16,7 +16,8 @@ pub(crate) enum Workload {
     HotStretch,
     /// New keys in order, from nothing.
     Sequential,
-    /// The same, and one more key before all others that every memtable holds.
+    /// New keys in order, from nothing; in addition, every memtable holds one key before all
+    /// others.
     SequentialHotKey,
     /// New rows at the end, the oldest deleted.
     Queue,

@@ -254,7 +254,7 @@ pub struct Ticks {
 impl Ticks {
     /// How often [`Ticks::tick`] is called while there are commits.
     const PERIOD: Duration = Duration::from_millis(10);
-    /// A database is idle after this time without commits; its ticks then come every [`SyncDue::IDLE_PERIOD`].
+    /// A database is idle after this time without commits; the time between its ticks is then [`SyncDue::IDLE_PERIOD`].
     const CALM: Duration = Duration::from_secs(1);
     /// A log without commits for this long is sealed.
     const IDLE: Duration = Duration::from_millis(50);

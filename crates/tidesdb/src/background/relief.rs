@@ -13,7 +13,7 @@ const SMALL_LIMIT: u64 = 1 << 30;
 pub const TRIM_PERIOD: Duration = Duration::from_secs(1);
 
 impl Engine {
-    /// Sums up the memory that has no sum of its own.
+    /// Computes the sum of the memory that is not charged where it is used.
     pub fn count_memory(&self) {
         let (memory, tables) = (&self.write.memory, &self.tables.memory);
         memory.settle();

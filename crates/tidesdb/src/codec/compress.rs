@@ -1,8 +1,8 @@
 //! Compression of blocks and values. The algorithm is stored as one byte. The raw size is always stored with the
 //! compressed bytes, so a decoder allocates what the writer had; a hostile length cannot make it allocate more.
 //!
-//! Each algorithm is a feature of the crate. Data of an algorithm that is not built in cannot be read; that is an error of its own, never
-//! taken for damage.
+//! Each algorithm is a feature of the crate. Data of an algorithm that is not built in cannot be read; the error for this is never that
+//! of damage.
 
 #[cfg(feature = "lz4")]
 mod lz4;

@@ -58,7 +58,7 @@ fn parts_for(threads: usize) -> usize {
     if threads > 1 { 2 * threads } else { 1 }
 }
 
-/// Waits until the last helper has let go of `merge`, which it does when its part is done.
+/// Waits until the last helper has released `merge`; a helper does so when its part is done.
 fn sole(mut merge: Arc<PartedMerge>) -> PartedMerge {
     let mut backoff = Backoff::new();
     loop {

@@ -3,7 +3,8 @@
 use super::plan::CompactionPlan;
 use crate::types::Comparator;
 
-/// Stretches of a table that the division looks at. A part is wrong by at most one stretch of each input.
+/// Number of stretches of a table that are compared when a merge is divided. A part is wrong by at most one stretch of each
+/// input.
 const STRETCHES: usize = 64;
 /// Parts begin at cuts of the plan if there are this many cuts for each part.
 const CUTS_PER_PART: usize = 4;

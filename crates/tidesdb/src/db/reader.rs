@@ -12,7 +12,7 @@
 //!                         begins above the place reached: its files may have been removed or reused while they were read
 //! ```
 //!
-//! What a try has opened and read is kept for the next one, so each try has less to do.
+//! Tables and log that a try has opened and read are kept for the next try, so each try has less to do.
 
 mod replayed;
 
@@ -162,7 +162,7 @@ struct Following {
     log: LogTail,
     replayed: Replayed,
     opened: Opened,
-    /// Of the last try that opened all tables, with the state that it was made of.
+    /// The engine of the last try that opened all tables, with the state that it was made of.
     last: Option<(Arc<Engine>, State)>,
     /// Whether the last try made a view.
     settled: bool,
@@ -214,7 +214,7 @@ impl Following {
             let tried = self.try_once();
             let changed = self.manifest.poll(&*self.dir)?;
             match tried {
-                // What the writer has removed or reused meanwhile is below the place reached.
+                // Segments that the writer has removed or reused meanwhile are below the place reached.
                 Ok(view) if self.manifest.state().log_start <= self.log.segment() => {
                     self.settled = true;
                     self.opened.lock().clear();
@@ -263,7 +263,7 @@ impl Following {
         Ok(engine)
     }
 
-    /// What a version set needs, with tables opened only once.
+    /// The context of a version set, which opens each table only once.
     fn context(&self) -> Context<Table> {
         let context = self.options.version_context(&self.dir, &self.tables);
         let (opened, open) = (Arc::clone(&self.opened), context.open_table);

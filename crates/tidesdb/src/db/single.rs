@@ -26,7 +26,7 @@ impl Family {
         self.iter()?.next_back().transpose()
     }
 
-    /// Removes the first key and returns it with its value. Of several threads that do this at once, each gets another
+    /// Removes the first key and returns it with its value. If several threads do this at once, each gets a different
     /// row.
     ///
     /// ```

@@ -1,9 +1,9 @@
 //! Values of any length: written and read piece by piece.
 //!
-//! A [`ValueWriter`] keeps what it gets until it has a chunk. A value that fits one chunk is put like any other. Of a
-//! longer one, each chunk goes to the value log as soon as it is full. Nothing refers to the chunks until the commit,
-//! and leases keep their files from being sealed. The commit syncs the chunks first, in every sync mode; most were synced
-//! before. The files are named in the manifest as soon as they have a chunk, so that an open after a crash finds and removes them.
+//! A [`ValueWriter`] keeps what it gets until it has a chunk. A value that fits one chunk is put like any other. Each chunk of a
+//! longer value goes to the value log as soon as it is full. Nothing refers to the chunks until the commit, and leases keep their
+//! files from being sealed. The commit syncs the chunks first, in every sync mode; most were synced before. The files are named in
+//! the manifest as soon as they have a chunk, so that an open after a crash finds and removes them.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -440,7 +440,7 @@ impl Transaction {
         writer.join(self)
     }
 
-    /// Returns a reader of the value of `key`; the transaction's own writes come first. It may outlive the transaction.
+    /// Returns a reader of the value of `key`, including the transaction's own writes. It may outlive the transaction.
     ///
     /// # Errors
     /// As [`Transaction::get`].
@@ -450,8 +450,8 @@ impl Transaction {
         located.map(|located| ValueReader::new(&family.core, view, self.leases(), located)).transpose()
     }
 
-    /// Returns the bytes of the value of `key` in `range`, as far as the value has them; the transaction's own writes
-    /// come first.
+    /// Returns the bytes of the value of `key` in `range`, as far as the value has them, including the transaction's
+    /// own writes.
     ///
     /// # Errors
     /// As [`Transaction::get`] and [`Family::get_part`].

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::LevelPart;
 
-/// A value of a field of an event. What refers to one, such as an `Arc<str>`, needs no implementation of its own.
+/// A value of a field of an event. A type that refers to such a value, for example an `Arc<str>`, needs no
+/// implementation of its own.
 pub(super) trait Json {
     /// Appends the value as JSON.
     fn json(&self, out: &mut String);

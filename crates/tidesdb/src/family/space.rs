@@ -75,7 +75,7 @@ pub struct Collection {
     stored: AtomicU64,
 }
 
-/// What the tables of a family say about its values.
+/// Sums over the tables of a family, about its values.
 #[derive(Clone, Copy, Debug)]
 pub struct ValueSpace {
     /// Bytes of the records that tables refer to.
@@ -96,7 +96,7 @@ impl ValueSpace {
         let count: u64 = vlogs.values().map(|v| v.live_count).sum();
         let average = live / count.max(1);
         let upper = match version.runs() {
-            // Of level 1 all tables but the oldest may hide values of others, if there is no deeper level.
+            // If there is no deeper level, all tables of level 1 but the oldest may hide values of others.
             [only] if only.is_overlapping() => {
                 only.tables().rev().skip(1).map(|t| t.meta().entries).fold(0, u64::saturating_add)
             }

@@ -41,7 +41,7 @@ pub struct MergeCursor<C> {
     waiting: Vec<Waiting>,
     /// Whether the next waiting child stands on the key of the current one; `None` if they were not compared.
     tied: Option<bool>,
-    /// After a lazy seek: children that are not positioned and whose entries all come after the current one.
+    /// After a lazy seek: children that are not positioned and whose entries are all after the current one.
     deferred: Vec<usize>,
     /// Whether `waiting` must still be built, after a lazy seek.
     partial: bool,
@@ -54,7 +54,8 @@ pub struct MergeCursor<C> {
 }
 
 impl<C: EntryCursor> MergeCursor<C> {
-    /// Merges `children`. Of two entries with the same key and sequence number, the one of the lower index comes first.
+    /// Merges `children`. If two entries have the same key and sequence number, the entry of the child with the lower index is
+    /// first.
     pub fn new(compare: Comparator, children: Vec<C>) -> Self {
         let n = children.len();
         Self {
@@ -87,7 +88,7 @@ impl<C: EntryCursor> MergeCursor<C> {
         Self { first_apart: true, ..Self::newest_first(compare, children) }
     }
 
-    /// Returns whether the entry of `a` comes before that of `b` in the current direction, and whether both have the same key.
+    /// Returns whether the entry of `a` is before that of `b` in the current direction, and whether both have the same key.
     #[inline]
     fn race(&self, a: Waiting, b: Waiting) -> (bool, bool) {
         if a.head != b.head {

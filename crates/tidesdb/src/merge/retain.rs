@@ -221,7 +221,7 @@ struct PendingVersion {
     buried: bool,
 }
 
-/// Judges the versions of a merge, which must come in merge order.
+/// Judges the versions of a merge, which must be passed in merge order.
 ///
 /// After each [`Retain::judge`], write the entry of [`Retain::released`], if any, then the entry itself if the verdict
 /// is `Keep`. At the end write the entry of [`Retain::finish`], if any. [`RetainStream`](super::RetainStream) does

@@ -34,7 +34,7 @@ pub struct RetainStream<C> {
     changed: Vec<u8>,
 }
 
-/// What the filter made of an entry.
+/// The filter's decision on an entry.
 enum Filtered {
     Keep,
     Change,
@@ -52,7 +52,7 @@ enum Step {
     Judge,
     /// Move the source first.
     Advance,
-    /// The same, after an entry that was judged to stay.
+    /// Move the source first, after an entry that was judged to stay.
     AdvanceKept,
     /// Yield the current entry of the source: it was judged, and a pending tombstone was yielded before it.
     Yield,

@@ -116,8 +116,8 @@ impl<C: EntryCursor> VisibleCursor<C> {
         self.place = Position::Nowhere;
     }
 
-    /// What is shown: only keys within the bounds, and with `keys_only` no values: [`EntryCursor::entry`] and [`EntryCursor::value`]
-    /// must not be called then.
+    /// Returns the scope: only keys within its bounds are shown. With `keys_only`, [`EntryCursor::entry`] and [`EntryCursor::value`]
+    /// must not be called.
     pub fn scope(&self) -> &Scope {
         &self.scope
     }
@@ -134,7 +134,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
         self
     }
 
-    /// How many they were since they were last [taken](Self::take_fresh_dead).
+    /// Returns the number of these keys since they were last [taken](Self::take_fresh_dead).
     #[inline]
     pub fn fresh_dead(&self) -> u64 {
         self.fresh_dead

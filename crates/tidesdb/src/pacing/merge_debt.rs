@@ -84,7 +84,7 @@ impl MergeDebt {
         self.unread() + (self.tables_of(excess) - free).max(0.0) * HALF_PAID
     }
 
-    /// `bytes` in tables of level 1.
+    /// Converts `bytes` to tables of level 1.
     fn tables_of(&self, bytes: f64) -> f64 {
         match self.table_bytes.load(Ordering::Relaxed) {
             0 => 0.0,

@@ -66,7 +66,7 @@ statistics! {
 /// A stall has ended when no commit was delayed for this long.
 const CALM: Duration = Duration::from_secs(1);
 
-/// Finds the stalls for one cause: one, however many commits it delays. The timekeeper looks every few milliseconds.
+/// Finds the stalls for one cause. A stall is one event, however many commits it delays. The timekeeper calls this every few milliseconds.
 #[derive(Debug, Default)]
 pub struct Stall {
     /// When it began, and the figures before it; `None` while there is no stall.
@@ -77,7 +77,8 @@ pub struct Stall {
 }
 
 impl Stall {
-    /// Looks once. Returns the event if a stall has begun, which `begin` makes, or ended. `ends`: it ends now, because the database is closed.
+    /// Checks once. If a stall has begun, returns the event that `begin` makes; if one has ended, returns the event of its end. With `ends`, a
+    /// stall ends now, because the database is closed.
     pub fn look(
         &mut self,
         cause: StallCause,

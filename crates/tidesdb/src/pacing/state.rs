@@ -27,7 +27,7 @@ pub struct Pacing {
     pub progress: Event,
     /// Advances while a flush or a merge processes entries, so a stopped writer can tell a slow job from a stuck one.
     pub(super) steps: AtomicU64,
-    /// Flushes and merges that failed. What they processed was no progress.
+    /// Flushes and merges that failed. The entries that they processed are no progress.
     pub(super) failures: AtomicU64,
     /// By [`StallCause`].
     delays: [Delays; 4],

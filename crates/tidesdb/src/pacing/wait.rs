@@ -110,12 +110,12 @@ impl Patience {
         Self { looks: 0, idle_since: now, idle_looks: 0, steps, failures, failing: false }
     }
 
-    /// Checks once more. With `paid`, debt fell since the last check.
-    fn is_exhausted(&mut self, pacing: &Pacing, now: Duration, paid: bool) -> bool {
+    /// Checks once more. With `fell`, debt fell since the last check.
+    fn is_exhausted(&mut self, pacing: &Pacing, now: Duration, fell: bool) -> bool {
         self.looks += 1;
         let next = Self { looks: self.looks, ..Self::new(pacing, now) };
-        let failing = !paid && (self.failing || next.failures != self.failures);
-        if paid || (next.steps != self.steps && !failing) {
+        let failing = !fell && (self.failing || next.failures != self.failures);
+        if fell || (next.steps != self.steps && !failing) {
             *self = next;
             return false;
         }

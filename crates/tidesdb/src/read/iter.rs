@@ -44,7 +44,7 @@ impl Iter {
         };
         match cursor.order().prefix_layout() {
             PrefixLayout::Ascending => Self::new(cursor, (first, end)),
-            // In descending order, `end` comes before all keys with the prefix, and `first` is the last of them.
+            // In descending order, `end` is before all keys with the prefix, and `first` is the last of them.
             PrefixLayout::Descending => Self::new(cursor, (end, first)),
             PrefixLayout::Anywhere => Self { prefix: Some(prefix.into()), ..Self::new(cursor, ..) },
         }

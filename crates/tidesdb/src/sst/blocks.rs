@@ -1,7 +1,7 @@
 //! [`Blocks`]: finds, reads, verifies and caches the blocks of a table and their values.
 //!
-//! A block of up to [`WHOLE_BYTES`] is read as a whole, and its keys and values form one cache entry. Of a longer
-//! block, only the key section is read and cached, and the frame of a requested value is read when it is needed. Such blocks
+//! A block of up to [`WHOLE_BYTES`] is read as a whole, and its keys and values form one cache entry. If a block is longer,
+//! only its key section is read and cached, and the frame of a requested value is read when it is needed. Such blocks
 //! contain a long value, or were written when blocks were longer.
 //!
 //! In a mapped file, a block and each of its frames are verified once per open, and key sections stored raw are used in place. Frames are

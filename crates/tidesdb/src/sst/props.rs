@@ -18,7 +18,8 @@ use crate::vlog::{RECORD_HEADER_BYTES, ValuePlace};
 pub struct VlogRef {
     /// The value log.
     pub vlog: VlogId,
-    /// Stored bytes of the values referred to. Of a chunked value: the bytes of its records there, less one record header.
+    /// Stored bytes of the values referred to. For a chunked value: the bytes of its records there, less one record
+    /// header.
     pub bytes: u64,
     /// Number of values referred to. A chunked value is counted once in each of its files.
     pub count: u64,

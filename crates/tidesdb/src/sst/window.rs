@@ -67,7 +67,7 @@ impl Window {
         self.scope = scope.clone();
     }
 
-    /// Whether a walk that comes to block `b` may still find keys in scope.
+    /// Whether a walk that reaches block `b` may still find keys in scope.
     #[inline]
     pub(super) fn is_in_scope(
         &self,

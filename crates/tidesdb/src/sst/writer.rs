@@ -1,5 +1,5 @@
 //! Writes a table from front to back: blocks as they fill, then filter, index, top level, properties and footer, then
-//! one sync, which may come later.
+//! one sync, which may be made later.
 //!
 //! The order of entries is always checked, because searches would miss keys in an unordered table. After any error the
 //! caller can only abandon the writer.

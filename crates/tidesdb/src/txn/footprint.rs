@@ -15,7 +15,7 @@ pub(super) struct Footprint {
     keys: Vec<u8>,
     /// Number of points at which they are sorted and duplicates removed.
     tidy_at: usize,
-    /// The same for the bytes of their keys.
+    /// Bytes of their keys at which this happens too.
     tidy_bytes: usize,
     /// Intervals scanned by cursors.
     pub(super) spans: Spans,

@@ -221,7 +221,7 @@ impl Transaction {
         self.for_writing(family)?.delete_prefix(family, prefix)
     }
 
-    /// The value of `key`; the transaction's own writes come first.
+    /// Returns the value of `key`, including the transaction's own writes.
     ///
     /// # Errors
     /// As [`Family::get`]. `InvalidArgument` after the transaction has ended, or for a family of another database. The
@@ -230,7 +230,7 @@ impl Transaction {
         self.read(family, key.as_ref(), true)
     }
 
-    /// Passes the value of `key` to `read`; the transaction's own writes come first. A value in memory is not copied.
+    /// Passes the value of `key` to `read`, including the transaction's own writes. A value in memory is not copied.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -273,7 +273,7 @@ impl Transaction {
         self.read_with(family, key.as_ref(), false, read)
     }
 
-    /// Returns true if `key` exists; the transaction's own writes come first. The commit may depend on it as on a read.
+    /// Returns true if `key` exists, including the transaction's own writes. The commit may depend on it as on a read.
     ///
     /// # Errors
     /// As [`Transaction::get`].
@@ -587,7 +587,7 @@ impl Transaction {
         Ok(self.own.borrow())
     }
 
-    /// Where the value of `key` lies; the transaction's own writes come first.
+    /// Returns where the value of `key` lies, including the transaction's own writes.
     pub(crate) fn locate(
         &self,
         family: &Family,

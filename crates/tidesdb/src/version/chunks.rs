@@ -71,7 +71,7 @@ impl<V: Clone> Chunks<V> {
         let chunk = Arc::make_mut(&mut self.0[position.chunk]);
         chunk.insert(position.at, element);
         if chunk.len() > CHUNK_MAX {
-            // What is filled in order leaves full chunks.
+            // Elements that are added in order leave full chunks.
             let is_last = position.at + 1 == chunk.len();
             let rest = chunk.split_off(if is_last { position.at } else { chunk.len() / 2 });
             self.0.insert(position.chunk + 1, Arc::new(rest));

@@ -62,8 +62,8 @@ pub enum Change {
         family: FamilyId,
         /// Level, 1 for L1.
         level: u8,
-        /// Of two tables of a deeper level that overlap, the one with the higher generation has the newer data. Tables of one generation
-        /// are disjoint. 0 in L1, whose tables are in the order of their commits.
+        /// If two tables of a deeper level overlap, the one with the higher generation has the newer data. Tables of one generation are
+        /// disjoint. 0 in L1, whose tables are in the order of their commits.
         generation: u32,
         /// Description of the table.
         meta: Arc<TableMeta>,

@@ -39,7 +39,7 @@ impl Failure {
     }
 }
 
-/// A failure that changed nothing. What fails after the first write is [`Failure::unknown`].
+/// A failure that changed nothing. A failure after the first write is [`Failure::unknown`].
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self { error, unknown: false }

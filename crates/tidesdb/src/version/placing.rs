@@ -1,6 +1,6 @@
 //! Arranges the tables of a level into sorted runs.
 //!
-//! The manifest numbers the generations of a level. Tables of one generation are disjoint. Of two tables that overlap, the one of the higher
+//! The manifest numbers the generations of a level. Tables of one generation are disjoint. If two tables overlap, the one with the higher
 //! generation has the newer data. A run is not a generation: each table is in the oldest run in which it overlaps nothing and below which
 //! all older tables are that it overlaps. So a level has no more runs than tables overlap each other in one place, whatever merges wrote
 //! them, and a table moves to an older run when those below it are removed, without a change of the manifest.

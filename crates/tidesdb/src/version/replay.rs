@@ -8,7 +8,7 @@
 //! 4. Anything else after it is the torn remainder of an append that was never acknowledged; it is reported. A complete
 //!    record there, or any remainder after a clean close, is damage.
 //!
-//! Reading changes nothing. A failed read is an error of its own, never taken for the end of the file.
+//! Reading changes nothing. A failed read is reported as such and never taken for the end of the file.
 
 use std::io::ErrorKind;
 use std::sync::Arc;

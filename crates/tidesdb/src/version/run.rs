@@ -1,10 +1,9 @@
 //! A sorted run: disjoint tables of one level in the order of their keys, and the search for the one that may hold a key.
 //!
-//! A deeper level holds one or more runs, see `placing.rs`. L1, which holds flushed memtables, is kept as one run whose tables come newest
-//! first. Their key ranges may overlap, so every table whose range covers a key is a
-//! candidate. In a sorted run there is one candidate, found by binary search. In byte
-//! order the search uses the first eight bytes of the largest keys, and reads a table's metadata only to
-//! resolve equal prefixes.
+//! A deeper level holds one or more runs, see `placing.rs`. L1, which holds flushed memtables, is kept as one run whose tables are in
+//! order, newest first. Their key ranges may overlap, so every table whose range covers a key is a candidate. In a sorted run there is one
+//! candidate, found by binary search. In byte order the search uses the first eight bytes of the largest keys, and reads a table's
+//! metadata only to resolve equal prefixes.
 //!
 //! A run shares its chunks of tables with the run that it was made from: see `chunks.rs`.
 
@@ -272,7 +271,7 @@ impl<T> Run<T> {
         let mut chunk = 0;
         if self.fences.len() > 1 {
             chunk = self.fences.partition_point(|f| *f < probe);
-            // Of several chunks that end with the same eight bytes, the first whose last key is not before `key`, or the last one.
+            // If several chunks end with the same eight bytes, takes the first whose last key is not before `key`, or the last one.
             let equal = self.fences[chunk..].partition_point(|f| *f == probe);
             let but_last = &chunks[chunk..chunk + equal.saturating_sub(1)];
             chunk += but_last.partition_point(|c| c.last().is_some_and(before));

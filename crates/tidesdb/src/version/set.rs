@@ -5,8 +5,8 @@
 //! so installs are seen in the order in which they became durable. If anything fails, nothing is published. After a
 //! failed write or sync the durable state is unknown: every later install is refused until the database is reopened.
 //!
-//! Opening for writing always begins a new manifest. What was read, perhaps only from the page cache, becomes durable
-//! again before anything relies on it. And no append ever follows a torn one.
+//! Opening for writing always begins a new manifest. The state that was read, perhaps only from the page cache,
+//! becomes durable again before anything relies on it. And no append ever follows a torn one.
 
 mod opening;
 mod orders;

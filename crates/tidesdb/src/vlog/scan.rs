@@ -2,7 +2,7 @@
 //!
 //! A crash may leave a gap: appenders write in parallel, and one of them may not have written its record. So the scan
 //! does not stop at bytes that are not a header. It continues byte by byte until it finds a header whose checksum is
-//! valid at its offset. Every byte is read a few times at most, whatever lengths the headers claim.
+//! valid at its offset. Every byte is read a few times at most, whatever lengths the headers state.
 
 use std::ops::Range;
 

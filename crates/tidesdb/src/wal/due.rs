@@ -10,7 +10,7 @@ pub struct SyncDue {
     tick_nanos: AtomicU64,
     /// `u64::MAX` = no commit waits.
     due_nanos: AtomicU64,
-    /// Set while the database is idle: the next tick comes after [`SyncDue::IDLE_PERIOD`].
+    /// Set while the database is idle: the next tick is [`SyncDue::IDLE_PERIOD`] later.
     idle: AtomicBool,
     /// Set once a commit relied on a tick.
     used: AtomicBool,
@@ -30,8 +30,8 @@ impl SyncDue {
     /// Time between two ticks of an idle database.
     pub const IDLE_PERIOD: Duration = Duration::from_millis(100);
 
-    /// Requests that a commit, which has its place in the log, is durable within `period`. Of many such commits only
-    /// the first after a sync writes to shared memory. Returns false if the database is idle and the next tick may come too late, or is
+    /// Requests that a commit, which has its place in the log, is durable within `period`. If there are many such commits, only the
+    /// first after a sync writes to shared memory. Returns false if the database is idle and the next tick may be too late, or is
     /// being closed: then the caller must sync.
     #[must_use]
     pub fn within(&self, period: Duration) -> bool {
@@ -55,7 +55,7 @@ impl SyncDue {
         self.used.load(Ordering::SeqCst)
     }
 
-    /// Notes whether the next tick comes late. Returns false if a commit waits for a sync: then it must not.
+    /// Records whether the next tick is late. Returns false if a commit waits for a sync: then it must not.
     pub fn set_idle(&self, yes: bool) -> bool {
         self.idle.store(yes, Ordering::SeqCst);
         // A commit that has not seen the flag has set its deadline before.

@@ -131,7 +131,7 @@ pub struct LargeCommit {
     pub(super) at: u64,
 }
 
-/// What becomes of a part of a large commit.
+/// The result of passing on a part of a large commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// The first operations were used: their bytes, and how many of them have a rank. The next part begins after them. If the bytes

@@ -20,9 +20,9 @@
 //! A read error is none of these: the open fails with it. Segments are read by system calls, because a bad sector under
 //! a memory map would kill the process.
 //!
-//! In the same boot, commits without values in other files are passed on while the log is scanned, up to the first hole. What a hole means
-//! is known only at the end of the log, so the commits after it are read a second time. In all other cases the whole log is scanned first:
-//! only then is known which commits are durable, so that a missing value is damage and not the end of the log.
+//! In the same boot, commits without values in other files are passed on while the log is scanned, up to the first hole. The meaning of a
+//! hole is known only at the end of the log, so the commits after it are read a second time. In all other cases the whole log is scanned
+//! first: only then is known which commits are durable, so that a missing value is damage and not the end of the log.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

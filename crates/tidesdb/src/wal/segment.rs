@@ -192,7 +192,7 @@ impl Segment {
     /// Writes `bytes` at `offset` of the file. `mapped` asks for a write through the map, without a system call.
     #[inline]
     pub(super) fn write(&self, offset: u64, bytes: &[u8], mapped: bool) -> Result<()> {
-        // Laws: a record overwrites no header and meets no hole of the disk. Cost: two comparisons for each write.
+        // Laws: a record overwrites no header and is written to allocated blocks only. Cost: two comparisons for each write.
         assert!(offset >= SEGMENT_HEADER_BYTES, "a record lies behind the header");
         assert!(offset + bytes.len() as u64 <= self.backed(), "a record is written to real blocks");
         match &self.map {

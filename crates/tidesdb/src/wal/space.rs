@@ -1,4 +1,4 @@
-//! Disk space of the log: where blocks come from, and which commits may use the last ones.
+//! Disk space of the log: how blocks are allocated, and which commits may use the last ones.
 //!
 //! ```text
 //!   addresses:  | records | free place | no blocks yet ...
@@ -273,7 +273,7 @@ impl Log {
         }
     }
 
-    /// Returns true if the next blocks come with an existing spare file.
+    /// Returns true if the next blocks are those of an existing spare file.
     fn has_spare(&self, backed: u64) -> bool {
         backed.is_multiple_of(self.config.segment_bytes) && !self.table.lock().free.is_empty()
     }

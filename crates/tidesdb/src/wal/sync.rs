@@ -132,7 +132,7 @@ impl Log {
     /// As [`Log::sync_to`].
     pub fn seal(&self, values: &dyn Fn() -> Result<()>) -> Result<SeqNo> {
         self.health.check()?;
-        // Not only the gap-free prefix: the caller's own commit may come after one that is still being written.
+        // Not only the gap-free prefix: a commit before the caller's own may still be being written.
         let tail = self.sequencer.tail();
         self.sync_to(tail, values)?;
         let mut sealed = self.group.sealed.lock();

@@ -5,9 +5,9 @@
 //! record is valid if its checksum, which is bound to the salt of the segment and to the address, matches. So a record
 //! that is half written, and a stale one in a file that was used before, are never taken for a record.
 //!
-//! The writer may remove or reuse a segment at any time, after its manifest has moved the start of the log past it. What
-//! was read of it is still a prefix of the commits; but the place where the read stopped may not be the end of that
-//! prefix. So the caller reads the manifest after the log, and reads again if the log begins above
+//! The writer may remove or reuse a segment at any time, after its manifest has moved the start of the log past it. The
+//! records that were read are still a prefix of the commits, but the place where the read stopped may not be the end of
+//! that prefix. So the caller reads the manifest after the log, and reads again if the log begins above
 //! [`LogTail::segment`] by then.
 //!
 //! If some record or the manifest states that a place was written, and no valid record begins there even when read

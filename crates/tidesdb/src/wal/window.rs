@@ -57,7 +57,7 @@ impl Window {
         }
     }
 
-    /// What the window has from `at` of the file on.
+    /// Returns the bytes of the window from offset `at` of the file on.
     #[inline]
     fn from(&self, at: u64) -> &[u8] {
         match at.checked_sub(self.base) {
@@ -190,7 +190,7 @@ impl<'w> SegmentReader<'w> {
         Ok((crc == expected).then_some(record))
     }
 
-    /// Reads the window anew, from `at` on.
+    /// Fills the window again, from `at` on.
     fn move_to(&mut self, at: u64) -> Result<()> {
         let len = (self.header.file_bytes() - at).min(self.window.len_max as u64) as usize;
         self.window.len = 0;

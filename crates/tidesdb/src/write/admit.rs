@@ -1,7 +1,7 @@
 //! Collects what decides whether a commit waits: see [`crate::pacing`].
 //!
-//! A memtable that holds one large batch counts as one write buffer, so that small commits continue while it is
-//! flushed; the next large batch waits until all of its bytes are flushed. A commit of a megabyte or more
+//! A memtable that holds one large batch is charged as one write buffer, so that small commits continue while
+//! it is flushed; the next large batch waits until all of its bytes are flushed. A commit of a megabyte or more
 //! also waits until its memtables fit into memory, and other writers leave it that memory.
 
 use std::sync::Arc;

@@ -29,7 +29,7 @@ const DOUBLING_MAX: usize = 4 << 10;
 /// A longer record grows by one part in this many, and by [`ROOM_MAX`] at most: memory is charged before it is used.
 const ROOM_PART: usize = 4;
 const ROOM_MAX: usize = 4 << 20;
-/// The same where the share of transactions has no room for that.
+/// Used instead of [`ROOM_PART`] if the share of transactions has no room for that.
 const SCANT_ROOM_PART: usize = 1024;
 /// Memory that a batch keeps when it is cleared.
 const KEPT_BYTES_MAX: usize = 1 << 20;
@@ -124,8 +124,8 @@ impl WriteBatch {
     ///
     /// Keys have 1 byte to 64 KiB ([`KEY_BYTES_MAX`](crate::KEY_BYTES_MAX)), values at most 4 GiB
     /// ([`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX)); [`Family::value_writer`] takes values of any length.
-    /// A batch has at most 4 GiB. A value of 8 MiB or more does not count: the put writes it to the value log of the family at once. It is
-    /// visible, and as durable as the rest, with the commit.
+    /// A batch has at most 4 GiB. A value of 8 MiB or more is not part of these bytes: the put writes it to the value log of the family at
+    /// once. It is visible, and as durable as the rest, with the commit.
     ///
     /// # Errors
     /// `InvalidArgument` for an empty or too long key, a too long value or batch. `NoSpace`, `Io` and those of
@@ -426,7 +426,8 @@ impl WriteBatch {
         self.add(family, expiry, [(kind, key, value)])
     }
 
-    /// Adds operations, all or none: all that can fail comes before the first of them. There is no other way into a batch.
+    /// Adds operations, all or none: everything that can fail is done before the first of them is added. There is no other way into a
+    /// batch.
     #[inline]
     fn add<const N: usize>(
         &mut self,

@@ -39,7 +39,7 @@ impl Family {
     /// if it has none. At the latest in the year 10889.
     ///
     /// # Errors
-    /// None: a default that ends too late ends in that year.
+    /// `None` if the default would end after that year: then it ends in that year.
     pub fn default_expiry(&self) -> Result<Option<SystemTime>> {
         self.stored_default_expiry().map(moment_of)
     }

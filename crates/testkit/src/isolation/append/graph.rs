@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 
 use crate::isolation::Key;
 
-/// Reason why one transaction comes before another.
+/// Reason why one transaction is ordered before another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dep {
     /// It wrote the previous version.

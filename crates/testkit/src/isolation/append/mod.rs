@@ -28,8 +28,8 @@
 //! `docs/transactions.md`. In addition:
 //!
 //! * read uncommitted forbids nothing else. Each call has its own read timestamp, and an append is a read and a write.
-//!   So elements are lost, and readers in between see lists of which one is overwritten. `time` counts in cycles
-//!   without `rw`, and in a read that misses what was committed before its transaction began. A read during the
+//!   So elements are lost, and readers in between see lists of which one is overwritten. `time` is used for cycles
+//!   without `rw`, and for a read that misses what was committed before its transaction began. A read during the
 //!   insertion of a commit into the memtables may see the first of the commit's two writes of a key: this is a `G1b`,
 //!   and occurs a few times in a hundred thousand transactions. There is no `G1a`, because a refused commit is never
 //!   inserted.

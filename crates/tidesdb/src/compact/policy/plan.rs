@@ -117,7 +117,8 @@ impl Plan {
             return None;
         }
         let inputs: Vec<_> = inputs.into_iter().map(|(level, t)| (level, t.id)).collect();
-        // The inputs overlap all tables of a target level with one run that hold a key of theirs. Of several runs some may stay.
+        // The inputs overlap all tables of a target level with one run that hold a key of theirs. If the target level has several runs,
+        // some of them may stay.
         let is_one_run = what.0 != PlanKind::Tiered && tree.runs_in(target..target + 1).len() < 2;
         let bottom = !tree.is_met(tree.runs_in(target + 1..u8::MAX), range)
             && (is_one_run || Self::is_whole(tree, &inputs, target, range));

@@ -46,7 +46,8 @@ pub(in crate::sst) struct BlockBuilder {
     front: Vec<u8>,
 }
 
-/// What a block stores of an entry besides the bytes of key and value, which end here among those of all entries.
+/// The fields of an entry besides the bytes of its key and value: where these bytes end among those of all entries, and
+/// the rest.
 #[derive(Clone, Copy)]
 struct Row {
     key_end: u32,

@@ -237,7 +237,7 @@ impl<'a> IndexReader<'a> {
         }
     }
 
-    /// Whether a walk that comes to block `b` may still find keys in `scope`, there or behind it. A walk backwards may begin above the scope.
+    /// Whether a walk that reaches block `b` may still find keys in `scope`, there or behind it. A walk backwards may begin above the scope.
     pub(super) fn is_in_scope(
         self,
         near: &mut CurrentPartition,
