@@ -28,7 +28,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Done {
 /// Runs the program with the settings of a check run.
 ///
 /// # Errors
-/// Those of [`run`], except that it may be unable to run here.
+/// Errors of [`run`], except that it may be unable to run here.
 pub(crate) fn stage(root: &Path) -> Staged {
     attempt(root, SECONDS, "1")
 }

@@ -148,7 +148,7 @@ pub fn put(path: &Path, load: &Load) -> Done {
 /// The reader: refreshes and reads at a bounded rate until it is killed, and prints its figures each time.
 ///
 /// # Errors
-/// Those of the database.
+/// Errors of the database.
 pub fn poll(path: &Path, load: &Load) -> Done {
     let reader = Db::options(path).open_reader().map_err(text)?;
     println!("{READY}");
@@ -191,7 +191,7 @@ impl Parent<'_> {
     /// Runs all situations in turns, `rounds` times, and prints the figures of each, then their medians.
     ///
     /// # Errors
-    /// Those of the children.
+    /// Errors of the children.
     pub fn run(&self, rounds: u64) -> Done {
         let other = self.dir.join("other");
         self.write(&other, None)?;

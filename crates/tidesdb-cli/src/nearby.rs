@@ -1,4 +1,4 @@
-//! Databases near a path that is not one: one of them was probably meant.
+//! Finds databases near a path that is not a database: the user probably meant one of them.
 
 use std::path::{Path, PathBuf};
 

@@ -223,7 +223,8 @@ impl Session {
         self.db.family(name).map_err(|e| self.no_family(e, name))
     }
 
-    /// Returns the failure of a call that needs the family `name`. If there is none, another was probably meant.
+    /// Returns the failure of a call that needs the family `name`. If there is no such family, the user probably
+    /// meant another one.
     pub(crate) fn no_family(&self, error: Error, name: &str) -> Failure {
         let meant = match &error {
             Error::NotFound { .. } => nearest(name, self.db.families()),

@@ -256,7 +256,7 @@ impl<K: Key, V: Value, S: Read> Table<K, V, S> {
             }
             rows.next()?;
         }
-        // Each entry that a row needs exists, so any other entry shows in the number.
+        // Each entry that a row needs exists, so an entry without a row makes the number of entries too large.
         for (open, wanted) in schema.indexes.iter().zip(wanted) {
             let mut entries = view.cursor(&open.family, &ReadOptions::default().keys_only(true))?;
             entries.seek_to_first()?;

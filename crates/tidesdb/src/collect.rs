@@ -53,7 +53,7 @@ pub fn is_due(ctx: &MaintenanceCtx, family: &FamilyCore, stored_to: SeqNo) -> bo
 /// Takes the most useful step that frees space of `family`. Returns whether something changed; then there may be more to do.
 ///
 /// # Errors
-/// Those of an install and of a merge; `Corrupt` for a damaged value, which stays where it is.
+/// Errors of an install and of a merge; `Corrupt` for a damaged value, which stays where it is.
 pub fn step(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, stored_to: SeqNo) -> Result<bool> {
     if !has_values(family) {
         return Ok(false);
@@ -268,7 +268,7 @@ fn hides_values(ctx: &MaintenanceCtx, family: &FamilyCore, slot: &MemSlot, view:
 /// refer to. Returns whether a file was removed.
 ///
 /// # Errors
-/// Those of an install.
+/// Errors of an install.
 pub fn run(ctx: &MaintenanceCtx, family: &FamilyCore, stored_to: SeqNo) -> Result<bool> {
     match seal(ctx, family).and_then(|()| remove_dead(ctx, family, stored_to)) {
         Err(Error::NotFound { .. }) if family.is_dropped() => Ok(false),
@@ -315,7 +315,7 @@ pub fn name_begun(ctx: &MaintenanceCtx, family: &FamilyCore) -> Result<()> {
 /// those that nothing refers to.
 ///
 /// # Errors
-/// Those of an install; `NotFound` for a dropped family.
+/// Errors of an install; `NotFound` for a dropped family.
 pub fn name(ctx: &MaintenanceCtx, family: &FamilyCore) -> Result<()> {
     let _naming = family.naming.lock();
     family.check_usable()?;

@@ -167,7 +167,7 @@ impl Rewritten {
     /// family.
     ///
     /// # Errors
-    /// Those of opening a value log.
+    /// Errors of opening a value log.
     pub fn add_to(
         &self,
         ctx: &MaintenanceCtx,
@@ -202,7 +202,7 @@ impl Rewritten {
 /// Adds to `edit` those of `vlogs` that neither a version nor `edit` names yet.
 ///
 /// # Errors
-/// Those of opening a value log.
+/// Errors of opening a value log.
 pub fn name_vlogs(
     ctx: &MaintenanceCtx,
     family: &FamilyCore,
@@ -226,7 +226,7 @@ pub fn name_vlogs(
 /// range tombstones in `purge` delete for all readers. All versions of a key go to one table.
 ///
 /// # Errors
-/// Those of reading and writing; all output is removed.
+/// Errors of reading and writing; all output is removed.
 pub fn run(
     ctx: &MaintenanceCtx,
     family: &FamilyCore,

@@ -212,7 +212,7 @@ impl<T, F: Front> Table<T, F> {
     /// Runs `body` on the value of `handle`. Like [`Table::lend`], in fewer instructions.
     ///
     /// # Errors
-    /// Those of [`Table::lend`] and of `body`.
+    /// Errors of [`Table::lend`] and of `body`.
     #[inline(always)]
     pub(crate) fn with<R>(&self, handle: Handle, body: impl FnOnce(&mut T) -> Answer<R>) -> Answer<R> {
         let mut lent = self.lend(handle)?;
@@ -230,7 +230,7 @@ impl<T, F: Front> Table<T, F> {
     /// Removes the value of `handle`; the handle is stale afterwards.
     ///
     /// # Errors
-    /// Those of [`Table::lend`].
+    /// Errors of [`Table::lend`].
     pub(crate) fn remove(&self, handle: Handle) -> Answer<T> {
         self.end(self.lend(handle)?).ok_or(STALE)
     }
@@ -239,7 +239,7 @@ impl<T, F: Front> Table<T, F> {
     /// invented handle could wake one.
     ///
     /// # Errors
-    /// Those of [`Table::lend`].
+    /// Errors of [`Table::lend`].
     pub(crate) fn remove_shut(&self, handle: Handle) -> Answer<T> {
         self.remove(handle).or_else(|failure| {
             let lent = self.slot(handle).and_then(|slot| slot.wake(handle)).ok_or(failure)?;

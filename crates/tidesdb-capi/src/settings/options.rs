@@ -81,7 +81,7 @@ pub(crate) fn unified_bytes(config: &Config) -> u64 {
 /// the default.
 ///
 /// # Errors
-/// Those of [`check`].
+/// Errors of [`check`].
 pub(crate) fn options(config: &FamilyConfig, base: FamilyOptions) -> Answer<FamilyOptions> {
     check(config)?;
     let defaults = FamilyOptions::default();

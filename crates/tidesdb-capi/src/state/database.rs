@@ -235,7 +235,7 @@ impl Database {
     /// Returns the names of all families, sorted.
     ///
     /// # Errors
-    /// Those of [`Database::engine`].
+    /// Errors of [`Database::engine`].
     pub(crate) fn names(&self) -> Answer<Vec<String>> {
         let mut names = self.engine()?.families();
         names.retain(|name| name != SETTINGS_FAMILY);
@@ -245,7 +245,7 @@ impl Database {
     /// Returns the number after those of all families, starting at 0; the library's own family is not counted.
     ///
     /// # Errors
-    /// Those of [`Database::engine`].
+    /// Errors of [`Database::engine`].
     pub(crate) fn next_family(&self) -> Answer<u32> {
         let (names, engine) = (self.names()?, self.engine()?);
         let numbers = names.iter().filter_map(|name| Some(engine.family(name).ok()?.id().0));
@@ -325,7 +325,7 @@ impl Database {
     /// Creates a family `new` with the contents and settings of `source`.
     ///
     /// # Errors
-    /// Those of [`Database::create`]; `ERR_NOT_FOUND` for the source.
+    /// Errors of [`Database::create`]; `ERR_NOT_FOUND` for the source.
     pub(crate) fn clone_family(self: &Arc<Self>, source: &str, new: &str) -> Answer {
         callback::not_in_order()?;
         check_name(new)?;
@@ -342,7 +342,7 @@ impl Database {
     /// Renames a family; its handle stays valid.
     ///
     /// # Errors
-    /// Those of [`Database::create`]; `ERR_NOT_FOUND`.
+    /// Errors of [`Database::create`]; `ERR_NOT_FOUND`.
     pub(crate) fn rename(self: &Arc<Self>, old: &str, new: &str) -> Answer {
         callback::not_in_order()?;
         check_name(new)?;
@@ -382,7 +382,7 @@ impl Database {
     /// Drops the family of `handle`.
     ///
     /// # Errors
-    /// Those of [`Database::drop_family`]; `ERR_INVALID_ARGS` for a family of another database.
+    /// Errors of [`Database::drop_family`]; `ERR_INVALID_ARGS` for a family of another database.
     pub(crate) fn delete_family(self: &Arc<Self>, handle: Handle) -> Answer {
         callback::not_in_order()?;
         let _catalog = self.catalog.lock();

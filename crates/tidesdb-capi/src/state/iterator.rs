@@ -36,7 +36,7 @@ pub(crate) fn iterate(transaction: Handle, family: Handle) -> Answer<Handle> {
 /// Runs `body` on an iterator, after moving its cursor by the steps that were taken in the window.
 ///
 /// # Errors
-/// Those of [`crate::handle::Table::with`] and of `body`.
+/// Errors of [`crate::handle::Table::with`] and of `body`.
 #[inline(always)]
 pub(crate) fn on<R>(iter: Handle, body: impl FnOnce(&mut Iterator, &Window) -> Answer<R>) -> Answer<R> {
     let mut iter = ITERATORS.lend(iter)?;
@@ -54,7 +54,7 @@ pub(crate) fn on<R>(iter: Handle, body: impl FnOnce(&mut Iterator, &Window) -> A
 /// values are requested.
 ///
 /// # Errors
-/// Those of [`on`].
+/// Errors of [`on`].
 #[inline(always)]
 pub(crate) fn moved(iter: Handle, step: impl FnOnce(&mut Iterator) -> Answer) -> Answer {
     on(iter, |iter, window| {
@@ -139,7 +139,7 @@ impl Iterator {
     /// Moves to the previous key.
     ///
     /// # Errors
-    /// Those of [`Iterator::next`].
+    /// Errors of [`Iterator::next`].
     pub(crate) fn prev(&mut self) -> Answer {
         self.check()?;
         self.cursor.prev()?;
@@ -165,7 +165,7 @@ impl Iterator {
     /// Returns the current value, which stays valid until the iterator moves.
     ///
     /// # Errors
-    /// Those of [`Iterator::key`]; the engine's errors.
+    /// Errors of [`Iterator::key`]; the engine's errors.
     #[inline(always)]
     pub(crate) fn value(&mut self) -> Answer<&[u8]> {
         Ok(self.entry()?.1)
@@ -174,7 +174,7 @@ impl Iterator {
     /// Returns the current key and value.
     ///
     /// # Errors
-    /// Those of [`Iterator::value`].
+    /// Errors of [`Iterator::value`].
     #[inline(always)]
     pub(crate) fn entry(&mut self) -> Answer<(&[u8], &[u8])> {
         self.check()?;

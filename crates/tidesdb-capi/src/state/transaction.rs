@@ -75,7 +75,7 @@ impl Transaction {
     /// Begins a transaction.
     ///
     /// # Errors
-    /// Those of [`Database::engine`].
+    /// Errors of [`Database::engine`].
     pub(crate) fn new(database: &Arc<Database>, isolation: Isolation) -> Answer<Self> {
         Ok(Self {
             database: Arc::clone(database),
@@ -171,7 +171,7 @@ impl Transaction {
     /// Deletes a key. With `single`, the key must have been put at most once.
     ///
     /// # Errors
-    /// Those of [`Transaction::put`].
+    /// Errors of [`Transaction::put`].
     pub(crate) fn delete(&mut self, family: Handle, key: &[u8], single: bool) -> Answer {
         self.check_active()?;
         self.meet(family)?;
@@ -210,7 +210,7 @@ impl Transaction {
     /// Checks that a key exists. The commit never depends on it.
     ///
     /// # Errors
-    /// Those of [`Transaction::get`].
+    /// Errors of [`Transaction::get`].
     pub(crate) fn contains(&mut self, family: Handle, key: &[u8]) -> Answer {
         if !matches!(self.phase, Phase::Active) {
             return Err(ENDED_FOR_READING);

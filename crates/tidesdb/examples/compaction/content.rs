@@ -69,7 +69,7 @@ impl Density {
     }
 }
 
-/// A stretch of keys with what it holds of each class, evenly spread.
+/// A stretch of keys, with the density of each class in it.
 #[derive(Clone, Debug)]
 pub(crate) struct Piece {
     pub(crate) from: u64,

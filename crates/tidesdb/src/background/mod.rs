@@ -43,7 +43,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Runs one job. Failures are handled here; the result is for callers that wait for the job.
 ///
 /// # Errors
-/// Those of the job.
+/// Errors of the job.
 pub fn run(engine: &Arc<Engine>, job: Job) -> Result<()> {
     if job == Job::WriteEvents {
         engine.write.events.write(); // also if writes are refused
@@ -63,7 +63,7 @@ pub fn run(engine: &Arc<Engine>, job: Job) -> Result<()> {
 /// Runs queued jobs in this thread until the queue is empty or a job fails.
 ///
 /// # Errors
-/// Those of the first job that fails.
+/// Errors of the first job that fails.
 pub fn run_queued(engine: &Arc<Engine>) -> Result<()> {
     while let Some(job) = engine.write.jobs.pop(Duration::ZERO, |_| true) {
         let result = run(engine, job);

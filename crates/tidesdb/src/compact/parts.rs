@@ -31,7 +31,7 @@ use crate::{Error, Result};
 /// must live until the install, and the disk space, which must live until the tables are installed or removed: a close waits for it.
 ///
 /// # Errors
-/// Those of reading and writing; all output is removed.
+/// Errors of reading and writing; all output is removed.
 pub(super) fn merge(
     ctx: &MaintenanceCtx,
     family: &Arc<FamilyCore>,

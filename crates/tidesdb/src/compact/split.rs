@@ -59,7 +59,8 @@ fn cut_from<'c>(order: &Comparator, cuts: &'c [Vec<u8>], key: &[u8]) -> Option<&
     cuts.get(cuts.partition_point(|cut| order.compare(cut, key).is_lt()))
 }
 
-/// The length of tables with which a part of `part_bytes` does not end with a short one: up to a quarter above `table_bytes`.
+/// Returns the length of tables, up to a quarter above `table_bytes`, with which a part of `part_bytes` does not end with a short
+/// table.
 fn longer(table_bytes: u64, part_bytes: u64) -> u64 {
     let whole = (part_bytes / table_bytes.max(1)).max(1);
     let each = part_bytes / whole;

@@ -43,7 +43,7 @@ impl MaintenanceCtx {
     /// Makes `edit` durable, then calls `publish` with the new versions; on failure neither happens.
     ///
     /// # Errors
-    /// Those of [`VersionSet::install`]; an unknown state of the manifest poisons the database.
+    /// Errors of [`VersionSet::install`]; an unknown state of the manifest poisons the database.
     pub fn install_with(&self, edit: &VersionEdit, publish: impl FnOnce(&Versions)) -> Result<()> {
         self.versions.install(edit, publish).inspect_err(|e| {
             if self.versions.is_poisoned() {
@@ -88,7 +88,7 @@ impl MaintenanceCtx {
     /// Runs `work`, which frees space in the end. If the disk is full, runs it once more with the space of the reserve.
     ///
     /// # Errors
-    /// Those of `work`.
+    /// Errors of `work`.
     pub fn with_reserve<R>(&self, mut work: impl FnMut() -> Result<R>) -> Result<R> {
         match work() {
             // Not if the state of the manifest is unknown: the work may have been done.

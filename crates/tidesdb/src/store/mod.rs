@@ -102,7 +102,7 @@ impl<'a> Body<'a> {
     /// Passes all bytes to `sink`, at most `piece` bytes at a time.
     ///
     /// # Errors
-    /// Those of reading the file and of `sink`.
+    /// Errors of reading the file and of `sink`.
     pub fn for_each(&self, piece: usize, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
         let mut buf = vec![0; (piece.max(1) as u64).min(self.len) as usize];
         let mut at = 0;

@@ -28,7 +28,8 @@ pub fn moment_of(expiry: u64) -> Option<SystemTime> {
     (expiry != 0).then(|| UNIX_EPOCH + Duration::from_millis(expiry.min(EXPIRY_MAX)))
 }
 
-/// Returns the expiry of a row that expires at `moment`, in milliseconds, rounded up. A moment before 1970 is long ago.
+/// Returns the expiry of a row that expires at `moment`, in milliseconds, rounded up. For a moment before 1970, the expiry is that
+/// of 1970.
 ///
 /// # Errors
 /// `InvalidArgument` if the moment is after [`EXPIRY_MAX`].

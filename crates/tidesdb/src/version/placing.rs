@@ -17,8 +17,8 @@ pub(super) struct Placed<T> {
     pub(super) slot: Arc<TableSlot<T>>,
 }
 
-/// Returns the runs of `level`, newest first, that `runs` become without `gone` and with `new`. `generation` tells that of a table that
-/// stays. Costs what changes: all other runs, and all other chunks of a run, are shared.
+/// Returns the runs of `level`, newest first, that `runs` become without `gone` and with `new`. `generation` returns the generation of
+/// a table that stays. The cost depends on what changes: all other runs, and all other chunks of a run, are shared.
 ///
 /// # Errors
 /// `Internal`: a table of `gone` is not in the level.

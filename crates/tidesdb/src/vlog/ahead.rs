@@ -40,7 +40,7 @@ impl LoadAhead {
     /// The merge has reached the value at `pointer`: loads values of the files `from` of `set` that follow.
     ///
     /// # Errors
-    /// Those of reading the entries.
+    /// Errors of reading the entries.
     pub(super) fn follow(
         &mut self,
         set: &VlogSet,

@@ -18,7 +18,7 @@ impl VlogSet {
     /// the next part when it is done with one. `work` gets the lane for its appends.
     ///
     /// # Errors
-    /// Those of `work`: no further part is begun.
+    /// Errors of `work`: no further part is begun.
     pub fn in_parallel<P: Send, R: Send>(
         &self,
         parts: impl ExactSizeIterator<Item = P> + Send,

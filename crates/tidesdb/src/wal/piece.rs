@@ -151,7 +151,7 @@ impl LargeCommit {
     /// operation; the last part, which must be used as a whole, does not.
     ///
     /// # Errors
-    /// Those of `take`; `Io`; `MemoryLimit`; `Corrupt` if the bytes are not those of the valid record that was found: then what was taken
+    /// Errors of `take`; `Io`; `MemoryLimit`; `Corrupt` if the bytes are not those of the valid record that was found: then what was taken
     /// must not be used.
     pub fn read(&self, part_bytes: usize, mut take: impl FnMut(&Piece, bool) -> Result<Taken>) -> Result<()> {
         let mut head = [0; RECORD_HEADER_BYTES];

@@ -258,7 +258,7 @@ impl<'a> CrashedLog<'a> {
     /// of about `piece_bytes`, with how far the log is known to be durable. If `apply` returns `false`, the rest is only scanned.
     ///
     /// # Errors
-    /// Those of `apply`; `Corrupt` for damage that the recovery mode does not tolerate, also after commits were passed on; `Io`;
+    /// Errors of `apply`; `Corrupt` for damage that the recovery mode does not tolerate, also after commits were passed on; `Io`;
     /// `MemoryLimit`.
     pub fn read(
         &self,

@@ -127,7 +127,7 @@ impl LogTail {
     /// that it did not apply, if any; the read ends there.
     ///
     /// # Errors
-    /// Those of `apply`, which then has applied nothing of the piece; `Corrupt`, also if the segment was reused; `Io`.
+    /// Errors of `apply`, which then has applied nothing of the piece; `Corrupt`, also if the segment was reused; `Io`.
     pub fn read(
         &mut self,
         dir: &dyn Dir,

@@ -45,7 +45,7 @@ pub fn commit(ctx: &WriteCtx, batch: &mut WriteBatch, options: &WriteOptions) ->
 /// which they got their places.
 ///
 /// # Errors
-/// Those of `check_unchanged`, such as `Conflict`; nothing happened and the batch is kept. Others as [`commit`].
+/// Errors of `check_unchanged`, such as `Conflict`; nothing happened and the batch is kept. Others as [`commit`].
 pub fn commit_if(
     ctx: &WriteCtx,
     batch: &mut WriteBatch,
