@@ -173,7 +173,7 @@ pub struct Config {
     cache_bytes: u64,
     segment_bytes: u64,
     mmap_reads: bool,
-    /// Most parts of a merge.
+    /// Maximum number of parts of a merge.
     merge_parts: usize,
     /// False: flushes and merges of the history are left out.
     maintains: bool,

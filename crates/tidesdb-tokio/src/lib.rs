@@ -32,7 +32,7 @@ use std::thread;
 use tidesdb::{Db, Error, Result, SeqNo, SyncMode, WriteBatch, WriteOptions};
 use tokio::sync::oneshot;
 
-/// Most batches that share one sync, so that the first of them does not wait long.
+/// Maximum number of batches that share one sync, so that the first of them does not wait long.
 const GROUP_MAX: usize = 1024;
 
 /// A batch, and the task that waits for it.

@@ -171,7 +171,7 @@ struct Usage {
     /// Bytes of the files that are not complete and durable, and how many of these bytes tables refer to.
     incomplete: (u64, u64),
     space: ValueSpace,
-    /// Most bytes of values that the memtables may overwrite, and that no table refers to yet.
+    /// Maximum bytes of values that the memtables may overwrite, and that no table refers to yet.
     unflushed: u64,
 }
 
@@ -219,7 +219,7 @@ impl Usage {
     }
 }
 
-/// Returns most bytes of values that no table refers to, or that memtables overwrite.
+/// Returns the maximum bytes of values that no table refers to, or that memtables overwrite.
 fn unflushed(family: &FamilyCore, seen: &Seen, average: u64) -> u64 {
     let Seen { view, flushed_to } = seen;
     if view.memtables().all(|slot| slot.is_empty()) {

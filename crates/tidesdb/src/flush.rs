@@ -35,10 +35,10 @@ use crate::{Error, Result};
 /// Approximate number of keys of a flush that are looked up in older tables.
 const SAMPLED_KEYS: u64 = 256;
 
-/// Most bytes of memtables that one flush takes together: neighbours of a family, which become one table, and memtables of several families,
-/// whose tables are installed together. A memtable of more is flushed alone.
+/// Maximum bytes of memtables that one flush takes together: neighbours of a family, which become one table, and memtables of several
+/// families, whose tables are installed together. A memtable of more is flushed alone.
 const TOGETHER_BYTES: u64 = 16 << 20;
-/// Most families of one flush: the table of each is an open file until all of them are synced.
+/// Maximum number of families of one flush: the table of each is an open file until all of them are synced.
 const TOGETHER_FAMILIES: usize = 64;
 
 /// The oldest immutable memtables of a family, which become one table.

@@ -27,7 +27,8 @@ pub const FLUSH_LEVEL: u8 = 1;
 
 /// Bytes that a merge writes between two looks at its disk space and its rate.
 const STRIDE_BYTES: u64 = 256 << 10;
-/// Most tables of a part that wait for their sync while the next ones are written. Their last bytes are on their way to the device meanwhile.
+/// Maximum number of tables of a part that wait for their sync while the next ones are written. Their last bytes are on their way to the
+/// device meanwhile.
 const UNSYNCED_MAX: usize = 2;
 /// Entries that a helper writes between two looks for merges of other families.
 const YIELD_EVERY: u64 = 256;

@@ -39,7 +39,7 @@ pub enum Source {
 #[derive(Clone, Debug)]
 pub struct MergeInput(Arc<TableSlot>);
 
-/// Most tables that [`MergeInput::are_cold`] looks at.
+/// Maximum number of tables that [`MergeInput::are_cold`] looks at.
 const COLD_SAMPLES: usize = 16;
 
 impl MergeInput {

@@ -18,7 +18,7 @@ use tidesdb_io::sim::OpKind;
 use common::{Pair, Sim, contents, small};
 
 const ROWS: u32 = 1500;
-/// Most tables that a close may write: two families have few memtables, whatever their size.
+/// Maximum number of tables that a close may write: two families have few memtables, whatever their size.
 const TABLES_AT_CLOSE: u64 = 8;
 
 type Set = Box<dyn Fn(&mut DbOptions)>;

@@ -15,7 +15,7 @@ pub const SMALL: &str = "families_small_alone";
 pub const TOGETHER: &str = "families_together";
 
 const SMALL_KEYS: u64 = 100_000;
-/// Size of the large family in small ones.
+/// Size of the large family, as a multiple of a small one.
 const TIMES: u64 = 100;
 const SECONDS: f64 = 60.0;
 /// Puts per second of each family: no more than the engine can merge with all families at once.

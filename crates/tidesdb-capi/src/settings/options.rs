@@ -113,7 +113,7 @@ pub(crate) fn options(config: &FamilyConfig, base: FamilyOptions) -> Answer<Fami
 
 /// Largest size ratio that the engine takes.
 const LEVEL_SIZE_RATIO_MAX: u64 = 1 << 20;
-/// Most levels of a tree.
+/// Maximum number of levels of a tree.
 const LEVELS_MAX: u32 = 64;
 
 /// A number of levels; a negative one is treated as 0.

@@ -16,11 +16,11 @@ pub(crate) struct Measures {
     pub(crate) levels: usize,
     /// Bytes that flushes and merges wrote for each byte of user data.
     pub(crate) write_amplification: f64,
-    /// Most bytes on disk, with the inputs of the job that runs, for each byte of live data.
+    /// Maximum bytes on disk, with the inputs of the job that runs, for each byte of live data.
     pub(crate) peak_space: f64,
     /// Bytes on disk between jobs, on average, for each byte of live data.
     pub(crate) settled_space: f64,
-    /// Most tables at a time.
+    /// Maximum number of tables at a time.
     pub(crate) tables: usize,
     /// Bytes of the largest job for each byte of live data.
     pub(crate) largest_job: f64,

@@ -8,7 +8,7 @@
 //! `plan.rs` asks the policy (`policy/`) which merge is due; `run.rs` carries it out and installs the result; `parts.rs`
 //! divides the rewrite over threads; `manual.rs` divides
 //! what a user asks for into several merges. Level 1 holds flushed tables, newest first, which may overlap. A deeper level holds
-//! sorted runs of disjoint tables: one, but the tiered level several.
+//! one sorted run of disjoint tables; the tiered level holds several.
 
 pub mod policy;
 mod plan;

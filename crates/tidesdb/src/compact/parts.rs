@@ -80,7 +80,7 @@ pub(super) struct PartedMerge {
     /// True if an input refers to values of the victims.
     moves: bool,
     space: MergeSpace,
-    /// Most bytes of an output table.
+    /// Maximum bytes of an output table.
     table_bytes: u64,
     drop_pages: bool,
     state: Mutex<State>,

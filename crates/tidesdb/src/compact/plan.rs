@@ -215,7 +215,7 @@ fn in_place(version: &TableVersion, cause: Cause, level: u8, table: &Arc<TableSl
     CompactionPlan { bottom, ..plan }
 }
 
-/// A plan that rewrites, where it is, the free table that refers to the most bytes of the value logs `victims`.
+/// Returns a plan that rewrites one table in its level: the free one that refers to the most bytes of the value logs `victims`.
 pub(super) fn of_values(
     version: &TableVersion,
     claims: &[Claim],

@@ -34,7 +34,7 @@ use crate::{Error, Result};
 const REPLAY_BYTES: usize = 4 << 20;
 /// Shorter pieces of the log are replayed by one thread.
 const PARALLEL_BYTES_MIN: usize = 256 << 10;
-/// Most threads of a replay.
+/// Maximum number of threads of a replay.
 const THREADS_MAX: usize = 8;
 /// Bytes of log between two events about the progress.
 const EVENT_BYTES: u64 = 64 << 20;

@@ -82,7 +82,7 @@ pub struct ValueSpace {
     pub live: u64,
     /// Bytes of a record on average.
     pub average: u64,
-    /// Most bytes of records that newer tables may hide.
+    /// Maximum bytes of records that newer tables may hide.
     pub hidden: u64,
     /// Bytes of the tables.
     pub table_bytes: u64,

@@ -15,7 +15,7 @@ pub struct Merges {
     /// The last merge failed because the disk had no space for its output.
     starved: AtomicBool,
     stops: AtomicU64,
-    /// Most bytes that all merges write per second; 0 = no limit.
+    /// Maximum bytes that all merges write per second; 0 = no limit.
     rate: AtomicU64,
     /// Schedule of their writes.
     pace: Pace,

@@ -15,7 +15,7 @@ use tidesdb_sync::{Condvar, Mutex, rank};
 
 use crate::types::FamilyId;
 
-/// Most merges of one family at a time, whatever the number of workers.
+/// Maximum number of merges of one family at a time, whatever the number of workers.
 const MERGES_OF_A_FAMILY: usize = 4;
 
 /// One piece of background work.
@@ -90,7 +90,7 @@ struct Inner {
     asked: u64,
     /// How many of each run.
     running: BTreeMap<Job, usize>,
-    /// Most merges of one family at a time, if that is less than [`MERGES_OF_A_FAMILY`].
+    /// Maximum number of merges of one family at a time, if that is less than [`MERGES_OF_A_FAMILY`].
     merges_max: Option<usize>,
     /// Families whose merges are short.
     small: BTreeSet<FamilyId>,

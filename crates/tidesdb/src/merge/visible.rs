@@ -5,8 +5,8 @@
 //! after iteration has left the key, so the version is copied to buffers. A key with many versions is positioned by a
 //! seek instead. The buffers are reused: no allocations once they have grown.
 //!
-//! If the newest version is an operand, the older versions are read down to the first that is none, in both directions
-//! forward, and the combined value goes to the buffers.
+//! If the newest version is an operand, the older versions are read down to the first that is not an operand, and the
+//! combined value goes to the buffers. This read goes forward, also in a backward scan.
 
 use std::fmt;
 use std::ops::Bound;

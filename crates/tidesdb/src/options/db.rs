@@ -62,8 +62,9 @@ pub struct DbOptions {
     /// deterministic, and no thread syncs for `SyncMode::Interval`. With two or more, another one merges while one family
     /// uses all that merge. At most 256. Default: 2 to 4, by the number of cores.
     pub background_threads: Option<usize>,
-    /// Most key ranges that one merge is divided into. Idle workers that merge take some of them, the thread that runs the merge takes
-    /// the others. 1 = merges are not divided. Default: twice the number of threads that merge; 1 with fewer than two workers.
+    /// Maximum number of key ranges that one merge is divided into. Idle workers that merge take some of them, the thread that runs the
+    /// merge takes the others. 1 = merges are not divided. Default: twice the number of threads that merge; 1 with fewer than two
+    /// workers.
     pub merge_parts: Option<usize>,
     /// Bytes per second that all merges together may write; flushes are not limited. 0 = no limit. Can be changed while the
     /// database is open: [`crate::Db::set_compaction_rate`]. Default 0.

@@ -17,7 +17,7 @@ use crate::{Error, Result};
 
 /// Longest stored name of a key order in bytes.
 pub(crate) const COMPARATOR_NAME_BYTES_MAX: usize = 255;
-/// Most filter bits per key.
+/// Maximum number of filter bits per key.
 const FILTER_BITS_MAX: u64 = 32;
 /// Longest stored name of a merge operator in bytes.
 const OPERATOR_NAME_BYTES_MAX: usize = 255;
@@ -443,7 +443,7 @@ mod tests {
         assert!(again.name() == "mine" && again.is_unresolved());
     }
 
-    /// Regression: of two threads that added different operators at once, the second one took its options for those in force.
+    /// Regression: if two threads added different operators at once, the second one took its own options for those in force.
     #[test]
     fn options_with_another_merge_operator_are_other_options() {
         let with =

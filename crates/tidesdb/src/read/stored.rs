@@ -14,7 +14,7 @@ use crate::vlog::{ValueLoads, VlogPointer, VlogSet};
 
 /// Read-ahead, counted in values: starts after eight values that were read one by one.
 type ValueReadahead = Readahead<8, 128>;
-/// Most bytes of values to hold. Longer values keep the disk busy on their own.
+/// Maximum bytes of values to hold. Longer values keep the disk busy on their own.
 const BYTES_MAX: u64 = 1 << 20;
 /// Longest value to read ahead.
 const VALUE_BYTES_MAX: u32 = 64 << 10;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-/// Most elements of a chunk.
+/// Maximum number of elements of a chunk.
 const CHUNK_MAX: usize = 128;
 
 /// Elements in an order that the caller keeps.

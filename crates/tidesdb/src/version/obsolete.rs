@@ -167,7 +167,7 @@ impl Orphans {
     }
 }
 
-/// Returns those of `names` that are tables, value logs and manifests which neither `state` names nor `spent` is.
+/// Returns the tables, value logs and manifests among `names` that `state` does not name, without the manifest `spent`.
 fn strays(names: &[String], state: &State, spent: Option<u64>) -> Vec<String> {
     let tables: BTreeSet<TableId> = state.families.values().flat_map(|f| f.tables.ids()).collect();
     let vlogs: BTreeSet<&VlogId> = state.families.values().flat_map(|f| f.vlogs.keys()).collect();

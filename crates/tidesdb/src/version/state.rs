@@ -232,7 +232,7 @@ impl FamilyState {
         removed.map(|_| ()).ok_or_else(|| missing("range tombstone", seq))
     }
 
-    /// Returns the changes that make the tables of this state of those of `prev`.
+    /// Returns the changes that turn the tables of `prev` into those of this state.
     pub(super) fn tables_since<'a>(&'a self, prev: Option<&'a Self>) -> impl Iterator<Item = Change> + 'a {
         let family = self.id;
         let is_in = |of: &Self, table: &PlacedTable| of.tables.get(table.meta.id) == Some(table);

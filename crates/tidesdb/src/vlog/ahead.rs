@@ -1,6 +1,6 @@
 //! Loads the values that a merge is about to move, before it gets to them.
 //!
-//! A merge moves values in the order of their keys, and these values lie in the files in no order. One read after the other would wait
+//! A merge moves values in the order of their keys, but in the files these values have no order. One read after the other would wait
 //! for the device each time. So a second cursor over the same entries runs ahead and starts these reads.
 
 use std::collections::{BTreeSet, VecDeque};

@@ -173,7 +173,7 @@ impl ChunkIndex {
         &self.chunks
     }
 
-    /// The chunks in order, to replace by copies.
+    /// The chunks in order, to be replaced by copies.
     pub fn chunks_mut(&mut self) -> &mut [VlogPointer] {
         &mut self.chunks
     }

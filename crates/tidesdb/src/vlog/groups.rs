@@ -4,7 +4,7 @@ use super::VlogPointer;
 
 /// Longest record that is read together with its neighbours.
 const NEAR_BYTES_MAX: u64 = 80 << 10;
-/// Most bytes between two records that are read together.
+/// Maximum bytes between two records that are read together.
 const GAP_BYTES_MAX: u64 = 8 << 10;
 
 /// Returns the indexes of `wanted` in the order in which the records lie in the files.

@@ -9,7 +9,7 @@ use crate::Result;
 
 /// With fewer chunks the caller works alone: starting threads would take longer than they save.
 const PARTS_MIN: usize = 6;
-/// Most threads beside the caller.
+/// Maximum number of threads beside the caller.
 const HELPERS_MAX: usize = 3;
 
 impl VlogSet {

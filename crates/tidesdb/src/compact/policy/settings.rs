@@ -17,13 +17,13 @@ pub struct PolicySettings {
     pub min_levels: u8,
     /// Number of levels between the tiered level and the largest level.
     pub tiered_offset: u8,
-    /// Most sorted runs of the tiered level in one place, at least 1.
+    /// Maximum number of sorted runs of the tiered level in one place, at least 1.
     pub tiered_runs_max: u64,
     /// Share of tombstones, in thousandths of the entries, above which a table is compacted to the bottom; 0 = never.
     pub density_permille: u32,
     /// Tables with fewer entries are never dense.
     pub density_min_entries: u64,
-    /// Most bytes of the inputs of a merge that can be planned smaller, because the disk is nearly full.
+    /// Maximum bytes of the inputs of a merge that can be planned smaller, because the disk is nearly full.
     pub merge_bytes_max: u64,
 }
 

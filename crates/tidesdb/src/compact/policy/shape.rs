@@ -23,7 +23,7 @@ pub struct Shape {
     /// The tiered level, or the largest one of a tree that has no level between it and level 1. Levels above it are merged whole, levels from
     /// it on in partitions.
     pub tiered: u8,
-    /// Most sorted runs of the tiered level in one place.
+    /// Maximum number of sorted runs of the tiered level in one place.
     pub runs_max: u64,
     /// Size limit of an output table: less than the setting while the tree is small, so that a merge of one partition is a small part of
     /// it.

@@ -16,7 +16,7 @@ use crate::types::TableId;
 
 /// A database with fewer tables opens them with one thread.
 const TABLES_MIN: usize = 64;
-/// Most threads. Opening waits for the disk if nothing is cached, so there may be more than processors.
+/// Maximum number of threads. Opening waits for the disk if nothing is cached, so there may be more than processors.
 const THREADS_MAX: usize = 8;
 /// Tables that a thread takes at a time.
 const CHUNK: usize = 16;
