@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use tidesdb_io::{Dir, Env};
 
+use crate::types::ShownExpiry;
 use crate::{Error, Result};
 
 pub use manifest::{manifest, trees};
@@ -41,6 +42,11 @@ fn shown(key: &[u8]) -> String {
         }
         _ => key.escape_ascii().to_string(),
     }
+}
+
+/// When a row expires, as the end of its line; empty if it never does.
+fn shown_expiry(expiry: u64) -> String {
+    if expiry == 0 { String::new() } else { format!(", expires {}", ShownExpiry(expiry)) }
 }
 
 /// Bytes as hexadecimal digits.

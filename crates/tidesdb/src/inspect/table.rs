@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{hex, keep_damage, no_such, open, shown};
+use super::{hex, keep_damage, no_such, open, shown, shown_expiry};
 use crate::files::{self, FileKind};
 use crate::memory::Memory;
 use crate::sst::{Table, TableContext, TableCursor};
-use crate::types::{EntryCursor, ShownExpiry};
+use crate::types::EntryCursor;
 use crate::version;
 use crate::{Error, Result};
 
@@ -86,8 +86,8 @@ fn show_entries(table: Arc<Table>, show: &mut dyn FnMut(&str)) -> Result<()> {
     cursor.seek_to_first()?;
     while cursor.valid() {
         let ((seq, kind, expiry), key) = (cursor.entry_meta().parts(), shown(cursor.key()));
-        let expiry = if expiry == 0 { String::new() } else { format!(", expires {}", ShownExpiry(expiry)) };
-        show(&format!("      {key} seqno {seq} {kind:?}, {} bytes{expiry}", cursor.value()?.len()));
+        let (bytes, expiry) = (cursor.value()?.len(), shown_expiry(expiry));
+        show(&format!("      {key} seqno {seq} {kind:?}, {bytes} bytes{expiry}"));
         cursor.next()?;
     }
     Ok(())

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use tidesdb_io::{Access, FileExt};
 
-use super::{hex, no_such, open, shown};
+use super::{hex, no_such, open, shown, shown_expiry};
 use crate::files::{self, FileKind};
-use crate::types::{SeqNo, ShownExpiry};
+use crate::types::SeqNo;
 use crate::wal::layout::{
     RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_HEADER_BYTES, SegmentHeader, UNIT,
 };
@@ -108,12 +108,8 @@ impl<'a> Segment<'a> {
         for op in ops(body, self.file, pos + RECORD_HEADER_BYTES as u64) {
             match op {
                 Ok(op) => {
-                    let expiry = if op.expiry == 0 {
-                        String::new()
-                    } else {
-                        format!(", expires {}", ShownExpiry(op.expiry))
-                    };
                     let (kind, family, key) = (op.kind, op.family.0, shown(op.key));
+                    let expiry = shown_expiry(op.expiry);
                     show(&format!("      {kind:?} family {family} {key}, {} bytes{expiry}", op.value.len()));
                 }
                 Err(e) => {

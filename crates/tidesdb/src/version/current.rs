@@ -12,7 +12,7 @@ use std::io::ErrorKind;
 use tidesdb_io::{Access, Dir, FileExt};
 
 use super::edit::MANIFEST_FORMAT;
-use super::format::first_nonzero;
+use super::format::{first_nonzero, seal};
 use super::manifest::Failure;
 use crate::codec::{Decoder, Salt, bound_crc};
 use crate::files::{self, CURRENT, CURRENT_NEW, FileKind};
@@ -40,9 +40,7 @@ impl Current {
         out.extend_from_slice(&self.number.to_le_bytes());
         out.extend_from_slice(&self.salt);
         out.extend_from_slice(&self.uuid);
-        out.resize(CURRENT_BYTES - 4, 0);
-        let crc = bound_crc(&NO_SALT, 0, &[&out]);
-        out.extend_from_slice(&crc.to_le_bytes());
+        seal(&mut out, CURRENT_BYTES, &NO_SALT, 0);
         out
     }
 

@@ -120,14 +120,18 @@ impl<T> FamilyVersion<T> {
     /// Marks as obsolete all files that `next` lacks. `next` is what `edit` made of this version, or `None` if the family was
     /// dropped.
     pub(super) fn retire_into(&self, next: Option<&Self>, edit: &VersionEdit) {
-        let is_gone = |id: TableId| next.is_none_or(|n| n.state.tables.get(id).is_none());
+        let retire = |slot: &Arc<TableSlot<T>>| {
+            if next.is_none_or(|next| next.state.tables.get(slot.id()).is_none()) {
+                slot.guard().set_obsolete();
+            }
+        };
         let removed = |change: &Change| match change {
             Change::RemoveTable { family, table, .. } if *family == self.state.id => self.table(*table),
             _ => None,
         };
         match next {
-            Some(_) => edit.changes.iter().filter_map(removed).for_each(|slot| retire(slot, is_gone)),
-            None => self.tables().for_each(|slot| retire(slot, is_gone)),
+            Some(_) => edit.changes.iter().filter_map(removed).for_each(retire),
+            None => self.tables().for_each(retire),
         }
         if next.is_some_and(|next| Arc::ptr_eq(&next.vlogs, &self.vlogs)) {
             return;
@@ -392,10 +396,4 @@ impl<T> fmt::Debug for FamilyVersion<T> {
 fn range_of<T>(runs: &[Arc<Run<T>>], n: u8) -> Range<usize> {
     let start = runs.partition_point(|run| run.level() < n);
     start..start + runs[start..].partition_point(|run| run.level() == n)
-}
-
-fn retire<T>(slot: &TableSlot<T>, is_gone: impl Fn(TableId) -> bool) {
-    if is_gone(slot.id()) {
-        slot.guard().set_obsolete();
-    }
 }

@@ -79,6 +79,13 @@ pub(super) fn first_nonzero(bytes: &[u8]) -> Option<usize> {
     bytes.iter().position(|b| *b != 0)
 }
 
+/// Pads `out` with zeros to `bytes` bytes, of which the last four are the checksum.
+pub(super) fn seal(out: &mut Vec<u8>, bytes: usize, salt: &Salt, at: u64) {
+    out.resize(bytes - 4, 0);
+    let crc = bound_crc(salt, at, &[out]);
+    out.extend_from_slice(&crc.to_le_bytes());
+}
+
 impl Header {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(PAGE as usize);
@@ -89,9 +96,7 @@ impl Header {
         out.extend_from_slice(&self.identity.uuid);
         out.extend_from_slice(&self.identity.wal_segment_bytes.to_le_bytes());
         out.extend_from_slice(&self.number.to_le_bytes());
-        out.resize(HEADER_BYTES - 4, 0);
-        let crc = bound_crc(&self.salt, 0, &[&out]);
-        out.extend_from_slice(&crc.to_le_bytes());
+        seal(&mut out, HEADER_BYTES, &self.salt, 0);
         out.resize(PAGE as usize, 0);
         out
     }
@@ -158,9 +163,7 @@ impl Mark {
         out.extend_from_slice(&self.end.to_le_bytes());
         out.extend_from_slice(&self.file_bytes.to_le_bytes());
         out.extend_from_slice(&self.chain.to_le_bytes());
-        out.resize(MARK_BYTES - 4, 0);
-        let crc = bound_crc(salt, at, &[&out]);
-        out.extend_from_slice(&crc.to_le_bytes());
+        seal(&mut out, MARK_BYTES, salt, at);
         out.resize(PAGE as usize, 0);
         out
     }

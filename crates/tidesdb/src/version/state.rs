@@ -176,11 +176,7 @@ impl FamilyState {
         if level == 0 || level > LEVEL_MAX {
             return Err(Error::internal(format!("table {} in level {level}", meta.id.0)));
         }
-        for r in &meta.vlog_refs {
-            let live = self.vlogs.get_mut(&r.vlog).ok_or_else(|| missing("value log", r.vlog.0.into()))?;
-            live.live_bytes = add(live.live_bytes, r.bytes)?;
-            live.live_count = add(live.live_count, r.count)?;
-        }
+        self.change_live(meta, add)?;
         match self.tables.insert(PlacedTable { level, generation, meta: Arc::clone(meta) }) {
             true => Ok(()),
             false => Err(Error::internal(format!("table {} is there already", meta.id.0))),
@@ -193,10 +189,15 @@ impl FamilyState {
         if found != level {
             return Err(Error::internal(format!("table {} is in level {found}, not {level}", table.0)));
         }
-        for r in &meta.vlog_refs {
+        self.change_live(&meta, sub)
+    }
+
+    /// Changes the live bytes and values of value logs by those that a table refers to.
+    fn change_live(&mut self, table: &TableMeta, change: fn(u64, u64) -> Result<u64>) -> Result<()> {
+        for r in &table.vlog_refs {
             let live = self.vlogs.get_mut(&r.vlog).ok_or_else(|| missing("value log", r.vlog.0.into()))?;
-            live.live_bytes = sub(live.live_bytes, r.bytes)?;
-            live.live_count = sub(live.live_count, r.count)?;
+            live.live_bytes = change(live.live_bytes, r.bytes)?;
+            live.live_count = change(live.live_count, r.count)?;
         }
         Ok(())
     }
