@@ -56,20 +56,34 @@ impl Compact {
 }
 
 /// Returns what the jobs of the database have done.
-pub(super) fn running(db: &Db) -> Seen {
+fn running(db: &Db) -> Seen {
+    Seen { done: 0, text: told(&db.stats().jobs) }
+}
+
+/// Returns one line about jobs. Between two jobs there is none for a moment.
+fn told(jobs: &[JobStats]) -> String {
     let job = |job: &JobStats| {
         let (done, all) = (size(job.bytes_done), size(job.bytes));
         let work = if job.kind == "flush" { "flushes" } else { "merges" };
         format!("{} {work} {done} of {all}", job.family)
     };
-    let jobs: Vec<String> = db.stats().jobs.iter().map(job).collect();
-    let text = if jobs.is_empty() { "waiting for the disk".to_owned() } else { jobs.join("; ") };
-    Seen { done: 0, text }
+    if jobs.is_empty() { "preparing".to_owned() } else { jobs.iter().map(job).collect::<Vec<_>>().join("; ") }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::stage::Stage;
+    use super::*;
+
+    #[test]
+    fn the_bar_names_all_jobs() {
+        let mut jobs = [JobStats::default(), JobStats::default()];
+        (jobs[0].kind, jobs[0].family, jobs[0].bytes) = ("flush", "a".to_owned(), 2048);
+        (jobs[1].kind, jobs[1].family, jobs[1].bytes) = ("Full", "b".to_owned(), 10);
+        jobs[1].bytes_done = 5;
+        assert_eq!(told(&jobs), "a flushes 0 B of 2.0 KiB; b merges 5 B of 10 B");
+        assert_eq!(running(&Stage::new().db).text, "preparing");
+    }
 
     #[test]
     fn overwritten_entries_go() {

@@ -124,6 +124,14 @@ mod tests {
     }
 
     #[test]
+    fn the_bar_shows_the_bytes_that_were_read() {
+        assert_eq!(reading(None).text, "reading");
+        let all = reading(Some(0)).text;
+        assert!(host::bytes_read().is_none() || (all.ends_with(" read") && all != "0 B read"), "{all}");
+        assert!(host::bytes_read().is_none() || reading(Some(u64::MAX)).text == "0 B read");
+    }
+
+    #[test]
     fn damage_at_open_is_reported_as_damage() {
         let damage = Error::Corrupt { file: "000003.klog".into(), offset: 9, what: "checksum".into() };
         let mut bytes = Vec::new();
