@@ -236,26 +236,14 @@ impl TableCursor {
         self.valid = true;
     }
 
-    /// Moves to the first entry of block `b`. Not valid if there is no such block.
-    fn enter_front(&mut self, b: usize) -> Result<()> {
+    /// Moves to the first entry of block `b`, backwards to the last. Not valid if there is no such block.
+    fn enter(&mut self, b: Option<usize>, backwards: bool) -> Result<()> {
         self.valid = false;
-        if b < self.table.blocks().count()
-            && self.window.is_in_scope(self.table.blocks(), &mut self.near, b, false)?
+        if let Some(b) = b.filter(|b| *b < self.table.blocks().count())
+            && self.window.is_in_scope(self.table.blocks(), &mut self.near, b, backwards)?
         {
             self.load(b)?;
-            self.stand(0);
-        }
-        Ok(())
-    }
-
-    /// Moves to the last entry of the block before `b`. Not valid if there is no such block.
-    fn enter_back(&mut self, b: usize) -> Result<()> {
-        self.valid = false;
-        if let Some(b) = b.checked_sub(1)
-            && self.window.is_in_scope(self.table.blocks(), &mut self.near, b, true)?
-        {
-            self.load(b)?;
-            self.stand(self.shape.header.entries as usize - 1);
+            self.stand(if backwards { self.shape.header.entries as usize - 1 } else { 0 });
         }
         Ok(())
     }
@@ -265,7 +253,7 @@ impl TableCursor {
     fn leave_block(&mut self) -> Result<()> {
         self.valid = false;
         if self.table.blocks().index().goes_on(&mut self.near, self.fence.block + 1)?.is_none() {
-            return self.enter_front(self.fence.block + 1);
+            return self.enter(Some(self.fence.block + 1), false);
         }
         std::mem::swap(&mut self.key, &mut self.passed);
         let b = self.table.blocks().index().last_block(&mut self.near, &self.passed)?;
@@ -282,7 +270,7 @@ impl TableCursor {
             self.stand(slot);
             Ok(())
         } else {
-            self.enter_front(self.fence.block + 1)
+            self.enter(Some(self.fence.block + 1), false)
         }
     }
 
@@ -393,12 +381,12 @@ impl EntryCursor for TableCursor {
     }
 
     fn seek_to_first(&mut self) -> Result<()> {
-        self.enter_front(0)
+        self.enter(Some(0), false)
     }
 
     fn seek_to_last(&mut self) -> Result<()> {
         match self.window.scope.clone().high() {
-            Bound::Unbounded => self.enter_back(self.table.blocks().count()),
+            Bound::Unbounded => self.enter(self.table.blocks().count().checked_sub(1), true),
             Bound::Included(high) | Bound::Excluded(high) => self.seek_for_prev(high),
         }
     }
@@ -439,7 +427,7 @@ impl EntryCursor for TableCursor {
         self.load(b)?;
         let order = self.table.blocks().order();
         match self.block().map_or(0, |block| block.search(order, target, true).0) {
-            0 => self.enter_back(b),
+            0 => self.enter(b.checked_sub(1), true),
             after => {
                 self.stand(after - 1);
                 Ok(())
@@ -497,7 +485,7 @@ impl EntryCursor for TableCursor {
             self.stand(self.slot - 1);
             Ok(())
         } else {
-            self.enter_back(self.fence.block)
+            self.enter(self.fence.block.checked_sub(1), true)
         }
     }
 

@@ -18,7 +18,8 @@ use std::sync::Arc;
 use tidesdb_io::Dir;
 use tidesdb_io::sim::{self, SimDisk};
 
-use super::block::Limits;
+use super::block::{BlockBuilder, Limits};
+use super::index::IndexBuilder;
 use super::memory::TableShare;
 use super::{Table, TableContext, TableMeta, TableOptions, TableWriter};
 use crate::Result;
@@ -30,6 +31,17 @@ pub(super) const ALL: [Compression; 5] =
     [Compression::None, Compression::Snappy, Compression::Lz4, Compression::Zstd, Compression::Lz4Fast];
 
 impl TableWriter {
+    /// Closes partitions of the index at `bytes`, so that small tables have several.
+    pub(super) fn with_partitions_of(mut self, bytes: usize) -> Self {
+        self.index = IndexBuilder::new(self.comparator.is_bytewise(), bytes);
+        self
+    }
+
+    /// Replaces the limits of blocks. Call it before the first entry.
+    pub(super) fn set_limits(&mut self, limits: Limits) {
+        self.block = BlockBuilder::new(self.comparator.is_bytewise(), self.options.compression, limits);
+    }
+
     /// Completes the table and makes it durable.
     pub(super) fn finish(self) -> Result<TableMeta> {
         let (meta, file) = self.complete()?;

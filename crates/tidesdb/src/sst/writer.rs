@@ -39,11 +39,11 @@ pub struct TableWriter {
     dir: Arc<dyn Dir>,
     file: Arc<dyn File>,
     name: String,
-    comparator: Comparator,
-    options: TableOptions,
+    pub(super) comparator: Comparator,
+    pub(super) options: TableOptions,
     meta: TableMeta,
-    block: BlockBuilder,
-    index: IndexBuilder,
+    pub(super) block: BlockBuilder,
+    pub(super) index: IndexBuilder,
     /// Hash of each key, if the table gets a filter.
     hashes: Vec<u64>,
     /// The last key of the finished blocks.
@@ -92,23 +92,10 @@ impl TableWriter {
         })
     }
 
-    /// Closes partitions of the index at `bytes`, so that small tables have several.
-    #[cfg(test)]
-    pub(super) fn with_partitions_of(mut self, bytes: usize) -> Self {
-        self.index = IndexBuilder::new(self.comparator.is_bytewise(), bytes);
-        self
-    }
-
     /// Drops the written data from the system's page cache.
     pub fn dropping_pages(mut self) -> Self {
         self.drop_pages = true;
         self
-    }
-
-    /// Replaces the limits of blocks. Call it before the first entry.
-    #[cfg(test)]
-    pub(super) fn set_limits(&mut self, limits: super::block::Limits) {
-        self.block = BlockBuilder::new(self.comparator.is_bytewise(), self.options.compression, limits);
     }
 
     /// Adds an entry: a key after the last one, or an older version of the last key.

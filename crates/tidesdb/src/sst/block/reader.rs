@@ -76,6 +76,12 @@ impl<'a> Block<'a> {
         self.part(self.shape.heads_at as usize, self.shape.shorts_at as usize).as_chunks().0
     }
 
+    /// Returns the head of key `i` as a number with the order of the keys; 0 if it has none.
+    #[inline]
+    pub(in crate::sst) fn head(&self, i: usize) -> u64 {
+        self.heads().get(i).map_or(0, |head| u64::from_le_bytes(*head))
+    }
+
     /// Returns the number of key bytes in the head of key `i`.
     #[inline]
     pub(in crate::sst) fn head_len(&self, i: usize) -> usize {
@@ -92,14 +98,20 @@ impl<'a> Block<'a> {
         let s = self.shape;
         let span = match s.has(SUFFIX_UNIFORM) {
             true => {
-                let len =
-                    if s.has(HEADS) { s.header.suffix.saturating_sub(8) } else { s.header.suffix } as usize;
+                let len = self.uniform_tail();
                 i * len..i * len + len
             }
             false => self.ends(s.tail_ends_at, i),
         };
         let tails = s.tails_at as usize;
         self.part(tails + span.start, tails + span.end)
+    }
+
+    /// Returns the length of every tail of a block whose keys have one length.
+    #[inline]
+    fn uniform_tail(&self) -> usize {
+        let suffix = self.shape.header.suffix as usize;
+        if self.shape.has(HEADS) { suffix.saturating_sub(8) } else { suffix }
     }
 
     /// Returns the span of value `i` among the value bytes of the block.
@@ -193,8 +205,7 @@ impl<'a> Block<'a> {
     /// Returns the head of key `i` as bytes of the key, with zeros behind a shorter one.
     #[inline]
     fn head_bytes(&self, i: usize) -> [u8; 8] {
-        let head = self.heads().get(i).map_or(0, |h| u64::from_le_bytes(*h));
-        head.swap_bytes().to_le_bytes()
+        self.head(i).swap_bytes().to_le_bytes()
     }
 
     /// Sets `key` to key `i`.
@@ -328,10 +339,7 @@ impl<'a> Block<'a> {
         let (s, n) = (self.shape, self.len());
         let tails = (s.end - s.tails_at) as usize;
         let good = match s.has(SUFFIX_UNIFORM) {
-            true => {
-                let len = if s.has(HEADS) { s.header.suffix.saturating_sub(8) } else { s.header.suffix };
-                n * len as usize == tails
-            }
+            true => n * self.uniform_tail() == tails,
             false => {
                 let shorts = self.part(s.shorts_at as usize, s.tail_ends_at as usize);
                 let spans = || (0..n).map(|i| self.ends(s.tail_ends_at, i));
@@ -349,8 +357,7 @@ impl<'a> Block<'a> {
     /// Returns whether keys ascend, versions of a key descend, and heads are padded with zeros.
     pub(in crate::sst) fn is_sorted(&self, order: &Comparator) -> bool {
         let (heads, has_heads) = (self.heads(), self.shape.has(HEADS));
-        let head = |i: usize| heads.get(i).map_or(0, |h| u64::from_le_bytes(*h));
-        let is_padded = |i: usize| head(i).checked_shl(8 * self.head_len(i) as u32).unwrap_or(0) == 0;
+        let is_padded = |i: usize| self.head(i).checked_shl(8 * self.head_len(i) as u32).unwrap_or(0) == 0;
         let has_full_heads = self.shape.has(SUFFIX_UNIFORM) && self.shape.header.suffix >= 8;
         if has_heads && !has_full_heads && !(0..self.len()).all(is_padded) {
             return false;
@@ -362,7 +369,10 @@ impl<'a> Block<'a> {
         (1..self.len()).all(|i| {
             let keys = if has_heads {
                 let lengths = || self.head_len(i - 1).cmp(&self.head_len(i));
-                head(i - 1).cmp(&head(i)).then_with(lengths).then_with(|| self.tail(i - 1).cmp(self.tail(i)))
+                self.head(i - 1)
+                    .cmp(&self.head(i))
+                    .then_with(lengths)
+                    .then_with(|| self.tail(i - 1).cmp(self.tail(i)))
             } else {
                 order.compare(self.tail(i - 1), self.tail(i))
             };

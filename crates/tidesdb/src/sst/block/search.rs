@@ -74,10 +74,9 @@ impl Block<'_> {
         }
         let Some(suffix) = target.strip_prefix(self.prefix()) else { return false };
         let head = head_of(suffix);
-        let heads = self.heads();
-        let at = |i: usize| heads.get(i).map_or(0, |h| u64::from_le_bytes(*h));
-        (head > at(0) || (head == at(0) && self.compare_suffix(0, suffix).is_lt()))
-            && (head < at(last) || (head == at(last) && self.compare_suffix(last, suffix).is_ge()))
+        let (low, high) = (self.head(0), self.head(last));
+        (head > low || (head == low && self.compare_suffix(0, suffix).is_lt()))
+            && (head < high || (head == high && self.compare_suffix(last, suffix).is_ge()))
     }
 
     /// Returns whether entry `i` is another version of the previous entry's key.

@@ -5,7 +5,7 @@ use super::places::BlockLocations;
 use crate::Result;
 use crate::codec::{Compression, Decoder, longest_raw};
 use crate::sst::block::HEADER_BYTES;
-use crate::types::{Comparator, SeqNo};
+use crate::types::SeqNo;
 
 /// Location of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,21 +41,10 @@ impl BlockIndex {
         Some(Fence { block: b, at, key_part: key_part as usize, disk: end - at })
     }
 
-    /// Returns the first block that can contain `target` or a later key.
+    /// Returns the block that `search` finds among the fences.
     #[inline]
-    pub(in crate::sst) fn first_block(&self, order: &Comparator, target: &[u8]) -> usize {
-        self.base + self.fences.first(order, target)
-    }
-
-    /// Returns the last block that can contain `target` or an earlier key.
-    pub(in crate::sst) fn last_block(&self, order: &Comparator, target: &[u8]) -> usize {
-        self.base + self.fences.last(order, target)
-    }
-
-    /// Returns the block that contains the newest version of `target` at or below `snapshot`, if any block does.
-    #[inline]
-    pub(in crate::sst) fn block_of(&self, order: &Comparator, target: &[u8], snapshot: SeqNo) -> usize {
-        self.base + self.fences.of(order, target, snapshot)
+    pub(in crate::sst) fn find(&self, search: impl FnOnce(&Fences) -> usize) -> usize {
+        self.base + search(&self.fences)
     }
 
     /// Returns the first sequence number of block `b` if versions of a key continue into it from the previous block.

@@ -50,7 +50,7 @@ pub(in crate::sst) fn encloses(
 
 /// Fences in memory.
 #[derive(Debug)]
-pub(super) struct Fences {
+pub(in crate::sst) struct Fences {
     bytewise: bool,
     /// Common prefix of all fences; empty unless the order is byte order.
     prefix: Box<[u8]>,
@@ -83,7 +83,7 @@ impl Fences {
 
     /// Returns the neighbour that contains the newest version of `target` at or below `snapshot`, if any does.
     #[inline]
-    pub(super) fn of(&self, order: &Comparator, target: &[u8], snapshot: SeqNo) -> usize {
+    pub(in crate::sst) fn of(&self, order: &Comparator, target: &[u8], snapshot: SeqNo) -> usize {
         let first = self.first(order, target);
         if self.going_on.is_empty() { first } else { self.skip_newer(order, target, snapshot, first) }
     }

@@ -31,7 +31,7 @@ pub(super) use blocks::{BlockIndex, Fence};
 #[cfg(test)]
 pub(super) use builder::WHOLE_FENCES;
 pub(super) use builder::{IndexBuilder, PARTITION_BYTES};
-pub(super) use fences::{Border, VersionKey, encloses};
+pub(super) use fences::{Border, Fences, VersionKey, encloses};
 pub(super) use top::{Partition, TopIndex};
 #[cfg(test)]
 pub(super) use tree::Tree;
@@ -161,7 +161,9 @@ impl<'a> IndexReader<'a> {
         gate: &mut impl ReadGate,
     ) -> Result<Option<usize>> {
         match &self.index.levels {
-            Levels::Resident(index) => Ok(Some(index.block_of(&self.index.order, key, snapshot))),
+            Levels::Resident(index) => {
+                Ok(Some(index.find(|fences| fences.of(&self.index.order, key, snapshot))))
+            }
             Levels::Partitioned(top) => self.look_up_partition(top, key, snapshot, guard, gate),
         }
     }
@@ -175,27 +177,25 @@ impl<'a> IndexReader<'a> {
         guard: &Guard,
         gate: &mut impl ReadGate,
     ) -> Result<Option<usize>> {
-        let order = &self.index.order;
-        let partition = top.of(order, key, snapshot).ok_or_else(|| self.no_partition())?;
+        let search = |fences: &Fences| fences.of(&self.index.order, key, snapshot);
+        let partition = top.find(search).ok_or_else(|| self.no_partition())?;
         let decode = |bytes: &[u8]| self.decode(top, partition, bytes).map(CachedPart::Index);
         let Some(part) = self.parts.partition(self.place(partition), guard, gate, decode)? else {
             return Ok(None);
         };
         let index = index_of(part.part()).ok_or_else(|| self.no_partition())?;
-        Ok(Some(index.block_of(order, key, snapshot)))
+        Ok(Some(index.find(search)))
     }
 
     /// Returns the first block that can contain `target` or a later key.
     #[inline(always)]
     pub(super) fn first_block(self, near: &mut CurrentPartition, target: &[u8]) -> Result<usize> {
-        let order = &self.index.order;
-        Ok(self.at(near, |top| top.first(order, target))?.first_block(order, target))
+        self.find(near, |fences| fences.first(&self.index.order, target))
     }
 
     /// Returns the last block that can contain `target` or an earlier key.
     pub(super) fn last_block(self, near: &mut CurrentPartition, target: &[u8]) -> Result<usize> {
-        let order = &self.index.order;
-        Ok(self.at(near, |top| top.last(order, target))?.last_block(order, target))
+        self.find(near, |fences| fences.last(&self.index.order, target))
     }
 
     /// Returns the block that contains the newest version of `target` at or below `snapshot`, if any block does.
@@ -205,8 +205,13 @@ impl<'a> IndexReader<'a> {
         target: &[u8],
         snapshot: SeqNo,
     ) -> Result<usize> {
-        let order = &self.index.order;
-        Ok(self.at(near, |top| top.of(order, target, snapshot))?.block_of(order, target, snapshot))
+        self.find(near, |fences| fences.of(&self.index.order, target, snapshot))
+    }
+
+    /// Returns the block that `search` finds among the fences of the top level and then among those of its partition.
+    #[inline(always)]
+    fn find(self, near: &mut CurrentPartition, search: impl Fn(&Fences) -> usize) -> Result<usize> {
+        Ok(self.at(near, |top| top.find(&search))?.find(&search))
     }
 
     /// Returns the location of block `b`.

@@ -8,7 +8,6 @@ use crate::Result;
 use crate::codec::{Compression, Decoder, longest_raw};
 use crate::sst::file::TableFile;
 use crate::sst::layout::{CRC_BYTES, Footer};
-use crate::types::{Comparator, SeqNo};
 
 /// Maximum number of blocks of a table: larger numbers denote partitions in the block cache.
 const BLOCKS_MAX: u32 = 1 << 31;
@@ -161,21 +160,10 @@ impl TopIndex {
         self.partition(behind.wrapping_sub(1))
     }
 
-    /// Returns the first partition with a block that can contain `target` or a later key.
+    /// Returns the partition that `search` finds among the fences.
     #[inline]
-    pub(in crate::sst) fn first(&self, order: &Comparator, target: &[u8]) -> Option<Partition> {
-        self.partition(self.fences.first(order, target))
-    }
-
-    /// Returns the last partition with a block that can contain `target` or an earlier key.
-    pub(in crate::sst) fn last(&self, order: &Comparator, target: &[u8]) -> Option<Partition> {
-        self.partition(self.fences.last(order, target))
-    }
-
-    /// Returns the partition that covers the newest version of `target` at or below `snapshot`, if any does.
-    #[inline]
-    pub(in crate::sst) fn of(&self, order: &Comparator, target: &[u8], snapshot: SeqNo) -> Option<Partition> {
-        self.partition(self.fences.of(order, target, snapshot))
+    pub(in crate::sst) fn find(&self, search: impl FnOnce(&Fences) -> usize) -> Option<Partition> {
+        self.partition(search(&self.fences))
     }
 
     /// Returns the border before partition `n`; `None` before the first and after the last.

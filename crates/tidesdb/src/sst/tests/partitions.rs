@@ -122,7 +122,7 @@ fn a_damaged_partition_fails_the_reads_that_need_it() {
     let filter = table.footer().filter_at;
     let needs = |e: &Entry, at: u64| match at < partition.at {
         true => shape.partition_of(key_hash(&e.key)) == Some(1),
-        false => top.of(&order, &e.key, u64::MAX) == Some(partition),
+        false => top.find(|fences| fences.of(&order, &e.key, u64::MAX)) == Some(partition),
     };
     for (at, what) in [(filter + shape.place(1).0, "filter"), (partition.at, "index")] {
         let mut bad = good.clone();
