@@ -30,6 +30,7 @@ use crate::rewrite::{self, FLUSH_LEVEL, RewriteTarget, Rewritten};
 use crate::sources::{Source, TableVersion};
 use crate::types::{EntryCursor, SeqNo};
 use crate::version::{Change, State, VersionEdit};
+use crate::vlog::ValueMover;
 use crate::{Error, Result};
 
 /// Approximate number of keys of a flush that are looked up in older tables.
@@ -100,14 +101,16 @@ impl Part {
         note_new_keys(self)?;
         let purge = CoveringRanges { ranges: self.ranges(), complete_to: self.boundary - 1 };
         let target = RewriteTarget { progress: Some(progress), ..RewriteTarget::flush(bottom) };
-        let mut out = match &self.slots[..] {
+        let mover = &mut ValueMover::default();
+        let (mut out, _) = match &self.slots[..] {
             [only] => {
-                rewrite::run_unsynced(ctx, family, first_of(Source::memtable(&only.map))?, target, &purge)
+                let source = first_of(Source::memtable(&only.map))?;
+                rewrite::run_part(ctx, family, source, target, &purge, mover)
             }
             several => {
                 let sources = several.iter().map(|slot| Source::memtable(&slot.map)).collect();
-                let merged = MergeCursor::new(family.options.comparator.clone(), sources);
-                rewrite::run_unsynced(ctx, family, first_of(merged)?, target, &purge)
+                let merged = first_of(MergeCursor::new(family.options.comparator.clone(), sources))?;
+                rewrite::run_part(ctx, family, merged, target, &purge, mover)
             }
         }?;
         // Law: each version in the memtables is read, or passed over by a rule and counted, once.
@@ -119,11 +122,6 @@ impl Part {
         let hides = |range: &&Arc<_>| version.is_hiding(range, &BTreeSet::new(), &out.tables);
         out.ranges = purge.ranges.iter().filter(hides).cloned().collect();
         Ok(out)
-    }
-
-    /// Discards memtables that are empty, or whose family was dropped.
-    fn forget(&self, ctx: &WriteCtx) {
-        ctx.pacing.subtract_flush_debt(self.family.release(&self.slots, None));
     }
 
     fn is_empty(&self) -> bool {
@@ -204,7 +202,7 @@ fn flush_parts(ctx: &MaintenanceCtx, mut parts: Vec<Part>) -> Result<Vec<Part>> 
     parts.retain(|part| {
         let is_needed = !part.family.is_dropped() && !part.is_empty();
         if !is_needed {
-            part.forget(&ctx.write);
+            ctx.write.pacing.subtract_flush_debt(part.family.release(&part.slots, None));
         }
         is_needed
     });

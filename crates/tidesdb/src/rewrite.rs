@@ -235,24 +235,10 @@ pub fn run(
     target: RewriteTarget<'_>,
     purge: &CoveringRanges,
 ) -> Result<Rewritten> {
-    let mut out = run_unsynced(ctx, family, cursor, target, purge)?;
+    let (mut out, _) = run_part(ctx, family, cursor, target, purge, &mut ValueMover::default())?;
     out.sync(ctx)?;
     family.count(Metric::Dropped, out.dropped);
     Ok(out)
-}
-
-/// Like [`run`], but the tables are not durable yet, and nothing is counted.
-///
-/// # Errors
-/// As [`run`].
-pub fn run_unsynced(
-    ctx: &MaintenanceCtx,
-    family: &FamilyCore,
-    cursor: impl EntryCursor,
-    target: RewriteTarget<'_>,
-    purge: &CoveringRanges,
-) -> Result<Rewritten> {
-    run_part(ctx, family, cursor, target, purge, &mut ValueMover::default()).map(|(out, _)| out)
 }
 
 /// Like [`run`], and lets `mover` move values. Neither they nor the tables are durable yet. If the rewrite ended early, also

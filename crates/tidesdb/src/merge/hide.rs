@@ -81,11 +81,6 @@ impl<C: EntryCursor> EntryCursor for HidingCursor<C> {
         self.inner.set_scope(scope);
     }
 
-    /// Stays: this cursor has the sources below it skip what its range tombstones cover.
-    fn skip_older(&mut self, _below: SeqNo, _until: Option<&[u8]>) -> Result<()> {
-        Ok(())
-    }
-
     #[inline]
     fn valid(&self) -> bool {
         self.inner.valid()

@@ -34,14 +34,6 @@ pub struct RetainStream<C> {
     changed: Vec<u8>,
 }
 
-/// The filter's decision on an entry.
-enum Filtered {
-    Keep,
-    Change,
-    Delete,
-    Gone,
-}
-
 /// Number of source entries, written or not, between two calls of the check.
 pub const CHECK_EVERY: u64 = 4096;
 
@@ -67,6 +59,10 @@ enum Step {
 enum NextEntry {
     Entry,
     Folded(SeqNo, Kind),
+    /// An entry to which the filter gave another value.
+    Changed(EntryMeta),
+    /// The number of an entry that the filter removed.
+    Removed(SeqNo),
     Released,
     Last,
 }
@@ -128,18 +124,11 @@ impl<C: EntryCursor> RetainStream<C> {
         loop {
             let step = std::mem::replace(&mut self.step, Step::Failed);
             let (found, next) = self.find(step)?;
-            if self.filter.is_some()
-                && let Some(filtered) = self.filtered(&found)?
-            {
-                self.step = next;
-                match filtered {
-                    Filtered::Keep => {}
-                    Filtered::Gone => continue,
-                    Filtered::Change => return Ok(Some(self.filtered_entry(&found, Kind::Put))),
-                    Filtered::Delete => return Ok(Some(self.filtered_entry(&found, Kind::Delete))),
-                }
+            let found = if self.filter.is_some() { self.filtered(found)? } else { Some(found) };
+            match found {
+                Some(found) => return self.entry(found, next),
+                None => self.step = next,
             }
-            return self.entry(found, next);
         }
     }
 
@@ -156,6 +145,14 @@ impl<C: EntryCursor> RetainStream<C> {
                 let seq = if kind == Kind::Put { self.retain.number(seq) } else { seq };
                 Some(EntryRef { key: self.retain.key(), seq, kind, expiry: 0, value: self.chain.value() })
             }
+            NextEntry::Changed(meta) => {
+                let (seq, kind, expiry) = meta.parts();
+                let seq = self.retain.number(seq);
+                Some(EntryRef { key: self.retain.key(), seq, kind, expiry, value: &self.changed })
+            }
+            NextEntry::Removed(seq) => {
+                Some(EntryRef { key: self.retain.key(), seq, kind: Kind::Delete, expiry: 0, value: &[] })
+            }
             NextEntry::Released => self.retain.released(),
             NextEntry::Last => self.retain.finish(),
         };
@@ -163,53 +160,35 @@ impl<C: EntryCursor> RetainStream<C> {
         Ok(entry)
     }
 
-    /// Returns number, kind and expiry of an entry that was found and stays.
-    fn meta_of(&self, found: &NextEntry) -> Option<EntryMeta> {
-        match *found {
-            NextEntry::Entry => Some(self.meta),
-            NextEntry::Folded(seq, kind) => Some(EntryMeta::new(seq, kind, 0)),
-            NextEntry::Released | NextEntry::Last => None,
-        }
-    }
-
-    /// Asks the filter about the entry that was found; `None` if rule 12 does not apply to it.
+    /// Asks the filter about the entry that was found, if rule 12 applies to it. Returns what to write instead; `None` = nothing.
     #[cold]
-    fn filtered(&mut self, found: &NextEntry) -> Result<Option<Filtered>> {
-        let Some((seq, kind, expiry)) = self.meta_of(found).map(EntryMeta::parts) else { return Ok(None) };
+    fn filtered(&mut self, found: NextEntry) -> Result<Option<NextEntry>> {
+        let (seq, kind, expiry) = match found {
+            NextEntry::Entry => self.meta.parts(),
+            NextEntry::Folded(seq, kind) => (seq, kind, 0),
+            _ => return Ok(Some(found)),
+        };
         let is_put = matches!(kind, Kind::Put | Kind::PutPointer);
         let Some(filter) = self.filter.as_ref().filter(|_| is_put && self.retain.may_filter(seq)) else {
-            return Ok(None);
+            return Ok(Some(found));
         };
         let value = match found {
             NextEntry::Entry => self.inner.value()?,
             _ => self.chain.value(),
         };
         let row = FilterRow::new(self.retain.key(), (kind == Kind::Put).then_some(value), expiry);
-        Ok(Some(match filter.decide(&row) {
-            Some(Decision::Keep) => Filtered::Keep,
+        Ok(match filter.decide(&row) {
+            Some(Decision::Keep) => Some(found),
             Some(Decision::Change(value)) if value.len() <= VALUE_BYTES_MAX => {
                 self.changed = value;
-                Filtered::Change
+                Some(NextEntry::Changed(EntryMeta::new(seq, Kind::Put, expiry)))
             }
-            Some(Decision::Remove) if self.retain.filtered_stays() => Filtered::Delete,
-            Some(Decision::Remove) => Filtered::Gone,
+            Some(Decision::Remove) => self.retain.filtered_stays().then_some(NextEntry::Removed(seq)),
             Some(Decision::Change(_)) | None => {
                 tracing::error!(target: TARGET, filter = filter.name(), "a compaction filter panicked or returned a value of more than 4 GiB; the row stays");
-                Filtered::Keep
+                Some(found)
             }
-        }))
-    }
-
-    /// The entry that the filter put in the place of the one that was found.
-    fn filtered_entry(&self, found: &NextEntry, kind: Kind) -> EntryRef<'_> {
-        let (seq, _, expiry) = self.meta_of(found).unwrap_or_default().parts();
-        match kind {
-            Kind::Put => {
-                let seq = self.retain.number(seq);
-                EntryRef { key: self.retain.key(), seq, kind, expiry, value: &self.changed }
-            }
-            _ => EntryRef { key: self.retain.key(), seq, kind, expiry: 0, value: &[] },
-        }
+        })
     }
 
     /// Ends the part after the key at which the source stands. [`RetainStream::rest`] then returns what was left out.

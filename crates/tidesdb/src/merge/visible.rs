@@ -47,8 +47,8 @@ pub trait Combine: fmt::Debug + Send + Sync {
 pub struct VisibleCursor<C> {
     pub(super) inner: C,
     compare: Comparator,
-    snapshot: SeqNo,
-    now: u64,
+    pub(super) snapshot: SeqNo,
+    pub(super) now: u64,
     scope: Scope,
     place: Position,
     stash: Stash,
@@ -106,14 +106,6 @@ impl<C: EntryCursor> VisibleCursor<C> {
     /// Returns the time at which expiry is judged, in milliseconds since the UNIX epoch.
     pub fn now(&self) -> u64 {
         self.now
-    }
-
-    /// Changes the sequence number and time of the view. The cursor must be positioned again.
-    #[cfg(test)]
-    pub fn set_view(&mut self, snapshot: SeqNo, now: u64) {
-        self.snapshot = snapshot;
-        self.now = now;
-        self.place = Position::Nowhere;
     }
 
     /// Returns the scope: only keys within its bounds are shown. With `keys_only`, [`EntryCursor::entry`] and [`EntryCursor::value`]
@@ -236,9 +228,12 @@ impl<C: EntryCursor> VisibleCursor<C> {
         self.fresh_dead += u64::from(seq >= self.fresh_from);
     }
 
-    /// Moves forward from the first version of some key to the first visible version.
+    /// Moves forward from the first version of some key, or from copied rows, to the first visible version.
+    ///
+    /// # Errors
+    /// Errors of a step.
     #[inline]
-    fn find_forward(&mut self) -> Result<()> {
+    pub fn find_forward(&mut self) -> Result<()> {
         let mut newer = 0;
         while self.inner.valid() && !self.is_above() {
             let entry_meta = self.inner.entry_meta();
@@ -307,7 +302,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
     }
 
     /// Copies the current row and following rows of one source to `rows`, which must be empty. Stops at the first row
-    /// that needs more work. If anything was copied, the cursor is invalid until [`VisibleCursor::resume`] moves it to
+    /// that needs more work. If anything was copied, the cursor is invalid until [`VisibleCursor::find_forward`] moves it to
     /// the row after them, which may be far away.
     ///
     /// # Errors
@@ -330,14 +325,6 @@ impl<C: EntryCursor> VisibleCursor<C> {
             self.place = Position::OnEntry;
         }
         Ok(())
-    }
-
-    /// Moves to the row after the copied rows.
-    ///
-    /// # Errors
-    /// Errors of a step.
-    pub fn resume(&mut self) -> Result<()> {
-        self.find_forward()
     }
 
     /// Moves backward from the oldest version of some key to the first visible key.
@@ -415,16 +402,6 @@ impl<C: EntryCursor> VisibleCursor<C> {
 }
 
 impl<C: EntryCursor> EntryCursor for VisibleCursor<C> {
-    /// Stays: what is shown has no older versions.
-    fn skip_older(&mut self, _below: SeqNo, _until: Option<&[u8]>) -> Result<()> {
-        Ok(())
-    }
-
-    /// Copies nothing: [`VisibleCursor::take_rows`] has the source copy rows.
-    fn copy_rows(&mut self, _reader: ReadPoint, _until: Option<&[u8]>, _rows: &mut Rows) -> Result<()> {
-        Ok(())
-    }
-
     #[inline]
     fn valid(&self) -> bool {
         self.place != Position::Nowhere

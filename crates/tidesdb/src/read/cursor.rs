@@ -289,7 +289,7 @@ impl Cursor {
         self.stored.step(false);
         if self.buffer.is_active() {
             self.buffer.finish()?;
-            self.inner.resume()?;
+            self.inner.find_forward()?;
         } else if self.inner.valid() {
             self.inner.next()?;
         } else {
@@ -396,10 +396,7 @@ impl Cursor {
     /// Charges the combined value, which is there already.
     #[cold]
     fn charge_combined(&mut self) {
-        let wanted = self.base + self.inner.held_bytes() as u64;
-        if wanted > self.charge.bytes() {
-            self.charge.set(&self.family.memory, wanted);
-        }
+        self.take_note(self.inner.held_bytes());
     }
 
     /// Records the new position in the transaction's track, if there is one, and charges the memtable for deleted
@@ -515,10 +512,7 @@ impl Cursor {
                 Ok(scout)
             },
         );
-        let ahead = self.base + (pointer.raw_len as usize + self.stored.bytes()) as u64;
-        if ahead > self.charge.bytes() {
-            self.charge.set(&self.family.memory, ahead);
-        }
+        self.take_note(pointer.raw_len as usize + self.stored.bytes());
         match self.stored.take(pointer)? {
             Some(value) => Ok(value),
             None => self.family.vlog.read(pointer).map(Slice::from),

@@ -178,7 +178,7 @@ pub fn multi_get<K: AsRef<[u8]>>(
     order.sort_by(|a, b| comparator.compare(keys[*a].as_ref(), keys[*b].as_ref()));
     let search = Search { reads, family, view: &view };
     let out = vec![None; keys.len()];
-    let mut group = Group { search, seq, keys, out, records: Vec::new(), chunked: Vec::new() };
+    let mut group = Group { search, seq, keys, out, stored: Vec::new() };
     for pending in order.chunks_mut(GROUP_KEYS) {
         group.look_up(pending)?;
         group.read_values()?;
@@ -193,10 +193,8 @@ struct Group<'a, K> {
     keys: &'a [K],
     /// The value of each key.
     out: Vec<Option<Slice>>,
-    /// Values in value logs that are to be read, by the index of their key: those in one record,
-    records: Vec<(usize, VlogPointer)>,
-    /// and those in chunks.
-    chunked: Vec<(usize, ChunkedPlace)>,
+    /// Values in value logs that are to be read, by the index of their key.
+    stored: Vec<(usize, ValuePlace)>,
 }
 
 impl<K: AsRef<[u8]>> Group<'_, K> {
@@ -236,22 +234,22 @@ impl<K: AsRef<[u8]>> Group<'_, K> {
         let Some(hit) = hit.filter(|hit| !gate.is_shut() && hit.is_live(reads)) else { return Ok(()) };
         match self.search.located(key, hit, &guard)? {
             Located::Inline(value) => self.out[i] = Some(value),
-            Located::Stored(ValuePlace::Record(pointer)) => self.records.push((i, pointer)),
-            Located::Stored(ValuePlace::Chunks(place)) => self.chunked.push((i, place)),
+            Located::Stored(place) => self.stored.push((i, place)),
         }
         Ok(())
     }
 
     fn read_values(&mut self) -> Result<()> {
         let family = self.search.family;
-        if self.records.len() > 1 {
-            self.records.iter().for_each(|(_, pointer)| family.vlog.load_ahead(pointer));
+        if self.stored.len() > 1 {
+            for (_, place) in &self.stored {
+                if let ValuePlace::Record(pointer) = place {
+                    family.vlog.load_ahead(pointer);
+                }
+            }
         }
-        for (i, pointer) in self.records.drain(..) {
-            self.out[i] = Some(family.vlog.read(&pointer).map(Slice::from)?);
-        }
-        for (i, place) in self.chunked.drain(..) {
-            self.out[i] = Some(whole(family, &place, Vec::new())?);
+        for (i, place) in self.stored.drain(..) {
+            self.out[i] = Some(read_at(family, &place, Vec::new())?);
         }
         Ok(())
     }
@@ -507,9 +505,14 @@ pub fn resolve(family: &FamilyCore, bytes: &[u8]) -> Result<Slice> {
 /// Like [`resolve`], for a chunked value. Uses the memory of `spare`.
 #[cold]
 pub(super) fn resolve_chunks(family: &FamilyCore, bytes: &[u8], spare: Vec<u8>) -> Result<Slice> {
-    match place(bytes)? {
-        ValuePlace::Record(pointer) => family.vlog.read(&pointer).map(Slice::from),
-        ValuePlace::Chunks(place) => whole(family, &place, spare),
+    read_at(family, &place(bytes)?, spare)
+}
+
+/// Returns the value at `place`. Uses the memory of `spare` for a chunked one if it is enough.
+fn read_at(family: &FamilyCore, place: &ValuePlace, spare: Vec<u8>) -> Result<Slice> {
+    match place {
+        ValuePlace::Record(pointer) => family.vlog.read(pointer).map(Slice::from),
+        ValuePlace::Chunks(place) => whole(family, place, spare),
     }
 }
 

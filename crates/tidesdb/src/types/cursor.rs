@@ -65,13 +65,21 @@ pub trait EntryCursor: Send {
     }
     /// Moves forward from an entry older than `below` over further such entries, but not to a key after `until` (`None` =
     /// no bound). Skips only whole tables and blocks, which is cheap, and never an entry that is not older than `below`.
-    fn skip_older(&mut self, below: SeqNo, until: Option<&[u8]>) -> Result<()>;
+    /// By default it stays where it is.
+    fn skip_older(&mut self, below: SeqNo, until: Option<&[u8]>) -> Result<()> {
+        let _ = (below, until);
+        Ok(())
+    }
     /// Appends visible rows to `rows`, which may already hold some, from the newest version of the current key on.
     /// Stops when `rows` is full, at `until` (`None` = no bound; given only where keys are ordered bytewise), or at an
     /// entry that needs more work than a check.
     /// Leaves the cursor on the newest version of the first key not copied, which may be the current one. All copied
     /// rows were read without error: an error concerns what follows them.
-    fn copy_rows(&mut self, reader: ReadPoint, until: Option<&[u8]>, rows: &mut Rows) -> Result<()>;
+    /// By default it copies none.
+    fn copy_rows(&mut self, reader: ReadPoint, until: Option<&[u8]>, rows: &mut Rows) -> Result<()> {
+        let _ = (reader, until, rows);
+        Ok(())
+    }
     /// Returns whether the source may hold a version of exactly `key`. `false` is reliable, `true` is not. Costs no I/O
     /// (a filter in memory). Lets a seek of a merge skip older sources if a newer one holds the key. Called only if keys are
     /// ordered bytewise, so a filter over key bytes is sufficient.

@@ -11,7 +11,7 @@ mod visible;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::{LevelCursor, LevelTable};
+use super::{LevelCursor, LevelTable, VisibleCursor};
 use crate::types::{Comparator, EntryCursor, EntryMeta, Kind, ReadPoint, Rows, Scope, SeqNo, Stored};
 use crate::{Error, Result};
 
@@ -83,12 +83,6 @@ impl EntryCursor for VecCursor {
         !self.filter || self.run.iter().any(|v| v.key == key)
     }
     fn set_scope(&mut self, _: &Scope) {}
-    fn skip_older(&mut self, _below: SeqNo, _until: Option<&[u8]>) -> Result<()> {
-        Ok(())
-    }
-    fn copy_rows(&mut self, _reader: ReadPoint, _until: Option<&[u8]>, _rows: &mut Rows) -> Result<()> {
-        Ok(())
-    }
     fn valid(&self) -> bool {
         self.at.is_some()
     }
@@ -156,6 +150,11 @@ impl EntryCursor for VecCursor {
         let Version { key, kind, value, .. } = self.standing();
         Ok((key, *kind, value))
     }
+}
+
+/// Changes the sequence number and time at which `cursor` reads. It must be positioned again.
+pub(super) fn set_view<C>(cursor: &mut VisibleCursor<C>, snapshot: SeqNo, now: u64) {
+    (cursor.snapshot, cursor.now) = (snapshot, now);
 }
 
 /// A table of a level: a sorted vector.

@@ -110,8 +110,8 @@ impl World {
         let written = VecCursor::sorted(&self.order, history.written.clone());
         let mut written = VisibleCursor::new(written, self.order.clone(), 0, 0);
         for reader in history.readers() {
-            stored.set_view(reader, history.now);
-            written.set_view(reader, history.now);
+            set_view(&mut stored, reader, history.now);
+            set_view(&mut written, reader, history.now);
             // The value names the version; its number may have become 0.
             let rows = |versions: Vec<Version>| versions.into_iter().map(|v| Version { seq: 0, ..v });
             assert!(rows(all(&mut stored)).eq(rows(all(&mut written))), "reader at {reader}");

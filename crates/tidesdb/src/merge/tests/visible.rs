@@ -5,7 +5,6 @@ use std::sync::Mutex;
 
 use super::*;
 use crate::merge::{MergeCursor, VisibleCursor};
-use crate::types::{ReadPoint, Rows};
 
 const NOW: u64 = 100;
 
@@ -63,7 +62,7 @@ fn random_walk(rng: &mut Rng, compare: &Comparator, of: (usize, usize)) {
         let snapshot = rng.below(entries.len() + 2) as u64;
         let mut bound = || rng.one_in(2).then(|| format!("{:02}", rng.below(14)).into_bytes());
         let bounds = [bound(), bound()];
-        cursor.set_view(snapshot, NOW);
+        set_view(&mut cursor, snapshot, NOW);
         cursor.set_scope(&scope(compare, &bounds));
         walk_view(rng, compare, &mut cursor, &view(compare, &entries, snapshot, &bounds));
     }
@@ -151,9 +150,9 @@ fn an_expired_version_hides_older_ones() {
     cursor.seek_to_last().unwrap();
     assert!(!cursor.valid());
     assert_eq!(cursor.hidden(), 2);
-    cursor.set_view(1, NOW);
+    set_view(&mut cursor, 1, NOW);
     assert_eq!(all(&mut cursor).len(), 1);
-    cursor.set_view(9, NOW - 1);
+    set_view(&mut cursor, 9, NOW - 1);
     assert_eq!(all(&mut cursor)[0].seq, 2);
 }
 
@@ -198,12 +197,6 @@ struct Growing {
 
 impl EntryCursor for Growing {
     fn set_scope(&mut self, _: &Scope) {}
-    fn skip_older(&mut self, _below: SeqNo, _until: Option<&[u8]>) -> Result<()> {
-        Ok(())
-    }
-    fn copy_rows(&mut self, _reader: ReadPoint, _until: Option<&[u8]>, _rows: &mut Rows) -> Result<()> {
-        Ok(())
-    }
     fn valid(&self) -> bool {
         self.at.is_some()
     }

@@ -188,13 +188,18 @@ impl Cursor {
     /// `Busy` if cursors hold their share of the memory.
     pub(super) fn hold(&mut self, bytes: usize) -> Result<()> {
         let wanted = self.base + bytes as u64;
-        if wanted <= self.charge.bytes() {
-            return Ok(());
+        if wanted > self.charge.bytes() && !self.inner.scope().one_call {
+            return self.charge.grow(&self.family.memory, wanted).map(drop);
         }
-        if self.inner.scope().one_call {
+        self.take_note(bytes);
+        Ok(())
+    }
+
+    /// Like [`Self::hold`], for memory that is taken already.
+    pub(super) fn take_note(&mut self, bytes: usize) {
+        let wanted = self.base + bytes as u64;
+        if wanted > self.charge.bytes() {
             self.charge.set(&self.family.memory, wanted);
-            return Ok(());
         }
-        self.charge.grow(&self.family.memory, wanted).map(drop)
     }
 }
