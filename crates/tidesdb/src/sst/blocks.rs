@@ -15,10 +15,10 @@ use tidesdb_cache::{CacheKey, Handle};
 use tidesdb_sync::{Guard, Kept, prefetch};
 
 use super::block::{Block, CachedBlock, LIMITS, Shape};
-use super::decode::{self, FramePlace};
+use super::decode::FramePlace;
 use super::file::TableFile;
 use super::gate::ReadGate;
-use super::index::{CurrentPartition, Fence, Index, IndexReader, VersionKey, encloses};
+use super::index::{CurrentPartition, Fence, Index, IndexReader};
 use super::parts::{CachedPart, Parts};
 use crate::types::Comparator;
 use crate::{Error, Result};
@@ -204,11 +204,9 @@ impl Blocks {
     /// Verifies the key part of a mapped block, and validates it if it is used in place.
     #[cold]
     fn check_keys(&self, fence: Fence, bytes: &[u8]) -> Result<()> {
-        let shape = decode::shape(self.file(), self.order().is_bytewise(), fence, bytes)?;
+        let shape = self.shape(fence, bytes)?;
         if !shape.is_compressed() {
-            let block = Block { shape: &shape, bytes };
-            decode::validate(self.file(), fence, block)?;
-            self.check_order(fence, &mut CurrentPartition::default(), block)?;
+            self.validate(fence, &mut CurrentPartition::default(), Block { shape: &shape, bytes })?;
         }
         self.mark_verified(fence.block, 0);
         Ok(())
@@ -303,60 +301,11 @@ impl Blocks {
         let shape = self.decode_keys(fence, near, read, keys)?;
         let block = Block { shape: &shape, bytes: keys };
         let is_whole = read.len() as u64 == fence.disk && block.values_len() <= LIMITS.values;
-        if !is_whole || decode::values(self.file(), fence, block, &read[fence.key_part..], values).is_err() {
+        if !is_whole || self.decode_values(fence, block, &read[fence.key_part..], values).is_err() {
             values.clear();
         }
         passing.shape = shape;
         Ok(passing)
-    }
-
-    /// Verifies the key part of a block, which is a prefix of `read`, and stores header, frame table and raw key
-    /// section in `bytes`.
-    pub(super) fn decode_keys(
-        &self,
-        fence: Fence,
-        near: &mut CurrentPartition,
-        read: &[u8],
-        bytes: &mut Vec<u8>,
-    ) -> Result<Shape> {
-        let shape = decode::keys(self.file(), self.order().is_bytewise(), fence, read, bytes)?;
-        self.check_order(fence, near, Block { shape: &shape, bytes })?;
-        Ok(shape)
-    }
-
-    /// Verifies and decodes the bytes of a whole block, its padding too.
-    pub(super) fn decode_all(
-        &self,
-        fence: Fence,
-        near: &mut CurrentPartition,
-        read: &[u8],
-        keys: &mut Vec<u8>,
-        values: &mut Vec<u8>,
-    ) -> Result<Shape> {
-        let shape = self.decode_keys(fence, near, read, keys)?;
-        let disk = &read[fence.key_part..];
-        let end = decode::values(self.file(), fence, Block { shape: &shape, bytes: keys }, disk, values)?;
-        decode::check_padding(self.file(), fence, end, disk)?;
-        Ok(shape)
-    }
-
-    /// Checks the order of the entries and that they lie between the fences. Otherwise scans and searches of unordered
-    /// entries could return to the same position forever.
-    fn check_order(&self, fence: Fence, near: &mut CurrentPartition, block: Block<'_>) -> Result<()> {
-        let order = self.order();
-        if !block.is_sorted(order) {
-            return Err(self.file().corrupt(fence.at, "entries out of order"));
-        }
-        let last_at = block.len() - 1;
-        let (first, last) = (block.key_at(0), block.key_at(last_at));
-        let first = VersionKey { key: &first, seq: block.seq(0) };
-        let last = VersionKey { key: &last, seq: block.seq(last_at) };
-        let mut border = |b| self.index().border(near, b);
-        if encloses(order, border(fence.block)?, border(fence.block + 1)?, first, last) {
-            Ok(())
-        } else {
-            Err(self.file().corrupt(fence.at, "index does not match the block"))
-        }
     }
 
     #[cold]

@@ -1,8 +1,9 @@
 //! Verifies and decodes the bytes of a block: its key part, and the frames of its values.
 
 use super::block::{Block, Frame, LIMITS, Shape};
+use super::blocks::Blocks;
 use super::file::{TableFile, slice};
-use super::index::Fence;
+use super::index::{CurrentPartition, Fence, VersionKey, encloses};
 use crate::Result;
 use crate::codec::{decompress_into, decompress_prefix};
 
@@ -51,85 +52,113 @@ impl FramePlace {
     }
 }
 
-/// Returns the shape of a block. Checks the checksum of its key part and that its length matches the index.
-pub(super) fn shape(file: &TableFile, bytewise: bool, fence: Fence, key_part: &[u8]) -> Result<Shape> {
-    file.body(fence.at, key_part, "block")?;
-    let shape = Shape::parse(key_part).map_err(|what| file.corrupt(fence.at, what))?;
-    if shape.disk_bytes() != fence.key_part {
-        return Err(file.corrupt(fence.at, "length of the key section differs from the index"));
-    }
-    if shape.has_heads() != bytewise {
-        return Err(file.corrupt(fence.at, "block written for another key order"));
-    }
-    Ok(shape)
-}
-
-/// Checks the fields of all entries, but not the order of keys.
-pub(super) fn validate(file: &TableFile, fence: Fence, block: Block<'_>) -> Result<()> {
-    let (meta, values_disk) = (file.meta(), fence.disk - fence.key_part as u64);
-    block
-        .validate(values_disk, meta.compression, meta.min_seq..=meta.max_seq)
-        .map_err(|what| file.corrupt(fence.at, what))
-}
-
-/// Verifies the key part of a block, which is a prefix of `read`, and stores header, frame table and raw key section in `bytes`.
-pub(super) fn keys(
-    file: &TableFile,
-    bytewise: bool,
-    fence: Fence,
-    read: &[u8],
-    bytes: &mut Vec<u8>,
-) -> Result<Shape> {
-    let read = read.get(..fence.key_part).unwrap_or(read);
-    let shape = shape(file, bytewise, fence, read)?;
-    let (front, keys) = read.split_at(shape.prefix_at as usize);
-    bytes.clear();
-    bytes.extend_from_slice(front);
-    if shape.is_compressed() {
-        bytes.resize(shape.end as usize, 0);
-        let raw = &mut bytes[shape.prefix_at as usize..];
-        shape.decode_keys(file.meta().compression, keys, raw, |what| file.corrupt(fence.at, what))?;
-    } else {
-        bytes.extend_from_slice(keys);
-    }
-    validate(file, fence, Block { shape: &shape, bytes })?;
-    Ok(shape)
-}
-
-/// Verifies all frames of a block, with which `disk` begins, and stores their values in `values`. Returns where the last frame ends.
-pub(super) fn values(
-    file: &TableFile,
-    fence: Fence,
-    block: Block<'_>,
-    disk: &[u8],
-    values: &mut Vec<u8>,
-) -> Result<usize> {
-    let mut rest = Vec::new();
-    // The old content of `values` is not cleared first, because that would be an extra pass per block.
-    let (mut len, mut end) = (0, 0);
-    for frame in block.frames() {
-        let place = FramePlace { fence, frame };
-        let bytes = slice(disk, frame.at, frame.disk)
-            .ok_or_else(|| file.corrupt(place.at(), "frame extends beyond its block"))?;
-        place.check(file, bytes)?;
-        if len == 0 && frame.disk != frame.raw {
-            place.decode(file, bytes, usize::MAX, values)?;
-        } else {
-            values.truncate(len);
-            values.extend_from_slice(place.decode(file, bytes, usize::MAX, &mut rest)?);
+impl Blocks {
+    /// Returns the shape of a block. Checks the checksum of its key part and that its length matches the index.
+    pub(super) fn shape(&self, fence: Fence, key_part: &[u8]) -> Result<Shape> {
+        let file = self.file();
+        file.body(fence.at, key_part, "block")?;
+        let shape = Shape::parse(key_part).map_err(|what| file.corrupt(fence.at, what))?;
+        if shape.disk_bytes() != fence.key_part {
+            return Err(file.corrupt(fence.at, "length of the key section differs from the index"));
         }
-        len = values.len();
-        end = frame.at as usize + frame.disk;
+        if shape.has_heads() != self.order().is_bytewise() {
+            return Err(file.corrupt(fence.at, "block written for another key order"));
+        }
+        Ok(shape)
     }
-    values.truncate(len);
-    Ok(end)
-}
 
-/// Checks that a block has only zeros after its frames, which end at `end` of `disk`. Lookups and scans do not need the padding
-/// and do not check it.
-pub(super) fn check_padding(file: &TableFile, fence: Fence, end: usize, disk: &[u8]) -> Result<()> {
-    match disk.get(end..) {
-        Some(padding) if padding.iter().all(|&byte| byte == 0) => Ok(()),
-        _ => Err(file.corrupt(fence.at + (fence.key_part + end) as u64, "padding of a block")),
+    /// Checks the fields of all entries, their order, and that they lie between the fences. Scans and searches of unordered entries could
+    /// return to the same position forever.
+    pub(super) fn validate(&self, fence: Fence, near: &mut CurrentPartition, block: Block<'_>) -> Result<()> {
+        let (order, meta) = (self.order(), self.file().meta());
+        let values_disk = fence.disk - fence.key_part as u64;
+        block
+            .validate(values_disk, meta.compression, meta.min_seq..=meta.max_seq)
+            .map_err(|what| self.file().corrupt(fence.at, what))?;
+        if !block.is_sorted(order) {
+            return Err(self.file().corrupt(fence.at, "entries out of order"));
+        }
+        let last_at = block.len() - 1;
+        let (first, last) = (block.key_at(0), block.key_at(last_at));
+        let first = VersionKey { key: &first, seq: block.seq(0) };
+        let last = VersionKey { key: &last, seq: block.seq(last_at) };
+        let mut border = |b| self.index().border(near, b);
+        if encloses(order, border(fence.block)?, border(fence.block + 1)?, first, last) {
+            Ok(())
+        } else {
+            Err(self.file().corrupt(fence.at, "index does not match the block"))
+        }
+    }
+
+    /// Verifies the key part of a block, which is a prefix of `read`, and stores header, frame table and raw key section in `bytes`.
+    pub(super) fn decode_keys(
+        &self,
+        fence: Fence,
+        near: &mut CurrentPartition,
+        read: &[u8],
+        bytes: &mut Vec<u8>,
+    ) -> Result<Shape> {
+        let file = self.file();
+        let read = read.get(..fence.key_part).unwrap_or(read);
+        let shape = self.shape(fence, read)?;
+        let (front, keys) = read.split_at(shape.prefix_at as usize);
+        bytes.clear();
+        bytes.extend_from_slice(front);
+        if shape.is_compressed() {
+            bytes.resize(shape.end as usize, 0);
+            let raw = &mut bytes[shape.prefix_at as usize..];
+            shape.decode_keys(file.meta().compression, keys, raw, |what| file.corrupt(fence.at, what))?;
+        } else {
+            bytes.extend_from_slice(keys);
+        }
+        self.validate(fence, near, Block { shape: &shape, bytes })?;
+        Ok(shape)
+    }
+
+    /// Verifies all frames of a block, with which `disk` begins, and stores their values in `values`. Returns where the last frame ends.
+    pub(super) fn decode_values(
+        &self,
+        fence: Fence,
+        block: Block<'_>,
+        disk: &[u8],
+        values: &mut Vec<u8>,
+    ) -> Result<usize> {
+        let (file, mut rest) = (self.file(), Vec::new());
+        // The old content of `values` is not cleared first, because that would be an extra pass per block.
+        let (mut len, mut end) = (0, 0);
+        for frame in block.frames() {
+            let place = FramePlace { fence, frame };
+            let bytes = slice(disk, frame.at, frame.disk)
+                .ok_or_else(|| file.corrupt(place.at(), "frame extends beyond its block"))?;
+            place.check(file, bytes)?;
+            if len == 0 && frame.disk != frame.raw {
+                place.decode(file, bytes, usize::MAX, values)?;
+            } else {
+                values.truncate(len);
+                values.extend_from_slice(place.decode(file, bytes, usize::MAX, &mut rest)?);
+            }
+            len = values.len();
+            end = frame.at as usize + frame.disk;
+        }
+        values.truncate(len);
+        Ok(end)
+    }
+
+    /// Verifies and decodes the bytes of a whole block. Its padding must be zeros; lookups and scans do not need it and do not check it.
+    pub(super) fn decode_all(
+        &self,
+        fence: Fence,
+        near: &mut CurrentPartition,
+        read: &[u8],
+        keys: &mut Vec<u8>,
+        values: &mut Vec<u8>,
+    ) -> Result<Shape> {
+        let shape = self.decode_keys(fence, near, read, keys)?;
+        let disk = &read[fence.key_part..];
+        let end = self.decode_values(fence, Block { shape: &shape, bytes: keys }, disk, values)?;
+        match disk.get(end..) {
+            Some(padding) if padding.iter().all(|&byte| byte == 0) => Ok(shape),
+            _ => Err(self.file().corrupt(fence.at + (fence.key_part + end) as u64, "padding of a block")),
+        }
     }
 }

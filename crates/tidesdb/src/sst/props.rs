@@ -131,7 +131,7 @@ impl TableMeta {
         fields.number(field::ID, Required, self.id.0);
         fields.bytes(field::SALT, Required, &self.salt);
         fields.number(field::FILE_BYTES, Required, self.file_bytes);
-        self.encode_fields(fields);
+        self.encode_props(fields);
     }
 
     /// Decodes what [`encode`](Self::encode) wrote.
@@ -142,7 +142,9 @@ impl TableMeta {
         Self::decode_fields(d, field::ID)
     }
 
-    fn encode_fields(&self, mut fields: FieldWriter<'_>) {
+    /// Appends the properties that the file itself repeats, up to the end of a section. Number, salt and length are
+    /// omitted: the footer and the file size provide them.
+    pub(super) fn encode_props(&self, mut fields: FieldWriter<'_>) {
         for (id, n) in [
             (field::ENTRIES, self.entries),
             (field::KEYS, self.keys),
@@ -163,7 +165,12 @@ impl TableMeta {
         fields.bytes(field::SMALLEST, Required, &self.smallest);
         fields.bytes(field::LARGEST, Required, &self.largest);
         let mut refs = Vec::new();
-        self.put_vlog_refs(&mut refs);
+        put_varint(&mut refs, self.vlog_refs.len() as u64);
+        for r in &self.vlog_refs {
+            put_varint(&mut refs, u64::from(r.vlog.0));
+            put_varint(&mut refs, r.bytes);
+            put_varint(&mut refs, r.count);
+        }
         fields.bytes(field::VLOG_REFS, Required, &refs);
         fields.finish(&self.unknown);
     }
@@ -205,27 +212,15 @@ impl TableMeta {
         if next != field::VLOG_REFS + 1 {
             return Err(d.corrupt("a field of a table is missing"));
         }
-        Self { unknown, ..meta }.checked(d)
+        match meta.is_consistent() {
+            true => Ok(Self { unknown, ..meta }),
+            false => Err(d.corrupt("counts of a table contradict each other")),
+        }
     }
 
-    /// Appends the properties that the file itself repeats, up to the end of a section. Number, salt and length are
-    /// omitted: the footer and the file size provide them.
-    pub(super) fn encode_props(&self, out: &mut Vec<u8>) {
-        self.encode_fields(FieldWriter::new(out));
-    }
-
-    /// Decodes what [`encode_props`](Self::encode_props) wrote.
+    /// Decodes the properties that the file itself repeats.
     pub(super) fn decode_props(d: &mut Decoder<'_>) -> Result<Self> {
         Self::decode_fields(d, field::ENTRIES)
-    }
-
-    fn put_vlog_refs(&self, out: &mut Vec<u8>) {
-        put_varint(out, self.vlog_refs.len() as u64);
-        for r in &self.vlog_refs {
-            put_varint(out, u64::from(r.vlog.0));
-            put_varint(out, r.bytes);
-            put_varint(out, r.count);
-        }
     }
 
     fn read_vlog_refs(&mut self, d: &mut Decoder<'_>) -> Result<()> {
@@ -241,14 +236,6 @@ impl TableMeta {
             self.vlog_refs.push(r);
         }
         Ok(())
-    }
-
-    fn checked(self, d: &Decoder<'_>) -> Result<Self> {
-        if self.is_consistent() {
-            Ok(self)
-        } else {
-            Err(d.corrupt("counts of a table contradict each other"))
-        }
     }
 
     /// Returns whether every count is at most the count that includes it.

@@ -91,14 +91,13 @@ impl Window {
         len: usize,
     ) -> Result<&'a [u8]> {
         if let Some(map) = blocks.file().map() {
-            return slice(map, fence.at, len)
-                .ok_or_else(|| blocks.file().corrupt(fence.at, "unexpected end of file"));
+            return slice(map, fence.at, len).ok_or_else(|| blocks.file().ends_early(fence.at));
         }
         self.readahead.consume(len as u64);
         if self.get(fence.at, len).is_none() {
             self.fill(blocks, near, fence, len)?;
         }
-        self.get(fence.at, len).ok_or_else(|| blocks.file().corrupt(fence.at, "unexpected end of file"))
+        self.get(fence.at, len).ok_or_else(|| blocks.file().ends_early(fence.at))
     }
 
     /// Returns `len` bytes at offset `at` within the block at `fence`, from the window or read into `buf`.

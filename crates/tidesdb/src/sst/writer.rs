@@ -14,7 +14,7 @@ use super::block::{BlockBuilder, LIMITS, padding};
 use super::filter::Filter;
 use super::index::{IndexBuilder, PARTITION_BYTES};
 use super::layout::{Footer, begin_section, seal_section};
-use crate::codec::{Compression, Salt, key_hash};
+use crate::codec::{Compression, FieldWriter, Salt, key_hash};
 use crate::types::{Comparator, EntryRef, KEY_BYTES_MAX, SeqNo, TableId, VALUE_BYTES_MAX};
 use crate::{Error, Result, files};
 
@@ -189,7 +189,7 @@ impl TableWriter {
         let props_at = self.end();
         let mut props = begin_section();
         self.meta.largest = std::mem::take(&mut self.last);
-        self.meta.encode_props(&mut props);
+        self.meta.encode_props(FieldWriter::new(&mut props));
         seal_section(&salt, props_at, &mut props);
         self.append(&props)?;
         let footer = Footer { salt, id: self.meta.id, filter_at, index_at, props_at, blocks };
