@@ -13,7 +13,7 @@ use crate::jobs::Job;
 use crate::{Error, Result};
 
 /// The running threads of one database.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Pool {
     threads: Mutex<Vec<JoinHandle>, { rank::THREADS }>,
 }
@@ -33,8 +33,11 @@ impl Pool {
         // One more than asked for, so that the merges of one family never use all threads for long jobs.
         let threads = if workers > 1 { workers + 1 } else { workers };
         engine.write.jobs.limit_merges(workers / 2);
-        for i in 0..threads {
+        let spawn = |name, priority, takes| {
             let worker = Arc::clone(engine);
+            pool.spawn(&engine.write, name, priority, move || work(&worker, takes))
+        };
+        for i in 0..threads {
             // One half of several workers takes only short jobs, merges of small families among them, so these never wait for a long
             // one. The other half takes the long jobs at low priority: it yields to the threads of the user. If merges fall behind, their
             // debt delays the writers.
@@ -43,17 +46,13 @@ impl Pool {
                 true => ("tidesdb-flush", Priority::Normal, Takes::Short),
                 false => ("tidesdb-compact", Priority::Low, Takes::Long),
             };
-            pool.spawn(&engine.write, name, priority, move || work(&worker, takes))?;
+            spawn(name, priority, takes)?;
         }
         if workers > 1 {
-            let remover = Arc::clone(engine);
-            let body = move || work(&remover, Takes::Removals);
-            pool.spawn(&engine.write, "tidesdb-remove", Priority::Low, body)?;
+            spawn("tidesdb-remove", Priority::Low, Takes::Removals)?;
         }
         if engine.remote.is_some() {
-            let uploader = Arc::clone(engine);
-            let body = move || work(&uploader, Takes::Uploads);
-            pool.spawn(&engine.write, "tidesdb-upload", Priority::Normal, body)?;
+            spawn("tidesdb-upload", Priority::Normal, Takes::Uploads)?;
         }
         let timekeeper = Arc::clone(engine);
         pool.spawn(&engine.write, "tidesdb-clock", Priority::Normal, move || {

@@ -127,59 +127,38 @@ impl Cache {
 
     /// Opens the file `name` for reading, fetching it if necessary.
     pub(super) fn open(self: &Arc<Self>, name: &str) -> io::Result<Arc<RemoteFile>> {
-        let mut tries = 0;
-        loop {
-            if let Some(file) = self.open_local(name)? {
-                return Ok(file);
-            }
-            tries += 1;
-            if tries > TRIES_MAX {
-                return Err(io::Error::other(
-                    "the local cache of the object store is too small; raise local_bytes_max",
-                ));
-            }
-            self.fetch(name)?;
-        }
-    }
-
-    fn open_local(self: &Arc<Self>, name: &str) -> io::Result<Option<Arc<RemoteFile>>> {
-        let mut files = self.files.lock();
-        let file = match self.dir.open(name, Access::Read) {
-            Ok(file) => file,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                files.local.remove(name);
-                return Ok(None);
-            }
-            Err(e) => return Err(e),
-        };
-        files.live.insert(name.to_owned());
-        let local = files.local.entry(name.to_owned()).or_default();
-        local.used.store(self.now(), Ordering::Relaxed);
-        let file = RemoteFile::new(self, name, file, Arc::clone(&local.used));
-        local.open.retain(|file| file.strong_count() > 0);
-        local.open.push(Arc::downgrade(&file));
-        Ok(Some(file))
+        self.open_or_fetch(name, |files, file| {
+            files.live.insert(name.to_owned());
+            let local = files.local.entry(name.to_owned()).or_default();
+            let file = RemoteFile::new(self, name, file, Arc::clone(&local.used));
+            local.open.retain(|file| file.strong_count() > 0);
+            local.open.push(Arc::downgrade(&file));
+            file
+        })
     }
 
     /// Opens the file `name` again for `handle`, which lost its descriptor.
-    pub(super) fn reopen(
-        self: &Arc<Self>,
-        name: &str,
-        handle: &Arc<RemoteFile>,
-    ) -> io::Result<Arc<dyn File>> {
-        for _ in 0..TRIES_MAX {
+    pub(super) fn reopen(&self, name: &str, handle: &Arc<RemoteFile>) -> io::Result<Arc<dyn File>> {
+        self.open_or_fetch(name, |files, file| {
+            files.local.entry(name.to_owned()).or_default().open.push(Arc::downgrade(handle));
+            handle.fill(&file);
+            file
+        })
+    }
+
+    /// Opens the file `name` in the folder, after fetching it if necessary, and passes it to `opened`.
+    fn open_or_fetch<R>(&self, name: &str, opened: impl Fn(&mut Files, Arc<dyn File>) -> R) -> io::Result<R> {
+        for _ in 0..=TRIES_MAX {
             {
                 let mut files = self.files.lock();
                 match self.dir.open(name, Access::Read) {
                     Ok(file) => {
                         let local = files.local.entry(name.to_owned()).or_default();
                         local.used.store(self.now(), Ordering::Relaxed);
-                        local.open.push(Arc::downgrade(handle));
-                        handle.fill(&file);
-                        return Ok(file);
+                        return Ok(opened(&mut files, file));
                     }
                     Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-                    Err(_) => {}
+                    Err(_) => drop(files.local.remove(name)),
                 }
             }
             self.fetch(name)?;
