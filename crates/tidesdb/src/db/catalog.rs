@@ -10,7 +10,7 @@ use crate::jobs::Job;
 use crate::options::{FamilyOptions, LiveOptions};
 use crate::sources::TableVersion;
 use crate::types::FamilyId;
-use crate::version::{Change, VersionEdit, Versions};
+use crate::version::{Change, VersionEdit};
 use crate::vlog::VlogSet;
 use crate::write::Family;
 use crate::{Error, Result};
@@ -99,14 +99,13 @@ pub(super) fn publish_new(
 ) -> Result<Arc<FamilyCore>> {
     options.compression.require()?;
     let mut made = None;
-    let publish = |versions: &Versions| {
+    engine.maintenance.install_with(&edit, |versions| {
         if let Some(version) = versions.get(&id) {
             let core = core(engine, id, name, options, Arc::clone(version));
             engine.write.families.write().insert(id, Arc::clone(&core));
             made = Some(core);
         }
-    };
-    engine.maintenance.install_with(&edit, publish)?;
+    })?;
     made.ok_or_else(|| Error::internal("a new family has no version"))
 }
 
@@ -234,17 +233,16 @@ impl Db {
         let engine = &self.inner.engine;
         engine.write.check_writable()?;
         let _catalog = engine.catalog.lock();
-        let core = find(engine, name)?;
-        if core.id == self.inner.default.id() {
-            return Err(Error::invalid("the default family cannot be dropped"));
-        }
+        let core = self.find_other(name, "dropped")?;
         let mut edit = VersionEdit::new();
         edit.push(Change::DropFamily { family: core.id });
-        let publish = |_: &Versions| {
-            core.set_dropped();
-            engine.write.families.write().remove(&core.id);
+        let drop_it = || {
+            engine.maintenance.install_with(&edit, |_| {
+                core.set_dropped();
+                engine.write.families.write().remove(&core.id);
+            })
         };
-        engine.maintenance.with_reserve(|| engine.maintenance.install_with(&edit, publish))?;
+        engine.maintenance.with_reserve(drop_it)?;
         engine.write.pacing.subtract_flush_debt(core.forget_memtables());
         core.forget_tables();
         engine.write.jobs.set_small(core.id, false);
@@ -263,13 +261,19 @@ impl Db {
         let engine = &self.inner.engine;
         engine.write.check_writable()?;
         let _catalog = engine.catalog.lock();
-        let core = find(engine, old)?;
-        if core.id == self.inner.default.id() {
-            return Err(Error::invalid("the default family cannot be renamed"));
-        }
+        let core = self.find_other(old, "renamed")?;
         let mut edit = VersionEdit::new();
         edit.push(Change::RenameFamily { family: core.id, name: new.into() });
         engine.maintenance.install_with(&edit, |_| core.set_name(new))
+    }
+
+    /// Returns the family called `name`, unless it is the default family, which cannot be `changed`.
+    fn find_other(&self, name: &str, changed: &str) -> Result<Arc<FamilyCore>> {
+        let core = find(&self.inner.engine, name)?;
+        if core.id == self.inner.default.id() {
+            return Err(Error::invalid(format!("the default family cannot be {changed}")));
+        }
+        Ok(core)
     }
 
     /// Returns the names of all families, sorted.

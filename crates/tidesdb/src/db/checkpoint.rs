@@ -15,7 +15,7 @@ use crate::sst::{Table, TableContext};
 use crate::types::{Comparator, WalId};
 use crate::version::{Change, Context, State, VersionEdit, VersionSet};
 use crate::wal::layout::UNIT;
-use crate::{Error, Result, files, flush};
+use crate::{Error, Result, files, flush, upload};
 
 /// Bytes copied per read.
 const COPY_BYTES: u64 = 1 << 20;
@@ -117,24 +117,11 @@ fn copy(ctx: &MaintenanceCtx, name: &str, target: &Arc<dyn Dir>) -> Result<()> {
     })
 }
 
-fn transfer_all(
-    ctx: &MaintenanceCtx,
-    state: &State,
-    target: &Arc<dyn Dir>,
-    transfer: Transfer,
-) -> Result<()> {
-    let tables = state.families.values().flat_map(|f| f.tables.ids().map(files::table));
-    let vlogs = state.families.values().flat_map(|f| f.vlogs.keys().map(|id| files::vlog(*id)));
-    for name in tables.chain(vlogs) {
-        transfer(ctx, &name, target)?;
-    }
-    target.sync().map_err(|e| Error::io("sync", &target.path().display().to_string(), e))
-}
-
 /// Transfers the files first, then writes a manifest that names them all. Until `CURRENT` exists, nothing looks like a
 /// database.
 fn fill(ctx: &MaintenanceCtx, state: &State, target: &Arc<dyn Dir>, transfer: Transfer) -> Result<()> {
-    transfer_all(ctx, state, target, transfer)?;
+    upload::names(state).try_for_each(|name| transfer(ctx, &name, target))?;
+    target.sync().map_err(|e| Error::io("sync", &target.path().display().to_string(), e))?;
     let tables = TableContext::new(target, &ctx.write.memory, 0, false);
     let comparators: Vec<Comparator> =
         ctx.write.all_families().iter().map(|f| f.options.comparator.clone()).collect();

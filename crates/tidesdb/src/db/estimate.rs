@@ -106,12 +106,7 @@ fn count(order: &Comparator, slot: &Arc<MemSlot>, (start, end): Range<'_>) -> u6
     while cursor.valid() {
         let key = cursor.entry().key;
         let before = matches!(start, Bound::Excluded(start) if order.compare(key, start).is_le());
-        let beyond = match end {
-            Bound::Included(end) => order.compare(key, end).is_gt(),
-            Bound::Excluded(end) => order.compare(key, end).is_ge(),
-            Bound::Unbounded => false,
-        };
-        if beyond {
+        if is_empty(order, (Bound::Included(key), end)) {
             break;
         }
         counted += u64::from(!before);

@@ -90,26 +90,25 @@ fn table(out: &mut String, prefix: &str, rows: &[Row]) {
 
 /// The name of a metric ends with its unit.
 fn name(prefix: &str, info: &StatInfo) -> String {
-    let unit = match info.unit {
-        StatUnit::Bytes => "_bytes",
-        StatUnit::Seconds => "_seconds",
-        StatUnit::Share | StatUnit::Ratio => "_ratio",
-        StatUnit::Count => "",
-    };
-    let unit = if info.name.ends_with(unit) { "" } else { unit };
-    format!("tidesdb_{prefix}{}{unit}", info.name)
+    match unit(info) {
+        Some(unit) if !info.name.ends_with(unit) => format!("tidesdb_{prefix}{}_{unit}", info.name),
+        _ => format!("tidesdb_{prefix}{}", info.name),
+    }
+}
+
+fn unit(info: &StatInfo) -> Option<&'static str> {
+    match info.unit {
+        StatUnit::Bytes => Some("bytes"),
+        StatUnit::Seconds => Some("seconds"),
+        StatUnit::Share | StatUnit::Ratio => Some("ratio"),
+        StatUnit::Count => None,
+    }
 }
 
 fn header(out: &mut String, name: &str, info: &StatInfo) {
     let kind = if info.kind == StatKind::Counter { "counter" } else { "gauge" };
     let _ = writeln!(out, "# TYPE {name} {kind}");
-    let unit = match info.unit {
-        StatUnit::Bytes => "bytes",
-        StatUnit::Seconds => "seconds",
-        StatUnit::Share | StatUnit::Ratio => "ratio",
-        StatUnit::Count => "",
-    };
-    if !unit.is_empty() {
+    if let Some(unit) = unit(info) {
         let _ = writeln!(out, "# UNIT {name} {unit}");
     }
     let _ = writeln!(out, "# HELP {name} {}", escaped(info.help));
