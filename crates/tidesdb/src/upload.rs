@@ -66,13 +66,6 @@ impl Due {
     }
 }
 
-/// Uploads what is new. A failure is counted, and the upload is tried again later.
-pub fn in_background(engine: &Arc<Engine>) {
-    if let Err(error) = run(engine) {
-        tracing::warn!(%error, "the upload to the object store failed; it will be tried again");
-    }
-}
-
 /// Uploads what is new.
 ///
 /// # Errors
@@ -120,8 +113,12 @@ fn with_remote(engine: &Arc<Engine>, upload: impl FnOnce(&Remote) -> Result<()>)
     result
 }
 
-fn store_error(op: &'static str, object: &str) -> impl FnOnce(std::io::Error) -> Error {
-    move |e| Error::io(op, &format!("object {object}"), e)
+/// Stores `body` as the bytes of `file` from `offset` on.
+fn store(remote: &Remote, file: &str, offset: u64, body: &Body<'_>) -> Result<()> {
+    let object = object_name(file, offset);
+    remote.put(&object, body).map_err(|e| Error::io("store", &format!("object {object}"), e))?;
+    remote.objects.lock().add(file, offset, body.len());
+    Ok(())
 }
 
 /// Uploads everything that `prefix` names, then a manifest that names it.
@@ -188,7 +185,9 @@ fn put_files(
     }
     remote.queued.store(new.len() as u64, Ordering::Relaxed);
     for name in new {
-        put_table(ctx, remote, name)?;
+        let len = file_bytes(ctx, name)?;
+        put_part(ctx, remote, name, len)?;
+        remote.cache.settle(name, len);
         remote.queued.fetch_sub(1, Ordering::Relaxed);
     }
     for family in state.families.values() {
@@ -206,13 +205,10 @@ fn put_files(
     Ok(())
 }
 
-fn put_table(ctx: &MaintenanceCtx, remote: &Remote, name: &str) -> Result<()> {
+/// The length of a file that is never written again.
+fn file_bytes(ctx: &MaintenanceCtx, name: &str) -> Result<u64> {
     let file = ctx.dir.open(name, Access::Read).map_err(|e| Error::io("open", name, e))?;
-    let len = file.len().map_err(|e| Error::io("stat", name, e))?;
-    remote.put(name, &Body::file(&*file, 0, len)).map_err(store_error("store", name))?;
-    remote.objects.lock().add(name, 0, len);
-    remote.cache.settle(name, len);
-    Ok(())
+    file.len().map_err(|e| Error::io("stat", name, e))
 }
 
 /// Stores the bytes of a value log that the store lacks. `core` is its family, which knows how far it is written.
@@ -224,11 +220,7 @@ fn put_vlog(ctx: &MaintenanceCtx, remote: &Remote, core: Option<&Arc<FamilyCore>
     }
     let (len, complete) = match known {
         Some(known) => known,
-        None => {
-            // Value logs of an earlier session are never written again.
-            let file = ctx.dir.open(&name, Access::Read).map_err(|e| Error::io("open", &name, e))?;
-            (file.len().map_err(|e| Error::io("stat", &name, e))?, true)
-        }
+        None => (file_bytes(ctx, &name)?, true), // of an earlier session
     };
     put_part(ctx, remote, &name, len)?;
     if complete {
@@ -244,11 +236,7 @@ fn put_part(ctx: &MaintenanceCtx, remote: &Remote, name: &str, len: u64) -> Resu
         return Ok(());
     }
     let file = ctx.dir.open(name, Access::Read).map_err(|e| Error::io("open", name, e))?;
-    let object = object_name(name, stored);
-    let body = Body::file(&*file, stored, len - stored);
-    remote.put(&object, &body).map_err(store_error("store", &object))?;
-    remote.objects.lock().add(name, stored, len - stored);
-    Ok(())
+    store(remote, name, stored, &Body::file(&*file, stored, len - stored))
 }
 
 /// Stores the values that the log refers to, that is, those of this session.
@@ -267,7 +255,7 @@ fn put_values(ctx: &MaintenanceCtx, remote: &Remote) -> Result<()> {
 /// Stores the log from segment `first` up to `end`. Returns false if a segment no longer exists.
 fn put_log(ctx: &MaintenanceCtx, remote: &Remote, first: WalId, end: SeqNo) -> Result<bool> {
     let segment_bytes = ctx.versions.identity().wal_segment_bytes;
-    let ids = reader::segment_files(&ctx.dir, first, segment_bytes)?.needed;
+    let ids = reader::segment_files(&ctx.dir, first, segment_bytes)?;
     let (end, mut expected) = (end * UNIT, first.0);
     for id in ids {
         let begin = id.0 * segment_bytes;
@@ -315,15 +303,9 @@ fn finish(ctx: &MaintenanceCtx, remote: &Remote, prefix: &Prefix, log_start: Wal
     let identity = ctx.versions.identity();
     let salt = ctx.write.env.entropy.salt();
     let image = Image::encode(prefix.state.clone(), log_start, identity, (number, salt))?;
-    let name = files::manifest(number);
-    remote.put(&name, &Body::bytes(&image.manifest)).map_err(store_error("store", &name))?;
-    remote.objects.lock().add(&name, 0, image.manifest.len() as u64);
-    remote.put(CURRENT, &Body::bytes(&image.current)).map_err(store_error("store", CURRENT))?;
-    {
-        let mut objects = remote.objects.lock();
-        objects.add(CURRENT, 0, image.current.len() as u64);
-        objects.set_generation(number);
-    }
+    store(remote, &files::manifest(number), 0, &Body::bytes(&image.manifest))?;
+    store(remote, CURRENT, 0, &Body::bytes(&image.current))?;
+    remote.objects.lock().set_generation(number);
     remote.installs_seen.store(prefix.installs, Ordering::SeqCst);
     remove_garbage(remote, &prefix.state, number, log_start);
     Ok(())

@@ -137,7 +137,11 @@ fn dispatch(engine: &Arc<Engine>, job: Job) -> Result<bool> {
         }
         Job::WriteEvents => {} // see `run`
         Job::RemoveObsolete => engine.maintenance.remove_obsolete(),
-        Job::Upload => upload::in_background(engine),
+        Job::Upload => {
+            if let Err(error) = upload::run(engine) {
+                tracing::warn!(%error, "the upload to the object store failed; it will be tried again");
+            }
+        }
     }
     Ok(false)
 }

@@ -20,7 +20,7 @@ use crate::memory::{Memory, Pressure, Use};
 use crate::options::DbOptions;
 use crate::pacing::{GROWTH_PATIENCE, Pacing, StallCause, Verdict};
 use crate::types::{FamilyId, SeqNo};
-use crate::wal::{Log, Place, Purpose, SpaceReservation, SyncDue};
+use crate::wal::{Commit, Log, Purpose, SpaceReservation, SyncDue};
 use crate::{Error, Result};
 
 /// On a full disk, a flush that frees less than this is not worth a table, unless it frees a whole segment of the log.
@@ -443,13 +443,13 @@ impl WriteCtx {
         &self,
         record: &mut Buffer,
         purpose: Purpose,
-        staged: Vec<(Arc<FamilyCore>, Arc<Memtable>)>,
-    ) -> Result<Place> {
+        mut staged: Vec<(Arc<FamilyCore>, Arc<Memtable>)>,
+    ) -> Result<Commit> {
         let _one_at_a_time = self.rotating.lock();
         self.make_slots(staged.iter().map(|(family, _)| family));
         let ids: Vec<FamilyId> = staged.iter().map(|(family, _)| family.id).collect();
         let place = self.log.reserve_holding(record, purpose, |commit| {
-            for (family, map) in staged {
+            for (family, map) in staged.drain(..) {
                 let active = family.owned_view().active.as_ref().map_or(0, |slot| slot.debt());
                 let debt = active + map.allocated_bytes().min(family.buffer_bytes()) as u64;
                 self.pacing.add_flush_debt(debt); // add first: a flush may subtract it as soon as the memtable is in the view

@@ -22,7 +22,6 @@ const UPLOAD_PAUSE: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Whether a database is open, and the state of its close.
-#[derive(Debug)]
 pub(super) struct Closing {
     /// Held by the thread that closes.
     end: Mutex<End, { rank::DIRECTORY }>,
@@ -34,7 +33,6 @@ pub(super) struct Closing {
     ended: Signal,
 }
 
-#[derive(Debug)]
 struct End {
     /// The lock of the directory; `None` once the database is closed.
     lock: Option<Box<dyn DirLock>>,
@@ -43,24 +41,13 @@ struct End {
 }
 
 impl Closing {
-    /// An open database that holds `lock`.
-    pub(super) fn new(lock: Box<dyn DirLock>) -> Self {
-        Self::of(Some(lock), "the thread that closes it")
-    }
-
-    /// A database that another [`Inner`] closes.
-    fn elsewhere() -> Self {
-        Self::of(None, "another thread")
-    }
-
-    /// Without a lock, another [`Inner`] closes the database.
-    fn of(lock: Option<Box<dyn DirLock>>, step: &'static str) -> Self {
-        let handed_over = lock.is_none();
+    /// An open database that holds `lock`. Without a lock, another [`Inner`] closes the database.
+    pub(super) fn new(lock: Option<Box<dyn DirLock>>) -> Self {
         Self {
+            begun: AtomicBool::new(lock.is_none()),
+            handed_over: false,
             end: Mutex::new(End { lock, result: Ok(()) }),
-            begun: AtomicBool::new(handed_over),
-            handed_over,
-            step: Mutex::new(step),
+            step: Mutex::new("the thread that closes it"),
             ended: Signal::new(),
         }
     }
@@ -195,7 +182,7 @@ impl Inner {
 
     /// Has a thread of its own close the database.
     fn close_elsewhere(&mut self) {
-        let mut closing = std::mem::replace(&mut self.closing, Closing::elsewhere());
+        let mut closing = std::mem::replace(&mut self.closing, Closing::new(None));
         closing.handed_over = true;
         let closer = Self {
             path: std::mem::take(&mut self.path),
@@ -203,7 +190,6 @@ impl Inner {
             default: self.default.clone(),
             pool: std::mem::take(&mut self.pool),
             report: std::mem::take(&mut self.report),
-            is_view: self.is_view,
             closing,
         };
         let body = Box::new(move || drop(closer));

@@ -74,15 +74,12 @@ impl fmt::Debug for Db {
 }
 
 /// State shared by all handles; dropping the last handle closes the database.
-#[derive(Debug)]
 pub(crate) struct Inner {
     path: PathBuf,
     pub(crate) engine: Arc<Engine>,
     default: Family,
     pool: Pool,
     report: RecoveryReport,
-    /// Whether this is a view of a [`Reader`].
-    is_view: bool,
     closing: Closing,
 }
 

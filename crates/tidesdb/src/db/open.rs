@@ -35,9 +35,6 @@ const NEARLY_FULL_BYTES: u64 = 64 << 20;
 /// Value logs open for writing may use 1/4 of the descriptor budget.
 const VLOG_WRITES_SHARE: usize = 4;
 
-/// The default family, if it exists, the report of the recovery, and the recovered commits that are not saved yet.
-type Recovered = (Option<Arc<FamilyCore>>, RecoveryReport, Option<Unsaved>);
-
 /// Options for opening a database; created by [`Db::options`].
 #[derive(Clone, Debug)]
 #[must_use]
@@ -233,12 +230,12 @@ impl OpenOptions {
     ) -> Result<Db> {
         self.make_room(dir)?;
         let engine = self.build(dir, attached)?;
-        let (default, report, unsaved) = self.recover(&engine).map_err(|e| match e.is_full() {
+        let (report, unsaved) = self.recover(&engine).map_err(|e| match e.is_full() {
             true => full(&engine.maintenance, dir, e),
             false => e, // after damage, keep every file: a person may need it
         })?;
         engine.reads.snapshots.begin_at(engine.reads.visible());
-        let default = match default {
+        let default = match catalog::by_name(&engine, &self.default_name) {
             Some(family) => family,
             None => self.create_default(&engine)?,
         };
@@ -274,8 +271,7 @@ impl OpenOptions {
                 default,
                 pool,
                 report,
-                is_view: false,
-                closing: Closing::new(lock),
+                closing: Closing::new(Some(lock)),
             }),
         })
     }
@@ -299,7 +295,7 @@ impl OpenOptions {
     }
 
     /// Loads the families and replays the log.
-    fn recover(&self, engine: &Arc<Engine>) -> Result<Recovered> {
+    fn recover(&self, engine: &Arc<Engine>) -> Result<(RecoveryReport, Option<Unsaved>)> {
         let writes = !self.options.read_only;
         if writes {
             if self.options.event_log {
@@ -309,15 +305,15 @@ impl OpenOptions {
         }
         catalog::load(engine)?;
         catalog::check_compression(engine)?;
-        let default = || catalog::by_name(engine, &self.default_name);
-        if let (Some(family), Some(wanted)) = (default(), &self.default_family) {
+        let default = catalog::by_name(engine, &self.default_name);
+        if let (Some(family), Some(wanted)) = (default, &self.default_family) {
             family.options.check_order(&family.name(), &wanted.comparator)?;
         }
-        let (report, unsaved) = recover::run(engine)?;
+        let recovered = recover::run(engine)?;
         if writes {
             engine.write.log.restore_reserve();
         }
-        Ok((default(), report, unsaved))
+        Ok(recovered)
     }
 
     /// On a nearly full disk, releases the space of the reserve and of spare log segments before opening.
@@ -363,9 +359,11 @@ impl OpenOptions {
         if let Some(attached) = &attached {
             attached.check(&versions)?;
         }
-        let first = first_segment(dir, &versions, versions.identity().wal_segment_bytes)?;
-        if !self.options.read_only {
-            check_room(first, versions.identity().wal_segment_bytes)?;
+        let segment_bytes = versions.identity().wal_segment_bytes;
+        let first = first_segment(dir, &versions, segment_bytes)?;
+        // The manifest may say that nearly all numbers are used.
+        if !self.options.read_only && first.0 >= wal_id_max(segment_bytes) {
+            return Err(Error::Exhausted { what: "sequence numbers".into() });
         }
         let engine = self.assemble(versions, tables, first, &memory, attached);
         if engine.write.options.remote.as_ref().is_some_and(|remote| remote.replicate_log) {
@@ -509,7 +507,7 @@ fn full(ctx: &MaintenanceCtx, dir: &Arc<dyn Dir>, e: Error) -> Error {
     }
     let first = ctx.versions.state().log_start;
     let segment_bytes = ctx.versions.identity().wal_segment_bytes;
-    let ids = reader::segment_files(dir, first, segment_bytes).map(|files| files.needed);
+    let ids = reader::segment_files(dir, first, segment_bytes);
     let len = |id: &WalId| reader::span_of(dir, *id, segment_bytes) * segment_bytes;
     ctx.write.log.no_space(ids.unwrap_or_default().iter().map(len).sum())
 }
@@ -541,20 +539,12 @@ pub(super) fn newer_than_flushed(state: &State) -> Option<String> {
     })
 }
 
-/// Refuses to begin a log past the last valid sequence number. The manifest may say that nearly all numbers are used.
-fn check_room(first: WalId, segment_bytes: u64) -> Result<()> {
-    if first.0 < wal_id_max(segment_bytes) {
-        return Ok(());
-    }
-    Err(Error::Exhausted { what: "sequence numbers".into() })
-}
-
 /// Returns a segment number above every existing segment and every sequence number already assigned.
 fn first_segment(dir: &Arc<dyn Dir>, versions: &VersionSet<Table>, segment_bytes: u64) -> Result<WalId> {
     let state = versions.state();
     let files = reader::segment_files(dir, WalId(0), segment_bytes)?;
     let on_disk =
-        files.needed.iter().map(|id| id.0 + reader::span_of(dir, *id, segment_bytes) - 1).max().unwrap_or(0);
+        files.iter().map(|id| id.0 + reader::span_of(dir, *id, segment_bytes) - 1).max().unwrap_or(0);
     let used = state.newest_seq() * crate::wal::layout::UNIT / segment_bytes;
     Ok(WalId(on_disk.max(used).max(state.log_start.0) + 1))
 }

@@ -305,7 +305,8 @@ impl Following {
         engine.reads.snapshots.begin_at(engine.reads.visible());
         let name = &self.options.default_name;
         let core = catalog::by_name(&engine, name).ok_or_else(|| Error::no_family(name))?;
-        let report = RecoveryReport { end, ..self.replayed.report() };
+        let read = &self.replayed.report;
+        let report = RecoveryReport { end, clean: read.commits == 0, ..read.clone() };
         Ok(Db {
             inner: Arc::new(Inner {
                 path: self.options.path.clone(),
@@ -313,8 +314,7 @@ impl Following {
                 pool: Pool::start(&engine, 0)?,
                 engine,
                 report,
-                is_view: true,
-                closing: Closing::new(Box::new(NoLock)),
+                closing: Closing::new(Some(Box::new(NoLock))),
             }),
         })
     }

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::replay::{Begun, Replayer, to_tables};
-use super::save::Unsaved;
+use super::save::{Unsaved, memtable_bytes};
 use crate::background::TRIM_PERIOD;
 use crate::engine::Engine;
 use crate::events::{Event, TARGET};
@@ -134,18 +134,16 @@ pub(super) fn run(engine: &Arc<Engine>) -> Result<(RecoveryReport, Option<Unsave
     let inserted = replay.finish_inserting(); // also after a failure: no thread works on afterwards
     let read = read.and_then(|scan| inserted.map(|()| scan)).map(|scan| replay.report(&scan));
     let Replay { tables, doubtful, unsynced_bytes, .. } = replay;
-    let mut unsaved = Unsaved { engine: Arc::clone(engine), state, config, tables, doubtful };
+    let mut unsaved = Unsaved { engine: Arc::clone(engine), state, tables, doubtful };
     let mut report = read.inspect_err(|_| unsaved.abandon())?;
-    if engine.write.options.read_only {
-        report.took = engine.write.env.clock.mono().saturating_sub(started);
-        return Ok((report, None));
-    }
     let mut behind = None;
-    if unsaved.may_wait(report.log_bytes.saturating_add(unsynced_bytes))? {
-        behind = Some(unsaved);
-    } else {
-        report.orphans = unsaved.save(&report)?;
-        unsaved.free();
+    if !engine.write.options.read_only {
+        if unsaved.may_wait(report.log_bytes.saturating_add(unsynced_bytes))? {
+            behind = Some(unsaved);
+        } else {
+            report.orphans = unsaved.save(&report)?;
+            unsaved.free();
+        }
     }
     report.took = engine.write.env.clock.mono().saturating_sub(started);
     Ok((report, behind))
@@ -180,12 +178,10 @@ fn scan_config(ctx: &MaintenanceCtx, state: &State) -> Result<ScanConfig> {
 struct Replay<'a> {
     engine: &'a Arc<Engine>,
     replayer: Arc<Replayer>,
-    sync_failed: bool,
     /// Bytes of the log, at most.
     total_bytes: u64,
-    commits: u64,
-    operations: u64,
-    log_bytes: u64,
+    /// What was replayed so far.
+    report: RecoveryReport,
     /// Bytes of values that replayed commits refer to and that are not known to be durable.
     unsynced_bytes: u64,
     stopped_at: Option<SeqNo>,
@@ -202,11 +198,8 @@ impl<'a> Replay<'a> {
         Self {
             engine,
             replayer: Arc::new(Replayer::new(engine, state, log.same_boot, sync_failed)),
-            sync_failed,
             total_bytes: log.bytes,
-            commits: 0,
-            operations: 0,
-            log_bytes: 0,
+            report: RecoveryReport { sync_failed, ..RecoveryReport::default() },
             unsynced_bytes: 0,
             stopped_at: None,
             inserting: None,
@@ -217,21 +210,17 @@ impl<'a> Replay<'a> {
 
     /// What is reported about a log that was read.
     fn report(&self, scan: &Scan) -> RecoveryReport {
-        if self.engine.write.options.read_only && self.commits == 0 {
+        if self.engine.write.options.read_only && self.report.commits == 0 {
             self.engine.write.recovery_pins.store(u64::MAX, Ordering::SeqCst); // the log is not needed
         }
         RecoveryReport {
             clean: scan.commits == 0 && scan.cut.is_none() && scan.damage.is_none(),
-            commits: self.commits,
-            operations: self.operations,
-            log_bytes: self.log_bytes,
-            discarded: scan.discarded + scan.commits.saturating_sub(self.commits),
+            discarded: scan.discarded + scan.commits.saturating_sub(self.report.commits),
             unfinished: scan.unfinished.len() as u64,
             cut: self.stopped_at.or(scan.cut),
-            sync_failed: self.sync_failed,
             damage: scan.damage.clone(),
             end: self.stopped_at.unwrap_or(scan.end),
-            ..RecoveryReport::default()
+            ..self.report.clone()
         }
     }
 
@@ -291,17 +280,18 @@ impl<'a> Replay<'a> {
     /// Waits until the last piece is inserted.
     fn finish_inserting(&mut self) -> Result<()> {
         let inserted = self.inserting.take().map(Begun::finish).transpose()?;
-        self.operations += inserted.iter().flatten().sum::<u64>();
+        self.report.operations += inserted.iter().flatten().sum::<u64>();
         Ok(())
     }
 
     /// Counts replayed commits. Reports the progress now and then.
     fn count(&mut self, commits: u64, bytes: u64) {
-        let before = self.log_bytes;
-        self.commits += commits;
-        self.log_bytes += bytes;
-        if before / EVENT_BYTES != self.log_bytes / EVENT_BYTES {
-            let (bytes, total, commits) = (self.log_bytes, self.total_bytes, self.commits);
+        let report = &mut self.report;
+        let before = report.log_bytes;
+        report.commits += commits;
+        report.log_bytes += bytes;
+        if before / EVENT_BYTES != report.log_bytes / EVENT_BYTES {
+            let (bytes, total, commits) = (report.log_bytes, self.total_bytes, report.commits);
             self.engine.write.events.record(&Event::Replay { bytes, total, commits });
             self.engine.write.events.write();
         }
@@ -349,10 +339,8 @@ impl<'a> Replay<'a> {
         if options.read_only {
             return Ok(());
         }
-        let bytes_of = |family: &Arc<FamilyCore>| -> u64 {
-            family.owned_view().memtables().map(|slot| slot.bytes() as u64).sum()
-        };
-        let mut used: Vec<(u64, &Arc<FamilyCore>)> = families.iter().map(|f| (bytes_of(f), f)).collect();
+        let mut used: Vec<(u64, &Arc<FamilyCore>)> =
+            families.iter().map(|f| (memtable_bytes(f), f)).collect();
         used.sort_unstable_by_key(|(bytes, _)| *bytes);
         let total: u64 = used.iter().map(|(bytes, _)| *bytes).sum();
         let limit = options.memtables_bytes_max.saturating_add(options.wal_bytes_max);
@@ -364,9 +352,7 @@ impl<'a> Replay<'a> {
             && let Some((bytes, family)) = used.pop().filter(|(bytes, _)| *bytes > 0)
         {
             excess = excess.saturating_sub(bytes);
-            let has_more = self.tables.iter().any(|(f, _)| Arc::ptr_eq(f, family));
-            let out = to_tables(&self.engine.maintenance, family, has_more)?;
-            self.tables.extend(out.into_iter().map(|out| (Arc::clone(family), out)));
+            to_tables(&self.engine.maintenance, family, &mut self.tables)?;
             family.forget_memtables();
             freed = true;
         }

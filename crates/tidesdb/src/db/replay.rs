@@ -89,20 +89,42 @@ impl Targets {
         }
         Ok(operations)
     }
-}
 
-/// Returns the place of the value if the operation puts one in a value log.
-pub(super) fn place_of(op: &Op<'_>, commit: &LoggedCommit<'_>) -> Result<Option<ValuePlace>> {
-    if op.kind != Kind::PutPointer {
-        return Ok(None);
+    /// Checks that the values are there to which `commit` points, and passes each record of them to `visit`. Returns false if an error
+    /// says that a value `is_missing`.
+    ///
+    /// # Errors
+    /// As [`Targets::replay`]; other errors of a value.
+    pub(super) fn has_values(
+        &self,
+        commit: &LoggedCommit<'_>,
+        same_boot: bool,
+        is_missing: impl Fn(&Error) -> bool,
+        mut visit: impl FnMut(&VlogPointer),
+    ) -> Result<bool> {
+        let mut is_whole = true;
+        self.replay(commit, |family, op| {
+            if op.kind != Kind::PutPointer {
+                return Ok(());
+            }
+            let malformed =
+                || Error::corrupt(commit.file, commit.offset, "a malformed pointer into a value log");
+            let place = ValuePlace::decode(op.value).ok_or_else(malformed)?;
+            match check_value(family, &place, same_boot, &mut visit) {
+                Err(e) if is_missing(&e) => {
+                    is_whole = false;
+                    Ok(())
+                }
+                checked => checked,
+            }
+        })?;
+        Ok(is_whole)
     }
-    let malformed = || Error::corrupt(commit.file, commit.offset, "a malformed pointer into a value log");
-    ValuePlace::decode(op.value).ok_or_else(malformed).map(Some)
 }
 
 /// Checks that a value is there, and opens its files. In the `same_boot` that wrote them it is enough that they are long enough. Passes each
 /// record of the value to `visit`.
-pub(super) fn check_value(
+fn check_value(
     family: &FamilyCore,
     place: &ValuePlace,
     same_boot: bool,
@@ -184,9 +206,8 @@ impl Replayer {
         let mut sorted = Sorted::default();
         for commit in piece.commits() {
             operations += self.targets.replay(&commit, |family, op| {
-                // No memtable is rotated meanwhile.
-                sorted.add(commit.seq, op, family, || slot_for(&self.write, family, commit.seq))?;
-                if sorted.is_full() { sorted.insert() } else { Ok(()) }
+                sorted.add(&self.write, commit.seq, op, family)?;
+                if sorted.ops.len() < SORTED_MAX { Ok(()) } else { sorted.insert() }
             })?;
         }
         sorted.insert()?;
@@ -201,18 +222,11 @@ impl Replayer {
     /// A commit without its values was never acknowledged as durable.
     pub(super) fn check_values(&self, piece: &Piece) -> Result<CheckedValues> {
         let mut found = CheckedValues::default();
+        let is_missing = |e: &Error| e.is_corruption() || e.io_kind() == Some(std::io::ErrorKind::NotFound);
         for commit in piece.commits() {
-            self.targets.replay(&commit, |family, op| {
-                let Some(place) = place_of(&op, &commit)? else { return Ok(()) };
-                match check_value(family, &place, self.same_boot, |part| found.add(part, self.sync_failed)) {
-                    Err(e) if e.is_corruption() || e.io_kind() == Some(std::io::ErrorKind::NotFound) => {
-                        found.missing = Some(commit.seq);
-                        Ok(())
-                    }
-                    checked => checked,
-                }
-            })?;
-            if found.missing.is_some() {
+            let add = |part: &VlogPointer| found.add(part, self.sync_failed);
+            if !self.targets.has_values(&commit, self.same_boot, is_missing, add)? {
+                found.missing = Some(commit.seq);
                 break;
             }
         }
@@ -258,24 +272,14 @@ struct Target<'a> {
 }
 
 impl<'a> Sorted<'a> {
-    fn is_full(&self) -> bool {
-        self.ops.len() >= SORTED_MAX
-    }
-
-    /// Adds an operation of commit `seq`. `slot` finds the memtable of its family.
-    fn add(
-        &mut self,
-        seq: SeqNo,
-        op: Op<'a>,
-        family: &'a FamilyCore,
-        slot: impl FnOnce() -> Result<Arc<MemSlot>>,
-    ) -> Result<()> {
+    /// Adds an operation of commit `seq`. No memtable is rotated meanwhile.
+    fn add(&mut self, ctx: &WriteCtx, seq: SeqNo, op: Op<'a>, family: &'a FamilyCore) -> Result<()> {
         let known = self.targets.iter().position(|target| target.family.id == family.id);
         let target = match known {
             Some(n) => n,
             None => {
                 let bytewise = family.options.comparator.custom_compare().is_none();
-                self.targets.push(Target { family, slot: slot()?, bytewise });
+                self.targets.push(Target { family, slot: slot_for(ctx, family, seq)?, bytewise });
                 self.targets.len() - 1
             }
         };
@@ -316,28 +320,20 @@ impl CheckedValues {
     }
 }
 
-/// Writes the memtables of `family` as tables, which nothing names yet, the oldest first. `has_more` says that there
-/// are tables below them that the version does not have.
+/// Writes the memtables of `family` as tables, which nothing names yet, the oldest first. Appends them to `tables`, which has earlier
+/// ones that the version does not have.
 pub(super) fn to_tables(
     ctx: &MaintenanceCtx,
     family: &Arc<FamilyCore>,
-    has_more: bool,
-) -> Result<Vec<Rewritten>> {
+    tables: &mut Vec<(Arc<FamilyCore>, Rewritten)>,
+) -> Result<()> {
     let view = family.owned_view();
     let slots: Vec<_> = view.memtables().collect();
-    let mut bottom = view.version.is_empty() && !has_more;
-    let mut out: Vec<Rewritten> = Vec::new();
     for slot in slots.into_iter().rev() {
-        match to_table(ctx, family, slot, bottom) {
-            Ok(table) => out.push(table),
-            Err(e) => {
-                out.iter().for_each(|table| table.abandon(ctx));
-                return Err(e);
-            }
-        }
-        bottom = false;
+        let bottom = view.version.is_empty() && !tables.iter().any(|(f, _)| Arc::ptr_eq(f, family));
+        tables.push((Arc::clone(family), to_table(ctx, family, slot, bottom)?));
     }
-    Ok(out)
+    Ok(())
 }
 
 fn to_table(

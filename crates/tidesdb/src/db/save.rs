@@ -25,10 +25,10 @@ use crate::family::FamilyCore;
 use crate::jobs::Job;
 use crate::maintenance::MaintenanceCtx;
 use crate::rewrite::{FLUSH_LEVEL, Rewritten};
-use crate::types::{FamilyId, SeqNo, VlogId};
-use crate::version::{Change, FamilyState, State, VersionEdit};
-use crate::vlog::{FILE_HEADER_BYTES, VlogSet};
-use crate::wal::reader::{self, ScanConfig};
+use crate::types::{FamilyId, SeqNo, VlogId, WalId};
+use crate::version::{Change, State, VersionEdit};
+use crate::vlog::FILE_HEADER_BYTES;
+use crate::wal::reader;
 use crate::wal::remove_spare_segments;
 use crate::{Error, Result, files};
 
@@ -41,7 +41,6 @@ pub(super) struct Unsaved {
     pub(super) engine: Arc<Engine>,
     /// The state that the manifest had before.
     pub(super) state: State,
-    pub(super) config: ScanConfig,
     /// Tables written so far.
     pub(super) tables: Vec<(Arc<FamilyCore>, Rewritten)>,
     /// Parts of value logs to write again.
@@ -65,8 +64,8 @@ impl Unsaved {
         }
         let space = self.engine.maintenance.dir.space();
         let space = space.map_err(|e| Error::io("read free space", "database directory", e))?;
-        let memory: usize = write.all_families().iter().flat_map(memtable_bytes).sum();
-        let needed = (memory as u64).saturating_mul(2).saturating_add(write.options.disk_free_min);
+        let memory: u64 = write.all_families().iter().map(memtable_bytes).sum();
+        let needed = memory.saturating_mul(2).saturating_add(write.options.disk_free_min);
         Ok(space.free >= needed.saturating_add(FREE_BYTES_MIN))
     }
 
@@ -115,7 +114,7 @@ impl Unsaved {
         engine.write.recovery_pins.store(u64::MAX, Ordering::SeqCst);
         self.tables.clear();
         self.remove_dead_vlogs()?;
-        remove_old_segments(&engine.maintenance, &self.config)?;
+        remove_old_log(&engine.maintenance, report)?;
         Ok(engine.maintenance.versions.settle_orphans().set_aside)
     }
 
@@ -128,9 +127,7 @@ impl Unsaved {
         let engine = Arc::clone(&self.engine);
         keep_lost_segments(&engine.maintenance, report)?;
         for family in engine.write.all_families() {
-            let has_more = self.tables.iter().any(|(f, _)| Arc::ptr_eq(f, &family));
-            let out = to_tables(&engine.maintenance, &family, has_more)?;
-            self.tables.extend(out.into_iter().map(|out| (Arc::clone(&family), out)));
+            to_tables(&engine.maintenance, &family, &mut self.tables)?;
         }
         self.sync_values()?;
         engine.write.log.begin(Vec::new())?;
@@ -189,31 +186,20 @@ impl Unsaved {
 
     /// Seals the value logs of earlier sessions: nothing is appended to them any more.
     fn seal_vlogs(&self, sealed_at: SeqNo, edit: &mut VersionEdit) -> Result<()> {
-        let added: Vec<(FamilyId, VlogId)> = edit
-            .changes
-            .iter()
-            .filter_map(|c| match c {
-                Change::AddVlog { family, vlog, .. } => Some((*family, *vlog)),
-                _ => None,
-            })
-            .collect();
-        let open = |f: &Arc<FamilyState>| {
-            let id = f.id;
-            let unsealed = f.vlogs.iter().filter(|(_, v)| v.sealed_at.is_none()).map(move |(v, _)| (id, *v));
-            unsealed.collect::<Vec<_>>()
-        };
-        for (family, vlog) in self.state.families.values().flat_map(open).chain(added) {
-            let bytes = self.with_vlogs(family, |vlogs| vlogs.info(vlog)).transpose()?;
-            let bytes = bytes.ok_or_else(|| Error::internal("a family of the manifest is not loaded"))?.bytes;
+        let all =
+            self.state.families.values().flat_map(|f| f.vlogs.iter().map(|(id, info)| (f.id, *id, info)));
+        let known = all.filter(|(.., info)| info.sealed_at.is_none()).map(|(family, id, _)| (family, id));
+        let added = edit.changes.iter().filter_map(|change| match change {
+            Change::AddVlog { family, vlog, .. } => Some((*family, *vlog)),
+            _ => None,
+        });
+        for (family, vlog) in known.chain(added).collect::<Vec<(FamilyId, VlogId)>>() {
+            let core = self.engine.write.families.read().get(&family).cloned();
+            let core = core.ok_or_else(|| Error::internal("a family of the manifest is not loaded"))?;
+            let bytes = core.vlog.info(vlog)?.bytes;
             edit.push(Change::SealVlog { family, vlog, bytes, sealed_at });
         }
         Ok(())
-    }
-
-    /// Calls `read` with the value logs of `family`.
-    fn with_vlogs<R>(&self, family: FamilyId, read: impl FnOnce(&VlogSet) -> R) -> Option<R> {
-        let core = self.engine.write.families.read().get(&family).cloned();
-        core.map(|core| read(&core.vlog))
     }
 
     /// Removes value logs that nothing refers to.
@@ -234,9 +220,9 @@ impl Unsaved {
     }
 }
 
-/// Bytes of each memtable of `family`.
-fn memtable_bytes(family: &Arc<FamilyCore>) -> Vec<usize> {
-    family.owned_view().memtables().map(|slot| slot.bytes()).collect()
+/// Bytes of the memtables of `family`.
+pub(super) fn memtable_bytes(family: &Arc<FamilyCore>) -> u64 {
+    family.owned_view().memtables().map(|slot| slot.bytes() as u64).sum()
 }
 
 /// Rewrites a part of a file with its own bytes.
@@ -251,14 +237,20 @@ fn rewrite_in_place(file: &dyn File, mut range: Range<u64>) -> std::io::Result<(
     Ok(())
 }
 
-/// Removes the old log segments, which nothing on disk needs any more.
-fn remove_old_segments(ctx: &MaintenanceCtx, config: &ScanConfig) -> Result<()> {
-    let files = reader::segment_files(&ctx.dir, config.first, config.segment_bytes)?;
+/// Removes what nothing on disk needs any more, since the old log is replayed: its segments, spare ones of an earlier session, and the note
+/// of a failed sync.
+fn remove_old_log(ctx: &MaintenanceCtx, report: &RecoveryReport) -> Result<()> {
+    let files = reader::segment_files(&ctx.dir, WalId(0), ctx.versions.identity().wal_segment_bytes)?;
     let begin = ctx.write.log.segment_of(ctx.write.log.sequencer().tail());
-    for id in files.needed.into_iter().chain(files.old).filter(|id| *id < begin) {
+    for id in files.into_iter().filter(|id| *id < begin) {
         files::remove(&*ctx.dir, &files::wal(id));
     }
-    remove_spent(ctx, config);
+    remove_spare_segments(&*ctx.dir);
+    if report.sync_failed
+        && let Err(error) = ctx.dir.unlink(files::SYNC_FAILED)
+    {
+        tracing::warn!(%error, "the note of a failed sync could not be removed; the next open tries again");
+    }
     Ok(())
 }
 
@@ -270,7 +262,7 @@ fn keep_lost_segments(ctx: &MaintenanceCtx, report: &RecoveryReport) -> Result<(
     };
     let segment_bytes = ctx.versions.identity().wal_segment_bytes;
     let lost = reader::segment_files(&ctx.dir, ctx.write.log.segment_of(cut), segment_bytes)?;
-    for name in lost.needed.into_iter().map(files::wal) {
+    for name in lost.into_iter().map(files::wal) {
         let kept = format!("{name}.lost");
         match ctx.dir.link(&name, &*ctx.dir, &kept) {
             Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
@@ -280,15 +272,4 @@ fn keep_lost_segments(ctx: &MaintenanceCtx, report: &RecoveryReport) -> Result<(
         }
     }
     Ok(())
-}
-
-/// Removes spare segment files of an earlier session, and the note of a failed sync, since the log it refers to is
-/// replayed.
-fn remove_spent(ctx: &MaintenanceCtx, config: &ScanConfig) {
-    remove_spare_segments(&*ctx.dir);
-    if config.sync_failed
-        && let Err(error) = ctx.dir.unlink(files::SYNC_FAILED)
-    {
-        tracing::warn!(%error, "the note of a failed sync could not be removed; the next open tries again");
-    }
 }

@@ -3,7 +3,6 @@
 mod health;
 mod watch;
 
-use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
@@ -48,15 +47,5 @@ impl Engine {
     pub fn stored_to(&self) -> SeqNo {
         let remote = self.remote.as_ref().filter(|remote| remote.options.replicate_log);
         remote.map_or(SeqNo::MAX, |remote| remote.log_end.load(Ordering::SeqCst))
-    }
-}
-
-impl fmt::Debug for Engine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.maintenance.dir.path();
-        f.debug_struct("Engine")
-            .field("path", &path)
-            .field("visible", &self.reads.visible())
-            .finish_non_exhaustive()
     }
 }

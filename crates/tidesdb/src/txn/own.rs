@@ -5,7 +5,7 @@ use crate::context::ReadCtx;
 use crate::family::FamilyCore;
 use crate::memory::Use;
 use crate::ranges::RangeTombstone;
-use crate::read::{OwnReads, resolve};
+use crate::read::OwnReads;
 use crate::types::{Comparator, FamilyId, Kind};
 use crate::undo_map::{RECORD_BYTES, ROLLBACKS_MAX, UndoMap, stamp};
 use crate::write::{Mark, Op, WriteBatch};
@@ -23,51 +23,19 @@ const UNDONE_MIN: usize = 4 << 10;
 /// The transaction's own write to a key.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum OwnWrite<'a> {
-    Value(OwnValue<'a>),
+    Value(&'a [u8]),
+    /// The encoded place of a chunked value.
+    Chunks(&'a [u8]),
     Deleted,
     /// An operand, to be combined with older writes.
     Operand,
-}
-
-/// A value that the transaction wrote.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum OwnValue<'a> {
-    Whole(&'a [u8]),
-    /// The encoded place of a chunked value.
-    Chunks(&'a [u8]),
-}
-
-impl OwnValue<'_> {
-    /// Calls `read` with the value, which is read into memory if it is chunked.
-    ///
-    /// # Errors
-    /// As [`resolve`].
-    #[inline]
-    pub(super) fn read<R>(self, family: &FamilyCore, read: impl FnOnce(&[u8]) -> R) -> Result<R> {
-        match self {
-            Self::Whole(value) => Ok(read(value)),
-            Self::Chunks(place) => resolve(family, place).map(|value| read(&value)),
-        }
-    }
 }
 
 /// Result of a lookup in the own writes. If they do not contain the key, the caller's `read` closure is returned
 /// unused.
 pub(super) enum Own<R, F> {
     Written(Option<R>),
-    /// The last write is an operand; the read is recorded if it is tracked.
-    Operand(F),
     Unwritten(F),
-}
-
-impl<R, F: FnOnce(OwnValue<'_>) -> Result<R>> Own<R, F> {
-    pub(super) fn said(own: OwnWrite<'_>, read: F) -> Result<Self> {
-        Ok(Self::Written(match own {
-            OwnWrite::Value(value) => Some(read(value)?),
-            OwnWrite::Deleted => None,
-            OwnWrite::Operand => return Ok(Self::Operand(read)),
-        }))
-    }
 }
 
 /// Own writes by family, in the order in which the batch first names them.
@@ -116,10 +84,6 @@ impl OwnWrites {
         self.families.iter().find(|(id, _)| *id == family.id).map(|(_, own)| own)
     }
 
-    fn find(&mut self, family: FamilyId) -> Option<&mut OwnReads> {
-        self.families.iter_mut().find(|(id, _)| *id == family).map(|(_, own)| own)
-    }
-
     /// Sorts the operations added since the last call. After an error, all sorted operations are discarded.
     ///
     /// # Errors
@@ -132,7 +96,8 @@ impl OwnWrites {
         for op in batch.ops_from(self.covered) {
             let op = op?;
             let family = batch.family(op.family).ok_or_else(|| Error::internal("a batch lost a family"))?;
-            if self.find(op.family).is_none() {
+            let known = self.families.iter().position(|(id, _)| *id == op.family);
+            if known.is_none() {
                 if family.memory.used_for(Use::Transactions) >= family.memory.sorted_max() {
                     return Err(full());
                 }
@@ -141,8 +106,8 @@ impl OwnWrites {
             }
             self.ops += 1;
             let stamp = stamp(self.rollbacks, self.ops);
-            let own =
-                self.find(op.family).ok_or_else(|| Error::internal("the map of a family was not added"))?;
+            let at = known.unwrap_or(self.families.len() - 1);
+            let own = &mut self.families[at].1;
             if op.kind == Kind::RangeDelete {
                 delete_range(own, &family.options.comparator, op.range_tombstone(stamp))?;
             } else {
@@ -156,29 +121,28 @@ impl OwnWrites {
     /// Takes the operations after `mark` out of the maps; they must still be in `batch`. Costs as much as to sort these operations,
     /// on average. If that fails, or too much memory is taken by undone versions, discards all sorted operations.
     pub(super) fn cut_back(&mut self, batch: &WriteBatch, mark: Mark) {
-        let Some(count) = self.ops.checked_sub(mark.ops()).filter(|count| *count > 0) else { return };
+        let Some(count) = self.ops.checked_sub(mark.counts.ops).filter(|count| *count > 0) else { return };
         let memory = |ops: u32, bytes: usize| ops as usize * RECORD_BYTES + bytes;
         // Each undone version has a record that undoes it.
-        self.undone += 2 * memory(count, self.covered - mark.body_bytes());
-        let limit = UNDONE_MIN.max(memory(mark.ops(), mark.body_bytes()) / UNDONE_PART);
+        self.undone += 2 * memory(count, self.covered - mark.body_bytes);
+        let limit = UNDONE_MIN.max(memory(mark.counts.ops, mark.body_bytes) / UNDONE_PART);
         if self.undone > limit || self.rollbacks == ROLLBACKS_MAX {
             return self.clear();
         }
         self.rollbacks += 1;
-        self.families.truncate(mark.families());
-        let mut undone = batch.ops_from(mark.body_bytes()).take(count as usize);
+        self.families.truncate(mark.families);
+        let mut undone = batch.ops_from(mark.body_bytes).take(count as usize);
         if undone.try_for_each(|op| self.undo(batch, &op?, mark)).is_err() {
             return self.clear();
         }
-        (self.covered, self.ops) = (mark.body_bytes(), mark.ops());
+        (self.covered, self.ops) = (mark.body_bytes, mark.counts.ops);
     }
 
     /// Undoes what `op`, which was added to `batch` after `mark`, and later operations wrote to the keys of `op`.
     fn undo(&mut self, batch: &WriteBatch, op: &Op<'_>, mark: Mark) -> Result<()> {
-        let (kept, stamp) = (mark.ops(), stamp(self.rollbacks, mark.ops()));
-        let (Some(family), Some(own)) = (batch.family(op.family), self.find(op.family)) else {
-            return Ok(());
-        };
+        let (kept, stamp) = (mark.counts.ops, stamp(self.rollbacks, mark.counts.ops));
+        let own = self.families.iter_mut().find(|(id, _)| *id == op.family);
+        let (Some(family), Some((_, own))) = (batch.family(op.family), own) else { return Ok(()) };
         if op.kind != Kind::RangeDelete {
             return own.map.undo(op.key, kept, stamp).map(|_| ()).map_err(|_| full());
         }
@@ -259,7 +223,7 @@ fn own_write<'v>(reads: &ReadCtx, kind: Kind, expiry: u64, value: &'v [u8]) -> O
     match kind {
         _ if kind.is_tombstone() || reads.is_expired(expiry) => OwnWrite::Deleted,
         Kind::Merge => OwnWrite::Operand,
-        Kind::PutPointer => OwnWrite::Value(OwnValue::Chunks(value)),
-        _ => OwnWrite::Value(OwnValue::Whole(value)),
+        Kind::PutPointer => OwnWrite::Chunks(value),
+        _ => OwnWrite::Value(value),
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::footprint::Footprint;
-use super::own::{Own, OwnValue, OwnWrite, OwnWrites, search_batch};
+use super::own::{Own, OwnWrite, OwnWrites, search_batch};
 use super::validate::Depends;
 use crate::context::{ReadCtx, WriteCtx};
 use crate::family::ReadView;
@@ -297,10 +297,9 @@ impl Transaction {
         let mut values = Vec::with_capacity(keys.len());
         let (mut asked, mut places) = (Vec::new(), Vec::new());
         for (place, key) in keys.iter().map(AsRef::as_ref).enumerate() {
-            let read = |value: OwnValue<'_>| value.read(&family.core, |value| Slice::from(value));
+            let read = |own: OwnWrite<'_>| self.value_of(family, key, own, |value| Slice::from(value));
             values.push(match self.ask_own(family, key, true, read)? {
                 Own::Written(said) => said,
-                Own::Operand(_) => self.combined(family, key)?,
                 Own::Unwritten(_) => {
                     asked.push(key);
                     places.push(place);
@@ -495,10 +494,9 @@ impl Transaction {
     }
 
     fn read(&self, family: &Family, key: &[u8], tracked: bool) -> Result<Option<Slice>> {
-        let read = |value: OwnValue<'_>| value.read(&family.core, |value| Slice::from(value));
+        let read = |own: OwnWrite<'_>| self.value_of(family, key, own, |value| Slice::from(value));
         match self.ask_own(family, key, tracked, read)? {
             Own::Written(said) => Ok(said),
-            Own::Operand(_) => self.combined(family, key),
             Own::Unwritten(_) => read::get(&self.ctx.reads, &family.core, key, self.read_seq()),
         }
     }
@@ -510,23 +508,38 @@ impl Transaction {
         tracked: bool,
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
-        match self.ask_own(family, key, tracked, |value| value.read(&family.core, read))? {
+        match self.ask_own(family, key, tracked, |own| self.value_of(family, key, own, read))? {
             Own::Written(said) => Ok(said),
-            Own::Operand(read) => {
-                let value = self.combined(family, key)?;
-                value.map(|value| read(OwnValue::Whole(&value))).transpose()
-            }
             Own::Unwritten(read) => {
-                let read = |value: &[u8]| read(OwnValue::Whole(value));
-                read::get_map(&self.ctx.reads, &family.core, key, self.read_seq(), read)?.transpose()
+                let read = |value: &[u8]| read(OwnWrite::Value(value));
+                let found = read::get_map(&self.ctx.reads, &family.core, key, self.read_seq(), read)?;
+                Ok(found.transpose()?.flatten())
             }
         }
     }
 
+    /// Returns what `read` makes of the value that the own write `own` gives to `key`: a chunked one is read into memory, and an operand
+    /// combined with older own writes and the data.
+    #[inline]
+    fn value_of<R>(
+        &self,
+        family: &Family,
+        key: &[u8],
+        own: OwnWrite<'_>,
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>> {
+        match own {
+            OwnWrite::Value(value) => Ok(Some(read(value))),
+            OwnWrite::Chunks(place) => read::resolve(&family.core, place).map(|value| Some(read(&value))),
+            OwnWrite::Operand => Ok(self.combined(family, key)?.map(|value| read(&value))),
+            OwnWrite::Deleted => Ok(None),
+        }
+    }
+
     fn exists(&self, family: &Family, key: &[u8], tracked: bool) -> Result<bool> {
-        match self.ask_own(family, key, tracked, |_| Ok(()))? {
+        let exists = |own: OwnWrite<'_>| Ok((!matches!(own, OwnWrite::Deleted)).then_some(()));
+        match self.ask_own(family, key, tracked, exists)? {
             Own::Written(said) => Ok(said.is_some()),
-            Own::Operand(_) => Ok(true),
             Own::Unwritten(_) => read::contains(&self.ctx.reads, &family.core, key, self.read_seq()),
         }
     }
@@ -534,7 +547,7 @@ impl Transaction {
     /// Looks up `key` in the transaction's own writes. If they do not contain it, the read is recorded if it is
     /// tracked, and the caller must read the database. `read` may call the transaction again: nothing is mutably
     /// borrowed meanwhile.
-    fn ask_own<R, F: FnOnce(OwnValue<'_>) -> Result<R>>(
+    fn ask_own<R, F: FnOnce(OwnWrite<'_>) -> Result<Option<R>>>(
         &self,
         family: &Family,
         key: &[u8],
@@ -542,24 +555,22 @@ impl Transaction {
         read: F,
     ) -> Result<Own<R, F>> {
         self.check(family)?;
-        let mut operand = false;
+        let (mut sorted, mut written) = (None, None);
         if self.batch.has_family(&family.core) {
-            let is_short = self.own.borrow().is_short(&self.batch);
-            let sorted = if is_short { None } else { Some(self.sorted_writes()?) };
-            let written = match &sorted {
-                None => search_batch(&self.ctx.reads, &self.batch, &family.core, key)?,
-                Some(own) => own.get(&self.ctx.reads, &family.core, key),
+            written = if self.own.borrow().is_short(&self.batch) {
+                search_batch(&self.ctx.reads, &self.batch, &family.core, key)?
+            } else {
+                sorted.insert(self.sorted_writes()?).get(&self.ctx.reads, &family.core, key)
             };
-            match written {
-                Some(OwnWrite::Operand) => operand = true,
-                Some(written) => return Own::said(written, read),
-                None => {}
-            }
         }
-        if tracked && self.isolation.depends_on_reads() {
+        // The value that an operand is combined with is read, too.
+        if tracked && matches!(written, None | Some(OwnWrite::Operand)) && self.isolation.depends_on_reads() {
             self.reads.borrow_mut().read(&family.core, key)?;
         }
-        Ok(if operand { Own::Operand(read) } else { Own::Unwritten(read) })
+        Ok(match written {
+            Some(own) => Own::Written(read(own)?),
+            None => Own::Unwritten(read),
+        })
     }
 
     /// The value of `key`, whose last own write is an operand: older own writes and the data may matter.
@@ -594,13 +605,12 @@ impl Transaction {
         key: &[u8],
         view: &Arc<ReadView>,
     ) -> Result<Option<Located>> {
-        let own = |value: OwnValue<'_>| match value {
-            OwnValue::Whole(value) => Ok(Located::Inline(value.into())),
-            OwnValue::Chunks(place) => Located::stored(place),
+        let own = |own: OwnWrite<'_>| match own {
+            OwnWrite::Chunks(place) => Located::stored(place).map(Some),
+            own => self.value_of(family, key, own, |value| Located::Inline(value.into())),
         };
         match self.ask_own(family, key, true, own)? {
             Own::Written(said) => Ok(said),
-            Own::Operand(_) => Ok(self.combined(family, key)?.map(Located::Inline)),
             Own::Unwritten(_) => read::locate(&self.ctx.reads, &family.core, view, key, self.read_seq()),
         }
     }

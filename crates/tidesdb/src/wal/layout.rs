@@ -67,6 +67,28 @@ impl SegmentHeader {
         self.segment_bytes * u64::from(self.span)
     }
 
+    /// The sequence number of a record at `at` of the file.
+    pub fn seq_at(&self, at: u64) -> SeqNo {
+        (self.id * self.segment_bytes + at) / UNIT
+    }
+
+    /// How many bytes from `at` of the file on are needed to look for a record there, if `bytes`, which begin there, are too few.
+    pub fn bytes_missing(&self, bytes: &[u8], at: u64) -> Option<u64> {
+        if bytes.len() < RECORD_HEADER_BYTES {
+            return Some(RECORD_HEADER_BYTES as u64);
+        }
+        let needed = RecordHeader::bytes_needed(bytes);
+        let is_short = needed > bytes.len() as u64 && needed <= self.file_bytes() - at;
+        (is_short && RecordHeader::looks_like(bytes, self.seq_at(at))).then_some(needed)
+    }
+
+    /// The valid record at `at` of the file, where `bytes` begin, if there is one.
+    pub fn record_at(&self, bytes: &[u8], at: u64) -> Option<RecordHeader> {
+        let (record, _) = RecordHeader::decode(bytes, self.seq_at(at), &self.salt)?;
+        let fits = record.kind != RecordKind::Pad || record.record_bytes() == self.file_bytes() - at;
+        fits.then_some(record) // a pad fills the rest of the file
+    }
+
     /// Returns whether the segment was written in the boot `boot_id` of the machine. All zeros are an unknown boot.
     pub fn is_of_boot(&self, boot_id: &[u8; 16]) -> bool {
         self.boot_id == *boot_id && self.boot_id != [0; 16]

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tidesdb_io::{Buffer, Dir, Env};
 use tidesdb_sync::{EpochCell, Mutex, ShardedCounter, pin, rank};
 
-use super::group::Group;
 use super::layout::{RECORD_HEADER_BYTES, RecordHeader, RecordKind, UNIT};
 use super::reserve::Reserve;
 use super::segment::Segment;
 use super::sequencer::{Commit, Purpose, Refusal, Sequencer};
 use super::space::Refused;
+use super::sync::Group;
 use crate::health::Health;
 use crate::types::{SeqNo, WalId};
 use crate::{Error, Result, files};
@@ -41,21 +41,17 @@ pub struct LogConfig {
     pub free_min: u64,
 }
 
-/// Makes room in `record` for its padding. Returns the padded length, and the length of the body.
-fn padded(record: &mut Buffer) -> Result<(u64, u32)> {
-    debug_assert!(record.len() >= RECORD_HEADER_BYTES, "a record begins with space for its header");
-    let body_len = u32::try_from(record.len() - RECORD_HEADER_BYTES)
-        .map_err(|_| Error::invalid("a commit is limited to 4 GiB"))?;
+/// Makes room in `record` for its padding. Returns the padded length.
+fn padded(record: &mut Buffer) -> Result<u64> {
+    body_len(record)?;
     record.reserve(UNIT as usize);
-    Ok(((record.len() as u64).next_multiple_of(UNIT), body_len))
+    Ok((record.len() as u64).next_multiple_of(UNIT))
 }
 
-/// A reserved place in the log that must be filled.
-#[derive(Clone, Copy, Debug)]
-pub struct Place {
-    /// Address and position in the order of commits.
-    pub commit: Commit,
-    pub(super) body_len: u32,
+fn body_len(record: &Buffer) -> Result<u32> {
+    debug_assert!(record.len() >= RECORD_HEADER_BYTES, "a record begins with space for its header");
+    let body_len = record.len() - RECORD_HEADER_BYTES;
+    u32::try_from(body_len).map_err(|_| Error::invalid("a commit is limited to 4 GiB"))
 }
 
 /// The write-ahead log of one database. Shared by all threads.
@@ -160,18 +156,8 @@ impl Log {
     ///
     /// # Errors
     /// `InvalidArgument`, `NoSpace`, `Io`, `Poisoned`: nothing happened.
-    pub fn reserve(&self, record: &mut Buffer, purpose: Purpose) -> Result<Place> {
-        let (bytes, body_len) = padded(record)?;
-        if self.is_oversized(bytes) {
-            return self.reserve_oversized(bytes, purpose, |_| ()).map(|commit| Place { commit, body_len });
-        }
-        loop {
-            match self.sequencer.reserve(bytes, purpose) {
-                Ok(commit) => return Ok(Place { commit, body_len }),
-                Err(Refusal::Limit) => self.make_room(bytes, purpose)?,
-                Err(refusal) => return Err(self.refused(refusal)),
-            }
-        }
+    pub fn reserve(&self, record: &mut Buffer, purpose: Purpose) -> Result<Commit> {
+        self.reserve_by(record, purpose, |_| (), |bytes, _| self.sequencer.reserve(bytes, purpose))
     }
 
     /// Like [`Log::reserve`]. Calls `within` once with the commit, while no other commit can be ordered.
@@ -182,26 +168,32 @@ impl Log {
         &self,
         record: &mut Buffer,
         purpose: Purpose,
-        within: impl FnOnce(&Commit),
-    ) -> Result<Place> {
-        let (bytes, body_len) = padded(record)?;
+        within: impl FnMut(&Commit),
+    ) -> Result<Commit> {
+        self.reserve_by(record, purpose, within, |bytes, within| {
+            let held = self.sequencer.hold();
+            held.reserve_below_limit(bytes, purpose).inspect(within)
+        })
+    }
+
+    /// Reserves a place by `reserve`, after making room if there is none.
+    #[inline]
+    fn reserve_by<F: FnMut(&Commit)>(
+        &self,
+        record: &mut Buffer,
+        purpose: Purpose,
+        mut within: F,
+        reserve: impl Fn(u64, &mut F) -> std::result::Result<Commit, Refusal>,
+    ) -> Result<Commit> {
+        let bytes = padded(record)?;
         if self.is_oversized(bytes) {
-            return self.reserve_oversized(bytes, purpose, within).map(|commit| Place { commit, body_len });
+            return self.reserve_oversized(bytes, purpose, within);
         }
         loop {
-            let held = self.sequencer.hold();
-            match held.reserve_below_limit(bytes, purpose) {
-                Ok(commit) => {
-                    within(&commit);
-                    return Ok(Place { commit, body_len });
-                }
-                Err(refusal) => {
-                    drop(held);
-                    match refusal {
-                        Refusal::Limit => self.make_room(bytes, purpose)?,
-                        refusal => return Err(self.refused(refusal)),
-                    }
-                }
+            match reserve(bytes, &mut within) {
+                Ok(commit) => return Ok(commit),
+                Err(Refusal::Limit) => self.make_room(bytes, purpose)?,
+                Err(refusal) => return Err(self.refused(refusal)),
             }
         }
     }
@@ -222,22 +214,22 @@ impl Log {
         }
     }
 
-    /// Writes `record` to its place and marks the commit as written. `mapped` asks for the path without a
+    /// Writes `record` to the place of `commit` and marks the commit as written. `mapped` asks for the path without a
     /// system call.
     ///
     /// # Errors
     /// `Io`; the caller must poison.
     pub fn write_at(
         &self,
-        place: &Place,
+        commit: &Commit,
         kind: RecordKind,
         ops: u32,
         record: &mut Buffer,
         mapped: bool,
     ) -> Result<()> {
         let header = RecordHeader {
-            seq: place.commit.seq,
-            body_len: place.body_len,
+            seq: commit.seq,
+            body_len: body_len(record)?,
             kind,
             ops,
             complete: self.sequencer.visible_end(),
@@ -246,10 +238,10 @@ impl Log {
         let end = record.len();
         record.resize(end.next_multiple_of(UNIT as usize), 0);
         let bytes = record.len() as u64;
-        let written = self.write(&place.commit, &header, record, mapped);
+        let written = self.write(commit, &header, record, mapped);
         record.truncate(end);
         written?;
-        self.sequencer.written(&place.commit);
+        self.sequencer.written(commit);
         self.bytes.add(bytes);
         Ok(())
     }
@@ -262,35 +254,32 @@ impl Log {
             // The file got its name while the tail was held; the name is made durable here.
             self.dir.sync().map_err(|e| Error::io("sync", "database directory", e))?;
         }
-        if let Some((seq, bytes)) = commit.pad {
+        if commit.begin < commit.seq {
             // Written after the next segment exists, so that a pad without a successor is damage.
-            self.write_pad(seq, bytes, header)?;
+            self.write_pad(commit.begin, header)?;
         }
         // Law: recovery trusts what a later record states about earlier ones. Cost: two comparisons per record.
         assert!(
             header.complete <= commit.seq && header.synced <= commit.seq,
             "statements refer to earlier records"
         );
-        header.write(segment.salt(), record);
+        header.write(&segment.header.salt, record);
         segment.write(address - segment.header.id * self.config.segment_bytes, record, mapped)
     }
 
-    fn write_pad(&self, seq: SeqNo, bytes: u64, stated: &RecordHeader) -> Result<()> {
-        let segment = self.segment(seq * UNIT / self.config.segment_bytes)?;
-        let pad = RecordHeader {
-            seq,
-            body_len: (bytes - RECORD_HEADER_BYTES as u64) as u32,
-            kind: RecordKind::Pad,
-            ops: 0,
-            ..*stated
-        };
+    /// Fills the rest of a segment, from `seq` on.
+    fn write_pad(&self, seq: SeqNo, stated: &RecordHeader) -> Result<()> {
+        let (address, bytes) = (seq * UNIT, self.config.segment_bytes);
+        let segment = self.segment(address / bytes)?;
+        let body_len = (bytes - address % bytes - RECORD_HEADER_BYTES as u64) as u32;
+        let pad = RecordHeader { seq, body_len, kind: RecordKind::Pad, ops: 0, ..*stated };
         let mut head = [0; RECORD_HEADER_BYTES];
-        pad.write(segment.salt(), &mut head);
-        segment.write(seq * UNIT % self.config.segment_bytes, &head, false)
+        pad.write(&segment.header.salt, &mut head);
+        segment.write(address % bytes, &head, false)
     }
 
     /// The segment `id`; recent segments are found without a lock. It exists, because a place in it was reserved.
-    fn segment(&self, id: u64) -> Result<Arc<Segment>> {
+    pub(super) fn segment(&self, id: u64) -> Result<Arc<Segment>> {
         if let Some(segment) = self.recent_segment(id) {
             return Ok(segment);
         }

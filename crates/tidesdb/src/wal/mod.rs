@@ -24,7 +24,6 @@ pub mod reader;
 mod tail;
 mod segment;
 mod sequencer;
-mod group;
 mod reserve;
 mod log;
 mod space;
@@ -35,7 +34,7 @@ mod due;
 mod tests;
 
 pub use due::SyncDue;
-pub use log::{Log, LogConfig, Place};
+pub use log::{Log, LogConfig};
 pub use piece::{LargeCommit, LoggedCommit, Piece, Taken};
 pub use sequencer::{Commit, Purpose, Refusal, Sequencer, Unpublished};
 pub use space::{SpaceReservation, release_spare_files, remove_spare_segments};

@@ -66,7 +66,6 @@ pub struct ScanConfig {
 /// Result of scanning the log.
 #[derive(Clone, Debug, Default)]
 pub struct Scan {
-    segments: Vec<SegmentHeader>,
     /// Replay ends before this address; `None` = replay to the end.
     pub cut: Option<SeqNo>,
     /// First address after the last valid record that is replayed.
@@ -81,8 +80,6 @@ pub struct Scan {
     pub sealed: bool,
     /// Damage that `PointInTime` or `Salvage` ignored.
     pub damage: Option<Error>,
-    /// Highest segment number that any file uses.
-    pub last_segment: u64,
     /// The log is durable up to here, by the highest statement found.
     pub synced: SeqNo,
     /// Where the last record of each segment file ends, by the segment's number.
@@ -92,17 +89,14 @@ pub struct Scan {
 /// Findings of a scan.
 #[derive(Default)]
 struct Findings {
+    /// Of the whole log so far, without a decision about holes.
+    scan: Scan,
     holes: Vec<Hole>,
-    synced: SeqNo,
     complete: SeqNo,
     /// All commits so far.
     passed: Passed,
-    end: SeqNo,
-    sealed: bool,
     same_boot: bool,
     dangling_pad: Option<SeqNo>,
-    /// As [`Scan::used`].
-    used: BTreeMap<u64, u64>,
     /// Start of a segment that must have existed and is missing, although a later one exists.
     missing: Option<SeqNo>,
     /// Start of a segment with a damaged header, where the scan ended.
@@ -134,19 +128,18 @@ impl Findings {
     fn add(&mut self, segment: &SegmentHeader, record: &RecordHeader, at: u64) {
         // All open holes are followed by this record.
         self.holes.iter_mut().rev().take_while(|hole| !hole.followed).for_each(|hole| hole.followed = true);
-        self.synced = self.synced.max(record.synced);
+        self.scan.synced = self.scan.synced.max(record.synced);
         self.complete = self.complete.max(record.complete);
-        self.sealed = record.kind == RecordKind::Seal;
+        self.scan.sealed = record.kind == RecordKind::Seal;
         if record.kind == RecordKind::Pad {
-            let next = segment.id * segment.segment_bytes + segment.file_bytes() + SEGMENT_HEADER_BYTES;
-            self.dangling_pad = Some(next / UNIT);
+            self.dangling_pad = Some(segment.seq_at(segment.file_bytes() + SEGMENT_HEADER_BYTES));
             return;
         }
         let end = at + record.record_bytes();
-        self.end = (segment.id * segment.segment_bytes + end) / UNIT;
-        self.used.insert(segment.id, end.min(segment.file_bytes()));
+        self.scan.end = segment.seq_at(end);
+        self.scan.used.insert(segment.id, end.min(segment.file_bytes()));
         if record.kind == RecordKind::Commit {
-            self.passed = Passed { commits: self.passed.commits + 1, end: self.end };
+            self.passed = Passed { commits: self.passed.commits + 1, end: self.scan.end };
         }
     }
 
@@ -156,53 +149,21 @@ impl Findings {
     }
 }
 
-/// What a hole means for the replay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum HoleVerdict {
-    Skip,
-    Cut,
-    Damage,
-}
-
-fn judge(hole: Hole, walk: &Findings) -> HoleVerdict {
-    if hole.at < walk.synced {
-        HoleVerdict::Damage
-    } else if !hole.followed {
-        HoleVerdict::Skip
-    } else if !walk.same_boot {
-        HoleVerdict::Cut
-    } else if hole.at < walk.complete {
-        HoleVerdict::Damage
-    } else {
-        HoleVerdict::Skip
-    }
-}
-
-/// Segment files in a directory, in order.
-pub struct SegmentFiles {
-    /// From the first segment that is needed on.
-    pub needed: Vec<WalId>,
-    /// Below that segment.
-    pub old: Vec<WalId>,
-}
-
-/// Finds the segments in `dir`; `first` is the first one needed. Numbers larger than any log can reach are ignored as
-/// foreign files.
+/// Finds the segment files in `dir` from `first` on, in order. Numbers larger than any log can reach are ignored as foreign files.
 ///
 /// # Errors
 /// `Io`.
-pub fn segment_files(dir: &Arc<dyn Dir>, first: WalId, segment_bytes: u64) -> Result<SegmentFiles> {
+pub fn segment_files(dir: &Arc<dyn Dir>, first: WalId, segment_bytes: u64) -> Result<Vec<WalId>> {
     let names = dir.list().map_err(|e| Error::io("list", "database directory", e))?;
     let mut ids: Vec<WalId> = names
         .iter()
         .filter_map(|n| match files::parse(n) {
-            Some(FileKind::Wal(id)) if id.0 <= wal_id_max(segment_bytes) => Some(id),
+            Some(FileKind::Wal(id)) if id >= first && id.0 <= wal_id_max(segment_bytes) => Some(id),
             _ => None,
         })
         .collect();
     ids.sort_unstable();
-    let (needed, old) = ids.into_iter().partition(|id| *id >= first);
-    Ok(SegmentFiles { needed, old })
+    Ok(ids)
 }
 
 /// Number of segments whose addresses the file `id` covers, judged by its length alone.
@@ -237,7 +198,7 @@ impl<'a> CrashedLog<'a> {
     /// # Errors
     /// `Io`.
     pub fn find(dir: &'a Arc<dyn Dir>, config: &'a ScanConfig) -> Result<Self> {
-        let ids = segment_files(dir, config.first, config.segment_bytes)?.needed;
+        let ids = segment_files(dir, config.first, config.segment_bytes)?;
         let mut this = Self { dir: &**dir, config, ids, bytes: 0, same_boot: !config.sync_failed };
         let mut window = Window::new(0);
         for id in &this.ids {
@@ -267,31 +228,35 @@ impl<'a> CrashedLog<'a> {
     ) -> Result<Scan> {
         let mut window = Window::new(piece_bytes);
         let held_from = (!self.same_boot || self.config.has_values).then_some(0);
-        let mut sink =
-            Sink { apply: &mut apply, piece_bytes, piece: None, synced: 0, held_from, ended: false };
-        let (findings, segments) = self.scan(&mut sink, &mut window)?;
-        sink.synced = findings.synced;
+        let mut sink = Sink {
+            apply: &mut apply,
+            piece_bytes,
+            piece: None,
+            synced: 0,
+            held_from,
+            cut: None,
+            ended: false,
+        };
+        let findings = self.scan(&mut sink, &mut window)?;
+        sink.synced = findings.scan.synced;
         let passed = findings.passed;
-        let scan = decide(findings, segments, self.config)?;
+        let scan = decide(findings, self.config)?;
+        sink.cut = scan.cut;
         if let Some(from) = sink.held_from.take().filter(|from| passed.end > *from) {
             self.pass_from(from, &scan, &mut sink, &mut window)?;
         }
         Ok(scan)
     }
 
-    fn scan(&self, sink: &mut Sink<'_>, window: &mut Window) -> Result<(Findings, Vec<SegmentHeader>)> {
+    fn scan(&self, sink: &mut Sink<'_>, window: &mut Window) -> Result<Findings> {
         let config = self.config;
-        let mut found = Findings {
-            synced: config.watermark,
-            same_boot: !config.sync_failed,
-            end: first_seq(config, config.first.0),
-            ..Findings::default()
-        };
-        let mut segments = Vec::new();
+        let begin = first_seq(config, config.first.0);
+        let scan = Scan { synced: config.watermark, end: begin, ..Scan::default() };
+        let mut found = Findings { scan, same_boot: !config.sync_failed, ..Findings::default() };
         let first = self.ids.first();
         if config.first_existed && first != Some(&config.first) {
-            found.add_hole(first_seq(config, config.first.0));
-            found.missing = Some(first_seq(config, config.first.0));
+            found.add_hole(begin);
+            found.missing = Some(begin);
         }
         let mut expected = if config.first_existed { config.first.0 } else { first.map_or(0, |id| id.0) };
         for id in &self.ids {
@@ -321,25 +286,23 @@ impl<'a> CrashedLog<'a> {
                 sink.hold(hole.at)?;
             }
             let end = segment.header.file_bytes();
-            walk(&mut segment, SEGMENT_HEADER_BYTES..end, &mut Scanning { found: &mut found, sink })?;
-            sink.flush()?;
-            segments.push(segment.header);
+            walk(&mut segment, SEGMENT_HEADER_BYTES..end, sink, Some(&mut found))?;
         }
-        Ok((found, segments))
+        Ok(found)
     }
 
     /// Passes the commits from `from` on.
     fn pass_from(&self, from: SeqNo, scan: &Scan, sink: &mut Sink<'_>, window: &mut Window) -> Result<()> {
-        for known in &scan.segments {
-            let base = known.id * known.segment_bytes;
-            if sink.ended || scan.cut.is_some_and(|cut| cut <= base / UNIT) {
+        for (id, end) in &scan.used {
+            let base = id * self.config.segment_bytes;
+            if sink.ended || sink.cut.is_some_and(|cut| cut <= base / UNIT) {
                 return Ok(());
             }
             let begin = (from * UNIT).saturating_sub(base).max(SEGMENT_HEADER_BYTES);
-            let Some(end) = scan.used.get(&known.id).copied().filter(|end| begin < *end) else { continue };
-            let mut segment = open(self.dir, WalId(known.id), self.config, window)?;
-            walk(&mut segment, begin..end, &mut Passing { cut: scan.cut, sink })?;
-            sink.flush()?;
+            if begin < *end {
+                let mut segment = open(self.dir, WalId(*id), self.config, window)?;
+                walk(&mut segment, begin..*end, sink, None)?;
+            }
         }
         Ok(())
     }
@@ -351,36 +314,28 @@ fn open<'w>(
     config: &ScanConfig,
     window: &'w mut Window,
 ) -> std::result::Result<SegmentReader<'w>, Unusable> {
-    SegmentReader::open(dir, id, &config.db_uuid, config.segment_bytes, window)
+    let segment = SegmentReader::open(dir, id, &config.db_uuid, config.segment_bytes, window)?;
+    segment.check_len()?;
+    Ok(segment)
 }
 
 fn first_seq(config: &ScanConfig, id: u64) -> SeqNo {
     (id * config.segment_bytes + SEGMENT_HEADER_BYTES) / UNIT
 }
 
-fn decide(walk: Findings, segments: Vec<SegmentHeader>, config: &ScanConfig) -> Result<Scan> {
-    let last_segment = segments.last().map_or(config.first.0, |h| h.id + u64::from(h.span) - 1);
-    let mut out = Scan {
-        segments,
-        end: walk.end,
-        sealed: walk.sealed,
-        last_segment,
-        synced: walk.synced,
-        used: walk.used.clone(),
-        ..Scan::default()
-    };
-    let stop = first_stop(&walk, config, &mut out.unfinished);
+fn decide(mut walk: Findings, config: &ScanConfig) -> Result<Scan> {
+    let mut unfinished = Vec::new();
+    let stop = first_stop(&walk, config, &mut unfinished);
+    let mut out = Scan { unfinished, ..std::mem::take(&mut walk.scan) };
     let unreadable = walk.unreadable.clone().map(|(at, e)| (at, Some(e)));
     if let Some((at, damage)) = stop.or(unreadable) {
         match (config.mode, damage) {
-            (RecoveryMode::Salvage, damage) => out.damage = damage,
-            (RecoveryMode::PointInTime, damage) => {
-                out.damage = damage;
-                out.cut = Some(at);
-            }
-            (RecoveryMode::Tail, None) => out.cut = Some(at),
             (RecoveryMode::Strict, None) => return Err(damage_at(&walk, config, at, "torn tail")),
-            (_, Some(damage)) => return Err(damage),
+            (RecoveryMode::Strict | RecoveryMode::Tail, Some(damage)) => return Err(damage),
+            (RecoveryMode::Salvage, damage) => out.damage = damage,
+            (RecoveryMode::Tail | RecoveryMode::PointInTime, damage) => {
+                (out.cut, out.damage) = (Some(at), damage);
+            }
         }
     }
     out.commits = walk.passed.commits;
@@ -404,18 +359,16 @@ fn first_stop(
     let damaged = |at, what| Some((at, Some(damage_at(walk, config, at, what))));
     let mut stop = None;
     for hole in &walk.holes {
-        match judge(*hole, walk) {
-            HoleVerdict::Skip if hole.followed => unfinished.push(hole.at),
-            HoleVerdict::Skip => {}
-            HoleVerdict::Cut => {
-                stop = Some((hole.at, None));
-                break;
-            }
-            HoleVerdict::Damage => {
-                stop = damaged(hole.at, "a record that was complete is damaged");
-                break;
-            }
+        let is_gone = walk.same_boot && hole.followed && hole.at < walk.complete;
+        if hole.at < walk.scan.synced || is_gone {
+            stop = damaged(hole.at, "a record that was complete is damaged");
+            break;
         }
+        if hole.followed && !walk.same_boot {
+            stop = Some((hole.at, None));
+            break;
+        }
+        unfinished.extend(hole.followed.then_some(hole.at));
     }
     // A segment's name is durable before the pad that leads to it. So a missing segment was removed, whatever else was
     // lost.
@@ -424,9 +377,9 @@ fn first_stop(
     if let Some(at) = gone {
         stop = damaged(at, "the next segment is missing");
     }
-    let begun = walk.end > first_seq(config, config.first.0);
-    if config.mode == RecoveryMode::Strict && stop.is_none() && !walk.sealed && begun {
-        stop = damaged(walk.end, "the log does not end in a seal");
+    let begun = walk.scan.end > first_seq(config, config.first.0);
+    if config.mode == RecoveryMode::Strict && stop.is_none() && !walk.scan.sealed && begun {
+        stop = damaged(walk.scan.end, "the log does not end in a seal");
     }
     stop
 }
@@ -444,86 +397,43 @@ fn damage_at(walk: &Findings, config: &ScanConfig, at: SeqNo, what: &str) -> Err
     )
 }
 
-/// What a walk over the records of a segment does with them.
-trait Visit {
-    /// Called before the window moves.
-    fn flush(&mut self) -> Result<()>;
-    /// No valid record begins at `seq`.
-    fn hole(&mut self, seq: SeqNo) -> Result<()>;
-    /// A valid record begins at `at`. Returns whether another one may follow.
-    fn record(&mut self, segment: &SegmentReader<'_>, record: &RecordHeader, at: u64) -> Result<bool>;
-}
-
-/// Walks over the records in a part of a segment.
-fn walk(segment: &mut SegmentReader<'_>, part: Range<u64>, visit: &mut dyn Visit) -> Result<()> {
+/// Walks over the records in a part of a segment and passes commits on. The first reading of the log notes in `found` what it meets.
+fn walk(
+    segment: &mut SegmentReader<'_>,
+    part: Range<u64>,
+    sink: &mut Sink<'_>,
+    mut found: Option<&mut Findings>,
+) -> Result<()> {
     let mut at = part.start;
     while at + RECORD_HEADER_BYTES as u64 <= part.end {
         if !segment.has(at) {
-            visit.flush()?;
+            sink.flush()?; // the window moves on
         }
         let Some(record) = segment.record_at(at)? else {
-            visit.hole(segment.seq_at(at))?;
+            sink.flush()?;
+            if let Some(found) = &mut found {
+                found.add_hole(segment.header.seq_at(at));
+                sink.hold(segment.header.seq_at(at))?;
+            }
             match segment.next_record(at + UNIT, part.end)? {
                 Some(next) => at = next,
-                None => return Ok(()),
+                None => break,
             }
             continue;
         };
-        // The file of an oversized record holds only that record; the rest is unused.
-        if !visit.record(segment, &record, at)? || segment.header.span > 1 {
-            return Ok(());
+        if let Some(found) = &mut found {
+            found.add(&segment.header, &record, at);
+            sink.synced = found.scan.synced;
+        }
+        sink.add(segment, &record, at)?;
+        let is_over = found.is_none() && sink.ended;
+        // Nothing follows a pad. The file of an oversized record holds only that record; the rest is unused.
+        if is_over || record.kind == RecordKind::Pad || segment.header.span > 1 {
+            break;
         }
         at += record.record_bytes();
     }
-    Ok(())
-}
-
-/// The scan: notes everything, and passes commits on up to the first hole.
-struct Scanning<'a, 's> {
-    found: &'a mut Findings,
-    sink: &'a mut Sink<'s>,
-}
-
-impl Visit for Scanning<'_, '_> {
-    fn flush(&mut self) -> Result<()> {
-        self.sink.flush()
-    }
-
-    fn hole(&mut self, seq: SeqNo) -> Result<()> {
-        self.found.add_hole(seq);
-        self.sink.hold(seq)
-    }
-
-    fn record(&mut self, segment: &SegmentReader<'_>, record: &RecordHeader, at: u64) -> Result<bool> {
-        self.found.add(&segment.header, record, at);
-        self.sink.synced = self.found.synced;
-        self.sink.add(segment, record, at)?;
-        Ok(record.kind != RecordKind::Pad)
-    }
-}
-
-/// The second reading: passes on the commits before the cut.
-struct Passing<'a, 's> {
-    cut: Option<SeqNo>,
-    sink: &'a mut Sink<'s>,
-}
-
-impl Visit for Passing<'_, '_> {
-    fn flush(&mut self) -> Result<()> {
-        self.sink.flush()
-    }
-
-    fn hole(&mut self, _seq: SeqNo) -> Result<()> {
-        self.sink.flush() // the window moves on
-    }
-
-    fn record(&mut self, segment: &SegmentReader<'_>, record: &RecordHeader, at: u64) -> Result<bool> {
-        if self.cut.is_some_and(|cut| record.seq >= cut) {
-            return Ok(false);
-        }
-        self.sink.add(segment, record, at)?;
-        Ok(!self.sink.ended)
-    }
+    sink.flush()
 }
 
 /// Collects commits into pieces and passes them on.
@@ -535,7 +445,9 @@ struct Sink<'a> {
     synced: SeqNo,
     /// Commits from here on are not passed on yet.
     held_from: Option<SeqNo>,
-    /// `apply` wants no more.
+    /// Commits from here on do not count.
+    cut: Option<SeqNo>,
+    /// No more commits are passed on.
     ended: bool,
 }
 
@@ -547,6 +459,7 @@ impl Sink<'_> {
     }
 
     fn add(&mut self, segment: &SegmentReader<'_>, record: &RecordHeader, at: u64) -> Result<()> {
+        self.ended |= self.cut.is_some_and(|cut| record.seq >= cut);
         if record.kind != RecordKind::Commit || self.held_from.is_some() || self.ended {
             return Ok(());
         }

@@ -127,12 +127,7 @@ impl Reserve {
             let more = file.len()? > LAST_PIECE_BYTES;
             if more { file.set_len(LAST_PIECE_BYTES).map(|()| true) } else { Ok(false) }
         });
-        cut.unwrap_or_else(|error| {
-            if error.kind() != std::io::ErrorKind::NotFound {
-                tracing::warn!(%error, "the reserve could not be cut");
-            }
-            false
-        })
+        or_warn(cut)
     }
 
     /// Gives the space back to the disk, except the last piece. Returns true if there was space to give.
@@ -151,13 +146,15 @@ impl Reserve {
 
 /// Removes the reserve's file; called while the database is not open. Returns true if the file existed.
 pub(super) fn release(dir: &dyn Dir) -> bool {
-    match dir.unlink(files::RESERVE) {
-        Ok(()) => true,
-        Err(error) => {
-            if error.kind() != std::io::ErrorKind::NotFound {
-                tracing::warn!(%error, "the reserve could not be removed");
-            }
-            false
+    or_warn(dir.unlink(files::RESERVE).map(|()| true))
+}
+
+/// Whether space was given back. A missing file had none.
+fn or_warn(released: std::io::Result<bool>) -> bool {
+    released.unwrap_or_else(|error| {
+        if error.kind() != std::io::ErrorKind::NotFound {
+            tracing::warn!(%error, "the reserve could not be released");
         }
-    }
+        false
+    })
 }

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use tidesdb_io::{Access, Dir, File, FileExt, SharedMap};
 
 use super::layout::{SEGMENT_HEADER_BYTES, SegmentHeader};
-use crate::codec::Salt;
 use crate::files;
 use crate::types::WalId;
 use crate::{Error, Result};
@@ -78,9 +77,7 @@ impl Draft {
     ) -> Result<(Arc<dyn File>, u64)> {
         // Left over from a preparation that was interrupted by a crash or a full disk.
         let left = |e: &std::io::Error| e.kind() == std::io::ErrorKind::AlreadyExists;
-        let needed = *blocks.start();
-        let mut backed = bytes.min(*blocks.end());
-        loop {
+        let (file, backed) = as_many_as_fit(bytes.min(*blocks.end()), *blocks.start(), |backed| {
             let made = match dir.create_new(temp, backed) {
                 Err(e) if left(&e) => {
                     dir.unlink(temp).map_err(|e| Error::io("unlink", temp, e))?;
@@ -88,23 +85,15 @@ impl Draft {
                 }
                 other => other,
             };
-            match made.map_err(|e| Error::io("create", temp, e)) {
-                Ok(file) => {
-                    if backed < bytes {
-                        file.set_len(bytes).map_err(|e| {
-                            let _ = dir.unlink(temp); // the first error is returned
-                            Error::io("set the length", temp, e)
-                        })?;
-                    }
-                    return Ok((file, backed));
-                }
-                Err(e) if e.is_full() => match smaller(backed, needed) {
-                    Some(less) => backed = less,
-                    None => return Err(e),
-                },
-                Err(e) => return Err(e),
-            }
+            made.map_err(|e| Error::io("create", temp, e))
+        })?;
+        if backed < bytes {
+            file.set_len(bytes).map_err(|e| {
+                let _ = dir.unlink(temp); // the first error is returned
+                Error::io("set the length", temp, e)
+            })?;
         }
+        Ok((file, backed))
     }
 
     /// Makes the header durable, and the length of the file.
@@ -142,10 +131,20 @@ impl Draft {
     }
 }
 
-/// Half of `bytes` in whole pieces, but at least `needed`; `None` if that is not smaller than `bytes`.
-fn smaller(bytes: u64, needed: u64) -> Option<u64> {
-    let half = (bytes / 2).next_multiple_of(PIECE_BYTES_MIN).max(needed);
-    (half < bytes).then_some(half)
+/// Calls `allocate` with `bytes`, and as long as the disk is full with half of that in whole pieces, but at least `needed`. Returns how
+/// many bytes were allocated.
+fn as_many_as_fit<R>(
+    mut bytes: u64,
+    needed: u64,
+    mut allocate: impl FnMut(u64) -> Result<R>,
+) -> Result<(R, u64)> {
+    loop {
+        let half = (bytes / 2).next_multiple_of(PIECE_BYTES_MIN).max(needed);
+        match allocate(bytes) {
+            Err(e) if e.is_full() && half < bytes => bytes = half,
+            made => return made.map(|made| (made, bytes)),
+        }
+    }
 }
 
 impl Segment {
@@ -157,26 +156,12 @@ impl Segment {
     /// Allocates blocks for the first `most` bytes of the file, or for as many as the disk allows, but at least for the
     /// first `needed` bytes. One caller at a time.
     pub(super) fn back(&self, needed: u64, most: u64) -> Result<()> {
-        let backed = self.backed();
-        let mut end = most.min(self.header.file_bytes());
-        loop {
-            let allocated = self.file.allocate(backed, end - backed);
-            match allocated.map_err(|e| Error::io("allocate", &self.name, e)) {
-                Ok(()) => {
-                    self.backed.store(end, SeqCst);
-                    return Ok(());
-                }
-                Err(e) if e.is_full() => match smaller(end - backed, needed.saturating_sub(backed)) {
-                    Some(less) => end = backed + less,
-                    None => return Err(e),
-                },
-                Err(e) => return Err(e),
-            }
-        }
-    }
-
-    pub(super) fn salt(&self) -> &Salt {
-        &self.header.salt
+        let (backed, end) = (self.backed(), most.min(self.header.file_bytes()));
+        let allocate =
+            |bytes| self.file.allocate(backed, bytes).map_err(|e| Error::io("allocate", &self.name, e));
+        let ((), more) = as_many_as_fit(end - backed, needed.saturating_sub(backed), allocate)?;
+        self.backed.store(backed + more, SeqCst);
+        Ok(())
     }
 
     /// Returns true if the file can be reused for another segment: it has the usual length and all its blocks.

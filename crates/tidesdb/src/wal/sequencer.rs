@@ -67,9 +67,9 @@ pub struct Commit {
     pub seq: SeqNo,
     /// Where the next record can begin.
     pub end: SeqNo,
+    /// `seq`, or the place of the pad record that fills the rest of the previous segment.
+    pub begin: SeqNo,
     ticket: u64,
-    /// Place of the pad record that fills the rest of the previous segment, and its whole length in bytes.
-    pub pad: Option<(SeqNo, u64)>,
 }
 
 /// The purpose of a record; decides whether it is allowed on a nearly full disk.
@@ -147,11 +147,15 @@ impl Drop for Unpublished {
     }
 }
 
-/// Where a record goes, in bytes of log.
-struct RecordPlace {
-    start: u64,
-    /// The tail after the record.
-    tail: u64,
+/// A commit whose insert takes so long that readers would notice. Until this is dropped, because the commit is published or never will
+/// be, later writers wait for it, so that no reader has to.
+#[derive(Debug)]
+pub struct Large<'a>(&'a AtomicU64);
+
+impl Drop for Large<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
+    }
 }
 
 /// The tail while it is held: no other commit is ordered until this is dropped.
@@ -189,7 +193,7 @@ impl HeldTail<'_> {
     /// The reason of the refusal; nothing happened.
     pub fn reserve_below_limit(&self, bytes: u64, purpose: Purpose) -> Result<Commit, Refusal> {
         let limit = self.sequencer.limits[purpose as usize].load(SeqCst);
-        let end = self.sequencer.place(self.boundary * UNIT, bytes).start + bytes;
+        let end = self.sequencer.place(self.boundary * UNIT, bytes).0 + bytes;
         if end > limit { Err(Refusal::Limit) } else { self.reserve(bytes) }
     }
 
@@ -309,12 +313,10 @@ impl Sequencer {
     /// The commit of `bytes` at the tail `t`, which is not held, and the tail after it.
     #[inline]
     fn commit_at(&self, t: u64, bytes: u64) -> (Commit, u64) {
-        let ticket = (t + 1) & TICKET_MASK;
-        let pos = self.seq_in(t) * UNIT;
-        let RecordPlace { start, tail: end } = self.place(pos, bytes);
-        let pad = (start != pos).then(|| (pos / UNIT, self.segment_bytes - pos % self.segment_bytes));
+        let (ticket, begin) = ((t + 1) & TICKET_MASK, self.seq_in(t));
+        let (start, end) = self.place(begin * UNIT, bytes);
         let next = ((end / UNIT) & LOW_MASK) << TICKET_BITS | ticket;
-        (Commit { seq: start / UNIT, end: end / UNIT, ticket, pad }, next)
+        (Commit { seq: start / UNIT, end: end / UNIT, begin, ticket }, next)
     }
 
     /// Moves the anchor if the tail is too far above it. Called for every reservation.
@@ -332,13 +334,13 @@ impl Sequencer {
 
     /// Where a record of `bytes` goes when the tail is at `pos`, and where the tail is afterwards.
     #[inline]
-    fn place(&self, pos: u64, bytes: u64) -> RecordPlace {
+    fn place(&self, pos: u64, bytes: u64) -> (u64, u64) {
         let segment = self.segment_bytes;
         let left = segment - pos % segment;
         if bytes > segment - SEGMENT_HEADER_BYTES {
             let start = pos + left + SEGMENT_HEADER_BYTES;
             let end = pos + left + (SEGMENT_HEADER_BYTES + bytes).next_multiple_of(segment);
-            return RecordPlace { start, tail: end + SEGMENT_HEADER_BYTES };
+            return (start, end + SEGMENT_HEADER_BYTES);
         }
         let (start, room) = match left.checked_sub(bytes) {
             Some(room) => (pos, room),
@@ -348,12 +350,12 @@ impl Sequencer {
         // If the rest of the segment is too short for a record's header it stays unused, so that the tail always is a
         // usable place.
         let tail = if room < RECORD_HEADER_BYTES as u64 { end + room + SEGMENT_HEADER_BYTES } else { end };
-        RecordPlace { start, tail }
+        (start, tail)
     }
 
     /// The address at which a record of `bytes` would end if it were reserved now.
     pub fn end_of_next(&self, bytes: u64) -> u64 {
-        self.place(self.tail() * UNIT, bytes).start + bytes
+        self.place(self.tail() * UNIT, bytes).0 + bytes
     }
 
     /// Marks the bytes of `c` as handed to the kernel.
@@ -383,23 +385,27 @@ impl Sequencer {
         }
     }
 
-    /// Counts a large commit: until [`Sequencer::end_large`], later writers wait for it, so that no reader has to. Must
-    /// be called before the commit is reserved.
-    pub fn begin_large(&self) {
+    /// Counts a large commit. Must be called before the commit is reserved.
+    pub fn begin_large(&self) -> Large<'_> {
         self.large.fetch_add(1, SeqCst);
-    }
-
-    /// Ends the wait of writers: the large commit is published, or never will be.
-    pub fn end_large(&self) {
-        self.large.fetch_sub(1, SeqCst);
+        Large(&self.large)
     }
 
     fn wait_for_large(&self, c: &Commit) {
+        self.wait_until(|| self.large.load(SeqCst) == 0 || self.seq_in(self.visible_word()) >= c.end);
+    }
+
+    /// Publishes commits until `done` returns true. Returns false if the sequencer was stopped before.
+    fn wait_until(&self, done: impl Fn() -> bool) -> bool {
         let mut backoff = Backoff::new();
-        while self.large.load(SeqCst) > 0 && self.seq_in(self.visible_word()) < c.end && !self.is_stopped() {
+        while !done() {
+            if self.is_stopped() {
+                return false;
+            }
             self.publish();
             backoff.snooze();
         }
+        true
     }
 
     fn set(&self, c: &Commit, state: u64) {
@@ -445,15 +451,8 @@ impl Sequencer {
 
     #[cold]
     fn wait_acked(&self, acked: SeqNo) -> SeqNo {
-        let mut backoff = Backoff::new();
-        loop {
-            self.publish();
-            let visible = self.seq_in(self.visible_word());
-            if visible >= acked || self.is_stopped() || Unpublished::is_here() {
-                return visible - 1;
-            }
-            backoff.snooze();
-        }
+        self.wait_until(|| self.visible_end() >= acked || Unpublished::is_here());
+        self.visible_end() - 1
     }
 
     /// First sequence number not published yet: every commit below it is visible.
@@ -475,16 +474,7 @@ impl Sequencer {
     /// Waits until every commit ordered before `c` is in the memtables, visible or not, or was refused. Returns false
     /// if the sequencer was stopped.
     pub fn wait_for_earlier(&self, c: &Commit) -> bool {
-        let begin = c.pad.map_or(c.seq, |(seq, _)| seq);
-        let mut backoff = Backoff::new();
-        while self.prefix_end(READY) < begin {
-            if self.is_stopped() {
-                return false;
-            }
-            self.publish();
-            backoff.snooze();
-        }
-        true
+        self.wait_until(|| self.prefix_end(READY) >= c.begin)
     }
 
     /// End of the gap-free prefix of commits that have reached `state` or a later one.
@@ -562,13 +552,7 @@ impl Sequencer {
         if let Some(last) = last {
             self.done(&last);
         }
-        let (mut backoff, end) = (Backoff::new(), self.tail());
-        while self.visible_end() < end {
-            if self.is_stopped() {
-                return Err(Refusal::Stopped);
-            }
-            backoff.snooze();
-        }
-        Ok(())
+        let end = self.tail();
+        if self.wait_until(|| self.visible_end() >= end) { Ok(()) } else { Err(Refusal::Stopped) }
     }
 }

@@ -172,8 +172,7 @@ impl Log {
         let needed = (end - id * bytes).min(bytes);
         let most = ((offset + room) / BLOCK_BYTES * BLOCK_BYTES).clamp(needed, bytes);
         let segment = if offset > 0 {
-            let live = self.table.lock().live.get(&id).cloned();
-            let segment = live.ok_or_else(|| Error::internal(format!("log segment {id} is missing")))?;
+            let segment = self.segment(id)?;
             segment.back(needed, most)?;
             segment
         } else {
@@ -218,7 +217,7 @@ impl Log {
         &self,
         bytes: u64,
         purpose: Purpose,
-        within: impl FnOnce(&Commit),
+        mut within: impl FnMut(&Commit),
     ) -> Result<Commit> {
         let segment = self.config.segment_bytes;
         let span = u32::try_from((bytes + SEGMENT_HEADER_BYTES).div_ceil(segment))

@@ -4,10 +4,10 @@
 //! written before the sync began become durable together. The other waiters sleep until it has finished and check
 //! again. The first failure poisons the log: every waiter gets it, and no sync of the log is tried again.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidesdb_sync::Backoff;
+use tidesdb_sync::{Backoff, Condvar, Mutex, rank};
 
 use super::layout::{RecordKind, blank_record};
 use super::log::Log;
@@ -29,6 +29,21 @@ pub struct SlowSyncs {
     pub count: u64,
     /// Duration of the longest sync, slow or not.
     pub longest: Duration,
+}
+
+/// State shared by the threads of a group commit.
+#[derive(Debug, Default)]
+pub(super) struct Group {
+    /// True while a thread leads.
+    leading: Mutex<bool, { rank::LEADING }>,
+    /// Notified when a leader has finished.
+    done: Condvar,
+    /// First address after the last seal.
+    sealed: Mutex<SeqNo, { rank::SEALED }>,
+    /// Durations of syncs, of the log with the value logs.
+    syncs: Histogram,
+    /// Slow syncs that [`Log::take_slow_syncs`] has not returned.
+    slow: AtomicU64,
 }
 
 /// The thread that syncs for all waiters. Dropping this wakes them, also after a panic: the next one then leads.
@@ -84,12 +99,7 @@ impl Log {
         let started = self.env.clock.mono();
         let synced = self.sync_files(target, values);
         self.measured(self.env.clock.mono().saturating_sub(started));
-        synced.map_err(|e| {
-            files::note_failed_sync(&*self.dir);
-            let cause = self.health.poison(e);
-            self.sequencer.stop();
-            Error::Poisoned { cause }
-        })?;
+        synced.inspect_err(|_| files::note_failed_sync(&*self.dir)).map_err(|e| self.poison(e))?;
         self.sequencer.set_durable(target);
         debug_assert!(self.sequencer.durable() >= end);
         Ok(())
@@ -100,6 +110,13 @@ impl Log {
         if took >= SLOW_SYNC {
             self.group.slow.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Ends the log after a failure with an unknown effect.
+    fn poison(&self, e: Error) -> Error {
+        let cause = self.health.poison(e);
+        self.sequencer.stop();
+        Error::Poisoned { cause }
     }
 
     /// Durations of the syncs since the open.
@@ -149,13 +166,9 @@ impl Log {
                 place => place,
             };
             let written = place.and_then(|place| {
-                self.write_at(&place, RecordKind::Seal, 0, &mut record, false).map(|()| place.commit)
+                self.write_at(&place, RecordKind::Seal, 0, &mut record, false).map(|()| place)
             });
-            let commit = written.map_err(|e| {
-                let cause = self.health.poison(e);
-                self.sequencer.stop();
-                Error::Poisoned { cause }
-            })?;
+            let commit = written.map_err(|e| self.poison(e))?;
             self.sequencer.done(&commit);
             *sealed = commit.end;
         }

@@ -15,15 +15,14 @@
 //! trusted.
 
 use std::io::ErrorKind;
-use std::ops::Range;
-use std::sync::Arc;
 
-use tidesdb_io::{Access, Buffer, Dir, File, FileExt};
+use tidesdb_io::{Access, Dir};
 
 use super::layout::{
     RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_HEADER_BYTES, SegmentHeader, UNIT,
 };
 use super::piece::Piece;
+use super::window::{SegmentReader, Unusable, Window};
 use crate::types::{SeqNo, WalId};
 use crate::{Error, Result, files};
 
@@ -55,15 +54,6 @@ pub struct LogTail {
     may_have_lost: bool,
 }
 
-/// What is known of the records that were written.
-#[derive(Clone, Copy)]
-struct Bound {
-    /// All records below were written.
-    durable: SeqNo,
-    /// Whether nothing that was written can be lost.
-    same_boot: bool,
-}
-
 /// What follows the records of a read.
 enum Next {
     /// More bytes of the segment are needed: at least this many from the place reached.
@@ -72,13 +62,6 @@ enum Next {
     Segment,
     /// No valid record begins here. A later record, or the manifest, says whether one was written.
     Hole { written: bool },
-}
-
-/// A segment that is open.
-struct OpenSegment {
-    name: Arc<str>,
-    file: Arc<dyn File>,
-    header: SegmentHeader,
 }
 
 impl LogTail {
@@ -112,14 +95,11 @@ impl LogTail {
     /// # Errors
     /// `Io`; `Corrupt` also if the segment was reused.
     pub fn has_more(&self, dir: &dyn Dir) -> Result<bool> {
-        let Some(open) = self.open(dir)? else { return Ok(false) };
-        let mut head = [0; RECORD_HEADER_BYTES];
-        let left = open.header.file_bytes() - self.offset;
-        if left < head.len() as u64 {
-            return Ok(true); // the next segment
-        }
-        open.read(&mut head, self.offset)?;
-        Ok(RecordHeader::looks_like(&head, self.end()))
+        let mut window = Window::new(0);
+        let Some(mut segment) = self.open(dir, &mut window)? else { return Ok(false) };
+        let head = segment.load(self.offset, RECORD_HEADER_BYTES as u64)?;
+        let is_at_end = head.len() < RECORD_HEADER_BYTES; // then there may be a next segment
+        Ok(is_at_end || RecordHeader::looks_like(head, self.end()))
     }
 
     /// Passes the next commits to `apply`, in order, in pieces, with whether nothing that was written before them can be
@@ -134,15 +114,15 @@ impl LogTail {
         durable: SeqNo,
         mut apply: impl FnMut(&Piece, bool) -> Result<Option<SeqNo>>,
     ) -> Result<()> {
-        while let Some(open) = self.open(dir)? {
-            self.salt = Some(open.header.salt);
-            let same_boot = open.header.is_of_boot(&self.config.boot_id) && !sync_has_failed(dir)?;
+        let mut window = Window::new(0);
+        while let Some(mut segment) = self.open(dir, &mut window)? {
+            self.salt = Some(segment.header.salt);
+            let same_boot = segment.header.is_of_boot(&self.config.boot_id) && !sync_has_failed(dir)?;
             self.may_have_lost = !same_boot;
-            let bound = Bound { durable, same_boot };
-            if !self.read_segment(&open, bound, &mut |piece| apply(piece, same_boot))? {
+            if !self.read_segment(&mut segment, durable, &mut |piece| apply(piece, same_boot))? {
                 return Ok(());
             }
-            self.restart(WalId(self.segment + u64::from(open.header.span)));
+            self.restart(WalId(self.segment + u64::from(segment.header.span)));
             self.may_have_lost = !same_boot;
         }
         Ok(())
@@ -151,22 +131,20 @@ impl LogTail {
     /// Reads one segment. Returns whether its end was reached.
     fn read_segment(
         &mut self,
-        open: &OpenSegment,
-        bound: Bound,
+        segment: &mut SegmentReader<'_>,
+        durable: SeqNo,
         apply: &mut dyn FnMut(&Piece) -> Result<Option<SeqNo>>,
     ) -> Result<bool> {
         let mut want = READ_BYTES_MIN;
         let mut read_again = None;
         loop {
-            let bytes = open.bytes(self.offset, want)?;
-            let (commits, used, next) = self.parse(&open.header, &bytes, bound);
-            if !commits.is_empty() {
-                let mut piece = Piece::new(&open.name, &Arc::new(bytes), self.offset);
-                commits.into_iter().for_each(|(seq, at)| piece.push(seq, at));
-                if let Some(stop) = apply(&piece)? {
-                    self.offset = stop * UNIT - self.segment * self.config.segment_bytes;
-                    return Ok(false);
-                }
+            segment.load(self.offset, want)?;
+            let (piece, used, next) = self.parse(segment, durable);
+            if piece.commits().len() > 0
+                && let Some(stop) = apply(&piece)?
+            {
+                self.offset = stop * UNIT - self.segment * self.config.segment_bytes;
+                return Ok(false);
             }
             self.offset += used;
             want = match next {
@@ -180,38 +158,28 @@ impl LogTail {
                 }
                 Next::Hole { written: true } => {
                     let what = "a record that was complete is damaged";
-                    return Err(Error::corrupt(&open.name, self.offset, what));
+                    return Err(Error::corrupt(&segment.name, self.offset, what));
                 }
             };
         }
     }
 
-    /// Returns the commits in `bytes`, which begin at the next record, and how many bytes the records take.
-    fn parse(
-        &self,
-        segment: &SegmentHeader,
-        bytes: &[u8],
-        bound: Bound,
-    ) -> (Vec<(SeqNo, Range<usize>)>, u64, Next) {
-        let len = segment.file_bytes();
-        let (mut commits, mut pos) = (Vec::new(), 0);
+    /// Returns the commits that `segment` has loaded from the next record on, and how many bytes the records take.
+    fn parse(&self, segment: &SegmentReader<'_>, durable: SeqNo) -> (Piece, u64, Next) {
+        let (mut piece, mut pos) = (segment.piece(), 0);
+        let bytes = segment.loaded();
+        let (segment, len) = (&segment.header, segment.header.file_bytes());
         let next = loop {
             let (at, rest) = (self.offset + pos as u64, &bytes[pos..]);
             if len - at < RECORD_HEADER_BYTES as u64 {
                 break Next::Segment;
             }
-            if rest.len() < RECORD_HEADER_BYTES {
-                break Next::More(RECORD_HEADER_BYTES as u64);
-            }
-            let seq = (segment.id * segment.segment_bytes + at) / UNIT;
-            let needed = RecordHeader::bytes_needed(rest);
-            if RecordHeader::looks_like(rest, seq) && needed <= len - at && needed > rest.len() as u64 {
+            if let Some(needed) = segment.bytes_missing(rest, at) {
                 break Next::More(needed);
             }
-            let record = RecordHeader::decode(rest, seq, &segment.salt).map(|(record, _)| record);
-            let record = record.filter(|r| r.kind != RecordKind::Pad || r.record_bytes() == len - at);
-            let Some(record) = record else {
-                let written = seq < bound.durable || is_stated(segment, seq, at, rest, bound.same_boot);
+            let seq = segment.seq_at(at);
+            let Some(record) = segment.record_at(rest, at) else {
+                let written = seq < durable || is_stated(segment, at, rest, !self.may_have_lost);
                 break Next::Hole { written };
             };
             if record.kind == RecordKind::Pad {
@@ -219,50 +187,41 @@ impl LogTail {
             }
             if record.kind == RecordKind::Commit {
                 let body = pos + RECORD_HEADER_BYTES;
-                commits.push((seq, body..body + record.body_len as usize));
+                piece.push(seq, body..body + record.body_len as usize);
             }
             pos += record.record_bytes() as usize;
             if segment.span > 1 {
                 break Next::Segment; // the file of an oversized record holds only that record
             }
         };
-        (commits, pos as u64, next)
+        (piece, pos as u64, next)
     }
 
     /// Opens the segment of the next record; `None` if there is none under its name.
-    fn open(&self, dir: &dyn Dir) -> Result<Option<OpenSegment>> {
-        let name = files::wal(WalId(self.segment));
-        let file = match dir.open(&name, Access::Read) {
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
-            opened => opened.map_err(|e| Error::io("open", &name, e))?,
+    fn open<'w>(&self, dir: &dyn Dir, window: &'w mut Window) -> Result<Option<SegmentReader<'w>>> {
+        let TailConfig { segment_bytes, db_uuid, .. } = &self.config;
+        let segment = match SegmentReader::open(dir, self.segment(), db_uuid, *segment_bytes, window) {
+            Err(Unusable::Failed(e)) if e.io_kind() == Some(ErrorKind::NotFound) => return Ok(None),
+            opened => opened?,
         };
-        let mut head = vec![0; SEGMENT_HEADER_BYTES as usize];
-        file.read_exact_at(&mut head, 0).map_err(|e| Error::io_at("read", &name, 0, e))?;
-        let header = SegmentHeader::decode(&head, &name)?;
-        header.check_place(self.segment(), &self.config.db_uuid, self.config.segment_bytes, &name)?;
         // A segment that was prepared and is empty may be replaced by one for an oversized record.
-        if self.offset > SEGMENT_HEADER_BYTES && self.salt != Some(header.salt) {
-            return Err(Error::corrupt(&name, 0, "the segment was replaced by another one"));
+        if self.offset > SEGMENT_HEADER_BYTES && self.salt != Some(segment.header.salt) {
+            return Err(Error::corrupt(&segment.name, 0, "the segment was replaced by another one"));
         }
-        Ok(Some(OpenSegment { name: name.into(), file, header }))
+        Ok(Some(segment))
     }
 }
 
-/// Returns whether a record in `rest`, which begins at the hole `seq` at offset `at`, states that the log was written
-/// beyond the hole. Without the same boot, only a statement that it was synced is trusted.
-fn is_stated(segment: &SegmentHeader, seq: SeqNo, at: u64, rest: &[u8], same_boot: bool) -> bool {
+/// Returns whether a record in `rest`, which begins at the hole at offset `at`, states that the log was written beyond the
+/// hole. Without the same boot, only a statement that it was synced is trusted.
+fn is_stated(segment: &SegmentHeader, at: u64, rest: &[u8], same_boot: bool) -> bool {
     let stated = |record: RecordHeader| match same_boot {
         true => record.complete.max(record.synced),
         false => record.synced,
     };
     let places = (UNIT as usize..rest.len()).step_by(UNIT as usize);
-    places.map(|place| (place, (segment.id * segment.segment_bytes + at + place as u64) / UNIT)).any(
-        |(place, later)| {
-            RecordHeader::looks_like(&rest[place..], later)
-                && RecordHeader::decode(&rest[place..], later, &segment.salt)
-                    .is_some_and(|(record, _)| stated(record) > seq)
-        },
-    )
+    let mut later = places.filter_map(|place| segment.record_at(&rest[place..], at + place as u64));
+    later.any(|record| stated(record) > segment.seq_at(at))
 }
 
 /// Returns whether a sync failed, after which the system may have dropped bytes that were written.
@@ -271,25 +230,5 @@ fn sync_has_failed(dir: &dyn Dir) -> Result<bool> {
         Ok(_) => Ok(true),
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
         Err(e) => Err(Error::io("open", files::SYNC_FAILED, e)),
-    }
-}
-
-impl OpenSegment {
-    /// Reads `want` bytes at `offset`, or what the segment has.
-    fn bytes(&self, offset: u64, want: u64) -> Result<Buffer> {
-        let left = self.header.file_bytes().saturating_sub(offset);
-        let mut bytes = Buffer::zeroed(want.min(left) as usize)
-            .ok_or_else(|| Error::MemoryLimit { what: "reading the log".into() })?;
-        self.read(&mut bytes, offset)?;
-        Ok(bytes)
-    }
-
-    fn read(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
-        self.file.read_exact_at(bytes, offset).map_err(|e| match e.kind() {
-            ErrorKind::UnexpectedEof => {
-                Error::corrupt(&self.name, offset, "the file is not as long as its header says")
-            }
-            _ => Error::io_at("read", &self.name, offset, e),
-        })
     }
 }

@@ -1,15 +1,14 @@
 //! Reads the records of a segment through a window of bounded length, whatever the length of the segment and of its records.
 
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::sync::Arc;
 
 use tidesdb_io::{Access, Buffer, Dir, File, FileExt, crc32c};
 
-use super::layout::{
-    RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_HEADER_BYTES, SegmentHeader, UNIT,
-};
+use super::layout::{RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES, SegmentHeader, UNIT};
 use super::piece::{LargeCommit, Piece, fresh};
-use crate::types::{SeqNo, WalId};
+use crate::types::WalId;
 use crate::{Error, Result, files};
 
 /// Shortest window.
@@ -23,6 +22,12 @@ pub(super) enum Unusable {
     Foreign(Error),
     /// It could not be read.
     Failed(Error),
+}
+
+impl From<Error> for Unusable {
+    fn from(e: Error) -> Self {
+        if e.is_corruption() { Self::Damaged(e) } else { Self::Failed(e) }
+    }
 }
 
 impl From<Unusable> for Error {
@@ -46,7 +51,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// An empty window that reads about `len_max` bytes at once.
+    /// An empty window that reads about `len_max` bytes at once, unless [`SegmentReader::load`] wants another length.
     pub(super) fn new(len_max: usize) -> Self {
         Self {
             bytes: Arc::default(),
@@ -70,7 +75,7 @@ impl Window {
 /// An open segment. Its window moves forward with the records that are asked for.
 pub(super) struct SegmentReader<'w> {
     pub(super) header: SegmentHeader,
-    name: Arc<str>,
+    pub(super) name: Arc<str>,
     file: Arc<dyn File>,
     window: &'w mut Window,
 }
@@ -85,37 +90,39 @@ impl<'w> SegmentReader<'w> {
         window: &'w mut Window,
     ) -> std::result::Result<Self, Unusable> {
         let name = files::wal(id);
-        let io = |op| move |e| Unusable::Failed(Error::io(op, &files::wal(id), e));
-        let file = dir.open(&name, Access::Read).map_err(io("open"))?;
-        let len = file.len().map_err(io("read length"))?;
-        let mut head = vec![0; len.min(SEGMENT_HEADER_BYTES) as usize];
-        file.read_exact_at(&mut head, 0).map_err(|e| Unusable::Failed(Error::io_at("read", &name, 0, e)))?;
-        let header = SegmentHeader::decode(&head, &name)
-            .map_err(|e| if e.is_corruption() { Unusable::Damaged(e) } else { Unusable::Failed(e) })?;
+        let file = dir.open(&name, Access::Read).map_err(|e| Error::io("open", &name, e))?;
+        let mut head = vec![0; SEGMENT_HEADER_BYTES as usize];
+        read(&*file, &name, &mut head, 0)?;
+        let header = SegmentHeader::decode(&head, &name)?;
         header.check_place(id, db_uuid, segment_bytes, &name).map_err(Unusable::Foreign)?;
-        if header.segment_bytes.checked_mul(u64::from(header.span)) != Some(len) {
-            let what = "the file is not as long as its header says";
-            return Err(Unusable::Damaged(Error::corrupt(&name, len, what)));
-        }
         window.len = 0;
         Ok(Self { header, name: name.into(), file, window })
     }
 
-    /// The sequence number of a record at `at` of the file.
-    pub(super) fn seq_at(&self, at: u64) -> SeqNo {
-        (self.header.id * self.header.segment_bytes + at) / UNIT
+    /// Checks that the file is as long as its header says.
+    pub(super) fn check_len(&self) -> Result<()> {
+        let len = self.file.len().map_err(|e| Error::io("read length", &self.name, e))?;
+        match self.header.segment_bytes.checked_mul(u64::from(self.header.span)) {
+            Some(expected) if expected == len => Ok(()),
+            _ => Err(wrong_length(&self.name, len)),
+        }
+    }
+
+    /// Reads `want` bytes at `at`, or what the file has. Returns them.
+    pub(super) fn load(&mut self, at: u64, want: u64) -> Result<&[u8]> {
+        self.window.len_max = want as usize;
+        self.move_to(at)?;
+        Ok(self.loaded())
+    }
+
+    /// The bytes that were read last.
+    pub(super) fn loaded(&self) -> &[u8] {
+        self.window.from(self.window.base)
     }
 
     /// Returns whether the window need not move to look for a record at `at`.
     pub(super) fn has(&self, at: u64) -> bool {
-        let rest = self.window.from(at);
-        if rest.len() < RECORD_HEADER_BYTES {
-            return false;
-        }
-        let needed = RecordHeader::bytes_needed(rest);
-        needed <= rest.len() as u64
-            || !RecordHeader::looks_like(rest, self.seq_at(at))
-            || needed > self.header.file_bytes() - at
+        self.header.bytes_missing(self.window.from(at), at).is_none()
     }
 
     /// The valid record at `at`, if one begins there.
@@ -126,20 +133,11 @@ impl<'w> SegmentReader<'w> {
         if !self.has(at) {
             self.move_to(at)?;
         }
-        let (seq, left) = (self.seq_at(at), self.header.file_bytes() - at);
         let rest = self.window.from(at);
-        if !RecordHeader::looks_like(rest, seq) {
-            return Ok(None);
+        match self.header.bytes_missing(rest, at) {
+            None => Ok(self.header.record_at(rest, at)),
+            Some(needed) => self.check_large(at, needed),
         }
-        let needed = RecordHeader::bytes_needed(rest);
-        let record = if needed > left {
-            None
-        } else if needed <= rest.len() as u64 {
-            RecordHeader::decode(rest, seq, &self.header.salt).map(|(record, _)| record)
-        } else {
-            self.check_large(at, needed)?
-        };
-        Ok(record.filter(|record| record.kind != RecordKind::Pad || record.record_bytes() == left))
     }
 
     /// The first offset from `at` to `end` at which a valid record begins.
@@ -156,7 +154,7 @@ impl<'w> SegmentReader<'w> {
                 at += (blank - RECORD_HEADER_BYTES) as u64; // no sequence number is 0
                 continue;
             }
-            let (seq, rest) = (self.seq_at(at), self.window.from(at));
+            let (seq, rest) = (self.header.seq_at(at), self.window.from(at));
             let headers = rest.windows(RECORD_HEADER_BYTES).step_by(UNIT as usize);
             let places = headers.len() as u64;
             match headers.zip(seq..).position(|(head, seq)| RecordHeader::looks_like(head, seq)) {
@@ -175,7 +173,7 @@ impl<'w> SegmentReader<'w> {
 
     /// Checks a record of `bytes` bytes that is longer than the window.
     fn check_large(&mut self, at: u64, bytes: u64) -> Result<Option<RecordHeader>> {
-        let (seq, head) = (self.seq_at(at), &self.window.from(at)[..RECORD_HEADER_BYTES]);
+        let (seq, head) = (self.header.seq_at(at), &self.window.from(at)[..RECORD_HEADER_BYTES]);
         let Some(record) = RecordHeader::decode_unchecked(head, seq) else { return Ok(None) };
         let expected = RecordHeader::crc_of(head);
         let mut crc = RecordHeader::begin_crc(head, seq, &self.header.salt);
@@ -198,9 +196,7 @@ impl<'w> SegmentReader<'w> {
             std::mem::swap(&mut self.window.bytes, &mut self.window.spare);
         }
         let bytes = fresh(&mut self.window.bytes, len)?;
-        self.file
-            .read_exact_at(&mut bytes[..len], at)
-            .map_err(|e| Error::io_at("read", &self.name, at, e))?;
+        read(&*self.file, &self.name, &mut bytes[..len], at)?;
         (self.window.base, self.window.len) = (at, len);
         Ok(())
     }
@@ -228,6 +224,17 @@ impl<'w> SegmentReader<'w> {
             at,
         }
     }
+}
+
+fn read(file: &dyn File, name: &str, bytes: &mut [u8], at: u64) -> Result<()> {
+    file.read_exact_at(bytes, at).map_err(|e| match e.kind() {
+        ErrorKind::UnexpectedEof => wrong_length(name, at),
+        _ => Error::io_at("read", name, at, e),
+    })
+}
+
+fn wrong_length(name: &str, at: u64) -> Error {
+    Error::corrupt(name, at, "the file is not as long as its header says")
 }
 
 /// Zero bytes at the beginning of `bytes`, in whole blocks: most of a segment may never have been written.

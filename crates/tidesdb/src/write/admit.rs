@@ -8,26 +8,22 @@ use std::sync::Arc;
 
 use tidesdb_sync::pin;
 
-use super::LARGE_BYTES_MIN;
 use super::batch::WriteBatch;
 use crate::Result;
 use crate::context::WriteCtx;
 use crate::family::FamilyCore;
 use crate::jobs::Job;
-use crate::memory::{Charge, Pressure, Use};
+use crate::memory::{Charge, Pressure};
 use crate::pacing::{
     GARBAGE, LEVEL_1, Load, MEMORY, MEMORY_PATIENCE, MEMTABLE_BYTES, MEMTABLES, MERGES, StallCause, Verdict,
 };
 
-/// Delays or stops the commit of `batch` as long as the limits demand. Returns the memory that is kept for the commit.
+/// Delays or stops the commit of `batch` as long as the limits demand. Returns the memory that is kept for the commit, if it is large.
 ///
 /// # Errors
 /// As [`Pacing::stop`](crate::pacing::Pacing::stop); those of [`WriteCtx::check_writable`].
-pub(super) fn admit(ctx: &WriteCtx, batch: &WriteBatch) -> Result<Charge> {
-    let kept = match is_large(batch) {
-        true => ctx.memory.reserve(batch.bytes() as u64),
-        false => Charge::new(Use::Reserved),
-    };
+pub(super) fn admit(ctx: &WriteCtx, batch: &WriteBatch) -> Result<Option<Charge>> {
+    let kept = batch.is_large().then(|| ctx.memory.reserve(batch.bytes() as u64));
     match verdict(ctx, batch) {
         Verdict::Go => {}
         _ if ctx.options.background_threads == Some(0) => {}
@@ -41,10 +37,6 @@ pub(super) fn admit(ctx: &WriteCtx, batch: &WriteBatch) -> Result<Charge> {
         }
     }
     Ok(kept)
-}
-
-fn is_large(batch: &WriteBatch) -> bool {
-    batch.bytes() >= LARGE_BYTES_MIN
 }
 
 /// Bytes of the work for `cause` that the commit causes. Garbage is counted as it is stored, and a batch before compression.
@@ -72,7 +64,7 @@ fn ask_for_work(ctx: &WriteCtx, batch: &WriteBatch, cause: StallCause) -> Result
 }
 
 fn verdict(ctx: &WriteCtx, batch: &WriteBatch) -> Verdict {
-    let (unflushed, is_large) = (ctx.pacing.unflushed_bytes(), is_large(batch));
+    let (unflushed, is_large) = (ctx.pacing.unflushed_bytes(), batch.is_large());
     let (mut load, mut garbage, mut active, mut waiting) = (Load::default(), 0.0_f64, 0_u64, 0_usize);
     for family in &batch.families {
         if family.merge_debt.is_above(LEVEL_1.bounds(0.0)[0] as usize) {

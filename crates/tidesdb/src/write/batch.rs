@@ -19,6 +19,9 @@ use crate::wal::Purpose;
 use crate::wal::layout::{BLANK_ROOM, RECORD_HEADER_BYTES, blank_record};
 use crate::{Error, Result};
 
+/// Length of a large batch, see [`WriteBatch::is_large`].
+const LARGE_BYTES_MIN: usize = 1 << 20;
+
 /// Longest body of a record; leaves room for pointers that replace values.
 const BATCH_BYTES_MAX: usize = (1 << 32) - (1 << 20);
 
@@ -74,8 +77,8 @@ pub struct WriteBatch {
 
 /// Sums over the operations of a batch.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counts {
-    pub(super) ops: u32,
+pub(crate) struct Counts {
+    pub(crate) ops: u32,
     /// Number of operations with a rank.
     pub(super) ranks: u32,
     /// Number of puts and merges.
@@ -298,8 +301,9 @@ impl WriteBatch {
     }
 
     /// Removes all operations after a commit. Keeps the memory for the next ones: up to 8 MiB if there is `ample` memory, otherwise 1 MiB.
-    pub(super) fn recycle(&mut self, ample: bool) {
-        self.clear_but(if ample { KEPT_AFTER_COMMIT } else { KEPT_BYTES_MAX });
+    pub(super) fn recycle(&mut self, ample: impl FnOnce() -> bool) {
+        let is_kept = self.room > KEPT_BYTES_MAX && ample();
+        self.clear_but(if is_kept { KEPT_AFTER_COMMIT } else { KEPT_BYTES_MAX });
     }
 
     /// Frees the memory of an empty batch beyond 64 KiB, which its next use may not need.
@@ -349,6 +353,12 @@ impl WriteBatch {
         if self.counts.puts == 0 { Purpose::Relief } else { Purpose::Store }
     }
 
+    /// Returns true if the writers behind it wait while it is inserted, and the memory of its memtables is reserved.
+    #[inline]
+    pub(super) fn is_large(&self) -> bool {
+        self.record.len() >= LARGE_BYTES_MIN
+    }
+
     /// Bytes of all operations.
     pub(crate) fn body_bytes(&self) -> usize {
         self.record.len() - RECORD_HEADER_BYTES
@@ -385,21 +395,21 @@ impl WriteBatch {
 
     /// The current position, for [`WriteBatch::cut_back`].
     pub(crate) fn mark(&self) -> Mark {
-        Mark { bytes: self.record.len(), counts: self.counts, families: self.families.len() }
+        Mark { body_bytes: self.body_bytes(), counts: self.counts, families: self.families.len() }
     }
 
     /// Removes all operations added after `mark`.
     pub(crate) fn cut_back(&mut self, mark: Mark) {
         let mut user_bytes = std::mem::take(&mut self.user_bytes);
-        for op in self.ops_from(mark.body_bytes()).flatten() {
+        for op in self.ops_from(mark.body_bytes).flatten() {
             if let Some(at) = self.families.iter().position(|family| family.id == op.family) {
                 user_bytes[at] -= user_bytes_of(&op);
             }
         }
         self.user_bytes = user_bytes;
-        self.user_bytes.truncate(mark.families());
-        self.families.truncate(mark.families());
-        self.record.truncate(mark.bytes);
+        self.user_bytes.truncate(mark.families);
+        self.families.truncate(mark.families);
+        self.record.truncate(RECORD_HEADER_BYTES + mark.body_bytes);
         self.counts = mark.counts;
     }
 
@@ -529,27 +539,12 @@ fn user_bytes_of(op: &Op<'_>) -> u64 {
     (op.key.len() + op.value.len()) as u64 + chunked.map_or(0, |place| place.len)
 }
 
-/// A position in a batch.
+/// A position in a batch: what is before it.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
-    bytes: usize,
-    counts: Counts,
-    families: usize,
-}
-
-impl Mark {
-    /// Number of operations before it.
-    pub fn ops(&self) -> u32 {
-        self.counts.ops
-    }
-
-    /// Bytes of these operations.
-    pub fn body_bytes(&self) -> usize {
-        self.bytes - RECORD_HEADER_BYTES
-    }
-
-    /// Number of families of these operations.
-    pub fn families(&self) -> usize {
-        self.families
-    }
+    /// Bytes of the operations.
+    pub(crate) body_bytes: usize,
+    pub(crate) counts: Counts,
+    /// Number of their families.
+    pub(crate) families: usize,
 }

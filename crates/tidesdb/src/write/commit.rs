@@ -8,13 +8,12 @@ use std::sync::atomic::Ordering;
 
 use tidesdb_sync::pin;
 
-use super::LARGE_BYTES_MIN;
 use super::admit::admit;
 use super::batch::{KEPT_AFTER_COMMIT, WriteBatch};
 use super::chunks::refuse_comparators;
 use super::insert::insert;
 use super::ops::{Op, encode_op, ops};
-use super::staged::Staged;
+use super::staged::{Staged, stage};
 use crate::callback::{comparing, contained};
 use crate::context::WriteCtx;
 use crate::family::{Committed, CommittedOp, FamilyCore, Metric};
@@ -24,7 +23,7 @@ use crate::options::{SyncMode, WriteOptions};
 use crate::types::{Between, Kind, SeqNo, moment_of};
 use crate::vlog::{Appended, ValuePlace, VlogPointer};
 use crate::wal::layout::{RECORD_HEADER_BYTES, RecordKind, blank_record};
-use crate::wal::{Commit, Place, Sequencer, Unpublished};
+use crate::wal::{Commit, Unpublished};
 use crate::{Error, Result};
 
 /// The name of a batch in error messages.
@@ -36,7 +35,7 @@ const BODY: &str = "a batch in memory";
 /// # Errors
 /// Before the log is written: nothing happened and the batch is kept. After it: `CommitUnknown`.
 pub fn commit(ctx: &WriteCtx, batch: &mut WriteBatch, options: &WriteOptions) -> Result<SeqNo> {
-    commit_on(ctx, batch, options, None::<Condition<fn(&WriteBatch, Between) -> Result<()>>>)
+    commit_on(ctx, batch, options, None)
 }
 
 /// Like [`commit`], provided that `check_unchanged` succeeds for all commits after `since` and before this one. It is
@@ -53,17 +52,17 @@ pub fn commit_if(
     since: SeqNo,
     check_unchanged: impl Fn(&WriteBatch, Between) -> Result<()>,
 ) -> Result<SeqNo> {
-    commit_on(ctx, batch, options, Some(Condition { checked: since, check_unchanged }))
+    commit_on(ctx, batch, options, Some(Condition { checked: since, check_unchanged: &check_unchanged }))
 }
 
 /// What must hold for a commit.
-struct Condition<F> {
+struct Condition<'a> {
     /// It holds for all commits up to this one.
     checked: SeqNo,
-    check_unchanged: F,
+    check_unchanged: &'a dyn Fn(&WriteBatch, Between) -> Result<()>,
 }
 
-impl<F: Fn(&WriteBatch, Between) -> Result<()>> Condition<F> {
+impl Condition<'_> {
     /// Checks the commits below `before` that are not checked yet.
     fn check(&mut self, batch: &WriteBatch, before: SeqNo) -> Result<()> {
         let during = Between { after: self.checked, before };
@@ -85,11 +84,11 @@ impl<F: Fn(&WriteBatch, Between) -> Result<()>> Condition<F> {
 
 /// The one path of a commit. Inlined, so a commit without a condition has no trace of conditions.
 #[inline(always)]
-fn commit_on<F: Fn(&WriteBatch, Between) -> Result<()>>(
+fn commit_on(
     ctx: &WriteCtx,
     batch: &mut WriteBatch,
     options: &WriteOptions,
-    mut condition: Option<Condition<F>>,
+    mut condition: Option<Condition<'_>>,
 ) -> Result<SeqNo> {
     check(ctx, batch)?;
     if batch.is_empty() {
@@ -108,30 +107,30 @@ fn commit_on<F: Fn(&WriteBatch, Between) -> Result<()>>(
     let deciding = condition.as_ref().map(|_| ctx.deciding.lock());
     let here = Unpublished::begin();
     let staged = match condition {
-        None => Staged::of(ctx, batch).inspect_err(|_| batch.restore_values())?,
-        Some(_) => None, // readers would see the memtables before the verdict
+        None if batch.is_large() => stage(ctx, batch).inspect_err(|_| batch.restore_values())?,
+        _ => None, // with a condition, readers would see the memtables before the verdict
     };
     let inserted = staged.is_some();
-    let large = Large::begin(sequencer, batch);
+    let large = batch.is_large().then(|| sequencer.begin_large());
     let place = reserve(ctx, batch, staged)?;
     let unfinished = Unfinished(Some(ctx));
-    let verdict = condition.as_mut().map_or(Ok(()), |condition| condition.decide(ctx, batch, &place.commit));
+    let verdict = condition.as_mut().map_or(Ok(()), |condition| condition.decide(ctx, batch, &place));
     let kind = if verdict.is_ok() { RecordKind::Commit } else { RecordKind::Refused };
     let written = ctx.log.write_at(&place, kind, batch.counts.ops, &mut batch.record, !durable);
-    written.map_err(|e| unknown(ctx, &place.commit, e))?;
+    written.map_err(|e| unknown(ctx, &place, e))?;
     if let Err(e) = verdict {
-        sequencer.done(&place.commit);
+        sequencer.done(&place);
         unfinished.finished();
         batch.restore_values();
         return Err(e);
     }
-    let full = inserted || insert(ctx, batch, &place.commit).map_err(|e| unknown(ctx, &place.commit, e))?;
-    publish(ctx, &place.commit, durable);
+    let full = inserted || insert(ctx, batch, &place).map_err(|e| unknown(ctx, &place, e))?;
+    publish(ctx, &place, durable);
     drop((here, deciding));
-    acknowledge(ctx, &place.commit, sync)?;
+    acknowledge(ctx, &place, sync)?;
     drop(large);
     unfinished.finished();
-    Ok(after(ctx, batch, &place.commit, full))
+    Ok(after(ctx, batch, &place, full))
 }
 
 /// Checks that `batch` may be committed to this database, and by this thread now.
@@ -146,12 +145,12 @@ fn check(ctx: &WriteCtx, batch: &WriteBatch) -> Result<()> {
 }
 
 /// Does everything that can be refused without harm before the commit gets its place in the order of commits.
-/// Returns the memory that is kept for it.
-fn make_ready(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<Charge> {
+/// Returns the memory that is kept for it, if it is large.
+fn make_ready(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<Option<Charge>> {
     let kept = admit(ctx, batch)?;
     let separates =
         batch.families.iter().any(|f| batch.counts.value_bytes_max >= f.options.value_threshold());
-    if separates || batch.record.len() >= LARGE_BYTES_MIN {
+    if separates || batch.is_large() {
         make_long_ready(ctx, batch, separates)?;
     }
     Ok(kept)
@@ -168,35 +167,16 @@ fn make_long_ready(ctx: &WriteCtx, batch: &mut WriteBatch, separates: bool) -> R
 
 /// Gets the place of `batch` in the order of commits; `staged` holds its operations if they are sorted already.
 #[inline]
-fn reserve(ctx: &WriteCtx, batch: &mut WriteBatch, staged: Option<Staged>) -> Result<Place> {
+fn reserve(ctx: &WriteCtx, batch: &mut WriteBatch, staged: Option<Staged>) -> Result<Commit> {
     let (bytes, purpose) = (batch.record.len() as u64, batch.purpose());
     let reserved = match staged {
-        Some(staged) => ctx.reserve_staged(&mut batch.record, purpose, staged.parts),
+        Some(staged) => ctx.reserve_staged(&mut batch.record, purpose, staged),
         None => ctx.log.reserve(&mut batch.record, purpose),
     };
     reserved.map_err(|e| {
         batch.restore_values();
         ctx.refused(bytes, e)
     })
-}
-
-/// A commit whose insert takes so long that readers would notice: later writers wait for it instead of readers.
-struct Large<'a>(&'a Sequencer);
-
-impl<'a> Large<'a> {
-    fn begin(sequencer: &'a Sequencer, batch: &WriteBatch) -> Option<Self> {
-        if batch.record.len() < LARGE_BYTES_MIN {
-            return None;
-        }
-        sequencer.begin_large();
-        Some(Self(sequencer))
-    }
-}
-
-impl Drop for Large<'_> {
-    fn drop(&mut self) {
-        self.0.end_large();
-    }
 }
 
 /// Publishes a commit that is in the log and inserted, or marks it ready to be published once it is durable.
@@ -341,7 +321,7 @@ fn after(ctx: &WriteCtx, batch: &mut WriteBatch, commit: &Commit, full: bool) ->
         call_hooks(batch, last);
     }
     // So that batches that wait for their next use leave most of the share of all to others.
-    batch.recycle(ctx.memory.used_for(Use::Transactions) <= ctx.memory.transactions_max() / 4);
+    batch.recycle(|| ctx.memory.used_for(Use::Transactions) <= ctx.memory.transactions_max() / 4);
     last
 }
 

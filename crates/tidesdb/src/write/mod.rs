@@ -31,7 +31,3 @@ pub use commit::{commit, commit_if};
 pub use family::Family;
 pub use insert::{insert_op, slot_of};
 pub use ops::{Op, encode_op, logged_ops, ops, whole_ops};
-
-/// A batch of at least this size makes the writers behind it wait while it is inserted, see `commit::Large`, and reserves the memory of
-/// its memtables.
-const LARGE_BYTES_MIN: usize = 1 << 20;

@@ -131,7 +131,7 @@ fn decode_op<'a>(d: &mut Decoder<'a>, rank: &mut Option<u32>) -> Result<Op<'a>> 
         return decode_ranked(d, rank, first);
     }
     let kind = Kind::from_u8(first & !HAS_EXPIRY).ok_or_else(|| d.corrupt("unknown kind of operation"))?;
-    let family = u32::try_from(d.varint()?).map_err(|_| d.corrupt("family number too large"))?;
+    let family = decode_family(d)?;
     let key_len = d.length(KEY_BYTES_MAX)?;
     let value_len = d.length(VALUE_BYTES_MAX)?;
     let expiry = if first < HAS_EXPIRY { 0 } else { decode_expiry(d)? };
@@ -147,14 +147,8 @@ fn decode_op<'a>(d: &mut Decoder<'a>, rank: &mut Option<u32>) -> Result<Op<'a>> 
     if !fits {
         return Err(d.corrupt("length of a pointer, a delete with a value, or a merge with an expiry"));
     }
-    Ok(Op {
-        family: FamilyId(family),
-        kind,
-        expiry,
-        key: d.take(key_len)?,
-        value: d.take(value_len)?,
-        rank: rank.unwrap_or(0),
-    })
+    let (key, value) = (d.take(key_len)?, d.take(value_len)?);
+    Ok(Op { family, kind, expiry, key, value, rank: rank.unwrap_or(0) })
 }
 
 /// Decodes the expiry field of an operation that has one.
@@ -170,20 +164,23 @@ fn decode_expiry(d: &mut Decoder<'_>) -> Result<u64> {
 
 /// Decodes an operation that has a rank.
 fn decode_ranked<'a>(d: &mut Decoder<'a>, rank: &mut Option<u32>, kind: u8) -> Result<Op<'a>> {
-    if kind == Kind::RangeDelete as u8 {
-        return decode_range(d, rank);
-    }
-    if kind != Kind::Merge as u8 {
-        return Err(d.corrupt("unknown kind of operation"));
-    }
-    let family = u32::try_from(d.varint()?).map_err(|_| d.corrupt("family number too large"))?;
-    let (key_len, operand_len) = (d.length(KEY_BYTES_MAX)?, d.length(VALUE_BYTES_MAX)?);
+    let (kind, longest) = match kind {
+        _ if kind == Kind::RangeDelete as u8 => (Kind::RangeDelete, [BORDER_BYTES_MAX; 2]),
+        _ if kind == Kind::Merge as u8 => (Kind::Merge, [KEY_BYTES_MAX, VALUE_BYTES_MAX]),
+        _ => return Err(d.corrupt("unknown kind of operation")),
+    };
+    let family = decode_family(d)?;
+    let (key_len, value_len) = (d.length(longest[0])?, d.length(longest[1])?);
     let told = check_rank(d, rank)?;
-    if key_len == 0 {
+    if key_len == 0 && kind == Kind::Merge {
         return Err(d.corrupt("empty key"));
     }
-    let (key, value) = (d.take(key_len)?, d.take(operand_len)?);
-    Ok(Op { family: FamilyId(family), kind: Kind::Merge, expiry: 0, key, value, rank: told })
+    Ok(Op { family, kind, expiry: 0, key: d.take(key_len)?, value: d.take(value_len)?, rank: told })
+}
+
+#[inline]
+fn decode_family(d: &mut Decoder<'_>) -> Result<FamilyId> {
+    u32::try_from(d.varint()?).map(FamilyId).map_err(|_| d.corrupt("family number too large"))
 }
 
 /// Reads the rank of an operation and checks that it follows the previous one.
@@ -194,12 +191,4 @@ fn check_rank(d: &mut Decoder<'_>, rank: &mut Option<u32>) -> Result<u32> {
     }
     *rank = Some(told);
     Ok(told)
-}
-
-fn decode_range<'a>(d: &mut Decoder<'a>, rank: &mut Option<u32>) -> Result<Op<'a>> {
-    let family = u32::try_from(d.varint()?).map_err(|_| d.corrupt("family number too large"))?;
-    let (start, end) = (d.length(BORDER_BYTES_MAX)?, d.length(BORDER_BYTES_MAX)?);
-    let told = check_rank(d, rank)?;
-    let (key, value) = (d.take(start)?, d.take(end)?);
-    Ok(Op { family: FamilyId(family), kind: Kind::RangeDelete, expiry: 0, key, value, rank: told })
 }

@@ -25,38 +25,31 @@ const BYTES_MIN: usize = 1 << 20;
 const BUFFER_PART: usize = 4;
 
 /// A batch sorted into memtables of its own.
-pub(super) struct Staged {
-    pub(super) parts: Vec<(Arc<FamilyCore>, Arc<Memtable>)>,
+pub(super) type Staged = Vec<(Arc<FamilyCore>, Arc<Memtable>)>;
+
+/// Sorts `batch`; `None` if it is too small or contains range deletes or merges.
+///
+/// # Errors
+/// `Internal`, `InvalidArgument` if a comparator panics; nothing happened.
+pub(super) fn stage(ctx: &WriteCtx, batch: &WriteBatch) -> Result<Option<Staged>> {
+    let buffer = |family: &Arc<FamilyCore>| family.buffer_bytes_of(family.view(&pin()));
+    let least = |family: &Arc<FamilyCore>| (buffer(family) / BUFFER_PART).max(BYTES_MIN);
+    if batch.counts.ranks > 0 || batch.record.len() < batch.families.iter().map(least).sum() {
+        return Ok(None);
+    }
+    comparing(|| sort(ctx, batch)).map(Some)
 }
 
-impl Staged {
-    /// Sorts `batch`; `None` if it is too small or contains range deletes or merges.
-    ///
-    /// # Errors
-    /// `Internal`, `InvalidArgument` if a comparator panics; nothing happened.
-    pub(super) fn of(ctx: &WriteCtx, batch: &WriteBatch) -> Result<Option<Self>> {
-        let buffer = |family: &Arc<FamilyCore>| family.buffer_bytes_of(family.view(&pin()));
-        let least = |family: &Arc<FamilyCore>| (buffer(family) / BUFFER_PART).max(BYTES_MIN);
-        if batch.record.len() < BYTES_MIN
-            || batch.counts.ranks > 0
-            || batch.record.len() < batch.families.iter().map(least).sum()
-        {
-            return Ok(None);
-        }
-        comparing(|| Self::sort(ctx, batch)).map(Some)
+fn sort(ctx: &WriteCtx, batch: &WriteBatch) -> Result<Staged> {
+    let memtable = |family: &Arc<FamilyCore>| {
+        (Arc::clone(family), family.memtable(ctx.env.entropy.next_u64(), Use::Memtables))
+    };
+    let staged: Staged = batch.families.iter().map(memtable).collect();
+    for op in batch.ops_from(0) {
+        let op = op?;
+        let part = staged.iter().find(|(family, _)| family.id == op.family);
+        let (_, map) = part.ok_or_else(|| Error::internal("a batch lost one of its families"))?;
+        map.insert(op.key, op.version(0), op.value).map_err(out_of_addresses)?;
     }
-
-    fn sort(ctx: &WriteCtx, batch: &WriteBatch) -> Result<Self> {
-        let memtable = |family: &Arc<FamilyCore>| {
-            (Arc::clone(family), family.memtable(ctx.env.entropy.next_u64(), Use::Memtables))
-        };
-        let staged = Self { parts: batch.families.iter().map(memtable).collect() };
-        for op in batch.ops_from(0) {
-            let op = op?;
-            let part = staged.parts.iter().find(|(family, _)| family.id == op.family);
-            let (_, map) = part.ok_or_else(|| Error::internal("a batch lost one of its families"))?;
-            map.insert(op.key, op.version(0), op.value).map_err(out_of_addresses)?;
-        }
-        Ok(staged)
-    }
+    Ok(staged)
 }

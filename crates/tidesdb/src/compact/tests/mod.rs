@@ -283,7 +283,7 @@ fn a_flush_pays_only_the_debt_of_its_own_memtable() {
     let staged = vec![(Arc::clone(&rig.family), batch)];
     let place = write.reserve_staged(&mut record, Purpose::Store, staged).unwrap();
     write.log.write_at(&place, RecordKind::Commit, 20_000, &mut record, false).unwrap();
-    write.log.sequencer().done(&place.commit);
+    write.log.sequencer().done(&place);
     write.pacing.add_flush_debt(OTHER); // a memtable of another family
     let least = Arc::new(AtomicU64::new(u64::MAX));
     let (seen, ctx) = (Arc::clone(&least), Arc::clone(&write));

@@ -12,7 +12,7 @@ use tidesdb_io::Dir;
 use tidesdb_memtable::Entry;
 
 use super::super::RecoveryReport;
-use super::super::replay::{Targets, check_value, insert_into, place_of};
+use super::super::replay::{Targets, insert_into};
 use crate::engine::Engine;
 use crate::family::{FamilyCore, MemSlot, ReadView};
 use crate::memory::Use;
@@ -48,23 +48,11 @@ pub(super) struct Replayed {
     complete: BTreeSet<VlogId>,
     /// Set while a piece of the log is inserted.
     torn: bool,
-    commits: u64,
-    operations: u64,
-    log_bytes: u64,
+    /// What was read of the log so far.
+    pub(super) report: RecoveryReport,
 }
 
 impl Replayed {
-    /// What was read of the log so far.
-    pub(super) fn report(&self) -> RecoveryReport {
-        RecoveryReport {
-            clean: self.commits == 0,
-            commits: self.commits,
-            operations: self.operations,
-            log_bytes: self.log_bytes,
-            ..RecoveryReport::default()
-        }
-    }
-
     /// Opens the value logs that `state` names. Takes over from `last` those that are open, if `state` names them or a
     /// memtable refers to them.
     pub(super) fn open_values(
@@ -128,9 +116,12 @@ impl Replayed {
         let mut stopped = None;
         let read = log.read(dir, state.durable_mark, |piece, same_boot| {
             check_memory(engine)?;
-            let is_durable = |seq| same_boot || seq < state.durable_mark;
-            let check =
-                |commit: &LoggedCommit<'_>| has_values(&targets, commit, same_boot, is_durable(commit.seq));
+            // A value of a commit that may not be durable can be missing: the machine stopped before it was on disk, and the log ends
+            // before the commit. An operand fails if the writer has added the operator since; the next try sees it.
+            let check = |commit: &LoggedCommit<'_>| {
+                let is_durable = same_boot || commit.seq < state.durable_mark;
+                targets.has_values(commit, same_boot, |e| e.is_corruption() && !is_durable, |_| ())
+            };
             let bad = piece.commits().find_map(|commit| match check(&commit) {
                 Ok(true) => None,
                 Ok(false) => Some((commit.seq, None)),
@@ -153,9 +144,9 @@ impl Replayed {
     }
 
     fn insert(&mut self, engine: &Engine, targets: &Targets, commit: &LoggedCommit<'_>) -> Result<()> {
-        self.commits += 1;
-        self.log_bytes += (RECORD_HEADER_BYTES + commit.body.len()) as u64;
-        self.operations += targets.replay(commit, |core, op| {
+        self.report.commits += 1;
+        self.report.log_bytes += (RECORD_HEADER_BYTES + commit.body.len()) as u64;
+        self.report.operations += targets.replay(commit, |core, op| {
             let slot = self.slot_for(engine, core, commit.seq);
             insert_into(&slot.slot, core, commit.seq, &op)?;
             slot.newest = commit.seq + u64::from(op.rank);
@@ -229,27 +220,4 @@ fn check_memory(engine: &Engine) -> Result<()> {
     }
     let what = "the log that the writer has not flushed does not fit in memory_limit of the reader";
     Err(Error::MemoryLimit { what: what.into() })
-}
-
-/// Checks that a commit can be applied, before anything of it is. Returns false if a value of a commit that may not be durable is missing: the
-/// machine stopped before it was on disk, and the log ends before the commit.
-fn has_values(
-    targets: &Targets,
-    commit: &LoggedCommit<'_>,
-    same_boot: bool,
-    is_durable: bool,
-) -> Result<bool> {
-    let mut is_whole = true;
-    // An operand fails if the writer has added the operator since; the next try sees it.
-    targets.replay(commit, |core, op| {
-        let Some(place) = place_of(&op, commit)? else { return Ok(()) };
-        match check_value(core, &place, same_boot, |_| ()) {
-            Err(e) if e.is_corruption() && !is_durable => {
-                is_whole = false;
-                Ok(())
-            }
-            checked => checked,
-        }
-    })?;
-    Ok(is_whole)
 }

@@ -15,12 +15,10 @@ type Seen = (Commit, u64);
 fn assert_dense(seen: &[Seen]) {
     for (a, b) in seen.iter().zip(&seen[1..]) {
         let (a, b) = (a.0, b.0);
-        match b.pad {
-            None => assert_eq!(b.seq, a.end),
-            Some((at, bytes)) => {
-                assert_eq!(at, a.end);
-                assert_eq!(at * UNIT + bytes + SEGMENT_HEADER_BYTES, b.seq * UNIT);
-            }
+        assert_eq!(b.begin, a.end);
+        if b.seq != b.begin {
+            let next = (a.end * UNIT / SEGMENT + 1) * SEGMENT;
+            assert_eq!(next + SEGMENT_HEADER_BYTES, b.seq * UNIT);
         }
     }
 }

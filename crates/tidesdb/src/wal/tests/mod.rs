@@ -153,7 +153,7 @@ impl Log {
     ) -> std::result::Result<Commit, (Option<Commit>, Error)> {
         let place = self.reserve(record, purpose).map_err(|e| (None, e))?;
         let written = self.write_at(&place, RecordKind::Commit, ops, record, mapped);
-        written.map(|()| place.commit).map_err(|e| (Some(place.commit), e))
+        written.map(|()| place).map_err(|e| (Some(place), e))
     }
 }
 

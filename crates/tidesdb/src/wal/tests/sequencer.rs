@@ -23,7 +23,7 @@ fn leave(s: &Sequencer, rest: u64) -> Commit {
 fn addresses_are_dense_and_start_after_the_header() {
     let s = fresh();
     let (a, b) = (s.reserve(40, Purpose::Store).unwrap(), s.reserve(32, Purpose::Store).unwrap());
-    assert_eq!((a.seq, a.end, a.pad), (begin(1), begin(1) + 5, None));
+    assert_eq!((a.begin, a.seq, a.end), (begin(1), begin(1), begin(1) + 5));
     assert_eq!((b.seq, b.end), (a.end, a.end + 4));
     assert_eq!(s.tail(), b.end);
 }
@@ -32,11 +32,11 @@ fn addresses_are_dense_and_start_after_the_header() {
 fn a_record_may_fill_a_segment_to_its_last_byte() {
     let s = fresh();
     let a = s.reserve(SEGMENT - SEGMENT_HEADER_BYTES, Purpose::Store).unwrap();
-    assert_eq!((a.seq, a.pad), (begin(1), None));
+    assert_eq!((a.begin, a.seq), (begin(1), begin(1)));
     // The end is where the next record can begin.
     assert_eq!((a.end, s.tail()), (begin(2), begin(2)));
     let b = s.reserve(40, Purpose::Store).unwrap();
-    assert_eq!((b.seq, b.pad), (begin(2), None));
+    assert_eq!((b.begin, b.seq), (begin(2), begin(2)));
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn a_rest_too_short_for_a_header_is_skipped_without_a_pad() {
         let s = fresh();
         assert_eq!(leave(&s, rest).end, begin(2), "rest of {rest}");
         let b = s.reserve(40, Purpose::Store).unwrap();
-        assert_eq!((b.seq, b.pad), (begin(2), None));
+        assert_eq!((b.begin, b.seq), (begin(2), begin(2)));
     }
 }
 
@@ -56,7 +56,7 @@ fn a_rest_too_short_for_the_record_is_padded_exactly() {
         let a = leave(&s, rest);
         assert_eq!(a.end * UNIT, 2 * SEGMENT - rest);
         let b = s.reserve(rest + 8, Purpose::Store).unwrap();
-        assert_eq!((b.seq, b.pad), (begin(2), Some((a.end, rest))));
+        assert_eq!((b.begin, b.seq), (a.end, begin(2)));
     }
 }
 
@@ -65,7 +65,7 @@ fn a_record_that_just_fits_stays_in_the_segment() {
     let s = fresh();
     let a = leave(&s, 40);
     let b = s.reserve(40, Purpose::Store).unwrap();
-    assert_eq!((b.seq, b.end, b.pad), (a.end, begin(2), None));
+    assert_eq!((b.begin, b.seq, b.end), (a.end, a.end, begin(2)));
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn an_oversized_record_gets_segments_of_its_own() {
         let a = s.reserve(40, Purpose::Store).unwrap();
         let big = s.reserve(bytes, Purpose::Store).unwrap();
         assert_eq!(big.seq, begin(2), "{bytes}");
-        assert_eq!(big.pad, Some((a.end, SEGMENT - SEGMENT_HEADER_BYTES - 40)));
+        assert_eq!(big.begin, a.end);
         assert_eq!(big.end, begin(2 + span), "{bytes}");
         assert_eq!(s.reserve(40, Purpose::Store).unwrap().seq, big.end);
     }
@@ -329,7 +329,7 @@ fn a_reader_within_a_commit_does_not_wait_for_it() {
 #[test]
 fn writers_wait_for_an_earlier_large_commit_and_readers_do_not() {
     let s = fresh();
-    s.begin_large();
+    let waits = s.begin_large();
     let [large, small] = [4000, 48].map(|n| s.reserve(n, Purpose::Store).unwrap());
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| s.done(&small));
@@ -337,7 +337,7 @@ fn writers_wait_for_an_earlier_large_commit_and_readers_do_not() {
         assert!(!writer.is_finished(), "it returned although readers must then wait");
         assert_eq!(s.snapshot(), large.seq - 1);
         s.done(&large);
-        s.end_large();
+        drop(waits);
         writer.join().unwrap();
         assert_eq!(s.snapshot(), small.end - 1);
     });
