@@ -90,20 +90,14 @@ pub fn read_fields(
         if known(id, &mut field)? {
             field.finish()?;
         } else if required {
-            return Err(d.too_new());
+            let (found, supported) = (FIELDS_FORMAT + 1, FIELDS_FORMAT);
+            return Err(Error::FormatTooNew { file: d.file().into(), found, supported });
         } else {
             put_varint(&mut unknown, head);
             put_bytes(&mut unknown, field.rest());
         }
     }
     Ok(UnknownFields((!unknown.is_empty()).then(|| unknown.into())))
-}
-
-impl Decoder<'_> {
-    /// Returns the error for a required field that this version does not know.
-    fn too_new(&self) -> Error {
-        Error::FormatTooNew { file: self.file().into(), found: FIELDS_FORMAT + 1, supported: FIELDS_FORMAT }
-    }
 }
 
 /// Format number reported in errors about unknown required fields.

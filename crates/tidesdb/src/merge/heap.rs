@@ -309,11 +309,12 @@ impl<C: EntryCursor> MergeCursor<C> {
     /// Restores the order after the current child has moved; invalid if that failed.
     #[inline]
     fn after(&mut self, moved: Result<()>) -> Result<()> {
-        match moved {
-            Ok(()) => self.restore(),
-            Err(_) => self.current = NONE,
+        if moved.is_err() {
+            self.current = NONE;
+            return moved;
         }
-        moved
+        self.restore();
+        Ok(())
     }
 
     fn position(&mut self, forward: bool, mut each: impl FnMut(&mut C) -> Result<()>) -> Result<()> {

@@ -240,7 +240,6 @@ pub struct Retain {
     kept: SeqNo,
     /// Sequence number of the newest version of this key.
     newest: SeqNo,
-    started: bool,
     held: Option<PendingVersion>,
     /// Key of a released tombstone, if judging has moved on to another key.
     released_key: Vec<u8>,
@@ -261,7 +260,6 @@ impl Retain {
             newer: 0,
             kept: NO_SEQ,
             newest: 0,
-            started: false,
             held: None,
             released_key: Vec::new(),
             released: None,
@@ -275,7 +273,7 @@ impl Retain {
     pub fn judge(&mut self, key: &[u8], seq: SeqNo, kind: Kind, expiry: u64) -> Verdict {
         self.counts.seen += 1;
         self.released = None;
-        let verdict = if self.started && self.same_key(key) {
+        let verdict = if self.counts.seen > 1 && self.same_key(key) {
             let newer = self.newer;
             if kind != Kind::Merge {
                 self.newer = seq;
@@ -392,7 +390,6 @@ impl Retain {
         append_short(&mut self.key, key);
         self.newer = newer;
         self.kept = NO_SEQ;
-        self.started = true;
     }
 
     /// Ends a key: the input has no older version of it. At the bottom, the pending version is the last one (rule 6).

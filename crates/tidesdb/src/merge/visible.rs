@@ -228,12 +228,17 @@ impl<C: EntryCursor> VisibleCursor<C> {
         self.fresh_dead += u64::from(seq >= self.fresh_from);
     }
 
-    /// Moves forward from the first version of some key, or from copied rows, to the first visible version.
+    /// Moves to the row after the copied rows. Not inlined: a step of the cursor does so once in many rows.
     ///
     /// # Errors
     /// Errors of a step.
+    pub fn resume(&mut self) -> Result<()> {
+        self.find_forward()
+    }
+
+    /// Moves forward from the first version of some key to the first visible version.
     #[inline]
-    pub fn find_forward(&mut self) -> Result<()> {
+    fn find_forward(&mut self) -> Result<()> {
         let mut newer = 0;
         while self.inner.valid() && !self.is_above() {
             let entry_meta = self.inner.entry_meta();
@@ -302,7 +307,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
     }
 
     /// Copies the current row and following rows of one source to `rows`, which must be empty. Stops at the first row
-    /// that needs more work. If anything was copied, the cursor is invalid until [`VisibleCursor::find_forward`] moves it to
+    /// that needs more work. If anything was copied, the cursor is invalid until [`VisibleCursor::resume`] moves it to
     /// the row after them, which may be far away.
     ///
     /// # Errors

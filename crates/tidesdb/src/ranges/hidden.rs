@@ -13,8 +13,7 @@ pub struct Hidden {
     snapshot: SeqNo,
     /// Versions below this are hidden in the current piece; 0 = none.
     below: SeqNo,
-    known: bool,
-    /// Number of pieces looked up so far.
+    /// Number of pieces looked up so far; 0 = there is no current one.
     pieces: u64,
     low: KeyBorder,
     high: KeyBorder,
@@ -25,12 +24,12 @@ impl Hidden {
     pub fn new(sets: Vec<RangeSet>, snapshot: SeqNo) -> Option<Self> {
         let sets: Vec<RangeSet> = sets.into_iter().filter(|set| !set.is_empty()).collect();
         let (low, high) = (KeyBorder::default(), KeyBorder::default());
-        (!sets.is_empty()).then_some(Self { sets, snapshot, below: 0, known: false, pieces: 0, low, high })
+        (!sets.is_empty()).then_some(Self { sets, snapshot, below: 0, pieces: 0, low, high })
     }
 
     /// Returns whether version `seq` of `key` is deleted.
     pub fn covers(&mut self, order: &Comparator, key: &[u8], seq: SeqNo) -> bool {
-        let inside = self.known
+        let inside = self.pieces > 0
             && self.low.get().is_none_or(|low| order.compare(low, key).is_le())
             && self.high.get().is_none_or(|high| order.compare(key, high).is_lt());
         if !inside {
@@ -46,7 +45,7 @@ impl Hidden {
         }
         self.low.assign(all.from);
         self.high.assign(all.to);
-        (self.below, self.known) = (all.seq, true);
+        self.below = all.seq;
         self.pieces += 1;
     }
 

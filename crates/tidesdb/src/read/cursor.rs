@@ -289,7 +289,7 @@ impl Cursor {
         self.stored.step(false);
         if self.buffer.is_active() {
             self.buffer.finish()?;
-            self.inner.find_forward()?;
+            self.inner.resume()?;
         } else if self.inner.valid() {
             self.inner.next()?;
         } else {

@@ -78,7 +78,6 @@ impl Track {
     }
 
     /// Records a step towards `side`, to `landed` or to that end of the range.
-    #[inline]
     pub(super) fn step(&mut self, side: Side, landed: Option<&[u8]>) {
         let Some(slot) = self.slot else { return };
         let landed = self.within(side, landed);

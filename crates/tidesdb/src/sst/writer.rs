@@ -41,13 +41,12 @@ pub struct TableWriter {
     name: String,
     pub(super) comparator: Comparator,
     pub(super) options: TableOptions,
+    /// What is known of the table so far; its largest key is the last one of the finished blocks.
     meta: TableMeta,
     pub(super) block: BlockBuilder,
     pub(super) index: IndexBuilder,
     /// Hash of each key, if the table gets a filter.
     hashes: Vec<u64>,
-    /// The last key of the finished blocks.
-    last: Vec<u8>,
     /// Bytes written to the file.
     written: u64,
     /// Bytes of the file that the device was asked to write.
@@ -84,7 +83,6 @@ impl TableWriter {
             block: BlockBuilder::new(bytewise, options.compression, LIMITS),
             index: IndexBuilder::new(bytewise, PARTITION_BYTES),
             hashes: Vec::new(),
-            last: Vec::new(),
             written: 0,
             started: 0,
             out: Vec::with_capacity(WRITE_BYTES + (WRITE_BYTES >> 3)),
@@ -124,7 +122,7 @@ impl TableWriter {
 
     /// Returns the last key added; empty at the start.
     pub fn last_key(&self) -> &[u8] {
-        if self.block.len() > 0 { self.block.last_key() } else { &self.last }
+        if self.block.len() > 0 { self.block.last_key() } else { &self.meta.largest }
     }
 
     /// Returns the bytes written to the file.
@@ -188,7 +186,6 @@ impl TableWriter {
         self.append(&top)?;
         let props_at = self.end();
         let mut props = begin_section();
-        self.meta.largest = std::mem::take(&mut self.last);
         self.meta.encode_props(FieldWriter::new(&mut props));
         seal_section(&salt, props_at, &mut props);
         self.append(&props)?;
@@ -239,11 +236,11 @@ impl TableWriter {
         self.out.resize(self.out.len() + padding, 0);
         built.disk += padding;
         let (first, last) = (self.block.key(0), self.block.key(built.entries - 1));
-        let before = (self.index.blocks() > 0).then_some(&*self.last);
+        let before = (self.index.blocks() > 0).then_some(&*self.meta.largest);
         let same = before.is_some_and(|before| self.comparator.compare(before, first).is_eq());
         self.index.add(before, first, same.then(|| self.block.first_seq()), built);
-        self.last.clear();
-        self.last.extend_from_slice(last);
+        self.meta.largest.clear();
+        self.meta.largest.extend_from_slice(last);
         self.block.remove_first(built.entries);
         if self.out.len() >= WRITE_BYTES { self.write_out() } else { Ok(()) }
     }
