@@ -277,7 +277,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
         Ok(())
     }
 
-    /// Shows what the operand on which the inner cursor stands and older versions make of each other.
+    /// Shows the combination of the operand on which the inner cursor stands and the older versions.
     #[cold]
     fn show_combined(&mut self, entry_meta: EntryMeta) -> Result<()> {
         self.remember_key();

@@ -120,9 +120,9 @@ fn everything_deleted_leaves_nothing() {
     sim.eventually(&db, |names| !names.iter().any(|n| n.ends_with(".klog")));
 }
 
-/// The second scan skips the dead range that the first one discovered; other readers still see what they should.
+/// Repeated scans over deleted keys give the same result; other readers still see what they should.
 #[test]
-fn a_dead_range_is_scanned_once() {
+fn repeated_scans_over_deleted_keys_agree() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.create_family("f", small()).unwrap();
@@ -155,9 +155,9 @@ fn a_dead_range_is_scanned_once() {
     assert_eq!(f.iter().unwrap().count(), 1011);
 }
 
-/// A dead range covers only entries older than the scan that discovered it, however much the log has grown since.
+/// A scan over deleted keys does not make a later put invisible, however much the log has grown since.
 #[test]
-fn a_later_put_into_a_dead_range_stays_visible() {
+fn a_later_put_among_deleted_keys_stays_visible() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.create_family("f", small()).unwrap();
@@ -175,7 +175,7 @@ fn a_later_put_into_a_dead_range_stays_visible() {
 
 /// A transaction that deletes thousands of keys scans over them; no other reader treats them as deleted.
 #[test]
-fn uncommitted_deletes_create_no_dead_range() {
+fn uncommitted_deletes_affect_no_other_reader() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.create_family("f", small()).unwrap();
@@ -190,10 +190,10 @@ fn uncommitted_deletes_create_no_dead_range() {
     assert_eq!(f.iter().unwrap().count(), 3000);
 }
 
-/// Threads delete intervals of their own keys and put some back, while the background discovers dead ranges. Each thread always sees what a
+/// Threads delete intervals of their own keys and put some back, while the background flushes and merges. Each thread always sees what a
 /// plain map of its keys contains.
 #[test]
-fn dead_ranges_discovered_in_the_background_hide_no_live_key() {
+fn deletes_of_several_threads_leave_all_live_keys() {
     const KEYS: u64 = 12_000;
     let sim = Sim::new();
     let family = small().write_buffer_bytes(1 << 20);
@@ -224,7 +224,7 @@ fn dead_ranges_discovered_in_the_background_hide_no_live_key() {
                             db.write(&mut batch).unwrap();
                         }
                         if n % 2500 == 0 && round % 2 == 1 {
-                            // Into the middle of what may be discovered at the same time.
+                            // Into the middle of the keys that are deleted.
                             let back = key(thread, from + (n - from) / 2);
                             f.put(&back, b"back").unwrap();
                             model.insert(back, b"back".to_vec());
