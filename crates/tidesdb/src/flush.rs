@@ -10,8 +10,8 @@
 //!
 //! If a table were durable while an earlier commit of another family is not, a crash would leave a hole. So the log is made durable first, in
 //! every sync mode, if a memtable of another family holds such a commit. Otherwise the tables hold all commits up to the boundary, and
-//! segments that no sync ever covered are removed without being written to the device. The edit that adds the table also says up to where the family is flushed and
-//! where the log begins, so after a crash either the log or the table holds the data.
+//! segments that no sync ever covered are removed without being written to the device. The edit that adds the table also says up to where
+//! the family is flushed and where the log begins, so after a crash either the log or the table holds the data.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
