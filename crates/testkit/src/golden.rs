@@ -1,9 +1,9 @@
 //! Databases in the format of the first release, and their expected contents, so that every later version can be checked
 //! against them.
 //!
-//! The folder `killed` of `crates/testkit/golden/1` was copied from a running database with rows that are only in its log.
-//! `closed` is `killed`, opened and closed. The test `golden` opens both. The program `golden` writes them; until the first release they are written again when the format
-//! changes.
+//! The folder `killed` of `crates/testkit/golden/1` was copied from a running database with rows that are only in its log. `closed` is
+//! `killed`, opened and closed. The test `golden` opens both. The program `golden` writes them; until the first release they are written
+//! again when the format changes.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;

@@ -1,8 +1,9 @@
 //! What all runners share: the arguments that choose cases, results in lines that machines can read, and the command that shows a
 //! failure again.
 //!
-//! A panic that nobody catches is a violation too. A thread announces each case with [`begin`]. A line that begins with `VIOLATION` then has the command that runs this case alone: the
-//! arguments of this process, except that those which chose many cases are replaced by those that choose this one.
+//! A panic that nobody catches is a violation too. A thread announces each case with [`begin`]. A line that begins with `VIOLATION` then
+//! has the command that runs this case alone: the arguments of this process, except that those which chose many cases are replaced by those
+//! that choose this one.
 
 use std::any::Any;
 use std::cell::RefCell;

@@ -66,8 +66,8 @@ impl Range {
         Self { prefix: prefix.to_vec(), ..Self::default() }
     }
 
-    /// Calls `visit` with each row and its expiry (milliseconds since 1970; 0 = never) until `visit` returns `false`. Values are empty and not read
-    /// unless `values` is set. Returns the number of rows.
+    /// Calls `visit` with each row and its expiry (milliseconds since 1970; 0 = never) until `visit` returns `false`. Values are empty and
+    /// not read unless `values` is set. Returns the number of rows.
     pub(crate) fn walk(
         &self,
         family: &Family,

@@ -29,8 +29,8 @@ impl<K: Key, V: Value> TableDefinition<K, V> {
     /// the definition lists must exist.
     ///
     /// # Errors
-    /// [`Error::Mismatch`](crate::Error::Mismatch) if the table was created with other types; [`Error::Duplicate`](crate::Error::Duplicate) if rows that exist do not fit
-    /// a new unique index; the errors of [`Db::family_or_create`].
+    /// [`Error::Mismatch`](crate::Error::Mismatch) if the table was created with other types; [`Error::Duplicate`](crate::Error::Duplicate)
+    /// if rows that exist do not fit a new unique index; the errors of [`Db::family_or_create`].
     pub fn open(&self, db: &Db) -> Result<Table<K, V>> {
         Ok(Table::new(opening::open(self, db, None)?, db))
     }
@@ -282,7 +282,8 @@ impl<K: Key, V: Value, S: Write> Table<K, V, S> {
     /// Sets `key` to `value`, and changes the indexes. If the family of the rows has a default TTL, the row expires after it.
     ///
     /// # Errors
-    /// [`Error::Database`](crate::Error::Database), [`Error::Encode`](crate::Error::Encode). With indexes also [`Error::Duplicate`](crate::Error::Duplicate), [`Error::WeakIsolation`](crate::Error::WeakIsolation), and
+    /// [`Error::Database`](crate::Error::Database), [`Error::Encode`](crate::Error::Encode). With indexes also
+    /// [`Error::Duplicate`](crate::Error::Duplicate), [`Error::WeakIsolation`](crate::Error::WeakIsolation), and
     /// [`Error::Decode`](crate::Error::Decode) for the old value. The same holds for all writes.
     pub fn put(&self, key: K::Ref<'_>, value: V::Ref<'_>) -> Result<()> {
         self.put_expiring(key, value, self.schema.family.default_expiry()?)

@@ -1,4 +1,5 @@
-//! Loads random rows and overwrites each once, or a share of them, and prints for each phase what the directory held when it was largest, by kind of file.
+//! Loads random rows and overwrites each once, or a share of them, and prints for each phase what the directory held when it was largest,
+//! by kind of file.
 //!
 //! Usage: `cargo run --release -p tidesdb-engine --example space_peak -- DIR [THOUSANDS_OF_ROWS] [MEMTABLE_KIB] [COMPRESSIBLE_PERCENT] [SEGMENT_KIB] [VALUE_BYTES]
 //! [OVERWRITTEN_PERCENT]`

@@ -8,8 +8,8 @@
 //!
 //! Comments are checked for paths of sources and of `docs/` only.
 //!
-//! The call trees of `ARCHITECTURE.md` are checked too. Exempt are other fenced code, spans with spaces, pages about other products ([`FOREIGN_PAGES`]), and names of the system and of other
-//! projects ([`FOREIGN_NAMES`]).
+//! The call trees of `ARCHITECTURE.md` are checked too. Exempt are other fenced code, spans with spaces, pages about other products
+//! ([`FOREIGN_PAGES`]), and names of the system and of other projects ([`FOREIGN_NAMES`]).
 
 use super::{Finding, links};
 use crate::lexer::Kind;

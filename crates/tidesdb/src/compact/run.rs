@@ -232,8 +232,8 @@ fn compact(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, begun: &Arc<Begun>) -
     Ok(())
 }
 
-/// Removes the inputs of `plan`, and the range tombstones of `version` that hide nothing once `out` replaces them. Tables that were flushed since are
-/// newer than all of these tombstones.
+/// Removes the inputs of `plan`, and the range tombstones of `version` that hide nothing once `out` replaces them. Tables that were flushed
+/// since are newer than all of these tombstones.
 fn removals(version: &TableVersion, plan: &CompactionPlan, out: &Rewritten) -> VersionEdit {
     let family = version.id();
     let tables = plan.inputs.iter().map(|(level, table)| (*level, table.id()));

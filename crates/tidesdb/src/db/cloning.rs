@@ -36,8 +36,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `NotFound`, `Exists`, `InvalidArgument` (name), `MemoryLimit`, `Corrupt`, `NoSpace`, `Io`, `ReadOnly`,
-    /// `Poisoned`, `Closed`; `Merge` if the merge operator fails for a key. No family is created. No file is left, unless it could not be removed or the manifest may
+    /// `NotFound`, `Exists`, `InvalidArgument` (name), `MemoryLimit`, `Corrupt`, `NoSpace`, `Io`, `ReadOnly`, `Poisoned`, `Closed`; `Merge`
+    /// if the merge operator fails for a key. No family is created. No file is left, unless it could not be removed or the manifest may
     /// name it.
     pub fn clone_family(&self, source: &str, new: &str) -> Result<Family> {
         let engine = &self.inner.engine;

@@ -126,10 +126,9 @@ impl Reader {
     /// it was closed, and the call costs 11 system calls.
     ///
     /// # Errors
-    /// `Corrupt`, `FormatTooNew`, `Io`; `MemoryLimit` if what the writer has not flushed does not fit in memory beside the
-    /// views that are alive; `Busy`
-    /// if the writer replaces files faster than they can be opened, or if the views that are alive hold their share of `memory_limit`. The previous view stays, and the call may be
-    /// repeated.
+    /// `Corrupt`, `FormatTooNew`, `Io`; `MemoryLimit` if what the writer has not flushed does not fit in memory beside the views that are
+    /// alive; `Busy` if the writer replaces files faster than they can be opened, or if the views that are alive hold their share of
+    /// `memory_limit`. The previous view stays, and the call may be repeated.
     pub fn refresh(&self) -> Result<Db> {
         let mut following = self.inner.following.lock();
         let was_closed = self.view().inner.engine.reads.closed.load(Ordering::SeqCst);

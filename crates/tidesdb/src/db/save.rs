@@ -160,8 +160,8 @@ impl Unsaved {
         })
     }
 
-    /// Makes durable the value logs of earlier sessions that the new tables refer to. After a failed sync, bytes may be only in the page cache and marked clean there; these are written again, because
-    /// otherwise a sync would not cover them.
+    /// Makes durable the value logs of earlier sessions that the new tables refer to. After a failed sync, bytes may be only in the page
+    /// cache and marked clean there; these are written again, because otherwise a sync would not cover them.
     fn sync_values(&self) -> Result<()> {
         let refs = self.tables.iter().flat_map(|(_, out)| &out.tables).flat_map(|t| &t.vlog_refs);
         let ids: BTreeSet<VlogId> = refs.map(|r| r.vlog).collect();

@@ -83,10 +83,10 @@
 //!     snapshot has it as its answer, but later readers do, and they find what the filter decided. If there is no snapshot at all and
 //!     the input reaches the bottom, all older versions are dropped, so the full delete is not written (`Filtered`).
 //!
-//! Rules 4, 5 and 6 do not drop a version that is evidence; under rule 4 the put below it is then dropped by rule 1.
-//! The other rules never drop the newest version of a key: rules 1, 2 and 8 drop a version with a newer neighbour, and
-//! rules 7, 10 and 11 keep its number; rule 9 changes no number that is evidence. A transaction that begins later has a snapshot at or above all versions of the input, so
-//! none of them is evidence for it.
+//! Rules 4, 5 and 6 do not drop a version that is evidence; under rule 4 the put below it is then dropped by rule 1. The other rules never
+//! drop the newest version of a key: rules 1, 2 and 8 drop a version with a newer neighbour, and rules 7, 10 and 11 keep its number; rule 9
+//! changes no number that is evidence. A transaction that begins later has a snapshot at or above all versions of the input, so none of
+//! them is evidence for it.
 //!
 //! All other versions are kept. A hiding version stays pending until the next version of its key, or the end of the
 //! key, decides between rules 4, 5, 6 and keeping it. So at most one tombstone is pending.

@@ -50,9 +50,9 @@ pub struct DbOptions {
     /// five eighths of it on. Active memtables are not counted. Writers to a family stop, too, while too many of its
     /// memtables wait for their flush, however small these are. Default 160 MiB: two and a half write buffers of the default size.
     pub memtables_bytes_max: u64,
-    /// Bytes of active memtables, of all families together, at which all of them are flushed, besides each at the size that its
-    /// family says ([`FamilyOptions::write_buffer_bytes`](crate::FamilyOptions::write_buffer_bytes)). A family with several memtables that wait for their
-    /// flush is left out. 0 = no such limit. Default 0.
+    /// Bytes of active memtables, of all families together, at which all of them are flushed, besides each at the size that its family says
+    /// ([`FamilyOptions::write_buffer_bytes`](crate::FamilyOptions::write_buffer_bytes)). A family with several memtables that wait for
+    /// their flush is left out. 0 = no such limit. Default 0.
     pub active_memtables_bytes_max: u64,
     /// Bytes of log kept for unflushed data before the family that retains the oldest part is flushed. Default 256 MiB.
     pub wal_bytes_max: u64,

@@ -11,10 +11,10 @@
 //!   0            slow               full    the figure that it limits
 //! ```
 //!
-//! Each limit has a *fullness*: 0 up to the figure at which writers slow down, 1 at which they stop. The fullest limit counts. The
-//! delay grows with the square of its fullness, relative to the measured rate of the work that empties it ([`Pacing::rate`]), so writers approach that
-//! rate smoothly. All writers share one schedule ([`Pace`]), so many small commits wait as long as few large ones. A stopped writer waits for
-//! progress (`wait.rs`), and without any its commit fails with `Busy` and has no effect. Reads are never delayed.
+//! Each limit has a *fullness*: 0 up to the figure at which writers slow down, 1 at which they stop. The fullest limit decides. The delay
+//! grows with the square of its fullness, relative to the measured rate of the work that empties it ([`Pacing::rate`]), so writers approach
+//! that rate smoothly. All writers share one schedule ([`Pace`]), so many small commits wait as long as few large ones. A stopped writer
+//! waits for progress (`wait.rs`), and without any its commit fails with `Busy` and has no effect. Reads are never delayed.
 //!
 //! *Debt* is a number of bytes: of memtables that are not in tables yet ([`Pacing::flush_debt`]), and of merges that are due ([`MergeDebt`]).
 //! Bytes that running jobs have already moved are not part of it ([`Payment`]). `write/admit.rs` collects the figures of a commit.

@@ -297,7 +297,8 @@ impl State {
         out.into_iter().collect()
     }
 
-    /// Applies the changes in order, and raises the counters above the numbers that they use. After an error the state is partly changed, so apply to a clone.
+    /// Applies the changes in order, and raises the counters above the numbers that they use. After an error the state is partly changed,
+    /// so apply to a clone.
     ///
     /// # Errors
     /// `Exists`, `NotFound` and `InvalidArgument` for invalid requests of a user; `Internal` for an edit that no

@@ -138,9 +138,9 @@ impl WriteBatch {
         self.put_until(family, key.as_ref(), value.as_ref(), family.stored_default_expiry()?)
     }
 
-    /// Sets `key` to `value` for `ttl`, counted from now. A row stores its expiry in milliseconds, rounded up. The key can be read
-    /// for at least `ttl`, and is gone at most about 10 ms later, or 100 ms on a database without commits for a second: reads use a
-    /// clock that is read that often. Time is that of the wall clock, except that it never goes back while the database is open: an expired key stays
+    /// Sets `key` to `value` for `ttl`, counted from now. A row stores its expiry in milliseconds, rounded up. The key can be read for at
+    /// least `ttl`, and is gone at most about 10 ms later, or 100 ms on a database without commits for a second: reads use a clock that is
+    /// read that often. Time is that of the wall clock, except that it never goes back while the database is open: an expired key stays
     /// expired if the wall clock is set back.
     ///
     /// # Errors
@@ -235,9 +235,9 @@ impl WriteBatch {
         self.push(family, Kind::Merge, 0, key, operand)
     }
 
-    /// Deletes all keys in `range`, in the order of the family, at the cost of one operation. Covers existing keys and
-    /// keys put earlier in this batch: those that [`Family::range`](crate::Family::range) would show. An empty range deletes nothing. A bound may
-    /// be longer than a key in byte order and reverse byte order.
+    /// Deletes all keys in `range`, in the order of the family, at the cost of one operation. Covers existing keys and keys put earlier in
+    /// this batch: those that [`Family::range`](crate::Family::range) would show. An empty range deletes nothing. A bound may be longer
+    /// than a key in byte order and reverse byte order.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

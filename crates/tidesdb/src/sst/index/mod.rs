@@ -258,8 +258,8 @@ impl<'a> IndexReader<'a> {
         Ok(!self.border(near, b + usize::from(backwards))?.is_some_and(is_beyond))
     }
 
-    /// Returns the blocks that may contain keys between these bounds. If the part of the index for a bound cannot be read, that bound is treated as the end of the
-    /// table.
+    /// Returns the blocks that may contain keys between these bounds. If the part of the index for a bound cannot be read, that bound is
+    /// treated as the end of the table.
     pub(super) fn blocks_within(self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> BlocksWithin {
         let near = &mut CurrentPartition::default();
         let all = self.index.blocks;
