@@ -339,9 +339,9 @@ impl<K: Key, V: Value, S: Write> Table<K, V, S> {
         self.store.transact(|tx| self.schema.delete(tx, &key))
     }
 
-    /// Sets `key` to what `change` makes of its value; `None` is the value of a row that does not exist, and deletes it.
-    /// Returns the new value. Outside of a transaction, `change` runs again if another commit writes the row meanwhile. The row then has
-    /// the default TTL of the family, whatever TTL it had.
+    /// Sets `key` to the result of `change` for its value; `None` is the value of a row that does not exist, and deletes it. Returns the
+    /// new value. Outside of a transaction, `change` runs again if another commit writes the row meanwhile. The row then has the default
+    /// TTL of the family, whatever TTL it had.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

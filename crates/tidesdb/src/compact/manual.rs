@@ -1,10 +1,10 @@
 //! Compactions that a user asks for.
 //!
-//! A small tree is merged whole. In a larger one the levels above the largest are merged into the level above it first, cut where a
-//! piece of the largest level ends; then one piece after the other is merged into the largest level. Each merge is installed on its
-//! own, and the files that it replaces are removed before the next one begins: so it takes the space of the upper levels and of one
-//! piece, not that of the data again. What was installed stays if a later merge fails or is stopped, and other merges of the family
-//! run in between.
+//! A small tree is merged whole. In a larger tree the upper levels are first merged into the level just above the largest. Their
+//! tables then end where a piece of the largest level ends. After that, one piece after the other is merged into the largest level.
+//! Each merge is installed on its own, and the files that it replaces are removed before the next one begins: so it takes the space
+//! of the upper levels and of one piece, not that of the data again. What was installed stays if a later merge fails or is stopped,
+//! and other merges of the family run in between.
 
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;

@@ -213,7 +213,7 @@ impl Family {
         read::get(&self.ctx.reads, &self.core, key.as_ref(), None)
     }
 
-    /// Returns what `read` makes of the value of `key`, which is not copied: `get(key)?.map(read)` without the copy.
+    /// Returns the result of `read` for the value of `key`, which is not copied: `get(key)?.map(read)` without the copy.
     ///
     /// # Errors
     /// As [`Family::get`].

@@ -314,7 +314,7 @@ impl Db {
         self.inner.default.get(key)
     }
 
-    /// Returns what `read` makes of the value of `key`, which is not copied: `get(key)?.map(read)` without the copy.
+    /// Returns the result of `read` for the value of `key`, which is not copied: `get(key)?.map(read)` without the copy.
     ///
     /// # Errors
     /// As [`Db::get`].

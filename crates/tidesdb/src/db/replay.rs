@@ -62,7 +62,7 @@ impl Targets {
     ///
     /// # Errors
     /// `Corrupt` for a family that never existed, and for an operand in a family without a merge operator: the manifest names the
-    /// operator before the first operand is logged. Those of `visit`.
+    /// operator before the first operand is logged. Errors of `visit`.
     pub(super) fn replay<'s, 'a>(
         &'s self,
         commit: &LoggedCommit<'a>,
@@ -94,7 +94,7 @@ impl Targets {
     /// says that a value `is_missing`.
     ///
     /// # Errors
-    /// As [`Targets::replay`]; other errors of a value.
+    /// As [`Targets::replay`]; errors of a value, except those for which `is_missing` returns true.
     pub(super) fn has_values(
         &self,
         commit: &LoggedCommit<'_>,

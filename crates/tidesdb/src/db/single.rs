@@ -104,9 +104,9 @@ impl Family {
         })
     }
 
-    /// Sets `key` to what `change` makes of its value; `None` is the value of a key that does not exist, and deletes it.
-    /// Returns the new value. `change` runs again if another commit writes the key meanwhile. The row then has the default TTL of the
-    /// family, whatever TTL it had.
+    /// Sets `key` to the result of `change` for its value; `None` is the value of a key that does not exist, and deletes it. Returns
+    /// the new value. `change` runs again if another commit writes the key meanwhile. The row then has the default TTL of the family,
+    /// whatever TTL it had.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -184,7 +184,7 @@ impl Db {
         self.default_family().compare_and_swap(key, expected, new)
     }
 
-    /// Sets `key` to what `change` makes of its value: see [`Family::update`].
+    /// Sets `key` to the result of `change` for its value: see [`Family::update`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

@@ -65,7 +65,7 @@ impl Chain {
         self.operands.bytes() > CHAIN_BYTES_MAX || self.numbers.len() > CHAIN_OPERANDS_MAX
     }
 
-    /// Returns what the operands make of `base`; `None` if the operator failed.
+    /// Returns the operands combined with `base`; `None` if the operator failed.
     fn fold(&self, base: Option<&[u8]>) -> Option<Vec<u8>> {
         self.operands.fold(self.operator.as_ref()?, base).ok()
     }
@@ -81,7 +81,7 @@ impl Chain {
         value.len() <= CHAIN_BYTES_MAX
     }
 
-    /// Ends the chain: it becomes a put of what its operands make of `base`. Returns false if the operator failed.
+    /// Ends the chain: it becomes a put of its operands combined with `base`. Returns false if the operator failed.
     pub(super) fn end_with(&mut self, base: Option<&[u8]>) -> bool {
         let Some(value) = self.fold(base) else { return false };
         self.folded += self.numbers.len() as u64 - 1 + u64::from(base.is_some());

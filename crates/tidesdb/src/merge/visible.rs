@@ -35,7 +35,7 @@ enum Position {
 
 /// Combines the operands of a family.
 pub trait Combine: fmt::Debug + Send + Sync {
-    /// Returns what `operands` make of `base`, a version of the key that is live; `None` = the key does not exist.
+    /// Returns `operands` combined with `base`, a version of the key that is live; `None` = the key does not exist.
     ///
     /// # Errors
     /// `Merge` if the operator fails; those of reading the value of `base`.

@@ -18,7 +18,7 @@ use crate::{Error, Result};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Iter {
-    /// Stands on the key it has yielded, once it is placed.
+    /// Stands on the key that was returned last, once it is placed.
     front: Cursor,
     placed: bool,
     /// The same from the other end.

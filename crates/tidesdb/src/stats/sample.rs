@@ -98,7 +98,7 @@ mod tests {
         chosen
     }
 
-    /// Asserts that `count` is within five standard deviations of what `operations` give.
+    /// Asserts that `count` is within five standard deviations of the number expected for `operations`.
     fn check(count: u64, operations: u64, what: &str) {
         let expected = operations as f64 / SAMPLED_ONE_IN as f64;
         let off = (count as f64 - expected).abs() / expected.sqrt();

@@ -518,8 +518,8 @@ impl Transaction {
         }
     }
 
-    /// Returns what `read` makes of the value that the own write `own` gives to `key`: a chunked one is read into memory, and an operand
-    /// combined with older own writes and the data.
+    /// Returns the result of `read` for the value that the own write `own` gives to `key`: a chunked one is read into memory, and an
+    /// operand combined with older own writes and the data.
     #[inline]
     fn value_of<R>(
         &self,

@@ -46,7 +46,7 @@ impl<T> FamilyVersion<T> {
         Ok(this)
     }
 
-    /// Returns the version of `state` that `edit` makes of `prev`.
+    /// Returns the version of `state` that follows from `prev` and `edit`.
     pub(super) fn successor(
         state: &Arc<FamilyState>,
         prev: Option<&Self>,
@@ -60,8 +60,8 @@ impl<T> FamilyVersion<T> {
         Ok(this)
     }
 
-    /// Returns the unchecked version of `state` that `edit` makes of `prev`, and the tables that `edit` adds. Costs what the edit changes:
-    /// all else is shared.
+    /// Returns the unchecked version of `state` that follows from `prev` and `edit`, and the tables that `edit` adds. Costs what the edit
+    /// changes: all else is shared.
     fn changed(
         state: &Arc<FamilyState>,
         prev: Option<&Self>,

@@ -32,9 +32,9 @@ const GROUP_BYTES: usize = 256 << 10;
 
 /// Minimum size of a file in bytes: a smaller file is never full.
 const FILE_BYTES_MIN: u64 = 4096;
-/// A new file takes this part of the live bytes, so that those of small sets are small too: space is freed file by file.
+/// The size limit of a new file is this part of the live bytes, so that a small set has small files: space is freed file by file.
 const FILE_PART: u64 = 16;
-/// A new file takes this many bytes, however few are live: a file costs two syncs.
+/// Minimum size limit of a new file, however few bytes are live: a file costs two syncs.
 const FILE_BYTES_LEAST: u64 = 8 << 20;
 
 /// After a long value, a current file may stay open if its size limit is at most this many times that of new files. The limits

@@ -291,7 +291,7 @@ impl World {
         self.check(&plan);
     }
 
-    /// The rows of the tables that `plan` makes of `inputs`.
+    /// The rows of the tables into which `plan` merges `inputs`.
     fn merged(&self, plan: &Plan, inputs: &[File], now: u64) -> Vec<Vec<Entry>> {
         let mut merged: BTreeMap<Key, (u64, What)> = BTreeMap::new();
         for (key, seq, what) in inputs.iter().flat_map(|f| &f.entries) {
