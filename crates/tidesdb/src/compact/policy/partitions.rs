@@ -69,6 +69,11 @@ impl<'t, 'a> Partitions<'t, 'a> {
         self.ends.len() - 1
     }
 
+    /// Index of the first table of the largest level in a partition.
+    pub(super) fn begins(&self, at: usize) -> usize {
+        self.ends[at].0
+    }
+
     /// The level of each run.
     pub(super) fn levels(&self) -> impl Iterator<Item = u8> {
         self.runs.iter().map(|(level, _)| *level)

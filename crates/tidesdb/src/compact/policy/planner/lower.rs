@@ -120,6 +120,30 @@ impl<'a> Planner<'_, 'a> {
         keys
     }
 
+    /// Keys at which a run that is added to the tiered level is cut. It must not span the ends of partitions, or these would become one. A
+    /// partition of more than [`Shape::partition_bytes`] is cut inside too, as if the tiered level was empty: once the runs that span these
+    /// keys are drained, it is several.
+    pub(super) fn cuts(&self) -> Vec<&'a [u8]> {
+        let (all, below) = (self.partitions(self.shape.tiered), self.partitions(self.shape.tiered + 1));
+        let mut ends = (1..all.len()).map(|at| all.begins(at)).peekable();
+        let bytes_min = self.shape.partition_bytes();
+        let (mut keys, mut since_end, mut since_cut) = (Vec::new(), 0u64, 0u64);
+        for at in 0..below.len() {
+            let tables = below.tables(below.last(), at..at + 1);
+            let is_end = ends.next_if_eq(&below.begins(at)).is_some() && since_end >= bytes_min;
+            if is_end {
+                since_end = 0;
+            }
+            if let Some(first) = tables.first().filter(|_| is_end || since_cut >= bytes_min) {
+                keys.push(first.smallest);
+                since_cut = 0;
+            }
+            since_end = since_end.saturating_add(sum_bytes(tables));
+            since_cut = since_cut.saturating_add(sum_bytes(tables));
+        }
+        keys
+    }
+
     /// Merges some neighbouring partitions down to the first level whose share of them has room for all above; on an idle database, down to
     /// the largest level. `None` if that is more than `merge_bytes_max`.
     fn merge_partitions(
@@ -151,13 +175,10 @@ impl<'a> Planner<'_, 'a> {
         }
         let range = self.tree.hull(inputs.clone().map(|(_, t)| t))?;
         let mut plan = Plan::new(self.tree, (PlanKind::Partitioned, cause), inputs, target)?;
-        if target < largest {
-            let mut cuts = self.boundaries(target + 1);
-            cuts.retain(|key| {
-                self.tree.compare(key, range.0).is_gt() && self.tree.compare(key, range.1).is_le()
-            });
-            plan.cuts = owned(cuts);
-        }
+        // In the largest level the cuts are kept: a run that is added meanwhile has them too.
+        let mut cuts = if target < largest { self.boundaries(target + 1) } else { self.cuts() };
+        cuts.retain(|key| self.tree.compare(key, range.0).is_gt() && self.tree.compare(key, range.1).is_le());
+        plan.cuts = owned(cuts);
         Some(plan)
     }
 }

@@ -7,7 +7,7 @@
 //! ```text
 //! level 1      flushed tables, overlapping
 //! 2 .. X-1     one sorted run each. Full preemptive merge of 1..q into q, the first level that has room for all of it
-//! X            no such q: 1..X-1 are merged into a new run of the tiered level. Outputs are cut at partition boundaries of L. Where the level
+//! X            no such q: 1..X-1 are merged into a new run of the tiered level. Outputs are cut at the ends of partitions. Where the level
 //!              has as many runs as it may have, the newest of them is merged too
 //! X+1 .. L     partitioned merge of X..z: all runs of one partition at a time, into the first level z that has room for its part of
 //!              X..z. Inputs and outputs of different partitions never overlap, so partitions merge side by side

@@ -43,6 +43,7 @@ impl<'a> Planner<'_, 'a> {
         let runs = tree.runs_in(target..target + 1);
         let stay = if tiers { shape.runs_max as usize - 1 } else { 0 };
         let merged = runs.start..runs.end.saturating_sub(stay).max(runs.start);
+        let stays = merged.end < runs.end;
         let above = inputs.len();
         let mut spared = Vec::new();
         for run in merged.rev() {
@@ -59,7 +60,7 @@ impl<'a> Planner<'_, 'a> {
         // Tables of these runs that overlap no input stay, so no output may span one.
         let mut cuts: Vec<&[u8]> = spared;
         if tiers {
-            cuts.extend(self.boundaries(target + 1));
+            cuts.extend(if stays { self.cuts() } else { self.boundaries(target + 1) });
         } else if target < shape.largest {
             plan.guards = owned(self.guards());
         }
