@@ -209,14 +209,14 @@ impl Outcome {
                 "HEAD" => payload.read += phase.ops * entry * self.spec.batch,
                 "RANGE" | "SCAN" => payload.read += phase.ops * entry * self.spec.range,
                 "ITER" | "OPEN" | "REOPEN" => {}
-                probe if rows_of_probe(probe).is_some() => {
-                    payload.read += phase.ops * entry * rows_of_probe(probe).unwrap_or(0);
-                }
                 "TX" => {
                     payload.read += phase.ops * self.spec.tx_ops * entry;
                     payload.written += phase.ops * self.spec.tx_ops * entry;
                 }
-                _ => payload.written += phase.ops * entry,
+                operation => match rows_of_probe(operation) {
+                    Some(rows) => payload.read += phase.ops * entry * rows,
+                    None => payload.written += phase.ops * entry,
+                },
             }
         }
         payload

@@ -3,10 +3,10 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use super::lane::{Gathered, Limit};
+use super::lane::{Gathered, Lane, Limit};
 use super::transaction::transactions_of;
 use super::{Bench, Measured, Model, Phase};
-use crate::engine::{Engine, Result};
+use crate::engine::{Engine, Result, Session};
 use crate::keys::Stream;
 use crate::measure::now;
 use crate::spec::Workload;
@@ -99,11 +99,7 @@ impl Bench<'_> {
         let done = self.parallel(engine, &["SEEK"], limit, |lane, session| {
             let mut stream = self.reading(lane.thread, None);
             while lane.more() {
-                lane.aim(stream.advance());
-                let mut right = false;
-                let valid = session.seek(&lane.key, &mut |key| right = *key == lane.key[..])?;
-                lane.check
-                    .ensure(valid && right, || "a seek to an existing key found another one".to_owned());
+                self.seek_once(lane, session, stream.advance())?;
                 lane.lap(0, 1)?;
             }
             Ok(())
@@ -111,33 +107,52 @@ impl Bench<'_> {
         Ok(Measured::of(done, |_| Model::Filled))
     }
 
+    /// Seeks the key of `index`, which exists.
+    pub(super) fn seek_once(&self, lane: &mut Lane<'_>, session: &mut dyn Session, index: u64) -> Result<()> {
+        lane.aim(index);
+        let mut right = false;
+        let valid = session.seek(&lane.key, &mut |key| right = *key == lane.key[..])?;
+        lane.check.ensure(valid && right, || "a seek to an existing key found another one".to_owned());
+        Ok(())
+    }
+
     pub(super) fn ranges(&self, engine: &dyn Engine, limit: Limit) -> Result<Measured> {
         let done = self.parallel(engine, &["RANGE"], limit, |lane, session| {
             let mut stream = self.reading(lane.thread, None);
             while lane.more() {
-                let item = lane.aim(stream.advance());
-                let due = lane.check.due();
-                let (check, mut last) = (&mut lane.check, None);
-                let rows = session.range(&lane.key, self.spec.range, &mut |key, value| {
-                    if !due {
-                        std::hint::black_box((key, value));
-                        return;
-                    }
-                    let id = check.row(true, last, key, value);
-                    let right = last.map_or(id == item.id, |last| self.order.follows(last, id));
-                    check.ensure(right, || "a range skipped a key or began at a wrong key".to_owned());
-                    last = Some(id);
-                })?;
-                let right = match self.order.rows(item.id, self.spec.range) {
-                    Some(wanted) => rows == wanted,
-                    None => rows >= 1,
-                };
-                check.ensure(right, || format!("a range returned {rows} rows; some are missing"));
+                self.range_once(lane, session, (stream.advance(), self.spec.range))?;
                 lane.lap(0, 1)?;
             }
             Ok(())
         })?;
         Ok(Measured::of(done, |_| Model::Filled))
+    }
+
+    /// Reads up to `limit` rows, from the key of `index` on, which exists.
+    pub(super) fn range_once(
+        &self,
+        lane: &mut Lane<'_>,
+        session: &mut dyn Session,
+        (index, limit): (u64, u64),
+    ) -> Result<()> {
+        let (item, due) = (lane.aim(index), lane.check.due());
+        let (check, mut last) = (&mut lane.check, None);
+        let rows = session.range(&lane.key, limit, &mut |key, value| {
+            if !due {
+                std::hint::black_box((key, value));
+                return;
+            }
+            let id = check.row(true, last, key, value);
+            let right = last.map_or(id == item.id, |last| self.order.follows(last, id));
+            check.ensure(right, || "a range skipped a key or began at a wrong key".to_owned());
+            last = Some(id);
+        })?;
+        let right = match self.order.rows(item.id, limit) {
+            Some(wanted) => rows == wanted,
+            None => (1..=limit).contains(&rows),
+        };
+        check.ensure(right, || format!("a range returned {rows} rows; some are missing"));
+        Ok(())
     }
 
     /// Scans all rows on one thread; returns the phase, the summary of the rows, and the number of values compared in

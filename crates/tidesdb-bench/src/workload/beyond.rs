@@ -27,18 +27,29 @@ impl Bench<'_> {
 
     pub(super) fn overwrite(&self, engine: &dyn Engine, limit: Limit) -> Result<Measured> {
         let done = self.parallel(engine, &["PUT"], limit, |lane, session| {
-            let mut stream = self.sweeping(lane.thread);
-            while lane.more() {
-                let batch = lane.batch(self.spec.batch);
-                for _ in 0..batch {
-                    lane.put(session, stream.advance(), self.spec.version + 1)?;
-                }
-                session.commit()?;
-                lane.lap(0, batch)?;
-            }
+            self.put_next_version(lane, session, (0, self.spec.quota()))?;
             Ok(lane.done)
         })?;
         Ok(Measured::of(done, |steps| Model::Rewritten(0, steps)))
+    }
+
+    /// Puts the next version of the first `keys` keys of the thread's sweep, as operations of `kind`.
+    pub(super) fn put_next_version(
+        &self,
+        lane: &mut Lane<'_>,
+        session: &mut dyn Session,
+        (kind, keys): (usize, u64),
+    ) -> Result<()> {
+        let mut stream = self.sweeping(lane.thread);
+        while lane.done < keys && lane.more() {
+            let batch = self.spec.batch.min(keys - lane.done);
+            for _ in 0..batch {
+                lane.put(session, stream.advance(), self.spec.version + 1)?;
+            }
+            session.commit()?;
+            lane.lap(kind, batch)?;
+        }
+        Ok(())
     }
 
     pub(super) fn multi_gets(&self, engine: &dyn Engine, limit: Limit) -> Result<Measured> {

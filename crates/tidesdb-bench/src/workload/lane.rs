@@ -1,7 +1,7 @@
 //! Threads that start together, and the state of each one.
 
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{Bench, Phase};
@@ -13,6 +13,9 @@ use crate::spec::Workload;
 use crate::timeline::Board;
 use crate::values::Values;
 use crate::verify::{Check, SAMPLE};
+
+/// How often a thread that waits for others looks at them.
+const POLL: Duration = Duration::from_millis(1);
 
 /// Condition that ends a thread.
 #[derive(Clone, Copy, Debug)]
@@ -135,9 +138,20 @@ impl Lane<'_> {
         self.meter.resume();
     }
 
-    /// Begins an open loop with this time between starts.
-    pub(super) fn keep_pace(&mut self, every: Duration) {
-        self.meter.keep_pace(every);
+    /// Begins an open loop with this number of commits per second.
+    pub(super) fn keep_rate(&mut self, commits: f64) {
+        self.meter.keep_pace(Duration::from_secs_f64(1.0 / commits.max(1.0)));
+    }
+
+    /// Waits until `wanted` threads have arrived. Returns false if another thread has failed before.
+    pub(super) fn wait_for(&self, arrived: &AtomicUsize, wanted: usize) -> bool {
+        while arrived.load(Ordering::Acquire) < wanted {
+            if self.is_stopped() {
+                return false;
+            }
+            std::thread::sleep(POLL);
+        }
+        true
     }
 
     /// Returns the time from the start until the current operation began.

@@ -18,14 +18,13 @@ use crate::measure::{Latency, Recorder, now};
 use crate::timeline::Period;
 
 /// Operation of the search.
-const SEARCH: usize = 0;
+pub(super) const SEARCH: usize = 0;
 const PUT: usize = 1;
 const KINDS: [&str; 2] = ["SEARCH", "PUT"];
 /// The search takes this part of the duration of the row.
 const SEARCH_PART: u32 = 5;
 /// The offered rate as a multiple of the rate that was found.
 const TIMES: f64 = 2.0;
-const POLL: Duration = Duration::from_millis(1);
 
 /// Rates of an overload, and the latency that a caller sees who does not slow down.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -57,7 +56,11 @@ impl Bench<'_> {
         let limit = Limit::Count(u64::MAX);
         let done = self.parallel(engine, &KINDS, limit, |lane, session| {
             let mut stream = self.draws(lane.thread, None);
-            self.search(lane, session, (&mut stream, &load))?;
+            let put_batch = |lane: &mut Lane<'_>| self.put_drawn_batch(lane, session, &mut stream);
+            let found = self.search(lane, self.search_time(), put_batch)?;
+            load.found.fetch_add(found, Ordering::Relaxed);
+            load.arrived.fetch_add(1, Ordering::AcqRel);
+            lane.wait_for(&load.arrived, self.spec.threads);
             load.begun.get_or_init(|| {
                 self.board.as_deref().inspect(|board| board.cut());
                 start.elapsed().as_secs_f64()
@@ -89,28 +92,22 @@ impl Bench<'_> {
         Duration::from_secs_f64(self.spec.seconds) / SEARCH_PART
     }
 
-    /// Puts as fast as possible, and waits for the other writers.
-    fn search(
+    /// Puts batches as fast as possible for `time`. Returns the number of puts in the second half, when memtables and levels have filled up.
+    pub(super) fn search(
         &self,
         lane: &mut Lane<'_>,
-        session: &mut dyn Session,
-        (stream, load): (&mut Stream, &Load),
-    ) -> Result<()> {
-        let time = self.search_time();
+        time: Duration,
+        mut put_batch: impl FnMut(&mut Lane<'_>) -> Result<()>,
+    ) -> Result<u64> {
         let mut before = None;
         while lane.elapsed() < time && lane.more() {
             if lane.elapsed() >= time / 2 {
                 before.get_or_insert(lane.done);
             }
-            self.put_drawn_batch(lane, session, stream)?;
+            put_batch(lane)?;
             lane.lap(SEARCH, self.spec.batch)?;
         }
-        load.found.fetch_add(lane.done - before.unwrap_or(lane.done), Ordering::Relaxed);
-        load.arrived.fetch_add(1, Ordering::AcqRel);
-        while load.arrived.load(Ordering::Acquire) < self.spec.threads && !lane.is_stopped() {
-            std::thread::sleep(POLL);
-        }
-        Ok(())
+        Ok(lane.done - before.unwrap_or(lane.done))
     }
 
     /// Puts at twice the rate that was found, for the duration of the row.
@@ -123,7 +120,7 @@ impl Bench<'_> {
         let found = load.found.load(Ordering::Relaxed) as f64 / (self.search_time() / 2).as_secs_f64();
         let commits = found * TIMES / self.spec.threads as f64 / self.spec.batch as f64;
         let mut since_due = Recorder::default();
-        lane.keep_pace(Duration::from_secs_f64(1.0 / commits.max(1.0)));
+        lane.keep_rate(commits);
         let end = lane.elapsed() + Duration::from_secs_f64(self.spec.seconds);
         while lane.elapsed() < end && lane.more() {
             self.put_drawn_batch(lane, session, stream)?;

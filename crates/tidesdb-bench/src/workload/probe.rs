@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::lane::{Gathered, Lane, Limit};
+use super::overload::SEARCH;
 use super::{Bench, Measured, Model};
 use crate::engine::{Engine, Result, Session};
 use crate::keys::Stream;
 use crate::measure::now;
+use crate::spec::Workload;
 use crate::timeline::Period;
 use crate::verify::Summary;
 
@@ -17,7 +19,6 @@ use crate::verify::Summary;
 pub(crate) const PROBES: [&str; 5] = ["SEEK", "RANGE 10", "RANGE 100", "GET", "ABSENT"];
 /// Operations of a row, the writes first.
 const KINDS: [&str; 7] = ["SEARCH", "PUT", PROBES[0], PROBES[1], PROBES[2], PROBES[3], PROBES[4]];
-const SEARCH: usize = 0;
 const PUT: usize = 1;
 const FIRST_PROBE: usize = 2;
 
@@ -27,7 +28,6 @@ const TURN: Duration = Duration::from_millis(20);
 const SEARCH_PART: u32 = 2;
 /// Writers put at this part of the rate that was found.
 const RATE_PART: f64 = 0.5;
-const POLL: Duration = Duration::from_millis(1);
 
 /// Returns the number of rows that a probe reads; `None` if the operation is not one.
 pub(crate) fn rows_of_probe(operation: &str) -> Option<u64> {
@@ -46,80 +46,77 @@ struct Course {
     begun: OnceLock<f64>,
 }
 
-impl Course {
-    /// Waits until all writers have arrived, or one has failed. Returns false in that case.
-    fn wait(&self, lane: &mut Lane<'_>, writers: usize) -> bool {
-        while self.arrived.load(Ordering::Acquire) < writers {
-            if lane.is_stopped() {
-                return false;
-            }
-            std::thread::sleep(POLL);
-        }
-        lane.resume();
-        true
-    }
-}
-
 impl Bench<'_> {
     /// Overwrites all keys as fast as possible, then probes.
     pub(super) fn probe_after(&self, engine: &dyn Engine) -> Result<Measured> {
-        let course = Course::default();
-        let (start, writers) = (now(), self.spec.threads);
-        let limit = Limit::Count(u64::MAX);
-        let done = self.parallel_on(self.spec.crew(), engine, (&KINDS, limit), |lane, session| {
-            if lane.thread as usize == writers {
-                if course.wait(lane, writers) {
-                    self.begin_probes(&course, start);
-                    self.probe(lane, session)?;
-                }
-                return Ok(0);
-            }
-            let mut stream = self.sweeping(lane.thread);
-            while lane.done < self.spec.share() && lane.more() {
-                let batch = self.spec.batch.min(self.spec.share() - lane.done);
-                for _ in 0..batch {
-                    lane.put(session, stream.advance(), self.spec.version + 1)?;
-                }
-                session.commit()?;
-                lane.lap(PUT, batch)?;
-            }
+        let (done, begun, end) = self.probing(engine, |lane, session, course| {
+            self.put_next_version(lane, session, (PUT, self.spec.share()))?;
             course.arrived.fetch_add(1, Ordering::AcqRel);
-            Ok(lane.done)
+            Ok(())
         })?;
-        let (begun, end) = (course.begun.into_inner().unwrap_or(0.0), start.elapsed().as_secs_f64());
-        let model = |puts: Vec<u64>| Model::Rewritten(0, puts[..writers].to_vec());
+        let model = |mut puts: Vec<u64>| {
+            puts.truncate(self.spec.threads);
+            Model::Rewritten(0, puts)
+        };
         Ok(in_parts(done, model, [("overwrite", PUT, 0.0, begun), ("probes", FIRST_PROBE, begun, end)]))
     }
 
     /// Searches the rate that the writers can keep, then probes beside writers at half of it.
     pub(super) fn probe_beside(&self, engine: &dyn Engine) -> Result<Measured> {
-        let course = Course::default();
-        let (start, writers) = (now(), self.spec.threads);
-        let limit = Limit::Count(u64::MAX);
-        let done = self.parallel_on(self.spec.crew(), engine, (&KINDS, limit), |lane, session| {
-            if lane.thread as usize == writers {
-                if course.wait(lane, writers) {
-                    self.begin_probes(&course, start);
-                    let mut holder = engine.session()?;
-                    lane.aim(0);
-                    holder.seek(&lane.key, &mut |_| ())?;
-                    self.probe(lane, session)?;
-                }
-                return Ok(());
-            }
+        let (done, begun, end) = self.probing(engine, |lane, session, course| {
             let mut stream = self.drawing(lane.thread);
-            self.find_rate(lane, session, (&mut stream, &course))?;
-            if course.wait(lane, writers) {
-                self.put_beside(lane, session, (&mut stream, &course))?;
+            let put_batch = |lane: &mut Lane<'_>| self.put_any_batch(lane, session, &mut stream);
+            let found = self.search(lane, self.probe_time() / SEARCH_PART, put_batch)?;
+            course.found.fetch_add(found, Ordering::Relaxed);
+            course.arrived.fetch_add(1, Ordering::AcqRel);
+            if lane.wait_for(&course.arrived, self.spec.threads) {
+                self.put_beside(lane, session, (&mut stream, course))?;
             }
             Ok(())
         })?;
-        let (begun, end) = (course.begun.into_inner().unwrap_or(0.0), start.elapsed().as_secs_f64());
         let parts = [("search", SEARCH, 0.0, begun), ("probes", FIRST_PROBE, begun, end)];
         // Writers draw from all keys, so the newest version of a key is not known.
         let mut keys = Summary::default();
         (0..self.spec.population()).for_each(|index| keys.add(self.keys.item(index).id, 0));
         Ok(Measured { versions: false, ..in_parts(done, |_| Model::Known(keys), parts) })
+    }
+
+    /// Runs `write` on each writer, and the probes once all writers have arrived. Returns the operations of each thread, and when the
+    /// probes began and ended.
+    fn probing(
+        &self,
+        engine: &dyn Engine,
+        write: impl Fn(&mut Lane<'_>, &mut dyn Session, &Course) -> Result<()> + Sync,
+    ) -> Result<(Gathered<u64>, f64, f64)> {
+        let (start, course, writers) = (now(), Course::default(), self.spec.threads);
+        let limit = Limit::Count(u64::MAX);
+        let done = self.parallel_on(self.spec.crew(), engine, (&KINDS, limit), |lane, session| {
+            if (lane.thread as usize) < writers {
+                write(lane, session, &course)?;
+            } else if lane.wait_for(&course.arrived, writers) {
+                self.begin_probes(&course, start);
+                let _held = self.held_cursor(engine, lane)?;
+                lane.resume();
+                self.probe(lane, session)?;
+            }
+            Ok(lane.done)
+        })?;
+        Ok((done, course.begun.into_inner().unwrap_or(0.0), start.elapsed().as_secs_f64()))
+    }
+
+    /// Returns a session with a cursor that sees the database as of now, if the row has one.
+    fn held_cursor<'e>(
+        &self,
+        engine: &'e dyn Engine,
+        lane: &mut Lane<'_>,
+    ) -> Result<Option<Box<dyn Session + 'e>>> {
+        if self.spec.workload != Workload::ProbeBeside {
+            return Ok(None);
+        }
+        let mut session = engine.session()?;
+        lane.aim(0);
+        session.seek(&lane.key, &mut |_| ())?;
+        Ok(Some(session))
     }
 
     fn begin_probes(&self, course: &Course, start: std::time::Instant) {
@@ -129,27 +126,6 @@ impl Bench<'_> {
 
     fn probe_time(&self) -> Duration {
         Duration::from_secs_f64(self.spec.seconds)
-    }
-
-    /// Puts as fast as possible, and counts the puts of the second half.
-    fn find_rate(
-        &self,
-        lane: &mut Lane<'_>,
-        session: &mut dyn Session,
-        (stream, course): (&mut Stream, &Course),
-    ) -> Result<()> {
-        let time = self.probe_time() / SEARCH_PART;
-        let mut before = None;
-        while lane.elapsed() < time && lane.more() {
-            if lane.elapsed() >= time / 2 {
-                before.get_or_insert(lane.done);
-            }
-            self.put_any_batch(lane, session, stream)?;
-            lane.lap(SEARCH, self.spec.batch)?;
-        }
-        course.found.fetch_add(lane.done - before.unwrap_or(lane.done), Ordering::Relaxed);
-        course.arrived.fetch_add(1, Ordering::AcqRel);
-        Ok(())
     }
 
     /// Puts at a part of the rate that was found, as long as the probes run.
@@ -162,7 +138,8 @@ impl Bench<'_> {
         let searched = (self.probe_time() / SEARCH_PART / 2).as_secs_f64();
         let found = course.found.load(Ordering::Relaxed) as f64 / searched;
         let commits = found * RATE_PART / self.spec.threads as f64 / self.spec.batch as f64;
-        lane.keep_pace(Duration::from_secs_f64(1.0 / commits.max(1.0)));
+        lane.resume();
+        lane.keep_rate(commits);
         let end = lane.elapsed() + self.probe_time();
         while lane.elapsed() < end && lane.more() {
             self.put_any_batch(lane, session, stream)?;
@@ -217,38 +194,9 @@ impl Bench<'_> {
                 lane.check.ensure(!found, || "a key that was never written was found".to_owned());
                 Ok(())
             }
-            "SEEK" => {
-                lane.aim(index);
-                let mut right = false;
-                let valid = session.seek(&lane.key, &mut |key| right = *key == lane.key[..])?;
-                lane.check
-                    .ensure(valid && right, || "a seek to an existing key found another one".to_owned());
-                Ok(())
-            }
-            range => self.probe_range(lane, session, (index, rows_of_probe(range).unwrap_or(1))),
+            "SEEK" => self.seek_once(lane, session, index),
+            range => self.range_once(lane, session, (index, rows_of_probe(range).unwrap_or(1))),
         }
-    }
-
-    fn probe_range(
-        &self,
-        lane: &mut Lane<'_>,
-        session: &mut dyn Session,
-        (index, limit): (u64, u64),
-    ) -> Result<()> {
-        let (item, due) = (lane.aim(index), lane.check.due());
-        let (check, mut first, mut last) = (&mut lane.check, None, None);
-        let rows = session.range(&lane.key, limit, &mut |key, value| {
-            if !due {
-                std::hint::black_box((key, value));
-                return;
-            }
-            let id = check.row(due, last, key, value);
-            first.get_or_insert(id);
-            last = Some(id);
-        })?;
-        let right = (!due || first == Some(item.id)) && (1..=limit).contains(&rows);
-        check.ensure(right, || "a range began at a wrong key".to_owned());
-        Ok(())
     }
 }
 

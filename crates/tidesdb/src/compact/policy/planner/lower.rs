@@ -106,40 +106,34 @@ impl<'a> Planner<'_, 'a> {
     /// from `from` on spans.
     pub(super) fn boundaries(&self, from: u8) -> Vec<&'a [u8]> {
         let all = self.partitions(from);
-        let (mut keys, mut bytes) = (Vec::new(), 0u64);
-        for at in 0..all.len() {
-            let largest = all.tables(all.last(), at..at + 1);
-            if bytes >= self.shape.partition_bytes()
-                && let Some(first) = largest.first()
-            {
-                keys.push(first.smallest);
-                bytes = 0;
-            }
-            bytes = bytes.saturating_add(sum_bytes(largest));
-        }
-        keys
+        self.divided(&all, &all)
     }
 
     /// Keys at which a run that is added to the tiered level is cut. It must not span the ends of partitions, or these would become one. A
     /// partition of more than [`Shape::partition_bytes`] is cut inside too, as if the tiered level was empty: once the runs that span these
     /// keys are drained, it is several.
     pub(super) fn cuts(&self) -> Vec<&'a [u8]> {
-        let (all, below) = (self.partitions(self.shape.tiered), self.partitions(self.shape.tiered + 1));
-        let mut ends = (1..all.len()).map(|at| all.begins(at)).peekable();
+        self.divided(&self.partitions(self.shape.tiered + 1), &self.partitions(self.shape.tiered))
+    }
+
+    /// Where partitions of `all` begin, [`Shape::partition_bytes`] apart or more, counted anew from each of these that is in `ends` too: those
+    /// are chosen by their distance from each other alone.
+    fn divided(&self, all: &Partitions<'_, 'a>, ends: &Partitions<'_, 'a>) -> Vec<&'a [u8]> {
+        let mut ends = (1..ends.len()).map(|at| ends.begins(at)).peekable();
         let bytes_min = self.shape.partition_bytes();
-        let (mut keys, mut since_end, mut since_cut) = (Vec::new(), 0u64, 0u64);
-        for at in 0..below.len() {
-            let tables = below.tables(below.last(), at..at + 1);
-            let is_end = ends.next_if_eq(&below.begins(at)).is_some() && since_end >= bytes_min;
+        let (mut keys, mut since_end, mut since_key) = (Vec::new(), 0u64, 0u64);
+        for at in 0..all.len() {
+            let tables = all.tables(all.last(), at..at + 1);
+            let is_end = ends.next_if_eq(&all.begins(at)).is_some() && since_end >= bytes_min;
             if is_end {
                 since_end = 0;
             }
-            if let Some(first) = tables.first().filter(|_| is_end || since_cut >= bytes_min) {
+            if let Some(first) = tables.first().filter(|_| is_end || since_key >= bytes_min) {
                 keys.push(first.smallest);
-                since_cut = 0;
+                since_key = 0;
             }
             since_end = since_end.saturating_add(sum_bytes(tables));
-            since_cut = since_cut.saturating_add(sum_bytes(tables));
+            since_key = since_key.saturating_add(sum_bytes(tables));
         }
         keys
     }
