@@ -84,6 +84,7 @@ pub(crate) fn run(root: &Path) -> Done {
     house.syncs()?;
     house.dependencies()?;
     house.sizes()?;
+    house.readme()?;
     house.examples()?;
     house.cmake()?;
     house.runs()
@@ -324,6 +325,26 @@ impl House {
         let mut command = Command::new("pkg-config");
         command.env("PKG_CONFIG_PATH", self.prefix.join("lib/pkgconfig")).args(args).arg("tidesdb");
         Ok(said(&mut command)?.split_whitespace().map(str::to_owned).collect())
+    }
+
+    /// Builds the C program of the README and runs it twice: the second run finds the family that the first created.
+    fn readme(&self) -> Done {
+        let page = self.source.join("../../README.md");
+        let text = fs::read_to_string(&page).map_err(|error| format!("{}: {error}", page.display()))?;
+        let code = text.split("```c\n").nth(1).and_then(|rest| rest.split("```").next());
+        let source = self.built("readme.c");
+        fs::write(&source, code.ok_or("README.md has no program in C")?)
+            .map_err(|error| format!("{}: {error}", source.display()))?;
+        let program = self.built("readme");
+        let mut command = self.compiler("cc");
+        command.arg("-std=c11").arg(&source).arg("-o").arg(&program);
+        self.link_to(&mut command);
+        said(&mut command)?;
+        for _ in 0..2 {
+            said(Command::new(&program).current_dir(&self.folder))?;
+        }
+        let made = self.built("shop.db").is_dir();
+        made.then_some(()).ok_or_else(|| "the C program of README.md has made no database".to_owned())
     }
 
     fn examples(&self) -> Done {

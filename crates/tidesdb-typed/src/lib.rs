@@ -73,3 +73,8 @@ pub use value::Json;
 #[cfg(feature = "postcard")]
 pub use value::Postcard;
 pub use value::Value;
+
+/// Compiles the example of the page of this crate as a doc test.
+#[cfg(all(doctest, feature = "postcard"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

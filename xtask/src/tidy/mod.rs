@@ -8,6 +8,7 @@ mod benchmarks;
 mod comments;
 mod constants;
 mod docs;
+mod figures;
 mod floors;
 mod links;
 mod manifests;
@@ -47,7 +48,7 @@ impl fmt::Display for Finding {
 
 type Rule = fn(&Tree) -> Vec<Finding>;
 
-const RULES: [(&str, Rule); 13] = [
+const RULES: [(&str, Rule); 14] = [
     ("floors", floors::check),
     ("sizes", sizes::check),
     ("reach", reach::check),
@@ -57,6 +58,7 @@ const RULES: [(&str, Rule); 13] = [
     ("links", links::check),
     ("manifests", manifests::check),
     ("benchmarks", benchmarks::check),
+    ("figures", figures::check),
     ("names", names::check),
     ("constants", constants::check),
     ("words", words::check),
