@@ -231,13 +231,13 @@ fn write_and_report(ctx: &MaintenanceCtx, parts: &[Part]) -> Result<()> {
         target: FLUSH_LEVEL,
         bytes,
         entries: sum(Part::entries),
-        pays: ctx.write.pacing.payment(sum(Part::debt)),
+        reduces: ctx.write.pacing.reduced_by(sum(Part::debt)),
     });
     let _span = tracing::debug_span!(target: TARGET, "flush", family = %first.family.name()).entered();
     let (outs, freed) = ctx.with_reserve(|| write(ctx, parts, &job.progress))?;
     let took = job.took();
     ctx.write.pacing.subtract_flush_debt(freed);
-    drop(job); // with the debt that it paid: what it has written must not hide the debt of other memtables
+    drop(job); // with the debt that it reduced: what it has written must not hide the debt of other memtables
     ctx.write.pacing.flush_rate.note(bytes, took);
     ctx.write.running.flushes.record(took);
     for (part, out) in parts.iter().zip(outs) {

@@ -76,7 +76,7 @@ pub(super) struct MergeLimits {
     /// Merges of at most this many bytes are preferred.
     pub(super) bytes_max: u64,
     /// Entries that may be rewritten to make sorted runs fewer.
-    pub(super) probes_pay: u64,
+    pub(super) probes_credit: u64,
     /// See [`Tree::settles`].
     pub(super) settles: bool,
 }
@@ -90,8 +90,8 @@ pub(super) fn next(
     limits: MergeLimits,
     debt: &MergeDebt,
 ) -> Option<CompactionPlan> {
-    let MergeLimits { bytes_max, probes_pay, settles } = limits;
-    let tree = Tree { probes_pay, settles, ..picture(version, claims, readers) };
+    let MergeLimits { bytes_max, probes_credit, settles } = limits;
+    let tree = Tree { probes_credit, settles, ..picture(version, claims, readers) };
     let settings = PolicySettings { merge_bytes_max: bytes_max, ..PolicySettings::of(&options.now()) };
     let planner = Planner::new(&tree, &settings);
     debt.set_excess(planner.excess(), flushed_bytes(&tree, &settings));

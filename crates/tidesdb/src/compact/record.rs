@@ -9,7 +9,7 @@ use crate::events::{Event, LevelPart};
 use crate::family::{FamilyCore, Metric};
 use crate::jobs::{JobStart, RunningJob};
 use crate::maintenance::MaintenanceCtx;
-use crate::pacing::Paid;
+use crate::pacing::Reduction;
 use crate::rewrite::Rewritten;
 use crate::sources::TableSlot;
 
@@ -26,12 +26,12 @@ pub(super) fn begin<'c>(
         target: plan.target,
         bytes: metas().map(|meta| meta.file_bytes).sum(),
         entries: metas().map(|meta| meta.entries).sum(),
-        pays: family.merge_debt.payment(&paid(plan)),
+        reduces: family.merge_debt.reduced_by(&reduction(plan)),
     })
 }
 
 /// Returns what `plan` takes off the debt of merges.
-pub(super) fn paid(plan: &CompactionPlan) -> Paid {
+pub(super) fn reduction(plan: &CompactionPlan) -> Reduction {
     let bytes_in = |levels: Range<u8>| {
         let inputs = plan.inputs.iter().filter(|(level, _)| levels.contains(level));
         inputs.map(|(_, table)| table.meta().file_bytes).sum::<u64>()
@@ -39,11 +39,11 @@ pub(super) fn paid(plan: &CompactionPlan) -> Paid {
     let level_1 = || plan.inputs.iter().filter(|(level, _)| *level == 1).map(|(_, table)| table.meta());
     // A move takes no time: it would report a rate that merges do not reach.
     let raw = level_1().filter(|_| plan.is_merge()).map(|meta| meta.raw_key_bytes + meta.raw_value_bytes);
-    let paid = Paid { level_1: level_1().count() as u64, raw_bytes: raw.sum(), ..Paid::default() };
+    let reduction = Reduction { level_1: level_1().count() as u64, raw_bytes: raw.sum(), ..Reduction::default() };
     match plan.kind {
-        PlanKind::Move => paid, // the next plan measures what it changes
-        PlanKind::Tiered => Paid { sunk: bytes_in(1..plan.target), ..paid },
-        _ => Paid { drained: bytes_in(2..plan.target), ..paid },
+        PlanKind::Move => reduction, // the next plan measures what it changes
+        PlanKind::Tiered => Reduction { sunk: bytes_in(1..plan.target), ..reduction },
+        _ => Reduction { drained: bytes_in(2..plan.target), ..reduction },
     }
 }
 
@@ -58,7 +58,7 @@ pub(super) fn done(
     let seconds = job.took();
     drop(job);
     let (now, trigger) = (ctx.write.env.clock.mono(), family.options.l1_tables_trigger());
-    family.merge_debt.installed(&paid(plan), &ctx.write.pacing.merge_rate, now, seconds, trigger);
+    family.merge_debt.installed(&reduction(plan), &ctx.write.pacing.merge_rate, now, seconds, trigger);
     family.count(Metric::Compactions, 1);
     let inputs = inputs(plan);
     let (name, cause) = (family.name(), format!("{:?}", plan.cause));
@@ -77,7 +77,7 @@ pub(super) fn done(
             family.count(Metric::CompactionWritten, out.bytes());
             family.merged.add(plan.target, out.bytes());
             family.count(merges_for(plan.cause), 1);
-            family.owned_view().probes.pay(out.entries_in);
+            family.owned_view().probes.credit(out.entries_in);
             ctx.write.running.merges.record(seconds);
             Event::Merge {
                 family: name,

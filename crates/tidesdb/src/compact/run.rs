@@ -72,11 +72,11 @@ pub(super) fn begin<'f>(ctx: &MaintenanceCtx, family: &'f FamilyCore) -> Option<
         // floor.
         let has_ranges = !version.ranges().is_empty();
         let readers = if has_ranges { rewrite::rules(ctx, false) } else { rewrite::outlook(ctx) };
-        let probes_pay = family.owned_view().probes.look();
+        let probes_credit = family.owned_view().probes.look();
         let is_idle = ctx.write.idle.load(Ordering::Relaxed);
         let settles = is_idle || family.hides_many_values(&version);
         let planned = |bytes_max| {
-            let limits = MergeLimits { bytes_max, probes_pay, settles };
+            let limits = MergeLimits { bytes_max, probes_credit, settles };
             plan::next(&version, claims, &family.options, &readers, limits, &family.merge_debt)
         };
         let mut plan = planned(u64::MAX)?;

@@ -15,7 +15,7 @@ use crate::family::{FamilyCore, MemSlot};
 use crate::jobs::JobStart;
 use crate::maintenance::MaintenanceCtx;
 use crate::merge::CoveringRanges;
-use crate::pacing::Payment;
+use crate::pacing::RunningReduction;
 use crate::rewrite::{self, RewriteTarget, Rewritten};
 use crate::sources::Source;
 use crate::types::{EntryCursor, FamilyId, Kind, SeqNo, VlogId, head_of};
@@ -348,7 +348,7 @@ fn to_table(
         target: rewrite::FLUSH_LEVEL,
         bytes: slot.bytes() as u64,
         entries: slot.map.entries(),
-        pays: Payment::default(),
+        reduces: RunningReduction::default(),
     });
     let mut cursor = Source::memtable(&slot.map);
     cursor.seek_to_first()?;

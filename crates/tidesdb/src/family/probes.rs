@@ -63,9 +63,9 @@ impl Probes {
     }
 
     /// Subtracts the cost of a merge of `entries`, which was installed, from the charges.
-    pub fn pay(&self, entries: u64) {
-        let paid = entries.saturating_mul(CHARGE_PER_ENTRY);
-        let left = |charged: u64| Some(charged.saturating_sub(paid));
+    pub fn credit(&self, entries: u64) {
+        let credit = entries.saturating_mul(CHARGE_PER_ENTRY);
+        let left = |charged: u64| Some(charged.saturating_sub(credit));
         let _always_some = self.charged.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left);
         self.looked_at.store(0, Ordering::Relaxed);
     }
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn charges_come_in_batches_and_are_paid_off() {
+    fn charges_come_in_batches_and_are_credited() {
         let probes = Probes::default();
         let charge = |n: u64| (0..n).for_each(|_| probes.charge(SEEK_CHARGE));
         charge(DUE_MIN / u64::from(SEEK_CHARGE) - u64::from(BATCH));
@@ -90,7 +90,7 @@ mod tests {
         );
         charge(entries + u64::from(BATCH));
         assert!(probes.is_due());
-        probes.pay(u64::MAX);
+        probes.credit(u64::MAX);
         assert_eq!((probes.is_due(), probes.look()), (false, 0));
     }
 }

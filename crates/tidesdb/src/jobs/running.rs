@@ -7,7 +7,7 @@ use std::time::Duration;
 use tidesdb_io::Clock;
 use tidesdb_sync::Mutex;
 
-use crate::pacing::Payment;
+use crate::pacing::RunningReduction;
 use crate::stats::{Histogram, statistics};
 use crate::{Error, Result};
 
@@ -25,7 +25,7 @@ pub struct JobStart {
     /// Entries of all inputs.
     pub entries: u64,
     /// What it takes off the debt while it runs.
-    pub pays: Payment,
+    pub reduces: RunningReduction,
 }
 
 /// A flush or merge that runs.
@@ -41,7 +41,7 @@ impl Progress {
     /// Adds `entries` to what was read.
     pub fn advance(&self, entries: u64) {
         let before = self.entries_done.fetch_add(entries, Ordering::Relaxed);
-        self.start.pays.change(self.share(before), self.share(before + entries));
+        self.start.reduces.change(self.share(before), self.share(before + entries));
     }
 
     /// The share of the job that is done after its first `entries` entries.
@@ -129,7 +129,7 @@ impl RunningJob<'_> {
 
 impl Drop for RunningJob<'_> {
     fn drop(&mut self) {
-        self.progress.start.pays.change(self.progress.share_done(), 0.0);
+        self.progress.start.reduces.change(self.progress.share_done(), 0.0);
         self.of.jobs.lock().retain(|job| !Arc::ptr_eq(job, &self.progress));
     }
 }
@@ -172,8 +172,8 @@ mod tests {
         pacing.add_flush_debt(2000);
         let done = || 2000 - pacing.unflushed_bytes();
         let begin = |total, entries| {
-            let (family, bytes, pays) = ("f".into(), 0, pacing.payment(total));
-            jobs.begin(JobStart { kind: "flush", family, target: 1, bytes, entries, pays })
+            let (family, bytes, reduces) = ("f".into(), 0, pacing.reduced_by(total));
+            jobs.begin(JobStart { kind: "flush", family, target: 1, bytes, entries, reduces })
         };
         let (first, second) = (begin(1000, 7), begin(90, 3));
         first.progress.advance(3);

@@ -9,16 +9,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::{MergeRate, Payment};
+use super::{MergeRate, RunningReduction};
 
 /// Running merges count the tables of level 1 that they have read in these parts.
 const TABLE_PARTS: u64 = 1000;
 /// Share of the work for a table of level 1 that remains once it is in the levels between.
-const HALF_PAID: f64 = 0.5;
+const WORK_LEFT: f64 = 0.5;
 
 /// What a merge takes off the debt.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Paid {
+pub struct Reduction {
     /// Tables of level 1 that it reads.
     pub level_1: u64,
     /// Raw bytes of these tables, as far as it rewrites them.
@@ -81,7 +81,7 @@ impl MergeDebt {
     pub fn in_tables(&self, free: f64) -> f64 {
         let part = |sum: &AtomicU64| sum.load(Ordering::Relaxed) as f64;
         let excess = self.excess.load(Ordering::Relaxed) as f64 + part(&self.sunk) - part(&self.drained);
-        self.unread() + (self.tables_of(excess) - free).max(0.0) * HALF_PAID
+        self.unread() + (self.tables_of(excess) - free).max(0.0) * WORK_LEFT
     }
 
     /// Converts `bytes` to tables of level 1.
@@ -94,12 +94,12 @@ impl MergeDebt {
 
     /// Returns what a merge takes off the debt while it runs. The one after a failed merge may read the same tables again and again, so it
     /// lowers the debt only at its end.
-    pub fn payment(&self, merge: &Paid) -> Payment {
+    pub fn reduced_by(&self, merge: &Reduction) -> RunningReduction {
         match self.failing.load(Ordering::Relaxed) {
-            true => Payment::default(),
+            true => RunningReduction::default(),
             false => {
                 let read = merge.level_1.saturating_mul(TABLE_PARTS);
-                Payment::of([(&self.read, read), (&self.sunk, merge.sunk), (&self.drained, merge.drained)])
+                RunningReduction::of([(&self.read, read), (&self.sunk, merge.sunk), (&self.drained, merge.drained)])
             }
         }
     }
@@ -109,13 +109,13 @@ impl MergeDebt {
         self.failing.store(yes, Ordering::Relaxed);
     }
 
-    /// Notes that a merge that took `took` was installed `now`, and that its [`Payment`] has ended. The next plan measures the excess
+    /// Notes that a merge that took `took` was installed `now`, and that its [`RunningReduction`] has ended. The next plan measures the excess
     /// again. `trigger` tables in level 1 make the next merge of it due.
-    pub fn installed(&self, merge: &Paid, rate: &MergeRate, now: Duration, took: Duration, trigger: usize) {
+    pub fn installed(&self, merge: &Reduction, rate: &MergeRate, now: Duration, took: Duration, trigger: usize) {
         let more = merge.sunk.cast_signed().wrapping_sub(merge.drained.cast_signed());
         self.excess.fetch_add(more, Ordering::Relaxed);
         if merge.level_1 > 0 {
-            let took = self.paid_in(now, took, trigger);
+            let took = self.reduced_in(now, took, trigger);
             if merge.raw_bytes > 0 {
                 rate.note(merge.raw_bytes, took);
             }
@@ -124,7 +124,7 @@ impl MergeDebt {
 
     /// Returns the time in which a merge of level 1 took off its part of the debt. If it was due when the previous one ended, that includes
     /// the time in which its thread did other merges.
-    fn paid_in(&self, now: Duration, took: Duration, trigger: usize) -> Duration {
+    fn reduced_in(&self, now: Duration, took: Duration, trigger: usize) -> Duration {
         let is_due = self.level_1.load(Ordering::Relaxed) >= trigger;
         let end = if is_due { now.as_nanos() as u64 } else { 0 };
         match self.due_since.swap(end, Ordering::Relaxed) {
@@ -149,13 +149,13 @@ mod tests {
         debt.set_excess(-300, 100);
         assert_eq!(owed(20, 12.0), 20.0, "room in the levels between is no credit for level 1");
         // A merge of 20 tables sinks them into the levels between, of which 3 had been missing and 12 are free.
-        let merge = Paid { level_1: 20, sunk: 2000, ..Paid::default() };
-        let payment = debt.payment(&merge);
-        payment.change(0.0, 0.5);
+        let merge = Reduction { level_1: 20, sunk: 2000, ..Reduction::default() };
+        let running = debt.reduced_by(&merge);
+        running.change(0.0, 0.5);
         assert_eq!(owed(25, 12.0), 15.0);
-        payment.change(0.5, 1.0);
+        running.change(0.5, 1.0);
         assert_eq!((owed(25, 12.0), debt.unread()), (7.5, 5.0));
-        payment.change(1.0, 0.0);
+        running.change(1.0, 0.0);
         debt.installed(&merge, &MergeRate::default(), Duration::ZERO, Duration::ZERO, 4);
         assert_eq!(owed(5, 12.0), 7.5, "as at its end");
         debt.set_excess(1700, 100);
@@ -163,18 +163,18 @@ mod tests {
         debt.set_level_1(18);
         assert_eq!((debt.is_above(17), debt.is_above(18)), (true, false));
         // Half of the excess is drained.
-        debt.payment(&Paid { drained: 850, ..Paid::default() }).change(0.0, 1.0);
+        debt.reduced_by(&Reduction { drained: 850, ..Reduction::default() }).change(0.0, 1.0);
         assert_eq!((owed(5, 12.0), owed(5, 6.0)), (5.0, 6.25));
     }
 
     #[test]
     fn the_rate_of_merges_includes_what_delays_them() {
         let (debt, second) = (MergeDebt::default(), Duration::from_secs);
-        let paid_in = |now| debt.paid_in(second(now), second(1), 1);
+        let reduced_in = |now| debt.reduced_in(second(now), second(1), 1);
         debt.set_level_1(1);
-        assert_eq!((paid_in(10), paid_in(14)), (second(1), second(4)), "a merge was due all the time");
+        assert_eq!((reduced_in(10), reduced_in(14)), (second(1), second(4)), "a merge was due all the time");
         debt.set_level_1(0);
-        assert_eq!((paid_in(20), paid_in(30)), (second(6), second(1)), "nothing is due after the merge");
+        assert_eq!((reduced_in(20), reduced_in(30)), (second(6), second(1)), "nothing is due after the merge");
     }
 
     #[test]
@@ -182,8 +182,8 @@ mod tests {
         let debt = MergeDebt::default();
         for (excess, table_bytes) in [(i64::MAX, 0), (i64::MIN, 0), (i64::MAX, u64::MAX)] {
             debt.set_excess(excess, table_bytes);
-            let merge = Paid { level_1: u64::MAX, sunk: u64::MAX, ..Paid::default() };
-            debt.payment(&merge).change(0.0, 1.0);
+            let merge = Reduction { level_1: u64::MAX, sunk: u64::MAX, ..Reduction::default() };
+            debt.reduced_by(&merge).change(0.0, 1.0);
             debt.installed(&merge, &MergeRate::default(), Duration::ZERO, Duration::ZERO, 4);
             for level_1 in [usize::MAX, 0] {
                 debt.set_level_1(level_1);

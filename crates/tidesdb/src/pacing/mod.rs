@@ -17,7 +17,7 @@
 //! waits for progress (`wait.rs`), and without any its commit fails with `Busy` and has no effect. Reads are never delayed.
 //!
 //! *Debt* is a number of bytes: of memtables that are not in tables yet ([`Pacing::flush_debt`]), and of merges that are due ([`MergeDebt`]).
-//! Bytes that running jobs have already moved are not part of it ([`Payment`]). `write/admit.rs` collects the figures of a commit.
+//! Bytes that running jobs have already moved are not part of it ([`RunningReduction`]). `write/admit.rs` collects the figures of a commit.
 
 mod pace;
 mod stalls;
@@ -26,10 +26,10 @@ mod merge_debt;
 mod wait;
 
 use StallCause::{Memory, Memtables, Tables, Values};
-pub use merge_debt::{MergeDebt, Paid};
+pub use merge_debt::{MergeDebt, Reduction};
 pub use pace::Pace;
 pub use stalls::{Delays, Stall, StallStats};
-pub use state::{MergeRate, Pacing, Payment, Rate};
+pub use state::{MergeRate, Pacing, RunningReduction, Rate};
 pub use wait::{GROWTH_PATIENCE, MEMORY_PATIENCE};
 
 use crate::memory::Pressure;

@@ -80,8 +80,8 @@ impl Pacing {
     }
 
     /// Returns what a flush of `bytes` bytes takes off the debt while it runs.
-    pub fn payment(&self, bytes: u64) -> Payment {
-        Payment::of([(&self.flushed, bytes)])
+    pub fn reduced_by(&self, bytes: u64) -> RunningReduction {
+        RunningReduction::of([(&self.flushed, bytes)])
     }
 
     /// Notes that a flush or a merge has processed entries.
@@ -128,9 +128,9 @@ impl<const ASSUMED: u64> Rate<ASSUMED> {
 /// What a job takes off the debt while it runs: it adds to each of these sums, in proportion to its progress, and subtracts that when it
 /// ends, because the debt itself is less then.
 #[derive(Clone, Debug, Default)]
-pub struct Payment(Vec<(Arc<AtomicU64>, u64)>);
+pub struct RunningReduction(Vec<(Arc<AtomicU64>, u64)>);
 
-impl Payment {
+impl RunningReduction {
     pub(super) fn of<'a>(sums: impl IntoIterator<Item = (&'a Arc<AtomicU64>, u64)>) -> Self {
         let used = sums.into_iter().filter(|(_, total)| *total > 0);
         Self(used.map(|(sum, total)| (Arc::clone(sum), total)).collect())

@@ -54,7 +54,7 @@ pub struct Tree<'a> {
     /// Time at or before the clock of every reader; 0 = no entry is expired.
     pub now: u64,
     /// Entries that a merge may rewrite to leave fewer sorted runs: reads have spent as much on runs that held nothing for them.
-    pub probes_pay: u64,
+    pub probes_credit: u64,
     /// True if merges may start that only free space and leave fewer runs: there was no commit for some seconds, or newer tables may
     /// hide much that takes space elsewhere.
     pub settles: bool,
@@ -67,8 +67,8 @@ impl<'a> Tree<'a> {
             runs.insert(0, Run { level: 1, tables: Vec::new() });
         }
         runs.retain(|run| run.level == 1 || !run.tables.is_empty());
-        let (busy, floor, now, probes_pay) = (Vec::new(), SeqNo::MAX, 0, 0);
-        Self { order, runs, busy, floor, now, probes_pay, settles: false }
+        let (busy, floor, now, probes_credit) = (Vec::new(), SeqNo::MAX, 0, 0);
+        Self { order, runs, busy, floor, now, probes_credit, settles: false }
     }
 
     /// Tables of level 1, newest first.

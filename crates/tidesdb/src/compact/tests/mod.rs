@@ -267,10 +267,10 @@ fn a_flush_that_fails_keeps_the_memtable_and_leaves_no_file() {
     assert_eq!(rig.tables(), [(1, 1, 0)]);
 }
 
-/// A memtable that holds one large batch counts as one write buffer. Its flush was taken to pay all of its bytes, also the debt of
+/// A memtable that holds one large batch counts as one write buffer. Its flush was taken to reduce the debt by all of its bytes, also the debt of
 /// other memtables, so no writer was delayed until it ended.
 #[test]
-fn a_flush_pays_only_the_debt_of_its_own_memtable() {
+fn a_flush_reduces_only_the_debt_of_its_own_memtable() {
     const OTHER: u64 = 1 << 20;
     let rig = Rig::with(FamilyOptions::default().write_buffer_bytes(64 << 10));
     let write = Arc::clone(&rig.ctx.write);
@@ -511,15 +511,15 @@ fn reads_pay_for_the_merge_that_spares_them_runs() {
 
 /// Regression: the bytes of tables that moved down counted as taken away from the levels between, where they still were.
 #[test]
-fn a_move_pays_for_tables_of_level_1_and_for_no_bytes() {
+fn a_move_reduces_the_debt_by_tables_of_level_1_and_by_no_bytes() {
     let rig = Rig::new();
     rig.put(b"a", &[1; 1000]);
     rig.flush().unwrap();
     let version = Arc::clone(&rig.family.owned_view().version);
     let table = version.tables().next().unwrap();
     let bytes = table.meta().file_bytes;
-    let paid = |kind| {
-        let paid = record::paid(&CompactionPlan {
+    let reduction = |kind| {
+        let reduction = record::reduction(&CompactionPlan {
             kind,
             cause: Cause::Manual,
             inputs: vec![(1, Arc::clone(table)), (2, Arc::clone(table))],
@@ -529,14 +529,14 @@ fn a_move_pays_for_tables_of_level_1_and_for_no_bytes() {
             guards: Vec::new(),
             table_bytes: u64::MAX,
         });
-        (paid.level_1, paid.sunk, paid.drained)
+        (reduction.level_1, reduction.sunk, reduction.drained)
     };
-    assert_eq!(paid(PlanKind::Move), (1, 0, 0));
-    assert_eq!(paid(PlanKind::Tiered), (1, 2 * bytes, 0));
-    assert_eq!(paid(PlanKind::Partitioned), (1, 0, bytes));
+    assert_eq!(reduction(PlanKind::Move), (1, 0, 0));
+    assert_eq!(reduction(PlanKind::Tiered), (1, 2 * bytes, 0));
+    assert_eq!(reduction(PlanKind::Partitioned), (1, 0, bytes));
 }
 
-/// What a merge had read counted as paid while it ran, also if the merges before had failed in the end. Each of them let writers add as many
+/// What a merge had read reduced the debt while it ran, also if the merges before had failed in the end. Each of them let writers add as many
 /// tables to level 1 as it had read, without limit.
 #[test]
 fn what_a_merge_reads_does_not_count_as_paid_while_merges_fail() {

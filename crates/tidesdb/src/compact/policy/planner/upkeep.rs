@@ -52,13 +52,13 @@ impl<'a> Planner<'_, 'a> {
     /// Merges sorted runs into one, if reads have spent as much on looking into each of them as the merge will cost: level 1 with what
     /// lies below it, or else a table of another level. A merge that leaves as many runs is not planned.
     pub(super) fn probed(&self) -> Option<Plan> {
-        let pay = self.tree.probes_pay;
-        if pay == 0 {
+        let entries_max = self.tree.probes_credit;
+        if entries_max == 0 {
             return None;
         }
-        let pays = |plan: &Plan| plan.inputs.len() > 1 && plan.entries(self.tree) <= pay;
-        let down = |run, seeds: &[TableView<'a>]| self.to_bottom(Cause::Probes, run, seeds, pay).filter(pays);
-        let flushed = self.merge_upper(Cause::Probes).filter(pays).or_else(|| down(0, self.tree.flushed()));
+        let fits = |plan: &Plan| plan.inputs.len() > 1 && plan.entries(self.tree) <= entries_max;
+        let down = |run, seeds: &[TableView<'a>]| self.to_bottom(Cause::Probes, run, seeds, entries_max).filter(fits);
+        let flushed = self.merge_upper(Cause::Probes).filter(fits).or_else(|| down(0, self.tree.flushed()));
         flushed.or_else(|| self.each_between(|run, t| down(run, std::slice::from_ref(t))))
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::super::{Planner, PolicySettings, Run, TableView, Tree};
 use crate::types::{Comparator, TableId};
 
-/// Comparisons of keys that a plan may take, and what merges owe: most of them look for a merge that reads have paid for.
+/// Comparisons of keys that a plan may take, and what merges owe: most of them look for a merge that reads have charged for.
 const COMPARISONS_MAX: u64 = 220_000;
 /// Time that it may take in a build for release.
 const TIME_MAX: Duration = Duration::from_millis(1);
@@ -57,7 +57,7 @@ fn a_plan_of_ten_thousand_tables_takes_less_than_a_millisecond() {
     runs.push(run(6, &largest, 128 << 20, u64::MAX - 1));
     let tables: usize = runs.iter().map(|run| run.tables.len()).sum();
     assert!((9_500..=10_500).contains(&tables), "{tables} tables");
-    let tree = Tree { settles: true, probes_pay: 1 << 20, ..Tree::new(&order, runs) };
+    let tree = Tree { settles: true, probes_credit: 1 << 20, ..Tree::new(&order, runs) };
     let mut best = Duration::MAX;
     for _ in 0..50 {
         COMPARISONS.store(0, Access::Relaxed);

@@ -117,7 +117,7 @@ impl Case {
         tree.busy.extend(busy);
         tree.floor = self.told("floor", u64::MAX);
         tree.now = self.told("now", 0);
-        tree.probes_pay = self.told("probes_pay", 0);
+        tree.probes_credit = self.told("probes_credit", 0);
         tree.settles = self.told("idle", 0) != 0;
         let plans = plans(tree, settings, self.told("plans", 1) as usize);
         let lines: Vec<_> = plans.iter().map(ToString::to_string).collect();
@@ -128,7 +128,7 @@ impl Case {
     fn settled(&self, settings: &PolicySettings) -> String {
         let mut world = World::new(*settings, ROW);
         world.now = self.told("now", 1);
-        world.probes_pay = self.told("probes_pay", 0);
+        world.probes_credit = self.told("probes_credit", 0);
         world.is_idle = self.told("idle", 0) != 0;
         for (level, tables) in self.runs.iter().rev() {
             tables.iter().rev().for_each(|table| world.add(*level, table.view().id.0, table.rows()));

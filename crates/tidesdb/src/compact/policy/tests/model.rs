@@ -129,7 +129,7 @@ pub(crate) struct World {
     pub(crate) jobs: Vec<Job>,
     pub(crate) now: u64,
     pub(crate) is_idle: bool,
-    pub(crate) probes_pay: u64,
+    pub(crate) probes_credit: u64,
     entry_bytes: u64,
     files: BTreeMap<u64, File>,
     next: u64,
@@ -146,7 +146,7 @@ impl World {
             jobs: Vec::new(),
             now: 1,
             is_idle: false,
-            probes_pay: 0,
+            probes_credit: 0,
             entry_bytes,
             files: BTreeMap::new(),
             next: 1,
@@ -239,7 +239,7 @@ impl World {
         let mut tree = Tree::new(order, runs.map(run).collect());
         tree.now = self.now;
         tree.settles = self.is_idle;
-        tree.probes_pay = self.probes_pay;
+        tree.probes_credit = self.probes_credit;
         tree.busy = self.jobs.iter().map(|j| (j.plan.target, (&j.hull.0[..], &j.hull.1[..]))).collect();
         tree
     }

@@ -29,7 +29,7 @@ fn fill(world: &mut World, dice: &mut Dice, level: u8, keys: u64) {
 /// A random tree of up to nine levels, some of them empty, some of several runs, whatever the settings want.
 fn tree(dice: &mut Dice) -> World {
     let mut world = World::new(settings(dice), ENTRY_BYTES);
-    world.probes_pay = dice.one_of(&[0, 0, 100, u64::MAX]);
+    world.probes_credit = dice.one_of(&[0, 0, 100, u64::MAX]);
     world.is_idle = dice.below(2) == 0;
     world.now = 5;
     let keys = dice.one_of(&[40, 200, 900]);
