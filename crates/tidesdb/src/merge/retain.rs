@@ -1,4 +1,5 @@
-//! Decides which versions a flush or compaction may drop. No other code decides it.
+//! Decides which versions a flush or compaction may drop, apart from what range tombstones hide (`merge/purge.rs`) and tables that are
+//! dropped unread (`compact/plan.rs`, `compact/policy/planner/upkeep.rs`).
 //!
 //! # What must hold
 //!

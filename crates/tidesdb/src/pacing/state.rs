@@ -13,7 +13,7 @@ use super::{Delays, Pace, StallCause};
 pub struct Pacing {
     /// Bytes of all immutable memtables.
     immutable: AtomicU64,
-    /// Errors of them that running flushes have written already.
+    /// Those of them that running flushes have written already.
     flushed: Arc<AtomicU64>,
     /// Rate of flushes, in bytes of memtable.
     pub flush_rate: Rate<{ 200 << 20 }>,

@@ -166,6 +166,9 @@ impl SegmentHeader {
         if format > SEGMENT_FORMAT {
             return Err(Error::FormatTooNew { file: file.into(), found: format, supported: SEGMENT_FORMAT });
         }
+        if format != SEGMENT_FORMAT {
+            return Err(Error::corrupt(file, 8, "unknown format number"));
+        }
         let padding = d.take(SEGMENT_HEADER_BYTES as usize - HEADER_USED)?;
         if rest.iter().chain(padding).any(|b| *b != 0) {
             return Err(Error::corrupt(file, 0, "padding of the segment header is not zero"));

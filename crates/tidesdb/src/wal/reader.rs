@@ -55,7 +55,7 @@ pub struct ScanConfig {
     pub first_existed: bool,
     /// The manifest states that the log is durable up to here.
     pub watermark: SeqNo,
-    /// A sync failed since the machine last started: bytes that were not durable may be lost.
+    /// A sync failed, and no open has saved the log since: bytes that were not durable may be lost.
     pub sync_failed: bool,
     /// What to do about damage.
     pub mode: RecoveryMode,

@@ -101,13 +101,18 @@ fn every_bit_of_a_segment_header_is_checked() {
 }
 
 #[test]
-fn a_newer_format_is_reported() {
-    let mut bytes = header().encode();
-    bytes[8] = 2;
-    let crc = crate::codec::bound_crc(&SALT, 0, &[&bytes[..92]]);
-    bytes[92..96].copy_from_slice(&crc.to_le_bytes());
-    let e = SegmentHeader::decode(&bytes, "f").unwrap_err();
+fn other_formats_are_refused() {
+    let decoded = |format| {
+        let mut bytes = header().encode();
+        bytes[8] = format;
+        let crc = crate::codec::bound_crc(&SALT, 0, &[&bytes[..92]]);
+        bytes[92..96].copy_from_slice(&crc.to_le_bytes());
+        SegmentHeader::decode(&bytes, "f")
+    };
+    let e = decoded(2).unwrap_err();
     assert!(matches!(e, Error::FormatTooNew { found: 2, supported: 1, .. }), "{e}");
+    assert!(matches!(decoded(0), Err(Error::Corrupt { offset: 8, .. })));
+    decoded(1).unwrap();
 }
 
 #[test]

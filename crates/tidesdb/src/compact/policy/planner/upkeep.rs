@@ -199,7 +199,7 @@ fn worth(dead: u64) -> u64 {
     dead.saturating_mul(DEAD_SHARE)
 }
 
-/// Errors of `tables` that overlap no other of them.
+/// Those of `tables` that overlap no other of them.
 fn lone<'t, 'a>(tree: &Tree<'a>, tables: &'t [TableView<'a>]) -> Vec<&'t TableView<'a>> {
     let mut sorted: Vec<_> = tables.iter().collect();
     sorted.sort_by(|a, b| tree.compare(a.smallest, b.smallest));
