@@ -39,7 +39,8 @@ pub(super) fn reduction(plan: &CompactionPlan) -> Reduction {
     let level_1 = || plan.inputs.iter().filter(|(level, _)| *level == 1).map(|(_, table)| table.meta());
     // A move takes no time: it would report a rate that merges do not reach.
     let raw = level_1().filter(|_| plan.is_merge()).map(|meta| meta.raw_key_bytes + meta.raw_value_bytes);
-    let reduction = Reduction { level_1: level_1().count() as u64, raw_bytes: raw.sum(), ..Reduction::default() };
+    let reduction =
+        Reduction { level_1: level_1().count() as u64, raw_bytes: raw.sum(), ..Reduction::default() };
     match plan.kind {
         PlanKind::Move => reduction, // the next plan measures what it changes
         PlanKind::Tiered => Reduction { sunk: bytes_in(1..plan.target), ..reduction },

@@ -99,7 +99,11 @@ impl MergeDebt {
             true => RunningReduction::default(),
             false => {
                 let read = merge.level_1.saturating_mul(TABLE_PARTS);
-                RunningReduction::of([(&self.read, read), (&self.sunk, merge.sunk), (&self.drained, merge.drained)])
+                RunningReduction::of([
+                    (&self.read, read),
+                    (&self.sunk, merge.sunk),
+                    (&self.drained, merge.drained),
+                ])
             }
         }
     }
@@ -111,7 +115,14 @@ impl MergeDebt {
 
     /// Notes that a merge that took `took` was installed `now`, and that its [`RunningReduction`] has ended. The next plan measures the excess
     /// again. `trigger` tables in level 1 make the next merge of it due.
-    pub fn installed(&self, merge: &Reduction, rate: &MergeRate, now: Duration, took: Duration, trigger: usize) {
+    pub fn installed(
+        &self,
+        merge: &Reduction,
+        rate: &MergeRate,
+        now: Duration,
+        took: Duration,
+        trigger: usize,
+    ) {
         let more = merge.sunk.cast_signed().wrapping_sub(merge.drained.cast_signed());
         self.excess.fetch_add(more, Ordering::Relaxed);
         if merge.level_1 > 0 {
@@ -174,7 +185,11 @@ mod tests {
         debt.set_level_1(1);
         assert_eq!((reduced_in(10), reduced_in(14)), (second(1), second(4)), "a merge was due all the time");
         debt.set_level_1(0);
-        assert_eq!((reduced_in(20), reduced_in(30)), (second(6), second(1)), "nothing is due after the merge");
+        assert_eq!(
+            (reduced_in(20), reduced_in(30)),
+            (second(6), second(1)),
+            "nothing is due after the merge"
+        );
     }
 
     #[test]

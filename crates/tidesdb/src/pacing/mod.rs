@@ -29,7 +29,7 @@ use StallCause::{Memory, Memtables, Tables, Values};
 pub use merge_debt::{MergeDebt, Reduction};
 pub use pace::Pace;
 pub use stalls::{Delays, Stall, StallStats};
-pub use state::{MergeRate, Pacing, RunningReduction, Rate};
+pub use state::{MergeRate, Pacing, Rate, RunningReduction};
 pub use wait::{GROWTH_PATIENCE, MEMORY_PATIENCE};
 
 use crate::memory::Pressure;

@@ -57,7 +57,9 @@ impl<'a> Planner<'_, 'a> {
             return None;
         }
         let fits = |plan: &Plan| plan.inputs.len() > 1 && plan.entries(self.tree) <= entries_max;
-        let down = |run, seeds: &[TableView<'a>]| self.to_bottom(Cause::Probes, run, seeds, entries_max).filter(fits);
+        let down = |run, seeds: &[TableView<'a>]| {
+            self.to_bottom(Cause::Probes, run, seeds, entries_max).filter(fits)
+        };
         let flushed = self.merge_upper(Cause::Probes).filter(fits).or_else(|| down(0, self.tree.flushed()));
         flushed.or_else(|| self.each_between(|run, t| down(run, std::slice::from_ref(t))))
     }
