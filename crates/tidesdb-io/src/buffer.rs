@@ -12,8 +12,11 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
 
+use crate::system::{page_bytes, pages};
+
 /// Smallest capacity that is a mapping.
 const MAPPED_MIN: usize = 256 << 10;
+/// Capacities of mappings are multiples of this; the system rounds them up to its own pages.
 const PAGE: usize = 4096;
 
 /// Bytes that grow like those of a `Vec<u8>`.
@@ -46,7 +49,7 @@ impl Buffer {
             return Some(this);
         }
         let capacity = len.checked_next_multiple_of(PAGE).filter(|bytes| *bytes <= isize::MAX as usize)?;
-        Some(Self { start: mapping::new(capacity)?, len, capacity }) // a fresh mapping is zero
+        Some(Self { start: pages::new(capacity)?, len, capacity }) // a fresh mapping is zero
     }
 
     /// Bytes that fit without more memory.
@@ -122,9 +125,14 @@ impl Buffer {
     /// Returns the memory of the first `bytes` bytes to the system, in whole pages, if the buffer is a mapping. They are zero afterwards.
     /// Returns how many bytes these are.
     pub fn free_front(&mut self, bytes: usize) -> usize {
-        let bytes = bytes.min(self.len) / PAGE * PAGE;
+        if !is_mapped(self.capacity) {
+            return 0;
+        }
+        // The system would clear all of a page that the range ends in, and its pages may have 16 or 64 KiB.
+        let page = page_bytes();
+        let bytes = bytes.min(self.len) / page * page;
         // SAFETY: a mapping of ours of at least `bytes` bytes, which `&mut self` keeps from being read meanwhile.
-        if is_mapped(self.capacity) && unsafe { mapping::clear(self.start, bytes) } { bytes } else { 0 }
+        if unsafe { pages::clear(self.start, bytes) } { bytes } else { 0 }
     }
 
     /// Changes the capacity to `wanted` bytes, at least the length; a mapping has whole pages.
@@ -137,11 +145,11 @@ impl Buffer {
         self.start = unsafe {
             match (is_mapped(capacity), is_mapped(wanted)) {
                 (false, false) => heap::resize(start, capacity, wanted),
-                (true, true) => mapping::resize(start, capacity, wanted),
+                (true, true) => pages::resize(start, capacity, wanted).unwrap_or_else(|| no_memory(wanted)),
                 (from_map, _) => {
                     let new = match from_map {
                         true => heap::resize(NonNull::dangling(), 0, wanted),
-                        false => mapping::new(wanted).unwrap_or_else(|| no_memory(wanted)),
+                        false => pages::new(wanted).unwrap_or_else(|| no_memory(wanted)),
                     };
                     ptr::copy_nonoverlapping(start.as_ptr(), new.as_ptr(), self.len);
                     free(start, capacity);
@@ -166,7 +174,7 @@ fn no_memory(bytes: usize) -> ! {
 }
 
 fn is_mapped(capacity: usize) -> bool {
-    mapping::AVAILABLE && capacity >= MAPPED_MIN
+    pages::AVAILABLE && capacity >= MAPPED_MIN
 }
 
 /// Frees the memory of a buffer.
@@ -177,7 +185,7 @@ fn is_mapped(capacity: usize) -> bool {
 unsafe fn free(start: NonNull<u8>, capacity: usize) {
     if is_mapped(capacity) {
         // SAFETY: by contract.
-        unsafe { mapping::free(start, capacity) };
+        unsafe { pages::free(start, capacity) };
     } else {
         // SAFETY: by contract.
         unsafe { heap::resize(start, capacity, 0) };
@@ -263,96 +271,6 @@ mod heap {
     }
 }
 
-#[cfg(all(target_os = "linux", not(miri)))]
-mod mapping {
-    use std::ptr::{self, NonNull};
-
-    use rustix::mm::{Advice, MapFlags, MremapFlags, ProtFlags, madvise, mmap_anonymous, mremap, munmap};
-
-    pub(super) const AVAILABLE: bool = true;
-
-    /// Buffers that begin with this length ask for huge pages: filling one then takes a page fault for each 2 MiB, not for each 4 KiB.
-    const HUGE_MIN: usize = 4 << 20;
-
-    /// Returns `wanted` zero bytes; `None` if the system has no memory.
-    pub(super) fn new(wanted: usize) -> Option<NonNull<u8>> {
-        let prot = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new anonymous mapping touches no memory of ours.
-        let start = unsafe { mmap_anonymous(ptr::null_mut(), wanted, prot, MapFlags::PRIVATE) }.ok()?;
-        if wanted >= HUGE_MIN {
-            // SAFETY: the range is a whole mapping of ours, and the advice changes no byte of it. A refusal is harmless.
-            let _ = unsafe { madvise(start, wanted, Advice::LinuxHugepage) };
-        }
-        NonNull::new(start.cast())
-    }
-
-    /// Returns `wanted` bytes that begin with those of `start`, as many as fit.
-    ///
-    /// # Safety
-    ///
-    /// `start` is a mapping of `capacity` bytes from this module, and is not used any more.
-    pub(super) unsafe fn resize(start: NonNull<u8>, capacity: usize, wanted: usize) -> NonNull<u8> {
-        // SAFETY: by contract, this is a whole mapping of ours.
-        let new = unsafe { mremap(start.as_ptr().cast(), capacity, wanted, MremapFlags::MAYMOVE) };
-        new.ok().and_then(|new| NonNull::new(new.cast())).unwrap_or_else(|| super::no_memory(wanted))
-    }
-
-    /// Returns the pages of the first `bytes` bytes to the system; they are zero afterwards. Returns false if it could not.
-    ///
-    /// # Safety
-    ///
-    /// `start` is a mapping of at least `bytes` bytes from this module, which nothing reads meanwhile; `bytes` are whole pages.
-    pub(super) unsafe fn clear(start: NonNull<u8>, bytes: usize) -> bool {
-        // SAFETY: by contract, the pages are ours; they stay mapped.
-        unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxDontNeed) }.is_ok()
-    }
-
-    /// Returns a mapping to the system.
-    ///
-    /// # Safety
-    ///
-    /// `start` is a mapping of `capacity` bytes from this module, and is not used any more.
-    pub(super) unsafe fn free(start: NonNull<u8>, capacity: usize) {
-        // SAFETY: by contract, this is a whole mapping of ours.
-        let unmapped = unsafe { munmap(start.as_ptr().cast(), capacity) };
-        debug_assert_eq!(unmapped, Ok(()));
-    }
-}
-
-#[cfg(not(all(target_os = "linux", not(miri))))]
-mod mapping {
-    //! No mappings on this platform: all memory comes from the heap.
-
-    use std::ptr::NonNull;
-
-    pub(super) const AVAILABLE: bool = false;
-
-    pub(super) fn new(_wanted: usize) -> Option<NonNull<u8>> {
-        None
-    }
-
-    /// # Safety
-    ///
-    /// Never called.
-    pub(super) unsafe fn resize(_start: NonNull<u8>, _capacity: usize, _wanted: usize) -> NonNull<u8> {
-        unreachable!("no capacity is mapped")
-    }
-
-    /// # Safety
-    ///
-    /// Never called.
-    pub(super) unsafe fn clear(_start: NonNull<u8>, _bytes: usize) -> bool {
-        false
-    }
-
-    /// # Safety
-    ///
-    /// Never called.
-    pub(super) unsafe fn free(_start: NonNull<u8>, _capacity: usize) {
-        unreachable!("no capacity is mapped")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -386,7 +304,7 @@ mod tests {
 
     #[test]
     fn the_front_of_a_mapping_is_freed_and_zero() {
-        let freed = if mapping::AVAILABLE { 8 << 20 } else { 0 };
+        let freed = if pages::AVAILABLE { 8 << 20 } else { 0 };
         let mut buffer = Buffer::from(&vec![7; 10 << 20][..]);
         assert_eq!(buffer.free_front((8 << 20) + 5), freed);
         assert!(buffer[..freed].iter().all(|byte| *byte == 0), "the freed front is zero");

@@ -4,6 +4,8 @@ use std::fmt::Debug;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::system::since_boot;
+
 /// A source of time. Wall time decides expiry only; everything else uses monotonic time.
 pub trait Clock: Send + Sync + Debug {
     /// Time since the UNIX epoch.
@@ -45,15 +47,6 @@ impl Clock for RealClock {
     fn sleep(&self, d: Duration) {
         std::thread::sleep(d);
     }
-}
-
-/// Reads the system's monotonic clock. A durable commit does so twice, and `Instant::elapsed` takes three times as many instructions.
-pub(crate) fn since_boot() -> Duration {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the call writes one `timespec` to the given place and keeps no reference to it.
-    let failed = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) } != 0;
-    debug_assert!(!failed, "every system has this clock");
-    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)
 }
 
 /// A clock that moves only when a caller moves it. `sleep` advances it by the time asked for.

@@ -3,6 +3,8 @@
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::system;
+
 /// A source of random bytes.
 pub trait Entropy: Send + Sync + Debug {
     /// Returns a random 64-bit number.
@@ -31,9 +33,9 @@ impl OsEntropy {
 impl Entropy for OsEntropy {
     fn next_u64(&self) -> u64 {
         let mut out = [0u8; 8];
-        // getrandom exists on all supported kernels. If it fails, the fallback uses no clock and keeps salts
+        // All supported systems have random bytes. If the call fails, the fallback uses no clock and keeps salts
         // distinct within the process, which is all that correctness needs.
-        if rustix::rand::getrandom(&mut out, rustix::rand::GetRandomFlags::empty()) != Ok(out.len()) {
+        if !system::random(&mut out) {
             static FALLBACK: AtomicU64 = AtomicU64::new(0x9E37_79B9_7F4A_7C15);
             return mix(
                 FALLBACK.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed) ^ u64::from(std::process::id())

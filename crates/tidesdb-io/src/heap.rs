@@ -1,11 +1,9 @@
 //! The allocator of the process.
 
-#[cfg(all(target_os = "linux", target_env = "gnu", not(miri)))]
-use std::sync::OnceLock;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::clock::since_boot;
+use crate::system::{self, since_boot};
 
 /// An answer of the allocator serves [`Heap::recent`] for this many times as long as it took.
 const RECENT: u32 = 100;
@@ -13,11 +11,7 @@ const RECENT: u32 = 100;
 /// Returns free memory of the heap to the system, where the allocator can. Freed memory otherwise stays with the process, which then
 /// takes more than it uses. Takes about a millisecond for each 100 MiB of heap; other threads may allocate meanwhile.
 pub fn trim_heap() {
-    #[cfg(all(target_os = "linux", target_env = "gnu", not(miri)))]
-    // SAFETY: the call takes a number, may run on any thread, and frees only memory that no program part holds.
-    unsafe {
-        libc::malloc_trim(0);
-    }
+    system::trim_heap();
 }
 
 /// What the allocator of the C library has taken from the system for this process, as it counts itself. Memory that another global
@@ -34,24 +28,7 @@ impl Heap {
     /// Asks the allocator; `None` where it does not count: glibc before 2.33, other C libraries, other systems. Locks one heap after the other
     /// and walks its free blocks: about a millisecond as a rule, 30 to 300 ms if there are a million. Do not call it on a hot path.
     pub fn now() -> Option<Self> {
-        #[cfg(all(target_os = "linux", target_env = "gnu", not(miri)))]
-        {
-            type Count = unsafe extern "C" fn() -> libc::mallinfo2;
-            static COUNT: OnceLock<Option<Count>> = OnceLock::new();
-            let count = *COUNT.get_or_init(|| {
-                // SAFETY: the name ends with 0. The result is null, or the function of this name and type in the C library, which stays
-                // loaded as long as the process runs.
-                unsafe {
-                    let found = libc::dlsym(libc::RTLD_DEFAULT, c"mallinfo2".as_ptr());
-                    std::mem::transmute::<*mut libc::c_void, Option<Count>>(found)
-                }
-            });
-            // SAFETY: the function takes nothing, may run on any thread, and changes no memory of the program.
-            let seen = unsafe { count?() };
-            Some(Self { used: (seen.uordblks + seen.hblkhd) as u64, free: seen.fordblks as u64 })
-        }
-        #[cfg(not(all(target_os = "linux", target_env = "gnu", not(miri))))]
-        None
+        system::heap().map(|(used, free)| Self { used, free })
     }
 
     /// Returns what [`now`](Self::now) returns, or an earlier answer if the call takes long: all calls together spend at most a hundredth of the
@@ -96,29 +73,7 @@ impl Asked {
 
 /// Returns the bytes of RAM that this process takes beside pages of files and shared memory; `None` where the system does not say.
 pub fn anonymous_bytes() -> Option<u64> {
-    #[cfg(all(target_os = "linux", not(miri)))]
-    {
-        let pages = pages_of(&std::fs::read_to_string("/proc/self/statm").ok()?)?;
-        Some(pages * page_bytes() as u64)
-    }
-    #[cfg(not(all(target_os = "linux", not(miri))))]
-    None
-}
-
-/// Bytes of a page of memory. `rustix` would look for the number in the image of the kernel's page of code, which is not mapped under
-/// valgrind.
-pub(crate) fn page_bytes() -> usize {
-    // SAFETY: the call takes a number and reads no memory of the program.
-    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    usize::try_from(bytes).expect("every system knows the size of its pages")
-}
-
-/// Anonymous resident pages according to `statm`, which has the form of `/proc/self/statm`: the second number, less the third.
-#[cfg(any(test, all(target_os = "linux", not(miri))))]
-fn pages_of(statm: &str) -> Option<u64> {
-    let mut numbers = statm.split_whitespace().skip(1).map(|word| word.parse::<u64>().ok());
-    let (resident, shared) = (numbers.next()??, numbers.next()??);
-    Some(resident.saturating_sub(shared))
+    system::anonymous_bytes()
 }
 
 #[cfg(test)]
@@ -161,17 +116,8 @@ mod tests {
         });
     }
 
-    #[test]
-    fn anonymous_pages_are_resident_and_not_shared() {
-        assert_eq!(pages_of("9000 500 120 40 0 800 0\n"), Some(380));
-        assert_eq!(pages_of("9000 5 120"), Some(0));
-        assert_eq!(pages_of("9000 5"), None);
-        assert_eq!(pages_of("a b c"), None);
-    }
-
     /// Freed blocks that lie between allocated ones cannot leave the process: the heap counts them as free, and they stay resident.
     #[test]
-    #[cfg(all(target_os = "linux", target_env = "gnu", not(miri)))]
     fn the_heap_counts_what_was_freed() {
         crate::sim::alone(|| {
             const BLOCK: usize = 1000;

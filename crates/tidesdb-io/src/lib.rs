@@ -15,6 +15,7 @@
 //! * Reads and writes may be short. [`FileExt`] provides the loops.
 #![allow(unsafe_code, reason = "a leaf crate")]
 
+mod system;
 mod region;
 mod buffer;
 mod crc;

@@ -2,9 +2,11 @@
 
 use std::io;
 
+use crate::system::NOT_IN_NAMES;
+
 /// Refuses a name that is not a single path component.
 pub(crate) fn check_name(name: &str) -> io::Result<()> {
-    if name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']) {
+    if name.is_empty() || name == "." || name == ".." || name.contains(NOT_IN_NAMES) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file name"));
     }
     Ok(())

@@ -21,8 +21,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
-use rustix::io::Errno;
-
+use crate::system::Errno;
 use crate::{Access, Advice, Dir, DirLock, Disk, File, ReadMap, Space};
 
 /// A limit on the descriptors of files open for reading, and the list of files that hold one.

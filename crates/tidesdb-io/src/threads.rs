@@ -3,12 +3,7 @@
 use std::fmt::Debug;
 use std::io;
 
-/// Niceness of [`Priority::Low`], added to that of the process: such a thread gets about a third of a busy processor
-/// when it competes with one normal thread. With much less, merges would fall behind while readers or other programs keep the
-/// processors busy, and writers would wait for them.
-const LOW_NICE: i32 = 3;
-/// Highest niceness of the system.
-const NICE_MAX: i32 = 19;
+use crate::system;
 
 /// Starts threads.
 pub trait Threads: Send + Sync + Debug {
@@ -78,10 +73,7 @@ impl Threads for RealThreads {
     ) -> io::Result<JoinHandle> {
         let run = move || {
             if priority == Priority::Low {
-                // Reads and changes the calling thread only, which has the niceness of the thread that started it. If
-                // the system forbids it, the thread runs at normal priority.
-                let nice = rustix::process::getpriority_process(None).unwrap_or(0);
-                let _ = rustix::process::setpriority_process(None, (nice + LOW_NICE).min(NICE_MAX));
+                system::lower_priority();
             }
             body();
         };

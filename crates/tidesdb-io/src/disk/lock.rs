@@ -1,4 +1,4 @@
-//! The directory lock: `flock` excludes other processes, a registry excludes other openers in this process.
+//! The directory lock: a lock of a file excludes other processes, a registry excludes other openers in this process.
 //!
 //! Invariant: a directory in the registry is held by at least one live [`RealLock`], and by exactly one if the
 //! lock is exclusive. The registry is needed where `flock` is emulated per process (network file systems).
@@ -7,14 +7,11 @@ use std::collections::BTreeMap;
 use std::io;
 
 use parking_lot::Mutex;
-use rustix::fd::OwnedFd;
-use rustix::fs::FlockOperation;
-use rustix::io::{Errno, retry_on_intr};
-use rustix::process::Pid;
 
 use crate::DirLock;
+use crate::system::{self, Errno, Handle};
 
-/// Device and inode of a locked directory.
+/// Identity of a locked directory, see [`system::Folder::id`].
 type Key = (u64, u64);
 
 /// How this process holds a directory.
@@ -30,13 +27,14 @@ static HELD: Mutex<BTreeMap<Key, Holders>> = Mutex::new(BTreeMap::new());
 #[derive(Debug)]
 pub(super) struct RealLock {
     key: Key,
-    file: OwnedFd,
-    owner: Pid,
+    file: Handle,
+    /// The process that locked it.
+    owner: u32,
 }
 
 impl RealLock {
     /// Locks directory `key` through its open lock file `file`, without waiting.
-    pub(super) fn acquire(key: Key, file: OwnedFd, exclusive: bool) -> io::Result<Self> {
+    pub(super) fn acquire(key: Key, file: Handle, exclusive: bool) -> io::Result<Self> {
         let mut held = HELD.lock();
         let next = match (held.get(&key), exclusive) {
             (None, true) => Holders::Exclusive,
@@ -44,14 +42,9 @@ impl RealLock {
             (Some(Holders::Shared(n)), false) => Holders::Shared(n + 1),
             _ => return Err(Errno::WOULDBLOCK.into()),
         };
-        let operation = if exclusive {
-            FlockOperation::NonBlockingLockExclusive
-        } else {
-            FlockOperation::NonBlockingLockShared
-        };
-        retry_on_intr(|| rustix::fs::flock(&file, operation))?;
+        system::try_lock(&file, exclusive)?;
         held.insert(key, next);
-        Ok(Self { key, file, owner: rustix::process::getpid() })
+        Ok(Self { key, file, owner: std::process::id() })
     }
 }
 
@@ -60,7 +53,7 @@ impl DirLock for RealLock {}
 impl Drop for RealLock {
     fn drop(&mut self) {
         // A forked child shares the lock with its parent and must not release it.
-        if rustix::process::getpid() != self.owner {
+        if std::process::id() != self.owner {
             return;
         }
         let mut held = HELD.lock();
@@ -70,8 +63,6 @@ impl Drop for RealLock {
                 held.remove(&self.key);
             }
         }
-        // Closing the file would unlock it too, but not while a child that was just forked holds a copy of the
-        // descriptor.
-        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+        let _ = system::unlock(&self.file);
     }
 }

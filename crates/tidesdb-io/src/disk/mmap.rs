@@ -7,13 +7,9 @@
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fd::AsFd;
-use rustix::io::Errno;
-use rustix::mm::{Advice, ProtFlags};
-
-use crate::region::Mapping;
+use crate::system::{self, Handle, Mapping};
 use crate::vfs::for_reading;
-use crate::{Advice as FileAdvice, File, ReadMap, SharedMap};
+use crate::{Advice, File, ReadMap, SharedMap};
 
 /// Bytes in a word of a writable map.
 const WORD: usize = size_of::<u64>();
@@ -29,8 +25,8 @@ pub(super) struct RealSharedMap(Mapping);
 
 impl RealSharedMap {
     /// Maps `[0, len)`, which must not be empty and must lie inside the file.
-    pub(super) fn new(fd: impl AsFd, len: u64) -> io::Result<Self> {
-        Mapping::new(fd, len, ProtFlags::READ | ProtFlags::WRITE).map(Self)
+    pub(super) fn new(file: &Handle, len: u64) -> io::Result<Self> {
+        Mapping::new(file, len, true).map(Self)
     }
 
     /// Returns the range as indices, or an error if it is not inside the map.
@@ -61,8 +57,8 @@ pub(super) struct MappedFile(Mapping);
 
 impl MappedFile {
     /// Maps `[0, len)`, which must not be empty and must lie inside the file. The file must never become shorter.
-    pub(super) fn new(fd: impl AsFd, len: u64) -> io::Result<Self> {
-        Mapping::new(fd, len, ProtFlags::READ).map(Self)
+    pub(super) fn new(file: &Handle, len: u64) -> io::Result<Self> {
+        Mapping::new(file, len, false).map(Self)
     }
 }
 
@@ -107,7 +103,7 @@ impl File for MappedFile {
         Ok(None)
     }
 
-    fn advise(&self, _advice: FileAdvice, _offset: u64, _len: u64) -> io::Result<()> {
+    fn advise(&self, _advice: Advice, _offset: u64, _len: u64) -> io::Result<()> {
         Ok(())
     }
 
@@ -166,34 +162,17 @@ impl SharedMap for RealSharedMap {
         if start == end {
             return Ok(());
         }
-        let page = crate::heap::page_bytes();
+        let page = system::page_bytes();
         let start = start / page * page;
-        // SAFETY: the range starts inside the mapping, at a page, and ends inside it; populating pages changes
-        // no byte of them.
-        let advised = unsafe {
-            rustix::mm::madvise(
-                self.0.base().as_ptr().add(start).cast(),
-                end - start,
-                Advice::LinuxPopulateWrite,
-            )
-        };
-        match advised {
-            Ok(()) => Ok(()),
-            // Kernels before 5.14 do not support this advice.
-            Err(Errno::INVAL) => {
-                for word in self.words()[start / WORD..end.div_ceil(WORD)].iter().step_by(page / WORD) {
-                    word.fetch_or(0, Ordering::Relaxed);
-                }
-                Ok(())
+        if !self.0.populate(start, end - start)? {
+            for word in self.words()[start / WORD..end.div_ceil(WORD)].iter().step_by(page / WORD) {
+                word.fetch_or(0, Ordering::Relaxed);
             }
-            Err(e) => Err(e.into()),
         }
+        Ok(())
     }
 
     fn release(&self) -> io::Result<()> {
-        // SAFETY: the range is the whole mapping, which is shared. Its pages stay in the page cache with every
-        // byte that was stored, so later accesses to the mapping see the same bytes.
-        unsafe { rustix::mm::madvise(self.0.base().as_ptr().cast(), self.0.len(), Advice::LinuxDontNeed) }?;
-        Ok(())
+        self.0.release()
     }
 }

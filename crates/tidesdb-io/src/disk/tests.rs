@@ -3,17 +3,14 @@
 use std::io;
 use std::sync::Arc;
 
-use rustix::fs::{Mode, OFlags};
-
 use super::file::RealFile;
 use super::mmap::RealSharedMap;
-use super::{parent_of, parse_uuid};
 use crate::region::MapRegion;
+use crate::system::{Folder, How};
 use crate::{Entropy, File, FileExt, SeededEntropy, SharedMap};
 
 fn new_file(dir: &std::path::Path) -> RealFile {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
-    RealFile::new(rustix::fs::open(dir.join("file"), flags, Mode::from_raw_mode(0o600)).unwrap())
+    RealFile::new(Folder::open(dir).unwrap().open_file("file", How::CreateNew).unwrap())
 }
 
 #[test]
@@ -90,9 +87,8 @@ fn concurrent_writers_of_one_word_lose_no_bytes() {
         println!("skipped: no maps on this file system");
         return;
     }
-    let flags = OFlags::RDWR;
-    let fd = rustix::fs::open(temp.path().join("file"), flags, Mode::empty()).unwrap();
-    let map = Arc::new(RealSharedMap::new(&fd, 4096).unwrap());
+    let again = Folder::open(temp.path()).unwrap().open_file("file", How::ReadWrite).unwrap();
+    let map = Arc::new(RealSharedMap::new(&again, 4096).unwrap());
     std::thread::scope(|scope| {
         for writer in 0..WRITERS {
             let map = Arc::clone(&map);
@@ -104,7 +100,7 @@ fn concurrent_writers_of_one_word_lose_no_bytes() {
             });
         }
     });
-    let region = MapRegion::map(&fd, 4096).unwrap();
+    let region = MapRegion::map(&again, 4096).unwrap();
     for run in 0..4096 / 3 {
         let want = [(run % WRITERS) as u8 + 1; 3];
         assert_eq!(region.as_slice()[run * 3..run * 3 + 3], want, "run {run}");
@@ -116,27 +112,4 @@ fn an_empty_file_maps_to_nothing() {
     let temp = tempfile::tempdir().unwrap();
     let file = new_file(temp.path());
     assert!(file.map_read().unwrap().is_none_or(|map| map.is_empty()));
-}
-
-#[test]
-fn boot_ids_are_parsed() {
-    let parsed = parse_uuid(b"1851b7da-8a7b-4a98-b971-65609a0b6fd0").unwrap();
-    assert_eq!(parsed[..4], [0x18, 0x51, 0xb7, 0xda]);
-    assert_eq!(parsed[15], 0xd0);
-    for bad in [
-        &b""[..],
-        b"1851b7da",
-        b"1851b7da-8a7b-4a98-b971-65609a0b6fd00",
-        b"x851b7da-8a7b-4a98-b971-65609a0b6fd0",
-    ] {
-        assert_eq!(parse_uuid(bad), None);
-    }
-}
-
-#[test]
-fn parents_are_found_lexically() {
-    use std::path::Path;
-    for (path, parent) in [("a/b", "a"), ("a", "."), ("/", "/"), ("/a", "/"), ("a/b/", "a")] {
-        assert_eq!(parent_of(Path::new(path)), Path::new(parent), "{path}");
-    }
 }

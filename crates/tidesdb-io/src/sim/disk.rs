@@ -10,8 +10,7 @@ use std::io;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rustix::io::Errno;
-
+use crate::system::Errno;
 use super::fault::{Effect, Fault, FaultId, Faults, SyncModel, errno};
 use super::image::{self, Image};
 use super::op::{Op, OpKind, OpSet};

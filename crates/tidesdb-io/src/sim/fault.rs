@@ -12,7 +12,7 @@ use super::rng::Rng;
 
 /// Error numbers of the system, for [`Fault::errno`].
 pub mod errno {
-    use rustix::io::Errno;
+    use crate::system::Errno;
 
     /// Input/output error.
     pub const EIO: i32 = Errno::IO.raw_os_error();

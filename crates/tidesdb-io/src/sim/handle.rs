@@ -7,8 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::io::Errno;
-
+use crate::system::Errno;
 use super::bytes::MAX_LEN;
 use super::disk::{Locked, SimDisk, State, Verdict, crash_error, os};
 use super::fault::{Effect, SyncModel};

@@ -3,8 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use rustix::io::Errno;
-
+use crate::system::Errno;
 use super::bytes::{Bytes, MAX_LEN};
 use super::disk::{SimDisk, State};
 use super::inode::Inode;

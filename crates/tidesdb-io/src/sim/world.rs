@@ -8,8 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path};
 use std::sync::Arc;
 
-use rustix::io::Errno;
-
+use crate::system::Errno;
 use super::inode::Inode;
 
 pub(super) type Id = u64;

@@ -1,0 +1,74 @@
+//! What differs between operating systems: the only place of the workspace where `cfg` chooses code for a system.
+//!
+//! Each system is one file that offers the same names, listed below. The traits of `vfs.rs` say in their documentation what a call does
+//! on each system; `docs/platforms.md` has the table. `unix.rs` holds what Linux and the other Unix systems share, in terms of calls that
+//! `linux.rs` (and each other Unix system) defines.
+//!
+//! All functions may be called from any thread.
+
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(not(all(target_os = "linux", not(miri))))]
+pub(crate) mod pages;
+#[cfg(unix)]
+mod unix;
+
+use std::path::Path;
+
+#[cfg(target_os = "linux")]
+use linux as own;
+
+#[cfg(all(target_os = "linux", not(miri)))]
+pub(crate) use linux::pages;
+#[cfg(unix)]
+pub(crate) use own::{
+    advise_huge, allocate, anonymous_bytes, boot_id, dont_need, heap, is_cached, lower_priority, may_map, may_map_shared, memory,
+    random, read_cached_at, start_writing, sync_all, sync_data, trim_heap, will_need, write_durably_at,
+};
+#[cfg(unix)]
+pub(crate) use unix::{
+    Errno, Folder, Handle, Mapping, NOT_IN_NAMES, file_len, files_max, is_dir, make_dir, page_bytes, read_at, set_len, since_boot,
+    sync_name, try_lock, unlock, write_at,
+};
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("TidesDB runs on Linux: crates/tidesdb-io/src/system has no file for this system");
+
+/// How [`Folder::open_file`] opens a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    /// For reading.
+    Read,
+    /// For reading short pieces at random places: without read-ahead.
+    Random,
+    /// For reading and writing.
+    ReadWrite,
+    /// For reading and writing; the file must not exist yet.
+    CreateNew,
+    /// For a lock. The file is created if there is none; nothing is read or written.
+    Lock {
+        /// Whether nobody else may hold the lock.
+        exclusive: bool,
+    },
+}
+
+/// Returns the directory that holds the last name of `path`, or `path` if it has no name.
+pub(crate) fn parent_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        Some(_) => Path::new("."),
+        None => path,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parents_are_found_lexically() {
+        for (path, parent) in [("a/b", "a"), ("a", "."), ("/", "/"), ("/a", "/"), ("a/b/", "a")] {
+            assert_eq!(parent_of(Path::new(path)), Path::new(parent), "{path}");
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! What Linux and the other Unix systems share: directories and files by descriptor, maps of files, locks, the clock.
+//!
+//! Invariants: every name is one checked path component; every open refuses symbolic links and anything but a regular file; files are
+//! 0600 and directories 0700 (the umask can only remove bits); every descriptor is close-on-exec. A [`Mapping`] owns
+//! `[base, base + len)`: the range stays mapped for the whole life of the value and is unmapped once, on drop; `base` is page-aligned.
+
+use std::io;
+use std::path::Path;
+use std::ptr::{self, NonNull};
+use std::time::Duration;
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
+use rustix::io::retry_on_intr;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+use super::{How, own, parent_of};
+
+/// Error numbers of the system.
+pub(crate) use rustix::io::Errno;
+
+/// An open file.
+pub(crate) type Handle = OwnedFd;
+
+/// Characters that no file name has.
+pub(crate) const NOT_IN_NAMES: &[char] = &['/', '\0'];
+
+/// Mode of files: private to their owner.
+const FILE_MODE: Mode = Mode::from_raw_mode(0o600);
+/// Mode of directories: private to their owner.
+const DIR_MODE: Mode = Mode::from_raw_mode(0o700);
+
+/// An open directory. It stays the same directory if its path comes to mean another one.
+#[derive(Debug)]
+pub(crate) struct Folder(OwnedFd);
+
+impl Folder {
+    /// Opens the directory at `path`.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self(retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))?))
+    }
+
+    /// Opens the regular file `name`.
+    pub(crate) fn open_file(&self, name: &str, how: How) -> io::Result<Handle> {
+        let flags = match how {
+            How::Read | How::Random => OFlags::RDONLY,
+            How::ReadWrite => OFlags::RDWR,
+            How::CreateNew => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
+            How::Lock { exclusive: true } => OFlags::RDWR | OFlags::CREATE,
+            How::Lock { exclusive: false } => OFlags::RDONLY | OFlags::CREATE,
+        };
+        // NONBLOCK keeps the open of a pipe from blocking; it has no effect on a regular file.
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = retry_on_intr(|| rustix::fs::openat(&self.0, name, flags, FILE_MODE))?;
+        regular(rustix::fs::fstat(&file)?.st_mode)?;
+        if how == How::Random {
+            own::disable_read_ahead(&file);
+        }
+        Ok(file)
+    }
+
+    /// Renames a file, replacing `to` if it exists.
+    pub(crate) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        Ok(retry_on_intr(|| rustix::fs::renameat(&self.0, from, &self.0, to))?)
+    }
+
+    /// Removes a name.
+    pub(crate) fn unlink(&self, name: &str) -> io::Result<()> {
+        Ok(retry_on_intr(|| rustix::fs::unlinkat(&self.0, name, AtFlags::empty()))?)
+    }
+
+    /// Gives the regular file `name` a second name `to_name` in `to`.
+    pub(crate) fn link(&self, name: &str, to: &Self, to_name: &str) -> io::Result<()> {
+        regular(rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode)?;
+        Ok(retry_on_intr(|| rustix::fs::linkat(&self.0, name, &to.0, to_name, AtFlags::empty()))?)
+    }
+
+    /// Returns the names of all regular files.
+    pub(crate) fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in rustix::fs::Dir::read_from(&self.0)? {
+            let entry = entry?;
+            // The engine creates only UTF-8 names.
+            let Ok(name) = entry.file_name().to_str() else { continue };
+            let is_file = match entry.file_type() {
+                FileType::Unknown => self.is_file(name)?,
+                kind => kind == FileType::RegularFile,
+            };
+            if is_file {
+                names.push(name.to_owned());
+            }
+        }
+        Ok(names)
+    }
+
+    /// Finds the type of an entry by `stat`, for file systems whose listing does not report it.
+    fn is_file(&self, name: &str) -> io::Result<bool> {
+        match rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile),
+            Err(Errno::NOENT) => Ok(false),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// Makes all names in the directory durable.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        own::sync_all(&self.0)
+    }
+
+    /// Identifies the directory while it is open: device and inode.
+    pub(crate) fn id(&self) -> io::Result<(u64, u64)> {
+        let stat = rustix::fs::fstat(&self.0)?;
+        #[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
+        let device = stat.st_dev as u64;
+        Ok((device, stat.st_ino))
+    }
+
+    /// Returns the free bytes and all bytes of the file system.
+    pub(crate) fn space(&self) -> io::Result<(u64, u64)> {
+        own::space(&self.0)
+    }
+}
+
+/// Refuses everything but a regular file.
+fn regular(raw_mode: rustix::fs::RawMode) -> io::Result<()> {
+    match FileType::from_raw_mode(raw_mode) {
+        FileType::RegularFile => Ok(()),
+        FileType::Directory => Err(Errno::ISDIR.into()),
+        FileType::Symlink => Err(Errno::LOOP.into()),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
+    }
+}
+
+/// Returns whether `path` is a directory, or the error of the system if there is nothing.
+pub(crate) fn is_dir(path: &Path) -> io::Result<bool> {
+    Ok(FileType::from_raw_mode(rustix::fs::stat(path)?.st_mode) == FileType::Directory)
+}
+
+/// Creates a directory.
+pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
+    Ok(retry_on_intr(|| rustix::fs::mkdir(path, DIR_MODE))?)
+}
+
+/// Makes the name of the directory `path` durable. With `existed`, another program may have made the directory.
+pub(crate) fn sync_name(path: &Path, existed: bool) -> io::Result<()> {
+    let parent = match Folder::open(parent_of(path)) {
+        // The parent of a directory created by another user need not be readable.
+        Err(e) if existed && e.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
+        other => other?,
+    };
+    match parent.sync() {
+        // Special file systems such as /proc cannot sync, and have nothing to lose.
+        Err(e) if existed && e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => Ok(()),
+        other => other,
+    }
+}
+
+/// Reads at `offset`. May be short.
+pub(crate) fn read_at(file: &Handle, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+    Ok(rustix::io::pread(file, buf, offset)?)
+}
+
+/// Writes at `offset`. May be short.
+pub(crate) fn write_at(file: &Handle, buf: &[u8], offset: u64) -> io::Result<usize> {
+    Ok(rustix::io::pwrite(file, buf, offset)?)
+}
+
+/// Truncates the file, or extends it with zeros.
+pub(crate) fn set_len(file: &Handle, len: u64) -> io::Result<()> {
+    Ok(retry_on_intr(|| rustix::fs::ftruncate(file, len))?)
+}
+
+/// Returns the length in bytes.
+pub(crate) fn file_len(file: &Handle) -> io::Result<u64> {
+    u64::try_from(rustix::fs::fstat(file)?.st_size).map_err(|_| Errno::OVERFLOW.into())
+}
+
+/// Locks an open file, exclusively or shared, without waiting. `WouldBlock` if another opener holds a conflicting lock.
+pub(crate) fn try_lock(file: &Handle, exclusive: bool) -> io::Result<()> {
+    let operation = if exclusive {
+        FlockOperation::NonBlockingLockExclusive
+    } else {
+        FlockOperation::NonBlockingLockShared
+    };
+    Ok(retry_on_intr(|| rustix::fs::flock(file, operation))?)
+}
+
+/// Unlocks an open file. Closing it would unlock it too, but not while a child that was just forked holds a copy of the descriptor.
+pub(crate) fn unlock(file: &Handle) -> io::Result<()> {
+    Ok(rustix::fs::flock(file, FlockOperation::Unlock)?)
+}
+
+/// Returns how many files this process may have open; `None` if there is no limit.
+pub(crate) fn files_max() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current
+}
+
+/// Reads the system's monotonic clock. A durable commit does so twice, and `Instant::elapsed` takes three times as many instructions.
+pub(crate) fn since_boot() -> Duration {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes one `timespec` to the given place and keeps no reference to it.
+    let failed = unsafe { libc::clock_gettime(own::MONOTONIC, &raw mut now) } != 0;
+    debug_assert!(!failed, "every system has this clock");
+    #[allow(clippy::unnecessary_cast, reason = "the type differs between systems")]
+    let seconds = now.tv_sec.unsigned_abs() as u64;
+    Duration::new(seconds, now.tv_nsec as u32)
+}
+
+/// Returns the bytes of a page of memory. `rustix` would look for the number in the image of the kernel's page of code, which is not
+/// mapped under valgrind.
+pub(crate) fn page_bytes() -> usize {
+    // SAFETY: the call takes a number and reads no memory of the program.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).expect("every system knows the size of its pages")
+}
+
+/// A live mapping of the first `len` bytes of a file.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the mapping is process-wide memory; unmapping it on another thread than the mapping one is allowed.
+unsafe impl Send for Mapping {}
+// SAFETY: `&Mapping` gives only the address and the length; each user proves its own accesses.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps `[0, len)` of `file`, shared. `len` must not be zero.
+    pub(crate) fn new(file: &Handle, len: u64, writable: bool) -> io::Result<Self> {
+        // No object may be larger than `isize::MAX`, or slices of it would be unsound.
+        let len = isize::try_from(len).map_err(|_| Errno::NOMEM)?.unsigned_abs();
+        let access = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
+        // SAFETY: a null hint lets the kernel choose an address, so no existing mapping is replaced.
+        let base = unsafe { rustix::mm::mmap(ptr::null_mut(), len, access, MapFlags::SHARED, file, 0) }?;
+        let base = NonNull::new(base.cast()).ok_or(Errno::NOMEM)?;
+        Ok(Self { base, len })
+    }
+
+    /// Returns the first byte; its address is page-aligned.
+    pub(crate) fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// Returns the length in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Makes a page fault read only its own page, not its neighbours.
+    pub(crate) fn advise_random(&self) -> io::Result<()> {
+        // SAFETY: the range is a live mapping, and this advice changes no byte of it.
+        Ok(unsafe { rustix::mm::madvise(self.base.as_ptr().cast(), self.len, Advice::Random) }?)
+    }
+
+    /// Makes the pages of a range, which begins with a page and lies in the map, present and writable. Returns false if the system
+    /// cannot.
+    pub(crate) fn populate(&self, start: usize, len: usize) -> io::Result<bool> {
+        debug_assert!(start.checked_add(len).is_some_and(|end| end <= self.len), "the range lies in the map");
+        own::populate(self, start, len)
+    }
+
+    /// Unmaps the pages and keeps their bytes in the page cache. A later access maps them again.
+    pub(crate) fn release(&self) -> io::Result<()> {
+        own::release(self)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: `base` and `len` are those of a successful mmap, unmapped here only, and `&mut self` proves
+        // that no borrow of the memory is left.
+        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
+        debug_assert_eq!(unmapped, Ok(()));
+    }
+}
+
+/// Returns the free bytes and all bytes of the file system that holds a directory.
+pub(super) fn space(folder: &OwnedFd) -> io::Result<(u64, u64)> {
+    let vfs = rustix::fs::fstatvfs(folder)?;
+    Ok((vfs.f_bavail.saturating_mul(vfs.f_frsize), vfs.f_blocks.saturating_mul(vfs.f_frsize)))
+}
+
+/// Returns the bytes of a UUID that is written as text.
+pub(super) fn parse_uuid(text: &[u8]) -> Option<[u8; 16]> {
+    let mut digits = text.iter().filter(|&&c| c != b'-').map(|&c| char::from(c).to_digit(16));
+    let mut out = [0; 16];
+    for byte in &mut out {
+        *byte = u8::try_from(digits.next()?? << 4 | digits.next()??).ok()?;
+    }
+    digits.next().is_none().then_some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boot_ids_are_parsed() {
+        let parsed = parse_uuid(b"1851b7da-8a7b-4a98-b971-65609a0b6fd0").unwrap();
+        assert_eq!(parsed[..4], [0x18, 0x51, 0xb7, 0xda]);
+        assert_eq!(parsed[15], 0xd0);
+        for bad in [
+            &b""[..],
+            b"1851b7da",
+            b"1851b7da-8a7b-4a98-b971-65609a0b6fd00",
+            b"x851b7da-8a7b-4a98-b971-65609a0b6fd0",
+        ] {
+            assert_eq!(parse_uuid(bad), None);
+        }
+    }
+}
