@@ -203,7 +203,7 @@ fn walk(root: &Path) -> std::io::Result<Vec<String>> {
             if kind.is_file() {
                 out.push(path);
             } else if kind.is_dir()
-                && (!name.starts_with('.') || name == ".ci")
+                && (!name.starts_with('.') || matches!(&*name, ".ci" | ".github"))
                 && !name.starts_with("target")
             {
                 todo.push(path);

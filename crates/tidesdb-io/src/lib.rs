@@ -4,6 +4,8 @@
 //! the real one ([`Env::real`]) and a deterministic simulated one ([`sim::SimDisk`]) that can crash at any
 //! call, lose, tear, reorder and misdirect writes, fail any call with any errno and rot bits at rest.
 //!
+//! It runs on Linux, macOS, FreeBSD and Windows: the module `system` has one file for each.
+//!
 //! # Contract of durability
 //!
 //! * Bytes written with [`File::write_at`] or through a [`SharedMap`] survive a crash of the process, but not

@@ -38,7 +38,8 @@ pub trait Threads: Send + Sync + Debug {
 pub enum Priority {
     /// Like every other thread.
     Normal,
-    /// Yields to normal threads, but never starves.
+    /// Yields to normal threads, but never starves. On FreeBSD, where a program cannot lower the priority of one thread so, like
+    /// [`Priority::Normal`].
     Low,
 }
 

@@ -1,7 +1,9 @@
 //! The traits a disk implements: [`Disk`] opens directories, [`Dir`] holds names, [`File`] holds bytes.
 //!
-//! A directory is held by descriptor. Names are single path components made by the engine, so no name that a
-//! user chose ever becomes a path. Every error is an [`io::Error`] that keeps the errno of the system.
+//! A directory is held by descriptor, on Windows by a handle that keeps it where it is. Names are single path components made by the
+//! engine, so no name that a user chose ever becomes a path. Every error is an [`io::Error`] that keeps the error number of the system.
+//!
+//! The promises are the same on each system. Where a system cannot do what a call is for, the call says what takes its place.
 
 #![expect(
     clippy::missing_errors_doc,
@@ -27,13 +29,13 @@ pub enum Access {
 /// A hint to the system about a range, given by [`File::advise`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
-    /// The range will be read soon: starts loading it into the page cache and does not wait.
+    /// The range will be read soon: starts loading it into the page cache and does not wait. Does nothing on Windows.
     WillNeed,
     /// The range will not be read soon: starts writing its dirty pages and drops its clean pages from the page
-    /// cache.
+    /// cache. Does nothing on macOS and Windows, and starts no writes on FreeBSD.
     DontNeed,
     /// The range was written and will be synced soon: starts writing its dirty pages, so that the sync waits less. Nothing is durable
-    /// before the sync.
+    /// before the sync. Does nothing except on Linux.
     SyncSoon,
 }
 
@@ -50,36 +52,47 @@ pub struct Space {
 pub trait Disk: Send + Sync + Debug {
     /// Opens the directory at `path`. With `create`, makes it (and missing parents) first, mode 0700, and syncs
     /// the parent so that the new name survives a power loss.
+    ///
+    /// On Windows a directory has the permissions that its parent passes on. Nobody can rename or remove it while it is open.
     fn open_dir(&self, path: &Path, create: bool) -> io::Result<Arc<dyn Dir>>;
     /// Identifies the current boot of the machine. While it stays the same, bytes written to the system are
     /// still there, even if the process died. Once it changes, unsynced bytes may be gone. All zeros if
-    /// unknown, which callers treat as changed.
+    /// unknown, which callers treat as changed: on Windows, on FreeBSD before 13, and where `/proc` is not mounted.
     fn boot_id(&self) -> [u8; 16];
     /// Number of files the process should have open for reading at once. `None` if this disk uses no
-    /// descriptors.
+    /// descriptors. Windows sets no limit; the number is fixed there.
     fn open_files_max(&self) -> Option<usize>;
 }
 
 /// One directory, held by descriptor.
 pub trait Dir: Send + Sync + Debug {
     /// Creates a file that must not exist yet (mode 0600, never through a symbolic link) and reserves
-    /// `prealloc` bytes of real blocks, which become its length and read as zeros.
+    /// `prealloc` bytes of real blocks, which become its length and read as zeros; see [`File::allocate`]. On Windows a file has the
+    /// permissions that its directory passes on.
     fn create_new(&self, name: &str, prealloc: u64) -> io::Result<Arc<dyn File>>;
     /// Opens a regular file. Symbolic links, devices and directories are refused.
     fn open(&self, name: &str, access: Access) -> io::Result<Arc<dyn File>>;
-    /// Renames atomically, replacing `to` if it exists.
+    /// Renames atomically, replacing `to` if it exists. Open files that had the name `to` stay readable.
+    ///
+    /// On Windows the rename is durable when it returns. A file system without POSIX semantics (FAT, most of the network) refuses
+    /// to replace an open file there.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
-    /// Removes a name; open files stay readable.
+    /// Removes a name; open files stay readable. On a file system of Windows without POSIX semantics the name goes when the last of them is
+    /// closed, and cannot be used again before.
     fn unlink(&self, name: &str) -> io::Result<()>;
     /// Gives the file `name` a second name `to_name` in `to`, a directory of the same disk.
     fn link(&self, name: &str, to: &dyn Dir, to_name: &str) -> io::Result<()>;
     /// Returns the names of all regular files, in no particular order.
     fn list(&self) -> io::Result<Vec<String>>;
     /// Makes every earlier create, rename, link and unlink in this directory durable.
+    ///
+    /// Windows has no such call. The time of the directory is changed instead, through a handle whose changes are written before they
+    /// return: NTFS logs changes of names in order, so the earlier ones are durable too. It logs them in the same order if the call is
+    /// never made, so that a crash keeps no change without those before it.
     fn sync(&self) -> io::Result<()>;
     /// Locks the directory through the file `name`: exclusively for a writer, shared for readers.
     /// Fails with [`io::ErrorKind::WouldBlock`] if another opener, in this or another process, holds a
-    /// conflicting lock.
+    /// conflicting lock. Other programs respect the lock if they ask for it: `flock`, on Windows `LockFileEx` for a byte beyond the file.
     fn lock(&self, name: &str, exclusive: bool) -> io::Result<Box<dyn DirLock>>;
     /// Returns the free and total space of the file system.
     fn space(&self) -> io::Result<Space>;
@@ -98,13 +111,17 @@ pub trait File: Send + Sync + Debug {
     /// Reads at `offset`. May be short. `Ok(0)` for a non-empty buffer means end of file.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
     /// Like [`File::read_at`], but only if the bytes are in the system's page cache; never waits for the device. `None` if they
-    /// are not, or if the system cannot say.
+    /// are not, or if the system cannot say: only Linux can.
     fn read_cached_at(&self, buf: &mut [u8], offset: u64) -> io::Result<Option<usize>>;
     /// Writes at `offset`. May be short.
     fn write_at(&self, _buf: &[u8], _offset: u64) -> io::Result<usize> {
         for_reading()
     }
-    /// Reserves real blocks for the range, never sparse; grows the file to `offset + len` if it is shorter.
+    /// Reserves real blocks for the range, never sparse; grows the file to `offset + len` if it is shorter. Where the system or the file
+    /// system cannot reserve blocks, zeros are written.
+    ///
+    /// A file system that writes each change to new blocks (APFS with snapshots, ZFS, Btrfs, ReFS) may be full when reserved
+    /// blocks are written, on every system. The write fails then.
     fn allocate(&self, _offset: u64, _len: u64) -> io::Result<()> {
         for_reading()
     }
@@ -112,12 +129,13 @@ pub trait File: Send + Sync + Debug {
     fn set_len(&self, _len: u64) -> io::Result<()> {
         for_reading()
     }
-    /// Makes the bytes, and the length needed to read them back, durable.
+    /// Makes the bytes, and the length needed to read them back, durable: `fdatasync`, on macOS `F_FULLFSYNC`, on Windows
+    /// `FlushFileBuffers`. On Windows a file that is open for reading only fails with `PermissionDenied`.
     fn sync_data(&self) -> io::Result<()>;
     /// Like [`File::sync_data`], and syncs all metadata too.
     fn sync_all(&self) -> io::Result<()>;
     /// Writes at `offset`, and makes these bytes durable. Other bytes of the file, and a length that is not durable yet, need not become so:
-    /// in a file with many such bytes this takes less time than a sync. May be short.
+    /// in a file with many such bytes this takes less time than a sync, on Linux; the other systems sync the file. May be short.
     fn write_durably_at(&self, _buf: &[u8], _offset: u64) -> io::Result<usize> {
         for_reading()
     }
@@ -129,15 +147,16 @@ pub trait File: Send + Sync + Debug {
     }
     /// Maps `[0, len)` for writing through the page cache, coherent with `read_at` and `write_at`. Returns
     /// `Ok(None)` if mapping is not supported, or not safe on this file system because a page fault may end in
-    /// a signal.
+    /// a signal, or if addresses of 32 bits leave no room. Only Linux has such maps.
     fn map_shared(&self, _len: u64) -> io::Result<Option<Box<dyn SharedMap>>> {
         for_reading()
     }
     /// Maps the whole file for reading. Returns `Ok(None)` if not supported; the caller falls back to
-    /// `read_at`. The file must never be truncated while the map lives.
+    /// `read_at`. The file must never be truncated while the map lives. Not supported on Windows, where a mapped file cannot be
+    /// removed, nor if addresses of 32 bits leave no room.
     fn map_read(&self) -> io::Result<Option<ReadMap>>;
     /// Returns the file at its current length, for reading, without a descriptor: it stays readable after its name is
-    /// gone. Other processes may go on writing to it. Returns `Ok(None)` if not supported.
+    /// gone. Other processes may go on writing to it. Returns `Ok(None)` if not supported, as [`File::map_read`].
     fn without_descriptor(&self) -> io::Result<Option<Arc<dyn File>>> {
         Ok(None)
     }

@@ -46,6 +46,14 @@ impl RealFile {
     }
 }
 
+/// Returns `None` for a map for which addresses of 32 bits leave no room: the caller uses system calls then.
+fn if_it_fits<M>(map: io::Result<M>) -> io::Result<Option<M>> {
+    match map {
+        Err(e) if usize::BITS < 64 && e.kind() == io::ErrorKind::OutOfMemory => Ok(None),
+        made => made.map(Some),
+    }
+}
+
 impl File for RealFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         system::read_at(&self.0, buf, offset)
@@ -94,15 +102,15 @@ impl File for RealFile {
         if !system::may_map_shared(&self.0)? {
             return Ok(None);
         }
-        Ok(Some(Box::new(RealSharedMap::new(&self.0, len)?)))
+        Ok(if_it_fits(RealSharedMap::new(&self.0, len))?.map(|map| Box::new(map) as Box<dyn SharedMap>))
     }
 
     fn map_read(&self) -> io::Result<Option<ReadMap>> {
         if !system::may_map(&self.0)? {
             return Ok(None);
         }
-        let region = MapRegion::map(&self.0, self.len()?)?;
-        Ok(Some(ReadMap { inner: Arc::new(region) }))
+        let region = if_it_fits(MapRegion::map(&self.0, self.len()?))?;
+        Ok(region.map(|region| ReadMap { inner: Arc::new(region) }))
     }
 
     fn without_descriptor(&self) -> io::Result<Option<Arc<dyn File>>> {
@@ -110,7 +118,7 @@ impl File for RealFile {
         if len == 0 || !system::may_map(&self.0)? {
             return Ok(None);
         }
-        Ok(Some(Arc::new(MappedFile::new(&self.0, len)?)))
+        Ok(if_it_fits(MappedFile::new(&self.0, len))?.map(|map| Arc::new(map) as Arc<dyn File>))
     }
 
     fn advise(&self, advice: Advice, offset: u64, len: u64) -> io::Result<()> {

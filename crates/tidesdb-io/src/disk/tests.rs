@@ -30,10 +30,24 @@ fn allocation_by_writing_keeps_content_and_fills_holes() {
     want[30_000..30_004].copy_from_slice(b"tail");
     assert!(all == want);
     // Every block is allocated: 13 of 4 KiB, counted in units of 512 bytes.
-    use std::os::unix::fs::MetadataExt;
-    this.sync_all().unwrap();
-    let blocks = std::fs::metadata(temp.path().join("file")).unwrap().blocks();
-    assert!(blocks >= 13 * 8, "{blocks} blocks");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        this.sync_all().unwrap();
+        let blocks = std::fs::metadata(temp.path().join("file")).unwrap().blocks();
+        assert!(blocks >= 13 * 8, "{blocks} blocks");
+    }
+}
+
+#[test]
+fn a_map_that_fits_no_address_is_none() {
+    let temp = tempfile::tempdir().unwrap();
+    let file = new_file(temp.path());
+    file.set_len(1).unwrap();
+    let maps = file.map_read().unwrap().is_some();
+    file.set_len(3 << 30).unwrap();
+    assert_eq!(file.map_read().unwrap().is_some(), maps && usize::BITS >= 64);
+    assert_eq!(file.without_descriptor().unwrap().is_some(), maps && usize::BITS >= 64);
 }
 
 #[test]

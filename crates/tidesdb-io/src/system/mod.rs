@@ -1,22 +1,34 @@
 //! What differs between operating systems: the only place of the workspace where `cfg` chooses code for a system.
 //!
 //! Each system is one file that offers the same names, listed below. The traits of `vfs.rs` say in their documentation what a call does
-//! on each system; `docs/platforms.md` has the table. `unix.rs` holds what Linux and the other Unix systems share, in terms of calls that
-//! `linux.rs` (and each other Unix system) defines.
+//! on each system; `docs/platforms.md` has the table. `unix.rs` holds what `linux.rs`, `macos.rs` and `bsd.rs` share, in terms of calls that
+//! each of them defines.
 //!
 //! All functions may be called from any thread.
 
+#[cfg(target_os = "freebsd")]
+mod bsd;
 #[cfg(target_os = "linux")]
 mod linux;
+#[cfg(target_vendor = "apple")]
+mod macos;
 #[cfg(not(all(target_os = "linux", not(miri))))]
 pub(crate) mod pages;
+#[cfg(any(target_vendor = "apple", target_os = "freebsd"))]
+mod sysctl;
 #[cfg(unix)]
 mod unix;
+#[cfg(windows)]
+mod windows;
 
 use std::path::Path;
 
+#[cfg(target_os = "freebsd")]
+use bsd as own;
 #[cfg(target_os = "linux")]
 use linux as own;
+#[cfg(target_vendor = "apple")]
+use macos as own;
 
 #[cfg(all(target_os = "linux", not(miri)))]
 pub(crate) use linux::pages;
@@ -31,8 +43,15 @@ pub(crate) use unix::{
     sync_name, try_lock, unlock, write_at,
 };
 
-#[cfg(not(target_os = "linux"))]
-compile_error!("TidesDB runs on Linux: crates/tidesdb-io/src/system has no file for this system");
+#[cfg(windows)]
+pub(crate) use windows::{
+    Errno, Folder, Handle, Mapping, NOT_IN_NAMES, advise_huge, allocate, anonymous_bytes, boot_id, dont_need, file_len, files_max, heap,
+    is_cached, is_dir, lower_priority, make_dir, may_map, may_map_shared, memory, page_bytes, random, read_at, read_cached_at, set_len,
+    since_boot, start_writing, sync_all, sync_data, sync_name, trim_heap, try_lock, unlock, will_need, write_at, write_durably_at,
+};
+
+#[cfg(not(any(target_os = "linux", target_vendor = "apple", target_os = "freebsd", windows)))]
+compile_error!("TidesDB runs on Linux, macOS, FreeBSD and Windows: crates/tidesdb-io/src/system has no file for this system");
 
 /// How [`Folder::open_file`] opens a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

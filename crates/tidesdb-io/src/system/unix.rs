@@ -112,8 +112,8 @@ impl Folder {
     pub(crate) fn id(&self) -> io::Result<(u64, u64)> {
         let stat = rustix::fs::fstat(&self.0)?;
         #[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
-        let device = stat.st_dev as u64;
-        Ok((device, stat.st_ino))
+        let id = (stat.st_dev as u64, stat.st_ino as u64);
+        Ok(id)
     }
 
     /// Returns the free bytes and all bytes of the file system.
