@@ -483,7 +483,7 @@ impl Cursor {
                 Some(pointer) => self.read_stored(&pointer)?,
                 None => {
                     let len = ChunkedPlace::decode(self.inner.entry()?.2).map_or(0, |place| place.len);
-                    self.hold(len as usize)?;
+                    self.hold(usize::try_from(len).unwrap_or(usize::MAX))?;
                     resolve_chunks(&self.family, self.inner.entry()?.2, mem::take(&mut self.spare))?
                 }
             };
@@ -494,7 +494,7 @@ impl Cursor {
 
     /// Returns the value that `pointer` leads to; reads those of the next rows too in a long scan.
     fn read_stored(&mut self, pointer: &VlogPointer) -> Result<Slice> {
-        self.hold(pointer.raw_len as usize + self.stored.bytes())?;
+        self.hold((pointer.raw_len as usize).saturating_add(self.stored.bytes()))?;
         if !self.family.memory.has_room_for_cursors() {
             self.stored.forget();
             return self.family.vlog.read(pointer).map(Slice::from);
@@ -512,7 +512,7 @@ impl Cursor {
                 Ok(scout)
             },
         );
-        self.take_note(pointer.raw_len as usize + self.stored.bytes());
+        self.take_note((pointer.raw_len as usize).saturating_add(self.stored.bytes()));
         match self.stored.take(pointer)? {
             Some(value) => Ok(value),
             None => self.family.vlog.read(pointer).map(Slice::from),

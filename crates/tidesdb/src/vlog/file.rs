@@ -486,7 +486,9 @@ impl VlogFile {
         buf: &'b mut Vec<u8>,
     ) -> Result<(VlogRecordHeader, &'b [u8])> {
         self.check_range(pointer)?;
-        let bytes = RECORD_HEADER_BYTES + pointer.disk_len as usize;
+        // With addresses of 32 bits, no buffer is as long as the longest value.
+        let bytes = RECORD_HEADER_BYTES.checked_add(pointer.disk_len as usize).filter(|n| isize::try_from(*n).is_ok());
+        let bytes = bytes.ok_or_else(|| Error::MemoryLimit { what: "reading a value".into() })?;
         make_room(buf, bytes);
         let record = &mut buf[..bytes];
         self.read_exact(record, pointer.offset)?;

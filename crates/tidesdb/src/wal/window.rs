@@ -209,7 +209,7 @@ impl<'w> SegmentReader<'w> {
     /// Where the body of the valid `record` at `at` lies in the window; `None` if the record is longer than the window.
     pub(super) fn body_of(&self, record: &RecordHeader, at: u64) -> Option<Range<usize>> {
         let begin = at.checked_sub(self.window.base)? as usize + RECORD_HEADER_BYTES;
-        let end = begin + record.body_len as usize;
+        let end = begin.checked_add(record.body_len as usize)?;
         (end <= self.window.len).then_some(begin..end)
     }
 

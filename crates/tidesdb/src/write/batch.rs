@@ -22,8 +22,9 @@ use crate::{Error, Result};
 /// Length of a large batch, see [`WriteBatch::is_large`].
 const LARGE_BYTES_MIN: usize = 1 << 20;
 
-/// Longest body of a record; leaves room for pointers that replace values.
-const BATCH_BYTES_MAX: usize = (1 << 32) - (1 << 20);
+/// Longest body of a record; leaves room for pointers that replace values. With addresses of 32 bits, half of that: nothing in memory is
+/// longer.
+const BATCH_BYTES_MAX: usize = (if usize::BITS > 32 { u32::MAX as usize } else { isize::MAX as usize }) - ((1 << 20) - 1);
 
 /// The batch of a thread is not charged to the memory limit up to this length.
 const THREAD_ROOM: usize = 4 << 10;
@@ -466,7 +467,8 @@ impl WriteBatch {
     #[cold]
     fn grow(&mut self, family: &Family, wanted: usize) -> Result<()> {
         if wanted > BATCH_BYTES_MAX {
-            return Err(Error::invalid("a batch is limited to 4 GiB; split it"));
+            let gib = BATCH_BYTES_MAX.div_ceil(1 << 30);
+            return Err(Error::invalid(format!("a batch is limited to {gib} GiB; split it")));
         }
         let memory = &family.core.memory;
         let room_of = |part: usize| (wanted + (wanted / part).min(ROOM_MAX)).min(BATCH_BYTES_MAX);
