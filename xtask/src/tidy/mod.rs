@@ -16,6 +16,7 @@ mod names;
 mod reach;
 mod sizes;
 mod stats;
+mod systems;
 mod words;
 
 use crate::tree::Tree;
@@ -52,6 +53,7 @@ const RULES: [(&str, Rule); 14] = [
     ("floors", floors::check),
     ("sizes", sizes::check),
     ("reach", reach::check),
+    ("systems", systems::check),
     ("comments", comments::check),
     ("alone", alone::check),
     ("docs", docs::check),
