@@ -80,7 +80,8 @@ pub trait Dir: Send + Sync + Debug {
     /// Removes a name; open files stay readable. On a file system of Windows without POSIX semantics the name goes when the last of them is
     /// closed, and cannot be used again before.
     fn unlink(&self, name: &str) -> io::Result<()>;
-    /// Gives the file `name` a second name `to_name` in `to`, a directory of the same disk.
+    /// Gives the file `name` a second name `to_name` in `to`, a directory of the same disk. `Unsupported` on a file system of Windows
+    /// without hard links (FAT, exFAT); the other systems have errors of their own for that.
     fn link(&self, name: &str, to: &dyn Dir, to_name: &str) -> io::Result<()>;
     /// Returns the names of all regular files, in no particular order.
     fn list(&self) -> io::Result<Vec<String>>;

@@ -28,6 +28,8 @@ pub mod errno {
     pub const EINTR: i32 = Errno::INTR.raw_os_error();
     /// Permission denied.
     pub const EACCES: i32 = Errno::ACCESS.raw_os_error();
+    /// The file system does not have this call.
+    pub const EOPNOTSUPP: i32 = Errno::OPNOTSUPP.raw_os_error();
     /// Read-only file system.
     pub const EROFS: i32 = Errno::ROFS.raw_os_error();
 }

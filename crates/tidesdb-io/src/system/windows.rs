@@ -90,6 +90,7 @@ impl Errno {
     pub(crate) const NOENT: Self = Self(code::ERROR_FILE_NOT_FOUND as i32);
     pub(crate) const NOSPC: Self = Self(code::ERROR_DISK_FULL as i32);
     pub(crate) const NOTDIR: Self = Self(code::ERROR_DIRECTORY as i32);
+    pub(crate) const OPNOTSUPP: Self = Self(code::ERROR_CALL_NOT_IMPLEMENTED as i32);
     pub(crate) const ROFS: Self = Self(code::ERROR_WRITE_PROTECT as i32);
     /// `WSAEWOULDBLOCK`, which stands for a lock that another one holds.
     pub(crate) const WOULDBLOCK: Self = Self(10_035);
@@ -276,7 +277,7 @@ impl Folder {
         if !std::fs::symlink_metadata(&from)?.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
-        std::fs::hard_link(from, to.path.join(to_name))
+        std::fs::hard_link(from, to.path.join(to_name)).map_err(|e| if lacks_call(&e) { Errno::OPNOTSUPP.into() } else { e })
     }
 
     /// Returns the names of all regular files.

@@ -25,7 +25,8 @@ impl Db {
     /// Tables and value logs are hard links, so it is fast and at first needs no extra space.
     ///
     /// # Errors
-    /// `Exists` if the directory is not empty, `InvalidArgument` on another file system, `NoSpace`, `Io`, `Closed`, `Poisoned`.
+    /// `Exists` if the directory is not empty, `InvalidArgument` on another file system and on one without hard links, such as exFAT,
+    /// `NoSpace`, `Io`, `Closed`, `Poisoned`.
     pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<()> {
         self.duplicate(path.as_ref(), link)
     }
@@ -89,6 +90,9 @@ fn link(ctx: &MaintenanceCtx, name: &str, target: &Arc<dyn Dir>) -> Result<()> {
     ctx.dir.link(name, &**target, name).map_err(|e| match e.kind() {
         std::io::ErrorKind::CrossesDevices => {
             Error::invalid("a checkpoint must be on the same file system; use a backup otherwise")
+        }
+        std::io::ErrorKind::Unsupported => {
+            Error::invalid("the file system has no hard links, of which a checkpoint consists; use a backup")
         }
         _ => Error::io("link", name, e),
     })

@@ -184,6 +184,19 @@ fn a_failed_checkpoint_leaves_nothing_that_looks_like_a_database() {
 }
 
 #[test]
+fn a_file_system_without_links_needs_a_backup() {
+    let sim = Sim::new();
+    let db = sample(&sim);
+    sim.disk.inject(Fault::errno(errno::EOPNOTSUPP).on(OpKind::Link).forever());
+    match db.checkpoint("/copy") {
+        Err(Error::InvalidArgument { what }) => assert!(what.contains("use a backup"), "{what}"),
+        other => panic!("{other:?}"),
+    }
+    db.backup("/copy").unwrap();
+    assert_same(&db, &sim.options_at("/copy").open().unwrap());
+}
+
+#[test]
 fn a_copy_of_an_empty_database_and_of_user_comparators() {
     for how in BOTH {
         let sim = Sim::new();
