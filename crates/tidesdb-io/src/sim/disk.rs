@@ -71,6 +71,9 @@ pub(super) struct State {
     pub(super) sync_model: SyncModel,
     pub(super) map_shared: bool,
     pub(super) map_read: bool,
+    pub(super) keep_open_names: bool,
+    /// Open files whose name is removed when they are closed: the directory and the name.
+    pub(super) removed: BTreeMap<Id, (Id, String)>,
     faults: Faults,
     capacity: Option<u64>,
     full_errno: i32,
@@ -101,6 +104,8 @@ impl State {
             sync_model: SyncModel::default(),
             map_shared: true,
             map_read: false,
+            keep_open_names: false,
+            removed: BTreeMap::new(),
             faults: Faults::default(),
             capacity: None,
             full_errno: errno::ENOSPC,
@@ -144,6 +149,10 @@ impl State {
         }
     }
 
+    pub(super) fn crashed(&self) -> bool {
+        self.crashed
+    }
+
     /// Appends a call to the log, if the log is on.
     pub(super) fn note(&mut self, op: &Op) {
         if let Some(log) = &mut self.log {
@@ -179,6 +188,9 @@ impl State {
 
     fn fork(&self) -> SimDisk {
         let mut world = self.world.clone();
+        for (dir, name) in self.removed.values() {
+            let _ = world.unlink(*dir, name); // the process that had the file open is gone
+        }
         world.collect(|_| false);
         SimDisk::with(world, self.rng.clone().next(), self)
     }
@@ -196,6 +208,7 @@ impl SimDisk {
             sync_model: like.sync_model,
             map_shared: like.map_shared,
             map_read: like.map_read,
+            keep_open_names: like.keep_open_names,
             ..State::new(world, seed)
         };
         Self { state: Arc::new(Mutex::new(state)) }
@@ -321,6 +334,13 @@ impl SimDisk {
     /// Sets whether files can be mapped for reading. Off by default. A map is a copy of the bytes.
     pub fn enable_map_read(&self, on: bool) {
         self.state.lock().map_read = on;
+    }
+
+    /// Sets whether an open file keeps its name, as on file systems of Windows without POSIX semantics. A rename that would replace an open
+    /// file fails with `EACCES`. An unlink of an open file returns, but the name stays until the last handle is closed: it is listed, and
+    /// every other call that names it fails with `EACCES`. Off by default.
+    pub fn keep_open_names(&self, on: bool) {
+        self.state.lock().keep_open_names = on;
     }
 
     /// Passes a call through the gate, runs it and logs it.

@@ -109,6 +109,7 @@ impl Dir for SimDir {
             }
             match state.world.lookup(self.id, name) {
                 Err(Errno::NOENT) if prealloc > state.room() => return Err(state.full()),
+                Ok(Node::File(id)) => state.not_removed(id)?,
                 _ => {}
             }
             let id = state.world.create(self.id, name, prealloc)?;
@@ -121,6 +122,7 @@ impl Dir for SimDir {
     fn open(&self, name: &str, access: Access) -> io::Result<Arc<dyn File>> {
         let id = self.call(OpKind::Open, name, |state| {
             let id = state.world.lookup_file(self.id, name)?;
+            state.not_removed(id)?;
             state.open(id);
             Ok(id)
         })?;
@@ -129,11 +131,26 @@ impl Dir for SimDir {
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         check_name(to)?;
-        self.call(OpKind::Rename, from, |state| Ok(state.world.rename(self.id, from, to)?))
+        self.call(OpKind::Rename, from, |state| {
+            if let Ok(id) = state.world.lookup_file(self.id, from) {
+                state.not_removed(id)?;
+            }
+            match state.world.lookup_file(self.id, to) {
+                Ok(id) if state.keep_open_names && state.handles.contains_key(&id) => Err(os(Errno::ACCESS)),
+                _ => Ok(state.world.rename(self.id, from, to)?),
+            }
+        })
     }
 
     fn unlink(&self, name: &str) -> io::Result<()> {
-        self.call(OpKind::Unlink, name, |state| Ok(state.world.unlink(self.id, name)?))
+        self.call(OpKind::Unlink, name, |state| match state.world.lookup_file(self.id, name) {
+            Ok(id) if state.keep_open_names && state.handles.contains_key(&id) => {
+                state.not_removed(id)?;
+                state.removed.insert(id, (self.id, name.to_owned()));
+                Ok(())
+            }
+            _ => Ok(state.world.unlink(self.id, name)?),
+        })
     }
 
     fn link(&self, name: &str, to: &dyn Dir, to_name: &str) -> io::Result<()> {
@@ -142,7 +159,12 @@ impl Dir for SimDir {
         let to = to
             .filter(|to| Arc::ptr_eq(&to.disk.state, &self.disk.state))
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "cannot link across disks"))?;
-        self.call(OpKind::Link, name, |state| Ok(state.world.link(self.id, name, to.id, to_name)?))
+        self.call(OpKind::Link, name, |state| {
+            if let Ok(id) = state.world.lookup_file(self.id, name) {
+                state.not_removed(id)?;
+            }
+            Ok(state.world.link(self.id, name, to.id, to_name)?)
+        })
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
@@ -219,8 +241,16 @@ impl State {
             Some(n) if *n > 1 => *n -= 1,
             _ => {
                 self.handles.remove(&id);
+                if let Some((dir, name)) = self.removed.remove(&id).filter(|_| !self.crashed()) {
+                    let _ = self.world.unlink(dir, &name);
+                }
             }
         }
+    }
+
+    /// Fails if the name of the file is removed and the file still open.
+    fn not_removed(&self, id: Id) -> io::Result<()> {
+        if self.removed.contains_key(&id) { Err(os(Errno::ACCESS)) } else { Ok(()) }
     }
 
     /// Writes what the verdict allows. Returns the number of bytes to report to the caller.

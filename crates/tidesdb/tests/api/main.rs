@@ -53,6 +53,7 @@ mod merge_operators;
 mod merging;
 mod metrics;
 mod missing_comparators;
+mod open_names;
 mod opening;
 mod openmetrics;
 mod page_cache;
