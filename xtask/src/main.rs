@@ -18,6 +18,7 @@ mod trial;
 mod package;
 mod npm;
 mod clients;
+mod platforms;
 mod stages;
 mod soak;
 
@@ -46,6 +47,9 @@ cargo xtask COMMAND
   npm [SECONDS [SEED]]
                       tests the npm package tidesdb with the C library: examples, then random transactions
   clients             tests the C library from Go and Java, and with the tests of the Rust binding
+  platforms [NAME...]
+                      compiles the engine for macOS, FreeBSD, Windows, 32 bits, ARM64 and s390x, and runs the tests of the
+                      leaf crates where an emulator is installed: docs/platforms.md
   api                 writes the listing of the public API, docs/api, which `ci docs` checks
   loom [NAME]         explores all interleavings of the lock-free parts; NAME filters the models
   asan                the leaf crates under the address sanitizer (needs nightly Rust)
@@ -83,6 +87,7 @@ fn main() -> ExitCode {
         "package" => package::run(&root, rest),
         "npm" => npm::run(&root, rest),
         "clients" => clients::run(&root),
+        "platforms" => platforms::run(&root, rest),
         command if stages::is_kit(command) => stages::testkit(&root, command, rest),
         "inject" => inject::run(&root, rest),
         "soak" => soak::run(&root, rest),
