@@ -117,7 +117,8 @@ impl Platform {
 
     /// Installs the standard library of the target, unless it is there.
     fn install(&self, root: &Path) -> Done {
-        let library = said(Command::new("rustc").args(["--print", "target-libdir", "--target", self.target]))?;
+        let library =
+            said(Command::new("rustc").args(["--print", "target-libdir", "--target", self.target]))?;
         if Path::new(library.trim()).exists() {
             return Ok(());
         }

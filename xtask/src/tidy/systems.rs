@@ -60,7 +60,11 @@ mod tests {
 
     fn found(name: &str, text: &str) -> Vec<String> {
         let manifest = "crates/tidesdb-io/Cargo.toml";
-        places(&check(&tree(&[(manifest, MANIFEST), ("crates/tidesdb-io/src/lib.rs", "mod a;\n"), (name, text)])))
+        places(&check(&tree(&[
+            (manifest, MANIFEST),
+            ("crates/tidesdb-io/src/lib.rs", "mod a;\n"),
+            (name, text),
+        ])))
     }
 
     #[test]

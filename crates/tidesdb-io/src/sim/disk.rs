@@ -9,13 +9,13 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-use crate::system::Errno;
 use super::fault::{Effect, Fault, FaultId, Faults, SyncModel, errno};
 use super::image::{self, Image};
 use super::op::{Op, OpKind, OpSet};
 use super::rng::Rng;
 use super::world::{Id, World};
+use crate::system::Errno;
+use parking_lot::Mutex;
 
 /// Size reported for a disk without a limit: 1 TiB.
 const UNLIMITED: u64 = 1 << 40;

@@ -7,7 +7,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::system::Errno;
 use super::bytes::MAX_LEN;
 use super::disk::{Locked, SimDisk, State, Verdict, crash_error, os};
 use super::fault::{Effect, SyncModel};
@@ -15,6 +14,7 @@ use super::op::OpKind;
 use super::world::{Id, Node};
 use crate::name::check_name;
 use crate::region::MapRegion;
+use crate::system::Errno;
 use crate::{Access, Advice, Dir, DirLock, Disk, File, ReadMap, SharedMap, Space};
 
 /// The range of a call without offset and length.

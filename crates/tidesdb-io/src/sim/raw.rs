@@ -3,11 +3,11 @@
 use std::io;
 use std::path::Path;
 
-use crate::system::Errno;
 use super::bytes::{Bytes, MAX_LEN};
 use super::disk::{SimDisk, State};
 use super::inode::Inode;
 use super::world::{Id, Node};
+use crate::system::Errno;
 
 impl State {
     /// Finds the file at `path`.

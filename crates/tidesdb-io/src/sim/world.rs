@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path};
 use std::sync::Arc;
 
-use crate::system::Errno;
 use super::inode::Inode;
+use crate::system::Errno;
 
 pub(super) type Id = u64;
 

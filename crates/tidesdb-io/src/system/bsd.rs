@@ -83,7 +83,8 @@ pub(crate) fn may_map_shared(_file: &Handle) -> io::Result<bool> {
 
 /// Returns the free bytes and all bytes of the file system.
 pub(super) fn space(folder: &OwnedFd) -> io::Result<(u64, u64)> {
-    unix::space(folder)
+    let vfs = rustix::fs::fstatvfs(folder)?;
+    Ok((vfs.f_bavail.saturating_mul(vfs.f_frsize), vfs.f_blocks.saturating_mul(vfs.f_frsize)))
 }
 
 /// Returns false: maps are never writable here.

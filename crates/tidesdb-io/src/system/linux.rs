@@ -12,6 +12,7 @@ use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 use rustix::mm::Advice;
 
 use super::unix::{self, Handle, Mapping};
+use super::uuid;
 
 pub(super) const MONOTONIC: libc::clockid_t = libc::CLOCK_MONOTONIC;
 
@@ -124,13 +125,16 @@ pub(crate) fn may_map_shared(file: &Handle) -> io::Result<bool> {
 
 /// Returns the free bytes and all bytes of the file system.
 pub(super) fn space(folder: &OwnedFd) -> io::Result<(u64, u64)> {
-    unix::space(folder)
+    let vfs = rustix::fs::fstatvfs(folder)?;
+    Ok((vfs.f_bavail.saturating_mul(vfs.f_frsize), vfs.f_blocks.saturating_mul(vfs.f_frsize)))
 }
 
 /// See [`Mapping::populate`].
 pub(super) fn populate(map: &Mapping, start: usize, len: usize) -> io::Result<bool> {
     // SAFETY: the range lies in the mapping, which is live; populating pages changes no byte of them.
-    match unsafe { rustix::mm::madvise(map.base().as_ptr().add(start).cast(), len, Advice::LinuxPopulateWrite) } {
+    match unsafe {
+        rustix::mm::madvise(map.base().as_ptr().add(start).cast(), len, Advice::LinuxPopulateWrite)
+    } {
         Ok(()) => Ok(true),
         // Kernels before 5.14 do not support this advice.
         Err(Errno::INVAL) => Ok(false),
@@ -163,7 +167,7 @@ pub(crate) fn boot_id() -> Option<[u8; 16]> {
     let file = rustix::fs::open("/proc/sys/kernel/random/boot_id", flags, Mode::empty()).ok()?;
     let mut text = [0; 36];
     let len = retry_on_intr(|| rustix::io::read(&file, &mut text)).ok()?;
-    unix::parse_uuid(&text[..len])
+    uuid::parse(&text[..len])
 }
 
 /// Fills `out` with random bytes. Returns false if the system has none.

@@ -8,8 +8,8 @@ use std::io;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
 
-use super::sysctl;
 use super::unix::{self, Handle, Mapping};
+use super::{sysctl, uuid};
 
 pub(crate) use super::sysctl::random;
 
@@ -131,7 +131,7 @@ pub(crate) fn advise_huge(_buffer: &mut [u8]) {}
 /// Returns the UUID that the kernel draws at each boot.
 pub(crate) fn boot_id() -> Option<[u8; 16]> {
     let text: [u8; 37] = sysctl::bytes(c"kern.bootsessionuuid")?; // ends with 0
-    unix::parse_uuid(&text[..36])
+    uuid::parse(&text[..36])
 }
 
 /// Lowers the priority of the calling thread by its quality of service. `setpriority` would change the whole process.

@@ -18,6 +18,8 @@ pub(crate) mod pages;
 mod sysctl;
 #[cfg(unix)]
 mod unix;
+#[cfg(any(target_os = "linux", target_vendor = "apple"))]
+mod uuid;
 #[cfg(windows)]
 mod windows;
 
@@ -34,24 +36,28 @@ use macos as own;
 pub(crate) use linux::pages;
 #[cfg(unix)]
 pub(crate) use own::{
-    advise_huge, allocate, anonymous_bytes, boot_id, dont_need, heap, is_cached, lower_priority, may_map, may_map_shared, memory,
-    random, read_cached_at, start_writing, sync_all, sync_data, trim_heap, will_need, write_durably_at,
+    advise_huge, allocate, anonymous_bytes, boot_id, dont_need, heap, is_cached, lower_priority, may_map,
+    may_map_shared, memory, random, read_cached_at, start_writing, sync_all, sync_data, trim_heap, will_need,
+    write_durably_at,
 };
 #[cfg(unix)]
 pub(crate) use unix::{
-    Errno, Folder, Handle, Mapping, NOT_IN_NAMES, file_len, files_max, is_dir, make_dir, page_bytes, read_at, set_len, since_boot,
-    sync_name, try_lock, unlock, write_at,
+    Errno, Folder, Handle, Mapping, NOT_IN_NAMES, file_len, files_max, is_dir, make_dir, page_bytes, read_at,
+    set_len, since_boot, sync_name, try_lock, unlock, write_at,
 };
 
 #[cfg(windows)]
 pub(crate) use windows::{
-    Errno, Folder, Handle, Mapping, NOT_IN_NAMES, advise_huge, allocate, anonymous_bytes, boot_id, dont_need, file_len, files_max, heap,
-    is_cached, is_dir, lower_priority, make_dir, may_map, may_map_shared, memory, page_bytes, random, read_at, read_cached_at, set_len,
-    since_boot, start_writing, sync_all, sync_data, sync_name, trim_heap, try_lock, unlock, will_need, write_at, write_durably_at,
+    Errno, Folder, Handle, Mapping, NOT_IN_NAMES, advise_huge, allocate, anonymous_bytes, boot_id, dont_need,
+    file_len, files_max, heap, is_cached, is_dir, lower_priority, make_dir, may_map, may_map_shared, memory,
+    page_bytes, random, read_at, read_cached_at, set_len, since_boot, start_writing, sync_all, sync_data,
+    sync_name, trim_heap, try_lock, unlock, will_need, write_at, write_durably_at,
 };
 
 #[cfg(not(any(target_os = "linux", target_vendor = "apple", target_os = "freebsd", windows)))]
-compile_error!("TidesDB runs on Linux, macOS, FreeBSD and Windows: crates/tidesdb-io/src/system has no file for this system");
+compile_error!(
+    "TidesDB runs on Linux, macOS, FreeBSD and Windows: crates/tidesdb-io/src/system has no file for this system"
+);
 
 /// How [`Folder::open_file`] opens a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

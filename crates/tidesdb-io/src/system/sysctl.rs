@@ -9,8 +9,9 @@ pub(super) fn bytes<const N: usize>(name: &CStr) -> Option<[u8; N]> {
     let mut len = N;
     // SAFETY: the name ends with 0; the call writes at most `len` bytes to `value`, and to `len` how many these are. It sets nothing,
     // because it gets no new value.
-    let result =
-        unsafe { libc::sysctlbyname(name.as_ptr(), value.as_mut_ptr().cast(), &raw mut len, ptr::null_mut(), 0) };
+    let result = unsafe {
+        libc::sysctlbyname(name.as_ptr(), value.as_mut_ptr().cast(), &raw mut len, ptr::null_mut(), 0)
+    };
     (result == 0 && len == N).then_some(value)
 }
 

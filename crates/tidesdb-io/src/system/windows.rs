@@ -30,13 +30,15 @@ use std::time::{Duration, Instant, SystemTime};
 
 use windows_sys::Win32::Foundation as code;
 use windows_sys::Win32::Storage::FileSystem::{
-    BY_HANDLE_FILE_INFORMATION, DELETE, FILE_ALLOCATION_INFO, FILE_ATTRIBUTE_REPARSE_POINT, FILE_DISPOSITION_FLAG_DELETE,
-    FILE_DISPOSITION_FLAG_IGNORE_READONLY_ATTRIBUTE, FILE_DISPOSITION_FLAG_POSIX_SEMANTICS, FILE_DISPOSITION_INFO_EX,
-    FILE_FLAG_BACKUP_SEMANTICS, FILE_FLAG_OPEN_REPARSE_POINT, FILE_FLAG_RANDOM_ACCESS, FILE_FLAG_WRITE_THROUGH,
-    FILE_INFO_BY_HANDLE_CLASS, FILE_LIST_DIRECTORY, FILE_RENAME_INFO, FILE_SHARE_DELETE, FILE_SHARE_READ, FILE_SHARE_WRITE,
-    FILE_WRITE_ATTRIBUTES, FileAllocationInfo, FileDispositionInfoEx, FileRenameInfoEx, GetDiskFreeSpaceExW,
-    GetFileInformationByHandle, LOCKFILE_EXCLUSIVE_LOCK, LOCKFILE_FAIL_IMMEDIATELY, LockFileEx, MOVEFILE_REPLACE_EXISTING,
-    MOVEFILE_WRITE_THROUGH, MoveFileExW, SetFileInformationByHandle, UnlockFileEx,
+    BY_HANDLE_FILE_INFORMATION, DELETE, FILE_ALLOCATION_INFO, FILE_ATTRIBUTE_REPARSE_POINT,
+    FILE_DISPOSITION_FLAG_DELETE, FILE_DISPOSITION_FLAG_IGNORE_READONLY_ATTRIBUTE,
+    FILE_DISPOSITION_FLAG_POSIX_SEMANTICS, FILE_DISPOSITION_INFO_EX, FILE_FLAG_BACKUP_SEMANTICS,
+    FILE_FLAG_OPEN_REPARSE_POINT, FILE_FLAG_RANDOM_ACCESS, FILE_FLAG_WRITE_THROUGH,
+    FILE_INFO_BY_HANDLE_CLASS, FILE_LIST_DIRECTORY, FILE_RENAME_INFO, FILE_SHARE_DELETE, FILE_SHARE_READ,
+    FILE_SHARE_WRITE, FILE_WRITE_ATTRIBUTES, FileAllocationInfo, FileDispositionInfoEx, FileRenameInfoEx,
+    GetDiskFreeSpaceExW, GetFileInformationByHandle, LOCKFILE_EXCLUSIVE_LOCK, LOCKFILE_FAIL_IMMEDIATELY,
+    LockFileEx, MOVEFILE_REPLACE_EXISTING, MOVEFILE_WRITE_THROUGH, MoveFileExW, SetFileInformationByHandle,
+    UnlockFileEx,
 };
 use windows_sys::Win32::System::IO::OVERLAPPED;
 use windows_sys::Win32::System::JobObjects::{
@@ -210,7 +212,9 @@ impl Folder {
             }
         }
         let file = match options.custom_flags(flags | FILE_FLAG_OPEN_REPARSE_POINT).open(&path) {
-            Err(e) if has_code(&e, &[code::ERROR_ACCESS_DENIED]) && path.is_dir() => return Err(Errno::ISDIR.into()),
+            Err(e) if has_code(&e, &[code::ERROR_ACCESS_DENIED]) && path.is_dir() => {
+                return Err(Errno::ISDIR.into());
+            }
             other => other?,
         };
         let found = file.metadata()?;
@@ -229,7 +233,9 @@ impl Folder {
     fn open_name(&self, name: &str) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.access_mode(DELETE).share_mode(SHARE_ALL);
-        options.custom_flags(FILE_FLAG_OPEN_REPARSE_POINT | FILE_FLAG_WRITE_THROUGH).open(self.path.join(name))
+        options
+            .custom_flags(FILE_FLAG_OPEN_REPARSE_POINT | FILE_FLAG_WRITE_THROUGH)
+            .open(self.path.join(name))
     }
 
     /// Renames a file, replacing `to` if it exists. The new name is durable.
@@ -260,7 +266,8 @@ impl Folder {
         patiently(&[code::ERROR_SHARING_VIOLATION], || {
             let file = self.open_name(name)?;
             // SAFETY: the bytes are those of the structure that belongs to the class.
-            let done = unsafe { set_info(&file, FileDispositionInfoEx, (&raw const how).cast(), size_of_val(&how)) };
+            let done =
+                unsafe { set_info(&file, FileDispositionInfoEx, (&raw const how).cast(), size_of_val(&how)) };
             match done {
                 Err(e) if lacks_call(&e) => {
                     drop(file);
@@ -277,7 +284,8 @@ impl Folder {
         if !std::fs::symlink_metadata(&from)?.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
-        std::fs::hard_link(from, to.path.join(to_name)).map_err(|e| if lacks_call(&e) { Errno::OPNOTSUPP.into() } else { e })
+        std::fs::hard_link(from, to.path.join(to_name))
+            .map_err(|e| if lacks_call(&e) { Errno::OPNOTSUPP.into() } else { e })
     }
 
     /// Returns the names of all regular files.
@@ -295,11 +303,15 @@ impl Folder {
     }
 
     /// Makes all names in the folder durable, see the head of this file.
-    #[allow(clippy::disallowed_methods, reason = "this is the place that opens files; the time decides nothing")]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "this is the place that opens files; the time decides nothing"
+    )]
     pub(crate) fn sync(&self) -> io::Result<()> {
         let mut options = OpenOptions::new();
         options.access_mode(FILE_WRITE_ATTRIBUTES).share_mode(SHARE_ALL);
-        let folder = options.custom_flags(FILE_FLAG_BACKUP_SEMANTICS | FILE_FLAG_WRITE_THROUGH).open(&self.path)?;
+        let folder =
+            options.custom_flags(FILE_FLAG_BACKUP_SEMANTICS | FILE_FLAG_WRITE_THROUGH).open(&self.path)?;
         folder.set_times(FileTimes::new().set_modified(SystemTime::now()))
     }
 
@@ -344,7 +356,12 @@ fn rename_open(file: &File, target: &[u16]) -> io::Result<()> {
 /// # Safety
 ///
 /// `info` points to `bytes` bytes of the structure that belongs to `class`.
-unsafe fn set_info(file: &File, class: FILE_INFO_BY_HANDLE_CLASS, info: *const c_void, bytes: usize) -> io::Result<()> {
+unsafe fn set_info(
+    file: &File,
+    class: FILE_INFO_BY_HANDLE_CLASS,
+    info: *const c_void,
+    bytes: usize,
+) -> io::Result<()> {
     let bytes = u32::try_from(bytes).map_err(|_| Errno::INVAL)?;
     // SAFETY: the handle is open as long as `file` is borrowed; the rest by contract. The call keeps no reference.
     check(unsafe { SetFileInformationByHandle(file.as_raw_handle(), class, info, bytes) })
@@ -535,7 +552,8 @@ pub(crate) fn anonymous_bytes() -> Option<u64> {
 /// Returns all bytes of memory that this process may use, and those of them that are free: of the machine, or of the job of the process, as
 /// in a container, if that allows less. If the system does not say: 4 GiB and half of it.
 pub(crate) fn memory() -> (u64, u64) {
-    let mut machine = MEMORYSTATUSEX { dwLength: size_of::<MEMORYSTATUSEX>() as u32, ..MEMORYSTATUSEX::default() };
+    let mut machine =
+        MEMORYSTATUSEX { dwLength: size_of::<MEMORYSTATUSEX>() as u32, ..MEMORYSTATUSEX::default() };
     // SAFETY: the call writes one structure, whose length is set.
     let known = unsafe { GlobalMemoryStatusEx(&raw mut machine) } != 0;
     let (total, free) = if known { (machine.ullTotalPhys, machine.ullAvailPhys) } else { (4 << 30, 2 << 30) };
@@ -564,7 +582,8 @@ fn limit_of_job() -> Option<u64> {
         (JOB_OBJECT_LIMIT_JOB_MEMORY, job.JobMemoryLimit),
         (JOB_OBJECT_LIMIT_PROCESS_MEMORY, job.ProcessMemoryLimit),
     ];
-    let set = limits.iter().filter(|(flag, _)| known != 0 && job.BasicLimitInformation.LimitFlags & flag != 0);
+    let set =
+        limits.iter().filter(|(flag, _)| known != 0 && job.BasicLimitInformation.LimitFlags & flag != 0);
     set.map(|(_, bytes)| *bytes as u64).min()
 }
 

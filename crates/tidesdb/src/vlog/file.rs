@@ -487,7 +487,9 @@ impl VlogFile {
     ) -> Result<(VlogRecordHeader, &'b [u8])> {
         self.check_range(pointer)?;
         // With addresses of 32 bits, no buffer is as long as the longest value.
-        let bytes = RECORD_HEADER_BYTES.checked_add(pointer.disk_len as usize).filter(|n| isize::try_from(*n).is_ok());
+        let bytes = RECORD_HEADER_BYTES
+            .checked_add(pointer.disk_len as usize)
+            .filter(|n| isize::try_from(*n).is_ok());
         let bytes = bytes.ok_or_else(|| Error::MemoryLimit { what: "reading a value".into() })?;
         make_room(buf, bytes);
         let record = &mut buf[..bytes];

@@ -24,7 +24,8 @@ const LARGE_BYTES_MIN: usize = 1 << 20;
 
 /// Longest body of a record; leaves room for pointers that replace values. With addresses of 32 bits, half of that: nothing in memory is
 /// longer.
-const BATCH_BYTES_MAX: usize = (if usize::BITS > 32 { u32::MAX as usize } else { isize::MAX as usize }) - ((1 << 20) - 1);
+const BATCH_BYTES_MAX: usize =
+    (if usize::BITS > 32 { u32::MAX as usize } else { isize::MAX as usize }) - ((1 << 20) - 1);
 
 /// The batch of a thread is not charged to the memory limit up to this length.
 const THREAD_ROOM: usize = 4 << 10;
