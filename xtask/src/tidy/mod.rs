@@ -49,7 +49,7 @@ impl fmt::Display for Finding {
 
 type Rule = fn(&Tree) -> Vec<Finding>;
 
-const RULES: [(&str, Rule); 14] = [
+const RULES: [(&str, Rule); 15] = [
     ("floors", floors::check),
     ("sizes", sizes::check),
     ("reach", reach::check),
