@@ -47,9 +47,9 @@ fn figures(row: &str) -> impl Iterator<Item = &str> {
 fn has(text: &str, figure: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric();
     text.match_indices(figure).any(|(at, _)| {
-        let after = text[at + figure.len()..].chars().next();
-        let before = text[..at].chars().next_back();
-        !before.is_some_and(|c| is_part(c) || c == '.') && !after.is_some_and(is_part)
+        let (before, after) = (&text[..at], &text[at + figure.len()..]);
+        let goes_on = after.strip_prefix('.').unwrap_or(after).starts_with(is_part);
+        !before.ends_with(|c| is_part(c) || c == '.') && !goes_on
     })
 }
 
