@@ -101,7 +101,7 @@ impl<V: Value> Schema<V> {
         if self.indexes.is_empty() {
             return Ok(());
         }
-        if tx.isolation() < Isolation::RepeatableRead {
+        if matches!(tx.isolation(), Isolation::ReadUncommitted | Isolation::ReadCommitted) {
             return Err(Error::WeakIsolation { table: self.table });
         }
         let old = tx.get(&self.family, key)?.map(|old| self.value(&old)).transpose()?;

@@ -199,6 +199,21 @@ impl Db {
         find(&self.inner.engine, name).map(|core| self.handle(core))
     }
 
+    /// Returns whether there is a family called `name`.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// assert!(!db.has_family("users"));
+    /// db.create_family("users", Default::default())?;
+    /// assert!(db.has_family("users"));
+    /// assert_eq!(db.families(), ["default", "users"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn has_family(&self, name: &str) -> bool {
+        by_name(&self.inner.engine, name).is_some()
+    }
+
     /// Creates a family.
     ///
     /// # Errors
@@ -276,7 +291,7 @@ impl Db {
         Ok(core)
     }
 
-    /// Returns the names of all families, sorted.
+    /// Returns the names of all families, sorted. That of the default family ([`Db::default_family`]) is one of them.
     pub fn families(&self) -> Vec<String> {
         let families = self.inner.engine.write.all_families();
         let mut names: Vec<String> = families.iter().map(|family| family.name().to_string()).collect();

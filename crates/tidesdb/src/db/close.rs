@@ -79,8 +79,8 @@ impl Db {
     ///
     /// It waits for the device and for merges that run, without limit: [`Db::close_timeout`] has one.
     ///
-    /// Dropping the last handle closes the database, too, and blocks as long; an error is then only logged. Iterators,
-    /// cursors, snapshots, transactions and handles of families do not keep the database open.
+    /// Dropping the last `Db` closes the database, too, and blocks as long; an error is then only logged. Other handles do not keep the
+    /// database open: [the table](Db#what-keeps-a-database-open) says what each of them does afterwards.
     ///
     /// # Errors
     /// Returns the first failure. Acknowledged commits are in the log, and the next open recovers them. If only the
@@ -93,7 +93,7 @@ impl Db {
     /// were.
     ///
     /// If the time does not suffice, the close goes on in a thread of its own, which also frees the lock of the directory in the end.
-    /// Call it again, or [`Db::close`], to wait further. Dropping the last handle does not wait then. If the process ends first, the
+    /// Call it again, or [`Db::close`], to wait further. Dropping the last `Db` does not wait then. If the process ends first, the
     /// next open recovers all acknowledged commits from the log.
     ///
     /// ```

@@ -45,10 +45,11 @@ use crate::types::{KeyRange, SeqNo, Slice};
 use crate::upload;
 use crate::write::{self, Family, WriteBatch};
 
-/// Name of the default family, unless [`OpenOptions::default_family_name`] sets another.
+/// Name of the default family of a database that is opened without [`OpenOptions::default_family_name`]. The name of the default
+/// family of any database is `db.default_family().name()`.
 pub const DEFAULT_FAMILY: &str = "default";
 
-/// Handle to an open database. Cheap to clone and usable from any thread. Dropping the last handle closes the database;
+/// Handle to an open database. Cheap to clone and usable from any thread. Dropping the last `Db` closes the database;
 /// call [`Db::close`] to see errors.
 ///
 /// ```
@@ -61,6 +62,40 @@ pub const DEFAULT_FAMILY: &str = "default";
 /// db.close()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// # What keeps a database open
+///
+/// A `Db` does, and nothing else. So whoever owns the last `Db` decides when commits are flushed and when another open of the directory
+/// succeeds, on which thread, and sees the result. Other handles can be kept anywhere and never delay that:
+///
+/// | handle | keeps it open | once it is closed, by a call or by the last drop |
+/// | --- | --- | --- |
+/// | `Db`; a `Table` of `tidesdb-typed`, a `Committer` of `tidesdb-tokio` | yes | calls fail with `Closed` |
+/// | [`Family`], [`Snapshot`] | no | calls fail with `Closed`; names, settings and statistics can still be read |
+/// | [`Transaction`](crate::Transaction), [`ValueWriter`] | no | reads and the commit fail with `Closed`; nothing of it was committed |
+/// | [`Iter`], [`Cursor`], [`ValueReader`](crate::ValueReader) | no | they go on in the state that they read; a file that a later open of the directory has removed is an error |
+/// | [`WriteBatch`], [`Slice`] | no | they stay as they are |
+///
+/// A struct that keeps a [`Family`] keeps a `Db` beside it:
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// use tidesdb::{Db, Error, Family, FamilyOptions};
+/// struct Users { rows: Family, db: Db }
+///
+/// # let path = dir.path();
+/// let db = Db::open(path)?;
+/// let users = Users { rows: db.family_or_create("users", FamilyOptions::default())?, db };
+/// users.rows.put("ann", "1")?; // the database is open as long as `users` lives
+/// let Users { rows, db } = users;
+/// drop(db); // the last one
+/// assert!(matches!(rows.get("ann"), Err(Error::Closed)));
+/// assert_eq!(Db::open(path)?.family("users")?.get("ann")?.as_deref(), Some(&b"1"[..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// That is why a commit hook, a filter or a merge operator may own families: the database that calls it still closes. One that owns a `Db`
+/// keeps its own database open until [`Db::close`].
 #[derive(Clone)]
 pub struct Db {
     pub(crate) inner: Arc<Inner>,

@@ -43,7 +43,7 @@ impl Transaction {
 }
 
 impl Db {
-    /// Begins a transaction.
+    /// Begins a transaction. [`Db::transact`] also commits it, and repeats it after a conflict.
     pub fn begin(&self, isolation: Isolation) -> Transaction {
         Transaction::new(&self.inner.engine.write, isolation)
     }

@@ -31,12 +31,28 @@ impl WriteOptions {
 /// What a [`Transaction`](crate::Transaction) sees of other writers, and when its commit is refused.
 /// `docs/transactions.md` in the repository has a schedule for each
 /// level.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+///
+/// The default is `Serializable`, for [`Db::transact`](crate::Db::transact), too: it forbids every anomaly, so a program that is right with
+/// one thread is right with many. A weaker level is a choice, so [`Db::begin`](crate::Db::begin) asks for one.
+///
+/// ```
+/// use tidesdb::{Isolation, TransactOptions};
+/// assert_eq!(Isolation::default(), Isolation::Serializable);
+/// assert_eq!(TransactOptions::default().isolation, Isolation::default());
+/// ```
+///
+/// Levels have no order: of two transactions that write the same key without reading it, `Snapshot` refuses the second one, and
+/// `Serializable`, for which the result is that of one after the other, does not.
+///
+/// ```compile_fail,E0369
+/// # use tidesdb::Isolation;
+/// assert!(Isolation::Serializable > Isolation::Snapshot);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Isolation {
     /// Each read sees the newest data, including commits that are about to be published.
     ReadUncommitted,
     /// Each read sees what was committed before it.
-    #[default]
     ReadCommitted,
     /// All reads see the state at the beginning. The commit is refused if a key that was read has been written since.
     RepeatableRead,
@@ -45,6 +61,7 @@ pub enum Isolation {
     Snapshot,
     /// As if transactions ran one after the other. The commit is refused if a key that was read, or any key in an
     /// interval that was scanned, has been written since.
+    #[default]
     Serializable,
 }
 
@@ -86,7 +103,7 @@ pub struct TransactOptions {
 
 impl Default for TransactOptions {
     fn default() -> Self {
-        Self { isolation: Isolation::Serializable, attempts: 100, write: WriteOptions::default() }
+        Self { isolation: Isolation::default(), attempts: 100, write: WriteOptions::default() }
     }
 }
 

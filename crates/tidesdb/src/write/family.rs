@@ -10,8 +10,12 @@ use crate::family::FamilyCore;
 use crate::options::FamilyOptions;
 use crate::types::{EXPIRY_MAX, FamilyId, moment_of};
 
-/// A column family: a cheap handle, cloneable, usable from any thread. It stays valid across a rename; after a drop its
-/// calls fail with `NotFound`.
+/// A column family: a cheap handle, cloneable, usable from any thread. It stays valid across a rename; after [`Db::drop_family`] its
+/// calls fail with `NotFound`. It does not keep the database open: keep a [`Db`] beside it
+/// ([why](crate::Db#what-keeps-a-database-open)).
+///
+/// [`Db`]: crate::Db
+/// [`Db::drop_family`]: crate::Db::drop_family
 #[derive(Clone)]
 pub struct Family {
     pub(crate) core: Arc<FamilyCore>,

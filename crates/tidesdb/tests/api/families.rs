@@ -36,6 +36,21 @@ fn they_are_listed_in_order_and_found() {
 }
 
 #[test]
+fn whether_a_family_exists_can_be_asked() {
+    let sim = Sim::new();
+    let db = sim.options().default_family_name("main").open().unwrap();
+    let there = |db: &Db| ["a", "b", "main", tidesdb::DEFAULT_FAMILY].map(|name| db.has_family(name));
+    assert_eq!(there(&db), [false, false, true, false]);
+    make(&db, "a");
+    assert_eq!(there(&db), [true, false, true, false]);
+    db.rename_family("a", "b").unwrap();
+    assert_eq!(there(&db), [false, true, true, false]);
+    db.drop_family("b").unwrap();
+    assert_eq!(there(&db), [false, false, true, false]);
+    assert_eq!((db.families(), db.default_family().name()), (vec!["main".to_owned()], "main".to_owned()));
+}
+
+#[test]
 fn a_name_can_be_used_only_once() {
     let sim = Sim::new();
     let db = sim.open();

@@ -32,6 +32,7 @@ mod idle_threads;
 mod isolation;
 mod families;
 mod footprints;
+mod handles;
 mod iterators;
 mod large_batches;
 mod latencies;
