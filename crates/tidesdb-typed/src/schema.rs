@@ -63,12 +63,50 @@ impl<V: Value> Schema<V> {
         expiry: Option<SystemTime>,
     ) -> Result<()> {
         let encoded = self.encode(value)?;
-        self.change(tx, key, Some((value, expiry)), |tx| tx.put_expiring(&self.family, key, encoded, expiry))
+        if !self.indexes.is_empty() {
+            let old = self.read(tx, key)?;
+            self.change_indexes(tx, key, old.as_ref(), Some((value, expiry)))?;
+        }
+        Ok(tx.put_expiring(&self.family, key, encoded, expiry)?)
     }
 
     /// Deletes the row `key` with its index entries.
     pub(crate) fn delete(&self, tx: &mut Transaction, key: &[u8]) -> Result<()> {
-        self.change(tx, key, None, |tx| tx.delete(&self.family, key))
+        if !self.indexes.is_empty() {
+            let old = self.read(tx, key)?;
+            self.change_indexes(tx, key, old.as_ref(), None)?;
+        }
+        Ok(tx.delete(&self.family, key)?)
+    }
+
+    /// Like [`Schema::put`], and returns the value that the row had.
+    pub(crate) fn replace(
+        &self,
+        tx: &mut Transaction,
+        key: &[u8],
+        value: V::Ref<'_>,
+        expiry: Option<SystemTime>,
+    ) -> Result<Option<V::Owned>> {
+        let encoded = self.encode(value)?;
+        let old = self.read(tx, key)?;
+        self.change_indexes(tx, key, old.as_ref(), Some((value, expiry)))?;
+        tx.put_expiring(&self.family, key, encoded, expiry)?;
+        Ok(old)
+    }
+
+    /// Like [`Schema::delete`], and returns the value that the row had. Writes nothing if there is no such row.
+    pub(crate) fn take(&self, tx: &mut Transaction, key: &[u8]) -> Result<Option<V::Owned>> {
+        let old = self.read(tx, key)?;
+        if old.is_some() {
+            self.change_indexes(tx, key, old.as_ref(), None)?;
+            tx.delete(&self.family, key)?;
+        }
+        Ok(old)
+    }
+
+    /// Reads the row `key`.
+    fn read(&self, tx: &Transaction, key: &[u8]) -> Result<Option<V::Owned>> {
+        tx.get(&self.family, key)?.map(|old| self.value(&old)).transpose()
     }
 
     /// Deletes `rows` with their index entries.
@@ -79,23 +117,13 @@ impl<V: Value> Schema<V> {
         Ok(())
     }
 
-    /// Changes the index entries of the row `key` to those of `new`, and the row by `write`, or nothing.
-    fn change(
-        &self,
-        tx: &mut Transaction,
-        key: &[u8],
-        new: Option<(V::Ref<'_>, Option<SystemTime>)>,
-        write: impl FnOnce(&mut Transaction) -> tidesdb::Result<()>,
-    ) -> Result<()> {
-        self.change_indexes(tx, key, new)?;
-        Ok(write(tx)?)
-    }
-
-    /// Replaces the index entries of the row `key` by those of `new`, a value and its expiry. Entries expire with their row.
+    /// Replaces the index entries of the row `key`, which has the value `old`, by those of `new`, a value and its expiry. Entries expire
+    /// with their row.
     fn change_indexes(
         &self,
         tx: &mut Transaction,
         key: &[u8],
+        old: Option<&V::Owned>,
         new: Option<(V::Ref<'_>, Option<SystemTime>)>,
     ) -> Result<()> {
         if self.indexes.is_empty() {
@@ -104,13 +132,12 @@ impl<V: Value> Schema<V> {
         if matches!(tx.isolation(), Isolation::ReadUncommitted | Isolation::ReadCommitted) {
             return Err(Error::WeakIsolation { table: self.table });
         }
-        let old = tx.get(&self.family, key)?.map(|old| self.value(&old)).transpose()?;
         let expiry = new.and_then(|(_, expiry)| expiry);
         // An index entry of both the old and the new value is not written again if it already expires at the same time as the
         // new row.
         let stays = new.is_some() && old.is_some() && expiry_of(tx, &self.family, key)? == Some(expiry);
         for open in &self.indexes {
-            let before = old.as_ref().map_or(Vec::new(), |old| open.index.keys(V::to_ref(old)));
+            let before = old.map_or(Vec::new(), |old| open.index.keys(V::to_ref(old)));
             let after = new.map_or(Vec::new(), |(value, _)| open.index.keys(value));
             for index_key in before.iter().filter(|key| after.binary_search(key).is_err()) {
                 tx.delete(&open.family, open.entry(index_key, key).0)?;

@@ -59,6 +59,7 @@ pub(crate) mod sealed {
         fn get(&self, family: &Family, key: &[u8]) -> tidesdb::Result<Option<Slice>>;
         fn multi_get(&self, family: &Family, keys: &[Vec<u8>]) -> tidesdb::Result<Vec<Option<Slice>>>;
         fn contains(&self, family: &Family, key: &[u8]) -> tidesdb::Result<bool>;
+        fn multi_contains(&self, family: &Family, keys: &[Vec<u8>]) -> tidesdb::Result<Vec<bool>>;
         fn range(&self, family: &Family, range: Bounds) -> tidesdb::Result<Iter>;
         fn prefix(&self, family: &Family, prefix: &[u8]) -> tidesdb::Result<Iter>;
         fn cursor(&self, family: &Family, options: &ReadOptions) -> tidesdb::Result<Cursor>;
@@ -94,6 +95,10 @@ pub(crate) mod sealed {
 
         fn contains(&self, family: &Family, key: &[u8]) -> tidesdb::Result<bool> {
             family.contains(key)
+        }
+
+        fn multi_contains(&self, family: &Family, keys: &[Vec<u8>]) -> tidesdb::Result<Vec<bool>> {
+            family.multi_contains(keys)
         }
 
         fn range(&self, family: &Family, range: Bounds) -> tidesdb::Result<Iter> {
@@ -148,6 +153,10 @@ pub(crate) mod sealed {
             Snapshot::contains(self, family, key)
         }
 
+        fn multi_contains(&self, family: &Family, keys: &[Vec<u8>]) -> tidesdb::Result<Vec<bool>> {
+            Snapshot::multi_contains(self, family, keys)
+        }
+
         fn range(&self, family: &Family, range: Bounds) -> tidesdb::Result<Iter> {
             Snapshot::range(self, family, range)
         }
@@ -181,6 +190,10 @@ pub(crate) mod sealed {
 
         fn contains(&self, family: &Family, key: &[u8]) -> tidesdb::Result<bool> {
             self.0.borrow().contains(family, key)
+        }
+
+        fn multi_contains(&self, family: &Family, keys: &[Vec<u8>]) -> tidesdb::Result<Vec<bool>> {
+            self.0.borrow().multi_contains(family, keys)
         }
 
         fn range(&self, family: &Family, range: Bounds) -> tidesdb::Result<Iter> {
@@ -243,6 +256,10 @@ pub(crate) mod sealed {
 
         fn contains(&self, family: &Family, key: &[u8]) -> tidesdb::Result<bool> {
             (**self).contains(family, key)
+        }
+
+        fn multi_contains(&self, family: &Family, keys: &[Vec<u8>]) -> tidesdb::Result<Vec<bool>> {
+            (**self).multi_contains(family, keys)
         }
 
         fn range(&self, family: &Family, range: Bounds) -> tidesdb::Result<Iter> {

@@ -144,6 +144,26 @@ impl<K: Key, V: Value, S: Read> Table<K, V, S> {
         values.into_iter().map(|value| value.map(|value| self.schema.value(&value)).transpose()).collect()
     }
 
+    /// Returns whether each of many keys exists, all at one read timestamp, in the order of `keys`, without reading a value.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// use tidesdb_typed::TableDefinition;
+    /// const TOWNS: TableDefinition<String, u32> = TableDefinition::new("towns");
+    /// let towns = TOWNS.open(&db)?;
+    /// towns.put("Gent", 265_000)?;
+    /// assert_eq!(towns.multi_contains(&["Metz", "Gent"])?, [false, true]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    pub fn multi_contains(&self, keys: &[K::Ref<'_>]) -> Result<Vec<bool>> {
+        let keys: Vec<_> = keys.iter().map(|key| encode::<K>(*key)).collect();
+        Ok(self.store.multi_contains(&self.schema.family, &keys)?)
+    }
+
     /// Returns whether `key` exists, without reading its value.
     ///
     /// # Errors
@@ -337,6 +357,38 @@ impl<K: Key, V: Value, S: Write> Table<K, V, S> {
             return Ok(self.store.delete(&self.schema.family, &key)?);
         }
         self.store.transact(|tx| self.schema.delete(tx, &key))
+    }
+
+    /// Sets `key` to `value`, as [`Table::put`] does, and returns the value that it had.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// use tidesdb_typed::TableDefinition;
+    /// const PRICES: TableDefinition<String, u32> = TableDefinition::new("prices");
+    /// let prices = PRICES.open(&db)?;
+    /// assert_eq!(prices.replace("apple", 3)?, None);
+    /// assert_eq!(prices.replace("apple", 4)?, Some(3));
+    /// assert_eq!(prices.take("apple")?, Some(4));
+    /// assert_eq!(prices.take("apple")?, None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Table::get`] and [`Table::put`].
+    pub fn replace(&self, key: K::Ref<'_>, value: V::Ref<'_>) -> Result<Option<V::Owned>> {
+        let (schema, key) = (&self.schema, encode::<K>(key));
+        self.store.transact(|tx| schema.replace(tx, &key, value, schema.family.default_expiry()?))
+    }
+
+    /// Deletes the row `key` and its index entries, and returns the value that it had. If several threads do this at once, one of them gets
+    /// the value. Writes nothing if there is no such row.
+    ///
+    /// # Errors
+    /// As [`Table::replace`].
+    pub fn take(&self, key: K::Ref<'_>) -> Result<Option<V::Owned>> {
+        let (schema, key) = (&self.schema, encode::<K>(key));
+        self.store.transact(|tx| schema.take(tx, &key))
     }
 
     /// Sets `key` to the result of `change` for its value; `None` is the value of a row that does not exist, and deletes it. Returns the

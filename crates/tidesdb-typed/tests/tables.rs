@@ -458,3 +458,33 @@ proptest! {
         }
     }
 }
+
+/// `replace` and `take` return the old value, change the indexes, and do nothing to a row that does not exist.
+#[test]
+fn a_write_returns_the_old_value() {
+    let (_dir, db) = open();
+    let users = USERS.open(&db).unwrap();
+    let (ann, ben) = (user("a@x", "Bonn", &[1]), user("b@x", "Gent", &[2]));
+    assert_eq!(users.replace(1, &ann).unwrap(), None);
+    assert_eq!(users.replace(1, &ben).unwrap(), Some(ann.clone()));
+    assert_eq!(users.by(&BY_MAIL).get("a@x").unwrap(), None);
+    assert_eq!(users.by(&BY_MAIL).get("b@x").unwrap(), Some((1, ben.clone())));
+    assert!(matches!(users.replace(2, &ben), Err(Error::Duplicate { index: "mail", .. })));
+    assert_eq!((users.multi_contains(&[2, 1]).unwrap(), users.check_indexes().unwrap()), (vec![false, true], 1));
+    db.transact(|tx| {
+        let users = users.within(tx);
+        assert_eq!(users.multi_contains(&[1, 2])?, [true, false]);
+        assert_eq!(users.take(2)?, None);
+        assert_eq!(users.take(1)?, Some(ben.clone()));
+        assert_eq!((users.take(1)?, users.multi_contains(&[1])?), (None, vec![false]));
+        Ok::<_, Error>(())
+    })
+    .unwrap();
+    assert_eq!(["mail", "city", "tag"].map(|index| entries(&db, index)), [0; 3]);
+    assert_eq!(users.at(&db.snapshot()).multi_contains(&[1]).unwrap(), [false]);
+    let mut tx = db.begin(Isolation::ReadCommitted);
+    assert_eq!(users.within(&mut tx).take(1).unwrap(), None);
+    assert!(tx.is_empty());
+    assert!(matches!(users.within(&mut tx).replace(1, &ann), Err(Error::WeakIsolation { .. })));
+    assert!(tx.is_empty());
+}

@@ -229,6 +229,23 @@ impl Family {
         read::multi_get(&self.ctx.reads, &self.core, keys, None)
     }
 
+    /// Returns whether each of many keys exists, all at one read timestamp, in the order of `keys`, without reading a value.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// let users = db.default_family();
+    /// users.put("ann", "1")?;
+    /// assert_eq!(users.multi_contains(&["ann", "ben"])?, [true, false]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Family::get`].
+    pub fn multi_contains<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<bool>> {
+        read::multi_contains(&self.ctx.reads, &self.core, keys, None)
+    }
+
     /// Returns whether `key` exists, without reading its value.
     ///
     /// # Errors

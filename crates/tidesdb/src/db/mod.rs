@@ -365,6 +365,14 @@ impl Db {
         self.inner.default.multi_get(keys)
     }
 
+    /// Returns whether each of many keys exists: see [`Family::multi_contains`].
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    pub fn multi_contains<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<bool>> {
+        self.inner.default.multi_contains(keys)
+    }
+
     /// Returns whether `key` exists, without reading its value.
     ///
     /// # Errors

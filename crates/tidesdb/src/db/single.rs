@@ -69,6 +69,37 @@ impl Family {
         })
     }
 
+    /// Sets `key` to `value`, for the default TTL of the family if it has one, and returns the value that it had. Costs a [`Family::get`]
+    /// and a commit that no other write of the key comes between.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// let prices = db.default_family();
+    /// assert_eq!(prices.replace("apple", "3")?, None);
+    /// assert_eq!(prices.replace("apple", "4")?.as_deref(), Some(&b"3"[..]));
+    /// assert_eq!(prices.take("apple")?.as_deref(), Some(&b"4"[..]));
+    /// assert!(!prices.contains("apple")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Db::transact`](crate::Db::transact).
+    pub fn replace(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        let (key, value) = (key.as_ref(), value.as_ref());
+        transact(&self.ctx, &of_one_key(), |tx| tx.replace(self, key, value))
+    }
+
+    /// Deletes `key` and returns the value that it had: see [`Family::replace`]. If several threads do this at once, one of them gets the
+    /// value. Writes nothing if the key does not exist.
+    ///
+    /// # Errors
+    /// As [`Db::transact`](crate::Db::transact).
+    pub fn take(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        let key = key.as_ref();
+        transact(&self.ctx, &of_one_key(), |tx| tx.take(self, key))
+    }
+
     /// Sets `key` to `new` if its value is `expected`; `None` is the value of a key that does not exist, and deletes it.
     /// Returns whether the value was as expected. A new value has the default TTL of the family.
     ///
@@ -171,6 +202,22 @@ impl Db {
         self.default_family().pop_last()
     }
 
+    /// Sets `key` to `value` and returns the value that it had: see [`Family::replace`].
+    ///
+    /// # Errors
+    /// As [`Family::replace`].
+    pub fn replace(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        self.default_family().replace(key, value)
+    }
+
+    /// Deletes `key` and returns the value that it had: see [`Family::take`].
+    ///
+    /// # Errors
+    /// As [`Family::take`].
+    pub fn take(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        self.default_family().take(key)
+    }
+
     /// Sets `key` to `new` if its value is `expected`: see [`Family::compare_and_swap`].
     ///
     /// # Errors
@@ -208,6 +255,50 @@ impl Db {
 }
 
 impl Transaction {
+    /// Sets `key` to `value`, as [`Transaction::put`] does, and returns the value that it had, own writes included. For the commit it is a
+    /// read and a write.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// let stock = db.default_family();
+    /// db.put("apple", "3")?;
+    /// db.transact(|tx| {
+    ///     let moved = tx.take(stock, "apple")?.unwrap_or_else(|| tidesdb::Slice::from(&b"0"[..]));
+    ///     let before = tx.replace(stock, "pear", moved)?;
+    ///     assert_eq!(before, None);
+    ///     Ok::<_, tidesdb::Error>(())
+    /// })?;
+    /// assert_eq!(db.get("pear")?.as_deref(), Some(&b"3"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Transaction::get`] and [`Transaction::put`]: nothing was written.
+    pub fn replace(
+        &mut self,
+        family: &Family,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<Option<Slice>> {
+        let old = self.get(family, &key)?;
+        self.put(family, key, value)?;
+        Ok(old)
+    }
+
+    /// Deletes `key` and returns the value that it had, own writes included. Writes nothing if the key does not exist. For the commit it is
+    /// a read, and a write if there was a value.
+    ///
+    /// # Errors
+    /// As [`Transaction::replace`].
+    pub fn take(&mut self, family: &Family, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        let old = self.get(family, &key)?;
+        if old.is_some() {
+            self.delete(family, key)?;
+        }
+        Ok(old)
+    }
+
     /// Returns the first key and its value, own writes included.
     ///
     /// # Errors

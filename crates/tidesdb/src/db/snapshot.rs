@@ -77,6 +77,20 @@ impl Snapshot {
         read::get(&self.reads, &family.core, key.as_ref(), Some(self.seq()))
     }
 
+    /// Returns the result of `read` for the value of `key`, which is not copied: `get(family, key)?.map(read)` without the copy.
+    ///
+    /// # Errors
+    /// As [`Family::get`].
+    pub fn get_map<R>(
+        &self,
+        family: &Family,
+        key: impl AsRef<[u8]>,
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>> {
+        self.check(family)?;
+        read::get_map(&self.reads, &family.core, key.as_ref(), Some(self.seq()), read)
+    }
+
     /// Returns whether `key` exists.
     ///
     /// # Errors
@@ -93,6 +107,15 @@ impl Snapshot {
     pub fn multi_get<K: AsRef<[u8]>>(&self, family: &Family, keys: &[K]) -> Result<Vec<Option<Slice>>> {
         self.check(family)?;
         read::multi_get(&self.reads, &family.core, keys, Some(self.seq()))
+    }
+
+    /// Returns whether each of many keys exists, in the order of `keys`, without reading a value.
+    ///
+    /// # Errors
+    /// As [`Family::get`].
+    pub fn multi_contains<K: AsRef<[u8]>>(&self, family: &Family, keys: &[K]) -> Result<Vec<bool>> {
+        self.check(family)?;
+        read::multi_contains(&self.reads, &family.core, keys, Some(self.seq()))
     }
 
     /// Returns the first key and its value.

@@ -168,6 +168,31 @@ pub fn multi_get<K: AsRef<[u8]>>(
     keys: &[K],
     snapshot: Option<SeqNo>,
 ) -> Result<Vec<Option<Slice>>> {
+    look_up_all(reads, family, keys, snapshot, true)
+}
+
+/// Returns whether each of `keys` exists, all at one read timestamp, in the order of `keys`, without reading a value.
+///
+/// # Errors
+/// As [`get`].
+pub fn multi_contains<K: AsRef<[u8]>>(
+    reads: &ReadCtx,
+    family: &FamilyCore,
+    keys: &[K],
+    snapshot: Option<SeqNo>,
+) -> Result<Vec<bool>> {
+    let found = look_up_all(reads, family, keys, snapshot, false)?;
+    Ok(found.iter().map(Option::is_some).collect())
+}
+
+/// Looks up `keys`. Without `want_values`, a key that exists has an empty value.
+fn look_up_all<K: AsRef<[u8]>>(
+    reads: &ReadCtx,
+    family: &FamilyCore,
+    keys: &[K],
+    snapshot: Option<SeqNo>,
+    want_values: bool,
+) -> Result<Vec<Option<Slice>>> {
     let _timer = reads.sample(&reads.times.multi_gets);
     reads.check_open()?;
     let view = family.owned_view();
@@ -178,7 +203,7 @@ pub fn multi_get<K: AsRef<[u8]>>(
     order.sort_by(|a, b| comparator.compare(keys[*a].as_ref(), keys[*b].as_ref()));
     let search = Search { reads, family, view: &view };
     let out = vec![None; keys.len()];
-    let mut group = Group { search, seq, keys, out, stored: Vec::new() };
+    let mut group = Group { search, seq, keys, want_values, out, stored: Vec::new() };
     for pending in order.chunks_mut(GROUP_KEYS) {
         group.look_up(pending)?;
         group.read_values()?;
@@ -191,6 +216,7 @@ struct Group<'a, K> {
     search: Search<'a>,
     seq: SeqNo,
     keys: &'a [K],
+    want_values: bool,
     /// The value of each key.
     out: Vec<Option<Slice>>,
     /// Values in value logs that are to be read, by the index of their key.
@@ -230,8 +256,12 @@ impl<K: AsRef<[u8]>> Group<'_, K> {
         let Search { reads, family, view } = self.search;
         family.check_usable()?;
         let key = self.keys[i].as_ref();
-        let hit = lookup(view, key, self.seq, true, &guard, gate)?;
+        let hit = lookup(view, key, self.seq, self.want_values, &guard, gate)?;
         let Some(hit) = hit.filter(|hit| !gate.is_shut() && hit.is_live(reads)) else { return Ok(()) };
+        if !self.want_values {
+            self.out[i] = Some(Slice::from(&[][..]));
+            return Ok(());
+        }
         match self.search.located(key, hit, &guard)? {
             Located::Inline(value) => self.out[i] = Some(value),
             Located::Stored(place) => self.stored.push((i, place)),

@@ -294,24 +294,23 @@ impl Transaction {
     /// # Errors
     /// As [`Transaction::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, family: &Family, keys: &[K]) -> Result<Vec<Option<Slice>>> {
-        let mut values = Vec::with_capacity(keys.len());
-        let (mut asked, mut places) = (Vec::new(), Vec::new());
-        for (place, key) in keys.iter().map(AsRef::as_ref).enumerate() {
-            let read = |own: OwnWrite<'_>| self.value_of(family, key, own, |value| Slice::from(value));
-            values.push(match self.ask_own(family, key, true, read)? {
-                Own::Written(said) => said,
-                Own::Unwritten(_) => {
-                    asked.push(key);
-                    places.push(place);
-                    None
-                }
-            });
-        }
-        let found = read::multi_get(&self.ctx.reads, &family.core, &asked, self.read_seq())?;
-        for (place, value) in places.into_iter().zip(found) {
-            values[place] = value;
-        }
-        Ok(values)
+        let own = |key: &[u8], own: OwnWrite<'_>| self.value_of(family, key, own, |value| Slice::from(value));
+        let others =
+            |keys: &[&[u8]]| read::multi_get(&self.ctx.reads, &family.core, keys, self.read_seq());
+        self.ask_all(family, keys, own, others)
+    }
+
+    /// Returns whether each of many keys exists, in the order of `keys`, without reading a value.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn multi_contains<K: AsRef<[u8]>>(&self, family: &Family, keys: &[K]) -> Result<Vec<bool>> {
+        let own = |_: &[u8], own: OwnWrite<'_>| Ok(exists(&own));
+        let others = |keys: &[&[u8]]| {
+            let found = read::multi_contains(&self.ctx.reads, &family.core, keys, self.read_seq())?;
+            Ok(found.into_iter().map(|found| found.then_some(())).collect())
+        };
+        Ok(self.ask_all(family, keys, own, others)?.iter().map(Option::is_some).collect())
     }
 
     /// All keys and values in key order, own writes included.
@@ -537,11 +536,36 @@ impl Transaction {
     }
 
     fn exists(&self, family: &Family, key: &[u8], tracked: bool) -> Result<bool> {
-        let exists = |own: OwnWrite<'_>| Ok((!matches!(own, OwnWrite::Deleted)).then_some(()));
-        match self.ask_own(family, key, tracked, exists)? {
+        match self.ask_own(family, key, tracked, |own| Ok(exists(&own)))? {
             Own::Written(said) => Ok(said.is_some()),
             Own::Unwritten(_) => read::contains(&self.ctx.reads, &family.core, key, self.read_seq()),
         }
+    }
+
+    /// Answers for each of `keys`: by `own` if the transaction wrote it, the others together by `others`.
+    fn ask_all<K: AsRef<[u8]>, R>(
+        &self,
+        family: &Family,
+        keys: &[K],
+        own: impl Fn(&[u8], OwnWrite<'_>) -> Result<Option<R>>,
+        others: impl FnOnce(&[&[u8]]) -> Result<Vec<Option<R>>>,
+    ) -> Result<Vec<Option<R>>> {
+        let mut answers = Vec::with_capacity(keys.len());
+        let (mut asked, mut places) = (Vec::new(), Vec::new());
+        for (place, key) in keys.iter().map(AsRef::as_ref).enumerate() {
+            answers.push(match self.ask_own(family, key, true, |written| own(key, written))? {
+                Own::Written(said) => said,
+                Own::Unwritten(_) => {
+                    asked.push(key);
+                    places.push(place);
+                    None
+                }
+            });
+        }
+        for (place, answer) in places.into_iter().zip(others(&asked)?) {
+            answers[place] = answer;
+        }
+        Ok(answers)
     }
 
     /// Looks up `key` in the transaction's own writes. If they do not contain it, the read is recorded if it is
@@ -657,6 +681,11 @@ impl Transaction {
             Err(Error::invalid("the transaction has ended; reset it to start again"))
         }
     }
+}
+
+/// Returns whether a key whose last own write is `own` exists.
+fn exists(own: &OwnWrite<'_>) -> Option<()> {
+    (!matches!(own, OwnWrite::Deleted)).then_some(())
 }
 
 fn moment(ctx: &ReadCtx, isolation: Isolation, began: u64) -> ReadTimestamp {

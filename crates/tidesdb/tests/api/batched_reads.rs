@@ -1,6 +1,6 @@
 //! `multi_get` of cold keys: its answers, and that the disk gets all its reads at once.
 
-use tidesdb::{Db, Family, Result, Slice};
+use tidesdb::{Db, Error, Family, Isolation, Result, Slice};
 use tidesdb_io::sim::{Fault, Op, OpKind};
 
 use crate::common::{Sim, noise, small};
@@ -147,4 +147,52 @@ fn a_failed_read_fails_the_call_but_not_later_calls() {
     sim.disk.inject(Fault::errno(5).on(OpKind::Advise).forever());
     sim.disk.inject(Fault::short().on(OpKind::Read).forever());
     assert_eq!(f.multi_get(&keys).unwrap(), want);
+}
+
+/// `multi_contains` answers as `contains` does, and reads no value.
+#[test]
+fn many_keys_exist_or_not_and_no_value_is_read() {
+    let sim = Sim::new();
+    let db = cold(&sim, 1 << 20, 10);
+    let f = db.default_family();
+    f.put_with_ttl("soon", "v", std::time::Duration::from_secs(1)).unwrap();
+    f.put("in a memtable", [1; 900]).unwrap();
+    sim.clock.advance(std::time::Duration::from_secs(2));
+    let mut keys: Vec<Vec<u8>> = (0..400).map(|i| key(i * 17)).collect();
+    keys.extend(["soon", "in a memtable", "never", ""].map(|key| key.as_bytes().to_vec()));
+    let want: Vec<bool> = keys.iter().map(|key| f.contains(key).unwrap()).collect();
+    assert!(want.iter().filter(|yes| **yes).count() > 100 && want.iter().filter(|yes| !**yes).count() > 30);
+    let mut got = Vec::new();
+    let ops = ops_of(&sim, || got = f.multi_contains(&keys).unwrap());
+    assert_eq!(got, want);
+    assert!(ops.iter().all(|op| !op.path.ends_with(".vlog")), "{ops:?}");
+
+    let snapshot = db.snapshot();
+    let mut tx = db.begin(Isolation::Serializable);
+    tx.delete(f, key(0)).unwrap();
+    tx.put(f, "never", "v").unwrap();
+    let own: Vec<bool> = keys.iter().map(|key| tx.contains(f, key).unwrap()).collect();
+    assert_eq!(tx.multi_contains(f, &keys).unwrap(), own);
+    assert_ne!(own, want);
+    f.delete_range(..).unwrap();
+    assert_eq!(db.multi_contains(&keys).unwrap(), vec![false; keys.len()]);
+    assert_eq!(snapshot.multi_contains(f, &keys).unwrap(), want);
+    assert!(matches!(tx.commit(), Err(Error::Conflict { .. })));
+    let mut tx = db.begin(Isolation::Serializable);
+    assert_eq!(tx.multi_contains(f, &["a", "b"]).unwrap(), [false, false]);
+    tx.put(f, "c", "v").unwrap();
+    f.put("b", "v").unwrap();
+    assert!(matches!(tx.commit(), Err(Error::Conflict { .. })), "it counts as read");
+}
+
+#[test]
+fn a_snapshot_passes_values_without_a_copy() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.default_family();
+    f.put("k", "old").unwrap();
+    let snapshot = db.snapshot();
+    f.put("k", "newer").unwrap();
+    assert_eq!(snapshot.get_map(f, "k", <[u8]>::len).unwrap(), Some(3));
+    assert_eq!(snapshot.get_map(f, "l", <[u8]>::len).unwrap(), None);
 }

@@ -76,7 +76,7 @@ fn readers_go_on_in_the_state_that_they_read() {
     drop(db);
     assert_eq!(rows.map(Result::unwrap).count(), 300);
     assert_eq!(back.next_back().unwrap().unwrap().0, b"key000299");
-    assert_eq!((cursor.key(), cursor.value().unwrap()), (&b"key000200"[..], &[1; 700][..]));
+    assert_eq!(cursor.entry().unwrap(), (&b"key000200"[..], &[1; 700][..]));
     cursor.seek_to_first().unwrap();
     assert_eq!(cursor.entry().unwrap().0, b"film");
     let mut bytes = Vec::new();

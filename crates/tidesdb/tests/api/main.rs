@@ -54,6 +54,7 @@ mod merge_operators;
 mod merging;
 mod metrics;
 mod missing_comparators;
+mod old_values;
 mod open_names;
 mod opening;
 mod openmetrics;
