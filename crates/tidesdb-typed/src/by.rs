@@ -93,9 +93,8 @@ impl<'t, K: Key, V: Value, I: Key, S: Read> By<'t, K, V, I, S> {
     /// As [`By::get`].
     pub fn contains(&self, key: I::Ref<'_>) -> Result<bool> {
         let view = self.store.view();
-        let mut entries =
-            view.prefix(&self.schema.indexes[self.place()?].family, &inner::<I>(key))?.keys_only();
-        Ok(entries.next().transpose()?.is_some())
+        let mut entries = view.prefix(&self.schema.indexes[self.place()?].family, &inner::<I>(key))?.keys();
+        Ok(entries.next_ref()?.is_some())
     }
 
     /// Iterates over the rows that have `key`, in the order of their own keys.

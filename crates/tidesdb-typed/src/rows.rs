@@ -5,7 +5,7 @@ use std::iter::FusedIterator;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use tidesdb::{Iter, Slice};
+use tidesdb::Iter;
 
 use crate::error::Result;
 use crate::key::Key;
@@ -38,27 +38,36 @@ impl<K: Key, V: Value> Rows<K, V> {
 
     /// Iterates over the keys alone; no value is read.
     pub fn keys(self) -> Keys<K, V> {
-        Keys(Self { inner: self.inner.keys_only(), ..self })
+        Keys { inner: self.inner.keys(), schema: self.schema, key: PhantomData }
     }
+}
 
-    fn decode(&self, (key, value): (Slice, Slice)) -> Result<(K, V::Owned)> {
-        Ok((self.schema.key(&key)?, self.schema.value(&value)?))
-    }
+/// Decodes the row that an iterator lends.
+fn row<K: Key, V: Value>(
+    schema: &Schema<V>,
+    lent: tidesdb::Result<Option<(&[u8], &[u8])>>,
+) -> Option<Result<(K, V::Owned)>> {
+    let row = lent.transpose()?;
+    Some(row.map_err(Into::into).and_then(|(key, value)| Ok((schema.key(key)?, schema.value(value)?))))
+}
+
+/// Decodes the key that an iterator lends.
+fn key<K: Key, V: Value>(schema: &Schema<V>, lent: tidesdb::Result<Option<&[u8]>>) -> Option<Result<K>> {
+    let key = lent.transpose()?;
+    Some(key.map_err(Into::into).and_then(|key| schema.key(key)))
 }
 
 impl<K: Key, V: Value> Iterator for Rows<K, V> {
     type Item = Result<(K, V::Owned)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let row = self.inner.next()?;
-        Some(row.map_err(Into::into).and_then(|row| self.decode(row)))
+        row(&self.schema, self.inner.next_ref())
     }
 }
 
 impl<K: Key, V: Value> DoubleEndedIterator for Rows<K, V> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        let row = self.inner.next_back()?;
-        Some(row.map_err(Into::into).and_then(|row| self.decode(row)))
+        row(&self.schema, self.inner.next_back_ref())
     }
 }
 
@@ -82,29 +91,30 @@ impl<K, V: Value> fmt::Debug for Rows<K, V> {
 /// assert_eq!(words.iter()?.keys().collect::<Result<Vec<_>, _>>()?, ["whale"]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
-pub struct Keys<K, V: Value>(Rows<K, V>);
-
-impl<K: Key, V: Value> Keys<K, V> {
-    fn decode(&self, row: tidesdb::Result<(Slice, Slice)>) -> Result<K> {
-        self.0.schema.key(&row?.0)
-    }
+pub struct Keys<K, V: Value> {
+    inner: tidesdb::Keys,
+    schema: Arc<Schema<V>>,
+    key: PhantomData<fn() -> K>,
 }
 
 impl<K: Key, V: Value> Iterator for Keys<K, V> {
     type Item = Result<K>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let row = self.0.inner.next()?;
-        Some(self.decode(row))
+        key(&self.schema, self.inner.next_ref())
     }
 }
 
 impl<K: Key, V: Value> DoubleEndedIterator for Keys<K, V> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        let row = self.0.inner.next_back()?;
-        Some(self.decode(row))
+        key(&self.schema, self.inner.next_back_ref())
     }
 }
 
 impl<K: Key, V: Value> FusedIterator for Keys<K, V> {}
+
+impl<K, V: Value> fmt::Debug for Keys<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keys").field("table", &self.schema.table).finish_non_exhaustive()
+    }
+}

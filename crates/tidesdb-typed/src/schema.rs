@@ -111,8 +111,8 @@ impl<V: Value> Schema<V> {
 
     /// Deletes `rows` with their index entries.
     pub(crate) fn delete_all(&self, tx: &mut Transaction, rows: Iter) -> Result<()> {
-        for row in rows.keys_only() {
-            self.delete(tx, &row?.0)?;
+        for key in rows.keys() {
+            self.delete(tx, &key?)?;
         }
         Ok(())
     }

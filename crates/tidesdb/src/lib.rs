@@ -133,7 +133,7 @@ pub use options::{
     TransactOptions, WriteOptions,
 };
 pub use pacing::{StallCause, StallStats};
-pub use read::{Cursor, Iter, ValueReader};
+pub use read::{Cursor, Iter, Keys, ValueReader};
 pub use remote::RemoteStats;
 pub use stats::{Durations, StatInfo, StatKind, StatUnit, StatValue, TimeStats};
 pub use store::{MemoryStore, ObjectStore};

@@ -325,7 +325,7 @@ fn long_keys() {
     for at in 0..50 {
         put(n + at).unwrap();
     }
-    assert!(db.iter().unwrap().keys_only().count() as u64 >= n);
+    assert!(db.iter().unwrap().keys().count() as u64 >= n);
 }
 
 fn print_result(objects: usize, refused: Option<&Error>, bytes: [u64; 3]) {

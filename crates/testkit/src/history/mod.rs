@@ -55,6 +55,7 @@ pub const REQUIRED: &[(&str, &str)] = &[
     ("range", "snapshot"),
     ("prefix", "found"),
     ("prefix", "reversed"),
+    ("prefix", "refused"),
     ("keys_only", "ok"),
     ("snapshot", "ok"),
     ("snapshot", "dropped"),

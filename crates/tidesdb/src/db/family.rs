@@ -1,5 +1,6 @@
 //! Methods of one column family.
 
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -11,7 +12,7 @@ use crate::family::{CommitHook, FamilyCore, FamilyStats};
 use crate::maintenance::MaintenanceCtx;
 use crate::options::{ReadOptions, WriteOptions};
 use crate::read::{self, Cursor, Iter};
-use crate::types::{CompactionFilter, KeyRange, SeqNo, Slice};
+use crate::types::{CompactionFilter, KeyRange, SeqNo, Slice, prefix_range};
 use crate::write::{Family, WriteBatch};
 use crate::{Result, collect, compact, flush};
 
@@ -170,7 +171,7 @@ impl Family {
         self.one(options, |batch| batch.delete_range(self, range))
     }
 
-    /// Deletes all keys that begin with `prefix`, at the cost of one put.
+    /// Deletes all keys that begin with `prefix`, at the cost of one put: see [`WriteBatch::delete_prefix`].
     ///
     /// # Errors
     /// As [`WriteBatch::delete_prefix`] and [`crate::Db::write`].
@@ -270,13 +271,39 @@ impl Family {
         Ok(Iter::new(self.cursor()?, range))
     }
 
-    /// Iterates over the keys that begin with `prefix` and their values, as of now. A custom key order may scatter
-    /// these keys; then all keys are scanned.
+    /// Iterates over the keys that begin with `prefix` and their values, as of now.
     ///
     /// # Errors
-    /// As [`Family::get`].
+    /// As [`Family::get`] and [`Family::prefix_range`].
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Iter> {
-        Ok(Iter::with_prefix(self.cursor()?, prefix.as_ref()))
+        Iter::with_prefix(self.cursor()?, prefix.as_ref())
+    }
+
+    /// Returns the range of the keys that begin with `prefix`, for every call that takes a range. Each of its bounds can be replaced by
+    /// another one within it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// use std::ops::Bound;
+    /// let users = db.default_family();
+    /// for key in ["mail:ann", "user:ann", "user:ben", "user:cid"] { users.put(key, "v")?; }
+    /// let (first, end) = users.prefix_range("user:")?;
+    /// assert_eq!(users.range((first.clone(), end.clone()))?.count(), 3);
+    /// let mut from_ben = users.cursor()?;
+    /// from_ben.set_range((Bound::Included(b"user:ben".to_vec()), end));
+    /// from_ben.seek_to_first()?;
+    /// assert_eq!(from_ben.key(), b"user:ben");
+    /// users.compact_range(users.prefix_range("user:")?)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` in a family whose key order may put other keys between these: any but byte order and reverse byte order. The same
+    /// holds for [`Family::prefix`] and [`Family::delete_prefix`]: no call reads all keys in order to find those with a prefix. The empty
+    /// prefix, which begins every key, is a range in every order.
+    pub fn prefix_range(&self, prefix: impl AsRef<[u8]>) -> Result<(Bound<Vec<u8>>, Bound<Vec<u8>>)> {
+        prefix_range(&self.core.options.comparator, prefix.as_ref())
     }
 
     /// Returns a cursor over the keys as of now.

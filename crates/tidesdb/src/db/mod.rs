@@ -21,6 +21,7 @@ mod single;
 mod values;
 
 use std::fmt;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -400,9 +401,17 @@ impl Db {
     /// Iterates over the keys that begin with `prefix` and their values, as of now.
     ///
     /// # Errors
-    /// As [`Db::get`].
+    /// As [`Family::prefix`].
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Iter> {
         self.inner.default.prefix(prefix)
+    }
+
+    /// Returns the range of the keys that begin with `prefix`: see [`Family::prefix_range`].
+    ///
+    /// # Errors
+    /// As [`Family::prefix_range`].
+    pub fn prefix_range(&self, prefix: impl AsRef<[u8]>) -> Result<(Bound<Vec<u8>>, Bound<Vec<u8>>)> {
+        self.inner.default.prefix_range(prefix)
     }
 
     /// Returns a cursor over the keys as of now.

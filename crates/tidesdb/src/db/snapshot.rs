@@ -153,9 +153,9 @@ impl Snapshot {
     /// Iterates over the keys that begin with `prefix` and their values.
     ///
     /// # Errors
-    /// As [`Family::get`].
+    /// As [`Family::prefix`].
     pub fn prefix(&self, family: &Family, prefix: impl AsRef<[u8]>) -> Result<Iter> {
-        Ok(Iter::with_prefix(self.cursor(family)?, prefix.as_ref()))
+        Iter::with_prefix(self.cursor(family)?, prefix.as_ref())
     }
 
     /// Returns a cursor over the keys.

@@ -82,12 +82,18 @@ impl Interval {
         this.start = match start {
             Bound::Unbounded => None,
             Bound::Included(key) => Some(key),
-            Bound::Excluded(key) if order.is_bytewise() => Some(next_key(key)),
-            Bound::Excluded(_) => {
-                return Err(Error::invalid(
-                    "with this key order, the start of a range to delete must be inclusive",
-                ));
-            }
+            Bound::Excluded(key) => match order.prefix_layout() {
+                PrefixLayout::Ascending => Some(next_key(key)),
+                PrefixLayout::Descending => match previous_key(key) {
+                    Some(key) => Some(key),
+                    None => return Ok(None),
+                },
+                PrefixLayout::Anywhere => {
+                    return Err(Error::invalid(
+                        "with this key order, the start of a range to delete must be inclusive",
+                    ));
+                }
+            },
         };
         this.end = match end {
             Bound::Unbounded => None,
@@ -136,4 +142,14 @@ fn shorten(order: &Comparator, mut bound: Bound<Vec<u8>>, is_end: bool) -> Resul
 fn next_key(mut key: Vec<u8>) -> Vec<u8> {
     key.push(0);
     key
+}
+
+/// Returns the last key before `key` in byte order: the longest one, unless `key` ends with a zero. `None` if there is none.
+fn previous_key(mut key: Vec<u8>) -> Option<Vec<u8>> {
+    let last = key.pop()?;
+    if let Some(last) = last.checked_sub(1) {
+        key.push(last);
+        key.resize(KEY_BYTES_MAX, u8::MAX);
+    }
+    (!key.is_empty()).then_some(key)
 }

@@ -1,13 +1,15 @@
 //! [`Iter`]: a range of keys as a standard double-ended iterator. Owned, `Send + 'static`.
 
-use std::ops::Bound;
+use std::fmt;
+use std::iter::FusedIterator;
 
 use super::Cursor;
-use crate::types::{KEY_BYTES_MAX, KeyRange, PrefixLayout, Slice};
+use crate::types::{KeyRange, Slice, prefix_range};
 use crate::{Error, Result};
 
-/// Iterates over a range at one read timestamp, from either end. Yields keys with their values. An error ends it, except
-/// [`Error::Merge`], which stands for one key: the next call continues after it.
+/// Iterates over a range at one read timestamp, from either end. Yields keys with their values; [`Iter::keys`] yields keys alone, and
+/// [`Iter::next_ref`] lends the row instead of copying it. An error ends it, except [`Error::Merge`], which stands for one key: the next
+/// call continues after it.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -24,53 +26,117 @@ pub struct Iter {
     /// The same from the other end.
     back: Option<Box<Cursor>>,
     done: bool,
-    keys_only: bool,
-    /// Keys without this prefix are skipped.
-    prefix: Option<Box<[u8]>>,
+}
+
+/// An end of an [`Iter`].
+#[derive(Clone, Copy)]
+enum End {
+    Front,
+    Back,
 }
 
 impl Iter {
     /// Iterates over the keys of `cursor` in `range`, in the family's key order.
     pub(crate) fn new(mut cursor: Cursor, range: impl KeyRange) -> Self {
         cursor.set_range(range);
-        Self { front: cursor, placed: false, back: None, done: false, keys_only: false, prefix: None }
+        Self { front: cursor, placed: false, back: None, done: false }
     }
 
-    /// Iterates over the keys of `cursor` that begin with `prefix`. A key order that scatters them causes a scan of all
-    /// keys.
-    pub(crate) fn with_prefix(cursor: Cursor, prefix: &[u8]) -> Self {
-        let Some((first, end)) = prefix_range(prefix) else {
-            return Self { done: true, ..Self::new(cursor, ..) };
-        };
-        match cursor.order().prefix_layout() {
-            PrefixLayout::Ascending => Self::new(cursor, (first, end)),
-            // In descending order, `end` is before all keys with the prefix, and `first` is the last of them.
-            PrefixLayout::Descending => Self::new(cursor, (end, first)),
-            PrefixLayout::Anywhere => Self { prefix: Some(prefix.into()), ..Self::new(cursor, ..) },
-        }
+    /// Iterates over the keys of `cursor` that begin with `prefix`.
+    ///
+    /// # Errors
+    /// As [`prefix_range`].
+    pub(crate) fn with_prefix(cursor: Cursor, prefix: &[u8]) -> Result<Self> {
+        let range = prefix_range(cursor.order(), prefix)?;
+        Ok(Self::new(cursor, range))
     }
 
-    /// Yields empty values and never reads a value.
-    #[must_use]
-    pub fn keys_only(mut self) -> Self {
-        self.keys_only = true;
+    /// Iterates over the keys alone, and reads no value.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// for key in ["a", "b"] { db.put(key, "v")?; }
+    /// let keys: Vec<_> = db.iter()?.keys().collect::<Result<_, _>>()?;
+    /// assert_eq!(keys, ["a", "b"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn keys(mut self) -> Keys {
         if !self.placed && self.back.is_none() {
             self.front.set_keys_only();
         }
-        self
+        Keys(self)
     }
 
-    fn item(&mut self, from_back: bool) -> Result<(Slice, Slice)> {
-        let cursor = match (from_back, &mut self.back) {
-            (true, Some(back)) => back,
-            _ => &mut self.front,
+    /// Moves to the next row and lends it, where [`Iterator::next`] copies it: for a program that copies a part of each row itself, such as
+    /// the key without its prefix, or that looks at many rows and keeps few. `None` at the end.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// for key in ["user:ann", "user:ben"] { db.put(key, "v")?; }
+    /// let (prefix, mut names) = ("user:", Vec::new());
+    /// let mut rows = db.prefix(prefix)?;
+    /// while let Some((key, _value)) = rows.next_ref()? {
+    ///     names.push(String::from_utf8_lossy(&key[prefix.len()..]).into_owned());
+    /// }
+    /// assert_eq!(names, ["ann", "ben"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As those that the iterator yields.
+    pub fn next_ref(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        self.row(End::Front)
+    }
+
+    /// Moves to the next row from the end and lends it: see [`Iter::next_ref`].
+    ///
+    /// # Errors
+    /// As [`Iter::next_ref`].
+    pub fn next_back_ref(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        self.row(End::Back)
+    }
+
+    /// Moves to the next row from `end` and lends it.
+    fn row(&mut self, end: End) -> Result<Option<(&[u8], &[u8])>> {
+        if !self.step(end)? {
+            return Ok(None);
+        }
+        let Self { front, back, done, .. } = self;
+        match at(end, front, back).entry() {
+            Ok(row) => Ok(Some(row)),
+            Err(e) => {
+                *done = !is_of_one_key(&e);
+                Err(e)
+            }
+        }
+    }
+
+    /// Moves to the next key from `end` and lends it.
+    fn key(&mut self, end: End) -> Result<Option<&[u8]>> {
+        if !self.step(end)? {
+            return Ok(None);
+        }
+        Ok(Some(at(end, &mut self.front, &mut self.back).key()))
+    }
+
+    /// Moves one key on from `end`. Returns true if there is one that the other end has not reached.
+    fn step(&mut self, end: End) -> Result<bool> {
+        if self.done {
+            return Ok(false);
+        }
+        let stepped = match end {
+            End::Front => self.step_front(),
+            End::Back => self.step_back(),
         };
-        let key = Slice::from(cursor.key());
-        let value = if self.keys_only { Slice::from(&[][..]) } else { cursor.value().map(Slice::from)? };
-        Ok((key, value))
+        self.done = match &stepped {
+            Ok(there) => !there,
+            Err(e) => !is_of_one_key(e),
+        };
+        stepped
     }
 
-    /// Moves one key on. Returns true if there is one that the other end has not reached.
     fn step_front(&mut self) -> Result<bool> {
         if self.placed {
             self.front.next()?;
@@ -97,66 +163,92 @@ impl Iter {
         let Some(back) = self.back.as_ref().filter(|back| back.valid()) else { return false };
         self.placed && self.front.valid() && self.front.order().compare(self.front.key(), back.key()).is_ge()
     }
+}
 
-    /// Returns whether the current key begins with the prefix, or there is none.
-    fn has_prefix(&self, from_back: bool) -> bool {
-        let Some(prefix) = &self.prefix else { return true };
-        let cursor = if from_back { self.back.as_deref() } else { Some(&self.front) };
-        cursor.is_some_and(|cursor| cursor.key().starts_with(prefix))
+/// The cursor of `end`.
+fn at<'a>(end: End, front: &'a mut Cursor, back: &'a mut Option<Box<Cursor>>) -> &'a mut Cursor {
+    match (end, back) {
+        (End::Back, Some(back)) => back,
+        _ => front,
     }
+}
 
-    fn advance(&mut self, from_back: bool) -> Option<Result<(Slice, Slice)>> {
-        if self.done {
-            return None;
-        }
-        let stepped = loop {
-            let stepped = if from_back { self.step_back() } else { self.step_front() };
-            if !matches!(stepped, Ok(true)) || self.has_prefix(from_back) {
-                break stepped;
-            }
-        };
-        let out = match stepped {
-            Ok(true) => Some(self.item(from_back)),
-            Ok(false) => None,
-            Err(e) => Some(Err(e)),
-        };
-        self.done = !matches!(out, Some(Ok(_) | Err(Error::Merge { .. })));
-        out
-    }
+/// Returns true for an error after which the iterator continues.
+fn is_of_one_key(e: &Error) -> bool {
+    matches!(e, Error::Merge { .. })
+}
+
+/// Copies a row.
+fn owned((key, value): (&[u8], &[u8])) -> (Slice, Slice) {
+    (key.into(), value.into())
 }
 
 impl Iterator for Iter {
     type Item = Result<(Slice, Slice)>;
+
     fn next(&mut self) -> Option<Self::Item> {
-        self.advance(false)
+        self.next_ref().map(|row| row.map(owned)).transpose()
     }
 }
 
 impl DoubleEndedIterator for Iter {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.advance(true)
+        self.next_back_ref().map(|row| row.map(owned)).transpose()
     }
 }
 
-impl std::fmt::Debug for Iter {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl FusedIterator for Iter {}
+
+impl fmt::Debug for Iter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Iter").field("done", &self.done).finish_non_exhaustive()
     }
 }
 
-/// Returns the first key after all keys that begin with `prefix`, in byte order; `None` if there is none.
-fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
-    let last = prefix.iter().rposition(|b| *b != 0xff)?;
-    let mut end = prefix[..=last].to_vec();
-    end[last] += 1;
-    Some(end)
+/// Iterates over the keys of a range, from either end, and reads no value; made by [`Iter::keys`].
+#[derive(Debug)]
+pub struct Keys(Iter);
+
+impl Keys {
+    /// Moves to the next key and lends it: see [`Iter::next_ref`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// for key in ["a", "bb", "ccc"] { db.put(key, "v")?; }
+    /// let (mut keys, mut bytes) = (db.iter()?.keys(), 0);
+    /// while let Some(key) = keys.next_ref()? { bytes += key.len(); }
+    /// assert_eq!(bytes, 6);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As those that the iterator yields.
+    pub fn next_ref(&mut self) -> Result<Option<&[u8]>> {
+        self.0.key(End::Front)
+    }
+
+    /// Moves to the next key from the end and lends it: see [`Iter::next_ref`].
+    ///
+    /// # Errors
+    /// As [`Keys::next_ref`].
+    pub fn next_back_ref(&mut self) -> Result<Option<&[u8]>> {
+        self.0.key(End::Back)
+    }
 }
 
-/// A lower and an upper bound.
-type OwnedRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+impl Iterator for Keys {
+    type Item = Result<Slice>;
 
-/// Returns the range of all keys that begin with `prefix`, in byte order; `None` for a prefix that is longer than any key.
-pub(crate) fn prefix_range(prefix: &[u8]) -> Option<OwnedRange> {
-    let end = || prefix_end(prefix).map_or(Bound::Unbounded, Bound::Excluded);
-    (prefix.len() <= KEY_BYTES_MAX).then(|| (Bound::Included(prefix.to_vec()), end()))
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_ref().map(|key| key.map(Slice::from)).transpose()
+    }
 }
+
+impl DoubleEndedIterator for Keys {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.next_back_ref().map(|key| key.map(Slice::from)).transpose()
+    }
+}
+
+impl FusedIterator for Keys {}

@@ -23,8 +23,7 @@ pub use get::{
     Located, contains, get, get_map, locate, multi_contains, multi_get, newest_range, newest_version, resolve,
     sees,
 };
-pub use iter::Iter;
-pub(crate) use iter::prefix_range;
+pub use iter::{Iter, Keys};
 pub use spans::{Span, Spans, is_before};
 pub(crate) use track::Track;
 pub use value::ValueReader;

@@ -63,7 +63,7 @@ fn a_range_beside_a_million_deleted_keys_does_not_walk_over_them() {
         assert_eq!(walked(Bound::Included(c), Bound::Unbounded, backwards), (10, 0));
         assert_eq!(walked(Bound::Unbounded, Bound::Included("b0000010"), backwards), (10, 11));
     }
-    assert_eq!(db.range("a".."b").unwrap().keys_only().count(), 10);
+    assert_eq!(db.range("a".."b").unwrap().keys().count(), 10);
     assert_eq!(walked(Bound::Included(a), Bound::Unbounded, false), (20, DEAD), "without a bound");
 }
 
@@ -84,7 +84,7 @@ fn tables_beside_a_range_are_not_read() {
         disk.log_ops(true);
         assert_eq!(db.range("3".."4").unwrap().count(), 200);
         assert_eq!(db.range("3".."4").unwrap().rev().count(), 200);
-        assert_eq!(db.prefix(b"3").unwrap().keys_only().count(), 200);
+        assert_eq!(db.prefix(b"3").unwrap().keys().count(), 200);
         let ops = disk.ops();
         let files: BTreeSet<_> =
             ops.iter().filter(|op| op.kind == OpKind::Read).map(|op| Arc::clone(&op.path)).collect();
@@ -211,7 +211,7 @@ fn a_bounded_cursor_shows_what_a_filter_shows() {
             let keys = |iter: Iter| iter.map(|row| row.unwrap().0.to_vec()).collect::<Vec<_>>();
             let range = || db.range((low.clone(), high.clone())).unwrap();
             assert_eq!(keys(range()), model);
-            let mut back: Vec<_> = range().keys_only().rev().map(|row| row.unwrap().0.to_vec()).collect();
+            let mut back: Vec<_> = range().keys().rev().map(|key| key.unwrap().to_vec()).collect();
             back.reverse();
             assert_eq!(back, model);
         }

@@ -329,13 +329,12 @@ impl Transaction {
         Ok(Iter::new(self.cursor(family)?, range))
     }
 
-    /// The keys that begin with `prefix` with their values, own writes included. A custom key order may scatter them:
-    /// then all keys are scanned.
+    /// The keys that begin with `prefix` with their values, own writes included.
     ///
     /// # Errors
-    /// As [`Transaction::get`].
+    /// As [`Transaction::get`] and [`Family::prefix_range`].
     pub fn prefix(&self, family: &Family, prefix: impl AsRef<[u8]>) -> Result<Iter> {
-        Ok(Iter::with_prefix(self.cursor(family)?, prefix.as_ref()))
+        Iter::with_prefix(self.cursor(family)?, prefix.as_ref())
     }
 
     /// A cursor over the data with the transaction's own writes merged in. It may or may not show writes made after it, and writes

@@ -28,7 +28,7 @@ pub use limits::{
 };
 pub use operator::{MergeOperator, Operands};
 pub use order::{Comparator, KeyCompare, PrefixLayout};
-pub use range::KeyRange;
+pub use range::{KeyBounds, KeyRange, prefix_range};
 pub use readahead::Readahead;
 pub use rows::{RowSpan, Rows};
 pub use scope::Scope;

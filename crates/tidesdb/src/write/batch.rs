@@ -12,8 +12,7 @@ use super::ops::{OP_BYTES, Op, Ops, decode_ops, encode_op};
 use crate::family::FamilyCore;
 use crate::memory::{Charge, Use};
 use crate::ranges::Interval;
-use crate::read::prefix_range;
-use crate::types::{FamilyId, KEY_BYTES_MAX, KeyRange, Kind, VALUE_BYTES_MAX, expiry_at};
+use crate::types::{FamilyId, KEY_BYTES_MAX, KeyRange, Kind, VALUE_BYTES_MAX, expiry_at, prefix_range};
 use crate::vlog::{ChunkedPlace, Lease};
 use crate::wal::Purpose;
 use crate::wal::layout::{BLANK_ROOM, RECORD_HEADER_BYTES, blank_record};
@@ -239,7 +238,8 @@ impl WriteBatch {
 
     /// Deletes all keys in `range`, in the order of the family, at the cost of one operation. Covers existing keys and keys put earlier in
     /// this batch: those that [`Family::range`](crate::Family::range) would show. An empty range deletes nothing. A bound may be longer
-    /// than a key in byte order and reverse byte order.
+    /// than a key in byte order and reverse byte order. In reverse byte order an excluded start takes 64 KiB of the log: it is stored as the
+    /// key after it, which is that long.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -255,8 +255,8 @@ impl WriteBatch {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` for too long a batch, and for bounds that a custom key order cannot represent: an empty bound, an excluded
-    /// start, and a bound longer than a key. The batch is as before.
+    /// `InvalidArgument` for too long a batch, for an empty bound in an order other than byte order, and for bounds that a custom key order
+    /// cannot represent: an excluded start, and a bound longer than a key. The batch is as before.
     pub fn delete_range(&mut self, family: &Family, range: impl KeyRange) -> Result<()> {
         let order = &family.core.options.comparator;
         let (start, end) = range.bounds();
@@ -270,16 +270,13 @@ impl WriteBatch {
         }
     }
 
-    /// Deletes all keys that begin with `prefix`, at the cost of one operation. A prefix longer than a key deletes nothing.
+    /// Deletes all keys that begin with `prefix`, at the cost of one operation: those that [`Family::prefix`](crate::Family::prefix) would
+    /// show, in the same key orders. A prefix longer than a key deletes nothing.
     ///
     /// # Errors
-    /// `InvalidArgument` if the key order is not bytewise, because keys with a common prefix are then not neighbours.
-    /// Others as [`WriteBatch::delete_range`].
+    /// As [`Family::prefix_range`](crate::Family::prefix_range) and [`WriteBatch::delete_range`].
     pub fn delete_prefix(&mut self, family: &Family, prefix: impl AsRef<[u8]>) -> Result<()> {
-        if !family.core.options.comparator.is_bytewise() {
-            return Err(Error::invalid("a prefix can be deleted only in a family with bytewise key order"));
-        }
-        prefix_range(prefix.as_ref()).map_or(Ok(()), |range| self.delete_range(family, range))
+        self.delete_range(family, prefix_range(&family.core.options.comparator, prefix.as_ref())?)
     }
 
     /// Number of operations.

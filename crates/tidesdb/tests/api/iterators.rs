@@ -158,16 +158,16 @@ fn prefixes_of_the_highest_bytes() {
 }
 
 #[test]
-fn keys_only_reads_no_value() {
+fn keys_alone_read_no_value() {
     let sim = Sim::new();
     let db = sim.open();
     fill(db.default_family(), 20, &[1; 2000]);
     db.flush().unwrap();
     let vlog = sim.disk.file_names("/db").unwrap().into_iter().find(|n| n.ends_with(".vlog")).unwrap();
     sim.disk.truncate_file(format!("/db/{vlog}"), 0).unwrap();
-    let got = pairs(db.iter().unwrap().keys_only());
-    assert!(got.len() == 20 && got.iter().all(|(_, v)| v.is_empty()));
-    assert_eq!(db.prefix(b"key").unwrap().keys_only().rev().count(), 20);
+    let got: Vec<_> = db.iter().unwrap().keys().map(Result::unwrap).collect();
+    assert!(got.len() == 20 && got.iter().is_sorted() && got[3] == b"key000003", "{got:?}");
+    assert_eq!(db.prefix(b"key").unwrap().keys().rev().count(), 20);
     let mut with_values = db.iter().unwrap();
     assert!(with_values.next().unwrap().is_err());
     assert!(with_values.next().is_none(), "an error ends it");
@@ -223,4 +223,63 @@ fn long_tombstone_runs_and_old_versions() {
     db.put(b"z", b"last").unwrap();
     assert_eq!(keys(db.iter()), ["a", "z"]);
     assert_eq!(keys_back(db.iter()), ["z", "a"]);
+}
+
+/// Rows that are lent are those that are copied, from either end, and mixed with those.
+#[test]
+fn rows_are_lent_or_copied() {
+    let sim = Sim::new();
+    let db = spread(&sim);
+    let (mut rows, mut keys) = (db.range("b".."h").unwrap(), db.range("b".."h").unwrap().keys());
+    let mut got = Vec::new();
+    while let Some((key, value)) = rows.next_ref().unwrap() {
+        assert_eq!((key, key), (value, keys.next_ref().unwrap().unwrap()));
+        got.extend(key);
+        if let Some((key, value)) = rows.next_back_ref().unwrap() {
+            assert_eq!((key, key), (value, keys.next_back_ref().unwrap().unwrap()));
+            got.extend(key);
+        }
+    }
+    assert_eq!(got, b"bgcfde");
+    for _ in 0..3 {
+        assert_eq!((rows.next_ref().unwrap(), rows.next_back_ref().unwrap()), (None, None));
+        assert!(rows.next().is_none() && keys.next().is_none() && keys.next_back().is_none());
+        assert_eq!((keys.next_ref().unwrap(), keys.next_back_ref().unwrap()), (None, None));
+    }
+    let mut mixed = db.iter().unwrap();
+    assert_eq!(mixed.next().unwrap().unwrap().0, b"a");
+    assert_eq!(mixed.next_ref().unwrap().unwrap().0, b"b");
+    assert_eq!(mixed.next_back().unwrap().unwrap().0, b"h");
+    assert_eq!(mixed.keys().map(Result::unwrap).collect::<Vec<_>>(), ["c", "d", "e", "f", "g"]);
+}
+
+/// An error ends what lends as it ends what copies, and a key whose operands cannot be combined does not.
+#[test]
+fn an_error_ends_what_is_lent() {
+    let sim = Sim::new();
+    let failing = tidesdb::MergeOperator::custom("failing", |_, operand| match operand {
+        b"bad" => Err("planted".into()),
+        _ => Ok(()),
+    });
+    let db = sim.options().default_family(small().merge_operator(failing)).open().unwrap();
+    for key in ["a", "b", "c"] {
+        db.put(key, "v").unwrap();
+    }
+    db.merge("b", "bad").unwrap();
+    let mut rows = db.iter().unwrap();
+    assert_eq!(rows.next_ref().unwrap().unwrap().0, b"a");
+    assert!(matches!(rows.next_ref(), Err(tidesdb::Error::Merge { .. })));
+    assert_eq!(rows.next_ref().unwrap().unwrap().0, b"c");
+    assert_eq!(rows.next_ref().unwrap(), None);
+    assert_eq!(db.iter().unwrap().keys().count(), 3);
+
+    let sim = Sim::new();
+    let db = sim.open();
+    fill(db.default_family(), 20, &[1; 2000]);
+    db.flush().unwrap();
+    let vlog = sim.disk.file_names("/db").unwrap().into_iter().find(|n| n.ends_with(".vlog")).unwrap();
+    sim.disk.truncate_file(format!("/db/{vlog}"), 0).unwrap();
+    let mut rows = db.iter().unwrap();
+    assert!(rows.next_back_ref().is_err());
+    assert_eq!((rows.next_ref().unwrap(), rows.next_back_ref().unwrap()), (None, None));
 }

@@ -134,7 +134,7 @@ fn memtables_of_many_families_are_flushed_before_memory_runs_out() {
         }
     }
     assert!(highest > LIMIT / 2 && highest < LIMIT * 9 / 10, "{highest} of {LIMIT}");
-    assert!(families.iter().all(|family| family.iter().unwrap().keys_only().count() == 1700));
+    assert!(families.iter().all(|family| family.iter().unwrap().keys().count() == 1700));
 }
 
 /// A transaction and iterators hold memory, so flushes free none: the writer gets `Busy` in time, and the database goes on by itself once
@@ -206,7 +206,7 @@ fn recovery_stays_within_the_limit() {
     assert!(freed, "{}", db.stats());
     for n in 0..12 {
         let family = db.family(&format!("f{n}")).unwrap();
-        assert_eq!(family.iter().unwrap().keys_only().count(), 500);
+        assert_eq!(family.iter().unwrap().keys().count(), 500);
     }
 }
 
@@ -248,12 +248,12 @@ fn the_largest_transaction_can_be_committed() {
             fill_up(&mut tx, db.default_family(), row);
             let rows = tx.len();
             if reads {
-                assert_eq!(tx.iter(db.default_family()).unwrap().keys_only().count(), rows);
+                assert_eq!(tx.iter(db.default_family()).unwrap().keys().count(), rows);
             }
             let done = with_time(&sim, || tx.commit());
             assert!(done.is_ok(), "{done:?}: {rows} rows of {row} bytes, read: {reads}; {}", db.stats());
             drop(tx);
-            assert_eq!(db.iter().unwrap().keys_only().count(), rows);
+            assert_eq!(db.iter().unwrap().keys().count(), rows);
             assert_eq!(db.stats().memory_transactions_bytes, 0);
         }
     }
@@ -289,7 +289,7 @@ fn large_transactions_commit_at_the_same_time() {
             }
         });
     });
-    assert_eq!(db.iter().unwrap().keys_only().count(), written.into_inner());
+    assert_eq!(db.iter().unwrap().keys().count(), written.into_inner());
     assert_eq!(db.stats().memory_transactions_bytes, 0);
 }
 

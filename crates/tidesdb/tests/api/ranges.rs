@@ -33,14 +33,14 @@ impl Dice {
         format!("{:03}", self.below(400)).into_bytes()
     }
 
-    fn range(&mut self, bytewise: bool) -> Range {
+    fn range(&mut self) -> Range {
         let wide = self.below(8) == 0;
         let from = self.below(400);
         let to = from + self.below(if wide { 400 } else { 30 });
         let [from, to] = [from, to].map(|n| format!("{n:03}").into_bytes());
         let low = match self.below(10) {
             0 => Bound::Unbounded,
-            1 if bytewise => Bound::Excluded(from),
+            1 => Bound::Excluded(from),
             _ => Bound::Included(from),
         };
         let high = match self.below(10) {
@@ -108,7 +108,7 @@ fn commit(
     let mut batch = db.batch();
     let mut tx = db.begin(Isolation::Snapshot);
     for _ in 0..1 + dice.below(12) {
-        let (key, range) = (dice.key(), dice.range(!reverse));
+        let (key, range) = (dice.key(), dice.range());
         match dice.below(8) {
             0 => {
                 batch.delete_range(family, range.clone()).unwrap();
@@ -174,11 +174,11 @@ fn one_history(seed: u64, order: Comparator, threads: usize) {
             }
             5 => check(&family, &model, reverse, None, &what),
             6..10 => {
-                let range = dice.range(!reverse);
+                let range = dice.range();
                 family.delete_range(range.clone()).unwrap();
                 delete_from(&mut model, &range, reverse);
             }
-            10 if !reverse => {
+            10 => {
                 let prefix = format!("{:02}", dice.below(40)).into_bytes();
                 family.delete_prefix(&prefix).unwrap();
                 model.retain(|key, _| !key.starts_with(&prefix));

@@ -48,7 +48,7 @@ fn memtables_that_wait_are_few_whatever_their_size() {
     let at_close = syncs.load(SeqCst) - before;
     assert!(at_close <= 4, "{at_close} tables were synced by the close");
     sim.disk.stop_observing();
-    assert_eq!(sim.open_as_stored().iter().unwrap().keys_only().count(), 1000);
+    assert_eq!(sim.open_as_stored().iter().unwrap().keys().count(), 1000);
 }
 
 /// A user may ask for the flush of every row: writers wait before the memtables become too many.
@@ -65,7 +65,7 @@ fn memtables_that_a_user_rotates_are_bounded() {
     assert!(most <= 65, "{most} memtables waited");
     db.close().unwrap();
     sim.disk.stop_observing();
-    assert_eq!(sim.open_as_stored().iter().unwrap().keys_only().count(), 1000);
+    assert_eq!(sim.open_as_stored().iter().unwrap().keys().count(), 1000);
 }
 
 /// While memtables wait, the active one grows. It is flushed after them, although no commit comes.

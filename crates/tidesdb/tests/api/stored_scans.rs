@@ -50,12 +50,12 @@ fn count(ops: &[Op], kind: OpKind) -> usize {
 fn scans_of_keys_never_touch_a_value_log() {
     let sim = Sim::new();
     let db = sample(&sim, true);
-    let keys = |db: &Db| db.iter().unwrap().keys_only().count();
+    let keys = |db: &Db| db.iter().unwrap().keys().count();
     let ops = ops_of(&sim, || {
         let n = keys(&db);
         assert_eq!(n, 1950);
-        assert_eq!(db.iter().unwrap().keys_only().rev().count(), n);
-        assert_eq!(db.range(key(100)..key(900)).unwrap().keys_only().rev().count(), 750);
+        assert_eq!(db.iter().unwrap().keys().rev().count(), n);
+        assert_eq!(db.range(key(100)..key(900)).unwrap().keys().rev().count(), 750);
         let mut cursor = db.default_family().cursor_with(&ReadOptions::default().keys_only(true)).unwrap();
         cursor.seek_to_last().unwrap();
         while cursor.valid() {
@@ -95,7 +95,7 @@ fn walk(db: &Db, backwards: bool) -> Vec<Pair> {
 }
 
 fn one_by_one(db: &Db) -> Vec<Pair> {
-    let keys = db.iter().unwrap().keys_only().map(|row| row.unwrap().0.into_vec());
+    let keys = db.iter().unwrap().keys().map(|key| key.unwrap().into_vec());
     keys.map(|key| (key.clone(), db.get(key).unwrap().unwrap().into_vec())).collect()
 }
 
