@@ -26,7 +26,7 @@ static OPENING: Mutex<()> = Mutex::new(());
 pub(crate) fn open<K: Key, V: Value>(
     definition: &TableDefinition<K, V>,
     db: &Db,
-    options: Option<FamilyOptions>,
+    options: FamilyOptions,
 ) -> Result<Schema<V>> {
     let _one_at_a_time = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
     open_or_create(definition, db, options).map_err(|e| match e {
@@ -41,14 +41,11 @@ pub(crate) fn open<K: Key, V: Value>(
 fn open_or_create<K: Key, V: Value>(
     definition: &TableDefinition<K, V>,
     db: &Db,
-    options: Option<FamilyOptions>,
+    options: FamilyOptions,
 ) -> Result<Schema<V>> {
     let table = definition.name;
     let catalogue = family(db, CATALOGUE)?;
-    let family_of_rows = match options {
-        Some(options) => db.family_or_create(table, options)?,
-        None => family(db, table)?,
-    };
+    let family_of_rows = db.family_or_create(table, options)?;
     let order = family_of_rows.current_options().comparator;
     let wanted = format!("{} -> {}", K::name(), V::name());
     if order.name() != Comparator::bytewise().name() {
@@ -78,10 +75,7 @@ fn open_or_create<K: Key, V: Value>(
 
 /// Returns a family with its stored options; creates it with default options.
 fn family(db: &Db, name: &str) -> Result<Family> {
-    match db.family(name) {
-        Err(tidesdb::Error::NotFound { .. }) => Ok(db.family_or_create(name, FamilyOptions::default())?),
-        found => Ok(found?),
-    }
+    Ok(db.family_or_create(name, FamilyOptions::default())?)
 }
 
 /// Name of the family of an index.

@@ -32,10 +32,10 @@ impl<K: Key, V: Value> TableDefinition<K, V> {
     /// [`Error::Mismatch`](crate::Error::Mismatch) if the table was created with other types; [`Error::Duplicate`](crate::Error::Duplicate)
     /// if rows that exist do not fit a new unique index; the errors of [`Db::family_or_create`].
     pub fn open(&self, db: &Db) -> Result<Table<K, V>> {
-        Ok(Table::new(opening::open(self, db, None)?, db))
+        Ok(Table::new(opening::open(self, db, FamilyOptions::default())?, db))
     }
 
-    /// Like [`TableDefinition::open`], with options for the family of the rows, which are put in force.
+    /// Like [`TableDefinition::open`], with options for the family of the rows: the settings that they name are put in force.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -51,7 +51,7 @@ impl<K: Key, V: Value> TableDefinition<K, V> {
     /// # Errors
     /// As [`TableDefinition::open`].
     pub fn open_with(&self, db: &Db, options: FamilyOptions) -> Result<Table<K, V>> {
-        Ok(Table::new(opening::open(self, db, Some(options))?, db))
+        Ok(Table::new(opening::open(self, db, options)?, db))
     }
 }
 

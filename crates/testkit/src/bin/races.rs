@@ -235,6 +235,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn prefix(writer: u64) -> Vec<u8> {
+    format!("w{writer}-").into_bytes()
+}
+
 /// The range of the keys of a writer: some families have an order of their own, in which prefixes are refused.
 fn keys_of(writer: u64) -> std::ops::Range<String> {
     format!("w{writer}-")..format!("w{writer}.") // the next byte

@@ -125,15 +125,16 @@ pub(super) fn find(engine: &Engine, name: &str) -> Result<Arc<FamilyCore>> {
 }
 
 impl Family {
-    /// Changes settings for what is written from now on: the next memtable, flush, merge or value. With `keep` the
-    /// change is permanent, otherwise it lasts until close. Existing data stays as it is. A merge operator can be added to a family
-    /// that has none, with `keep`.
+    /// Changes the settings that `options` name ([`FamilyOptions`]), for what is written from now on: the next memtable, flush, merge or
+    /// value. With `keep` the change is permanent, otherwise it lasts until close. Existing data stays as it is. A merge operator can be
+    /// added to a family that has none, with `keep`.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
     /// # let db = tidesdb::Db::open(dir.path())?;
+    /// use tidesdb::FamilyOptions;
     /// let family = db.default_family();
-    /// family.change_options(family.current_options().value_threshold(4096), true)?;
+    /// family.change_options(FamilyOptions::default().value_threshold(4096), true)?;
     /// assert_eq!(family.current_options().value_threshold, 4096);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -146,13 +147,15 @@ impl Family {
         engine.write.check_writable()?;
         let _catalog = engine.catalog.lock();
         core.check_usable()?;
+        let stored = if keep { Some(options.clone().over(stored(self)?)) } else { None };
+        let options = options.over(core.options.now());
         core.options.check_change(&core.name(), &options)?;
         if !keep && core.options.adds_operator(&options) {
             return Err(Error::invalid("a merge operator is added for good: `keep` must be true"));
         }
-        if keep {
+        if let Some(stored) = stored {
             let mut edit = VersionEdit::new();
-            edit.push(Change::SetOptions { family: core.id, options: options.clone() });
+            edit.push(Change::SetOptions { family: core.id, options: stored });
             engine.maintenance.install(&edit, &[core])?;
             tidesdb_sync::reclaim(); // the replaced view would keep its files while this thread is idle
         }
@@ -164,25 +167,32 @@ impl Family {
     }
 }
 
-/// Applies and stores the settings that the caller gives for an existing family.
+/// Applies and stores the settings that the caller names for an existing family.
 ///
 /// # Errors
 /// As [`Family::change_options`]; a database that is open for reading only keeps its settings.
-pub(super) fn put_in_force(family: &Family, mut wanted: FamilyOptions) -> Result<()> {
+pub(super) fn put_in_force(family: &Family, wanted: FamilyOptions) -> Result<()> {
     let options = &family.core.options;
-    options.check_change(&family.core.name(), &wanted)?;
-    if family.ctx.options.read_only || (options.are(&wanted) && is_stored(family, &wanted)?) {
+    let all = wanted.clone().over(options.now());
+    options.check_change(&family.core.name(), &all)?;
+    if family.ctx.options.read_only || (options.are(&all) && is_stored(family, &wanted)?) {
         return Ok(());
     }
-    wanted.unknown = options.now().unknown;
     family.change_options(wanted, true)
 }
 
-/// Returns whether the manifest has these settings: those in force may end with the session.
+/// Returns whether the manifest has the settings that `wanted` names: those in force may end with the session.
 fn is_stored(family: &Family, wanted: &FamilyOptions) -> Result<bool> {
+    let stored = stored(family)?;
+    let wanted = wanted.clone().over(stored.clone());
+    Ok(LiveOptions::new(stored).are(&wanted))
+}
+
+/// Returns the settings of a family that the manifest has.
+fn stored(family: &Family) -> Result<FamilyOptions> {
     let state = family.engine()?.maintenance.versions.state();
-    let stored = state.families.get(&family.core.id).map(|stored| LiveOptions::new(stored.options.clone()));
-    Ok(stored.is_some_and(|stored| stored.are(wanted)))
+    let stored = state.families.get(&family.core.id).map(|stored| stored.options.clone());
+    stored.ok_or_else(|| Error::no_family(&family.core.name()))
 }
 
 impl Db {
@@ -222,11 +232,11 @@ impl Db {
         create(&self.inner.engine, name, options).map(|core| self.handle(core))
     }
 
-    /// Returns the family called `name`; creates it with `options` if there is none. If it exists and its settings
-    /// differ from `options`, these are put in force and stored; to keep what is stored, use [`Db::family`].
+    /// Returns the family called `name`; creates it with `options` if there is none. If it exists, the settings that `options` name
+    /// ([`FamilyOptions`]) are put in force and stored, and the others stay: `FamilyOptions::default()` changes nothing.
     ///
     /// # Errors
-    /// As [`Db::create_family`], except `Exists`; `InvalidArgument`, naming both values, if a setting differs that
+    /// As [`Db::create_family`], except `Exists`; `InvalidArgument`, naming both values, if a named setting differs that
     /// cannot change, such as the key order.
     pub fn family_or_create(&self, name: &str, options: FamilyOptions) -> Result<Family> {
         let family = match self.family(name) {

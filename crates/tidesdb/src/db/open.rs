@@ -132,9 +132,9 @@ impl OpenOptions {
         self
     }
 
-    /// Sets the options of the default family. If it exists and its settings differ, these are put in force and stored.
-    /// The open fails if one of them cannot change, such as the key order. Without this call, an existing family keeps
-    /// its settings, and a new one has the defaults. A custom key order or merge operator in `options` is registered, too.
+    /// Sets the options of the default family. If it exists, the settings that `options` name ([`FamilyOptions`]) are put in force and
+    /// stored, and the others stay. The open fails if a named one cannot change, such as the key order. A custom key order or merge operator
+    /// in `options` is registered, too.
     pub fn default_family(mut self, options: FamilyOptions) -> Self {
         self.comparators.extend(Some(options.comparator.clone()).filter(|order| !order.is_unresolved()));
         self.operators.extend(options.merge_operator.clone().filter(|operator| !operator.is_unresolved()));
@@ -307,6 +307,7 @@ impl OpenOptions {
         catalog::check_compression(engine)?;
         let default = catalog::by_name(engine, &self.default_name);
         if let (Some(family), Some(wanted)) = (default, &self.default_family) {
+            let wanted = wanted.clone().over(family.options.now());
             family.options.check_order(&family.name(), &wanted.comparator)?;
         }
         let recovered = recover::run(engine)?;

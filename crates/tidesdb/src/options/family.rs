@@ -4,6 +4,7 @@
 //! [`FamilyOptions`] with its defaults, the domain checks, the fields on disk ([`FamilyOptions::write`]), and [`LiveOptions`], which open
 //! families use. To add a setting, add one line there and use the setting. It takes the next free id; ids are never reused.
 
+use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -26,6 +27,29 @@ const COMPARATOR_FIELD: u64 = 1;
 /// damage. Written only if there is an operator.
 const OPERATOR_FIELD: u64 = 16;
 
+/// The settings that the caller has named: a bit for each field id.
+#[derive(Clone, Copy)]
+pub(crate) struct Named(u64);
+
+impl Named {
+    const ALL: Self = Self(u64::MAX);
+
+    fn add(&mut self, id: u64) {
+        self.0 |= 1 << id;
+    }
+
+    fn has(self, id: u64) -> bool {
+        self.0 & (1 << id) != 0
+    }
+}
+
+/// Options with the same settings look the same.
+impl fmt::Debug for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("..")
+    }
+}
+
 /// The default of a setting as a number.
 macro_rules! default_word {
     (Duration, $default:expr) => {
@@ -45,6 +69,23 @@ macro_rules! family_options {
         /// use tidesdb::{Compression, FamilyOptions};
         /// let opts = FamilyOptions::default().compression(Compression::Zstd).value_threshold(4096);
         /// assert_eq!(opts.write_buffer_bytes, 64 << 20);
+        /// ```
+        ///
+        /// Calls that take options use the settings that the program has *named*: by a method, by [`FamilyOptions::set`], or by a value other
+        /// than the default in a field. Every other setting keeps what it has in a family that exists, and is the default in a new one. So
+        /// `FamilyOptions::default()` changes nothing. [`Family::current_options`](crate::Family::current_options) names all settings.
+        ///
+        /// ```
+        /// # let dir = tempfile::tempdir()?;
+        /// # let db = tidesdb::Db::open(dir.path())?;
+        /// use tidesdb::FamilyOptions;
+        /// let films = db.family_or_create("films", FamilyOptions::default().value_threshold(100).min_levels(2))?;
+        /// let films = db.family_or_create("films", FamilyOptions::default().min_levels(3))?;
+        /// let now = films.current_options();
+        /// assert_eq!((now.value_threshold, now.min_levels), (100, 3));
+        /// films.change_options(FamilyOptions::default().value_threshold(512), true)?; // the default, named
+        /// assert_eq!(films.current_options().value_threshold, 512);
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
         /// ```
         ///
         /// Rows of a family may expire by themselves:
@@ -72,6 +113,7 @@ macro_rules! family_options {
             $(#[doc = $help] pub $name: $kind,)*
             /// Settings stored by a newer version; this version keeps them unchanged.
             pub(crate) unknown: UnknownFields,
+            pub(crate) named: Named,
         }
 
         impl Default for FamilyOptions {
@@ -81,6 +123,7 @@ macro_rules! family_options {
                     merge_operator: None,
                     $($name: $default,)*
                     unknown: UnknownFields::default(),
+                    named: Named(0),
                 }
             }
         }
@@ -90,6 +133,7 @@ macro_rules! family_options {
             #[must_use]
             pub fn $name(mut self, $name: $kind) -> Self {
                 self.$name = $name;
+                self.named.add($id);
                 self
             })*
 
@@ -129,10 +173,29 @@ macro_rules! family_options {
             /// `InvalidArgument` if no such setting exists, or the number is outside its domain.
             pub fn set(&mut self, name: &str, word: u64) -> Result<()> {
                 match name {
-                    $(stringify!($name) => self.$name = checked(name, word, $domain).map_err(Error::invalid)?,)*
+                    $(stringify!($name) => {
+                        self.$name = checked(name, word, $domain).map_err(Error::invalid)?;
+                        self.named.add($id);
+                    })*
                     _ => return Err(Error::invalid(format!("no setting of a family is called {name}"))),
                 }
                 Ok(())
+            }
+
+            /// Returns the settings of a family that has those of `stored`: the ones that are named here, and the others of `stored`.
+            pub(crate) fn over(self, stored: Self) -> Self {
+                let (mut all, default) = (stored, Self::default());
+                if self.named.has(COMPARATOR_FIELD) || self.comparator.name() != default.comparator.name() {
+                    all.comparator = self.comparator;
+                }
+                if self.named.has(OPERATOR_FIELD) || self.merge_operator.is_some() {
+                    all.merge_operator = self.merge_operator;
+                }
+                $(if self.named.has($id) || self.$name != default.$name {
+                    all.$name = self.$name;
+                })*
+                all.named = Named::ALL;
+                all
             }
 
             /// Describes the first setting that is outside its domain, if any.
@@ -186,6 +249,7 @@ macro_rules! family_options {
                     Ok(true)
                 })?;
                 options.comparator = order.ok_or_else(|| d.corrupt("settings without a key order"))?;
+                options.named = Named::ALL;
                 Ok(options)
             }
         }
@@ -219,6 +283,7 @@ macro_rules! family_options {
                     merge_operator: self.merge_operator().cloned(),
                     $($name: self.$name(),)*
                     unknown: self.unknown.clone(),
+                    named: Named::ALL,
                 }
             }
 
@@ -360,6 +425,7 @@ impl FamilyOptions {
     #[must_use]
     pub fn comparator(mut self, comparator: Comparator) -> Self {
         self.comparator = comparator;
+        self.named.add(COMPARATOR_FIELD);
         self
     }
 
@@ -367,6 +433,7 @@ impl FamilyOptions {
     #[must_use]
     pub fn merge_operator(mut self, operator: MergeOperator) -> Self {
         self.merge_operator = Some(operator);
+        self.named.add(OPERATOR_FIELD);
         self
     }
 }
@@ -504,6 +571,40 @@ mod tests {
         let change = |ttl| live.check_change("f", &FamilyOptions::default().default_ttl(ttl));
         assert!(change(Duration::from_millis(EXPIRY_MAX)).is_ok());
         assert!(matches!(change(Duration::MAX), Err(Error::InvalidArgument { .. })));
+    }
+
+    /// A setting is named by its method, by `set`, or by a value other than the default; the others keep what they are.
+    #[test]
+    fn only_named_settings_replace_stored_ones() {
+        let other = |info: &SettingInfo| if info.default == 1 { info.domain.0 } else { 1 };
+        let mut stored = FamilyOptions::default()
+            .comparator(Comparator::u64_le())
+            .merge_operator(MergeOperator::add());
+        for info in FamilyOptions::TABLE {
+            stored.set(info.name, other(info)).unwrap();
+        }
+        let all = |options: &FamilyOptions| -> Vec<_> {
+            FamilyOptions::TABLE.iter().map(|info| options.get(info.name)).collect()
+        };
+        let kept = FamilyOptions::default().over(stored.clone());
+        assert_eq!(all(&kept), all(&stored));
+        assert_eq!((kept.comparator.name(), kept.merge_operator.unwrap().name()), ("u64", "tidesdb.add"));
+        for info in FamilyOptions::TABLE {
+            let mut named = FamilyOptions::default();
+            named.set(info.name, info.default).unwrap();
+            let changed = named.over(stored.clone());
+            for each in FamilyOptions::TABLE {
+                let wanted = if each.name == info.name { each.default } else { other(each) };
+                assert_eq!(changed.get(each.name), Some(wanted), "{} after {}", each.name, info.name);
+            }
+        }
+        let assigned = FamilyOptions { table_bytes: 77, ..FamilyOptions::default() };
+        assert_eq!(assigned.over(stored.clone()).table_bytes, 77);
+        let by_method = FamilyOptions::default().table_bytes(128 << 20).comparator(Comparator::bytewise());
+        let named = by_method.over(stored.clone());
+        assert_eq!((named.table_bytes, named.comparator.name()), (128 << 20, "bytewise"));
+        let now = LiveOptions::new(FamilyOptions::default()).now().over(stored);
+        assert_eq!(all(&now), all(&FamilyOptions::default()), "settings in force are all named");
     }
 
     #[test]

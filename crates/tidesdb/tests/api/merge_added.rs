@@ -65,7 +65,10 @@ fn an_operator_is_neither_replaced_nor_removed() {
     let check = |db: &Db| {
         let e = refused(db.family_or_create("f", small().merge_operator(MergeOperator::add())));
         assert!(e.contains("tidesdb.append:.") && e.contains("tidesdb.add"), "{e}");
-        let e = refused(db.family_or_create("f", small()));
+        let f = db.family_or_create("f", small()).unwrap();
+        let mut without = f.current_options();
+        without.merge_operator = None;
+        let e = refused(f.change_options(without, true));
         assert!(e.contains("tidesdb.append:.") && e.contains("none"), "{e}");
         db.family_or_create("f", joined()).unwrap().merge("k", "b").unwrap();
     };

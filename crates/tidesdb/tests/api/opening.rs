@@ -221,6 +221,12 @@ fn options_of_an_existing_family_are_applied_or_refused() {
     assert_eq!(db.default_family().current_options().value_threshold, 99, "it was stored");
     assert_eq!(db.family("f").unwrap().current_options().value_threshold, 5);
     drop(db);
+    let db = sim.options().default_family(FamilyOptions::default().min_levels(2)).open().unwrap();
+    let f = db.family_or_create("f", FamilyOptions::default()).unwrap();
+    assert_eq!(f.current_options().value_threshold, 5, "what is not named stays");
+    let now = db.default_family().current_options();
+    assert_eq!((now.value_threshold, now.min_levels, now.write_buffer_bytes), (99, 2, 1 << 20));
+    drop((db, f));
     let refused = sim.options().default_family(small().comparator(Comparator::u64_le())).open();
     assert!(matches!(refused, Err(Error::InvalidArgument { .. })));
     let reader = sim.options().with(|o| o.read_only = true).default_family(small()).open().unwrap();

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use tidesdb::{Comparator, Compression, Error, Family, SyncMode};
+use tidesdb::{Comparator, Compression, Error, Family, FamilyOptions, MergeOperator, SyncMode};
 
 use crate::common::{Sim, contents, fill, noise, small, value};
 
@@ -46,6 +46,33 @@ fn settings_given_for_an_existing_family_are_stored_although_they_are_in_force()
     db.close().unwrap();
     let f = sim.open().family("f").unwrap();
     assert_eq!(f.current_options().value_threshold, 4000);
+}
+
+/// A program that opens its families with default options reset what another one had set.
+#[test]
+fn settings_that_are_not_named_stay() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let custom = small().value_threshold(4000).comparator(Comparator::u64_le()).merge_operator(MergeOperator::add());
+    let f = db.family_or_create("f", custom).unwrap();
+    let thresholds = |f: &Family| (f.current_options().value_threshold, f.current_options().min_levels);
+    f.change_options(FamilyOptions::default().value_threshold(70), false).unwrap();
+    f.change_options(FamilyOptions::default().min_levels(2), true).unwrap();
+    assert_eq!(thresholds(&f), (70, 2), "one until the close, one for good");
+    assert_eq!(db.family_or_create("f", FamilyOptions::default()).unwrap().id(), f.id());
+    assert_eq!(thresholds(&f), (70, 2));
+    db.close().unwrap();
+    let db = sim.open();
+    let f = db.family_or_create("f", FamilyOptions::default().min_levels(3)).unwrap();
+    assert_eq!(thresholds(&f), (4000, 3), "what ended with the session is not stored with another setting");
+    let now = f.current_options();
+    assert_eq!((now.comparator.name(), now.merge_operator.unwrap().name()), ("u64", "tidesdb.add"));
+    db.family_or_create("f", FamilyOptions::default().value_threshold(512)).unwrap();
+    assert_eq!(thresholds(&f), (512, 3), "a default that is named");
+    db.close().unwrap();
+    assert_eq!(thresholds(&sim.open().family("f").unwrap()), (512, 3));
+    let named = FamilyOptions::default().comparator(Comparator::bytewise());
+    assert!(matches!(sim.open().family_or_create("f", named), Err(Error::InvalidArgument { .. })));
 }
 
 #[test]
