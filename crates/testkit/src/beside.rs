@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tidesdb::{Db, Error, Family, FamilyOptions, Reader, SyncMode};
+use tidesdb::{Db, Error, Family, FamilyOptions, Reader, SyncMode, WriteBatch};
 use tidesdb_io::{Clock, Priority, RealClock, RealThreads, Threads};
 
 use crate::rng::Rng;
@@ -127,7 +127,7 @@ pub fn write(path: &Path, n: u64) -> Done {
 
 fn commit_rows(db: &Db, second: &Family, thread: usize, end: &AtomicBool) -> Done {
     let mut n = counter(second, thread)?;
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     while !end.load(Relaxed) {
         n += 1;
         for family in [db.default_family(), second] {

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{fs, io};
 
-use tidesdb::{Comparator, Compression, Db, FamilyOptions, OpenOptions, Result, SyncMode};
+use tidesdb::{Comparator, Compression, Db, FamilyOptions, OpenOptions, Result, SyncMode, WriteBatch};
 
 /// Expiry of rows that must not expire during any test, in seconds: 2100-01-01.
 const FAR: u64 = 4_102_444_800;
@@ -166,7 +166,7 @@ pub fn expected() -> Vec<Rows> {
 fn apply(db: &Db, steps: &[Step]) -> Result<()> {
     let families = FAMILIES.iter().map(|name| db.family(name)).collect::<Result<Vec<_>>>()?;
     for step in steps {
-        let mut batch = db.batch();
+        let mut batch = WriteBatch::new();
         match step {
             Step::Put(f, key, value) => batch.put(&families[*f], key, value)?,
             Step::PutExpiring(f, key, value) => {

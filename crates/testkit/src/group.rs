@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use tidesdb::{Db, Error, Family};
+use tidesdb::{Db, Error, Family, WriteBatch};
 use tidesdb_io::Env;
 use tidesdb_io::sim::{self, Fault, Image, OpKind, OpSet, SimDisk, SyncModel, errno};
 
@@ -118,7 +118,7 @@ fn commit_all(db: &Db, second: &Family, thread: u64, failed: &AtomicBool) -> See
         let key = key(thread, n);
         let value = value(thread, n);
         let late = failed.load(SeqCst);
-        let mut batch = db.batch();
+        let mut batch = WriteBatch::new();
         let filled =
             batch.put(db.default_family(), &key, &value).and_then(|()| batch.put(second, &key, &value));
         match filled.and_then(|()| db.write(&mut batch)) {

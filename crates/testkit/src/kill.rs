@@ -119,7 +119,7 @@ pub fn child(path: &Path, n: u64) -> Result<(), String> {
 
 fn commit_for_ever(db: &Db, second: &Family, thread: usize, pipe: &std::fs::File) -> Result<(), String> {
     let mut n = counter(second, thread).map_err(|e| e.to_string())?;
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     loop {
         n += 1;
         for family in [db.default_family(), second] {

@@ -8,9 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tempfile::TempDir;
-use tidesdb::{
-    CommitHook, Comparator, Compression, Db, FamilyOptions, Iter, OpenOptions, Reader, Snapshot, SyncMode,
-};
+use tidesdb::{CommitHook, Comparator, Compression, Db, FamilyOptions, Iter, OpenOptions, Reader, Snapshot, SyncMode, WriteBatch};
 use tidesdb_io::Env;
 use tidesdb_io::sim;
 
@@ -493,7 +491,7 @@ impl Run<'_> {
 }
 
 fn write_batch(db: &Db, key: u64, seed: u64) -> tidesdb::Result<()> {
-    let (mut all, family) = (db.batch(), db.default_family());
+    let (mut all, family) = (WriteBatch::new(), db.default_family());
     for (key, changes) in batch(key, seed) {
         for change in changes {
             match change {

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use tidesdb::{Compression, Db, Family, FamilyOptions, SyncMode};
+use tidesdb::{Compression, Db, Family, FamilyOptions, SyncMode, WriteBatch};
 use tidesdb_io::{Clock, RealClock};
 
 use crate::rng::Rng;
@@ -149,7 +149,7 @@ pub fn load(case: Case, path: &Path, mib: u64) -> Result<(), String> {
 }
 
 fn load_for_ever(world: &World, thread: usize, written: &AtomicU64, target: u64) -> Result<(), String> {
-    let mut batch = world.db.batch();
+    let mut batch = WriteBatch::new();
     let (mut n, mut said) = (0, 0);
     loop {
         let mut bytes = 0;

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use tidesdb::{Db, Error, SyncMode};
+use tidesdb::{Db, Error, SyncMode, WriteBatch};
 use tidesdb_io::{Clock as _, Disk as _, RealClock, RealDisk};
 
 use crate::rng::Rng;
@@ -98,7 +98,7 @@ pub fn run(path: &Path, seed: u64, time: Duration) -> Result<Seen, String> {
 impl Run {
     /// Writes some rows, each with its next round.
     fn commit(&mut self, row: impl Fn(u64) -> u64) -> tidesdb::Result<()> {
-        let mut batch = self.db.batch();
+        let mut batch = WriteBatch::new();
         let mut rows: Vec<u64> = (0..ROWS).map(row).collect();
         rows.sort_unstable();
         rows.dedup();

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use tidesdb::{Compression, Db, Error, SyncMode};
+use tidesdb::{Compression, Db, Error, SyncMode, WriteBatch};
 use tidesdb_io::Env;
 use tidesdb_io::sim::{self, Image, SimDisk};
 
@@ -352,7 +352,7 @@ fn fill(db: &Db, config: &Config, shape: usize, seed: u64) -> tidesdb::Result<()
     let rounds = if shape == 5 { 4 } else { 2 };
     for round in 0..rounds {
         for n in 0..20u64 {
-            let mut batch = db.batch();
+            let mut batch = WriteBatch::new();
             for (f, family) in families.iter().enumerate() {
                 let key = format!("{f}/{:03}", (n * 7 + round * 3) % 50);
                 let len = rng.below(60);

@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidesdb::{
-    CommitHook, Compression, Db, Error, Family, FamilyOptions, Isolation, MergeOperator, Result, SeqNo,
-    SyncMode, WriteOptions,
-};
+use tidesdb::{CommitHook, Compression, Db, Error, Family, FamilyOptions, Isolation, MergeOperator, Result, SeqNo,
+    SyncMode, WriteOptions, WriteBatch};
 use tidesdb_io::Env;
 
 use crate::model::{FamilyNo, Model, Op, SEPARATOR, moment};
@@ -255,7 +253,7 @@ impl World {
     }
 
     fn write(&self, ops: &[Op], full: bool) -> Result<SeqNo> {
-        let mut batch = self.db().batch();
+        let mut batch = WriteBatch::new();
         for op in ops {
             let family = &self.handles[&op.family];
             if let Some(until) = &op.until {

@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-use tidesdb::Db;
+use tidesdb::{Db, WriteBatch};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let temp = tempfile::tempdir()?;
@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let db = Db::options(&database).create_if_missing(sample).open()?;
     if sample {
-        let mut batch = db.batch();
+        let mut batch = WriteBatch::new();
         for n in 0..10_000u32 {
             batch.put(db.default_family(), format!("order {n:06}").as_bytes(), b"one whale, gift-wrapped")?;
         }

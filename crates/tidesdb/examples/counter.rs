@@ -5,7 +5,7 @@
 
 use std::error::Error;
 
-use tidesdb::{CompactionFilter, Db, Decision, Family, FamilyOptions, MergeOperator, SyncMode};
+use tidesdb::{CompactionFilter, Db, Decision, Family, FamilyOptions, MergeOperator, SyncMode, WriteBatch};
 
 /// The views of `page`.
 fn views(family: &Family, page: &str) -> Result<u64, Box<dyn Error>> {
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 
     // Several operands of one batch apply in order, and with the rest of the batch or not at all.
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     batch.merge(&pages, "/whales", 10u64.to_le_bytes())?;
     batch.merge(&pages, "/seals", 2u64.to_le_bytes())?;
     batch.delete(&pages, "/old")?;

@@ -9,7 +9,7 @@
 
 use std::time::{Duration, Instant};
 
-use tidesdb::{Db, Family, Isolation, SyncMode};
+use tidesdb::{Db, Family, Isolation, SyncMode, WriteBatch};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -20,7 +20,7 @@ fn key(n: u64) -> [u8; 16] {
 }
 
 fn fill(db: &Db, from: u64, to: u64) -> Outcome<()> {
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     for n in from..to {
         batch.put(db.default_family(), &key(n), &[7; 100])?;
         if batch.len() == 1000 || n + 1 == to {
@@ -82,7 +82,7 @@ fn main() -> Outcome<()> {
         settle(&db)?;
         let started = Instant::now();
         if how != "by one range delete" {
-            let mut batch = db.batch();
+            let mut batch = WriteBatch::new();
             for n in 0..dead {
                 batch.delete(db.default_family(), &key(n))?;
                 if batch.len() == 1000 {

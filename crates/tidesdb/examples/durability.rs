@@ -7,7 +7,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use tidesdb::{Db, SyncMode, WriteOptions};
+use tidesdb::{Db, SyncMode, WriteOptions, WriteBatch};
 
 const WRITES: u32 = 200;
 
@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // A single write can request more durability than its database provides; all earlier writes become durable with it.
     let db = Db::options(folder.join("none")).sync(SyncMode::None).open()?;
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     batch.put(db.default_family(), b"order 17", b"paid")?;
     let seq = db.write_with(&mut batch, &WriteOptions::default().sync(SyncMode::Full))?;
     println!("\norder 17 is commit {seq}; durable now: everything below {}", db.stats().durable_end);

@@ -10,7 +10,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use tidesdb::{Db, FamilyOptions, SyncMode};
+use tidesdb::{Db, FamilyOptions, SyncMode, WriteBatch};
 
 /// Rows to write.
 const ROWS: u64 = 2_000_000;
@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args().nth(1).ok_or("the argument is the directory of a new database")?;
     let family = FamilyOptions::default().write_buffer_bytes(64 << 10).table_bytes(512 << 10);
     let db = Db::options(&path).sync(SyncMode::None).default_family(family).open()?;
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     for i in 0..ROWS {
         let random = mix(i);
         let value = [random, mix(random), mix(random + 1), mix(random + 2)].map(u64::to_le_bytes).concat();

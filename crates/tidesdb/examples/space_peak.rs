@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tidesdb::{Db, FamilyOptions, SyncMode};
+use tidesdb::{Db, FamilyOptions, SyncMode, WriteBatch};
 
 const BATCH: u64 = 100;
 const WRITERS: u64 = 2;
@@ -152,7 +152,7 @@ fn write(
     (value_bytes, percent): (usize, usize),
 ) -> Result<(), tidesdb::Error> {
     let family = db.default_family();
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     let mut value = vec![b'v'; value_bytes];
     let mine = rows / WRITERS;
     for i in 0..puts / WRITERS {

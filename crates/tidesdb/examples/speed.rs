@@ -15,7 +15,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use tidesdb::{Db, FamilyOptions, SyncMode};
+use tidesdb::{Db, FamilyOptions, SyncMode, WriteBatch};
 
 const THREADS: u64 = 8;
 const BATCH: u64 = 1000;
@@ -179,7 +179,7 @@ fn batched(dir: &Path, scale: u64, random: bool) -> f64 {
 fn load(db: &Db, total: u64, random: bool) -> Duration {
     let family = db.default_family();
     timed(THREADS, |t| {
-        let mut batch = db.batch();
+        let mut batch = WriteBatch::new();
         let mut value = [0; VALUE_BYTES];
         let share = total / THREADS;
         for start in (t * share..(t + 1) * share).step_by(BATCH as usize) {

@@ -8,7 +8,7 @@
 mod common;
 
 use common::{Sim, contents};
-use tidesdb::{Error, SyncMode};
+use tidesdb::{Error, SyncMode, WriteBatch};
 
 /// Deletes may use the reserve of a full disk, but not its last piece: a database killed during such deletes could not be opened.
 #[test]
@@ -25,7 +25,7 @@ fn deletes_leave_room_for_the_next_open() {
     db.cancel_compactions().unwrap();
     let mut deleted = 0u32;
     let e = loop {
-        let mut batch = db.batch();
+        let mut batch = WriteBatch::new();
         for i in 0..100u32 {
             batch.delete(db.default_family(), &u64::from(deleted + i).to_be_bytes()).unwrap();
         }

@@ -13,7 +13,7 @@ use testkit::home::in_memory;
 use testkit::report::{self, OneCase, exit, finish, violation};
 use testkit::rng::Rng;
 use testkit::watch::Watch;
-use tidesdb::{Compression, Db, Error, FamilyOptions, SyncMode};
+use tidesdb::{Compression, Db, Error, FamilyOptions, SyncMode, WriteBatch};
 
 /// Descriptor limit of the process.
 const LIMIT: u64 = 256;
@@ -206,7 +206,7 @@ fn fill(db: &Db, plan: Plan, dir: &Path, seen: &mut Seen) -> Result<(), String> 
         say("put a value", family.put(&key(n), &value(n, 100)))?;
     }
     seen.look(dir)?;
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     let mut commit = |rows: &mut dyn Iterator<Item = u64>| -> Result<(), String> {
         for n in rows {
             say("put", batch.put(db.default_family(), &key(n), &value(n, 150)))?;
@@ -226,7 +226,7 @@ fn measure(db: &Db, plan: Plan, seen: &mut Seen) -> Result<(), String> {
     let mut rng = Rng::new(plan.one.case + 3);
     let before = processor_time();
     for _ in 0..FLUSHES {
-        let mut batch = db.batch();
+        let mut batch = WriteBatch::new();
         for n in (0..ROWS).map(|_| rng.below(NEAR)) {
             say("put", batch.put(db.default_family(), &key(n), &value(n, 150)))?;
         }

@@ -11,7 +11,7 @@ use clap::Parser;
 use testkit::report::{self, exit, finish, violation};
 use testkit::rng::Rng;
 use testkit::watch::Watch;
-use tidesdb::{Db, Error, Family, FamilyOptions, SyncMode};
+use tidesdb::{Db, Error, Family, FamilyOptions, SyncMode, WriteBatch};
 use tidesdb_io::{Clock, RealClock};
 
 /// Rows that the readers read.
@@ -110,7 +110,7 @@ fn run(mib: u64, commits: Range<u64>, slowest: &Slowest) -> Result<Duration, Str
 /// Runs one huge commit with concurrent readers and a concurrent writer.
 fn one(db: &Db, side: &Family, mib: u64, commit: u64, slowest: &Slowest) -> Result<Duration, String> {
     let clock = RealClock::new();
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     let mut rng = Rng::new(commit + 1);
     for n in 0..(mib << 20) / (VALUE_BYTES + 16) {
         let mut value = vec![0; VALUE_BYTES as usize];

@@ -16,7 +16,7 @@ use testkit::model::listed;
 use testkit::report::{self, Cases, exit, finish, violation};
 use testkit::rng::Rng;
 use testkit::watch::Watch;
-use tidesdb::{Db, Error, Family, FamilyOptions, Isolation, SyncMode};
+use tidesdb::{Db, Error, Family, FamilyOptions, Isolation, SyncMode, WriteBatch};
 use tidesdb_io::{Clock, RealClock};
 
 /// Keys per writer and family.
@@ -402,7 +402,7 @@ impl World<'_> {
     }
 
     fn batch(&self, writer: u64, plan: &[(Arc<Tracked>, Vec<Change>)]) -> Result<(), Error> {
-        let mut batch = self.db.batch();
+        let mut batch = WriteBatch::new();
         for (t, changes) in plan {
             for change in changes {
                 match *change {

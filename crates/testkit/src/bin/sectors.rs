@@ -16,7 +16,7 @@ use testkit::home::in_memory;
 use testkit::report::{self, exit, finish, violation};
 use testkit::rng::Rng;
 use testkit::watch::Watch;
-use tidesdb::{Compression, Db, Error, Family, FamilyOptions, SyncMode};
+use tidesdb::{Compression, Db, Error, Family, FamilyOptions, SyncMode, WriteBatch};
 
 /// Size of the device in bytes.
 const DEVICE: u64 = 96 << 20;
@@ -368,7 +368,7 @@ fn make(dir: &Path, keep_log: bool) -> Done<()> {
     let db = say("open", open(dir))?;
     let all = families(&db)?;
     for n in (0..ROWS).step_by(20) {
-        let mut batch = db.batch();
+        let mut batch = WriteBatch::new();
         for n in n..n + 20 {
             for (i, family) in all.iter().enumerate().filter(|(i, _)| n < rows(*i)) {
                 say("put", batch.put(family, &key(n), &value(n))).map_err(|e| format!("family {i}: {e}"))?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidesdb::{Comparator, Compression, Db, Error, FamilyOptions, SyncMode};
+use tidesdb::{Comparator, Compression, Db, Error, FamilyOptions, SyncMode, WriteBatch};
 use tidesdb_io::Env;
 use tidesdb_io::sim::{self, SimDisk};
 
@@ -85,7 +85,7 @@ fn fill(env: &Env) -> Result<(), Error> {
     let own = db.create_family("own", FamilyOptions::default().comparator(by_length()))?;
     for round in 0..3u8 {
         for n in 0..12u8 {
-            let mut batch = db.batch();
+            let mut batch = WriteBatch::new();
             batch.put(db.default_family(), format!("key{:02}", n * 3 + round).as_bytes(), &[n; 40])?;
             batch.put(&words, format!("word{n}/{round}").as_bytes(), &[n ^ round; 90])?;
             batch.put(&own, &vec![b'a' + n; 1 + usize::from(n)], b"own")?;

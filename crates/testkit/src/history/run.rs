@@ -4,9 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidesdb::{
-    Compression, Cursor, Db, Error, Family, FamilyOptions, MergeOperator, Snapshot, SyncMode, WriteOptions,
-};
+use tidesdb::{Compression, Cursor, Db, Error, Family, FamilyOptions, MergeOperator, Snapshot, SyncMode, WriteOptions, WriteBatch};
 use tidesdb_io::sim;
 use tidesdb_io::{Env, ManualClock};
 
@@ -296,7 +294,7 @@ impl Runner<'_> {
             (Some(value), "put") => family.put(&write.key, value),
             (Some(value), "merge") => family.merge(&write.key, value),
             (Some(value), _) => {
-                let mut batch = self.db().batch();
+                let mut batch = WriteBatch::new();
                 let filled = batch.put_expiring(&family, &write.key, value, moment(write.expiry));
                 filled.and_then(|()| self.db().write(&mut batch))
             }
@@ -314,7 +312,7 @@ impl Runner<'_> {
     }
 
     fn batch(&mut self, changes: &[Change], durable: bool) -> Result<(), String> {
-        let mut batch = self.db().batch();
+        let mut batch = WriteBatch::new();
         let mut writes: Vec<Write> = Vec::new();
         for change in changes {
             let (write, verb) = self.write_of(change);

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidesdb::{Db, Error, Family, Isolation, StatValue, SyncMode};
+use tidesdb::{Db, Error, Family, Isolation, StatValue, SyncMode, WriteBatch};
 use tidesdb_io::{Clock, RealClock};
 
 use super::Plan;
@@ -183,7 +183,7 @@ impl<'l> Load<'l> {
     }
 
     fn write_batch(&self, rng: &mut Rng) -> Result<(), Error> {
-        let mut batch = self.db.batch();
+        let mut batch = WriteBatch::new();
         let family = self.pick(rng);
         let mut bytes = 0;
         for _ in 0..100 {

@@ -169,7 +169,7 @@ impl Tides {
     fn session_in<'a>(&'a self, family: &'a Family) -> TidesSession<'a> {
         let (db, direct, retries) = (&*self.db, self.batch == 1, self.retries);
         let transactions = TidesTransactions { db, family, open: None };
-        TidesSession { db, family, batch: db.batch(), cursor: None, direct, retries, transactions }
+        TidesSession { db, family, batch: WriteBatch::new(), cursor: None, direct, retries, transactions }
     }
 }
 

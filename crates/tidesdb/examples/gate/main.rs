@@ -20,7 +20,7 @@ const OPERATIONS: [Operation; 12] = [
     ("put", 10_000, |dir, n| put_measured(loaded(dir, SyncMode::None, false).default_family(), n)),
     ("put-batch-1000", 20_000, |dir, n| {
         let db = loaded(dir, SyncMode::None, false);
-        batches_measured(&db, &mut db.batch(), n);
+        batches_measured(&db, &mut WriteBatch::new(), n);
     }),
     ("tx-batch-1000", 20_000, |dir, n| {
         let db = loaded(dir, SyncMode::None, false);
@@ -75,7 +75,7 @@ fn main() {
 fn loaded(dir: &Path, sync: SyncMode, flushed: bool) -> Db {
     let db =
         Db::options(dir).sync(SyncMode::None).background_threads(0).cache_bytes(64 << 20).open().unwrap();
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     for i in 0..KEYS {
         let i = scattered(i) % KEYS;
         batch.put(db.default_family(), &key(i * 2), &value(i)).unwrap();

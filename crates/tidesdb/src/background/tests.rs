@@ -11,7 +11,7 @@ use crate::jobs::Job;
 use crate::options::{Isolation, SyncMode, WriteOptions};
 use crate::types::TableId;
 use crate::wal::Purpose;
-use crate::{Db, OpenOptions};
+use crate::{Db, OpenOptions, WriteBatch};
 
 const SEED: u64 = 7;
 
@@ -37,7 +37,7 @@ impl Machine {
     }
 
     fn put(&self, key: &[u8], mode: SyncMode) {
-        let mut batch = self.db.batch();
+        let mut batch = WriteBatch::new();
         batch.put(self.db.default_family(), key, &[7; 2000]).unwrap();
         self.db.write_with(&mut batch, &WriteOptions::default().sync(mode)).unwrap();
     }

@@ -62,20 +62,6 @@ impl Family {
         self.one(&WriteOptions::default(), |batch| batch.put_with_ttl(self, key, value, ttl))
     }
 
-    /// Like [`Family::put_with_ttl`], with options for this commit.
-    ///
-    /// # Errors
-    /// As [`Family::put_with_ttl`].
-    pub fn put_with_ttl_and_options(
-        &self,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-        ttl: Duration,
-        options: &WriteOptions,
-    ) -> Result<SeqNo> {
-        self.one(options, |batch| batch.put_with_ttl(self, key, value, ttl))
-    }
-
     /// Sets `key` to `value` until `expiry` (`None` = forever): see [`WriteBatch::put_expiring`].
     ///
     /// # Errors

@@ -187,20 +187,6 @@ impl Db {
         self.inner.default.put_with_ttl(key, value, ttl)
     }
 
-    /// Like [`Db::put_with_ttl`], with options for this commit.
-    ///
-    /// # Errors
-    /// As [`Family::put_with_ttl`].
-    pub fn put_with_ttl_and_options(
-        &self,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-        ttl: Duration,
-        options: &WriteOptions,
-    ) -> Result<SeqNo> {
-        self.inner.default.put_with_ttl_and_options(key, value, ttl, options)
-    }
-
     /// Sets `key` to `value` until `expiry` (`None` = forever): see [`WriteBatch::put_expiring`].
     ///
     /// # Errors
@@ -281,11 +267,6 @@ impl Db {
     /// As [`Family::delete_prefix`].
     pub fn delete_prefix_with(&self, prefix: impl AsRef<[u8]>, options: &WriteOptions) -> Result<SeqNo> {
         self.inner.default.delete_prefix_with(prefix, options)
-    }
-
-    /// Returns an empty batch.
-    pub fn batch(&self) -> WriteBatch {
-        WriteBatch::new()
     }
 
     /// Commits `batch` atomically and clears it. An empty batch is a commit, too: in mode

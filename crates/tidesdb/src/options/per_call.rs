@@ -2,13 +2,21 @@
 
 use super::SyncMode;
 
-/// Settings of one commit. Every call that commits has a form that takes them, with `_with` at the end of its name: `put_with`,
-/// [`Db::write_with`](crate::Db::write_with), [`Transaction::commit_with`](crate::Transaction::commit_with); for a TTL it is
-/// [`Db::put_with_ttl_and_options`](crate::Db::put_with_ttl_and_options).
+/// Settings of one commit. Puts, merges and deletes have a form that takes them, with `_with` at the end of its name, such as
+/// [`Db::put_with`](crate::Db::put_with). [`Db::write_with`](crate::Db::write_with) takes them for a batch, which can hold any operation,
+/// and [`Transaction::commit_with`](crate::Transaction::commit_with) for a transaction.
 ///
 /// ```
-/// let durable_now = tidesdb::WriteOptions::default().sync(tidesdb::SyncMode::Full);
-/// assert!(durable_now.sync.is_some());
+/// # let dir = tempfile::tempdir()?;
+/// # let db = tidesdb::Db::open(dir.path())?;
+/// use std::time::Duration;
+/// use tidesdb::{SyncMode, WriteBatch, WriteOptions};
+/// let durable_now = WriteOptions::default().sync(SyncMode::Full);
+/// db.put_with("a", "1", &durable_now)?;
+/// let mut batch = WriteBatch::new();
+/// batch.put_with_ttl(db.default_family(), "b", "2", Duration::from_secs(60))?;
+/// db.write_with(&mut batch, &durable_now)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]

@@ -9,7 +9,7 @@ use tidesdb_io::sim::{self, OpKind, SimDisk};
 use super::{Cursor, Iter, is_before};
 use crate::options::SyncMode;
 use crate::types::Comparator;
-use crate::{Db, FamilyOptions};
+use crate::{Db, FamilyOptions, WriteBatch};
 
 fn open_on(disk: SimDisk, options: FamilyOptions) -> (Db, Arc<SimDisk>) {
     let (env, disk, _) = sim::env_on(disk, 7);
@@ -23,7 +23,7 @@ fn open(options: FamilyOptions) -> Db {
 
 /// Writes in batches of a thousand.
 fn write(db: &Db, ops: impl IntoIterator<Item = (Vec<u8>, bool)>) {
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     for (key, delete) in ops {
         if delete {
             batch.delete(db.default_family(), &key).unwrap();

@@ -49,7 +49,7 @@ pub(super) const KEPT_AFTER_COMMIT: usize = 8 << 20;
 /// # let db = tidesdb::Db::open(dir.path())?;
 /// let users = db.family_or_create("users", Default::default())?;
 /// let mails = db.family_or_create("mails", Default::default())?;
-/// let mut batch = db.batch();
+/// let mut batch = tidesdb::WriteBatch::new();
 /// batch.put(&users, b"ann", b"ann@example.org")?;
 /// batch.put(&mails, b"ann@example.org", b"ann")?;
 /// db.write(&mut batch)?;
@@ -216,7 +216,7 @@ impl WriteBatch {
     /// use tidesdb::{FamilyOptions, MergeOperator};
     /// let options = FamilyOptions::default().merge_operator(MergeOperator::add());
     /// let visits = db.create_family("visits", options)?;
-    /// let mut batch = db.batch();
+    /// let mut batch = tidesdb::WriteBatch::new();
     /// batch.merge(&visits, "page", 2u64.to_le_bytes())?;
     /// batch.merge(&visits, "page", 3u64.to_le_bytes())?;
     /// db.write(&mut batch)?;
@@ -245,7 +245,7 @@ impl WriteBatch {
     /// # let dir = tempfile::tempdir()?;
     /// # let db = tidesdb::Db::open(dir.path())?;
     /// for n in 0..9u8 { db.put(&[n], b"v")?; }
-    /// let mut batch = db.batch();
+    /// let mut batch = tidesdb::WriteBatch::new();
     /// batch.delete_range(db.default_family(), [2u8]..[7])?;
     /// batch.put(db.default_family(), &[4], b"new")?;
     /// db.write(&mut batch)?;

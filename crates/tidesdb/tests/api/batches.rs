@@ -14,7 +14,7 @@ fn a_batch_is_one_commit_across_families() {
     let db = sim.open();
     let a = db.create_family("a", small()).unwrap();
     let before = db.snapshot();
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     batch.put(&a, b"k", b"1").unwrap();
     batch.put(db.default_family(), b"k", b"2").unwrap();
     let seq = db.write(&mut batch).unwrap();
@@ -33,7 +33,7 @@ fn a_long_batch_reaches_all_its_families_in_order() {
     let db = sim.open();
     let families: Vec<_> = ["a", "b", "c"].map(|name| db.create_family(name, small()).unwrap()).into();
     for len in [63, 64, 65, 128, 500] {
-        let mut batch = db.batch();
+        let mut batch = WriteBatch::new();
         let mut expected = vec![BTreeMap::new(); families.len()];
         let (mut turn, mut left) = (0, 0);
         for n in 0..len {
@@ -75,7 +75,7 @@ fn the_last_operation_on_a_key_wins() {
         let sim = Sim::new();
         let db = sim.open();
         let f = db.default_family();
-        let mut batch = db.batch();
+        let mut batch = WriteBatch::new();
         batch.put(f, b"a", b"1").unwrap();
         batch.put(f, b"a", b"2").unwrap();
         batch.put(f, b"b", b"1").unwrap();
@@ -115,7 +115,7 @@ fn a_batch_is_empty_after_its_commit_and_can_be_used_again() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.default_family();
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     for i in 0..10u8 {
         batch.put(f, &[i], &[i; 2000]).unwrap();
         assert_eq!((batch.len(), batch.is_empty()), (1, false));
@@ -132,7 +132,7 @@ fn clear_removes_all_operations() {
     let sim = Sim::new();
     let db = sim.open();
     let a = db.create_family("a", small()).unwrap();
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     let empty = batch.bytes();
     batch.put(&a, b"k", &[1; 2000]).unwrap();
     assert!(batch.bytes() > 2000);
@@ -149,7 +149,7 @@ fn keys_out_of_bounds_are_rejected() {
     let db = sim.open();
     let f = db.default_family();
     let longest = vec![b'k'; 64 << 10];
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     for bad in [&b""[..], &[&longest[..], b"k"].concat()] {
         assert!(matches!(batch.put(f, bad, b"v"), Err(Error::InvalidArgument { .. })));
         assert!(matches!(batch.delete(f, bad), Err(Error::InvalidArgument { .. })));
@@ -168,7 +168,7 @@ fn batches_larger_than_a_segment_and_a_memtable() {
     let sim = Sim::new();
     let db = sim.options().default_family(small().write_buffer_bytes(64 << 10)).open().unwrap();
     let f = db.default_family();
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     for i in 0..5000u32 {
         batch.put(f, &i.to_be_bytes(), &noise(u64::from(i), 60)).unwrap();
     }
@@ -194,7 +194,7 @@ fn after_a_crash_a_batch_is_complete_or_absent() {
         n
     };
     let mut seen = std::collections::BTreeSet::new();
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     for i in 0..100u8 {
         batch.put(if i % 2 == 0 { &a } else { db.default_family() }, &[i], &[i; 600]).unwrap();
     }
@@ -220,7 +220,7 @@ fn every_kind_of_operation_in_one_batch() {
     for key in [b"a", b"b", b"c"] {
         db.put(key, b"old").unwrap();
     }
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     batch.put(f, b"a", b"new").unwrap();
     batch.delete(f, b"b").unwrap();
     batch.single_delete(f, b"c").unwrap();
@@ -251,7 +251,7 @@ fn sequence_numbers_grow() {
 fn a_family_of_another_database_is_refused() {
     let (one, two) = (Sim::new(), Sim::new());
     let (db, other) = (one.open(), two.open());
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     let refused = batch.put(other.default_family(), b"k", b"v").and_then(|()| db.write(&mut batch).map(drop));
     assert!(matches!(refused, Err(Error::InvalidArgument { .. })), "{refused:?}");
     assert!(value(db.default_family(), b"k").is_none() && value(other.default_family(), b"k").is_none());
@@ -261,7 +261,7 @@ fn a_family_of_another_database_is_refused() {
 fn a_batch_with_families_of_two_databases_is_refused() {
     let (one, two) = (Sim::new(), Sim::new());
     let (db, other) = (one.open(), two.open());
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     batch.put(db.default_family(), b"k", b"here").unwrap();
     let refused =
         batch.put(other.default_family(), b"k", b"there").and_then(|()| db.write(&mut batch).map(drop));

@@ -165,7 +165,7 @@ fn a_log_larger_than_a_segment_is_followed() {
             db.put(format!("{:03}", n * round % 97), noise(u64::from(n), len)).unwrap();
         }
         if round % 10 == 3 {
-            let mut batch = db.batch();
+            let mut batch = WriteBatch::new();
             for n in 0..1000 {
                 batch
                     .put(db.default_family(), format!("{:03}", n % 300), noise(u64::from(round), 100))
@@ -322,7 +322,7 @@ fn the_last_write_of_a_batch_to_a_key_counts_also_when_a_flush_divides_its_memta
         let create = |name| db.create_family(name, options.clone()).unwrap();
         let (family, singly) = (create("family"), create("singly"));
         let writes = writes_to_one_key(n != 1);
-        let mut batch = db.batch();
+        let mut batch = WriteBatch::new();
         for (key, _) in writes.iter().filter(|(key, _)| key[0] == b'o') {
             batch.put(&family, key, b"old").unwrap();
             batch.put(&singly, key, b"old").unwrap();

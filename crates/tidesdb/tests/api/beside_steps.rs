@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
-use tidesdb::{Db, Error, Family, FamilyOptions, MergeOperator, Reader, SyncMode};
+use tidesdb::{Db, Error, Family, FamilyOptions, MergeOperator, Reader, SyncMode, WriteBatch};
 use tidesdb_io::sim::{Fault, Image, OpKind, OpSet, SyncModel, errno};
 use tidesdb_io::{Access, Advice, Dir, DirLock, Disk, Env, File, ReadMap, SharedMap, Space};
 
@@ -193,7 +193,7 @@ fn row(n: u64) -> Vec<u8> {
 
 /// Commit `n`, which starts with 1: puts a counter and a row into both families, and deletes another row.
 fn commit(db: &Db, families: &[Family], n: u64) {
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     for family in families {
         batch.put(family, b"count", n.to_le_bytes()).unwrap();
         batch.put(family, format!("row{:03}", n % KEYS), row(n)).unwrap();

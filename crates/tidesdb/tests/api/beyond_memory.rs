@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tidesdb::{Db, FamilyOptions};
+use tidesdb::{Db, FamilyOptions, WriteBatch};
 
 use crate::common::Sim;
 
@@ -23,7 +23,7 @@ fn open(sim: &Sim, cache: u64) -> Db {
 }
 
 fn write(db: &Db, model: &mut Model, all: impl Iterator<Item = (u64, Option<u32>)>) {
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     for (n, (i, value)) in all.enumerate() {
         match value {
             Some(value) => {

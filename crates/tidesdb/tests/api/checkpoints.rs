@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use tidesdb::{Comparator, Db, Error, SyncMode};
+use tidesdb::{Comparator, Db, Error, SyncMode, WriteBatch};
 use tidesdb_io::sim::{Fault, Image, OpKind, errno};
 
 use crate::common::{DB, Sim, contents, fill, noise, put_twice, small, value};
@@ -54,7 +54,7 @@ fn a_checkpoint_and_a_large_batch_come_right_after_a_flush_was_started() {
         fill(family, 10, b"v");
         family.start_flush().unwrap();
         if large {
-            let mut batch = db.batch();
+            let mut batch = WriteBatch::new();
             (0..12_000).for_each(|n| batch.put(family, format!("large{n:06}"), noise(n, 100)).unwrap());
             db.write(&mut batch).unwrap();
             family.start_flush().unwrap();

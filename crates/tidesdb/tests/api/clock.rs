@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 
-use tidesdb::{Db, Error, Family, Isolation, Snapshot, Transaction};
+use tidesdb::{Db, Error, Family, Isolation, Snapshot, Transaction, WriteBatch};
 
 use crate::common::{Pair, Random, Sim, contents, keys, keys_back, letters, pairs, small};
 
@@ -47,7 +47,7 @@ fn time_continues_while_the_wall_clock_is_behind() {
     sim.clock.set_wall_secs(START - 1_000_000);
     assert!(f.contains(b"old").unwrap());
     f.put_with_ttl(b"new", b"v", secs(20)).unwrap();
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     batch.put_with_ttl(f, b"batch", b"v", secs(20)).unwrap();
     db.write(&mut batch).unwrap();
     let mut tx = db.begin(Isolation::Snapshot);

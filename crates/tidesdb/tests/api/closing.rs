@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
-use tidesdb::{Compression, Db, Error, FamilyOptions, SyncMode};
+use tidesdb::{Compression, Db, Error, FamilyOptions, SyncMode, WriteBatch};
 use tidesdb_io::sim::{Fault, OpSet, errno};
 use tidesdb_io::{Priority, RealThreads, Threads as _};
 
@@ -16,7 +16,7 @@ fn every_call_after_close_fails_with_closed() {
     let f = db.default_family().clone();
     fill(&f, 10, b"v");
     let snapshot = db.snapshot();
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     batch.put(&f, b"k", b"v").unwrap();
     let after = db.clone();
     db.close().unwrap();

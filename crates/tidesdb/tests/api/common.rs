@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tidesdb::{Db, Family, FamilyOptions, Isolation, Iter, MergeOperator, OpenOptions, Result};
+use tidesdb::{Db, Family, FamilyOptions, Isolation, Iter, MergeOperator, OpenOptions, Result, WriteBatch};
 use tidesdb_io::sim::{self, Image, OpSet, SimDisk};
 use tidesdb_io::{Env, ManualClock};
 
@@ -202,7 +202,7 @@ pub(crate) fn letters(family: &Family, letters: &str) {
 
 /// Puts the same pair into two families with one commit.
 pub(crate) fn put_twice(db: &Db, families: [&Family; 2], thread: u8, i: u32) -> Result<()> {
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     let key = [&[thread][..], &(i % 100).to_be_bytes()].concat();
     let value = [&i.to_be_bytes()[..], &[1; 200]].concat();
     for family in families {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
-use tidesdb::{Db, Family, SyncMode};
+use tidesdb::{Db, Family, SyncMode, WriteBatch};
 
 use crate::common::{Sim, noise, small};
 
@@ -32,7 +32,7 @@ fn money(n: u64) -> Vec<u8> {
 /// Moves money between accounts, one batch each. Threads own disjoint accounts.
 fn transfer(db: &Db, f: &Family, thread: u64, rounds: u64) {
     let mine = ACCOUNTS / 4;
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     for i in 0..rounds {
         let random = noise(thread << 32 | i, 3);
         let [from, to] = [random[0], random[1]].map(|r| account(thread * mine + u64::from(r) % mine));
@@ -133,7 +133,7 @@ fn two_keys_of_one_batch_never_differ() {
     let done = AtomicBool::new(false);
     std::thread::scope(|s| {
         let writer = s.spawn(|| {
-            let mut batch = db.batch();
+            let mut batch = WriteBatch::new();
             for i in 0..8000u64 {
                 batch.put(f, b"twin", &money(i)).unwrap();
                 batch.put(&other, b"twin", &money(i)).unwrap();
@@ -199,7 +199,7 @@ fn checkpoints_under_load_are_complete() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|s| {
         let writer = s.spawn(|| {
-            let mut batch = db.batch();
+            let mut batch = WriteBatch::new();
             let mut i = 0u64;
             while !stop.load(SeqCst) {
                 batch.put(f, b"twin a", &money(i)).unwrap();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tidesdb::{Family, Isolation, SyncMode};
+use tidesdb::{Family, Isolation, SyncMode, WriteBatch};
 
 use crate::common::{Sim, contents, fill, noise, pairs, small, value};
 
@@ -206,7 +206,7 @@ fn deletes_of_several_threads_leave_all_live_keys() {
             s.spawn(move || {
                 let f = db.default_family();
                 let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
-                let mut batch = db.batch();
+                let mut batch = WriteBatch::new();
                 for round in 0..12u64 {
                     let random = noise(thread << 32 | round, 4);
                     let from = u64::from(random[0]) * 8;

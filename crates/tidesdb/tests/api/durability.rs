@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidesdb::{Db, Error, MergeOperator, RecoveryMode, SyncMode, WriteOptions};
+use tidesdb::{Db, Error, MergeOperator, RecoveryMode, SyncMode, WriteOptions, WriteBatch};
 use tidesdb_io::sim::{Fault, Image, OpKind, OpSet, errno};
 
 use crate::common::{Sim, contents, fill, noise, small, value};
@@ -78,18 +78,18 @@ fn sync_makes_all_commits_so_far_durable() {
 #[test]
 fn each_single_write_takes_options() {
     type Write = fn(&Db, &WriteOptions) -> Result<u64, Error>;
-    let minute = Duration::from_secs(60);
-    let writes: [(&str, Write); 13] = [
+    let writes: [(&str, Write); 12] = [
         ("put", |db, o| db.put_with("c", "v", o)),
-        ("put with a TTL", |db, o| db.put_with_ttl_and_options("c", "v", Duration::from_secs(60), o)),
+        ("put with a TTL", |db, o| {
+            let mut batch = WriteBatch::new();
+            batch.put_with_ttl(db.default_family(), "c", "v", Duration::from_secs(60))?;
+            db.write_with(&mut batch, o)
+        }),
         ("merge", |db, o| db.merge_with("a", "v", o)),
         ("delete", |db, o| db.delete_with("a", o)),
         ("delete of a range", |db, o| db.delete_range_with("a".."b", o)),
         ("delete of a prefix", |db, o| db.delete_prefix_with("a", o)),
         ("put of a family", |db, o| db.default_family().put_with("c", "v", o)),
-        ("put with a TTL of a family", |db, o| {
-            db.default_family().put_with_ttl_and_options("c", "v", Duration::from_secs(60), o)
-        }),
         ("merge of a family", |db, o| db.default_family().merge_with("a", "v", o)),
         ("delete of a family", |db, o| db.default_family().delete_with("a", o)),
         ("single delete of a family", |db, o| db.default_family().single_delete_with("a", o)),
@@ -116,11 +116,6 @@ fn each_single_write_takes_options() {
             assert_eq!(contents(db.default_family()), wanted, "{name} in mode {mode:?}");
         }
     }
-    let sim = Sim::new();
-    let db = sim.open();
-    db.put_with_ttl_and_options("k", "v", minute, &WriteOptions::default()).unwrap();
-    sim.clock.advance(minute * 2);
-    assert!(!db.contains("k").unwrap(), "the TTL is that of the call");
 }
 
 #[test]
@@ -128,7 +123,7 @@ fn a_durable_write_makes_all_earlier_commits_durable() {
     let sim = Sim::new();
     let db = sim.options().sync(SyncMode::None).open().unwrap();
     hundred(&db);
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     batch.put(db.default_family(), b"last", &[1; 3000]).unwrap();
     db.write_with(&mut batch, &WriteOptions::default().sync(SyncMode::Full)).unwrap();
     assert_eq!(survivors(&sim.power_lost(&Image::SYNCED, 1)), 101);
@@ -138,7 +133,7 @@ fn a_durable_write_makes_all_earlier_commits_durable() {
 fn an_unsynced_write_between_durable_ones() {
     let sim = Sim::new();
     let db = sim.open();
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     batch.put(db.default_family(), b"lazy", b"v").unwrap();
     db.write_with(&mut batch, &WriteOptions::default().sync(SyncMode::None)).unwrap();
     assert_eq!(survivors(&sim.power_lost(&Image::SYNCED, 1)), 0);
@@ -199,7 +194,7 @@ fn the_report_describes_the_recovery() {
     let db = sim.open();
     assert!(db.recovery_report().clean, "a new database");
     hundred(&db);
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     batch.put(db.default_family(), b"x", b"1").unwrap();
     batch.delete(db.default_family(), b"y").unwrap();
     db.write(&mut batch).unwrap();

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidesdb::{Db, Error, Isolation, Result, SeqNo, SyncMode, TransactOptions, WriteOptions};
+use tidesdb::{Db, Error, Isolation, Result, SeqNo, SyncMode, TransactOptions, WriteOptions, WriteBatch};
 use tidesdb_io::sim::{Fault, Image, OpSet, errno};
 
 use crate::common::{LEVELS, Random, Sim, contents, keys};
@@ -13,15 +13,15 @@ use crate::common::{LEVELS, Random, Sim, contents, keys};
 type Nothing = fn(&Db, &WriteOptions) -> Result<SeqNo>;
 
 const NOTHINGS: [(&str, Nothing); 7] = [
-    ("a new batch", |db, o| db.write_with(&mut db.batch(), o)),
+    ("a new batch", |db, o| db.write_with(&mut WriteBatch::new(), o)),
     ("a cleared batch", |db, o| {
-        let mut batch = db.batch();
+        let mut batch = WriteBatch::new();
         batch.put(db.default_family(), "never", "v")?;
         batch.clear();
         db.write_with(&mut batch, o)
     }),
     ("a committed batch again", |db, o| {
-        let mut batch = db.batch();
+        let mut batch = WriteBatch::new();
         batch.delete(db.default_family(), "never")?;
         db.write_with(&mut batch, &WriteOptions::default().sync(SyncMode::None))?;
         db.write_with(&mut batch, o)
@@ -109,10 +109,10 @@ fn an_empty_commit_syncs_only_what_is_not_durable() {
     }
     assert_eq!(syncs(), before, "everything was durable");
     db.put_with("b", "v", &relaxed()).unwrap();
-    db.write_with(&mut db.batch(), &relaxed()).unwrap();
+    db.write_with(&mut WriteBatch::new(), &relaxed()).unwrap();
     assert_eq!(syncs(), before, "mode None");
     for _ in 0..3 {
-        db.write(&mut db.batch()).unwrap();
+        db.write(&mut WriteBatch::new()).unwrap();
     }
     assert_eq!(syncs(), before + 1);
 }
@@ -165,7 +165,7 @@ fn an_empty_commit_is_refused_as_any_other() {
         }
         drop(other);
         let db = sim.options().read_only(true).open().unwrap();
-        assert!(matches!(db.write_with(&mut db.batch(), &full), Err(Error::ReadOnly)));
+        assert!(matches!(db.write_with(&mut WriteBatch::new(), &full), Err(Error::ReadOnly)));
     }
 }
 

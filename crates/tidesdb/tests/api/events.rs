@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidesdb::{Db, HealthState, StallCause, SyncMode};
+use tidesdb::{Db, HealthState, StallCause, SyncMode, WriteBatch};
 use tidesdb_io::sim::{Fault, OpKind, OpSet};
 
 use crate::common::{Sim, fill};
@@ -121,7 +121,7 @@ fn a_failed_sync_is_a_change_of_health() {
     let sim = Sim::new();
     let db = sim.open();
     sim.disk.inject(Fault::errno(5).on(OpSet::SYNCS));
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     batch.put(db.default_family(), b"k", b"v").unwrap();
     assert!(db.write(&mut batch).is_err());
     let health = db.health();

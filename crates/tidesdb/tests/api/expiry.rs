@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tidesdb::{Db, Error, Family, Isolation, SyncMode, Transaction};
+use tidesdb::{Db, Error, Family, Isolation, SyncMode, Transaction, WriteBatch};
 use tidesdb_io::Clock as _;
 use tidesdb_io::sim::{Fault, OpSet, errno};
 
@@ -115,7 +115,7 @@ fn an_expiry_in_the_past_takes_effect_at_once() {
     let db = sim.open();
     let f = db.default_family();
     db.put(b"k", b"old").unwrap();
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     batch.put_expiring(f, b"k", b"v", UNIX_EPOCH).unwrap();
     batch.put_expiring(f, b"before 1970", b"v", UNIX_EPOCH - TEN).unwrap();
     batch.put_expiring(f, b"for ever", b"v", None).unwrap();
@@ -145,7 +145,7 @@ fn a_row_lives_for_its_ttl_and_at_most_a_millisecond_longer() {
         sim.clock.set_wall(start + Duration::from_nanos(at));
         let ttl = Duration::from_nanos(ttl);
         f.put_with_ttl("row", "v", ttl).unwrap();
-        let mut batch = db.batch();
+        let mut batch = WriteBatch::new();
         batch.put_with_ttl(f, "batch", "v", ttl).unwrap();
         db.write(&mut batch).unwrap();
         db.transact(|tx| tx.put_with_ttl(f, "tx", "v", ttl)).unwrap();
@@ -236,7 +236,7 @@ fn an_expiry_after_the_year_10889_is_refused() {
     };
     for ttl in [left + Duration::from_nanos(1), left + Duration::from_millis(1), Duration::MAX] {
         refused(db.put_with_ttl("k", "w", ttl).map(drop));
-        refused(db.batch().put_with_ttl(f, "k", "w", ttl));
+        refused(WriteBatch::new().put_with_ttl(f, "k", "w", ttl));
         refused(db.transact(|tx| tx.put_with_ttl(f, "k", "w", ttl)));
         refused(f.value_writer("k").unwrap().ttl(ttl).commit().map(drop));
         refused(f.expiry_after(ttl).map(drop));
@@ -284,7 +284,7 @@ fn a_row_that_expires_is_put_without_a_sync() {
         ("put", |_, f| f.put_with_ttl("k", "v", TEN).map(drop)),
         ("default TTL", |_, f| f.put("k", "v").map(drop)),
         ("batch", |db, f| {
-            let mut batch = db.batch();
+            let mut batch = WriteBatch::new();
             batch.put_with_ttl(f, "k", "v", TEN)?;
             db.write(&mut batch).map(drop)
         }),

@@ -43,7 +43,7 @@ struct State {
 
 /// Each kind of target.
 const KINDS: [fn(&Db) -> Target; 2] =
-    [|db| Target::Batch(db.batch()), |db| Target::Transaction(db.begin(Isolation::Snapshot))];
+    [|_| Target::Batch(WriteBatch::new()), |db| Target::Transaction(db.begin(Isolation::Snapshot))];
 
 impl Target {
     fn state(&self, families: &[&Family]) -> State {
@@ -223,10 +223,10 @@ fn hogs(db: &Db) -> Vec<WriteBatch> {
         db.stats(); // makes the sums exact
         hog.put(db.default_family(), "k", vec![0; len])
     };
-    let (mut hogs, mut last) = (Vec::new(), db.batch());
+    let (mut hogs, mut last) = (Vec::new(), WriteBatch::new());
     put(&mut last, 500).unwrap();
     loop {
-        let mut hog = db.batch();
+        let mut hog = WriteBatch::new();
         while put(&mut hog, 500).is_ok() {}
         if hog.is_empty() {
             break;
@@ -319,7 +319,7 @@ fn a_family_of_another_database_changes_nothing() {
     }
     tx.commit(&db).unwrap();
     assert_eq!(*seen.lock().unwrap(), filled());
-    let mut batch = Target::Batch(db.batch());
+    let mut batch = Target::Batch(WriteBatch::new());
     batch.fill(db.default_family());
     batch.fill(other.default_family());
     refuses_commit(&db, &mut batch, db.default_family(), |e| matches!(e, Error::InvalidArgument { .. }));

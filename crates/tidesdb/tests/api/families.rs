@@ -1,6 +1,6 @@
 //! Create, drop, rename, clone, list.
 
-use tidesdb::{Comparator, Db, Error, Family, FamilyOptions, SyncMode};
+use tidesdb::{Comparator, Db, Error, Family, FamilyOptions, SyncMode, WriteBatch};
 use tidesdb_io::sim::Image;
 
 use crate::common::{Sim, contents, fill, noise, small, value};
@@ -129,7 +129,7 @@ fn a_batch_for_a_dropped_family_does_nothing() {
     let sim = Sim::new();
     let db = sim.open();
     let (a, b) = (make(&db, "a"), make(&db, "b"));
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     batch.put(&a, b"k", b"v").unwrap();
     batch.put(&b, b"k", b"v").unwrap();
     db.drop_family("a").unwrap();
@@ -391,7 +391,7 @@ fn families_that_are_written_alike_take_turns_to_flush() {
     let mut flushes = vec![0; families.len()];
     let mut most = 0;
     for i in 0..16_000u64 {
-        let mut batch = db.batch();
+        let mut batch = WriteBatch::new();
         families.iter().for_each(|f| batch.put(f, &i.to_be_bytes(), &noise(i, 200)).unwrap());
         db.write(&mut batch).unwrap();
         let now: Vec<u64> = families.iter().map(|f| f.stats().flushes).collect();

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use tidesdb::{Committed, CommittedOp, Error, Isolation};
+use tidesdb::{Committed, CommittedOp, Error, Isolation, WriteBatch};
 
 use crate::common::{Sim, contents, keys, letters, pairs, small, value};
 
@@ -77,7 +77,7 @@ fn a_hook_receives_the_operations_of_its_family_once_they_are_visible() {
         };
         told_by_hook.lock().unwrap().push((commit.seq, commit.ops.iter().map(shown).collect()));
     })));
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     batch.delete_range(&f, [b'a']..[b'c']).unwrap();
     batch.put(&f, b"k", &[1; 5000]).unwrap(); // goes to the value log
     batch.put(&other, b"not reported", b"v").unwrap();

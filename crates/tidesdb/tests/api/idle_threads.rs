@@ -5,7 +5,7 @@ use std::io::Write;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use tidesdb::{Db, DbOptions, Error, FamilyOptions, HealthState, Isolation, OpenOptions, SyncMode};
+use tidesdb::{Db, DbOptions, Error, FamilyOptions, HealthState, Isolation, OpenOptions, SyncMode, WriteBatch};
 use tidesdb_io::{JoinHandle, Priority, RealThreads, Threads as _};
 
 use crate::common::{DB, Sim, noise};
@@ -196,7 +196,7 @@ const HOLDERS: [(&str, bool, Make); 14] = [
         Box::new(tx)
     }),
     ("a batch", false, |db| {
-        let mut batch = db.batch();
+        let mut batch = WriteBatch::new();
         batch.put(db.default_family(), b"key", b"value").unwrap();
         Box::new(batch)
     }),

@@ -91,7 +91,7 @@ fn no_thread_waits_while_a_large_batch_is_sorted() {
         });
         let db = sim.options().sync(sync).comparator(order.clone()).open().unwrap();
         let family = db.create_family("ordered", small().comparator(order)).unwrap();
-        let mut batch = db.batch();
+        let mut batch = WriteBatch::new();
         large(&mut batch, &family, b'1');
         std::thread::scope(|s| {
             s.spawn(|| {
@@ -119,7 +119,7 @@ fn history(options: &FamilyOptions, segment_bytes: u64) {
     let f = db.default_family();
     f.put(&key(5), b"before").unwrap();
     let before = db.snapshot();
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     large(&mut batch, f, b'1');
     batch.delete(f, &key(6)).unwrap();
     batch.put(f, &key(7), b"last of the batch").unwrap();
@@ -161,7 +161,7 @@ fn a_large_batch_is_ordered_between_earlier_and_later_commits() {
     let sim = Sim::new();
     let db = sim.options().comparator(custom.clone()).open().unwrap();
     let f = db.create_family("ordered", small().comparator(custom)).unwrap();
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     large(&mut batch, &f, b'1');
     db.write(&mut batch).unwrap();
     assert_eq!(contents(&f), all(b'1'));
@@ -177,7 +177,7 @@ fn readers_see_large_batches_completely_and_in_order() {
     std::thread::scope(|s| {
         s.spawn(|| {
             for mark in 1..=6 {
-                let mut batch = db.batch();
+                let mut batch = WriteBatch::new();
                 large(&mut batch, main, mark);
                 large(&mut batch, &side, mark);
                 db.write(&mut batch).unwrap();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidesdb::{Isolation, SyncMode, TimeStats, WriteOptions};
+use tidesdb::{Isolation, SyncMode, TimeStats, WriteOptions, WriteBatch};
 use tidesdb_io::Clock;
 use tidesdb_io::sim::{OpKind, OpSet};
 
@@ -42,7 +42,7 @@ fn each_kind_of_operation_has_its_number_of_samples() {
     let db = sim.options().sync(SyncMode::None).open().unwrap();
     let family = db.default_family();
     let mut cursor = family.cursor().unwrap();
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     for i in 0..12_000_u32 {
         let key = i.to_be_bytes();
         db.put(key, "v").unwrap();

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::ops::Bound;
 
-use tidesdb::{Comparator, Db, Error, Family, Isolation, KEY_BYTES_MAX};
+use tidesdb::{Comparator, Db, Error, Family, Isolation, KEY_BYTES_MAX, WriteBatch};
 
 use crate::common::{Sim, contents, pairs, small};
 
@@ -106,7 +106,7 @@ fn a_long_prefix_has_no_keys() {
     for prefix in &long {
         assert_eq!(f.prefix(prefix).unwrap().count(), 0);
         assert_eq!(f.prefix(prefix).unwrap().rev().count(), 0);
-        let mut batch = db.batch();
+        let mut batch = WriteBatch::new();
         batch.delete_prefix(f, prefix).unwrap();
         let mut tx = db.begin(Isolation::Serializable);
         tx.delete_prefix(f, prefix).unwrap();

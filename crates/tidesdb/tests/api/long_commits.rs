@@ -28,7 +28,7 @@ fn key(n: u32) -> Vec<u8> {
 /// A batch with operations of every kind, of which later ones change the effect of earlier ones.
 fn long_batch(db: &Db) -> WriteBatch {
     let (family, plain) = (db.default_family(), db.family("inline").unwrap());
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     batch.put(family, b"twice", b"first").unwrap();
     batch.put(&plain, b"long", noise(1, LONG)).unwrap();
     let mut n = 0;
@@ -109,7 +109,7 @@ fn a_long_commit_is_replayed_within_the_memory_limit() {
     for n in 0..1500 {
         db.put(key(n), noise(n.into(), 1000)).unwrap();
     }
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     while batch.bytes() < LONG {
         let n = batch.len() as u32;
         batch.put(db.default_family(), key(n), noise(n.into(), 1000)).unwrap();

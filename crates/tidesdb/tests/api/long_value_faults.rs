@@ -141,7 +141,7 @@ fn a_failed_write_of_any_thread_fails_the_put_and_nothing_else() {
         let new = noise(skip + 10, LONG);
         let fault = Fault::errno(errno::EIO).on(OpKind::Write).path_ends(".vlog").skip(skip);
         let fault = sim.disk.inject(fault);
-        let mut batch = db.batch();
+        let mut batch = WriteBatch::new();
         batch.put(f, "small", [skip as u8]).unwrap();
         let put = batch.put(f, "film", &new);
         let struck = sim.disk.struck(fault) > 0;
@@ -236,7 +236,7 @@ fn a_dropped_long_value_gives_its_space_back_without_other_writes() {
     for threads in [0, 1] {
         let (sim, _) = machine();
         let db = open(&sim, threads, SyncMode::None, small());
-        db.batch().put(db.default_family(), "film", content(1, OVERSIZED)).unwrap();
+        WriteBatch::new().put(db.default_family(), "film", content(1, OVERSIZED)).unwrap();
         // A quarter of a file is allowed. A collection during the put may have ended files, so that the last ones are shorter.
         shrinks_to(&sim, &db, 3 << 20);
     }
@@ -256,7 +256,7 @@ fn a_long_put_that_does_not_fit_leaves_the_disk_to_others() {
     let sim = Sim::new();
     let db = on_a_small_disk(&sim);
     let before = vlogs(&sim);
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     let refused = batch.put(db.default_family(), "film", noise(1, 32 * CHUNK));
     assert!(matches!(refused, Err(Error::NoSpace { .. })), "{refused:?}");
     assert_eq!(vlogs(&sim), before, "nothing was written");
@@ -291,7 +291,7 @@ fn a_clean_close_leaves_no_file_without_a_name() {
         let db = open(&sim, threads, SyncMode::None, small());
         db.put("kept", "short").unwrap();
         db.flush().unwrap(); // the close has nothing to flush, which would name the files
-        let mut batch = db.batch();
+        let mut batch = WriteBatch::new();
         batch.put(db.default_family(), "film", noise(1, LONG)).unwrap();
         let batch = keeps.then_some(batch);
         db.close().unwrap();

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use tidesdb::{CommittedOp, Error, FamilyOptions, Isolation, SyncMode};
+use tidesdb::{CommittedOp, Error, FamilyOptions, Isolation, SyncMode, WriteBatch};
 use tidesdb_io::sim::{Fault, Image, OpKind, OpSet, errno};
 
 use crate::common::{DB, Sim, noise};
@@ -18,7 +18,7 @@ fn a_long_value_takes_no_memory_of_the_batch_and_is_visible_with_its_commit() {
     let f = db.default_family();
     for (key, len) in [("shortest", LONG), ("odd", LONG + 1), ("film", 11 * CHUNK + 77)] {
         let (before, value) = (vlog_bytes(&sim), content(1, len));
-        let mut batch = db.batch();
+        let mut batch = WriteBatch::new();
         batch.put(f, key, &value).unwrap();
         batch.put(f, "title", key).unwrap();
         assert!(batch.bytes() < 8 << 10, "{}", batch.bytes());
@@ -28,7 +28,7 @@ fn a_long_value_takes_no_memory_of_the_batch_and_is_visible_with_its_commit() {
         check(f, key, &value);
         check(f, "title", key.as_bytes());
     }
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     batch.put(f, "short", content(1, LONG - 1)).unwrap();
     assert!(batch.bytes() > LONG - 1, "it is in the batch");
     drop(batch);
@@ -47,7 +47,7 @@ fn what_is_not_committed_or_overwritten_gives_its_space_back() {
     let sim = Sim::new();
     let db = open(&sim);
     let f = db.default_family();
-    let mut dropped = db.batch();
+    let mut dropped = WriteBatch::new();
     dropped.put(f, "film", noise(1, LONG)).unwrap();
     drop(dropped);
     for seed in 0..3 {
@@ -95,7 +95,7 @@ fn a_commit_hook_sees_a_long_value_and_a_family_without_value_logs_keeps_it() {
     assert_eq!(*seen.lock().unwrap(), LONG);
     check(f, "film", &content(1, LONG));
     let inline = db.create_family("inline", quiet().value_threshold(LONG + 1)).unwrap();
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     batch.put(&inline, "film", content(1, LONG)).unwrap();
     assert!(batch.bytes() > LONG);
     db.write(&mut batch).unwrap();
@@ -172,7 +172,7 @@ fn a_full_disk_refuses_the_put_and_leaves_the_batch_as_it_was() {
     let f = db.default_family();
     f.put("film", content(1, LONG)).unwrap();
     for (skip, kind) in (0..10).flat_map(|skip| [(skip, OpKind::Write), (skip, OpKind::Create)]) {
-        let mut batch = db.batch();
+        let mut batch = WriteBatch::new();
         batch.put(f, "small", [skip as u8]).unwrap();
         let full = Fault::errno(errno::ENOSPC).on(kind).path_ends(".vlog").skip(skip).forever();
         let full = sim.disk.inject(full);
@@ -215,7 +215,7 @@ fn a_put_after_the_family_was_dropped_or_the_database_closed_is_refused() {
     let db = open(&sim);
     let gone = db.create_family("gone", quiet()).unwrap();
     db.drop_family("gone").unwrap();
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     assert!(matches!(batch.put(&gone, "film", noise(1, LONG)), Err(Error::NotFound { .. })));
     let f = db.default_family().clone();
     db.close().unwrap();
@@ -264,13 +264,13 @@ fn a_comparator_cannot_put_a_long_value() {
     let (tell, within) = (Arc::clone(&told), Arc::clone(&reach));
     let comparator = tidesdb::Comparator::custom("meddling", move |a, b| {
         if let Some((db, f)) = within.lock().unwrap().take() {
-            let put = db.batch().put(&f, "film", vec![7; LONG]);
+            let put = WriteBatch::new().put(&f, "film", vec![7; LONG]);
             *tell.lock().unwrap() = Some(put.map_err(|e| e.to_string()));
         }
         a.cmp(b)
     });
     let odd = db.create_family("odd", quiet().comparator(comparator)).unwrap();
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     for key in ["a", "b", "c"] {
         batch.put(&odd, key, "v").unwrap();
     }

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
-use tidesdb::{Db, Family, FamilyOptions, OpenOptions, SyncMode};
+use tidesdb::{Db, Family, FamilyOptions, OpenOptions, SyncMode, WriteBatch};
 use tidesdb_io::sim::Image;
 
 use crate::common::{Random, Sim, Stop, contents, noise, small};
@@ -29,7 +29,7 @@ fn writes_to(n: u32, family: usize) -> bool {
 }
 
 fn commit(db: &Db, families: &[Family], n: u32) {
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     for (_, family) in families.iter().enumerate().filter(|(i, _)| writes_to(n, *i)) {
         batch
             .put(family, n.to_be_bytes(), noise(u64::from(n), if n.is_multiple_of(7) { 700 } else { 60 }))

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tidesdb::{Committed, Comparator, Db, Error, FamilyOptions, Isolation, StallCause, SyncMode};
+use tidesdb::{Committed, Comparator, Db, Error, FamilyOptions, Isolation, StallCause, SyncMode, WriteBatch};
 
 use crate::common::Sim;
 
@@ -77,7 +77,7 @@ fn a_batch_keeps_some_memory_for_its_next_commit() {
     let sim = Sim::new();
     let db = sim.open();
     let held = || db.stats().memory_transactions_bytes;
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     let mut commit = |rows: u32| {
         for n in 0..rows {
             batch.put(db.default_family(), n.to_be_bytes(), vec![7; 4000]).unwrap();
@@ -351,7 +351,7 @@ fn a_long_batch_frees_its_memory_while_it_is_inserted() {
         family.set_commit_hook(has_hook.then(|| Arc::new(hook) as _));
         family.put(b"base", b"v").unwrap();
         told.store(0, Ordering::Relaxed);
-        let mut batch = db.batch();
+        let mut batch = WriteBatch::new();
         for n in 0..ROWS {
             if n % 300 == 299 {
                 batch.delete_range(family, key(n - 9)..key(n)).unwrap();

@@ -1,6 +1,6 @@
 //! Operands are checked when they are written.
 
-use tidesdb::{Error, Family, Isolation, MergeOperator};
+use tidesdb::{Error, Family, Isolation, MergeOperator, WriteBatch};
 
 use crate::common::{Sim, contents, joins, small, value};
 
@@ -38,7 +38,7 @@ fn every_way_to_write_refuses_a_wrong_operand_and_writes_nothing() {
         let wrong = vec![1; bytes];
         refused(db.merge("k", &wrong), db.default_family(), bytes);
         refused(f.merge("k", &wrong), &f, bytes);
-        refused(db.batch().merge(&f, "k", &wrong), &f, bytes);
+        refused(WriteBatch::new().merge(&f, "k", &wrong), &f, bytes);
         for isolation in [Isolation::ReadCommitted, Isolation::Serializable] {
             refused(db.begin(isolation).merge(&f, "k", &wrong), &f, bytes);
         }
@@ -48,7 +48,7 @@ fn every_way_to_write_refuses_a_wrong_operand_and_writes_nothing() {
         };
         refused(db.transact(body), &f, bytes);
         let fill = || {
-            let mut batch = db.batch();
+            let mut batch = WriteBatch::new();
             batch.put(&f, "other", "v")?;
             batch.merge(&f, "k", &wrong)?;
             db.write(&mut batch)
@@ -65,7 +65,7 @@ fn a_batch_is_as_before_after_a_refused_operand() {
     let sim = Sim::new();
     let db = sim.options().default_family(small().merge_operator(MergeOperator::add())).open().unwrap();
     let f = db.default_family();
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     batch.merge(f, "k", 1u64.to_le_bytes()).unwrap();
     let (operations, bytes) = (batch.len(), batch.bytes());
     refused(batch.merge(f, "k", "1"), f, 1);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidesdb::{Error, MergeOperator, Slice, Snapshot};
+use tidesdb::{Error, MergeOperator, Slice, Snapshot, WriteBatch};
 
 use crate::common::{Random, Sim, contents, joined, joins, noise, small};
 
@@ -30,7 +30,7 @@ fn a_reader_beside_the_writer_combines_what_it_follows() {
             4 if n % 3 == 0 => f.flush().unwrap(),
             5 if n % 7 == 0 => f.compact().unwrap(),
             6 => {
-                let mut batch = db.batch();
+                let mut batch = WriteBatch::new();
                 batch.put(&f, &key, "batch").unwrap();
                 batch.merge(&f, &key, "1").unwrap();
                 batch.merge(&f, &key, "2").unwrap();
@@ -67,7 +67,7 @@ fn a_batch_with_memtables_of_its_own_lies_between_operands() {
     f.merge("k", "a").unwrap();
     f.merge("l", "a").unwrap();
     let before = db.snapshot();
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     for n in 0..6000u32 {
         batch.put(f, n.to_be_bytes(), noise(n.into(), 400)).unwrap();
     }

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidesdb::{
-    CompactionFilter, Db, Decision, Error, FamilyOptions, Isolation, MergeOperator, Slice, Snapshot,
-};
+use tidesdb::{CompactionFilter, Db, Decision, Error, FamilyOptions, Isolation, MergeOperator, Slice, Snapshot, WriteBatch};
 use tidesdb_io::sim::Image;
 
 use crate::common::{DB, Pair, Random, Sim, contents, joined, joins, noise, pairs, small};
@@ -208,7 +206,7 @@ fn a_large_batch_of_puts_and_merges() {
         let options = small().merge_operator(MergeOperator::append("")).value_threshold(threshold);
         let db = sim.options().default_family(options.clone()).open().unwrap();
         let f = db.default_family();
-        let mut batch = db.batch();
+        let mut batch = WriteBatch::new();
         for n in 0..3000u32 {
             batch.put(f, n.to_be_bytes(), noise(n.into(), 600)).unwrap();
             batch.merge(f, n.to_be_bytes(), "end").unwrap();

@@ -180,7 +180,7 @@ impl World {
                 let n = 1 + self.rng.below(4);
                 let ops: Vec<Op> = (0..n).map(|_| self.op()).collect();
                 let f = self.db().default_family().clone();
-                let mut batch = self.db().batch();
+                let mut batch = WriteBatch::new();
                 ops.iter().for_each(|op| add(&mut batch, &f, op));
                 let seq = self.db().write(&mut batch).unwrap();
                 let now = self.now();

@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tidesdb::{
-    Comparator, Db, Error, Family, FamilyOptions, Isolation, MergeOperator, ReadOptions, SyncMode,
-};
+use tidesdb::{Comparator, Db, Error, Family, FamilyOptions, Isolation, MergeOperator, ReadOptions, SyncMode, WriteBatch};
 
 use crate::common::{LEVELS, Sim, contents, joined, joins, small, value};
 
@@ -134,7 +132,7 @@ fn a_batch_applies_its_operations_on_one_key_in_order() {
     let write = |db: &Db| {
         let f = db.default_family();
         f.put("k", "old").unwrap();
-        let mut batch = db.batch();
+        let mut batch = WriteBatch::new();
         batch.merge(f, "k", "1").unwrap();
         batch.merge(f, "k", "2").unwrap();
         batch.put(f, "p", "a").unwrap();
@@ -541,7 +539,7 @@ fn operands_are_recovered_in_a_custom_order() {
     let sim = Sim::new();
     let db = sim.open();
     let words = db.create_family("words", joined().comparator(order())).unwrap();
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     db.default_family().put("plain", "1").unwrap();
     for (key, operand) in [("whale", "a"), ("cod", "x"), ("whale", "b")] {
         batch.delete_range(db.default_family(), "x".."y").unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidesdb::{Comparator, Db, Error, Family};
+use tidesdb::{Comparator, Db, Error, Family, WriteBatch};
 
 use crate::common::{DB, Sim, contents, fill, noise, small, value};
 
@@ -40,7 +40,7 @@ fn sample(sim: &Sim) -> (Db, Family) {
     f.put_with_ttl(&key(131), b"for an hour", Duration::from_secs(3600)).unwrap();
     f.put(&key(300), b"gone with a single delete").unwrap();
     both(&db, &f);
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     batch.single_delete(&f, &key(300)).unwrap();
     db.write(&mut batch).unwrap();
     (db, f)
@@ -48,7 +48,7 @@ fn sample(sim: &Sim) -> (Db, Family) {
 
 /// Commits one batch to both families, in which the position of range deletes among the other operations matters.
 fn both(db: &Db, f: &Family) {
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     batch.put(f, &key(80), b"before both ranges").unwrap();
     batch.delete_range(db.default_family(), key(10)..key(20)).unwrap();
     batch.put(f, &key(79), b"before both ranges").unwrap();

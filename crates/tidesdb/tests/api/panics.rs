@@ -17,10 +17,8 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use tidesdb::store::{Body, Object};
-use tidesdb::{
-    Committed, CommittedOp, Comparator, Db, Error, Family, FamilyOptions, HealthState, Isolation,
-    MemoryStore, ObjectStore, RemoteOptions, Result, SyncMode, TransactOptions,
-};
+use tidesdb::{Committed, CommittedOp, Comparator, Db, Error, Family, FamilyOptions, HealthState, Isolation,
+    MemoryStore, ObjectStore, RemoteOptions, Result, SyncMode, TransactOptions, WriteBatch};
 use tidesdb_io::sim::{Fault, Image, OpSet, errno};
 
 use crate::common::{Pair, Sim, contents, joined, keys, noise, small};
@@ -87,7 +85,7 @@ fn a_batch_is_cleared_and_the_other_hooks_are_called_when_one_panics() {
             called.fetch_add(1, SeqCst);
         })));
     }
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     families.iter().for_each(|f| batch.put(f, "k", "v").unwrap());
     db.write(&mut batch).unwrap();
     assert!(batch.is_empty());
@@ -111,7 +109,7 @@ fn a_hook_sees_all_of_a_batch_that_was_refused_before() {
             keeps.lock().unwrap().push((key.to_vec(), value.len()));
         }
     })));
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     batch.put(&f, "long", [7; 4 << 10]).unwrap();
     // Enough for memtables of its own: the order is called before the commit draws its place.
     let small_rows = (0..4000).map(|n| (format!("{n:04}").into_bytes(), 500));
@@ -179,19 +177,19 @@ fn next(n: i64) -> i64 {
 const ORDERED: [(&str, Write); 8] = [
     ("put", |f, _| f.put("0135", "v").map(drop)),
     ("batch", |f, db| {
-        let mut batch = db.batch();
+        let mut batch = WriteBatch::new();
         (0..40).try_for_each(|n| batch.put(f, format!("{n:03}5"), "v"))?;
         db.write(&mut batch).map(drop)
     }),
     ("batch with a range delete", |f, db| {
-        let mut batch = db.batch();
+        let mut batch = WriteBatch::new();
         batch.put(f, "0135", "v")?;
         batch.delete_range(f, "010".."020")?;
         batch.put(f, "0155", "v")?;
         db.write(&mut batch).map(drop)
     }),
     ("batch that is sorted first", |f, db| {
-        let mut batch = db.batch();
+        let mut batch = WriteBatch::new();
         (0..3000).try_for_each(|n| batch.put(f, format!("{:05}", n * 7919 % 3000), noise(n, 400)))?;
         db.write(&mut batch).map(drop)
     }),
@@ -462,7 +460,7 @@ fn a_log_subscriber_that_panics_does_not_hide_a_failure() {
     let calls: [(&str, Call); 3] = [
         ("put", |db| db.put("k", "v").map(drop)),
         ("sync", |db| db.sync().map(drop)),
-        ("empty commit", |db| db.write(&mut db.batch()).map(drop)),
+        ("empty commit", |db| db.write(&mut WriteBatch::new()).map(drop)),
     ];
     for (name, call) in calls {
         let sim = Sim::new();

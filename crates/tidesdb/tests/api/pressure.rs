@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidesdb::{Db, Error, Family, StallCause, SyncMode};
+use tidesdb::{Db, Error, Family, StallCause, SyncMode, WriteBatch};
 use tidesdb_io::sim::{Fault, OpKind, errno};
 
 use crate::common::{Sim, contents, noise, small};
@@ -136,7 +136,7 @@ fn a_full_disk_rejects_writes_until_there_is_space() {
             assert!(written < 1000, "a full disk accepted every write");
         };
         assert!(matches!(e, Error::NoSpace { .. }) && e.is_retryable(), "{e}");
-        let mut large = db.batch();
+        let mut large = WriteBatch::new();
         large.put(db.default_family(), b"large", &[1; 200_000]).unwrap();
         assert!(matches!(db.write(&mut large), Err(Error::NoSpace { .. })));
         assert_eq!(contents(db.default_family()).len(), written as usize);
@@ -285,7 +285,7 @@ fn a_batch_of_many_families_does_not_wait_for_the_flush_of_one() {
     let families: Vec<_> =
         (0..16).map(|n| db.create_family(&format!("f{n}"), options.clone()).unwrap()).collect();
     let put_in_all = |i: u64, bytes: usize| {
-        let mut batch = db.batch();
+        let mut batch = WriteBatch::new();
         families.iter().for_each(|f| batch.put(f, &i.to_be_bytes(), &noise(i, bytes)).unwrap());
         db.write(&mut batch).unwrap();
     };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use tidesdb::{Comparator, Db, Error, Family, Isolation, Snapshot};
+use tidesdb::{Comparator, Db, Error, Family, Isolation, Snapshot, WriteBatch};
 
 use crate::common::{Pair, Sim, contents, fill, keys, letters, noise, pairs, small, value};
 
@@ -105,7 +105,7 @@ fn commit(
     (byte, transact, reverse): (u8, bool, bool),
     what: &str,
 ) {
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     let mut tx = db.begin(Isolation::Snapshot);
     for _ in 0..1 + dice.below(12) {
         let (key, range) = (dice.key(), dice.range());
@@ -219,7 +219,7 @@ fn operations_of_a_batch_take_effect_in_order() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.default_family();
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     batch.put(f, b"a", b"1").unwrap();
     batch.put(f, b"b", b"1").unwrap();
     batch.delete_range(f, [b'a']..[b'z']).unwrap();
@@ -243,7 +243,7 @@ fn a_batch_with_only_range_deletes() {
     let db = sim.open();
     let f = db.default_family();
     letters(f, "abc");
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     for _ in 0..10_000 {
         batch.delete_range(f, ..).unwrap();
     }
@@ -259,7 +259,7 @@ fn invalid_bounds_are_rejected_without_effect() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.create_family("f", small().comparator(Comparator::u64_le())).unwrap();
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     let refused = [
         batch.delete_prefix(&f, b"a"),
         batch.delete_range(&f, (Bound::Excluded([b'a']), Bound::Unbounded)),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tidesdb::{Comparator, Cursor, Db, FamilyOptions, Isolation};
+use tidesdb::{Comparator, Cursor, Db, FamilyOptions, Isolation, WriteBatch};
 
 use crate::common::{DB, Sim, noise, small};
 
@@ -54,7 +54,7 @@ fn write(sim: &Sim, db: &Db, random: &mut Random, rows: &mut Rows) {
                         UNIX_EPOCH
                             + Duration::from_millis(now * 1000 + 50_000 + u64::from(random.below(100_000)))
                     });
-                    let mut batch = db.batch();
+                    let mut batch = WriteBatch::new();
                     batch.put_expiring(db.default_family(), &key, &value, expiry).unwrap();
                     db.write(&mut batch).unwrap();
                     rows.insert(key, (value, expiry));

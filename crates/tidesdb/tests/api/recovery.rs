@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use tidesdb::{Db, Error, OpenOptions, SyncMode};
+use tidesdb::{Db, Error, OpenOptions, SyncMode, WriteBatch};
 use tidesdb_io::sim::{Fault, Image, OpKind, OpSet, errno};
 use tidesdb_io::{Env, JoinHandle, Priority, RealThreads, Threads};
 
@@ -311,7 +311,7 @@ fn many_threads_replay_a_long_log() {
     let db = options(&sim).default_family(small().write_buffer_bytes(8 << 20)).open().unwrap();
     let other = db.create_family("other", small().write_buffer_bytes(8 << 20)).unwrap();
     for i in 0..30_000u32 {
-        let mut batch = db.batch();
+        let mut batch = WriteBatch::new();
         let key = (i % 7000).to_be_bytes();
         batch.put(db.default_family(), &key, &i.to_le_bytes().repeat(10)).unwrap();
         if i % 3 == 0 {

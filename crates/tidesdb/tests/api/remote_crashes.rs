@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidesdb::{Db, MemoryStore, ObjectStore, RemoteOptions};
+use tidesdb::{Db, MemoryStore, ObjectStore, RemoteOptions, WriteBatch};
 use tidesdb_io::sim;
 
 use crate::remote::{Rows, Watched, cold, options, rows, small};
@@ -23,7 +23,7 @@ fn value(i: u32, family: u32) -> Vec<u8> {
 /// Commits transaction `i`: it writes to both families; every seventh also deletes.
 fn commit(db: &Db, i: u32) -> tidesdb::Result<()> {
     let (one, two) = (db.default_family().clone(), db.family("two")?);
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     batch.put(&one, &key(i), &value(i, 1))?;
     batch.put(&two, &key(i * 5), &value(i, 2))?;
     if i % 7 == 6 {

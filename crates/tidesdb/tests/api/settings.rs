@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use tidesdb::{Comparator, Compression, Error, Family, FamilyOptions, MergeOperator, SyncMode};
+use tidesdb::{Comparator, Compression, Error, Family, FamilyOptions, MergeOperator, SyncMode, WriteBatch};
 
 use crate::common::{Sim, contents, fill, noise, small, value};
 
@@ -198,7 +198,7 @@ fn writes_during_changes_of_the_value_threshold() {
             let db = &db;
             s.spawn(move || {
                 for first in (writer..4000).step_by(20) {
-                    let mut batch = db.batch();
+                    let mut batch = WriteBatch::new();
                     for i in (first..first + 20).step_by(2) {
                         batch.put(db.default_family(), &i.to_be_bytes(), &value_of(i)).unwrap();
                     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidesdb::{Error, FamilyStats, Isolation};
+use tidesdb::{Error, FamilyStats, Isolation, WriteBatch};
 use tidesdb_io::sim::OpSet;
 
 use crate::common::{Sim, fill, noise, small};
@@ -30,7 +30,7 @@ fn bytes_of_users_are_counted_once() {
     assert_eq!(of(&db).user_bytes, 100);
     db.put(b"four", &[1; 996]).unwrap();
     assert_eq!(of(&db).user_bytes, 1100, "with a value in the value log");
-    let mut batch = db.batch();
+    let mut batch = WriteBatch::new();
     batch.put(&a, b"0123456789", &[0; 90]).unwrap();
     batch.put(db.default_family(), b"0123456789", &[0; 890]).unwrap();
     db.write(&mut batch).unwrap();
