@@ -107,7 +107,7 @@ pub fn write(dir: &Path) -> std::result::Result<(), Box<dyn Error>> {
         // Live settings are set later, which is another record of the manifest.
         let options = options_of(family);
         let created = FamilyOptions::default().comparator(options.comparator.clone());
-        db.create_family(name, created)?.change_options(options, true)?;
+        db.create_family(name, created)?.change_options(options)?;
     }
     apply(&db, &flushed())?;
     db.close()?;

@@ -41,6 +41,9 @@ type Request = (WriteBatch, oneshot::Sender<Result<SeqNo>>);
 /// Commits batches durably for async tasks. Cheap to clone; works with every runtime. Dropping the last clone ends its
 /// thread, which first commits what was handed to it, and holds a [`Db`] until then.
 ///
+/// A batch is filled by the task. That takes memory only, except for a value of 8 MiB or more, which [`WriteBatch::put`] writes to the disk
+/// at once: fill such a batch on a blocking thread.
+///
 /// A commit is visible to readers shortly before it is durable, as in mode `Interval`: what a reader saw before
 /// [`Committer::commit`] has returned may be lost in a power cut. The order of commits is that of the calls.
 #[derive(Clone, Debug)]

@@ -38,10 +38,10 @@
 //! | --- | --- |
 //! | opening: durability, memory, cache, recovery | [`Db::options`], [`OpenOptions`], [`DbOptions`], [`SyncMode`] |
 //! | closing, with a time limit | [`Db::close`], [`Db::close_timeout`] |
-//! | one row | [`Db::put`], [`Db::get`], [`Db::delete`], [`Db::update`], [`Db::compare_and_swap`], [`Db::pop_first`], [`Db::pop_last`] |
+//! | one row | [`Db::put`], [`Db::get`], [`Db::delete`], [`Db::replace`], [`Db::take`], [`Db::update`], [`Db::compare_and_swap`], [`Db::pop_first`], [`Db::pop_last`] |
 //! | many rows | [`WriteBatch`], [`Family::range`], [`Family::prefix`], [`Cursor`], [`Family::delete_range`] |
 //! | values too long for memory | [`Family::value_writer`], [`Family::value_reader`], [`ValueWriter`], [`ValueReader`] |
-//! | consistency | [`Snapshot`], [`Db::at`], [`Db::transact`], [`Transaction`], [`Isolation`] |
+//! | consistency | [`Snapshot`], [`Db::snapshot_at`], [`Db::transact`], [`Transaction`], [`Isolation`] |
 //! | expiry | [`Db::put_with_ttl`], [`FamilyOptions::default_ttl`] |
 //! | counters and lists without reads | [`Family::merge`], [`MergeOperator`] |
 //! | rows that merges of tables remove or change | [`CompactionFilter`] |
@@ -50,8 +50,9 @@
 //! | copies | [`Db::checkpoint`], [`Db::backup`], [`RemoteOptions`] |
 //! | damaged files | [`inspect`], [`RecoveryMode`], [`Db::verify`] |
 //!
-//! Keys have at most [`KEY_BYTES_MAX`] bytes (64 KiB), values of one call at most [`VALUE_BYTES_MAX`] (4 GiB); values of any length go
-//! through a [`ValueWriter`]. The features `lz4` (default), `snappy` and `zstd` are compression algorithms: [`Compression`].
+//! Keys have 1 to [`KEY_BYTES_MAX`] bytes (64 KiB), values of one call at most [`VALUE_BYTES_MAX`] (4 GiB); values of any length go
+//! through a [`ValueWriter`]. The empty key is none: as a bound of a range delete, in the log and for a [`CommitHook`], it means that there is
+//! no bound, and in a custom order it could lie between other keys. A write of an empty or too long key is refused, a read finds nothing. The features `lz4` (default), `snappy` and `zstd` are compression algorithms: [`Compression`].
 //!
 //! The crate `tidesdb-typed` adds tables with typed keys and values and secondary indexes. Async programs:
 //! `docs/async.md` in the repository.

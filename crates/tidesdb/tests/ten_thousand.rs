@@ -320,7 +320,7 @@ fn long_keys() {
     let (n, e) = refused.unwrap();
     assert!(is_clear(&e), "{e}");
     assert!(anonymous - kept <= LIMIT / 100 * 115 && anonymous - kept <= counted + LIMIT / 100 * TOLERANCE);
-    db.default_family().change_options(family.l1_tables_trigger(4), false).unwrap();
+    db.default_family().change_options_until_close(family.l1_tables_trigger(4)).unwrap();
     db.compact().unwrap();
     for at in 0..50 {
         put(n + at).unwrap();

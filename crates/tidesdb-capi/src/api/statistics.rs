@@ -243,7 +243,7 @@ pub extern "C" fn tidesdb_range_cost(
 pub extern "C" fn tidesdb_cf_estimate_cardinality(cf: Handle, keys: Out<u64>) -> Code {
     answer(|| {
         keys.check()?;
-        keys.set(FAMILIES.share(cf)?.engine().cardinality_max());
+        keys.set(FAMILIES.share(cf)?.engine().key_count_max());
         Ok(())
     })
 }

@@ -137,7 +137,7 @@ pub(crate) const BUILT_IN: [&str; 6] =
 pub(crate) fn engine_order(name: &str) -> Option<Comparator> {
     match name {
         "" | "memcmp" => Some(Comparator::bytewise()),
-        "lexicographic" => Some(Comparator::lexicographic()),
+        "lexicographic" => Some(Comparator::c_string()),
         "uint64" => Some(Comparator::u64_le()),
         "int64" => Some(Comparator::i64_le()),
         "reverse" => Some(Comparator::reverse_bytewise()),

@@ -117,9 +117,11 @@ impl Family {
             (merged.commit_hook_fn, merged.commit_hook_ctx) = (old.commit_hook_fn, old.commit_hook_ctx);
         }
         let options = settings::options(&merged, self.engine.current_options())?;
-        self.engine.change_options(options, keep)?;
         if keep {
+            self.engine.change_options(options)?;
             database.keep_settings(&self.engine, &merged)?;
+        } else {
+            self.engine.change_options_until_close(options)?;
         }
         self.sync.store(word(settings::sync_mode(&merged)), Ordering::Relaxed);
         self.take_hook(new);

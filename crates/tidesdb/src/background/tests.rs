@@ -11,7 +11,7 @@ use crate::jobs::Job;
 use crate::options::{Isolation, SyncMode, WriteOptions};
 use crate::types::TableId;
 use crate::wal::Purpose;
-use crate::{Db, OpenOptions, WriteBatch};
+use crate::{Db, Family, OpenOptions, WriteBatch};
 
 const SEED: u64 = 7;
 
@@ -147,16 +147,16 @@ fn writers_are_not_slowed_for_garbage_that_a_new_setting_allows() {
     m.db.cancel_compactions().unwrap(); // no garbage is collected
     let uncompressed = family.current_options().compression(crate::Compression::None).vlog_file_bytes(4096);
     let setting = |percent| uncompressed.clone().value_garbage_percent(percent);
-    for keep in [false, true] {
-        family.change_options(setting(25), keep).unwrap();
+    for change in [Family::change_options, Family::change_options_until_close] {
+        change(family, setting(25)).unwrap();
         for _ in 0..8 {
             m.put(b"key", SyncMode::None);
             family.flush().unwrap();
         }
         assert!(family.core.garbage_fullness() > 0.0, "{}", family.core.garbage_fullness());
-        family.change_options(setting(0), keep).unwrap();
+        change(family, setting(0)).unwrap();
         assert!(family.core.garbage_fullness() == 0.0, "{}", family.core.garbage_fullness());
-        family.change_options(setting(25), keep).unwrap();
+        change(family, setting(25)).unwrap();
         assert!(family.core.garbage_fullness() > 0.0, "{}", family.core.garbage_fullness());
     }
 }
@@ -168,7 +168,7 @@ fn writers_are_not_slowed_for_garbage_that_cannot_be_collected() {
     let core = &family.core;
     m.db.cancel_compactions().unwrap();
     let uncompressed = family.current_options().compression(crate::Compression::None).vlog_file_bytes(4096);
-    family.change_options(uncompressed, false).unwrap();
+    family.change_options_until_close(uncompressed).unwrap();
     for _ in 0..8 {
         m.put(b"key", SyncMode::None);
         family.flush().unwrap();

@@ -125,24 +125,35 @@ pub(super) fn find(engine: &Engine, name: &str) -> Result<Arc<FamilyCore>> {
 }
 
 impl Family {
-    /// Changes the settings that `options` name ([`FamilyOptions`]), for what is written from now on: the next memtable, flush, merge or
-    /// value. With `keep` the change is permanent, otherwise it lasts until close. Existing data stays as it is. A merge operator can be
-    /// added to a family that has none, with `keep`.
+    /// Changes the settings that `options` name ([`FamilyOptions`]), for good, and for what is written from now on: the next memtable,
+    /// flush, merge or value. Existing data stays as it is. A merge operator can be added to a family that has none.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
     /// # let db = tidesdb::Db::open(dir.path())?;
     /// use tidesdb::FamilyOptions;
     /// let family = db.default_family();
-    /// family.change_options(FamilyOptions::default().value_threshold(4096), true)?;
+    /// family.change_options(FamilyOptions::default().value_threshold(4096))?;
     /// assert_eq!(family.current_options().value_threshold, 4096);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` if the key order differs, or a merge operator is replaced, removed, or added without
-    /// `keep`; `NotFound` (dropped family), `Io`, `ReadOnly`, `Poisoned`, `Closed`. Nothing changed.
-    pub fn change_options(&self, options: FamilyOptions, keep: bool) -> Result<()> {
+    /// `InvalidArgument` if the key order differs, or a merge operator is replaced or removed; `NotFound` (dropped family), `Io`,
+    /// `ReadOnly`, `Poisoned`, `Closed`. Nothing changed.
+    pub fn change_options(&self, options: FamilyOptions) -> Result<()> {
+        self.change(options, true)
+    }
+
+    /// Like [`Family::change_options`], until the database is closed: the next open finds the settings that were stored.
+    ///
+    /// # Errors
+    /// As [`Family::change_options`]; `InvalidArgument` for a new merge operator, since its operands stay.
+    pub fn change_options_until_close(&self, options: FamilyOptions) -> Result<()> {
+        self.change(options, false)
+    }
+
+    fn change(&self, options: FamilyOptions, keep: bool) -> Result<()> {
         let (engine, core) = (self.engine()?, &self.core);
         engine.write.check_writable()?;
         let _catalog = engine.catalog.lock();
@@ -151,7 +162,7 @@ impl Family {
         let options = options.over(core.options.now());
         core.options.check_change(&core.name(), &options)?;
         if !keep && core.options.adds_operator(&options) {
-            return Err(Error::invalid("a merge operator is added for good: `keep` must be true"));
+            return Err(Error::invalid("a merge operator is added for good, by change_options"));
         }
         if let Some(stored) = stored {
             let mut edit = VersionEdit::new();
@@ -178,7 +189,7 @@ pub(super) fn put_in_force(family: &Family, wanted: FamilyOptions) -> Result<()>
     if family.ctx.options.read_only || (options.are(&all) && is_stored(family, &wanted)?) {
         return Ok(());
     }
-    family.change_options(wanted, true)
+    family.change_options(wanted)
 }
 
 /// Returns whether the manifest has the settings that `wanted` names: those in force may end with the session.
@@ -224,7 +235,8 @@ impl Db {
         by_name(&self.inner.engine, name).is_some()
     }
 
-    /// Creates a family.
+    /// Creates a family. Done at once and for good: no transaction undoes it. `docs/design/0036` in the repository shows how a family that
+    /// maps names of tables to families makes tables part of transactions.
     ///
     /// # Errors
     /// `Exists`, `InvalidArgument` (name), `MemoryLimit` (it says how many families fit), `Io`, `ReadOnly`, `Poisoned`, `Closed`.

@@ -70,10 +70,10 @@ impl Family {
         sum
     }
 
-    /// Returns an upper bound for the number of keys with a value: the entries of tables and memtables, minus the
+    /// Returns an upper bound for the number of keys with a value, without a scan: the entries of tables and memtables, minus the
     /// tombstones of the tables. After [`Family::compact`] without snapshots it is exact, except for keys that expired
     /// since.
-    pub fn cardinality_max(&self) -> u64 {
+    pub fn key_count_max(&self) -> u64 {
         let view = self.core.owned_view();
         let in_memtables: u64 = view.memtables().map(|slot| slot.map.entries()).sum();
         let in_tables = view.version.tables().map(|table| {

@@ -192,7 +192,7 @@ impl Family {
         Ok(seq)
     }
 
-    /// Returns the value of `key`.
+    /// Returns the value of `key`; `None` if there is none, also for an empty or too long key, which cannot be put.
     ///
     /// # Errors
     /// `Corrupt`, `Io`, `NotFound` (dropped family), `Closed`. The same holds for all reads.

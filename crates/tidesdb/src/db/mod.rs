@@ -418,14 +418,14 @@ impl Db {
     /// let first = db.put(b"k", b"old")?;
     /// db.put(b"k", b"new")?;
     /// db.default_family().compact()?;
-    /// assert_eq!(db.at(first)?.get(db.default_family(), b"k")?.as_deref(), Some(&b"old"[..]));
+    /// assert_eq!(db.snapshot_at(first)?.get(db.default_family(), b"k")?.as_deref(), Some(&b"old"[..]));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     /// `InvalidArgument` if `seq` lies in the future or is no longer retained. History starts at this opening of the
     /// database and is limited by [`OpenOptions::history_bytes`]. `Closed`.
-    pub fn at(&self, seq: SeqNo) -> Result<Snapshot> {
+    pub fn snapshot_at(&self, seq: SeqNo) -> Result<Snapshot> {
         Snapshot::at(&self.inner.engine.reads, seq)
     }
 

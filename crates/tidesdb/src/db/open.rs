@@ -76,7 +76,7 @@ impl OpenOptions {
         self
     }
 
-    /// Sets how much history [`Db::at`] can read, in bytes of log written since.
+    /// Sets how much history [`Db::snapshot_at`] can read, in bytes of log written since.
     pub fn history_bytes(mut self, bytes: u64) -> Self {
         self.options.history_bytes = bytes;
         self

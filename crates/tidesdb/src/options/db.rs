@@ -75,7 +75,7 @@ pub struct DbOptions {
     /// Bytes of disk that a file reserves for deletes, drops and flushes when other programs have filled the disk; 0 =
     /// none. Default: 8 MiB, or two log segments if that is less.
     pub disk_reserve_bytes: Option<u64>,
-    /// How much history [`crate::Db::at`] can read, in bytes of log: what was overwritten or deleted since is kept.
+    /// How much history [`crate::Db::snapshot_at`] can read, in bytes of log: what was overwritten or deleted since is kept.
     /// Default 0: only until the next flush or merge.
     pub history_bytes: u64,
     /// Bytes of recovered commits, and of values that they refer to, up to which an open writes tables before it

@@ -83,7 +83,7 @@ macro_rules! family_options {
         /// let films = db.family_or_create("films", FamilyOptions::default().min_levels(3))?;
         /// let now = films.current_options();
         /// assert_eq!((now.value_threshold, now.min_levels), (100, 3));
-        /// films.change_options(FamilyOptions::default().value_threshold(512), true)?; // the default, named
+        /// films.change_options(FamilyOptions::default().value_threshold(512))?; // the default, named
         /// assert_eq!(films.current_options().value_threshold, 512);
         /// # Ok::<(), Box<dyn std::error::Error>>(())
         /// ```

@@ -142,11 +142,13 @@ impl Transaction {
         self.reads.borrow().len()
     }
 
-    /// Sets `key` to `value`, for the default TTL of the family if it has one. Limits are those of [`WriteBatch::put`].
+    /// Sets `key` to `value`, for the default TTL of the family if it has one. Limits are those of [`WriteBatch::put`]. Nothing is written
+    /// to the disk before the commit, except a value of 8 MiB or more: the call writes it to the value log of the family at once, which takes
+    /// as long as the device does. An async program makes such a call on a blocking thread.
     ///
     /// # Errors
     /// `InvalidArgument` for an empty or too long key, a too long value or transaction, or after the transaction has
-    /// ended: nothing was done. The same holds for all writes.
+    /// ended: nothing was done. The same holds for all writes. For a value of 8 MiB or more also those of [`WriteBatch::put`].
     pub fn put(&mut self, family: &Family, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.for_writing(family)?.put(family, key, value)
     }

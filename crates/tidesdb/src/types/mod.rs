@@ -79,7 +79,7 @@ impl Between {
 
 /// Largest sequence number; a reader that reads at it sees everything. It allows 8 EiB of log, 292 years at 1 GB/s.
 pub const SEQ_MAX: SeqNo = (1 << 60) - 1;
-/// Longest key in bytes.
+/// Longest key in bytes. The shortest has 1: an empty or longer key is refused by every write, and found by no read.
 pub const KEY_BYTES_MAX: usize = 64 * 1024;
 /// Longest value passed in one call, in bytes.
 pub const VALUE_BYTES_MAX: usize = u32::MAX as usize - 1;

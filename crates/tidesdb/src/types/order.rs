@@ -67,8 +67,8 @@ impl Comparator {
     }
 
     /// Byte order of the bytes before the first zero byte of each key, as C compares strings. Keys that differ only
-    /// after it are the same key.
-    pub fn lexicographic() -> Self {
+    /// after it are the same key. Its stored name is `lexicographic`, that of libtidesdb.
+    pub fn c_string() -> Self {
         Self::custom("lexicographic", |a, b| until_zero(a).cmp(until_zero(b)))
     }
 
@@ -92,7 +92,7 @@ impl Comparator {
             Self::case_insensitive,
             Self::u64_le,
             Self::i64_le,
-            Self::lexicographic,
+            Self::c_string,
         ];
         built_in.into_iter().map(|order| order()).find(|order| order.name() == name)
     }

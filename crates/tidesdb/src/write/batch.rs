@@ -129,7 +129,8 @@ impl WriteBatch {
     /// Keys have 1 byte to 64 KiB ([`KEY_BYTES_MAX`](crate::KEY_BYTES_MAX)), values at most 4 GiB
     /// ([`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX)); [`Family::value_writer`] takes values of any length.
     /// A batch has at most 4 GiB. A value of 8 MiB or more is not part of these bytes: the put writes it to the value log of the family at
-    /// once. It is visible, and as durable as the rest, with the commit.
+    /// once, which takes as long as the device does, so an async program makes the call on a blocking thread. The value is visible, and as
+    /// durable as the rest, with the commit.
     ///
     /// # Errors
     /// `InvalidArgument` for an empty or too long key, a too long value or batch. `NoSpace`, `Io` and those of

@@ -610,7 +610,7 @@ fn calls_that_would_change_a_view_change_nothing() {
     assert!(view.create_family("x", FamilyOptions::default()).is_err());
     assert!(view.drop_family("default").is_err());
     assert!(view.rename_family("default", "x").is_err());
-    assert!(view.default_family().change_options(tiny(), true).is_err());
+    assert!(view.default_family().change_options(tiny()).is_err());
     assert!(view.put(b"x", b"y").is_err());
     assert!(view.compact().is_err());
     assert!(view.checkpoint("/copy").is_err());

@@ -47,10 +47,10 @@ fn a_clone_is_empty_for_older_snapshots_and_complete_for_all_others() {
         let db = sim.options().history_bytes(1 << 30).open().unwrap();
         let copy = db.family("copy").unwrap();
         assert_eq!(contents(&copy), [pair("b", "2"), pair("c", "2"), pair("d", "3")]);
-        if let Ok(then) = db.at(moments.0) {
+        if let Ok(then) = db.snapshot_at(moments.0) {
             assert_eq!(pairs(then.iter(&copy).unwrap()), []);
         }
-        if let Ok(then) = db.at(moments.1) {
+        if let Ok(then) = db.snapshot_at(moments.1) {
             assert_eq!(pairs(then.iter(&copy).unwrap()), whole);
         }
         assert!(db.verify().unwrap().is_ok());
@@ -68,8 +68,8 @@ fn the_history_of_a_clone_begins_with_the_clone() {
     let made = db.snapshot().seq();
     letters(&copy, "d");
     for compacted in [false, true] {
-        assert_eq!(pairs(db.at(before).unwrap().iter(&copy).unwrap()), [], "compacted: {compacted}");
-        assert_eq!(pairs(db.at(made).unwrap().iter(&copy).unwrap()).len(), 3, "compacted: {compacted}");
+        assert_eq!(pairs(db.snapshot_at(before).unwrap().iter(&copy).unwrap()), [], "compacted: {compacted}");
+        assert_eq!(pairs(db.snapshot_at(made).unwrap().iter(&copy).unwrap()).len(), 3, "compacted: {compacted}");
         db.compact().unwrap();
     }
     let mut cursor = copy.cursor().unwrap();

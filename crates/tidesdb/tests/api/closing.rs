@@ -501,7 +501,7 @@ fn a_close_does_not_wait_for_all_merges_of_a_collection() {
     f.flush().unwrap();
     db.set_compaction_rate(400);
     let before = f.stats().compactions;
-    f.change_options(quiet.value_garbage_percent(1), false).unwrap();
+    f.change_options_until_close(quiet.value_garbage_percent(1)).unwrap();
     while f.stats().compactions <= before {
         std::thread::yield_now();
     }
@@ -530,7 +530,7 @@ fn a_close_waits_for_a_merge_that_takes_more_space_than_it_reserved() {
     fill(&f, 60_000, &[0; 400]);
     f.flush().unwrap();
     let expected = 2 * tables()[0].1;
-    f.change_options(f.current_options().compression(Compression::None), false).unwrap();
+    f.change_options_until_close(f.current_options().compression(Compression::None)).unwrap();
     std::thread::scope(|s| {
         let merge = s.spawn(|| f.compact());
         while tables().iter().all(|(_, bytes)| *bytes < expected) && !merge.is_finished() {

@@ -45,7 +45,7 @@ fn the_built_in_orders() {
     orders(&Comparator::reverse_bytewise(), &bytes, &[b"\xff", b"b", b"aa", b"a", b"\0"]);
     let [one, big, neg] = [1, 256, -1].map(i64::to_le_bytes);
     let strings: [&[u8]; 5] = [b"b", b"ab", b"\xff", b"a", b"\0z"];
-    orders(&Comparator::lexicographic(), &strings, &[b"\0z", b"a", b"ab", b"b", b"\xff"]);
+    orders(&Comparator::c_string(), &strings, &[b"\0z", b"a", b"ab", b"b", b"\xff"]);
     orders(&Comparator::u64_le(), &[&neg, &big, b"odd", &one], &[&one, &big, &neg, b"odd"]);
     orders(&Comparator::i64_le(), &[&big, b"odd", &neg, &one], &[&neg, &one, &big, b"odd"]);
 }

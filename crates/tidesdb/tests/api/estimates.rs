@@ -155,7 +155,7 @@ fn a_bound_on_the_number_of_keys() {
     let db = sim.open();
     let f = db.default_family();
     let check = |exact: bool| {
-        let (max, live) = (f.cardinality_max(), contents(f).len() as u64);
+        let (max, live) = (f.key_count_max(), contents(f).len() as u64);
         assert!(max >= live && (!exact || max == live), "{max} for {live}");
     };
     check(true);
@@ -169,7 +169,7 @@ fn a_bound_on_the_number_of_keys() {
     check(false);
     f.flush().unwrap();
     check(false);
-    assert_eq!(f.cardinality_max(), 500, "tombstones do not count as keys");
+    assert_eq!(f.key_count_max(), 500, "tombstones do not count as keys");
     f.delete_range("key000100".."key000200").unwrap();
     check(false);
     f.compact().unwrap();

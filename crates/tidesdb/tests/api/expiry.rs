@@ -269,7 +269,7 @@ fn a_family_has_a_default_ttl_for_rows_without_one() {
     assert_eq!(f.iter().unwrap().count(), 6);
     sim.clock.set_wall(start + Duration::from_millis(9001));
     assert_eq!(f.iter().unwrap().count(), 2);
-    f.change_options(options.default_ttl(Duration::ZERO), true).unwrap();
+    f.change_options(options.default_ttl(Duration::ZERO)).unwrap();
     f.put("put", "v").unwrap();
     assert_eq!(f.default_expiry().unwrap(), None);
     sim.clock.set_wall(start + Duration::from_secs(1000));

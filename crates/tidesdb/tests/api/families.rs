@@ -1,6 +1,6 @@
 //! Create, drop, rename, clone, list.
 
-use tidesdb::{Comparator, Db, Error, Family, FamilyOptions, SyncMode, WriteBatch};
+use tidesdb::{Comparator, Db, Error, Family, FamilyOptions, Isolation, SyncMode, Transaction, WriteBatch};
 use tidesdb_io::sim::Image;
 
 use crate::common::{Sim, contents, fill, noise, small, value};
@@ -400,4 +400,75 @@ fn families_that_are_written_alike_take_turns_to_flush() {
     }
     assert!(flushes.iter().all(|n| (5..12).contains(n)), "{flushes:?}");
     assert!(most <= 2, "{most} families were flushed after one commit");
+}
+
+/// Creates a family for `table` and names it in the catalogue, within `tx`: see docs/design/0036.
+fn create_table(db: &Db, tx: &mut Transaction, table: &str, number: u32) -> tidesdb::Result<Family> {
+    let family = db.create_family(&format!("table-{number}"), small())?;
+    tx.put(&db.family("catalogue")?, table, family.name())?;
+    Ok(family)
+}
+
+/// Drops the families that the catalogue does not name, and returns the tables with their families.
+fn sweep(db: &Db) -> Vec<(String, Family)> {
+    let text = |bytes: tidesdb::Slice| String::from_utf8(bytes.into_vec()).unwrap();
+    let catalogue = db.family("catalogue").unwrap();
+    let rows = catalogue.iter().unwrap().map(|row| row.map(|(k, v)| (text(k), text(v))).unwrap());
+    let tables: Vec<_> = rows.collect();
+    for name in db.families().into_iter().filter(|name| name.starts_with("table-")) {
+        if tables.iter().all(|(_, family)| *family != name) {
+            db.drop_family(&name).unwrap();
+        }
+    }
+    tables.into_iter().map(|(table, name)| (table, db.family(&name).unwrap())).collect()
+}
+
+/// A table comes with its rows or not at all: after a rollback, a conflict, and a crash before any change of the disk.
+#[test]
+fn a_catalogue_makes_tables_part_of_transactions() {
+    let sim = Sim::new();
+    drop(sim.open().create_family("catalogue", small()).unwrap());
+    let disks = sim.before_each_change(|| {
+        let db = sim.open();
+        let mut tx = db.begin(Isolation::Serializable);
+        let users = create_table(&db, &mut tx, "users", 1).unwrap();
+        tx.put(&users, "ann", "1").unwrap();
+        assert!(!db.family("catalogue").unwrap().contains("users").unwrap(), "not committed");
+        tx.commit().unwrap();
+        let mut tx = db.begin(Isolation::Serializable);
+        let mails = create_table(&db, &mut tx, "mails", 2).unwrap();
+        tx.put(&mails, "ann", "2").unwrap();
+        tx.rollback();
+        assert_eq!(sweep(&db).len(), 1);
+        assert_eq!(db.families(), ["catalogue", "default", "table-1"]);
+        let mut both = [3, 4].map(|number| {
+            let mut tx = db.begin(Isolation::Serializable);
+            let exists = tx.contains(&db.family("catalogue").unwrap(), "mails").unwrap();
+            let mails = create_table(&db, &mut tx, "mails", number).unwrap();
+            tx.put(&mails, "ann", number.to_string()).unwrap();
+            assert!(!exists);
+            tx
+        });
+        both[1].commit().unwrap();
+        assert!(matches!(both[0].commit(), Err(Error::Conflict { .. })), "the same name");
+        let tables = sweep(&db);
+        assert_eq!(value(&tables[0].1, b"ann").unwrap(), b"4");
+        let mut tx = db.begin(Isolation::Serializable);
+        tx.delete(&db.family("catalogue").unwrap(), "users").unwrap();
+        tx.commit().unwrap();
+        assert_eq!(value(&users, b"ann").unwrap(), b"1", "until the sweep");
+        assert_eq!(sweep(&db).len(), 1);
+        assert_eq!(db.families(), ["catalogue", "default", "table-4"]);
+    });
+    let mut seen = std::collections::BTreeSet::new();
+    for disk in disks {
+        let db = Sim::on(disk).open();
+        let tables = sweep(&db);
+        let rows = tables.iter().map(|(table, family)| (table.as_str(), value(family, b"ann").unwrap()));
+        let rows: Vec<_> = rows.collect();
+        assert!(rows.iter().all(|(table, ann)| *ann == if *table == "users" { b"1" } else { b"4" }), "{rows:?}");
+        assert_eq!(db.families().len(), 2 + rows.len(), "{:?}", db.families());
+        seen.insert(rows.iter().map(|(table, _)| table.to_string()).collect::<Vec<_>>().join(" "));
+    }
+    assert_eq!(seen.into_iter().collect::<Vec<_>>(), ["", "mails", "mails users", "users"]);
 }

@@ -18,20 +18,20 @@ fn the_past_can_be_read_within_the_kept_history() {
     let deleted = f.delete_range(..).unwrap();
     for round in 0..2 {
         for (i, seq) in seqs.iter().enumerate() {
-            let past = db.at(*seq).unwrap();
+            let past = db.snapshot_at(*seq).unwrap();
             assert_eq!(past.get(f, b"k").unwrap().as_deref(), Some(&[i as u8][..]), "round {round}");
             assert_eq!(pairs(past.iter(f).unwrap()).len(), 1);
         }
-        assert_eq!(db.at(deleted).unwrap().get(f, b"k").unwrap(), None);
+        assert_eq!(db.snapshot_at(deleted).unwrap().get(f, b"k").unwrap(), None);
         f.compact().unwrap();
     }
-    assert!(matches!(db.at(deleted + 1000), Err(Error::InvalidArgument { .. })), "not reached yet");
+    assert!(matches!(db.snapshot_at(deleted + 1000), Err(Error::InvalidArgument { .. })), "not reached yet");
     // So many commits that the first ones are too old.
     for i in 0..4000u32 {
         f.put(&i.to_be_bytes(), &[0; 400]).unwrap();
     }
     f.compact().unwrap();
-    let e = db.at(seqs[0]).unwrap_err();
+    let e = db.snapshot_at(seqs[0]).unwrap_err();
     assert!(e.to_string().contains("no longer kept"), "{e}");
 }
 
@@ -42,19 +42,19 @@ fn without_history_the_past_ends_at_the_next_merge_except_for_snapshots() {
     let f = db.default_family();
     let first = f.put(b"k", b"1").unwrap();
     let second = f.put(b"k", b"2").unwrap();
-    let held = db.at(first).unwrap();
+    let held = db.snapshot_at(first).unwrap();
     f.put(b"k", b"3").unwrap();
     f.flush().unwrap();
-    assert!(db.at(second).is_err());
-    assert_eq!(db.at(held.seq()).unwrap().get(f, b"k").unwrap().unwrap(), b"1");
+    assert!(db.snapshot_at(second).is_err());
+    assert_eq!(db.snapshot_at(held.seq()).unwrap().get(f, b"k").unwrap().unwrap(), b"1");
     drop(held);
-    assert!(db.at(first).is_err());
+    assert!(db.snapshot_at(first).is_err());
     let now = db.snapshot().seq();
-    assert_eq!(db.at(now).unwrap().get(f, b"k").unwrap().unwrap(), b"3");
+    assert_eq!(db.snapshot_at(now).unwrap().get(f, b"k").unwrap().unwrap(), b"3");
     drop(db);
     let db = sim.open();
-    assert!(db.at(first).is_err(), "it is unknown which versions were kept before the open");
-    assert!(db.at(db.snapshot().seq()).is_ok());
+    assert!(db.snapshot_at(first).is_err(), "it is unknown which versions were kept before the open");
+    assert!(db.snapshot_at(db.snapshot().seq()).is_ok());
 }
 
 #[test]

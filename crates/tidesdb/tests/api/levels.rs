@@ -73,7 +73,7 @@ fn histories_over_many_levels_match_the_model() {
             );
         }
         drop(old);
-        f.change_options(f.current_options().min_levels(30), true).unwrap();
+        f.change_options(f.current_options().min_levels(30)).unwrap();
         f.put(&key(1), b"runs what is due").unwrap();
         model.insert(key(1), b"runs what is due".to_vec());
         assert_eq!(f.stats().level_tables.len(), 30, "the data moved to the new largest level");
@@ -172,7 +172,7 @@ fn merges_beside_each_other_keep_every_row() {
         }
         s.spawn(move || {
             for i in 0..6u32 {
-                f.change_options(f.current_options().level_size_ratio(u64::from(2 + i % 3)), false).unwrap();
+                f.change_options_until_close(f.current_options().level_size_ratio(u64::from(2 + i % 3))).unwrap();
                 f.compact_range(key(3000)..key(4000)).unwrap();
                 thread::sleep(Duration::from_millis(20));
             }

@@ -56,8 +56,8 @@ fn an_operator_is_neither_replaced_nor_removed() {
     let sim = Sim::new();
     let db = sim.open();
     let f = db.create_family("f", small()).unwrap();
-    let e = refused(f.change_options(joined(), false));
-    assert!(e.contains("keep"), "{e}");
+    let e = refused(f.change_options_until_close(joined()));
+    assert!(e.contains("by change_options"), "{e}");
     assert!(f.merge("k", "b").is_err(), "nothing changed");
     let f = db.family_or_create("f", joined()).unwrap();
     f.merge("k", "b").unwrap();
@@ -68,7 +68,7 @@ fn an_operator_is_neither_replaced_nor_removed() {
         let f = db.family_or_create("f", small()).unwrap();
         let mut without = f.current_options();
         without.merge_operator = None;
-        let e = refused(f.change_options(without, true));
+        let e = refused(f.change_options(without));
         assert!(e.contains("tidesdb.append:.") && e.contains("none"), "{e}");
         db.family_or_create("f", joined()).unwrap().merge("k", "b").unwrap();
     };

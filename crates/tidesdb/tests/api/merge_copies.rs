@@ -101,10 +101,10 @@ fn settings_of_a_family_with_an_operator_change_and_survive() {
     other.merge("k", "1").unwrap();
     for n in 1..4 {
         let options = other.current_options().value_threshold(n * 10);
-        other.change_options(options, true).unwrap();
+        other.change_options(options).unwrap();
         let mut without = other.current_options();
         without.merge_operator = None;
-        assert!(other.change_options(without, true).is_err());
+        assert!(other.change_options(without).is_err());
     }
     db.compact().unwrap();
     let mut sim = sim.killed();

@@ -313,7 +313,7 @@ impl World {
         }
         let i = self.rng.below(30) as usize;
         if let Some((seq, model)) = self.past.get(i)
-            && let Ok(at) = db.at(*seq)
+            && let Ok(at) = db.snapshot_at(*seq)
         {
             check_cursor(&mut self.rng, at.cursor(f).unwrap(), model, now, "past");
         }

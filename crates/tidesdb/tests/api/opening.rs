@@ -317,7 +317,7 @@ fn the_replay_of_large_commits_fills_many_memtables() {
     };
     let db = options(&sim, 1 << 30).open().unwrap();
     let big = db.default_family().current_options().write_buffer_bytes(1 << 30);
-    db.default_family().change_options(big, false).unwrap(); // nothing is flushed before the kill
+    db.default_family().change_options_until_close(big).unwrap(); // nothing is flushed before the kill
     for i in 0..40u8 {
         db.put(&[i], &noise(i.into(), 500 << 10)).unwrap();
     }

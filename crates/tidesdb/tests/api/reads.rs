@@ -1,5 +1,7 @@
 //! Point reads: get, contains, multi_get, get_map.
 
+use tidesdb::{Error, Isolation, KEY_BYTES_MAX};
+
 use crate::common::{Sim, fill, noise, small, value};
 
 /// Where the data of a read may be stored.
@@ -233,4 +235,37 @@ fn the_callback_of_get_with_can_return_an_error() {
     assert_eq!(db.get_map(b"n", parse).unwrap().unwrap(), Ok(42));
     assert!(db.get_map(b"x", parse).unwrap().unwrap().is_err());
     assert!(db.get_map(b"none", parse).unwrap().is_none());
+}
+
+/// What cannot be written is found nowhere, by every kind of read; empty and long targets and bounds are allowed.
+#[test]
+fn keys_that_cannot_exist_are_found_by_no_read() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let f = db.default_family();
+    for _ in 0..2 {
+        f.put("a", "v").unwrap();
+        let snapshot = db.snapshot();
+        let mut tx = db.begin(Isolation::Serializable);
+        tx.put(f, "b", "v").unwrap();
+        for key in [Vec::new(), vec![b'a'; KEY_BYTES_MAX + 1]] {
+            assert!(f.get(&key).unwrap().is_none() && !f.contains(&key).unwrap());
+            assert_eq!(f.get_map(&key, <[u8]>::len).unwrap(), None);
+            assert_eq!(f.get_part(&key, ..).unwrap(), None);
+            assert!(f.value_reader(&key).unwrap().is_none());
+            assert_eq!(f.multi_get(&[&key, &b"a".to_vec()]).unwrap()[0], None);
+            assert_eq!(f.multi_contains(&[&key, &b"a".to_vec()]).unwrap(), [false, true]);
+            assert_eq!((snapshot.get(f, &key).unwrap(), tx.get(f, &key).unwrap()), (None, None));
+            assert_eq!((f.take(&key).unwrap(), tx.take(f, &key).unwrap()), (None, None));
+            for refused in [f.put(&key, "v").map(drop), f.delete(&key).map(drop), f.replace(&key, "v").map(drop)] {
+                assert!(matches!(refused, Err(Error::InvalidArgument { .. })), "{refused:?}");
+            }
+            assert!(matches!(tx.replace(f, &key, "v"), Err(Error::InvalidArgument { .. })));
+        }
+        assert_eq!(tx.len(), 1);
+        let mut cursor = f.cursor().unwrap();
+        cursor.seek("").unwrap();
+        assert_eq!((cursor.key(), f.range(""..).unwrap().count()), (&b"a"[..], 1));
+        db.flush().unwrap();
+    }
 }

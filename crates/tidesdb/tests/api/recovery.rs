@@ -75,7 +75,7 @@ fn killed() -> (Sim, Vec<Pair>) {
     let db = sim.options().sync(SyncMode::None).default_family(settings).open().unwrap();
     // Nothing is flushed before the kill, and nothing is merged after it.
     let big = db.default_family().current_options().write_buffer_bytes(1 << 30);
-    db.default_family().change_options(big, false).unwrap();
+    db.default_family().change_options_until_close(big).unwrap();
     rows(&db);
     let expected = contents(db.default_family());
     assert!(expected.len() > 200);

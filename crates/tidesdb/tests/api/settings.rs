@@ -18,7 +18,8 @@ fn only_stored_changes_survive_a_close() {
         let db = sim.open_as_stored();
         let f = db.default_family();
         let options = f.current_options().value_threshold(if keep { 4000 } else { 70 });
-        f.change_options(options.clone(), keep).unwrap();
+        let change = if keep { Family::change_options } else { Family::change_options_until_close };
+        change(f, options.clone()).unwrap();
         assert_eq!(f.current_options().value_threshold, options.value_threshold);
         let killed = sim.killed();
         assert_eq!(
@@ -41,7 +42,7 @@ fn settings_given_for_an_existing_family_are_stored_although_they_are_in_force()
     let sim = Sim::new();
     let db = sim.open();
     let f = db.create_family("f", small()).unwrap();
-    f.change_options(small().value_threshold(4000), false).unwrap();
+    f.change_options_until_close(small().value_threshold(4000)).unwrap();
     db.family_or_create("f", small().value_threshold(4000)).unwrap();
     db.close().unwrap();
     let f = sim.open().family("f").unwrap();
@@ -56,8 +57,8 @@ fn settings_that_are_not_named_stay() {
     let custom = small().value_threshold(4000).comparator(Comparator::u64_le()).merge_operator(MergeOperator::add());
     let f = db.family_or_create("f", custom).unwrap();
     let thresholds = |f: &Family| (f.current_options().value_threshold, f.current_options().min_levels);
-    f.change_options(FamilyOptions::default().value_threshold(70), false).unwrap();
-    f.change_options(FamilyOptions::default().min_levels(2), true).unwrap();
+    f.change_options_until_close(FamilyOptions::default().value_threshold(70)).unwrap();
+    f.change_options(FamilyOptions::default().min_levels(2)).unwrap();
     assert_eq!(thresholds(&f), (70, 2), "one until the close, one for good");
     assert_eq!(db.family_or_create("f", FamilyOptions::default()).unwrap().id(), f.id());
     assert_eq!(thresholds(&f), (70, 2));
@@ -82,7 +83,7 @@ fn all_settings_can_be_stored() {
     let mut options = small().write_buffer_bytes(333_333).value_threshold(77).compression(Compression::Zstd);
     (options.filter_bits_per_key, options.table_bytes, options.l1_tables_trigger) = (3, 1 << 20, 9);
     options.vlog_file_bytes = 99_999;
-    db.default_family().change_options(options.clone(), true).unwrap();
+    db.default_family().change_options(options.clone()).unwrap();
     let shown = format!("{options:?}");
     assert_eq!(format!("{:?}", db.default_family().current_options()), shown);
     db.close().unwrap();
@@ -95,17 +96,17 @@ fn another_key_order_is_rejected() {
     let db = sim.open();
     let f = db.create_family("f", small()).unwrap();
     let options = small().comparator(Comparator::u64_le());
-    let e = f.change_options(options.value_threshold(1), false).unwrap_err();
+    let e = f.change_options_until_close(options.value_threshold(1)).unwrap_err();
     assert!(matches!(e, Error::InvalidArgument { .. }), "{e}");
     assert!(e.to_string().contains("family \"f\" has the "), "{e}");
     assert_eq!(f.current_options().value_threshold, 512);
     db.drop_family("f").unwrap();
-    assert!(matches!(f.change_options(small(), true), Err(Error::NotFound { .. })));
+    assert!(matches!(f.change_options(small()), Err(Error::NotFound { .. })));
     let default = db.default_family().clone();
     db.close().unwrap();
-    assert!(matches!(default.change_options(small(), false), Err(Error::Closed)));
+    assert!(matches!(default.change_options_until_close(small()), Err(Error::Closed)));
     let db = sim.options().read_only(true).open().unwrap();
-    assert!(matches!(db.default_family().change_options(small(), true), Err(Error::ReadOnly)));
+    assert!(matches!(db.default_family().change_options(small()), Err(Error::ReadOnly)));
 }
 
 #[test]
@@ -115,12 +116,12 @@ fn a_smaller_buffer_and_trigger_apply_from_the_next_commit() {
     let f = db.default_family();
     fill(f, 1000, &[5; 100]);
     assert_eq!(tables(f), 0);
-    f.change_options(small().write_buffer_bytes(64 << 10), false).unwrap();
+    f.change_options_until_close(small().write_buffer_bytes(64 << 10)).unwrap();
     f.put(b"one more", b"v").unwrap();
     assert_eq!(tables(f), 1);
     let mut options = f.current_options();
     options.l1_tables_trigger = 100;
-    f.change_options(options.clone(), false).unwrap();
+    f.change_options_until_close(options.clone()).unwrap();
     for i in 0..10 {
         f.put(&[i], b"v").unwrap();
         f.flush().unwrap();
@@ -129,7 +130,7 @@ fn a_smaller_buffer_and_trigger_apply_from_the_next_commit() {
     let level1 = || f.stats().level_tables[0];
     assert!(level1() >= 10, "{:?}", f.stats().level_tables);
     options.l1_tables_trigger = 4;
-    f.change_options(options, false).unwrap();
+    f.change_options_until_close(options).unwrap();
     f.put(b"jobs", b"run again").unwrap();
     assert_eq!(level1(), 0, "merged: {:?}", f.stats().level_tables);
 }
@@ -146,7 +147,7 @@ fn value_table_and_filter_settings_apply_to_new_files() {
     };
     f.put(b"inline", &noise(1, 300)).unwrap();
     assert_eq!(file_bytes(".vlog"), 0);
-    f.change_options(small().value_threshold(100), false).unwrap();
+    f.change_options_until_close(small().value_threshold(100)).unwrap();
     f.put(b"apart", &noise(2, 300)).unwrap();
     assert!(file_bytes(".vlog") >= 300);
     assert_eq!(value(f, b"inline").unwrap(), noise(1, 300));
@@ -155,13 +156,13 @@ fn value_table_and_filter_settings_apply_to_new_files() {
     f.compact().unwrap();
     let (compressed, filters) = (f.stats().level_bytes.iter().sum::<u64>(), f.stats().resident_bytes);
     let before = contents(f);
-    f.change_options(small().compression(Compression::None).filter_bits_per_key(0), false).unwrap();
+    f.change_options_until_close(small().compression(Compression::None).filter_bits_per_key(0)).unwrap();
     f.compact().unwrap();
     assert!(f.stats().level_bytes.iter().sum::<u64>() > 2 * compressed);
     assert!(f.stats().resident_bytes + 1000 < filters);
     let mut options = f.current_options();
     (options.table_bytes, options.vlog_file_bytes) = (16 << 10, 4096);
-    f.change_options(options.value_threshold(100), true).unwrap();
+    f.change_options(options.value_threshold(100)).unwrap();
     f.compact().unwrap();
     assert!(tables(f) > 4);
     assert_eq!(contents(f), before);
@@ -191,7 +192,7 @@ fn writes_during_changes_of_the_value_threshold() {
     std::thread::scope(|s| {
         s.spawn(|| {
             for i in (0..).take_while(|_| !stop.load(SeqCst)) {
-                f.change_options(small().value_threshold(if i % 2 == 0 { 60 } else { 800 }), false).unwrap();
+                f.change_options_until_close(small().value_threshold(if i % 2 == 0 { 60 } else { 800 })).unwrap();
             }
         });
         let writers = [0u32, 1].map(|writer| {
