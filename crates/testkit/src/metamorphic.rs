@@ -8,7 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tempfile::TempDir;
-use tidesdb::{CommitHook, Comparator, Compression, Db, FamilyOptions, Iter, OpenOptions, Reader, Snapshot, SyncMode, WriteBatch};
+use tidesdb::{
+    CommitHook, Comparator, Compression, Db, FamilyOptions, Iter, OpenOptions, Reader, Snapshot, SyncMode,
+    WriteBatch,
+};
 use tidesdb_io::Env;
 use tidesdb_io::sim;
 

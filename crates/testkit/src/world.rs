@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidesdb::{CommitHook, Compression, Db, Error, Family, FamilyOptions, Isolation, MergeOperator, Result, SeqNo,
-    SyncMode, WriteOptions, WriteBatch};
+use tidesdb::{
+    CommitHook, Compression, Db, Error, Family, FamilyOptions, Isolation, MergeOperator, Result, SeqNo,
+    SyncMode, WriteBatch, WriteOptions,
+};
 use tidesdb_io::Env;
 
 use crate::model::{FamilyNo, Model, Op, SEPARATOR, moment};

@@ -470,7 +470,10 @@ fn a_write_returns_the_old_value() {
     assert_eq!(users.by(&BY_MAIL).get("a@x").unwrap(), None);
     assert_eq!(users.by(&BY_MAIL).get("b@x").unwrap(), Some((1, ben.clone())));
     assert!(matches!(users.replace(2, &ben), Err(Error::Duplicate { index: "mail", .. })));
-    assert_eq!((users.multi_contains(&[2, 1]).unwrap(), users.check_indexes().unwrap()), (vec![false, true], 1));
+    assert_eq!(
+        (users.multi_contains(&[2, 1]).unwrap(), users.check_indexes().unwrap()),
+        (vec![false, true], 1)
+    );
     db.transact(|tx| {
         let users = users.within(tx);
         assert_eq!(users.multi_contains(&[1, 2])?, [true, false]);
@@ -487,4 +490,19 @@ fn a_write_returns_the_old_value() {
     assert!(tx.is_empty());
     assert!(matches!(users.within(&mut tx).replace(1, &ann), Err(Error::WeakIsolation { .. })));
     assert!(tx.is_empty());
+}
+
+/// A table keeps the database open; one at a snapshot does not, like the snapshot.
+#[test]
+fn a_table_keeps_the_database_open() {
+    let (dir, db) = open();
+    let users = PLAIN.open(&db).unwrap();
+    let at = users.at(&db.snapshot());
+    drop(db);
+    users.put(1, &User::default()).unwrap();
+    assert_eq!(at.get(1).unwrap(), None);
+    assert!(matches!(Db::open(dir.path()), Err(tidesdb::Error::Locked { .. })));
+    drop(users);
+    assert!(matches!(at.get(1), Err(Error::Database(tidesdb::Error::Closed))));
+    assert_eq!(PLAIN.open(&Db::open(dir.path()).unwrap()).unwrap().get(1).unwrap(), Some(User::default()));
 }

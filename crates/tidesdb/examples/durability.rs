@@ -7,7 +7,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use tidesdb::{Db, SyncMode, WriteOptions, WriteBatch};
+use tidesdb::{Db, SyncMode, WriteBatch, WriteOptions};
 
 const WRITES: u32 = 200;
 

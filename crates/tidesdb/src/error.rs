@@ -96,7 +96,9 @@ pub enum Error {
     ReadOnly,
     /// The handle was used after [`Db::close`](crate::Db::close), or after the last [`Db`](crate::Db) was dropped: other handles do not keep
     /// the database open.
-    #[error("the database is closed: by a call, or because the last `Db` was dropped; a family or a transaction does not keep it open")]
+    #[error(
+        "the database is closed: by a call, or because the last `Db` was dropped; a family or a transaction does not keep it open"
+    )]
     Closed,
     /// [`Db::close_timeout`](crate::Db::close_timeout) was over before the close: it goes on in the background, and no acknowledged commit
     /// is lost.

@@ -141,7 +141,7 @@ pub use store::{MemoryStore, ObjectStore};
 pub use txn::{Savepoint, Transaction};
 pub use types::{
     CompactionFilter, Comparator, Decision, FAMILY_NAME_BYTES_MAX, FamilyId, FilterRow, KEY_BYTES_MAX,
-    KeyRange, MergeOperator, RowSpan, SEQ_MAX, SeqNo, Slice, VALUE_BYTES_MAX,
+    KeyBounds, KeyRange, MergeOperator, RowSpan, SEQ_MAX, SeqNo, Slice, VALUE_BYTES_MAX,
 };
 pub use write::{Family, WriteBatch};
 

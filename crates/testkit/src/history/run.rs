@@ -4,7 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidesdb::{Compression, Cursor, Db, Error, Family, FamilyOptions, MergeOperator, Snapshot, SyncMode, WriteOptions, WriteBatch};
+use tidesdb::{
+    Compression, Cursor, Db, Error, Family, FamilyOptions, MergeOperator, Snapshot, SyncMode, WriteBatch,
+    WriteOptions,
+};
 use tidesdb_io::sim;
 use tidesdb_io::{Env, ManualClock};
 

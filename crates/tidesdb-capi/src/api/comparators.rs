@@ -82,7 +82,7 @@ macro_rules! comparators {
 
 comparators! {
     tidesdb_comparator_memcmp: bytewise,
-    tidesdb_comparator_lexicographic: lexicographic,
+    tidesdb_comparator_lexicographic: c_string,
     tidesdb_comparator_uint64: u64_le,
     tidesdb_comparator_int64: i64_le,
     tidesdb_comparator_reverse_memcmp: reverse_bytewise,

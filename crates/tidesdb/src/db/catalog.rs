@@ -235,8 +235,8 @@ impl Db {
         by_name(&self.inner.engine, name).is_some()
     }
 
-    /// Creates a family. Done at once and for good: no transaction undoes it. `docs/design/0036` in the repository shows how a family that
-    /// maps names of tables to families makes tables part of transactions.
+    /// Creates a family, at once and for good: no transaction undoes it. How tables become part of transactions, by a family that maps their
+    /// names to families, is in `docs/design/0036-families-outside-transactions.md` in the repository.
     ///
     /// # Errors
     /// `Exists`, `InvalidArgument` (name), `MemoryLimit` (it says how many families fit), `Io`, `ReadOnly`, `Poisoned`, `Closed`.

@@ -1,6 +1,5 @@
 //! Methods of one column family.
 
-use std::ops::Bound;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -12,7 +11,7 @@ use crate::family::{CommitHook, FamilyCore, FamilyStats};
 use crate::maintenance::MaintenanceCtx;
 use crate::options::{ReadOptions, WriteOptions};
 use crate::read::{self, Cursor, Iter};
-use crate::types::{CompactionFilter, KeyRange, SeqNo, Slice, prefix_range};
+use crate::types::{CompactionFilter, KeyBounds, KeyRange, SeqNo, Slice, prefix_range};
 use crate::write::{Family, WriteBatch};
 use crate::{Result, collect, compact, flush};
 
@@ -288,7 +287,7 @@ impl Family {
     /// `InvalidArgument` in a family whose key order may put other keys between these: any but byte order and reverse byte order. The same
     /// holds for [`Family::prefix`] and [`Family::delete_prefix`]: no call reads all keys in order to find those with a prefix. The empty
     /// prefix, which begins every key, is a range in every order.
-    pub fn prefix_range(&self, prefix: impl AsRef<[u8]>) -> Result<(Bound<Vec<u8>>, Bound<Vec<u8>>)> {
+    pub fn prefix_range(&self, prefix: impl AsRef<[u8]>) -> Result<KeyBounds> {
         prefix_range(&self.core.options.comparator, prefix.as_ref())
     }
 

@@ -21,7 +21,6 @@ mod single;
 mod values;
 
 use std::fmt;
-use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -42,7 +41,7 @@ use crate::context::WriteCtx;
 use crate::engine::Engine;
 use crate::options::WriteOptions;
 use crate::read::{Cursor, Iter};
-use crate::types::{KeyRange, SeqNo, Slice};
+use crate::types::{KeyBounds, KeyRange, SeqNo, Slice};
 use crate::upload;
 use crate::write::{self, Family, WriteBatch};
 
@@ -391,7 +390,7 @@ impl Db {
     ///
     /// # Errors
     /// As [`Family::prefix_range`].
-    pub fn prefix_range(&self, prefix: impl AsRef<[u8]>) -> Result<(Bound<Vec<u8>>, Bound<Vec<u8>>)> {
+    pub fn prefix_range(&self, prefix: impl AsRef<[u8]>) -> Result<KeyBounds> {
         self.inner.default.prefix_range(prefix)
     }
 

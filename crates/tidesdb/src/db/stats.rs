@@ -25,7 +25,7 @@ statistics! {
         stalled: [StallStats; 4] = StallCause::ALL.map(|cause| seen.engine.write.pacing.delays(cause).stats());
         "Reads of one key: `get`, `get_map` and `contains`. A random sample of them, also of those that fail."
         gets: TimeStats = (&seen.engine.reads.times.gets).into();
-        "Reads of many keys: each `multi_get`, however many keys it has. A random sample of them, also of those that fail."
+        "Reads of many keys: each `multi_get` and `multi_contains`, however many keys it has. A random sample of them, also of those that fail."
         multi_gets: TimeStats = (&seen.engine.reads.times.multi_gets).into();
         "Seeks of cursors, and the first step of iterators. A random sample of them, also of those that fail."
         seeks: TimeStats = (&seen.engine.reads.times.seeks).into();

@@ -577,9 +577,8 @@ mod tests {
     #[test]
     fn only_named_settings_replace_stored_ones() {
         let other = |info: &SettingInfo| if info.default == 1 { info.domain.0 } else { 1 };
-        let mut stored = FamilyOptions::default()
-            .comparator(Comparator::u64_le())
-            .merge_operator(MergeOperator::add());
+        let mut stored =
+            FamilyOptions::default().comparator(Comparator::u64_le()).merge_operator(MergeOperator::add());
         for info in FamilyOptions::TABLE {
             stored.set(info.name, other(info)).unwrap();
         }

@@ -40,8 +40,8 @@ impl WriteOptions {
 /// `docs/transactions.md` in the repository has a schedule for each
 /// level.
 ///
-/// The default is `Serializable`, for [`Db::transact`](crate::Db::transact), too: it forbids every anomaly, so a program that is right with
-/// one thread is right with many. A weaker level is a choice, so [`Db::begin`](crate::Db::begin) asks for one.
+/// The default is `Serializable`, for [`Db::transact`](crate::Db::transact), too: transactions that are right one after the other are right
+/// at the same time. [`Db::begin`](crate::Db::begin) has no default.
 ///
 /// ```
 /// use tidesdb::{Isolation, TransactOptions};

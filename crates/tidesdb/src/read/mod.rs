@@ -20,8 +20,8 @@ mod value;
 
 pub use cursor::{Cursor, OwnReads, ReadTimestamp, show_keys};
 pub use get::{
-    Located, contains, get, get_map, locate, multi_contains, multi_get, newest_range, newest_version, resolve,
-    sees,
+    Located, contains, get, get_map, locate, multi_contains, multi_get, newest_range, newest_version,
+    resolve, sees,
 };
 pub use iter::{Iter, Keys};
 pub use spans::{Span, Spans, is_before};

@@ -297,8 +297,7 @@ impl Transaction {
     /// As [`Transaction::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, family: &Family, keys: &[K]) -> Result<Vec<Option<Slice>>> {
         let own = |key: &[u8], own: OwnWrite<'_>| self.value_of(family, key, own, |value| Slice::from(value));
-        let others =
-            |keys: &[&[u8]]| read::multi_get(&self.ctx.reads, &family.core, keys, self.read_seq());
+        let others = |keys: &[&[u8]]| read::multi_get(&self.ctx.reads, &family.core, keys, self.read_seq());
         self.ask_all(family, keys, own, others)
     }
 

@@ -52,7 +52,7 @@ macro_rules! key_range {
 
 key_range!(Range<K>, RangeInclusive<K>, RangeFrom<K>, RangeTo<K>, RangeToInclusive<K>, (Bound<K>, Bound<K>));
 
-/// A lower and an upper bound.
+/// A lower and an upper bound: a [`KeyRange`] that owns its keys.
 pub type KeyBounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// Returns the range of all keys that begin with `prefix`, in `order`.

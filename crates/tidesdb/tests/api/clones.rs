@@ -69,7 +69,11 @@ fn the_history_of_a_clone_begins_with_the_clone() {
     letters(&copy, "d");
     for compacted in [false, true] {
         assert_eq!(pairs(db.snapshot_at(before).unwrap().iter(&copy).unwrap()), [], "compacted: {compacted}");
-        assert_eq!(pairs(db.snapshot_at(made).unwrap().iter(&copy).unwrap()).len(), 3, "compacted: {compacted}");
+        assert_eq!(
+            pairs(db.snapshot_at(made).unwrap().iter(&copy).unwrap()).len(),
+            3,
+            "compacted: {compacted}"
+        );
         db.compact().unwrap();
     }
     let mut cursor = copy.cursor().unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidesdb::{Db, Error, MergeOperator, RecoveryMode, SyncMode, WriteOptions, WriteBatch};
+use tidesdb::{Db, Error, MergeOperator, RecoveryMode, SyncMode, WriteBatch, WriteOptions};
 use tidesdb_io::sim::{Fault, Image, OpKind, OpSet, errno};
 
 use crate::common::{Sim, contents, fill, noise, small, value};

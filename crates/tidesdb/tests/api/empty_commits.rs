@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidesdb::{Db, Error, Isolation, Result, SeqNo, SyncMode, TransactOptions, WriteOptions, WriteBatch};
+use tidesdb::{Db, Error, Isolation, Result, SeqNo, SyncMode, TransactOptions, WriteBatch, WriteOptions};
 use tidesdb_io::sim::{Fault, Image, OpSet, errno};
 
 use crate::common::{LEVELS, Random, Sim, contents, keys};

@@ -466,7 +466,10 @@ fn a_catalogue_makes_tables_part_of_transactions() {
         let tables = sweep(&db);
         let rows = tables.iter().map(|(table, family)| (table.as_str(), value(family, b"ann").unwrap()));
         let rows: Vec<_> = rows.collect();
-        assert!(rows.iter().all(|(table, ann)| *ann == if *table == "users" { b"1" } else { b"4" }), "{rows:?}");
+        assert!(
+            rows.iter().all(|(table, ann)| *ann == if *table == "users" { b"1" } else { b"4" }),
+            "{rows:?}"
+        );
         assert_eq!(db.families().len(), 2 + rows.len(), "{:?}", db.families());
         seen.insert(rows.iter().map(|(table, _)| table.to_string()).collect::<Vec<_>>().join(" "));
     }

@@ -5,7 +5,9 @@ use std::io::Write;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use tidesdb::{Db, DbOptions, Error, FamilyOptions, HealthState, Isolation, OpenOptions, SyncMode, WriteBatch};
+use tidesdb::{
+    Db, DbOptions, Error, FamilyOptions, HealthState, Isolation, OpenOptions, SyncMode, WriteBatch,
+};
 use tidesdb_io::{JoinHandle, Priority, RealThreads, Threads as _};
 
 use crate::common::{DB, Sim, noise};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidesdb::{Isolation, SyncMode, TimeStats, WriteOptions, WriteBatch};
+use tidesdb::{Isolation, SyncMode, TimeStats, WriteBatch, WriteOptions};
 use tidesdb_io::Clock;
 use tidesdb_io::sim::{OpKind, OpSet};
 

@@ -172,7 +172,8 @@ fn merges_beside_each_other_keep_every_row() {
         }
         s.spawn(move || {
             for i in 0..6u32 {
-                f.change_options_until_close(f.current_options().level_size_ratio(u64::from(2 + i % 3))).unwrap();
+                f.change_options_until_close(f.current_options().level_size_ratio(u64::from(2 + i % 3)))
+                    .unwrap();
                 f.compact_range(key(3000)..key(4000)).unwrap();
                 thread::sleep(Duration::from_millis(20));
             }

@@ -260,10 +260,10 @@ fn a_comparator_cannot_put_a_long_value() {
     let sim = Sim::new();
     let db = open(&sim);
     let told = Arc::new(Mutex::new(None));
-    let reach = Arc::new(Mutex::new(Some((db.clone(), db.default_family().clone()))));
+    let reach = Arc::new(Mutex::new(Some(db.default_family().clone())));
     let (tell, within) = (Arc::clone(&told), Arc::clone(&reach));
     let comparator = tidesdb::Comparator::custom("meddling", move |a, b| {
-        if let Some((db, f)) = within.lock().unwrap().take() {
+        if let Some(f) = within.lock().unwrap().take() {
             let put = WriteBatch::new().put(&f, "film", vec![7; LONG]);
             *tell.lock().unwrap() = Some(put.map_err(|e| e.to_string()));
         }

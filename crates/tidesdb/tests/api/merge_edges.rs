@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidesdb::{CompactionFilter, Db, Decision, Error, FamilyOptions, Isolation, MergeOperator, Slice, Snapshot, WriteBatch};
+use tidesdb::{
+    CompactionFilter, Db, Decision, Error, FamilyOptions, Isolation, MergeOperator, Slice, Snapshot,
+    WriteBatch,
+};
 use tidesdb_io::sim::Image;
 
 use crate::common::{DB, Pair, Random, Sim, contents, joined, joins, noise, pairs, small};

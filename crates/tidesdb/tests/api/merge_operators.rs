@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tidesdb::{Comparator, Db, Error, Family, FamilyOptions, Isolation, MergeOperator, ReadOptions, SyncMode, WriteBatch};
+use tidesdb::{
+    Comparator, Db, Error, Family, FamilyOptions, Isolation, MergeOperator, ReadOptions, SyncMode, WriteBatch,
+};
 
 use crate::common::{LEVELS, Sim, contents, joined, joins, small, value};
 

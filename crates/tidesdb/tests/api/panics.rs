@@ -17,8 +17,10 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use tidesdb::store::{Body, Object};
-use tidesdb::{Committed, CommittedOp, Comparator, Db, Error, Family, FamilyOptions, HealthState, Isolation,
-    MemoryStore, ObjectStore, RemoteOptions, Result, SyncMode, TransactOptions, WriteBatch};
+use tidesdb::{
+    Committed, CommittedOp, Comparator, Db, Error, Family, FamilyOptions, HealthState, Isolation,
+    MemoryStore, ObjectStore, RemoteOptions, Result, SyncMode, TransactOptions, WriteBatch,
+};
 use tidesdb_io::sim::{Fault, Image, OpSet, errno};
 
 use crate::common::{Pair, Sim, contents, joined, keys, noise, small};

@@ -257,7 +257,9 @@ fn keys_that_cannot_exist_are_found_by_no_read() {
             assert_eq!(f.multi_contains(&[&key, &b"a".to_vec()]).unwrap(), [false, true]);
             assert_eq!((snapshot.get(f, &key).unwrap(), tx.get(f, &key).unwrap()), (None, None));
             assert_eq!((f.take(&key).unwrap(), tx.take(f, &key).unwrap()), (None, None));
-            for refused in [f.put(&key, "v").map(drop), f.delete(&key).map(drop), f.replace(&key, "v").map(drop)] {
+            for refused in
+                [f.put(&key, "v").map(drop), f.delete(&key).map(drop), f.replace(&key, "v").map(drop)]
+            {
                 assert!(matches!(refused, Err(Error::InvalidArgument { .. })), "{refused:?}");
             }
             assert!(matches!(tx.replace(f, &key, "v"), Err(Error::InvalidArgument { .. })));

@@ -54,7 +54,8 @@ fn settings_given_for_an_existing_family_are_stored_although_they_are_in_force()
 fn settings_that_are_not_named_stay() {
     let sim = Sim::new();
     let db = sim.open();
-    let custom = small().value_threshold(4000).comparator(Comparator::u64_le()).merge_operator(MergeOperator::add());
+    let custom =
+        small().value_threshold(4000).comparator(Comparator::u64_le()).merge_operator(MergeOperator::add());
     let f = db.family_or_create("f", custom).unwrap();
     let thresholds = |f: &Family| (f.current_options().value_threshold, f.current_options().min_levels);
     f.change_options_until_close(FamilyOptions::default().value_threshold(70)).unwrap();
@@ -192,7 +193,8 @@ fn writes_during_changes_of_the_value_threshold() {
     std::thread::scope(|s| {
         s.spawn(|| {
             for i in (0..).take_while(|_| !stop.load(SeqCst)) {
-                f.change_options_until_close(small().value_threshold(if i % 2 == 0 { 60 } else { 800 })).unwrap();
+                f.change_options_until_close(small().value_threshold(if i % 2 == 0 { 60 } else { 800 }))
+                    .unwrap();
             }
         });
         let writers = [0u32, 1].map(|writer| {

@@ -325,7 +325,7 @@ fn chunks_are_moved_out_of_files_that_are_mostly_garbage() {
     let want = |n: u64| (0..3).flat_map(|part| noise(n * 10 + part, CHUNK / 2 + 1)).collect::<Vec<u8>>();
     let live = 24 * (3 * CHUNK as u64 / 2);
     assert!(vlog_bytes(&sim) > live * 3 / 2);
-    f.change_options(quiet()).unwrap();
+    f.change_options(quiet().value_garbage_percent(25)).unwrap();
     shrinks_to(&sim, &db, live * 135 / 100 + (8 << 20));
     (0..24).for_each(|n| check(f, &format!("film{n:02}"), &want(n)));
     assert!(db.verify().unwrap().is_ok());

@@ -397,7 +397,7 @@ fn collection_can_be_switched_off() {
     scatter(db.default_family(), &db);
     db.compact().unwrap();
     assert_eq!(db.default_family().stats().value_bytes_moved, 0);
-    db.default_family().change_options(quiet()).unwrap();
+    db.default_family().change_options(quiet().value_garbage_percent(25)).unwrap();
     shrinks_to(&sim, &db, bound(150));
     check_scattered(db.default_family());
 }
