@@ -72,8 +72,8 @@ pub(super) struct State {
     pub(super) map_shared: bool,
     pub(super) map_read: bool,
     pub(super) keep_open_names: bool,
-    /// Open files whose name is removed when they are closed: the directory and the name.
-    pub(super) removed: BTreeMap<Id, (Id, String)>,
+    /// Names that are removed when their file is closed, each with its directory.
+    pub(super) removed: BTreeMap<(Id, String), Id>,
     faults: Faults,
     capacity: Option<u64>,
     full_errno: i32,
@@ -188,7 +188,7 @@ impl State {
 
     fn fork(&self) -> SimDisk {
         let mut world = self.world.clone();
-        for (dir, name) in self.removed.values() {
+        for (dir, name) in self.removed.keys() {
             let _ = world.unlink(*dir, name); // the process that had the file open is gone
         }
         world.collect(|_| false);

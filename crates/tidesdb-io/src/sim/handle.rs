@@ -109,7 +109,7 @@ impl Dir for SimDir {
             }
             match state.world.lookup(self.id, name) {
                 Err(Errno::NOENT) if prealloc > state.room() => return Err(state.full()),
-                Ok(Node::File(id)) => state.not_removed(id)?,
+                Ok(Node::File(_)) => state.not_removed(self.id, name)?,
                 _ => {}
             }
             let id = state.world.create(self.id, name, prealloc)?;
@@ -122,7 +122,7 @@ impl Dir for SimDir {
     fn open(&self, name: &str, access: Access) -> io::Result<Arc<dyn File>> {
         let id = self.call(OpKind::Open, name, |state| {
             let id = state.world.lookup_file(self.id, name)?;
-            state.not_removed(id)?;
+            state.not_removed(self.id, name)?;
             state.open(id);
             Ok(id)
         })?;
@@ -132,9 +132,7 @@ impl Dir for SimDir {
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         check_name(to)?;
         self.call(OpKind::Rename, from, |state| {
-            if let Ok(id) = state.world.lookup_file(self.id, from) {
-                state.not_removed(id)?;
-            }
+            state.not_removed(self.id, from)?;
             match state.world.lookup_file(self.id, to) {
                 Ok(id) if state.keep_open_names && state.handles.contains_key(&id) => Err(os(Errno::ACCESS)),
                 _ => Ok(state.world.rename(self.id, from, to)?),
@@ -145,8 +143,8 @@ impl Dir for SimDir {
     fn unlink(&self, name: &str) -> io::Result<()> {
         self.call(OpKind::Unlink, name, |state| match state.world.lookup_file(self.id, name) {
             Ok(id) if state.keep_open_names && state.handles.contains_key(&id) => {
-                state.not_removed(id)?;
-                state.removed.insert(id, (self.id, name.to_owned()));
+                state.not_removed(self.id, name)?;
+                state.removed.insert((self.id, name.to_owned()), id);
                 Ok(())
             }
             _ => Ok(state.world.unlink(self.id, name)?),
@@ -160,9 +158,7 @@ impl Dir for SimDir {
             .filter(|to| Arc::ptr_eq(&to.disk.state, &self.disk.state))
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "cannot link across disks"))?;
         self.call(OpKind::Link, name, |state| {
-            if let Ok(id) = state.world.lookup_file(self.id, name) {
-                state.not_removed(id)?;
-            }
+            state.not_removed(self.id, name)?;
             Ok(state.world.link(self.id, name, to.id, to_name)?)
         })
     }
@@ -241,16 +237,30 @@ impl State {
             Some(n) if *n > 1 => *n -= 1,
             _ => {
                 self.handles.remove(&id);
-                if let Some((dir, name)) = self.removed.remove(&id).filter(|_| !self.crashed()) {
-                    let _ = self.world.unlink(dir, &name);
-                }
+                self.remove_names_of(id);
             }
         }
     }
 
-    /// Fails if the name of the file is removed and the file still open.
-    fn not_removed(&self, id: Id) -> io::Result<()> {
-        if self.removed.contains_key(&id) { Err(os(Errno::ACCESS)) } else { Ok(()) }
+    /// Removes the names that waited for the file to be closed.
+    fn remove_names_of(&mut self, id: Id) {
+        let names: Vec<_> =
+            self.removed.iter().filter(|(_, file)| **file == id).map(|(name, _)| name.clone()).collect();
+        for (dir, name) in names {
+            self.removed.remove(&(dir, name.clone()));
+            if !self.crashed() {
+                let _ = self.world.unlink(dir, &name);
+            }
+        }
+    }
+
+    /// Fails if the name is removed and its file still open.
+    fn not_removed(&self, dir: Id, name: &str) -> io::Result<()> {
+        // The names of a disk that is not of this kind are never looked for.
+        if self.removed.is_empty() || !self.removed.contains_key(&(dir, name.to_owned())) {
+            return Ok(());
+        }
+        Err(os(Errno::ACCESS))
     }
 
     /// Writes what the verdict allows. Returns the number of bytes to report to the caller.
