@@ -1,4 +1,4 @@
-//! Passes the compiler version and the commit to the report. Unknown values are empty.
+//! Passes the compiler version, the build profile and the commit to the report. Unknown values are empty.
 
 use std::process::Command;
 
@@ -6,12 +6,21 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     let compiler = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
     println!("cargo::rustc-env=TIDESDB_BENCH_COMPILER={}", said(&compiler, &["--version"]));
+    println!("cargo::rustc-env=TIDESDB_BENCH_PROFILE={}", profile());
     let commit = said("git", &["rev-parse", "--short=12", "HEAD"]);
     println!("cargo::rustc-env=TIDESDB_BENCH_COMMIT={commit}");
     let head = said("git", &["rev-parse", "--path-format=absolute", "--git-path", "logs/HEAD"]);
     if !head.is_empty() && std::path::Path::new(&head).exists() {
         println!("cargo::rerun-if-changed={head}");
     }
+}
+
+/// Returns the name of the profile. Cargo tells only the one that it inherits from, but builds into a folder of its name:
+/// `target/NAME/build/PACKAGE/out`.
+fn profile() -> String {
+    let out = std::env::var_os("OUT_DIR").map(std::path::PathBuf::from).unwrap_or_default();
+    let folder = out.ancestors().nth(3).and_then(std::path::Path::file_name);
+    folder.map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }
 
 /// Returns the first output line of a program, or an empty string.

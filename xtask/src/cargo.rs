@@ -6,6 +6,9 @@ use std::process::Command;
 /// Result of a stage; the error is the message of the failure.
 pub(crate) type Done = Result<(), String>;
 
+/// The profile of everything that is installed or measured, and the name of its folder below the target folder.
+pub(crate) const DIST: &str = "dist";
+
 /// One Cargo command.
 pub(crate) struct Cargo {
     args: Vec<String>,

@@ -4,7 +4,7 @@
 //! same in every run. It does not include cache misses and system calls: use `bench` and `tidesdb bench` for
 //! those.
 
-use crate::cargo::{Cargo, Done, target, works};
+use crate::cargo::{Cargo, DIST, Done, target, works};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
@@ -35,36 +35,48 @@ pub(crate) fn hindrance() -> Option<&'static str> {
 }
 
 /// Counts every operation of the examples `gate` and `gate_c` and compares it with its budget; with `--update`
-/// rewrites the budgets.
+/// rewrites the budgets. With `--release` counts what a program gets that is built with Cargo's defaults, and only shows the difference.
 ///
 /// # Errors
 /// An operation over its budget or without one, or one that costs too much more through C; if callgrind cannot
-/// run.
+/// run; an unknown argument.
 pub(crate) fn run(root: &Path, args: &[String]) -> Done {
     if let Some(why) = hindrance() {
         return Err(why.to_owned());
     }
-    let mut counts = Vec::new();
-    for (package, example, prefix) in EXAMPLES {
-        Cargo::new(&format!("build --release --package {package} --example {example}")).run(root)?;
-        let program = target(root).join("release/examples").join(example);
-        for line in output(&mut Command::new(&program))?.0.lines() {
-            let (name, count) = line.split_once(' ').ok_or("unknown format of the operations")?;
-            let count: u64 = count.parse().map_err(|_| format!("`{line}` has no number of operations"))?;
-            counts.push((format!("{prefix}{name}"), instructions(&program, name)? as f64 / count as f64));
-        }
-    }
-    if args.iter().any(|arg| arg == "--update") {
+    let (profile, is_update) = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => (DIST, false),
+        ["--update"] => (DIST, true),
+        ["--release"] => ("release", false),
+        _ => return Err(format!("unknown arguments `{}`: use --update or --release", args.join(" "))),
+    };
+    let counts = count(root, profile)?;
+    if is_update {
         let text: String = counts.iter().map(|(name, n)| format!("{name} {n:.0}\n")).collect();
         return std::fs::write(root.join(BUDGETS), text).map_err(|e| format!("{BUDGETS}: {e}"));
     }
     let budgets = std::fs::read_to_string(root.join(BUDGETS)).map_err(|e| format!("{BUDGETS}: {e}"))?;
     let (table, over) = judge(&counts, &budgets);
     print!("{table}");
-    if over.is_empty() {
+    if over.is_empty() || profile != DIST {
         return Ok(());
     }
     Err(format!("over the budget: {}; to accept this: cargo xtask bench-gate --update", over.join(", ")))
+}
+
+/// Returns the instructions of every operation, built with `profile`.
+fn count(root: &Path, profile: &str) -> Result<Vec<(String, f64)>, String> {
+    let mut counts = Vec::new();
+    for (package, example, prefix) in EXAMPLES {
+        Cargo::new(&format!("build --profile {profile} --package {package} --example {example}")).run(root)?;
+        let program = target(root).join(profile).join("examples").join(example);
+        for line in output(&mut Command::new(&program))?.0.lines() {
+            let (name, count) = line.split_once(' ').ok_or("unknown format of the operations")?;
+            let count: u64 = count.parse().map_err(|_| format!("`{line}` has no number of operations"))?;
+            counts.push((format!("{prefix}{name}"), instructions(&program, name)? as f64 / count as f64));
+        }
+    }
+    Ok(counts)
 }
 
 /// Returns the number of instructions inside the measured function.
@@ -141,6 +153,14 @@ mod tests {
             [""; 0],
             "200 instructions more are the price of a call"
         );
+    }
+
+    #[test]
+    fn an_unknown_argument_is_refused() {
+        if hindrance().is_none() {
+            let error = run(Path::new("nowhere"), &["--fast".to_owned()]).expect_err("there is no such argument");
+            assert!(error.contains("--fast") && error.contains("--release"), "{error}");
+        }
     }
 
     #[test]

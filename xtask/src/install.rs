@@ -4,7 +4,7 @@
 //! location. So the tree may be moved, or be created below `--destdir` for a package. Libraries are installed
 //! without debug information, which is ten times their size; `--debug-files` keeps it in separate files.
 
-use crate::cargo::{Cargo, Done, said, target, works};
+use crate::cargo::{Cargo, DIST, Done, said, target, works};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -104,7 +104,7 @@ pub(crate) fn install(root: &Path, prefix: &Path, shape: &Shape) -> Done {
     let source = root.join(CRATE);
     let version = version(&source)?;
     let lib = prefix.join(&shape.libdir);
-    install_libraries(&target(root).join("release"), &lib, &version, shape)?;
+    install_libraries(&target(root).join(DIST), &lib, &version, shape)?;
     for header in HEADERS {
         let to = prefix.join("include/tidesdb").join(header);
         copy(&source.join("include/tidesdb").join(header), &to, 0o644)?;
@@ -172,7 +172,7 @@ fn build(root: &Path) -> Result<String, String> {
     // rustc prints the libraries only when it compiles, so they are written to a file that outlives the build.
     let list = target(root).join("tidesdb-native-libs");
     let print = format!("--print=native-static-libs={}", list.display());
-    Cargo::new("rustc --release --package tidesdb-capi --lib --").args(&[print]).run(root)?;
+    Cargo::new(&format!("rustc --profile {DIST} --package tidesdb-capi --lib --")).args(&[print]).run(root)?;
     let libs = read(&list)?;
     let mut kept: Vec<&str> = Vec::new();
     for lib in libs.split_whitespace() {

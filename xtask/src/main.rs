@@ -55,8 +55,9 @@ cargo xtask COMMAND
   asan                the leaf crates under the address sanitizer (needs nightly Rust)
   miri                the lock-free leaf crates under Miri (needs nightly Rust and its component)
   bench [ARGS]        the speed example of the engine
-  bench-gate [--update]
-                      compares instructions per operation with xtask/instructions.txt (needs valgrind)
+  bench-gate [--update | --release]
+                      compares instructions per operation with xtask/instructions.txt (needs valgrind); --release
+                      shows them for a program that is built with Cargo's defaults
   crash|faults|order|kill|beside|reopen|sweep|model|metamorphic|isolation|invariants|fuzz|tmpfs [ARGS]
   races|descriptors|sectors|latency|memory [ARGS]
                       the programs of crates/testkit, at full size

@@ -4,7 +4,7 @@
 //! Everything is made from the tree that `cargo xtask install` creates. Owners and times do not depend on the
 //! machine, so two builds of one commit with the same tools give the same files.
 
-use crate::cargo::{Cargo, Done, said, target, works};
+use crate::cargo::{Cargo, DIST, Done, said, target, works};
 use crate::install::{self, CRATE, Shape};
 use crate::{licenses, trial};
 use std::fs;
@@ -127,7 +127,7 @@ pub(crate) fn build(root: &Path, debug_files: bool) -> Result<Vec<PathBuf>, Stri
         debug_files,
     };
     workshop.clear()?;
-    Cargo::new("build --release --package tidesdb-cli --bin tidesdb").run(root)?;
+    Cargo::new(&format!("build --profile {DIST} --package tidesdb-cli --bin tidesdb")).run(root)?;
     let mut made = vec![workshop.archive()?];
     let packages = if works("dpkg-deb", &["--version"]) {
         workshop.packages()?
@@ -163,7 +163,7 @@ impl Workshop {
         let shape = Shape { libdir: libdir.to_owned(), debug_files: self.debug_files };
         install::install(&self.root, prefix, &shape)?;
         let program = prefix.join("bin/tidesdb");
-        install::copy(&target(&self.root).join("release/tidesdb"), &program, 0o755)?;
+        install::copy(&target(&self.root).join(DIST).join("tidesdb"), &program, 0o755)?;
         install::strip(&program, None)?;
         let documents = prefix.join("share/doc/tidesdb");
         for name in ["README.md", "CHANGELOG.md", "docs/c-api.md", "docs/cli.md"] {

@@ -2,7 +2,7 @@
 //!
 //! A stage that cannot run prints `SKIPPED` and the reason; it is never skipped silently.
 
-use crate::cargo::{Cargo, Done, works};
+use crate::cargo::{Cargo, DIST, Done, works};
 use crate::{api, clients, ctests, gate, npm, package, tidy};
 use std::path::Path;
 use std::process::ExitCode;
@@ -261,8 +261,6 @@ fn explore(root: &Path, names: &[&str], args: &[String]) -> Done {
     }
     let loom = Cargo::new(&format!("test --release {packages} --test loom --")).args(args);
     let loom = loom.env("LOOM_MAX_PREEMPTIONS", "2");
-    // Link-time optimisation has no benefit here and doubles the build time.
-    let loom = loom.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
     loom.flags(root, "RUSTFLAGS", "--cfg loom", "loom").run(root)
 }
 
@@ -298,7 +296,7 @@ fn miri(root: &Path) -> Staged {
 /// # Errors
 /// If it cannot be built or fails.
 pub(crate) fn bench(root: &Path, args: &[String]) -> Done {
-    Cargo::new("run --release --package tidesdb-engine --example speed --").args(args).run(root)
+    Cargo::new(&format!("run --profile {DIST} --package tidesdb-engine --example speed --")).args(args).run(root)
 }
 
 /// Runs a program of the test kit with `args`.

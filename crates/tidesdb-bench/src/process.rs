@@ -176,8 +176,11 @@ impl Machine {
             memory: number(&text("/proc/meminfo"), "MemTotal:") << 10,
             kernel: text("/proc/sys/kernel/osrelease").trim().to_owned(),
             file_system: file_system(dir),
-            build: if cfg!(debug_assertions) { "with assertions: not for publication" } else { "release" }
-                .to_owned(),
+            build: match cfg!(debug_assertions) {
+                true => "with assertions: not for publication",
+                false => env!("TIDESDB_BENCH_PROFILE"),
+            }
+            .to_owned(),
             compiler: env!("TIDESDB_BENCH_COMPILER").to_owned(),
             commit: env!("TIDESDB_BENCH_COMMIT").to_owned(),
             load: text("/proc/loadavg").split_whitespace().next().and_then(|w| w.parse().ok()).unwrap_or(0.0),
@@ -218,6 +221,14 @@ mod tests {
             assert!(used.processor >= 0.03 && used.user + used.system <= used.processor + 0.05, "{used:?}");
             assert!(peak_memory() >= resident() && resident() > 1 << 20 && peak_addresses() >= peak_memory());
         });
+    }
+
+    /// The folder above `deps` has the name of the profile.
+    #[test]
+    fn the_profile_is_that_of_this_build() {
+        let program = std::env::current_exe().unwrap();
+        let folder = program.ancestors().nth(2).and_then(Path::file_name).unwrap();
+        assert_eq!(folder, env!("TIDESDB_BENCH_PROFILE"));
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub struct Rival {
     pub transactions: bool,
     /// Debian packages that the build needs.
     pub packages: &'static str,
-    /// Seconds of the release build on two processors, after the benchmark itself is built. For RocksDB this is half
+    /// Seconds of the build with the profile `dist` on two processors, after the benchmark itself is built. For RocksDB this is half
     /// the processor time, because its build keeps both processors busy. The others were timed on a machine with other
     /// load, so they are upper bounds.
     pub build_seconds: u64,
@@ -194,7 +194,7 @@ impl Rival {
     /// Returns the command that builds the program.
     pub fn command(&self) -> String {
         format!(
-            "RUSTFLAGS=\"-C target-cpu=native\" cargo build --release -p tidesdb-bench-peers --features {}",
+            "RUSTFLAGS=\"-C target-cpu=native\" cargo build --profile dist -p tidesdb-bench-peers --features {}",
             self.name
         )
     }

@@ -1,4 +1,4 @@
-//! Nanoseconds per hit, with one and more threads: `cargo run --release -p tidesdb-cache --example
+//! Nanoseconds per hit, with one and more threads: `cargo run --profile dist -p tidesdb-cache --example
 //! cache_bench`.
 //!
 //! Results are wall time times busy cores, divided by operations, so that more threads than cores do not

@@ -1,4 +1,4 @@
-//! Times inserts, gets and scans of both maps: `cargo run --release -p tidesdb-memtable --example
+//! Times inserts, gets and scans of both maps: `cargo run --profile dist -p tidesdb-memtable --example
 //! insert_bench`.
 //!
 //! Keys are 16 bytes (random hex or zero-padded decimals), values 100 bytes. Times are wall time divided by the

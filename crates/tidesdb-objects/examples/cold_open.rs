@@ -2,7 +2,7 @@
 //! row.
 //!
 //! ```text
-//! cargo run --release -p tidesdb-objects --example cold_open -- FOLDER [MEGABYTES] [VALUE BYTES] [CACHE MEGABYTES]
+//! cargo run --profile dist -p tidesdb-objects --example cold_open -- FOLDER [MEGABYTES] [VALUE BYTES] [CACHE MEGABYTES]
 //! ```
 #![expect(clippy::unwrap_used, reason = "an example stops at the first error")]
 #![expect(clippy::disallowed_methods, reason = "it measures time")]

@@ -1,7 +1,7 @@
 //! Measures durable commits from many async tasks: each waits on a blocking thread, or all go through a committer.
 //! docs/async.md has the figures.
 //!
-//! Usage: `cargo run --release -p tidesdb-tokio --example async_commits -- DIR [TASKS] [COMMITS]`
+//! Usage: `cargo run --profile dist -p tidesdb-tokio --example async_commits -- DIR [TASKS] [COMMITS]`
 #![allow(clippy::disallowed_methods, reason = "a measurement reads the clock")]
 
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! How deletes affect the cost of a scan: `cargo run --release --example deletes [MILLIONS]`.
+//! How deletes affect the cost of a scan: `cargo run --profile dist --example deletes [MILLIONS]`.
 //!
 //! A family has N million keys, followed by a tenth as many. The first N million are deleted, one by one or by one range delete. Then the
 //! rest is scanned from the beginning of the family, over the deleted keys: at once or after `flush()`, and when the background is done.

@@ -1,6 +1,6 @@
 //! The cost and the durability of a write in each sync mode.
 //!
-//! `cargo run --release -p tidesdb-engine --example durability [FOLDER]` (a folder on a real disk shows real costs)
+//! `cargo run --profile dist -p tidesdb-engine --example durability [FOLDER]` (a folder on a real disk shows real costs)
 #![expect(clippy::disallowed_methods, reason = "an example may read the clock")]
 
 use std::error::Error;

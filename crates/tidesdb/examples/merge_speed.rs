@@ -1,6 +1,6 @@
 //! Measures one merge: `TABLES` flushed tables and the sorted run below them, with two fifths of its rows overwritten.
 //!
-//! Usage: `cargo run --release -p tidesdb-engine --example merge_speed -- DIR [THOUSANDS_OF_ROWS] [TABLES] [VALUE_BYTES] [COMPRESSIBLE_PERCENT] [RUNS]`
+//! Usage: `cargo run --profile dist -p tidesdb-engine --example merge_speed -- DIR [THOUSANDS_OF_ROWS] [TABLES] [VALUE_BYTES] [COMPRESSIBLE_PERCENT] [RUNS]`
 //! prints for each run the time per entry read, in one thread.
 #![allow(clippy::disallowed_methods, clippy::big_endian_bytes, reason = "a measurement reads the clock")]
 

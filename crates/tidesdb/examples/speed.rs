@@ -1,6 +1,6 @@
 //! Quick measurement: the engine alone, eight threads, 16-byte keys, 100-byte values that are half compressible.
 //!
-//! `cargo run --release -p tidesdb-engine --example speed -- [--runs N] [--only NAME] [--scale PERCENT]`. Each run of each workload is a
+//! `cargo run --profile dist -p tidesdb-engine --example speed -- [--runs N] [--only NAME] [--scale PERCENT]`. Each run of each workload is a
 //! separate process in a new directory; medians and ranges are printed. `--keep` leaves the process in the
 //! foreground for a profiler: `speed --child NAME`.
 #![allow(

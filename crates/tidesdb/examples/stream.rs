@@ -1,7 +1,7 @@
 //! Streams one value into a database and back, checks every byte, and prints rates, disk space and the peak memory of the
 //! process.
 //!
-//! Usage: `cargo run --release -p tidesdb-engine --example stream -- DIR [GIB]`
+//! Usage: `cargo run --profile dist -p tidesdb-engine --example stream -- DIR [GIB]`
 #![allow(clippy::disallowed_methods, reason = "a measurement reads the clock")]
 
 use std::io::{self, Read, Seek, SeekFrom};

@@ -1,7 +1,7 @@
 //! Overwrites a set of large values again and again with two threads, deletes most of them and then stays idle. Looks at the directory
 //! ten times a second and prints the largest ratio between the space that value logs take and the values that are live.
 //!
-//! Usage: `cargo run --release -p tidesdb-engine --example value_churn -- DIR [MIB] [ROUNDS] [IDLE_SECONDS] [uniform|zipf] [PLOT.csv]`
+//! Usage: `cargo run --profile dist -p tidesdb-engine --example value_churn -- DIR [MIB] [ROUNDS] [IDLE_SECONDS] [uniform|zipf] [PLOT.csv]`
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,

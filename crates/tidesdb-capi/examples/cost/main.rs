@@ -1,4 +1,4 @@
-//! Measures the extra cost of calls through C over Rust: `cargo run --release -p tidesdb-capi --example cost`.
+//! Measures the extra cost of calls through C over Rust: `cargo run --profile dist -p tidesdb-capi --example cost`.
 //!
 //! The same work alternates between both interfaces, on two databases of the same contents. The result is this thread's
 //! processor time in nanoseconds per operation, in the fastest of several rounds, because background flushes slow some.

@@ -1,4 +1,4 @@
-//! Measurements: `cargo test --release -p tidesdb-engine --lib sst::tests::bench -- --ignored --nocapture`.
+//! Measurements: `cargo test --profile dist -p tidesdb-engine --lib sst::tests::bench -- --ignored --nocapture`.
 
 use std::hint::black_box;
 

@@ -299,7 +299,7 @@ fn lookups_measured(table: &Table, keys: &[&[u8]]) {
     }
 }
 
-/// `cargo test --release -p tidesdb-engine --lib block_lengths -- --ignored --nocapture`; `BLOCK_BYTES` selects one length.
+/// `cargo test --profile dist -p tidesdb-engine --lib block_lengths -- --ignored --nocapture`; `BLOCK_BYTES` selects one length.
 #[test]
 #[ignore = "a benchmark"]
 fn block_lengths_compared() {
