@@ -2,6 +2,7 @@
 //!
 //! Messages never contain keys or values.
 
+use std::fmt::{self, Display, Formatter};
 use std::io;
 use std::sync::Arc;
 
@@ -9,11 +10,10 @@ use std::sync::Arc;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Everything that can go wrong. Cheap to clone, so that one failure can be reported to every waiter of a group commit.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// A system call failed. No acknowledged commit is lost.
-    #[error("{op} of {file}{}: {cause}", at(*.offset))]
     Io {
         /// What was attempted: `read`, `write`, `sync`, `open`, ...
         op: &'static str,
@@ -26,7 +26,6 @@ pub enum Error {
     },
     /// Bytes on disk are not the bytes that were written. Nothing was changed; see `tidesdb verify` and the recovery
     /// modes.
-    #[error("corruption in {file} at byte {offset}: {what}")]
     Corrupt {
         /// The damaged file.
         file: Arc<str>,
@@ -36,7 +35,6 @@ pub enum Error {
         what: Arc<str>,
     },
     /// The commit was handed to the log but its outcome is unknown: after reopening it is either whole or absent.
-    #[error("commit{} may or may not have become durable: {cause}; reopen the database to find out", number(*.seq))]
     CommitUnknown {
         /// Sequence number of the commit; 0 if it is not known.
         seq: u64,
@@ -44,13 +42,11 @@ pub enum Error {
         cause: Arc<Error>,
     },
     /// An earlier failure left the durable state unknown: writes are refused, reads continue. Reopen to recover.
-    #[error("the database refuses writes since an earlier failure: {cause}; reopen it to recover")]
     Poisoned {
         /// The first failure.
         cause: Arc<Error>,
     },
     /// The disk has less free space than the configured minimum. Reads continue; writes resume when space returns.
-    #[error("no space in {dir}: {}; free some space and retry", shortage(*free, *needed))]
     NoSpace {
         /// The directory.
         dir: Arc<str>,
@@ -62,21 +58,16 @@ pub enum Error {
     },
     /// The database has used up one of its number spaces. Reads continue: open it read-only and load its rows into a
     /// new one.
-    #[error("the {what} of this database are used up: dump it and load the rows into a new one")]
     Exhausted {
         /// Which number space.
         what: Arc<str>,
     },
     /// The call would have to wait too long; retry later.
-    #[error("busy: {cause}")]
     Busy {
         /// What the call waits for.
         cause: &'static str,
     },
     /// Another commit changed what the transaction depends on; retry the transaction.
-    #[error(
-        "conflict in family {family:?}: another commit changed what the transaction depends on; retry it"
-    )]
     Conflict {
         /// The family.
         family: Arc<str>,
@@ -84,7 +75,6 @@ pub enum Error {
         key: Arc<[u8]>,
     },
     /// Another process, or another handle of this process, has the database open.
-    #[error("{dir} is open elsewhere: {what}")]
     Locked {
         /// The directory.
         dir: Arc<str>,
@@ -92,41 +82,32 @@ pub enum Error {
         what: Arc<str>,
     },
     /// The database was opened read-only.
-    #[error("the database is open for reading only")]
     ReadOnly,
     /// The handle was used after [`Db::close`](crate::Db::close), or after the last [`Db`](crate::Db) was dropped: other handles do not keep
     /// the database open.
-    #[error(
-        "the database is closed: by a call, or because the last `Db` was dropped; a family or a transaction does not keep it open"
-    )]
     Closed,
     /// [`Db::close_timeout`](crate::Db::close_timeout) was over before the close: it goes on in the background, and no acknowledged commit
     /// is lost.
-    #[error("the database is still closing: it waits for {waits_for}; close it again to wait further")]
     Closing {
         /// What the close waits for.
         waits_for: Arc<str>,
     },
     /// No such family, file or snapshot.
-    #[error("{what} does not exist")]
     NotFound {
         /// The missing object.
         what: Arc<str>,
     },
     /// The name is already in use.
-    #[error("{what} exists already")]
     Exists {
         /// The object that was to be created.
         what: Arc<str>,
     },
     /// An argument is outside its domain. Nothing was done.
-    #[error("invalid argument: {what}")]
     InvalidArgument {
         /// Which argument, and why.
         what: Arc<str>,
     },
     /// The merge operator of a family failed or is not known. The value and its operands stay as they are.
-    #[error("the merge operator {operator:?} of family {family:?} failed: {what}; the operands are kept")]
     Merge {
         /// The family.
         family: Arc<str>,
@@ -136,13 +117,11 @@ pub enum Error {
         what: Arc<str>,
     },
     /// A memory limit would be exceeded. Nothing was done.
-    #[error("memory limit: {what}")]
     MemoryLimit {
         /// What needed the memory.
         what: Arc<str>,
     },
     /// The files were written by a newer version. The directory was not changed.
-    #[error("{file} has format {found}, this version reads up to {supported}; use a newer version")]
     FormatTooNew {
         /// The file.
         file: Arc<str>,
@@ -152,10 +131,6 @@ pub enum Error {
         supported: u32,
     },
     /// The files are of a format from before the first release. The directory was not changed.
-    #[error(
-        "{file} has format {found}, this version reads from {supported} on: write the rows to a file with `tidesdb dump` of the version \
-         that made the database, and read them into a new one with `tidesdb load`"
-    )]
     FormatTooOld {
         /// The file.
         file: Arc<str>,
@@ -165,17 +140,87 @@ pub enum Error {
         supported: u32,
     },
     /// The data is compressed with an algorithm that this build of the library lacks, or a setting asks for it. The data is intact.
-    #[error("{feature} compression is not built in: build with the feature `{feature}` of the crate tidesdb")]
     NotBuiltIn {
         /// The missing feature of the crate.
         feature: &'static str,
     },
     /// An invariant of the engine was violated; the database is poisoned. Please report it.
-    #[error("internal error: {what}")]
     Internal {
         /// Which invariant.
         what: Arc<str>,
     },
+}
+
+impl std::error::Error for Error {}
+
+impl Display for Error {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io { op, file, offset, cause } => write!(f, "{op} of {file}{}: {cause}", at(*offset)),
+            Self::Corrupt { file, offset, what } => {
+                write!(f, "corruption in {file} at byte {offset}: {what}")
+            }
+            Self::CommitUnknown { seq, cause } => {
+                let commit = number(*seq);
+                write!(
+                    f,
+                    "commit{commit} may or may not have become durable: {cause}; reopen the database to find out"
+                )
+            }
+            Self::Poisoned { cause } => {
+                write!(
+                    f,
+                    "the database refuses writes since an earlier failure: {cause}; reopen it to recover"
+                )
+            }
+            Self::NoSpace { dir, free, needed } => {
+                write!(f, "no space in {dir}: {}; free some space and retry", shortage(*free, *needed))
+            }
+            Self::Exhausted { what } => {
+                write!(f, "the {what} of this database are used up: dump it and load the rows into a new one")
+            }
+            Self::Busy { cause } => write!(f, "busy: {cause}"),
+            Self::Conflict { family, .. } => {
+                let what = "another commit changed what the transaction depends on";
+                write!(f, "conflict in family {family:?}: {what}; retry it")
+            }
+            Self::Locked { dir, what } => write!(f, "{dir} is open elsewhere: {what}"),
+            Self::ReadOnly => f.write_str("the database is open for reading only"),
+            Self::Closed => f.write_str(
+                "the database is closed: by a call, or because the last `Db` was dropped; a family or a transaction does not keep it open",
+            ),
+            Self::Closing { waits_for } => {
+                write!(
+                    f,
+                    "the database is still closing: it waits for {waits_for}; close it again to wait further"
+                )
+            }
+            Self::NotFound { what } => write!(f, "{what} does not exist"),
+            Self::Exists { what } => write!(f, "{what} exists already"),
+            Self::InvalidArgument { what } => write!(f, "invalid argument: {what}"),
+            Self::Merge { family, operator, what } => {
+                let operands = "the operands are kept";
+                write!(f, "the merge operator {operator:?} of family {family:?} failed: {what}; {operands}")
+            }
+            Self::MemoryLimit { what } => write!(f, "memory limit: {what}"),
+            Self::FormatTooNew { file, found, supported } => {
+                write!(
+                    f,
+                    "{file} has format {found}, this version reads up to {supported}; use a newer version"
+                )
+            }
+            Self::FormatTooOld { file, found, supported } => write!(
+                f,
+                "{file} has format {found}, this version reads from {supported} on: write the rows to a file with `tidesdb dump` of the \
+                 version that made the database, and read them into a new one with `tidesdb load`"
+            ),
+            Self::NotBuiltIn { feature } => {
+                let advice = format!("build with the feature `{feature}` of the crate tidesdb-engine");
+                write!(f, "{feature} compression is not built in: {advice}")
+            }
+            Self::Internal { what } => write!(f, "internal error: {what}"),
+        }
+    }
 }
 
 impl From<Error> for io::Error {

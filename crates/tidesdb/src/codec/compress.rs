@@ -40,7 +40,7 @@ pub enum Compression {
     Lz4 = 2,
     /// Zstandard, level 3: smaller output, slower.
     Zstd = 3,
-    /// LZ4 with acceleration: faster to compress, slightly larger output. Decoded as LZ4.
+    /// LZ4 with acceleration 8: faster to compress, slightly larger output. Decoded as LZ4.
     Lz4Fast = 4,
 }
 
@@ -173,11 +173,10 @@ pub fn decompress_prefix(
     want: usize,
     corrupt: impl Fn(&str) -> Error,
 ) -> Result<()> {
-    let raw = out.len();
     match algorithm {
-        Compression::Lz4 | Compression::Lz4Fast if want < raw => {
+        Compression::Lz4 | Compression::Lz4Fast if want < out.len() => {
             algorithm.require()?;
-            match lz4::decompress_prefix(bytes, &mut out[..want], raw) {
+            match lz4::decompress_prefix(bytes, out, want) {
                 Some(n) if n >= want => Ok(()),
                 _ => Err(corrupt("bad lz4 stream")),
             }

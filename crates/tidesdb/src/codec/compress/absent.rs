@@ -16,7 +16,7 @@ pub(super) fn decompress(_bytes: &[u8], _out: &mut [u8]) -> Option<usize> {
     None
 }
 
-pub(super) fn decompress_prefix(_bytes: &[u8], _out: &mut [u8], _raw: usize) -> Option<usize> {
+pub(super) fn decompress_prefix(_bytes: &[u8], _out: &mut [u8], _want: usize) -> Option<usize> {
     None
 }
 

@@ -1,26 +1,36 @@
-//! LZ4, through the C library that defines it: on text its decoder is about twice as fast as those in Rust (docs/weight.md).
+//! LZ4 blocks, as the format's own description defines them. Written here in safe Rust; with the feature `lz4-c` the C library encodes
+//! and decodes. Both read what the other writes. docs/weight.md compares their speed.
+
+#[cfg(any(not(feature = "lz4-c"), test))]
+mod decode;
+#[cfg(any(not(feature = "lz4-c"), test))]
+mod encode;
+#[cfg(feature = "lz4-c")]
+mod library;
+#[cfg(test)]
+mod tests;
+
+#[cfg(feature = "lz4-c")]
+pub(super) use library::{compress, decompress, decompress_prefix};
+#[cfg(not(feature = "lz4-c"))]
+pub(super) use {
+    decode::{decompress, decompress_prefix},
+    encode::compress,
+};
 
 /// This build can encode and decode LZ4.
 pub(super) const BUILT_IN: bool = true;
 
+/// The shortest match.
+const MATCH_MIN: usize = 4;
+/// A half of a token with this value is followed by more bytes of the count.
+const COUNT_GOES_ON: usize = 15;
+/// The longest input that the format's own implementation accepts.
+const RAW_MAX: usize = 0x7E00_0000;
+
 /// Returns how long the compressed form of `len` bytes can be; 0 if LZ4 does not accept so many.
 pub(super) fn bound(len: usize) -> usize {
-    lzzzz::lz4::max_compressed_size(len)
-}
-
-/// Compresses `raw` into `room` and returns the length.
-pub(super) fn compress(raw: &[u8], room: &mut [u8], acceleration: i32) -> Option<usize> {
-    lzzzz::lz4::compress(raw, room, acceleration).ok()
-}
-
-/// Decompresses `bytes` into `out` and returns the length.
-pub(super) fn decompress(bytes: &[u8], out: &mut [u8]) -> Option<usize> {
-    lzzzz::lz4::decompress(bytes, out).ok()
-}
-
-/// Decompresses a prefix of `bytes`, which hold `raw` bytes, into `out` and returns the length.
-pub(super) fn decompress_prefix(bytes: &[u8], out: &mut [u8], raw: usize) -> Option<usize> {
-    lzzzz::lz4::decompress_partial(bytes, out, raw).ok()
+    if len > RAW_MAX { 0 } else { len + len / 255 + 16 }
 }
 
 /// Returns the raw length of an LZ4 stream if its sequences are well-formed, without decoding it.
@@ -36,14 +46,15 @@ pub(super) fn len(bytes: &[u8]) -> Option<usize> {
             return Some(len);
         }
         rest.split_off(..2)?;
-        len = len.checked_add(count(token & 15, &mut rest)?)?.checked_add(4)?;
+        len = len.checked_add(count(token & 15, &mut rest)?)?.checked_add(MATCH_MIN)?;
     }
 }
 
 /// Reads a four-bit count, including its extension bytes if all four bits are set.
+#[inline]
 fn count(nibble: usize, rest: &mut &[u8]) -> Option<usize> {
     let mut n = nibble;
-    if nibble == 15 {
+    if nibble == COUNT_GOES_ON {
         loop {
             let more = *rest.split_off_first()?;
             n = n.checked_add(usize::from(more))?;
