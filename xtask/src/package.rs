@@ -71,10 +71,14 @@ const DEVELOPMENT: &str = "embedded key-value store, headers and static library
  Headers of TidesDB, its static library, and what pkg-config and CMake need.";
 
 const PROGRAM: &str = "embedded key-value store, program
- The tidesdb program loads, looks at, checks and copies TidesDB databases.";
+ The tidesdb program loads, looks at, checks and copies TidesDB databases, and
+ starts the benchmark, tidesdb-bench.";
 
 const SYMBOLS: &str = "embedded key-value store, debug information
  What debuggers need of the C library of TidesDB.";
+
+/// The programs, with the features that need more than a default build.
+const PROGRAMS: &str = "--package tidesdb-cli --bin tidesdb --features tidesdb-cli/zstd --package tidesdb-bench --bin tidesdb-bench";
 
 /// The folder of the manual pages, below the prefix.
 const MANUAL: &str = "share/man/man1";
@@ -127,7 +131,7 @@ pub(crate) fn build(root: &Path, debug_files: bool) -> Result<Vec<PathBuf>, Stri
         debug_files,
     };
     workshop.clear()?;
-    Cargo::new(&format!("build --profile {DIST} --package tidesdb-cli --bin tidesdb")).run(root)?;
+    Cargo::new(&format!("build --profile {DIST} {PROGRAMS}")).run(root)?;
     let mut made = vec![workshop.archive()?];
     let packages = if works("dpkg-deb", &["--version"]) {
         workshop.packages()?
@@ -162,9 +166,11 @@ impl Workshop {
     fn tree(&self, prefix: &Path, libdir: &str) -> Done {
         let shape = Shape { libdir: libdir.to_owned(), debug_files: self.debug_files };
         install::install(&self.root, prefix, &shape)?;
-        let program = prefix.join("bin/tidesdb");
-        install::copy(&target(&self.root).join(DIST).join("tidesdb"), &program, 0o755)?;
-        install::strip(&program, None)?;
+        for name in ["tidesdb", "tidesdb-bench"] {
+            let program = prefix.join("bin").join(name);
+            install::copy(&target(&self.root).join(DIST).join(name), &program, 0o755)?;
+            install::strip(&program, None)?;
+        }
         let documents = prefix.join("share/doc/tidesdb");
         for name in ["README.md", "CHANGELOG.md", "docs/c-api.md", "docs/cli.md"] {
             let from = self.root.join(name);
@@ -173,7 +179,7 @@ impl Workshop {
         let example = self.root.join(CRATE).join("examples/kv.c");
         install::copy(&example, &documents.join("examples/kv.c"), 0o644)?;
         install::write(&documents.join("copyright"), &licenses::text(&self.root)?)?;
-        pages(&program, prefix)
+        pages(&prefix.join("bin/tidesdb"), prefix)
     }
 
     /// Creates the archive for systems without packages.
@@ -239,7 +245,7 @@ impl Workshop {
                 section: "database",
                 depends: of_program,
                 description: PROGRAM,
-                files: ["bin/tidesdb", "share/doc/tidesdb/cli.md", MANUAL]
+                files: ["bin/tidesdb", "bin/tidesdb-bench", "share/doc/tidesdb/cli.md", MANUAL]
                     .into_iter()
                     .chain(COMPLETIONS.map(|(_, file)| file))
                     .map(|file| format!("usr/{file}"))

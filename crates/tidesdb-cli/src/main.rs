@@ -5,26 +5,20 @@
 mod host;
 mod version;
 mod welcome;
-mod names;
 mod nearby;
-mod failure;
-mod text;
-mod output;
-mod progress;
 mod session;
 mod format;
 mod range;
+mod programs;
 mod commands;
 
-use std::io::{BufWriter, IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
+use tidesdb_console::{failure, names, output, program, progress, text};
 
 use commands::Verb;
-#[cfg(feature = "bench")]
-use commands::bench::Bench;
 use commands::inspect::Inspect;
 use commands::levels::Levels;
 #[cfg(feature = "pages")]
@@ -34,6 +28,7 @@ use commands::tour::{Tour, Witness};
 use commands::verify::Verify;
 use failure::{Exit, Outcome};
 use output::Out;
+use programs::Bench;
 use progress::Progress;
 use session::{Access, Common, Place, Session};
 
@@ -60,8 +55,7 @@ enum Command {
     Inspect(Inspect),
     Levels(Levels),
     Shell(Shell),
-    #[cfg(feature = "bench")]
-    Bench(Box<Bench>),
+    Bench(Bench),
     #[cfg(feature = "pages")]
     Completions(Completions),
     #[cfg(feature = "pages")]
@@ -72,8 +66,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    match Cli::try_parse() {
-        Ok(cli) => execute(&cli),
+    match Cli::try_parse_from(programs::with_help_last(std::env::args_os().collect())) {
+        Ok(cli) => program::run(|out| cli.run(out)),
         Err(e) => answer(&e),
     }
     .into()
@@ -84,35 +78,12 @@ fn main() -> ExitCode {
 /// Without a command that is what to type next, with the exit code of a wrong command line: a script whose command is an empty variable
 /// must not succeed. It goes to the standard error stream for the same reason: a pipe expects the output of a command.
 fn answer(error: &clap::Error) -> Exit {
-    use std::io::{stderr, stdout};
     let no_command = [ErrorKind::MissingSubcommand, ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand];
     if no_command.contains(&error.kind()) {
         eprint!("{}", welcome::text());
         return Exit::Usage;
     }
-    let is_error = error.use_stderr();
-    let terminal = if is_error { stderr().is_terminal() } else { stdout().is_terminal() };
-    let text = error.render();
-    let text = if host::colours(terminal) { text.ansi().to_string() } else { text.to_string() };
-    let (mut out, mut err) = (stdout(), stderr());
-    let to: &mut dyn Write = if is_error { &mut err } else { &mut out };
-    let _ = to.write_all(text.as_bytes()).and_then(|()| to.flush()); // a closed pipe: nothing to report
-    if is_error { Exit::Usage } else { Exit::Done }
-}
-
-fn execute(cli: &Cli) -> Exit {
-    let stdout = std::io::stdout();
-    let terminal = stdout.is_terminal();
-    let mut stdout = BufWriter::with_capacity(256 << 10, stdout.lock());
-    let outcome =
-        cli.run(&mut Out::new(&mut stdout, terminal)).and_then(|exit| Ok(stdout.flush().map(|()| exit)?));
-    outcome.unwrap_or_else(|failure| {
-        let _ = stdout.flush(); // output from before the failure; the failure itself is reported below
-        if !failure.is_hangup() {
-            eprintln!("{}", failure.painted(host::error_colours()));
-        }
-        failure.exit
-    })
+    program::answer(error)
 }
 
 impl Cli {
@@ -120,14 +91,11 @@ impl Cli {
         match &self.command {
             Command::Tour(tour) => tour.run(out),
             Command::Witness(witness) => witness.run(out),
-            #[cfg(feature = "bench")]
-            Command::Bench(bench) => bench.run(self.common.json, out),
+            Command::Bench(bench) => bench.run(self.common.json),
             #[cfg(feature = "pages")]
-            Command::Completions(completions) => {
-                completions.run(<Self as clap::CommandFactory>::command(), out)
-            }
+            Command::Completions(completions) => completions.run(Self::with_programs(), out),
             #[cfg(feature = "pages")]
-            Command::Pages(pages) => pages.run(<Self as clap::CommandFactory>::command(), out),
+            Command::Pages(pages) => pages.run(Self::with_programs(), out),
             Command::Inspect(inspect) => inspect.run(&self.place, self.common.json, out),
             Command::Levels(levels) => levels.run(&self.place, &self.common, out),
             Command::Shell(shell) => {
@@ -135,6 +103,12 @@ impl Cli {
             }
             Command::Verb(verb) => self.run_verb(verb, out),
         }
+    }
+
+    /// Returns the arguments of this program and of those that it starts.
+    #[cfg(feature = "pages")]
+    fn with_programs() -> clap::Command {
+        programs::described(<Self as clap::CommandFactory>::command())
     }
 
     fn run_verb(&self, verb: &Verb, out: &mut Out<'_>) -> Outcome {

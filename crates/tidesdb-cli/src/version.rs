@@ -16,7 +16,5 @@ pub(crate) fn long() -> String {
 fn features() -> Vec<&'static str> {
     let compressions = [Compression::Lz4, Compression::Snappy, Compression::Zstd];
     let built_in = compressions.into_iter().filter(|compression| compression.is_built_in());
-    let parts = [("bench", cfg!(feature = "bench")), ("pages", cfg!(feature = "pages"))];
-    let parts = parts.into_iter().filter_map(|(name, is_built_in)| is_built_in.then_some(name));
-    built_in.map(Compression::name).chain(parts).collect()
+    built_in.map(Compression::name).chain(cfg!(feature = "pages").then_some("pages")).collect()
 }

@@ -227,7 +227,7 @@ fn the_version_is_one_line_or_all() {
     let line = |name: &str| long.lines().find_map(|line| line.strip_prefix(name)).unwrap().to_owned();
     let features = line("features: ");
     assert!(features.starts_with("lz4 snappy zstd"), "{features}");
-    assert_eq!(features.contains("bench"), cfg!(feature = "bench"), "{features}");
+    assert_eq!(features.contains("pages"), cfg!(feature = "pages"), "{features}");
     assert!(line("target: ").starts_with(std::env::consts::ARCH), "{long}");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let head = Command::new("git").current_dir(&root).args(["rev-parse", "HEAD"]).output();

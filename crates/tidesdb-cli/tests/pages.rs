@@ -53,8 +53,6 @@ fn bash_completes_commands_options_suites_and_formats() {
         (&["tidesdb", "families", "create", "--compression", "z"], &["zstd"]),
         (&["tidesdb", "load", "--format", ""], &["tsv", "csv", "jsonl"]),
         (&["tidesdb", "scan", "--recovery", "s"], &["strict", "salvage"]),
-        (&["tidesdb", "bench", "y"], &["ycsb"]),
-        (&["tidesdb", "bench", "run", "--workload", "mix"], &["mixed"]),
         (&["tidesdb", "inspect", ""], &["wal", "table", "manifest", "vlog"]),
     ] {
         let Some(offered) = offered_by_bash(&script, words) else { return };
@@ -71,9 +69,7 @@ fn every_shell_gets_all_names_and_no_hidden_command() {
     {
         let script = ok(&["completions", shell]);
         assert!(script.contains(begin), "{shell}");
-        for name in
-            ["checkpoint", "families", "ycsb", "jsonl", "snappy", "point-in-time", "rocksdb", "scrambled"]
-        {
+        for name in ["checkpoint", "families", "bench", "jsonl", "snappy", "point-in-time"] {
             assert!(script.contains(name), "{shell}: {name}");
         }
         assert!(!script.contains("witness") && !script.contains("for another process"), "{shell}");
@@ -81,9 +77,6 @@ fn every_shell_gets_all_names_and_no_hidden_command() {
             assert!(output.status.success(), "{shell}: {}", String::from_utf8_lossy(&output.stderr));
         }
     }
-    let fish = ok(&["completions", "fish"]);
-    let suites = "using_subcommand bench; and not __fish_seen_subcommand_from compare report run list help\" -f -a \"quick ycsb";
-    assert!(fish.contains(suites), "{fish}");
     assert_eq!(tidesdb(&["completions", "tcsh"]).status.code(), Some(2));
 }
 
@@ -103,7 +96,7 @@ fn each_command_has_a_page() {
     let names = names(&path);
     assert!(said.starts_with(&format!("{} pages in ", names.len())), "{said}");
     for name in
-        ["tidesdb.1", "tidesdb-load.1", "tidesdb-families-create.1", "tidesdb-bench-run.1", "tidesdb-man.1"]
+        ["tidesdb.1", "tidesdb-load.1", "tidesdb-families-create.1", "tidesdb-bench.1", "tidesdb-man.1"]
     {
         assert!(names.iter().any(|known| known == name), "{name} in {names:?}");
     }

@@ -1,7 +1,7 @@
 //! The commands, one file each: its arguments, its help, what it does, and its tests.
 //!
-//! A [`Verb`] runs on an open database, so the shell and the command line run it the same way. `tour`, `inspect`, `levels`, `shell` and
-//! `bench` open what they need themselves.
+//! A [`Verb`] runs on an open database, so the shell and the command line run it the same way. `tour`, `inspect`, `levels` and
+//! `shell` open what they need themselves.
 
 pub(crate) mod checkpoint;
 pub(crate) mod compact;
@@ -20,8 +20,6 @@ pub(crate) mod inspect;
 pub(crate) mod pages;
 pub(crate) mod shell;
 pub(crate) mod tour;
-#[cfg(feature = "bench")]
-pub(crate) mod bench;
 
 #[cfg(test)]
 mod stage;

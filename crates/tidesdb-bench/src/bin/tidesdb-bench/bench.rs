@@ -1,10 +1,5 @@
-//! `bench`: measures engines, checks their answers, and compares results. `docs/bench.md` describes it.
+//! The arguments of the program, and what they run.
 
-mod against;
-mod kept;
-mod watch;
-
-use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,20 +11,16 @@ use tidesdb_bench::run::{Plan, child};
 use tidesdb_bench::spec::{Blend, Contention, Durability, Isolation, Spec, Workload};
 use tidesdb_bench::values::Filling;
 use tidesdb_bench::{engines, report, rivals, suite};
+use tidesdb_console::failure::{Exit, Failure, Outcome as Ended};
+use tidesdb_console::names::{Offer, nearest};
+use tidesdb_console::output::{Out, Style};
 
-use crate::failure::{Exit, Failure, Outcome as Ended};
-use crate::names::{Offer, nearest};
-use crate::output::{Out, Style};
+use crate::kept::{Compare, Redraw, positive};
+use crate::watch::watch;
+use crate::{against, kept};
 
-use kept::{Compare, Redraw};
-use watch::watch;
-
-/// Measure engines and check their answers
-///
-/// Each row of a suite runs in its own process in a new directory. A row with a wrong or failed answer is shown as
-/// FAILED, and the exit code is 1.
+/// What to run.
 #[derive(Clone, Debug, clap::Args)]
-#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Bench {
     #[command(subcommand)]
     what: Option<What>,
@@ -59,6 +50,9 @@ enum What {
     Child {
         task: String,
     },
+    /// Describe the arguments for `tidesdb`
+    #[command(hide = true)]
+    Describe,
 }
 
 /// How to run rows.
@@ -167,14 +161,15 @@ struct Single {
 }
 
 impl Bench {
-    /// Runs the command.
-    pub(crate) fn run(&self, json: bool, out: &mut Out<'_>) -> Ended {
+    /// Runs the command. `described` are the arguments of this program.
+    pub(crate) fn run(&self, json: bool, described: &str, out: &mut Out<'_>) -> Ended {
         match &self.what {
             None => self.suite(json, out),
             Some(What::Run(single)) => single.settings.run("single", vec![single.spec()?], 1, json, out),
             Some(What::Compare(compare)) => compare.run(out),
             Some(What::Report(redraw)) => redraw.run(out),
             Some(What::List) => list(out),
+            Some(What::Describe) => out.line(described).map(|()| Exit::Done),
             Some(What::Child { task }) => {
                 let last = child(task, engines::open, |line| println!("{line}")).map_err(Failure::usage)?;
                 out.line(last)?;
@@ -216,10 +211,7 @@ impl Settings {
             repeat: self.repeat.map_or(repeat, |n| n as usize),
             seed: self.seed,
             dir: self.dir.clone().unwrap_or_else(std::env::temp_dir),
-            program: [program.into_os_string()]
-                .into_iter()
-                .chain(["bench", "child"].map(OsString::from))
-                .collect(),
+            program: vec![program.into(), "child".into()],
             peers,
             patience: Duration::from_secs_f64(self.patience),
         };
@@ -304,12 +296,6 @@ fn suites() -> impl Iterator<Item = &'static str> {
 /// Parses any text: what is wrong with it is found later.
 fn anything(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
-}
-
-/// Parses a number above 0.
-fn positive(text: &str) -> Result<f64, String> {
-    let number: f64 = text.parse().map_err(|_| format!("{text:?} is not a number"))?;
-    if number.is_finite() && number > 0.0 { Ok(number) } else { Err("it must be above 0".to_owned()) }
 }
 
 fn filling(text: &str) -> Result<Filling, String> {

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use clap::builder::{PossibleValue, TypedValueParser};
 
 /// Returns the name that was probably meant by `wrong`; `None` if all names differ too much from it.
-pub(crate) fn nearest<N: AsRef<str>>(wrong: &str, names: impl IntoIterator<Item = N>) -> Option<N> {
+pub fn nearest<N: AsRef<str>>(wrong: &str, names: impl IntoIterator<Item = N>) -> Option<N> {
     let distance_max = (wrong.chars().count() / 3).max(1);
     let wrong = wrong.to_lowercase();
     let distance = |name: &N| strsim::osa_distance(&wrong, &name.as_ref().to_lowercase());
@@ -17,14 +17,14 @@ pub(crate) fn nearest<N: AsRef<str>>(wrong: &str, names: impl IntoIterator<Item 
 /// A parser of arguments that offers names. Which arguments are valid is up to `parse`: it may accept others, and arguments that
 /// begin with a name.
 #[derive(Clone)]
-pub(crate) struct Offer<P> {
+pub struct Offer<P> {
     names: Vec<&'static str>,
     parse: P,
 }
 
 impl<P> Offer<P> {
     /// Creates a parser that offers `names`.
-    pub(crate) fn new(names: impl IntoIterator<Item = &'static str>, parse: P) -> Self {
+    pub fn new(names: impl IntoIterator<Item = &'static str>, parse: P) -> Self {
         Self { names: names.into_iter().collect(), parse }
     }
 }

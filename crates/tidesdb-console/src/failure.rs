@@ -8,7 +8,7 @@ use tidesdb::{Error, TreeStats};
 /// Exit code of the program. Part of its interface: scripts rely on the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Exit {
+pub enum Exit {
     /// Success.
     Done = 0,
     /// Negative result: no such key, or a check found damage.
@@ -29,34 +29,35 @@ impl From<Exit> for ExitCode {
 
 /// Why a command failed.
 #[derive(Debug)]
-pub(crate) struct Failure {
-    pub(crate) exit: Exit,
+pub struct Failure {
+    /// The exit code.
+    pub exit: Exit,
     what: String,
     next: Option<String>,
     damage: Option<Box<Error>>,
 }
 
 /// Result of a command.
-pub(crate) type Outcome<T = Exit> = Result<T, Failure>;
+pub type Outcome<T = Exit> = Result<T, Failure>;
 
 impl Failure {
     /// Returns a failure for a wrong command line or input.
-    pub(crate) fn usage(what: impl Into<String>) -> Self {
+    pub fn usage(what: impl Into<String>) -> Self {
         Self { exit: Exit::Usage, what: what.into(), next: None, damage: None }
     }
 
     /// Returns a failure for a command that could not be completed.
-    pub(crate) fn failed(what: impl Into<String>) -> Self {
+    pub fn failed(what: impl Into<String>) -> Self {
         Self { exit: Exit::Failed, what: what.into(), next: None, damage: None }
     }
 
     /// Returns a failure for a negative result of a check.
-    pub(crate) fn no(what: impl Into<String>) -> Self {
+    pub fn no(what: impl Into<String>) -> Self {
         Self { exit: Exit::No, ..Self::failed(what) }
     }
 
     /// Returns a failure for a family whose key order this program does not know.
-    pub(crate) fn unknown_order(tree: &TreeStats) -> Self {
+    pub fn unknown_order(tree: &TreeStats) -> Self {
         let what =
             format!("family {:?} has the key order {:?}, which is not known here", tree.family, tree.order);
         let next = "only a program that has this order can read the family; here `families`, `stats` and `levels` show it";
@@ -64,18 +65,18 @@ impl Failure {
     }
 
     /// Returns a failure for a failed system call on one of the user's files.
-    pub(crate) fn file(op: &str, path: &std::path::Path, e: &io::Error) -> Self {
+    pub fn file(op: &str, path: &std::path::Path, e: &io::Error) -> Self {
         Self::failed(format!("cannot {op} {}: {e}", path.display()))
     }
 
     /// Adds the next step for the user.
-    pub(crate) fn next(mut self, next: impl Into<String>) -> Self {
+    pub fn next(mut self, next: impl Into<String>) -> Self {
         self.next = Some(next.into());
         self
     }
 
     /// Replaces the next step by the name that was probably meant, if any is near enough.
-    pub(crate) fn meant(self, name: Option<impl AsRef<str>>) -> Self {
+    pub fn meant(self, name: Option<impl AsRef<str>>) -> Self {
         match name {
             Some(name) => self.next(format!("did you mean {:?}?", name.as_ref())),
             None => self,
@@ -83,29 +84,28 @@ impl Failure {
     }
 
     /// Adds where the failure happened.
-    pub(crate) fn at(mut self, place: &str) -> Self {
+    pub fn at(mut self, place: &str) -> Self {
         self.what = format!("{place}: {}", self.what);
         self
     }
 
     /// True if the reader of our output has closed it: nothing to report.
-    pub(crate) fn is_hangup(&self) -> bool {
+    pub fn is_hangup(&self) -> bool {
         self.exit == Exit::Done
     }
 
-    /// The damage on disk, if that is the cause.
-    pub(crate) fn damage(&self) -> Option<&Error> {
+    /// Returns the damage on disk, if that is the cause.
+    pub fn damage(&self) -> Option<&Error> {
         self.damage.as_deref()
     }
 
     /// The message, on one or two lines.
-    #[cfg(test)]
-    pub(crate) fn message(&self) -> String {
+    pub fn message(&self) -> String {
         self.painted(false)
     }
 
     /// The message, with or without colours.
-    pub(crate) fn painted(&self, colours: bool) -> String {
+    pub fn painted(&self, colours: bool) -> String {
         let (error, next) = match colours {
             true => ("\x1b[1;31merror:\x1b[0m", "\x1b[1;32mnext:\x1b[0m"),
             false => ("error:", "next:"),
@@ -147,6 +147,10 @@ impl From<Error> for Failure {
             Error::InvalidArgument { what } if what.ends_with("OpenOptions::comparator") => Some(
                 "only a program that has these orders can write this database; commands that only read work",
             ),
+            Error::NotBuiltIn { feature: "zstd" } => Some(
+                "the program of the Debian package has it; from source: `cargo install --profile dist --path \
+                 crates/tidesdb-cli --features zstd`, which needs a C compiler",
+            ),
             _ => None,
         };
         let damage = e.is_corruption().then(|| Box::new(e.clone()));
@@ -176,6 +180,13 @@ mod tests {
         assert_eq!(failure.exit, Exit::Failed);
         assert!(failure.message().contains("000001.klog at byte 77"), "{}", failure.message());
         assert!(failure.message().contains(" next: "), "{}", failure.message());
+    }
+
+    #[test]
+    fn a_program_without_zstd_says_where_one_with_it_is() {
+        let message = Failure::from(Error::NotBuiltIn { feature: "zstd" }).message();
+        assert!(message.contains("zstd compression is not built in"), "{message}");
+        assert!(message.contains(" next: ") && message.contains("--features zstd"), "{message}");
     }
 
     #[test]

@@ -6,11 +6,11 @@ use serde_json::{Map, Value};
 use tidesdb::{StatInfo, StatValue};
 
 use crate::failure::Outcome;
-use crate::host;
+use crate::terminal;
 use crate::text::{self, Escape};
 
 /// The output of a command.
-pub(crate) struct Out<'a> {
+pub struct Out<'a> {
     to: &'a mut dyn Write,
     terminal: bool,
     colours: bool,
@@ -19,7 +19,7 @@ pub(crate) struct Out<'a> {
 
 /// Style of a piece of text on a terminal.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Style {
+pub enum Style {
     /// Headings.
     Title,
     /// Emphasized text.
@@ -34,28 +34,31 @@ pub(crate) enum Style {
 
 impl<'a> Out<'a> {
     /// Creates output to `to`.
-    pub(crate) fn new(to: &'a mut dyn Write, terminal: bool) -> Self {
-        Self { to, terminal, colours: host::colours(terminal), scratch: Vec::new() }
+    pub fn new(to: &'a mut dyn Write, terminal: bool) -> Self {
+        Self { to, terminal, colours: terminal::colours(terminal), scratch: Vec::new() }
     }
 
     /// True if the output is a terminal.
-    pub(crate) fn is_terminal(&self) -> bool {
+    pub fn is_terminal(&self) -> bool {
         self.terminal
     }
 
     /// True if the output has colours.
-    pub(crate) fn has_colours(&self) -> bool {
+    pub fn has_colours(&self) -> bool {
         self.colours
     }
 
     /// Writes a line of text.
-    pub(crate) fn line(&mut self, text: impl AsRef<str>) -> Outcome<()> {
+    ///
+    /// # Errors
+    /// If the output cannot be written.
+    pub fn line(&mut self, text: impl AsRef<str>) -> Outcome<()> {
         self.to.write_all(text.as_ref().as_bytes())?;
         Ok(self.to.write_all(b"\n")?)
     }
 
     /// Returns `text` in a style, if the terminal has colours.
-    pub(crate) fn paint(&self, style: Style, text: &str) -> String {
+    pub fn paint(&self, style: Style, text: &str) -> String {
         let code = match style {
             Style::Title => "1;36",
             Style::Strong => "1",
@@ -67,12 +70,18 @@ impl<'a> Out<'a> {
     }
 
     /// Writes one JSON value on its own line.
-    pub(crate) fn json(&mut self, value: &Value) -> Outcome<()> {
+    ///
+    /// # Errors
+    /// If the output cannot be written.
+    pub fn json(&mut self, value: &Value) -> Outcome<()> {
         self.line(value.to_string())
     }
 
     /// Writes a key, and its value if given, on one line, escaped so that it stays on one line and can be read back.
-    pub(crate) fn row(&mut self, key: &[u8], value: Option<&[u8]>) -> Outcome<()> {
+    ///
+    /// # Errors
+    /// If the output cannot be written.
+    pub fn row(&mut self, key: &[u8], value: Option<&[u8]>) -> Outcome<()> {
         let (for_key, for_value) = match self.terminal {
             true => (Escape::Terminal, Escape::Terminal),
             false => (Escape::Key, Escape::Value),
@@ -88,7 +97,10 @@ impl<'a> Out<'a> {
     }
 
     /// Writes only a value: unchanged, or on a terminal escaped and with a line feed.
-    pub(crate) fn value(&mut self, value: &[u8]) -> Outcome<()> {
+    ///
+    /// # Errors
+    /// If the output cannot be written.
+    pub fn value(&mut self, value: &[u8]) -> Outcome<()> {
         if self.terminal {
             return self.line(text::printable(value));
         }
@@ -106,7 +118,7 @@ impl Write for Out<'_> {
 }
 
 /// Adds bytes as a member of a JSON object: a string under `name` if they are UTF-8, otherwise base64 under `name_base64`.
-pub(crate) fn put_bytes(object: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
+pub fn put_bytes(object: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
     match std::str::from_utf8(bytes) {
         Ok(text) => object.insert(name.to_owned(), text.into()),
         Err(_) => object.insert(format!("{name}_base64"), text::base64(bytes).into()),
@@ -114,9 +126,7 @@ pub(crate) fn put_bytes(object: &mut Map<String, Value>, name: &str, bytes: &[u8
 }
 
 /// Returns figures as members of a JSON object.
-pub(crate) fn figures_json(
-    figures: impl Iterator<Item = (&'static StatInfo, StatValue)>,
-) -> Map<String, Value> {
+pub fn figures_json(figures: impl Iterator<Item = (&'static StatInfo, StatValue)>) -> Map<String, Value> {
     let value = |value| match value {
         StatValue::Number(n) => n.into(),
         StatValue::Real(x) => x.into(),
@@ -127,7 +137,7 @@ pub(crate) fn figures_json(
 }
 
 /// Returns a row as a JSON object.
-pub(crate) fn row_json(key: &[u8], value: Option<&[u8]>) -> Value {
+pub fn row_json(key: &[u8], value: Option<&[u8]>) -> Value {
     let mut object = Map::new();
     put_bytes(&mut object, "key", key);
     if let Some(value) = value {

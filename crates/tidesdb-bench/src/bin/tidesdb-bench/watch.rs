@@ -6,12 +6,12 @@ use std::time::Instant;
 use tidesdb_bench::measure::now;
 use tidesdb_bench::run::{Event, Plan};
 use tidesdb_bench::{Outcome, Results};
-
-use crate::failure::{Failure, Outcome as Ended};
-use crate::progress::Progress;
+use tidesdb_console::failure::{Failure, Outcome as Ended};
+use tidesdb_console::progress::Progress;
+use tidesdb_console::text::span;
 
 /// Runs a plan with a progress bar on the standard error stream.
-pub(super) fn watch(plan: &Plan) -> Ended<Results> {
+pub(crate) fn watch(plan: &Plan) -> Ended<Results> {
     let bar = Progress::of_steps(plan.len() as u64);
     let mut estimate = Estimate::new(plan);
     let results = plan.run(|event| match event {
@@ -33,7 +33,7 @@ pub(super) fn watch(plan: &Plan) -> Ended<Results> {
 fn message(plan: &Plan, estimate: &Estimate, (done, all): (usize, usize)) -> String {
     let round = (plan.rows.len() * plan.engines.len()).max(1);
     let left = match estimate.left() {
-        Some(left) => format!(", about {} left", time(left)),
+        Some(left) => format!(", about {} left", span(left)),
         None => String::new(),
     };
     let (row, engine) = (&estimate.row, &estimate.engine);
@@ -43,14 +43,6 @@ fn message(plan: &Plan, estimate: &Estimate, (done, all): (usize, usize)) -> Str
         done / round + 1,
         plan.repeat
     )
-}
-
-fn time(seconds: f64) -> String {
-    match seconds.round() as u64 {
-        s if s >= 3600 => format!("{} h {:02} min", s / 3600, s / 60 % 60),
-        s if s >= 60 => format!("{} min {:02} s", s / 60, s % 60),
-        s => format!("{s} s"),
-    }
 }
 
 /// Returns one line about a finished row.
@@ -135,13 +127,5 @@ mod tests {
         assert_eq!(estimate.left(), Some(6.0 + 10.0), "the mean for b, its own time for a");
         estimate.done = 4;
         assert_eq!(estimate.left(), Some(0.0));
-    }
-
-    #[test]
-    fn times_are_short() {
-        assert_eq!(
-            (time(0.4), time(59.6), time(3725.0)),
-            ("0 s".into(), "1 min 00 s".into(), "1 h 02 min".into())
-        );
     }
 }

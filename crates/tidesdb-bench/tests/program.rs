@@ -1,11 +1,11 @@
-//! Tests of `tidesdb bench` as a program: child processes, files, exit codes.
+//! Tests of the benchmark as a program: child processes, files, exit codes.
 
 use std::path::Path;
 use std::process::{Command, Output};
 
 fn bench(dir: &Path, args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tidesdb"));
-    command.arg("bench").args(args).env("TMPDIR", dir).output().expect("the program starts")
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidesdb-bench"));
+    command.args(args).env("TMPDIR", dir).output().expect("the program starts")
 }
 
 fn text(out: &Output) -> String {
@@ -124,11 +124,11 @@ fn beyond_memory_runs_inside_a_cgroup_or_reports_that_there_is_none() {
 fn a_rival_that_is_not_built_is_explained_before_anything_runs() {
     let dir = tempfile::tempdir().unwrap();
     let databases = dir.path().join("databases");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tidesdb"));
-    command.args(["bench", "quick", "--vs", "rocksdb", "--dir"]).arg(&databases);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidesdb-bench"));
+    command.args(["quick", "--vs", "rocksdb", "--dir"]).arg(&databases);
     let out = command.env("TIDESDB_BENCH_PEERS", dir.path()).output().unwrap();
     // The program may have been built in the directory of this program.
-    if !Path::new(env!("CARGO_BIN_EXE_tidesdb")).with_file_name("tidesdb-bench-rocksdb").exists() {
+    if !Path::new(env!("CARGO_BIN_EXE_tidesdb-bench")).with_file_name("tidesdb-bench-rocksdb").exists() {
         assert_eq!(out.status.code(), Some(2), "{}", text(&out));
         for words in ["libclang-dev", "--features rocksdb", "minutes", "TIDESDB_BENCH_PEERS"] {
             assert!(text(&out).contains(words), "{words}: {}", text(&out));

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 /// Which bytes get an escape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Escape {
+pub enum Escape {
     /// Only what a key in a TSV line cannot contain: backslash, tab, line feed.
     Key,
     /// Only what a value in a TSV line cannot contain: backslash, line feed.
@@ -16,7 +16,7 @@ pub(crate) enum Escape {
 }
 
 /// Appends `bytes` with escapes.
-pub(crate) fn escape(bytes: &[u8], how: Escape, out: &mut Vec<u8>) {
+pub fn escape(bytes: &[u8], how: Escape, out: &mut Vec<u8>) {
     if how == Escape::Terminal {
         return escape_for_terminal(bytes, out);
     }
@@ -61,14 +61,17 @@ fn push_escape(byte: u8, out: &mut Vec<u8>) {
 }
 
 /// Returns `bytes` as text for a terminal or a message.
-pub(crate) fn printable(bytes: &[u8]) -> String {
+pub fn printable(bytes: &[u8]) -> String {
     let mut out = Vec::with_capacity(bytes.len());
     escape(bytes, Escape::Terminal, &mut out);
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Appends `text` with its escapes resolved. The error names the unknown escape.
-pub(crate) fn unescape(text: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+/// Appends `text` with its escapes resolved.
+///
+/// # Errors
+/// Names the unknown escape.
+pub fn unescape(text: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
     let mut rest = text;
     while let Some(at) = rest.iter().position(|b| *b == b'\\') {
         out.extend_from_slice(&rest[..at]);
@@ -105,7 +108,7 @@ fn resolve(rest: &[u8]) -> Result<(u8, usize), String> {
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// Encodes `bytes` in base64 with padding (RFC 4648, section 4).
-pub(crate) fn base64(bytes: &[u8]) -> String {
+pub fn base64(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {
         let n = chunk.iter().fold(0u32, |n, b| n << 8 | u32::from(*b)) << (8 * (3 - chunk.len()));
@@ -118,7 +121,7 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
 }
 
 /// Decodes base64; `None` unless `text` is canonical base64.
-pub(crate) fn unbase64(text: &str) -> Option<Vec<u8>> {
+pub fn unbase64(text: &str) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len() / 4 * 3);
     let digits = text.trim_end_matches('=');
     for chunk in digits.as_bytes().chunks(4) {
@@ -134,7 +137,10 @@ pub(crate) fn unbase64(text: &str) -> Option<Vec<u8>> {
 }
 
 /// Splits a command line into words, separated by blanks. `'...'` is literal, `"..."` may contain escapes and `\"`.
-pub(crate) fn words(line: &str) -> Result<Vec<Vec<u8>>, String> {
+///
+/// # Errors
+/// An unmatched quote, or an unknown escape.
+pub fn words(line: &str) -> Result<Vec<Vec<u8>>, String> {
     let mut out = Vec::new();
     let mut rest = line.trim_start();
     while !rest.is_empty() {
@@ -181,7 +187,7 @@ fn end_of_quote(text: &str) -> Option<usize> {
 }
 
 /// Formats a number with separated thousands.
-pub(crate) fn grouped(n: u64) -> String {
+pub fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (i, c) in digits.chars().enumerate() {
@@ -194,7 +200,7 @@ pub(crate) fn grouped(n: u64) -> String {
 }
 
 /// Formats a number of bytes with a unit.
-pub(crate) fn size(bytes: u64) -> String {
+pub fn size(bytes: u64) -> String {
     let units = ["KiB", "MiB", "GiB", "TiB"];
     let mut scaled = bytes as f64;
     let mut unit = "B";
@@ -209,7 +215,7 @@ pub(crate) fn size(bytes: u64) -> String {
 }
 
 /// Formats a time in the unit that suits it.
-pub(crate) fn time(secs: f64) -> String {
+pub fn time(secs: f64) -> String {
     match secs {
         secs if secs < 1e-3 => format!("{:.1} us", secs * 1e6),
         secs if secs < 1.0 => format!("{:.2} ms", secs * 1e3),
@@ -217,8 +223,17 @@ pub(crate) fn time(secs: f64) -> String {
     }
 }
 
+/// Formats a time that somebody waits for, in whole seconds.
+pub fn span(secs: f64) -> String {
+    match secs.round() as u64 {
+        s if s >= 3600 => format!("{} h {:02} min", s / 3600, s / 60 % 60),
+        s if s >= 60 => format!("{} min {:02} s", s / 60, s % 60),
+        s => format!("{s} s"),
+    }
+}
+
 /// Formats rows and bytes in a time, with their rates.
-pub(crate) fn rates(rows: u64, bytes: u64, secs: f64) -> String {
+pub fn rates(rows: u64, bytes: u64, secs: f64) -> String {
     let secs = secs.max(1e-6);
     let mut out = format!("{secs:.2} s");
     let per_second = grouped((rows as f64 / secs) as u64);
@@ -228,13 +243,18 @@ pub(crate) fn rates(rows: u64, bytes: u64, secs: f64) -> String {
 }
 
 /// Formats `n` with the singular or plural noun.
-pub(crate) fn count(n: u64, one: &str, many: &str) -> String {
+pub fn count(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", grouped(n), if n == 1 { one } else { many })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn spans_are_short() {
+        assert_eq!([0.4, 59.6, 3725.0].map(span), ["0 s", "1 min 00 s", "1 h 02 min"]);
+    }
 
     #[test]
     fn times_have_a_unit_that_suits_them() {
