@@ -68,7 +68,8 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Done {
 fn count(root: &Path, profile: &str) -> Result<Vec<(String, f64)>, String> {
     let mut counts = Vec::new();
     for (package, example, prefix) in EXAMPLES {
-        Cargo::new(&format!("build --profile {profile} --package {package} --example {example}")).run(root)?;
+        Cargo::new(&format!("build --profile {profile} --package {package} --example {example}"))
+            .run(root)?;
         let program = target(root).join(profile).join("examples").join(example);
         for line in output(&mut Command::new(&program))?.0.lines() {
             let (name, count) = line.split_once(' ').ok_or("unknown format of the operations")?;
@@ -158,7 +159,8 @@ mod tests {
     #[test]
     fn an_unknown_argument_is_refused() {
         if hindrance().is_none() {
-            let error = run(Path::new("nowhere"), &["--fast".to_owned()]).expect_err("there is no such argument");
+            let error =
+                run(Path::new("nowhere"), &["--fast".to_owned()]).expect_err("there is no such argument");
             assert!(error.contains("--fast") && error.contains("--release"), "{error}");
         }
     }

@@ -172,7 +172,9 @@ fn build(root: &Path) -> Result<String, String> {
     // rustc prints the libraries only when it compiles, so they are written to a file that outlives the build.
     let list = target(root).join("tidesdb-native-libs");
     let print = format!("--print=native-static-libs={}", list.display());
-    Cargo::new(&format!("rustc --profile {DIST} --package tidesdb-capi --lib --")).args(&[print]).run(root)?;
+    Cargo::new(&format!("rustc --profile {DIST} --package tidesdb-capi --lib --"))
+        .args(&[print])
+        .run(root)?;
     let libs = read(&list)?;
     let mut kept: Vec<&str> = Vec::new();
     for lib in libs.split_whitespace() {

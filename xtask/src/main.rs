@@ -19,6 +19,7 @@ mod package;
 mod npm;
 mod clients;
 mod platforms;
+mod weight;
 mod stages;
 mod soak;
 
@@ -33,7 +34,7 @@ cargo xtask COMMAND
   tidy [--stats]      the project rules; --stats also prints code statistics
   ci [STAGE...]       the stages of a check run; default: all but `clients` and `package`, in about three quarters of an
                       hour; `brief` are those of the build server besides `tidy` and `test`
-                      stages: tidy lint test bench gate report docs c npm clients package loom crash faults order
+                      stages: tidy lint msrv test bench gate weight report docs c npm clients package loom crash faults order
                       kill beside reopen sweep model metamorphic isolation invariants fuzz tmpfs races descriptors sectors latency memory asan miri;
                       `report` opens the benchmark report in Chromium, `c` tests the C library (needs a C
                       compiler and pkg-config), `npm` and `clients` test it from other languages, `package`
@@ -58,6 +59,8 @@ cargo xtask COMMAND
   bench-gate [--update | --release]
                       compares instructions per operation with xtask/instructions.txt (needs valgrind); --release
                       shows them for a program that is built with Cargo's defaults
+  weight [--update]   compares the processor time of a build of the program from nothing with xtask/weight.txt
+  msrv                checks the crates with the oldest supported Rust (needs that toolchain)
   crash|faults|order|kill|beside|reopen|sweep|model|metamorphic|isolation|invariants|fuzz|tmpfs [ARGS]
   races|descriptors|sectors|latency|memory [ARGS]
                       the programs of crates/testkit, at full size
@@ -81,9 +84,10 @@ fn main() -> ExitCode {
         "ci" => stages::ci(&root, rest),
         "api" => stages::api(&root),
         "loom" => stages::loom(&root, rest),
-        "asan" | "miri" => stages::run(&root, &[command]),
+        "asan" | "miri" | "msrv" => stages::run(&root, &[command]),
         "bench" => stages::bench(&root, rest),
         "bench-gate" => gate::run(&root, rest),
+        "weight" => weight::run(&root, rest),
         "install" => install::run(&root, rest),
         "package" => package::run(&root, rest),
         "npm" => npm::run(&root, rest),

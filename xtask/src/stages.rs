@@ -3,18 +3,20 @@
 //! A stage that cannot run prints `SKIPPED` and the reason; it is never skipped silently.
 
 use crate::cargo::{Cargo, DIST, Done, works};
-use crate::{api, clients, ctests, gate, npm, package, tidy};
+use crate::{api, clients, ctests, gate, npm, package, tidy, weight};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Stages in the order of a full run, the fast ones first.
-const ALL: [&str; 32] = [
+const ALL: [&str; 34] = [
     "tidy",
     "lint",
+    "msrv",
     "test",
     "bench",
     "gate",
+    "weight",
     "report",
     "docs",
     "c",
@@ -48,8 +50,19 @@ const ALL: [&str; 32] = [
 const ON_REQUEST: [&str; 2] = ["clients", "package"];
 
 /// What a build server runs after `tidy` and `test`. A full run has the other stages too, which take as long again and depend on fewer changes.
-const BRIEF: [&str; 10] =
-    ["lint", "docs", "c", "crash", "faults", "kill", "metamorphic", "races", "descriptors", "memory"];
+const BRIEF: [&str; 11] = [
+    "lint",
+    "docs",
+    "c",
+    "crash",
+    "faults",
+    "kill",
+    "metamorphic",
+    "races",
+    "descriptors",
+    "memory",
+    "weight",
+];
 
 /// Programs of the test kit with their arguments in a check run, which takes minutes in total. Without
 /// arguments they run at full size.
@@ -157,12 +170,14 @@ fn stage(root: &Path, name: &str) -> Staged {
             let test = format!("test {} --features tidesdb-typed/json", workspace(root));
             Cargo::new(&test).env("CARGO_INCREMENTAL", "0").run(root)
         }
-        // The benchmark and the program alone, as users build them.
+        // The programs alone, as users build them.
         "bench" => Cargo::new("test -p tidesdb-bench -p tidesdb-cli").run(root),
         "gate" => match gate::hindrance() {
             Some(why) => return Ok(Outcome::Skipped(why.to_owned())),
             None => gate::run(root, &[]),
         },
+        "weight" => weight::run(root, &[]),
+        "msrv" => return msrv(root),
         "c" => match ctests::hindrance() {
             Some(why) => return Ok(Outcome::Skipped(why)),
             None => ctests::run(root),
@@ -195,7 +210,28 @@ fn lint(root: &Path) -> Done {
         workspace(root)
     ))
     .run(root)?;
-    Cargo::new("clippy --package tidesdb-engine --no-default-features --lib -- -D warnings").run(root)
+    for features in ["--no-default-features", "--features lz4-c"] {
+        Cargo::new(&format!("clippy --package tidesdb-engine {features} --lib -- -D warnings")).run(root)?;
+    }
+    Ok(())
+}
+
+/// Checks everything that is published with the oldest Rust that the manifest promises. Clippy knows only what is missing from its library.
+fn msrv(root: &Path) -> Staged {
+    let manifest =
+        std::fs::read_to_string(root.join("Cargo.toml")).map_err(|e| format!("Cargo.toml: {e}"))?;
+    let version = manifest.lines().find_map(|line| line.strip_prefix("rust-version = "));
+    let version = version.ok_or("Cargo.toml has no rust-version")?.trim_matches('"');
+    let toolchain = format!("+{version}");
+    if !works("cargo", &[&toolchain, "--version"]) {
+        return Ok(Outcome::Skipped(format!(
+            "no Rust {version}: rustup toolchain install {version} --profile minimal"
+        )));
+    }
+    let check =
+        format!("{toolchain} check {} --exclude testkit --exclude xtask --all-features", workspace(root));
+    Cargo::new(&check).flags(root, "RUSTFLAGS", "", "msrv").run(root)?;
+    Ok(Outcome::Passed)
 }
 
 /// Opens the benchmark report in a browser.
@@ -296,7 +332,9 @@ fn miri(root: &Path) -> Staged {
 /// # Errors
 /// If it cannot be built or fails.
 pub(crate) fn bench(root: &Path, args: &[String]) -> Done {
-    Cargo::new(&format!("run --profile {DIST} --package tidesdb-engine --example speed --")).args(args).run(root)
+    Cargo::new(&format!("run --profile {DIST} --package tidesdb-engine --example speed --"))
+        .args(args)
+        .run(root)
 }
 
 /// Runs a program of the test kit with `args`.

@@ -244,11 +244,15 @@ impl Blocks {
     /// Takes a block from the system. Returns its first byte after the header, and where it is from.
     fn add_block(&mut self, layout: Layout, handed_out: u64) -> Option<(NonNull<u8>, Origin)> {
         let size = layout.size();
-        let (start, origin) = match size {
-            HUGE_PAGE.. if self.huge && mapping::AVAILABLE => (self.map(size, handed_out)?, Origin::Huge),
+        let (start, origin) = if size >= HUGE_PAGE && self.huge && mapping::AVAILABLE {
+            (self.map(size, handed_out)?, Origin::Huge)
+        } else if size >= MAPPED_FROM
+            && let Some(start) = mapping::map(size)
+        {
+            (start, Origin::Mapped)
+        } else {
             // The system limits the number of mappings; the heap has room beyond it.
-            MAPPED_FROM.. if let Some(start) = mapping::map(size) => (start, Origin::Mapped),
-            _ => (heap_block(layout)?, Origin::Heap),
+            (heap_block(layout)?, Origin::Heap)
         };
         let block = start.cast::<Block>();
         // SAFETY: the block is fresh, aligned to ALIGN and longer than HEADER >= size_of::<Block>().
