@@ -44,7 +44,7 @@ impl Config {
             sync: [SyncMode::Full, SyncMode::None, SyncMode::Interval(std::time::Duration::from_millis(50))]
                 [(n % 3) as usize],
             write_buffer: [8 << 10, 32 << 10, 1 << 20][(n / 3 % 3) as usize],
-            wal_segment: [16 << 10, 64 << 10][(n / 9 % 2) as usize],
+            wal_segment: [16 << 10, 64 << 10, 1 << 20][(n / 9 % 3) as usize],
             compression: [Compression::Lz4, Compression::None, Compression::Zstd, Compression::Snappy]
                 [(n / 18 % 4) as usize],
             vlog_file: [4 << 10, 16 << 10, 256 << 20][(n / 5 % 3) as usize],

@@ -160,7 +160,7 @@ impl State {
         }
     }
 
-    /// Returns how many bytes files may still grow by.
+    /// Returns how many more bytes files may take.
     pub(super) fn room(&self) -> u64 {
         match self.capacity {
             None => u64::MAX,
@@ -315,7 +315,7 @@ impl SimDisk {
 
     /// Limits the growth of all files together to `free` more bytes, or removes the limit. The write that
     /// crosses the limit is short; the next one fails with `ENOSPC`. Truncating and unlinking files frees
-    /// space. Holes count as bytes.
+    /// space. Holes take none.
     pub fn limit_space(&self, free: Option<u64>) {
         let mut state = self.state.lock();
         state.capacity = free.map(|free| free.saturating_add(state.used()));

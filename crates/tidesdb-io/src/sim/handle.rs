@@ -288,28 +288,31 @@ impl State {
     /// Returns how much of a write fits on the disk; fails if nothing fits.
     fn fitting(&self, id: Id, offset: u64, len: usize) -> io::Result<usize> {
         let end = offset.checked_add(len as u64).filter(|&end| end <= MAX_LEN).ok_or(Errno::FBIG)?;
-        let growth = end.saturating_sub(self.world.file(id)?.cached.len());
-        let excess = if growth == 0 { 0 } else { growth.saturating_sub(self.room()) };
-        match usize::try_from(excess) {
-            Ok(excess) if excess < len => Ok(len - excess),
-            _ => Err(self.full()),
+        match self.world.file(id)?.blocks.reach(&(offset..end), self.room()) - offset {
+            0 => Err(self.full()),
+            fits => Ok(fits as usize),
         }
     }
 
-    /// Checks that a file may grow to `len`.
-    fn grow(&mut self, id: Id, len: u64) -> io::Result<()> {
-        if len > MAX_LEN {
+    /// Takes space for a part of a file, and extends the file to its end.
+    fn allocate(&mut self, id: Id, range: std::ops::Range<u64>) -> io::Result<()> {
+        if range.end > MAX_LEN {
             return Err(os(Errno::FBIG));
         }
-        let growth = len.saturating_sub(self.world.file(id)?.cached.len());
-        if growth > 0 && growth > self.room() {
+        let missing = self.world.file(id)?.blocks.missing(&range);
+        if missing > 0 && missing > self.room() {
             return Err(self.full());
         }
+        let seq = self.world.next_seq();
+        self.world.file_mut(id)?.allocate(seq, range);
         Ok(())
     }
 
+    /// Truncates a file, or extends it by a hole.
     fn set_len(&mut self, id: Id, len: u64) -> io::Result<()> {
-        self.grow(id, len)?;
+        if len > MAX_LEN {
+            return Err(os(Errno::FBIG));
+        }
         let seq = self.world.next_seq();
         self.world.file_mut(id)?.set_len(seq, len);
         Ok(())
@@ -401,7 +404,7 @@ impl File for SimFile {
             }
             self.need_write(Errno::BADF)?;
             let end = offset.checked_add(len).ok_or(Errno::FBIG)?;
-            if end > state.world.file(self.id)?.cached.len() { state.set_len(self.id, end) } else { Ok(()) }
+            state.allocate(self.id, offset..end)
         })
     }
 

@@ -153,7 +153,7 @@ fn file_after(file: &Arc<Inode>, fate: DataFate, last: Option<u64>, rng: &mut Rn
             bytes
         }
     };
-    Arc::new(Inode::clean(bytes))
+    Arc::new(file.replaced(bytes))
 }
 
 /// Returns all bytes of the file; if the last write of the disk went to this file, it is cut short.

@@ -3,8 +3,9 @@
 //!
 //! Invariant: unless `diverged`, applying all of `writes` and `lens` to `durable` in order of `seq` gives
 //! `cached`. A failed sync that dropped its pages sets `diverged`; then only pages written later can become
-//! durable.
+//! durable. `blocks` lies within the length of `cached`.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::SyncModel;
@@ -33,6 +34,60 @@ pub(super) struct LenChange {
     pub(super) len: u64,
 }
 
+/// The parts of a file that take space of the disk, to the byte. Sorted; no two of them touch.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Blocks(Vec<Range<u64>>);
+
+impl Blocks {
+    /// Bytes that all parts take.
+    pub(super) fn bytes(&self) -> u64 {
+        self.0.iter().map(|part| part.end - part.start).sum()
+    }
+
+    /// Bytes of `range` that take no space yet.
+    pub(super) fn missing(&self, range: &Range<u64>) -> u64 {
+        let common = |part: &Range<u64>| part.end.min(range.end).saturating_sub(part.start.max(range.start));
+        range.end - range.start - self.0.iter().map(common).sum::<u64>()
+    }
+
+    /// Returns how far from its start `range` can take space if `room` bytes of the disk are left.
+    pub(super) fn reach(&self, range: &Range<u64>, mut room: u64) -> u64 {
+        let mut at = range.start;
+        for part in self.0.iter().filter(|part| part.end > range.start && part.start < range.end) {
+            let gap = part.start.saturating_sub(at);
+            if gap > room {
+                break;
+            }
+            room -= gap;
+            at = part.end;
+        }
+        at.saturating_add(room).min(range.end)
+    }
+
+    fn add(&mut self, range: Range<u64>) {
+        if range.is_empty() {
+            return;
+        }
+        let (mut start, mut end) = (range.start, range.end);
+        self.0.retain(|part| {
+            let touches = part.start <= end && part.end >= start;
+            if touches {
+                (start, end) = (start.min(part.start), end.max(part.end));
+            }
+            !touches
+        });
+        let at = self.0.partition_point(|part| part.start < start);
+        self.0.insert(at, start..end);
+    }
+
+    fn cut(&mut self, len: u64) {
+        self.0.retain(|part| part.start < len);
+        if let Some(last) = self.0.last_mut() {
+            last.end = last.end.min(len);
+        }
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inode {
     pub(super) durable: Bytes,
@@ -42,16 +97,43 @@ pub(super) struct Inode {
     pub(super) writes: Vec<Write>,
     pub(super) lens: Vec<LenChange>,
     pub(super) diverged: bool,
+    /// What the file takes of the disk: what was written or allocated. The rest is holes.
+    pub(super) blocks: Blocks,
 }
 
 impl Inode {
-    /// A file whose bytes are all durable.
+    /// A file without holes whose bytes are all durable.
     pub(super) fn clean(bytes: Bytes) -> Self {
-        Self { durable: bytes.clone(), cached: bytes, ..Self::default() }
+        Self::default().replaced(bytes)
+    }
+
+    /// The file with the content `bytes`, which is durable. What it took of the disk stays; what it never had takes space.
+    pub(super) fn replaced(&self, bytes: Bytes) -> Self {
+        let mut this = Self { blocks: self.blocks.clone(), ..Self::default() };
+        this.fit(self.cached.len(), bytes.len());
+        (this.durable, this.cached) = (bytes.clone(), bytes);
+        this
+    }
+
+    /// Adapts the space to a change of the length that the file's user did not make.
+    fn fit(&mut self, from: u64, to: u64) {
+        self.blocks.cut(to);
+        if to > from {
+            self.blocks.add(from..to);
+        }
+    }
+
+    /// Takes space for `range`. Extends the file to its end.
+    pub(super) fn allocate(&mut self, seq: u64, range: Range<u64>) {
+        if range.end > self.cached.len() {
+            self.set_len(seq, range.end);
+        }
+        self.blocks.add(range);
     }
 
     pub(super) fn write(&mut self, seq: u64, offset: u64, data: &[u8], mapped: bool) {
         let old_len = self.cached.len();
+        self.blocks.add(offset..offset + data.len() as u64);
         self.cached.write(offset, data);
         self.writes.push(Write { seq, offset, data: data.into(), mapped });
         if self.cached.len() != old_len {
@@ -62,6 +144,7 @@ impl Inode {
     pub(super) fn set_len(&mut self, seq: u64, len: u64) {
         if len != self.cached.len() {
             self.cached.set_len(len);
+            self.blocks.cut(len);
             self.lens.push(LenChange { seq, len });
         }
     }
@@ -120,6 +203,7 @@ impl Inode {
         match model {
             SyncModel::Bsd => {}
             SyncModel::Btrfs => {
+                self.fit(self.cached.len(), self.durable.len());
                 self.cached = self.durable.clone();
                 self.diverged = false;
                 self.forget_pending();
@@ -142,7 +226,9 @@ impl Inode {
 
     /// Changes both the durable and the cached bytes, without the knowledge of the file's user.
     pub(super) fn damage(&mut self, change: impl Fn(&mut Bytes)) {
+        let len = self.cached.len();
         change(&mut self.durable);
         change(&mut self.cached);
+        self.fit(len, self.cached.len());
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::bytes::{Bytes, PAGE};
-use super::inode::Inode;
+use super::inode::{Blocks, Inode};
 use super::rng::Rng;
 use super::{SyncModel, env_on};
 
@@ -102,4 +102,36 @@ fn files_without_a_name_are_dropped_once_nothing_can_bring_them_back() {
     drop(second);
     dir.sync().unwrap();
     assert_eq!(files(), 0);
+}
+
+#[test]
+fn blocks_are_what_a_set_of_bytes_says() {
+    let mut rng = Rng::new(9);
+    for _ in 0..200 {
+        let (mut file, mut model) = (Inode::default(), std::collections::BTreeSet::new());
+        for seq in 0..40 {
+            let (from, len) = (rng.below(60), rng.below(20));
+            match rng.below(4) {
+                0 => {
+                    file.set_len(seq, from);
+                    model.retain(|at| *at < from);
+                }
+                1 => {
+                    file.allocate(seq, from..from + len);
+                    model.extend(from..from + len);
+                }
+                _ => {
+                    file.write(seq, from, &vec![1; len as usize], false);
+                    model.extend(from..from + len);
+                }
+            }
+            let blocks: &Blocks = &file.blocks;
+            assert_eq!(blocks.bytes(), model.len() as u64);
+            let (range, room) = (from..from + rng.below(30), rng.below(12));
+            let missing: Vec<u64> = range.clone().filter(|at| !model.contains(at)).collect();
+            assert_eq!(blocks.missing(&range), missing.len() as u64);
+            let reach = missing.get(room as usize).copied().unwrap_or(range.end);
+            assert_eq!(blocks.reach(&range, room), reach, "{range:?} with room for {room}");
+        }
+    }
 }

@@ -171,7 +171,7 @@ impl World {
         self.absent(dir, name)?;
         let (id, seq) = (self.next_id(), self.next_seq());
         let mut file = Inode::default();
-        file.set_len(seq, len);
+        file.allocate(seq, 0..len);
         self.files.insert(id, Arc::new(file));
         self.change(dir, NameChange::Set { name: name.into(), node: Node::File(id) })?;
         Ok(id)
@@ -253,7 +253,7 @@ impl World {
         self.files.retain(|id, _| named.contains(id) || is_open(*id));
     }
 
-    /// Sums the bytes of all files that have a name or are open.
+    /// Sums what all files that have a name or are open take of the disk.
     pub(super) fn used(&self, is_open: impl Fn(Id) -> bool) -> u64 {
         let mut live = BTreeSet::new();
         for node in self.dirs.values().flat_map(|dir| dir.cached.values()) {
@@ -262,6 +262,6 @@ impl World {
             }
         }
         let counted = self.files.iter().filter(|(id, _)| live.contains(id) || is_open(**id));
-        counted.map(|(_, file)| file.cached.len()).sum()
+        counted.map(|(_, file)| file.blocks.bytes()).sum()
     }
 }

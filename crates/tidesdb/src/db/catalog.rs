@@ -10,7 +10,7 @@ use crate::jobs::Job;
 use crate::options::{FamilyOptions, LiveOptions};
 use crate::sources::TableVersion;
 use crate::types::FamilyId;
-use crate::version::{Change, VersionEdit};
+use crate::version::{Change, FAMILY_BYTES, VersionEdit};
 use crate::vlog::VlogSet;
 use crate::write::Family;
 use crate::{Error, Result};
@@ -106,6 +106,8 @@ pub(super) fn publish_new(
             made = Some(core);
         }
     })?;
+    engine.write.log.note_data(FAMILY_BYTES);
+    engine.write.log.restore_reserve();
     made.ok_or_else(|| Error::internal("a new family has no version"))
 }
 

@@ -301,6 +301,7 @@ impl OpenOptions {
             if self.options.event_log {
                 engine.write.events.log_to(&engine.maintenance.dir);
             }
+            engine.write.log.note_data(engine.maintenance.versions.state().data_bytes());
             engine.write.log.take_over_reserve()?;
         }
         catalog::load(engine)?;

@@ -1,8 +1,14 @@
 //! Settings of a database.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::RemoteOptions;
+
+/// Default bytes of the reserve of an empty database: for its flush, and for the manifest of the next open.
+const RESERVE_BYTES_MIN: u64 = 512 << 10;
+/// Default bytes of the reserve of a large database.
+const RESERVE_BYTES_MAX: u64 = 8 << 20;
 
 /// When a commit becomes durable against a crash of the machine. In every mode the bytes are handed to the kernel
 /// before the commit returns. So the death of the process loses nothing, and a crash leaves a prefix of the commits.
@@ -56,7 +62,8 @@ pub struct DbOptions {
     pub active_memtables_bytes_max: u64,
     /// Bytes of log kept for unflushed data before the family that retains the oldest part is flushed. Default 256 MiB.
     pub wal_bytes_max: u64,
-    /// Bytes of one WAL segment, for a database that this open creates; an existing one keeps its own. Default 32 MiB.
+    /// Bytes of one WAL segment, for a database that this open creates; an existing one keeps its own. The file has this length, but takes
+    /// less of the disk while the log is short: 64 KiB at first, then twice what it took before, up to the whole segment. Default 32 MiB.
     pub wal_segment_bytes: u64,
     /// Threads for flush and compaction. 0 = the committing thread does the work itself: the order of I/O is then
     /// deterministic, and no thread syncs for `SyncMode::Interval`. With two or more, another one merges while one family
@@ -73,7 +80,7 @@ pub struct DbOptions {
     /// may use them. Default 100 MiB.
     pub disk_free_min: u64,
     /// Bytes of disk that a file reserves for deletes, drops and flushes when other programs have filled the disk; 0 =
-    /// none. Default: 8 MiB, or two log segments if that is less.
+    /// none. Default: 512 KiB, and as much more as the database holds, up to 8 MiB; two log segments if that is less.
     pub disk_reserve_bytes: Option<u64>,
     /// How much history [`crate::Db::snapshot_at`] can read, in bytes of log: what was overwritten or deleted since is kept.
     /// Default 0: only until the next flush or merge.
@@ -127,8 +134,9 @@ impl Default for DbOptions {
 }
 
 impl DbOptions {
-    /// Bytes of the reserve file, for log segments of `segment_bytes` bytes.
-    pub(crate) fn reserve_bytes(&self, segment_bytes: u64) -> u64 {
-        self.disk_reserve_bytes.unwrap_or((8 << 20).min(2 * segment_bytes))
+    /// Shortest and longest length of the reserve file, for log segments of `segment_bytes` bytes.
+    pub(crate) fn reserve_bytes(&self, segment_bytes: u64) -> RangeInclusive<u64> {
+        let most = RESERVE_BYTES_MAX.min(2 * segment_bytes);
+        self.disk_reserve_bytes.map_or(RESERVE_BYTES_MIN.min(most)..=most, |bytes| bytes..=bytes)
     }
 }

@@ -41,4 +41,4 @@ pub use obsolete::{FileGuard, ObsoleteFiles, OrphanReport};
 pub use replay::{ManifestReport, Presence, presence};
 pub use run::{Run, TableSlot};
 pub use set::{Context, VersionSet, Versions, inspect, without_comparator};
-pub use state::{FamilyState, PlacedTable, State, Tables, VlogState};
+pub use state::{FAMILY_BYTES, FamilyState, PlacedTable, State, Tables, VlogState};

@@ -20,6 +20,9 @@ use crate::{Error, FamilyOptions, Result};
 /// Files of an edit times families from which on checking all files costs less than looking for each new file in each family.
 const LOOKS_MAX: usize = 1 << 14;
 
+/// Bytes of the disk that a family is expected to need for its first flush, however little it holds.
+pub const FAMILY_BYTES: u64 = 32 << 10;
+
 /// A value log of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VlogState {
@@ -282,6 +285,17 @@ impl State {
             sealed.chain([family.flushed_to])
         });
         of_families.fold(self.last_seq.max(self.durable_mark), SeqNo::max)
+    }
+
+    /// Bytes of the tables and value logs of all families, and what each family needs for its next flush. A value log that is being written
+    /// counts with what tables refer to.
+    pub fn data_bytes(&self) -> u64 {
+        let of_family = |family: &Arc<FamilyState>| {
+            let tables = family.tables.iter().map(|table| table.meta.file_bytes);
+            let vlogs = family.vlogs.values().map(|vlog| vlog.bytes.max(vlog.used()));
+            tables.chain(vlogs).fold(FAMILY_BYTES, u64::saturating_add)
+        };
+        self.families.values().map(of_family).fold(0, u64::saturating_add)
     }
 
     /// Returns one edit that produces this state from an empty one.

@@ -1,6 +1,7 @@
 //! The log that is being written: segments by number, one append, release of segments that are no longer needed.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -35,8 +36,8 @@ pub struct LogConfig {
     pub boot_id: [u8; 16],
     /// Write small records through a map where the file system allows.
     pub mapped: bool,
-    /// Bytes of disk reserved for deletes, drops and flushes on a full disk: see `space.rs`.
-    pub reserve_bytes: u64,
+    /// Shortest and longest length of the file that reserves disk space for deletes, drops and flushes on a full disk: see `space.rs`.
+    pub reserve_bytes: RangeInclusive<u64>,
     /// Commits that store data leave at least this much of the disk free.
     pub free_min: u64,
 }
@@ -68,8 +69,16 @@ pub struct Log {
     /// Held while segment files are created, renamed or removed; taken before `table`.
     pub(super) preparing: Mutex<(), { rank::PREPARING }>,
     recent: [EpochCell<Option<Arc<Segment>>>; RECENT],
+    /// Address at which the log of this session begins.
+    pub(super) start: u64,
     /// The log has real blocks up to this address.
     pub(super) backed: AtomicU64,
+    /// A record above this address requests more blocks in advance.
+    pub(super) ask_from: AtomicU64,
+    /// `ask_from` is not below this address: the disk had no room for blocks in advance.
+    pub(super) tight_to: AtomicU64,
+    /// Bytes of tables and values when the database was opened, and of values written since.
+    pub(super) data: AtomicU64,
     /// Disk space reservations of running value writes and merges, in bytes.
     pub(super) reserved_bytes: AtomicU64,
     /// Bytes of values written since the free space was last checked.
@@ -78,8 +87,6 @@ pub struct Log {
     pub(super) refused: Mutex<Option<Refused>, { rank::LEAF }>,
     /// All commits before this sequence number are in tables.
     pub(super) needed_from: AtomicU64,
-    /// The current segment when the last advance preparation found no room on the disk for another.
-    pub(super) tight_at: AtomicU64,
     /// Segments from this one on are kept for an object store; `u64::MAX` = none.
     kept_from: AtomicU64,
     bytes: ShardedCounter,
@@ -98,8 +105,12 @@ impl Log {
     pub fn new(env: &Env, dir: &Arc<dyn Dir>, config: LogConfig, health: &Arc<Health>, first: WalId) -> Self {
         let this = Self {
             sequencer: Arc::new(Sequencer::new(config.segment_bytes, first.0)),
-            reserve: Reserve::new(dir, config.reserve_bytes),
+            reserve: Reserve::new(dir, config.reserve_bytes.clone()),
+            start: first.0 * config.segment_bytes,
             backed: AtomicU64::new(first.0 * config.segment_bytes),
+            ask_from: AtomicU64::new(u64::MAX),
+            tight_to: AtomicU64::new(0),
+            data: AtomicU64::new(0),
             env: env.clone(),
             dir: Arc::clone(dir),
             health: Arc::clone(health),
@@ -111,7 +122,6 @@ impl Log {
             values_unchecked: AtomicU64::new(0),
             refused: Mutex::default(),
             needed_from: AtomicU64::new(first.0 * config.segment_bytes / UNIT),
-            tight_at: AtomicU64::new(u64::MAX),
             kept_from: AtomicU64::new(u64::MAX),
             bytes: ShardedCounter::new(),
             config,
@@ -120,7 +130,7 @@ impl Log {
         this
     }
 
-    /// Prepares the first segment, if the disk has room for it. `free` are files of older logs to reuse.
+    /// Prepares the first segment with its first blocks, if the disk has room for them. `free` are files of older logs to reuse.
     ///
     /// # Errors
     /// `Io`.
@@ -318,16 +328,14 @@ impl Log {
         }
     }
 
-    /// Returns true if the next segment should be prepared in the background.
+    /// Returns true if more blocks should be allocated in the background.
     #[inline]
     pub fn wants_next(&self, commit: &Commit) -> bool {
-        let (address, segment) = (commit.seq * UNIT, self.config.segment_bytes);
-        self.backed.load(Ordering::Relaxed) < address + segment / 2
-            && self.tight_at.load(Ordering::Relaxed) != address / segment
+        commit.seq * UNIT > self.ask_from.load(Ordering::Relaxed)
     }
 
-    /// Prepares the segment after the tail's, and releases the pages of the one before the tail's. A full disk is not
-    /// an error: the next append tries again.
+    /// Allocates the next blocks, unless the segment after the tail's has all of its own already. Releases the pages of the segment before
+    /// the tail's. A full disk is not an error: the next append tries again.
     ///
     /// # Errors
     /// `Io`; nothing is lost, the next append tries again.

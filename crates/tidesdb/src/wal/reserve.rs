@@ -4,11 +4,15 @@
 //! `RESERVE` occupies a few real blocks. When a delete or a flush finds the disk full, the file is cut and they use its
 //! space. From then on commits that store data are refused, until the disk has room for the file again.
 //!
+//! The file is as long as that work may need, so it grows with the database up to its longest length. It grows before
+//! the log does: a commit that stores data never has a place in a log that is too long for the reserve.
+//!
 //! A last piece of the file is kept for the next open, which alone may take it: a process killed on a completely full
 //! disk must still be able to write the manifest of that open.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidesdb_io::{Access, Dir};
 
@@ -25,36 +29,43 @@ const LAST_PIECE_BYTES: u64 = 256 << 10;
 #[derive(Debug)]
 pub(super) struct Reserve {
     dir: Arc<dyn Dir>,
-    bytes: u64,
-    held: AtomicBool,
+    /// Shortest and longest length of the file; 0 = no reserve is wanted.
+    bytes: RangeInclusive<u64>,
+    /// Bytes that the file occupies for work on a full disk; 0 while that space is in use, or not occupied yet.
+    held: AtomicU64,
 }
 
 impl Reserve {
-    /// A reserve of `bytes`, not yet held; 0 = no reserve is wanted.
-    pub(super) fn new(dir: &Arc<dyn Dir>, bytes: u64) -> Self {
-        Self { dir: Arc::clone(dir), bytes, held: AtomicBool::new(bytes == 0) }
+    /// A reserve whose length is within `bytes`, not yet held; 0 = no reserve is wanted.
+    pub(super) fn new(dir: &Arc<dyn Dir>, bytes: RangeInclusive<u64>) -> Self {
+        Self { dir: Arc::clone(dir), bytes, held: AtomicU64::new(0) }
+    }
+
+    /// Bytes that the file must have in a database that holds `data` bytes.
+    pub(super) fn wanted(&self, data: u64) -> u64 {
+        self.bytes.start().saturating_add(data).min(*self.bytes.end())
+    }
+
+    /// Bytes that the file occupies for work on a full disk.
+    pub(super) fn held(&self) -> u64 {
+        self.held.load(Ordering::SeqCst)
     }
 
     /// Returns true if the file occupies its space, or no reserve is wanted.
     pub(super) fn is_held(&self) -> bool {
-        self.held.load(Ordering::SeqCst)
-    }
-
-    /// Bytes that the file occupies while it is held.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
+        self.held() > 0 || *self.bytes.end() == 0
     }
 
     /// Bytes that [`Reserve::release`] would give back.
     pub(super) fn spare(&self) -> u64 {
-        match self.is_held() {
-            true if self.has_last_piece() => self.bytes - LAST_PIECE_BYTES,
-            true => self.bytes,
-            false => 0,
+        match self.held() {
+            0 => 0,
+            held if self.has_last_piece() => held.saturating_sub(LAST_PIECE_BYTES),
+            held => held,
         }
     }
 
-    /// Takes over the file of an earlier session. It is held if it has its full length.
+    /// Takes over the file of an earlier session. It is held if it has the shortest length or more.
     ///
     /// # Errors
     /// `Io`.
@@ -65,30 +76,30 @@ impl Reserve {
             other => other.map_err(io("open"))?,
         };
         let len = file.len().map_err(io("stat"))?;
-        if self.bytes == 0 || len > self.bytes {
+        if *self.bytes.end() == 0 || len > *self.bytes.end() {
             self.dir.unlink(files::RESERVE).map_err(io("unlink"))?;
-        } else if len == self.bytes {
-            self.held.store(true, Ordering::SeqCst);
+        } else if len >= *self.bytes.start() {
+            self.held.store(len, Ordering::SeqCst);
         }
         Ok(())
     }
 
-    /// Occupies the space.
+    /// Occupies `bytes` bytes.
     ///
     /// # Errors
-    /// `Io`, also for a full disk.
-    pub(super) fn hold(&self) -> Result<()> {
-        self.occupy(self.bytes)?;
-        self.held.store(true, Ordering::SeqCst);
+    /// `Io`, also for a full disk: what was held before is still held.
+    pub(super) fn hold(&self, bytes: u64) -> Result<()> {
+        self.occupy(bytes)?;
+        self.held.store(bytes, Ordering::SeqCst);
         Ok(())
     }
 
-    /// Occupies as much of the space as the disk has left, for the next open.
-    pub(super) fn hold_what_fits(&self) {
+    /// Occupies as much of `wanted` bytes as the disk has left, for the next open.
+    pub(super) fn hold_what_fits(&self, wanted: u64) {
         if self.is_held() {
             return;
         }
-        let sizes = std::iter::successors(Some(self.bytes), |bytes| Some(bytes / 2));
+        let sizes = std::iter::successors(Some(wanted), |bytes| Some(bytes / 2));
         for bytes in sizes.take_while(|bytes| *bytes >= PIECE_BYTES_MIN) {
             if self.occupy(bytes).is_ok() {
                 return;
@@ -111,7 +122,7 @@ impl Reserve {
     }
 
     fn has_last_piece(&self) -> bool {
-        self.bytes >= 2 * LAST_PIECE_BYTES
+        *self.bytes.end() >= 2 * LAST_PIECE_BYTES
     }
 
     /// Occupies the last piece, if the disk has that much.
@@ -132,12 +143,12 @@ impl Reserve {
 
     /// Gives the space back to the disk, except the last piece. Returns true if there was space to give.
     pub(super) fn release(&self) -> bool {
-        if self.bytes == 0 {
+        if *self.bytes.end() == 0 {
             return false;
         }
         let released = if self.has_last_piece() { self.cut() } else { release(&*self.dir) };
         if released {
-            self.held.store(false, Ordering::SeqCst);
+            self.held.store(0, Ordering::SeqCst);
             tracing::warn!("the disk is full: the reserve is used for deletes and flushes");
         }
         released

@@ -14,8 +14,8 @@ use crate::{Error, Result};
 /// Longer records are written by a system call, which copies faster than page faults do.
 const MAPPED_BYTES_MAX: usize = 4 * 1024;
 
-/// Smallest allocation when the disk is nearly full.
-const PIECE_BYTES_MIN: u64 = 64 << 10;
+/// First allocation of a log, and the smallest one in advance when the disk is nearly full.
+pub(super) const PIECE_BYTES_MIN: u64 = 64 << 10;
 
 /// A segment open for writing. Writers use disjoint ranges.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(super) struct Segment {
     pub(super) name: String,
     file: Arc<dyn File>,
     map: Option<Box<dyn SharedMap>>,
-    /// Bytes from the start of the file that have real blocks: the whole file, unless the disk was nearly full.
+    /// Bytes from the start of the file that have real blocks. Nothing beyond is written, through the map neither.
     backed: AtomicU64,
     /// Set if a record of this segment was written since the last sync began. Set after the bytes are written and cleared before the
     /// sync, so no write is missed.

@@ -6,8 +6,9 @@
 //! ```
 //!
 //! A record gets a place only where the log has real blocks, so a full disk refuses a commit before it has a number:
-//! nothing happened. Blocks are allocated one segment at a time, in advance. On a nearly full disk they are allocated
-//! in smaller pieces.
+//! nothing happened. Blocks are allocated in pieces, each as long as the log of this session is already: the first one has
+//! 64 KiB, and from the second segment on a piece is a whole segment. Long pieces are allocated in advance. On a nearly
+//! full disk pieces are smaller.
 //!
 //! A commit that stores data must leave enough space to flush everything that is only in the log, plus `free_min`
 //! bytes. So acknowledged data can always be flushed, which frees log space. Commits fill the blocks that the log has without a look at
@@ -25,7 +26,7 @@ use tidesdb_sync::Backoff;
 use super::layout::{SEGMENT_HEADER_BYTES, SegmentHeader, UNIT};
 use super::log::Log;
 use super::reserve;
-use super::segment::Draft;
+use super::segment::{Draft, PIECE_BYTES_MIN};
 use super::sequencer::{Commit, Purpose};
 use crate::types::{SeqNo, WalId};
 use crate::{Error, Result, files};
@@ -35,6 +36,9 @@ const VALUES_UNCHECKED_MAX: u64 = 64 << 10;
 
 /// Segments are a multiple of this length.
 const BLOCK_BYTES: u64 = 4096;
+
+/// Shorter pieces of the log are allocated by the commit that needs them: that takes less time than to wake a thread.
+const AHEAD_BYTES_MIN: u64 = 1 << 20;
 
 /// What a flush writes in addition to the entries: indexes, filters, whole pages, the manifest.
 pub(super) const FLUSH_OVERHEAD_BYTES: u64 = 512 << 10;
@@ -128,20 +132,32 @@ impl Log {
             return Ok(());
         }
         let _one_at_a_time = self.preparing.lock();
-        self.hold_reserve(purpose)?;
+        self.hold_reserve(purpose, self.backed.load(Ordering::SeqCst))?;
         self.back_to(self.sequencer.end_of_next(bytes), purpose)
     }
 
-    /// Prepares all segments below `id`, as far as the disk allows.
+    /// Allocates the next piece of the log, unless all segments below `id` have their blocks. If the disk has no room for it, commits
+    /// allocate what they need, and no piece is requested before the next segment.
     pub(super) fn make_ready_to(&self, id: u64) -> Result<()> {
         let _one_at_a_time = self.preparing.lock();
-        match self.back_to(id * self.config.segment_bytes, Purpose::Store) {
+        let bytes = self.config.segment_bytes;
+        let end = (self.backed.load(Ordering::SeqCst) + 1).min(id * bytes);
+        match self.back_to(end, Purpose::Store) {
             Err(e) if e.is_full() => {
-                self.tight_at.store(self.segment_of(self.sequencer.tail()).0, Ordering::Relaxed);
+                let next = self.segment_of(self.sequencer.tail()).0 + 1;
+                self.tight_to.store(next * bytes, Ordering::Relaxed);
+                self.set_limits();
                 Ok(())
             }
             other => other,
         }
+    }
+
+    /// Bytes of the next piece of the log.
+    fn piece(&self) -> u64 {
+        let (begun, segment) =
+            (self.backed.load(Ordering::SeqCst) - self.start, self.config.segment_bytes);
+        begun.clamp(PIECE_BYTES_MIN.min(segment), segment)
     }
 
     /// Allocates blocks for the log up to the address `end`. The caller holds `preparing`.
@@ -153,8 +169,9 @@ impl Log {
             if end <= backed {
                 return Ok(());
             }
+            let most = self.grow_reserve(end, purpose)?;
             let cost = if self.has_spare(backed) { SPARE_COST } else { NEW_COST };
-            let room = self.room_for(end - backed, cost, purpose)?;
+            let room = self.room_for(end - backed, cost, purpose)?.min(most - backed);
             match self.back_more(backed, end, room) {
                 Ok(()) => self.note_room(cost * (end - backed)),
                 Err(e) if e.is_full() && purpose == Purpose::Relief && self.reserve.release() => {}
@@ -203,12 +220,17 @@ impl Log {
         }
     }
 
-    /// Sets the limits of the sequencer: how far the log has blocks, and which purposes may use them.
+    /// Sets the limits of the sequencer: how far the log has blocks, and which purposes may use them. Sets where the next piece is
+    /// requested in advance: half a piece before the end of the blocks.
     pub(super) fn set_limits(&self) {
         let backed = self.backed.load(Ordering::SeqCst);
         self.sequencer.set_limit(Purpose::Relief, backed);
         let store = if self.reserve.is_held() { backed } else { 0 };
         self.sequencer.set_limit(Purpose::Store, store);
+        let piece = self.piece();
+        let is_short = piece < AHEAD_BYTES_MIN.min(self.config.segment_bytes);
+        let ask_from = if is_short { u64::MAX } else { backed.saturating_sub(piece / 2) };
+        self.ask_from.store(ask_from.max(self.tight_to.load(Ordering::Relaxed)), Ordering::Relaxed);
     }
 
     /// Reserves a place for a record that needs segments of its own. Their file is complete before the tail is held;
@@ -227,7 +249,7 @@ impl Log {
         if self.table.lock().closed {
             return Err(Error::Closed);
         }
-        self.hold_reserve(purpose)?;
+        self.hold_reserve(purpose, self.backed.load(Ordering::SeqCst) + file_bytes)?;
         self.room_for(file_bytes, NEW_COST, purpose)?;
         let next_id = |tail: SeqNo| self.segment_of(tail).0 + 1;
         let full = |e: Error| if e.is_full() { self.no_space(file_bytes) } else { e };
@@ -324,16 +346,44 @@ impl Log {
         self.needed_from.fetch_max(seq, Ordering::SeqCst);
     }
 
-    /// Occupies the reserve again before data is stored. The caller holds `preparing`.
-    fn hold_reserve(&self, purpose: Purpose) -> Result<()> {
-        if purpose == Purpose::Relief || self.reserve.is_held() {
+    /// Bytes that a log with blocks up to the address `end` and the data of the database want reserved.
+    fn reserve_wanted(&self, end: u64) -> u64 {
+        let log = end.saturating_sub(self.start);
+        self.reserve.wanted(self.data.load(Ordering::Relaxed).saturating_add(log))
+    }
+
+    /// Occupies the reserve before data is stored: as much as a log with blocks up to the address `end` wants. The caller holds
+    /// `preparing`.
+    fn hold_reserve(&self, purpose: Purpose, end: u64) -> Result<()> {
+        let (wanted, held) = (self.reserve_wanted(end), self.reserve.held());
+        if purpose == Purpose::Relief || wanted <= held {
             return Ok(());
         }
-        let bytes = self.reserve.bytes();
-        self.check_space(self.kept_free().saturating_add(bytes))?;
-        self.reserve.hold().map_err(|e| if e.is_full() { self.no_space(bytes) } else { e })?;
+        // Merges that run keep what was reserved for them; nothing is stored before the first reserve.
+        let kept = if held > 0 { self.kept_free_and_reserved() } else { self.kept_free() };
+        let more = wanted - held;
+        self.check_space(kept.saturating_add(more))?;
+        self.reserve.hold(wanted).map_err(|e| if e.is_full() { self.no_space(more) } else { e })?;
         self.set_limits();
         Ok(())
+    }
+
+    /// Extends the reserve for the next piece of the log, which reaches at least to the address `end`. Returns how far it may reach: if the
+    /// disk lacks room for the reserve of a whole piece, to `end`. The caller holds `preparing`.
+    fn grow_reserve(&self, end: u64, purpose: Purpose) -> Result<u64> {
+        let most = end.max(self.backed.load(Ordering::SeqCst) + self.piece());
+        if !self.reserve.is_held() {
+            return Ok(most); // nothing is stored before it is
+        }
+        match self.hold_reserve(purpose, most) {
+            Err(e) if e.is_full() => self.hold_reserve(purpose, end).map(|()| end),
+            held => held.map(|()| most),
+        }
+    }
+
+    /// Records that the database holds `bytes` more bytes of tables and values: the reserve grows with them.
+    pub fn note_data(&self, bytes: u64) {
+        self.data.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Takes over the reserve of an earlier session, if there is one.
@@ -357,7 +407,7 @@ impl Log {
         let unchecked = self.values_unchecked.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if unchecked >= VALUES_UNCHECKED_MAX {
             self.check_space(self.kept_free_and_reserved())?;
-            self.values_unchecked.store(0, Ordering::Relaxed);
+            self.note_data(self.values_unchecked.swap(0, Ordering::Relaxed));
             self.note_room(bytes);
         }
         Ok(reservation)
@@ -406,12 +456,13 @@ impl Log {
         }
     }
 
-    /// Occupies the reserve again if the disk has room for it. Never fails: the next commit that stores data tries
-    /// again.
+    /// Occupies the reserve again, or extends it, if the disk has room for that. Never fails: the next commit that stores data, or
+    /// needs blocks of the log, tries again.
     pub fn restore_reserve(&self) {
-        if !self.reserve.is_held() {
+        let end = || self.backed.load(Ordering::SeqCst);
+        if self.reserve_wanted(end()) > self.reserve.held() {
             let _one_at_a_time = self.preparing.lock();
-            if self.hold_reserve(Purpose::Store).is_err() {
+            if self.hold_reserve(Purpose::Store, end()).is_err() && !self.reserve.is_held() {
                 self.reserve.hold_last();
             }
         }
@@ -420,7 +471,7 @@ impl Log {
     /// Called before the database closes on a full disk: keeps the remaining space for the next open.
     pub fn leave_reserve(&self) {
         let _one_at_a_time = self.preparing.lock();
-        self.reserve.hold_what_fits();
+        self.reserve.hold_what_fits(self.reserve_wanted(self.start));
     }
 
     /// Gives the space of the reserve to a flush, a drop or a merge that found the disk full. Returns true if there was
@@ -455,7 +506,8 @@ impl Log {
         let refused = (*self.refused.lock())?;
         let is_recent = self.env.clock.mono().saturating_sub(refused.at) < REFUSAL_COUNTS;
         let wanted = if is_recent { refused.bytes } else { 0 };
-        let reserve = if self.reserve.is_held() { 0 } else { self.reserve.bytes() };
+        let backed = self.backed.load(Ordering::SeqCst);
+        let reserve = if self.reserve.is_held() { 0 } else { self.reserve_wanted(backed) };
         let needed = self.kept_free_and_reserved().saturating_add(reserve).saturating_add(wanted);
         let short = self.check_space(needed).err();
         if short.is_none() {

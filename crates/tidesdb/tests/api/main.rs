@@ -69,6 +69,7 @@ mod remote;
 mod remote_crashes;
 mod savepoints;
 mod settings;
+mod small;
 mod small_buffers;
 mod snapshots;
 mod space;

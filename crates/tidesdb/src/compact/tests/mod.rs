@@ -71,7 +71,7 @@ impl Rig {
             db_uuid: versions.identity().uuid,
             boot_id: env.disk.boot_id(),
             mapped: false,
-            reserve_bytes: 0,
+            reserve_bytes: 0..=0,
             free_min: 0,
         };
         let health = Arc::default();

@@ -172,6 +172,7 @@ fn short_writes_are_completed() {
 fn a_stopped_sequencer_reserves_nothing() {
     let rig = Rig::on(SimDisk::new(1), 1 << 20);
     let log = rig.log(false);
+    log.make_room(600 << 10, Purpose::Store).unwrap();
     // No commit ever finishes: the ring fills up.
     for _ in 1..1 << 14 {
         log.sequencer().reserve(32, Purpose::Store).unwrap();

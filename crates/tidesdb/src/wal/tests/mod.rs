@@ -10,6 +10,7 @@ mod sequencer;
 mod sweep;
 mod tail;
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -62,12 +63,17 @@ impl Rig {
     }
 
     fn log_at(&self, first: WalId, mapped: bool) -> Log {
+        self.log_with(first, mapped, 0..=0)
+    }
+
+    /// A log with a reserve of these lengths.
+    fn log_with(&self, first: WalId, mapped: bool, reserve_bytes: RangeInclusive<u64>) -> Log {
         let config = LogConfig {
             segment_bytes: self.segment,
             db_uuid: UUID,
             boot_id: BOOT,
             mapped,
-            reserve_bytes: 0,
+            reserve_bytes,
             free_min: 0,
         };
         Log::new(&self.env, &self.dir, config, &self.health, first)

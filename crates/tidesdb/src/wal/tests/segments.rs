@@ -2,6 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
+use tidesdb_io::Access;
+
 use super::*;
 use crate::Error;
 use crate::wal::layout::{SEGMENT_HEADER_BYTES, SegmentHeader};
@@ -259,10 +261,8 @@ fn what_commits_fill_can_be_flushed() {
         log.set_needed_from(from);
         rig.disk.limit_space(Some(FLUSH_OVERHEAD_BYTES + room));
         let filled = loop {
-            // The simulated disk has no holes: what a segment lacks of its blocks counts as used there.
             let backed = log.backed.load(Ordering::SeqCst);
-            let hole = backed.next_multiple_of(SEGMENT) - backed;
-            let free = rig.dir.space().unwrap().free + hole;
+            let free = rig.dir.space().unwrap().free;
             // The tail may be behind the header of a segment that has no blocks yet.
             let unflushed = log.bytes_since(from).min(backed.saturating_sub(from * UNIT));
             assert!(
@@ -278,4 +278,93 @@ fn what_commits_fill_can_be_flushed() {
         let least = room.saturating_sub(3 * SEGMENT) / 2;
         assert!(filled >= least, "room {room}, records of {bytes}, spare {spare}: {filled} bytes filled");
     }
+}
+
+/// A log begins with a short piece. Each further one doubles it, until a piece is a segment, which is prepared in advance.
+#[test]
+fn pieces_of_the_log_grow_to_whole_segments() {
+    let rig = Rig::on(SimDisk::new(1), 1 << 20);
+    let log = rig.log(true);
+    let used = || rig.dir.space().map(|space| space.total - space.free).unwrap();
+    put(&log, b"first");
+    assert_eq!(used(), 64 << 10);
+    for n in 0.. {
+        let commit = put_by(&log, &body(n, 3000), true);
+        assert!(commit.end * UNIT <= log.backed.load(Ordering::SeqCst));
+        if log.wants_next(&commit) {
+            log.prepare_next().unwrap();
+        }
+        if log.segment_of(commit.end) == WalId(6) {
+            break;
+        }
+    }
+    let ops = rig.disk.ops();
+    let is_piece = |op: &&sim::Op| op.ok && matches!(op.kind, OpKind::Create | OpKind::Allocate);
+    let pieces: Vec<u64> = ops.iter().filter(is_piece).map(|op| op.len >> 10).collect();
+    assert_eq!(pieces, [64, 64, 128, 256, 512, 1024, 1024, 1024, 1024, 1024]);
+    assert_eq!(used(), 6 << 20);
+    assert_eq!(rig.reopened().read().unwrap().0.cut, None);
+}
+
+/// A record that is longer than the next piece gets the blocks that it needs, and one that does not fit into the segment those of the rest.
+#[test]
+fn a_record_longer_than_a_piece_gets_its_blocks() {
+    let rig = Rig::on(SimDisk::new(1), 1 << 20);
+    let log = rig.log(false);
+    let lens = [200_000, 10, 700_000, 300_000, 2_000_000, 10, 500_000];
+    let commits: Vec<_> = (0..).zip(lens).map(|(n, len)| (put(&log, &body(n, len)).seq, body(n, len))).collect();
+    assert!(rig.reopened().read().unwrap().1 == commits);
+}
+
+/// The reserve is long enough for a flush of the whole log before the log gets more blocks, also if the disk becomes full meanwhile.
+#[test]
+fn the_reserve_grows_before_the_log() {
+    let (least, most) = (512 << 10, 4 << 20);
+    for room in (0..60).map(|n| Some(n * 150_007)).chain([None]) {
+        let rig = Rig::on(SimDisk::new(1), 1 << 20);
+        let log = rig.log_with(WalId(1), false, least..=most);
+        log.begin(Vec::new()).unwrap();
+        log.restore_reserve();
+        let reserve = || rig.dir.open(files::RESERVE, Access::Read).unwrap().len().unwrap();
+        assert_eq!(reserve(), least + (64 << 10));
+        rig.disk.limit_space(room);
+        for n in 0.. {
+            let backed = log.backed.load(Ordering::SeqCst) - (1 << 20);
+            assert!(reserve() >= most.min(least + backed), "{room:?}: {} for a log of {backed}", reserve());
+            match log.append(&mut record(&body(n, 5000)), 1, false, Purpose::Store) {
+                Ok(commit) => log.sequencer().done(&commit),
+                Err((None, Error::NoSpace { free, needed, .. })) => {
+                    assert!(room.is_some() && free < needed, "{room:?}: {free} of {needed}");
+                    break;
+                }
+                Err((_, e)) => panic!("{e}"),
+            }
+            if backed > 8 << 20 {
+                assert_eq!((room, reserve()), (None, most));
+                break;
+            }
+        }
+    }
+}
+
+/// The last session may have left a reserve that is shorter than this one wants: it is used nevertheless, and extended.
+#[test]
+fn a_short_reserve_is_taken_over() {
+    let rig = Rig::on(SimDisk::new(1), 1 << 20);
+    let open = |data| {
+        let log = rig.log_with(WalId(1), false, 512 << 10..=4 << 20);
+        log.note_data(data);
+        log.take_over_reserve().unwrap();
+        log
+    };
+    let reserve = || rig.dir.open(files::RESERVE, Access::Read).unwrap().len().unwrap();
+    open(0).restore_reserve();
+    assert_eq!(reserve(), 512 << 10);
+    rig.disk.limit_space(Some(0));
+    let log = open(1 << 20);
+    let deleted = log.append(&mut record(b"delete"), 1, false, Purpose::Relief);
+    assert!(deleted.is_ok(), "the space of the reserve was not used: {deleted:?}");
+    rig.disk.limit_space(None);
+    log.restore_reserve();
+    assert!(reserve() >= (512 << 10) + (1 << 20));
 }
