@@ -18,6 +18,11 @@ pub trait Clock: Send + Sync + Debug {
     fn mono(&self) -> Duration;
     /// Blocks the calling thread for `d`.
     fn sleep(&self, d: Duration);
+    /// Blocks the calling thread for `d`, or less: by `wait`, which gets the longest time and may return earlier. A clock that callers move
+    /// sleeps instead.
+    fn wait(&self, d: Duration, _wait: &dyn Fn(Duration)) {
+        self.sleep(d);
+    }
 }
 
 /// The clocks of the system.
@@ -46,6 +51,10 @@ impl Clock for RealClock {
 
     fn sleep(&self, d: Duration) {
         std::thread::sleep(d);
+    }
+
+    fn wait(&self, d: Duration, wait: &dyn Fn(Duration)) {
+        wait(d);
     }
 }
 

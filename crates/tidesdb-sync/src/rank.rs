@@ -35,8 +35,6 @@ ranks! {
     DIRECTORY = 100;
     /// What the last look at the state of the database saw.
     WATCH = 106;
-    /// Threads of the background.
-    THREADS = 110;
     /// The upload under way.
     UPLOADING = 120;
     /// A family is made, dropped or renamed.
@@ -101,6 +99,8 @@ ranks! {
     C_CONNECTOR = 296;
     /// Files to remove.
     OBSOLETE = 298;
+    /// Threads of the background.
+    THREADS = 299;
     /// Why the database was poisoned.
     HEALTH = 300;
     /// The event log is written.

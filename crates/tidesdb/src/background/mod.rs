@@ -373,7 +373,7 @@ fn sweep(engine: &Engine, settles: bool) {
             || f.owned_view().probes.is_due()
     };
     for family in engine.write.all_families().iter() {
-        if settles || has_dead(family) {
+        if has_dead(family) || settles && !family.owned_view().version.runs().is_empty() {
             engine.write.jobs.push(Job::Compact(family.id));
         }
         if collect::is_due(&engine.maintenance, family, engine.stored_to()) {

@@ -1,5 +1,6 @@
-//! The worker threads, and the timekeeper thread.
+//! The worker threads, and the timekeeper thread. None starts before it has something to do.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,60 +10,41 @@ use tidesdb_sync::{Mutex, rank};
 use super::{Ticks, finished, run};
 use crate::context::WriteCtx;
 use crate::engine::Engine;
-use crate::jobs::Job;
+use crate::jobs::{Crew, Job};
 use crate::{Error, Result};
 
-/// The running threads of one database.
+/// The threads of one database.
 #[derive(Default)]
-pub struct Pool {
+pub struct Pool(Arc<Crews>);
+
+/// The threads that run.
+#[derive(Default)]
+struct Crews {
     threads: Mutex<Vec<JoinHandle>, { rank::THREADS }>,
 }
 
 impl Pool {
-    /// Starts `workers` workers, one for merges of further families, the one that removes files, the timekeeper and, with an object
-    /// store, the uploader.
-    /// 0 workers = no threads.
+    /// Threads that start when there is work for them: `workers` workers, one for merges of further families, the one that removes files,
+    /// the timekeeper and, with an object store, the uploader. 0 workers = no threads.
     ///
-    /// # Errors
-    /// `Io` if a thread cannot be started; the threads already started are stopped.
-    pub fn start(engine: &Arc<Engine>, workers: usize) -> Result<Self> {
+    /// While the system has no room for a thread, commits do its work, as without threads, and sync the log themselves. Each further job
+    /// tries again.
+    pub fn new(engine: &Arc<Engine>, workers: usize) -> Self {
         let pool = Self::default();
         if workers == 0 {
-            return Ok(pool);
+            return pool;
         }
-        // One more than asked for, so that the merges of one family never use all threads for long jobs.
-        let threads = if workers > 1 { workers + 1 } else { workers };
-        engine.write.jobs.limit_merges(workers / 2);
-        let spawn = |name, priority, takes| {
-            let worker = Arc::clone(engine);
-            pool.spawn(&engine.write, name, priority, move || work(&worker, takes))
-        };
-        for i in 0..threads {
-            // One half of several workers takes only short jobs, merges of small families among them, so these never wait for a long
-            // one. The other half takes the long jobs at low priority: it yields to the threads of the user. If merges fall behind, their
-            // debt delays the writers.
-            let (name, priority, takes) = match i * 2 < workers {
-                _ if workers == 1 => ("tidesdb-worker", Priority::Normal, Takes::All),
-                true => ("tidesdb-flush", Priority::Normal, Takes::Short),
-                false => ("tidesdb-compact", Priority::Low, Takes::Long),
-            };
-            spawn(name, priority, takes)?;
-        }
-        if workers > 1 {
-            spawn("tidesdb-remove", Priority::Low, Takes::Removals)?;
-        }
-        if engine.remote.is_some() {
-            spawn("tidesdb-upload", Priority::Normal, Takes::Uploads)?;
-        }
-        let timekeeper = Arc::clone(engine);
-        pool.spawn(&engine.write, "tidesdb-clock", Priority::Normal, move || {
-            let mut ticks = Ticks::default();
-            while !timekeeper.write.jobs.is_closed() {
-                timekeeper.write.env.clock.sleep(ticks.pause(&timekeeper));
-                ticks.tick(&timekeeper);
+        let write = &engine.write;
+        write.jobs.limit_merges(workers / 2);
+        write.sync_due.set_ticking(false);
+        write.log.announce_first();
+        let (crews, engine) = (Arc::clone(&pool.0), Arc::downgrade(engine));
+        write.jobs.staff.hire_by(move |crew| {
+            if let Some(engine) = engine.upgrade() {
+                crews.start(&engine, workers, crew);
             }
-        })?;
-        Ok(pool)
+        });
+        pool
     }
 
     /// Starts a thread that ends by itself.
@@ -76,25 +58,113 @@ impl Pool {
         priority: Priority,
         body: impl FnOnce() + Send + 'static,
     ) -> Result<()> {
-        match ctx.env.threads.spawn(name, priority, Box::new(body)) {
-            Ok(handle) => {
-                self.threads.lock().push(handle);
-                Ok(())
-            }
-            Err(e) => {
-                self.stop(ctx);
-                Err(Error::io("start", name, e))
+        let spawned = ctx.env.threads.spawn(name, priority, Box::new(body));
+        let handle = spawned.map_err(|e| Error::io("start", name, e)).inspect_err(|_| self.stop(ctx))?;
+        self.0.threads.lock().push(handle);
+        Ok(())
+    }
+
+    /// Stops all threads after their current job; none starts from now on. Lifts the rate of merges, so that they end soon.
+    pub fn stop(&self, ctx: &WriteCtx) {
+        ctx.jobs.close();
+        ctx.merges.set_rate(0);
+        let threads = std::mem::take(&mut *self.0.threads.lock());
+        for thread in threads {
+            thread.join();
+        }
+    }
+}
+
+impl Crews {
+    /// Starts the threads of `crew`, and the timekeeper, unless they run.
+    #[cold]
+    fn start(&self, engine: &Arc<Engine>, workers: usize, crew: Crew) {
+        for crew in [crew, Crew::Clock] {
+            if !engine.write.jobs.staff.has(crew) && !self.start_one(engine, workers, crew) {
+                let (name, _) = threads_of(crew, workers);
+                tracing::warn!(name, "a background thread could not be started; commits do its work");
             }
         }
     }
 
-    /// Stops all threads after their current job. Lifts the rate of merges, so that they end soon.
-    pub fn stop(&self, ctx: &WriteCtx) {
-        ctx.jobs.close();
-        ctx.merges.set_rate(0);
-        for thread in std::mem::take(&mut *self.threads.lock()) {
-            thread.join();
+    /// Starts the threads of `crew`; it is enough if one of them starts. Returns false if none can be started, and that is new.
+    fn start_one(&self, engine: &Arc<Engine>, workers: usize, crew: Crew) -> bool {
+        let (jobs, (name, count)) = (&engine.write.jobs, threads_of(crew, workers));
+        let mut threads = self.threads.lock();
+        // After a close began, a thread would work on without an end.
+        if jobs.is_closed() || jobs.staff.has(crew) {
+            return true;
         }
+        let before = threads.len();
+        for _ in 0..count {
+            match spawn(engine, workers, crew) {
+                Ok(thread) => threads.push(thread),
+                Err(e) if threads.len() == before => return !jobs.staff.failed(crew, format!("start {name}: {e}")),
+                Err(_) => break,
+            }
+        }
+        crews_of(crew, workers).iter().for_each(|crew| jobs.staff.started(*crew));
+        true
+    }
+}
+
+/// Name and number of the threads of `crew`.
+fn threads_of(crew: Crew, workers: usize) -> (&'static str, usize) {
+    match crew {
+        Crew::Clock => ("tidesdb-clock", 1),
+        Crew::Uploads => ("tidesdb-upload", 1),
+        _ if workers == 1 => ("tidesdb-worker", 1),
+        Crew::Removals => ("tidesdb-remove", 1),
+        // One half of several workers takes only short jobs, merges of small families among them, so these never wait for a long
+        // one. The other half takes the long jobs at low priority: it yields to the threads of the user. If merges fall behind, their
+        // debt delays the writers.
+        Crew::Short => ("tidesdb-flush", workers.div_ceil(2)),
+        // One more than asked for, so that the merges of one family never use all threads for long jobs.
+        Crew::Long => ("tidesdb-compact", workers + 1 - workers.div_ceil(2)),
+    }
+}
+
+/// The crews whose jobs the threads of `crew` take.
+fn crews_of(crew: Crew, workers: usize) -> &'static [Crew] {
+    match crew {
+        Crew::Clock => &[Crew::Clock],
+        Crew::Uploads => &[Crew::Uploads],
+        _ if workers == 1 => &[Crew::Short, Crew::Long, Crew::Removals],
+        Crew::Short => &[Crew::Short],
+        Crew::Long => &[Crew::Long],
+        Crew::Removals => &[Crew::Removals],
+    }
+}
+
+/// Starts one thread of `crew`.
+fn spawn(engine: &Arc<Engine>, workers: usize, crew: Crew) -> io::Result<JoinHandle> {
+    let (name, _) = threads_of(crew, workers);
+    let engine_of_thread = Arc::clone(engine);
+    let (priority, takes) = match crew {
+        Crew::Clock => {
+            let body = move || keep_time(&engine_of_thread);
+            return engine.write.env.threads.spawn(name, Priority::Normal, Box::new(body));
+        }
+        Crew::Uploads => (Priority::Normal, Takes::Uploads),
+        _ if workers == 1 => (Priority::Normal, Takes::All),
+        Crew::Short => (Priority::Normal, Takes::Short),
+        Crew::Long => (Priority::Low, Takes::Long),
+        Crew::Removals => (Priority::Low, Takes::Removals),
+    };
+    let body = move || work(&engine_of_thread, takes);
+    engine.write.env.threads.spawn(name, priority, Box::new(body))
+}
+
+fn keep_time(engine: &Arc<Engine>) {
+    let (write, mut ticks) = (&engine.write, Ticks::default());
+    engine.reads.begin_ticking();
+    write.sync_due.set_ticking(true);
+    loop {
+        write.env.clock.wait(ticks.pause(engine), &|time| write.jobs.wait_for_close(time));
+        if write.jobs.is_closed() {
+            return;
+        }
+        ticks.tick(engine);
     }
 }
 

@@ -41,7 +41,7 @@ impl Engine {
     /// Frees memory as the pressure requires.
     pub fn relieve(&self) {
         let memory = &self.write.memory;
-        if self.write.options.background_threads == Some(0) {
+        if self.write.works_alone() {
             memory.allow_relief(); // there are no ticks
         }
         self.count_memory();

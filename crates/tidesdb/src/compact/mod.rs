@@ -24,4 +24,4 @@ mod tests;
 pub use levels::{LevelStats, TreeStats, stored_tree, tree};
 pub use manual::{everything, within};
 pub use plan::CompactionPlan;
-pub use run::{move_values, run};
+pub use run::{is_due, move_values, run};

@@ -32,6 +32,11 @@ pub fn run(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>) -> Result<bool> {
     carry_out(ctx, family, &begun).map(|()| true)
 }
 
+/// Returns true if a compaction of `family` is due.
+pub fn is_due(ctx: &MaintenanceCtx, family: &FamilyCore) -> bool {
+    begin(ctx, family).is_some()
+}
+
 /// Rewrites one table that refers to the value logs to empty, or all tables `together`, so that their live values move. Returns `false` if
 /// no table can be rewritten now.
 ///

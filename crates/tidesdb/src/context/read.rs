@@ -43,7 +43,7 @@ pub struct ReadCtx {
     sequencer: Arc<Sequencer>,
     clock: Arc<dyn Clock>,
     /// Whether a thread refreshes `expiry_clock`; otherwise each read of the time does.
-    ticking: bool,
+    ticking: AtomicBool,
     /// Sequence numbers that live readers use.
     pub snapshots: Arc<Snapshots>,
     /// The time that decides expiry.
@@ -57,12 +57,12 @@ pub struct ReadCtx {
 }
 
 impl ReadCtx {
-    /// The readers of `log`. `ticking`: a thread will call [`ReadCtx::refresh_clock`] often.
-    pub fn new(log: &Log, clock: &Arc<dyn Clock>, ticking: bool) -> Self {
+    /// The readers of `log`.
+    pub fn new(log: &Log, clock: &Arc<dyn Clock>) -> Self {
         Self {
             sequencer: Arc::clone(log.sequencer()),
             clock: Arc::clone(clock),
-            ticking,
+            ticking: AtomicBool::new(false),
             snapshots: Arc::new(Snapshots::default()),
             expiry_clock: ExpiryClock::default(),
             closed: AtomicBool::new(false),
@@ -116,7 +116,7 @@ impl ReadCtx {
     /// back.
     #[inline]
     pub fn now(&self) -> u64 {
-        if !self.ticking {
+        if !self.ticking.load(Ordering::Relaxed) {
             return self.refresh_clock();
         }
         self.expiry_clock.seen()
@@ -134,6 +134,12 @@ impl ReadCtx {
     /// `InvalidArgument` if that is after the last moment that a row can store, in the year 10889.
     pub fn expiry_after(&self, ttl: Duration) -> Result<u64> {
         expiry_after(self.expiry_clock.read_exactly(&*self.clock), ttl)
+    }
+
+    /// From now on the calling thread calls [`ReadCtx::refresh_clock`] often.
+    pub fn begin_ticking(&self) {
+        self.refresh_clock();
+        self.ticking.store(true, Ordering::Relaxed);
     }
 
     /// Reads the clock and returns the time.

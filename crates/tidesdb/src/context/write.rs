@@ -109,8 +109,7 @@ pub type MergeSpace = SpaceReservation<OwnedLog>;
 impl WriteCtx {
     /// The write path to `log`, with no family.
     pub fn new(env: &Env, options: DbOptions, health: &Arc<Health>, log: Log) -> Self {
-        let ticking = options.background_threads != Some(0) && !options.read_only;
-        let reads = Arc::new(ReadCtx::new(&log, &env.clock, ticking));
+        let reads = Arc::new(ReadCtx::new(&log, &env.clock));
         let merges = Merges::default();
         merges.set_rate(options.compaction_bytes_per_second);
         Self {
@@ -223,6 +222,12 @@ impl WriteCtx {
         dirty.iter().try_for_each(|family| family.vlog.sync())
     }
 
+    /// Returns true if commits run the jobs themselves: the database has no threads, or the system has no room for them.
+    #[inline]
+    pub fn works_alone(&self) -> bool {
+        self.options.background_threads == Some(0) || self.jobs.staff.lacks_workers()
+    }
+
     /// Makes the log and the values durable up to `end`.
     ///
     /// # Errors
@@ -321,7 +326,7 @@ impl WriteCtx {
             return Ok(());
         }
         self.ask_for_relief();
-        if self.options.background_threads == Some(0) {
+        if self.works_alone() {
             return Ok(()); // the next commit runs the job
         }
         let verdict = || match self.memory.is_within_limit() {

@@ -452,14 +452,14 @@ pub(crate) fn write(ctx: &WriteCtx, batch: &mut WriteBatch, options: &WriteOptio
     committed
 }
 
-/// Runs the queued jobs in this thread after a write, if there are no background threads.
+/// Runs the queued jobs in this thread after a write, if there are no background threads, or not all of them could be started.
 fn work_here<T>(ctx: &WriteCtx, written: &Result<T>) {
     let work = match written {
         Ok(_) => true,
         Err(e) => e.is_full(), // the queued jobs may free space
     };
     if work
-        && ctx.options.background_threads == Some(0)
+        && ctx.works_alone()
         && ctx.jobs.pending() > 0
         && let Ok(engine) = ctx.owner()
     {

@@ -16,7 +16,7 @@ use crate::context::WriteCtx;
 use crate::engine::Engine;
 use crate::family::FamilyCore;
 use crate::health::Health;
-use crate::jobs::{Job, Retry};
+use crate::jobs::{Crew, Job, Retry};
 use crate::maintenance::MaintenanceCtx;
 use crate::memory::Memory;
 use crate::options::{DbOptions, FamilyOptions, RecoveryMode, RemoteOptions, SyncMode};
@@ -26,12 +26,16 @@ use crate::version::{Context, Presence, State, VersionSet, inspect, presence, wi
 use crate::vlog::WriteBudget;
 use crate::wal::{Log, LogConfig, reader, release_spare_files};
 use crate::write::Family;
-use crate::{Error, Result, files};
+use crate::{Error, Result, compact, files};
 
 /// The system may have room for no more threads, and a thread that cannot begin ends the process.
 const BACKGROUND_THREADS_MAX: usize = 256;
 /// Free space, on top of `disk_free_min`, below which an open releases the reserve.
 const NEARLY_FULL_BYTES: u64 = 64 << 20;
+/// An open looks for merges that are due itself if there are at most so many families, and tables of a family, and removes so many files.
+const FEW: usize = 8;
+/// Reads cause merges of a family with several sorted runs from this size on, also if nothing is written.
+const WATCHED_BYTES_MIN: u64 = 1 << 20;
 /// Value logs open for writing may use 1/4 of the descriptor budget.
 const VLOG_WRITES_SHARE: usize = 4;
 
@@ -255,11 +259,13 @@ impl OpenOptions {
         if unsaved.is_some() {
             engine.write.begin_recovery();
         }
-        let pool = Pool::start(&engine, workers)?; // last: an open that fails leaves no thread
+        let pool = Pool::new(&engine, workers); // last: an open that fails leaves no thread
         if let Some(unsaved) = unsaved {
             let report = report.clone();
             let body = move || unsaved.save_behind(&report);
             pool.spawn(&engine.write, "tidesdb-recover", Priority::Normal, body)?;
+        } else if workers > 0 {
+            ask_for_due(&engine);
         } else {
             engine.write.ask_for_pending();
             engine.write.jobs.push(Job::RemoveObsolete); // files that recovery replaced
@@ -496,6 +502,36 @@ impl LockedDb {
         let Self { mut options, dir, lock, attached } = self;
         options.comparators.extend(comparators);
         options.open_locked(&dir, lock, attached)
+    }
+}
+
+/// Requests the work that an open finds. What little there may be in a small database is looked for and done here: no thread starts to
+/// find nothing.
+fn ask_for_due(engine: &Arc<Engine>) {
+    let write = &engine.write;
+    // Files that recovery replaced, at least the old manifest.
+    match engine.maintenance.versions.obsolete().len() {
+        0..=FEW => engine.maintenance.remove_obsolete(),
+        _ => write.jobs.push(Job::RemoveObsolete),
+    }
+    let families = write.all_families();
+    for family in &families {
+        let version = Arc::clone(&family.owned_view().version);
+        let is_small = families.len() <= FEW && version.tables().take(FEW + 1).count() <= FEW;
+        if !is_small || compact::is_due(&engine.maintenance, family) {
+            write.jobs.push(Job::Compact(family.id));
+        }
+        // These become due with time or with reads, without a commit.
+        let may_become_due = version.runs().iter().any(|run| run.has_expiring())
+            || !version.ranges().is_empty()
+            || !version.vlogs().is_empty()
+            || version.runs().len() > 1 && version.bytes() >= WATCHED_BYTES_MIN;
+        if may_become_due {
+            write.jobs.want(Crew::Clock);
+        }
+    }
+    if engine.remote.is_some() {
+        write.jobs.want(Crew::Clock);
     }
 }
 

@@ -310,7 +310,7 @@ impl Following {
             inner: Arc::new(Inner {
                 path: self.options.path.clone(),
                 default: Family { core, ctx: Arc::clone(&engine.write) },
-                pool: Pool::start(&engine, 0)?,
+                pool: Pool::default(),
                 engine,
                 report,
                 closing: Closing::new(Some(Box::new(NoLock))),

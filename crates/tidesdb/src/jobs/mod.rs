@@ -3,6 +3,7 @@
 
 mod merges;
 mod running;
+mod staff;
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,12 +12,15 @@ use std::time::Duration;
 
 pub use merges::Merges;
 pub use running::{JobStart, JobStats, Progress, RunningJob, RunningJobs};
-use tidesdb_sync::{Condvar, Mutex, rank};
+pub use staff::{Crew, Staff};
+use tidesdb_sync::{Condvar, Event, Mutex, rank};
 
 use crate::types::FamilyId;
 
 /// Maximum number of merges of one family at a time, whatever the number of workers.
 const MERGES_OF_A_FAMILY: usize = 4;
+/// With more waiting jobs, all workers start.
+const BACKLOG: usize = 4;
 
 /// One piece of background work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -81,6 +85,10 @@ pub struct JobQueue {
     inner: Mutex<Inner, { rank::JOBS }>,
     changed: Condvar,
     closed: AtomicBool,
+    /// Advanced when the queue is closed.
+    ended: Event,
+    /// The threads that take the jobs.
+    pub staff: Staff,
 }
 
 #[derive(Debug, Default)]
@@ -108,6 +116,16 @@ impl Inner {
         }
     }
 
+    /// Who takes `job`.
+    fn crew(&self, job: Job) -> Crew {
+        match job {
+            Job::RemoveObsolete => Crew::Removals,
+            Job::Upload => Crew::Uploads,
+            job if self.is_short(job) => Crew::Short,
+            _ => Crew::Long,
+        }
+    }
+
     /// How many of `job` may run at the same time.
     fn limit(&self, job: Job) -> usize {
         match job {
@@ -121,7 +139,7 @@ impl Inner {
 }
 
 impl JobQueue {
-    /// Queues `job`, unless it is queued already.
+    /// Queues `job`, unless it is queued already. Starts the threads that take it, if they have not started.
     pub fn push(&self, job: Job) {
         let mut inner = self.inner.lock();
         inner.asked += 1;
@@ -129,6 +147,19 @@ impl JobQueue {
         if let Entry::Vacant(place) = inner.waiting.entry(job) {
             place.insert(turn);
             self.changed.notify_all(); // not every worker takes every job
+        }
+        let (crew, is_backlog) = (inner.crew(job), inner.waiting.len() > BACKLOG);
+        drop(inner);
+        self.want(crew);
+        if is_backlog {
+            [Crew::Short, Crew::Long].into_iter().for_each(|crew| self.want(crew));
+        }
+    }
+
+    /// Starts the threads of `crew`, unless they have started or the queue is closed.
+    pub fn want(&self, crew: Crew) {
+        if !self.staff.has(crew) && !self.is_closed() {
+            self.staff.start(crew);
         }
     }
 
@@ -143,6 +174,9 @@ impl JobQueue {
         let changed = if is_small { inner.small.insert(family) } else { inner.small.remove(&family) };
         if changed && is_small {
             self.changed.notify_all(); // a worker that waits may take its merge now
+        } else if changed && inner.waiting.contains_key(&Job::Compact(family)) {
+            drop(inner);
+            self.want(Crew::Long); // those that it was left to do not take it any more
         }
     }
 
@@ -218,8 +252,17 @@ impl JobQueue {
     /// Closes the queue: workers end after their current job.
     pub fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
+        self.ended.advance();
         let _inner = self.inner.lock();
         self.changed.notify_all();
+    }
+
+    /// Waits until the queue is closed, for about `patience` at most.
+    pub fn wait_for_close(&self, patience: Duration) {
+        let seen = self.ended.current();
+        if !self.is_closed() {
+            self.ended.wait_while(seen, Some(patience));
+        }
     }
 
     /// Returns true if [`JobQueue::close`] was called.

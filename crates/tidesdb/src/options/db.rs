@@ -67,7 +67,8 @@ pub struct DbOptions {
     pub wal_segment_bytes: u64,
     /// Threads for flush and compaction. 0 = the committing thread does the work itself: the order of I/O is then
     /// deterministic, and no thread syncs for `SyncMode::Interval`. With two or more, another one merges while one family
-    /// uses all that merge. At most 256. Default: 2 to 4, by the number of cores.
+    /// uses all that merge. None starts before there is work for it. While the system cannot start one, commits do its work, and
+    /// [`crate::Db::health`] says so. At most 256. Default: 2 to 4, by the number of cores.
     pub background_threads: Option<usize>,
     /// Maximum number of key ranges that one merge is divided into. Idle workers that merge take some of them, the thread that runs the
     /// merge takes the others. 1 = merges are not divided. Default: twice the number of threads that merge; 1 with fewer than two

@@ -16,13 +16,15 @@ pub struct SyncDue {
     used: AtomicBool,
     /// Set when the database is being closed: there are no more ticks.
     ended: AtomicBool,
+    /// Set while the thread that ticks has not started.
+    silent: AtomicBool,
 }
 
 impl Default for SyncDue {
     fn default() -> Self {
         let (tick_nanos, due_nanos) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
-        let [idle, used, ended] = [false; 3].map(AtomicBool::new);
-        Self { tick_nanos, due_nanos, idle, used, ended }
+        let [idle, used, ended, silent] = [false; 4].map(AtomicBool::new);
+        Self { tick_nanos, due_nanos, idle, used, ended, silent }
     }
 }
 
@@ -31,8 +33,8 @@ impl SyncDue {
     pub const IDLE_PERIOD: Duration = Duration::from_millis(100);
 
     /// Requests that a commit, which has its place in the log, is durable within `period`. If there are many such commits, only the
-    /// first after a sync writes to shared memory. Returns false if the database is idle and the next tick may be too late, or is
-    /// being closed: then the caller must sync.
+    /// first after a sync writes to shared memory. Returns false if no thread ticks yet, or the database is idle and the next tick may be
+    /// too late, or is being closed: then the caller must sync.
     #[must_use]
     pub fn within(&self, period: Duration) -> bool {
         let is_short = period < Self::IDLE_PERIOD;
@@ -43,7 +45,12 @@ impl SyncDue {
             self.due_nanos.fetch_min(due, Ordering::SeqCst);
         }
         let is_late = is_short && self.idle.load(Ordering::SeqCst);
-        !(is_late || self.ended.load(Ordering::SeqCst))
+        !(is_late || self.ended.load(Ordering::SeqCst) || self.silent.load(Ordering::SeqCst))
+    }
+
+    /// Records whether a thread ticks, or will never and callers know that.
+    pub fn set_ticking(&self, yes: bool) {
+        self.silent.store(!yes, Ordering::SeqCst);
     }
 
     /// Notes that there will be no more ticks. Returns whether commits may rely on one: then the caller must sync. The tail of the log
@@ -92,6 +99,18 @@ mod tests {
         assert!(due.tick(Duration::from_secs(2)) && due.set_idle(true));
         assert!(due.within(long) && !due.within(short));
         assert!(!due.set_idle(true) && due.within(short));
+    }
+
+    #[test]
+    fn no_commit_relies_on_a_thread_that_has_not_started() {
+        let (due, second) = (SyncDue::default(), Duration::from_secs(1));
+        due.set_ticking(false);
+        assert!(!due.within(second));
+        due.set_ticking(true);
+        assert!(due.within(second));
+        assert!(due.end());
+        due.set_ticking(true);
+        assert!(!due.within(second), "a thread that starts during a close does not tick");
     }
 
     #[test]

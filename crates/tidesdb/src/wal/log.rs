@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tidesdb_io::{Buffer, Dir, Env};
 use tidesdb_sync::{EpochCell, Mutex, ShardedCounter, pin, rank};
@@ -75,6 +75,8 @@ pub struct Log {
     pub(super) backed: AtomicU64,
     /// A record above this address requests more blocks in advance.
     pub(super) ask_from: AtomicU64,
+    /// The first record must be announced; `ask_from` is 0 until then.
+    pub(super) announces: AtomicBool,
     /// `ask_from` is not below this address: the disk had no room for blocks in advance.
     pub(super) tight_to: AtomicU64,
     /// Bytes of tables and values when the database was opened, and of values written since.
@@ -109,6 +111,7 @@ impl Log {
             start: first.0 * config.segment_bytes,
             backed: AtomicU64::new(first.0 * config.segment_bytes),
             ask_from: AtomicU64::new(u64::MAX),
+            announces: AtomicBool::new(false),
             tight_to: AtomicU64::new(0),
             data: AtomicU64::new(0),
             env: env.clone(),
@@ -328,10 +331,33 @@ impl Log {
         }
     }
 
-    /// Returns true if more blocks should be allocated in the background.
+    /// Returns true if [`Log::takes_first`] or [`Log::wants_piece`] may.
     #[inline]
     pub fn wants_next(&self, commit: &Commit) -> bool {
         commit.seq * UNIT > self.ask_from.load(Ordering::Relaxed)
+    }
+
+    /// Returns true if more blocks should be allocated in the background.
+    pub fn wants_piece(&self, commit: &Commit) -> bool {
+        let ask_from = self.ask_from.load(Ordering::Relaxed);
+        ask_from > 0 && commit.seq * UNIT > ask_from
+    }
+
+    /// From now on [`Log::takes_first`] returns true once.
+    pub fn announce_first(&self) {
+        let _one_at_a_time = self.preparing.lock();
+        self.announces.store(true, Ordering::Relaxed);
+        self.set_limits();
+    }
+
+    /// Returns true at the first call after [`Log::announce_first`].
+    pub fn takes_first(&self) -> bool {
+        let is_first = self.announces.swap(false, Ordering::Relaxed);
+        if is_first {
+            let _one_at_a_time = self.preparing.lock();
+            self.set_limits();
+        }
+        is_first
     }
 
     /// Allocates the next blocks, unless the segment after the tail's has all of its own already. Releases the pages of the segment before

@@ -230,7 +230,11 @@ impl Log {
         let piece = self.piece();
         let is_short = piece < AHEAD_BYTES_MIN.min(self.config.segment_bytes);
         let ask_from = if is_short { u64::MAX } else { backed.saturating_sub(piece / 2) };
-        self.ask_from.store(ask_from.max(self.tight_to.load(Ordering::Relaxed)), Ordering::Relaxed);
+        let ask_from = match self.announces.load(Ordering::Relaxed) {
+            true => 0,
+            false => ask_from.max(self.tight_to.load(Ordering::Relaxed)),
+        };
+        self.ask_from.store(ask_from, Ordering::Relaxed);
     }
 
     /// Reserves a place for a record that needs segments of its own. Their file is complete before the tail is held;

@@ -26,7 +26,7 @@ pub(super) fn admit(ctx: &WriteCtx, batch: &WriteBatch) -> Result<Option<Charge>
     let kept = batch.is_large().then(|| ctx.memory.reserve(batch.bytes() as u64));
     match verdict(ctx, batch) {
         Verdict::Go => {}
-        _ if ctx.options.background_threads == Some(0) => {}
+        _ if ctx.works_alone() => {}
         Verdict::Slow(cause, fullness) => {
             let bytes = cost(batch, cause);
             ctx.pacing.delay(&*ctx.env.clock, (cause, fullness), bytes, || verdict(ctx, batch));

@@ -17,7 +17,7 @@ use super::staged::{Staged, stage};
 use crate::callback::{comparing, contained};
 use crate::context::WriteCtx;
 use crate::family::{Committed, CommittedOp, FamilyCore, Metric};
-use crate::jobs::Job;
+use crate::jobs::{Crew, Job};
 use crate::memory::{Charge, Use};
 use crate::options::{SyncMode, WriteOptions};
 use crate::types::{Between, Kind, SeqNo, moment_of};
@@ -313,7 +313,7 @@ fn after(ctx: &WriteCtx, batch: &mut WriteBatch, commit: &Commit, full: bool) ->
         family.count(Metric::UserBytes, *bytes);
     }
     if ctx.log.wants_next(commit) {
-        ctx.jobs.push(Job::PrepareLog);
+        ask_ahead(ctx, commit);
     }
     let last = commit.seq + u64::from(batch.counts.ranks);
     // A hook that was set while the operations were inserted is too late for them.
@@ -323,6 +323,17 @@ fn after(ctx: &WriteCtx, batch: &mut WriteBatch, commit: &Commit, full: bool) ->
     // So that batches that wait for their next use leave most of the share of all to others.
     batch.recycle(|| ctx.memory.used_for(Use::Transactions) <= ctx.memory.transactions_max() / 4);
     last
+}
+
+/// Has the next blocks of the log prepared. Starts the timekeeper at the first commit.
+#[cold]
+fn ask_ahead(ctx: &WriteCtx, commit: &Commit) {
+    if ctx.log.takes_first() {
+        ctx.jobs.want(Crew::Clock);
+    }
+    if ctx.log.wants_piece(commit) {
+        ctx.jobs.push(Job::PrepareLog);
+    }
 }
 
 #[cold]

@@ -36,6 +36,7 @@ mod handles;
 mod iterators;
 mod large_batches;
 mod latencies;
+mod lazy_threads;
 mod lent;
 mod levels;
 mod long_bounds;
