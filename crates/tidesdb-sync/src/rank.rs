@@ -39,6 +39,8 @@ ranks! {
     UPLOADING = 120;
     /// A family is made, dropped or renamed.
     CATALOG = 130;
+    /// The first write begins the session.
+    BEGINNING = 140;
     /// The commit with a condition that is being decided.
     DECIDING = 150;
     /// A set of range tombstones is replaced.

@@ -318,6 +318,7 @@ impl Ticks {
             (self.tail_seen, self.tail_since) = (tail, now);
         } else if engine.write.options.sync == SyncMode::Full
             && tail != self.sealed
+            && !engine.write.is_unbegun()
             && sequencer.written_end() == tail
             && now.saturating_sub(self.tail_since) >= Self::IDLE
         {

@@ -99,7 +99,9 @@ impl Crews {
         for _ in 0..count {
             match spawn(engine, workers, crew) {
                 Ok(thread) => threads.push(thread),
-                Err(e) if threads.len() == before => return !jobs.staff.failed(crew, format!("start {name}: {e}")),
+                Err(e) if threads.len() == before => {
+                    return !jobs.staff.failed(crew, format!("start {name}: {e}"));
+                }
                 Err(_) => break,
             }
         }

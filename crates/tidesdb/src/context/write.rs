@@ -29,6 +29,8 @@ pub const FLUSH_FOR_SPACE_MIN: u64 = 64 << 10;
 const RECOVERING: u8 = 1;
 /// The database is being closed.
 const CLOSING: u8 = 2;
+/// The first write begins the session.
+const UNBEGUN: u8 = 4;
 /// A writer that waits for the recovery looks at least this often whether it failed.
 const RECOVERY_LOOK: Duration = Duration::from_millis(100);
 /// Size from which a memtable is flushed when memory begins to be scarce.
@@ -49,8 +51,10 @@ pub struct WriteCtx {
     pub log: Log,
     /// While recovery replays the log, the log is kept from this number on; `SeqNo::MAX` afterwards.
     pub recovery_pins: AtomicU64,
-    /// Why no write may begin: [`RECOVERING`], [`CLOSING`]; 0 if writes may begin.
+    /// Why no write may begin: [`RECOVERING`], [`CLOSING`], [`UNBEGUN`]; 0 if writes may begin.
     barred: AtomicU8,
+    /// Begins the session, as long as it is [`UNBEGUN`].
+    beginning: Mutex<Option<Beginning>, { rank::BEGINNING }>,
     /// Families by id; dropped ones are removed.
     pub families: RwLock<BTreeMap<FamilyId, Arc<FamilyCore>>, { rank::FAMILIES }>,
     /// Families whose value log was written since its last sync.
@@ -77,6 +81,15 @@ pub struct WriteCtx {
     pub events: Events,
     /// The open database. Its type is that of a higher layer, which alone can reach what it holds.
     owner: OnceLock<Weak<dyn Any + Send + Sync>>,
+}
+
+/// What begins a session at its first write.
+struct Beginning(Box<dyn Fn() -> Result<()> + Send + Sync>);
+
+impl std::fmt::Debug for Beginning {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Beginning")
+    }
 }
 
 /// The log of a write path that this keeps alive.
@@ -120,6 +133,7 @@ impl WriteCtx {
             log,
             recovery_pins: AtomicU64::new(u64::MAX),
             barred: AtomicU8::new(0),
+            beginning: Mutex::default(),
             families: RwLock::default(),
             dirty_vlogs: Mutex::default(),
             sync_due: SyncDue::default(),
@@ -151,25 +165,26 @@ impl WriteCtx {
         owner.downcast().map_err(|_| Error::internal("the write path belongs to something else"))
     }
 
-    /// Fails unless a write may begin. Waits until recovered commits are in tables.
+    /// Fails unless a write may begin. Waits until recovered commits are in tables. The first write of a session that begins late begins it.
     ///
     /// # Errors
-    /// `Poisoned`, `ReadOnly`, `Closed`.
+    /// `Poisoned`, `ReadOnly`, `Closed`; `NoSpace` and `Io` if the session cannot begin: the next write tries again.
     pub fn check_writable(&self) -> Result<()> {
         self.health.check()?;
         if self.options.read_only {
             return Err(Error::ReadOnly);
         }
         self.reads.check_open()?;
-        if self.barred.load(Ordering::Acquire) == 0 { Ok(()) } else { self.wait_for_recovery() }
+        if self.barred.load(Ordering::Acquire) == 0 { Ok(()) } else { self.wait_to_begin() }
     }
 
     #[cold]
-    fn wait_for_recovery(&self) -> Result<()> {
+    fn wait_to_begin(&self) -> Result<()> {
         loop {
             let seen = self.pacing.progress.current();
             match self.barred.load(Ordering::Acquire) {
                 0 => return self.health.check(),
+                UNBEGUN => self.begin()?,
                 RECOVERING => {
                     self.pacing.progress.wait_while(seen, Some(RECOVERY_LOOK));
                 }
@@ -178,6 +193,27 @@ impl WriteCtx {
             self.health.check()?;
             self.reads.check_open()?;
         }
+    }
+
+    /// Has the first write call `begin`, again after a failure, before it does anything.
+    pub fn begin_late(&self, begin: impl Fn() -> Result<()> + Send + Sync + 'static) {
+        *self.beginning.lock() = Some(Beginning(Box::new(begin)));
+        self.barred.fetch_or(UNBEGUN, Ordering::SeqCst);
+    }
+
+    fn begin(&self) -> Result<()> {
+        let mut beginning = self.beginning.lock();
+        if let Some(Beginning(begin)) = &*beginning {
+            begin()?;
+            *beginning = None;
+            self.barred.fetch_and(!UNBEGUN, Ordering::SeqCst);
+        }
+        Ok(())
+    }
+
+    /// Returns true if nothing was written since the open, and the log has not begun.
+    pub fn is_unbegun(&self) -> bool {
+        self.barred.load(Ordering::Acquire) & UNBEGUN != 0
     }
 
     /// Lets writes wait until [`WriteCtx::end_recovery`]: reads find recovered commits in memtables, and the log of this session has not

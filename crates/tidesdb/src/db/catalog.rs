@@ -77,12 +77,16 @@ pub(super) fn new_id(engine: &Engine, name: &str) -> Result<FamilyId> {
     engine.maintenance.versions.new_family_id()
 }
 
-/// Creates a family.
-pub(super) fn create(engine: &Arc<Engine>, name: &str, options: FamilyOptions) -> Result<Arc<FamilyCore>> {
+/// Creates a family, with `edit`.
+pub(super) fn create(
+    engine: &Arc<Engine>,
+    name: &str,
+    options: FamilyOptions,
+    mut edit: VersionEdit,
+) -> Result<Arc<FamilyCore>> {
     engine.write.check_writable()?;
     let _catalog = engine.catalog.lock();
     let id = new_id(engine, name)?;
-    let mut edit = VersionEdit::new();
     edit.push(Change::CreateFamily { family: id, name: name.into(), options: options.clone() });
     // Commits before this sequence number do not belong to this family.
     edit.push(Change::FlushedTo { family: id, seq: engine.write.log.sequencer().visible_end() - 1 });
@@ -243,7 +247,7 @@ impl Db {
     /// # Errors
     /// `Exists`, `InvalidArgument` (name), `MemoryLimit` (it says how many families fit), `Io`, `ReadOnly`, `Poisoned`, `Closed`.
     pub fn create_family(&self, name: &str, options: FamilyOptions) -> Result<Family> {
-        create(&self.inner.engine, name, options).map(|core| self.handle(core))
+        create(&self.inner.engine, name, options, VersionEdit::new()).map(|core| self.handle(core))
     }
 
     /// Returns the family called `name`; creates it with `options` if there is none. If it exists, the settings that `options` name

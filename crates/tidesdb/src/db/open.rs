@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use tidesdb_io::{Descriptors, Dir, DirLock, Env, PooledDir, Priority};
+use tidesdb_io::{Access, Descriptors, Dir, DirLock, Env, PooledDir, Priority};
 use tidesdb_sync::Mutex;
 
 use super::close::Closing;
-use super::recover;
+use super::recover::{self, Rest};
 use super::restore::{self, Attached};
 use super::save::Unsaved;
 use super::{DEFAULT_FAMILY, Db, Inner, RecoveryReport, catalog};
@@ -22,7 +22,9 @@ use crate::memory::Memory;
 use crate::options::{DbOptions, FamilyOptions, RecoveryMode, RemoteOptions, SyncMode};
 use crate::sst::{Table, TableContext};
 use crate::types::{Comparator, MergeOperator, WalId, is_segment_bytes, wal_id_max};
-use crate::version::{Context, Presence, State, VersionSet, inspect, presence, without_comparator};
+use crate::version::{
+    Context, Presence, State, VersionEdit, VersionSet, inspect, presence, without_comparator,
+};
 use crate::vlog::WriteBudget;
 use crate::wal::{Log, LogConfig, reader, release_spare_files};
 use crate::write::Family;
@@ -234,14 +236,19 @@ impl OpenOptions {
     ) -> Result<Db> {
         self.make_room(dir)?;
         let engine = self.build(dir, attached)?;
-        let (report, unsaved) = self.recover(&engine).map_err(|e| match e.is_full() {
+        let (report, mut rest) = self.recover(&engine).map_err(|e| match e.is_full() {
             true => full(&engine.maintenance, dir, e),
             false => e, // after damage, keep every file: a person may need it
         })?;
         engine.reads.snapshots.begin_at(engine.reads.visible());
+        if let Rest::Begin(state) = &rest {
+            let (weak, state, report) = (Arc::downgrade(&engine), state.clone(), report.clone());
+            let begin = move || Unsaved::begin(&weak.upgrade().ok_or(Error::Closed)?, &state, &report);
+            engine.write.begin_late(begin);
+        }
         let default = match catalog::by_name(&engine, &self.default_name) {
             Some(family) => family,
-            None => self.create_default(&engine)?,
+            None => self.create_default(&engine, &mut rest)?,
         };
         let workers = match engine.write.options.background_threads {
             _ if engine.write.options.read_only => 0,
@@ -256,13 +263,13 @@ impl OpenOptions {
         tidesdb_sync::reclaim();
         engine.write.events.record(&report.event());
         engine.write.events.write();
-        if unsaved.is_some() {
+        if matches!(rest, Rest::Unsaved(_)) {
             engine.write.begin_recovery();
         }
         let pool = Pool::new(&engine, workers); // last: an open that fails leaves no thread
-        if let Some(unsaved) = unsaved {
+        if let Rest::Unsaved(unsaved) = rest {
             let report = report.clone();
-            let body = move || unsaved.save_behind(&report);
+            let body = move || (*unsaved).save_behind(&report);
             pool.spawn(&engine.write, "tidesdb-recover", Priority::Normal, body)?;
         } else if workers > 0 {
             ask_for_due(&engine);
@@ -292,16 +299,17 @@ impl OpenOptions {
     }
 
     /// Creates the default family. An open for reading creates none.
-    fn create_default(&self, engine: &Arc<Engine>) -> Result<Arc<FamilyCore>> {
+    fn create_default(&self, engine: &Arc<Engine>, rest: &mut Rest) -> Result<Arc<FamilyCore>> {
         if self.options.read_only {
             return Err(Error::NotFound { what: format!("family {:?}", self.default_name).into() });
         }
         let options = self.default_family.clone().unwrap_or_default();
-        catalog::create(engine, &self.default_name, options)
+        let edit = if let Rest::Create(edit) = rest { std::mem::take(edit) } else { VersionEdit::new() };
+        catalog::create(engine, &self.default_name, options, edit)
     }
 
     /// Loads the families and replays the log.
-    fn recover(&self, engine: &Arc<Engine>) -> Result<(RecoveryReport, Option<Unsaved>)> {
+    fn recover(&self, engine: &Arc<Engine>) -> Result<(RecoveryReport, Rest)> {
         let writes = !self.options.read_only;
         if writes {
             if self.options.event_log {
@@ -338,7 +346,17 @@ impl OpenOptions {
     pub(super) fn open_dir(&self) -> Result<Arc<dyn Dir>> {
         let create = self.options.create_if_missing && !self.options.read_only;
         let path = self.path.display().to_string();
-        match self.env.disk.open_dir(&self.path, create) {
+        // Whoever wrote `CURRENT` has made the name of the directory durable.
+        let is_database = |dir: &Arc<dyn Dir>| dir.open(files::CURRENT, Access::Read).is_ok();
+        let opened = match self.env.disk.open_dir(&self.path, false) {
+            Ok(dir) if is_database(&dir) => Ok(dir),
+            Ok(_) if create => self.env.disk.open_dir(&self.path, true),
+            Err(e) if create && e.kind() == std::io::ErrorKind::NotFound => {
+                self.env.disk.open_dir(&self.path, true)
+            }
+            other => other,
+        };
+        match opened {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
                 Err(Error::NotFound { what: format!("database {path}").into() })
             }

@@ -23,7 +23,7 @@ use crate::memory::Pressure;
 use crate::options::RecoveryMode;
 use crate::rewrite::Rewritten;
 use crate::types::{SeqNo, VlogId};
-use crate::version::State;
+use crate::version::{State, VersionEdit};
 use crate::wal::layout::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, UNIT};
 use crate::wal::reader::{CrashedLog, Logged, Scan, ScanConfig};
 use crate::wal::{LargeCommit, Piece, Taken};
@@ -116,12 +116,24 @@ impl RecoveryReport {
     }
 }
 
+/// What an open has left to do before anything is written.
+pub(super) enum Rest {
+    /// Nothing.
+    Done,
+    /// Recovered commits must be saved, in the background.
+    Unsaved(Box<Unsaved>),
+    /// The session must be begun. The database was closed cleanly, with this state: nothing changes on disk before the first write.
+    Begin(Box<State>),
+    /// The database is new. The edit that creates its first family must contain this one.
+    Create(VersionEdit),
+}
+
 /// Recovers the database. The families must be loaded already. The commits that were recovered are readable afterwards;
-/// what is returned beside the report must be saved before anything else is written.
+/// what is returned beside the report must be done before anything else is written.
 ///
 /// # Errors
 /// `Corrupt` for damage that the recovery mode does not tolerate; `Io`, `NoSpace`. Nothing was deleted.
-pub(super) fn run(engine: &Arc<Engine>) -> Result<(RecoveryReport, Option<Unsaved>)> {
+pub(super) fn run(engine: &Arc<Engine>) -> Result<(RecoveryReport, Rest)> {
     let started = engine.write.env.clock.mono();
     let _span = tracing::debug_span!(target: TARGET, "recovery").entered();
     let state = engine.maintenance.versions.state();
@@ -129,6 +141,8 @@ pub(super) fn run(engine: &Arc<Engine>) -> Result<(RecoveryReport, Option<Unsave
     let dir = Arc::clone(&engine.maintenance.dir);
     let log = CrashedLog::find(&dir, &config)?;
     engine.write.recovery_pins.store(first_seq(&config), Ordering::SeqCst);
+    let log_bytes = log.bytes;
+    let begins_late = log_bytes == 0 && may_begin_late(engine, &state) && !config.sync_failed;
     let mut replay = Replay::new(engine, &state, &log, config.sync_failed);
     let read = log.read(REPLAY_BYTES, |logged, synced| replay.apply(logged, synced));
     let inserted = replay.finish_inserting(); // also after a failure: no thread works on afterwards
@@ -136,17 +150,33 @@ pub(super) fn run(engine: &Arc<Engine>) -> Result<(RecoveryReport, Option<Unsave
     let Replay { tables, doubtful, unsynced_bytes, .. } = replay;
     let mut unsaved = Unsaved { engine: Arc::clone(engine), state, tables, doubtful };
     let mut report = read.inspect_err(|_| unsaved.abandon())?;
-    let mut behind = None;
-    if !engine.write.options.read_only {
-        if unsaved.may_wait(report.log_bytes.saturating_add(unsynced_bytes))? {
-            behind = Some(unsaved);
-        } else {
-            report.orphans = unsaved.save(&report)?;
+    let rest = if engine.write.options.read_only {
+        Rest::Done
+    } else if begins_late && report.clean {
+        engine.write.recovery_pins.store(u64::MAX, Ordering::SeqCst);
+        Rest::Begin(Box::new(unsaved.state))
+    } else if report.clean && log_bytes == 0 && unsaved.state.families.is_empty() {
+        Rest::Create(unsaved.begin_new(&report)?)
+    } else if unsaved.may_wait(report.log_bytes.saturating_add(unsynced_bytes))? {
+        Rest::Unsaved(Box::new(unsaved))
+    } else {
+        report.orphans = unsaved.save(&report)?;
+        if report.commits > 0 {
             unsaved.free();
         }
-    }
+        Rest::Done
+    };
     report.took = engine.write.env.clock.mono().saturating_sub(started);
-    Ok((report, behind))
+    Ok((report, rest))
+}
+
+/// Returns true if nothing on disk must change before the first write: the database was closed cleanly, no value log is to be sealed, no
+/// object store waits for the first state, and the reserve has space for the manifest of the first write.
+fn may_begin_late(engine: &Engine, state: &State) -> bool {
+    engine.maintenance.versions.is_untouched()
+        && engine.write.log.is_ready_for_full_disk()
+        && engine.remote.is_none()
+        && state.families.values().all(|family| family.vlogs.is_empty())
 }
 
 fn first_seq(config: &ScanConfig) -> SeqNo {

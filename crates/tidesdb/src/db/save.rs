@@ -111,6 +111,22 @@ impl Unsaved {
             }
             self.abandon();
         })?;
+        self.settle(report)
+    }
+
+    /// Begins the session of a database that was closed cleanly, at its first write: as [`Unsaved::save`] at an open, but a failure may be
+    /// tried again.
+    pub(super) fn begin(engine: &Arc<Engine>, state: &State, report: &RecoveryReport) -> Result<()> {
+        let (engine, state) = (Arc::clone(engine), state.clone());
+        let mut this = Self { engine, state, tables: Vec::new(), doubtful: BTreeMap::new() };
+        let engine = Arc::clone(&this.engine);
+        engine.maintenance.with_reserve(|| this.install(report))?;
+        this.settle(report).map(drop)
+    }
+
+    /// Removes what the installed edit made needless. Returns the number of files that were set aside.
+    fn settle(&mut self, report: &RecoveryReport) -> Result<usize> {
+        let engine = Arc::clone(&self.engine);
         engine.write.recovery_pins.store(u64::MAX, Ordering::SeqCst);
         self.tables.clear();
         self.remove_dead_vlogs()?;
@@ -130,7 +146,11 @@ impl Unsaved {
             to_tables(&engine.maintenance, &family, &mut self.tables)?;
         }
         self.sync_values()?;
-        engine.write.log.begin(Vec::new())?;
+        let begun = begin_log(&engine)?;
+        if !engine.write.log.has_begun() {
+            // Otherwise the names of the tables became durable with that of the first segment.
+            engine.maintenance.dir.sync().map_err(|e| Error::io("sync", "database directory", e))?;
+        }
         let tail = engine.write.log.sequencer().tail();
         let mut edit = VersionEdit::new();
         for (family, out) in &self.tables {
@@ -140,11 +160,14 @@ impl Unsaved {
             edit.push(Change::FlushedTo { family: *family, seq: tail - 1 });
         }
         self.seal_vlogs(tail - 1, &mut edit)?;
-        edit.push(Change::LogStart { wal: engine.write.log.segment_of(tail) });
-        // On a full disk the first segment is created later, and the manifest must not say that it exists.
-        let begun = engine.write.log.has_begun();
-        edit.push(Change::LastSeq { seq: if begun { tail } else { tail - 1 } });
+        edit.changes.extend(begun.changes);
         self.publish(&edit)
+    }
+
+    /// Begins the log of a database that was just created. Returns the edit that says so, for the one that creates the first family.
+    pub(super) fn begin_new(mut self, report: &RecoveryReport) -> Result<VersionEdit> {
+        let edit = begin_log(&self.engine)?;
+        self.settle(report).map(|_| edit)
     }
 
     /// Installs `edit`, and replaces the memtables by the tables that it adds.
@@ -181,7 +204,7 @@ impl Unsaved {
                 files::note_failed_sync(&**dir);
             })?;
         }
-        self.engine.maintenance.dir.sync().map_err(|e| Error::io("sync", "database directory", e))
+        Ok(())
     }
 
     /// Seals the value logs of earlier sessions: nothing is appended to them any more.
@@ -218,6 +241,18 @@ impl Unsaved {
         let families: Vec<&FamilyCore> = families.iter().map(|family| &**family).collect();
         self.engine.maintenance.install(&edit, &families)
     }
+}
+
+/// Begins the log of this session. Returns the edit that says where it begins.
+fn begin_log(engine: &Engine) -> Result<VersionEdit> {
+    let log = &engine.write.log;
+    log.begin(Vec::new())?;
+    let tail = log.sequencer().tail();
+    let mut edit = VersionEdit::new();
+    edit.push(Change::LogStart { wal: log.segment_of(tail) });
+    // On a full disk the first segment is created later, and the manifest must not say that it exists.
+    edit.push(Change::LastSeq { seq: if log.has_begun() { tail } else { tail - 1 } });
+    Ok(edit)
 }
 
 /// Bytes of the memtables of `family`.

@@ -34,7 +34,9 @@ impl Engine {
             ));
         }
         if let Some(cause) = self.write.jobs.staff.shortage() {
-            causes.push(format!("commits do the work of background threads, which the system cannot start: {cause}"));
+            causes.push(format!(
+                "commits do the work of background threads, which the system cannot start: {cause}"
+            ));
         }
         if self.retry.is_failing() {
             causes.push("background work fails and is tried again".to_owned());

@@ -87,6 +87,9 @@ impl Staff {
 
 impl fmt::Debug for Staff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Staff").field("started", &self.started).field("lacking", &self.lacking).finish_non_exhaustive()
+        f.debug_struct("Staff")
+            .field("started", &self.started)
+            .field("lacking", &self.lacking)
+            .finish_non_exhaustive()
     }
 }

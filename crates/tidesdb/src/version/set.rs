@@ -5,8 +5,8 @@
 //! so installs are seen in the order in which they became durable. If anything fails, nothing is published. After a
 //! failed write or sync the durable state is unknown: every later install is refused until the database is reopened.
 //!
-//! Opening for writing always begins a new manifest. The state that was read, perhaps only from the page cache,
-//! becomes durable again before anything relies on it. And no append ever follows a torn one.
+//! The first install of a session writes a new manifest with the state that it leaves. The state that was read, perhaps only from the
+//! page cache, becomes durable again before anything relies on it. And no append ever follows a torn one.
 
 mod opening;
 mod orders;
@@ -68,6 +68,8 @@ pub struct VersionSet<T = Table> {
     next_vlog: AtomicU64,
     next_family: AtomicU64,
     installs: AtomicU64,
+    /// The manifest that was read records a clean shutdown.
+    was_clean: bool,
     /// Files found at open with numbers far above the counters. These numbers are skipped.
     taken: BTreeSet<FileKind>,
     obsolete: Arc<ObsoleteFiles>,
@@ -119,8 +121,8 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         Ok(this)
     }
 
-    /// Opens the database. For writing, a new manifest replaces the one read, and the directory must be locked: at once after a clean
-    /// shutdown, so that no crash looks like one, and after damage; otherwise with the first install. After a crash the device may be
+    /// Opens the database. For writing, a new manifest replaces the one read, and the directory must be locked: at once after damage,
+    /// otherwise with the first install. A database that was closed cleanly stays as it is until then. After a crash the device may be
     /// busy with what it was given before, and a sync would keep the first read waiting. `read_only` changes nothing on disk.
     ///
     /// # Errors
@@ -132,7 +134,8 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         orders::assign(&mut state, &context)?;
         let names = replay::list(&*context.dir)?;
         state.clean = false;
-        let this = Self::new(context, loaded.header.identity, state, &names);
+        let mut this = Self::new(context, loaded.header.identity, state, &names);
+        this.was_clean = loaded.report.clean && !loaded.report.repaired_mark;
         this.open_tables().map_err(|e| match e {
             // Only the manifest has described these tables so far, so the manifest is what is damaged.
             Error::Internal { what } => Error::corrupt(&loaded.report.file, RECORDS_AT, what),
@@ -142,7 +145,7 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
             // A damaged manifest is set aside like an orphan, as evidence.
             let spent = Some(loaded.header.number).filter(|_| !loaded.report.repaired_mark);
             this.prepare(&names, spent, loaded.report.clean);
-            if loaded.report.clean || loaded.report.repaired_mark {
+            if loaded.report.repaired_mark {
                 this.begin()?;
             }
         }
@@ -225,6 +228,7 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
             next_vlog: AtomicU64::new(vlog),
             next_family: AtomicU64::new(state.next_family.0.into()),
             installs: AtomicU64::new(0),
+            was_clean: false,
             obsolete: Arc::default(),
             taken,
             orphans: Mutex::new(None),
@@ -270,15 +274,15 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
     /// Like [`VersionSet::begin`], unless a new manifest was begun already.
     fn begin_locked(&self, inner: &mut Inner<T>) -> Result<()> {
         match inner.phase {
-            Phase::Unbegun(spent) => self.switch_manifest(inner, spent),
+            Phase::Unbegun(spent) => self.switch_manifest(inner, &inner.state.clone(), spent),
             _ => Ok(()),
         }
     }
 
-    /// Writes the state to a new manifest, puts it in force, and makes the manifest `spent` obsolete. If the outcome is unknown, later
+    /// Writes `state` to a new manifest, puts that in force, and makes the manifest `spent` obsolete. If the outcome is unknown, later
     /// calls fail; otherwise a failure changes nothing.
-    fn switch_manifest(&self, inner: &mut Inner<T>, spent: Option<u64>) -> Result<()> {
-        match self.write_manifest(inner) {
+    fn switch_manifest(&self, inner: &mut Inner<T>, state: &State, spent: Option<u64>) -> Result<()> {
+        match self.write_manifest(inner, state) {
             Ok(manifest) => {
                 inner.phase = Phase::Writable(manifest);
                 spent.into_iter().for_each(|n| self.obsolete.push(FileKind::Manifest(n)));
@@ -288,7 +292,7 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         }
     }
 
-    fn write_manifest(&self, inner: &mut Inner<T>) -> Result<Manifest, Failure> {
+    fn write_manifest(&self, inner: &mut Inner<T>, state: &State) -> Result<Manifest, Failure> {
         let header = Header {
             salt: self.context.entropy.salt(),
             identity: self.identity,
@@ -300,7 +304,7 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         inner.next_manifest = free_manifest(&self.taken, header.number + 1);
         let dir = &*self.context.dir;
         let mut snapshot = Vec::new();
-        inner.state.snapshot().encode(&mut snapshot);
+        state.snapshot().encode(&mut snapshot);
         let scrap = |error| {
             self.obsolete.push(FileKind::Manifest(header.number));
             Failure::from(error)
@@ -403,6 +407,11 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         matches!(self.inner.lock().phase, Phase::Poisoned(_))
     }
 
+    /// Returns true if the manifest in force is still that of a clean shutdown.
+    pub fn is_untouched(&self) -> bool {
+        self.was_clean && matches!(self.inner.lock().phase, Phase::Unbegun(_))
+    }
+
     /// Returns the queue of files to unlink.
     pub fn obsolete(&self) -> &Arc<ObsoleteFiles> {
         &self.obsolete
@@ -443,21 +452,32 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
     /// Installs `edit` as the last one and records a clean shutdown.
     ///
     /// # Errors
-    /// As [`VersionSet::install`]. For a read-only set it does nothing and returns no error.
+    /// As [`VersionSet::install`]. For a read-only set, and if the manifest is still that of a clean shutdown, it does nothing and returns no
+    /// error.
     pub fn close(&self, edit: &VersionEdit) -> Result<()> {
-        let mut edit = edit.clone();
         let mut inner = self.inner.lock();
-        if !matches!(inner.phase, Phase::ReadOnly) {
-            edit.push(Change::CleanShutdown);
-            self.install_locked(&mut inner, edit)?;
+        match inner.phase {
+            Phase::ReadOnly => {}
+            Phase::Unbegun(_) if self.was_clean => {}
+            _ => {
+                let mut edit = edit.clone();
+                edit.push(Change::CleanShutdown);
+                self.install_locked(&mut inner, edit)?;
+            }
         }
         inner.phase = Phase::Closed;
         Ok(())
     }
 
     fn install_locked(&self, inner: &mut Inner<T>, mut edit: VersionEdit) -> Result<()> {
-        self.begin_locked(inner)?;
-        self.roll_if_large(inner)?;
+        // A clean shutdown is a record of its own, so the manifest must have been begun.
+        if edit.changes.iter().any(|change| matches!(change, Change::CleanShutdown)) {
+            self.begin_locked(inner)?;
+        }
+        let unbegun = match inner.phase {
+            Phase::Unbegun(spent) => Some(spent),
+            _ => self.roll_if_large(inner).map(|()| None)?,
+        };
         self.add_counters(&inner.state, &mut edit);
         assert_inputs_exist(&inner.state, &edit);
         let mut state = inner.state.clone();
@@ -465,8 +485,10 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         state.check_added(&edit)?;
         debug_assert!(state.check().is_ok(), "{:?}", state.check());
         let fresh = self.build_touched(inner, &state, &edit)?;
-        if !edit.changes.is_empty() {
-            self.append(inner, &edit)?;
+        match unbegun {
+            Some(spent) => self.switch_manifest(inner, &state, spent)?,
+            None if edit.changes.is_empty() => {}
+            None => self.append(inner, &edit)?,
         }
         self.next_table.fetch_max(state.next_table.0, Ordering::Relaxed);
         self.next_vlog.fetch_max(state.next_vlog.0.into(), Ordering::Relaxed);
@@ -532,7 +554,8 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
             return Ok(());
         }
         let spent = Some(manifest.number());
-        match (self.switch_manifest(inner, spent), &mut inner.phase) {
+        let state = inner.state.clone();
+        match (self.switch_manifest(inner, &state, spent), &mut inner.phase) {
             (Err(error), Phase::Writable(manifest)) => {
                 tracing::warn!(%error, "the manifest could not be replaced by a new one; it keeps growing for now");
                 manifest.postpone_roll();

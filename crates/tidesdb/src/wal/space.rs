@@ -155,8 +155,7 @@ impl Log {
 
     /// Bytes of the next piece of the log.
     fn piece(&self) -> u64 {
-        let (begun, segment) =
-            (self.backed.load(Ordering::SeqCst) - self.start, self.config.segment_bytes);
+        let (begun, segment) = (self.backed.load(Ordering::SeqCst) - self.start, self.config.segment_bytes);
         begun.clamp(PIECE_BYTES_MIN.min(segment), segment)
     }
 
@@ -221,15 +220,16 @@ impl Log {
     }
 
     /// Sets the limits of the sequencer: how far the log has blocks, and which purposes may use them. Sets where the next piece is
-    /// requested in advance: half a piece before the end of the blocks.
+    /// requested in advance: when half of the last one is used.
     pub(super) fn set_limits(&self) {
         let backed = self.backed.load(Ordering::SeqCst);
         self.sequencer.set_limit(Purpose::Relief, backed);
         let store = if self.reserve.is_held() { backed } else { 0 };
         self.sequencer.set_limit(Purpose::Store, store);
-        let piece = self.piece();
-        let is_short = piece < AHEAD_BYTES_MIN.min(self.config.segment_bytes);
-        let ask_from = if is_short { u64::MAX } else { backed.saturating_sub(piece / 2) };
+        let (piece, segment) = (self.piece(), self.config.segment_bytes);
+        let ahead = if piece < segment { piece / 4 } else { piece / 2 };
+        let is_short = piece < AHEAD_BYTES_MIN.min(segment);
+        let ask_from = if is_short { u64::MAX } else { backed.saturating_sub(ahead) };
         let ask_from = match self.announces.load(Ordering::Relaxed) {
             true => 0,
             false => ask_from.max(self.tight_to.load(Ordering::Relaxed)),
@@ -399,6 +399,11 @@ impl Log {
         self.reserve.take_over()?;
         self.set_limits();
         Ok(())
+    }
+
+    /// Returns true if the reserve has space for a manifest, beside the last piece for that of the next open.
+    pub fn is_ready_for_full_disk(&self) -> bool {
+        self.reserve.spare() >= FLUSH_OVERHEAD_BYTES / 2
     }
 
     /// Reserves disk space for `bytes` of values. Checks that they leave enough to flush what is only in the log. The

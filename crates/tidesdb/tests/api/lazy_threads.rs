@@ -5,36 +5,30 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use tidesdb::{Db, FamilyOptions, HealthState, OpenOptions, SyncMode};
+use tidesdb::{HealthState, OpenOptions, SyncMode};
 use tidesdb_io::sim::Image;
 use tidesdb_io::{Env, JoinHandle, Priority, RealThreads, Threads};
 
 use crate::common::{Sim, contents, fill, noise, small};
 
-/// Number of threads of this process.
-#[cfg(target_os = "linux")]
-fn threads() -> usize {
-    std::fs::read_dir("/proc/self/task").unwrap().count()
-}
-
-/// Returns once this process has `wanted` threads: one that has ended is listed for a moment.
-#[cfg(target_os = "linux")]
-fn wait_for(wanted: usize, when: &str) {
-    let is_reached = || {
-        let reached = threads() == wanted;
-        if !reached {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        reached
-    };
-    assert!((0..1000).any(|_| is_reached()), "{when}: {} threads, not {wanted}", threads());
-}
-
 #[cfg(target_os = "linux")]
 #[test]
 fn no_thread_starts_before_there_is_work_for_it() {
+    use tidesdb::{Db, FamilyOptions};
     tidesdb_io::sim::alone(|| {
+        let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
         let (temp, before) = (tempfile::tempdir().unwrap(), threads());
+        // A thread that has ended is listed for a moment.
+        let wait_for = |wanted: usize, when: &str| {
+            let is_reached = || {
+                let reached = threads() == wanted;
+                if !reached {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                reached
+            };
+            assert!((0..1000).any(|_| is_reached()), "{when}: {} threads, not {wanted}", threads());
+        };
         let options = |name| Db::options(temp.path().join(name)).background_threads(4);
         for round in 0..4u8 {
             let db = options("small").open().unwrap();

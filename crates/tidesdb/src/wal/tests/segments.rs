@@ -312,7 +312,8 @@ fn a_record_longer_than_a_piece_gets_its_blocks() {
     let rig = Rig::on(SimDisk::new(1), 1 << 20);
     let log = rig.log(false);
     let lens = [200_000, 10, 700_000, 300_000, 2_000_000, 10, 500_000];
-    let commits: Vec<_> = (0..).zip(lens).map(|(n, len)| (put(&log, &body(n, len)).seq, body(n, len))).collect();
+    let commits: Vec<_> =
+        (0..).zip(lens).map(|(n, len)| (put(&log, &body(n, len)).seq, body(n, len))).collect();
     assert!(rig.reopened().read().unwrap().1 == commits);
 }
 
