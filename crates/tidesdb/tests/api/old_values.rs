@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use tidesdb::{Error, Isolation, Slice};
+use tidesdb::{Comparator, Error, Isolation, Slice};
 
 use crate::common::{Sim, joined, small, value};
 
@@ -91,7 +91,12 @@ fn each_value_is_returned_once_to_many_threads() {
     const ROUNDS: u32 = 300;
     let sim = Sim::new();
     let db = sim.options().background_threads(1).open().unwrap();
-    let f = db.create_family("f", small()).unwrap();
+    // Other threads run between the read and the commit.
+    let order = Comparator::custom("yielding", |a, b| {
+        std::thread::yield_now();
+        a.cmp(b)
+    });
+    let f = db.create_family("f", small().comparator(order)).unwrap();
     for n in 0..ROUNDS {
         f.put(format!("job{n}"), n.to_string()).unwrap();
     }
@@ -101,9 +106,10 @@ fn each_value_is_returned_once_to_many_threads() {
             let (f, taken, replaced) = (&f, &taken, &replaced);
             s.spawn(move || {
                 for n in 0..ROUNDS {
-                    taken.lock().unwrap().extend(text(f.take(format!("job{n}")).unwrap()));
-                    let mine = (thread * ROUNDS + n).to_string();
-                    replaced.lock().unwrap().extend(text(f.replace("last", mine).unwrap()));
+                    let job = text(f.take(format!("job{n}")).unwrap());
+                    let before = text(f.replace("last", (thread * ROUNDS + n).to_string()).unwrap());
+                    taken.lock().unwrap().extend(job);
+                    replaced.lock().unwrap().extend(before);
                 }
             });
         }
