@@ -68,9 +68,9 @@ const PLATFORMS: [Platform; 7] = [
 const FLAGS_32: &str = "-Clink-arg=-Wl,--dynamic-linker=/usr/i686-linux-gnu/lib/ld-linux.so.2 \
                         -Clink-arg=-Wl,-rpath,/usr/i686-linux-gnu/lib";
 
-/// What is compiled everywhere: without LZ4 and Zstandard, whose C needs a compiler and headers of the system.
+/// What is compiled everywhere: without Zstandard, whose C needs a compiler and headers of the system.
 const CHECKED: &str = "-p tidesdb-io -p tidesdb-sync -p tidesdb-cache -p tidesdb-memtable -p tidesdb-engine \
-                       --no-default-features --features tidesdb-engine/snappy";
+                       --features tidesdb-engine/snappy";
 
 /// What runs in an emulator: the parts of the engine that depend on the machine.
 const TESTED: &str = "-p tidesdb-io -p tidesdb-sync -p tidesdb-cache -p tidesdb-memtable";

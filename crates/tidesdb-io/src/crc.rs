@@ -6,11 +6,13 @@
 /// The polynomial, with the lowest power in the highest bit.
 const POLYNOMIAL: u32 = 0x82F6_3B78;
 /// Length of each of three parts of a piece that are computed at the same time.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 const PART: usize = 256;
 
 /// The checksum of each byte that `n` zero bytes follow, for eight `n`.
 static BYTES: [[u32; 256]; 8] = bytes();
 /// What each byte of a checksum becomes when [`PART`] zero bytes follow, from the lowest byte on.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 static SHIFTED: [[u32; 256]; 4] = shifted_by(PART);
 
 /// Returns the CRC32C of some bytes followed by `bytes`, where `crc` is that of the former; 0 if there are none.
@@ -110,6 +112,7 @@ const fn bytes() -> [[u32; 256]; 8] {
     tables
 }
 
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 const fn shifted_by(zeros: usize) -> [[u32; 256]; 4] {
     let byte = bytes()[0];
     let mut of_bit = [0; 32];
