@@ -140,7 +140,7 @@ fn unpack_codes<const WIDTH: usize>(groups: &[u8], to: &mut [u8]) -> u8 {
             Some(groups) => unpack_batch::<WIDTH>(groups),
             None => unpack_batch::<WIDTH>(&padded(groups)),
         };
-        if let Some(to) = to.as_mut_array() {
+        if let Some(to) = to.first_chunk_mut() {
             *to = codes;
         } else {
             let (codes, behind) = codes.split_at(to.len());

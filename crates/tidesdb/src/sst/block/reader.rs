@@ -362,8 +362,9 @@ impl<'a> Block<'a> {
         if has_heads && !has_full_heads && !(0..self.len()).all(is_padded) {
             return false;
         }
-        let ascends = |pair: &[[u8; 8]; 2]| u64::from_le_bytes(pair[0]) < u64::from_le_bytes(pair[1]);
-        if heads.len() == self.len() && heads.array_windows().fold(true, |all, pair| all & ascends(pair)) {
+        let ascends = |(a, b): (&[u8; 8], &[u8; 8])| u64::from_le_bytes(*a) < u64::from_le_bytes(*b);
+        let pairs = heads.iter().zip(heads.get(1..).unwrap_or_default());
+        if heads.len() == self.len() && pairs.fold(true, |all, pair| all & ascends(pair)) {
             return true; // most blocks
         }
         (1..self.len()).all(|i| {

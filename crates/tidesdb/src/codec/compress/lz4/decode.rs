@@ -78,7 +78,7 @@ fn repeat(window: &mut [u8], offset: usize, len: usize) -> Option<()> {
     if end + PIECE <= window.len() {
         return match offset {
             ..8 => repeat_word(window, offset, end),
-            ..PIECE => repeat_pieces::<8>(window, offset, end),
+            8..PIECE => repeat_pieces::<8>(window, offset, end),
             _ => repeat_pieces::<PIECE>(window, offset, end),
         };
     }
