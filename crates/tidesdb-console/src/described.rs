@@ -10,7 +10,7 @@ pub fn write(command: &Command) -> String {
     described(command).to_string()
 }
 
-/// Returns the command that [`write`] described; `None` if `text` is something else. It completes and documents, it does not parse.
+/// Returns the command that [`write()`] described; `None` if `text` is something else. It completes and documents, it does not parse.
 pub fn read(text: &str) -> Option<Command> {
     command(&serde_json::from_str(text).ok()?)
 }
