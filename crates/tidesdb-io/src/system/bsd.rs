@@ -1,40 +1,23 @@
 //! FreeBSD.
 
 use std::io;
-use std::num::NonZeroU64;
 
-use rustix::fd::OwnedFd;
-use rustix::fs::{Advice, FallocateFlags};
+use rustix::fs::FallocateFlags;
 use rustix::io::{Errno, retry_on_intr};
 
 use super::sysctl;
-use super::unix::{self, Handle, Mapping};
+use super::unix::{self, Handle};
 
+pub(crate) use super::absent::{
+    advise_huge, anonymous_bytes, heap, is_cached, read_cached_at, start_writing, trim_heap,
+};
+pub(super) use super::absent::{populate, release};
+pub(super) use super::posix::{disable_read_ahead, space};
+pub(crate) use super::posix::{dont_need, sync_all, sync_data, will_need};
 pub(crate) use super::sysctl::random;
+pub(crate) use super::write_then_sync as write_durably_at;
 
 pub(super) const MONOTONIC: libc::clockid_t = libc::CLOCK_MONOTONIC;
-
-/// Disables the read-ahead of a file. Best effort: a file system may not support it.
-pub(super) fn disable_read_ahead(file: &OwnedFd) {
-    let _ = rustix::fs::fadvise(file, 0, None, Advice::Random);
-}
-
-/// Returns nothing: the system does not tell whether bytes are in the page cache.
-pub(crate) fn read_cached_at(_file: &Handle, _buf: &mut [u8], _offset: u64) -> io::Result<Option<usize>> {
-    Ok(None)
-}
-
-/// Returns true: the system does not tell.
-pub(crate) fn is_cached(_file: &Handle, _offset: u64) -> io::Result<bool> {
-    Ok(true)
-}
-
-/// Writes at `offset` and syncs the file. May be short.
-pub(crate) fn write_durably_at(file: &Handle, buf: &[u8], offset: u64) -> io::Result<usize> {
-    let written = unix::write_at(file, buf, offset)?;
-    sync_all(file)?;
-    Ok(written)
-}
 
 /// Reserves blocks for a range that is not empty, and makes the file at least that long. Returns false if the file system cannot: ZFS.
 pub(crate) fn allocate(file: &Handle, offset: u64, len: u64) -> io::Result<bool> {
@@ -43,31 +26,6 @@ pub(crate) fn allocate(file: &Handle, offset: u64, len: u64) -> io::Result<bool>
         Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::NODEV) => Ok(false),
         Err(e) => Err(e.into()),
     }
-}
-
-/// Makes the bytes durable, and the length.
-pub(crate) fn sync_data(file: &Handle) -> io::Result<()> {
-    Ok(rustix::fs::fdatasync(file)?)
-}
-
-/// Makes the bytes and all metadata durable.
-pub(crate) fn sync_all(file: &Handle) -> io::Result<()> {
-    Ok(rustix::fs::fsync(file)?)
-}
-
-/// Starts loading a range into the page cache; `len` 0 means up to the end of the file.
-pub(crate) fn will_need(file: &Handle, offset: u64, len: u64) -> io::Result<()> {
-    Ok(rustix::fs::fadvise(file, offset, NonZeroU64::new(len), Advice::WillNeed)?)
-}
-
-/// Drops a range from the page cache; `len` 0 means up to the end of the file.
-pub(crate) fn dont_need(file: &Handle, offset: u64, len: u64) -> io::Result<()> {
-    Ok(rustix::fs::fadvise(file, offset, NonZeroU64::new(len), Advice::DontNeed)?)
-}
-
-/// Does nothing: the system has no call that starts writing and does not wait.
-pub(crate) fn start_writing(_file: &Handle, _offset: u64, _len: u64) -> io::Result<()> {
-    Ok(())
 }
 
 /// Returns whether a page fault of a read in a map of this file never ends in a signal: UFS, ZFS and tmpfs.
@@ -81,25 +39,6 @@ pub(crate) fn may_map_shared(_file: &Handle) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Returns the free bytes and all bytes of the file system.
-pub(super) fn space(folder: &OwnedFd) -> io::Result<(u64, u64)> {
-    let vfs = rustix::fs::fstatvfs(folder)?;
-    Ok((vfs.f_bavail.saturating_mul(vfs.f_frsize), vfs.f_blocks.saturating_mul(vfs.f_frsize)))
-}
-
-/// Returns false: maps are never writable here.
-pub(super) fn populate(_map: &Mapping, _start: usize, _len: usize) -> io::Result<bool> {
-    Ok(false)
-}
-
-/// Does nothing: maps are never writable here.
-pub(super) fn release(_map: &Mapping) -> io::Result<()> {
-    Ok(())
-}
-
-/// Does nothing: the system chooses the size of pages.
-pub(crate) fn advise_huge(_buffer: &mut [u8]) {}
-
 /// Returns the number that the kernel draws at each boot, from FreeBSD 13 on.
 pub(crate) fn boot_id() -> Option<[u8; 16]> {
     sysctl::bytes(c"kern.boot_id")
@@ -107,19 +46,6 @@ pub(crate) fn boot_id() -> Option<[u8; 16]> {
 
 /// Does nothing: `setpriority` would change the whole process, and the idle class could starve.
 pub(crate) fn lower_priority() {}
-
-/// Does nothing: the allocator returns memory by itself.
-pub(crate) fn trim_heap() {}
-
-/// Returns nothing: the allocator is not asked.
-pub(crate) fn heap() -> Option<(u64, u64)> {
-    None
-}
-
-/// Returns nothing: the system is not asked.
-pub(crate) fn anonymous_bytes() -> Option<u64> {
-    None
-}
 
 /// Returns all bytes of memory, and those that are free or hold clean pages. If the kernel does not say: 4 GiB and half of the memory.
 pub(crate) fn memory() -> (u64, u64) {

@@ -1,18 +1,20 @@
 //! Linux: what it has beyond the other Unix systems.
 
 use std::io;
-use std::num::NonZeroU64;
 use std::path::Path;
 #[cfg(all(target_env = "gnu", not(miri)))]
 use std::sync::OnceLock;
 
-use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fd::AsRawFd;
 use rustix::fs::FallocateFlags;
 use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 use rustix::mm::Advice;
 
 use super::unix::{self, Handle, Mapping};
-use super::uuid;
+use super::{uuid, write_then_sync};
+
+pub(super) use super::posix::{disable_read_ahead, space};
+pub(crate) use super::posix::{dont_need, sync_all, sync_data, will_need};
 
 pub(super) const MONOTONIC: libc::clockid_t = libc::CLOCK_MONOTONIC;
 
@@ -25,11 +27,6 @@ const MAPPABLE: [u64; 3] = [0xEF53, 0x5846_5342, 0x0102_1994];
 const LOW_NICE: i32 = 3;
 /// Highest niceness of the system.
 const NICE_MAX: i32 = 19;
-
-/// Disables the read-ahead of a file. Best effort: a file system may not support it.
-pub(super) fn disable_read_ahead(file: &OwnedFd) {
-    let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::Random);
-}
 
 /// Reads at `offset` without waiting for the device. `EAGAIN` if the first byte is not in the page cache.
 fn read_nowait(file: &Handle, buf: &mut [u8], offset: u64) -> rustix::io::Result<usize> {
@@ -61,11 +58,7 @@ pub(crate) fn is_cached(file: &Handle, offset: u64) -> io::Result<bool> {
 pub(crate) fn write_durably_at(file: &Handle, buf: &[u8], offset: u64) -> io::Result<usize> {
     match rustix::io::pwritev2(file, &[io::IoSlice::new(buf)], offset, ReadWriteFlags::SYNC) {
         // Old systems, and some file systems.
-        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
-            let written = unix::write_at(file, buf, offset)?;
-            sync_all(file)?;
-            Ok(written)
-        }
+        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => write_then_sync(file, buf, offset),
         other => Ok(other?),
     }
 }
@@ -77,26 +70,6 @@ pub(crate) fn allocate(file: &Handle, offset: u64, len: u64) -> io::Result<bool>
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
         Err(e) => Err(e.into()),
     }
-}
-
-/// Makes the bytes durable, and the length.
-pub(crate) fn sync_data(file: &Handle) -> io::Result<()> {
-    Ok(rustix::fs::fdatasync(file)?)
-}
-
-/// Makes the bytes and all metadata durable.
-pub(crate) fn sync_all(file: &Handle) -> io::Result<()> {
-    Ok(rustix::fs::fsync(file)?)
-}
-
-/// Starts loading a range into the page cache; `len` 0 means up to the end of the file.
-pub(crate) fn will_need(file: &Handle, offset: u64, len: u64) -> io::Result<()> {
-    Ok(rustix::fs::fadvise(file, offset, NonZeroU64::new(len), rustix::fs::Advice::WillNeed)?)
-}
-
-/// Drops a range from the page cache; `len` 0 means up to the end of the file.
-pub(crate) fn dont_need(file: &Handle, offset: u64, len: u64) -> io::Result<()> {
-    Ok(rustix::fs::fadvise(file, offset, NonZeroU64::new(len), rustix::fs::Advice::DontNeed)?)
 }
 
 /// Starts writing the dirty pages of a range, up to the end of the file if `len` is 0. Does not wait until they are written.
@@ -121,12 +94,6 @@ pub(crate) fn may_map(file: &Handle) -> io::Result<bool> {
 /// Like [`may_map`], for writes.
 pub(crate) fn may_map_shared(file: &Handle) -> io::Result<bool> {
     may_map(file)
-}
-
-/// Returns the free bytes and all bytes of the file system.
-pub(super) fn space(folder: &OwnedFd) -> io::Result<(u64, u64)> {
-    let vfs = rustix::fs::fstatvfs(folder)?;
-    Ok((vfs.f_bavail.saturating_mul(vfs.f_frsize), vfs.f_blocks.saturating_mul(vfs.f_frsize)))
 }
 
 /// See [`Mapping::populate`].

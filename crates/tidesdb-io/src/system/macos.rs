@@ -8,10 +8,15 @@ use std::io;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
 
-use super::unix::{self, Handle, Mapping};
+use super::unix::{self, Handle};
 use super::{sysctl, uuid};
 
+pub(crate) use super::absent::{
+    advise_huge, anonymous_bytes, heap, is_cached, read_cached_at, start_writing, trim_heap,
+};
+pub(super) use super::absent::{populate, release};
 pub(crate) use super::sysctl::random;
+pub(crate) use super::write_then_sync as write_durably_at;
 
 /// The clock that stands still while the machine sleeps, as `CLOCK_MONOTONIC` of Linux does.
 pub(super) const MONOTONIC: libc::clockid_t = libc::CLOCK_UPTIME_RAW;
@@ -20,23 +25,6 @@ pub(super) const MONOTONIC: libc::clockid_t = libc::CLOCK_UPTIME_RAW;
 pub(super) fn disable_read_ahead(file: &OwnedFd) {
     // SAFETY: the call takes an open descriptor and numbers; it touches no memory.
     let _ = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_RDAHEAD, 0) };
-}
-
-/// Returns nothing: the system does not tell whether bytes are in the page cache.
-pub(crate) fn read_cached_at(_file: &Handle, _buf: &mut [u8], _offset: u64) -> io::Result<Option<usize>> {
-    Ok(None)
-}
-
-/// Returns true: the system does not tell.
-pub(crate) fn is_cached(_file: &Handle, _offset: u64) -> io::Result<bool> {
-    Ok(true)
-}
-
-/// Writes at `offset` and syncs the file. May be short.
-pub(crate) fn write_durably_at(file: &Handle, buf: &[u8], offset: u64) -> io::Result<usize> {
-    let written = unix::write_at(file, buf, offset)?;
-    sync_all(file)?;
-    Ok(written)
 }
 
 /// Reserves blocks for a range that is not empty, and makes the file at least that long. Returns false if the range begins before the end
@@ -93,11 +81,6 @@ pub(crate) fn dont_need(_file: &Handle, _offset: u64, _len: u64) -> io::Result<(
     Ok(())
 }
 
-/// Does nothing: the system has no call that starts writing and does not wait.
-pub(crate) fn start_writing(_file: &Handle, _offset: u64, _len: u64) -> io::Result<()> {
-    Ok(())
-}
-
 /// Returns whether a page fault of a read in a map of this file never ends in a signal: APFS and HFS+.
 pub(crate) fn may_map(file: &Handle) -> io::Result<bool> {
     Ok(sysctl::is_one_of(&rustix::fs::fstatfs(file)?.f_fstypename, &["apfs", "hfs"]))
@@ -115,19 +98,6 @@ pub(super) fn space(folder: &OwnedFd) -> io::Result<(u64, u64)> {
     Ok((fs.f_bavail.saturating_mul(block), fs.f_blocks.saturating_mul(block)))
 }
 
-/// Returns false: maps are never writable here.
-pub(super) fn populate(_map: &Mapping, _start: usize, _len: usize) -> io::Result<bool> {
-    Ok(false)
-}
-
-/// Does nothing: maps are never writable here.
-pub(super) fn release(_map: &Mapping) -> io::Result<()> {
-    Ok(())
-}
-
-/// Does nothing: the system chooses the size of pages.
-pub(crate) fn advise_huge(_buffer: &mut [u8]) {}
-
 /// Returns the UUID that the kernel draws at each boot.
 pub(crate) fn boot_id() -> Option<[u8; 16]> {
     let text: [u8; 37] = sysctl::bytes(c"kern.bootsessionuuid")?; // ends with 0
@@ -138,19 +108,6 @@ pub(crate) fn boot_id() -> Option<[u8; 16]> {
 pub(crate) fn lower_priority() {
     // SAFETY: the call takes two numbers and changes the calling thread only.
     let _ = unsafe { libc::pthread_set_qos_class_self_np(libc::qos_class_t::QOS_CLASS_UTILITY, 0) };
-}
-
-/// Does nothing: the allocator returns long blocks by itself.
-pub(crate) fn trim_heap() {}
-
-/// Returns nothing: the allocator is not asked.
-pub(crate) fn heap() -> Option<(u64, u64)> {
-    None
-}
-
-/// Returns nothing: the system is not asked.
-pub(crate) fn anonymous_bytes() -> Option<u64> {
-    None
 }
 
 /// Returns all bytes of memory, and those that the kernel can free without pressure. If the kernel does not say: 4 GiB and half of the

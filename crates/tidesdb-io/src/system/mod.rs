@@ -2,10 +2,13 @@
 //!
 //! Each system is one file that offers the same names, listed below. The traits of `vfs.rs` say in their documentation what a call does
 //! on each system; `docs/platforms.md` has the table. `unix.rs` holds what `linux.rs`, `macos.rs` and `bsd.rs` share, in terms of calls that
-//! each of them defines.
+//! each of them defines, `posix.rs` calls that macOS has not or with a weaker promise, `absent.rs` what takes the place of those that only
+//! Linux has.
 //!
 //! All functions may be called from any thread.
 
+#[cfg(not(target_os = "linux"))]
+mod absent;
 #[cfg(target_os = "freebsd")]
 mod bsd;
 #[cfg(target_os = "linux")]
@@ -14,6 +17,8 @@ mod linux;
 mod macos;
 #[cfg(not(all(target_os = "linux", not(miri))))]
 pub(crate) mod pages;
+#[cfg(any(target_os = "linux", target_os = "freebsd"))]
+mod posix;
 #[cfg(any(target_vendor = "apple", target_os = "freebsd"))]
 mod sysctl;
 #[cfg(unix)]
@@ -23,6 +28,7 @@ mod uuid;
 #[cfg(windows)]
 mod windows;
 
+use std::io;
 use std::path::Path;
 
 #[cfg(target_os = "freebsd")]
@@ -75,6 +81,13 @@ pub(crate) enum How {
         /// Whether nobody else may hold the lock.
         exclusive: bool,
     },
+}
+
+/// Writes at `offset` and syncs the file. May be short. For systems without one call for both.
+pub(crate) fn write_then_sync(file: &Handle, buf: &[u8], offset: u64) -> io::Result<usize> {
+    let written = write_at(file, buf, offset)?;
+    sync_all(file)?;
+    Ok(written)
 }
 
 /// Returns the directory that holds the last name of `path`, or `path` if it has no name.

@@ -53,6 +53,11 @@ use windows_sys::Win32::System::Threading::{
 
 use super::How;
 
+pub(crate) use super::absent::{
+    advise_huge, anonymous_bytes, heap, is_cached, read_cached_at, start_writing, trim_heap,
+};
+pub(crate) use super::write_then_sync as write_durably_at;
+
 /// An open file.
 pub(crate) type Handle = File;
 
@@ -398,27 +403,10 @@ pub(crate) fn read_at(file: &Handle, buf: &mut [u8], offset: u64) -> io::Result<
     file.seek_read(buf, offset)
 }
 
-/// Returns nothing: the system does not tell whether bytes are in its cache.
-pub(crate) fn read_cached_at(_file: &Handle, _buf: &mut [u8], _offset: u64) -> io::Result<Option<usize>> {
-    Ok(None)
-}
-
-/// Returns true: the system does not tell.
-pub(crate) fn is_cached(_file: &Handle, _offset: u64) -> io::Result<bool> {
-    Ok(true)
-}
-
 /// Writes at `offset`. May be short.
 pub(crate) fn write_at(file: &Handle, buf: &[u8], offset: u64) -> io::Result<usize> {
     offset_is_plain(offset)?;
     file.seek_write(buf, offset)
-}
-
-/// Writes at `offset` and syncs the file. May be short.
-pub(crate) fn write_durably_at(file: &Handle, buf: &[u8], offset: u64) -> io::Result<usize> {
-    let written = write_at(file, buf, offset)?;
-    sync_all(file)?;
-    Ok(written)
 }
 
 /// Reserves clusters for a range that is not empty, and makes the file at least that long. A file that is neither sparse nor compressed has
@@ -469,11 +457,6 @@ pub(crate) fn dont_need(_file: &Handle, _offset: u64, _len: u64) -> io::Result<(
     Ok(())
 }
 
-/// Does nothing: the system has no such call.
-pub(crate) fn start_writing(_file: &Handle, _offset: u64, _len: u64) -> io::Result<()> {
-    Ok(())
-}
-
 /// Locks an open file, exclusively or shared, without waiting. `WouldBlock` if another opener holds a conflicting lock.
 pub(crate) fn try_lock(file: &Handle, exclusive: bool) -> io::Result<()> {
     let flags = LOCKFILE_FAIL_IMMEDIATELY | if exclusive { LOCKFILE_EXCLUSIVE_LOCK } else { 0 };
@@ -521,9 +504,6 @@ pub(crate) fn page_bytes() -> usize {
     4096
 }
 
-/// Does nothing: huge pages need a privilege.
-pub(crate) fn advise_huge(_buffer: &mut [u8]) {}
-
 /// Fills `out` with random bytes: the hash of nothing, with keys that the standard library takes from the system.
 pub(crate) fn random(out: &mut [u8; 8]) -> bool {
     *out = RandomState::new().build_hasher().finish().to_le_bytes();
@@ -534,19 +514,6 @@ pub(crate) fn random(out: &mut [u8; 8]) -> bool {
 pub(crate) fn lower_priority() {
     // SAFETY: the calls take no memory of the program, and the handle stands for the calling thread.
     let _ = unsafe { SetThreadPriority(GetCurrentThread(), THREAD_PRIORITY_BELOW_NORMAL) };
-}
-
-/// Does nothing: the heap returns long blocks by itself.
-pub(crate) fn trim_heap() {}
-
-/// Returns nothing: the heap is not asked.
-pub(crate) fn heap() -> Option<(u64, u64)> {
-    None
-}
-
-/// Returns nothing: the system is not asked.
-pub(crate) fn anonymous_bytes() -> Option<u64> {
-    None
 }
 
 /// Returns all bytes of memory that this process may use, and those of them that are free: of the machine, or of the job of the process, as

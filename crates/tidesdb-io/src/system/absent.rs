@@ -1,0 +1,50 @@
+//! Calls that only Linux has, and what takes their place on the other systems.
+
+use std::io;
+
+use super::Handle;
+#[cfg(unix)]
+use super::Mapping;
+
+/// Returns nothing: the system does not tell whether bytes are in the page cache.
+pub(crate) fn read_cached_at(_file: &Handle, _buf: &mut [u8], _offset: u64) -> io::Result<Option<usize>> {
+    Ok(None)
+}
+
+/// Returns true: the system does not tell.
+pub(crate) fn is_cached(_file: &Handle, _offset: u64) -> io::Result<bool> {
+    Ok(true)
+}
+
+/// Does nothing: the system has no call that starts writing and does not wait.
+pub(crate) fn start_writing(_file: &Handle, _offset: u64, _len: u64) -> io::Result<()> {
+    Ok(())
+}
+
+/// Returns false: maps are never writable here.
+#[cfg(unix)]
+pub(super) fn populate(_map: &Mapping, _start: usize, _len: usize) -> io::Result<bool> {
+    Ok(false)
+}
+
+/// Does nothing: maps are never writable here.
+#[cfg(unix)]
+pub(super) fn release(_map: &Mapping) -> io::Result<()> {
+    Ok(())
+}
+
+/// Does nothing: the system chooses the size of pages. On Windows huge ones need a privilege.
+pub(crate) fn advise_huge(_buffer: &mut [u8]) {}
+
+/// Does nothing: the allocator returns long blocks by itself.
+pub(crate) fn trim_heap() {}
+
+/// Returns nothing: the allocator is not asked.
+pub(crate) fn heap() -> Option<(u64, u64)> {
+    None
+}
+
+/// Returns nothing: the system is not asked.
+pub(crate) fn anonymous_bytes() -> Option<u64> {
+    None
+}
