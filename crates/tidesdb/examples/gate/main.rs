@@ -92,7 +92,9 @@ fn loaded(dir: &Path, sync: SyncMode, flushed: bool) -> Db {
         return db;
     }
     db.close().unwrap();
-    Db::options(dir).sync(sync).background_threads(0).open().unwrap()
+    let db = Db::options(dir).sync(sync).background_threads(0).open().unwrap();
+    db.put(key(0), value(0)).unwrap(); // the first write of a session begins its log and its manifest
+    db
 }
 
 fn at_first(db: &Db) -> Cursor {
