@@ -80,81 +80,82 @@ impl Crews {
     #[cold]
     fn start(&self, engine: &Arc<Engine>, workers: usize, crew: Crew) {
         for crew in [crew, Crew::Clock] {
-            if !engine.write.jobs.staff.has(crew) && !self.start_one(engine, workers, crew) {
-                let (name, _) = threads_of(crew, workers);
-                tracing::warn!(name, "a background thread could not be started; commits do its work");
+            let team = Team::of(crew, workers);
+            if !engine.write.jobs.staff.has(crew) && !self.start_team(engine, crew, &team) {
+                tracing::warn!(
+                    name = team.name,
+                    "a background thread could not be started; commits do its work"
+                );
             }
         }
     }
 
     /// Starts the threads of `crew`; it is enough if one of them starts. Returns false if none can be started, and that is new.
-    fn start_one(&self, engine: &Arc<Engine>, workers: usize, crew: Crew) -> bool {
-        let (jobs, (name, count)) = (&engine.write.jobs, threads_of(crew, workers));
+    fn start_team(&self, engine: &Arc<Engine>, crew: Crew, team: &Team) -> bool {
+        let jobs = &engine.write.jobs;
         let mut threads = self.threads.lock();
         // After a close began, a thread would work on without an end.
         if jobs.is_closed() || jobs.staff.has(crew) {
             return true;
         }
         let before = threads.len();
-        for _ in 0..count {
-            match spawn(engine, workers, crew) {
+        for _ in 0..team.threads {
+            match team.spawn(engine) {
                 Ok(thread) => threads.push(thread),
                 Err(e) if threads.len() == before => {
-                    return !jobs.staff.failed(crew, format!("start {name}: {e}"));
+                    return !jobs.staff.failed(crew, format!("start {}: {e}", team.name));
                 }
                 Err(_) => break,
             }
         }
-        crews_of(crew, workers).iter().for_each(|crew| jobs.staff.started(*crew));
+        team.crews.iter().for_each(|crew| jobs.staff.started(*crew));
         true
     }
 }
 
-/// Name and number of the threads of `crew`.
-fn threads_of(crew: Crew, workers: usize) -> (&'static str, usize) {
-    match crew {
-        Crew::Clock => ("tidesdb-clock", 1),
-        Crew::Uploads => ("tidesdb-upload", 1),
-        _ if workers == 1 => ("tidesdb-worker", 1),
-        Crew::Removals => ("tidesdb-remove", 1),
-        // One half of several workers takes only short jobs, merges of small families among them, so these never wait for a long
-        // one. The other half takes the long jobs at low priority: it yields to the threads of the user. If merges fall behind, their
-        // debt delays the writers.
-        Crew::Short => ("tidesdb-flush", workers.div_ceil(2)),
-        // One more than asked for, so that the merges of one family never use all threads for long jobs.
-        Crew::Long => ("tidesdb-compact", workers + 1 - workers.div_ceil(2)),
-    }
+/// The threads of a crew.
+struct Team {
+    name: &'static str,
+    threads: usize,
+    priority: Priority,
+    /// The crews whose jobs they take.
+    crews: &'static [Crew],
+    /// The jobs; `None` = they keep the time.
+    takes: Option<Takes>,
 }
 
-/// The crews whose jobs the threads of `crew` take.
-fn crews_of(crew: Crew, workers: usize) -> &'static [Crew] {
-    match crew {
-        Crew::Clock => &[Crew::Clock],
-        Crew::Uploads => &[Crew::Uploads],
-        _ if workers == 1 => &[Crew::Short, Crew::Long, Crew::Removals],
-        Crew::Short => &[Crew::Short],
-        Crew::Long => &[Crew::Long],
-        Crew::Removals => &[Crew::Removals],
+impl Team {
+    fn of(crew: Crew, workers: usize) -> Self {
+        let short = workers.div_ceil(2);
+        let (name, threads, priority, crews, takes): (_, _, _, &[Crew], _) = match crew {
+            Crew::Clock => ("tidesdb-clock", 1, Priority::Normal, &[Crew::Clock], None),
+            Crew::Uploads => ("tidesdb-upload", 1, Priority::Normal, &[Crew::Uploads], Some(Takes::Uploads)),
+            _ if workers == 1 => {
+                let all = &[Crew::Short, Crew::Long, Crew::Removals];
+                ("tidesdb-worker", 1, Priority::Normal, all, Some(Takes::All))
+            }
+            Crew::Removals => ("tidesdb-remove", 1, Priority::Low, &[Crew::Removals], Some(Takes::Removals)),
+            // One half of several workers takes only short jobs, merges of small families among them, so these never wait for a long
+            // one. The other half takes the long jobs at low priority: it yields to the threads of the user. If merges fall behind, their
+            // debt delays the writers.
+            Crew::Short => ("tidesdb-flush", short, Priority::Normal, &[Crew::Short], Some(Takes::Short)),
+            // One more than asked for, so that the merges of one family never use all threads for long jobs.
+            Crew::Long => {
+                ("tidesdb-compact", workers + 1 - short, Priority::Low, &[Crew::Long], Some(Takes::Long))
+            }
+        };
+        Self { name, threads, priority, crews, takes }
     }
-}
 
-/// Starts one thread of `crew`.
-fn spawn(engine: &Arc<Engine>, workers: usize, crew: Crew) -> io::Result<JoinHandle> {
-    let (name, _) = threads_of(crew, workers);
-    let engine_of_thread = Arc::clone(engine);
-    let (priority, takes) = match crew {
-        Crew::Clock => {
-            let body = move || keep_time(&engine_of_thread);
-            return engine.write.env.threads.spawn(name, Priority::Normal, Box::new(body));
-        }
-        Crew::Uploads => (Priority::Normal, Takes::Uploads),
-        _ if workers == 1 => (Priority::Normal, Takes::All),
-        Crew::Short => (Priority::Normal, Takes::Short),
-        Crew::Long => (Priority::Low, Takes::Long),
-        Crew::Removals => (Priority::Low, Takes::Removals),
-    };
-    let body = move || work(&engine_of_thread, takes);
-    engine.write.env.threads.spawn(name, priority, Box::new(body))
+    /// Starts one of the threads.
+    fn spawn(&self, engine: &Arc<Engine>) -> io::Result<JoinHandle> {
+        let engine_of_thread = Arc::clone(engine);
+        let body: Box<dyn FnOnce() + Send> = match self.takes {
+            Some(takes) => Box::new(move || work(&engine_of_thread, takes)),
+            None => Box::new(move || keep_time(&engine_of_thread)),
+        };
+        engine.write.env.threads.spawn(self.name, self.priority, body)
+    }
 }
 
 fn keep_time(engine: &Arc<Engine>) {
