@@ -460,6 +460,8 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
             Phase::ReadOnly => {}
             Phase::Unbegun(_) if self.was_clean => {}
             _ => {
+                // A clean shutdown is a record of its own.
+                self.begin_locked(&mut inner)?;
                 let mut edit = edit.clone();
                 edit.push(Change::CleanShutdown);
                 self.install_locked(&mut inner, edit)?;
@@ -470,10 +472,6 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
     }
 
     fn install_locked(&self, inner: &mut Inner<T>, mut edit: VersionEdit) -> Result<()> {
-        // A clean shutdown is a record of its own, so the manifest must have been begun.
-        if edit.changes.iter().any(|change| matches!(change, Change::CleanShutdown)) {
-            self.begin_locked(inner)?;
-        }
         let unbegun = match inner.phase {
             Phase::Unbegun(spent) => Some(spent),
             _ => self.roll_if_large(inner).map(|()| None)?,
