@@ -20,6 +20,17 @@ fn spread(sim: &Sim) -> Db {
     db
 }
 
+/// Creates a database of 20 rows, whose long values are gone from the disk: reading one of them fails.
+fn without_values() -> (Sim, Db) {
+    let sim = Sim::new();
+    let db = sim.open();
+    fill(db.default_family(), 20, &[1; 2000]);
+    db.flush().unwrap();
+    let vlog = sim.disk.file_names("/db").unwrap().into_iter().find(|n| n.ends_with(".vlog")).unwrap();
+    sim.disk.truncate_file(format!("/db/{vlog}"), 0).unwrap();
+    (sim, db)
+}
+
 fn abc(letters: &str) -> Vec<String> {
     letters.chars().map(String::from).collect()
 }
@@ -159,12 +170,7 @@ fn prefixes_of_the_highest_bytes() {
 
 #[test]
 fn keys_alone_read_no_value() {
-    let sim = Sim::new();
-    let db = sim.open();
-    fill(db.default_family(), 20, &[1; 2000]);
-    db.flush().unwrap();
-    let vlog = sim.disk.file_names("/db").unwrap().into_iter().find(|n| n.ends_with(".vlog")).unwrap();
-    sim.disk.truncate_file(format!("/db/{vlog}"), 0).unwrap();
+    let (_sim, db) = without_values();
     let got: Vec<_> = db.iter().unwrap().keys().map(Result::unwrap).collect();
     assert!(got.len() == 20 && got.iter().is_sorted() && got[3] == b"key000003", "{got:?}");
     assert_eq!(db.prefix(b"key").unwrap().keys().rev().count(), 20);
@@ -273,12 +279,7 @@ fn an_error_ends_what_is_lent() {
     assert_eq!(rows.next_ref().unwrap(), None);
     assert_eq!(db.iter().unwrap().keys().count(), 3);
 
-    let sim = Sim::new();
-    let db = sim.open();
-    fill(db.default_family(), 20, &[1; 2000]);
-    db.flush().unwrap();
-    let vlog = sim.disk.file_names("/db").unwrap().into_iter().find(|n| n.ends_with(".vlog")).unwrap();
-    sim.disk.truncate_file(format!("/db/{vlog}"), 0).unwrap();
+    let (_sim, db) = without_values();
     let mut rows = db.iter().unwrap();
     assert!(rows.next_back_ref().is_err());
     assert!(rows.next_ref().unwrap().is_none() && rows.next_back_ref().unwrap().is_none());
