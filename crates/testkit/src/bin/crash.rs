@@ -1,6 +1,7 @@
 //! T01 and T02: crashes the engine at every call that changes the disk, builds images of the possible disk contents
 //! afterwards, recovers each image and compares it with the model. Some of the recovered databases are used further, and the power
-//! fails again. Before that, scripts run beside a reader, which must show what the model has after every step. A case is a script.
+//! fails again. A case is one script of each recipe beside a reader, which must show what the model has after every step, then one script with
+//! crashes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;

@@ -57,7 +57,7 @@ pub struct RecoveryReport {
     pub unfinished: u64,
     /// Sequence number at which the log was cut.
     pub cut: Option<SeqNo>,
-    /// Whether a sync of the log had failed in an earlier session.
+    /// Whether a sync of the log or of values had failed in an earlier session.
     pub sync_failed: bool,
     /// Damage that the recovery mode tolerated.
     pub damage: Option<Error>,
@@ -86,7 +86,7 @@ impl fmt::Display for RecoveryReport {
             )?;
         }
         if self.sync_failed {
-            f.write_str("; a sync of the log had failed before")?;
+            f.write_str("; a sync of the log or of values had failed before")?;
         }
         if let Some(damage) = &self.damage {
             write!(f, "; damage was skipped: {damage}")?;

@@ -99,7 +99,7 @@ events! {
         unfinished: u64, "Commits that were being written when the process died.";
         discarded: u64, "Complete commits behind damage that were given up.";
         orphans: u64, "Files that were set aside because the manifest does not name them.";
-        sync_failed: bool, "True if a sync of the log had failed before.";
+        sync_failed: bool, "True if a sync of the log or of values had failed before.";
         damage: String, "Damage that the recovery mode tolerated; empty if there was none.";
     }
     "replay" Replay INFO "The open has read part of a long log." {

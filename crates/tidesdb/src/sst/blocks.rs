@@ -4,7 +4,7 @@
 //! only its key section is read and cached, and the frame of a requested value is read when it is needed. Such blocks
 //! contain a long value, or were written when blocks were longer.
 //!
-//! In a mapped file, a block and each of its frames are verified once per open, and key sections stored raw are used in place. Frames are
+//! In a mapped file, a block and its first [`FRAME_BITS`] frames are verified once per open, later frames at each use, and key sections stored raw are used in place. Frames are
 //! read separately there too, and some of them are cached. Long values never enter the cache.
 
 use std::borrow::Cow;
@@ -426,7 +426,7 @@ impl Blocks {
         place.decode(self.file(), bytes, want, &mut buffers.raw)
     }
 
-    /// Verifies the bytes of a frame. A frame of a mapped file is verified once.
+    /// Verifies the bytes of a frame. One of the first [`FRAME_BITS`] frames of a mapped block is verified once.
     #[inline]
     pub(super) fn check_frame(&self, place: &FramePlace, bytes: &[u8]) -> Result<()> {
         let (b, bit) = (place.fence.block, place.frame.number + 1);

@@ -14,7 +14,7 @@
 //! | nothing after `X` | the end, or a torn tail | end there |
 //! | a pad record without a next segment | the segment existed before the pad | refuse |
 //!
-//! A failed sync may drop pages that were written. The log leaves a note of it, and the next open then treats "same
+//! A failed sync may drop pages that were written. A failed sync of the log or of values leaves a note, and the next open then treats "same
 //! boot" as "other boot".
 //!
 //! A read error is none of these: the open fails with it. Segments are read by system calls, because a bad sector under
@@ -70,7 +70,7 @@ pub struct Scan {
     pub cut: Option<SeqNo>,
     /// First address after the last valid record that is replayed.
     pub end: SeqNo,
-    /// Commits that count.
+    /// Valid commits before the cut.
     pub commits: u64,
     /// Commits after the cut that are given up.
     pub discarded: u64,
@@ -172,7 +172,7 @@ pub fn span_of(dir: &Arc<dyn Dir>, id: WalId, segment_bytes: u64) -> u64 {
     len.div_ceil(segment_bytes).max(1)
 }
 
-/// Commits that count, in order.
+/// Valid commits before the cut, oldest first.
 #[derive(Debug)]
 pub enum Logged {
     /// Some that are in memory.

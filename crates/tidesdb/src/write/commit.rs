@@ -29,8 +29,8 @@ use crate::{Error, Result};
 /// The name of a batch in error messages.
 const BODY: &str = "a batch in memory";
 
-/// Commits `batch` and clears it. Returns its sequence number. Whatever the batch holds, earlier commits become as durable as the
-/// sync mode says.
+/// Commits `batch` and clears it. Returns its sequence number. Earlier commits become as durable as the sync mode
+/// says, even if the batch is empty.
 ///
 /// # Errors
 /// Before the log is written: nothing happened and the batch is kept. After it: `CommitUnknown`.
@@ -273,8 +273,8 @@ fn commit_nothing(ctx: &WriteCtx, options: &WriteOptions) -> Result<SeqNo> {
     Ok(newest)
 }
 
-/// Makes the log durable up to `end` as `sync` says: waits for a sync (`Full`) or schedules one (`Interval`). Returns true if it is
-/// durable.
+/// Makes the log durable up to `end` as `sync` says: waits for a sync (`Full`), or schedules one (`Interval`) and
+/// syncs itself if no thread will do so in time. Returns true if it is durable.
 fn make_durable(ctx: &WriteCtx, end: SeqNo, sync: SyncMode) -> Result<bool> {
     match sync {
         SyncMode::None => return Ok(false),

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! header | frame table | key section (raw, or compressed) | frame 0 | frame 1 | ...
-//! key section: prefix | heads | short lengths | tail ends | value ends | kinds | seqs | expiries | tails
+//! key section: prefix | heads | lengths of heads | tail ends | value ends | kinds | seqs | expiries | tails
 //! ```
 //!
 //! In byte order, a key is split into three parts: the prefix that all keys of the block share, the head (the next

@@ -51,7 +51,7 @@ enum Due {
     Nothing,
 }
 
-/// Level 1 is merged first, whatever other levels hold, if it has this many times the tables at which its merge is due.
+/// Level 1 is merged first, whatever other levels hold, if it has this many times the tables, or bytes, at which its merge is due.
 const FIRST: f64 = 5.5;
 
 /// A byte in level 1 has the weight of this many in a lower level: tables of level 1 take their space twice while they are merged, and
@@ -92,7 +92,8 @@ impl<'t, 'a> Planner<'t, 'a> {
         merge.map(|plan| Plan { table_bytes: self.shape.table_bytes, ..plan })
     }
 
-    /// Returns a merge of level 1 or of a partition, whichever has the larger excess in bytes. As a share of what a level may hold, the
+    /// Returns a merge of level 1 if its bytes, times [`WEIGHT`], are at least the excess of the fullest lower level, else of a partition
+    /// of that level. Both are bytes: as a share of what a level may hold, the
     /// excess of the lower levels of a large tree would always be the smaller one, and grow without end.
     fn most_urgent(&self) -> Due {
         let upper = self.upper_debt();
