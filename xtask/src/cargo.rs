@@ -1,7 +1,8 @@
 //! Runs Cargo. Each command is printed before it runs, so that it can be repeated by hand.
 
+use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus, Stdio};
 
 /// Result of a stage; the error is the message of the failure.
 pub(crate) type Done = Result<(), String>;
@@ -50,6 +51,32 @@ impl Cargo {
     /// # Errors
     /// If the command cannot be started or fails.
     pub(crate) fn run(&self, root: &Path) -> Done {
+        let (mut command, line) = self.command(root);
+        ended(command.status(), &line)
+    }
+
+    /// Runs the command in the root folder. Prints each line of its standard output, and passes it to `read`.
+    ///
+    /// # Errors
+    /// If the command cannot be started or fails.
+    pub(crate) fn run_reading(&self, root: &Path, mut read: impl FnMut(&str)) -> Done {
+        let (mut command, line) = self.command(root);
+        let mut child = match command.stdout(Stdio::piped()).spawn() {
+            Ok(child) => child,
+            Err(error) => return ended(Err(error), &line),
+        };
+        let output = child.stdout.take().map(BufReader::new);
+        // A program may print bytes that are no text.
+        for bytes in output.into_iter().flat_map(|output| output.split(b'\n')).map_while(Result::ok) {
+            let text = String::from_utf8_lossy(&bytes);
+            println!("{text}");
+            read(text.trim_end());
+        }
+        ended(child.wait(), &line)
+    }
+
+    /// Returns the command and prints it.
+    fn command(&self, root: &Path) -> (Command, String) {
         let env: String = self.env.iter().map(|(key, value)| format!("{key}='{value}' ")).collect();
         let line = format!("{env}cargo {}", self.args.join(" "));
         eprintln!("$ {line}");
@@ -59,11 +86,15 @@ impl Cargo {
         if self.args.first().is_some_and(|arg| arg.starts_with('+')) {
             command.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO").env_remove("RUSTC");
         }
-        match command.status() {
-            Ok(status) if status.success() => Ok(()),
-            Ok(status) => Err(format!("failed ({status}): {line}")),
-            Err(error) => Err(format!("cannot start ({error}): {line}")),
-        }
+        (command, line)
+    }
+}
+
+fn ended(status: io::Result<ExitStatus>, line: &str) -> Done {
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("failed ({status}): {line}")),
+        Err(error) => Err(format!("cannot start ({error}): {line}")),
     }
 }
 

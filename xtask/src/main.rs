@@ -18,6 +18,7 @@ mod trial;
 mod package;
 mod npm;
 mod clients;
+mod wine;
 mod platforms;
 mod weight;
 mod stages;
@@ -34,8 +35,9 @@ cargo xtask COMMAND
   tidy [--stats]      the project rules; --stats also prints code statistics
   ci [STAGE...]       the stages of a check run; default: all but `clients` and `package`, in about three quarters of an
                       hour; `brief` are those of the build server besides `tidy` and `test`
-                      stages: tidy lint msrv test bench gate weight report docs c npm clients package loom crash faults order
-                      kill beside reopen sweep model metamorphic isolation invariants fuzz tmpfs races descriptors sectors latency memory asan miri;
+                      stages: tidy lint msrv platforms test bench gate weight report docs c npm clients package loom crash faults
+                      order kill beside reopen sweep model metamorphic isolation invariants fuzz tmpfs races descriptors sectors
+                      latency memory asan miri;
                       `report` opens the benchmark report in Chromium, `c` tests the C library (needs a C
                       compiler and pkg-config), `npm` and `clients` test it from other languages, `package`
                       builds packages, and the crates as the registry would
@@ -49,8 +51,9 @@ cargo xtask COMMAND
                       tests the npm package tidesdb with the C library: examples, then random transactions
   clients             tests the C library from Go and Java, and with the tests of the Rust binding
   platforms [NAME...]
-                      compiles the engine for macOS, FreeBSD, Windows, 32 bits, ARM64 and s390x, and runs the tests of the
-                      leaf crates where an emulator is installed: docs/platforms.md
+                      compiles the engine for macOS, FreeBSD, Windows, 32 bits, ARM64 and s390x, and runs its tests and
+                      programs where an emulator runs them, which it installs if it is root: docs/platforms.md; the
+                      stage of that name only compiles for macOS and Windows
   api                 writes the listing of the public API, docs/api, which `ci docs` checks
   loom [NAME]         explores all interleavings of the lock-free parts; NAME filters the models
   asan                the leaf crates under the address sanitizer (needs nightly Rust)

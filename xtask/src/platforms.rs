@@ -1,26 +1,57 @@
-//! `cargo xtask platforms`: compiles the engine for other systems and processors, and runs what an emulator can run here.
+//! `cargo xtask platforms`: compiles the engine for other systems and processors, and runs what this machine can run of it.
 //!
-//! `docs/platforms.md` says what that shows. A part that lacks a tool prints `SKIPPED` and the reason. The standard library of a target is
-//! installed with `rustup target add`; linkers and emulators are packages of Debian, which the message names.
+//! `docs/platforms.md` says what that shows. What is missing is installed: the standard library of a target with `rustup target add`, linkers
+//! and emulators as packages of Debian, if the caller is root. A part that still lacks a tool prints `SKIPPED` and the reason; a test that is
+//! left out is named with the reason. A variable of Cargo for the target, such as `CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER`, is kept if the
+//! caller has set it.
 
 use crate::cargo::{Cargo, Done, said, works};
-use std::path::Path;
+use crate::stages::{Outcome, Staged};
+use crate::wine;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A kind of machine.
 struct Platform {
     name: &'static str,
     target: &'static str,
-    /// How its programs are linked and run here, and the packages that have both; `None` if it is only compiled.
+    /// How its programs are linked and run here; `None` if it is only compiled.
     run: Option<Run>,
 }
 
 struct Run {
     linker: &'static str,
-    /// The emulator with its arguments; empty if this machine runs the programs itself.
-    runner: &'static str,
+    runner: Runner,
+    /// The packages of Debian with the linker and the emulator.
     packages: &'static str,
+    /// Flags of the compiler.
+    flags: &'static str,
+    steps: &'static [Step],
 }
+
+/// What runs a program.
+#[derive(Clone, Copy)]
+enum Runner {
+    /// This machine.
+    Native,
+    /// An emulator with its arguments.
+    Emulator(&'static str),
+    Wine,
+}
+
+/// One command of Cargo.
+struct Step {
+    /// What it shows, for the summary.
+    what: &'static str,
+    /// The command without the target. The argument [`DISK`] stands for the folder of a small file system.
+    cargo: &'static str,
+    /// Tests that are left out besides those that are ignored, by their whole names, with the reason.
+    left_out: &'static [(&'static str, &'static str)],
+}
+
+/// In the arguments of a step: the folder of an empty file system in memory with this many MiB, which needs the right to mount.
+const DISK: &str = "{DISK}";
+const DISK_MIB: u32 = 48;
 
 const PLATFORMS: [Platform; 7] = [
     Platform { name: "macos", target: "aarch64-apple-darwin", run: None },
@@ -31,8 +62,28 @@ const PLATFORMS: [Platform; 7] = [
         target: "x86_64-pc-windows-gnu",
         run: Some(Run {
             linker: "x86_64-w64-mingw32-gcc",
-            runner: "wine",
-            packages: "gcc-mingw-w64-x86-64-posix wine (9 or newer: older ones lack a library of which programs take random bytes)",
+            runner: Runner::Wine,
+            packages: "gcc-mingw-w64-x86-64-posix wine64",
+            flags: "",
+            steps: &[
+                Step { what: "leaf crates", cargo: LEAVES, left_out: &[] },
+                Step { what: "engine", cargo: ENGINE, left_out: WINE_ENGINE },
+                Step {
+                    what: "50 kills of a writer",
+                    cargo: "run --profile quick -p testkit --bin kill -- --kills 50",
+                    left_out: &[],
+                },
+                Step {
+                    what: "a reader beside a writer",
+                    cargo: "run --profile quick -p testkit --bin beside -- --refreshes 200",
+                    left_out: &[],
+                },
+                Step {
+                    what: "a full disk",
+                    cargo: "run --profile quick -p testkit --bin tmpfs -- --rounds 6 --scarce 0 --mib 48 --dir {DISK}",
+                    left_out: &[],
+                },
+            ],
         }),
     },
     Platform {
@@ -40,8 +91,12 @@ const PLATFORMS: [Platform; 7] = [
         target: "i686-unknown-linux-gnu",
         run: Some(Run {
             linker: "i686-linux-gnu-gcc",
-            runner: "",
+            runner: Runner::Native,
             packages: "gcc-i686-linux-gnu libc6-dev-i386-cross",
+            // Programs find the libraries of the cross compiler.
+            flags: "-Clink-arg=-Wl,--dynamic-linker=/usr/i686-linux-gnu/lib/ld-linux.so.2 \
+                    -Clink-arg=-Wl,-rpath,/usr/i686-linux-gnu/lib",
+            steps: &[Step { what: "leaf crates", cargo: LEAVES, left_out: &[] }],
         }),
     },
     Platform {
@@ -49,8 +104,10 @@ const PLATFORMS: [Platform; 7] = [
         target: "aarch64-unknown-linux-gnu",
         run: Some(Run {
             linker: "aarch64-linux-gnu-gcc",
-            runner: "qemu-aarch64 -L /usr/aarch64-linux-gnu",
+            runner: Runner::Emulator("qemu-aarch64 -L /usr/aarch64-linux-gnu"),
             packages: "gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user",
+            flags: "",
+            steps: &[Step { what: "leaf crates", cargo: LEAVES, left_out: &[] }],
         }),
     },
     Platform {
@@ -58,70 +115,101 @@ const PLATFORMS: [Platform; 7] = [
         target: "s390x-unknown-linux-gnu",
         run: Some(Run {
             linker: "s390x-linux-gnu-gcc",
-            runner: "qemu-s390x -L /usr/s390x-linux-gnu",
+            runner: Runner::Emulator("qemu-s390x -L /usr/s390x-linux-gnu"),
             packages: "gcc-s390x-linux-gnu libc6-dev-s390x-cross qemu-user",
+            flags: "",
+            steps: &[Step { what: "leaf crates", cargo: LEAVES, left_out: &[] }],
         }),
     },
 ];
 
-/// Programs of 32 bits find the libraries of the cross compiler.
-const FLAGS_32: &str = "-Clink-arg=-Wl,--dynamic-linker=/usr/i686-linux-gnu/lib/ld-linux.so.2 \
-                        -Clink-arg=-Wl,-rpath,/usr/i686-linux-gnu/lib";
+/// What a check run compiles.
+const STAGE: [&str; 2] = ["macos", "windows"];
 
 /// What is compiled everywhere: without Zstandard, whose C needs a compiler and headers of the system.
 const CHECKED: &str = "-p tidesdb-io -p tidesdb-sync -p tidesdb-cache -p tidesdb-memtable -p tidesdb-engine \
                        --features tidesdb-engine/snappy";
 
-/// What runs in an emulator: the parts of the engine that depend on the machine.
-const TESTED: &str = "-p tidesdb-io -p tidesdb-sync -p tidesdb-cache -p tidesdb-memtable";
+/// The tests of the parts of the engine that depend on the machine.
+const LEAVES: &str = "test --lib --tests -p tidesdb-io -p tidesdb-sync -p tidesdb-cache -p tidesdb-memtable";
+
+/// The tests of the engine.
+const ENGINE: &str = "test --lib --tests -p tidesdb-engine";
+
+const WINE_ENGINE: &[(&str, &str)] = &[];
 
 /// Runs `cargo xtask platforms [NAME...]`: all if none is named.
 ///
 /// # Errors
-/// An unknown name, and the first failure.
+/// An unknown name. Otherwise everything runs, and the failures are listed.
 pub(crate) fn run(root: &Path, names: &[String]) -> Done {
     let named = |name: &String| PLATFORMS.iter().find(|platform| platform.name == name);
     if let Some(name) = names.iter().find(|name| named(name).is_none()) {
         let known: Vec<&str> = PLATFORMS.iter().map(|platform| platform.name).collect();
         return Err(format!("no platform `{name}`; there are: {}", known.join(" ")));
     }
-    for platform in &PLATFORMS {
-        if names.is_empty() || names.iter().any(|name| name == platform.name) {
-            platform.run(root)?;
+    let chosen = |platform: &&Platform| names.is_empty() || names.iter().any(|name| name == platform.name);
+    let mut report = Report::default();
+    PLATFORMS.iter().filter(chosen).for_each(|platform| platform.run(root, &mut report));
+    println!("\n{}", report.lines.join("\n"));
+    if report.failures.is_empty() { Ok(()) } else { Err(report.failures.join("\n")) }
+}
+
+/// The stage of a check run: compiles the engine for macOS and Windows.
+pub(crate) fn stage(root: &Path) -> Staged {
+    let mut skipped = Vec::new();
+    for platform in PLATFORMS.iter().filter(|platform| STAGE.contains(&platform.name)) {
+        match platform.install(root) {
+            Ok(()) => platform.check(root)?,
+            Err(reason) => skipped.push(format!("{}: {}", platform.name, reason.replace('\n', " "))),
         }
     }
-    Ok(())
+    if skipped.is_empty() { Ok(Outcome::Passed) } else { Ok(Outcome::Skipped(skipped.join("; "))) }
+}
+
+/// What was done: a line for each part.
+#[derive(Default)]
+struct Report {
+    lines: Vec<String>,
+    failures: Vec<String>,
+}
+
+impl Report {
+    fn add(&mut self, platform: &str, what: &str, outcome: Result<String, String>) {
+        let text = match outcome {
+            Ok(text) => text,
+            Err(message) => {
+                self.failures.push(format!("{platform}, {what}: {message}"));
+                "FAILED".to_owned()
+            }
+        };
+        self.lines.push(format!("{platform}, {what}: {text}"));
+    }
 }
 
 impl Platform {
-    fn run(&self, root: &Path) -> Done {
-        let Self { name, target, .. } = self;
+    fn run(&self, root: &Path, report: &mut Report) {
+        let name = self.name;
         if let Err(reason) = self.install(root) {
-            println!("SKIPPED {name}: {reason}");
-            return Ok(());
+            return report.lines.push(format!("SKIPPED {name}: {reason}"));
         }
-        Cargo::new(&format!("check --locked --target {target} {CHECKED}")).run(root)?;
+        report.add(name, "check of the engine", self.check(root).map(|()| "ok".to_owned()));
         let Some(run) = &self.run else {
-            println!("{name}: compiled, not run");
-            return Ok(());
+            return report.lines.push(format!("{name}: only compiled, nothing here runs its programs"));
         };
-        let emulator = run.runner.split(' ').next().unwrap_or_default();
-        let mut tools = [run.linker, emulator].into_iter().filter(|tool| !tool.is_empty());
-        if let Some(tool) = tools.find(|tool| !is_there(tool)) {
-            println!("SKIPPED tests on {name}: no {tool}: apt-get install {}", run.packages);
-            return Ok(());
+        let env = match run.tools(self.target).and_then(|()| run.environment(root, self.target)) {
+            Ok(env) => env,
+            Err(reason) => return report.lines.push(format!("SKIPPED tests on {name}: {reason}")),
+        };
+        for step in run.steps {
+            let (mut left_out, what) = (Vec::new(), step.what);
+            match step.run(root, self.target, &env, &mut left_out) {
+                Ok(Shown::Text(text)) => report.add(name, what, Ok(text)),
+                Ok(Shown::Nothing(why)) => report.lines.push(format!("SKIPPED {what} on {name}: {why}")),
+                Err(message) => report.add(name, what, Err(message)),
+            }
+            report.lines.extend(left_out.iter().map(|text| format!("  left out: {text}")));
         }
-        let key = |what: &str| format!("CARGO_TARGET_{}_{what}", target.to_uppercase().replace('-', "_"));
-        let tests = Cargo::new(&format!("test --locked --lib --tests --target {target} {TESTED}"))
-            .env(&key("LINKER"), run.linker)
-            .env("WINEDEBUG", "-all");
-        let tests = match run.runner {
-            "" => tests.env(&key("RUSTFLAGS"), FLAGS_32),
-            runner => tests.env(&key("RUNNER"), runner),
-        };
-        tests.run(root)?;
-        println!("{name}: compiled, and the tests of the leaf crates passed");
-        Ok(())
     }
 
     /// Installs the standard library of the target, unless it is there.
@@ -133,9 +221,186 @@ impl Platform {
         }
         said(Command::new("rustup").args(["target", "add", self.target]).current_dir(root)).map(drop)
     }
+
+    fn check(&self, root: &Path) -> Done {
+        Cargo::new(&format!("check --locked --target {} {CHECKED}", self.target)).run(root)
+    }
+}
+
+/// Returns the name of Cargo's variable for a target.
+fn key(target: &str, what: &str) -> String {
+    format!("CARGO_TARGET_{}_{what}", target.to_uppercase().replace('-', "_"))
+}
+
+type Environment = Vec<(String, String)>;
+
+impl Run {
+    /// Installs the linker and the emulator, unless they are there. The error is the reason why they are missing.
+    fn tools(&self, target: &str) -> Done {
+        let missing = || {
+            let emulator = match self.runner {
+                Runner::Native => None,
+                Runner::Emulator(line) => line.split(' ').next().filter(|program| !is_there(program)),
+                Runner::Wine => wine::find().is_none().then_some("wine64"),
+            };
+            let emulator = emulator.filter(|_| std::env::var_os(key(target, "RUNNER")).is_none());
+            emulator.or_else(|| Some(self.linker).filter(|program| !is_there(program)))
+        };
+        let Some(tool) = missing() else { return Ok(()) };
+        let install = format!("apt-get install {}", self.packages);
+        if !works("sh", &["-c", "[ $(id -u) = 0 ] && command -v apt-get"]) {
+            return Err(format!("no {tool}: {install}"));
+        }
+        let get = format!("export DEBIAN_FRONTEND=noninteractive; {install} -y --no-install-recommends");
+        eprintln!("$ {install}");
+        said(Command::new("sh").args(["-c", &format!("({get}) || (apt-get update; {get})")]))?;
+        missing().map_or(Ok(()), |tool| Err(format!("no {tool} after {install}")))
+    }
+
+    /// Returns the variables that programs are built and run with.
+    fn environment(&self, root: &Path, target: &str) -> Result<Environment, String> {
+        let mut env = vec![
+            (key(target, "LINKER"), self.linker.to_owned()),
+            (format!("CC_{}", target.replace('-', "_")), self.linker.to_owned()),
+        ];
+        if !self.flags.is_empty() {
+            env.push((key(target, "RUSTFLAGS"), self.flags.to_owned()));
+        }
+        match self.runner {
+            Runner::Native => {}
+            Runner::Emulator(line) => env.push((key(target, "RUNNER"), line.to_owned())),
+            Runner::Wine => {
+                let named = std::env::var(key(target, "RUNNER")).ok();
+                let wine = named.or_else(|| wine::find().map(str::to_owned)).ok_or("no Wine")?;
+                let variables = wine::set_up(root, &wine, self.linker)?;
+                env.extend(variables.into_iter().map(|(key, value)| (key.to_owned(), value)));
+                env.push((key(target, "RUNNER"), wine));
+            }
+        }
+        Ok(env)
+    }
+}
+
+/// What a step has shown.
+enum Shown {
+    /// Counts of tests, or the last line of a program.
+    Text(String),
+    /// It cannot run here, for this reason.
+    Nothing(String),
+}
+
+impl Step {
+    /// Runs the step. Adds the names of tests that do not run, with the reasons, to `left_out`.
+    fn run(
+        &self,
+        root: &Path,
+        target: &str,
+        env: &Environment,
+        left_out: &mut Vec<String>,
+    ) -> Result<Shown, String> {
+        let (command, rest) = self.cargo.split_once(' ').unwrap_or((self.cargo, ""));
+        let mut line = format!("{command} --locked --target {target} {rest}");
+        if command == "test" {
+            line += " --no-fail-fast -- --exact";
+            self.left_out.iter().for_each(|(test, _)| line += &format!(" --skip {test}"));
+        }
+        left_out.extend(self.left_out.iter().map(|(test, reason)| format!("{test}: {reason}")));
+        let disk = match line.contains(DISK).then(|| Disk::mount(root)) {
+            None => None,
+            Some(Ok(disk)) => Some(disk),
+            Some(Err(reason)) => return Ok(Shown::Nothing(reason)),
+        };
+        if let Some(Disk(path)) = &disk {
+            line = line.replace(DISK, &path.to_string_lossy());
+        }
+        let cargo = env.iter().fold(Cargo::new(&line), |cargo, (key, value)| cargo.env(key, value));
+        let (mut counts, mut last) = ([0; 2], String::new());
+        let done = cargo.run_reading(root, |line| {
+            if let Some(new) = counted(line) {
+                counts.iter_mut().zip(new).for_each(|(sum, n)| *sum += n);
+            }
+            left_out.extend(ignored(line));
+            if !line.is_empty() {
+                last = line.to_owned();
+            }
+        });
+        let [passed, failed] = counts;
+        let text = match command {
+            "test" => format!("{passed} passed, {failed} failed, {} left out", left_out.len()),
+            _ => last,
+        };
+        done.map_err(|message| format!("{text}; {message}"))?;
+        Ok(Shown::Text(text))
+    }
+}
+
+/// A small file system in memory. It is unmounted when this is dropped.
+struct Disk(PathBuf);
+
+impl Disk {
+    /// The error is the reason why there is none.
+    fn mount(root: &Path) -> Result<Self, String> {
+        let path = crate::cargo::target(root).join("small-disk");
+        std::fs::create_dir_all(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let size = format!("size={DISK_MIB}m");
+        let mut mount = Command::new("mount");
+        let mounted = said(mount.args(["-t", "tmpfs", "-o", &size, "tidesdb-test"]).arg(&path));
+        mounted.map(|_| Self(path)).map_err(|_| "mounting a tmpfs is not permitted here".to_owned())
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = said(Command::new("umount").arg(&self.0));
+    }
+}
+
+/// Returns how many tests passed and failed, if `line` is the last one of a test program.
+fn counted(line: &str) -> Option<[u64; 2]> {
+    let (_, counts) = line.strip_prefix("test result: ")?.split_once(". ")?;
+    let count = |what: &str| {
+        let part = counts.split("; ").find(|part| part.ends_with(what))?;
+        part.split(' ').next()?.parse().ok()
+    };
+    Some([count(" passed")?, count(" failed")?])
+}
+
+/// Returns the name of a test and the reason, if `line` says that it is ignored.
+fn ignored(line: &str) -> Option<String> {
+    let (test, rest) = line.strip_prefix("test ")?.split_once(" ... ignored")?;
+    Some(format!("{test}: {}", rest.strip_prefix(", ").unwrap_or("ignored everywhere")))
 }
 
 /// Returns whether a program exists: a path, or a name that the shell finds.
 fn is_there(tool: &str) -> bool {
     Path::new(tool).exists() || works("which", &[tool])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_platform_is_refused() {
+        let error = run(Path::new("nowhere"), &["amiga".to_owned()]).expect_err("there is no such platform");
+        assert!(error.contains("amiga") && error.contains("windows"), "{error}");
+    }
+
+    #[test]
+    fn tests_are_counted_and_ignored_ones_named() {
+        let line =
+            "test result: ok. 83 passed; 1 failed; 2 ignored; 0 measured; 5 filtered out; finished in 7.52s";
+        assert_eq!((counted(line), ignored(line)), (Some([83, 1]), None));
+        let line = "test a::b ... ignored, not on this system";
+        assert_eq!((counted(line), ignored(line).as_deref()), (None, Some("a::b: not on this system")));
+        assert_eq!(ignored("test a ... ignored").as_deref(), Some("a: ignored everywhere"));
+        for other in ["test a ... ok", "test result: ok. no numbers", "running 3 tests", ""] {
+            assert_eq!((counted(other), ignored(other)), (None, None), "{other}");
+        }
+    }
+
+    #[test]
+    fn the_stage_compiles_platforms_of_the_table() {
+        assert!(STAGE.iter().all(|name| PLATFORMS.iter().any(|platform| platform.name == *name)));
+    }
 }

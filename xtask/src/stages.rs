@@ -3,16 +3,17 @@
 //! A stage that cannot run prints `SKIPPED` and the reason; it is never skipped silently.
 
 use crate::cargo::{Cargo, DIST, Done, works};
-use crate::{api, clients, ctests, gate, npm, package, tidy, weight};
+use crate::{api, clients, ctests, gate, npm, package, platforms, tidy, weight};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Stages in the order of a full run, the fast ones first.
-const ALL: [&str; 34] = [
+const ALL: [&str; 35] = [
     "tidy",
     "lint",
     "msrv",
+    "platforms",
     "test",
     "bench",
     "gate",
@@ -50,8 +51,9 @@ const ALL: [&str; 34] = [
 const ON_REQUEST: [&str; 2] = ["clients", "package"];
 
 /// What a build server runs after `tidy` and `test`. A full run has the other stages too, which take as long again and depend on fewer changes.
-const BRIEF: [&str; 11] = [
+const BRIEF: [&str; 12] = [
     "lint",
+    "platforms",
     "docs",
     "c",
     "crash",
@@ -178,6 +180,7 @@ fn stage(root: &Path, name: &str) -> Staged {
         },
         "weight" => weight::run(root, &[]),
         "msrv" => return msrv(root),
+        "platforms" => return platforms::stage(root),
         "c" => match ctests::hindrance() {
             Some(why) => return Ok(Outcome::Skipped(why)),
             None => ctests::run(root),
