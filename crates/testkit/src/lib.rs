@@ -28,4 +28,3 @@ pub mod group;
 pub mod isolation;
 pub mod invariants;
 pub mod fuzz;
-pub mod golden;

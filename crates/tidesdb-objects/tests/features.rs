@@ -49,7 +49,7 @@ fn rows(dir: &Path) -> Vec<(String, Vec<u8>)> {
 #[test]
 fn a_stored_database_with_an_algorithm_that_is_not_built_in_does_not_open() {
     let dir = tempfile::tempdir().unwrap();
-    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../testkit/golden/1/closed"), dir.path());
+    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../tidesdb/tests/golden/1/closed"), dir.path());
     let before = rows(dir.path());
     assert!(before.iter().any(|(name, _)| name.ends_with(".klog")));
     match Db::options(dir.path()).allow_unknown(true).read_only(true).open() {

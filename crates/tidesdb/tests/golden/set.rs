@@ -1,19 +1,19 @@
-//! Databases in the format of the first release, and their expected contents, so that every later version can be checked
-//! against them.
+//! What the databases contain, and how they are written.
 //!
-//! The folder `killed` of `crates/testkit/golden/1` was copied from a running database with rows that are only in its log. `closed` is
-//! `killed`, opened and closed. The test `golden` opens both. The program `golden` writes them; until the first release they are written
-//! again when the format changes.
+//! `killed` is what a process leaves that was killed while some rows were only in its log. `closed` is `killed`, opened and closed. Both are
+//! written on a simulated machine, whose time stands still and whose random numbers have a seed: so each run writes the same bytes, on each
+//! machine.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::error::Error;
-use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use std::{fs, io};
 
 use tidesdb::{Comparator, Compression, Db, FamilyOptions, OpenOptions, Result, SyncMode, WriteBatch};
+use tidesdb_io::Env;
+use tidesdb_io::sim::{self, SimDisk};
 
+/// The directory of a database on its simulated machine.
+pub(crate) const DIR: &str = "db";
 /// Expiry of rows that must not expire during any test, in seconds: 2100-01-01.
 const FAR: u64 = 4_102_444_800;
 /// Files that only take space, and that the engine does not read.
@@ -21,8 +21,11 @@ const NOT_NEEDED: [&str; 2] = ["RESERVE", "EVENTS"];
 /// Number of the family whose rows lie in several levels.
 const LEVELS: usize = 5;
 
+/// The files of a database, by name.
+pub(crate) type Files = BTreeMap<String, Vec<u8>>;
+
 /// Rows of a family, in byte order.
-pub type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+pub(crate) type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// One write.
 #[derive(Clone, Debug)]
@@ -38,19 +41,17 @@ enum Step {
 }
 
 /// Names of the families; each has its own settings.
-pub const FAMILIES: [&str; 6] = ["default", "reverse", "by length", "plain", "zstd", "levels"];
+pub(crate) const FAMILIES: [&str; 6] = ["default", "reverse", "by length", "plain", "zstd", "levels"];
 
 /// Returns a key order that the library does not know: shorter keys first.
-#[must_use]
-pub fn by_length() -> Comparator {
+pub(crate) fn by_length() -> Comparator {
     Comparator::custom("golden.by-length", |a: &[u8], b: &[u8]| -> Ordering {
         a.len().cmp(&b.len()).then_with(|| a.cmp(b))
     })
 }
 
 /// Returns the settings of family number `family`.
-#[must_use]
-pub fn options_of(family: usize) -> FamilyOptions {
+pub(crate) fn options_of(family: usize) -> FamilyOptions {
     let base = FamilyOptions::default();
     match family {
         1 => base.comparator(Comparator::reverse_bytewise()).compression(Compression::Snappy),
@@ -86,23 +87,21 @@ pub fn options_of(family: usize) -> FamilyOptions {
     }
 }
 
-/// Sets the options of the databases: small files, everything durable, no threads.
-pub fn configured(options: OpenOptions) -> OpenOptions {
+/// Sets the options of the databases: small files, everything durable, no threads, and nothing that depends on the machine.
+pub(crate) fn configured(options: OpenOptions) -> OpenOptions {
     options
         .sync(SyncMode::Full)
         .background_threads(0)
+        .memory_limit(256 << 20)
         .with(|o| o.wal_segment_bytes = 16 << 10)
         .default_family(options_of(0))
 }
 
-/// Writes `closed` and `killed` into `dir`.
-///
-/// # Errors
-/// Returns the errors of the database and of the file system.
-pub fn write(dir: &Path) -> std::result::Result<(), Box<dyn Error>> {
-    let (closed, killed, work) = (dir.join("closed"), dir.join("killed"), dir.join("work"));
-    let open = |path: &Path| configured(Db::options(path));
-    let db = open(&work).comparator(by_length()).open()?;
+/// Writes both databases, and returns their names and files.
+pub(crate) fn write() -> Result<[(&'static str, Files); 2]> {
+    let open = |env: &Env| configured(Db::options(DIR)).env(env.clone()).comparator(by_length()).open();
+    let (env, disk, _) = sim::env(1);
+    let db = open(&env)?;
     for (family, name) in FAMILIES.iter().enumerate().skip(1) {
         // Live settings are set later, which is another record of the manifest.
         let options = options_of(family);
@@ -111,31 +110,22 @@ pub fn write(dir: &Path) -> std::result::Result<(), Box<dyn Error>> {
     }
     apply(&db, &flushed())?;
     db.close()?;
-    let db = open(&work).comparator(by_length()).open()?; // begins a new, short manifest
+    let db = open(&env)?; // begins a new, short manifest
     apply(&db, &logged())?;
-    copy(&work, &killed)?;
-    db.close()?;
-    fs::remove_dir_all(&work)?;
-    copy(&killed, &closed)?;
-    open(&closed).comparator(by_length()).open()?.close()?;
-    Ok(NOT_NEEDED.iter().try_for_each(|name| fs::remove_file(closed.join(name)))?)
+    let killed = files(&disk);
+    let (env, disk, _) = sim::env_on(disk.fork(), 2);
+    open(&env)?.close()?;
+    Ok([("closed", files(&disk)), ("killed", killed)])
 }
 
-fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        if NOT_NEEDED.iter().any(|name| entry.file_name() == *name) {
-            continue;
-        }
-        fs::copy(entry.path(), to.join(entry.file_name()))?;
-    }
-    Ok(())
+/// Returns the files of a database.
+fn files(disk: &SimDisk) -> Files {
+    let names = disk.file_names(DIR).unwrap().into_iter().filter(|name| !NOT_NEEDED.contains(&&**name));
+    names.map(|name| (name.clone(), disk.read_file(format!("{DIR}/{name}")).unwrap())).collect()
 }
 
 /// Returns the moment at which the row `key` expires; `None` = never.
-#[must_use]
-pub fn expiry_of(key: &[u8]) -> Option<SystemTime> {
+pub(crate) fn expiry_of(key: &[u8]) -> Option<SystemTime> {
     let number = key.strip_prefix(b"far ")?.first().map_or(0, |digit| u64::from(digit - b'0'));
     let millis = match number {
         9 => FAR * 9000 + 999, // after 2106
@@ -145,8 +135,7 @@ pub fn expiry_of(key: &[u8]) -> Option<SystemTime> {
 }
 
 /// Returns the expected contents of each family.
-#[must_use]
-pub fn expected() -> Vec<Rows> {
+pub(crate) fn expected() -> Vec<Rows> {
     let mut all = vec![Rows::new(); FAMILIES.len()];
     for step in flushed().into_iter().chain(logged()) {
         match step {
