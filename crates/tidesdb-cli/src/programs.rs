@@ -1,11 +1,13 @@
 //! Commands that are programs of their own, so that they take no part in the build of this one: `tidesdb NAME` becomes `tidesdb-NAME`,
-//! which lies in the directory of this program or in one of `PATH`. It has the same process, and so gets all signals.
+//! which lies in the directory of this program or in one of `PATH`. It has the same process, and so gets all signals; on Windows it has
+//! another one, which this one waits for.
 
+use std::env::consts::{EXE_SUFFIX, OS};
 use std::ffi::OsString;
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use tidesdb_io::program;
 
 use crate::failure::{Failure, Outcome};
 
@@ -14,8 +16,8 @@ const BENCH: &str = "bench";
 
 /// Measure engines and check their answers
 ///
-/// This is a program of its own, `tidesdb-bench`, in the directory of this program or in one of PATH. The Debian package has it.
-/// `tidesdb bench --help` shows its arguments.
+/// This is a program of its own, `tidesdb-bench`, in the directory of this program or in one of PATH. It measures on Linux only. The
+/// Debian package has it. `tidesdb bench --help` shows its arguments.
 #[derive(Clone, Debug, clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Bench {
@@ -25,20 +27,32 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// Becomes the program. Returns only if that is not possible.
+    /// Becomes the program, or runs it and ends with its exit code. Returns only if that is not possible.
     pub(crate) fn run(&self, json: bool) -> Outcome {
         let beside = beside();
         let Some(path) = find(BENCH, beside.as_deref()) else {
             let beside = beside.map_or_else(String::new, |dir| format!("{} or ", dir.display()));
             let what =
                 format!("the benchmark is a program of its own: there is no tidesdb-bench in {beside}PATH");
-            let next = "the Debian package has it; from source: `cargo run --profile dist -p tidesdb-bench -- quick`, or \
-                        `cargo install --profile dist --path crates/tidesdb-bench`";
-            return Err(Failure::usage(what).next(next));
+            return Err(Failure::usage(what).next(way_to_it(OS)));
         };
         let mut command = Command::new(&path);
-        command.arg0("tidesdb bench").args(&self.args).args(json.then_some("--json"));
-        Err(Failure::failed(format!("cannot start {}: {}", path.display(), command.exec())))
+        command.args(&self.args).args(json.then_some("--json"));
+        match program::become_another(&mut command, "tidesdb bench") {
+            Ok(code) => std::process::exit(code),
+            Err(e) => Err(Failure::failed(format!("cannot start {}: {e}", path.display()))),
+        }
+    }
+}
+
+/// Returns where to get the benchmark on this system.
+fn way_to_it(system: &str) -> &'static str {
+    match system {
+        "linux" => {
+            "the Debian package has it; from source: `cargo run --profile dist -p tidesdb-bench -- quick`, or \
+             `cargo install --profile dist --path crates/tidesdb-bench`"
+        }
+        _ => "it measures on Linux only: docs/bench.md; everything else of this program works here",
     }
 }
 
@@ -73,10 +87,19 @@ fn beside() -> Option<PathBuf> {
 fn find(name: &str, beside: Option<&Path>) -> Option<PathBuf> {
     let list = std::env::var_os("PATH").unwrap_or_default();
     let places = beside.map(Path::to_owned).into_iter().chain(std::env::split_paths(&list));
-    let file = format!("tidesdb-{name}");
-    places.map(|place| place.join(&file)).find(|path| is_executable(path))
+    let file = format!("tidesdb-{name}{EXE_SUFFIX}");
+    places.map(|place| place.join(&file)).find(|path| program::is_program(path))
 }
 
-fn is_executable(path: &Path) -> bool {
-    path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_system_without_the_benchmark_is_told_so() {
+        assert!(way_to_it("linux").contains("cargo install"));
+        for system in ["windows", "macos", "freebsd"] {
+            assert!(way_to_it(system).contains("on Linux only"), "{system}");
+        }
+    }
 }

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -11,6 +10,7 @@ use clap::ValueHint;
 use tidesdb::{
     Db, Error, Family, OpenOptions, Reader, RecoveryMode, SyncMode, TreeStats, WriteOptions, inspect,
 };
+use tidesdb_io::program;
 
 use crate::failure::{Failure, Outcome};
 use crate::names::{Offer, nearest};
@@ -240,7 +240,11 @@ impl Session {
 
     /// Returns the bytes that an argument stands for.
     pub(crate) fn bytes<'a>(&self, argument: &'a OsStr) -> Outcome<Cow<'a, [u8]>> {
-        let given = argument.as_bytes();
+        let no_text = || {
+            Failure::usage(format!("argument {argument:?} is no text"))
+                .next("write any bytes as \\xHH, with --escapes")
+        };
+        let given = program::bytes_of(argument).ok_or_else(no_text)?;
         if !self.common.escapes {
             return Ok(given.into());
         }

@@ -502,8 +502,9 @@ fn a_shell_in_a_pipe() {
 fn the_tour_keeps_its_promises() {
     let stage = Stage::new();
     let text = stage.ok(&["tour", "--dir", "kept"]);
+    let killed = format!("and is killed with {} after", tidesdb_io::program::KILL);
     for part in
-        ["SPOUTING WHALE", "SIGKILL", "acknowledged records survived", "corruption in ", "all kept, in "]
+        ["SPOUTING WHALE", &killed, "acknowledged records survived", "corruption in ", "all kept, in "]
     {
         assert!(text.contains(part), "{part} in {text}");
     }

@@ -1,4 +1,6 @@
-//! Tests of commands that are programs of their own: which program runs, with which arguments, and how it ends. Scripts take its place.
+//! Tests of commands that are programs of their own: which program runs, with which arguments, and how it ends. Scripts take its place,
+//! which only Unix starts; `beside.rs` has a test for every system.
+#![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::os::unix::fs::PermissionsExt;
@@ -92,12 +94,11 @@ fn without_the_program_the_way_to_it_is_shown() {
     let output = stage.run(&["bench", "quick"]);
     let err = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{err}");
-    for part in [
-        "no tidesdb-bench in ",
-        "/bin or PATH",
-        " next: ",
-        "cargo run --profile dist -p tidesdb-bench -- quick",
-    ] {
+    let way = match cfg!(target_os = "linux") {
+        true => "cargo run --profile dist -p tidesdb-bench -- quick",
+        false => "on Linux only",
+    };
+    for part in ["no tidesdb-bench in ", "/bin or PATH", " next: ", way] {
         assert!(err.contains(part), "{part}: {err}");
     }
     assert!(out(&stage.run(&["help"])).contains("\n  bench "), "it is a command all the same");

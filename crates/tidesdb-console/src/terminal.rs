@@ -2,10 +2,12 @@
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
+use std::sync::OnceLock;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
 use terminal_size::{Width, terminal_size_of};
+use tidesdb_io::program;
 
 /// Columns of a terminal that does not say how many it has.
 const COLUMNS: usize = 80;
@@ -22,9 +24,15 @@ pub(crate) fn spawn(work: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
     std::thread::spawn(work)
 }
 
+/// True if the terminals of this program understand escape sequences. The console of Windows is told to, at the first call.
+fn understands_escapes() -> bool {
+    static DO: OnceLock<bool> = OnceLock::new();
+    *DO.get_or_init(program::enable_escapes)
+}
+
 /// True if text for a stream gets colours; `terminal` says whether it is a terminal.
 pub fn colours(terminal: bool) -> bool {
-    wants_colours(terminal, |name| std::env::var_os(name))
+    wants_colours(terminal && understands_escapes(), |name| std::env::var_os(name))
 }
 
 /// True if text for the standard error stream gets colours.
@@ -34,7 +42,8 @@ pub fn error_colours() -> bool {
 
 /// True if the standard error stream is a terminal on which lines can be drawn again.
 pub fn can_redraw() -> bool {
-    io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+    let is_dumb = || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    io::stderr().is_terminal() && understands_escapes() && !is_dumb()
 }
 
 /// Returns the columns of the terminal that shows the standard error stream.

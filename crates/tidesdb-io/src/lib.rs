@@ -29,6 +29,7 @@ mod threads;
 mod entropy;
 mod machine;
 mod heap;
+pub mod program;
 mod disk;
 mod env;
 pub mod sim;

@@ -25,7 +25,7 @@
 #![forbid(unsafe_code)]
 
 use std::io;
-use std::path::Path as FilePath;
+use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 
 use futures::StreamExt;
@@ -35,6 +35,7 @@ use object_store::path::Path;
 use object_store::{Error, ObjectStore as _, ObjectStoreExt, PutPayload};
 use tidesdb::ObjectStore;
 use tidesdb::store::{Body, Object};
+use tidesdb_io::{Disk, RealDisk};
 
 /// Size of one part: a longer body is uploaded in several parts.
 const PART_BYTES: usize = 8 << 20;
@@ -43,23 +44,33 @@ const PART_BYTES: usize = 8 << 20;
 #[derive(Clone, Debug)]
 pub struct Bridge {
     store: Arc<dyn object_store::ObjectStore>,
+    /// The directory of the objects, if the store leaves it to this crate to make their names durable.
+    unsynced: Option<PathBuf>,
 }
 
 /// Keeps objects as files in the directory `path`, which is created if missing. Each file is synced before it
-/// gets its name.
+/// gets its name, and its name is durable when `put` returns.
 ///
 /// # Errors
 /// `Io` if the directory cannot be created or used.
 pub fn directory(path: impl AsRef<FilePath>) -> io::Result<Bridge> {
     std::fs::create_dir_all(path.as_ref())?;
     let store = LocalFileSystem::new_with_prefix(path.as_ref()).map_err(of_store)?.with_fsync(true);
-    Ok(Bridge::new(Arc::new(store)))
+    // The store syncs names on Unix only.
+    let unsynced = (std::env::consts::FAMILY != "unix").then(|| path.as_ref().to_owned());
+    Ok(Bridge { unsynced, ..Bridge::new(Arc::new(store)) })
 }
 
 impl Bridge {
     /// Wraps `store`.
     pub fn new(store: Arc<dyn object_store::ObjectStore>) -> Self {
-        Self { store }
+        Self { store, unsynced: None }
+    }
+
+    /// Makes the names of the objects durable, if the store does not.
+    fn sync_names(&self) -> io::Result<()> {
+        let Some(dir) = &self.unsynced else { return Ok(()) };
+        RealDisk::new().open_dir(dir, false)?.sync()
     }
 
     async fn put_parts(&self, path: &Path, body: &Body<'_>) -> io::Result<()> {
@@ -85,11 +96,13 @@ impl ObjectStore for Bridge {
     fn put(&self, name: &str, body: &Body<'_>) -> io::Result<()> {
         let path = path_of(name)?;
         if body.len() > PART_BYTES as u64 {
-            return block_on(self.put_parts(&path, body));
+            block_on(self.put_parts(&path, body))?;
+            return self.sync_names();
         }
         let mut bytes = vec![0; body.len() as usize];
         body.read_exact_at(&mut bytes, 0)?;
-        block_on(self.store.put(&path, PutPayload::from(bytes))).map(drop).map_err(of_store)
+        block_on(self.store.put(&path, PutPayload::from(bytes))).map_err(of_store)?;
+        self.sync_names()
     }
 
     fn get(&self, name: &str, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
@@ -131,5 +144,27 @@ fn of_store(e: Error) -> io::Error {
     match e {
         Error::NotFound { .. } => io::Error::new(io::ErrorKind::NotFound, e),
         e => io::Error::other(e),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The store of the other crate syncs names on Unix only.
+    #[test]
+    fn names_are_synced_where_the_store_does_not() {
+        let temp = tempfile::tempdir().unwrap();
+        let store = directory(temp.path()).unwrap();
+        assert_eq!(store.unsynced.is_some(), cfg!(windows));
+        let of = |dir: PathBuf| Bridge { unsynced: Some(dir), ..store.clone() };
+        for len in [1, PART_BYTES + 1] {
+            let bytes = vec![7; len];
+            of(temp.path().to_owned()).put("one", &Body::bytes(&bytes)).unwrap();
+            assert!(
+                of(temp.path().join("none")).put("one", &Body::bytes(&bytes)).is_err(),
+                "it is synced: {len}"
+            );
+        }
     }
 }

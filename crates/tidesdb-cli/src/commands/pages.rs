@@ -19,6 +19,8 @@ use crate::text::count;
 /// zsh: tidesdb completions zsh > DIR/_tidesdb, with a DIR of $fpath
 ///
 /// fish: tidesdb completions fish > ~/.config/fish/completions/tidesdb.fish
+///
+/// powershell: tidesdb completions powershell | Out-String | Invoke-Expression, as a line of the file $PROFILE
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Completions {
     /// The shell
@@ -32,6 +34,7 @@ enum Kind {
     Bash,
     Zsh,
     Fish,
+    Powershell,
 }
 
 /// Write the manual pages of this program and its commands
@@ -55,6 +58,7 @@ impl Completions {
             Kind::Bash => Shell::Bash,
             Kind::Zsh => Shell::Zsh,
             Kind::Fish => Shell::Fish,
+            Kind::Powershell => Shell::PowerShell,
         };
         let mut script = Vec::new(); // a reader of our output that ends early would make the generator panic
         clap_complete::generate(shell, &mut command, NAME, &mut script);

@@ -7,13 +7,13 @@ mod complete;
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, IsTerminal};
-use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use clap::Parser;
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{CompletionType, Config, Editor};
+use tidesdb_io::program;
 
 use self::complete::Completion;
 use super::Verb;
@@ -24,8 +24,8 @@ use crate::text;
 
 /// Run commands interactively on an open database
 ///
-/// The database is created if it does not exist. Keeps a history in $XDG_STATE_HOME/tidesdb or ~/.local/state/tidesdb. Commands
-/// from a pipe run without a prompt; the first that fails ends the shell with its exit code.
+/// The database is created if it does not exist. Keeps a history in $XDG_STATE_HOME/tidesdb or ~/.local/state/tidesdb, on Windows
+/// in %LOCALAPPDATA%\tidesdb. Commands from a pipe run without a prompt; the first that fails ends the shell with its exit code.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Shell {
     /// Open the database read-only
@@ -122,8 +122,14 @@ impl Shell {
 
 /// Returns the path of the history file.
 fn history_file() -> Option<PathBuf> {
-    let dir = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    let state = dir("XDG_STATE_HOME").or_else(|| Some(dir("HOME")?.join(".local/state")))?;
+    history_below(|name| std::env::var_os(name))
+}
+
+/// Finds the directory of the history by the environment. Only Windows sets `LOCALAPPDATA`.
+fn history_below(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let dir = |name: &str| variable(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let at_home = || Some(dir("HOME")?.join(".local").join("state"));
+    let state = dir("XDG_STATE_HOME").or_else(|| dir("LOCALAPPDATA")).or_else(at_home)?;
     Some(state.join("tidesdb").join("history"))
 }
 
@@ -155,7 +161,8 @@ fn run_line(session: &mut Session, line: &str, out: &mut Out<'_>) -> Outcome<Nex
         return Ok(Next::Line(Exit::Done));
     }
     let words = text::words(line).map_err(Failure::usage)?;
-    let parsed = match Line::try_parse_from(words.into_iter().map(OsString::from_vec)) {
+    let words = words.into_iter().map(argument).collect::<Outcome<Vec<_>>>()?;
+    let parsed = match Line::try_parse_from(words) {
         Ok(parsed) => parsed,
         Err(e) if !e.use_stderr() => {
             out.line(e.to_string().trim_end())?;
@@ -181,6 +188,14 @@ fn run_line(session: &mut Session, line: &str, out: &mut Out<'_>) -> Outcome<Nex
         }
         Typed::Quit => Ok(Next::End),
     }
+}
+
+/// Returns a word as the argument of a command. On Windows an argument is text.
+fn argument(word: Vec<u8>) -> Outcome<OsString> {
+    program::from_bytes(word).map_err(|word| {
+        Failure::usage(format!("the word {:?} is no text", text::printable(&word)))
+            .next("write any bytes as '\\xHH', with --escapes")
+    })
 }
 
 /// Returns the settings of a line: its own, otherwise those of the shell.

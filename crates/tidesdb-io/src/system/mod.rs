@@ -3,7 +3,7 @@
 //! Each system is one file that offers the same names, listed below. The traits of `vfs.rs` say in their documentation what a call does
 //! on each system; `docs/platforms.md` has the table. `unix.rs` holds what `linux.rs`, `macos.rs` and `bsd.rs` share, in terms of calls that
 //! each of them defines, `posix.rs` calls that macOS has not or with a weaker promise, `absent.rs` what takes the place of those that only
-//! Linux has.
+//! Linux has. `unix_program.rs` and `windows_program.rs` hold what programs need beside files.
 //!
 //! All functions may be called from any thread.
 
@@ -23,10 +23,14 @@ mod posix;
 mod sysctl;
 #[cfg(unix)]
 mod unix;
+#[cfg(unix)]
+pub(crate) mod unix_program;
 #[cfg(any(target_os = "linux", target_vendor = "apple"))]
 mod uuid;
 #[cfg(windows)]
 mod windows;
+#[cfg(windows)]
+pub(crate) mod windows_program;
 
 use std::io;
 use std::path::Path;
@@ -51,6 +55,12 @@ pub(crate) use unix::{
     Errno, Folder, Handle, Mapping, NOT_IN_NAMES, file_len, files_max, is_dir, make_dir, page_bytes, read_at,
     set_len, since_boot, sync_name, try_lock, unlock, write_at,
 };
+
+#[cfg(unix)]
+pub(crate) use unix_program as program;
+
+#[cfg(windows)]
+pub(crate) use windows_program as program;
 
 #[cfg(windows)]
 pub(crate) use windows::{

@@ -42,6 +42,35 @@ fn the_last_command_gives_the_exit_code() {
     assert_eq!(script("get none\nput a b\n").0.unwrap(), Exit::Done);
 }
 
+/// Bytes that are not text are escapes for the command, as on the command line: the only way on Windows, and one on every system.
+#[test]
+fn any_bytes_can_be_typed() {
+    let (outcome, text, _dir) = script("put -e k '\\xff'\nget --json k\n");
+    assert!(outcome.unwrap() == Exit::Done && text.contains("\"value_base64\":\"/w==\""), "{text}");
+    let (outcome, _, _dir) = script("put k \"\\xff\"\n");
+    match outcome {
+        Ok(exit) => assert!(exit == Exit::Done && cfg!(unix)),
+        Err(failure) => {
+            assert!(failure.exit == Exit::Usage && !cfg!(unix));
+            assert!(failure.message().contains("with --escapes"), "{}", failure.message());
+        }
+    }
+}
+
+#[test]
+fn the_history_is_where_the_system_keeps_such_files() {
+    let below = |set: &[(&str, &str)]| {
+        history_below(|name| {
+            set.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value))
+        })
+    };
+    let in_dir = |dir: &str| Some(PathBuf::from(dir).join("tidesdb").join("history"));
+    assert_eq!(below(&[("HOME", "h")]), in_dir("h/.local/state"));
+    assert_eq!(below(&[("HOME", "h"), ("LOCALAPPDATA", "a")]), in_dir("a"));
+    assert_eq!(below(&[("LOCALAPPDATA", "a"), ("XDG_STATE_HOME", "x")]), in_dir("x"));
+    assert_eq!(below(&[("HOME", "")]), None);
+}
+
 #[test]
 fn help_lists_every_verb() {
     let (outcome, text, _dir) = script("help\nhelp scan\nscan --help\n");

@@ -2,13 +2,13 @@
 //! acknowledged record must exist afterwards.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidesdb::{Db, FamilyOptions, SyncMode};
+use tidesdb_io::program;
 
 use super::count;
 use super::guide::Guide;
@@ -26,7 +26,6 @@ pub(crate) struct Witness {
 }
 
 const RECORDS: &str = "records";
-const SIGKILL: i32 = 9;
 /// The child is killed after this time ...
 const LIFE: Duration = Duration::from_millis(1000);
 /// ... but not before it has acknowledged this many records, unless it takes too long.
@@ -120,14 +119,13 @@ fn watch_and_kill(child: &mut Child, guide: &mut Guide<'_, '_>) -> Outcome<u64> 
         status.map_err(|e| Failure::failed(format!("cannot kill the second process: {e}")))?;
     let last = last.into_inner();
     guide.say(format!(
-        "... and is killed with SIGKILL after {secs:.1} s and {} records, {} per second",
+        "... and is killed with {} after {secs:.1} s and {} records, {} per second",
+        program::KILL,
         grouped(last),
         grouped((last as f64 / secs) as u64)
     ))?;
-    guide.promise(
-        status.signal() == Some(SIGKILL) && in_order && last > 0,
-        "it was killed while it was writing",
-    )?;
+    let killed = program::was_killed(status) && in_order && last > 0;
+    guide.promise(killed, "it was killed while it was writing")?;
     Ok(last)
 }
 
