@@ -48,6 +48,9 @@ pub(crate) struct Load {
     /// TSV: treat a backslash as an ordinary byte, also in the expiry that `dump` writes
     #[arg(long)]
     no_escapes: bool,
+    /// TSV: lines end with a carriage return and a line feed, as Windows writes them
+    #[arg(long)]
+    crlf: bool,
     /// Skip malformed rows and count them
     #[arg(long)]
     skip_bad: bool,
@@ -67,11 +70,14 @@ struct Tally {
     replaced: u64,
     bad: u64,
     first_bad: Option<String>,
+    /// Rows whose value ends with a carriage return.
+    returns: u64,
 }
 
 /// An open input.
 struct Input {
     rows: Box<dyn Rows>,
+    format: Format,
     /// Bytes read so far.
     read: Rc<Cell<u64>>,
     /// Total bytes, if known.
@@ -97,6 +103,10 @@ impl Load {
         drop(progress);
         loader.tally.bytes = input.read.get();
         tell(&loader.tally, started.elapsed().as_secs_f64(), session.common.json, out)?;
+        let Tally { rows, returns, .. } = loader.tally;
+        if input.format == Format::Tsv && rows > 0 && returns == rows && !session.common.json {
+            out.line("every value ends with a carriage return: --crlf would have left it out")?;
+        }
         Ok(Exit::Done)
     }
 
@@ -121,7 +131,7 @@ impl Load {
         };
         let (counted, read) = Counted::new(input);
         let input = BufReader::with_capacity(READ_BYTES, counted);
-        Ok(Input { rows: self.rows(input, format), read, total })
+        Ok(Input { rows: self.rows(input, format), format, read, total })
     }
 
     fn check_options(&self, format: Format) -> Outcome<()> {
@@ -130,6 +140,7 @@ impl Load {
             (self.expiry.is_some() && format == Format::Tsv, "--expiry is for CSV and JSON lines"),
             (self.no_header && format != Format::Csv, "--no-header is for CSV"),
             (self.no_escapes && format != Format::Tsv, "--no-escapes is for TSV"),
+            (self.crlf && format != Format::Tsv, "--crlf is for TSV: the other formats take both line ends"),
         ];
         match given.iter().find(|(wrong, _)| *wrong) {
             Some((_, why)) => Err(Failure::usage(*why)),
@@ -140,7 +151,7 @@ impl Load {
     fn rows(&self, input: impl BufRead + 'static, format: Format) -> Box<dyn Rows> {
         let (key, value, expiry) = (self.key.clone(), self.value.clone(), self.expiry.clone());
         match format {
-            Format::Tsv => Box::new(TsvRows::new(input, !self.no_escapes)),
+            Format::Tsv => Box::new(TsvRows::new(input, !self.no_escapes).with_crlf(self.crlf)),
             Format::Csv => {
                 Box::new(CsvRows::new(input, format::Columns { key, value, expiry, header: !self.no_header }))
             }
@@ -259,6 +270,7 @@ impl<'a> Loader<'a> {
     fn add(&mut self, row: &Row<'_>) -> tidesdb::Result<bool> {
         self.batch.put_expiring(self.family, row.key, row.value, format::moment_of(row.expiry))?;
         self.batch_replaced += u64::from(self.seen.is_there(self.family, row.key)?);
+        self.tally.returns += u64::from(row.value.last() == Some(&b'\r'));
         Ok(self.batch.len() >= BATCH_ROWS || self.batch.bytes() >= BATCH_BYTES)
     }
 

@@ -138,11 +138,13 @@ struct Lines<R> {
     input: R,
     line: Vec<u8>,
     number: u64,
+    /// True if a carriage return before the line feed belongs to the end of a line.
+    crlf: bool,
 }
 
 impl<R: BufRead> Lines<R> {
     fn new(input: R) -> Self {
-        Self { input, line: Vec::new(), number: 0 }
+        Self { input, line: Vec::new(), number: 0, crlf: false }
     }
 
     fn advance(&mut self) -> io::Result<bool> {
@@ -152,6 +154,9 @@ impl<R: BufRead> Lines<R> {
         }
         self.number += 1;
         if self.line.last() == Some(&b'\n') {
+            self.line.pop();
+        }
+        if self.crlf && self.line.last() == Some(&b'\r') {
             self.line.pop();
         }
         Ok(true)

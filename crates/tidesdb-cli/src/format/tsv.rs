@@ -1,6 +1,6 @@
 //! Lines `KEY<TAB>VALUE`. The first tab ends the key; the value may contain more tabs.
 //!
-//! A line ends at a line feed and nothing else is trimmed. With escapes, `\t \n \r \0 \\ \xHH` stand for their bytes;
+//! A line ends at a line feed and nothing else is trimmed, unless lines end as on Windows. With escapes, `\t \n \r \0 \\ \xHH` stand for their bytes;
 //! only what a line cannot contain is written escaped, so plain text stays unchanged. `\@SECONDS` at the end of a line is
 //! the expiry of the row; rows that never expire have none.
 
@@ -21,6 +21,12 @@ impl<R: BufRead> TsvRows<R> {
     /// Creates a reader of the rows of `input`; without `escapes` a backslash is an ordinary byte.
     pub(crate) fn new(input: R, escapes: bool) -> Self {
         Self { lines: Lines::new(input), escapes, key: Vec::new(), value: Vec::new() }
+    }
+
+    /// Makes a carriage return before a line feed a part of the end of the line, if `crlf` is set.
+    pub(crate) fn with_crlf(mut self, crlf: bool) -> Self {
+        self.lines.crlf = crlf;
+        self
     }
 }
 
@@ -101,6 +107,17 @@ mod tests {
     fn without_escapes_a_backslash_is_a_byte() {
         let rows = read_all(&mut TsvRows::new(&b"C:\\dir\tx\\q\r\n"[..], false));
         assert_eq!(rows, [Ok((b"C:\\dir".to_vec(), b"x\\q\r".to_vec()))]);
+    }
+
+    #[test]
+    fn lines_that_end_as_on_windows() {
+        let text = b"a\t1\r\nb\t2\r\r\nc\t3\\@5\r\nd\t4\r";
+        let rows = read_whole(&mut TsvRows::new(&text[..], true).with_crlf(true));
+        let row = |k: &[u8], v: &[u8], expiry| Ok((k.to_vec(), v.to_vec(), expiry));
+        assert_eq!(
+            rows,
+            [row(b"a", b"1", 0), row(b"b", b"2\r", 0), row(b"c", b"3", 5000), row(b"d", b"4", 0)]
+        );
     }
 
     #[test]

@@ -22,6 +22,23 @@ fn each_format_by_its_extension() {
     assert_eq!(stage.run(&["scan"]), expected);
 }
 
+/// A carriage return is a byte of the value, as the format says. A file in which all rows have one was written on Windows.
+#[test]
+fn lines_that_end_as_on_windows_are_noticed() {
+    let stage = Stage::new();
+    let remark = |content: &[u8], more: &[&str]| {
+        load(&stage, "a.tsv", content, more).unwrap().contains("every value ends with a carriage return")
+    };
+    assert!(remark(b"a\t1\r\nb\t2\r\n", &[]));
+    assert_eq!(stage.run(&["get", "a"]), "1\r");
+    assert!(!remark(b"a\t1\r\nb\t2\n", &[]));
+    assert!(!remark(b"", &[]));
+    assert!(!remark(b"a\t1\r\nb\t2\r\n", &["--crlf"]));
+    assert_eq!(stage.run(&["scan"]), "a\t1\nb\t2\n");
+    let refused = load(&stage, "a.csv", b"key,value\r\n", &["--crlf"]).unwrap_err();
+    assert!(refused.message().contains("--crlf is for TSV"), "{}", refused.message());
+}
+
 /// Numbers were converted to floating point: these two keys became one, and the second row replaced the first.
 #[test]
 fn rows_whose_keys_are_long_numbers_stay_apart() {
