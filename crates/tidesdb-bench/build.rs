@@ -1,9 +1,14 @@
-//! Passes the compiler version, the build profile and the commit to the report. Unknown values are empty.
+//! Passes the compiler version, the build profile and the commit to the report. Unknown values are empty. Refuses systems other than Linux.
 
 use std::process::Command;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    if std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|system| system != "linux") {
+        println!(
+            "cargo::error=tidesdb-bench measures on Linux only: it reads /proc and control groups, and empties the page cache"
+        );
+    }
     let compiler = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
     println!("cargo::rustc-env=TIDESDB_BENCH_COMPILER={}", said(&compiler, &["--version"]));
     println!("cargo::rustc-env=TIDESDB_BENCH_PROFILE={}", profile());
