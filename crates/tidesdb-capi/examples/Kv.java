@@ -6,7 +6,6 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 
 import com.sun.jna.Library;
 import com.sun.jna.Native;
-import com.sun.jna.NativeLong;
 import com.sun.jna.Pointer;
 import com.sun.jna.Structure;
 import com.sun.jna.Structure.FieldOrder;
@@ -46,7 +45,7 @@ public final class Kv {
         int tidesdb_create_column_family(Pointer db, String name, FamilyConfig config);
         Pointer tidesdb_get_column_family(Pointer db, String name);
         int tidesdb_txn_begin_with_isolation(Pointer db, int isolation, PointerByReference txn);
-        int tidesdb_txn_put(Pointer txn, Pointer family, byte[] key, long keySize, byte[] value, long size, NativeLong ttl);
+        int tidesdb_txn_put(Pointer txn, Pointer family, byte[] key, long keySize, byte[] value, long size, long ttl);
         int tidesdb_txn_get(Pointer txn, Pointer family, byte[] key, long keySize, PointerByReference value, LongByReference size);
         int tidesdb_txn_commit(Pointer txn);
         void tidesdb_txn_free(Pointer txn);
@@ -83,7 +82,7 @@ public final class Kv {
     record Txn(Pointer txn, Pointer family) implements AutoCloseable {
         void put(String key, String value, long expires) {
             byte[] k = key.getBytes(UTF_8), v = value.getBytes(UTF_8);
-            check(LIB.tidesdb_txn_put(txn, family, k, k.length, v, v.length, new NativeLong(expires)));
+            check(LIB.tidesdb_txn_put(txn, family, k, k.length, v, v.length, expires));
         }
 
         String get(String key) {

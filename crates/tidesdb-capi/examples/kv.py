@@ -1,6 +1,6 @@
 """Example in Python, with ctypes only.
 
-    python3 kv.py shop                    (finds libtidesdb.so.9 as the system does)
+    python3 kv.py shop                    (finds the library as the system does)
     TIDESDB_LIBRARY=/opt/lib/libtidesdb.so.9 python3 kv.py shop
 """
 
@@ -24,7 +24,8 @@ class FamilyConfig(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char * 128), ("write_buffer_size", c_size_t), ("rest", c_byte * 488)]
 
 
-lib = ctypes.CDLL(os.environ.get("TIDESDB_LIBRARY", "libtidesdb.so.9"))
+NAME = {"win32": "tidesdb.dll", "darwin": "libtidesdb.9.dylib"}.get(sys.platform, "libtidesdb.so.9")
+lib = ctypes.CDLL(os.environ.get("TIDESDB_LIBRARY", NAME))
 lib.tidesdb_default_config.restype = Config
 lib.tidesdb_default_column_family_config.restype = FamilyConfig
 lib.tidesdb_get_column_family.restype = c_void_p
@@ -37,7 +38,7 @@ for name, arguments in {
     "tidesdb_create_column_family": (c_void_p, c_char_p, POINTER(FamilyConfig)),
     "tidesdb_get_column_family": (c_void_p, c_char_p),
     "tidesdb_txn_begin_with_isolation": (c_void_p, c_int, POINTER(c_void_p)),
-    "tidesdb_txn_put": (c_void_p, c_void_p, *KEY, *KEY, ctypes.c_long),
+    "tidesdb_txn_put": (c_void_p, c_void_p, *KEY, *KEY, ctypes.c_int64),
     "tidesdb_txn_get": (c_void_p, c_void_p, *KEY, *FOUND),
     "tidesdb_txn_commit": (c_void_p,),
     "tidesdb_txn_rollback": (c_void_p,),

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidesdb::ObjectStore;
 use tidesdb::store::{Body, Object};
+use tidesdb_io::program;
 use tidesdb_objects::Bridge;
 use tidesdb_sync::{RwLock, rank};
 
@@ -134,8 +135,8 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn text(&self) -> io::Result<CString> {
-        use std::os::unix::ffi::OsStrExt;
-        Ok(CString::new(self.0.as_os_str().as_bytes())?)
+        let bytes = program::bytes_of(self.0.as_os_str()).ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(CString::new(bytes)?)
     }
 }
 

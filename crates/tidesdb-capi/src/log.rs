@@ -184,24 +184,48 @@ unsafe extern "C" {
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn tidesdb_log_write() {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "x86"))]
     naked_asm!("jmp {write}", write = sym tidesdb_capi_log_write);
-    #[cfg(target_arch = "aarch64")]
+    #[cfg(any(target_arch = "aarch64", target_arch = "arm"))]
     naked_asm!("b {write}", write = sym tidesdb_capi_log_write);
     #[cfg(target_arch = "riscv64")]
     naked_asm!("tail {write}", write = sym tidesdb_capi_log_write);
+    #[cfg(target_arch = "s390x")]
+    naked_asm!("jg {write}", write = sym tidesdb_capi_log_write);
 }
 
 #[cfg(test)]
 mod tests {
-    use super::open;
+    use super::*;
+
+    /// Writes a line as the macros of C programs do.
+    fn say(number: c_int) {
+        // SAFETY: the strings end with 0, and the argument is what the format says.
+        unsafe { tidesdb_capi_log_write(1, c"a.c".as_ptr(), 7, c"line %d\n".as_ptr(), number) };
+    }
 
     /// Regression test: a close put the stream of its log file aside under the lock of the destinations.
     #[test]
-    fn a_log_file_is_opened_and_closed() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let messages = open(1, Some(dir.path()), 0);
-        assert!(dir.path().join("LOG").exists());
+    fn lines_of_programs_go_to_the_log_that_is_open() {
+        let [one, two] = [(); 2].map(|()| tempfile::tempdir().expect("a directory"));
+        // Databases of other tests log there too.
+        let said = |dir: &tempfile::TempDir| -> Vec<String> {
+            let text = std::fs::read_to_string(dir.path().join("LOG")).expect("the log is text");
+            text.lines().filter(|line| line.contains(" a.c:7: ")).map(str::to_owned).collect()
+        };
+        let messages = open(1, Some(one.path()), 0);
+        say(1);
+        say(2);
+        let lines = ["tidesdb INFO  a.c:7: line 1", "tidesdb INFO  a.c:7: line 2"];
+        assert_eq!(said(&one), lines, "each line is in the file at once");
         drop(messages); // a build with debug assertions checks the order of locks
+        say(3);
+        let messages = open(1, Some(two.path()), 0);
+        say(4);
+        drop(messages);
+        assert_eq!(
+            (said(&one), said(&two)),
+            (lines.map(str::to_owned).to_vec(), vec![lines[0].replace('1', "4")])
+        );
     }
 }

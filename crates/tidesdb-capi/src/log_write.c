@@ -8,8 +8,18 @@
 /* The data symbol of the library. It may be located in the program's own data. */
 extern FILE *_tidesdb_log_file;
 
-__attribute__((visibility("hidden"))) void
-tidesdb_capi_log_write(int level, const char *file, int line, const char *format, ...)
+void tidesdb_capi_log_write(int level, const char *file, int line, const char *format, ...);
+
+static FILE *log_file(void)
+{
+#ifdef _MSC_VER
+    return *(FILE *volatile *)&_tidesdb_log_file; /* an acquire load, see /volatile:ms */
+#else
+    return __atomic_load_n(&_tidesdb_log_file, __ATOMIC_ACQUIRE);
+#endif
+}
+
+void tidesdb_capi_log_write(int level, const char *file, int line, const char *format, ...)
 {
     static const char *const names[] = {"DEBUG", "INFO", "WARN", "ERROR", "FATAL"};
     const char *name = level >= 0 && level <= 4 ? names[level] : "LOG";
@@ -22,6 +32,6 @@ tidesdb_capi_log_write(int level, const char *file, int line, const char *format
     if (size < 0) return;
     if (size >= (int)sizeof text) size = (int)sizeof text - 1;
     if (size > 0 && text[size - 1] == '\n') size--;
-    FILE *to = __atomic_load_n(&_tidesdb_log_file, __ATOMIC_ACQUIRE);
+    FILE *to = log_file();
     fprintf(to == NULL ? stderr : to, "tidesdb %-5s %s:%d: %.*s\n", name, file == NULL ? "?" : file, line, size, text);
 }

@@ -5,7 +5,7 @@
 //! goes through the symbol and keeps no second copy of the functions.
 //!
 //! While no other functions are installed, libc's `free` must work on returned memory, so nothing here comes
-//! from Rust's allocator.
+//! from Rust's allocator. On Windows each C library has its own memory: only a program that uses the same one may call `free`.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::{NonNull, null_mut};
@@ -34,8 +34,16 @@ pub(crate) struct Allocator {
     pub(crate) free: FreeFn,
 }
 
-const LIBC: Allocator =
-    Allocator { malloc: libc::malloc, calloc: libc::calloc, realloc: libc::realloc, free: libc::free };
+// Of the C library that is linked.
+unsafe extern "C" {
+    fn malloc(bytes: usize) -> *mut c_void;
+    fn calloc(count: usize, bytes: usize) -> *mut c_void;
+    fn realloc(memory: *mut c_void, bytes: usize) -> *mut c_void;
+    #[link_name = "free"]
+    fn libc_free(memory: *mut c_void);
+}
+
+const LIBC: Allocator = Allocator { malloc, calloc, realloc, free: libc_free };
 
 /// `tidesdb_allocator_t`: four function pointers, each read and written on its own. No code needs a consistent
 /// pair of them.
@@ -47,7 +55,7 @@ pub(crate) struct Functions {
     free: AtomicPtr<()>,
 }
 
-const _: () = assert!(size_of::<Functions>() == 32);
+const _: () = assert!(size_of::<Functions>() == 4 * size_of::<usize>());
 
 /// The functions in use. They are libc's from load time on, because programs allocate through the symbol before
 /// any call.

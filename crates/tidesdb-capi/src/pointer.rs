@@ -4,12 +4,12 @@
 //! headers, the caller guarantees that a pointer is null or valid as its parameter requires, for the duration
 //! of the call. Null is checked here.
 
-use std::ffi::{CStr, OsStr, c_char};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::{CStr, c_char};
 use std::path::Path;
 use std::slice;
 
 use tidesdb::KEY_BYTES_MAX;
+use tidesdb_io::program;
 
 use crate::failure::{Answer, Failure, invalid};
 
@@ -25,6 +25,7 @@ pub struct Out<T>(*mut T);
 
 const NULL: Failure = invalid!("an argument is NULL");
 const NO_TEXT: Failure = invalid!("a name is not UTF-8");
+const NO_PATH: Failure = invalid!("a path is not UTF-8");
 
 impl<T> In<T> {
     /// Wraps a pointer that a caller passed inside a structure, or to a function of a fixed type, under the
@@ -128,12 +129,12 @@ impl In<c_char> {
         Ok(unsafe { CStr::from_ptr(self.0) })
     }
 
-    /// Returns a path, in the encoding of the system.
+    /// Returns a path: any bytes on Unix, UTF-8 on Windows.
     ///
     /// # Errors
-    /// If it is null.
+    /// If it is null, or not UTF-8 on Windows.
     pub(crate) fn path<'call>(self) -> Answer<&'call Path> {
-        Ok(Path::new(OsStr::from_bytes(self.c_str()?.to_bytes())))
+        program::path_of(self.c_str()?.to_bytes()).ok_or(NO_PATH)
     }
 
     /// Returns a UTF-8 text.
@@ -206,7 +207,7 @@ pub(crate) fn tell(at: Out<*const u8>, size: Out<usize>, bytes: &[u8]) {
 /// Returns the bytes of the text in an array of a structure, up to its terminating zero or the end of the
 /// array.
 pub(crate) fn bytes_of(array: &[c_char]) -> Vec<u8> {
-    array.iter().take_while(|c| **c != 0).map(|c| c.cast_unsigned()).collect()
+    array.iter().take_while(|c| **c != 0).map(|c| *c as u8).collect()
 }
 
 /// Returns the text in an array of a structure, up to its terminating zero or the end of the array.
@@ -222,6 +223,29 @@ pub(crate) fn put_text(array: &mut [c_char], text: impl AsRef<[u8]>) {
     array.fill(0);
     let room = array.len() - 1;
     for (place, byte) in array[..room].iter_mut().zip(text.as_ref()) {
-        *place = byte.cast_signed();
+        *place = *byte as c_char;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_what_the_system_takes() {
+        let path = |text: &CStr| In::from_caller(text.as_ptr()).path().map(Path::to_owned);
+        assert_eq!(path(c"g\u{fc}n/db").ok().as_deref(), Some(Path::new("g\u{fc}n/db")));
+        assert_eq!(path(c"\xff").is_ok(), cfg!(unix));
+        assert!(In::<c_char>::from_caller(std::ptr::null()).path().is_err());
+    }
+
+    #[test]
+    fn a_text_fills_an_array_and_comes_back() {
+        let mut array = [1; 5];
+        put_text(&mut array, "\u{fc}x");
+        assert_eq!((bytes_of(&array), array[3]), ("\u{fc}x".as_bytes().to_vec(), 0));
+        put_text(&mut array, [0xff; 9]);
+        assert_eq!(bytes_of(&array), [0xff; 4]);
+        assert!(text_of(&array).is_err());
     }
 }

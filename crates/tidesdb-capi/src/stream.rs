@@ -6,16 +6,21 @@
 
 use std::ffi::c_int;
 use std::fs::File;
-use std::os::fd::{AsRawFd, IntoRawFd};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
-use libc::FILE;
+use tidesdb_io::program;
 use tidesdb_sync::Mutex;
+
+/// `FILE` of the C library.
+#[repr(C)]
+pub(crate) struct CFile {
+    _opaque: [u8; 0],
+}
 
 /// The stream for messages; null means stderr.
 #[unsafe(export_name = "_tidesdb_log_file")]
-pub(crate) static LOG_FILE: AtomicPtr<FILE> = AtomicPtr::new(null_mut());
+pub(crate) static LOG_FILE: AtomicPtr<CFile> = AtomicPtr::new(null_mut());
 
 /// The lowest level that is logged, as in `tidesdb_config_t`; INFO until a database is opened.
 #[unsafe(export_name = "_tidesdb_log_level")]
@@ -23,9 +28,19 @@ pub(crate) static LOG_LEVEL: AtomicI32 = AtomicI32::new(1);
 
 const _: () = assert!(size_of::<AtomicI32>() == size_of::<c_int>());
 
+// In `stream.c`.
+unsafe extern "C" {
+    /// Returns a line-buffered stream that owns the file; null if there is no descriptor left, and then the file is closed.
+    fn tidesdb_capi_stream_new(file: isize) -> *mut CFile;
+    /// Redirects the stream to the file and closes this number of it. Buffered output goes to the old one. Returns 0 if that fails.
+    fn tidesdb_capi_stream_turn(stream: *mut CFile, file: isize) -> c_int;
+    /// Redirects the stream to nowhere.
+    fn tidesdb_capi_stream_rest(stream: *mut CFile);
+}
+
 /// A stream to a log file. The macros of programs and `tidesdb_log_write` write to it.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Stream(NonNull<FILE>);
+pub(crate) struct Stream(NonNull<CFile>);
 
 // SAFETY: a C stream locks itself at each call, and this one is never closed.
 unsafe impl Send for Stream {}
@@ -36,48 +51,29 @@ static SPARE: Mutex<Vec<Stream>> = Mutex::new(Vec::new());
 impl Stream {
     /// Returns a line-buffered stream that writes to `file`; `None` if there is no descriptor left.
     pub(crate) fn to(file: &File) -> Option<Self> {
+        let number = program::file_number(file.try_clone().ok()?);
         let spare = SPARE.lock().pop();
-        if let Some(stream) = spare {
-            if stream.turn(file) {
-                return Some(stream);
-            }
-            stream.rest();
-            return None;
-        }
-        let descriptor = file.try_clone().ok()?.into_raw_fd();
-        // SAFETY: the descriptor is open and nothing else owns it.
-        let stream = NonNull::new(unsafe { libc::fdopen(descriptor, c"a".as_ptr()) });
-        let Some(stream) = stream else {
-            // SAFETY: the descriptor is open and no stream owns it.
-            unsafe { libc::close(descriptor) };
-            return None;
+        let Some(stream) = spare else {
+            // SAFETY: the number is that of an open file, which nothing else owns.
+            return NonNull::new(unsafe { tidesdb_capi_stream_new(number) }).map(Self);
         };
-        // SAFETY: the stream is open and was not used yet, as `setvbuf` requires.
-        unsafe { libc::setvbuf(stream.as_ptr(), null_mut(), libc::_IOLBF, 0) };
-        Some(Self(stream))
+        // SAFETY: as above, and the stream is never closed.
+        if unsafe { tidesdb_capi_stream_turn(stream.raw(), number) } != 0 {
+            return Some(stream);
+        }
+        stream.rest();
+        None
     }
 
     /// Returns the stream as a C pointer.
-    pub(crate) fn raw(&self) -> *mut FILE {
+    pub(crate) fn raw(&self) -> *mut CFile {
         self.0.as_ptr()
-    }
-
-    /// Redirects the stream to another file. Buffered output goes to the old one.
-    fn turn(&self, file: &File) -> bool {
-        // SAFETY: the stream is never closed, so it and its descriptor are open.
-        unsafe {
-            libc::fflush(self.raw());
-            libc::dup3(file.as_raw_fd(), libc::fileno(self.raw()), libc::O_CLOEXEC) >= 0
-        }
     }
 
     /// Keeps the stream for another log file.
     pub(crate) fn rest(self) {
-        #[expect(clippy::disallowed_methods, reason = "not a part of the database")]
-        let nothing = File::options().append(true).open("/dev/null");
-        if let Ok(nothing) = nothing {
-            self.turn(&nothing);
-        }
+        // SAFETY: the stream is never closed.
+        unsafe { tidesdb_capi_stream_rest(self.raw()) };
         SPARE.lock().push(self);
     }
 }

@@ -1,4 +1,5 @@
-//! Code for an operating system is in one place: the crates that a program links ask for a system in the seam and nowhere else.
+//! Code for an operating system is in one place: the crates that a program links, and the programs of every system, ask for a system in the
+//! seam and nowhere else.
 //!
 //! Tests may ask for a system.
 
@@ -6,8 +7,8 @@ use super::Finding;
 use crate::source::Source;
 use crate::tree::Tree;
 
-/// The crates that a program links.
-const LINKED: [&str; 8] = [
+/// The crates that a program links, and the programs and the C library, which run on every system.
+const LINKED: [&str; 11] = [
     "crates/tidesdb/src/",
     "crates/tidesdb-io/src/",
     "crates/tidesdb-sync/src/",
@@ -16,6 +17,9 @@ const LINKED: [&str; 8] = [
     "crates/tidesdb-typed/src/",
     "crates/tidesdb-tokio/src/",
     "crates/tidesdb-objects/src/",
+    "crates/tidesdb-console/src/",
+    "crates/tidesdb-cli/src/",
+    "crates/tidesdb-capi/src/",
 ];
 
 /// Where the systems are, and the arena, which takes memory by calls of Linux or from the heap.
@@ -79,6 +83,17 @@ mod tests {
         ] {
             assert_eq!(found(file, text), [format!("{file}:1")], "{text}");
             assert!(found("crates/tidesdb-io/src/system/a.rs", text).is_empty(), "{text}");
+        }
+    }
+
+    #[test]
+    fn programs_and_the_c_library_are_looked_at() {
+        for name in ["console", "cli", "capi"] {
+            let (manifest, root) =
+                (format!("crates/tidesdb-{name}/Cargo.toml"), format!("crates/tidesdb-{name}/src/lib.rs"));
+            let text = "use std::os::fd::OwnedFd;\n";
+            let found = places(&check(&tree(&[(&manifest, MANIFEST), (&root, text)])));
+            assert_eq!(found, [format!("{root}:1")]);
         }
     }
 

@@ -1,14 +1,14 @@
 //! Measures the extra cost of calls through C over Rust: `cargo run --profile dist -p tidesdb-capi --example cost`.
 //!
 //! The same work alternates between both interfaces, on two databases of the same contents. The result is this thread's
-//! processor time in nanoseconds per operation, in the fastest of several rounds, because background flushes slow some.
+//! processor time in nanoseconds per operation, in the fastest of several rounds, because background flushes slow some. On Windows
+//! it is the time that passes.
 
 #[path = "../through_c/mod.rs"]
 mod through_c;
 
 use std::hint::black_box;
 
-use rustix::time::{ClockId, clock_gettime};
 use through_c::ThroughC;
 use tidesdb::{Db, Isolation, SyncMode};
 
@@ -31,11 +31,20 @@ fn nth(n: u64) -> [u8; 16] {
     key(n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20)
 }
 
+#[cfg(unix)]
+fn now() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
+}
+
+#[cfg(not(unix))]
+#[allow(clippy::disallowed_methods, reason = "it measures time")]
+fn now() -> f64 {
+    static FIRST: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+    FIRST.get_or_init(std::time::Instant::now).elapsed().as_nanos() as f64
+}
+
 fn nanos(ops: u64, mut op: impl FnMut(u64)) -> f64 {
-    let now = || {
-        let time = clock_gettime(ClockId::ThreadCPUTime);
-        time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
-    };
     let started = now();
     (0..ops).for_each(&mut op);
     (now() - started) / ops as f64

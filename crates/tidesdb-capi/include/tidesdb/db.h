@@ -10,6 +10,9 @@
  *
  * Keys, values and names are copied; the library keeps no pointer to them after the call. Keys have 1 byte or more,
  * values 0 or more; a value of 0 bytes may be NULL.
+ *
+ * A path is what the system takes: any bytes on Unix. On Windows it is UTF-8, whatever the code page, with / or \ between its
+ * parts.
  */
 #ifndef TIDESDB_DB_H
 #define TIDESDB_DB_H
@@ -51,6 +54,13 @@ extern "C" {
  * again. */
 #define TDB_ERR_BUSY (-14)
 #define TDB_ERR_PRECONDITION (-15)
+
+/** Seconds of UNIX time, with 64 bits. Where pointers have 4 bytes, time_t may have 32. */
+#if UINTPTR_MAX > 0xFFFFFFFFu
+#define TDB_TIME_T time_t
+#else
+#define TDB_TIME_T int64_t
+#endif
 
 /* ---- limits, in bytes including the terminating zero ---- */
 
@@ -116,7 +126,7 @@ typedef struct tidesdb_commit_op_t {
     size_t key_size;
     const uint8_t *value; /* NULL for a delete */
     size_t value_size;
-    time_t ttl;
+    TDB_TIME_T ttl;
     int is_delete;
 } tidesdb_commit_op_t;
 
@@ -293,11 +303,12 @@ int tidesdb_init(void *(*malloc_fn)(size_t), void *(*calloc_fn)(size_t, size_t),
 /** Undoes tidesdb_init(), which may then be called again. Before that, free all memory that came from its functions. */
 void tidesdb_finalize(void);
 
-/** Frees memory that this library returned: values, names. NULL is allowed. */
+/** Frees memory that this library returned: values, names. NULL is allowed. On Windows a program may have another C library with
+ * memory of its own, whose free() does not take it: call this one. */
 void tidesdb_free(void *ptr);
 
 /** Raises the process's limit of open files toward desired. Returns the resulting limit. With 0 or less, only returns
- * the limit. */
+ * the limit. LONG_MAX if there is none, as on Windows. */
 long tidesdb_raise_open_file_limit(long desired);
 
 /* ---- configuration ---- */
@@ -469,7 +480,7 @@ int tidesdb_txn_begin_with_isolation(tidesdb_t *db, tidesdb_isolation_level_t is
 
 /** Puts a pair. ttl is the time of its expiry in UNIX seconds; with 0 or less it never expires. */
 int tidesdb_txn_put(tidesdb_txn_t *txn, tidesdb_column_family_t *cf, const uint8_t *key,
-                    size_t key_size, const uint8_t *value, size_t value_size, time_t ttl);
+                    size_t key_size, const uint8_t *value, size_t value_size, TDB_TIME_T ttl);
 
 /** Returns the value of a key, in memory that the caller frees with tidesdb_free() or, without tidesdb_init(), free().
  * TDB_ERR_NOT_FOUND if there is none; TDB_ERR_MEMORY if txn is finished. */

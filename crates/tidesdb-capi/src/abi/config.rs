@@ -35,6 +35,7 @@ pub struct Config {
     pub finish_compactions_on_close: c_int,
 }
 
+#[cfg(target_pointer_width = "64")]
 const _: () = {
     assert!(size_of::<Config>() == 128);
     assert!(offset_of!(Config, block_cache_size) == 24);
@@ -108,6 +109,7 @@ pub struct FamilyConfig {
     pub object_prefetch_compaction: c_int,
 }
 
+#[cfg(target_pointer_width = "64")]
 const _: () = {
     assert!(size_of::<FamilyConfig>() == 624);
     assert!(offset_of!(FamilyConfig, klog_value_threshold) == 152);

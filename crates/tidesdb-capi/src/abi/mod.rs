@@ -1,4 +1,5 @@
-//! Structure layouts and constants that C programs were compiled with. None of them may ever change.
+//! Structure layouts and constants that C programs were compiled with. None of them may ever change. The layouts are checked for addresses
+//! of 64 bits: no program for shorter ones is older than this library.
 
 mod config;
 mod objstore;
@@ -80,4 +81,5 @@ pub struct CommitOp {
     pub is_delete: c_int,
 }
 
+#[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<CommitOp>() == 48);

@@ -27,6 +27,7 @@ pub struct ObjstoreConfig {
     pub replica_replay_wal: c_int,
 }
 
+#[cfg(target_pointer_width = "64")]
 const _: () = {
     assert!(size_of::<ObjstoreConfig>() == 96);
     assert!(offset_of!(ObjstoreConfig, wal_sync_threshold_bytes) == 64);
@@ -75,6 +76,7 @@ pub struct S3Config {
     pub multipart_part_size: usize,
 }
 
+#[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<S3Config>() == 88);
 
 /// Backend of a connector: a directory.
@@ -119,6 +121,7 @@ pub struct Objstore {
     pub ctx: *mut c_void,
 }
 
+#[cfg(target_pointer_width = "64")]
 const _: () = {
     assert!(size_of::<Objstore>() == 88);
     assert!(offset_of!(Objstore, put) == 8);

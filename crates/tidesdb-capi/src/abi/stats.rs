@@ -40,6 +40,7 @@ pub struct FamilyStats {
     pub compaction_count: u64,
 }
 
+#[cfg(target_pointer_width = "64")]
 const _: () = {
     assert!(size_of::<FamilyStats>() == 224);
     assert!(offset_of!(FamilyStats, level_key_counts) == 72);
@@ -61,6 +62,7 @@ pub struct CacheStats {
     pub num_partitions: usize,
 }
 
+#[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<CacheStats>() == 56);
 
 /// `tidesdb_db_stats_t`.
@@ -111,6 +113,7 @@ pub struct DbStats {
     pub compaction_count: u64,
 }
 
+#[cfg(target_pointer_width = "64")]
 const _: () = {
     assert!(size_of::<DbStats>() == 304);
     assert!(offset_of!(DbStats, total_data_size_bytes) == 56);

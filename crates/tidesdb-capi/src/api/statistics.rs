@@ -257,7 +257,6 @@ fn transaction_memory(written: u64, buffers: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use std::ffi::CString;
-    use std::os::unix::ffi::OsStrExt;
 
     use tidesdb::Isolation;
 
@@ -272,7 +271,7 @@ mod tests {
         const BUFFER: usize = 8 << 10;
         for unified in [0, 1] {
             let dir = tempfile::tempdir().expect("a directory");
-            let path = CString::new(dir.path().as_os_str().as_bytes()).expect("a path");
+            let path = CString::new(dir.path().to_str().expect("text")).expect("a path");
             let config = Config {
                 db_path: path.as_ptr(),
                 unified_memtable: unified,

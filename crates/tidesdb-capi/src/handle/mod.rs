@@ -10,6 +10,9 @@
 //! handle's. Each time a slot is freed, it gets a new generation, so a freed handle is refused even if its slot
 //! is reused, until the generation wraps after 2^21 uses. A value is lent to one thread at a time; a second
 //! thread gets `ERR_BUSY`.
+//!
+//! If addresses have 32 bits, the index has 16 and the generation 9: 65,536 handles of a kind, and a freed one is refused until its slot
+//! was used 512 times.
 
 mod slot;
 mod window;
@@ -27,15 +30,15 @@ pub(crate) use window::{Front, Window};
 use crate::abi::{ERR_BUSY, ERR_MEMORY};
 use crate::failure::{Answer, Failure, invalid, told};
 
-const INDEX_BITS: u32 = 20;
-const GENERATION_BITS: u32 = 21;
+const INDEX_BITS: u32 = if usize::BITS >= 64 { 20 } else { 16 };
+const GENERATION_BITS: u32 = if usize::BITS >= 64 { 21 } else { 9 };
 const ALIGNMENT_BITS: u32 = 3;
 const GENERATIONS: usize = 1 << GENERATION_BITS;
 /// Slots are in chunks that never move, each twice as large as the previous one, because most programs have few
 /// handles of a kind. The first chunk is part of the table, so that it is found in one step. The others are
 /// allocated and initialized as a whole when needed.
 const FIRST_CHUNK: usize = 16;
-const CHUNKS: usize = 17;
+const CHUNKS: usize = (INDEX_BITS - FIRST_CHUNK.ilog2() + 1) as usize;
 const _: () = assert!(FIRST_CHUNK * ((1 << CHUNKS) - 1) >= 1 << INDEX_BITS);
 
 const STALE: Failure = invalid!("a handle is NULL, was freed, or is of another kind");
@@ -164,7 +167,7 @@ impl<T, F: Front> Table<T, F> {
     /// Creates a handle for `value`, which belongs to `owner`.
     ///
     /// # Errors
-    /// `ERR_MEMORY` if about a million handles are in use.
+    /// `ERR_MEMORY` if about a million handles are in use, or 65,536 if addresses have 32 bits.
     pub(crate) fn insert(&self, value: T, owner: Handle) -> Answer<Handle> {
         // A thread that scans for the values of an owner may hold the slot briefly.
         Ok(self.place(self.unused_index()?).take_any().fill(value, owner))
@@ -176,7 +179,7 @@ impl<T, F: Front> Table<T, F> {
             return Ok(index);
         }
         if unused.fresh == 1 << INDEX_BITS {
-            return Err(told!(ERR_MEMORY, "a million handles of this kind are in use: free some"));
+            return Err(told!(ERR_MEMORY, "all handles of this kind are in use: free some"));
         }
         let index = unused.fresh;
         self.place(index).begin(Handle::new(self.kind, 0, index as usize));

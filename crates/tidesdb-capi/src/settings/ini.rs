@@ -9,6 +9,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use configparser::ini::Ini;
+use tidesdb_io::{Disk, RealDisk};
 
 use super::fields::{Field, Shown, fields, is_plain};
 use crate::abi::{Code, ERR_CORRUPTION, ERR_INVALID_ARGS, ERR_IO, FamilyConfig};
@@ -111,10 +112,6 @@ pub(crate) fn save(file: &Path, section: &str, config: &FamilyConfig) -> Answer 
     new.sync_all().map_err(io("sync"))?;
     std::fs::rename(&beside, file).map_err(io("rename"))?;
     let parent = file.parent().filter(|dir| !dir.as_os_str().is_empty());
-    sync_directory(parent.unwrap_or(Path::new("."))).map_err(io("sync of the directory"))
-}
-
-fn sync_directory(dir: &Path) -> std::io::Result<()> {
-    #[expect(clippy::disallowed_methods, reason = "a file of the caller, outside of every database")]
-    std::fs::File::open(dir)?.sync_all()
+    let parent = RealDisk::new().open_dir(parent.unwrap_or(Path::new(".")), false);
+    parent.and_then(|dir| dir.sync()).map_err(io("sync of the directory"))
 }
