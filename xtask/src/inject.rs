@@ -11,7 +11,6 @@ use crate::cargo::{Done, target, works};
 use crate::install::{self, CRATE};
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Mutex;
@@ -355,10 +354,21 @@ impl House {
     }
 }
 
+#[cfg(unix)]
+fn signal_of(ran: &Output) -> Option<i32> {
+    std::os::unix::process::ExitStatusExt::signal(&ran.status)
+}
+
+/// There are no signals here, and no strace.
+#[cfg(not(unix))]
+fn signal_of(_ran: &Output) -> Option<i32> {
+    None
+}
+
 /// Returns what is wrong with the end of a run, if anything.
 fn unlawful(ran: &Output, allowed: &[i32]) -> Option<String> {
     let said = String::from_utf8_lossy(&ran.stderr);
-    let how = match (ran.status.code(), ran.status.signal()) {
+    let how = match (ran.status.code(), signal_of(ran)) {
         (_, Some(14)) => "did not end in time".to_owned(),
         (Some(code), _) if !allowed.contains(&code) => format!("ended with code {code}"),
         (None, signal) => format!("ended by signal {}", signal.unwrap_or(0)),
@@ -424,7 +434,6 @@ fn parse(args: &[String]) -> Result<Plan, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::ExitStatus;
 
     fn plan(line: &str) -> Result<Plan, String> {
         parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
@@ -449,8 +458,11 @@ mod tests {
         assert_eq!(called("123 +++ exited with 0 +++"), None);
     }
 
+    #[cfg(unix)]
     #[test]
     fn allowed_endings_are_distinguished_from_forbidden_ones() {
+        use std::os::unix::process::ExitStatusExt;
+        use std::process::ExitStatus;
         let ended = |raw: i32, said: &str| Output {
             status: ExitStatus::from_raw(raw),
             stdout: Vec::new(),

@@ -41,9 +41,9 @@ cargo xtask COMMAND
                       `report` opens the benchmark report in Chromium, `c` tests the C library (needs a C
                       compiler and pkg-config), `npm` and `clients` test it from other languages, `package`
                       builds packages, and the crates as the registry would
-  install --prefix DIR [--destdir DIR] [--libdir DIR] [--debug-files]
-                      installs the C library with its headers, for pkg-config and CMake; --debug-files keeps
-                      debug information in .debug next to the libraries
+  install --prefix DIR [--destdir DIR] [--libdir DIR] [--target TARGET] [--debug-files]
+                      installs the C library with its headers, for pkg-config and CMake; --target installs it
+                      for another system; --debug-files keeps debug information in .debug next to the libraries
   package [--debug-files] [--try DIR]
                       builds Debian packages, a tar.gz and checksums in target/package; --try installs the
                       packages in a clean system in DIR (needs root; an empty DIR needs debootstrap)

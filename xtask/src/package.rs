@@ -126,7 +126,7 @@ pub(crate) fn build(root: &Path, debug_files: bool) -> Result<Vec<PathBuf>, Stri
         folder,
         machine: Machine::here()?,
         library: format!("{}+{engine}", interface.full),
-        shared: interface.shared(),
+        shared: format!("libtidesdb.so.{}", interface.full),
         engine,
         debug_files,
     };
@@ -164,7 +164,7 @@ impl Workshop {
 
     /// Creates the whole tree below `prefix`: libraries, headers, the program, documents.
     fn tree(&self, prefix: &Path, libdir: &str) -> Done {
-        let shape = Shape { libdir: libdir.to_owned(), debug_files: self.debug_files };
+        let shape = Shape { libdir: libdir.to_owned(), debug_files: self.debug_files, target: None };
         install::install(&self.root, prefix, &shape)?;
         for name in ["tidesdb", "tidesdb-bench"] {
             let program = prefix.join("bin").join(name);
