@@ -121,11 +121,12 @@ impl Load {
         let (input, total): (Box<dyn Read>, _) = match path {
             None => (Box::new(io::stdin()), None),
             Some(path) => {
-                let file = host::open(path).map_err(|e| Failure::file("open", path, &e))?;
-                let meta = file.metadata().map_err(|e| Failure::file("read", path, &e))?;
-                if meta.is_dir() {
+                // Windows refuses to open it.
+                if path.is_dir() {
                     return Err(Failure::usage(format!("{} is a directory", path.display())));
                 }
+                let file = host::open(path).map_err(|e| Failure::file("open", path, &e))?;
+                let meta = file.metadata().map_err(|e| Failure::file("read", path, &e))?;
                 (Box::new(file), meta.is_file().then_some(meta.len()))
             }
         };
