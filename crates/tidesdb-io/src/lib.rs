@@ -42,7 +42,7 @@ pub use entropy::{Entropy, OsEntropy, SeededEntropy};
 pub use env::Env;
 pub use heap::{Heap, anonymous_bytes, trim_heap};
 pub use machine::MachineMemory;
-pub use pool::{Descriptors, PooledDir};
+pub use pool::{Descriptors, PooledDir, is_out_of_descriptors};
 pub use region::zeroed;
 pub use threads::{JoinHandle, Priority, RealThreads, Threads};
 pub use vfs::{Access, Advice, Dir, DirLock, Disk, File, FileExt, ReadMap, SharedMap, Space};

@@ -146,7 +146,18 @@ impl PooledDir {
     }
 }
 
-fn is_out_of_descriptors(e: &io::Error) -> bool {
+/// Returns whether a call failed because the process or the system has too many open files. The numbers of these errors differ between
+/// systems: 23 and 24 on Unix stand for damaged data and a wrong length on Windows.
+///
+/// ```
+/// use std::io::Error;
+/// use tidesdb_io::is_out_of_descriptors;
+/// use tidesdb_io::sim::errno;
+///
+/// assert!(is_out_of_descriptors(&Error::from_raw_os_error(errno::EMFILE)));
+/// assert!(!is_out_of_descriptors(&Error::from_raw_os_error(errno::EIO)));
+/// ```
+pub fn is_out_of_descriptors(e: &io::Error) -> bool {
     [Errno::MFILE, Errno::NFILE].iter().any(|errno| e.raw_os_error() == Some(errno.raw_os_error()))
 }
 

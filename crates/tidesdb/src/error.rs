@@ -325,9 +325,7 @@ impl Error {
 
     /// Returns true if the process or the system has run out of file descriptors.
     pub(crate) fn is_out_of_descriptors(&self) -> bool {
-        const ENFILE: i32 = 23;
-        const EMFILE: i32 = 24;
-        matches!(self, Self::Io { cause, .. } if matches!(cause.raw_os_error(), Some(ENFILE | EMFILE)))
+        matches!(self, Self::Io { cause, .. } if tidesdb_io::is_out_of_descriptors(cause))
     }
 
     /// The kind of a failed system call, if this is one.
@@ -336,5 +334,23 @@ impl Error {
             Self::Io { cause, .. } => Some(cause.kind()),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidesdb_io::sim::errno;
+
+    /// On Windows damaged data (23) counted as a shortage, so that a merge which read it was tried again for ever.
+    #[test]
+    fn a_shortage_of_descriptors_is_known_on_each_system() {
+        let lacks = |number| {
+            Error::io("read", "000001.klog", io::Error::from_raw_os_error(number)).is_out_of_descriptors()
+        };
+        assert!(lacks(errno::EMFILE) && lacks(errno::ENFILE));
+        let others =
+            [errno::EIO, errno::ENOSPC, errno::EACCES, errno::EOPNOTSUPP, if cfg!(windows) { 23 } else { 5 }];
+        assert!(others.iter().all(|number| !lacks(*number)));
     }
 }
