@@ -60,7 +60,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// Returns the processor time of this thread in nanoseconds; `merge_parts` = 1 keeps the merge in it.
 fn ran() -> Result<u64, Box<dyn std::error::Error>> {
-    let times = std::fs::read_to_string("/proc/thread-self/schedstat")?;
+    let times = std::fs::read_to_string("/proc/thread-self/schedstat")
+        .map_err(|e| format!("only Linux tells the time of a thread: {e}"))?;
     Ok(times.split(' ').next().ok_or("no times of this thread")?.parse()?)
 }
 

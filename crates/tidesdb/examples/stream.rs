@@ -80,7 +80,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     db.compact()?;
     println!("value logs after a delete: {} MiB on disk", disk_bytes(&dir)? >> 20);
     db.close()?;
-    println!("peak memory: {}", peak_memory()?);
+    println!("peak memory: {}", peak_memory());
     Ok(())
 }
 
@@ -100,9 +100,9 @@ fn disk_bytes(dir: &str) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// The largest resident size of the process so far, as the kernel reports it.
-fn peak_memory() -> io::Result<String> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
+/// The largest resident size of the process so far, as the kernel of Linux reports it; other systems are not asked.
+fn peak_memory() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    Ok(line.unwrap_or("unknown").trim().to_owned())
+    line.unwrap_or("unknown").trim().to_owned()
 }

@@ -10,7 +10,6 @@
 )]
 
 use std::fmt::Write as _;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -217,6 +216,16 @@ struct Seen {
     moved: u64,
 }
 
+#[cfg(unix)]
+fn allocated(file: &std::fs::Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::blocks(file) * 512
+}
+
+#[cfg(not(unix))]
+fn allocated(file: &std::fs::Metadata) -> u64 {
+    file.len() // NTFS gives a file clusters for its length
+}
+
 impl Seen {
     fn now(db: &Db, dir: &Path, set: &Set, seconds: f64) -> Self {
         let stats = db.default_family().stats();
@@ -229,7 +238,7 @@ impl Seen {
             seen.directory += meta.len();
             if file.path().extension().is_some_and(|end| end == "vlog") {
                 seen.files += meta.len();
-                seen.blocks += meta.blocks() * 512;
+                seen.blocks += allocated(&meta);
             }
         }
         seen

@@ -5,52 +5,77 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use tidesdb::{HealthState, OpenOptions, SyncMode};
+use tidesdb::{Db, FamilyOptions, HealthState, OpenOptions, SyncMode};
 use tidesdb_io::sim::Image;
 use tidesdb_io::{Env, JoinHandle, Priority, RealThreads, Threads};
 
 use crate::common::{Sim, contents, fill, noise, small};
 
-#[cfg(target_os = "linux")]
+/// Threads of the system, counted while they live.
+#[derive(Debug, Default)]
+struct Counted {
+    alive: Arc<AtomicUsize>,
+}
+
+impl Threads for Counted {
+    fn spawn(
+        &self,
+        name: &str,
+        priority: Priority,
+        body: Box<dyn FnOnce() + Send>,
+    ) -> io::Result<JoinHandle> {
+        let alive = Arc::clone(&self.alive);
+        alive.fetch_add(1, SeqCst);
+        let body = move || {
+            body();
+            alive.fetch_sub(1, SeqCst);
+        };
+        RealThreads::new().spawn(name, priority, Box::new(body))
+    }
+
+    fn parallelism(&self) -> usize {
+        RealThreads::new().parallelism()
+    }
+}
+
 #[test]
 fn no_thread_starts_before_there_is_work_for_it() {
-    use tidesdb::{Db, FamilyOptions};
-    tidesdb_io::sim::alone(|| {
-        let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
-        let (temp, before) = (tempfile::tempdir().unwrap(), threads());
-        // A thread that has ended is listed for a moment.
-        let wait_for = |wanted: usize, when: &str| {
-            let is_reached = || {
-                let reached = threads() == wanted;
-                if !reached {
-                    std::thread::sleep(Duration::from_millis(10));
-                }
-                reached
-            };
-            assert!((0..1000).any(|_| is_reached()), "{when}: {} threads, not {wanted}", threads());
-        };
-        let options = |name| Db::options(temp.path().join(name)).background_threads(4);
-        for round in 0..4u8 {
-            let db = options("small").open().unwrap();
-            assert_eq!(db.get(b"key").unwrap().is_some(), round > 0);
-            assert_eq!(db.iter().unwrap().count(), usize::from(round > 0));
-            wait_for(before, "reads");
-            if round < 3 {
-                db.put(b"key", [round]).unwrap();
-                wait_for(before + 1, "the timekeeper seals the log when it is idle");
+    let (temp, threads) = (tempfile::tempdir().unwrap(), Arc::new(Counted::default()));
+    let wait_for = |wanted: usize, when: &str| {
+        let alive = || threads.alive.load(SeqCst);
+        let is_reached = || {
+            let reached = alive() == wanted;
+            if !reached {
+                std::thread::sleep(Duration::from_millis(10));
             }
-            db.close().unwrap();
-            wait_for(before, "closed");
+            reached
+        };
+        assert!((0..1000).any(|_| is_reached()), "{when}: {} threads, not {wanted}", alive());
+    };
+    let options = |name| {
+        let env = Env { threads: Arc::clone(&threads) as Arc<dyn Threads>, ..Env::real() };
+        Db::options(temp.path().join(name)).env(env).background_threads(4)
+    };
+    for round in 0..4u8 {
+        let db = options("small").open().unwrap();
+        assert_eq!(db.get(b"key").unwrap().is_some(), round > 0);
+        assert_eq!(db.iter().unwrap().count(), usize::from(round > 0));
+        wait_for(0, "reads");
+        if round < 3 {
+            db.put(b"key", [round]).unwrap();
+            wait_for(1, "the timekeeper seals the log when it is idle");
         }
-        let family = FamilyOptions::default().write_buffer_bytes(1 << 20).l1_tables_trigger(2);
-        let db = options("large").default_family(family).sync(SyncMode::None).open().unwrap();
-        for n in 0..60_000u32 {
-            db.put(n.to_be_bytes(), noise(n.into(), 400)).unwrap();
-        }
-        wait_for(before + 7, "two that flush, three that merge, one that removes files, the timekeeper");
         db.close().unwrap();
-        wait_for(before, "closed");
-    });
+        wait_for(0, "closed");
+    }
+    let family = FamilyOptions::default().write_buffer_bytes(1 << 20).l1_tables_trigger(2);
+    let db = options("large").default_family(family).sync(SyncMode::None).open().unwrap();
+    for n in 0..60_000u32 {
+        db.put(n.to_be_bytes(), noise(n.into(), 400)).unwrap();
+    }
+    wait_for(7, "two that flush, three that merge, one that removes files, the timekeeper");
+    db.close().unwrap();
+    wait_for(0, "closed");
 }
 
 /// Threads of the system, while it has room for them.
