@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tidesdb::{Db, Error, Family, FamilyOptions, Reader, SyncMode, WriteBatch};
 use tidesdb_io::{Clock, Priority, RealClock, RealThreads, Threads};
 
+use crate::process::limit_descriptors;
 use crate::rng::Rng;
 
 /// Threads of the writer.
@@ -237,8 +237,7 @@ impl Seen {
 /// # Errors
 /// Returns the first broken promise.
 pub fn read(path: &Path, seed: u64, least: [u64; THREADS]) -> Done {
-    let limit = Rlimit { current: Some(DESCRIPTORS), ..getrlimit(Resource::Nofile) };
-    setrlimit(Resource::Nofile, limit).map_err(|e| format!("set the limit of descriptors: {e}"))?;
+    limit_descriptors(DESCRIPTORS)?;
     let mut rng = Rng::new(seed);
     let reader = Db::options(path).cache_bytes(1 << 20).open_reader().map_err(|e| format!("open: {e}"))?;
     let mut counters = least;

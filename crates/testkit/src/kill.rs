@@ -6,7 +6,6 @@
 //! write wins.
 
 use std::io::{Read, Write};
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -92,14 +91,12 @@ fn counter(family: &Family, thread: usize) -> tidesdb::Result<u64> {
 /// Returns an unexpected error.
 pub fn child(path: &Path, n: u64) -> Result<(), String> {
     let (db, second) = open(path, sync_mode(n)).map_err(|e| e.to_string())?;
-    let pipe = std::io::stdout().as_fd().try_clone_to_owned().map_err(|e| e.to_string())?;
-    let pipe = std::fs::File::from(pipe);
-    tell(&pipe, READY, 0)?;
+    tell(READY, 0)?;
     let first_error = std::thread::scope(|scope| {
         let mut threads: Vec<_> = (0..THREADS)
             .map(|t| {
-                let (db, second, pipe) = (&db, &second, &pipe);
-                scope.spawn(move || commit_for_ever(db, second, t, pipe))
+                let (db, second) = (&db, &second);
+                scope.spawn(move || commit_for_ever(db, second, t))
             })
             .collect();
         if n.is_multiple_of(4) {
@@ -117,7 +114,7 @@ pub fn child(path: &Path, n: u64) -> Result<(), String> {
     first_error.unwrap_or(Ok(()))
 }
 
-fn commit_for_ever(db: &Db, second: &Family, thread: usize, pipe: &std::fs::File) -> Result<(), String> {
+fn commit_for_ever(db: &Db, second: &Family, thread: usize) -> Result<(), String> {
     let mut n = counter(second, thread).map_err(|e| e.to_string())?;
     let mut batch = WriteBatch::new();
     loop {
@@ -135,7 +132,7 @@ fn commit_for_ever(db: &Db, second: &Family, thread: usize, pipe: &std::fs::File
             }
         }
         db.write(&mut batch).map_err(|e| format!("commit: {e}"))?;
-        tell(pipe, thread as u64, n)?;
+        tell(thread as u64, n)?;
     }
 }
 
@@ -152,12 +149,13 @@ fn write_first(batch: &mut WriteBatch, family: &Family, thread: usize, n: u64) -
     Ok(())
 }
 
-/// Sends a message with one `write`, which the pipe takes atomically because the message is small.
-fn tell(mut pipe: &std::fs::File, thread: u64, n: u64) -> Result<(), String> {
+/// Sends a message to the parent. When this returns, the pipe has the message.
+fn tell(thread: u64, n: u64) -> Result<(), String> {
     let mut message = [0; MESSAGE_BYTES];
     message[..8].copy_from_slice(&thread.to_le_bytes());
     message[8..].copy_from_slice(&n.to_le_bytes());
-    pipe.write_all(&message).map_err(|e| format!("pipe: {e}"))
+    let mut pipe = std::io::stdout().lock();
+    pipe.write_all(&message).and_then(|()| pipe.flush()).map_err(|e| format!("pipe: {e}"))
 }
 
 /// Messages received from one child.

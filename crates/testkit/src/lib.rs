@@ -3,6 +3,7 @@
 //! remaining data with the model.
 
 pub mod rng;
+pub mod process;
 pub mod reopen;
 pub mod report;
 pub mod home;
@@ -27,4 +28,5 @@ pub mod faults;
 pub mod group;
 pub mod isolation;
 pub mod invariants;
+#[cfg(unix)] // two targets are the C library's, which is built there only
 pub mod fuzz;

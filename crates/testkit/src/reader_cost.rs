@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
 use tidesdb::{Db, Family, SyncMode};
 use tidesdb_io::{Clock, RealClock};
 
 use crate::beside::{Done, Running, text};
+use crate::process::{processor_time, thread_time};
 use crate::report::line;
 use crate::rng::Rng;
 
@@ -87,13 +87,9 @@ impl Process {
         let fields: Vec<&str> = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ').collect();
         let field =
             |at: usize| fields.get(at).and_then(|n| n.parse::<u64>().ok()).ok_or("/proc/self/stat is odd");
-        let cpu = |clock| {
-            let time = clock_gettime(clock);
-            time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-        };
         Ok(Self {
-            thread_cpu: cpu(ClockId::ThreadCPUTime),
-            cpu: cpu(ClockId::ProcessCPUTime),
+            thread_cpu: thread_time().as_nanos() as u64,
+            cpu: processor_time().as_nanos() as u64,
             calls: sum(&file("/proc/self/io")?, ["syscr", "syscw"]),
             faults: field(7)? + field(9)?,
             waits: sum(&file("/proc/thread-self/status")?, ["voluntary_ctxt_switches", ""]),
@@ -161,8 +157,7 @@ pub fn poll(path: &Path, load: &Load) -> Done {
         refreshes += 1;
         gets += load.gets;
         rows += read(view.default_family(), load, &mut rng)?;
-        let cpu = clock_gettime(ClockId::ProcessCPUTime);
-        say(&[refreshes, gets, rows, cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64])?;
+        say(&[refreshes, gets, rows, processor_time().as_nanos() as u64])?;
         clock.sleep(period.saturating_sub(clock.mono() - begin));
     }
 }

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use testkit::home::in_memory;
+use testkit::process;
 use testkit::report::{self, OneCase, exit, finish, violation};
 use testkit::rng::Rng;
 use testkit::watch::Watch;
@@ -57,9 +57,8 @@ fn runner() -> ExitCode {
     report::begin(&[], plan.one.case);
     let watch = Watch::start(Duration::from_secs(480));
     watch.begin("the database");
-    let limit = Rlimit { current: Some(LIMIT), ..getrlimit(Resource::Nofile) };
-    if let Err(e) = setrlimit(Resource::Nofile, limit) {
-        println!("T18 SKIPPED: the limit cannot be set: {e}");
+    if let Err(e) = process::limit_descriptors(LIMIT) {
+        println!("T18 SKIPPED: {e}");
         return ExitCode::SUCCESS;
     }
     let seen = in_memory().and_then(|temp| run(temp.path(), plan));
@@ -244,8 +243,7 @@ fn measure(db: &Db, plan: Plan, seen: &mut Seen) -> Result<(), String> {
 
 /// Processor time of this process in nanoseconds.
 fn processor_time() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    process::processor_time().as_nanos() as u64
 }
 
 /// Overwrites the same rows until `plan.churn` value logs were filled; few of them may be left.

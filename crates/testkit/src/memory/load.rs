@@ -9,6 +9,7 @@ use tidesdb_io::{Clock, RealClock};
 
 use super::Plan;
 use super::group::memory_of;
+use crate::process::processor_time;
 use crate::rng::Rng;
 
 /// Keys of each family.
@@ -160,9 +161,9 @@ impl<'l> Load<'l> {
     fn idle(&self) -> u64 {
         let clock = RealClock::new();
         clock.sleep(Duration::from_secs(6)); // it collects space after five quiet seconds
-        let (before, begun) = (spent(), clock.mono());
+        let (before, begun) = (processor_time(), clock.mono());
         clock.sleep(IDLE);
-        let share = (spent() - before).as_secs_f64() / (clock.mono() - begun).as_secs_f64();
+        let share = (processor_time() - before).as_secs_f64() / (clock.mono() - begun).as_secs_f64();
         (share * 1e6) as u64
     }
 
@@ -252,10 +253,4 @@ fn value(key: &[u8], len: usize) -> Vec<u8> {
 
 fn anonymous() -> u64 {
     memory_of(std::process::id()).map_or(0, |(anonymous, _)| anonymous)
-}
-
-/// Processor time that this process has used.
-fn spent() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }

@@ -1,0 +1,64 @@
+//! What the runners ask the system about their own process, and the limits that they set it. Windows is not asked and sets none.
+
+use std::time::Duration;
+
+/// Limits the files that this process may have open. Does nothing on Windows, which has no such limit.
+///
+/// # Errors
+/// Returns the error of the system.
+pub fn limit_descriptors(max: u64) -> Result<(), String> {
+    system::limit_descriptors(max)
+}
+
+/// Returns the processor time that this process has used; zero on Windows.
+pub fn processor_time() -> Duration {
+    system::processor_time()
+}
+
+/// Returns the processor time that this thread has used; zero on Windows.
+pub fn thread_time() -> Duration {
+    system::thread_time()
+}
+
+#[cfg(unix)]
+mod system {
+    use std::time::Duration;
+
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    use rustix::time::{ClockId, clock_gettime};
+
+    pub(super) fn limit_descriptors(max: u64) -> Result<(), String> {
+        let limit = Rlimit { current: Some(max), ..getrlimit(Resource::Nofile) };
+        setrlimit(Resource::Nofile, limit).map_err(|e| format!("set the limit of descriptors: {e}"))
+    }
+
+    pub(super) fn processor_time() -> Duration {
+        time_of(ClockId::ProcessCPUTime)
+    }
+
+    pub(super) fn thread_time() -> Duration {
+        time_of(ClockId::ThreadCPUTime)
+    }
+
+    fn time_of(clock: ClockId) -> Duration {
+        let time = clock_gettime(clock);
+        Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+    }
+}
+
+#[cfg(not(unix))]
+mod system {
+    use std::time::Duration;
+
+    pub(super) fn limit_descriptors(_max: u64) -> Result<(), String> {
+        Ok(())
+    }
+
+    pub(super) fn processor_time() -> Duration {
+        Duration::ZERO
+    }
+
+    pub(super) fn thread_time() -> Duration {
+        Duration::ZERO
+    }
+}
