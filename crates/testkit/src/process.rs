@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-/// Limits the files that this process may have open. Does nothing on Windows, which has no such limit.
+/// Limits the files that this process may have open. Returns false on Windows, which has no such limit.
 ///
 /// # Errors
 /// Returns the error of the system.
-pub fn limit_descriptors(max: u64) -> Result<(), String> {
+pub fn limit_descriptors(max: u64) -> Result<bool, String> {
     system::limit_descriptors(max)
 }
 
@@ -27,9 +27,10 @@ mod system {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     use rustix::time::{ClockId, clock_gettime};
 
-    pub(super) fn limit_descriptors(max: u64) -> Result<(), String> {
+    pub(super) fn limit_descriptors(max: u64) -> Result<bool, String> {
         let limit = Rlimit { current: Some(max), ..getrlimit(Resource::Nofile) };
-        setrlimit(Resource::Nofile, limit).map_err(|e| format!("set the limit of descriptors: {e}"))
+        let set = setrlimit(Resource::Nofile, limit);
+        set.map(|()| true).map_err(|e| format!("set the limit of descriptors: {e}"))
     }
 
     pub(super) fn processor_time() -> Duration {
@@ -50,8 +51,8 @@ mod system {
 mod system {
     use std::time::Duration;
 
-    pub(super) fn limit_descriptors(_max: u64) -> Result<(), String> {
-        Ok(())
+    pub(super) fn limit_descriptors(_max: u64) -> Result<bool, String> {
+        Ok(false)
     }
 
     pub(super) fn processor_time() -> Duration {

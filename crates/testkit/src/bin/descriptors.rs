@@ -57,8 +57,9 @@ fn runner() -> ExitCode {
     report::begin(&[], plan.one.case);
     let watch = Watch::start(Duration::from_secs(480));
     watch.begin("the database");
-    if let Err(e) = process::limit_descriptors(LIMIT) {
-        println!("T18 SKIPPED: {e}");
+    let limited = process::limit_descriptors(LIMIT);
+    if limited != Ok(true) {
+        println!("T18 SKIPPED: {}", limited.err().unwrap_or("the system has no such limit".to_owned()));
         return ExitCode::SUCCESS;
     }
     let seen = in_memory().and_then(|temp| run(temp.path(), plan));
@@ -325,11 +326,11 @@ fn check(db: &Db, plan: Plan, when: &str) -> Result<u64, String> {
 }
 
 /// Takes every remaining descriptor and checks that the database works with those it has.
+#[expect(clippy::disallowed_methods, reason = "files of the program, not of a database")]
 fn starve(db: &Db, plan: Plan) -> Result<(), String> {
     let mut taken = Vec::new();
-    let flags = rustix::fs::OFlags::RDONLY;
-    while let Ok(fd) = rustix::fs::open("/dev/null", flags, rustix::fs::Mode::empty()) {
-        taken.push(fd);
+    while let Ok(file) = std::fs::File::open("/dev/null") {
+        taken.push(file);
     }
     check(db, plan, "reads")?;
     for n in 0..plan.tables * 2 {

@@ -3,8 +3,10 @@
 //! accept writes again once there is space. Needs the right to mount; without it, the test is reported as skipped and
 //! succeeds. Then rows are overwritten for a while on a disk with less free space than data. A case
 //! is a round.
+//!
+//! With `--dir`, the disk is one that somebody else has mounted: a drive of Windows.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
@@ -15,21 +17,39 @@ use testkit::scarce;
 use testkit::watch::Watch;
 use tidesdb::{Db, Error, FamilyOptions, SyncMode};
 
-/// A mounted tmpfs. Dropping it unmounts the file system.
-struct Mount<'p>(&'p Path);
+/// What a round makes on the disk: the database, a file that takes the rest, and one that is removed later to make room.
+const NAMES: [&str; 3] = ["db", "ballast", "room"];
+
+/// An empty file system.
+enum Mount<'p> {
+    /// A tmpfs, which is unmounted when this is dropped.
+    Own(&'p Path),
+    /// One of somebody else. What a round made is removed.
+    Given(&'p Path),
+}
 
 impl<'p> Mount<'p> {
-    fn new(path: &'p Path, mib: u64) -> Option<Self> {
+    fn new(path: &'p Path, given: bool, mib: u64) -> Option<Self> {
+        if given {
+            return Some(Self::Given(path));
+        }
         let size = format!("size={mib}m");
         let mount =
             Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tidesdb-test"]).arg(path).output();
-        mount.ok().filter(|out| out.status.success()).map(|_| Self(path))
+        mount.ok().filter(|out| out.status.success()).map(|_| Self::Own(path))
     }
 }
 
 impl Drop for Mount<'_> {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.0).output();
+        match self {
+            Self::Own(path) => drop(Command::new("umount").arg(path).output()),
+            Self::Given(path) => {
+                for path in NAMES.map(|name| path.join(name)) {
+                    let _ = std::fs::remove_dir_all(&path).or_else(|_| std::fs::remove_file(&path));
+                }
+            }
+        }
     }
 }
 
@@ -53,6 +73,9 @@ struct Args {
     /// Seconds of the part with scarce space.
     #[arg(long, default_value_t = 60)]
     scarce: u64,
+    /// An empty file system of that size, in place of a tmpfs that is mounted for each round.
+    #[arg(long)]
+    dir: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -60,21 +83,22 @@ fn main() -> ExitCode {
 }
 
 fn runner() -> ExitCode {
-    let Args { cases, rounds, mib, scarce: seconds } = Args::parse();
+    let Args { cases, rounds, mib, scarce: seconds, dir } = Args::parse();
     let Ok(temp) = tempfile::tempdir() else {
         eprintln!("cannot create a temporary directory");
         return ExitCode::FAILURE;
     };
+    let (path, given) = (dir.as_deref().unwrap_or(temp.path()), dir.is_some());
     let watch = Watch::start(Duration::from_secs(180));
     let (mut acked, mut refused, mut deleted, mut violations) = (0, 0, 0, 0);
     for n in cases.numbers(1, rounds) {
         report::begin(&[], n);
         watch.begin(&format!("round {n}"));
-        let Some(_mount) = Mount::new(temp.path(), mib) else {
+        let Some(_mount) = Mount::new(path, given, mib) else {
             println!("T49 SKIPPED: mounting a tmpfs is not permitted here");
             return ExitCode::SUCCESS;
         };
-        match round(temp.path(), n, (mib << 20) / 3) {
+        match round(path, n, (mib << 20) / 3) {
             Ok(round) => {
                 acked += round.acked;
                 refused += round.refused;
@@ -96,7 +120,7 @@ fn runner() -> ExitCode {
     ];
     let floors = [("acked", rounds * 20), ("refused", rounds), ("deleted", rounds)];
     let good = finish("T49", &figures, cases.floors(&floors));
-    if !good || seconds == 0 || cases.case.is_some() {
+    if !good || seconds == 0 || given || cases.case.is_some() {
         return exit(good);
     }
     report::begin_only(&[("seed", cases.seed.to_string()), ("rounds", "0".to_owned())]);
@@ -106,7 +130,7 @@ fn runner() -> ExitCode {
 
 /// Overwrites rows on a disk with less free space than data.
 fn scarce_space(path: &Path, seed: u64, seconds: u64) -> bool {
-    let Some(_mount) = Mount::new(path, scarce::DISK >> 20) else { return true };
+    let Some(_mount) = Mount::new(path, false, scarce::DISK >> 20) else { return true };
     let seen = scarce::run(path, seed, Duration::from_secs(seconds));
     let violations = u64::from(seen.is_err());
     let seen = seen.unwrap_or_else(|e| {
@@ -233,9 +257,7 @@ fn take_the_rest(path: &Path) -> Result<(), String> {
 
 fn round(path: &Path, seed: u64, spare: u64) -> Result<Round, String> {
     let plan = Plan::new(seed);
-    let (dir, ballast) = (path.join("db"), path.join("ballast"));
-    // This file is deleted later to make room.
-    let room = path.join("room");
+    let [dir, ballast, room] = NAMES.map(|name| path.join(name));
     std::fs::write(&room, vec![1; spare as usize]).map_err(|e| e.to_string())?;
     let say = |what: &'static str| move |e: Error| format!("{what}: {e}");
     let db = plan.open(&dir).map_err(say("open"))?;
