@@ -70,17 +70,17 @@ const PLATFORMS: [Platform; 7] = [
                 Step { what: "engine", cargo: ENGINE, left_out: WINE_ENGINE },
                 Step {
                     what: "50 kills of a writer",
-                    cargo: "run --profile quick -p testkit --bin kill -- --kills 50",
+                    cargo: "run -p testkit --bin kill -- --kills 50",
                     left_out: &[],
                 },
                 Step {
                     what: "a reader beside a writer",
-                    cargo: "run --profile quick -p testkit --bin beside -- --refreshes 200",
+                    cargo: "run -p testkit --bin beside -- --refreshes 200",
                     left_out: &[],
                 },
                 Step {
                     what: "a full disk",
-                    cargo: "run --profile quick -p testkit --bin tmpfs -- --rounds 6 --scarce 0 --mib 48 --dir {DISK}",
+                    cargo: "run -p testkit --bin tmpfs -- --rounds 6 --scarce 0 --mib 48 --dir {DISK}",
                     left_out: &[],
                 },
             ],
