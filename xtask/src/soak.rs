@@ -1,7 +1,8 @@
 //! `cargo xtask soak`: runs the test programs in turn, for hours, each round with the next seed.
 //!
-//! A program takes `--seed N` and reports failure by its exit code. The first failure ends the run and is
-//! printed with a command that repeats the round; a program of the test kit prints a line `VIOLATION` with the command of the failed case.
+//! A program takes `--seed N` and reports failure by its exit code. Those that let a simulated disk lose power give it the habits of another
+//! system in each round. The first failure ends the run and is printed with a command that repeats the round; a program of the test kit prints a
+//! line `VIOLATION` with the command of the failed case.
 
 use crate::cargo::Done;
 use crate::{inject, stages};
@@ -30,6 +31,10 @@ const PROGRAMS: [&str; 17] = [
 
 /// The only program that is not part of the test kit.
 const INJECT: &str = "inject";
+
+/// The systems whose habits a simulated disk can have, and the programs that let one lose power.
+const DISKS: [&str; 3] = ["linux", "macos", "windows"];
+const LOSE_POWER: [&str; 2] = ["crash", "invariants"];
 
 /// Options of a run.
 #[derive(Debug, PartialEq)]
@@ -61,13 +66,13 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Done {
     let mut seed = plan.seed;
     while begin.elapsed() < plan.time {
         for program in &plan.programs {
-            let args = ["--seed".to_owned(), seed.to_string()];
+            let args = arguments(program, seed);
             let done = match program.as_str() {
                 INJECT => inject::run(root, &args),
                 program => stages::testkit(root, program, &args),
             };
             if let Err(message) = done {
-                return Err(format!("{message}\nrepeat with: cargo xtask {program} --seed {seed}"));
+                return Err(format!("{message}\nrepeat with: cargo xtask {program} {}", args.join(" ")));
             }
             runs += 1;
             let minutes = begin.elapsed().as_secs() / 60;
@@ -77,6 +82,15 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Done {
     }
     println!("soak: done, {runs} runs, seeds {} to {}, 0 failures", plan.seed, seed.saturating_sub(1));
     Ok(())
+}
+
+/// Returns the arguments of a round.
+fn arguments(program: &str, seed: u64) -> Vec<String> {
+    let mut args = vec!["--seed".to_owned(), seed.to_string()];
+    if LOSE_POWER.contains(&program) {
+        args.extend(["--disk".to_owned(), DISKS[(seed % 3) as usize].to_owned()]);
+    }
+    args
 }
 
 fn parse(args: &[String]) -> Result<Plan, String> {
@@ -119,6 +133,13 @@ mod tests {
             plan,
             Plan { time: Duration::from_secs(1800), seed: 7, programs: vec!["crash".to_owned()] }
         );
+    }
+
+    #[test]
+    fn three_rounds_take_the_habits_of_each_system() {
+        let disks: Vec<String> = (1..4).filter_map(|seed| arguments("crash", seed).pop()).collect();
+        assert_eq!(disks, ["macos", "windows", "linux"]);
+        assert_eq!(arguments("kill", 1), ["--seed", "1"]);
     }
 
     #[test]

@@ -8,9 +8,10 @@ use std::fmt::Display;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tidesdb::{CommitHook, Committed, Db, Reader};
-use tidesdb_io::{Env, sim};
+use tidesdb_io::Env;
 
 use crate::check::{difference, dump, mark};
+use crate::disks::System;
 use crate::model::{FamilyNo, wall_millis};
 use crate::rng::Rng;
 use crate::script::{self, Recipe};
@@ -37,12 +38,12 @@ pub struct Follower {
     older: Vec<View>,
 }
 
-/// Runs a script on a healthy disk beside a reader. Returns the number of views that were compared.
+/// Runs a script on a healthy disk with the habits of `system`, beside a reader. Returns the number of views that were compared.
 ///
 /// # Errors
 /// Returns a description of the first violation.
-pub fn follow(recipe: &Recipe, config: Config, seed: u64) -> Result<u64, String> {
-    let (env, disk, _clock) = sim::env(seed);
+pub fn follow(recipe: &Recipe, config: Config, system: System, seed: u64) -> Result<u64, String> {
+    let (env, disk, _clock) = system.machine(seed);
     disk.log_ops(false);
     let mut world = World::open(&env, config, Shared::default()).map_err(|e| format!("open: {e}"))?;
     let mut follower = Follower::new(&env, &world.promises, seed)?;

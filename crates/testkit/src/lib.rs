@@ -6,6 +6,7 @@ pub mod rng;
 pub mod process;
 pub mod reopen;
 pub mod report;
+pub mod disks;
 pub mod home;
 pub mod order;
 pub mod model;

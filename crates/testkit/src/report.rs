@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tempfile::TempDir;
 
 /// Names a case that is reported as a violation without being one, so that a test can see a runner fail. With `panic ` before the number,
-/// the case panics.
+/// the case panics. A name instead of a number is that of a fault of [`crate::disks`].
 pub const PLANT: &str = "TESTKIT_PLANT";
 
 /// Violations that this process has printed.
@@ -82,20 +82,6 @@ impl Cases {
         let threads = if self.case.is_some() { 1 } else { threads };
         std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
     }
-}
-
-/// The arguments of a runner whose cases lose power at many points.
-#[derive(clap::Parser, Clone, Copy, Debug)]
-pub struct CrashArgs {
-    /// Which cases run.
-    #[command(flatten)]
-    pub cases: Cases,
-    /// Crash points of all cases together, so also the maximum for one case.
-    #[arg(long, default_value_t = 20_000)]
-    pub points: u64,
-    /// Threads that run cases.
-    #[arg(long, default_value_t = 2)]
-    pub threads: u64,
 }
 
 /// The argument of a runner whose run is one case.
@@ -253,6 +239,7 @@ mod tests {
             "cargo xtask crash --points 9 --case 7000001"
         );
         assert_eq!(of("--points=9 --case 3", &case), "cargo xtask crash --points 9 --case 7000001");
+        assert_eq!(of("--seed 7 --disk=macos", &case), "cargo xtask crash --disk macos --case 7000001");
         assert_eq!(of("--seed 7 --points 9", &[]), "cargo xtask crash --seed 7 --points 9", "no case began");
         let both = [("seed", "3".to_owned()), ("only", "a b'c".to_owned())];
         assert_eq!(

@@ -24,6 +24,14 @@ fn crash() {
 }
 
 #[test]
+fn crash_on_disks_of_other_systems() {
+    for disk in ["macos", "windows"] {
+        let args = ["--points", "120", "--threads", "2", "--seed", "22", "--disk", disk];
+        run(env!("CARGO_BIN_EXE_crash"), &args, "T01 ");
+    }
+}
+
+#[test]
 fn faults() {
     let args = ["--cases", "400", "--points", "30", "--seed", "12"];
     let bin = env!("CARGO_BIN_EXE_faults");
@@ -139,6 +147,32 @@ fn the_command_of_a_violation_runs_the_failed_case_alone() {
             let said = String::from_utf8_lossy(&mended.stderr);
             assert!(mended.status.success(), "{command:?} without the plant: {said}");
         }
+    }
+}
+
+/// Each habit of a simulated disk matters: an engine, or a file of a system, that does not respect it fails on that disk, and the command of
+/// the violation names the disk.
+#[test]
+fn a_fault_that_breaks_a_habit_is_found() {
+    let faults = [
+        ("macos", "fsync"),
+        ("macos", "barrier"),
+        ("macos", "fsync-dir"),
+        ("windows", "rename-later"),
+        ("windows", "bytes-only"),
+        ("windows", "hold-current"),
+        ("windows", "open-listed"),
+    ];
+    let case = ["--points", "100", "--case", "23000000"];
+    for (disk, fault) in faults {
+        let args = [&["--disk", disk], &case[..]].concat();
+        let out = output("crash", &args, Some(fault));
+        let said = violations(&out);
+        assert!(!out.status.success() && !said.is_empty(), "{fault} is not found");
+        assert!(said[0].contains(&format!("`cargo xtask crash {}`", args.join(" "))), "{}", said[0]);
+    }
+    for fault in ["hold-current", "open-listed"] {
+        assert!(output("crash", &case, Some(fault)).status.success(), "Linux allows it: {fault}");
     }
 }
 

@@ -446,34 +446,3 @@ fn each_boot_has_its_own_id() {
     assert_eq!(sim.fork().boot_id(), sim.boot_id(), "only the process died");
     assert_ne!(sim.crash_image(&Image::EVERYTHING, 1).boot_id(), sim.boot_id());
 }
-
-/// File systems of Windows without POSIX semantics.
-#[test]
-fn an_open_file_can_keep_its_name() {
-    let (sim, dir, file) = with_file(b"old");
-    sim.keep_open_names(true);
-    dir.create_new("new", 0).unwrap().write_all_at(b"new", 0).unwrap();
-    let denied = Some(errno::EACCES);
-    assert_eq!(raw(dir.rename("new", "a")), denied);
-    dir.rename("a", "b").unwrap();
-    dir.unlink("b").unwrap();
-    assert_eq!(dir.list().unwrap(), ["b", "new"]);
-    for refused in [
-        raw(dir.open("b", Access::Read)),
-        raw(dir.create_new("b", 0)),
-        raw(dir.unlink("b")),
-        raw(dir.rename("b", "c")),
-        raw(dir.rename("new", "b")),
-        raw(dir.link("b", &*dir, "c")),
-    ] {
-        assert_eq!(refused, denied);
-    }
-    assert_eq!(read(&*file), b"old");
-    assert_eq!(sim.fork().file_names("/db").unwrap(), ["new"], "the death of the process closes the file");
-    drop(file);
-    assert_eq!(dir.list().unwrap(), ["new"]);
-    dir.rename("new", "b").unwrap();
-    let (sim, dir, _file) = with_file(b"old");
-    dir.unlink("a").unwrap();
-    assert!(dir.list().unwrap().is_empty() && sim.file_names("/db").unwrap().is_empty(), "off by default");
-}

@@ -10,14 +10,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Parser;
 use testkit::check::{self, Demand};
+use testkit::disks::{CrashArgs, System, machine_on};
 use testkit::follower::follow;
 use testkit::model::wall_millis;
 use testkit::order;
-use testkit::report::{self, CrashArgs, exit, finish, violation};
+use testkit::report::{self, exit, finish, violation};
 use testkit::rng::Rng;
 use testkit::script::{self, RECIPES, Recipe};
 use testkit::world::{Config, PATH, Promises, Shared, World};
-use tidesdb_io::sim::{self, Image, Op, OpSet, SimDisk};
+use tidesdb_io::sim::{Image, Op, OpSet, SimDisk};
 
 #[derive(Default)]
 struct Totals {
@@ -45,10 +46,10 @@ fn main() -> ExitCode {
 }
 
 fn runner() -> ExitCode {
-    let CrashArgs { cases, points, threads } = CrashArgs::parse();
+    let CrashArgs { cases, points, threads, disk } = CrashArgs::parse();
     let totals = Totals::default();
     let is_done = || totals.points.load(Relaxed) >= points || totals.wrong.load(Relaxed) >= 20;
-    cases.run(threads, &[], is_done, |script| one_case(script, points, &totals));
+    cases.run(threads, &[], is_done, |script| one_case(script, disk, points, &totals));
     let n = |a: &AtomicU64| a.load(Relaxed);
     let figures = [
         ("scripts", n(&totals.scripts)),
@@ -78,21 +79,21 @@ fn runner() -> ExitCode {
 }
 
 /// Runs scripts of all kinds beside a reader, and one on a disk that reports each state a crash could leave.
-fn one_case(seed: u64, enough: u64, totals: &Totals) {
+fn one_case(seed: u64, system: System, enough: u64, totals: &Totals) {
     for n in 0..RECIPES {
-        let work = || follow(&Recipe::numbered(n), Config::numbered(seed + n), seed);
+        let work = || follow(&Recipe::numbered(n), Config::numbered(seed + n), system, seed);
         match catch_unwind(work).unwrap_or_else(|_| Err("panic".into())) {
             Ok(views) => drop(totals.views.fetch_add(views, Relaxed)),
             Err(e) => return wrong(totals, seed, &format!("workload {n}"), &e),
         }
     }
-    one_script(seed, enough, totals);
+    one_script(seed, system, enough, totals);
 }
 
-fn one_script(seed: u64, enough: u64, totals: &Totals) {
+fn one_script(seed: u64, system: System, enough: u64, totals: &Totals) {
     let config = Config::numbered(seed);
     let recipe = Recipe::numbered(seed / 7);
-    let (env, disk, _clock) = sim::env(seed);
+    let (env, disk, _clock) = system.machine(seed);
     let steps = script::make(&recipe, seed, wall_millis(&*env.clock));
     let promises = Shared::default();
     let seen = promises.clone();
@@ -154,7 +155,7 @@ impl Case {
 
     /// Recovers a copy of the disk and compares it with the promises.
     fn recover(&self, seed: u64, demand: Demand) -> Result<(), String> {
-        let (env, disk, _clock) = sim::env_on(self.disk.fork(), seed);
+        let (env, disk, _clock) = machine_on(self.disk.fork(), seed);
         disk.log_ops(false);
         let recover = AssertUnwindSafe(|| check::recovered(&env, &self.config, &self.promises, demand));
         catch_unwind(recover).unwrap_or_else(|_| Err("panic".into())).map(drop)
@@ -197,7 +198,7 @@ fn reader_before_recovery(case: &Case, totals: &Totals) {
         return; // the database may not exist yet
     }
     totals.shown.fetch_add(1, Relaxed);
-    let (env, disk, _clock) = sim::env_on(case.disk.fork(), case.seed);
+    let (env, disk, _clock) = machine_on(case.disk.fork(), case.seed);
     disk.log_ops(false);
     let compare = || -> Result<(), String> {
         let shown = check::shown(&env, &case.promises)?;
@@ -225,7 +226,7 @@ fn second_life(case: &Case, seed: u64, totals: &Totals) {
     }
     totals.second_lives.fetch_add(1, Relaxed);
     let lives = || -> Result<(), String> {
-        let (env, disk, _clock) = sim::env_on(case.disk.fork(), seed);
+        let (env, disk, _clock) = machine_on(case.disk.fork(), seed);
         disk.log_ops(false);
         let promises = Shared::default();
         *promises.lock() = case.promises.clone();
@@ -264,7 +265,7 @@ fn second_life(case: &Case, seed: u64, totals: &Totals) {
 fn crash_in_recovery(case: &Case, demand: Demand, totals: &Totals) {
     let seed = case.seed;
     let open = |disk: &SimDisk, crash_at: Option<u64>| {
-        let (env, disk, _clock) = sim::env_on(disk.fork(), seed);
+        let (env, disk, _clock) = machine_on(disk.fork(), seed);
         disk.log_ops(false);
         crash_at.into_iter().for_each(|k| disk.crash_at(k));
         let db = case.config.open(&env, PATH.as_ref()).map(tidesdb::Db::abandon);

@@ -7,12 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::Parser;
+use testkit::disks::{CrashArgs, System, machine_on};
 use testkit::invariants::{Counts, Demand, Player, Promises, Shared, Work, recovered};
-use testkit::report::{self, Cases, CrashArgs, exit, finish, violation};
+use testkit::report::{self, Cases, exit, finish, violation};
 use testkit::rng::Rng;
 use testkit::watch::Watch;
 use testkit::world::{Config, PATH};
-use tidesdb_io::sim::{self, Image, Op, OpSet, SimDisk};
+use tidesdb_io::sim::{Image, Op, OpSet, SimDisk};
 
 /// Turns per play.
 const TURNS: u64 = 400;
@@ -39,13 +40,13 @@ fn main() -> ExitCode {
 }
 
 fn runner() -> ExitCode {
-    let CrashArgs { cases, points, threads } = CrashArgs::parse();
+    let CrashArgs { cases, points, threads, disk } = CrashArgs::parse();
     let watch = Watch::start(Duration::from_secs(120));
     let totals = Common::default();
     let is_done = || with(&totals, |t| t.points >= points || t.violations >= 20);
     cases.run(threads, &[], is_done, |number| {
         watch.begin(&format!("play {number}"));
-        play(number, points, &totals);
+        play(number, disk, points, &totals);
         watch.end();
     });
     exit(with(&totals, |t| report(t, points, &cases)))
@@ -102,10 +103,10 @@ struct Case {
 }
 
 /// Plays one workload on a disk that reports each state a crash could leave.
-fn play(seed: u64, enough: u64, totals: &Common) {
+fn play(seed: u64, system: System, enough: u64, totals: &Common) {
     let work = [Work::Bank, Work::Ring][(seed % 2) as usize];
     let config = Config::numbered(seed / 2);
-    let (env, disk, _clock) = sim::env(seed);
+    let (env, disk, _clock) = system.machine(seed);
     disk.log_ops(false);
     let promises = Shared::default();
     let seen = promises.clone();
@@ -173,7 +174,7 @@ fn one_image(case: &Case, (image, disk, everything): (&str, &SimDisk, bool), rng
 /// Tests a second crash during the recovery from the first one.
 fn nested(case: &Case, (image, disk): (&str, &SimDisk), seed: u64, totals: &Common) {
     let open = |crash_at: Option<u64>| {
-        let (env, disk, _clock) = sim::env_on(disk.fork(), case.seed);
+        let (env, disk, _clock) = machine_on(disk.fork(), case.seed);
         disk.log_ops(false);
         crash_at.into_iter().for_each(|at| disk.crash_at(at));
         let opened = case.config.open(&env, PATH.as_ref()).map(tidesdb::Db::abandon);
@@ -196,7 +197,7 @@ fn nested(case: &Case, (image, disk): (&str, &SimDisk), seed: u64, totals: &Comm
 impl Case {
     /// Recovers a copy of `disk` and checks it.
     fn recover(&self, disk: &SimDisk, seed: u64, demand: Demand) -> Result<(), String> {
-        let (env, disk, _clock) = sim::env_on(disk.fork(), seed);
+        let (env, disk, _clock) = machine_on(disk.fork(), seed);
         disk.log_ops(false);
         let judge = AssertUnwindSafe(|| recovered(&env, &self.config, (self.work, &self.promises), demand));
         catch_unwind(judge).unwrap_or_else(|_| Err("panic".into())).map(drop)

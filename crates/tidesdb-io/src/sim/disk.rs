@@ -10,6 +10,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::fault::{Effect, Fault, FaultId, Faults, SyncModel, errno};
+use super::habits::Habits;
 use super::image::{self, Image};
 use super::op::{Op, OpKind, OpSet};
 use super::rng::Rng;
@@ -69,9 +70,8 @@ pub(super) struct State {
     pub(super) locks: BTreeMap<Id, Locked>,
     pub(super) rng: Rng,
     pub(super) sync_model: SyncModel,
-    pub(super) map_shared: bool,
+    pub(super) habits: Habits,
     pub(super) map_read: bool,
-    pub(super) keep_open_names: bool,
     /// Names that are removed when their file is closed, each with its directory.
     pub(super) removed: BTreeMap<(Id, String), Id>,
     faults: Faults,
@@ -102,9 +102,8 @@ impl State {
             locks: BTreeMap::new(),
             rng: Rng::new(seed),
             sync_model: SyncModel::default(),
-            map_shared: true,
+            habits: Habits::LINUX,
             map_read: false,
-            keep_open_names: false,
             removed: BTreeMap::new(),
             faults: Faults::default(),
             capacity: None,
@@ -189,7 +188,7 @@ impl State {
     fn fork(&self) -> SimDisk {
         let mut world = self.world.clone();
         for (dir, name) in self.removed.keys() {
-            let _ = world.unlink(*dir, name); // the process that had the file open is gone
+            world.remove_after_kill(*dir, name);
         }
         world.collect(|_| false);
         SimDisk::with(world, self.rng.clone().next(), self)
@@ -206,9 +205,8 @@ impl SimDisk {
     fn with(world: World, seed: u64, like: &State) -> Self {
         let state = State {
             sync_model: like.sync_model,
-            map_shared: like.map_shared,
+            habits: like.habits,
             map_read: like.map_read,
-            keep_open_names: like.keep_open_names,
             ..State::new(world, seed)
         };
         Self { state: Arc::new(Mutex::new(state)) }
@@ -326,21 +324,19 @@ impl SimDisk {
         self.state.lock().full_errno = errno;
     }
 
-    /// Sets whether files can be mapped for writing. On by default.
+    /// Gives the disk the habits of another file system. Set them before the first call.
+    pub fn set_habits(&self, habits: Habits) {
+        self.state.lock().habits = habits;
+    }
+
+    /// Sets whether files can be mapped for writing, whatever the habits.
     pub fn enable_map_shared(&self, on: bool) {
-        self.state.lock().map_shared = on;
+        self.state.lock().habits.maps = on;
     }
 
     /// Sets whether files can be mapped for reading. Off by default. A map is a copy of the bytes.
     pub fn enable_map_read(&self, on: bool) {
         self.state.lock().map_read = on;
-    }
-
-    /// Sets whether an open file keeps its name, as on file systems of Windows without POSIX semantics. A rename that would replace an open
-    /// file fails with `EACCES`. An unlink of an open file returns, but the name stays until the last handle is closed: it is listed, and
-    /// every other call that names it fails with `EACCES`. Off by default.
-    pub fn keep_open_names(&self, on: bool) {
-        self.state.lock().keep_open_names = on;
     }
 
     /// Passes a call through the gate, runs it and logs it.

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use super::bytes::MAX_LEN;
 use super::disk::{Locked, SimDisk, State, Verdict, crash_error, os};
-use super::fault::{Effect, SyncModel};
+use super::fault::Effect;
+use super::habits::OpenFiles;
 use super::op::OpKind;
 use super::world::{Id, Node};
 use crate::name::check_name;
@@ -56,13 +57,14 @@ impl Disk for SimDisk {
     }
 
     fn boot_id(&self) -> [u8; 16] {
-        u128::from(self.state.lock().world.boots).to_le_bytes()
+        let state = self.state.lock();
+        if state.habits.boots { u128::from(state.world.boots).to_le_bytes() } else { [0; 16] }
     }
 }
 
 fn sync_dir(state: &mut State, dir: Id, verdict: &Verdict) -> io::Result<()> {
     if !matches!(verdict, Verdict::Hit(Effect::LieSync)) {
-        state.world.sync_dir(dir)?;
+        state.world.sync_dir(dir, state.habits.dir_sync)?;
         state.collect();
     }
     Ok(())
@@ -134,15 +136,15 @@ impl Dir for SimDir {
         self.call(OpKind::Rename, from, |state| {
             state.not_removed(self.id, from)?;
             match state.world.lookup_file(self.id, to) {
-                Ok(id) if state.keep_open_names && state.handles.contains_key(&id) => Err(os(Errno::ACCESS)),
-                _ => Ok(state.world.rename(self.id, from, to)?),
+                Ok(id) if state.keeps_name(id) => Err(os(Errno::ACCESS)),
+                _ => Ok(state.world.rename(self.id, from, to, state.habits.rename)?),
             }
         })
     }
 
     fn unlink(&self, name: &str) -> io::Result<()> {
         self.call(OpKind::Unlink, name, |state| match state.world.lookup_file(self.id, name) {
-            Ok(id) if state.keep_open_names && state.handles.contains_key(&id) => {
+            Ok(id) if state.keeps_name(id) => {
                 state.not_removed(self.id, name)?;
                 state.removed.insert((self.id, name.to_owned()), id);
                 Ok(())
@@ -242,6 +244,11 @@ impl State {
         }
     }
 
+    /// Returns whether the names of a file cannot be removed or replaced now.
+    fn keeps_name(&self, id: Id) -> bool {
+        self.habits.open_files == OpenFiles::KeepName && self.handles.contains_key(&id)
+    }
+
     /// Removes the names that waited for the file to be closed.
     fn remove_names_of(&mut self, id: Id) {
         let names: Vec<_> =
@@ -320,20 +327,14 @@ impl State {
 
     /// Syncs a file, or a range of it: offset and length.
     fn sync(&mut self, id: Id, verdict: &Verdict, range: Option<(u64, u64)>) -> io::Result<()> {
-        let model: SyncModel = self.sync_model;
-        let file = self.world.file_mut(id)?;
         match verdict {
             Verdict::Hit(Effect::Errno(n)) => {
-                file.fail_sync(model);
-                return Err(io::Error::from_raw_os_error(*n));
+                self.world.file_mut(id)?.fail_sync(self.sync_model);
+                Err(io::Error::from_raw_os_error(*n))
             }
-            Verdict::Hit(Effect::LieSync) => {}
-            _ => match range {
-                Some((offset, len)) => file.sync_range(offset, len),
-                None => file.sync(),
-            },
+            Verdict::Hit(Effect::LieSync) => Ok(()),
+            _ => Ok(self.world.sync_file(id, self.habits.file_sync, range)?),
         }
-        Ok(())
     }
 }
 
@@ -364,6 +365,15 @@ impl SimFile {
     /// Fails with `errno` if the file was opened for reading.
     fn need_write(&self, errno: Errno) -> io::Result<()> {
         if self.writable { Ok(()) } else { Err(os(errno)) }
+    }
+
+    fn sync(&self, kind: OpKind) -> io::Result<()> {
+        self.call(kind, NO_RANGE, |state, verdict| {
+            if state.habits.open_files == OpenFiles::KeepName {
+                self.need_write(Errno::ACCESS)?;
+            }
+            state.sync(self.id, &verdict, None)
+        })
     }
 }
 
@@ -416,11 +426,11 @@ impl File for SimFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.call(OpKind::SyncData, NO_RANGE, |state, verdict| state.sync(self.id, &verdict, None))
+        self.sync(OpKind::SyncData)
     }
 
     fn sync_all(&self) -> io::Result<()> {
-        self.call(OpKind::SyncAll, NO_RANGE, |state, verdict| state.sync(self.id, &verdict, None))
+        self.sync(OpKind::SyncAll)
     }
 
     /// Two calls, a write and a sync, so that faults and crashes strike each of them.
@@ -440,7 +450,7 @@ impl File for SimFile {
             if len == 0 || len > state.world.file(self.id)?.cached.len() {
                 return Err(outside());
             }
-            if !state.map_shared {
+            if !state.habits.maps {
                 return Ok(None);
             }
             self.need_write(Errno::ACCESS)?;

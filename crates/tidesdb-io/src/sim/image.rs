@@ -3,8 +3,11 @@
 //! Rule: a sector that was durable and not written since is unchanged, except under [`DataFate::PowersafeOff`].
 //! A sector that was written since holds one of its versions in time: the durable one, the current one, or one
 //! in between. The page cache holds only such versions, so no later write to a sector survives without the
-//! earlier ones. Between sectors, every order is possible.
+//! earlier ones. Between sectors, every order is possible, except across a sync that asks the device for one ([`Reach::Barrier`]).
+//!
+//! [`Reach::Barrier`]: super::Reach::Barrier
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -86,6 +89,8 @@ impl Image {
 /// Builds the disk as it is found after a crash of `world`.
 pub(super) fn build(world: &World, image: &Image, seed: u64) -> World {
     let mut rng = Rng::new(seed);
+    let ordered = in_order(world, image, &mut rng);
+    let world: &World = &ordered;
     let mut dirs = names_after(world, image.names, &mut rng);
     let mut files = BTreeSet::new();
     let mut live = BTreeSet::from([ROOT]);
@@ -106,17 +111,33 @@ pub(super) fn build(world: &World, image: &Image, seed: u64) -> World {
     world.rebuilt(files.collect(), dirs)
 }
 
+/// Returns the disk as if the device had written up to one of the barriers: what was handed to it before is durable, and nothing has come to
+/// it after the next one.
+fn in_order<'w>(world: &'w World, image: &Image, rng: &mut Rng) -> Cow<'w, World> {
+    if world.barriers.is_empty() || [Image::SYNCED, Image::EVERYTHING].contains(image) {
+        return Cow::Borrowed(world);
+    }
+    let mut world = world.clone();
+    let barriers = std::mem::take(&mut world.barriers);
+    let passed = rng.below(barriers.len() as u64 + 1) as usize;
+    if let Some(next) = barriers.get(passed) {
+        world.forget_after(*next);
+    }
+    if let Some(barrier) = barriers[..passed].last() {
+        world.settle(*barrier);
+    }
+    Cow::Owned(world)
+}
+
 fn names_after(world: &World, fate: NameFate, rng: &mut Rng) -> BTreeMap<u64, Arc<DirNode>> {
     let kept = kept_changes(world, fate, rng);
     let after = world.dirs.iter().map(|(id, dir)| {
-        if dir.pending.is_empty() {
+        if dir.is_durable() {
             return (*id, Arc::clone(dir));
         }
         let mut names = dir.durable.clone();
-        for (seq, change) in &dir.pending {
-            if kept.contains(seq) {
-                change.apply(&mut names);
-            }
+        for name in dir.pending.iter().filter(|name| kept.contains(&name.seq)) {
+            name.change.apply(&mut names);
         }
         (*id, Arc::new(DirNode { durable: names.clone(), cached: names, pending: Vec::new() }))
     });
@@ -125,7 +146,7 @@ fn names_after(world: &World, fate: NameFate, rng: &mut Rng) -> BTreeMap<u64, Ar
 
 /// Returns the `seq` of every pending name change that survives.
 fn kept_changes(world: &World, fate: NameFate, rng: &mut Rng) -> BTreeSet<u64> {
-    let all: BTreeSet<u64> = world.dirs.values().flat_map(|dir| &dir.pending).map(|(seq, _)| *seq).collect();
+    let all: BTreeSet<u64> = world.dirs.values().flat_map(|dir| &dir.pending).map(|name| name.seq).collect();
     match fate {
         NameFate::Synced => BTreeSet::new(),
         NameFate::All => all,

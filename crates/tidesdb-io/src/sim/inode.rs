@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::SyncModel;
 use super::bytes::{Bytes, PAGE};
+use super::world::is_handed;
 
 /// A write since the last sync.
 #[derive(Clone, Debug)]
@@ -19,6 +20,8 @@ pub(super) struct Write {
     pub(super) data: Arc<[u8]>,
     /// Made through a map, so the kernel may have written the page back in the middle of the copy.
     pub(super) mapped: bool,
+    /// The sync that handed it to the device, if one did.
+    pub(super) handed: Option<u64>,
 }
 
 impl Write {
@@ -32,6 +35,8 @@ impl Write {
 pub(super) struct LenChange {
     pub(super) seq: u64,
     pub(super) len: u64,
+    /// The sync that handed it to the device, if one did.
+    pub(super) handed: Option<u64>,
 }
 
 /// The parts of a file that take space of the disk, to the byte. Sorted; no two of them touch.
@@ -135,9 +140,9 @@ impl Inode {
         let old_len = self.cached.len();
         self.blocks.add(offset..offset + data.len() as u64);
         self.cached.write(offset, data);
-        self.writes.push(Write { seq, offset, data: data.into(), mapped });
+        self.writes.push(Write { seq, offset, data: data.into(), mapped, handed: None });
         if self.cached.len() != old_len {
-            self.lens.push(LenChange { seq, len: self.cached.len() });
+            self.lens.push(LenChange { seq, len: self.cached.len(), handed: None });
         }
     }
 
@@ -145,7 +150,7 @@ impl Inode {
         if len != self.cached.len() {
             self.cached.set_len(len);
             self.blocks.cut(len);
-            self.lens.push(LenChange { seq, len });
+            self.lens.push(LenChange { seq, len, handed: None });
         }
     }
 
@@ -196,6 +201,53 @@ impl Inode {
                 write.data = data.into();
             }
         }
+    }
+
+    /// Records that sync number `sync` handed all changes to the device, which has them in its cache.
+    pub(super) fn hand_over(&mut self, sync: u64) {
+        let handed = self.writes.iter_mut().map(|write| &mut write.handed);
+        handed.chain(self.lens.iter_mut().map(|change| &mut change.handed)).for_each(|handed| {
+            *handed = handed.or(Some(sync));
+        });
+    }
+
+    /// Makes durable what was handed to the device by sync `last` or earlier ones: a sync hands over all that is pending.
+    pub(super) fn settle(&mut self, last: u64) {
+        let writes = self.writes.iter().map(|write| (write.seq, write.handed));
+        let all = writes.chain(self.lens.iter().map(|change| (change.seq, change.handed)));
+        let Some(end) = all.filter(|(_, handed)| is_handed(*handed, last)).map(|(seq, _)| seq).max() else {
+            return;
+        };
+        if self.diverged {
+            return self.sync(); // the pages that were lost are not known apart
+        }
+        let settled = self.after(end);
+        self.previous = std::mem::replace(&mut self.durable, settled);
+        self.writes.retain(|write| write.seq > end);
+        self.lens.retain(|change| change.seq > end);
+    }
+
+    /// Forgets the changes after number `last`.
+    pub(super) fn forget_after(&mut self, last: u64) {
+        if !self.diverged {
+            self.cached = self.after(last);
+            self.writes.retain(|write| write.seq <= last);
+            self.lens.retain(|change| change.seq <= last);
+        }
+    }
+
+    /// Returns the content after change number `last`.
+    fn after(&self, last: u64) -> Bytes {
+        let mut bytes = self.durable.clone();
+        let mut lens = self.lens.iter().filter(|change| change.seq <= last).peekable();
+        for write in self.writes.iter().filter(|write| write.seq <= last) {
+            while let Some(change) = lens.next_if(|change| change.seq < write.seq) {
+                bytes.set_len(change.len);
+            }
+            bytes.write(write.offset, &write.data);
+        }
+        lens.for_each(|change| bytes.set_len(change.len));
+        bytes
     }
 
     /// Applies a failed sync.

@@ -4,7 +4,7 @@
 //! [`SimDisk`] is a [`Disk`](crate::Disk) in memory. For each file it keeps the bytes that reads see, the bytes
 //! that survive a power failure, and every write in between; for each directory, the names and every change not
 //! synced. It is strict: a sync of a file does not make its name durable, and a rename is as volatile as a
-//! create.
+//! create. [`SimDisk::set_habits`] gives it the habits of macOS or Windows instead of those of Linux.
 //!
 //! # Crash points
 //!
@@ -42,6 +42,7 @@ mod alone;
 mod bytes;
 mod disk;
 mod fault;
+mod habits;
 mod handle;
 mod image;
 mod inode;
@@ -57,9 +58,11 @@ use std::sync::Arc;
 pub use alone::alone;
 pub use disk::{SimDisk, is_crash};
 pub use fault::{Fault, FaultId, SyncModel, errno};
+pub use habits::{Habits, OpenFiles};
 pub use image::{DataFate, Image, NameFate};
 pub use op::{Op, OpKind, OpSet};
 
+pub use crate::system::reach::Reach;
 use crate::{Env, ManualClock, RealThreads, SeededEntropy};
 
 /// Wall time at which simulated environments start, in seconds since the UNIX epoch.

@@ -8,6 +8,7 @@ use super::disk::{SimDisk, State};
 use super::inode::Inode;
 use super::world::{Id, Node};
 use crate::system::Errno;
+use crate::system::reach::Reach;
 
 impl State {
     /// Finds the file at `path`.
@@ -50,7 +51,7 @@ impl SimDisk {
         let id = match state.world.lookup_file(dir, name) {
             Err(Errno::NOENT) => {
                 let id = state.world.create(dir, name, 0)?;
-                state.world.sync_dir(dir)?;
+                state.world.sync_dir(dir, Reach::Device)?;
                 id
             }
             found => found?,
@@ -69,7 +70,7 @@ impl SimDisk {
         let mut state = self.state.lock();
         let (dir, name) = state.parent(path.as_ref())?;
         state.world.unlink(dir, name)?;
-        state.world.sync_dir(dir)?;
+        state.world.sync_dir(dir, Reach::Device)?;
         state.collect();
         Ok(())
     }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::inode::Inode;
 use crate::system::Errno;
+use crate::system::reach::Reach;
 
 pub(super) type Id = u64;
 
@@ -61,17 +62,49 @@ fn remove_if(names: &mut Names, name: &str, node: Node) {
     }
 }
 
+/// A [`NameChange`], its number, and that of the sync that handed it to the device.
+#[derive(Clone, Debug)]
+pub(super) struct PendingName {
+    pub(super) seq: u64,
+    pub(super) handed: Option<u64>,
+    pub(super) change: NameChange,
+}
+
+/// Returns whether a change with this `handed` was given to the device by sync `last` or an earlier one.
+pub(super) fn is_handed(handed: Option<u64>, last: u64) -> bool {
+    handed.is_some_and(|sync| sync <= last)
+}
+
+/// The names of a directory. All of `pending` applied to `durable` gives `cached`, but for names that a kill has removed: see
+/// [`World::remove_after_kill`].
 #[derive(Clone, Debug, Default)]
 pub(super) struct DirNode {
     pub(super) durable: Names,
     pub(super) cached: Names,
-    pub(super) pending: Vec<(u64, NameChange)>,
+    pub(super) pending: Vec<PendingName>,
 }
 
 impl DirNode {
     fn nodes(&self) -> impl Iterator<Item = Node> {
-        let pending = self.pending.iter().map(|(_, change)| change.node());
+        let pending = self.pending.iter().map(|pending| pending.change.node());
         self.durable.values().chain(self.cached.values()).copied().chain(pending)
+    }
+
+    /// Returns whether a sync would change nothing.
+    pub(super) fn is_durable(&self) -> bool {
+        self.pending.is_empty() && self.cached == self.durable
+    }
+
+    /// Makes all names durable.
+    fn sync(&mut self) {
+        self.durable = self.cached.clone();
+        self.pending.clear();
+    }
+
+    /// Makes durable what was handed to the device by sync `last` or earlier ones: a sync hands over all that is pending.
+    fn settle(&mut self, last: u64) {
+        let end = self.pending.iter().take_while(|pending| is_handed(pending.handed, last)).count();
+        self.pending.drain(..end).for_each(|pending| pending.change.apply(&mut self.durable));
     }
 }
 
@@ -81,6 +114,10 @@ pub(super) struct World {
     pub(super) dirs: BTreeMap<Id, Arc<DirNode>>,
     /// Number of boots of the machine.
     pub(super) boots: u64,
+    /// Syncs since the last one that reached the device after which the device keeps the order: their numbers.
+    pub(super) barriers: Vec<u64>,
+    /// Whether the device may have changes in its cache.
+    device_caches: bool,
     next_id: Id,
     seq: u64,
 }
@@ -100,13 +137,16 @@ type Result<T> = std::result::Result<T, Errno>;
 
 impl World {
     pub(super) fn new() -> Self {
-        let dirs = BTreeMap::from([(ROOT, Arc::default())]);
-        Self { files: BTreeMap::new(), dirs, boots: 1, next_id: ROOT + 1, seq: 0 }
+        Self::of(BTreeMap::new(), BTreeMap::from([(ROOT, Arc::default())]))
+    }
+
+    fn of(files: BTreeMap<Id, Arc<Inode>>, dirs: BTreeMap<Id, Arc<DirNode>>) -> Self {
+        Self { files, dirs, boots: 1, barriers: Vec::new(), device_caches: false, next_id: ROOT + 1, seq: 0 }
     }
 
     /// Builds a disk of the given content after another boot of the machine. Continues the numbering of `self`.
     pub(super) fn rebuilt(&self, files: BTreeMap<Id, Arc<Inode>>, dirs: BTreeMap<Id, Arc<DirNode>>) -> Self {
-        Self { files, dirs, boots: self.boots + 1, next_id: self.next_id, seq: self.seq }
+        Self { boots: self.boots + 1, next_id: self.next_id, seq: self.seq, ..Self::of(files, dirs) }
     }
 
     pub(super) fn next_seq(&mut self) -> u64 {
@@ -139,7 +179,7 @@ impl World {
         let seq = self.next_seq();
         let dir = self.dir_mut(dir)?;
         change.apply(&mut dir.cached);
-        dir.pending.push((seq, change));
+        dir.pending.push(PendingName { seq, handed: None, change });
         Ok(())
     }
 
@@ -190,7 +230,16 @@ impl World {
         self.change(dir, NameChange::Remove { name: name.into(), node })
     }
 
-    pub(super) fn rename(&mut self, dir: Id, from: &str, to: &str) -> Result<()> {
+    /// Removes a name that stayed because its file was open, when the process that had it open is killed. If the power fails instead, the
+    /// name stays, so this is no pending change.
+    pub(super) fn remove_after_kill(&mut self, dir: Id, name: &str) {
+        if let Ok(dir) = self.dir_mut(dir) {
+            dir.cached.remove(name);
+        }
+    }
+
+    /// Renames a file, and makes the new name durable as far as `reach` says.
+    pub(super) fn rename(&mut self, dir: Id, from: &str, to: &str, reach: Reach) -> Result<()> {
         let node = Node::File(self.lookup_file(dir, from)?);
         match self.lookup(dir, to) {
             // Both names refer to one file: the call does nothing.
@@ -199,7 +248,8 @@ impl World {
             Ok(Node::File(_)) | Err(Errno::NOENT) => {}
             Err(e) => return Err(e),
         }
-        self.change(dir, NameChange::Rename { from: from.into(), to: to.into(), node })
+        self.change(dir, NameChange::Rename { from: from.into(), to: to.into(), node })?;
+        self.sync_dir(dir, reach)
     }
 
     pub(super) fn link(&mut self, dir: Id, name: &str, to: Id, to_name: &str) -> Result<()> {
@@ -208,11 +258,71 @@ impl World {
         self.change(to, NameChange::Set { name: to_name.into(), node })
     }
 
-    pub(super) fn sync_dir(&mut self, dir: Id) -> Result<()> {
-        let dir = self.dir_mut(dir)?;
-        dir.durable = dir.cached.clone();
-        dir.pending.clear();
+    /// Syncs the names of a directory.
+    pub(super) fn sync_dir(&mut self, dir: Id, reach: Reach) -> Result<()> {
+        let sync = self.next_seq();
+        match reach {
+            Reach::Memory => return Ok(()),
+            Reach::Cache | Reach::Barrier => {
+                for name in &mut self.dir_mut(dir)?.pending {
+                    name.handed = name.handed.or(Some(sync));
+                }
+            }
+            Reach::Device | Reach::DeviceAndNames => self.dir_mut(dir)?.sync(),
+        }
+        self.reached(reach, sync);
         Ok(())
+    }
+
+    /// Syncs the bytes of a file, or a range of them: offset and length. No system hands a range to the cache of the device.
+    pub(super) fn sync_file(&mut self, id: Id, reach: Reach, range: Option<(u64, u64)>) -> Result<()> {
+        let sync = self.next_seq();
+        match (reach, range) {
+            (Reach::Memory, _) => return Ok(()),
+            (Reach::Cache | Reach::Barrier, _) => self.file_mut(id)?.hand_over(sync),
+            (_, Some((offset, len))) => self.file_mut(id)?.sync_range(offset, len),
+            (_, None) => self.file_mut(id)?.sync(),
+        }
+        self.reached(reach, sync);
+        Ok(())
+    }
+
+    /// Does what sync number `sync` does to the rest of the disk.
+    fn reached(&mut self, reach: Reach, sync: u64) {
+        match reach {
+            Reach::Memory => {}
+            Reach::Cache => self.device_caches = true,
+            Reach::Barrier => {
+                self.device_caches = true;
+                self.barriers.push(sync);
+            }
+            Reach::Device | Reach::DeviceAndNames => {
+                if std::mem::take(&mut self.device_caches) {
+                    self.settle(sync);
+                    self.barriers.clear();
+                }
+            }
+        }
+        if reach == Reach::DeviceAndNames {
+            let changed = self.dirs.values_mut().filter(|dir| !dir.is_durable());
+            changed.for_each(|dir| Arc::make_mut(dir).sync());
+        }
+    }
+
+    /// Makes durable what was handed to the device by sync `last` or earlier ones.
+    pub(super) fn settle(&mut self, last: u64) {
+        self.files.values_mut().filter(|file| file.dirty()).for_each(|file| Arc::make_mut(file).settle(last));
+        let changed = self.dirs.values_mut().filter(|dir| !dir.pending.is_empty());
+        changed.for_each(|dir| Arc::make_mut(dir).settle(last));
+    }
+
+    /// Forgets the changes after number `last`: none of them came to the device.
+    pub(super) fn forget_after(&mut self, last: u64) {
+        let dirty = self.files.values_mut().filter(|file| file.dirty());
+        dirty.for_each(|file| Arc::make_mut(file).forget_after(last));
+        for dir in self.dirs.values_mut().filter(|dir| !dir.pending.is_empty()) {
+            Arc::make_mut(dir).pending.retain(|name| name.seq <= last);
+        }
     }
 
     /// Resolves a path from the root; `..` is resolved lexically.

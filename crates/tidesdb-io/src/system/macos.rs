@@ -1,13 +1,15 @@
 //! macOS, and the other systems of Apple.
 //!
 //! `fsync` hands bytes to the device and does not ask it to write them: only `F_FULLFSYNC` makes them durable. `F_BARRIERFSYNC`, which only
-//! keeps an order, suffices nowhere: each sync of this crate is a promise that the bytes are on the device.
+//! keeps an order, suffices nowhere: each sync of this crate is a promise that the bytes are on the device. The call is chosen in `reach.rs`,
+//! by which the simulated disk goes too.
 
 use std::io;
 
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
 
+use super::reach::{self, Reach};
 use super::unix::{self, Handle};
 use super::{sysctl, uuid};
 
@@ -64,9 +66,18 @@ pub(crate) fn sync_data(file: &Handle) -> io::Result<()> {
 
 /// Makes the bytes and all metadata durable. A file system without `F_FULLFSYNC`, such as one in the network, gets `fsync`.
 pub(crate) fn sync_all(file: &Handle) -> io::Result<()> {
-    match rustix::fs::fcntl_fullfsync(file).map_err(io::Error::from) {
-        Err(e) if lacks_call(&e) => Ok(rustix::fs::fsync(file)?),
-        synced => synced,
+    let command = match reach::MACOS {
+        Reach::Device | Reach::DeviceAndNames => libc::F_FULLFSYNC,
+        Reach::Barrier => libc::F_BARRIERFSYNC,
+        Reach::Cache | Reach::Memory => return Ok(rustix::fs::fsync(file)?),
+    };
+    // SAFETY: the descriptor is open, and the command takes nothing else.
+    if unsafe { libc::fcntl(file.as_raw_fd(), command) } != -1 {
+        return Ok(());
+    }
+    match io::Error::last_os_error() {
+        e if lacks_call(&e) => Ok(rustix::fs::fsync(file)?),
+        e => Err(e),
     }
 }
 

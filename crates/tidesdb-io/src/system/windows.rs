@@ -8,7 +8,8 @@
 //! the log of its metadata before the call returns. [`Folder::sync`] changes the time of the folder through such a handle. NTFS
 //! writes its log in order, so all names that were created, linked or removed before are durable then. Each sync of a file writes the log
 //! too: a name is never durable before the names and files that were synced earlier. Other file systems, such as ReFS, FAT and exFAT, do not
-//! promise that order.
+//! promise that order. The simulated disk promises less (`sim::Habits::WINDOWS`): nothing by [`Folder::sync`], so the engine does not rely on
+//! that, and no order of names between two syncs or renames.
 //!
 //! **Open files.** With POSIX semantics, a name that is removed or replaced is gone at once, and who has the file open keeps it.
 //! File systems without them (FAT, most of the network) remove the name when the last handle is closed, and refuse to replace an open file.

@@ -2,13 +2,13 @@
 //! files that iterators, readers and a reader beside the writer have open.
 
 use tidesdb::Db;
-use tidesdb_io::sim::Image;
+use tidesdb_io::sim::{Habits, Image};
 
 use crate::common::{DB, Pair, Sim, contents, fill, noise, small};
 
 fn sim() -> Sim {
     let sim = Sim::new();
-    sim.disk.keep_open_names(true);
+    sim.disk.set_habits(Habits::WINDOWS);
     sim
 }
 
