@@ -27,7 +27,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use tidesdb::{Db, Error, Result, SeqNo, SyncMode, WriteBatch, WriteOptions};
 use tokio::sync::oneshot;
@@ -38,8 +38,9 @@ const GROUP_MAX: usize = 1024;
 /// A batch, and the task that waits for it.
 type Request = (WriteBatch, oneshot::Sender<Result<SeqNo>>);
 
-/// Commits batches durably for async tasks. Cheap to clone; works with every runtime. Dropping the last clone ends its
-/// thread, which first commits what was handed to it, and holds a [`Db`] until then.
+/// Commits batches durably for async tasks. Cheap to clone; works with every runtime. Dropping the last clone returns when what was handed
+/// over is committed and the thread, which holds a [`Db`], has ended. So it may wait for the device. It does not wait on that thread itself,
+/// in a commit hook or a waker.
 ///
 /// A batch is filled by the task. That takes memory only, except for a value of 8 MiB or more, which [`WriteBatch::put`] writes to the disk
 /// at once: fill such a batch on a blocking thread.
@@ -48,7 +49,24 @@ type Request = (WriteBatch, oneshot::Sender<Result<SeqNo>>);
 /// [`Committer::commit`] has returned may be lost in a power cut. The order of commits is that of the calls.
 #[derive(Clone, Debug)]
 pub struct Committer {
-    requests: Sender<Request>,
+    worker: Arc<Worker>,
+}
+
+/// The thread of a [`Committer`] and its queue; `None` once they are taken by the drop.
+#[derive(Debug)]
+struct Worker {
+    requests: Option<Sender<Request>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        drop(self.requests.take()); // ends the thread
+        let other = self.thread.take().filter(|thread| thread.thread().id() != thread::current().id());
+        if let Some(thread) = other {
+            let _ = thread.join(); // if it panicked, tasks got `CommitUnknown`
+        }
+    }
 }
 
 impl Committer {
@@ -61,17 +79,35 @@ impl Committer {
         let db = db.clone();
         let started =
             thread::Builder::new().name("tidesdb-commit".to_owned()).spawn(move || work(&db, &queue));
-        started.map_err(|e| Error::Io {
+        let thread = started.map_err(|e| Error::Io {
             op: "start",
             file: "thread tidesdb-commit".into(),
             offset: None,
             cause: Arc::new(e),
         })?;
-        Ok(Self { requests })
+        Ok(Self { worker: Arc::new(Worker { requests: Some(requests), thread: Some(thread) }) })
     }
 
     /// Hands `batch` to the thread at once, before the future is polled. The future is ready when the batch and all commits before it
-    /// are durable, with its sequence number. An empty batch waits for the commits before it.
+    /// are durable, with its sequence number. An empty batch waits for the commits before it, by whatever call they were made. So rows
+    /// can be readable at once and a task be told when they are durable:
+    ///
+    /// ```
+    /// # use tidesdb::{Db, SyncMode, WriteBatch, WriteOptions};
+    /// # use tidesdb_tokio::Committer;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = Db::open(dir.path())?;
+    /// # let committer = Committer::new(&db)?;
+    /// let seq = db.put_with("whale", "blue", &WriteOptions::default().sync(SyncMode::None))?;
+    /// assert!(db.contains("whale")?); // readable
+    /// let durable = committer.commit(WriteBatch::new());
+    /// tokio::spawn(async move { assert!(durable.await.is_ok()) }).await?;
+    /// assert!(db.stats().durable_end > seq); // durable
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// A dropped future, polled or not, changes nothing: the batch is committed in its order and made durable.
     ///
@@ -80,7 +116,8 @@ impl Committer {
     /// database was closed meanwhile by a close that failed or is still running.
     pub fn commit(&self, batch: WriteBatch) -> impl Future<Output = Result<SeqNo>> + Send + use<> {
         let (done, committed) = oneshot::channel();
-        let sent = self.requests.send((batch, done)).is_ok();
+        let requests = self.worker.requests.as_ref();
+        let sent = requests.is_some_and(|requests| requests.send((batch, done)).is_ok());
         async move {
             match committed.await {
                 Ok(result) => result,
@@ -142,7 +179,7 @@ mod tests {
     #[tokio::test]
     async fn a_request_without_an_answer_is_unknown_and_one_that_was_not_handed_over_is_not() {
         let (requests, queue) = channel();
-        let committer = Committer { requests };
+        let committer = Committer { worker: Arc::new(Worker { requests: Some(requests), thread: None }) };
         let taken = committer.commit(WriteBatch::new());
         drop(queue);
         assert!(matches!(taken.await, Err(Error::CommitUnknown { seq: 0, .. })));

@@ -1,6 +1,7 @@
 //! What tasks get, and what is in the database, when futures are dropped, functions panic, syncs fail, or the database is closed.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -152,14 +153,39 @@ fn what_was_handed_over_is_committed_when_every_handle_is_dropped() {
     for n in 0..100 {
         drop(committer.commit(put(db.default_family(), &n.to_string())));
     }
-    drop((committer, db));
-    let db = loop {
-        match machine.options.clone().open() {
-            Err(Error::Locked { .. }) => std::thread::yield_now(), // the thread of the committer closes it
-            other => break other.unwrap(),
-        }
-    };
-    assert_eq!(keys(&db).len(), 100);
+    drop((db, committer)); // the thread of the committer drops the last `Db`
+    assert_eq!(keys(&machine.open()).len(), 100);
+}
+
+/// A waker with the last handle of a committer; says whether its drop returned.
+struct Last {
+    committer: Mutex<Option<Committer>>,
+    is_dropped: SyncSender<bool>,
+}
+
+impl Wake for Last {
+    fn wake(self: Arc<Self>) {
+        let committer = self.committer.lock().unwrap().take();
+        let dropped = catch_unwind(AssertUnwindSafe(|| drop(committer)));
+        self.is_dropped.send(dropped.is_ok()).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_committer_can_be_dropped_on_its_own_thread() {
+    let machine = Machine::new();
+    let db = machine.open();
+    let committer = Committer::new(&db).unwrap();
+    let gate = Gate::at(db.default_family(), "k");
+    let mut commit = Box::pin(committer.commit(put(db.default_family(), "k")));
+    gate.reached.recv().unwrap();
+    let (is_dropped, dropped) = sync_channel(1);
+    let waker = Waker::from(Arc::new(Last { committer: Mutex::new(Some(committer)), is_dropped }));
+    assert!(commit.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    gate.open.send(()).unwrap();
+    assert!(dropped.recv().unwrap(), "the thread cannot wait for itself");
+    commit.await.unwrap();
+    assert_eq!(machine.kept(), ["k"]);
 }
 
 /// One panic used to end the thread: the commit was visible and reported as `Closed`, as were all later ones.
