@@ -94,7 +94,7 @@ impl Crews {
     fn start_team(&self, engine: &Arc<Engine>, crew: Crew, team: &Team) -> bool {
         let jobs = &engine.write.jobs;
         let mut threads = self.threads.lock();
-        // After a close began, a thread would work on without an end.
+        // A close that has begun would not wait for the thread.
         if jobs.is_closed() || jobs.staff.has(crew) {
             return true;
         }
