@@ -35,15 +35,15 @@ struct Piece {
     len: usize,
 }
 
-/// Splits `[offset, offset + len)` at page boundaries. Offsets are below `MAX_LEN`, which fits a 64-bit usize.
+/// Splits `[offset, offset + len)` at page boundaries. Offsets are below `MAX_LEN`, beyond addresses of 32 bits; the number of a page is not.
 fn pieces(offset: u64, len: usize) -> impl Iterator<Item = Piece> {
-    let mut at = offset as usize;
-    let end = at + len;
+    let (mut page, mut start) = ((offset / PAGE) as usize, (offset % PAGE) as usize);
+    let mut left = len;
     std::iter::from_fn(move || {
-        (at < end).then(|| {
-            let start = at % PAGE_LEN;
-            let piece = Piece { page: at / PAGE_LEN, start, len: (PAGE_LEN - start).min(end - at) };
-            at += piece.len;
+        (left > 0).then(|| {
+            let piece = Piece { page, start, len: (PAGE_LEN - start).min(left) };
+            left -= piece.len;
+            (page, start) = (page + 1, 0);
             piece
         })
     })
@@ -107,9 +107,9 @@ impl Bytes {
     /// Truncates, or extends with zeros.
     pub(super) fn set_len(&mut self, len: u64) {
         if len < self.len {
-            let keep = (len as usize).div_ceil(PAGE_LEN);
-            if !len.is_multiple_of(PAGE) && self.page(keep - 1).is_some() {
-                self.page_mut(keep - 1)[len as usize % PAGE_LEN..].fill(0);
+            let (keep, rest) = (len.div_ceil(PAGE) as usize, (len % PAGE) as usize);
+            if rest > 0 && self.page(keep - 1).is_some() {
+                self.page_mut(keep - 1)[rest..].fill(0);
             }
             let leaves = Arc::make_mut(&mut self.leaves);
             leaves.truncate(keep.div_ceil(FANOUT));

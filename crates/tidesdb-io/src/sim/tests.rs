@@ -46,6 +46,24 @@ fn bytes_behave_as_a_vector() {
     }
 }
 
+/// Found on 32 bits: what was written beyond 4 GiB was at the offset less 4 GiB.
+#[test]
+fn a_file_beyond_addresses_of_32_bits() {
+    const AT: u64 = (5 << 30) + PAGE - 2;
+    let mut file = Bytes::default();
+    file.write(AT, b"beyond");
+    assert_eq!((file.len(), file.range(AT - 1, 9)), (AT + 6, b"\0beyond".to_vec()));
+    assert_eq!(file.range(AT - (4 << 30), 6), [0; 6]);
+    file.write(AT - (4 << 30), b"below");
+    assert_eq!((file.range(AT, 6), file.range(AT - (4 << 30), 6)), (b"beyond".to_vec(), b"below\0".to_vec()));
+    file.set_len(AT + 3);
+    file.set_len(AT + 6);
+    assert_eq!(file.range(AT, 6), b"bey\0\0\0");
+    file.set_len(4 << 30);
+    file.set_len(AT + 6);
+    assert_eq!((file.range(AT, 6), file.range(AT - (4 << 30), 5)), (vec![0; 6], b"below".to_vec()));
+}
+
 #[test]
 fn a_write_does_not_change_a_clone() {
     let mut file = Bytes::default();

@@ -264,7 +264,7 @@ pub(super) fn memtable_bytes(family: &Arc<FamilyCore>) -> u64 {
 fn rewrite_in_place(file: &dyn File, mut range: Range<u64>) -> std::io::Result<()> {
     let mut buf = vec![0; (64 << 10).min(range.end - range.start) as usize];
     while !range.is_empty() {
-        let n = buf.len().min((range.end - range.start) as usize);
+        let n = (buf.len() as u64).min(range.end - range.start) as usize;
         file.read_exact_at(&mut buf[..n], range.start)?;
         file.write_all_at(&buf[..n], range.start)?;
         range.start += n as u64;

@@ -535,6 +535,22 @@ mod tests {
         assert!(LiveOptions::new(FamilyOptions::default()).check_change("f", &options).is_err());
     }
 
+    /// Found on 32 bits: a family that was made with addresses of 64 bits, and whose values are never separated, was refused as damaged.
+    #[test]
+    fn a_setting_beyond_the_addresses_is_the_largest() {
+        for (word, again) in
+            [(1 << 33, if usize::BITS < 64 { u64::MAX } else { 1 << 33 }), (u64::MAX, u64::MAX)]
+        {
+            let mut bytes = Vec::new();
+            let mut fields = FieldWriter::new(&mut bytes);
+            fields.bytes(COMPARATOR_FIELD, FieldClass::Required, b"bytewise");
+            fields.number(3, FieldClass::Optional, word);
+            let options = read(&bytes).unwrap();
+            assert_eq!(options.value_threshold, usize::try_from(word).unwrap_or(usize::MAX));
+            assert_eq!(options.get("value_threshold"), Some(again), "what is stored again");
+        }
+    }
+
     /// The domain of `compression` used to end at 255, which no algorithm has.
     #[test]
     fn domains_end_where_values_end() {

@@ -42,7 +42,18 @@ macro_rules! numbers {
     };
 }
 
-numbers! { u32 u64 usize }
+numbers! { u32 u64 }
+
+/// The largest number, for "no limit", is the same in files on each machine. One that exceeds addresses of 32 bits is taken for the largest.
+impl Setting for usize {
+    fn to_word(self) -> u64 {
+        if self == Self::MAX { u64::MAX } else { self as u64 }
+    }
+
+    fn from_word(word: u64) -> Option<Self> {
+        Some(Self::try_from(word).unwrap_or(Self::MAX))
+    }
+}
 
 /// Milliseconds, rounded up.
 impl Setting for Duration {

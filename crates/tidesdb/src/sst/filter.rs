@@ -174,14 +174,14 @@ impl FilterShape {
         }
     }
 
-    /// Returns the size in memory of the complete filter, in bytes.
-    pub(super) fn bytes(self) -> usize {
-        self.lines * LINE_BYTES
+    /// Returns the size in memory of the complete filter, in bytes. It may exceed addresses of 32 bits.
+    pub(super) fn bytes(self) -> u64 {
+        self.lines as u64 * LINE_BYTES as u64
     }
 
     /// Returns the length on disk, in bytes.
     pub(super) fn disk_bytes(self) -> u64 {
-        (self.bytes() + self.partitions() * CRC_BYTES) as u64
+        self.bytes() + self.partitions() as u64 * CRC_BYTES as u64
     }
 
     /// Returns the number of partitions.
@@ -199,7 +199,7 @@ impl FilterShape {
     #[inline]
     pub(super) fn place(self, n: usize) -> (u64, usize) {
         let lines = PARTITION_LINES.min(self.lines.saturating_sub(n * PARTITION_LINES));
-        ((n * (CRC_BYTES + PARTITION_LINES * LINE_BYTES)) as u64, CRC_BYTES + lines * LINE_BYTES)
+        (n as u64 * (CRC_BYTES + PARTITION_LINES * LINE_BYTES) as u64, CRC_BYTES + lines * LINE_BYTES)
     }
 
     /// Returns whether a key with this hash may be in the table, according to its `partition`.

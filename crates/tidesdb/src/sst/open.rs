@@ -43,7 +43,7 @@ impl Sections {
     /// more.
     pub(super) fn resident_estimate(&self) -> u64 {
         let index = self.footer.index_at - self.footer.filter_at - self.filter.disk_bytes();
-        self.filter.bytes() as u64 + index + u64::from(self.footer.blocks) * BLOCK_INDEX_BYTES
+        self.filter.bytes() + index + u64::from(self.footer.blocks) * BLOCK_INDEX_BYTES
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
+use tidesdb_io::zeroed;
 use tidesdb_sync::Mutex;
 
 use super::{Body, Object, ObjectStore};
@@ -23,7 +24,8 @@ impl MemoryStore {
 
 impl ObjectStore for MemoryStore {
     fn put(&self, name: &str, body: &Body<'_>) -> io::Result<()> {
-        let mut bytes = vec![0; body.len() as usize];
+        let len = usize::try_from(body.len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let mut bytes = zeroed(len)?;
         body.read_exact_at(&mut bytes, 0)?;
         self.objects.lock().insert(name.to_owned(), bytes.into());
         Ok(())
@@ -43,5 +45,25 @@ impl ObjectStore for MemoryStore {
     fn delete(&self, name: &str) -> io::Result<()> {
         self.objects.lock().remove(name);
         Ok(())
+    }
+}
+
+#[cfg(all(test, target_pointer_width = "32"))]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    /// Found on 32 bits: of a longer object, its length less 4 GiB was stored, and no error returned.
+    #[test]
+    fn an_object_longer_than_the_addresses_is_refused() {
+        let (env, ..) = tidesdb_io::sim::env(1);
+        let file = env.disk.open_dir(Path::new("db"), true).unwrap().create_new("a", 0).unwrap();
+        file.set_len((4 << 30) + 5).unwrap();
+        let store = MemoryStore::default();
+        let put = |len| store.put("a", &Body::file(&*file, 0, len));
+        assert_eq!(put((4 << 30) + 5).unwrap_err().kind(), io::ErrorKind::OutOfMemory);
+        assert!(store.list().unwrap().is_empty());
+        put(5).unwrap();
+        assert_eq!(store.list().unwrap(), [Object { name: "a".into(), bytes: 5 }]);
     }
 }

@@ -233,9 +233,12 @@ impl ManifestFile<'_> {
         }
         let first = self.bytes(at, PAGE as usize)?;
         let header = ManifestRecordHeader::decode(&first, self.name, at)?;
+        if header.length > PAYLOAD_BYTES_MAX {
+            return Ok(None);
+        }
         let used = RECORD_HEADER_BYTES + header.length;
         let next = page_up(at + used as u64);
-        if header.length > PAYLOAD_BYTES_MAX || next > limit {
+        if next > limit {
             return Ok(None);
         }
         let mut bytes = first;

@@ -110,7 +110,7 @@ impl<'w> SegmentReader<'w> {
 
     /// Reads `want` bytes at `at`, or what the file has. Returns them.
     pub(super) fn load(&mut self, at: u64, want: u64) -> Result<&[u8]> {
-        self.window.len_max = want as usize;
+        self.window.len_max = usize::try_from(want).unwrap_or(usize::MAX);
         self.move_to(at)?;
         Ok(self.loaded())
     }
@@ -181,7 +181,7 @@ impl<'w> SegmentReader<'w> {
         while done < end {
             self.move_to(done)?;
             let part = self.window.from(done);
-            let part = &part[..part.len().min((end - done) as usize)];
+            let part = &part[..(part.len() as u64).min(end - done) as usize];
             crc = crc32c(crc, part);
             done += part.len() as u64;
         }

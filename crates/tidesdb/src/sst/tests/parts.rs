@@ -1,9 +1,9 @@
 //! Unit tests of the filter, the search tree and the sizes of tables.
 
 use super::*;
-use crate::codec::Decoder;
+use crate::codec::{Decoder, put_varint};
 use crate::sst::VlogRef;
-use crate::sst::filter::{Filter, FilterPartition};
+use crate::sst::filter::{Filter, FilterPartition, FilterShape};
 use crate::sst::index::Tree;
 use crate::types::{EXPIRY_MAX, SEQ_MAX, VlogId};
 
@@ -39,6 +39,22 @@ fn a_filter_has_no_false_negatives_and_few_false_positives() {
     let (none, mut bytes) = (Filter::build(&[], 10), Vec::new());
     none.encode(&salt(1), 0, &mut bytes);
     assert!(none.may_contain(1) && bytes.is_empty() && none.shape().partition_of(1).is_none());
+}
+
+/// Found on 32 bits: the length of a filter of 2^26 lines, 4 GiB, was 0, so it fitted into any room.
+#[test]
+fn the_longest_filters_have_their_length_on_each_machine() {
+    for lines in [1 << 26, u64::from(u32::MAX)] {
+        let mut bytes = Vec::new();
+        put_varint(&mut bytes, lines);
+        bytes.push(1);
+        let read = |room| FilterShape::read(&mut Decoder::new(&bytes, "f", 0), room);
+        let disk = lines * 64 + lines.div_ceil(32) * 4;
+        assert!(read(disk - 1).is_err_and(|e| e.is_corruption()));
+        let shape = read(disk).unwrap();
+        let (last, len) = shape.place(shape.partitions() - 1);
+        assert_eq!((shape.disk_bytes(), last + len as u64), (disk, disk));
+    }
 }
 
 #[test]

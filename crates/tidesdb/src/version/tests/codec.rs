@@ -9,7 +9,7 @@ fn every_change() -> Vec<Change> {
     let family = FamilyId(300);
     let options = FamilyOptions {
         comparator: Comparator::custom("mine", |a, b| b.cmp(a)),
-        write_buffer_bytes: 1 << 33,
+        write_buffer_bytes: 1 << 31,
         value_threshold: 7,
         compression: Compression::Zstd,
         filter_bits_per_key: 12,

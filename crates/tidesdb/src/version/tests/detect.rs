@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::files::{self, CURRENT};
-use crate::version::format::PAGE;
+use crate::version::format::{PAGE, RECORDS_AT};
 use crate::version::replay;
 use tidesdb_io::sim::SimDisk;
 
@@ -109,6 +109,16 @@ fn damage_to_every_byte_of_the_manifest_is_detected() {
             counts[0],
             counts[1]
         );
+    }
+}
+
+/// Found on 32 bits: a payload of this length and its header end beyond the addresses.
+#[test]
+fn the_greatest_length_of_a_record_is_damage() {
+    for (kind, victim, _) in victims() {
+        let (mut bytes, at) = (victim.bytes(), RECORDS_AT as usize + 4);
+        bytes[at..at + 4].fill(0xff);
+        assert_eq!(victim.judge(&bytes, &|| format!("{kind}: length of the first record")), Seen::Refused);
     }
 }
 

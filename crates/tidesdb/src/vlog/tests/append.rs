@@ -8,7 +8,7 @@ use crate::Error;
 use crate::vlog::Appended;
 use crate::vlog::budget::WriteBudget;
 use crate::vlog::file::{RecordGroup, VlogFile};
-use crate::vlog::format::FileHeader;
+use crate::vlog::format::{FileHeader, VlogRecordHeader};
 
 #[test]
 fn pointers_encode_their_fields_in_order() {
@@ -313,4 +313,28 @@ fn a_file_that_another_process_has_grown_and_removed_is_not_opened_anew() {
     assert_eq!(reader.read(&first).unwrap(), b"first");
     assert!(reader.read(&second).is_err(), "the map has the length of the time of its making");
     assert!(reader.open_anew(VlogId(1)).unwrap_err().is_corruption());
+}
+
+#[test]
+fn records_beyond_addresses_of_32_bits_are_read() {
+    let (env, _) = world();
+    let salt = [3; 16];
+    write_file(&env, "000001.vlog", &FileHeader { family: FAMILY, vlog: VlogId(1), salt }.encode());
+    let file = directory(&env).open("000001.vlog", Access::ReadWrite).unwrap();
+    let (mut at, mut pointers, mut values) = ((5 << 30) + 7, Vec::new(), Vec::new());
+    for seed in 0..3 {
+        let value = text(seed, 5000);
+        let mut record = VlogRecordHeader::new(&value, 5000, Compression::None);
+        record.bind(&salt, at);
+        file.write_all_at(&[&record.encode()[..], &value].concat(), at).unwrap();
+        pointers.push(record.pointer(VlogId(1), at));
+        values.push(value);
+        at += pointers[0].record_bytes();
+    }
+    let vlogs = set(&env, 9, 8 << 30);
+    let read: Vec<_> = pointers.iter().map(|pointer| vlogs.read(pointer).unwrap()).collect();
+    assert_eq!(read, values);
+    let mut read = vec![Vec::new(); 3];
+    vlogs.read_many(&pointers, |i, value| read[i] = value.unwrap()); // with one call
+    assert_eq!(read, values);
 }
