@@ -95,7 +95,7 @@ impl Born {
     }
 }
 
-/// Prefetches the cache line at `at`, which may be any address.
+/// Prefetches the cache line at `at`, which may be any address. Does nothing on processors other than x86-64 and ARM64.
 #[inline]
 pub(crate) fn fetch<T>(at: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -104,7 +104,12 @@ pub(crate) fn fetch<T>(at: *const T) {
         // SAFETY: a prefetch of any address is harmless.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
     }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    // SAFETY: a prefetch of any address is harmless, and the block does nothing else.
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) at, options(readonly, nostack, preserves_flags));
+    }
+    #[cfg(any(not(any(target_arch = "x86_64", target_arch = "aarch64")), miri))]
     let _ = at;
 }
 

@@ -3,29 +3,30 @@
 /// Starts loading the cache line at `offset` of `bytes`. Does nothing past their end.
 #[inline]
 pub fn prefetch(bytes: &[u8], offset: usize) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
     if let Some(byte) = bytes.get(offset) {
-        // SAFETY: the address is that of a live byte, and a prefetch has no visible effect.
-        unsafe {
-            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
-                std::ptr::from_ref(byte).cast(),
-            );
-        }
+        fetch(std::ptr::from_ref(byte));
     }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = (bytes, offset);
 }
 
 /// Starts loading the cache line at which `value` begins.
 #[inline]
 pub fn prefetch_value<T>(value: &T) {
+    fetch(std::ptr::from_ref(value).cast());
+}
+
+/// Starts loading the cache line at an address. Does nothing on processors other than x86-64 and ARM64.
+#[inline(always)]
+fn fetch(at: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: the address is that of a live value, and a prefetch has no visible effect.
+    // SAFETY: a prefetch of any address has no visible effect.
     unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
-            std::ptr::from_ref(value).cast(),
-        );
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
     }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = value;
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    // SAFETY: a prefetch of any address has no visible effect, and the block does nothing else.
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) at, options(readonly, nostack, preserves_flags));
+    }
+    #[cfg(any(not(any(target_arch = "x86_64", target_arch = "aarch64")), miri))]
+    let _ = at;
 }

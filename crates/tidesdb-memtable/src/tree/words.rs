@@ -2,7 +2,7 @@
 //!
 //! Threads: slots are atomics. Moving them races with readers, which validate the node's version afterwards.
 
-#[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri), not(loom)))]
 use std::arch::asm;
 
 use crate::sync::{AtomicPtr, AtomicU64, Ordering};
@@ -63,7 +63,7 @@ impl<T> Slot for AtomicPtr<T> {
 #[inline]
 pub(super) fn copy_up<T: Slot>(slots: &[T], from: usize, count: usize) {
     assert!(count < slots.len());
-    #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
+    #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri), not(loom)))]
     let count = copy_up_by_fours(slots, from, count);
     for i in (from..count).rev() {
         slots[i].copy_to(&slots[i + 1]);
@@ -72,9 +72,9 @@ pub(super) fn copy_up<T: Slot>(slots: &[T], from: usize, count: usize) {
 
 /// Moves slots up by one, four at a time from the last down. The slots `from..result` remain to be moved.
 ///
-/// Written in assembly because readers race with the stores. Every processor of this architecture has the
+/// Written in assembly because readers race with the stores. Every processor of these architectures has the
 /// instructions.
-#[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri), not(loom)))]
 #[inline]
 fn copy_up_by_fours<T: Slot>(slots: &[T], from: usize, count: usize) -> usize {
     const { assert!(size_of::<T>() == 8) };
@@ -82,6 +82,7 @@ fn copy_up_by_fours<T: Slot>(slots: &[T], from: usize, count: usize) -> usize {
     let mut end = count;
     while end >= from + 4 {
         end -= 4;
+        #[cfg(target_arch = "x86_64")]
         // SAFETY: 1. slots end..end + 5 exist, as end + 4 <= count < slots.len(); 2. they are atomics, so
         // storing through a shared reference is allowed; 3. the block touches nothing but these 40 bytes and
         // the registers it names; both loads come before the stores that overlap them.
@@ -94,6 +95,22 @@ fn copy_up_by_fours<T: Slot>(slots: &[T], from: usize, count: usize) -> usize {
                 at = in(reg) slots.as_ptr().add(end),
                 low = out(xmm_reg) _,
                 high = out(xmm_reg) _,
+                options(nostack, preserves_flags),
+            );
+        }
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: as above, with both pairs loaded before the stores.
+        unsafe {
+            asm!(
+                "ldp {a}, {b}, [{at}]",
+                "ldp {c}, {d}, [{at}, #16]",
+                "stp {c}, {d}, [{at}, #24]",
+                "stp {a}, {b}, [{at}, #8]",
+                at = in(reg) slots.as_ptr().add(end),
+                a = out(reg) _,
+                b = out(reg) _,
+                c = out(reg) _,
+                d = out(reg) _,
                 options(nostack, preserves_flags),
             );
         }
