@@ -365,9 +365,9 @@ fn a_long_batch_frees_its_memory_while_it_is_inserted() {
         let least = least.load(Ordering::Relaxed);
         if has_hook {
             assert!(least >= bytes && told.load(Ordering::Relaxed) == ops, "a hook gets the whole batch");
-        } else {
+        } else if cfg!(target_os = "linux") {
             assert!(least < bytes / 2, "{least} of {bytes} bytes are kept to the end");
-        }
+        } // other systems give a long buffer back as a whole
         assert!(batch.is_empty() && db.stats().memory_transactions_bytes == 0);
         for n in 0..ROWS {
             let expected = (![290..299, 590..599, 890..899].iter().any(|gone| gone.contains(&n)))
