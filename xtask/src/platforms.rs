@@ -43,7 +43,7 @@ enum Runner {
 struct Step {
     /// What it shows, for the summary.
     what: &'static str,
-    /// The command without the target. The argument [`DISK`] stands for the folder of a small file system.
+    /// The command without the target. [`DISK`] and [`ROWS`] stand for folders.
     cargo: &'static str,
     /// Tests that are left out besides those that are ignored, by their whole names, with the reason.
     left_out: &'static [(&'static str, &'static str)],
@@ -52,6 +52,10 @@ struct Step {
 /// In the arguments of a step: the folder of an empty file system in memory with this many MiB, which needs the right to mount.
 const DISK: &str = "{DISK}";
 const DISK_MIB: u32 = 48;
+
+/// In the arguments of a step: a folder with `rows.tsv`, which has a million rows. A load begins with nothing else in it. If there is a
+/// `dump.tsv` after a step, it must have the same bytes.
+const ROWS: &str = "{ROWS}";
 
 const PLATFORMS: [Platform; 7] = [
     Platform { name: "macos", target: "aarch64-apple-darwin", run: None },
@@ -76,6 +80,21 @@ const PLATFORMS: [Platform; 7] = [
                 Step {
                     what: "a reader beside a writer",
                     cargo: "run -p testkit --bin beside -- --refreshes 200",
+                    left_out: &[],
+                },
+                Step {
+                    what: "the tour of the program",
+                    cargo: "run -p tidesdb-cli --bin tidesdb -- tour",
+                    left_out: &[],
+                },
+                Step {
+                    what: "load of a million rows",
+                    cargo: "run -p tidesdb-cli --bin tidesdb -- --db {ROWS}/db load {ROWS}/rows.tsv",
+                    left_out: &[],
+                },
+                Step {
+                    what: "dump of these rows",
+                    cargo: "run -p tidesdb-cli --bin tidesdb -- --db {ROWS}/db dump --output {ROWS}/dump.tsv",
                     left_out: &[],
                 },
                 Step {
@@ -136,7 +155,10 @@ const LEAVES: &str = "test --lib --tests -p tidesdb-io -p tidesdb-sync -p tidesd
 /// The tests of the engine.
 const ENGINE: &str = "test --lib --tests -p tidesdb-engine";
 
-const WINE_ENGINE: &[(&str, &str)] = &[];
+const WINE_ENGINE: &[(&str, &str)] = &[(
+    "ten_thousand_of_each_object_stay_within_the_limit",
+    "measures the memory of a process of Linux with the allocator of glibc",
+)];
 
 /// Runs `cargo xtask platforms [NAME...]`: all if none is named.
 ///
@@ -313,6 +335,10 @@ impl Step {
         if let Some(Disk(path)) = &disk {
             line = line.replace(DISK, &path.to_string_lossy());
         }
+        let rows = if line.contains(ROWS) { Some(Rows::new(root, line.contains(" load "))?) } else { None };
+        if let Some(Rows(path)) = &rows {
+            line = line.replace(ROWS, &path.to_string_lossy());
+        }
         let cargo = env.iter().fold(Cargo::new(&line), |cargo, (key, value)| cargo.env(key, value));
         let (mut counts, mut last) = ([0; 2], String::new());
         let done = cargo.run_reading(root, |line| {
@@ -330,6 +356,7 @@ impl Step {
             _ => last,
         };
         done.map_err(|message| format!("{text}; {message}"))?;
+        rows.map_or(Ok(()), |rows| rows.check())?;
         Ok(Shown::Text(text))
     }
 }
@@ -352,6 +379,31 @@ impl Disk {
 impl Drop for Disk {
     fn drop(&mut self) {
         let _ = said(Command::new("umount").arg(&self.0));
+    }
+}
+
+/// A folder with a million rows, and what a program makes of them.
+struct Rows(PathBuf);
+
+impl Rows {
+    fn new(root: &Path, empty: bool) -> Result<Self, String> {
+        let path = crate::cargo::target(root).join("rows");
+        let file = path.join("rows.tsv");
+        if empty {
+            let _ = std::fs::remove_dir_all(&path); // it need not exist
+        }
+        let write = |text: String| std::fs::create_dir_all(&path).and_then(|()| std::fs::write(&file, text));
+        if !file.exists() {
+            let row = |n: u32| format!("key{n:07}\tvalue {:08x}\n", n.wrapping_mul(2_654_435_761));
+            write((0..1_000_000).map(row).collect()).map_err(|e| format!("{}: {e}", file.display()))?;
+        }
+        Ok(Self(path))
+    }
+
+    fn check(&self) -> Done {
+        let read = |name: &str| std::fs::read(self.0.join(name)).map_err(|e| format!("{name}: {e}"));
+        let is_same = !self.0.join("dump.tsv").exists() || read("dump.tsv")? == read("rows.tsv")?;
+        if is_same { Ok(()) } else { Err("the dump differs from the rows that were loaded".to_owned()) }
     }
 }
 

@@ -214,6 +214,11 @@ fn is_full(e: &Error) -> bool {
     matches!(e, Error::NoSpace { .. } | Error::Busy { .. })
 }
 
+/// Returns true if a write failed because the disk is full.
+fn failed_for_space(e: &Error) -> bool {
+    matches!(e, Error::Io { cause, .. } if cause.kind() == std::io::ErrorKind::StorageFull)
+}
+
 /// Writes from all threads until each was refused five times. Returns the acknowledged numbers and the number of
 /// refusals.
 fn fill(db: &Db, plan: Plan, from: u64) -> Result<(Vec<u64>, u64), String> {
@@ -262,6 +267,7 @@ fn take_the_rest(path: &Path) -> Result<(), String> {
 fn round(path: &Path, seed: u64, spare: u64) -> Result<Round, String> {
     let plan = Plan::new(seed);
     let [dir, ballast, room] = NAMES.map(|name| path.join(name));
+    let reserves = reserves_space(path)?;
     std::fs::write(&room, vec![1; spare as usize]).map_err(|e| e.to_string())?;
     let say = |what: &'static str| move |e: Error| format!("{what}: {e}");
     let db = plan.open(&dir).map_err(say("open"))?;
@@ -272,14 +278,20 @@ fn round(path: &Path, seed: u64, spare: u64) -> Result<Round, String> {
     check(&db, plan, &acked, &[]).map_err(|e| format!("while the disk is full: {e}"))?;
     match seed % 3 {
         0 => db.abandon(),
-        _ => db.close().map_err(say("close on a full disk"))?,
+        _ => match db.close() {
+            Err(e) if !reserves && failed_for_space(&e) => {}
+            closed => closed.map_err(say("close on a full disk"))?,
+        },
     }
     take_the_rest(&ballast)?;
-    let make_room = || [&ballast, &room].into_iter().try_for_each(std::fs::remove_file).map_err(|e| e.to_string());
-    if !reserves_space(path)? {
+    let make_room =
+        || [&ballast, &room].into_iter().try_for_each(std::fs::remove_file).map_err(|e| e.to_string());
+    if !reserves {
         // The log and the reserve have no blocks, so an open may find no space.
         match plan.open(&dir) {
-            Err(e) if !is_full(&e) => return Err(format!("open on a full disk: {e}")),
+            Err(e) if !is_full(&e) && !failed_for_space(&e) => {
+                return Err(format!("open on a full disk: {e}"));
+            }
             opened => drop(opened),
         }
         make_room()?;
@@ -304,15 +316,17 @@ fn round(path: &Path, seed: u64, spare: u64) -> Result<Round, String> {
     with_room(db, plan, &dir, acked, &gone).map(|()| out)
 }
 
-/// Returns whether the file system gives blocks to a file for its length. Without blocks no room on a full disk is promised.
+/// Returns whether the empty file system gives blocks to a file for its length. Without blocks nothing on a full disk is promised but that
+/// what was acknowledged is there once there is room.
 fn reserves_space(path: &Path) -> Result<bool, String> {
-    const PROBE: u64 = 64 << 10;
-    let dir = RealDisk::new().open_dir(path, false).map_err(|e| e.to_string())?;
-    // Where the disk is full already, the file cannot be made if it needs blocks.
-    let Ok(file) = dir.create_new("probe", PROBE) else { return Ok(true) };
-    let written = file.write_at(&[1; PROBE as usize], 0);
-    dir.unlink("probe").map_err(|e| e.to_string())?;
-    Ok(written.is_ok_and(|bytes| bytes as u64 == PROBE))
+    const PROBE: u64 = 8 << 20;
+    let text = |e: std::io::Error| e.to_string();
+    let dir = RealDisk::new().open_dir(path, false).map_err(text)?;
+    let before = dir.space().map_err(text)?.free;
+    dir.create_new("probe", PROBE).map_err(text)?;
+    let taken = before.saturating_sub(dir.space().map_err(text)?.free);
+    dir.unlink("probe").map_err(text)?;
+    Ok(taken >= PROBE / 2)
 }
 
 /// The database is used further once there is room, and opened again.

@@ -128,7 +128,9 @@ fn short_reads_and_writes_and_interruptions_are_tolerated() {
     disk.inject(Fault::short().on(OpSet::ALL).every(2).forever());
     // Windows interrupts no call of a file, and has no kind of error for it.
     if cfg!(unix) {
-        disk.inject(Fault::errno(errno::EINTR).on(OpSet::WRITES | OpSet::of(OpKind::Read)).every(3).forever());
+        disk.inject(
+            Fault::errno(errno::EINTR).on(OpSet::WRITES | OpSet::of(OpKind::Read)).every(3).forever(),
+        );
     }
     let (acked, doubt, failed) = run(&set, 0..12);
     assert!(!failed && doubt.is_none());
