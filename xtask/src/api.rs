@@ -20,6 +20,9 @@ const PACKAGES: [(&str, &str); 4] = [
 /// Implementations that rustdoc derives, of which only these are listed: they decide whether threads can share a value.
 const AUTO_TRAITS: [&str; 2] = ["Send", "Sync"];
 
+/// Names that the packages and the standard library give to different types: the listing says which one is meant.
+const SHARED: [&str; 2] = ["Error", "Result"];
+
 const HEADER: &str = "\
 # The public API, one line for each item, field, method and implemented trait.
 # Written by `cargo xtask api`; the stage `docs` of `cargo xtask ci` checks that it is up to date.
@@ -103,7 +106,7 @@ fn listing(folder: &Path) -> Result<String, String> {
         let path = text(rest.split_once('<').map_or("", |(path, _)| path));
         let kind = page.rsplit('/').next().and_then(|name| name.split('.').next()).unwrap_or_default();
         out.push_str(&format!("\n{kind} {path}\n"));
-        for line in item(&read(page)?) {
+        for line in item(&qualify(&read(page)?)) {
             out.push_str(&format!("    {line}\n"));
         }
         items += 1;
@@ -184,6 +187,33 @@ fn between<'p>(page: &'p str, start: &str, end: &str) -> &'p str {
     rest.split_once(end).map_or(rest, |(found, _)| found)
 }
 
+/// Puts the module before each of the [`SHARED`] names that is of the standard library: `io::Error`, `fmt::Result`. Names of other crates
+/// have a link, and so an origin, only if their pages were written earlier.
+fn qualify(page: &str) -> String {
+    let mut out = String::with_capacity(page.len());
+    for piece in page.split_inclusive("title=\"") {
+        match piece.split_once("\">") {
+            Some((title, rest)) if SHARED.iter().any(|name| rest.starts_with(&format!("{name}<"))) => {
+                let module = module(title).map_or(String::new(), |module| format!("{module}::"));
+                out.push_str(&format!("{title}\">{module}{rest}"));
+            }
+            _ => out.push_str(piece),
+        }
+    }
+    out
+}
+
+/// Returns the module of the standard library that a link leads to, except for the `Result` of the prelude. The title of a link is a kind and
+/// a path: `struct std::io::error::Error`.
+fn module(title: &str) -> Option<&str> {
+    let (_, path) = title.split_once(' ')?;
+    match path.split("::").collect::<Vec<_>>()[..] {
+        ["core", "result", _] => None,
+        ["core" | "std", module, _, ..] => Some(module),
+        _ => None,
+    }
+}
+
 /// The text of a piece of HTML.
 fn text(html: &str) -> String {
     let mut out = String::new();
@@ -226,6 +256,23 @@ mod tests {
             "impl Clone for A",
         ];
         assert_eq!(item(page), wanted);
+    }
+
+    #[test]
+    fn a_shared_name_of_the_standard_library_has_its_module() {
+        let link = |title: &str, name: &str| format!("<a href=\"x\" title=\"{title}\">{name}</a>");
+        let own = link("enum a::Error", "Error");
+        for (title, name, wanted) in [
+            ("struct std::io::error::Error", "Error", "io::Error"),
+            ("type std::io::error::Result", "Result", "io::Result"),
+            ("trait core::error::Error", "Error", "error::Error"),
+            ("enum b::error::Error", "Error", "Error"),
+            ("enum core::result::Result", "Result", "Result"),
+            ("struct std::io::Other", "Other", "Other"),
+        ] {
+            let header = format!("impl From&lt;{own}&gt; for {}", link(title, name));
+            assert_eq!(text(&qualify(&header)), format!("impl From<Error> for {wanted}"), "{title}");
+        }
     }
 
     #[test]
