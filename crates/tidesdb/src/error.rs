@@ -10,6 +10,24 @@ use std::sync::Arc;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Everything that can go wrong. Cheap to clone, so that one failure can be reported to every waiter of a group commit.
+///
+/// A program whose calls return [`io::Result`] uses `?`: the error becomes an [`io::Error`] with the kind of the system's error, `StorageFull`,
+/// `NotFound`, `AlreadyExists`, `InvalidInput`, `InvalidData` for damage, `OutOfMemory` for a memory limit, or `Other`.
+///
+/// ```
+/// use std::io;
+/// use tidesdb::{Db, Error};
+/// fn load(db: &Db) -> io::Result<Option<Vec<u8>>> {
+///     Ok(db.family("stock")?.get("apple")?.map(Into::into))
+/// }
+/// # let dir = tempfile::tempdir()?;
+/// # let db = Db::open(dir.path())?;
+/// let error = load(&db).unwrap_err();
+/// assert_eq!(error.kind(), io::ErrorKind::NotFound);
+/// let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<Error>());
+/// assert!(matches!(cause, Some(Error::NotFound { .. })));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -232,6 +250,8 @@ impl From<Error> for io::Error {
             Error::NoSpace { .. } => io::ErrorKind::StorageFull,
             Error::InvalidArgument { .. } => io::ErrorKind::InvalidInput,
             Error::NotFound { .. } => io::ErrorKind::NotFound,
+            Error::Exists { .. } => io::ErrorKind::AlreadyExists,
+            Error::MemoryLimit { .. } => io::ErrorKind::OutOfMemory,
             _ => io::ErrorKind::Other,
         };
         Self::new(kind, e)
@@ -352,5 +372,28 @@ mod tests {
         let others =
             [errno::EIO, errno::ENOSPC, errno::EACCES, errno::EOPNOTSUPP, if cfg!(windows) { 23 } else { 5 }];
         assert!(others.iter().all(|number| !lacks(*number)));
+    }
+
+    #[test]
+    fn an_io_error_has_the_kind_of_the_error_and_gives_it_back() {
+        use io::ErrorKind::*;
+        let what = || Arc::<str>::from("it");
+        let cases = [
+            (Error::io("read", "f", TimedOut.into()), TimedOut),
+            (Error::corrupt("f", 0, "it"), InvalidData),
+            (Error::NoSpace { dir: what(), free: 1, needed: 2 }, StorageFull),
+            (Error::invalid("it"), InvalidInput),
+            (Error::no_family("f"), NotFound),
+            (Error::Exists { what: what() }, AlreadyExists),
+            (Error::MemoryLimit { what: what() }, OutOfMemory),
+            (Error::Closed, Other),
+        ];
+        for (error, kind) in cases {
+            let message = error.to_string();
+            let wrapped = io::Error::from(error);
+            assert_eq!((wrapped.kind(), wrapped.to_string()), (kind, message.clone()));
+            let inner = wrapped.into_inner().and_then(|inner| inner.downcast::<Error>().ok());
+            assert_eq!(inner.map(|inner| inner.to_string()), Some(message));
+        }
     }
 }

@@ -170,7 +170,8 @@ impl OpenOptions {
         self
     }
 
-    /// Replaces the environment (disk, clock, threads, randomness); for tests on a simulated disk.
+    /// Replaces the environment (disk, clock, threads, randomness); for tests on a simulated disk. [`Env`] and that disk are of the crate
+    /// `tidesdb-io`, whose interface may change in any release.
     pub fn env(mut self, env: Env) -> Self {
         self.env = env;
         self
