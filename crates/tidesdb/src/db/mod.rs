@@ -268,9 +268,9 @@ impl Db {
         self.inner.default.delete_prefix_with(prefix, options)
     }
 
-    /// Commits `batch` atomically and clears it. An empty batch is a commit, too: in mode
-    /// [`SyncMode::Full`](crate::SyncMode::Full) the call returns once all commits before it are durable, which needs no sync if
-    /// they are already.
+    /// Commits `batch` atomically and clears it. Reads that begin after the call see it, whatever its mode. An empty batch is a commit,
+    /// too: in mode [`SyncMode::Full`](crate::SyncMode::Full) the call returns once all commits before it are durable, which needs no sync
+    /// if they are already.
     ///
     /// # Errors
     /// `Busy`, `NoSpace`, `NotFound` (dropped family), `ReadOnly`, `Closed`, `Poisoned`: nothing was written.

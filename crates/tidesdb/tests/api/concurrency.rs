@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
-use tidesdb::{Db, Family, SyncMode, WriteBatch};
+use tidesdb::{Db, Family, SyncMode, WriteBatch, WriteOptions};
 
 use crate::common::{Sim, noise, small};
 
@@ -102,6 +102,7 @@ fn transfers_preserve_the_total() {
     assert_eq!(sum, ACCOUNTS * START);
 }
 
+/// Whatever its mode: half of the commits sync, and the others may stand behind one whose sync still runs.
 #[test]
 fn a_commit_that_returned_is_visible_to_all_threads() {
     let sim = Sim::new();
@@ -111,8 +112,10 @@ fn a_commit_that_returned_is_visible_to_all_threads() {
         for thread in 0..4u64 {
             let (db, newest) = (&db, &newest);
             s.spawn(move || {
+                let mode = if thread % 2 == 0 { SyncMode::None } else { SyncMode::Full };
+                let options = WriteOptions::default().sync(mode);
                 for i in 1..3000u64 {
-                    db.put(&account(thread), &i.to_le_bytes()).unwrap();
+                    db.put_with(&account(thread), &i.to_le_bytes(), &options).unwrap();
                     newest[thread as usize].store(i, SeqCst);
                     let other = (thread + i) % 4;
                     let returned = newest[other as usize].load(SeqCst);
