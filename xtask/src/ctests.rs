@@ -329,11 +329,8 @@ impl House {
 
     /// Builds the C program of the README and runs it twice: the second run finds the family that the first created.
     fn readme(&self) -> Done {
-        let page = self.source.join("../../README.md");
-        let text = fs::read_to_string(&page).map_err(|error| format!("{}: {error}", page.display()))?;
-        let code = text.split("```c\n").nth(1).and_then(|rest| rest.split("```").next());
         let source = self.built("readme.c");
-        fs::write(&source, code.ok_or("README.md has no program in C")?)
+        fs::write(&source, readme_source(&self.source.join("../.."))?)
             .map_err(|error| format!("{}: {error}", source.display()))?;
         let program = self.built("readme");
         let mut command = self.compiler("cc");
@@ -402,6 +399,16 @@ impl House {
         }
         Ok(())
     }
+}
+
+/// Returns the C program of the README.
+///
+/// # Errors
+/// If there is none.
+pub(crate) fn readme_source(root: &Path) -> Result<String, String> {
+    let text = install::read(&root.join("README.md"))?;
+    let code = text.split("```c\n").nth(1).and_then(|rest| rest.split("```").next());
+    code.map(str::to_owned).ok_or_else(|| "README.md has no program in C".to_owned())
 }
 
 /// Converts a line of `nm -S` to the form in `symbols.txt`. The size of data symbols matters, because programs

@@ -237,7 +237,10 @@ fn install_libraries(built: &Path, prefix: &Path, version: &Version, shape: &Sha
         [(kind.built(), &shared, 0o755), ("libtidesdb_capi.a", &lib.join("libtidesdb.a"), 0o644)]
     {
         copy(&built.join(from), to, mode)?;
-        strip_with(&shape.tool("objcopy"), to, debug.as_deref())?;
+        // The one for Windows refuses an archive that has files without sections.
+        if kind != Kind::Windows || from == kind.built() {
+            strip_with(&shape.tool("objcopy"), to, debug.as_deref())?;
+        }
     }
     let mut to = shared.file_name().unwrap_or_default().to_string_lossy().into_owned();
     for name in kind.links(version) {

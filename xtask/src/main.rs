@@ -19,6 +19,7 @@ mod package;
 mod npm;
 mod clients;
 mod wine;
+mod dll;
 mod platforms;
 mod weight;
 mod stages;
@@ -44,6 +45,7 @@ cargo xtask COMMAND
   install --prefix DIR [--destdir DIR] [--libdir DIR] [--target TARGET] [--debug-files]
                       installs the C library with its headers, for pkg-config and CMake; --target installs it
                       for another system; --debug-files keeps debug information in .debug next to the libraries
+  dll                 tests the C library for Windows with C programs under Wine (needs gcc-mingw-w64 and wine64)
   package [--debug-files] [--try DIR]
                       builds Debian packages, a tar.gz and checksums in target/package; --try installs the
                       packages in a clean system in DIR (needs root; an empty DIR needs debootstrap)
@@ -92,6 +94,7 @@ fn main() -> ExitCode {
         "bench-gate" => gate::run(&root, rest),
         "weight" => weight::run(&root, rest),
         "install" => install::run(&root, rest),
+        "dll" => dll::run(&root),
         "package" => package::run(&root, rest),
         "npm" => npm::run(&root, rest),
         "clients" => clients::run(&root),

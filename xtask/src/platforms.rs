@@ -72,6 +72,7 @@ const PLATFORMS: [Platform; 7] = [
             steps: &[
                 Step { what: "leaf crates", cargo: LEAVES, left_out: &[] },
                 Step { what: "engine", cargo: ENGINE, left_out: WINE_ENGINE },
+                Step { what: "programs, C library, other crates", cargo: PROGRAMS, left_out: &[] },
                 Step {
                     what: "50 kills of a writer",
                     cargo: "run -p testkit --bin kill -- --kills 50",
@@ -147,6 +148,7 @@ const STAGE: [&str; 2] = ["macos", "windows"];
 
 /// What is compiled everywhere: without Zstandard, whose C needs a compiler and headers of the system.
 const CHECKED: &str = "-p tidesdb-io -p tidesdb-sync -p tidesdb-cache -p tidesdb-memtable -p tidesdb-engine \
+                       -p tidesdb-typed -p tidesdb-tokio -p tidesdb-objects -p tidesdb-console -p tidesdb-cli \
                        --features tidesdb-engine/snappy";
 
 /// The tests of the parts of the engine that depend on the machine.
@@ -154,6 +156,10 @@ const LEAVES: &str = "test --lib --tests -p tidesdb-io -p tidesdb-sync -p tidesd
 
 /// The tests of the engine.
 const ENGINE: &str = "test --lib --tests -p tidesdb-engine";
+
+/// The tests of the programs, of the C library and of the crates beside the engine.
+const PROGRAMS: &str = "test --lib --bins --tests -p tidesdb-typed -p tidesdb-tokio -p tidesdb-objects \
+                        -p tidesdb-console -p tidesdb-cli -p tidesdb-capi --features tidesdb-typed/json";
 
 const WINE_ENGINE: &[(&str, &str)] = &[(
     "ten_thousand_of_each_object_stay_within_the_limit",

@@ -103,6 +103,10 @@ const MODELLED: [&str; 4] = ["tidesdb-memtable", "tidesdb-cache", "tidesdb-sync"
 /// The peers need C++ and are built on request only.
 const WORKSPACE: &str = "--workspace --exclude tidesdb-bench-peers";
 
+/// What is tested on other systems than Linux: not the benchmark, the test kit and this program, which measure and crash by means of Linux.
+const PORTABLE: &str =
+    "--workspace --exclude tidesdb-bench-peers --exclude tidesdb-bench --exclude testkit --exclude xtask";
+
 /// Result of a stage.
 pub(crate) enum Outcome {
     Passed,
@@ -398,6 +402,9 @@ fn folder(package: &str) -> &str {
 }
 
 fn workspace(root: &Path) -> &'static str {
+    if !cfg!(target_os = "linux") {
+        return PORTABLE;
+    }
     if root.join("crates/tidesdb-bench-peers").is_dir() { WORKSPACE } else { "--workspace" }
 }
 
