@@ -44,7 +44,7 @@ fn seen<T: Ord>(sim: &SimDisk, look: impl Fn(&SimDisk) -> T) -> BTreeSet<T> {
 
 #[test]
 fn an_open_file_can_keep_its_name() {
-    let (sim, dir, file) = disk(Habits::WINDOWS);
+    let (_, dir, file) = disk(Habits::WINDOWS);
     dir.create_new("new", 0).unwrap().write_all_at(b"new", 0).unwrap();
     let denied = Some(errno::EACCES);
     assert_eq!(raw(dir.rename("new", "a")), denied);

@@ -11,6 +11,7 @@ use tidesdb_sync::{Event as Signal, Mutex, rank};
 use super::{Db, Inner};
 use crate::events::Event;
 use crate::family::FamilyCore;
+use crate::types::{WalId, wal_id_max};
 use crate::version::{Change, VersionEdit};
 use crate::{Error, Result, collect, flush, upload};
 
@@ -287,7 +288,8 @@ impl Inner {
         let tail = engine.write.log.sequencer().tail();
         let mut edit = VersionEdit::new();
         edit.push(Change::LastSeq { seq: tail });
-        edit.push(Change::LogStart { wal: crate::types::WalId(engine.write.log.segment_of(tail).0 + 1) });
+        let last = wal_id_max(engine.maintenance.versions.identity().wal_segment_bytes);
+        edit.push(Change::LogStart { wal: engine.write.log.after_all(tail).min(WalId(last)) });
         engine.maintenance.remove_obsolete_at_close();
         engine.maintenance.versions.close(&edit)?;
         engine.write.log.sequencer().set_durable(tail); // in tables

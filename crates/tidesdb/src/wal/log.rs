@@ -380,6 +380,14 @@ impl Log {
         WalId(seq * UNIT / self.config.segment_bytes)
     }
 
+    /// The first number above those of all segments: of the one that holds `tail`, and of one that was prepared. A file system may keep the
+    /// name of a removed file that is open.
+    pub fn after_all(&self, tail: SeqNo) -> WalId {
+        let end = |(id, segment): (&u64, &Arc<Segment>)| id + u64::from(segment.header.span);
+        let files = self.table.lock().live.last_key_value().map_or(0, end);
+        WalId(files.max(self.segment_of(tail).0 + 1))
+    }
+
     /// Bytes of log from `seq` to the tail.
     pub fn bytes_since(&self, seq: SeqNo) -> u64 {
         self.sequencer.tail().saturating_sub(seq) * UNIT

@@ -276,7 +276,9 @@ impl Log {
                 made.discard(&self.dir);
                 self.refused(refusal)
             })?;
-            let finished = made.finish(&self.dir, false)?;
+            let aside = self.put_aside(id).inspect_err(|_| made.discard(&self.dir))?;
+            let finished =
+                made.finish(&self.dir, false).map_err(|e| self.put_back(id, aside.as_deref(), e))?;
             let commit = held.reserve(bytes).map_err(|refusal| self.refused(refusal))?;
             self.register(finished);
             within(&commit);
@@ -284,7 +286,29 @@ impl Log {
             self.backed.fetch_max(id * segment + file_bytes, Ordering::SeqCst);
             self.set_limits();
             self.remove_covered(id, span);
+            if let Some(aside) = aside {
+                files::remove(&*self.dir, &aside);
+            }
             return Ok(commit);
+        }
+    }
+
+    /// Gives the segment `id`, if it was prepared, another name: a record takes its place, and a file system may refuse to replace a file
+    /// that is open. Returns that name. No segment gets it, because the record covers its number.
+    fn put_aside(&self, id: u64) -> Result<Option<String>> {
+        if !self.table.lock().live.contains_key(&id) {
+            return Ok(None);
+        }
+        let (name, aside) = (files::wal(WalId(id)), format!("{}.free", files::wal(WalId(id + 1))));
+        self.dir.rename(&name, &aside).map_err(|e| Error::io("rename", &name, e))?;
+        Ok(Some(aside))
+    }
+
+    /// Gives a segment that was put aside its name back, because nothing took its place. If that fails, the log ends.
+    fn put_back(&self, id: u64, aside: Option<&str>, cause: Error) -> Error {
+        match aside.map_or(Ok(()), |aside| self.dir.rename(aside, &files::wal(WalId(id)))) {
+            Ok(()) => cause,
+            Err(_) => self.poison(cause),
         }
     }
 

@@ -113,7 +113,7 @@ impl Log {
     }
 
     /// Ends the log after a failure with an unknown effect.
-    fn poison(&self, e: Error) -> Error {
+    pub(super) fn poison(&self, e: Error) -> Error {
         let cause = self.health.poison(e);
         self.sequencer.stop();
         Error::Poisoned { cause }

@@ -1,7 +1,7 @@
 //! A database on a file system where an open file keeps its name, as on Windows without POSIX semantics: the engine removes and replaces
 //! files that iterators, readers and a reader beside the writer have open.
 
-use tidesdb::Db;
+use tidesdb::{Db, SyncMode, WriteBatch};
 use tidesdb_io::sim::{Habits, Image};
 
 use crate::common::{DB, Pair, Sim, contents, fill, noise, small};
@@ -68,4 +68,39 @@ fn a_killed_process_and_a_lost_machine_leave_a_database() {
         again.compact().unwrap();
     }
     assert!(sim.disk.file_names(DB).unwrap().len() > 3);
+}
+
+/// The segment that was prepared is open. A commit that is longer than a segment was renamed over it.
+#[test]
+fn a_long_commit_takes_the_place_of_a_prepared_segment() {
+    let sim = sim();
+    let db = sim.options().sync(SyncMode::None).open().unwrap();
+    let f = db.default_family();
+    for round in 0..12_u32 {
+        fill(f, 40 * round, &noise(round.into(), 100));
+        let mut batch = WriteBatch::new();
+        (0..1000).for_each(|n: u32| batch.put(f, (n % 300).to_be_bytes(), noise(n.into(), 100)).unwrap());
+        db.write(&mut batch).unwrap();
+        let expected = everything(&db);
+        assert_eq!(everything(&sim.killed().open()), expected, "round {round}");
+        db.sync().unwrap();
+        assert_eq!(everything(&sim.power_lost(&Image::SYNCED, 1).open()), expected, "round {round}");
+    }
+    let names = sim.disk.file_names(DB).unwrap();
+    assert!(!names.iter().any(|name| name.ends_with(".wal.free")), "{names:?}");
+}
+
+/// A handle of the last session keeps the files of its log open, which keep their names after the close.
+#[test]
+fn a_database_is_opened_again_while_a_handle_of_the_last_session_lives() {
+    let sim = sim();
+    let mut handles = Vec::new();
+    for round in 1..20_u32 {
+        let db = sim.options().sync(SyncMode::None).open().unwrap();
+        fill(db.default_family(), 30 * round, &noise(round.into(), 100));
+        handles.push(db.default_family().clone());
+        let expected = everything(&db);
+        db.close().unwrap();
+        assert_eq!(everything(&sim.open()), expected, "round {round}");
+    }
 }

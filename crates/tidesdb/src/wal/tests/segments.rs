@@ -91,6 +91,31 @@ fn an_oversized_record_replaces_a_prepared_segment() {
     assert_eq!(names(&rig), ["000001.wal", "000002.wal", "000006.wal"]);
 }
 
+/// The prepared segment is renamed, then the file of the record, which fails.
+#[test]
+fn a_prepared_segment_gets_its_name_back_if_nothing_takes_its_place() {
+    for failures in [1, 2] {
+        let rig = Rig::new();
+        let log = rig.log(false);
+        let a = put(&log, b"a");
+        log.prepare_next().unwrap();
+        rig.disk.inject(sim::Fault::errno(sim::errno::EIO).on(OpKind::Rename).skip(1).times(failures));
+        let append = |body: &[u8]| log.append(&mut record(body), 1, false, Purpose::Store);
+        let (_, failed) = append(&body(7, 3 * SEGMENT as usize)).unwrap_err();
+        let mut expected = vec![(a.seq, b"a".to_vec())];
+        if failures == 1 {
+            assert!(matches!(failed, Error::Io { op: "rename", .. }), "{failed}");
+            assert_eq!(names(&rig), ["000001.wal", "000002.wal"]);
+            expected.extend((0..3).map(|i| (put(&log, &body(i, 11_000)).seq, body(i, 11_000))));
+        } else {
+            assert!(matches!(failed, Error::Poisoned { .. }), "{failed}");
+            assert!(append(b"b").is_err(), "the file of the next record has no name of the log");
+        }
+        let (_, read) = rig.reopened().read().unwrap();
+        assert!(read == expected, "{failures}");
+    }
+}
+
 #[test]
 fn an_empty_prepared_segment_at_the_end_is_not_damage() {
     let rig = Rig::new();
