@@ -50,12 +50,25 @@ pub struct Recipe {
     pub families: bool,
     /// One step in this many is maintenance (flush, compact, reopen, ...); 0 means none.
     pub maintenance_one_in: u64,
+    /// Maximum number of operations of a commit.
+    pub ops_max: u64,
 }
 
 /// Number of workloads.
 pub const RECIPES: u64 = 14;
 
 impl Recipe {
+    /// Commits that are longer than a short segment of the log.
+    pub const LONG: Self = Self {
+        steps: 30,
+        keys: 400,
+        value_bytes: 400,
+        large_one_in: 0,
+        families: false,
+        maintenance_one_in: 10,
+        ops_max: 200,
+    };
+
     /// Returns one of the workloads.
     pub fn numbered(n: u64) -> Self {
         let base = Self {
@@ -65,6 +78,7 @@ impl Recipe {
             large_one_in: 0,
             families: false,
             maintenance_one_in: 0,
+            ops_max: 5,
         };
         match n % RECIPES {
             0 => base,
@@ -134,7 +148,7 @@ fn family_step(rng: &mut Rng, live: &mut Vec<FamilyNo>, made: &mut usize) -> Ste
 
 fn commit_step(recipe: &Recipe, rng: &mut Rng, live: &[FamilyNo], now: u64) -> Step {
     let mut ops: Vec<Op> = Vec::new();
-    for _ in 0..1 + rng.below(5) {
+    for _ in 0..1 + rng.below(recipe.ops_max) {
         let family = live[rng.below(live.len() as u64) as usize];
         let key = format!("key{:05}", rng.below(recipe.keys)).into_bytes();
         // A fourth of the operations write the key of the one before, with every pair of kinds.

@@ -80,8 +80,9 @@ fn runner() -> ExitCode {
 
 /// Runs scripts of all kinds beside a reader, and one on a disk that reports each state a crash could leave.
 fn one_case(seed: u64, system: System, enough: u64, totals: &Totals) {
-    for n in 0..RECIPES {
-        let work = || follow(&Recipe::numbered(n), Config::numbered(seed + n), system, seed);
+    for n in 0..=RECIPES {
+        let recipe = if n == RECIPES { Recipe::LONG } else { Recipe::numbered(n) };
+        let work = || follow(&recipe, Config::numbered(seed + n), system, seed);
         match catch_unwind(work).unwrap_or_else(|_| Err("panic".into())) {
             Ok(views) => drop(totals.views.fetch_add(views, Relaxed)),
             Err(e) => return wrong(totals, seed, &format!("workload {n}"), &e),
@@ -92,7 +93,7 @@ fn one_case(seed: u64, system: System, enough: u64, totals: &Totals) {
 
 fn one_script(seed: u64, system: System, enough: u64, totals: &Totals) {
     let config = Config::numbered(seed);
-    let recipe = Recipe::numbered(seed / 7);
+    let recipe = if seed % 4 == 3 { Recipe::LONG } else { Recipe::numbered(seed / 7) };
     let (env, disk, _clock) = system.machine(seed);
     let steps = script::make(&recipe, seed, wall_millis(&*env.clock));
     let promises = Shared::default();
