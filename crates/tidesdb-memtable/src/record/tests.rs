@@ -148,8 +148,7 @@ fn the_last_of_equal_versions_is_seen_at_every_snapshot() {
 /// An expiry takes room only in the records that have one, and moves nothing else.
 #[test]
 fn only_records_that_expire_store_an_expiry() {
-    assert_eq!(KEY_AT, size_of::<Record>());
-    assert!(KEY_AT <= 24 && (KEY_AT == 24 || usize::BITS < 64), "{KEY_AT}");
+    const { assert!(KEY_AT == size_of::<Record>() && (KEY_AT == 24 || usize::BITS < 64)) };
     let arena = Arena::new(1 << 20);
     let mut newest: Option<RecordRef<'_>> = None;
     for (seq, expiry) in [0, 1, u64::from(u32::MAX) + 1, 0, (1 << 48) - 1, u64::MAX].into_iter().enumerate() {
