@@ -80,7 +80,7 @@ const PLATFORMS: [Platform; 7] = [
                 },
                 Step {
                     what: "a reader beside a writer",
-                    cargo: "run -p testkit --bin beside -- --refreshes 200",
+                    cargo: "run -p testkit --bin beside -- --refreshes 100",
                     left_out: &[],
                 },
                 Step {
