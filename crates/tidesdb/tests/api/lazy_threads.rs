@@ -84,6 +84,7 @@ struct Scarce {
     has_room: AtomicBool,
     refused: AtomicUsize,
     started: AtomicUsize,
+    running: Arc<AtomicUsize>,
 }
 
 impl Threads for Scarce {
@@ -95,7 +96,13 @@ impl Threads for Scarce {
     ) -> io::Result<JoinHandle> {
         if self.has_room.load(SeqCst) {
             self.started.fetch_add(1, SeqCst);
-            return RealThreads::new().spawn(name, priority, body);
+            self.running.fetch_add(1, SeqCst);
+            let running = Arc::clone(&self.running);
+            let work = move || {
+                body();
+                running.fetch_sub(1, SeqCst);
+            };
+            return RealThreads::new().spawn(name, priority, Box::new(work));
         }
         self.refused.fetch_add(1, SeqCst);
         Err(io::ErrorKind::WouldBlock.into())
@@ -162,8 +169,9 @@ fn a_sync_interval_is_kept_by_the_commit_if_the_timekeeper_cannot_start() {
 #[test]
 fn threads_that_start_during_a_close_end_with_it() {
     for round in 0..200u64 {
-        let sim = Sim::new();
-        let db = sim.options().background_threads(1 + round as usize % 3).open().unwrap();
+        let (sim, threads) = (Sim::new(), Arc::new(Scarce::default()));
+        threads.has_room.store(true, SeqCst);
+        let db = scarce(&sim, &threads).background_threads(1 + round as usize % 3).open().unwrap();
         std::thread::scope(|s| {
             for thread in 0..3u8 {
                 let db = db.clone();
@@ -181,10 +189,10 @@ fn threads_that_start_during_a_close_end_with_it() {
             s.spawn(|| {
                 std::thread::sleep(Duration::from_micros(round * 20));
                 db.clone().close().unwrap();
+                assert_eq!(threads.running.load(SeqCst), 0, "round {round}");
             });
         });
         drop(db);
-        // The engine is gone, or a thread that uses it would hold the lock, or write.
         let db = sim.open_as_stored();
         assert!(db.recovery_report().clean, "round {round}");
     }
