@@ -53,7 +53,7 @@ pub(crate) fn run(root: &Path) -> Done {
     house.prints("kv", &source.join("examples/kv.c"), PRINTED[0].1)?;
     let readme = house.folder.join("readme.c");
     install::write(&readme, &readme_source(root)?)?;
-    house.prints("readme", &readme, "")?;
+    house.prints("readme", &readme, "apple is durable\n")?;
     let printed = house.run("windows", &source.join("c-tests/windows/main.c"))?;
     println!("  windows: {}", printed.trim());
     Ok(())
