@@ -142,6 +142,12 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
             other => other,
         })?;
         if !read_only {
+            if this.inner.lock().state.families.is_empty() {
+                // A kill may have ended the creation before the name `CURRENT` was durable. Without it the log would look like the rest of
+                // a database.
+                let synced = this.context.dir.sync();
+                synced.map_err(|e| Error::io("sync", "database directory", e))?;
+            }
             // A damaged manifest is set aside like an orphan, as evidence.
             let spent = Some(loaded.header.number).filter(|_| !loaded.report.repaired_mark);
             this.prepare(&names, spent, loaded.report.clean);

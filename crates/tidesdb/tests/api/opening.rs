@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use tidesdb::{Comparator, Db, Error, FamilyOptions, Isolation, MergeOperator, RecoveryMode};
-use tidesdb_io::sim::OpSet;
+use tidesdb_io::sim::{DataFate, Image, NameFate, OpSet};
 use tidesdb_io::{Env, JoinHandle, Priority, RealThreads, Threads};
 
 use crate::common::{Sim, contents, noise, small, value};
@@ -19,6 +19,21 @@ fn a_database_is_created_and_reopened_on_a_real_disk() {
     let db = Db::open(&path).unwrap();
     assert_eq!(db.get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
     assert!(db.recovery_report().clean);
+}
+
+/// The name `CURRENT` was lost when the power failed, and files of the log were kept: they looked like the rest of a database.
+#[test]
+fn a_kill_while_a_database_is_created_and_a_power_failure_at_the_next_open_leave_one_that_can_be_opened() {
+    let image = Image { data: DataFate::All, names: NameFate::Subset };
+    let first = Sim::new();
+    for killed in first.before_each_change(|| drop(first.open())) {
+        let second = Sim::on(killed);
+        for lost in second.before_each_change(|| drop(second.open())) {
+            for seed in 0..6 {
+                drop(Sim::on(lost.crash_image(&image, seed)).open());
+            }
+        }
+    }
 }
 
 #[test]
