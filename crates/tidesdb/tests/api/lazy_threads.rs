@@ -84,7 +84,6 @@ struct Scarce {
     has_room: AtomicBool,
     refused: AtomicUsize,
     started: AtomicUsize,
-    running: Arc<AtomicUsize>,
 }
 
 impl Threads for Scarce {
@@ -96,13 +95,7 @@ impl Threads for Scarce {
     ) -> io::Result<JoinHandle> {
         if self.has_room.load(SeqCst) {
             self.started.fetch_add(1, SeqCst);
-            self.running.fetch_add(1, SeqCst);
-            let running = Arc::clone(&self.running);
-            let work = move || {
-                body();
-                running.fetch_sub(1, SeqCst);
-            };
-            return RealThreads::new().spawn(name, priority, Box::new(work));
+            return RealThreads::new().spawn(name, priority, body);
         }
         self.refused.fetch_add(1, SeqCst);
         Err(io::ErrorKind::WouldBlock.into())
@@ -169,9 +162,9 @@ fn a_sync_interval_is_kept_by_the_commit_if_the_timekeeper_cannot_start() {
 #[test]
 fn threads_that_start_during_a_close_end_with_it() {
     for round in 0..200u64 {
-        let (sim, threads) = (Sim::new(), Arc::new(Scarce::default()));
-        threads.has_room.store(true, SeqCst);
-        let db = scarce(&sim, &threads).background_threads(1 + round as usize % 3).open().unwrap();
+        let (sim, threads) = (Sim::new(), Arc::new(Counted::default()));
+        let env = Env { threads: Arc::clone(&threads) as Arc<dyn Threads>, ..sim.env.clone() };
+        let db = sim.options().env(env).background_threads(1 + round as usize % 3).open().unwrap();
         std::thread::scope(|s| {
             for thread in 0..3u8 {
                 let db = db.clone();
@@ -189,7 +182,7 @@ fn threads_that_start_during_a_close_end_with_it() {
             s.spawn(|| {
                 std::thread::sleep(Duration::from_micros(round * 20));
                 db.clone().close().unwrap();
-                assert_eq!(threads.running.load(SeqCst), 0, "round {round}");
+                assert_eq!(threads.alive.load(SeqCst), 0, "round {round}");
             });
         });
         drop(db);
