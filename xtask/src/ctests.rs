@@ -46,6 +46,9 @@ const SYNCS: [([&str; 3], usize); 6] = [
     (["1", "1", "1"], 20),
 ];
 
+/// Expected output of the C program of the README.
+pub(crate) const README_PRINTED: &str = "apple is durable\n";
+
 /// Expected output of each example.
 pub(crate) const PRINTED: [(&str, &str); 3] = [
     ("c", "apple is red\ncarrot is not there\nall:\n  apple = red\n  banana = yellow\n  cherry = black\n"),
@@ -67,12 +70,7 @@ pub(crate) fn hindrance() -> Option<String> {
 /// The first failure.
 pub(crate) fn run(root: &Path) -> Done {
     let folder = target(root).join("ctests");
-    match fs::remove_dir_all(&folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            return Err(format!("{}: {error}", folder.display()));
-        }
-        _ => {}
-    }
+    install::remove(&folder)?;
     let house = House { source: root.join(CRATE), prefix: folder.join("prefix"), folder };
     install::install(root, &house.prefix, &Shape::default())?;
     house.headers()?;
@@ -339,8 +337,8 @@ impl House {
         said(&mut command)?;
         for _ in 0..2 {
             let printed = said(Command::new(&program).current_dir(&self.folder))?;
-            if printed != "apple is durable\n" {
-                return Err(format!("the C program of README.md prints {printed:?}"));
+            if let Some(line) = difference(README_PRINTED, &printed) {
+                return Err(format!("the C program of README.md: {line}"));
             }
         }
         Ok(())

@@ -4,23 +4,19 @@
 //! The programs that test the library on Linux need processes and signals of Unix; `c-tests/windows` has what is different.
 
 use crate::cargo::{Done, said, target, works};
-use crate::ctests::{PRINTED, difference, readme_source};
+use crate::ctests::{PRINTED, README_PRINTED, difference, readme_source};
 use crate::install::{self, CRATE, Shape, read};
-use crate::wine;
-use std::fs;
+use crate::wine::{self, COMPILER, PACKAGES, TARGET};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const TARGET: &str = "x86_64-pc-windows-gnu";
-const COMPILER: &str = "x86_64-w64-mingw32-gcc";
 const FLAGS: [&str; 5] = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic"];
 
 /// Returns the reason why the programs cannot be built or run here, if there is one.
 pub(crate) fn hindrance() -> Option<String> {
     let missing =
         if !works(COMPILER, &["--version"]) { COMPILER } else { wine::find().map_or("wine64", |_| "") };
-    let packages = "apt-get install gcc-mingw-w64-x86-64-posix wine64";
-    (!missing.is_empty()).then(|| format!("no {missing}: {packages}"))
+    (!missing.is_empty()).then(|| format!("no {missing}: apt-get install {PACKAGES}"))
 }
 
 /// Installs the library into its own folder, builds the programs and runs them.
@@ -33,12 +29,7 @@ pub(crate) fn run(root: &Path) -> Done {
         return Ok(());
     }
     let folder = target(root).join("dll");
-    match fs::remove_dir_all(&folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            return Err(format!("{}: {error}", folder.display()));
-        }
-        _ => {}
-    }
+    install::remove(&folder)?;
     let prefix = folder.join("prefix");
     install::install(root, &prefix, &Shape { target: Some(TARGET.to_owned()), ..Shape::default() })?;
     install::copy(&prefix.join("bin/tidesdb.dll"), &folder.join("tidesdb.dll"), 0o755)?;
@@ -53,7 +44,7 @@ pub(crate) fn run(root: &Path) -> Done {
     house.prints("kv", &source.join("examples/kv.c"), PRINTED[0].1)?;
     let readme = house.folder.join("readme.c");
     install::write(&readme, &readme_source(root)?)?;
-    house.prints("readme", &readme, "apple is durable\n")?;
+    house.prints("readme", &readme, README_PRINTED)?;
     let printed = house.run("windows", &source.join("c-tests/windows/main.c"))?;
     println!("  windows: {}", printed.trim());
     Ok(())

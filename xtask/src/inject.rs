@@ -211,7 +211,7 @@ impl House {
     /// Installs the library and builds the program.
     fn build(root: &Path, plan: Plan) -> Result<House, String> {
         let folder = target(root).join("inject");
-        remove(&folder)?;
+        install::remove(&folder)?;
         make(&folder.join("findings"))?;
         let prefix = plan.prefix.clone().unwrap_or_else(|| folder.join("prefix"));
         if plan.prefix.is_none() {
@@ -261,7 +261,7 @@ impl House {
     /// is removed.
     fn check_can_fail(&self) -> Done {
         let place = self.work.join("0");
-        remove(&place.join("db"))?;
+        install::remove(&place.join("db"))?;
         let mut command = Command::new(&self.program);
         let checked = output(self.program_args(&mut command, "check", &place))?;
         match checked.status.code() {
@@ -291,7 +291,7 @@ impl House {
                 .findings
                 .push(format!("{} {}: no call failed, so nothing was tried", series.call, series.error));
         }
-        let _ = remove(&self.work.join(worker.to_string())); // the last worker to end finds the folder empty
+        let _ = install::remove(&self.work.join(worker.to_string())); // the last worker to end finds the folder empty
         let _ = fs::remove_dir(&self.work);
         tally
     }
@@ -334,7 +334,7 @@ impl House {
     /// Creates an empty folder.
     fn place(&self, worker: usize) -> Result<PathBuf, String> {
         let place = self.work.join(worker.to_string());
-        remove(&place)?;
+        install::remove(&place)?;
         make(&place)?;
         Ok(place)
     }
@@ -396,15 +396,6 @@ fn output(command: &mut Command) -> Result<Output, String> {
 
 fn make(folder: &Path) -> Done {
     fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))
-}
-
-fn remove(folder: &Path) -> Done {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(format!("{}: {error}", folder.display()))
-        }
-        _ => Ok(()),
-    }
 }
 
 fn parse(args: &[String]) -> Result<Plan, String> {

@@ -394,6 +394,19 @@ pub(crate) fn write(path: &Path, text: &str) -> Done {
     fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
+/// Removes a folder with all that it contains, if it exists.
+///
+/// # Errors
+/// The I/O error, with the path.
+pub(crate) fn remove(folder: &Path) -> Done {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(format!("{}: {error}", folder.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Copies a file; creates the target folder if needed.
 ///
 /// # Errors

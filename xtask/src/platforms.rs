@@ -63,11 +63,11 @@ const PLATFORMS: [Platform; 7] = [
     Platform { name: "freebsd", target: "x86_64-unknown-freebsd", run: None },
     Platform {
         name: "windows",
-        target: "x86_64-pc-windows-gnu",
+        target: wine::TARGET,
         run: Some(Run {
-            linker: "x86_64-w64-mingw32-gcc",
+            linker: wine::COMPILER,
             runner: Runner::Wine,
-            packages: "gcc-mingw-w64-x86-64-posix wine64",
+            packages: wine::PACKAGES,
             flags: "",
             steps: &[
                 Step { what: "leaf crates", cargo: LEAVES, left_out: &[] },

@@ -5,7 +5,7 @@
 //! are built first, a minute before the rest. The build fails if anything wants a C compiler.
 
 use crate::cargo::{Done, target};
-use crate::install::read;
+use crate::install::{read, remove};
 use std::path::Path;
 use std::process::Command;
 
@@ -61,12 +61,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Done {
 /// Builds the unit, then the rest of the program.
 fn build(root: &Path) -> Result<Times, String> {
     let folder = target(root).join("weight");
-    match std::fs::remove_dir_all(&folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            return Err(format!("{}: {error}", folder.display()));
-        }
-        _ => {}
-    }
+    remove(&folder)?;
     let packages: Vec<&str> = UNIT.iter().flat_map(|name| ["-p", name]).collect();
     let unit = timed(root, &folder, &packages)?;
     let rest = timed(root, &folder, &[])?;

@@ -7,6 +7,13 @@ use crate::cargo::{said, target};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// The target of the programs that it runs.
+pub(crate) const TARGET: &str = "x86_64-pc-windows-gnu";
+/// The compiler for C, which also links.
+pub(crate) const COMPILER: &str = "x86_64-w64-mingw32-gcc";
+/// The packages of Debian with that compiler and with Wine.
+pub(crate) const PACKAGES: &str = "gcc-mingw-w64-x86-64-posix wine64";
+
 /// The variable with the folder in which Wine works.
 const PREFIX: &str = "WINEPREFIX";
 
