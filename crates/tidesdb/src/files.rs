@@ -58,6 +58,11 @@ pub fn wal(id: WalId) -> String {
     format!("{:06}.wal", id.0)
 }
 
+/// Name of a WAL segment that is not part of the log: one that is being made, or that is kept for reuse.
+pub fn free_wal(id: WalId) -> String {
+    format!("{}.free", wal(id))
+}
+
 /// Name of a table.
 pub fn table(id: TableId) -> String {
     format!("{:06}.klog", id.0)

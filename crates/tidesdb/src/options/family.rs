@@ -1,8 +1,9 @@
 //! Settings of one column family. They are stored with the family; the comparator is stored by name.
 //!
-//! The table `family_options!` below is the only place in the engine that defines them, and `version/tests/codec.rs` has its bytes. Generated from it:
-//! [`FamilyOptions`] with its defaults, the domain checks, the fields on disk ([`FamilyOptions::write`]), and [`LiveOptions`], which open
-//! families use. To add a setting, add one line there and use the setting. It takes the id after the largest, because ids are never reused.
+//! The table `family_options!` below is the only place in the engine that defines them, and `version/tests/codec.rs` has its bytes. Generated
+//! from it: [`FamilyOptions`] with its defaults, the domain checks, the fields on disk ([`FamilyOptions::write`]), and [`LiveOptions`], which
+//! open families use. To add a setting, add one line there and use the setting. It takes the id after the largest, because ids are never
+//! reused.
 
 use std::fmt;
 use std::ops::RangeInclusive;

@@ -4,8 +4,8 @@
 //! only its key section is read and cached, and the frame of a requested value is read when it is needed. Such blocks
 //! contain a long value, or were written when blocks were longer.
 //!
-//! In a mapped file, a block and its first [`FRAME_BITS`] frames are verified once per open, later frames at each use, and key sections stored raw are used in place. Frames are
-//! read separately there too, and some of them are cached. Long values never enter the cache.
+//! In a mapped file, a block and its first [`FRAME_BITS`] frames are verified once per open, later frames at each use, and key sections
+//! stored raw are used in place. Frames are read separately there too, and some of them are cached. Long values never enter the cache.
 
 use std::borrow::Cow;
 use std::ops::Range;

@@ -432,8 +432,7 @@ impl Log {
         let keep_files = self.reserve.is_held() && !self.lacks_space() && kept_from == u64::MAX;
         for (id, segment) in gone {
             self.forget(id);
-            let name = files::wal(WalId(id));
-            let free = format!("{name}.free");
+            let (name, free) = (files::wal(WalId(id)), files::free_wal(WalId(id)));
             if keep_files && segment.is_reusable() && room > 0 && self.dir.rename(&name, &free).is_ok() {
                 room -= 1;
                 self.table.lock().free.push(free);

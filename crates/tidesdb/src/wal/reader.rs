@@ -14,8 +14,8 @@
 //! | nothing after `X` | the end, or a torn tail | end there |
 //! | a pad record without a next segment | the segment existed before the pad | refuse |
 //!
-//! A failed sync may drop pages that were written. A failed sync of the log or of values leaves a note, and the next open then treats "same
-//! boot" as "other boot".
+//! A failed sync may drop pages that were written. So one of the log or of values leaves a note, and the next open then treats "same boot"
+//! as "other boot".
 //!
 //! A read error is none of these: the open fails with it. Segments are read by system calls, because a bad sector under
 //! a memory map would kill the process.

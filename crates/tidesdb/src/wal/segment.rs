@@ -49,7 +49,7 @@ impl Draft {
         reuse: Option<String>,
         blocks: RangeInclusive<u64>,
     ) -> Result<Self> {
-        let temp = format!("{}.free", files::wal(WalId(header.id)));
+        let temp = files::free_wal(WalId(header.id));
         let bytes = header.file_bytes();
         let is_reused = reuse.is_some();
         let (file, backed) = match reuse {

@@ -299,7 +299,7 @@ impl Log {
         if !self.table.lock().live.contains_key(&id) {
             return Ok(None);
         }
-        let (name, aside) = (files::wal(WalId(id)), format!("{}.free", files::wal(WalId(id + 1))));
+        let (name, aside) = (files::wal(WalId(id)), files::free_wal(WalId(id + 1)));
         self.dir.rename(&name, &aside).map_err(|e| Error::io("rename", &name, e))?;
         Ok(Some(aside))
     }

@@ -29,8 +29,8 @@ use crate::{Error, Result};
 /// The name of a batch in error messages.
 const BODY: &str = "a batch in memory";
 
-/// Commits `batch` and clears it. Returns its sequence number. Earlier commits become as durable as the sync mode
-/// says, even if the batch is empty.
+/// Commits `batch` and clears it. Returns its sequence number. Earlier commits become as durable as the sync mode says, even
+/// if the batch is empty.
 ///
 /// # Errors
 /// Before the log is written: nothing happened and the batch is kept. After it: `CommitUnknown`.

@@ -93,8 +93,8 @@ impl<'t, 'a> Planner<'t, 'a> {
     }
 
     /// Returns a merge of level 1 if its bytes, times [`WEIGHT`], are at least the excess of the fullest lower level, else of a partition
-    /// of that level. Both are bytes: as a share of what a level may hold, the
-    /// excess of the lower levels of a large tree would always be the smaller one, and grow without end.
+    /// of that level. Both are bytes: as a share of what a level may hold, the excess of the lower levels of a large tree would always be the
+    /// smaller one, and grow without end.
     fn most_urgent(&self) -> Due {
         let upper = self.upper_debt();
         let lower = self.fullest_level();
