@@ -54,7 +54,7 @@ cargo xtask COMMAND
   clients             tests the C library from Go and Java, and with the tests of the Rust binding
   platforms [NAME...]
                       compiles the engine for macOS, FreeBSD, Windows, 32 bits, ARM64 and s390x, and runs its tests and
-                      programs where an emulator runs them, which it installs if it is root: docs/platforms.md; the
+                      programs where an emulator runs them, which it installs if it is root: docs/reference/platforms.md; the
                       stage of that name only compiles for macOS and Windows
   api                 writes the listing of the public API, docs/api, which `ci docs` checks
   loom [NAME]         explores all interleavings of the lock-free parts; NAME filters the models

@@ -1,6 +1,6 @@
 //! `cargo xtask platforms`: compiles the engine for other systems and processors, and runs what this machine can run of it.
 //!
-//! `docs/platforms.md` says what that shows. What is missing is installed: the standard library of a target with `rustup target add`, linkers
+//! `docs/reference/platforms.md` says what that shows. What is missing is installed: the standard library of a target with `rustup target add`, linkers
 //! and emulators as packages of Debian, if the caller is root. A part that still lacks a tool prints `SKIPPED` and the reason; a test that is
 //! left out is named with the reason. A variable of Cargo for the target, such as `CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER`, is kept if the
 //! caller has set it.

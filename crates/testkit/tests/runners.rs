@@ -188,7 +188,7 @@ fn violations(out: &Output) -> Vec<String> {
 #[test]
 fn the_page_lists_every_runner_with_its_own_ids() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let page = std::fs::read_to_string(root.join("docs/testing.md")).unwrap();
+    let page = std::fs::read_to_string(root.join("docs/testing/README.md")).unwrap();
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
     let ids = |cells: &str| cells.split(" | ").next().unwrap().split(", ").map(str::to_owned).collect();
     let listed: BTreeMap<&str, BTreeSet<String>> = rows.map(|(name, cells)| (name, ids(cells))).collect();
