@@ -75,12 +75,12 @@ const PLATFORMS: [Platform; 7] = [
                 Step { what: "programs, C library, other crates", cargo: PROGRAMS, left_out: &[] },
                 Step {
                     what: "50 kills of a writer",
-                    cargo: "run -p testkit --bin kill -- --kills 50",
+                    cargo: "run -p testkit -- kill --kills 50",
                     left_out: &[],
                 },
                 Step {
                     what: "a reader beside a writer",
-                    cargo: "run -p testkit --bin beside -- --refreshes 100",
+                    cargo: "run -p testkit -- beside --refreshes 100",
                     left_out: &[],
                 },
                 Step {
@@ -100,7 +100,7 @@ const PLATFORMS: [Platform; 7] = [
                 },
                 Step {
                     what: "a full disk",
-                    cargo: "run -p testkit --bin tmpfs -- --rounds 6 --scarce 0 --mib 48 --dir {DISK}",
+                    cargo: "run -p testkit -- tmpfs --rounds 6 --scarce 0 --mib 48 --dir {DISK}",
                     left_out: &[],
                 },
             ],

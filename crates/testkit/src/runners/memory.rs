@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use testkit::memory::{Group, Plan, Seen, child, run};
+use testkit::process;
 use testkit::report::{self, OneCase, exit, finish, temp_dir, violation};
 use testkit::watch::Watch;
 
@@ -45,12 +46,8 @@ struct Args {
     last: u64,
 }
 
-fn main() -> ExitCode {
-    report::run(runner)
-}
-
-fn runner() -> ExitCode {
-    let args = Args::parse();
+pub(crate) fn runner() -> ExitCode {
+    let args: Args = process::arguments();
     let plan = Plan {
         limit: args.limit << 20,
         group: args.group.unwrap_or(args.limit * 5 / 4) << 20,

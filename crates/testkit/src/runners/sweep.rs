@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::Parser;
+use testkit::process;
 use testkit::report::{self, exit, finish, violation};
 use testkit::sweep::{Report, SHAPES, Subject, missing_kinds};
 use testkit::watch::Watch;
@@ -29,13 +30,9 @@ struct Args {
     threads: u64,
 }
 
-fn main() -> ExitCode {
-    report::run(runner)
-}
-
-fn runner() -> ExitCode {
+pub(crate) fn runner() -> ExitCode {
     std::panic::set_hook(Box::new(|_| {})); // a panic is reported with its case
-    let Args { seed, case, stride, blocks, threads } = Args::parse();
+    let Args { seed, case, stride, blocks, threads } = process::arguments();
     let only = case.map(|n| n as usize);
     let watch = Watch::start(Duration::from_secs(600));
     let next = AtomicUsize::new(0);

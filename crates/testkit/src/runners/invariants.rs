@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use clap::Parser;
 use testkit::disks::{CrashArgs, System, machine_on};
 use testkit::invariants::{Counts, Demand, Player, Promises, Shared, Work, recovered};
-use testkit::report::{self, Cases, exit, finish, violation};
+use testkit::process;
+use testkit::report::{Cases, exit, finish, violation};
 use testkit::rng::Rng;
 use testkit::watch::Watch;
 use testkit::world::{Config, PATH};
@@ -35,12 +35,8 @@ struct Totals {
 
 type Common = Arc<Mutex<Totals>>;
 
-fn main() -> ExitCode {
-    report::run(runner)
-}
-
-fn runner() -> ExitCode {
-    let CrashArgs { cases, points, threads, disk } = CrashArgs::parse();
+pub(crate) fn runner() -> ExitCode {
+    let CrashArgs { cases, points, threads, disk } = process::arguments();
     let watch = Watch::start(Duration::from_secs(120));
     let totals = Common::default();
     let is_done = || with(&totals, |t| t.points >= points || t.violations >= 20);

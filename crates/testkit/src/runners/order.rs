@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::Parser;
 use testkit::faults;
 use testkit::order::Counts;
+use testkit::process;
 use testkit::report::{self, Cases, exit, finish, violation};
 use testkit::trial::rehearse;
 use testkit::watch::Watch;
@@ -19,12 +20,8 @@ struct Args {
     scripts: u64,
 }
 
-fn main() -> ExitCode {
-    report::run(runner)
-}
-
-fn runner() -> ExitCode {
-    let Args { cases, scripts } = Args::parse();
+pub(crate) fn runner() -> ExitCode {
+    let Args { cases, scripts } = process::arguments();
     let watch = Watch::start(Duration::from_secs(60));
     let (mut counts, mut violations) = (Counts::default(), 0);
     for number in cases.numbers(1_000_000, scripts) {

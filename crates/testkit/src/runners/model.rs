@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use testkit::history::{Place, REQUIRED, REQUIRED_SIM, Totals, history};
-use testkit::report::{self, Cases, exit, finish};
+use testkit::process;
+use testkit::report::{Cases, exit, finish};
 use testkit::watch::Watch;
 
 /// One in this many histories runs on a real directory with threads.
@@ -35,13 +36,9 @@ enum Only {
     Real,
 }
 
-fn main() -> ExitCode {
-    report::run(runner)
-}
-
-fn runner() -> ExitCode {
+pub(crate) fn runner() -> ExitCode {
     std::panic::set_hook(Box::new(|_| {})); // a panic is reported with its history
-    let Args { cases, ops, length, place: only, threads } = Args::parse();
+    let Args { cases, ops, length, place: only, threads } = process::arguments();
     let watch = Watch::start(Duration::from_secs(120));
     let place = |n: u64| match only {
         Some(Only::Sim) => Place::Sim,

@@ -48,12 +48,8 @@ struct Plan {
     one: OneCase,
 }
 
-fn main() -> ExitCode {
-    report::run(runner)
-}
-
-fn runner() -> ExitCode {
-    let plan = Plan::parse();
+pub(crate) fn runner() -> ExitCode {
+    let plan: Plan = process::arguments();
     report::begin(&[], plan.one.case);
     let watch = Watch::start(Duration::from_secs(480));
     watch.begin("the database");

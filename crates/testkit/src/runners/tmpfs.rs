@@ -12,6 +12,7 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use clap::Parser;
+use testkit::process;
 use testkit::report::{self, Cases, exit, finish, violation};
 use testkit::rng::Rng;
 use testkit::scarce;
@@ -80,12 +81,8 @@ struct Args {
     dir: Option<PathBuf>,
 }
 
-fn main() -> ExitCode {
-    report::run(runner)
-}
-
-fn runner() -> ExitCode {
-    let Args { cases, rounds, mib, scarce: seconds, dir } = Args::parse();
+pub(crate) fn runner() -> ExitCode {
+    let Args { cases, rounds, mib, scarce: seconds, dir } = process::arguments();
     let Ok(temp) = tempfile::tempdir() else {
         eprintln!("cannot create a temporary directory");
         return ExitCode::FAILURE;

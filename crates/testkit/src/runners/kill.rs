@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use testkit::kill::{Killer, child};
+use testkit::process;
 use testkit::report::{self, OneCase, exit, finish, temp_dir, violation};
 
 #[derive(Parser)]
@@ -22,12 +23,8 @@ struct Args {
     child: Option<Vec<String>>,
 }
 
-fn main() -> ExitCode {
-    report::run(runner)
-}
-
-fn runner() -> ExitCode {
-    let Args { one: OneCase { case: seed }, kills, dir, child: committing } = Args::parse();
+pub(crate) fn runner() -> ExitCode {
+    let Args { one: OneCase { case: seed }, kills, dir, child: committing } = process::arguments();
     if let Some([path, n]) = committing.as_deref() {
         let number = n.parse().map_err(|e| format!("{n}: {e}"));
         let result = number.and_then(|n| child(&PathBuf::from(path), n));
@@ -37,11 +34,11 @@ fn runner() -> ExitCode {
         return exit(result.is_ok());
     }
     report::begin(&[], seed);
-    let (Ok(temp), Ok(program)) = (temp_dir(dir.as_deref()), std::env::current_exe()) else {
+    let Ok(temp) = temp_dir(dir.as_deref()) else {
         eprintln!("cannot create a temporary directory");
         return ExitCode::FAILURE;
     };
-    let mut killer = Killer::new(&program, &temp.path().join("db"), seed);
+    let mut killer = Killer::new(&temp.path().join("db"), seed);
     for n in 0..kills {
         if let Err(e) = killer.once(n) {
             violation(format_args!("kill {n}: {e}; the files are in {}", temp.path().display()));

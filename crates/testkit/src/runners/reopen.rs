@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use testkit::reopen::{Case, Opened, THREADS, empty, load, open, plot, table, trial};
+use testkit::process;
 use testkit::report::{self, Cases, exit, finish, temp_dir, violation};
 use testkit::rng::Rng;
 
@@ -54,12 +55,8 @@ const KINDS: [&str; Case::ALL.len()] = {
     names
 };
 
-fn main() -> ExitCode {
-    report::run(runner)
-}
-
-fn runner() -> ExitCode {
-    let args = Args::parse();
+pub(crate) fn runner() -> ExitCode {
+    let args: Args = process::arguments();
     if let Some(result) = child(&args) {
         if let Err(e) = &result {
             eprintln!("child: {e}");
@@ -68,7 +65,7 @@ fn runner() -> ExitCode {
     }
     let Args { cases, mib: sizes, trials, kind, .. } = &args;
     let limit = args.limit_ms.map_or(u64::MAX, |ms| ms.saturating_mul(1000));
-    let (Ok(temp), Ok(program)) = (temp_dir(args.dir.as_deref()), std::env::current_exe()) else {
+    let Ok(temp) = temp_dir(args.dir.as_deref()) else {
         eprintln!("cannot create a temporary directory");
         return ExitCode::FAILURE;
     };
@@ -80,7 +77,7 @@ fn runner() -> ExitCode {
             report::begin(&[("kind", name.to_owned()), ("mib", mib.to_string())], n);
             let mut rng = Rng::new(n);
             let result =
-                empty(&temp.path().join("db")).and_then(|path| trial(&program, &path, name, mib, &mut rng));
+                empty(&temp.path().join("db")).and_then(|path| trial(&path, name, mib, &mut rng));
             match result {
                 Ok(figures) => {
                     let pairs = Opened::NAMES.iter().zip(figures.0).map(|(name, n)| format!("{name}={n}"));

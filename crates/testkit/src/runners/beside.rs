@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use testkit::beside::{Parent, THREADS, read, write};
 use testkit::reader_cost::{self, Load};
+use testkit::process;
 use testkit::report::{self, OneCase, exit, finish, temp_dir, violation};
 use tidesdb::SyncMode;
 
@@ -86,12 +87,8 @@ impl Args {
     }
 }
 
-fn main() -> ExitCode {
-    report::run(runner)
-}
-
-fn runner() -> ExitCode {
-    let args = Args::parse();
+pub(crate) fn runner() -> ExitCode {
+    let args: Args = process::arguments();
     if let Some(result) = args.child() {
         if let Err(e) = &result {
             eprintln!("child: {e}");
@@ -100,16 +97,16 @@ fn runner() -> ExitCode {
     }
     let (refreshes, seed) = (args.refreshes, args.one.case);
     report::begin(&[], seed);
-    let (Ok(temp), Ok(program)) = (temp_dir(args.dir.as_deref()), std::env::current_exe()) else {
+    let Ok(temp) = temp_dir(args.dir.as_deref()) else {
         eprintln!("cannot create a temporary directory");
         return ExitCode::FAILURE;
     };
     if let Some(rounds) = args.cost {
-        let parent = reader_cost::Parent { program: &program, dir: temp.path(), load: args.load() };
+        let parent = reader_cost::Parent { dir: temp.path(), load: args.load() };
         let result = parent.run(rounds).inspect_err(|e| eprintln!("{e}"));
         return exit(result.is_ok());
     }
-    let mut parent = Parent::new(&program, &temp.path().join("db"), seed);
+    let mut parent = Parent::new(&temp.path().join("db"), seed);
     if let Err(e) = parent.run(refreshes) {
         violation(format_args!("{e}; the files are in {}", temp.path().display()));
         parent.totals.violations += 1;

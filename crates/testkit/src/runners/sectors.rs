@@ -13,6 +13,7 @@ use std::time::Duration;
 use clap::Parser;
 use rustix::fs::{Advice, FallocateFlags, Mode, OFlags};
 use testkit::home::in_memory;
+use testkit::process;
 use testkit::report::{self, exit, finish, violation};
 use testkit::rng::Rng;
 use testkit::watch::Watch;
@@ -68,12 +69,8 @@ struct Args {
     device: Option<String>,
 }
 
-fn main() -> ExitCode {
-    report::run(runner)
-}
-
-fn runner() -> ExitCode {
-    let args = Args::parse();
+pub(crate) fn runner() -> ExitCode {
+    let args: Args = process::arguments();
     let seed = args.seed;
     if let (Some(name), Some(dir)) = (&args.child, &args.dir) {
         let device = args.image.clone().zip(args.device.clone());
@@ -101,7 +98,7 @@ fn runner() -> ExitCode {
 
 /// Runs a case in a separate process, which a signal may kill. Returns false if there is no device to run it on.
 fn judge(case: Case, temp: &Path, seed: u64) -> Done<bool> {
-    let mut child = Command::new(std::env::current_exe().map_err(|e| e.to_string())?);
+    let mut child = process::itself()?;
     child.args(["--child", case.name, "--seed", &seed.to_string()]);
     let device = if case.cut { None } else { Some(Device::new(temp)) };
     match &device {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use testkit::metamorphic::{Answers, Config, History, run};
+use testkit::process;
 use testkit::report::{self, exit, finish, violation};
 use testkit::watch::Watch;
 
@@ -25,12 +26,8 @@ struct Args {
     keys: u64,
 }
 
-fn main() -> ExitCode {
-    report::run(runner)
-}
-
-fn runner() -> ExitCode {
-    let Args { seed, case, configs, length, keys } = Args::parse();
+pub(crate) fn runner() -> ExitCode {
+    let Args { seed, case, configs, length, keys } = process::arguments();
     let numbers = case.map_or(0..configs, |n| n..n.saturating_add(1));
     let configs = numbers.end - numbers.start;
     let only = [("seed", seed.to_string())];

@@ -13,7 +13,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Child, ExitCode, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use clap::Parser;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use testkit::fuzz::targets::{TARGETS, Target};
 use testkit::fuzz::{corpus, mutate};
+use testkit::process;
 use testkit::report::{self, exit, finish, violation};
 use testkit::rng::Rng;
 use tidesdb_io::{Clock, RealClock};
@@ -62,12 +63,8 @@ struct Args {
     from: u64,
 }
 
-fn main() -> ExitCode {
-    report::run(runner)
-}
-
-fn runner() -> ExitCode {
-    let args = Args::parse();
+pub(crate) fn runner() -> ExitCode {
+    let args: Args = process::arguments();
     let Args { seed, seconds, .. } = args;
     if args.write_corpus {
         return exit(corpus::write().is_ok());
@@ -206,7 +203,7 @@ fn session(
         let _ = file.read_exact_at(&mut bytes, 0);
         u64::from_le_bytes(bytes)
     };
-    let mut child = Command::new(std::env::current_exe().ok()?)
+    let mut child = process::itself().ok()?
         .args(["--target", target.name, "--seed", &seed.to_string(), "--from", &from.to_string()])
         .args(["--seconds", &seconds.to_string(), "--progress"])
         .arg(&progress)
@@ -286,8 +283,8 @@ fn found(target: &Target, seed: u64, n: u64, what: &str, findings: &mut Vec<Stri
 
 /// Returns true if the input in `path` fails in a separate process.
 fn fails(target: &Target, path: &Path) -> bool {
-    let Ok(exe) = std::env::current_exe() else { return false };
-    let child = Command::new(exe)
+    let Ok(mut itself) = process::itself() else { return false };
+    let child = itself
         .args(["--target", target.name, "--input"])
         .arg(path)
         .stdout(Stdio::null())

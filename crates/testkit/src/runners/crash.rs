@@ -8,13 +8,13 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use clap::Parser;
 use testkit::check::{self, Demand};
 use testkit::disks::{CrashArgs, System, machine_on};
 use testkit::follower::follow;
 use testkit::model::wall_millis;
 use testkit::order;
-use testkit::report::{self, exit, finish, violation};
+use testkit::process;
+use testkit::report::{exit, finish, violation};
 use testkit::rng::Rng;
 use testkit::script::{self, RECIPES, Recipe};
 use testkit::world::{Config, PATH, Promises, Shared, World};
@@ -41,12 +41,8 @@ struct Totals {
 /// Maximum number of crash points within one recovery.
 const NESTED_MAX: u64 = 40;
 
-fn main() -> ExitCode {
-    report::run(runner)
-}
-
-fn runner() -> ExitCode {
-    let CrashArgs { cases, points, threads, disk } = CrashArgs::parse();
+pub(crate) fn runner() -> ExitCode {
+    let CrashArgs { cases, points, threads, disk } = process::arguments();
     let totals = Totals::default();
     let is_done = || totals.points.load(Relaxed) >= points || totals.wrong.load(Relaxed) >= 20;
     cases.run(threads, &[], is_done, |script| one_case(script, disk, points, &totals));

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::Parser;
 use testkit::isolation::append::{self, Anomaly, level_name};
 use testkit::isolation::{Findings, LEVELS, check, run};
+use testkit::process;
 use testkit::report::{self, Cases, enough, exit, finish, line, violation};
 use testkit::watch::Watch;
 use tidesdb::Isolation;
@@ -38,12 +39,8 @@ struct Args {
     only: Option<String>,
 }
 
-fn main() -> ExitCode {
-    report::run(runner)
-}
-
-fn runner() -> ExitCode {
-    let Args { cases, transactions, only } = Args::parse();
+pub(crate) fn runner() -> ExitCode {
+    let Args { cases, transactions, only } = process::arguments();
     let watch = Watch::start(Duration::from_secs(120));
     let wanted = |part: &str| only.as_deref().is_none_or(|only| only == part);
     let mut good = !wanted(REGISTERS) || registers(transactions, &cases, &watch);

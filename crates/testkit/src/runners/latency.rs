@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use clap::Parser;
+use testkit::process;
 use testkit::report::{self, exit, finish, violation};
 use testkit::rng::Rng;
 use testkit::watch::Watch;
@@ -45,12 +46,8 @@ struct Args {
     case: Option<u64>,
 }
 
-fn main() -> ExitCode {
-    report::run(runner)
-}
-
-fn runner() -> ExitCode {
-    let Args { mib, limit, commits, case } = Args::parse();
+pub(crate) fn runner() -> ExitCode {
+    let Args { mib, limit, commits, case } = process::arguments();
     let commits = case.map_or(0..commits, |n| n..n.saturating_add(1));
     let watch = Watch::start(Duration::from_secs(120));
     watch.begin("the commits");

@@ -8,7 +8,8 @@ use std::time::Duration;
 use clap::Parser;
 use testkit::faults::{self, Totals};
 use testkit::group;
-use testkit::report::{self, Cases, exit, finish};
+use testkit::process;
+use testkit::report::{Cases, exit, finish};
 use testkit::watch::Watch;
 
 #[derive(Parser)]
@@ -31,13 +32,9 @@ struct Args {
 /// Runs the script with the given number on one thread.
 type Script<'a> = dyn Fn(u64, &Watch) -> Totals + Sync + 'a;
 
-fn main() -> ExitCode {
-    report::run(runner)
-}
-
-fn runner() -> ExitCode {
+pub(crate) fn runner() -> ExitCode {
     std::panic::set_hook(Box::new(|_| {})); // a panic is reported with its case
-    let args = Args::parse();
+    let args: Args = process::arguments();
     let Args { numbers, cases, points, .. } = args;
     let wanted = |n: u64| args.only.is_none_or(|only| only == n);
     let watch = Watch::start(Duration::from_secs(60));

@@ -13,6 +13,7 @@ use std::time::Duration;
 use clap::Parser;
 use testkit::home::in_memory;
 use testkit::model::listed;
+use testkit::process;
 use testkit::report::{self, Cases, exit, finish, violation};
 use testkit::rng::Rng;
 use testkit::watch::Watch;
@@ -147,12 +148,8 @@ struct Args {
     rounds: u64,
 }
 
-fn main() -> ExitCode {
-    report::run(runner)
-}
-
-fn runner() -> ExitCode {
-    let Args { cases, rounds } = Args::parse();
+pub(crate) fn runner() -> ExitCode {
+    let Args { cases, rounds } = process::arguments();
     let watch = Watch::start(Duration::from_secs(60));
     let counts = Counts::default();
     let mut violations = 0;
