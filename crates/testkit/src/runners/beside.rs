@@ -8,8 +8,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use testkit::beside::{Parent, THREADS, read, write};
-use testkit::reader_cost::{self, Load};
 use testkit::process;
+use testkit::reader_cost::{self, Load};
 use testkit::report::{self, OneCase, exit, finish, temp_dir, violation};
 use tidesdb::SyncMode;
 

@@ -203,7 +203,8 @@ fn session(
         let _ = file.read_exact_at(&mut bytes, 0);
         u64::from_le_bytes(bytes)
     };
-    let mut child = process::itself().ok()?
+    let mut child = process::itself()
+        .ok()?
         .args(["--target", target.name, "--seed", &seed.to_string(), "--from", &from.to_string()])
         .args(["--seconds", &seconds.to_string(), "--progress"])
         .arg(&progress)

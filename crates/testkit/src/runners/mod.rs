@@ -1,36 +1,51 @@
 //! The runners. Each finds cases that nobody thought of, reports what breaks a promise, and prints the command that shows it again.
 
+mod beside;
+mod crash;
+mod descriptors;
+mod faults;
+#[cfg(unix)] // two of its targets are the C library's, which is built there only
+mod fuzz;
+mod invariants;
+mod isolation;
+mod kill;
+mod latency;
+mod memory;
+mod metamorphic;
+mod model;
+mod order;
+mod races;
+mod reopen;
+#[cfg(unix)] // it mounts a device
+mod sectors;
+mod sweep;
+mod tmpfs;
+
 use std::process::ExitCode;
 
-macro_rules! runners {
-    ($($(#[$only:meta])? $name:ident,)*) => {
-        $($(#[$only])? mod $name;)*
+/// A runner: whether it found nothing.
+pub(crate) type Runner = fn() -> ExitCode;
 
-        /// The names of the runners, with what each does.
-        pub(crate) const ALL: &[(&str, fn() -> ExitCode)] =
-            &[$($(#[$only])? (stringify!($name), $name::runner)),*];
-    };
-}
-
-runners! {
-    beside,
-    crash,
-    descriptors,
-    faults,
-    #[cfg(unix)] // two of its targets are the C library's, which is built there only
-    fuzz,
-    invariants,
-    isolation,
-    kill,
-    latency,
-    memory,
-    metamorphic,
-    model,
-    order,
-    races,
-    reopen,
-    #[cfg(unix)] // it mounts a device
-    sectors,
-    sweep,
-    tmpfs,
-}
+/// The runners by name.
+pub(crate) const ALL: &[(&str, Runner)] = &[
+    ("beside", beside::runner),
+    ("crash", crash::runner),
+    ("descriptors", descriptors::runner),
+    ("faults", faults::runner),
+    #[cfg(unix)]
+    ("fuzz", fuzz::runner),
+    ("invariants", invariants::runner),
+    ("isolation", isolation::runner),
+    ("kill", kill::runner),
+    ("latency", latency::runner),
+    ("memory", memory::runner),
+    ("metamorphic", metamorphic::runner),
+    ("model", model::runner),
+    ("order", order::runner),
+    ("races", races::runner),
+    ("reopen", reopen::runner),
+    #[cfg(unix)]
+    ("sectors", sectors::runner),
+    ("sweep", sweep::runner),
+    ("tmpfs", tmpfs::runner),
+];

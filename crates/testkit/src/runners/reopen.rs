@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
-use testkit::reopen::{Case, Opened, THREADS, empty, load, open, plot, table, trial};
 use testkit::process;
+use testkit::reopen::{Case, Opened, THREADS, empty, load, open, plot, table, trial};
 use testkit::report::{self, Cases, exit, finish, temp_dir, violation};
 use testkit::rng::Rng;
 
@@ -76,8 +76,7 @@ pub(crate) fn runner() -> ExitCode {
         for n in cases.numbers(NUMBERS, *trials) {
             report::begin(&[("kind", name.to_owned()), ("mib", mib.to_string())], n);
             let mut rng = Rng::new(n);
-            let result =
-                empty(&temp.path().join("db")).and_then(|path| trial(&path, name, mib, &mut rng));
+            let result = empty(&temp.path().join("db")).and_then(|path| trial(&path, name, mib, &mut rng));
             match result {
                 Ok(figures) => {
                     let pairs = Opened::NAMES.iter().zip(figures.0).map(|(name, n)| format!("{name}={n}"));
