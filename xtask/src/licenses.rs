@@ -9,9 +9,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Packages whose dependencies are part of the installation.
-const INSTALLED: [&str; 3] = ["tidesdb-capi", "tidesdb-cli", "tidesdb-bench"];
-
 /// Folders inside a crate that hold third-party sources with their own licences.
 const VENDORED: [&str; 2] = ["zstd", "vendor"];
 
@@ -21,11 +18,11 @@ const DATA: &str = "crates/tidesdb-cli/data/unicode/LICENSE";
 /// Prefixes of the names of licence files.
 const NAMES: [&str; 4] = ["LICENSE", "LICENCE", "COPYING", "NOTICE"];
 
-/// Returns the licences of the project and of each linked crate.
+/// Returns the licences of the project and of each crate that is linked into one of `packages`.
 ///
 /// # Errors
 /// If cargo cannot list the crates, or a licence is missing.
-pub(crate) fn text(root: &Path) -> Result<String, String> {
+pub(crate) fn text(root: &Path, packages: &[&str]) -> Result<String, String> {
     let mut out = format!(
         "TidesDB\n\nLicensed under the MIT licence or the Apache License 2.0, at your choice.\n\n{}\n{}\n",
         read(&root.join("LICENSE-MIT"))?,
@@ -42,7 +39,7 @@ pub(crate) fn text(root: &Path) -> Result<String, String> {
     );
     let folders = folders(root)?;
     let mut seen: Vec<String> = Vec::new();
-    for (name, license) in crates(root)? {
+    for (name, license) in crates(root, packages)? {
         let folder = folders.get(&name).ok_or(format!("cargo does not report the folder of {name}"))?;
         let _ = write!(out, "\n==== {name}: {license}\n");
         for file in files(folder) {
@@ -57,9 +54,9 @@ pub(crate) fn text(root: &Path) -> Result<String, String> {
 }
 
 /// Returns the linked crates as `name-version` with their licences, without those of this repository.
-fn crates(root: &Path) -> Result<BTreeMap<String, String>, String> {
+fn crates(root: &Path, packages: &[&str]) -> Result<BTreeMap<String, String>, String> {
     let mut found = BTreeMap::new();
-    for package in INSTALLED {
+    for package in packages {
         let mut command = Command::new("cargo");
         command.args(["tree", "-p", package, "-e", "normal", "--prefix", "none", "--format", "{p}|{l}"]);
         for line in said(command.current_dir(root))?.lines() {
@@ -125,7 +122,7 @@ mod tests {
     #[test]
     fn all_required_licences_are_included() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let text = text(&root).expect("the licences");
+        let text = text(&root, &["tidesdb-capi", "tidesdb-cli"]).expect("the licences");
         for needed in ["==== snap-", "==== zstd-sys-", "Meta Platforms", "UNICODE LICENSE"] {
             assert!(text.contains(needed), "{needed}");
         }

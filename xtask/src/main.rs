@@ -22,6 +22,7 @@ mod wine;
 mod dll;
 mod platforms;
 mod weight;
+mod wheel;
 mod stages;
 mod soak;
 
@@ -38,7 +39,7 @@ cargo xtask COMMAND
                       hour; `brief` are those of the build server besides `tidy` and `test`
                       stages: tidy lint msrv platforms test bench gate weight report docs c npm clients package loom crash faults
                       order kill beside reopen sweep model metamorphic isolation invariants fuzz tmpfs races descriptors sectors
-                      latency memory asan miri;
+                      latency memory asan miri python;
                       `report` opens the benchmark report in Chromium, `c` tests the C library (needs a C
                       compiler and pkg-config), `npm` and `clients` test it from other languages, `package`
                       builds packages, and the crates as the registry would
@@ -54,8 +55,11 @@ cargo xtask COMMAND
   clients             tests the C library from Go and Java, and with the tests of the Rust binding
   platforms [NAME...]
                       compiles the engine for macOS, FreeBSD, Windows, 32 bits, ARM64 and s390x, and runs its tests and
-                      programs where an emulator runs them, which it installs if it is root: docs/reference/platforms.md; the
+                      programs where an emulator runs them, which it installs if it is root: docs/platforms.md; the
                       stage of that name only compiles for macOS and Windows
+  wheel [--target arm64|windows] [--profile NAME] [--test] [--stress MINUTES] [--bench] [-- ARGS]
+                      builds the Python package in target/wheels; --test runs its tests, with ARGS for pytest; --stress makes
+                      random calls from several threads; --bench compares it with other stores (needs Python and pip)
   api                 writes the listing of the public API, docs/api, which `ci docs` checks
   loom [NAME]         explores all interleavings of the lock-free parts; NAME filters the models
   asan                the leaf crates under the address sanitizer (needs nightly Rust)
@@ -99,6 +103,7 @@ fn main() -> ExitCode {
         "npm" => npm::run(&root, rest),
         "clients" => clients::run(&root),
         "platforms" => platforms::run(&root, rest),
+        "wheel" => wheel::run(&root, rest),
         command if stages::is_kit(command) => stages::testkit(&root, command, rest),
         "inject" => inject::run(&root, rest),
         "soak" => soak::run(&root, rest),

@@ -49,6 +49,9 @@ struct Workshop {
     debug_files: bool,
 }
 
+/// Packages whose dependencies are part of the installation.
+const INSTALLED: [&str; 3] = ["tidesdb-capi", "tidesdb-cli", "tidesdb-bench"];
+
 /// One Debian package.
 struct Package {
     name: &'static str,
@@ -172,13 +175,13 @@ impl Workshop {
             install::strip(&program, None)?;
         }
         let documents = prefix.join("share/doc/tidesdb");
-        for name in ["README.md", "CHANGELOG.md", "docs/reference/c-api.md", "docs/reference/cli.md"] {
+        for name in ["README.md", "CHANGELOG.md", "docs/c-api.md", "docs/cli.md"] {
             let from = self.root.join(name);
             install::copy(&from, &documents.join(from.file_name().unwrap_or_default()), 0o644)?;
         }
         let example = self.root.join(CRATE).join("examples/kv.c");
         install::copy(&example, &documents.join("examples/kv.c"), 0o644)?;
-        install::write(&documents.join("copyright"), &licenses::text(&self.root)?)?;
+        install::write(&documents.join("copyright"), &licenses::text(&self.root, &INSTALLED)?)?;
         pages(&prefix.join("bin/tidesdb"), prefix)
     }
 

@@ -1,6 +1,6 @@
 //! `cargo xtask platforms`: compiles the engine for other systems and processors, and runs what this machine can run of it.
 //!
-//! `docs/reference/platforms.md` says what that shows. What is missing is installed: the standard library of a target with `rustup target add`, linkers
+//! `docs/platforms.md` says what that shows. What is missing is installed: the standard library of a target with `rustup target add`, linkers
 //! and emulators as packages of Debian, if the caller is root. A part that still lacks a tool prints `SKIPPED` and the reason; a test that is
 //! left out is named with the reason. A variable of Cargo for the target, such as `CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER`, is kept if the
 //! caller has set it.
@@ -75,12 +75,12 @@ const PLATFORMS: [Platform; 7] = [
                 Step { what: "programs, C library, other crates", cargo: PROGRAMS, left_out: &[] },
                 Step {
                     what: "50 kills of a writer",
-                    cargo: "run -p testkit -- kill --kills 50",
+                    cargo: "run -p testkit --bin kill -- --kills 50",
                     left_out: &[],
                 },
                 Step {
                     what: "a reader beside a writer",
-                    cargo: "run -p testkit -- beside --refreshes 100",
+                    cargo: "run -p testkit --bin beside -- --refreshes 100",
                     left_out: &[],
                 },
                 Step {
@@ -100,7 +100,7 @@ const PLATFORMS: [Platform; 7] = [
                 },
                 Step {
                     what: "a full disk",
-                    cargo: "run -p testkit -- tmpfs --rounds 6 --scarce 0 --mib 48 --dir {DISK}",
+                    cargo: "run -p testkit --bin tmpfs -- --rounds 6 --scarce 0 --mib 48 --dir {DISK}",
                     left_out: &[],
                 },
             ],
@@ -210,6 +210,19 @@ pub(crate) fn run(root: &Path, names: &[String]) -> Done {
     if report.failures.is_empty() { Ok(()) } else { Err(report.failures.join("\n")) }
 }
 
+/// Installs what builds programs for the platform called `name`. Returns the target of Rust, and the variables for Cargo.
+///
+/// # Errors
+/// An unknown name, one that is only compiled, or a tool that is missing.
+pub(crate) fn prepare(root: &Path, name: &str) -> Result<(String, Environment), String> {
+    let platform = PLATFORMS.iter().find(|platform| platform.name == name);
+    let platform = platform.ok_or_else(|| format!("no platform `{name}`"))?;
+    let run = platform.run.as_ref().ok_or_else(|| format!("nothing here links programs for {name}"))?;
+    platform.install(root)?;
+    run.tools(platform.target)?;
+    Ok((platform.target.to_owned(), run.environment(root, platform.target)?))
+}
+
 /// The stage of a check run: compiles the engine for macOS and Windows.
 pub(crate) fn stage(root: &Path) -> Staged {
     let mut skipped = Vec::new();
@@ -287,7 +300,7 @@ fn key(target: &str, what: &str) -> String {
     format!("CARGO_TARGET_{}_{what}", target.to_uppercase().replace('-', "_"))
 }
 
-type Environment = Vec<(String, String)>;
+pub(crate) type Environment = Vec<(String, String)>;
 
 impl Run {
     /// Installs the linker and the emulator, unless they are there. The error is the reason why they are missing.

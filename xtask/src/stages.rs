@@ -3,13 +3,13 @@
 //! A stage that cannot run prints `SKIPPED` and the reason; it is never skipped silently.
 
 use crate::cargo::{Cargo, DIST, Done, works};
-use crate::{api, clients, ctests, gate, npm, package, platforms, tidy, weight};
+use crate::{api, clients, ctests, gate, npm, package, platforms, tidy, weight, wheel};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Stages in the order of a full run, the fast ones first.
-const ALL: [&str; 35] = [
+const ALL: [&str; 36] = [
     "tidy",
     "lint",
     "msrv",
@@ -45,6 +45,7 @@ const ALL: [&str; 35] = [
     "memory",
     "asan",
     "miri",
+    "python",
 ];
 
 /// Stages that take many minutes or much network traffic and depend on few changes. They run only if named.
@@ -103,9 +104,8 @@ const MODELLED: [&str; 4] = ["tidesdb-memtable", "tidesdb-cache", "tidesdb-sync"
 /// The peers need C++ and are built on request only.
 const WORKSPACE: &str = "--workspace --exclude tidesdb-bench-peers";
 
-/// What is tested on other systems than Linux: not the benchmark, the test kit and this program, which measure and crash by means of Linux.
-const PORTABLE: &str =
-    "--workspace --exclude tidesdb-bench-peers --exclude tidesdb-bench --exclude testkit --exclude xtask";
+/// What is tested on other systems than Linux: not the Python package, whose tests need an interpreter, nor the benchmark, the test kit and this program, which measure and crash by means of Linux.
+const PORTABLE: &str = "--workspace --exclude tidesdb-bench-peers --exclude tidesdb-python --exclude tidesdb-bench --exclude testkit --exclude xtask";
 
 /// Result of a stage.
 pub(crate) enum Outcome {
@@ -194,6 +194,7 @@ fn stage(root: &Path, name: &str) -> Staged {
         "npm" => return npm::stage(root),
         "clients" => clients::run(root),
         "package" => return packages_and_crates(root),
+        "python" => return wheel::stage(root),
         "report" => return report(root),
         "docs" => docs(root),
         // The engine takes minutes to build for its models: `cargo xtask loom` explores them.
@@ -356,7 +357,7 @@ pub(crate) fn testkit(root: &Path, program: &str, args: &[String]) -> Done {
     }
     // A fuzzer needs assertions and overflow checks.
     let profile = if program == "fuzz" { "dev" } else { "quick" };
-    Cargo::new(&format!("run --profile {profile} --package testkit -- {program}")).args(args).run(root)
+    Cargo::new(&format!("run --profile {profile} --package testkit --bin {program} --")).args(args).run(root)
 }
 
 fn testkit_stage(root: &Path, program: &str) -> Staged {
@@ -380,7 +381,11 @@ pub(crate) fn is_kit(command: &str) -> bool {
 
 /// Returns whether the test kit has this program.
 pub(crate) fn has_program(root: &Path, program: &str) -> bool {
-    root.join(format!("crates/testkit/src/runners/{program}.rs")).is_file()
+    let kit = root.join("crates/testkit");
+    let manifest = std::fs::read_to_string(kit.join("Cargo.toml")).unwrap_or_default();
+    kit.join(format!("src/bin/{program}.rs")).is_file()
+        || kit.join(format!("src/bin/{program}/main.rs")).is_file()
+        || manifest.lines().any(|line| line.replace(' ', "") == format!("name=\"{program}\""))
 }
 
 /// Returns `-p` for each of these crates that exists and is `wanted`.

@@ -1,0 +1,282 @@
+//! A database: its default family, and what concerns all of them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use tidesdb::{Error, Isolation};
+
+use crate::batch::Batch;
+use crate::failure::raise;
+use crate::family::Family;
+use crate::figures;
+use crate::handle::Shared;
+use crate::options::{self, Level, Mode, Span};
+use crate::snapshot::Snapshot;
+use crate::transaction::Transaction;
+
+/// Longest pause before a transaction is repeated, and the attempts by default.
+const PAUSE_MAX: Duration = Duration::from_millis(5);
+const ATTEMPTS: u32 = 100;
+
+/// An open database: `tidesdb.open(path)`. It is a dictionary of its default family, and gives access to the others. Any thread may use it.
+///
+/// Use it as `with tidesdb.open(path) as db`, or call `close`; what is open at the end of the interpreter is closed then.
+#[pyclass(frozen, extends = Family, module = "tidesdb")]
+pub(crate) struct Db {
+    shared: Arc<Shared>,
+}
+
+impl Db {
+    /// Makes the object for an open database.
+    ///
+    /// # Errors
+    /// If Python has no memory.
+    pub(crate) fn make(py: Python<'_>, db: tidesdb::Db, path: PathBuf, is_owner: bool) -> PyResult<Py<Self>> {
+        let family = db.default_family().clone();
+        let shared = Shared::new(db, path, is_owner);
+        let base = Family::new(&shared, family);
+        Py::new(py, PyClassInitializer::from(base).add_subclass(Self { shared }))
+    }
+}
+
+/// Opens the database in the folder `path`; creates it if there is none.
+///
+/// Options are those of the engine, by name: of the database (`sync`, `memory_limit`, `cache_bytes`, `read_only`, `create_if_missing`, ...) and
+/// of its default family (`compression`, `value_threshold`, `default_ttl`, `merge_operator`, ...).
+#[pyfunction]
+#[pyo3(signature = (path, **options))]
+pub(crate) fn open(py: Python<'_>, path: PathBuf, options: Option<&Bound<'_, PyDict>>) -> PyResult<Py<Db>> {
+    let opening = options::open(tidesdb::Db::options(&path), options)?;
+    let db = py.detach(|| opening.open()).map_err(|e| raise(py, &e))?;
+    Db::make(py, db, path, true)
+}
+
+#[pymethods]
+impl Db {
+    /// Returns the family called `name`; `NotFound` if there is none.
+    fn family(&self, py: Python<'_>, name: &str) -> PyResult<Family> {
+        Ok(Family::new(&self.shared, self.shared.run(py, |db| db.family(name))?))
+    }
+
+    /// Creates a family; `Exists` if there is one of this name.
+    #[pyo3(signature = (name, **options))]
+    fn create_family(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Family> {
+        let options = options::family(options)?;
+        Ok(Family::new(&self.shared, self.shared.run(py, |db| db.create_family(name, options))?))
+    }
+
+    /// Returns the family called `name`, with these settings; creates it if there is none.
+    #[pyo3(signature = (name, **options))]
+    fn family_or_create(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Family> {
+        let options = options::family(options)?;
+        Ok(Family::new(&self.shared, self.shared.run(py, |db| db.family_or_create(name, options))?))
+    }
+
+    /// Deletes a family with all its rows.
+    fn drop_family(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+        self.shared.run(py, |db| db.drop_family(name))
+    }
+
+    /// Renames a family.
+    fn rename_family(&self, py: Python<'_>, old: &str, new: &str) -> PyResult<()> {
+        self.shared.run(py, |db| db.rename_family(old, new))
+    }
+
+    /// Creates the family `new` with the rows and settings of `source`.
+    fn clone_family(&self, py: Python<'_>, source: &str, new: &str) -> PyResult<Family> {
+        Ok(Family::new(&self.shared, self.shared.run(py, |db| db.clone_family(source, new))?))
+    }
+
+    /// Returns the names of all families.
+    fn families(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        self.shared.run(py, |db| Ok(db.families()))
+    }
+
+    /// Begins a batch: `with db.batch() as batch`.
+    #[pyo3(signature = (*, sync=None))]
+    fn batch(&self, py: Python<'_>, sync: Option<Mode>) -> PyResult<Batch> {
+        self.shared.check(py)?;
+        Ok(Batch::new(&self.shared, sync))
+    }
+
+    /// Begins a transaction: `with db.transaction() as tx`. The isolation level is "read_uncommitted", "read_committed",
+    /// "repeatable_read", "snapshot" or "serializable".
+    #[pyo3(
+        signature = (isolation=Level(Isolation::Serializable), *, sync=None),
+        text_signature = "($self, isolation='serializable', *, sync=None)"
+    )]
+    fn transaction(&self, py: Python<'_>, isolation: Level, sync: Option<Mode>) -> PyResult<Transaction> {
+        Transaction::new(py, &self.shared, isolation.0, sync)
+    }
+
+    /// Calls `body(tx)` in a transaction and commits; after a conflict it repeats both, with growing pauses, up to `attempts` times.
+    /// Returns what `body` returned. An exception of `body` rolls back.
+    #[pyo3(
+        signature = (body, isolation=Level(Isolation::Serializable), *, attempts=ATTEMPTS, sync=None),
+        text_signature = "($self, body, isolation='serializable', *, attempts=100, sync=None)"
+    )]
+    fn transact<'py>(
+        &self,
+        py: Python<'py>,
+        body: &Bound<'py, PyAny>,
+        isolation: Level,
+        attempts: u32,
+        sync: Option<Mode>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let tx = Bound::new(py, Transaction::new(py, &self.shared, isolation.0, sync)?)?;
+        let mut pause = Duration::from_micros(20);
+        for attempt in 1.. {
+            let out = match body.call1((&tx,)) {
+                Ok(out) => out,
+                Err(e) => {
+                    tx.call_method0("rollback")?;
+                    return Err(e);
+                }
+            };
+            if !tx.get().is_open(py)? {
+                return Ok(out);
+            }
+            match tx.get().try_commit(py)? {
+                Ok(_) => return Ok(out),
+                Err(Error::Conflict { .. }) if attempt < attempts => {}
+                Err(e) => return Err(raise(py, &e)),
+            }
+            py.detach(|| std::thread::sleep(pause));
+            pause = (2 * pause).min(PAUSE_MAX);
+            py.check_signals()?;
+            tx.get().reset(py)?;
+        }
+        Err(raise(py, &Error::Closed)) // not reached: the last attempt returns
+    }
+
+    /// Takes a snapshot: `with db.snapshot() as snapshot`.
+    fn snapshot(&self, py: Python<'_>) -> PyResult<Snapshot> {
+        let snapshot = self.shared.run(py, |db| Ok(db.snapshot()))?;
+        Ok(Snapshot::new(&self.shared, snapshot))
+    }
+
+    /// Takes a snapshot of the past, as of the commit with the sequence number `seq`: see the option `history_bytes`.
+    fn snapshot_at(&self, py: Python<'_>, seq: u64) -> PyResult<Snapshot> {
+        let snapshot = self.shared.run(py, |db| db.snapshot_at(seq))?;
+        Ok(Snapshot::new(&self.shared, snapshot))
+    }
+
+    /// Makes all commits durable. Returns the sequence number of the newest.
+    fn sync(&self, py: Python<'_>) -> PyResult<u64> {
+        self.shared.run(py, tidesdb::Db::sync)
+    }
+
+    /// Writes what is in memory to tables, of all families.
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        self.shared.run(py, tidesdb::Db::flush)
+    }
+
+    /// Merges the tables of all families.
+    fn compact(&self, py: Python<'_>) -> PyResult<()> {
+        self.shared.run(py, tidesdb::Db::compact)
+    }
+
+    /// Stops merges that run.
+    fn cancel_compactions(&self, py: Python<'_>) -> PyResult<()> {
+        self.shared.run(py, tidesdb::Db::cancel_compactions)
+    }
+
+    /// Sets how many bytes per second merges may write; 0 = no limit.
+    fn set_compaction_rate(&self, py: Python<'_>, bytes_per_second: u64) -> PyResult<()> {
+        self.shared.run(py, |db| {
+            db.set_compaction_rate(bytes_per_second);
+            Ok(())
+        })
+    }
+
+    /// Makes a copy of the database in the new folder `path`, with links to its files where the file system has them.
+    fn checkpoint(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        self.shared.run(py, |db| db.checkpoint(&path))
+    }
+
+    /// Makes a copy of the database in the new folder `path`, which shares no file with it.
+    fn backup(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        self.shared.run(py, |db| db.backup(&path))
+    }
+
+    /// Reads and checks all files: a dictionary with `ok`, `damage` and counts.
+    fn verify<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        figures::verification(py, &self.shared.run(py, tidesdb::Db::verify)?)
+    }
+
+    /// The state of health: a dictionary with `state` ("healthy", "degraded" or "poisoned"), `causes` and `first_failure`.
+    fn health<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        figures::health(py, &self.shared.run(py, |db| Ok(db.health()))?)
+    }
+
+    /// Statistics of the database, by name; `families` has those of each family, `times` those of each kind of call.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        figures::database(py, &self.shared.run(py, |db| Ok(db.stats()))?)
+    }
+
+    /// Statistics as text for Prometheus, in the format OpenMetrics.
+    fn metrics_text(&self, py: Python<'_>) -> PyResult<String> {
+        self.shared.run(py, |db| Ok(db.metrics_text()))
+    }
+
+    /// What the open found, and recovered after a crash.
+    fn recovery_report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        figures::recovery(py, &self.shared.run(py, |db| Ok(db.recovery_report().clone()))?)
+    }
+
+    /// Bytes of memory that the database may use.
+    #[getter]
+    fn memory_limit(&self, py: Python<'_>) -> PyResult<u64> {
+        self.shared.run(py, |db| Ok(db.memory_limit()))
+    }
+
+    /// The folder of the database.
+    #[getter]
+    fn path(&self) -> PathBuf {
+        self.shared.path.clone()
+    }
+
+    /// Whether it was closed.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.shared.is_closed()
+    }
+
+    /// Closes the database for all its handles: calls on them raise `Closed`. Waits for commits that have begun and for merges that run;
+    /// with `timeout`, at most so many seconds: then it raises `Closing`, and the close goes on. A second call does nothing.
+    #[pyo3(signature = (timeout=None))]
+    fn close(&self, py: Python<'_>, timeout: Option<Span>) -> PyResult<()> {
+        match timeout {
+            Some(Span(Some(timeout))) => self.shared.close_timeout(py, timeout),
+            _ => self.shared.close(py),
+        }
+    }
+
+    fn __enter__(slf: PyRef<'_, Self>) -> PyResult<PyRef<'_, Self>> {
+        slf.shared.check(slf.py())?;
+        Ok(slf)
+    }
+
+    #[pyo3(signature = (*_args))]
+    fn __exit__(&self, py: Python<'_>, _args: &Bound<'_, PyTuple>) -> PyResult<()> {
+        self.shared.close(py)
+    }
+
+    fn __repr__(&self) -> String {
+        let state = if self.shared.is_closed() { ", closed" } else { "" };
+        format!("<tidesdb.Db {:?}{state}>", self.shared.path)
+    }
+}

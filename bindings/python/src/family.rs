@@ -1,0 +1,624 @@
+//! A family: what a program does with keys and values. A database is its default family with more methods.
+
+use std::sync::Arc;
+
+use pyo3::exceptions::{PyKeyError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList, PyMapping, PyTuple};
+use tidesdb::{Slice, WriteBatch, WriteOptions};
+
+use crate::buffer::{Key, Value};
+use crate::failure::raise;
+use crate::figures;
+use crate::handle::{Owned, Shared};
+use crate::operators;
+use crate::options::{self, Expiry, Mode, Moment};
+use crate::rows::{self, Cursor, Kind, Rows};
+use crate::values::{self, WriteHandle};
+
+/// A family of keys and values in one order, with its own settings. It works like a dictionary with sorted keys.
+///
+/// Keys and values are bytes: `bytes`, `bytearray`, `memoryview` or whatever has the buffer protocol; what is read is `bytes`.
+#[pyclass(frozen, subclass, module = "tidesdb")]
+pub(crate) struct Family {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) family: Owned<tidesdb::Family>,
+}
+
+/// A pair of `bytes`.
+pub(crate) type Row<'py> = Option<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>;
+
+/// Returns what was read as `bytes`.
+pub(crate) fn bytes<'py>(py: Python<'py>, slice: &Slice) -> Bound<'py, PyBytes> {
+    PyBytes::new(py, slice)
+}
+
+/// Returns a row as a pair of `bytes`.
+pub(crate) fn row<'py>(py: Python<'py>, found: Option<(Slice, Slice)>) -> Row<'py> {
+    found.map(|(key, value)| (bytes(py, &key), bytes(py, &value)))
+}
+
+/// Returns values as a list, with `None` for those that are missing.
+///
+/// # Errors
+/// If Python has no memory.
+pub(crate) fn list<'py>(py: Python<'py>, found: &[Option<Slice>]) -> PyResult<Bound<'py, PyList>> {
+    PyList::new(py, found.iter().map(|value| value.as_ref().map(|value| bytes(py, value))))
+}
+
+/// Returns the value, or `default`.
+pub(crate) fn or_default<'py>(
+    py: Python<'py>,
+    found: Option<Slice>,
+    default: Option<Bound<'py, PyAny>>,
+) -> Bound<'py, PyAny> {
+    match found {
+        Some(value) => bytes(py, &value).into_any(),
+        None => default.unwrap_or_else(|| py.None().into_bound(py)),
+    }
+}
+
+/// The exception for a key that is missing, as of a dictionary.
+pub(crate) fn missing(py: Python<'_>, key: &Key<'_>) -> PyErr {
+    PyKeyError::new_err(PyBytes::new(py, key.as_ref()).unbind())
+}
+
+/// Returns the keys of an iterable.
+///
+/// # Errors
+/// If one is not bytes-like.
+pub(crate) fn keys(of: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u8>>> {
+    of.try_iter()?.map(|key| Ok(key?.extract::<Key<'_>>()?.0.into_owned())).collect()
+}
+
+/// Passes each pair of a mapping, or of an iterable of pairs, to `put`.
+///
+/// # Errors
+/// Those of `put`; `TypeError` for what is no pair.
+pub(crate) fn each_pair(
+    items: &Bound<'_, PyAny>,
+    mut put: impl FnMut(&Bound<'_, PyAny>, &Bound<'_, PyAny>) -> PyResult<()>,
+) -> PyResult<()> {
+    if let Ok(dict) = items.cast::<PyDict>() {
+        for (key, value) in dict {
+            put(&key, &value)?;
+        }
+        return Ok(());
+    }
+    let pairs = match items.cast::<PyMapping>() {
+        Ok(mapping) => mapping.items()?.into_any(),
+        Err(_) => items.clone(),
+    };
+    for pair in pairs.try_iter()? {
+        let pair = pair?;
+        match pair.cast::<PyTuple>() {
+            Ok(pair) if pair.len() == 2 => put(&*pair.get_borrowed_item(0)?, &*pair.get_borrowed_item(1)?)?,
+            _ => {
+                let parts = pair.try_iter().and_then(|parts| parts.collect::<PyResult<Vec<_>>>());
+                match parts.as_deref() {
+                    Ok([key, value]) if !pair.is_instance_of::<PyBytes>() => put(key, value)?,
+                    _ => return Err(PyTypeError::new_err("pairs of a key and a value are required")),
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Adds a put to `batch`.
+///
+/// # Errors
+/// Those of the engine.
+pub(crate) fn add(
+    batch: &mut WriteBatch,
+    family: &tidesdb::Family,
+    key: &Key<'_>,
+    value: &[u8],
+    expiry: Expiry,
+) -> tidesdb::Result<()> {
+    match expiry {
+        Expiry::Default => batch.put(family, key, value),
+        Expiry::After(ttl) => batch.put_with_ttl(family, key, value, ttl),
+        Expiry::At(at) => batch.put_expiring(family, key, value, at),
+    }
+}
+
+/// Returns the options of a commit.
+pub(crate) fn write_options(sync: Option<Mode>) -> WriteOptions {
+    sync.map_or_else(WriteOptions::default, |Mode(mode)| WriteOptions::default().sync(mode))
+}
+
+/// The bytes of an operand: a number stands for the eight bytes that the operator `add` takes.
+///
+/// # Errors
+/// If it is neither, or does not fit.
+pub(crate) fn operand(of: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    if let Ok(number) = of.extract::<i64>() {
+        return Ok(number.to_le_bytes().to_vec());
+    }
+    if let Ok(number) = of.extract::<u64>() {
+        return Ok(number.to_le_bytes().to_vec());
+    }
+    Ok(of.extract::<Key<'_>>()?.0.into_owned())
+}
+
+impl Family {
+    pub(crate) fn new(shared: &Arc<Shared>, family: tidesdb::Family) -> Self {
+        Self { shared: Arc::clone(shared), family: Owned::new(family) }
+    }
+
+    fn run<R: Send>(
+        &self,
+        py: Python<'_>,
+        call: impl FnOnce(&tidesdb::Family) -> tidesdb::Result<R> + Send,
+    ) -> PyResult<R> {
+        let family = &*self.family;
+        self.shared.run(py, |_| call(family))
+    }
+
+    fn rows(&self, py: Python<'_>, kind: Kind, span: &rows::Span<'_>) -> PyResult<Rows> {
+        self.shared.check(py)?;
+        let bounds = span.bounds(py, &self.family)?;
+        let cursor = self.run(py, |family| family.cursor_with(&kind.options()))?;
+        Ok(Rows::new(&self.shared, cursor, &bounds, (kind, span.reverse), false))
+    }
+
+    /// Puts with options, or a value that may change.
+    fn put_with(
+        &self,
+        py: Python<'_>,
+        key: &Key<'_>,
+        value: &Value<'_>,
+        expiry: Expiry,
+        sync: Option<Mode>,
+    ) -> PyResult<u64> {
+        self.shared.check(py)?;
+        let mut batch = WriteBatch::new();
+        let added = value.read(py, |value| add(&mut batch, &self.family, key, value, expiry));
+        added.map_err(|e| raise(py, &e))?;
+        self.shared.run(py, |db| db.write_with(&mut batch, &write_options(sync)))
+    }
+}
+
+#[pymethods]
+impl Family {
+    /// Returns the value of `key`, or `default`.
+    #[pyo3(signature = (key, default=None))]
+    fn get<'py>(
+        &self,
+        py: Python<'py>,
+        key: Key<'_>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let found = self.run(py, |family| family.get(&key))?;
+        Ok(or_default(py, found, default))
+    }
+
+    /// Sets `key` to `value`; durable when it returns, unless the sync mode says otherwise. Returns the sequence number.
+    ///
+    /// ttl: seconds or a timedelta until the row expires; math.inf = never, whatever the family says.
+    /// expires: the moment, in seconds since 1970 or as a datetime.
+    /// sync: the sync mode of this call: "full", "none" or seconds.
+    #[pyo3(signature = (key, value, *, ttl=None, expires=None, sync=None))]
+    fn put(
+        &self,
+        py: Python<'_>,
+        key: Key<'_>,
+        value: Value<'_>,
+        ttl: Option<options::Span>,
+        expires: Option<Moment>,
+        sync: Option<Mode>,
+    ) -> PyResult<u64> {
+        let expiry = Expiry::new(ttl, expires)?;
+        match value {
+            Value::Bytes(bytes) if sync.is_none() && expiry.is_default() => {
+                self.run(py, |family| family.put(&key, bytes))
+            }
+            value => self.put_with(py, &key, &value, expiry, sync),
+        }
+    }
+
+    /// Deletes `key`, whether or not it exists. Returns the sequence number.
+    #[pyo3(signature = (key, *, sync=None))]
+    fn delete(&self, py: Python<'_>, key: Key<'_>, sync: Option<Mode>) -> PyResult<u64> {
+        self.run(py, |family| family.delete_with(&key, &write_options(sync)))
+    }
+
+    /// Deletes a key that was put at most once since its last delete: cheaper than `delete`.
+    #[pyo3(signature = (key, *, sync=None))]
+    fn single_delete(&self, py: Python<'_>, key: Key<'_>, sync: Option<Mode>) -> PyResult<u64> {
+        self.run(py, |family| family.single_delete_with(&key, &write_options(sync)))
+    }
+
+    /// Deletes the keys from `start` up to, and without, `stop`, in one step however many they are. `None` is no limit.
+    #[pyo3(signature = (start, stop, *, sync=None))]
+    fn delete_range(
+        &self,
+        py: Python<'_>,
+        start: Option<Key<'_>>,
+        stop: Option<Key<'_>>,
+        sync: Option<Mode>,
+    ) -> PyResult<u64> {
+        let range = rows::range(start.as_ref(), stop.as_ref());
+        self.run(py, |family| family.delete_range_with(range, &write_options(sync)))
+    }
+
+    /// Deletes the keys that begin with `prefix`, in one step.
+    #[pyo3(signature = (prefix, *, sync=None))]
+    fn delete_prefix(&self, py: Python<'_>, prefix: Key<'_>, sync: Option<Mode>) -> PyResult<u64> {
+        self.run(py, |family| family.delete_prefix_with(&prefix, &write_options(sync)))
+    }
+
+    /// Deletes all keys, in one step.
+    fn clear(&self, py: Python<'_>) -> PyResult<()> {
+        self.run(py, |family| family.delete_range(..)).map(drop)
+    }
+
+    /// Combines the value of `key` with `operand` by the merge operator of the family, without reading it. For the operator "add",
+    /// `operand` may be a number.
+    #[pyo3(signature = (key, operand, *, sync=None))]
+    fn merge(
+        &self,
+        py: Python<'_>,
+        key: Key<'_>,
+        operand: &Bound<'_, PyAny>,
+        sync: Option<Mode>,
+    ) -> PyResult<u64> {
+        let operand = self::operand(operand)?;
+        self.run(py, |family| family.merge_with(&key, &operand, &write_options(sync)))
+    }
+
+    /// Returns the values of `keys`, in their order, with `None` for those that are missing: one call for many keys.
+    fn multi_get<'py>(&self, py: Python<'py>, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+        let keys = self::keys(keys)?;
+        list(py, &self.run(py, |family| family.multi_get(&keys))?)
+    }
+
+    /// Puts all pairs of a mapping, or of an iterable of pairs, in one atomic commit. Returns its sequence number.
+    #[pyo3(signature = (items, *, ttl=None, expires=None, sync=None))]
+    fn put_many(
+        &self,
+        py: Python<'_>,
+        items: &Bound<'_, PyAny>,
+        ttl: Option<options::Span>,
+        expires: Option<Moment>,
+        sync: Option<Mode>,
+    ) -> PyResult<u64> {
+        self.shared.check(py)?;
+        let expiry = Expiry::new(ttl, expires)?;
+        let mut batch = Owned::new(WriteBatch::new());
+        each_pair(items, |key, value| {
+            let (key, value): (Key<'_>, Value<'_>) = (key.extract()?, value.extract()?);
+            let added = value.read(py, |value| add(&mut batch, &self.family, &key, value, expiry));
+            added.map_err(|e| raise(py, &e))
+        })?;
+        self.shared.run(py, |db| db.write_with(&mut batch, &write_options(sync)))
+    }
+
+    /// Puts all pairs of a mapping, or of an iterable of pairs, in one atomic commit: as `dict.update`.
+    fn update(&self, py: Python<'_>, items: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.put_many(py, items, None, None, None).map(drop)
+    }
+
+    /// Deletes `key` and returns its value, or `default`; `KeyError` if there is neither. Atomic.
+    #[pyo3(signature = (key, *default))]
+    fn pop<'py>(
+        &self,
+        py: Python<'py>,
+        key: Key<'_>,
+        default: &Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        match (self.run(py, |family| family.take(&key))?, default.len()) {
+            (Some(value), 0 | 1) => Ok(bytes(py, &value).into_any()),
+            (None, 0) => Err(missing(py, &key)),
+            (None, 1) => default.get_item(0),
+            (_, n) => Err(PyTypeError::new_err(format!("pop expected at most 2 arguments, got {}", n + 1))),
+        }
+    }
+
+    /// Returns the value of `key`; if it has none, sets it to `default` first. Atomic.
+    fn setdefault<'py>(
+        &self,
+        py: Python<'py>,
+        key: Key<'_>,
+        default: Value<'_>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let default = default.read(py, <[u8]>::to_vec);
+        loop {
+            if let Some(value) = self.run(py, |family| family.get(&key))? {
+                return Ok(bytes(py, &value));
+            }
+            if self.run(py, |family| family.compare_and_swap(&key, None, Some(&default)))? {
+                return Ok(PyBytes::new(py, &default));
+            }
+        }
+    }
+
+    /// Sets `key` to `value` and returns what it was, or `None`. Atomic.
+    fn replace<'py>(
+        &self,
+        py: Python<'py>,
+        key: Key<'_>,
+        value: Value<'_>,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let value = value.read(py, <[u8]>::to_vec);
+        let before = self.run(py, |family| family.replace(&key, &value))?;
+        Ok(before.map(|before| bytes(py, &before)))
+    }
+
+    /// Sets `key` to `new` if its value is `expected`, and returns whether it was; `None` stands for no value. Atomic.
+    fn compare_and_swap(
+        &self,
+        py: Python<'_>,
+        key: Key<'_>,
+        expected: Option<Key<'_>>,
+        new: Option<Key<'_>>,
+    ) -> PyResult<bool> {
+        let (expected, new) = (expected.as_ref().map(Key::as_ref), new.as_ref().map(Key::as_ref));
+        self.run(py, |family| family.compare_and_swap(&key, expected, new))
+    }
+
+    /// Sets `key` to what `change` returns for its value; `None` stands for no value, in both directions. Atomic: `change` is called
+    /// again if another thread was faster. Returns the new value.
+    fn modify<'py>(
+        &self,
+        py: Python<'py>,
+        key: Key<'_>,
+        change: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        loop {
+            let before = self.run(py, |family| family.get(&key))?;
+            let after = change.call1((before.as_ref().map(|value| bytes(py, value)),))?;
+            let new: Option<Key<'_>> = after.extract()?;
+            let new = new.map(|new| new.0.into_owned());
+            if self.run(py, |family| family.compare_and_swap(&key, before.as_deref(), new.as_deref()))? {
+                return Ok(after);
+            }
+        }
+    }
+
+    /// Returns `length` bytes of the value of `key` from `offset` on, as far as it has them, without reading the rest of a long value;
+    /// `None` if the key is missing.
+    #[pyo3(signature = (key, offset=0, length=None))]
+    fn get_part<'py>(
+        &self,
+        py: Python<'py>,
+        key: Key<'_>,
+        offset: u64,
+        length: Option<u64>,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let end = length.map_or(u64::MAX, |length| offset.saturating_add(length));
+        let part = self.run(py, |family| family.get_part(&key, offset..end))?;
+        Ok(part.map(|part| bytes(py, &part)))
+    }
+
+    /// Returns the first key and its value, or `None`.
+    fn first<'py>(&self, py: Python<'py>) -> PyResult<Row<'py>> {
+        Ok(row(py, self.run(py, tidesdb::Family::first)?))
+    }
+
+    /// Returns the last key and its value, or `None`.
+    fn last<'py>(&self, py: Python<'py>) -> PyResult<Row<'py>> {
+        Ok(row(py, self.run(py, tidesdb::Family::last)?))
+    }
+
+    /// Deletes the first key and returns it with its value, or `None`. Atomic: a queue.
+    fn pop_first<'py>(&self, py: Python<'py>) -> PyResult<Row<'py>> {
+        Ok(row(py, self.run(py, tidesdb::Family::pop_first)?))
+    }
+
+    /// Deletes the last key and returns it with its value, or `None`. Atomic.
+    fn pop_last<'py>(&self, py: Python<'py>) -> PyResult<Row<'py>> {
+        Ok(row(py, self.run(py, tidesdb::Family::pop_last)?))
+    }
+
+    /// Iterates over pairs of a key and its value, in the order of the keys, from `start` up to, and without, `stop`; or over those
+    /// that begin with `prefix`; backwards with `reverse`.
+    #[pyo3(signature = (start=None, stop=None, *, prefix=None, reverse=false))]
+    fn items(
+        &self,
+        py: Python<'_>,
+        start: Option<Key<'_>>,
+        stop: Option<Key<'_>>,
+        prefix: Option<Key<'_>>,
+        reverse: bool,
+    ) -> PyResult<Rows> {
+        self.rows(py, Kind::Items, &rows::Span { start, stop, prefix, reverse })
+    }
+
+    /// Iterates over the keys: see `items`. No value is read.
+    #[pyo3(signature = (start=None, stop=None, *, prefix=None, reverse=false))]
+    fn keys(
+        &self,
+        py: Python<'_>,
+        start: Option<Key<'_>>,
+        stop: Option<Key<'_>>,
+        prefix: Option<Key<'_>>,
+        reverse: bool,
+    ) -> PyResult<Rows> {
+        self.rows(py, Kind::Keys, &rows::Span { start, stop, prefix, reverse })
+    }
+
+    /// Iterates over the values: see `items`.
+    #[pyo3(signature = (start=None, stop=None, *, prefix=None, reverse=false))]
+    fn values(
+        &self,
+        py: Python<'_>,
+        start: Option<Key<'_>>,
+        stop: Option<Key<'_>>,
+        prefix: Option<Key<'_>>,
+        reverse: bool,
+    ) -> PyResult<Rows> {
+        self.rows(py, Kind::Values, &rows::Span { start, stop, prefix, reverse })
+    }
+
+    /// Counts the keys from `start` up to, and without, `stop`, or those with `prefix`, by reading all of them.
+    #[pyo3(signature = (start=None, stop=None, *, prefix=None))]
+    fn count(
+        &self,
+        py: Python<'_>,
+        start: Option<Key<'_>>,
+        stop: Option<Key<'_>>,
+        prefix: Option<Key<'_>>,
+    ) -> PyResult<u64> {
+        self.shared.check(py)?;
+        let bounds = rows::Span { start, stop, prefix, reverse: false }.bounds(py, &self.family)?;
+        self.run(py, |family| {
+            let mut cursor = family.cursor_with(&Kind::Keys.options())?;
+            cursor.set_range(bounds);
+            cursor.seek_to_first()?;
+            let mut n = 0;
+            while cursor.valid() {
+                n += 1;
+                cursor.next()?;
+            }
+            Ok(n)
+        })
+    }
+
+    /// Returns a cursor, which moves in both directions and seeks.
+    fn cursor(&self, py: Python<'_>) -> PyResult<Cursor> {
+        let cursor = self.run(py, tidesdb::Family::cursor)?;
+        Ok(Cursor::new(&self.shared, cursor))
+    }
+
+    /// Returns a binary file object that reads the value of `key`, or `None` if the key is missing. It seeks, and reads a long value in
+    /// pieces: what the value was when the call returned, whatever is written meanwhile.
+    fn value_reader<'py>(&self, py: Python<'py>, key: Key<'_>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let reader = self.run(py, |family| family.value_reader(&key))?;
+        values::reader(py, &self.shared, reader)
+    }
+
+    /// Returns a binary file object that writes the value of `key`, of any length, in little memory. The value appears as a whole with
+    /// `close`. A `with` block that ends with an exception discards it, and so does a writer that is collected without `close`.
+    #[pyo3(signature = (key, *, ttl=None, expires=None, sync=None))]
+    fn value_writer<'py>(
+        &self,
+        py: Python<'py>,
+        key: Key<'_>,
+        ttl: Option<options::Span>,
+        expires: Option<Moment>,
+        sync: Option<Mode>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let expiry = Expiry::new(ttl, expires)?;
+        let writer = self.run(py, |family| family.value_writer(&key))?;
+        values::writer(py, WriteHandle::new(&self.shared, writer, expiry, sync), None)
+    }
+
+    /// Writes what is in memory to tables.
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        self.run(py, tidesdb::Family::flush)
+    }
+
+    /// Merges the tables with keys from `start` up to, and without, `stop`; all of them without limits.
+    #[pyo3(signature = (start=None, stop=None))]
+    fn compact(&self, py: Python<'_>, start: Option<Key<'_>>, stop: Option<Key<'_>>) -> PyResult<()> {
+        let range = rows::range(start.as_ref(), stop.as_ref());
+        let all = start.is_none() && stop.is_none();
+        self.run(py, |family| if all { family.compact() } else { family.compact_range(range) })
+    }
+
+    /// Estimates how much a range holds, without reading it: a dictionary with `entries`, `bytes`, `blocks`, `tables`, `sources` and
+    /// `memtable_entries`.
+    #[pyo3(signature = (start=None, stop=None))]
+    fn estimate<'py>(
+        &self,
+        py: Python<'py>,
+        start: Option<Key<'_>>,
+        stop: Option<Key<'_>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let range = rows::range(start.as_ref(), stop.as_ref());
+        let estimate = self.run(py, |family| Ok(family.estimate_range(range)))?;
+        let dict = PyDict::new(py);
+        dict.set_item("entries", estimate.entries)?;
+        dict.set_item("bytes", estimate.bytes)?;
+        dict.set_item("blocks", estimate.blocks)?;
+        dict.set_item("tables", estimate.tables)?;
+        dict.set_item("sources", estimate.sources)?;
+        dict.set_item("memtable_entries", estimate.memtable_entries)?;
+        Ok(dict)
+    }
+
+    /// Statistics of the family, by name.
+    fn family_stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        figures::family(py, &self.run(py, |family| Ok(family.stats()))?)
+    }
+
+    /// The levels of the family and their tables.
+    fn tree<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        figures::tree(py, &self.run(py, |family| Ok(family.tree()))?)
+    }
+
+    /// The settings of the family, by name.
+    fn options<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        options::current(py, &self.run(py, |family| Ok(family.current_options()))?)
+    }
+
+    /// Changes settings of the family, which are stored.
+    #[pyo3(signature = (**settings))]
+    fn change_options(&self, py: Python<'_>, settings: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
+        let options = options::family(settings)?;
+        self.run(py, |family| family.change_options(options))
+    }
+
+    /// Sets the compaction filter: `decide(key, value)` sees rows that merges of tables rewrite, and returns `True` to keep a row,
+    /// `False` to delete it, or `bytes` to change its value. `value` is `None` if it lies in the value log. It is not stored.
+    fn set_compaction_filter(&self, py: Python<'_>, decide: Option<Py<PyAny>>) -> PyResult<()> {
+        if decide.as_ref().is_some_and(|decide| !decide.bind(py).is_callable()) {
+            return Err(PyTypeError::new_err("a compaction filter is a function"));
+        }
+        let filter = decide.map(operators::filter);
+        self.run(py, |family| {
+            family.set_compaction_filter(filter);
+            Ok(())
+        })
+    }
+
+    /// Its name.
+    #[getter]
+    fn name(&self, py: Python<'_>) -> PyResult<String> {
+        self.shared.db_even_closed(py)?;
+        Ok(self.family.name())
+    }
+
+    fn __getitem__<'py>(&self, py: Python<'py>, key: Key<'_>) -> PyResult<Bound<'py, PyBytes>> {
+        match self.run(py, |family| family.get(&key))? {
+            Some(value) => Ok(bytes(py, &value)),
+            None => Err(missing(py, &key)),
+        }
+    }
+
+    fn __setitem__(&self, py: Python<'_>, key: Key<'_>, value: Value<'_>) -> PyResult<()> {
+        self.put(py, key, value, None, None, None).map(drop)
+    }
+
+    fn __delitem__(&self, py: Python<'_>, key: Key<'_>) -> PyResult<()> {
+        self.delete(py, key, None).map(drop)
+    }
+
+    fn __contains__(&self, py: Python<'_>, key: Key<'_>) -> PyResult<bool> {
+        self.run(py, |family| family.contains(&key))
+    }
+
+    fn __iter__(&self, py: Python<'_>) -> PyResult<Rows> {
+        self.keys(py, None, None, None, false)
+    }
+
+    fn __reversed__(&self, py: Python<'_>) -> PyResult<Rows> {
+        self.keys(py, None, None, None, true)
+    }
+
+    fn __len__(&self) -> PyResult<usize> {
+        Err(PyTypeError::new_err(
+            "a database does not know its number of keys: count() reads all of them, estimate() reads none",
+        ))
+    }
+
+    fn __bool__(&self) -> bool {
+        true
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(format!("<tidesdb.Family {:?} of {:?}>", self.name(py)?, self.shared.path))
+    }
+}

@@ -1,0 +1,368 @@
+//! Options as keyword arguments, with the names of the engine.
+
+use std::time::{Duration, SystemTime};
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyString};
+use tidesdb::{
+    Comparator, Compression, DbOptions, FamilyOptions, Isolation, OpenOptions, RecoveryMode, SyncMode,
+};
+
+use crate::failure;
+use crate::operators;
+
+/// A time: seconds, or a `timedelta`; infinity is `None`.
+pub(crate) struct Span(pub Option<Duration>);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Span {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        if object.is_instance_of::<PyBool>() {
+            return Err(PyTypeError::new_err("a time is a number of seconds or a timedelta, not a bool"));
+        }
+        let Ok(seconds) = object.extract::<f64>() else {
+            let wrong =
+                |_| PyTypeError::new_err("a time is a number of seconds or a timedelta, and not negative");
+            return object.extract::<Duration>().map(|time| Self(Some(time))).map_err(wrong);
+        };
+        if seconds == f64::INFINITY {
+            return Ok(Self(None));
+        }
+        let wrong = |_| {
+            failure::invalid(object.py(), &format!("invalid argument: {seconds} is no number of seconds"))
+        };
+        Duration::try_from_secs_f64(seconds).map(|time| Self(Some(time))).map_err(wrong)
+    }
+}
+
+/// A moment: seconds since 1970, or a `datetime` (one without a time zone is local, as in Python).
+pub(crate) struct Moment(pub SystemTime);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Moment {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        let seconds: f64 = match object.extract() {
+            Ok(seconds) => seconds,
+            Err(_) => object.call_method0("timestamp")?.extract()?,
+        };
+        let since = Duration::try_from_secs_f64(seconds).ok();
+        let moment = since.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since));
+        let wrong =
+            || failure::invalid(object.py(), &format!("invalid argument: {seconds} is no moment after 1970"));
+        moment.map(Self).ok_or_else(wrong)
+    }
+}
+
+/// When a row expires.
+#[derive(Clone, Copy)]
+pub(crate) enum Expiry {
+    /// As the family says.
+    Default,
+    After(Duration),
+    At(Option<SystemTime>),
+}
+
+impl Expiry {
+    /// Takes the arguments `ttl` and `expires`.
+    ///
+    /// # Errors
+    /// If there are both.
+    pub(crate) fn new(ttl: Option<Span>, expires: Option<Moment>) -> PyResult<Self> {
+        Ok(match (ttl, expires) {
+            (None, None) => Self::Default,
+            (Some(Span(Some(ttl))), None) => Self::After(ttl),
+            (Some(Span(None)), None) => Self::At(None),
+            (None, Some(Moment(at))) => Self::At(Some(at)),
+            (Some(_), Some(_)) => return Err(PyTypeError::new_err("either ttl or expires")),
+        })
+    }
+
+    pub(crate) fn is_default(self) -> bool {
+        matches!(self, Self::Default)
+    }
+}
+
+/// A sync mode: `"full"`, `"none"`, or the seconds of an interval.
+#[derive(Clone, Copy)]
+pub(crate) struct Mode(pub SyncMode);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Mode {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(name) = object.cast::<PyString>() {
+            return match &*name.to_string_lossy() {
+                "full" => Ok(Self(SyncMode::Full)),
+                "none" => Ok(Self(SyncMode::None)),
+                other => Err(failure::invalid(
+                    object.py(),
+                    &format!("invalid argument: sync is \"full\", \"none\" or seconds, not {other:?}"),
+                )),
+            };
+        }
+        if let Ok(yes) = object.cast::<PyBool>() {
+            return Ok(Self(if yes.is_true() { SyncMode::Full } else { SyncMode::None }));
+        }
+        match object.extract()? {
+            Span(Some(time)) => Ok(Self(SyncMode::Interval(time))),
+            Span(None) => Ok(Self(SyncMode::None)),
+        }
+    }
+}
+
+/// An isolation level by its name, with `_` or spaces.
+pub(crate) struct Level(pub Isolation);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Level {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        let name: String = object.extract()?;
+        Ok(Self(match name.replace(' ', "_").as_str() {
+            "read_uncommitted" => Isolation::ReadUncommitted,
+            "read_committed" => Isolation::ReadCommitted,
+            "repeatable_read" => Isolation::RepeatableRead,
+            "snapshot" => Isolation::Snapshot,
+            "serializable" => Isolation::Serializable,
+            _ => {
+                return Err(failure::invalid(
+                    object.py(),
+                    "invalid argument: isolation is read_uncommitted, read_committed, repeatable_read, snapshot or serializable",
+                ));
+            }
+        }))
+    }
+}
+
+/// Returns the name of `level` as [`Level`] takes it.
+pub(crate) fn level_name(level: Isolation) -> &'static str {
+    match level {
+        Isolation::ReadUncommitted => "read_uncommitted",
+        Isolation::ReadCommitted => "read_committed",
+        Isolation::RepeatableRead => "repeatable_read",
+        Isolation::Snapshot => "snapshot",
+        Isolation::Serializable => "serializable",
+    }
+}
+
+/// Sets the option `name` of a family; false if there is no such option.
+fn set_family(options: &mut FamilyOptions, name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = value.py();
+    let own = std::mem::take(options);
+    *options = match name {
+        "comparator" => own.comparator(comparator(value)?),
+        "merge_operator" => own.merge_operator(operators::operator(value)?),
+        "compression" => own.compression(compression(value)?),
+        "default_ttl" => own.default_ttl(value.extract::<Span>()?.0.unwrap_or_default()),
+        _ => {
+            *options = own;
+            if !FamilyOptions::TABLE.iter().any(|info| info.name == name) {
+                return Ok(false);
+            }
+            options.set(name, value.extract()?).map_err(|e| failure::raise(py, &e))?;
+            return Ok(true);
+        }
+    };
+    Ok(true)
+}
+
+fn comparator(value: &Bound<'_, PyAny>) -> PyResult<Comparator> {
+    let name: String = value.extract()?;
+    let built_in = match name.as_str() {
+        "bytewise" => Some(Comparator::bytewise()),
+        "reverse_bytewise" => Some(Comparator::reverse_bytewise()),
+        "u64_le" => Some(Comparator::u64_le()),
+        "i64_le" => Some(Comparator::i64_le()),
+        "c_string" => Some(Comparator::c_string()),
+        "case_insensitive" => Some(Comparator::case_insensitive()),
+        other => Comparator::by_name(other),
+    };
+    built_in.ok_or_else(|| {
+        failure::invalid(
+            value.py(),
+            "invalid argument: comparator is bytewise, reverse_bytewise, u64_le, i64_le, c_string or case_insensitive",
+        )
+    })
+}
+
+fn compression(value: &Bound<'_, PyAny>) -> PyResult<Compression> {
+    let Some(name) = value.extract::<Option<String>>()? else { return Ok(Compression::None) };
+    Compression::by_name(&name).ok_or_else(|| {
+        failure::invalid(value.py(), "invalid argument: compression is none, snappy, lz4, lz4-fast or zstd")
+    })
+}
+
+/// Returns the options of a family in `given`.
+///
+/// # Errors
+/// `TypeError` for an unknown name; `InvalidArgument` for a value outside of its domain.
+pub(crate) fn family(given: Option<&Bound<'_, PyDict>>) -> PyResult<FamilyOptions> {
+    let mut options = FamilyOptions::default();
+    for (name, value) in given.into_iter().flatten() {
+        let name: String = name.extract()?;
+        if !set_family(&mut options, &name, &value)? {
+            return Err(unknown(&name, false));
+        }
+    }
+    Ok(options)
+}
+
+/// Returns `options` with those in `given`: of the database, and of its default family.
+///
+/// # Errors
+/// As [`family`].
+pub(crate) fn open(mut options: OpenOptions, given: Option<&Bound<'_, PyDict>>) -> PyResult<OpenOptions> {
+    let mut default = None;
+    for (name, value) in given.into_iter().flatten() {
+        let name: String = name.extract()?;
+        match name.as_str() {
+            "default_family_name" => options = options.default_family_name(value.extract::<String>()?),
+            "allow_unknown" => options = options.allow_unknown(value.extract()?),
+            "merge_operators" => {
+                for one in value.try_iter()? {
+                    options = options.merge_operator(operators::operator(&one?)?);
+                }
+            }
+            _ => {
+                let mut failed = None;
+                let mut known = true;
+                options = options.with(|all| match set_db(all, &name, &value) {
+                    Ok(is_known) => known = is_known,
+                    Err(e) => failed = Some(e),
+                });
+                if let Some(e) = failed {
+                    return Err(e);
+                }
+                if !known && !set_family(default.get_or_insert_with(FamilyOptions::default), &name, &value)? {
+                    return Err(unknown(&name, true));
+                }
+            }
+        }
+    }
+    Ok(match default {
+        Some(default) => options.default_family(default),
+        None => options,
+    })
+}
+
+/// The options of a database that are numbers or switches.
+const NUMBERS: [&str; 16] = [
+    "memory_limit",
+    "cache_bytes",
+    "memtables_bytes_max",
+    "active_memtables_bytes_max",
+    "wal_bytes_max",
+    "wal_segment_bytes",
+    "background_threads",
+    "merge_parts",
+    "compaction_bytes_per_second",
+    "disk_free_min",
+    "disk_reserve_bytes",
+    "history_bytes",
+    "foreground_recovery_bytes",
+    "create_if_missing",
+    "read_only",
+    "mmap_reads",
+];
+
+/// Other options of an open.
+const OTHERS: [&str; 7] =
+    ["mmap_wal", "event_log", "sync", "recovery", "default_family_name", "allow_unknown", "merge_operators"];
+
+/// Sets an option of a database; false if there is no such option.
+fn set_db(all: &mut DbOptions, name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    match name {
+        "sync" => all.sync = value.extract::<Mode>()?.0,
+        "recovery" => all.recovery = recovery(value)?,
+        "memory_limit" => all.memory_limit = value.extract()?,
+        "cache_bytes" => all.cache_bytes = value.extract()?,
+        "memtables_bytes_max" => all.memtables_bytes_max = value.extract()?,
+        "active_memtables_bytes_max" => all.active_memtables_bytes_max = value.extract()?,
+        "wal_bytes_max" => all.wal_bytes_max = value.extract()?,
+        "wal_segment_bytes" => all.wal_segment_bytes = value.extract()?,
+        "background_threads" => all.background_threads = value.extract()?,
+        "merge_parts" => all.merge_parts = value.extract()?,
+        "compaction_bytes_per_second" => all.compaction_bytes_per_second = value.extract()?,
+        "disk_free_min" => all.disk_free_min = value.extract()?,
+        "disk_reserve_bytes" => all.disk_reserve_bytes = value.extract()?,
+        "history_bytes" => all.history_bytes = value.extract()?,
+        "foreground_recovery_bytes" => all.foreground_recovery_bytes = value.extract()?,
+        "create_if_missing" => all.create_if_missing = value.extract()?,
+        "read_only" => all.read_only = value.extract()?,
+        "mmap_reads" => all.mmap_reads = value.extract()?,
+        "mmap_wal" => all.mmap_wal = value.extract()?,
+        "event_log" => all.event_log = value.extract()?,
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn recovery(value: &Bound<'_, PyAny>) -> PyResult<RecoveryMode> {
+    Ok(match value.extract::<String>()?.as_str() {
+        "strict" => RecoveryMode::Strict,
+        "tail" => RecoveryMode::Tail,
+        "point_in_time" => RecoveryMode::PointInTime,
+        "salvage" => RecoveryMode::Salvage,
+        _ => {
+            let message = "invalid argument: recovery is strict, tail, point_in_time or salvage";
+            return Err(failure::invalid(value.py(), message));
+        }
+    })
+}
+
+/// The exception for a name that no option has: it names the most similar one.
+fn unknown(name: &str, of_db: bool) -> PyErr {
+    let family = FamilyOptions::TABLE.iter().map(|info| info.name).chain(["comparator", "merge_operator"]);
+    let db = NUMBERS.into_iter().chain(OTHERS).filter(|_| of_db);
+    let similar = family.chain(db).min_by_key(|known| distance(name, known));
+    let hint = similar.filter(|known| distance(name, known) <= 1 + known.len() / 3);
+    let hint = hint.map_or_else(String::new, |known| format!(": did you mean {known:?}?"));
+    PyTypeError::new_err(format!("unknown option {name:?}{hint}"))
+}
+
+/// Number of letters to add, remove or change.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.bytes().enumerate() {
+            let changed = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+/// Returns the settings of a family, by name.
+pub(crate) fn current<'py>(py: Python<'py>, options: &FamilyOptions) -> PyResult<Bound<'py, PyDict>> {
+    let all = PyDict::new(py);
+    all.set_item("comparator", options.comparator.name())?;
+    all.set_item("merge_operator", options.merge_operator.as_ref().map(tidesdb::MergeOperator::name))?;
+    for info in FamilyOptions::TABLE {
+        all.set_item(info.name, options.get(info.name))?;
+    }
+    all.set_item("compression", options.compression.name())?;
+    all.set_item("default_ttl", options.default_ttl.as_secs_f64())?;
+    Ok(all)
+}
+
+/// Returns the settings of a family: name, default, least and greatest value, and what it does.
+#[pyfunction]
+pub(crate) fn defaults() -> Vec<(&'static str, u64, u64, u64, &'static str)> {
+    let row =
+        |info: &tidesdb::SettingInfo| (info.name, info.default, info.domain.0, info.domain.1, info.help);
+    FamilyOptions::TABLE.iter().map(row).collect()
+}
+
+/// Checks a number of rows that a caller asks for.
+///
+/// # Errors
+/// `ValueError` for 0.
+pub(crate) fn count(n: usize) -> PyResult<usize> {
+    if n == 0 { Err(PyValueError::new_err("the number of rows must be at least 1")) } else { Ok(n) }
+}

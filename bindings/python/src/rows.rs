@@ -1,0 +1,416 @@
+//! Iterators over keys, values and rows, and cursors: all on a `tidesdb::Cursor`.
+//!
+//! An iterator copies some rows at a time, more each time, and releases the interpreter lock once for all of them: a thread that wants it back
+//! may have to wait for milliseconds. A long row is not copied, but made into `bytes` where it lies.
+
+use std::ops::Bound as End;
+use std::sync::Arc;
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyTuple};
+use tidesdb::{Error, KeyBounds, ReadOptions};
+
+use crate::buffer::Key;
+use crate::failure::raise;
+use crate::handle::{Guarded, Owned, Shared};
+use crate::options;
+
+/// Rows that are copied at a time, and their bytes.
+const COPIED_ROWS_MAX: usize = 1024;
+const COPIED_BYTES_MAX: usize = 64 << 10;
+/// Rows that are copied the first time: a program often wants a few.
+const CHUNK: usize = 8;
+/// A value of this many bytes is not copied.
+const LONG_BYTES: usize = 16 << 10;
+
+/// What an iterator yields.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Keys,
+    Values,
+    Items,
+}
+
+impl Kind {
+    /// How to read it.
+    pub(crate) fn options(self) -> ReadOptions {
+        ReadOptions::default().keys_only(self == Self::Keys)
+    }
+
+    fn make<'py>(self, py: Python<'py>, key: &[u8], value: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+        Ok(match self {
+            Self::Keys => PyBytes::new(py, key).into_any(),
+            Self::Values => PyBytes::new(py, value).into_any(),
+            Self::Items => PyTuple::new(py, [PyBytes::new(py, key), PyBytes::new(py, value)])?.into_any(),
+        })
+    }
+}
+
+/// Which rows, and in which direction: the arguments of `keys`, `values` and `items`.
+pub(crate) struct Span<'a> {
+    pub start: Option<Key<'a>>,
+    pub stop: Option<Key<'a>>,
+    pub prefix: Option<Key<'a>>,
+    pub reverse: bool,
+}
+
+impl Span<'_> {
+    /// Returns the range of keys, in the order of `family`.
+    ///
+    /// # Errors
+    /// If there is a prefix beside the ends of a range, or the order of the family has no prefixes.
+    pub(crate) fn bounds(&self, py: Python<'_>, family: &tidesdb::Family) -> PyResult<KeyBounds> {
+        match (&self.prefix, &self.start, &self.stop) {
+            (Some(prefix), None, None) => family.prefix_range(prefix).map_err(|e| raise(py, &e)),
+            (Some(_), ..) => Err(PyTypeError::new_err("either a prefix or the ends of a range")),
+            _ => Ok(range(self.start.as_ref(), self.stop.as_ref())),
+        }
+    }
+}
+
+/// Returns the range from `start` up to, and without, `stop`.
+pub(crate) fn range(start: Option<&Key<'_>>, stop: Option<&Key<'_>>) -> KeyBounds {
+    let owned = |key: &Key<'_>| key.0.to_vec();
+    (
+        start.map_or(End::Unbounded, |key| End::Included(owned(key))),
+        stop.map_or(End::Unbounded, |key| End::Excluded(owned(key))),
+    )
+}
+
+/// Rows that were copied, and the next of them.
+#[derive(Default)]
+struct Copied {
+    bytes: Vec<u8>,
+    /// Lengths of key and value.
+    lens: Vec<(usize, usize)>,
+    next: usize,
+    at: usize,
+}
+
+impl Copied {
+    /// Whether all rows were taken.
+    fn is_empty(&self) -> bool {
+        self.next == self.lens.len()
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.lens.clear();
+        (self.next, self.at) = (0, 0);
+    }
+
+    fn push(&mut self, key: &[u8], value: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value);
+        self.lens.push((key.len(), value.len()));
+    }
+
+    fn take(&mut self) -> Option<(&[u8], &[u8])> {
+        let (key, value) = *self.lens.get(self.next)?;
+        let row = &self.bytes[self.at..self.at + key + value];
+        self.next += 1;
+        self.at += key + value;
+        Some(row.split_at(key))
+    }
+}
+
+struct State {
+    cursor: tidesdb::Cursor,
+    kind: Kind,
+    reverse: bool,
+    /// Whether the cursor stands on the row that was yielded, or copied, last.
+    placed: bool,
+    done: bool,
+    copied: Copied,
+    /// Rows to copy next time.
+    chunk: usize,
+    /// The most rows to copy at a time.
+    chunk_max: usize,
+    /// Whether the cursor stands on a long row, which comes after the copied ones.
+    on_long: bool,
+    /// An error behind the copied rows.
+    failed: Option<Error>,
+}
+
+impl State {
+    fn next<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        if self.copied.is_empty() && !self.on_long && self.failed.is_none() && !self.done {
+            py.detach(|| self.copy());
+        }
+        if let Some((key, value)) = self.copied.take() {
+            return self.kind.make(py, key, value).map(Some);
+        }
+        if let Some(e) = self.failed.take() {
+            return Err(raise(py, &e));
+        }
+        if !std::mem::take(&mut self.on_long) {
+            return Ok(None);
+        }
+        let (key, value) = self.cursor.entry().map_err(|e| raise(py, &e))?; // it is there already
+        self.kind.make(py, key, value).map(Some)
+    }
+
+    /// Whether there is nothing more to yield.
+    fn has_ended(&self) -> bool {
+        self.done && self.copied.is_empty() && self.failed.is_none() && !self.on_long
+    }
+
+    /// Moves to the next row. Returns false at the end.
+    fn step(&mut self) -> tidesdb::Result<bool> {
+        match (self.placed, self.reverse) {
+            (false, false) => self.cursor.seek_to_first(),
+            (false, true) => self.cursor.seek_to_last(),
+            (true, false) => self.cursor.next(),
+            (true, true) => self.cursor.prev(),
+        }?;
+        self.placed = true;
+        Ok(self.cursor.valid())
+    }
+
+    /// Copies the rows that come next, up to a long one. An error ends the iterator, unless it is one of a single row.
+    fn copy(&mut self) {
+        self.copied.clear();
+        while self.copied.lens.len() < self.chunk
+            && self.copied.bytes.len() < COPIED_BYTES_MAX
+            && !self.on_long
+        {
+            match self.step().and_then(|there| if there { self.copy_row() } else { Ok(false) }) {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.done = true;
+                    break;
+                }
+                Err(e) => {
+                    self.done = !matches!(e, Error::Merge { .. });
+                    self.failed = Some(e);
+                    break;
+                }
+            }
+        }
+        self.chunk = (2 * self.chunk).min(self.chunk_max);
+    }
+
+    /// Copies the row that the cursor stands on, and those that it has in its buffer.
+    fn copy_row(&mut self) -> tidesdb::Result<bool> {
+        if self.kind == Kind::Keys {
+            self.copied.push(self.cursor.key(), &[]);
+            return Ok(true);
+        }
+        let (key, value) = self.cursor.entry()?;
+        if value.len() >= LONG_BYTES {
+            self.on_long = true;
+            return Ok(true);
+        }
+        self.copied.push(key, value);
+        let (bytes, rows) = self.cursor.buffered();
+        let more = rows.len().saturating_sub(1).min(self.chunk.saturating_sub(self.copied.lens.len()));
+        for row in rows.iter().skip(1).take(more) {
+            let (at, key) = (row.start(), row.key_len());
+            self.copied.push(&bytes[at..at + key], &bytes[at + key..at + key + row.value_len()]);
+        }
+        self.cursor.advance(more);
+        Ok(true)
+    }
+}
+
+/// An iterator over keys, values, or pairs of both. It reads one state of the database, whatever is written meanwhile, and keeps that state
+/// until it ends, is closed, or is collected.
+#[pyclass(frozen, module = "tidesdb")]
+pub(crate) struct Rows {
+    shared: Arc<Shared>,
+    /// `None` once it has ended.
+    state: Guarded<Option<Owned<State>>>,
+}
+
+impl Rows {
+    /// Makes an iterator of `cursor`. Within a transaction a row that is read in advance counts as read, so none is.
+    pub(crate) fn new(
+        shared: &Arc<Shared>,
+        mut cursor: tidesdb::Cursor,
+        bounds: &KeyBounds,
+        (kind, reverse): (Kind, bool),
+        in_transaction: bool,
+    ) -> Self {
+        let (start, stop) = bounds;
+        cursor.set_range((start.as_ref(), stop.as_ref()));
+        let chunk_max = if in_transaction { 1 } else { COPIED_ROWS_MAX };
+        let state = State {
+            cursor,
+            kind,
+            reverse,
+            placed: false,
+            done: false,
+            copied: Copied::default(),
+            chunk: CHUNK.min(chunk_max),
+            chunk_max,
+            on_long: false,
+            failed: None,
+        };
+        Self { shared: Arc::clone(shared), state: Guarded::new(Some(Owned::new(state))) }
+    }
+
+    /// Passes the state to `call`, and ends it if the rows have ended.
+    fn with<R>(&self, py: Python<'_>, end: R, call: impl FnOnce(&mut State) -> PyResult<R>) -> PyResult<R> {
+        self.shared.check(py)?;
+        self.state.with(py, |state| {
+            let Some(open) = state else { return Ok(end) };
+            let out = call(open);
+            if open.has_ended() {
+                *state = None;
+            }
+            out
+        })?
+    }
+}
+
+#[pymethods]
+impl Rows {
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.with(py, None, |state| state.next(py))
+    }
+
+    /// Returns a list of the next `n` rows, fewer at the end: one call for many rows.
+    fn fetch<'py>(&self, py: Python<'py>, n: usize) -> PyResult<Bound<'py, PyList>> {
+        options::count(n)?;
+        let rows = PyList::empty(py);
+        self.with(py, (), |state| {
+            while rows.len() < n {
+                match state.next(py)? {
+                    Some(row) => rows.append(row)?,
+                    None => break,
+                }
+            }
+            Ok(())
+        })?;
+        Ok(rows)
+    }
+
+    /// Ends the iterator and gives back its memory.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.state.with(py, |state| *state = None)
+    }
+
+    fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_args))]
+    fn __exit__(&self, py: Python<'_>, _args: &Bound<'_, PyTuple>) -> PyResult<()> {
+        self.close(py)
+    }
+}
+
+/// A position among the keys of a family, which moves in both directions and seeks. It reads one state of the database until `refresh`.
+///
+/// The calls that move it return whether it stands on a key.
+#[pyclass(frozen, module = "tidesdb")]
+pub(crate) struct Cursor {
+    shared: Arc<Shared>,
+    cursor: Guarded<Option<Owned<tidesdb::Cursor>>>,
+}
+
+impl Cursor {
+    pub(crate) fn new(shared: &Arc<Shared>, cursor: tidesdb::Cursor) -> Self {
+        Self { shared: Arc::clone(shared), cursor: Guarded::new(Some(Owned::new(cursor))) }
+    }
+
+    fn with<R>(&self, py: Python<'_>, call: impl FnOnce(&mut tidesdb::Cursor) -> PyResult<R>) -> PyResult<R> {
+        self.shared.check(py)?;
+        self.cursor.with(py, |cursor| match cursor {
+            Some(cursor) => call(cursor),
+            None => Err(raise(py, &Error::Closed)),
+        })?
+    }
+
+    fn go(
+        &self,
+        py: Python<'_>,
+        to: impl FnOnce(&mut tidesdb::Cursor) -> tidesdb::Result<()> + Send,
+    ) -> PyResult<bool> {
+        self.with(py, |cursor| {
+            py.detach(|| to(cursor)).map_err(|e| raise(py, &e))?;
+            Ok(cursor.valid())
+        })
+    }
+}
+
+#[pymethods]
+impl Cursor {
+    /// Moves to the first key.
+    fn first(&self, py: Python<'_>) -> PyResult<bool> {
+        self.go(py, tidesdb::Cursor::seek_to_first)
+    }
+
+    /// Moves to the last key.
+    fn last(&self, py: Python<'_>) -> PyResult<bool> {
+        self.go(py, tidesdb::Cursor::seek_to_last)
+    }
+
+    /// Moves to the first key at or after `key`.
+    fn seek(&self, py: Python<'_>, key: Key<'_>) -> PyResult<bool> {
+        self.go(py, |cursor| cursor.seek(&key))
+    }
+
+    /// Moves to the last key at or before `key`.
+    fn seek_for_prev(&self, py: Python<'_>, key: Key<'_>) -> PyResult<bool> {
+        self.go(py, |cursor| cursor.seek_for_prev(&key))
+    }
+
+    /// Moves to the next key.
+    fn next(&self, py: Python<'_>) -> PyResult<bool> {
+        self.go(py, tidesdb::Cursor::next)
+    }
+
+    /// Moves to the previous key.
+    fn prev(&self, py: Python<'_>) -> PyResult<bool> {
+        self.go(py, tidesdb::Cursor::prev)
+    }
+
+    /// Moves to the newest state of the database; the position is lost.
+    fn refresh(&self, py: Python<'_>) -> PyResult<()> {
+        self.go(py, tidesdb::Cursor::refresh).map(drop)
+    }
+
+    /// Whether it stands on a key.
+    #[getter]
+    fn valid(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with(py, |cursor| Ok(cursor.valid()))
+    }
+
+    /// The key, or `None` if it stands on none.
+    #[getter]
+    fn key<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        self.with(py, |cursor| Ok(cursor.valid().then(|| PyBytes::new(py, cursor.key()))))
+    }
+
+    /// The value, or `None` if it stands on no key.
+    #[getter]
+    fn value<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        self.with(py, |cursor| {
+            if !cursor.valid() {
+                return Ok(None);
+            }
+            py.detach(|| cursor.value().map(drop)).map_err(|e| raise(py, &e))?;
+            cursor.value().map(|value| Some(PyBytes::new(py, value))).map_err(|e| raise(py, &e))
+        })
+    }
+
+    /// Gives back the memory of the cursor, which cannot be used afterwards.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.cursor.with(py, |cursor| *cursor = None)
+    }
+
+    fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_args))]
+    fn __exit__(&self, py: Python<'_>, _args: &Bound<'_, PyTuple>) -> PyResult<()> {
+        self.close(py)
+    }
+}

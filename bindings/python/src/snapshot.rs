@@ -1,0 +1,248 @@
+//! Snapshots, and how calls name a family beside the default one.
+
+use std::sync::{Arc, RwLock};
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyTuple};
+use tidesdb::Error;
+
+use crate::buffer::Key;
+use crate::failure::raise;
+use crate::family::{self, Family, Row};
+use crate::handle::{Owned, Shared};
+use crate::rows::{self, Kind, Rows};
+use crate::values;
+
+/// The argument `family`: a family, or its name. Without it, the default family is meant.
+pub(crate) enum Which<'py> {
+    Handle(Bound<'py, Family>),
+    Name(tidesdb::Family),
+}
+
+impl<'py> Which<'py> {
+    /// # Errors
+    /// `NotFound` if no family has the name; `TypeError`.
+    pub(crate) fn new(shared: &Shared, given: &Bound<'py, PyAny>) -> PyResult<Self> {
+        if let Ok(handle) = given.cast::<Family>() {
+            return Ok(Self::Handle(handle.clone()));
+        }
+        let name: String = given.extract()?;
+        shared.run(given.py(), |db| db.family(&name)).map(Self::Name)
+    }
+
+    pub(crate) fn get(&self) -> &tidesdb::Family {
+        match self {
+            Self::Handle(handle) => &handle.get().family,
+            Self::Name(family) => family,
+        }
+    }
+}
+
+/// Passes the family that `given` names to `call`.
+///
+/// # Errors
+/// Those of [`Which::new`] and of `call`.
+pub(crate) fn with_family<R>(
+    shared: &Shared,
+    py: Python<'_>,
+    given: Option<&Bound<'_, PyAny>>,
+    call: impl FnOnce(&tidesdb::Family) -> PyResult<R>,
+) -> PyResult<R> {
+    match given {
+        None => call(shared.db(py)?.default_family()),
+        Some(given) => {
+            shared.check(py)?;
+            call(Which::new(shared, given)?.get())
+        }
+    }
+}
+
+/// One state of all families, whatever is written meanwhile. It keeps old versions of rows: close it, or use it as `with db.snapshot() as s`.
+///
+/// The calls read the default family, or the one named by `family`: a `Family` or its name.
+#[pyclass(frozen, module = "tidesdb")]
+pub(crate) struct Snapshot {
+    shared: Arc<Shared>,
+    /// `None` once it is closed. Never locked for writing without trying, so readers do not wait.
+    snapshot: RwLock<Option<Owned<tidesdb::Snapshot>>>,
+    seq: u64,
+}
+
+impl Snapshot {
+    pub(crate) fn new(shared: &Arc<Shared>, snapshot: tidesdb::Snapshot) -> Self {
+        let seq = snapshot.seq();
+        Self { shared: Arc::clone(shared), snapshot: RwLock::new(Some(Owned::new(snapshot))), seq }
+    }
+
+    fn run<R: Send>(
+        &self,
+        py: Python<'_>,
+        family: Option<&Bound<'_, PyAny>>,
+        call: impl FnOnce(&tidesdb::Snapshot, &tidesdb::Family) -> tidesdb::Result<R> + Send,
+    ) -> PyResult<R> {
+        with_family(&self.shared, py, family, |family| {
+            let snapshot = &self.snapshot;
+            let called = py.detach(|| {
+                let open = snapshot.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+                open.as_ref().map_or(Err(Error::Closed), |open| call(open, family))
+            });
+            called.map_err(|e| raise(py, &e))
+        })
+    }
+
+    fn rows(
+        &self,
+        py: Python<'_>,
+        kind: Kind,
+        span: &rows::Span<'_>,
+        family: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Rows> {
+        let bounds = with_family(&self.shared, py, family, |family| span.bounds(py, family))?;
+        let options = kind.options();
+        let cursor = self.run(py, family, |snapshot, family| snapshot.cursor_with(family, &options))?;
+        Ok(Rows::new(&self.shared, cursor, &bounds, (kind, span.reverse), false))
+    }
+}
+
+#[pymethods]
+impl Snapshot {
+    /// Returns the value of `key`, or `default`.
+    #[pyo3(signature = (key, default=None, *, family=None))]
+    fn get<'py>(
+        &self,
+        py: Python<'py>,
+        key: Key<'_>,
+        default: Option<Bound<'py, PyAny>>,
+        family: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let found = self.run(py, family, |snapshot, family| snapshot.get(family, &key))?;
+        Ok(family::or_default(py, found, default))
+    }
+
+    /// Returns the values of `keys`, in their order, with `None` for those that are missing.
+    #[pyo3(signature = (keys, *, family=None))]
+    fn multi_get<'py>(
+        &self,
+        py: Python<'py>,
+        keys: &Bound<'py, PyAny>,
+        family: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let keys = family::keys(keys)?;
+        family::list(py, &self.run(py, family, |snapshot, family| snapshot.multi_get(family, &keys))?)
+    }
+
+    /// Returns whether `key` exists.
+    #[pyo3(signature = (key, *, family=None))]
+    fn contains(&self, py: Python<'_>, key: Key<'_>, family: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
+        self.run(py, family, |snapshot, family| snapshot.contains(family, &key))
+    }
+
+    /// Returns the first key and its value, or `None`.
+    #[pyo3(signature = (*, family=None))]
+    fn first<'py>(&self, py: Python<'py>, family: Option<&Bound<'py, PyAny>>) -> PyResult<Row<'py>> {
+        Ok(family::row(py, self.run(py, family, tidesdb::Snapshot::first)?))
+    }
+
+    /// Returns the last key and its value, or `None`.
+    #[pyo3(signature = (*, family=None))]
+    fn last<'py>(&self, py: Python<'py>, family: Option<&Bound<'py, PyAny>>) -> PyResult<Row<'py>> {
+        Ok(family::row(py, self.run(py, family, tidesdb::Snapshot::last)?))
+    }
+
+    /// Iterates over pairs of a key and its value: see `Family.items`.
+    #[pyo3(signature = (start=None, stop=None, *, prefix=None, reverse=false, family=None))]
+    fn items(
+        &self,
+        py: Python<'_>,
+        start: Option<Key<'_>>,
+        stop: Option<Key<'_>>,
+        prefix: Option<Key<'_>>,
+        reverse: bool,
+        family: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Rows> {
+        self.rows(py, Kind::Items, &rows::Span { start, stop, prefix, reverse }, family)
+    }
+
+    /// Iterates over keys: see `Family.items`.
+    #[pyo3(signature = (start=None, stop=None, *, prefix=None, reverse=false, family=None))]
+    fn keys(
+        &self,
+        py: Python<'_>,
+        start: Option<Key<'_>>,
+        stop: Option<Key<'_>>,
+        prefix: Option<Key<'_>>,
+        reverse: bool,
+        family: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Rows> {
+        self.rows(py, Kind::Keys, &rows::Span { start, stop, prefix, reverse }, family)
+    }
+
+    /// Iterates over values: see `Family.items`.
+    #[pyo3(signature = (start=None, stop=None, *, prefix=None, reverse=false, family=None))]
+    fn values(
+        &self,
+        py: Python<'_>,
+        start: Option<Key<'_>>,
+        stop: Option<Key<'_>>,
+        prefix: Option<Key<'_>>,
+        reverse: bool,
+        family: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Rows> {
+        self.rows(py, Kind::Values, &rows::Span { start, stop, prefix, reverse }, family)
+    }
+
+    /// Returns a file object that reads the value of `key`, or `None`: see `Family.value_reader`.
+    #[pyo3(signature = (key, *, family=None))]
+    fn value_reader<'py>(
+        &self,
+        py: Python<'py>,
+        key: Key<'_>,
+        family: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let reader = self.run(py, family, |snapshot, family| snapshot.value_reader(family, &key))?;
+        values::reader(py, &self.shared, reader)
+    }
+
+    /// The sequence number of the newest commit that it shows.
+    #[getter]
+    fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// Lets go of the old versions of rows. It cannot be used afterwards. If another thread reads it just now, nothing happens.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.shared.db_even_closed(py)?;
+        if let Ok(mut open) = self.snapshot.try_write() {
+            *open = None;
+        }
+        Ok(())
+    }
+
+    fn __getitem__<'py>(&self, py: Python<'py>, key: Key<'_>) -> PyResult<Bound<'py, PyBytes>> {
+        match self.run(py, None, |snapshot, family| snapshot.get(family, &key))? {
+            Some(value) => Ok(family::bytes(py, &value)),
+            None => Err(family::missing(py, &key)),
+        }
+    }
+
+    fn __contains__(&self, py: Python<'_>, key: Key<'_>) -> PyResult<bool> {
+        self.contains(py, key, None)
+    }
+
+    fn __iter__(&self, py: Python<'_>) -> PyResult<Rows> {
+        self.keys(py, None, None, None, false, None)
+    }
+
+    fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_args))]
+    fn __exit__(&self, py: Python<'_>, _args: &Bound<'_, PyTuple>) -> PyResult<()> {
+        self.close(py)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<tidesdb.Snapshot {} of {:?}>", self.seq, self.shared.path)
+    }
+}

@@ -1,0 +1,396 @@
+//! Transactions.
+
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyTuple};
+use tidesdb::{Isolation, WriteOptions};
+
+use crate::buffer::{Key, Value};
+use crate::failure::raise;
+use crate::family::{self, Row, each_pair, operand, write_options};
+use crate::handle::{Guarded, Owned, Shared};
+use crate::options::{self, Expiry, Mode, Moment, level_name};
+use crate::rows::{self, Kind, Rows};
+use crate::snapshot::with_family;
+use crate::values::{self, WriteHandle};
+
+/// Reads and writes that happen as if alone. Its reads see its own writes. `with db.transaction() as tx` commits at the end of the block, or rolls
+/// back if the block ends with an exception; a commit that another one excludes raises `Conflict`: see `Db.transact`, which retries.
+///
+/// The calls use the default family, or the one named by `family`: a `Family` or its name.
+#[pyclass(frozen, module = "tidesdb")]
+pub(crate) struct Transaction {
+    shared: Arc<Shared>,
+    transaction: Guarded<Owned<tidesdb::Transaction>>,
+    options: WriteOptions,
+}
+
+/// A place in a transaction that it can be rolled back to.
+#[pyclass(frozen, module = "tidesdb")]
+pub(crate) struct Savepoint(tidesdb::Savepoint);
+
+impl Transaction {
+    /// # Errors
+    /// `Closed`, `Forked`.
+    pub(crate) fn new(
+        py: Python<'_>,
+        shared: &Arc<Shared>,
+        level: Isolation,
+        sync: Option<Mode>,
+    ) -> PyResult<Self> {
+        let transaction = shared.run(py, |db| Ok(db.begin(level)))?;
+        let transaction = Guarded::new(Owned::new(transaction));
+        Ok(Self { shared: Arc::clone(shared), transaction, options: write_options(sync) })
+    }
+
+    /// Commits. The inner error is one of the commit.
+    ///
+    /// # Errors
+    /// `Closed`, `Forked`, `Busy`.
+    pub(crate) fn try_commit(&self, py: Python<'_>) -> PyResult<tidesdb::Result<u64>> {
+        self.shared.check(py)?;
+        let options = &self.options;
+        self.transaction.with(py, |tx| py.detach(|| tx.commit_with(options)))
+    }
+
+    /// Starts again, after a conflict.
+    ///
+    /// # Errors
+    /// `Busy`.
+    pub(crate) fn reset(&self, py: Python<'_>) -> PyResult<()> {
+        self.transaction.with(py, |transaction| py.detach(|| transaction.reset()))
+    }
+
+    fn run<R: Send>(
+        &self,
+        py: Python<'_>,
+        family: Option<&Bound<'_, PyAny>>,
+        call: impl FnOnce(&mut tidesdb::Transaction, &tidesdb::Family) -> tidesdb::Result<R> + Send,
+    ) -> PyResult<R> {
+        with_family(&self.shared, py, family, |family| {
+            let called = self.transaction.with(py, |transaction| py.detach(|| call(transaction, family)))?;
+            called.map_err(|e| raise(py, &e))
+        })
+    }
+
+    /// Changes the transaction, in memory.
+    fn change(
+        &self,
+        py: Python<'_>,
+        family: Option<&Bound<'_, PyAny>>,
+        change: impl FnOnce(&mut tidesdb::Transaction, &tidesdb::Family) -> tidesdb::Result<()>,
+    ) -> PyResult<()> {
+        with_family(&self.shared, py, family, |family| {
+            self.transaction.with(py, |transaction| change(transaction, family))?.map_err(|e| raise(py, &e))
+        })
+    }
+
+    fn add(
+        &self,
+        py: Python<'_>,
+        key: &Key<'_>,
+        value: &Value<'_>,
+        expiry: Expiry,
+        family: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        self.change(py, family, |tx, family| {
+            value.read(py, |value| match expiry {
+                Expiry::Default => tx.put(family, key, value),
+                Expiry::After(ttl) => tx.put_with_ttl(family, key, value, ttl),
+                Expiry::At(at) => tx.put_expiring(family, key, value, at),
+            })
+        })
+    }
+
+    fn rows(
+        &self,
+        py: Python<'_>,
+        kind: Kind,
+        span: &rows::Span<'_>,
+        family: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Rows> {
+        let bounds = with_family(&self.shared, py, family, |family| span.bounds(py, family))?;
+        let options = kind.options();
+        let cursor = self.run(py, family, |tx, family| tx.cursor_with(family, &options))?;
+        Ok(Rows::new(&self.shared, cursor, &bounds, (kind, span.reverse), true))
+    }
+}
+
+#[pymethods]
+impl Transaction {
+    /// Returns the value of `key`, or `default`. The key counts as read, unless `tracked` is false.
+    #[pyo3(signature = (key, default=None, *, family=None, tracked=true))]
+    fn get<'py>(
+        &self,
+        py: Python<'py>,
+        key: Key<'_>,
+        default: Option<Bound<'py, PyAny>>,
+        family: Option<&Bound<'py, PyAny>>,
+        tracked: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let found = self.run(py, family, |tx, family| match tracked {
+            true => tx.get(family, &key),
+            false => tx.get_untracked(family, &key),
+        })?;
+        Ok(family::or_default(py, found, default))
+    }
+
+    /// Returns the values of `keys`, in their order, with `None` for those that are missing.
+    #[pyo3(signature = (keys, *, family=None))]
+    fn multi_get<'py>(
+        &self,
+        py: Python<'py>,
+        keys: &Bound<'py, PyAny>,
+        family: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let keys = family::keys(keys)?;
+        family::list(py, &self.run(py, family, |tx, family| tx.multi_get(family, &keys))?)
+    }
+
+    /// Returns whether `key` exists.
+    #[pyo3(signature = (key, *, family=None))]
+    fn contains(&self, py: Python<'_>, key: Key<'_>, family: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
+        self.run(py, family, |tx, family| tx.contains(family, &key))
+    }
+
+    /// Sets `key` to `value`: see `Family.put`.
+    #[pyo3(signature = (key, value, *, ttl=None, expires=None, family=None))]
+    fn put(
+        &self,
+        py: Python<'_>,
+        key: Key<'_>,
+        value: Value<'_>,
+        ttl: Option<options::Span>,
+        expires: Option<Moment>,
+        family: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        self.add(py, &key, &value, Expiry::new(ttl, expires)?, family)
+    }
+
+    /// Puts all pairs of a mapping, or of an iterable of pairs.
+    #[pyo3(signature = (items, *, ttl=None, expires=None, family=None))]
+    fn put_many(
+        &self,
+        py: Python<'_>,
+        items: &Bound<'_, PyAny>,
+        ttl: Option<options::Span>,
+        expires: Option<Moment>,
+        family: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let expiry = Expiry::new(ttl, expires)?;
+        each_pair(items, |key, value| self.add(py, &key.extract()?, &value.extract()?, expiry, family))
+    }
+
+    /// Deletes `key`.
+    #[pyo3(signature = (key, *, family=None))]
+    fn delete(&self, py: Python<'_>, key: Key<'_>, family: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        self.change(py, family, |tx, family| tx.delete(family, &key))
+    }
+
+    /// Deletes the keys from `start` up to, and without, `stop`.
+    #[pyo3(signature = (start, stop, *, family=None))]
+    fn delete_range(
+        &self,
+        py: Python<'_>,
+        start: Option<Key<'_>>,
+        stop: Option<Key<'_>>,
+        family: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let range = rows::range(start.as_ref(), stop.as_ref());
+        self.change(py, family, |tx, family| tx.delete_range(family, range))
+    }
+
+    /// Deletes the keys that begin with `prefix`.
+    #[pyo3(signature = (prefix, *, family=None))]
+    fn delete_prefix(
+        &self,
+        py: Python<'_>,
+        prefix: Key<'_>,
+        family: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        self.change(py, family, |tx, family| tx.delete_prefix(family, &prefix))
+    }
+
+    /// Combines the value of `key` with `operand`: see `Family.merge`.
+    #[pyo3(signature = (key, operand, *, family=None))]
+    fn merge(
+        &self,
+        py: Python<'_>,
+        key: Key<'_>,
+        operand: &Bound<'_, PyAny>,
+        family: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let operand = self::operand(operand)?;
+        self.run(py, family, |tx, family| tx.merge(family, &key, &operand))
+    }
+
+    /// Iterates over pairs of a key and its value: see `Family.items`. What was passed counts as read.
+    #[pyo3(signature = (start=None, stop=None, *, prefix=None, reverse=false, family=None))]
+    fn items(
+        &self,
+        py: Python<'_>,
+        start: Option<Key<'_>>,
+        stop: Option<Key<'_>>,
+        prefix: Option<Key<'_>>,
+        reverse: bool,
+        family: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Rows> {
+        self.rows(py, Kind::Items, &rows::Span { start, stop, prefix, reverse }, family)
+    }
+
+    /// Iterates over keys: see `Family.items`.
+    #[pyo3(signature = (start=None, stop=None, *, prefix=None, reverse=false, family=None))]
+    fn keys(
+        &self,
+        py: Python<'_>,
+        start: Option<Key<'_>>,
+        stop: Option<Key<'_>>,
+        prefix: Option<Key<'_>>,
+        reverse: bool,
+        family: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Rows> {
+        self.rows(py, Kind::Keys, &rows::Span { start, stop, prefix, reverse }, family)
+    }
+
+    /// Iterates over values: see `Family.items`.
+    #[pyo3(signature = (start=None, stop=None, *, prefix=None, reverse=false, family=None))]
+    fn values(
+        &self,
+        py: Python<'_>,
+        start: Option<Key<'_>>,
+        stop: Option<Key<'_>>,
+        prefix: Option<Key<'_>>,
+        reverse: bool,
+        family: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Rows> {
+        self.rows(py, Kind::Values, &rows::Span { start, stop, prefix, reverse }, family)
+    }
+
+    /// Returns the first key and its value, or `None`.
+    #[pyo3(signature = (*, family=None))]
+    fn first<'py>(&self, py: Python<'py>, family: Option<&Bound<'py, PyAny>>) -> PyResult<Row<'py>> {
+        Ok(family::row(py, self.run(py, family, |tx, family| tx.first(family))?))
+    }
+
+    /// Returns the last key and its value, or `None`.
+    #[pyo3(signature = (*, family=None))]
+    fn last<'py>(&self, py: Python<'py>, family: Option<&Bound<'py, PyAny>>) -> PyResult<Row<'py>> {
+        Ok(family::row(py, self.run(py, family, |tx, family| tx.last(family))?))
+    }
+
+    /// Returns a file object that reads the value of `key`, or `None`: see `Family.value_reader`.
+    #[pyo3(signature = (key, *, family=None))]
+    fn value_reader<'py>(
+        &self,
+        py: Python<'py>,
+        key: Key<'_>,
+        family: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let reader = self.run(py, family, |tx, family| tx.value_reader(family, &key))?;
+        values::reader(py, &self.shared, reader)
+    }
+
+    /// Returns a file object that writes the value of `key`: see `Family.value_writer`. Its `close` adds the value to the transaction.
+    #[pyo3(signature = (key, *, ttl=None, expires=None, family=None))]
+    fn value_writer<'py>(
+        slf: &Bound<'py, Self>,
+        key: Key<'_>,
+        ttl: Option<options::Span>,
+        expires: Option<Moment>,
+        family: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (py, expiry, this) = (slf.py(), Expiry::new(ttl, expires)?, slf.get());
+        let writer = this.run(py, family, |_, family| family.value_writer(&key))?;
+        values::writer(py, WriteHandle::new(&this.shared, writer, expiry, None), Some(slf.as_any()))
+    }
+
+    fn _join(&self, py: Python<'_>, writer: &Bound<'_, WriteHandle>) -> PyResult<()> {
+        let writer = Owned::new(writer.get().take(py)?);
+        self.run(py, None, |tx, _| writer.into_inner().join(tx))
+    }
+
+    /// Makes a savepoint for `rollback_to`.
+    fn savepoint(&self, py: Python<'_>) -> PyResult<Savepoint> {
+        self.shared.check(py)?;
+        self.transaction.with(py, |tx| Savepoint(tx.savepoint()))
+    }
+
+    /// Undoes the writes since `savepoint`.
+    fn rollback_to(&self, py: Python<'_>, savepoint: &Savepoint) -> PyResult<()> {
+        let savepoint = savepoint.0;
+        self.change(py, None, |tx, _| tx.rollback_to(savepoint))
+    }
+
+    /// Commits. Returns the sequence number. The transaction has ended, also after an exception.
+    fn commit(&self, py: Python<'_>) -> PyResult<u64> {
+        self.try_commit(py)?.map_err(|e| raise(py, &e))
+    }
+
+    /// Undoes everything. The transaction has ended.
+    fn rollback(&self, py: Python<'_>) -> PyResult<()> {
+        self.shared.db_even_closed(py)?;
+        self.transaction.with(py, |tx| py.detach(|| tx.rollback()))
+    }
+
+    /// Whether it was neither committed nor rolled back.
+    #[getter]
+    pub(crate) fn is_open(&self, py: Python<'_>) -> PyResult<bool> {
+        self.transaction.with(py, |tx| tx.is_open())
+    }
+
+    /// The isolation level.
+    #[getter]
+    fn isolation(&self, py: Python<'_>) -> PyResult<&'static str> {
+        self.transaction.with(py, |tx| level_name(tx.isolation()))
+    }
+
+    /// Number of writes.
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        self.transaction.with(py, |tx| tx.len())
+    }
+
+    fn __bool__(&self) -> bool {
+        true
+    }
+
+    fn __getitem__<'py>(&self, py: Python<'py>, key: Key<'_>) -> PyResult<Bound<'py, PyBytes>> {
+        match self.run(py, None, |tx, family| tx.get(family, &key))? {
+            Some(value) => Ok(family::bytes(py, &value)),
+            None => Err(family::missing(py, &key)),
+        }
+    }
+
+    fn __setitem__(&self, py: Python<'_>, key: Key<'_>, value: Value<'_>) -> PyResult<()> {
+        self.add(py, &key, &value, Expiry::Default, None)
+    }
+
+    fn __delitem__(&self, py: Python<'_>, key: Key<'_>) -> PyResult<()> {
+        self.delete(py, key, None)
+    }
+
+    fn __contains__(&self, py: Python<'_>, key: Key<'_>) -> PyResult<bool> {
+        self.contains(py, key, None)
+    }
+
+    fn __iter__(&self, py: Python<'_>) -> PyResult<Rows> {
+        self.keys(py, None, None, None, false, None)
+    }
+
+    fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (kind, *_args))]
+    fn __exit__(&self, py: Python<'_>, kind: &Bound<'_, PyAny>, _args: &Bound<'_, PyTuple>) -> PyResult<()> {
+        if kind.is_none() {
+            return if self.is_open(py)? { self.commit(py).map(drop) } else { Ok(()) };
+        }
+        self.rollback(py)
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let state = if self.is_open(py)? { "open" } else { "ended" };
+        Ok(format!("<tidesdb.Transaction {}, {state}, {} writes>", self.isolation(py)?, self.__len__(py)?))
+    }
+}

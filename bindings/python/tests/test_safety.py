@@ -1,0 +1,364 @@
+"""Handles after a close, after a fork, between threads, and at the end of the interpreter: an exception, never a crash."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pytest
+
+import tidesdb
+
+
+def handles(db):
+    """One of each kind of handle, with a call that uses it."""
+    db.put_many({b"a": b"1", b"b": b"2"})
+    family, batch, tx, snapshot = db.create_family("f"), db.batch(), db.transaction(), db.snapshot()
+    rows, cursor, reader, writer = db.items(), db.cursor(), db.value_reader(b"a"), db.value_writer(b"w")
+    batch[b"x"] = b"1"
+    tx[b"y"] = b"1"
+    next(rows)
+    cursor.first()
+    writer.write(b"x")
+    return {
+        "get": lambda: db.get(b"a"),
+        "put": lambda: db.put(b"a", b"1"),
+        "stats": db.stats,
+        "begin": db.transaction,
+        "family": lambda: family.get(b"a"),
+        "batch put": lambda: batch.put(b"k", b"v"),
+        "batch commit": batch.commit,
+        "tx get": lambda: tx.get(b"a"),
+        "tx put": lambda: tx.put(b"a", b""),
+        "tx commit": tx.commit,
+        "snapshot": lambda: snapshot.get(b"a"),
+        "rows": lambda: next(rows),
+        "fetch": lambda: rows.fetch(1),
+        "cursor": cursor.next,
+        "cursor key": lambda: cursor.key,
+        "reader": lambda: reader.raw.readinto(bytearray(1)),
+        "writer": lambda: writer.write(b"x"),
+        "writer close": writer.close,
+    }
+
+
+def test_after_close_every_handle_raises(db):
+    calls = handles(db)
+    assert not db.closed
+    db.close()
+    db.close()
+    assert db.closed and "closed" in repr(db)
+    for name, call in calls.items():
+        with pytest.raises(tidesdb.Closed):
+            call()
+            pytest.fail(name)
+    with pytest.raises(tidesdb.Closed), db:
+        pass
+
+
+def test_a_database_is_locked_while_it_is_open(db, path):
+    with pytest.raises(tidesdb.Locked, match="open"):
+        tidesdb.open(path)
+    db.close(timeout=30)
+    tidesdb.open(path).close()
+
+
+def test_the_last_handle_closes_the_database(path):
+    rows = tidesdb.open(path).items()  # keeps it open
+    with pytest.raises(tidesdb.Locked):
+        tidesdb.open(path)
+    del rows
+    tidesdb.open(path).close()
+
+
+def in_child(body):
+    """Runs `body` in a child of a fork; fails with what it raised."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(reader)
+            try:
+                body()
+                said = b"ok"
+            except BaseException as error:
+                said = repr(error).encode()
+            os.write(writer, said)
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        said = pipe.read()
+    os.waitpid(child, 0)
+    assert said == b"ok", said
+
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+
+
+@needs_fork
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_after_a_fork_the_child_gets_an_exception_and_the_parent_goes_on(db, path):
+    calls = handles(db)
+
+    def child():
+        for name, call in calls.items():
+            try:
+                call()
+            except tidesdb.Forked as error:
+                assert "parent" in str(error) and "spawn" in str(error), name
+            else:
+                raise AssertionError(name)
+        try:
+            db.close()
+        except tidesdb.Forked:
+            pass
+        else:
+            raise AssertionError("close")
+        calls.clear()  # drops the handles
+        with tidesdb.open_reader(path) as reader, reader.view() as view:
+            assert view[b"a"] == b"1"
+        try:
+            tidesdb.open(path)
+        except tidesdb.Locked:
+            pass
+        with tidesdb.open(path.parent / "own") as own:
+            own[b"k"] = b"v"
+            assert own[b"k"] == b"v"
+
+    in_child(child)
+    db[b"after"] = b"1"
+    assert db[b"after"] == b"1" and db.verify()["ok"]
+    calls["tx commit"]()
+    calls["writer close"]()
+    db.close()
+    with tidesdb.open(path) as again:
+        assert set(again) >= {b"after", b"a", b"y", b"w"}
+
+
+@needs_fork
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_multiprocessing_with_fork_ends_cleanly(db):
+    db[b"a"] = b"1"
+    worker = multiprocessing.get_context("fork").Process(target=lambda: None)
+    worker.start()
+    worker.join(60)
+    assert worker.exitcode == 0 and db[b"a"] == b"1"
+
+
+def run(code, *args, check=True):
+    """Runs a program."""
+    command = [sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(code), *map(str, args)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    if check:
+        assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_an_open_database_is_closed_at_the_end_of_the_interpreter(path):
+    done = run(
+        """
+        import sys, tidesdb
+        operator = tidesdb.MergeOperator("cat", lambda a, b: a + b)
+        db = tidesdb.open(sys.argv[1], sync="none", merge_operator=operator)
+        rows, tx, batch, writer = db.items(), db.transaction(), db.batch(), db.value_writer(b"w")
+        for n in range(1000):
+            db.merge(b"k%d" % (n % 10), b"x")
+        tx[b"never"] = b""
+        """,
+        path,
+    )
+    assert done.stderr.count("Error") == 0, done.stderr
+    operator = tidesdb.MergeOperator("cat", lambda a, b: a + b)
+    with tidesdb.open(path, merge_operators=[operator]) as db:
+        assert db.recovery_report()["clean"]
+        assert db[b"k0"] == b"x" * 100 and b"never" not in db
+
+
+def test_the_interpreter_ends_while_threads_use_the_database(path):
+    run(
+        """
+        import sys, threading, tidesdb
+        db = tidesdb.open(sys.argv[1], sync="none")
+        def work():
+            n = 0
+            while True:
+                n += 1
+                db[b"%d" % (n % 1000)] = b"x" * 100
+                for row in db.items():
+                    break
+        for _ in range(4):
+            threading.Thread(target=work, daemon=True).start()
+        import time
+        time.sleep(0.3)
+        """,
+        path,
+    )
+    with tidesdb.open(path) as db:
+        assert db.verify()["ok"] and db.count() > 0
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_a_killed_writer_loses_nothing_that_was_durable(path):
+    code = """
+        import sys, tidesdb
+        db = tidesdb.open(sys.argv[1])
+        for n in range(10**9):
+            db[b"%09d" % n] = b"v"
+            print(n, flush=True)
+        """
+    child = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code), str(path)], stdout=subprocess.PIPE)
+    for _ in range(50):
+        last = int(child.stdout.readline())
+    child.send_signal(signal.SIGKILL)
+    last = max([last, *map(int, child.stdout.read().split())])
+    child.stdout.close()
+    child.wait()
+    with tidesdb.open(path) as db:
+        assert list(db)[: last + 1] == [b"%09d" % n for n in range(last + 1)]
+
+
+def test_other_threads_run_during_a_call(tmp_path):
+    """A merge operator that waits for another thread would never return if the reader kept the interpreter lock."""
+    entered, go = threading.Event(), threading.Event()
+
+    def merge(older, newer):
+        entered.set()
+        assert go.wait(60)
+        return older + newer
+
+    operator = tidesdb.MergeOperator("slow", merge)
+    with tidesdb.open(tmp_path / "db", merge_operator=operator) as db:
+        db[b"k"] = b"1"
+        db.merge(b"k", b"2")
+        read = []
+        reader = threading.Thread(target=lambda: read.append(db[b"k"]))
+        reader.start()
+        assert entered.wait(60)
+        db[b"other"] = b"1"  # while the reader is inside of the engine
+        assert db[b"other"] == b"1" and not read
+        go.set()
+        reader.join(60)
+        assert read == [b"12"]
+
+
+def test_an_object_that_calls_itself_is_busy_not_deadlocked(tmp_path):
+    state = {}
+
+    def merge(older, newer):
+        if "tx" in state:
+            state["tx"].get(b"other")
+        return older + newer
+
+    operator = tidesdb.MergeOperator("loop", merge)
+    with tidesdb.open(tmp_path / "db", merge_operator=operator) as db:
+        db[b"k"] = b"1"
+        db.merge(b"k", b"2")
+        tx = db.transaction()
+        state["tx"] = tx
+        with pytest.raises(tidesdb.MergeFailed, match="busy"):
+            tx.get(b"k")
+        state.clear()
+        assert tx.get(b"k") == b"12"
+        tx.rollback()
+
+
+def test_threads_share_a_database(db):
+    def work(me):
+        for n in range(300):
+            key = b"%d-%d" % (me, n)
+            db[key] = b"x" * n
+            assert db[key] == b"x" * n
+            db.transact(lambda tx: tx.put(b"sum", b"%d" % (int(tx.get(b"sum", b"0")) + 1)))
+
+    failures = []
+
+    def guarded(me):
+        try:
+            work(me)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(me,)) for me in range(6)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert not failures
+    assert db[b"sum"] == b"1800" and db.count() == 1801
+
+
+def test_threads_share_an_iterator(db):
+    rows = {b"%05d" % n: b"x" * (n % 7 * 5000) for n in range(2000)}
+    db.put_many(rows)
+    shared, seen, lock = db.items(), [], threading.Lock()
+
+    def work():
+        mine = list(shared)
+        with lock:
+            seen.extend(mine)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert sorted(seen) == sorted(rows.items())
+
+
+def test_a_close_beside_calls_of_other_threads(path):
+    for _ in range(10):
+        db = tidesdb.open(path, sync="none")
+        db.put_many({b"%d" % n: b"v" for n in range(100)})
+        begun, failures = threading.Barrier(5), []
+
+        def work():
+            begun.wait()
+            try:
+                while True:
+                    for key, _ in db.items():
+                        db[key] = b"w"
+                        db.transact(lambda tx: tx.put(b"k", tx.get(b"0", b"")))
+            except tidesdb.Closed:
+                pass
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        [thread.start() for thread in threads]
+        begun.wait()
+        time.sleep(0.02)
+        db.close()
+        [thread.join() for thread in threads]
+        assert not failures
+
+
+def test_errors_are_a_small_tree():
+    kinds = [one for one in vars(tidesdb).values() if isinstance(one, type) and issubclass(one, tidesdb.Error)]
+    assert len(kinds) == 24
+    for kind in kinds:
+        assert kind.__module__ == "tidesdb" and kind.__doc__ and isinstance(kind.retryable, bool)
+    assert issubclass(tidesdb.IoError, OSError) and issubclass(tidesdb.InvalidArgument, ValueError)
+    assert issubclass(tidesdb.MemoryLimit, MemoryError) and issubclass(tidesdb.Forked, tidesdb.Closed)
+
+
+def test_damage_is_named(path):
+    with tidesdb.open(path) as db:
+        db.put_many((b"%04d" % n, os.urandom(100)) for n in range(1000))
+        db.flush()
+    table = next(file for file in path.rglob("*.klog"))
+    data = bytearray(table.read_bytes())
+    data[1000] ^= 1
+    table.write_bytes(data)
+    with tidesdb.open(path) as db:
+        with pytest.raises(tidesdb.Corruption) as error:
+            list(db.items())
+        assert error.value.file in str(error.value) and error.value.offset is not None
+        assert not db.verify()["ok"]
+
+
+def test_a_file_in_place_of_the_folder_is_an_os_error(tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(OSError) as error:
+        tidesdb.open(tmp_path / "file")
+    assert isinstance(error.value, tidesdb.IoError) and error.value.errno

@@ -1,0 +1,104 @@
+"""The types that editors and checkers see are those of the package."""
+
+import ast
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import tidesdb
+import tidesdb.aio
+
+FOLDER = Path(tidesdb.__file__).parent
+GOOD = """
+import asyncio
+import tidesdb
+import tidesdb.aio
+
+with tidesdb.open("db", memory_limit=1 << 30, compression="zstd", sync=0.1) as db:
+    value: bytes | None = db.get(b"k")
+    other: bytes | int = db.get(bytearray(b"k"), 1)
+    sure: bytes = db[b"k"]
+    seq: int = db.put(b"k", memoryview(b"v"), ttl=1.5)
+    for key, row in db.items(b"a", prefix=None):
+        key.hex(), row.hex()
+    names: list[bytes] = list(db)
+    with db.batch() as batch, db.snapshot() as snapshot:
+        batch.put(b"k", b"v", family="users")
+        snapshot.get(b"k")
+    number: int = db.transact(lambda tx: len(tx))
+    with db.value_writer(b"k") as file:
+        file.write(b"x")
+
+
+async def main() -> None:
+    async with tidesdb.aio.open("db") as adb:
+        got: bytes | None = await adb.get(b"k")
+        seq: int = await adb.put(b"k", b"v")
+        async for key, value in adb.items():
+            key.hex(), value.hex()
+        async with adb.transaction() as tx:
+            await tx.put(b"k", b"v")
+
+
+asyncio.run(main())
+"""
+BAD = [
+    'tidesdb.open("db", memory_limits=1)',
+    'tidesdb.open("db", compression="zip")',
+    'tidesdb.open("db").put("text", b"")',
+    'tidesdb.open("db")[b"k"] = 1',
+    'tidesdb.open("db").get(b"k").hex()',
+]
+
+
+def mypy(folder, *args):
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--cache-dir", str(folder / "cache"), *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder)
+
+
+def test_a_program_with_right_types_passes_and_a_wrong_line_is_found(tmp_path):
+    (tmp_path / "good.py").write_text(GOOD)
+    (tmp_path / "bad.py").write_text("import tidesdb\n\n" + "\n".join(BAD) + "\n")
+    found = mypy(tmp_path, "good.py", "bad.py").stdout
+    lines = {line.split(":")[1] for line in found.splitlines() if line.startswith("bad.py") and ": error:" in line}
+    assert "good.py" not in found and lines == {str(3 + n) for n in range(len(BAD))}, found
+
+
+def test_the_package_itself_has_types(tmp_path):
+    done = mypy(tmp_path, "-p", "tidesdb")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_stubs_name_what_exists_and_nothing_else():
+    tree = ast.parse((FOLDER / "__init__.pyi").read_text())
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    assert set(classes) | functions | {"__version__"} == set(tidesdb.__all__)
+    for name, node in classes.items():
+        one = getattr(tidesdb, name)
+        if issubclass(one, Exception) or name in ("ValueReader", "ValueWriter"):
+            continue
+        stated = {f.name: f for f in node.body if isinstance(f, ast.FunctionDef)}
+        real = {m for m in vars(one) if not m.startswith("_")}
+        assert {m for m in stated if not m.startswith("_")} == real, name
+        for method in real:
+            attribute = getattr(one, method)
+            if not callable(attribute):
+                continue
+            parameters = inspect.signature(attribute).parameters
+            arguments = stated[method].args
+            wanted = [a.arg for a in arguments.args + arguments.kwonlyargs]
+            if any(p.kind == p.VAR_KEYWORD for p in parameters.values()) or method == "pop":
+                continue
+            assert list(parameters) == wanted, f"{name}.{method}"
+
+
+def test_the_stubs_name_all_options():
+    from tidesdb import _tidesdb
+
+    tree = ast.parse((FOLDER / "__init__.pyi").read_text())
+    open_ = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "open")
+    stated = {argument.arg for argument in open_.args.kwonlyargs}
+    assert stated >= {name for name, *_ in _tidesdb.defaults()}
+    assert (FOLDER / "py.typed").exists()
