@@ -55,7 +55,7 @@ cargo xtask COMMAND
   clients             tests the C library from Go and Java, and with the tests of the Rust binding
   platforms [NAME...]
                       compiles the engine for macOS, FreeBSD, Windows, 32 bits, ARM64 and s390x, and runs its tests and
-                      programs where an emulator runs them, which it installs if it is root: docs/platforms.md; the
+                      programs where an emulator runs them, which it installs if it is root: docs/reference/platforms.md; the
                       stage of that name only compiles for macOS and Windows
   wheel [--target arm64|windows] [--profile NAME] [--test] [--stress MINUTES] [--bench] [-- ARGS]
                       builds the Python package in target/wheels; --test runs its tests, with ARGS for pytest; --stress makes

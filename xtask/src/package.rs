@@ -175,7 +175,7 @@ impl Workshop {
             install::strip(&program, None)?;
         }
         let documents = prefix.join("share/doc/tidesdb");
-        for name in ["README.md", "CHANGELOG.md", "docs/c-api.md", "docs/cli.md"] {
+        for name in ["README.md", "CHANGELOG.md", "docs/reference/c-api.md", "docs/reference/cli.md"] {
             let from = self.root.join(name);
             install::copy(&from, &documents.join(from.file_name().unwrap_or_default()), 0o644)?;
         }

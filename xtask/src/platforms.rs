@@ -1,6 +1,6 @@
 //! `cargo xtask platforms`: compiles the engine for other systems and processors, and runs what this machine can run of it.
 //!
-//! `docs/platforms.md` says what that shows. What is missing is installed: the standard library of a target with `rustup target add`, linkers
+//! `docs/reference/platforms.md` says what that shows. What is missing is installed: the standard library of a target with `rustup target add`, linkers
 //! and emulators as packages of Debian, if the caller is root. A part that still lacks a tool prints `SKIPPED` and the reason; a test that is
 //! left out is named with the reason. A variable of Cargo for the target, such as `CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER`, is kept if the
 //! caller has set it.
@@ -75,12 +75,12 @@ const PLATFORMS: [Platform; 7] = [
                 Step { what: "programs, C library, other crates", cargo: PROGRAMS, left_out: &[] },
                 Step {
                     what: "50 kills of a writer",
-                    cargo: "run -p testkit --bin kill -- --kills 50",
+                    cargo: "run -p testkit -- kill --kills 50",
                     left_out: &[],
                 },
                 Step {
                     what: "a reader beside a writer",
-                    cargo: "run -p testkit --bin beside -- --refreshes 100",
+                    cargo: "run -p testkit -- beside --refreshes 100",
                     left_out: &[],
                 },
                 Step {
@@ -100,7 +100,7 @@ const PLATFORMS: [Platform; 7] = [
                 },
                 Step {
                     what: "a full disk",
-                    cargo: "run -p testkit --bin tmpfs -- --rounds 6 --scarce 0 --mib 48 --dir {DISK}",
+                    cargo: "run -p testkit -- tmpfs --rounds 6 --scarce 0 --mib 48 --dir {DISK}",
                     left_out: &[],
                 },
             ],

@@ -357,7 +357,7 @@ pub(crate) fn testkit(root: &Path, program: &str, args: &[String]) -> Done {
     }
     // A fuzzer needs assertions and overflow checks.
     let profile = if program == "fuzz" { "dev" } else { "quick" };
-    Cargo::new(&format!("run --profile {profile} --package testkit --bin {program} --")).args(args).run(root)
+    Cargo::new(&format!("run --profile {profile} --package testkit -- {program}")).args(args).run(root)
 }
 
 fn testkit_stage(root: &Path, program: &str) -> Staged {
@@ -381,11 +381,7 @@ pub(crate) fn is_kit(command: &str) -> bool {
 
 /// Returns whether the test kit has this program.
 pub(crate) fn has_program(root: &Path, program: &str) -> bool {
-    let kit = root.join("crates/testkit");
-    let manifest = std::fs::read_to_string(kit.join("Cargo.toml")).unwrap_or_default();
-    kit.join(format!("src/bin/{program}.rs")).is_file()
-        || kit.join(format!("src/bin/{program}/main.rs")).is_file()
-        || manifest.lines().any(|line| line.replace(' ', "") == format!("name=\"{program}\""))
+    root.join(format!("crates/testkit/src/runners/{program}.rs")).is_file()
 }
 
 /// Returns `-p` for each of these crates that exists and is `wanted`.

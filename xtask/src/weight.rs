@@ -116,7 +116,7 @@ fn judge(times: Times, budget: f64) -> Result<String, String> {
     );
     if ratio > budget * TOLERANCE {
         return Err(format!(
-            "the program for the tour takes {line}: see docs/weight.md; to accept this: cargo xtask weight --update"
+            "the program for the tour takes {line}: see docs/reference/weight.md; to accept this: cargo xtask weight --update"
         ));
     }
     let hint =

@@ -17,7 +17,7 @@ use std::time::Duration;
 use tidesdb::{Db, Error, Family, FamilyOptions, Reader, SyncMode, WriteBatch};
 use tidesdb_io::{Clock, Priority, RealClock, RealThreads, Threads};
 
-use crate::process::limit_descriptors;
+use crate::process::{self, limit_descriptors};
 use crate::rng::Rng;
 
 /// Threads of the writer.
@@ -332,7 +332,6 @@ impl Drop for Running {
 
 /// The parent, which starts and kills both.
 pub struct Parent {
-    program: PathBuf,
     path: PathBuf,
     rng: Rng,
     clock: RealClock,
@@ -343,25 +342,23 @@ pub struct Parent {
 }
 
 impl Parent {
-    /// Creates a parent of children that are started by `program --write PATH N` and `program --read PATH SEED
-    /// COUNTER...`.
-    pub fn new(program: &Path, path: &Path, seed: u64) -> Self {
+    /// Creates a parent of children that are this program with `--write PATH N` and `--read PATH SEED COUNTER...`.
+    pub fn new(path: &Path, seed: u64) -> Self {
         let (path, rng, clock) = (path.to_owned(), Rng::new(seed), RealClock::new());
-        let (program, counters) = (program.to_owned(), [0; THREADS]);
-        Self { program, path, rng, clock, started: seed, counters, totals: Totals::default() }
+        Self { path, rng, clock, started: seed, counters: [0; THREADS], totals: Totals::default() }
     }
 
     fn writer(&mut self) -> Done<Running> {
         self.started += 1;
         let path = self.path.display().to_string();
-        Running::start(Command::new(&self.program).args(["--write", &path, &self.started.to_string()]))
+        Running::start(process::itself()?.args(["--write", &path, &self.started.to_string()]))
     }
 
     fn reader(&mut self) -> Done<Running> {
         let mut args =
             vec!["--read".into(), self.path.display().to_string(), self.rng.next_u64().to_string()];
         args.extend(self.counters.map(|n| n.to_string()));
-        Running::start(Command::new(&self.program).args(args))
+        Running::start(process::itself()?.args(args))
     }
 
     /// Runs until `refreshes` of all readers together have shown something new.

@@ -7,13 +7,14 @@
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tidesdb::{Compression, Db, Family, FamilyOptions, SyncMode, WriteBatch};
 use tidesdb_io::{Clock, RealClock};
 
+use crate::process;
 use crate::rng::Rng;
 
 /// Number of threads of the child.
@@ -167,7 +168,6 @@ struct Heard {
 
 /// The parent, which kills children one after the other.
 pub struct Killer {
-    program: PathBuf,
     path: PathBuf,
     rng: Rng,
     acked: [u64; THREADS],
@@ -177,10 +177,9 @@ pub struct Killer {
 }
 
 impl Killer {
-    /// Creates a killer of children that are started by `program --child PATH NUMBER` on the directory `path`.
-    pub fn new(program: &Path, path: &Path, seed: u64) -> Self {
+    /// Creates a killer of children that are this program with `--child PATH NUMBER` on the directory `path`.
+    pub fn new(path: &Path, seed: u64) -> Self {
         Self {
-            program: program.to_owned(),
             path: path.to_owned(),
             rng: Rng::new(seed),
             acked: [0; THREADS],
@@ -215,7 +214,7 @@ impl Killer {
     }
 
     fn run_and_kill(&mut self, n: u64) -> Result<Heard, String> {
-        let mut child = Command::new(&self.program)
+        let mut child = process::itself()?
             .arg("--child")
             .arg(&self.path)
             .arg(n.to_string())

@@ -1,6 +1,35 @@
 //! What the runners ask the system about their own process, and the limits that they set it. Windows is not asked and sets none.
 
+use std::process::Command;
 use std::time::Duration;
+
+use clap::Parser;
+
+/// Returns the name of the runner that this process is: its first argument.
+pub fn runner() -> String {
+    std::env::args().nth(1).unwrap_or_default()
+}
+
+/// Returns the arguments of the runner.
+pub fn own_args() -> impl Iterator<Item = String> {
+    std::env::args().skip(2)
+}
+
+/// Parses the arguments of the runner. Ends the process if they are wrong.
+pub fn arguments<A: Parser>() -> A {
+    A::parse_from(std::env::args_os().skip(1))
+}
+
+/// Returns a command that starts the same runner, without arguments yet.
+///
+/// # Errors
+/// Returns the error of the system if it does not name the program of this process.
+pub fn itself() -> Result<Command, String> {
+    let program = std::env::current_exe().map_err(|e| format!("name the program of this process: {e}"))?;
+    let mut command = Command::new(program);
+    command.arg(runner());
+    Ok(command)
+}
 
 /// Limits the files that this process may have open. Returns false on Windows, which has no such limit.
 ///

@@ -17,7 +17,7 @@ use tidesdb::{Db, Family, SyncMode};
 use tidesdb_io::{Clock, RealClock};
 
 use crate::beside::{Done, Running, text};
-use crate::process::{processor_time, thread_time};
+use crate::process::{self, processor_time, thread_time};
 use crate::report::line;
 use crate::rng::Rng;
 
@@ -174,8 +174,6 @@ fn read(family: &Family, load: &Load, rng: &mut Rng) -> Done<u64> {
 /// The parent.
 #[derive(Debug)]
 pub struct Parent<'a> {
-    /// The program that is a child if its first arguments are `--put PATH` or `--poll PATH`. Those of this process follow.
-    pub program: &'a Path,
     /// An empty folder.
     pub dir: &'a Path,
     /// The load.
@@ -209,13 +207,14 @@ impl Parent<'_> {
     /// Runs one writer on a new database at `path`, and beside it a reader of the database at `read`.
     fn write(&self, path: &Path, read: Option<&PathBuf>) -> Done<Figures> {
         let counted = self.dir.join("perf");
-        let mut writer = Running::start(self.counting(&counted).arg("--put").arg(path).args(own_args()))?;
+        let mut writer =
+            Running::start(self.counting(&counted)?.arg("--put").arg(path).args(process::own_args()))?;
         writer.wait_for(READY)?;
         let mut reader = match read {
             None => None,
             Some(path) => {
-                let mut command = Command::new(self.program);
-                Some(Running::start(command.arg("--poll").arg(path).args(own_args()))?)
+                let mut command = process::itself()?;
+                Some(Running::start(command.arg("--poll").arg(path).args(process::own_args()))?)
             }
         };
         if let Some(reader) = &reader {
@@ -245,19 +244,21 @@ impl Parent<'_> {
     }
 
     /// A command that runs the program and counts its system calls, if `perf` can.
-    fn counting(&self, counted: &Path) -> Command {
+    fn counting(&self, counted: &Path) -> Done<Command> {
         let perf = Command::new("perf").args(["stat", "-e", "raw_syscalls:sys_enter", "true"]).output();
+        let itself = process::itself()?;
         let mut command = if perf.is_ok_and(|output| output.status.success()) {
             let mut perf = Command::new("perf");
             perf.args(["stat", "-x", ",", "-e", "raw_syscalls:sys_enter", "-o"])
                 .arg(counted)
-                .arg(self.program);
+                .arg(itself.get_program())
+                .args(itself.get_args());
             perf
         } else {
-            Command::new(self.program)
+            itself
         };
         command.stdin(Stdio::piped());
-        command
+        Ok(command)
     }
 
     /// Prints the medians, and the median of the ratios to the writer that was alone in the same round.
@@ -278,10 +279,6 @@ impl Parent<'_> {
             println!();
         }
     }
-}
-
-fn own_args() -> impl Iterator<Item = String> {
-    std::env::args().skip(1)
 }
 
 fn named(figures: &Figures) -> Vec<(&'static str, u64)> {

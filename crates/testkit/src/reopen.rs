@@ -6,13 +6,14 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tidesdb::{Compression, Db, Family, FamilyOptions, SyncMode, WriteBatch};
 use tidesdb_io::{Clock, RealClock};
 
+use crate::process;
 use crate::rng::Rng;
 
 /// Threads of the loader.
@@ -282,9 +283,9 @@ pub fn open(case: Case, path: &Path, acked: [u64; THREADS]) -> Result<(), String
 ///
 /// # Errors
 /// Returns the first broken promise.
-pub fn trial(program: &Path, path: &Path, case: &str, mib: u64, rng: &mut Rng) -> Result<Opened, String> {
-    let acked = load_and_kill(program, path, case, mib, rng)?;
-    let mut command = Command::new(program);
+pub fn trial(path: &Path, case: &str, mib: u64, rng: &mut Rng) -> Result<Opened, String> {
+    let acked = load_and_kill(path, case, mib, rng)?;
+    let mut command = process::itself()?;
     command.arg("--open").arg(case).arg(path).args(acked.map(|n| n.to_string()));
     let out = command.stderr(Stdio::inherit()).output().map_err(|e| format!("spawn: {e}"))?;
     let text = String::from_utf8_lossy(&out.stdout);
@@ -295,14 +296,8 @@ pub fn trial(program: &Path, path: &Path, case: &str, mib: u64, rng: &mut Rng) -
     }
 }
 
-fn load_and_kill(
-    program: &Path,
-    path: &Path,
-    case: &str,
-    mib: u64,
-    rng: &mut Rng,
-) -> Result<[u64; THREADS], String> {
-    let mut command = Command::new(program);
+fn load_and_kill(path: &Path, case: &str, mib: u64, rng: &mut Rng) -> Result<[u64; THREADS], String> {
+    let mut command = process::itself()?;
     command.arg("--load").arg(case).arg(path).arg(mib.to_string()).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(|e| format!("spawn: {e}"))?;
     let pipe = child.stdout.take().ok_or("no pipe")?;

@@ -17,6 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tempfile::TempDir;
 
+use crate::process;
+
 /// Names a case that is reported as a violation without being one, so that a test can see a runner fail. With `panic ` before the number,
 /// the case panics. A name instead of a number is that of a fault of [`crate::disks`].
 pub const PLANT: &str = "TESTKIT_PLANT";
@@ -144,9 +146,7 @@ pub fn has_none() -> bool {
 
 /// Returns the command that runs the case of this thread alone.
 pub fn again() -> String {
-    let program = std::env::current_exe().unwrap_or_default();
-    let program = program.file_stem().unwrap_or_default().to_string_lossy();
-    CASE.with_borrow(|case| command(&program, std::env::args().skip(1), case))
+    CASE.with_borrow(|case| command(&process::runner(), process::own_args(), case))
 }
 
 /// Returns the command that runs `case` alone, for a process of `program` with `args`. All arguments of a runner have values.

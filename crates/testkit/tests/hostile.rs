@@ -168,9 +168,9 @@ fn links_at_the_paths_of_new_files_are_harmless() {
 
 /// Starts a child that commits until it is killed; returns when it has opened the database.
 fn busy_child(dir: &Path, umask: &str) -> Child {
-    let script = format!("umask {umask}; exec \"$0\" --child \"$1\" 2");
+    let script = format!("umask {umask}; exec \"$0\" kill --child \"$1\" 2");
     let mut child = Command::new("sh")
-        .args(["-c", &script, env!("CARGO_BIN_EXE_kill")])
+        .args(["-c", &script, env!("CARGO_BIN_EXE_testkit")])
         .arg(dir)
         .stdout(Stdio::piped())
         .spawn()

@@ -3,14 +3,17 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
 use testkit::report::PLANT;
 
-/// Runs a program of this package. It must succeed and print the line of its test.
+/// The program with all runners.
+const TESTKIT: &str = env!("CARGO_BIN_EXE_testkit");
+
+/// Runs a runner. It must succeed and print the line of its test.
 fn run(program: &str, args: &[&str], line: &str) {
-    let out = Command::new(program).args(args).output().unwrap();
+    let out = Command::new(TESTKIT).arg(program).args(args).output().unwrap();
     let (stdout, stderr) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
     print!("{stdout}");
     eprint!("{stderr}");
@@ -20,83 +23,79 @@ fn run(program: &str, args: &[&str], line: &str) {
 
 #[test]
 fn crash() {
-    run(env!("CARGO_BIN_EXE_crash"), &["--points", "250", "--threads", "2", "--seed", "11"], "T01 ");
+    run("crash", &["--points", "250", "--threads", "2", "--seed", "11"], "T01 ");
 }
 
 #[test]
 fn crash_on_disks_of_other_systems() {
     for disk in ["macos", "windows"] {
         let args = ["--points", "120", "--threads", "2", "--seed", "24", "--disk", disk];
-        run(env!("CARGO_BIN_EXE_crash"), &args, "T01 ");
+        run("crash", &args, "T01 ");
     }
 }
 
 #[test]
 fn faults() {
     let args = ["--cases", "400", "--points", "30", "--seed", "12"];
-    let bin = env!("CARGO_BIN_EXE_faults");
-    run(bin, &[&args[..], &["--only", "9"]].concat(), "T09 ");
-    run(bin, &[&args[..], &["--only", "10"]].concat(), "T10 ");
-    run(bin, &[&args[..], &["--only", "11"]].concat(), "T11 ");
+    run("faults", &[&args[..], &["--only", "9"]].concat(), "T09 ");
+    run("faults", &[&args[..], &["--only", "10"]].concat(), "T10 ");
+    run("faults", &[&args[..], &["--only", "11"]].concat(), "T11 ");
 }
 
 #[test]
 fn kill() {
-    run(env!("CARGO_BIN_EXE_kill"), &["--kills", "12", "--seed", "13"], "T04 ");
+    run("kill", &["--kills", "12", "--seed", "13"], "T04 ");
 }
 
 #[test]
 fn beside() {
-    run(env!("CARGO_BIN_EXE_beside"), &["--refreshes", "100", "--seed", "20"], "T46 ");
+    run("beside", &["--refreshes", "100", "--seed", "20"], "T46 ");
 }
 
 #[test]
 fn sweep() {
-    run(env!("CARGO_BIN_EXE_sweep"), &["--stride", "127", "--blocks", "10", "--seed", "14"], "T27 ");
+    run("sweep", &["--stride", "127", "--blocks", "10", "--seed", "14"], "T27 ");
 }
 
 #[test]
 fn invariants() {
-    run(env!("CARGO_BIN_EXE_invariants"), &["--points", "400", "--seed", "18"], "T47 ");
+    run("invariants", &["--points", "400", "--seed", "18"], "T47 ");
 }
 
 #[test]
 fn model() {
-    run(env!("CARGO_BIN_EXE_model"), &["--ops", "40000", "--length", "2000", "--seed", "15"], "T14 ");
+    run("model", &["--ops", "40000", "--length", "2000", "--seed", "15"], "T14 ");
 }
 
 #[test]
 fn metamorphic() {
-    run(env!("CARGO_BIN_EXE_metamorphic"), &["--configs", "12", "--length", "12000", "--seed", "19"], "T15 ");
+    run("metamorphic", &["--configs", "12", "--length", "12000", "--seed", "19"], "T15 ");
 }
 
 #[test]
 fn order() {
-    run(env!("CARGO_BIN_EXE_order"), &["--scripts", "60", "--seed", "16"], "T08 ");
+    run("order", &["--scripts", "60", "--seed", "16"], "T08 ");
 }
 
 #[test]
 fn tmpfs() {
-    run(
-        env!("CARGO_BIN_EXE_tmpfs"),
-        &["--rounds", "2", "--mib", "40", "--seed", "17", "--scarce", "0"],
-        "T49 ",
-    );
+    run("tmpfs", &["--rounds", "2", "--mib", "40", "--seed", "17", "--scarce", "0"], "T49 ");
 }
 
-/// The names of all programs of this package.
+/// The names of all runners.
 fn programs() -> Vec<String> {
-    let files = std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/bin")).unwrap();
+    let files = std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/runners")).unwrap();
     let mut names: Vec<_> =
         files.map(|f| f.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+    names.retain(|name| name != "mod");
     names.sort_unstable();
     names
 }
 
-/// Runs a program of this package.
+/// Runs a runner.
 fn output(program: &str, args: &[&str], planted: Option<&str>) -> Output {
-    let path: PathBuf = Path::new(env!("CARGO_BIN_EXE_crash")).with_file_name(program);
-    let mut command = Command::new(path);
+    let mut command = Command::new(TESTKIT);
+    command.arg(program);
     if let Some(case) = planted {
         command.env(PLANT, case);
     }
@@ -107,7 +106,7 @@ fn output(program: &str, args: &[&str], planted: Option<&str>) -> Output {
 #[test]
 fn arguments_that_are_unknown_or_no_numbers_are_refused() {
     let number = |program: &str| if program == "latency" { "--mib" } else { "--seed" };
-    for program in programs().iter().filter(|name| *name != "golden") {
+    for program in &programs() {
         let wrong = [["--sede", "1"], [number(program), "one"], [number(program), "-1"], ["--case", "1x"]];
         for args in wrong {
             let out = output(program, &args, None);
@@ -116,6 +115,9 @@ fn arguments_that_are_unknown_or_no_numbers_are_refused() {
             assert!(out.stdout.is_empty() && said.starts_with("error: "), "{program} {args:?}: {said}");
         }
     }
+    let out = output("nonsense", &[], None);
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.code() == Some(2) && said.contains("`nonsense`") && said.contains("crash"), "{said}");
 }
 
 /// Runners once printed numbers that, given back to them, ran other cases.
@@ -188,19 +190,19 @@ fn violations(out: &Output) -> Vec<String> {
 #[test]
 fn the_page_lists_every_runner_with_its_own_ids() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let page = std::fs::read_to_string(root.join("docs/testing.md")).unwrap();
+    let page = std::fs::read_to_string(root.join("docs/testing/README.md")).unwrap();
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
     let ids = |cells: &str| cells.split(" | ").next().unwrap().split(", ").map(str::to_owned).collect();
     let listed: BTreeMap<&str, BTreeSet<String>> = rows.map(|(name, cells)| (name, ids(cells))).collect();
-    let mut runners = programs();
-    runners.retain(|name| name != "golden");
+    let runners = programs();
     assert_eq!(listed.keys().collect::<Vec<_>>(), runners.iter().collect::<Vec<_>>());
     let mut owners = BTreeMap::new();
     for (name, ids) in &listed {
         for id in ids {
             assert_eq!(owners.insert(id.clone(), name), None, "{id} names two programs");
         }
-        let source = std::fs::read_to_string(root.join(format!("crates/testkit/src/bin/{name}.rs"))).unwrap();
+        let source =
+            std::fs::read_to_string(root.join(format!("crates/testkit/src/runners/{name}.rs"))).unwrap();
         let is_id = |word: &&str| word.len() == 3 && word.starts_with('T') && word[1..].parse::<u8>().is_ok();
         let words = source.split(|c: char| !c.is_ascii_alphanumeric());
         let used: BTreeSet<String> = words.filter(is_id).map(str::to_owned).collect();

@@ -6,7 +6,7 @@
 //! Without features this crate contains only the code that the programs share.
 //!
 //! All adapters follow one rule: each engine is configured as an expert would configure it, with the same cache,
-//! memtable, block size, filter and compression where the engine has them. The table is in `docs/bench.md`. `unsafe`
+//! memtable, block size, filter and compression where the engine has them. The table is in `docs/testing/bench.md`. `unsafe`
 //! appears where an engine's own interface is unsafe: the memory map of LMDB, and C functions loaded by name from a
 //! library.
 

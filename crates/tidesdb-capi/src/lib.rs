@@ -1,7 +1,7 @@
 //! TidesDB as a C library: the symbols, structures and behaviour of libtidesdb 9.3, over the Rust engine.
 //!
 //! Programs and bindings built against that library load this one instead. The headers in `include/tidesdb/`
-//! and `docs/c-api.md` document it; this crate has no Rust API.
+//! and `docs/reference/c-api.md` document it; this crate has no Rust API.
 //!
 //! ```text
 //!   C caller -> api: one function per symbol, a few lines each

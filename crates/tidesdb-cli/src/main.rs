@@ -1,4 +1,4 @@
-//! The `tidesdb` program: reads, fills, checks and copies databases. `docs/cli.md` describes it.
+//! The `tidesdb` program: reads, fills, checks and copies databases. `docs/reference/cli.md` describes it.
 //!
 //! The order of the modules below is the order of the layers: a module uses only modules above its own line.
 

@@ -52,7 +52,7 @@ fn way_to_it(system: &str) -> &'static str {
             "the Debian package has it; from source: `cargo run --profile dist -p tidesdb-bench -- quick`, or \
              `cargo install --profile dist --path crates/tidesdb-bench`"
         }
-        _ => "it measures on Linux only: docs/bench.md; everything else of this program works here",
+        _ => "it measures on Linux only: docs/testing/bench.md; everything else of this program works here",
     }
 }
 

@@ -123,14 +123,14 @@ fn each_command_has_a_page() {
     }
 }
 
-/// `docs/cli.md` has a line for each command.
+/// `docs/reference/cli.md` has a line for each command.
 #[test]
 fn every_command_is_in_the_documentation() {
-    let page = include_str!("../../../docs/cli.md");
+    let page = include_str!("../../../docs/reference/cli.md");
     let help = ok(&["help"]);
     let commands = help.split_once("Commands:").unwrap().1.split_once("\n\n").unwrap().0;
     let commands = commands.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
     for command in commands.filter(|command| !command.is_empty() && *command != "help") {
-        assert!(page.contains(&format!("`{command}")), "{command} is not in docs/cli.md");
+        assert!(page.contains(&format!("`{command}")), "{command} is not in docs/reference/cli.md");
     }
 }

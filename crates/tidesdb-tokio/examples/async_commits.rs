@@ -1,5 +1,5 @@
 //! Measures durable commits from many async tasks: each waits on a blocking thread, or all go through a committer.
-//! docs/async.md has the figures. Processor time and threads are known on Linux only; elsewhere they are 0.
+//! docs/how-to/async.md has the figures. Processor time and threads are known on Linux only; elsewhere they are 0.
 //!
 //! Usage: `cargo run --profile dist -p tidesdb-tokio --example async_commits -- DIR [TASKS] [COMMITS]`
 #![allow(clippy::disallowed_methods, reason = "a measurement reads the clock")]

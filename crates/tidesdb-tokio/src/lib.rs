@@ -2,7 +2,7 @@
 //! of all tasks and syncs once for all batches that arrived meanwhile.
 //!
 //! Everything else of [TidesDB](tidesdb) is called as from any other program:
-//! `docs/async.md` in the repository says which calls may wait, and what a committer
+//! `docs/how-to/async.md` in the repository says which calls may wait, and what a committer
 //! saves.
 //!
 //! ```

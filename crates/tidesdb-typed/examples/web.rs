@@ -1,6 +1,6 @@
 //! A web service: notes over HTTP, with axum and tokio. Calls that may wait for the disk run on blocking threads; a
 //! shutdown finishes the requests, then closes the database. Monitors find `/health` and, for Prometheus, `/metrics`.
-//! docs/async.md explains the choices.
+//! docs/how-to/async.md explains the choices.
 //!
 //! `cargo run -p tidesdb-typed --features json --example web -- 127.0.0.1:8080 notes.db`
 //! (without arguments: serves itself a few requests and ends)

@@ -55,7 +55,7 @@
 //! no bound, and in a custom order it could lie between other keys. A write of an empty or too long key is refused, a read finds nothing. The features `lz4` (default), `snappy` and `zstd` are compression algorithms: [`Compression`].
 //!
 //! The crate `tidesdb-typed` adds tables with typed keys and values and secondary indexes. Async programs:
-//! `docs/async.md` in the repository.
+//! `docs/how-to/async.md` in the repository.
 //!
 //! Examples of this crate (`crates/tidesdb/examples`), each with the command that runs it:
 //! `quick_start`, `batches_and_families`, `snapshots_and_scans`, `durability`, `ttl_cache`, `counter`, `stream`, `backup`; and some that

@@ -596,10 +596,10 @@ mod tests {
             let idle = FIXED_BYTES + memory.families_max() * FAMILY_ROOM_BYTES;
             assert!(memory.families_max() > 700 && memory.level_of(idle) == Pressure::Normal, "{limit}");
         }
-        let documented = include_str!("../../../docs/memory.md");
+        let documented = include_str!("../../../docs/concepts/memory.md");
         let fit = |mib: u64| Memory::new(mib << 20).families_max();
         let text = format!("{} with a limit of 16 MiB, {} with one of 64 MiB", fit(16), fit(64));
-        assert!(documented.contains(&text), "docs/memory.md does not say {text:?}");
+        assert!(documented.contains(&text), "docs/concepts/memory.md does not say {text:?}");
         let memory = Memory::new(LIMIT_MIN);
         (0..memory.families_max()).for_each(|_| memory.family_begins());
         assert!(matches!(memory.check_new_family(), Err(Error::MemoryLimit { .. })));

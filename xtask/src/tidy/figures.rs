@@ -76,6 +76,6 @@ mod tests {
 
     #[test]
     fn rows_that_quote_no_suite_are_silent() {
-        assert_eq!(findings("| 5 levels | [transactions](docs/transactions.md) |"), [] as [&str; 0]);
+        assert_eq!(findings("| 5 levels | [transactions](docs/concepts/transactions.md) |"), [] as [&str; 0]);
     }
 }

@@ -5,13 +5,15 @@ mod load;
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 pub use group::Group;
 use group::memory_of;
 pub use load::run as child;
 use tidesdb_io::{Clock, RealClock};
+
+use crate::process;
 
 /// Size of a run.
 #[derive(Clone, Copy, Debug)]
@@ -87,9 +89,8 @@ pub fn run(dir: &Path, plan: Plan, group: Option<&Group>) -> Result<Seen, String
 }
 
 fn start(dir: &Path, plan: Plan, group: Option<&Group>, last: bool) -> Result<Child, String> {
-    let program = std::env::current_exe().map_err(|e| e.to_string())?;
     let number = |n: u64| n.to_string();
-    let mut command = Command::new(program);
+    let mut command = process::itself()?;
     command.args(["--child", &dir.display().to_string(), "--last", &number(last.into())]);
     command.args(["--limit", &number(plan.limit >> 20), "--mib", &number(plan.bytes >> 20)]);
     command.args(["--transaction", &number(plan.transaction >> 20), "--families", &number(plan.families)]);

@@ -64,7 +64,7 @@ typedef struct tidesdb_objstore_t {
 
 /**
  * How a database uses its object store. local_cache_max_bytes, replicate_wal, wal_sync_threshold_bytes and
- * wal_sync_on_commit have an effect; replica_mode must be 0; all other fields are ignored. See docs/c-api.md for the
+ * wal_sync_on_commit have an effect; replica_mode must be 0; all other fields are ignored. See docs/reference/c-api.md for the
  * guarantees.
  */
 typedef struct tidesdb_objstore_config_t {

@@ -122,7 +122,7 @@ pub(super) fn open(config: &Config) -> Answer<Handle> {
     database.publish()
 }
 
-/// Converts the settings of an object store. Settings without an effect here are ignored; `docs/c-api.md` lists
+/// Converts the settings of an object store. Settings without an effect here are ignored; `docs/reference/c-api.md` lists
 /// them.
 fn remote(config: &Config, connector: &Arc<Connector>) -> Answer<RemoteOptions> {
     let given = In::from_caller(config.object_store_config.cast_const());

@@ -1,7 +1,7 @@
 //! The settings of a family: C's structure, its conversion for the engine, and its form as text.
 //!
 //! Some fields have no effect in this engine (skip lists, B+trees, block indexes, object stores). They are accepted, stored and
-//! returned; `docs/c-api.md` lists them.
+//! returned; `docs/reference/c-api.md` lists them.
 
 mod fields;
 mod ini;

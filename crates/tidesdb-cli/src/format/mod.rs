@@ -1,7 +1,7 @@
 //! File formats of rows: TSV, CSV and JSON lines, read and written.
 //!
 //! Rows written in a format are read back byte for byte, whatever the keys and values contain, together with their expiry.
-//! `docs/cli.md` describes each format.
+//! `docs/reference/cli.md` describes each format.
 
 mod raw;
 mod csv;

@@ -1,7 +1,7 @@
 //! What differs between operating systems: the only place of the workspace where `cfg` chooses code for a system.
 //!
 //! Each system is one file that offers the same names, listed below. The traits of `vfs.rs` say in their documentation what a call does
-//! on each system; `docs/platforms.md` has the table. `unix.rs` holds what `linux.rs`, `macos.rs` and `bsd.rs` share, in terms of calls that
+//! on each system; `docs/reference/platforms.md` has the table. `unix.rs` holds what `linux.rs`, `macos.rs` and `bsd.rs` share, in terms of calls that
 //! each of them defines, `posix.rs` calls that macOS has not or with a weaker promise, `absent.rs` what takes the place of those that only
 //! Linux has. `unix_program.rs` and `windows_program.rs` hold what programs need beside files. `reach.rs` is part of each system: the
 //! simulated disk has the habits of all of them.

@@ -2,7 +2,7 @@
 //!
 //! [`Events::record`] formats a line into memory and does no I/O, so any thread may call it. Background threads call [`Events::write`]
 //! after each job. No commit waits for the event log, nothing in it is synced, and a failed write never fails the engine: it is
-//! counted. `docs/events.md` lists the events and their fields.
+//! counted. `docs/operate/events.md` lists the events and their fields.
 
 mod json;
 mod kind;

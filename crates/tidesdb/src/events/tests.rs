@@ -131,10 +131,10 @@ fn nothing_is_written_without_a_log_or_after_its_end() {
     assert!(rig.dir.list().unwrap().is_empty() && rig.events.recorded() == 0);
 }
 
-/// The tables of docs/events.md are generated from [`Event::TABLE`].
+/// The tables of docs/operate/events.md are generated from [`Event::TABLE`].
 #[test]
 fn the_documentation_lists_every_event_and_field() {
-    let docs = include_str!("../../../../docs/events.md");
+    let docs = include_str!("../../../../docs/operate/events.md");
     let mut tables = String::new();
     for EventInfo { name, help, fields } in Event::TABLE {
         let _ = write!(tables, "### `{name}`\n\n{help}\n\n| field | meaning |\n| --- | --- |\n");
@@ -143,6 +143,6 @@ fn the_documentation_lists_every_event_and_field() {
     }
     assert!(
         docs.ends_with(&format!("## Events\n\n{}\n", tables.trim_end())),
-        "docs/events.md must end with:\n{tables}"
+        "docs/operate/events.md must end with:\n{tables}"
     );
 }

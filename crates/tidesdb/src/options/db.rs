@@ -46,7 +46,7 @@ pub struct DbOptions {
     pub sync: SyncMode,
     /// What to do with damage in the log. Default `Tail`.
     pub recovery: RecoveryMode,
-    /// Bytes of memory that the database may use, of all kinds together; see `docs/memory.md` in the repository. 0 = half of the memory that the
+    /// Bytes of memory that the database may use, of all kinds together; see `docs/concepts/memory.md` in the repository. 0 = half of the memory that the
     /// process may use: that of its control groups or of the machine, whichever is less. Less than 16 MiB is treated as 16 MiB. Default 0.
     pub memory_limit: u64,
     /// Bytes of decoded blocks, filters and indexes kept in memory. Filters and indexes that stay in memory while their
@@ -100,7 +100,7 @@ pub struct DbOptions {
     /// Write small WAL records through a memory map where the file system allows. Default true.
     pub mmap_wal: bool,
     /// Write an event log to the directory: flushes, merges, stalls and errors as JSON lines in `EVENTS` and `EVENTS.old`, at most
-    /// about 4 MiB. See `docs/events.md` in the repository. Default true.
+    /// about 4 MiB. See `docs/operate/events.md` in the repository. Default true.
     pub event_log: bool,
     /// An object store that keeps a copy of the database, from which a lost folder is restored. Default none.
     pub remote: Option<RemoteOptions>,

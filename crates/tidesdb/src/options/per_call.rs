@@ -37,7 +37,7 @@ impl WriteOptions {
 }
 
 /// What a [`Transaction`](crate::Transaction) sees of other writers, and when its commit is refused.
-/// `docs/transactions.md` in the repository has a schedule for each
+/// `docs/concepts/transactions.md` in the repository has a schedule for each
 /// level.
 ///
 /// The default is `Serializable`, for [`Db::transact`](crate::Db::transact), too: transactions that are right one after the other are right

@@ -1,5 +1,5 @@
 //! Why does a write wait? A commit is delayed, or stopped, before it gets its place in the log, if background work falls behind or memory is
-//! scarce. [`LIMITS`] has every reason, [`Load::add`] decides, and `docs/pacing.md` has the same table with advice.
+//! scarce. [`LIMITS`] has every reason, [`Load::add`] decides, and `docs/concepts/pacing.md` has the same table with advice.
 //!
 //! ```text
 //! delay per byte
@@ -34,7 +34,7 @@ pub use wait::{GROWTH_PATIENCE, MEMORY_PATIENCE};
 
 use crate::memory::Pressure;
 
-/// Why a writer is delayed. `docs/pacing.md` says what to do about each.
+/// Why a writer is delayed. `docs/concepts/pacing.md` says what to do about each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StallCause {
     /// Memtables wait for their flush.
@@ -206,7 +206,7 @@ mod tests {
     /// The page is what users read, and has the units in words.
     #[test]
     fn the_page_about_pacing_has_the_table_of_limits() {
-        let page = include_str!("../../../../docs/pacing.md");
+        let page = include_str!("../../../../docs/concepts/pacing.md");
         let is_row =
             |line: &&str| StallCause::ALL.iter().any(|c| line.starts_with(&format!("| `{}` |", c.name())));
         let rows: Vec<Vec<&str>> =

@@ -40,7 +40,7 @@ pub enum Decision {
 type FilterFn = dyn Fn(&FilterRow<'_>) -> Decision + Send + Sync;
 
 /// A named function that merges of tables apply to the rows of a family; see
-/// `docs/merge-operators.md` in the repository for what it may rely on.
+/// `docs/concepts/merge-operators.md` in the repository for what it may rely on.
 #[derive(Clone)]
 pub struct CompactionFilter {
     name: Arc<str>,

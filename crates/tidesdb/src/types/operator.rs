@@ -14,7 +14,7 @@ type MergeFn = dyn Fn(&mut Vec<u8>, &[u8]) -> Result<(), Box<dyn Error + Send + 
 type CheckFn = dyn Fn(&[u8]) -> Result<(), Box<dyn Error + Send + Sync>> + Send + Sync;
 
 /// A named, associative function that combines a value with an operand. The name is stored with the family and checked
-/// at each open. See `docs/merge-operators.md` in the repository.
+/// at each open. See `docs/concepts/merge-operators.md` in the repository.
 #[derive(Clone)]
 pub struct MergeOperator {
     name: Arc<str>,

@@ -1,6 +1,6 @@
 //! What each level forbids and allows: the Hermitage schedules and some more, each run at each level.
 //!
-//! The resulting table must equal the one in docs/transactions.md.
+//! The resulting table must equal the one in docs/concepts/transactions.md.
 
 use tidesdb::{Db, Error, Family, Isolation, Transaction};
 
@@ -254,9 +254,9 @@ fn each_level_allows_exactly_the_documented_anomalies() {
 
 #[test]
 fn the_table_in_the_documentation_is_current() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/transactions.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/concepts/transactions.md");
     let text = std::fs::read_to_string(path).unwrap();
-    assert!(text.contains(&table()), "docs/transactions.md needs this table:\n{}", table());
+    assert!(text.contains(&table()), "docs/concepts/transactions.md needs this table:\n{}", table());
 }
 
 /// A transaction wrote and deleted a key. A flush or a merge at the bottom drops both versions, and the conflict with an

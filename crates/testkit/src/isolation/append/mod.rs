@@ -25,7 +25,7 @@
 //!
 //! # What each level forbids
 //! Every level forbids `G0`, `G1a`, `G1c`, `internal`, `duplicate`, `unwritten` and `real-time`, see
-//! `docs/transactions.md`. In addition:
+//! `docs/concepts/transactions.md`. In addition:
 //!
 //! * read uncommitted forbids nothing else. Each call has its own read timestamp, and an append is a read and a write.
 //!   So elements are lost, and readers in between see lists of which one is overwritten. `time` is used for cycles

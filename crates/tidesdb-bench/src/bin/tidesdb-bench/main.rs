@@ -1,4 +1,4 @@
-//! The benchmark program: measures engines, checks their answers, and compares results. `docs/bench.md` describes it.
+//! The benchmark program: measures engines, checks their answers, and compares results. `docs/testing/bench.md` describes it.
 //!
 //! `tidesdb bench` runs it with the same arguments.
 

@@ -61,7 +61,7 @@ impl Tour {
         let mut next = vec![
             (format!("{program} shell --db my.db"), "a database of your own; `help` lists the commands"),
             (format!("{program} load --db my.db FILE.tsv"), "load TSV, CSV or JSON lines into it"),
-            (format!("{program} --help"), "all commands; docs/cli.md describes them"),
+            (format!("{program} --help"), "all commands; docs/reference/cli.md describes them"),
             ("README.md".to_owned(), "the library in a Rust program"),
         ];
         if self.dir.is_some() {

@@ -1,5 +1,5 @@
 //! LZ4 blocks, as the format's own description defines them. Written here in safe Rust; with the feature `lz4-c` the C library encodes
-//! and decodes. Both read what the other writes. docs/weight.md compares their speed.
+//! and decodes. Both read what the other writes. docs/reference/weight.md compares their speed.
 
 #[cfg(any(not(feature = "lz4-c"), test))]
 mod decode;

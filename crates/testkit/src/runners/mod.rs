@@ -1,0 +1,51 @@
+//! The runners. Each finds cases that nobody thought of, reports what breaks a promise, and prints the command that shows it again.
+
+mod beside;
+mod crash;
+mod descriptors;
+mod faults;
+#[cfg(unix)] // two of its targets are the C library's, which is built there only
+mod fuzz;
+mod invariants;
+mod isolation;
+mod kill;
+mod latency;
+mod memory;
+mod metamorphic;
+mod model;
+mod order;
+mod races;
+mod reopen;
+#[cfg(unix)] // it mounts a device
+mod sectors;
+mod sweep;
+mod tmpfs;
+
+use std::process::ExitCode;
+
+/// A runner: whether it found nothing.
+pub(crate) type Runner = fn() -> ExitCode;
+
+/// The runners by name.
+pub(crate) const ALL: &[(&str, Runner)] = &[
+    ("beside", beside::runner),
+    ("crash", crash::runner),
+    ("descriptors", descriptors::runner),
+    ("faults", faults::runner),
+    #[cfg(unix)]
+    ("fuzz", fuzz::runner),
+    ("invariants", invariants::runner),
+    ("isolation", isolation::runner),
+    ("kill", kill::runner),
+    ("latency", latency::runner),
+    ("memory", memory::runner),
+    ("metamorphic", metamorphic::runner),
+    ("model", model::runner),
+    ("order", order::runner),
+    ("races", races::runner),
+    ("reopen", reopen::runner),
+    #[cfg(unix)]
+    ("sectors", sectors::runner),
+    ("sweep", sweep::runner),
+    ("tmpfs", tmpfs::runner),
+];
