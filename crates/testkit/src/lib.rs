@@ -8,6 +8,7 @@ pub mod reopen;
 pub mod report;
 pub mod disks;
 pub mod home;
+pub mod pages;
 pub mod order;
 pub mod model;
 pub mod damage;

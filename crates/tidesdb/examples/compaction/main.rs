@@ -5,7 +5,7 @@
 //! cargo run --release -p tidesdb-engine --example compaction -- point DATA MEMTABLE FLUSH TABLE TABLES WRITES
 //! ```
 //!
-//! The planner is that of the engine (`tidesdb::internals::compact::policy`). Prints the tables of `docs/concepts/compaction.md`. `point` simulates one
+//! The planner is that of the engine (`tidesdb::internals::compact::policy`). Prints the tables of `docs/design/compaction.md`. `point` simulates one
 //! tree of a measurement: sizes of all data, of a memtable, of the rows in it and of a table in KiB, the number of
 //! tables in level 1 when merges start, and how many times all data is overwritten.
 #![allow(clippy::disallowed_methods, reason = "it writes its plot")]
