@@ -374,6 +374,66 @@ mod tests {
         assert!(others.iter().all(|number| !lacks(*number)));
     }
 
+    /// One of each variant.
+    fn all() -> Vec<Error> {
+        let what = || Arc::<str>::from("it");
+        let poisoned = || Arc::new(Error::Closed);
+        vec![
+            Error::io_at("read", "000001.klog", 8, io::ErrorKind::Other.into()),
+            Error::corrupt("f", 0, "it"),
+            Error::CommitUnknown { seq: 7, cause: poisoned() },
+            Error::Poisoned { cause: poisoned() },
+            Error::NoSpace { dir: what(), free: 1, needed: 2 },
+            Error::Exhausted { what: what() },
+            Error::Busy { cause: "a flush" },
+            Error::Conflict { family: what(), key: Arc::from(&b"k"[..]) },
+            Error::Locked { dir: what(), what: what() },
+            Error::ReadOnly,
+            Error::Closed,
+            Error::Closing { waits_for: what() },
+            Error::no_family("f"),
+            Error::Exists { what: what() },
+            Error::invalid("it"),
+            Error::Merge { family: what(), operator: what(), what: what() },
+            Error::MemoryLimit { what: what() },
+            Error::FormatTooNew { file: what(), found: 2, supported: 1 },
+            Error::FormatTooOld { file: what(), found: 1, supported: 2 },
+            Error::NotBuiltIn { feature: "zstd" },
+            Error::internal("it"),
+        ]
+    }
+
+    /// The page of errors has a row for each variant, in the order of the code: its name, a part of its message, and whether to retry.
+    #[test]
+    fn the_page_of_errors_has_each_variant() {
+        let page = include_str!("../../../docs/reference/errors.md");
+        let source = include_str!("error.rs");
+        let variants = source.split("pub enum Error {").nth(1).and_then(|rest| rest.split("\n}\n").next());
+        let variants: Vec<&str> = variants
+            .map_or(Vec::new(), |body| body.lines().collect())
+            .into_iter()
+            .filter_map(|line| line.strip_prefix("    ").filter(|line| line.starts_with(char::is_uppercase)))
+            .map(|line| line.trim_end_matches([',', '{', ' ']))
+            .collect();
+        let name = |error: &Error| format!("{error:?}").split([' ', '{']).next().map(str::to_owned);
+        let all = all();
+        assert_eq!(all.iter().filter_map(name).collect::<Vec<_>>(), variants, "`all` has each variant");
+        let rows: Vec<Vec<&str>> = page
+            .lines()
+            .filter(|line| line.starts_with("| `"))
+            .map(|line| line.split('|').map(str::trim).collect())
+            .take(all.len())
+            .collect();
+        let names: Vec<String> = rows.iter().map(|row| row[1].trim_matches('`').to_owned()).collect();
+        assert_eq!(names, variants, "docs/reference/errors.md has each variant");
+        for (error, row) in all.iter().zip(&rows) {
+            let (message, retry) = (error.to_string(), if error.is_retryable() { "yes" } else { "no" });
+            assert!(message.contains(row[2]), "docs/reference/errors.md: {} says {message:?}", row[1]);
+            assert_eq!(row[3], retry, "docs/reference/errors.md: {}", row[1]);
+            assert!(row.len() == 7 && !row[4].is_empty() && !row[5].is_empty(), "{row:?}");
+        }
+    }
+
     #[test]
     fn an_io_error_has_the_kind_of_the_error_and_gives_it_back() {
         use io::ErrorKind::*;

@@ -472,21 +472,6 @@ mod tests {
         }
     }
 
-    /// The page once had encodings that were gone, and lacked half of the settings.
-    #[test]
-    fn the_page_of_numbers_has_the_domain_of_each_setting() {
-        let page = include_str!("../../../../docs/formats/numbers.md");
-        for SettingInfo { name, domain, .. } in FamilyOptions::TABLE {
-            let words = match domain {
-                (0, u64::MAX) => "any".to_owned(),
-                (low, u64::MAX) => format!("at least {low}"),
-                (low, high) => format!("{low} to {high}"),
-            };
-            let row = format!("| `{name}` | {words} |");
-            assert!(page.lines().any(|line| line == row), "docs/formats/numbers.md lacks {row}");
-        }
-    }
-
     /// A version without merge operators refuses a family that has one. A family without one has no such field.
     #[test]
     fn the_merge_operator_is_a_required_field() {

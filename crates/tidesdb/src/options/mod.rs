@@ -5,6 +5,8 @@ mod setting;
 mod family;
 mod per_call;
 mod remote;
+#[cfg(test)]
+mod tests;
 
 pub use db::{DbOptions, RecoveryMode, SyncMode};
 pub use family::FamilyOptions;
