@@ -17,9 +17,8 @@ use crate::source::Source;
 use crate::tree::{Tree, parent};
 use std::collections::HashSet;
 
-/// Pages that name the interfaces of other products, or columns of reports.
-const FOREIGN_PAGES: [&str; 3] =
-    ["docs/coming-from/README.md", "docs/how-to/clients.md", "docs/testing/bench.md"];
+/// Pages, or folders of pages, that name the interfaces of other products, or columns of reports.
+const FOREIGN_PAGES: [&str; 3] = ["docs/coming-from/", "docs/how-to/clients.md", "docs/testing/bench.md"];
 
 /// The page whose fenced text is trees of calls.
 const CALLS: &str = "ARCHITECTURE.md";
@@ -102,7 +101,7 @@ fn is_page(path: &str) -> bool {
     path.ends_with(".md")
         && (top || path.starts_with("docs/"))
         && !path.starts_with("docs/benchmarks/")
-        && !FOREIGN_PAGES.contains(&path)
+        && !FOREIGN_PAGES.iter().any(|foreign| path.starts_with(foreign))
 }
 
 /// Text between back-ticks.
@@ -199,6 +198,21 @@ impl<'a> Names<'a> {
         }
     }
 
+    /// Returns whether a name is that of a metric: those of histograms end with their unit, the others, on the pages for operators, have the
+    /// name of a figure in them.
+    fn is_metric(&self, from: &str, name: &str) -> bool {
+        let Some(rest) = name.strip_prefix("tidesdb_") else { return false };
+        if name.ends_with("_seconds") || !from.starts_with("docs/operate/") {
+            return name.ends_with("_seconds");
+        }
+        let figure = ["family_", "level_", "tree_", "stall_", "remote_"]
+            .iter()
+            .find_map(|source| rest.strip_prefix(source))
+            .unwrap_or(rest);
+        let without = ["_total", "_ratio"].iter().find_map(|unit| figure.strip_suffix(unit));
+        [Some(rest), Some(figure), without].iter().flatten().any(|name| self.words.contains(name))
+    }
+
     /// Returns what is wrong with a span of the page `from`. `file` is the source whose path precedes it.
     fn fault(&self, tree: &Tree, from: &str, span: &str, file: Option<&str>) -> Option<String> {
         if is_path(span) {
@@ -208,9 +222,7 @@ impl<'a> Names<'a> {
         let name = span.trim_end_matches("()");
         let is_name =
             name.split("::").all(|part| !part.is_empty() && part.chars().all(is_word)) && starts(name);
-        // The names of histograms are put together.
-        let is_metric = name.starts_with("tidesdb_") && name.ends_with("_seconds");
-        if !is_name || is_metric || FOREIGN_NAMES.contains(&name) {
+        if !is_name || self.is_metric(from, name) || FOREIGN_NAMES.contains(&name) {
             return None;
         }
         if let Some(file) = file {
@@ -462,6 +474,17 @@ mod tests {
         ] {
             assert_eq!(findings("docs/p.md", text), [] as [&str; 0], "{text}");
         }
+    }
+
+    #[test]
+    fn a_metric_has_the_name_of_a_figure() {
+        for name in
+            ["tidesdb_kept", "tidesdb_kept_total", "tidesdb_family_kept_total", "tidesdb_level_kept_ratio"]
+        {
+            assert_eq!(findings("docs/operate/p.md", &format!("`{name}`")), [] as [&str; 0], "{name}");
+        }
+        assert_eq!(findings("docs/p.md", "`tidesdb_kept_total`").len(), 1);
+        assert_eq!(findings("docs/operate/p.md", "`tidesdb_gone_total`").len(), 1);
     }
 
     #[test]

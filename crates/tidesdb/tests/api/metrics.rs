@@ -76,3 +76,27 @@ fn every_scrape_has_the_same_buckets() {
         of("0.000000256") <= of("68.719476736") && of("68.719476736") < of("+Inf") && of("+Inf") == syncs
     );
 }
+
+/// The page for those who watch a database names metrics in its alarms and dashboards: an alarm on a name that does not exist never fires.
+#[test]
+fn the_page_of_monitoring_names_metrics_that_exist() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operate/monitoring.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let sim = Sim::new();
+    let db = sim.open();
+    fill(db.default_family(), 10, b"v");
+    db.flush().unwrap(); // figures by level need a table
+    let text = db.metrics_text();
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let names =
+        page.match_indices("tidesdb_").map(|(at, _)| page[at..].split(|c| !is_part(c)).next().unwrap());
+    let mut checked = 0;
+    for name in names {
+        // `tidesdb_memory_..._bytes` stands for several.
+        let ends = if name.ends_with('_') { "" } else { " " };
+        let exists = ["{", ends, "_bucket"].iter().any(|end| text.contains(&format!("\n{name}{end}")));
+        assert!(exists, "docs/operate/monitoring.md: {name}");
+        checked += 1;
+    }
+    assert!(checked > 20, "only {checked} names");
+}
