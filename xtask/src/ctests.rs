@@ -6,6 +6,8 @@
 
 use crate::cargo::{Done, said, target, works};
 use crate::install::{self, CRATE, Shape};
+use crate::pages::fences;
+use crate::tree::Tree;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -83,6 +85,7 @@ pub(crate) fn run(root: &Path) -> Done {
     house.dependencies()?;
     house.sizes()?;
     house.readme()?;
+    house.pages()?;
     house.examples()?;
     house.cmake()?;
     house.runs()
@@ -344,6 +347,27 @@ impl House {
         Ok(())
     }
 
+    /// Builds and runs the programs of the pages, and compares what each prints with the text that follows it.
+    fn pages(&self) -> Done {
+        let tree = Tree::read(&self.source.join("../..")).map_err(|error| error.to_string())?;
+        for (at, program) in programs(&tree).into_iter().enumerate() {
+            let (source, built) = (self.built(&format!("page-{at}.c")), self.built(&format!("page-{at}")));
+            install::write(&source, &program.text)?;
+            let mut command = self.compiler("cc");
+            command.arg("-std=c11").arg(&source).arg("-o").arg(&built);
+            self.link_to(&mut command);
+            said(&mut command)?;
+            let folder = self.built(&format!("page-{at}-run"));
+            fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+            let printed = said(Command::new(&built).current_dir(&folder))?;
+            if let Some(line) = difference(&program.prints, &printed) {
+                return Err(format!("{}: {line}", program.place));
+            }
+            passed(&program.place)?;
+        }
+        Ok(())
+    }
+
     fn examples(&self) -> Done {
         let flags = self.pkg_config(&["--cflags", "--libs"])?;
         self.example("cc", "-std=c11", "c", "", &flags)?;
@@ -407,6 +431,33 @@ pub(crate) fn readme_source(root: &Path) -> Result<String, String> {
     let text = install::read(&root.join("README.md"))?;
     let code = text.split("```c\n").nth(1).and_then(|rest| rest.split("```").next());
     code.map(str::to_owned).ok_or_else(|| "README.md has no program in C".to_owned())
+}
+
+/// A program of a page.
+#[derive(Debug, PartialEq, Eq)]
+struct Program {
+    /// Page and line.
+    place: String,
+    text: String,
+    /// What it prints: the fenced text of the kind `text` that follows it.
+    prints: String,
+}
+
+/// Returns the programs in C of the pages of `docs`. Those with a reason in brackets are parts of programs.
+fn programs(tree: &Tree) -> Vec<Program> {
+    let mut out = Vec::new();
+    let text = |lines: &[&str]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+    for (path, page) in
+        tree.texts.iter().filter(|(path, _)| path.starts_with("docs/") && path.ends_with(".md"))
+    {
+        let fences = fences(page);
+        for (at, fence) in fences.iter().enumerate().filter(|(_, fence)| fence.info == "c") {
+            let next = fences.get(at + 1).filter(|next| next.info == "text");
+            let prints = next.map_or(String::new(), |next| text(&next.body));
+            out.push(Program { place: format!("{path}:{}", fence.line), text: text(&fence.body), prints });
+        }
+    }
+    out
 }
 
 /// Converts a line of `nm -S` to the form in `symbols.txt`. The size of data symbols matters, because programs
@@ -499,6 +550,20 @@ mod tests {
         assert_eq!(difference("a 1\nb 2\n", "a 1\nb 3\n").as_deref(), Some("`b 2` is `b 3`"));
         assert_eq!(difference("a 1\n", "").as_deref(), Some("`a 1` is `nothing`"));
         assert_eq!(difference("", "a 1\n").as_deref(), Some("`nothing` is `a 1`"));
+    }
+
+    #[test]
+    fn the_programs_of_the_pages_are_found_with_what_they_print() {
+        let page = "# A\n```c\nint main;\n```\nprints\n```text\none\ntwo\n```\n```c (a part)\nx\n```\n```c\nint y;\n```\n";
+        let tree = Tree::of(
+            [("docs/a.md".to_owned(), page.to_owned()), ("b.md".to_owned(), page.to_owned())].into(),
+        );
+        let found: Vec<_> = programs(&tree).into_iter().map(|it| (it.place, it.text, it.prints)).collect();
+        let want = [("docs/a.md:2", "int main;\n", "one\ntwo\n"), ("docs/a.md:13", "int y;\n", "")];
+        assert_eq!(
+            found,
+            want.map(|(place, text, prints)| (place.to_owned(), text.to_owned(), prints.to_owned()))
+        );
     }
 
     #[test]

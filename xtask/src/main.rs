@@ -6,6 +6,7 @@
 mod lexer;
 mod source;
 mod tree;
+mod pages;
 mod tidy;
 mod cargo;
 mod api;
@@ -25,6 +26,7 @@ mod weight;
 mod wheel;
 mod stages;
 mod soak;
+mod book;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -61,6 +63,9 @@ cargo xtask COMMAND
                       builds the Python package in target/wheels; --test runs its tests, with ARGS for pytest; --stress makes
                       random calls from several threads; --bench compares it with other stores (needs Python and pip)
   api                 writes the listing of the public API, docs/api, which `ci docs` checks
+  book [--open | --samples]
+                      builds the book in target/book, with mdbook, which it installs in target/tools; --open
+                      shows it; --samples lists the samples of the pages with their tests
   loom [NAME]         explores all interleavings of the lock-free parts; NAME filters the models
   asan                the leaf crates under the address sanitizer (needs nightly Rust)
   miri                the lock-free leaf crates under Miri (needs nightly Rust and its component)
@@ -92,6 +97,7 @@ fn main() -> ExitCode {
         "test" => stages::run(&root, &["test"]),
         "ci" => stages::ci(&root, rest),
         "api" => stages::api(&root),
+        "book" => book::run(&root, rest),
         "loom" => stages::loom(&root, rest),
         "asan" | "miri" | "msrv" => stages::run(&root, &[command]),
         "bench" => stages::bench(&root, rest),

@@ -1,26 +1,16 @@
-//! Relative links in Markdown must lead to an existing file, and to an existing heading if they name one. Each page of `docs` is linked from
-//! another one.
+//! Relative links in Markdown must lead to an existing file, and to an existing heading if they name one.
 
 use super::{Finding, docs};
 use crate::tree::{Tree, join, normal, parent};
-use std::collections::BTreeSet;
 
 /// Findings in all Markdown files.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut out = Vec::new();
-    let mut linked = BTreeSet::new();
-    let pages = || tree.texts.iter().filter(|(path, _)| path.ends_with(".md"));
-    for (path, text) in pages() {
+    for (path, text) in tree.texts.iter().filter(|(path, _)| path.ends_with(".md")) {
         for (line, target) in links(text) {
-            let file = normal(&join(&parent(path), target.split('#').next().unwrap_or("")));
-            linked.extend(Some(file).filter(|file| file != path));
-            if let Some(fault) = fault(tree, path, target) {
-                out.push(Finding::new(path, line, fault));
-            }
+            out.extend(fault(tree, path, target).map(|fault| Finding::new(path, line, fault)));
         }
     }
-    let alone = pages().filter(|(path, _)| path.starts_with("docs/") && !linked.contains(*path));
-    out.extend(alone.map(|(path, _)| Finding::new(path, 1, "no page links to this one")));
     out
 }
 
@@ -96,13 +86,6 @@ mod tests {
         {
             assert_eq!(findings(text), ["docs/a.md:1"], "{text}");
         }
-    }
-
-    #[test]
-    fn a_page_that_no_other_links_fires() {
-        let found =
-            check(&tree(&[("docs/a.md", "[a](a.md)"), ("docs/b.md", ""), ("README.md", "[b](docs/b.md)")]));
-        assert_eq!(places(&found), ["docs/a.md:1"]);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod alone;
 mod benchmarks;
+mod book;
 mod comments;
 mod constants;
 mod docs;
@@ -49,7 +50,7 @@ impl fmt::Display for Finding {
 
 type Rule = fn(&Tree) -> Vec<Finding>;
 
-const RULES: [(&str, Rule); 15] = [
+const RULES: [(&str, Rule); 17] = [
     ("floors", floors::check),
     ("sizes", sizes::check),
     ("reach", reach::check),
@@ -58,6 +59,8 @@ const RULES: [(&str, Rule); 15] = [
     ("alone", alone::check),
     ("docs", docs::check),
     ("links", links::check),
+    ("summary", book::check_summary),
+    ("samples", book::check_samples),
     ("manifests", manifests::check),
     ("benchmarks", benchmarks::check),
     ("figures", figures::check),

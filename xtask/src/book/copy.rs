@@ -1,0 +1,195 @@
+//! The copy of the pages from which the book is built.
+//!
+//! | file | in the book |
+//! | --- | --- |
+//! | `docs/A` | `A` |
+//! | a page elsewhere that the list names, such as `README.md` | at its own path |
+//! | another file that a page links | below `source`, with `.txt` at its end, so that browsers show it |
+//! | a folder | nothing: the link becomes its text |
+
+use crate::cargo::Done;
+use crate::install::{copy, write};
+use crate::pages::summary::{SUMMARY, entries};
+use crate::tree::{Tree, join, normal, parent};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// Folder of the files that are no pages.
+const FILES: &str = "source";
+
+/// What the book is built from.
+pub(super) struct Book {
+    /// The list of pages.
+    summary: String,
+    /// Pages by their path in the book.
+    pub pages: BTreeMap<String, String>,
+    /// Files of the repository that are copied, with their path in the book.
+    files: BTreeMap<String, String>,
+}
+
+impl Book {
+    /// Returns the book of a tree.
+    pub(super) fn of(tree: &Tree) -> Book {
+        let list = tree.texts.get(SUMMARY).map_or("", String::as_str);
+        let listed: BTreeSet<String> = entries(list).iter().map(|entry| entry.path()).collect();
+        let mut book = Book { summary: String::new(), pages: BTreeMap::new(), files: BTreeMap::new() };
+        book.summary = book.rewritten(tree, &listed, SUMMARY, list);
+        for path in &listed {
+            let Some(text) = tree.texts.get(path) else { continue };
+            let page = book.rewritten(tree, &listed, path, text);
+            book.pages.insert(inside(path), page);
+        }
+        for path in tree.paths.iter().filter(|path| path.starts_with("docs/") && !path.ends_with(".md")) {
+            book.files.insert(path.clone(), inside(path));
+        }
+        book
+    }
+
+    /// Writes everything into `folder`.
+    ///
+    /// # Errors
+    /// The I/O error, with the path.
+    pub(super) fn write(&self, root: &Path, folder: &Path) -> Done {
+        write(&folder.join("SUMMARY.md"), &self.summary)?;
+        for (path, text) in &self.pages {
+            write(&folder.join(path), text)?;
+        }
+        self.files.iter().try_for_each(|(from, to)| copy(&root.join(from), &folder.join(to), 0o644))
+    }
+
+    /// Returns the page with the links of its place in the book.
+    fn rewritten(&mut self, tree: &Tree, listed: &BTreeSet<String>, page: &str, text: &str) -> String {
+        let mut fenced = false;
+        let mut out = String::new();
+        for line in text.lines() {
+            let fence = line.trim_start().starts_with("```");
+            fenced ^= fence;
+            if fenced || fence {
+                out += line;
+            } else {
+                out += &self.line(tree, listed, page, line);
+            }
+            out.push('\n');
+        }
+        out
+    }
+
+    /// Returns a line with the links of its place in the book. Text between backticks has none.
+    fn line(&mut self, tree: &Tree, listed: &BTreeSet<String>, page: &str, line: &str) -> String {
+        if let Some((name, target)) = line.split_once("]: ").filter(|_| line.starts_with('[')) {
+            let target = self.target(tree, listed, page, target).unwrap_or_else(|| target.to_owned());
+            return format!("{name}]: {target}");
+        }
+        let mut out = String::new();
+        let mut code = false;
+        let mut rest = line;
+        while let Some(at) = rest.find(['`', ']']) {
+            let (before, after) = rest.split_at(at);
+            out += before;
+            code ^= after.starts_with('`');
+            let link = after.strip_prefix("](").filter(|_| !code).and_then(|link| link.split_once(')'));
+            let Some((target, tail)) = link else {
+                out += &after[..1];
+                rest = &after[1..];
+                continue;
+            };
+            match self.target(tree, listed, page, target) {
+                Some(target) => out += &format!("]({target})"),
+                // Without its target, the text in brackets is left.
+                None => match out.rfind('[') {
+                    Some(begin) => out.replace_range(begin..=begin, ""),
+                    None => out.push(']'),
+                },
+            }
+            rest = tail;
+        }
+        out + rest
+    }
+
+    /// Returns the target of a link in the book; `None` for a folder.
+    fn target(&mut self, tree: &Tree, listed: &BTreeSet<String>, page: &str, target: &str) -> Option<String> {
+        if target.contains("://") || target.starts_with("mailto:") || target.starts_with('#') {
+            return Some(target.to_owned());
+        }
+        let (file, anchor) = target
+            .split_once('#')
+            .map_or((target, String::new()), |(file, anchor)| (file, format!("#{anchor}")));
+        let path = normal(&join(&parent(page), file));
+        if !tree.paths.contains(&path) {
+            return None;
+        }
+        let to = if path == SUMMARY
+            || listed.contains(&path)
+            || (path.starts_with("docs/") && !path.ends_with(".md"))
+        {
+            inside(&path)
+        } else {
+            let to = format!("{FILES}/{path}.txt");
+            self.files.insert(path, to.clone());
+            to
+        };
+        Some(relative(&parent(&inside(page)), &to) + &anchor)
+    }
+}
+
+/// Returns the path of a page or picture in the book.
+fn inside(path: &str) -> String {
+    path.strip_prefix("docs/").unwrap_or(path).to_owned()
+}
+
+/// Returns the path from a folder to a file; both are relative to the same folder.
+fn relative(folder: &str, file: &str) -> String {
+    let folders: Vec<&str> = folder.split('/').filter(|name| !name.is_empty()).collect();
+    let names: Vec<&str> = file.split('/').collect();
+    let same = folders.iter().zip(&names).take_while(|(a, b)| a == b).count();
+    "../".repeat(folders.len() - same) + &names[same..].join("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn book(page: &str) -> Book {
+        let files = [
+            (SUMMARY, "# Summary\n[T](../README.md)\n# Use\n- [P](use/p.md)\n- [Q](q.md)\n"),
+            ("README.md", "# T\n[p](docs/use/p.md#x)"),
+            ("docs/use/p.md", page),
+            ("docs/q.md", "# Q"),
+            ("docs/use/x.svg", "<svg/>"),
+            ("crates/a/examples/e.rs", ""),
+        ];
+        Book::of(&Tree::of(files.map(|(path, text)| (path.to_owned(), text.to_owned())).into()))
+    }
+
+    #[test]
+    fn links_lead_to_the_places_in_the_book() {
+        for (link, want) in [
+            ("[q](../q.md#a-b)", "[q](../q.md#a-b)"),
+            ("[t](../../README.md)", "[t](../README.md)"),
+            (
+                "see [`e.rs`](../../crates/a/examples/e.rs), [x](x.svg)",
+                "see [`e.rs`](../source/crates/a/examples/e.rs.txt), [x](x.svg)",
+            ),
+            ("the [examples](../../crates/a/examples) here", "the examples here"),
+            (
+                "`a[0](b)` [h](#here) [w](https://example.org/a.md)",
+                "`a[0](b)` [h](#here) [w](https://example.org/a.md)",
+            ),
+            ("[q]: ../q.md", "[q]: ../q.md"),
+            ("```text\n[t](../../README.md)\n```", "```text\n[t](../../README.md)\n```"),
+        ] {
+            assert_eq!(book(link).pages["use/p.md"], format!("{want}\n"), "{link}");
+        }
+        let book = book("[e](../../crates/a/examples/e.rs)");
+        assert_eq!(book.summary, "# Summary\n[T](README.md)\n# Use\n- [P](use/p.md)\n- [Q](q.md)\n");
+        assert_eq!(book.pages["README.md"], "# T\n[p](use/p.md#x)\n");
+        let files: Vec<_> = book.files.iter().map(|(from, to)| (from.as_str(), to.as_str())).collect();
+        assert_eq!(
+            files,
+            [
+                ("crates/a/examples/e.rs", "source/crates/a/examples/e.rs.txt"),
+                ("docs/use/x.svg", "use/x.svg")
+            ]
+        );
+    }
+}

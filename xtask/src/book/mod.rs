@@ -1,0 +1,123 @@
+//! `cargo xtask book`: the pages of `docs` as a book.
+//!
+//! The pages are written for readers of the repository, whose links lead out of `docs`. So the book is built from a copy in which such links
+//! lead to copies in the book ([`copy`]), and its links are checked once more as a browser resolves them ([`check`]). Each page is in the
+//! output as Markdown too, and `llms.txt` lists these.
+
+mod copy;
+mod check;
+mod plain;
+
+use crate::cargo::{Cargo, Done, said, target};
+use crate::install::{remove, write};
+use crate::pages::samples::{Fate, samples};
+use crate::pages::summary::{SUMMARY, entries};
+use crate::tree::Tree;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The version of mdbook that the book is written for.
+const MDBOOK: &str = "0.5.4";
+
+/// Runs the command.
+///
+/// # Errors
+/// A wrong argument; what fails, or dead links of the book.
+pub(crate) fn run(root: &Path, args: &[String]) -> Done {
+    let tree = || Tree::read(root).map_err(|error| format!("cannot list {}: {error}", root.display()));
+    match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => build(root, &tree()?).map(|page| println!("{}", page.display())),
+        ["--open"] => open(&build(root, &tree()?)?),
+        ["--samples"] => {
+            print!("{}", list(&tree()?));
+            Ok(())
+        }
+        _ => Err("usage: cargo xtask book [--open | --samples]".to_owned()),
+    }
+}
+
+/// Builds the book and returns its first page.
+fn build(root: &Path, tree: &Tree) -> Result<PathBuf, String> {
+    let folder = target(root).join("book");
+    let (source, html) = (folder.join("src"), folder.join("html"));
+    remove(&folder)?;
+    let book = copy::Book::of(tree);
+    book.write(root, &source)?;
+    let mdbook = mdbook(root)?;
+    let mut command = Command::new(&mdbook);
+    command.arg("build").arg(root).arg("--dest-dir").arg(&html).env("MDBOOK_BOOK__SRC", &source);
+    print!("{}", said(&mut command)?);
+    for (path, text) in &book.pages {
+        write(&html.join(path), &plain::page(text))?;
+    }
+    let list = tree.texts.get(SUMMARY).map_or("", String::as_str);
+    write(&html.join("llms.txt"), &plain::index(&entries(list), &book))?;
+    check::links(&html)?;
+    Ok(html.join("index.html"))
+}
+
+/// Returns the program mdbook, and installs it if it is missing or has another version.
+fn mdbook(root: &Path) -> Result<PathBuf, String> {
+    let tools = target(root).join("tools");
+    let program = tools.join("bin").join(format!("mdbook{}", std::env::consts::EXE_SUFFIX));
+    let version = said(Command::new(&program).arg("--version")).unwrap_or_default();
+    if version.trim().trim_start_matches("mdbook").trim().trim_start_matches('v') != MDBOOK {
+        let install = Cargo::new(&format!("install mdbook --version ={MDBOOK} --locked --force"));
+        let features = ["--no-default-features", "--features", "search", "--root"].map(str::to_owned);
+        install.args(&features).args(&[tools.display().to_string()]).run(root)?;
+    }
+    Ok(program)
+}
+
+/// Shows a page in the browser of the user.
+fn open(page: &Path) -> Done {
+    let program = match std::env::consts::OS {
+        "windows" => "explorer",
+        "macos" => "open",
+        _ => "xdg-open",
+    };
+    println!("{}", page.display());
+    // The explorer of Windows ends with 1 if all went well.
+    Command::new(program)
+        .arg(page)
+        .status()
+        .map(drop)
+        .map_err(|error| format!("cannot start {program}: {error}"))
+}
+
+/// Returns each sample with its test, and the counts.
+fn list(tree: &Tree) -> String {
+    let (mut out, mut tested, mut untested) = (String::new(), 0, 0);
+    for sample in samples(tree) {
+        let fate = match &sample.fate {
+            Fate::Tested(test) => {
+                tested += 1;
+                test.clone()
+            }
+            Fate::Untested(reason) => {
+                untested += 1;
+                format!("not run: {reason}")
+            }
+            Fate::Unknown => "nothing runs it, and nothing says why".to_owned(),
+        };
+        out += &format!("{}:{}: {} -> {fate}\n", sample.page, sample.line, sample.language);
+    }
+    out + &format!("{tested} samples have a test, {untested} say why they have none\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_names_the_test_or_the_reason() {
+        let files = [
+            ("docs/a.md", "```rust\n```\n```sh (needs root)\n```"),
+            ("crates/k/src/lib.rs", "#[doc = include_str!(\"../../../docs/a.md\")] struct A;"),
+        ];
+        let tree = Tree::of(files.map(|(path, text)| (path.to_owned(), text.to_owned())).into());
+        let want = "docs/a.md:1: rust -> doc test of crates/k/src/lib.rs\ndocs/a.md:3: sh -> not run: needs root\n\
+                    1 samples have a test, 1 say why they have none\n";
+        assert_eq!(list(&tree), want);
+    }
+}
