@@ -126,7 +126,7 @@ pub trait File: Send + Sync + Debug {
     fn allocate(&self, _offset: u64, _len: u64) -> io::Result<()> {
         for_reading()
     }
-    /// Truncates the file, or extends it with zeros.
+    /// Truncates the file, or extends it with zeros, which take no blocks unless the file system gives each file blocks for its length (FAT).
     fn set_len(&self, _len: u64) -> io::Result<()> {
         for_reading()
     }

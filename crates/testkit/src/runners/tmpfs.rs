@@ -4,8 +4,7 @@
 //! succeeds. Then rows are overwritten for a while on a disk with less free space than data. A case
 //! is a round.
 //!
-//! With `--dir`, the disk is one that somebody else has mounted: a drive of Windows. If it gives no blocks to a file for its length, the
-//! database need not open while the disk is full; it has everything once there is room.
+//! With `--dir`, the disk is one that somebody else has mounted: a drive of Windows.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -18,7 +17,6 @@ use testkit::rng::Rng;
 use testkit::scarce;
 use testkit::watch::Watch;
 use tidesdb::{Db, Error, FamilyOptions, SyncMode};
-use tidesdb_io::{Disk as _, RealDisk};
 
 /// What a round makes on the disk: the database, a file that takes the rest, and one that is removed later to make room.
 const NAMES: [&str; 3] = ["db", "ballast", "room"];
@@ -117,9 +115,7 @@ pub(crate) fn runner() -> ExitCode {
         ("violations", violations),
         ("seed", cases.seed),
     ];
-    // Deletes on a full disk are promised where files have blocks.
-    let deleted_min = if given && deleted == 0 { 0 } else { rounds };
-    let floors = [("acked", rounds * 20), ("refused", rounds), ("deleted", deleted_min)];
+    let floors = [("acked", rounds * 20), ("refused", rounds), ("deleted", rounds)];
     let good = finish("T49", &figures, cases.floors(&floors));
     if !good || seconds == 0 || given || cases.case.is_some() {
         return exit(good);
@@ -211,11 +207,6 @@ fn is_full(e: &Error) -> bool {
     matches!(e, Error::NoSpace { .. } | Error::Busy { .. })
 }
 
-/// Returns true if a write failed because the disk is full.
-fn failed_for_space(e: &Error) -> bool {
-    matches!(e, Error::Io { cause, .. } if cause.kind() == std::io::ErrorKind::StorageFull)
-}
-
 /// Writes from all threads until each was refused five times. Returns the acknowledged numbers and the number of
 /// refusals.
 fn fill(db: &Db, plan: Plan, from: u64) -> Result<(Vec<u64>, u64), String> {
@@ -264,7 +255,6 @@ fn take_the_rest(path: &Path) -> Result<(), String> {
 fn round(path: &Path, seed: u64, spare: u64) -> Result<Round, String> {
     let plan = Plan::new(seed);
     let [dir, ballast, room] = NAMES.map(|name| path.join(name));
-    let reserves = reserves_space(path)?;
     std::fs::write(&room, vec![1; spare as usize]).map_err(|e| e.to_string())?;
     let say = |what: &'static str| move |e: Error| format!("{what}: {e}");
     let db = plan.open(&dir).map_err(say("open"))?;
@@ -275,28 +265,9 @@ fn round(path: &Path, seed: u64, spare: u64) -> Result<Round, String> {
     check(&db, plan, &acked, &[]).map_err(|e| format!("while the disk is full: {e}"))?;
     match seed % 3 {
         0 => db.abandon(),
-        _ => match db.close() {
-            Err(e) if !reserves && failed_for_space(&e) => {}
-            closed => closed.map_err(say("close on a full disk"))?,
-        },
+        _ => db.close().map_err(say("close on a full disk"))?,
     }
     take_the_rest(&ballast)?;
-    let make_room =
-        || [&ballast, &room].into_iter().try_for_each(std::fs::remove_file).map_err(|e| e.to_string());
-    if !reserves {
-        // The log and the reserve have no blocks, so an open may find no space.
-        match plan.open(&dir) {
-            Err(e) if !is_full(&e) && !failed_for_space(&e) => {
-                return Err(format!("open on a full disk: {e}"));
-            }
-            opened => drop(opened),
-        }
-        make_room()?;
-        let db = plan.open(&dir).map_err(say("open with room"))?;
-        check(&db, plan, &acked, &[]).map_err(|e| format!("after the open with room: {e}"))?;
-        return with_room(db, plan, &dir, acked, &[]).map(|()| out);
-    }
-
     let before = names(&dir)?;
     let db = plan.open(&dir).map_err(|e| format!("open on a full disk: {e}; {:?}", names(&dir)))?;
     check(&db, plan, &acked, &[]).map_err(|e| format!("after the open on a full disk: {e}"))?;
@@ -309,21 +280,8 @@ fn round(path: &Path, seed: u64, spare: u64) -> Result<Round, String> {
     check(&db, plan, &acked, &gone).map_err(|e| format!("after deletes: {e}; files before {before:?}"))?;
     db.flush().map_err(say("flush of deletes on a full disk"))?;
 
-    make_room()?;
+    [&ballast, &room].into_iter().try_for_each(std::fs::remove_file).map_err(|e| e.to_string())?;
     with_room(db, plan, &dir, acked, &gone).map(|()| out)
-}
-
-/// Returns whether the empty file system gives blocks to a file for its length. Without blocks nothing on a full disk is promised but that
-/// what was acknowledged is there once there is room.
-fn reserves_space(path: &Path) -> Result<bool, String> {
-    const PROBE: u64 = 8 << 20;
-    let text = |e: std::io::Error| e.to_string();
-    let dir = RealDisk::new().open_dir(path, false).map_err(text)?;
-    let before = dir.space().map_err(text)?.free;
-    dir.create_new("probe", PROBE).map_err(text)?;
-    let taken = before.saturating_sub(dir.space().map_err(text)?.free);
-    dir.unlink("probe").map_err(text)?;
-    Ok(taken >= PROBE / 2)
 }
 
 /// The database is used further once there is room, and opened again.

@@ -9,7 +9,10 @@ use crate::system::{self, Errno, Handle};
 use crate::{Advice, File, FileExt, ReadMap, SharedMap};
 
 /// The unit in which a file system may leave a hole.
-const BLOCK: usize = 4096;
+const BLOCK: u64 = 4096;
+
+/// How many bytes are read and written at once to fill holes.
+const PIECE: u64 = 16 * BLOCK;
 
 /// An open file of the system.
 #[derive(Debug)]
@@ -23,24 +26,24 @@ impl RealFile {
     /// Reserves blocks where the system cannot: writes zeros past the end, and rewrites every zero
     /// block before it, because such a block may be a hole. No other thread may write to the range meanwhile.
     pub(super) fn allocate_by_writing(&self, offset: u64, end: u64) -> io::Result<()> {
-        const ZEROS: [u8; BLOCK] = [0; BLOCK];
         let this: &dyn File = self;
-        let old_len = self.len()?;
-        let mut at = offset;
+        let (old_len, mut at) = (self.len()?, offset);
         while at < end {
-            let block_end = (at / BLOCK as u64 + 1) * BLOCK as u64;
-            let n = usize::try_from(block_end.min(end) - at).unwrap_or(BLOCK);
-            if at >= old_len {
-                this.write_all_at(&ZEROS[..n], at)?;
-            } else {
-                let inside = usize::try_from(old_len - at).unwrap_or(BLOCK).min(n);
-                let mut old = [0; BLOCK];
-                this.read_exact_at(&mut old[..inside], at)?;
-                if old == ZEROS || inside < n {
-                    this.write_all_at(&old[..n], at)?;
+            let (base, piece_end) = (at, ((at / PIECE + 1) * PIECE).min(end));
+            let mut bytes = [0; PIECE as usize];
+            let place = |address: u64| (address - base) as usize;
+            this.read_exact_at(&mut bytes[..place(old_len.clamp(base, piece_end))], base)?;
+            // The blocks that need a write are written together.
+            let mut from = at;
+            while at < piece_end {
+                let block_end = ((at / BLOCK + 1) * BLOCK).min(piece_end);
+                if block_end <= old_len && bytes[place(at)..place(block_end)].iter().any(|byte| *byte != 0) {
+                    this.write_all_at(&bytes[place(from)..place(at)], from)?;
+                    from = block_end;
                 }
+                at = block_end;
             }
-            at += n as u64;
+            this.write_all_at(&bytes[place(from)..place(at)], from)?;
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Tests of the parts of the real disk that are not visible through its traits.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::file::RealFile;
@@ -9,7 +10,22 @@ use crate::region::MapRegion;
 use crate::system::{Folder, How};
 use crate::{Entropy, File, FileExt, SeededEntropy, SharedMap};
 
-fn new_file(dir: &std::path::Path) -> RealFile {
+const MIB: u64 = 1 << 20;
+
+/// Bytes of the disk that a file takes.
+#[cfg(unix)]
+fn taken(path: &Path) -> u64 {
+    std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(path).unwrap()) * 512
+}
+
+/// Bytes of the disk that a file takes.
+#[cfg(windows)]
+fn taken(path: &Path) -> u64 {
+    let folder = Folder::open(path.parent().unwrap()).unwrap();
+    crate::system::allocated(&folder.open_file("file", How::Read).unwrap()).unwrap()
+}
+
+fn new_file(dir: &Path) -> RealFile {
     RealFile::new(Folder::open(dir).unwrap().open_file("file", How::CreateNew).unwrap())
 }
 
@@ -29,14 +45,41 @@ fn allocation_by_writing_keeps_content_and_fills_holes() {
     want[10..14].copy_from_slice(b"head");
     want[30_000..30_004].copy_from_slice(b"tail");
     assert!(all == want);
-    // Every block is allocated: 13 of 4 KiB, counted in units of 512 bytes.
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::MetadataExt;
-        this.sync_all().unwrap();
-        let blocks = std::fs::metadata(temp.path().join("file")).unwrap().blocks();
-        assert!(blocks >= 13 * 8, "{blocks} blocks");
+    this.sync_all().unwrap();
+    let taken = taken(&temp.path().join("file"));
+    assert!(taken >= 13 * 4096, "{taken} bytes of the disk");
+}
+
+/// A length without blocks, as that of a log segment, takes nothing of the disk; what is reserved in it has its blocks, and reads as zeros.
+#[test]
+fn a_length_takes_nothing_of_the_disk_and_what_is_reserved_does() {
+    let temp = tempfile::tempdir().unwrap();
+    let file = new_file(temp.path());
+    let this: &dyn File = &file;
+    let check = |reserved: u64, what: &str| {
+        let taken = taken(&temp.path().join("file"));
+        assert!((reserved..reserved + MIB).contains(&taken), "{what}: {taken} bytes of the disk");
+    };
+    this.allocate(0, 64 << 10).unwrap();
+    check(64 << 10, "the beginning");
+    this.set_len(32 * MIB).unwrap();
+    this.write_all_at(b"record", 0).unwrap();
+    check(64 << 10, "with a length");
+    let mut end = 64 << 10;
+    for len in [64 << 10, 128 << 10, 3 * MIB] {
+        this.allocate(end, len).unwrap();
+        end += len;
+        check(end, "with another piece");
     }
+    this.allocate(0, end).unwrap();
+    check(end, "with blocks that it has");
+    let mut all = vec![1; 4 * MIB as usize];
+    this.read_exact_at(&mut all, 0).unwrap();
+    assert!(all.starts_with(b"record") && all[6..].iter().all(|byte| *byte == 0));
+    assert_eq!(this.len().unwrap(), 32 * MIB);
+    this.allocate(32 * MIB - 5, MIB).unwrap();
+    check(end + MIB, "beyond its length");
+    assert_eq!(this.len().unwrap(), 33 * MIB - 5);
 }
 
 #[test]

@@ -64,6 +64,8 @@ pub(crate) use unix_program as program;
 #[cfg(windows)]
 pub(crate) use windows_program as program;
 
+#[cfg(all(windows, test))]
+pub(crate) use windows::allocated;
 #[cfg(windows)]
 pub(crate) use windows::{
     Errno, Folder, Handle, Mapping, NOT_IN_NAMES, advise_huge, allocate, anonymous_bytes, boot_id, dont_need,

@@ -14,6 +14,10 @@
 //! **Open files.** With POSIX semantics, a name that is removed or replaced is gone at once, and who has the file open keeps it.
 //! File systems without them (FAT, most of the network) remove the name when the last handle is closed, and refuse to replace an open file.
 //!
+//! **Space.** [`allocate`] asks for clusters and reads how many the file got: NTFS grants them, a share of the network or Wine may not, and zeros
+//! are written then. The length of a file would take clusters too, so [`set_len`] makes a file that it extends sparse: a log with 64 KiB of
+//! records takes 64 KiB of the disk, not a whole segment. Later pieces of that file are reserved by zeros.
+//!
 //! **Maps.** There are none: a flush of a file does not write what a map holds, and a file that is mapped cannot be removed.
 
 use std::ffi::{OsString, c_void};
@@ -31,17 +35,19 @@ use std::time::{Duration, Instant, SystemTime};
 
 use windows_sys::Win32::Foundation as code;
 use windows_sys::Win32::Storage::FileSystem::{
-    BY_HANDLE_FILE_INFORMATION, DELETE, FILE_ALLOCATION_INFO, FILE_ATTRIBUTE_REPARSE_POINT,
-    FILE_DISPOSITION_FLAG_DELETE, FILE_DISPOSITION_FLAG_IGNORE_READONLY_ATTRIBUTE,
-    FILE_DISPOSITION_FLAG_POSIX_SEMANTICS, FILE_DISPOSITION_INFO_EX, FILE_FLAG_BACKUP_SEMANTICS,
-    FILE_FLAG_OPEN_REPARSE_POINT, FILE_FLAG_RANDOM_ACCESS, FILE_FLAG_WRITE_THROUGH,
-    FILE_INFO_BY_HANDLE_CLASS, FILE_LIST_DIRECTORY, FILE_RENAME_INFO, FILE_SHARE_DELETE, FILE_SHARE_READ,
-    FILE_SHARE_WRITE, FILE_WRITE_ATTRIBUTES, FileAllocationInfo, FileDispositionInfoEx, FileRenameInfoEx,
-    GetDiskFreeSpaceExW, GetFileInformationByHandle, LOCKFILE_EXCLUSIVE_LOCK, LOCKFILE_FAIL_IMMEDIATELY,
-    LockFileEx, MOVEFILE_REPLACE_EXISTING, MOVEFILE_WRITE_THROUGH, MoveFileExW, SetFileInformationByHandle,
-    UnlockFileEx,
+    BY_HANDLE_FILE_INFORMATION, DELETE, FILE_ALLOCATION_INFO, FILE_ATTRIBUTE_COMPRESSED,
+    FILE_ATTRIBUTE_REPARSE_POINT, FILE_ATTRIBUTE_SPARSE_FILE, FILE_DISPOSITION_FLAG_DELETE,
+    FILE_DISPOSITION_FLAG_IGNORE_READONLY_ATTRIBUTE, FILE_DISPOSITION_FLAG_POSIX_SEMANTICS,
+    FILE_DISPOSITION_INFO_EX, FILE_FLAG_BACKUP_SEMANTICS, FILE_FLAG_OPEN_REPARSE_POINT,
+    FILE_FLAG_RANDOM_ACCESS, FILE_FLAG_WRITE_THROUGH, FILE_INFO_BY_HANDLE_CLASS, FILE_LIST_DIRECTORY,
+    FILE_RENAME_INFO, FILE_SHARE_DELETE, FILE_SHARE_READ, FILE_SHARE_WRITE, FILE_STANDARD_INFO,
+    FILE_WRITE_ATTRIBUTES, FileAllocationInfo, FileDispositionInfoEx, FileRenameInfoEx, FileStandardInfo,
+    GetDiskFreeSpaceExW, GetFileInformationByHandle, GetFileInformationByHandleEx, LOCKFILE_EXCLUSIVE_LOCK,
+    LOCKFILE_FAIL_IMMEDIATELY, LockFileEx, MOVEFILE_REPLACE_EXISTING, MOVEFILE_WRITE_THROUGH, MoveFileExW,
+    SetFileInformationByHandle, UnlockFileEx,
 };
-use windows_sys::Win32::System::IO::OVERLAPPED;
+use windows_sys::Win32::System::IO::{DeviceIoControl, OVERLAPPED};
+use windows_sys::Win32::System::Ioctl::FSCTL_SET_SPARSE;
 use windows_sys::Win32::System::JobObjects::{
     JOB_OBJECT_LIMIT_JOB_MEMORY, JOB_OBJECT_LIMIT_PROCESS_MEMORY, JOBOBJECT_EXTENDED_LIMIT_INFORMATION,
     JobObjectExtendedLimitInformation, QueryInformationJobObject,
@@ -410,26 +416,68 @@ pub(crate) fn write_at(file: &Handle, buf: &[u8], offset: u64) -> io::Result<usi
     file.seek_write(buf, offset)
 }
 
-/// Reserves clusters for a range that is not empty, and makes the file at least that long. A file that is neither sparse nor compressed has
-/// clusters for its whole length.
+/// Reserves clusters for a range that is not empty, and makes the file at least that long. Returns false if the file system then has not given
+/// the file that many: it ignores the wish, or the file has holes.
 pub(crate) fn allocate(file: &Handle, offset: u64, len: u64) -> io::Result<bool> {
     let end = offset.checked_add(len).ok_or(Errno::FBIG)?;
-    if end <= file_len(file)? {
-        return Ok(true); // a smaller allocation would shorten the file
+    let found = file.metadata()?;
+    if found.file_attributes() & FILE_ATTRIBUTE_SPARSE_FILE != 0 {
+        return Ok(false); // the range may be a hole
     }
-    let wanted = FILE_ALLOCATION_INFO { AllocationSize: i64::try_from(end).map_err(|_| Errno::FBIG)? };
-    // SAFETY: the bytes are those of the structure that belongs to the class.
-    match unsafe { set_info(file, FileAllocationInfo, (&raw const wanted).cast(), size_of_val(&wanted)) } {
-        Err(e) if lacks_call(&e) => {}
-        done => done?,
+    let grows = end > found.len(); // a smaller allocation would shorten the file
+    if grows {
+        let wanted = FILE_ALLOCATION_INFO { AllocationSize: i64::try_from(end).map_err(|_| Errno::FBIG)? };
+        // SAFETY: the bytes are those of the structure that belongs to the class.
+        match unsafe { set_info(file, FileAllocationInfo, (&raw const wanted).cast(), size_of_val(&wanted)) }
+        {
+            Err(e) if lacks_call(&e) => {}
+            done => done?,
+        }
     }
-    set_len(file, end)?;
+    // Zeros take no clusters of a compressed file either.
+    let is_compressed = found.file_attributes() & FILE_ATTRIBUTE_COMPRESSED != 0;
+    if !is_compressed && allocated(file)? < end {
+        return Ok(false);
+    }
+    if grows {
+        file.set_len(end)?;
+    }
     Ok(true)
 }
 
-/// Truncates the file, or extends it with zeros.
+/// Returns how many bytes of the disk the file has, as the file system states it.
+pub(crate) fn allocated(file: &Handle) -> io::Result<u64> {
+    let mut info = FILE_STANDARD_INFO::default();
+    let bytes = size_of_val(&info) as u32;
+    // SAFETY: the handle is open as long as `file` is borrowed, and the call writes one structure of this class and length.
+    check(unsafe {
+        GetFileInformationByHandleEx(file.as_raw_handle(), FileStandardInfo, (&raw mut info).cast(), bytes)
+    })?;
+    Ok(info.AllocationSize.unsigned_abs())
+}
+
+/// Truncates the file, or extends it with zeros. What it is longer takes no clusters if the file system has sparse files: NTFS gives clusters
+/// to the whole length of other files.
 pub(crate) fn set_len(file: &Handle, len: u64) -> io::Result<()> {
     offset_is_plain(len)?;
+    if len > file_len(file)? {
+        let mut written = 0;
+        // Best effort: the length takes clusters then.
+        // SAFETY: the handle is open as long as the file is borrowed. The call takes no bytes, which stands for "sparse", and returns none. It
+        // is done when it returns, and writes one number.
+        let _ = unsafe {
+            DeviceIoControl(
+                file.as_raw_handle(),
+                FSCTL_SET_SPARSE,
+                ptr::null(),
+                0,
+                ptr::null_mut(),
+                0,
+                &raw mut written,
+                ptr::null_mut(),
+            )
+        };
+    }
     file.set_len(len)
 }
 
