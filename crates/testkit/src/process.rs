@@ -39,6 +39,17 @@ pub fn limit_descriptors(max: u64) -> Result<bool, String> {
     system::limit_descriptors(max)
 }
 
+/// Whether [`limit_memory`] sets a limit.
+pub const LIMITS_MEMORY: bool = cfg!(unix);
+
+/// Limits the addresses of this process to `max` bytes, and lets it leave no image of its memory when it dies. Does nothing on Windows.
+///
+/// # Errors
+/// Returns the error of the system.
+pub fn limit_memory(max: u64) -> Result<(), String> {
+    system::limit_memory(max)
+}
+
 /// Returns the processor time that this process has used; zero on Windows.
 pub fn processor_time() -> Duration {
     system::processor_time()
@@ -62,6 +73,13 @@ mod system {
         set.map(|()| true).map_err(|e| format!("set the limit of descriptors: {e}"))
     }
 
+    pub(super) fn limit_memory(max: u64) -> Result<(), String> {
+        let limit = |bytes| Rlimit { current: Some(bytes), maximum: Some(bytes) };
+        let _ = setrlimit(Resource::Core, limit(0)); // an image of memory would only be in the way
+        let set = setrlimit(Resource::As, limit(max));
+        set.map_err(|e| format!("set the limit of memory: {e}"))
+    }
+
     pub(super) fn processor_time() -> Duration {
         time_of(ClockId::ProcessCPUTime)
     }
@@ -82,6 +100,10 @@ mod system {
 
     pub(super) fn limit_descriptors(_max: u64) -> Result<bool, String> {
         Ok(false)
+    }
+
+    pub(super) fn limit_memory(_max: u64) -> Result<(), String> {
+        Ok(())
     }
 
     pub(super) fn processor_time() -> Duration {

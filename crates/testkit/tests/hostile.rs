@@ -1,5 +1,6 @@
-//! Hostile names and directories, and databases that are already open.
+//! Hostile names and directories, and databases that are already open. For Unix: its links, pipes, modes and shell.
 
+#![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use std::fs;

@@ -2,15 +2,15 @@
 //!
 //! Each target runs in its own process with a limit on its memory; this process watches it. Input `n` of a run is
 //! generated from the seed and `n` alone, so the number identifies an input that killed the process. A panic, an abort,
-//! a hang and excessive memory are findings. Each finding is shrunk and written to `target/fuzz`.
+//! a hang and excessive memory are findings; on Windows memory has no limit. Each finding is shrunk and written to `target/fuzz`.
 
 #![expect(
     clippy::disallowed_methods,
     reason = "watches a process: uses its own files and threads, not those of a database"
 )]
 
-use std::io::{BufRead, BufReader};
-use std::os::unix::fs::FileExt;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitCode, Stdio};
@@ -18,7 +18,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::Parser;
-use rustix::process::{Resource, Rlimit, setrlimit};
 use testkit::fuzz::targets::{TARGETS, Target};
 use testkit::fuzz::{corpus, mutate};
 use testkit::process;
@@ -81,6 +80,11 @@ pub(crate) fn runner() -> ExitCode {
     if let Some(progress) = &args.progress {
         return work(first, seed, args.from, seconds, progress);
     }
+    if !process::LIMITS_MEMORY {
+        eprintln!(
+            "no limit on memory is set on this system: an input that needs too much of it is not found"
+        );
+    }
     let mut good = true;
     for target in targets {
         let run = watch(&target, seed, seconds);
@@ -103,12 +107,22 @@ fn nth(seeds: &[Vec<u8>], seed: u64, n: u64) -> Vec<u8> {
 }
 
 fn limit_memory() {
-    let limit = Rlimit { current: Some(MEMORY_MAX), maximum: Some(MEMORY_MAX) };
-    if let Err(e) = setrlimit(Resource::As, limit) {
-        eprintln!("cannot limit the memory: {e}");
+    if let Err(e) = process::limit_memory(MEMORY_MAX) {
+        eprintln!("{e}");
     }
-    let none = Rlimit { current: Some(0), maximum: Some(0) };
-    let _ = setrlimit(Resource::Core, none);
+}
+
+/// Stores the number of an input in the file of the progress.
+fn store(mut progress: &File, n: u64) -> io::Result<()> {
+    progress.seek(SeekFrom::Start(0))?;
+    progress.write_all(&n.to_le_bytes())
+}
+
+/// Returns the number that [`store`] has stored.
+fn stored(mut progress: &File) -> u64 {
+    let mut bytes = [0; 8];
+    let _ = progress.seek(SeekFrom::Start(0)).and_then(|_| progress.read_exact(&mut bytes));
+    u64::from_le_bytes(bytes)
 }
 
 /// Runs one input; a panic becomes an error with its location.
@@ -146,10 +160,10 @@ fn work(target: &Target, seed: u64, from: u64, seconds: u64, progress: &Path) ->
     let place = panics();
     let clock = RealClock::new();
     let seeds = seeds(target);
-    let Ok(file) = std::fs::OpenOptions::new().write(true).open(progress) else { return exit(false) };
+    let Ok(file) = File::options().write(true).open(progress) else { return exit(false) };
     let mut n = from;
     while clock.mono().as_secs() < seconds {
-        if file.write_all_at(&n.to_le_bytes(), 0).is_err() {
+        if store(&file, n).is_err() {
             return exit(false);
         }
         if let Err(what) = run(target, &nth(&seeds, seed, n), &place) {
@@ -157,8 +171,7 @@ fn work(target: &Target, seed: u64, from: u64, seconds: u64, progress: &Path) ->
         }
         n += 1;
     }
-    let told = file.write_all_at(&n.to_le_bytes(), 0);
-    exit(told.is_ok())
+    exit(store(&file, n).is_ok())
 }
 
 #[derive(Debug, Default)]
@@ -197,12 +210,8 @@ fn session(
 ) -> Option<(u64, Option<String>)> {
     let progress = std::env::temp_dir().join(format!("tidesdb-fuzz-{}.progress", std::process::id()));
     std::fs::write(&progress, from.to_le_bytes()).ok()?;
-    let file = std::fs::File::open(&progress).ok()?;
-    let number = || {
-        let mut bytes = [0; 8];
-        let _ = file.read_exact_at(&mut bytes, 0);
-        u64::from_le_bytes(bytes)
-    };
+    let file = File::open(&progress).ok()?;
+    let number = || stored(&file);
     let mut child = process::itself()
         .ok()?
         .args(["--target", target.name, "--seed", &seed.to_string(), "--from", &from.to_string()])

@@ -4,7 +4,6 @@ mod beside;
 mod crash;
 mod descriptors;
 mod faults;
-#[cfg(unix)] // two of its targets are the C library's, which is built there only
 mod fuzz;
 mod invariants;
 mod isolation;
@@ -16,7 +15,6 @@ mod model;
 mod order;
 mod races;
 mod reopen;
-#[cfg(unix)] // it mounts a device
 mod sectors;
 mod sweep;
 mod tmpfs;
@@ -32,7 +30,6 @@ pub(crate) const ALL: &[(&str, Runner)] = &[
     ("crash", crash::runner),
     ("descriptors", descriptors::runner),
     ("faults", faults::runner),
-    #[cfg(unix)]
     ("fuzz", fuzz::runner),
     ("invariants", invariants::runner),
     ("isolation", isolation::runner),
@@ -44,7 +41,6 @@ pub(crate) const ALL: &[(&str, Runner)] = &[
     ("order", order::runner),
     ("races", races::runner),
     ("reopen", reopen::runner),
-    #[cfg(unix)]
     ("sectors", sectors::runner),
     ("sweep", sweep::runner),
     ("tmpfs", tmpfs::runner),

@@ -2,22 +2,23 @@
 //! `Io` error that names file and offset. Other data must still be readable and writable, the process must not die, and
 //! all rows must be back once the sectors are readable again.
 //!
-//! The bad sectors are made by truncating the file behind a loop device. This needs root, `losetup` and e2fsprogs;
+//! The bad sectors are made by truncating the file behind a loop device. This needs Linux, root, `losetup` and e2fsprogs;
 //! without them, these cases are reported as skipped. The other cases run everywhere: they truncate files of an open
 //! database. A case is a file and the moment at which it becomes bad.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
-use rustix::fs::{Advice, FallocateFlags, Mode, OFlags};
 use testkit::home::in_memory;
 use testkit::process;
 use testkit::report::{self, exit, finish, violation};
 use testkit::rng::Rng;
 use testkit::watch::Watch;
 use tidesdb::{Compression, Db, Error, Family, FamilyOptions, SyncMode, WriteBatch};
+use tidesdb_io::{Access, Advice, Dir, Disk as _, File, FileExt as _, RealDisk};
 
 /// Size of the device in bytes.
 const DEVICE: u64 = 96 << 20;
@@ -203,37 +204,36 @@ impl<'a> Bad<'a> {
     /// Makes the sectors readable again.
     fn mend(self) -> Done<()> {
         set_len(self.image, self.at)?;
-        let file = rustix::fs::open(self.image, OFlags::WRONLY, Mode::empty()).map_err(|e| e.to_string())?;
-        let mut done = 0;
-        while done < self.bytes.len() {
-            let at = self.at + done as u64;
-            done += rustix::io::pwrite(&file, &self.bytes[done..], at).map_err(|e| e.to_string())?;
-        }
-        Ok(())
+        file(self.image, Access::ReadWrite)?.write_all_at(&self.bytes, self.at).map_err(|e| e.to_string())
     }
 }
 
+fn directory(path: &Path) -> Done<Arc<dyn Dir>> {
+    RealDisk::new().open_dir(path, true).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+fn file(path: &Path, access: Access) -> Done<Arc<dyn File>> {
+    let (parent, name) = path.parent().zip(path.file_name()).ok_or("no file")?;
+    let opened = directory(parent)?.open(&name.to_string_lossy(), access);
+    opened.map_err(|e| format!("{}: {e}", path.display()))
+}
+
 fn set_len(path: &Path, len: u64) -> Done<()> {
-    let file = rustix::fs::open(path, OFlags::WRONLY, Mode::empty()).map_err(|e| e.to_string())?;
-    rustix::fs::ftruncate(&file, len).map_err(|e| e.to_string())
+    file(path, Access::ReadWrite)?.set_len(len).map_err(|e| e.to_string())
 }
 
 /// Drops the cached pages of the file.
 fn forget(path: &Path) -> Done<()> {
-    let file = rustix::fs::open(path, OFlags::RDONLY, Mode::empty()).map_err(|e| e.to_string())?;
-    rustix::fs::fsync(&file).map_err(|e| e.to_string())?;
-    rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).map_err(|e| e.to_string())
+    let file = file(path, Access::Read)?;
+    file.sync_all().and_then(|()| file.advise(Advice::DontNeed, 0, 0)).map_err(|e| e.to_string())
 }
 
 /// Fills the free space of the device with files in `dir`.
 fn fill(dir: &Path, part: &str) -> Done<()> {
-    std::fs::create_dir_all(dir).map_err(|e| e.to_string())?;
+    let dir = directory(dir)?;
     let mut bytes = BALLAST;
     for n in 0.. {
-        let path = dir.join(format!("{part}{n:04}"));
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-        let file = rustix::fs::open(&path, flags, Mode::RUSR).map_err(|e| e.to_string())?;
-        if rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes).is_err() {
+        if dir.create_new(&format!("{part}{n:04}"), bytes).is_err() {
             bytes /= 2;
             if bytes < BLOCK {
                 break;
