@@ -181,8 +181,10 @@ impl State {
 
     /// Returns the line after `secs` seconds, at the drawing number `n`.
     fn line(&self, secs: f64, n: usize) -> String {
+        // Nothing is reported before the first rows have come.
+        let so_far = if self.text.is_empty() { String::new() } else { format!("{}, ", self.text) };
         let Some(total) = self.total else {
-            return format!("{} {}, {} elapsed", SPINNER[n % SPINNER.len()], self.text, span(secs));
+            return format!("{} {so_far}{} elapsed", SPINNER[n % SPINNER.len()], span(secs));
         };
         let part = if total == 0 { 1.0 } else { (self.done as f64 / total as f64).min(1.0) };
         let filled = (part * BAR as f64) as usize;
@@ -196,7 +198,7 @@ impl State {
         }
         let left = if part > 0.0 { format!(", {} left", span(secs / part - secs)) } else { String::new() };
         let percent = (part * 100.0) as u64;
-        format!("{bar} {percent:>3} %  {}, {} elapsed{left}", self.text, span(secs))
+        format!("{bar} {percent:>3} %  {so_far}{} elapsed{left}", span(secs))
     }
 }
 
