@@ -32,6 +32,9 @@ mod children;
 pub mod run;
 pub mod report;
 pub mod compare;
+// The program.
+#[cfg(feature = "program")]
+pub mod program;
 
 pub use run::Results;
 pub use spec::Spec;

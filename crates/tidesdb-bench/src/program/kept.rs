@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tidesdb_bench::{Results, compare, report};
+use crate::{Results, compare, report};
 use tidesdb_console::failure::{Exit, Failure, Outcome as Ended};
 use tidesdb_console::output::{Out, Style};
 
 /// Writes `results.json`, `results.csv` and the report into a directory; `seconds.csv` too if rows were sampled every second.
-pub(crate) fn keep(results: &Results, dir: &Path) -> Ended<()> {
+pub(super) fn keep(results: &Results, dir: &Path) -> Ended<()> {
     let files = [("results.json", report::json(results)), ("results.csv", report::csv(results))];
     for (name, text) in files {
         write(&dir.join(name), &text.map_err(Failure::failed)?)?;
@@ -41,7 +41,7 @@ fn read(path: &Path) -> Ended<Results> {
 
 /// Recreate the report of earlier results: the table, report.html and plots
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Redraw {
+pub(super) struct Redraw {
     /// A results.json
     results: PathBuf,
     /// Where to write report.html and plots/ [default: the directory of the results]
@@ -50,7 +50,7 @@ pub(crate) struct Redraw {
 }
 
 impl Redraw {
-    pub(crate) fn run(&self, out: &mut Out<'_>) -> Ended {
+    pub(super) fn run(&self, out: &mut Out<'_>) -> Ended {
         let results = read(&self.results)?;
         let beside = self.results.parent().unwrap_or(Path::new(""));
         let dir = self.out.as_deref().unwrap_or(beside);
@@ -62,14 +62,14 @@ impl Redraw {
 }
 
 /// Parses a number above 0.
-pub(crate) fn positive(text: &str) -> Result<f64, String> {
+pub(super) fn positive(text: &str) -> Result<f64, String> {
     let number: f64 = text.parse().map_err(|_| format!("{text:?} is not a number"))?;
     if number.is_finite() && number > 0.0 { Ok(number) } else { Err("it must be above 0".to_owned()) }
 }
 
 /// Compare two results, and flag what became slower
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Compare {
+pub(super) struct Compare {
     /// The earlier results.json
     old: PathBuf,
     /// The later results.json
@@ -83,7 +83,7 @@ pub(crate) struct Compare {
 }
 
 impl Compare {
-    pub(crate) fn run(&self, out: &mut Out<'_>) -> Ended {
+    pub(super) fn run(&self, out: &mut Out<'_>) -> Ended {
         let (old, new) = (read(&self.old)?, read(&self.new)?);
         if old.machine.processor != new.machine.processor
             || old.machine.file_system != new.machine.file_system

@@ -1,18 +1,19 @@
 //! The benchmark program: measures engines, checks their answers, and compares results. `docs/testing/bench.md` describes it.
 //!
-//! `tidesdb bench` runs it with the same arguments.
+//! `tidesdb bench` runs it with the same arguments: as a program of its own, or as a part of `tidesdb`.
 
 mod against;
 mod kept;
 mod watch;
 mod bench;
 
-use std::process::ExitCode;
+use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser};
+use tidesdb_console::failure::Exit;
 use tidesdb_console::{described, program};
 
-use bench::Bench;
+use bench::{Bench, Started};
 
 /// Measure engines and check their answers
 ///
@@ -28,12 +29,20 @@ struct Cli {
     json: bool,
 }
 
-fn main() -> ExitCode {
-    match Cli::try_parse() {
-        Ok(cli) => program::run(|out| cli.bench.run(cli.json, &described::write(&Cli::command()), out)),
+/// Runs the program with these arguments. `first` are the arguments with which the file of this process is this program: it starts itself for
+/// each row.
+pub fn main(args: impl IntoIterator<Item = OsString>, first: &'static [&'static str]) -> Exit {
+    match Cli::try_parse_from([OsString::from("tidesdb-bench")].into_iter().chain(args)) {
+        Ok(Cli { bench, json }) => {
+            program::run(|out| bench.run(&Started { json, described: described(), first }, out))
+        }
         Err(e) => program::answer(&e),
     }
-    .into()
+}
+
+/// Returns the arguments of the program, in the form that [`described::read`] reads.
+pub fn described() -> String {
+    described::write(&Cli::command())
 }
 
 #[cfg(test)]

@@ -3,15 +3,15 @@
 
 use std::time::Instant;
 
-use tidesdb_bench::measure::now;
-use tidesdb_bench::run::{Event, Plan};
-use tidesdb_bench::{Outcome, Results};
+use crate::measure::now;
+use crate::run::{Event, Plan};
+use crate::{Outcome, Results};
 use tidesdb_console::failure::{Failure, Outcome as Ended};
 use tidesdb_console::progress::Progress;
 use tidesdb_console::text::span;
 
 /// Runs a plan with a progress bar on the standard error stream.
-pub(crate) fn watch(plan: &Plan) -> Ended<Results> {
+pub(super) fn watch(plan: &Plan) -> Ended<Results> {
     let bar = Progress::of_steps(plan.len() as u64);
     let mut estimate = Estimate::new(plan);
     let results = plan.run(|event| match event {

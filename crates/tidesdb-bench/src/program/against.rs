@@ -3,14 +3,14 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 
-use tidesdb_bench::engines;
-use tidesdb_bench::rivals::{self, Rival};
+use crate::engines;
+use crate::rivals::{self, Rival};
 use tidesdb_console::failure::{Failure, Outcome as Ended};
 use tidesdb_console::names::nearest;
 use tidesdb_console::output::{Out, Style};
 
 /// Returns all engines of a run: the named ones, and their rivals, looked up in `places`.
-pub(crate) fn engines_of(own: &[String], vs: &[String], places: &[PathBuf]) -> Ended<Vec<String>> {
+pub(super) fn engines_of(own: &[String], vs: &[String], places: &[PathBuf]) -> Ended<Vec<String>> {
     let mut names = own.to_vec();
     for name in vs {
         match name.as_str() {
@@ -65,7 +65,7 @@ fn not_built(missing: &[&Rival], places: &[PathBuf]) -> Failure {
 }
 
 /// Prints the rivals, and which are built.
-pub(crate) fn list(out: &mut Out<'_>) -> Ended<()> {
+pub(super) fn list(out: &mut Out<'_>) -> Ended<()> {
     out.line(out.paint(Style::Title, "rivals, for --vs"))?;
     let places = rivals::places();
     for rival in &rivals::ALL {

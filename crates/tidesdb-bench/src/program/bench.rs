@@ -1,27 +1,28 @@
 //! The arguments of the program, and what they run.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::keys::Pattern;
+use crate::run::{Plan, child};
+use crate::spec::{Blend, Contention, Durability, Isolation, Spec, Workload};
+use crate::values::Filling;
+use crate::{engines, report, rivals, suite};
 use clap::ValueHint;
 use clap::builder::PossibleValuesParser;
-use tidesdb_bench::keys::Pattern;
-use tidesdb_bench::run::{Plan, child};
-use tidesdb_bench::spec::{Blend, Contention, Durability, Isolation, Spec, Workload};
-use tidesdb_bench::values::Filling;
-use tidesdb_bench::{engines, report, rivals, suite};
 use tidesdb_console::failure::{Exit, Failure, Outcome as Ended};
 use tidesdb_console::names::{Offer, nearest};
 use tidesdb_console::output::{Out, Style};
 
-use crate::kept::{Compare, Redraw, positive};
-use crate::watch::watch;
-use crate::{against, kept};
+use super::kept::{Compare, Redraw, positive};
+use super::watch::watch;
+use super::{against, kept};
 
 /// What to run.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Bench {
+pub(super) struct Bench {
     #[command(subcommand)]
     what: Option<What>,
     /// Suite to run: `bench list` shows the suites
@@ -160,16 +161,26 @@ struct Single {
     unsettled: bool,
 }
 
+/// How the program was started.
+pub(super) struct Started {
+    /// The results are printed as JSON.
+    pub(super) json: bool,
+    /// The arguments of this program.
+    pub(super) described: String,
+    /// The first arguments with which the file of this process is this program.
+    pub(super) first: &'static [&'static str],
+}
+
 impl Bench {
-    /// Runs the command. `described` are the arguments of this program.
-    pub(crate) fn run(&self, json: bool, described: &str, out: &mut Out<'_>) -> Ended {
+    /// Runs the command.
+    pub(super) fn run(&self, started: &Started, out: &mut Out<'_>) -> Ended {
         match &self.what {
-            None => self.suite(json, out),
-            Some(What::Run(single)) => single.settings.run("single", vec![single.spec()?], 1, json, out),
+            None => self.suite(started, out),
+            Some(What::Run(single)) => single.settings.run("single", vec![single.spec()?], 1, started, out),
             Some(What::Compare(compare)) => compare.run(out),
             Some(What::Report(redraw)) => redraw.run(out),
             Some(What::List) => list(out),
-            Some(What::Describe) => out.line(described).map(|()| Exit::Done),
+            Some(What::Describe) => out.line(&started.described).map(|()| Exit::Done),
             Some(What::Child { task }) => {
                 let last = child(task, engines::open, |line| println!("{line}")).map_err(Failure::usage)?;
                 out.line(last)?;
@@ -178,7 +189,7 @@ impl Bench {
         }
     }
 
-    fn suite(&self, json: bool, out: &mut Out<'_>) -> Ended {
+    fn suite(&self, started: &Started, out: &mut Out<'_>) -> Ended {
         let suite = suite::named(&self.suite).ok_or_else(|| {
             let commands = ["compare", "report", "run", "list"];
             Failure::usage(format!("no suite {:?}", self.suite))
@@ -190,12 +201,19 @@ impl Bench {
         if rows.is_empty() {
             return Err(Failure::usage("no row matches the name").next("`tidesdb bench list` shows them"));
         }
-        self.settings.run(suite.name, rows, suite.repeat, json, out)
+        self.settings.run(suite.name, rows, suite.repeat, started, out)
     }
 }
 
 impl Settings {
-    fn run(&self, suite: &str, mut rows: Vec<Spec>, repeat: usize, json: bool, out: &mut Out<'_>) -> Ended {
+    fn run(
+        &self,
+        suite: &str,
+        mut rows: Vec<Spec>,
+        repeat: usize,
+        started: &Started,
+        out: &mut Out<'_>,
+    ) -> Ended {
         for row in &mut rows {
             row.verify |= self.verify;
             row.seed = self.seed;
@@ -204,6 +222,7 @@ impl Settings {
         let engines = against::engines_of(&self.engine, &self.vs, &peers)?;
         let program =
             std::env::current_exe().map_err(|e| Failure::failed(format!("cannot find this program: {e}")))?;
+        let first = started.first.iter();
         let plan = Plan {
             suite: suite.to_owned(),
             rows,
@@ -211,7 +230,11 @@ impl Settings {
             repeat: self.repeat.map_or(repeat, |n| n as usize),
             seed: self.seed,
             dir: self.dir.clone().unwrap_or_else(std::env::temp_dir),
-            program: vec![program.into(), "child".into()],
+            program: [program.into()]
+                .into_iter()
+                .chain(first.map(OsString::from))
+                .chain(["child".into()])
+                .collect(),
             peers,
             patience: Duration::from_secs_f64(self.patience),
         };
@@ -222,7 +245,7 @@ impl Settings {
         if let Some(dir) = &self.out {
             kept::keep(&results, dir)?;
         }
-        if json {
+        if started.json {
             out.line(report::json(&results).map_err(Failure::failed)?)?;
         } else {
             out.line(report::table(&results).trim_end())?;
