@@ -58,6 +58,47 @@ impl Clock for RealClock {
     }
 }
 
+/// The virtual time of a simulation. Its wall clock can be set.
+#[cfg(simulated)]
+#[derive(Debug)]
+pub struct SimClock {
+    /// Milliseconds since the UNIX epoch at the begin of the simulation.
+    begin: AtomicU64,
+}
+
+#[cfg(simulated)]
+impl SimClock {
+    /// Creates a clock that showed `wall_secs` seconds since the UNIX epoch when the simulation began.
+    pub fn new(wall_secs: u64) -> Self {
+        Self { begin: AtomicU64::new(wall_secs * 1000) }
+    }
+
+    /// Sets the wall clock, forward or back, by so many milliseconds.
+    pub fn step(&self, millis: i64) {
+        let moved = self.begin.load(Ordering::SeqCst).saturating_add_signed(millis);
+        self.begin.store(moved, Ordering::SeqCst);
+    }
+}
+
+#[cfg(simulated)]
+impl Clock for SimClock {
+    fn wall(&self) -> Duration {
+        Duration::from_millis(self.begin.load(Ordering::SeqCst)) + self.mono()
+    }
+
+    fn mono(&self) -> Duration {
+        tidesdb_sync::scheduler::now()
+    }
+
+    fn sleep(&self, d: Duration) {
+        tidesdb_sync::scheduler::sleep(d);
+    }
+
+    fn wait(&self, d: Duration, wait: &dyn Fn(Duration)) {
+        wait(d);
+    }
+}
+
 /// A clock that moves only when a caller moves it. `sleep` advances it by the time asked for.
 #[derive(Debug, Default)]
 pub struct ManualClock {

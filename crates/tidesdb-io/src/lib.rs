@@ -35,6 +35,8 @@ mod env;
 pub mod sim;
 
 pub use buffer::Buffer;
+#[cfg(simulated)]
+pub use clock::SimClock;
 pub use clock::{Clock, ManualClock, RealClock};
 pub use crc::crc32c;
 pub use disk::RealDisk;
@@ -46,3 +48,8 @@ pub use pool::{Descriptors, PooledDir, is_out_of_descriptors};
 pub use region::zeroed;
 pub use threads::{JoinHandle, Priority, RealThreads, Threads};
 pub use vfs::{Access, Advice, Dir, DirLock, Disk, File, FileExt, ReadMap, SharedMap, Space};
+
+#[cfg(not(simulated))]
+use parking_lot as raw;
+#[cfg(simulated)]
+use tidesdb_sync::scheduler::lock as raw;

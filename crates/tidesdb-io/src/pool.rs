@@ -19,8 +19,9 @@ use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
+use crate::raw::{Mutex, MutexGuard, RwLock};
 use crate::system::Errno;
 use crate::{Access, Advice, Dir, DirLock, Disk, File, ReadMap, Space};
 
@@ -57,7 +58,7 @@ impl Descriptors {
     }
 
     fn queue(&self) -> MutexGuard<'_, VecDeque<Weak<PooledFile>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 
     /// Records that `file` holds a descriptor, and closes other files if the budget is exceeded.
@@ -251,7 +252,7 @@ enum Slot {
 impl PooledFile {
     /// Gives up the descriptor, unless the file could not be read afterwards.
     fn close(&self) {
-        let mut slot = self.slot.write().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = self.slot.write();
         let Slot::Open(file) = &*slot else { return };
         *slot = match self.keeping {
             false => Slot::Closed,
@@ -264,7 +265,7 @@ impl PooledFile {
 
     /// Returns the file, reopening it if it was closed.
     fn file(&self) -> io::Result<Arc<dyn File>> {
-        let kept = match &*self.slot.read().unwrap_or_else(PoisonError::into_inner) {
+        let kept = match &*self.slot.read() {
             Slot::Open(file) => {
                 if !self.used.load(Ordering::Relaxed) {
                     self.used.store(true, Ordering::Relaxed);
@@ -280,7 +281,7 @@ impl PooledFile {
             (opened, _) => (opened?, false),
         };
         {
-            let mut slot = self.slot.write().unwrap_or_else(PoisonError::into_inner);
+            let mut slot = self.slot.write();
             if let Slot::Open(file) = &*slot {
                 return Ok(Arc::clone(file)); // another thread reopened it first
             }

@@ -3,7 +3,14 @@
 use std::fmt::Debug;
 use std::io;
 
+#[cfg(simulated)]
+use tidesdb_sync::scheduler;
+
 use crate::system;
+
+/// Threads that can run at once in a simulation, whatever the machine.
+#[cfg(simulated)]
+const SIMULATED_PROCESSORS: usize = 4;
 
 /// Starts threads.
 pub trait Threads: Send + Sync + Debug {
@@ -22,6 +29,10 @@ pub trait Threads: Send + Sync + Debug {
     /// # Panics
     /// If a call panicked.
     fn run_together(&self, name: &str, others: usize, body: &(dyn Fn(usize) + Sync)) {
+        #[cfg(simulated)]
+        if scheduler::is_active() {
+            return scheduler::run_together(name, others, body);
+        }
         std::thread::scope(|scope| {
             let start = |n| {
                 let thread = std::thread::Builder::new().name(name.to_owned());
@@ -44,9 +55,14 @@ pub enum Priority {
 }
 
 /// A handle to wait for a thread started by [`Threads::spawn`].
+#[cfg(not(simulated))]
 #[derive(Debug)]
 pub struct JoinHandle(std::thread::JoinHandle<()>);
 
+#[cfg(simulated)]
+pub use scheduler::JoinHandle;
+
+#[cfg(not(simulated))]
 impl JoinHandle {
     /// Waits for the thread to end. Returns false if it panicked.
     pub fn join(self) -> bool {
@@ -72,16 +88,27 @@ impl Threads for RealThreads {
         priority: Priority,
         body: Box<dyn FnOnce() + Send>,
     ) -> io::Result<JoinHandle> {
+        #[cfg(simulated)]
+        if scheduler::is_active() {
+            return scheduler::spawn(name, body); // all priorities are alike
+        }
         let run = move || {
             if priority == Priority::Low {
                 system::lower_priority();
             }
             body();
         };
+        #[cfg(simulated)]
+        return scheduler::spawn(name, Box::new(run));
+        #[cfg(not(simulated))]
         std::thread::Builder::new().name(name.to_owned()).spawn(run).map(JoinHandle)
     }
 
     fn parallelism(&self) -> usize {
+        #[cfg(simulated)]
+        if scheduler::is_active() {
+            return SIMULATED_PROCESSORS;
+        }
         std::thread::available_parallelism().map_or(1, usize::from)
     }
 }

@@ -8,14 +8,19 @@ pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering, f
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering, fence};
 
+#[cfg(not(any(loom, simulated)))]
+use parking_lot as raw;
+#[cfg(simulated)]
+use tidesdb_sync::scheduler::lock as raw;
+
 /// Spin-loop pauses per wait before the thread yields its core: the awaited thread may itself not be running.
-#[cfg(not(loom))]
+#[cfg(not(any(loom, simulated)))]
 const MAX_PAUSES: u32 = 64;
 
 /// Waits for another running thread: spins a few times, then yields the core each time.
 #[derive(Default)]
 pub(crate) struct Spin {
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, simulated)))]
     pauses: u32,
 }
 
@@ -24,7 +29,9 @@ impl Spin {
     pub(crate) fn wait(&mut self) {
         #[cfg(loom)]
         loom::thread::yield_now();
-        #[cfg(not(loom))]
+        #[cfg(simulated)]
+        tidesdb_sync::scheduler::yield_now("memtable");
+        #[cfg(not(any(loom, simulated)))]
         if self.pauses < MAX_PAUSES {
             self.pauses += 1;
             std::hint::spin_loop();
@@ -38,7 +45,7 @@ impl Spin {
 #[derive(Default)]
 pub(crate) struct Mutex<T> {
     #[cfg(not(loom))]
-    inner: parking_lot::Mutex<T>,
+    inner: raw::Mutex<T>,
     #[cfg(loom)]
     inner: loom::sync::Mutex<T>,
 }
@@ -46,7 +53,7 @@ pub(crate) struct Mutex<T> {
 impl<T> Mutex<T> {
     pub(crate) fn new(value: T) -> Self {
         #[cfg(not(loom))]
-        let inner = parking_lot::Mutex::new(value);
+        let inner = raw::Mutex::new(value);
         #[cfg(loom)]
         let inner = loom::sync::Mutex::new(value);
         Mutex { inner }

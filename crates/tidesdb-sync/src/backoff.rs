@@ -7,10 +7,12 @@
 
 #[cfg(loom)]
 use loom::thread::yield_now;
-#[cfg(not(loom))]
-use std::thread::yield_now;
-#[cfg(not(loom))]
+#[cfg(not(any(loom, simulated)))]
+use std::thread::{sleep, yield_now};
 use std::time::Duration;
+
+#[cfg(simulated)]
+use crate::scheduler::sleep;
 
 /// Counts the rounds of one wait. Create a new one for each wait.
 ///
@@ -32,9 +34,8 @@ pub struct Backoff {
 /// Pause instructions per wait before it begins to yield.
 const MAX_PAUSES: u32 = 64;
 /// Yields per wait before it begins to sleep.
-const MAX_YIELDS: u32 = if cfg!(loom) { 2 } else { 64 };
+const MAX_YIELDS: u32 = if cfg!(any(loom, simulated)) { 2 } else { 64 };
 /// Length of a sleep: system timers are not much finer.
-#[cfg(not(loom))]
 const SLEEP: Duration = Duration::from_micros(50);
 
 impl Backoff {
@@ -48,7 +49,7 @@ impl Backoff {
     /// sleeps.
     #[inline]
     pub fn snooze(&mut self) {
-        if cfg!(loom) || self.pauses >= MAX_PAUSES {
+        if cfg!(any(loom, simulated)) || self.pauses >= MAX_PAUSES {
             self.yield_or_sleep();
             return;
         }
@@ -65,26 +66,26 @@ impl Backoff {
             self.yields += 1;
             yield_now();
         } else {
-            sleep();
+            sleep(SLEEP);
         }
     }
 
     /// Returns true once the spinning is over, so that the caller should rather sleep on something.
     #[must_use]
     pub fn is_exhausted(&self) -> bool {
-        self.pauses >= MAX_PAUSES
+        self.pauses >= MAX_PAUSES || (cfg!(simulated) && self.yields >= MAX_YIELDS)
     }
 }
 
-#[cfg(not(loom))]
-fn sleep() {
-    std::thread::sleep(SLEEP);
+#[cfg(simulated)]
+fn yield_now() {
+    crate::scheduler::yield_now("spin");
 }
 
 /// Prunes the schedule: two waiting threads would yield to each other in ever more orders, none of which shows
 /// anything new. The rest of such a schedule runs in one order only.
 #[cfg(loom)]
-fn sleep() {
+fn sleep(_time: Duration) {
     loom::skip_branch();
     yield_now();
 }

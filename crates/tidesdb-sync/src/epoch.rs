@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_utils::CachePadded;
-use parking_lot::Mutex;
 
-use crate::thread_index;
+use crate::raw::Mutex;
+use crate::{point, thread_index};
 
 /// A place hands its calls to the epoch when it has this many.
 const CALLS_MAX: usize = 64;
@@ -85,6 +85,7 @@ impl Guard {
 
     /// Hands all calls that were deferred, by any thread, to the epoch, and runs some that are due.
     pub fn flush(&self) {
+        point("epoch");
         self.hand_over(take_waiting());
     }
 
@@ -122,6 +123,7 @@ impl fmt::Debug for Guard {
 #[inline]
 #[must_use]
 pub fn pin() -> Guard {
+    point("pin");
     Guard { inner: crossbeam_epoch::pin() }
 }
 

@@ -8,6 +8,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::facade::{AtomicU64, Gate, Ordering};
+use crate::point;
 
 const ONE_EPOCH: u64 = 1 << 32;
 
@@ -64,6 +65,7 @@ impl Event {
         if self.current() != seen {
             return true;
         }
+        point("event wait");
         let mut registered = false;
         self.gate.wait(timeout, || {
             let word = if registered {
@@ -81,6 +83,7 @@ impl Event {
     /// them.
     #[inline]
     pub fn advance(&self) {
+        point("event advance");
         let before = self.word.fetch_add(ONE_EPOCH, Ordering::AcqRel);
         if waiters_of(before) != 0 {
             self.gate.wake_all();

@@ -10,8 +10,8 @@ pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 #[cfg(not(loom))]
 #[derive(Default)]
 pub(crate) struct Gate {
-    lock: parking_lot::Mutex<()>,
-    cond: parking_lot::Condvar,
+    lock: crate::raw::Mutex<()>,
+    cond: crate::raw::Condvar,
 }
 
 #[cfg(not(loom))]

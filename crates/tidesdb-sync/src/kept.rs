@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::thread::LocalKey;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use crate::raw::Mutex;
 
 /// Kept memory that was not used for this long is freed.
 const PERIOD_MILLIS: u64 = 1000;

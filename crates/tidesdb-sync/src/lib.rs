@@ -10,9 +10,12 @@
 //! * [`modelled`]: atomics and a lock for protocols of higher crates that are explored by loom models.
 //!
 //! Under `--cfg loom` the epoch and the event use loom's primitives, so models of this crate and of crates
-//! built on it can be explored exhaustively.
+//! built on it can be explored exhaustively. Under `--cfg simulated`
+//! all of them are switch points of a scheduler that runs threads under one seed: `scheduler`.
 #![allow(unsafe_code, reason = "a leaf crate")]
 
+#[cfg(simulated)]
+pub mod scheduler;
 mod facade;
 pub mod rank;
 mod lock;
@@ -36,5 +39,17 @@ pub use epoch::{Guard, in_deferred_call, pin, reclaim};
 pub use event::Event;
 pub use kept::{Kept, release_idle, release_kept};
 pub use lock::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
-pub use parking_lot::WaitTimeoutResult;
 pub use prefetch::{prefetch, prefetch_value};
+pub use raw::WaitTimeoutResult;
+#[cfg(simulated)]
+pub use scheduler::point;
+
+#[cfg(not(simulated))]
+use parking_lot as raw;
+#[cfg(simulated)]
+use scheduler::lock as raw;
+
+/// A named switch point of a lock-free protocol in a simulation; nothing in other builds.
+#[cfg(not(simulated))]
+#[inline(always)]
+pub fn point(_what: &'static str) {}

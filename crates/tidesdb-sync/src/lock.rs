@@ -6,9 +6,8 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-use parking_lot::WaitTimeoutResult;
-
 use crate::rank::LEAF;
+use crate::raw::{self, WaitTimeoutResult};
 
 /// The ranks that this thread holds, checked at each lock.
 #[cfg(debug_assertions)]
@@ -75,20 +74,20 @@ use held::Held;
 /// A lock for one thread at a time.
 #[derive(Default)]
 pub struct Mutex<T: ?Sized, const RANK: u16 = LEAF> {
-    inner: parking_lot::Mutex<T>,
+    inner: raw::Mutex<T>,
 }
 
 /// Holds a [`Mutex`].
 #[must_use]
 pub struct MutexGuard<'a, T: ?Sized> {
-    inner: parking_lot::MutexGuard<'a, T>,
+    inner: raw::MutexGuard<'a, T>,
     _held: Held,
 }
 
 impl<T, const RANK: u16> Mutex<T, RANK> {
     /// An unlocked lock around `value`.
     pub const fn new(value: T) -> Self {
-        Self { inner: parking_lot::Mutex::new(value) }
+        Self { inner: raw::Mutex::new(value) }
     }
 
     /// The value.
@@ -158,27 +157,27 @@ impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
 /// A lock for many readers or one writer.
 #[derive(Default)]
 pub struct RwLock<T: ?Sized, const RANK: u16 = LEAF> {
-    inner: parking_lot::RwLock<T>,
+    inner: raw::RwLock<T>,
 }
 
 /// Holds an [`RwLock`] for reading.
 #[must_use]
 pub struct RwLockReadGuard<'a, T: ?Sized> {
-    inner: parking_lot::RwLockReadGuard<'a, T>,
+    inner: raw::RwLockReadGuard<'a, T>,
     _held: Held,
 }
 
 /// Holds an [`RwLock`] for writing.
 #[must_use]
 pub struct RwLockWriteGuard<'a, T: ?Sized> {
-    inner: parking_lot::RwLockWriteGuard<'a, T>,
+    inner: raw::RwLockWriteGuard<'a, T>,
     _held: Held,
 }
 
 impl<T, const RANK: u16> RwLock<T, RANK> {
     /// An unlocked lock around `value`.
     pub const fn new(value: T) -> Self {
-        Self { inner: parking_lot::RwLock::new(value) }
+        Self { inner: raw::RwLock::new(value) }
     }
 }
 
@@ -244,7 +243,7 @@ impl<T: ?Sized> DerefMut for RwLockWriteGuard<'_, T> {
 
 /// A condition variable for use with a [`Mutex`].
 #[derive(Debug, Default)]
-pub struct Condvar(parking_lot::Condvar);
+pub struct Condvar(raw::Condvar);
 
 impl Condvar {
     /// Releases the lock and sleeps until woken.

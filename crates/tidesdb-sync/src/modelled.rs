@@ -1,4 +1,5 @@
 //! Atomics and a lock for protocols that are explored by loom models: the standard ones, or loom's in a model.
+//! In a simulation each access is a switch point.
 //!
 //! loom treats a SeqCst access as one that acquires and releases, except that a SeqCst load returns nothing
 //! older than the last SeqCst store. It does not count the initial value as such a store; the wrapper here
@@ -7,11 +8,50 @@
 
 #[cfg(not(loom))]
 pub use crate::Mutex;
-#[cfg(not(loom))]
+#[cfg(not(any(loom, simulated)))]
 pub use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+#[cfg(simulated)]
+pub use self::in_simulation::{AtomicBool, AtomicU64};
+#[cfg(simulated)]
+pub use std::sync::atomic::Ordering;
 
 #[cfg(loom)]
 pub use in_model::{AtomicBool, AtomicU64, Mutex, Ordering};
+
+/// Each access is a switch point.
+#[cfg(simulated)]
+mod in_simulation {
+    use std::ops::Deref;
+    use std::sync::atomic;
+
+    macro_rules! atomic {
+        ($name:ident, $value:ty) => {
+            /// The standard type, for a simulation.
+            #[derive(Debug)]
+            pub struct $name(atomic::$name);
+
+            impl $name {
+                /// See the standard type.
+                pub const fn new(value: $value) -> Self {
+                    Self(atomic::$name::new(value))
+                }
+            }
+
+            impl Deref for $name {
+                type Target = atomic::$name;
+
+                fn deref(&self) -> &Self::Target {
+                    crate::point("atomic");
+                    &self.0
+                }
+            }
+        };
+    }
+
+    atomic!(AtomicBool, bool);
+    atomic!(AtomicU64, u64);
+}
 
 #[cfg(loom)]
 mod in_model {

@@ -347,13 +347,17 @@ impl SimDisk {
         range: (u64, u64),
         act: impl FnOnce(&mut State, Verdict) -> io::Result<T>,
     ) -> io::Result<T> {
-        let mut state = self.state.lock();
         let (offset, len) = range;
+        #[cfg(simulated)]
+        tidesdb_sync::scheduler::io(kind.name(), path, offset);
+        let mut state = self.state.lock();
         let mut op = Op { index: 0, kind, path: Arc::clone(path), offset, len, ok: false };
         let verdict = state.gate(&mut op)?;
         let result = act(&mut state, verdict);
         op.ok = result.is_ok();
         state.note(&op);
+        #[cfg(simulated)]
+        tidesdb_sync::scheduler::note(if op.ok { "done" } else { "failed" }, len, "");
         result
     }
 }

@@ -36,7 +36,7 @@
 //! # Thread rules
 //!
 //! One mutex guards a disk. Calls are ordered as their threads make them, so a reproducible run needs a single
-//! thread.
+//! thread, or the scheduler of a build with `--cfg simulated`, for which each call is a switch point.
 
 mod alone;
 mod bytes;
@@ -72,6 +72,14 @@ const START: u64 = 1_700_000_000;
 /// `seed`.
 pub fn env(seed: u64) -> (Env, Arc<SimDisk>, Arc<ManualClock>) {
     env_on(SimDisk::new(seed), seed)
+}
+
+/// Like [`env_on`], for a thread of a simulation: with the virtual time and the threads of the scheduler.
+#[cfg(simulated)]
+pub fn scheduled_on(disk: SimDisk, seed: u64) -> (Env, Arc<SimDisk>, Arc<crate::SimClock>) {
+    let clock = Arc::new(crate::SimClock::new(START));
+    let (env, disk, _) = env_on(disk, seed);
+    (Env { clock: Arc::<crate::SimClock>::clone(&clock), ..env }, disk, clock)
 }
 
 /// Like [`env()`], on the given disk.
