@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tidesdb_sync::pin;
+
 use super::super::row_buffer::RowBuffer;
 use super::super::stored::StoredAhead;
 use super::super::track::Track;
@@ -90,9 +92,16 @@ impl Cursor {
         reads.check_open()?;
         // Take the view before the sequence number: see `mvcc`. The view retains every version visible at its time.
         // Also take it before checking for a drop: a drop sets the flag first and empties the view afterwards.
-        let view = family.owned_view();
+        let mut view = family.owned_view();
         family.check_usable()?;
-        let at = ReadPoint { seq: moment.seq(reads), now: reads.now() };
+        let mut seq = moment.seq(reads);
+        // A memtable that began in between holds commits below the number, and the view lacks it.
+        while matches!(moment, ReadTimestamp::Now) && !Arc::ptr_eq(&view, family.view(&pin())) {
+            view = family.owned_view();
+            family.check_usable()?;
+            seq = moment.seq(reads);
+        }
+        let at = ReadPoint { seq, now: reads.now() };
         Self::over(reads, family, (view, moment, at), of_transaction, scope)
     }
 
