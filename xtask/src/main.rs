@@ -24,6 +24,7 @@ mod dll;
 mod platforms;
 mod weight;
 mod wheel;
+mod sim;
 mod stages;
 mod soak;
 mod book;
@@ -40,7 +41,7 @@ cargo xtask COMMAND
   ci [STAGE...]       the stages of a check run; default: all but `clients` and `package`, in about three quarters of an
                       hour; `brief` are those of the build server besides `tidy` and `test`
                       stages: tidy lint msrv platforms test bench gate weight report docs c npm clients package loom crash faults
-                      order kill beside reopen sweep model metamorphic isolation invariants fuzz tmpfs races descriptors sectors
+                      order sim kill beside reopen sweep model metamorphic isolation invariants fuzz tmpfs races descriptors sectors
                       latency memory asan miri python;
                       `report` opens the benchmark report in Chromium, `c` tests the C library (needs a C
                       compiler and pkg-config), `npm` and `clients` test it from other languages, `package`
@@ -81,6 +82,9 @@ cargo xtask COMMAND
   inject [--seed N] [--limit N] [--stride N] [--only CALL] [--jobs N] [--prefix DIR]
                       runs a C program in which one system call fails, for each call in turn; --limit is the
                       maximum N of the N-th call, --prefix uses an installed library (needs strace)
+  sim [--seed N] [--seeds N] [--minutes M] [--strategy walk|priorities|turns] [--soak FILE] [--plant NAME|all [--starts N]]
+                      the engine with all its threads under a deterministic simulation: a seed decides everything; --plant
+                      searches a fault that crates/testkit/plants puts into a copy of the tree
   soak --hours H [--seed N] [--only NAME]
                       runs these programs and `inject` in turn, without tmpfs (needs root) and latency, each
                       round with the next seed, until the time is over or one fails

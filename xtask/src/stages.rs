@@ -3,13 +3,13 @@
 //! A stage that cannot run prints `SKIPPED` and the reason; it is never skipped silently.
 
 use crate::cargo::{Cargo, DIST, Done, works};
-use crate::{api, clients, ctests, gate, npm, package, platforms, tidy, weight, wheel};
+use crate::{api, clients, ctests, gate, npm, package, platforms, sim, tidy, weight, wheel};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Stages in the order of a full run, the fast ones first.
-const ALL: [&str; 36] = [
+const ALL: [&str; 37] = [
     "tidy",
     "lint",
     "msrv",
@@ -28,6 +28,7 @@ const ALL: [&str; 36] = [
     "crash",
     "faults",
     "order",
+    "sim",
     "kill",
     "beside",
     "reopen",
@@ -52,13 +53,14 @@ const ALL: [&str; 36] = [
 const ON_REQUEST: [&str; 2] = ["clients", "package"];
 
 /// What a build server runs after `tidy` and `test`. A full run has the other stages too, which take as long again and depend on fewer changes.
-const BRIEF: [&str; 12] = [
+const BRIEF: [&str; 13] = [
     "lint",
     "platforms",
     "docs",
     "c",
     "crash",
     "faults",
+    "sim",
     "kill",
     "metamorphic",
     "races",
@@ -199,6 +201,7 @@ fn stage(root: &Path, name: &str) -> Staged {
         "docs" => docs(root),
         // The engine takes minutes to build for its models: `cargo xtask loom` explores them.
         "loom" => explore(root, &LOCK_FREE, &[]),
+        "sim" => sim::run(root, &sim::stage_args(root)),
         "asan" => return asan(root),
         "miri" => return miri(root),
         program => return testkit_stage(root, program),

@@ -31,3 +31,5 @@ pub mod group;
 pub mod isolation;
 pub mod invariants;
 pub mod fuzz;
+#[cfg(simulated)]
+pub mod sim;

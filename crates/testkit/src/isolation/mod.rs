@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use tidesdb::Isolation;
 
 pub use check::{Findings, check};
-pub use run::run;
+pub use run::{client, run};
 
 /// A key.
 pub type Key = u16;

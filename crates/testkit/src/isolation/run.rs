@@ -34,16 +34,25 @@ pub fn run(
     std::thread::scope(|scope| {
         let start = |thread| {
             let db = &db;
-            scope.spawn(move || Worker::new(db, thread, seed).run(each))
+            scope.spawn(move || client(db, thread, seed, each))
         };
         let workers: Vec<_> = (0..threads).map(start).collect();
         for worker in workers {
-            records.extend(worker.join().map_err(|_| "a thread panicked")??);
+            let done = worker.join().map_err(|_| "a thread panicked")?;
+            records.extend(done.map_err(|e| e.to_string())?);
         }
         Ok::<(), String>(())
     })?;
     db.close().map_err(|e| e.to_string())?;
     Ok((records, base))
+}
+
+/// Runs `count` transactions on the default family of `db`, as thread `thread`.
+///
+/// # Errors
+/// Returns the error of the engine, or a read that did not return the transaction's own write.
+pub fn client(db: &Db, thread: usize, seed: u64, count: u64) -> tidesdb::Result<Vec<Record>> {
+    Worker::new(db, thread, seed).run(count)
 }
 
 struct Worker<'a> {
@@ -58,8 +67,8 @@ impl<'a> Worker<'a> {
         Self { db, thread, random: Rng::new(seed << 8 | thread as u64), written: 0 }
     }
 
-    fn run(mut self, count: u64) -> Result<Vec<Record>, String> {
-        (0..count).map(|_| self.transaction().map_err(|e| e.to_string())).collect()
+    fn run(mut self, count: u64) -> tidesdb::Result<Vec<Record>> {
+        (0..count).map(|_| self.transaction()).collect()
     }
 
     fn family(&self) -> &'a Family {

@@ -16,6 +16,7 @@ mod order;
 mod races;
 mod reopen;
 mod sectors;
+mod sim;
 mod sweep;
 mod tmpfs;
 
@@ -42,6 +43,7 @@ pub(crate) const ALL: &[(&str, Runner)] = &[
     ("races", races::runner),
     ("reopen", reopen::runner),
     ("sectors", sectors::runner),
+    ("sim", sim::runner),
     ("sweep", sweep::runner),
     ("tmpfs", tmpfs::runner),
 ];

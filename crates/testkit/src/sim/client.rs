@@ -1,0 +1,431 @@
+//! A client that reads and writes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use tidesdb::{Isolation, Snapshot, SyncMode, WriteBatch, WriteOptions};
+
+use super::ledger::{Change, Found, Op, Row};
+use super::world::{Tracked, World};
+use crate::model::moment;
+use crate::rng::Rng;
+
+/// Keys of a family.
+const KEYS: u64 = 48;
+
+pub(super) struct Client<'a> {
+    world: &'a World,
+    who: String,
+    rng: Rng,
+    written: u64,
+    /// A snapshot, and the number of families at its time.
+    kept: Option<(Snapshot, usize)>,
+}
+
+fn key(n: u64) -> Vec<u8> {
+    format!("k{n:03}").into_bytes()
+}
+
+impl<'a> Client<'a> {
+    pub(super) fn new(world: &'a World, n: u64) -> Self {
+        let rng = Rng::new(world.plan.seed.wrapping_mul(1000) + n);
+        Self { world, who: format!("c{n}"), rng, written: 0, kept: None }
+    }
+
+    pub(super) fn run(mut self) {
+        for _ in 0..self.world.plan.steps {
+            if self.world.stops() {
+                return;
+            }
+            self.step();
+        }
+    }
+
+    fn step(&mut self) {
+        let plan = &self.world.plan;
+        match self.rng.below(100) {
+            0..42 => self.write(),
+            42..60 => self.get(),
+            60..64 => self.multi_get(),
+            64..72 if plan.has("scans") => self.scan(),
+            72..80 if plan.has("snapshots") => self.use_snapshot(),
+            80..84 if plan.has("long") => self.put_stream(),
+            84..88 if plan.has("transactions") => self.transact(),
+            88..91 => self.sync(),
+            91..93 => self.write_nothing(),
+            _ => self.world.env.clock.sleep(Duration::from_micros(1 << self.rng.below(18))),
+        }
+    }
+
+    fn pick(&mut self) -> Option<Arc<Tracked>> {
+        let families = self.world.families();
+        match families.len() as u64 {
+            0 => None,
+            len => Some(Arc::clone(&families[self.rng.below(len) as usize])),
+        }
+    }
+
+    /// Half of the time, one of few keys.
+    fn key(&mut self) -> u64 {
+        let of = if self.rng.one_in(2) { 6 } else { KEYS };
+        self.rng.below(of)
+    }
+
+    /// Returns a value that is written only once.
+    fn value(&mut self) -> Arc<[u8]> {
+        self.written += 1;
+        let mut value = format!("{}.{}:", self.who, self.written).into_bytes();
+        let len = match self.rng.below(20) {
+            0..10 => self.rng.below(40),
+            10..16 => self.rng.below(400),
+            16..19 => self.rng.below(3000),
+            _ if self.world.plan.has("long") => self.rng.below(40_000),
+            _ => 1,
+        };
+        let filler = self.rng.next_u64();
+        let compresses = self.rng.one_in(2);
+        value.extend((0..len).map(|n| {
+            let word = if compresses { filler } else { filler.wrapping_mul(n | 1).rotate_left(n as u32) };
+            b'a' + (word % 26) as u8
+        }));
+        value.into()
+    }
+
+    fn op(&mut self, t: &Tracked) -> Op {
+        let plan = &self.world.plan;
+        let n = self.key();
+        let family = t.no;
+        let change = match self.rng.below(20) {
+            0..3 if plan.has("deletes") => Change::Delete,
+            3 if plan.has("ranges") => {
+                return Op {
+                    family,
+                    key: key(n),
+                    change: Change::DeleteRange(key(n + 1 + self.rng.below(8))),
+                };
+            }
+            // Keys with operands and keys that expire are different ones.
+            4..12 if n % 5 == 1 && plan.has("merges") => {
+                self.written += 1;
+                Change::Merge(format!("{}.{}+", self.who, self.written).into_bytes().into())
+            }
+            4..12 if n % 5 == 0 && plan.has("expiry") => {
+                let expiry = self.world.time().0 + (1 << self.rng.below(18));
+                Change::Put(Row { value: self.value(), expiry })
+            }
+            _ => Change::Put(Row { value: self.value(), expiry: 0 }),
+        };
+        Op { family, key: key(n), change }
+    }
+
+    /// Returns some families and operations on them.
+    fn ops(&mut self) -> (Vec<Arc<Tracked>>, Vec<Op>) {
+        let mut targets: Vec<Arc<Tracked>> = Vec::new();
+        for _ in 0..1 + self.rng.below(3) {
+            let more = self.pick().filter(|t| !targets.iter().any(|other| other.no == t.no));
+            targets.extend(more);
+        }
+        let mut ops = Vec::new();
+        for t in &targets {
+            for _ in 0..1 + self.rng.below(4) {
+                ops.push(self.op(t));
+                if self.rng.one_in(4) {
+                    let again = Op { key: ops[ops.len() - 1].key.clone(), ..self.op(t) };
+                    let is_range = matches!(again.change, Change::DeleteRange(_));
+                    ops.extend(Some(again).filter(|_| !is_range));
+                }
+            }
+        }
+        ops.retain(|op| is_fit(op));
+        (targets, ops)
+    }
+
+    fn options(&mut self) -> (WriteOptions, bool) {
+        match self.rng.below(6) {
+            0 => (WriteOptions::default().sync(SyncMode::Full), true),
+            _ => (WriteOptions::default(), false),
+        }
+    }
+
+    fn write(&mut self) {
+        let (targets, ops) = self.ops();
+        if ops.is_empty() {
+            return;
+        }
+        let (options, full) = self.options();
+        let (world, logged) = (self.world, ops.clone());
+        let one = self.rng.one_in(3);
+        let seq = match (&ops[..], one) {
+            ([op], true) => {
+                let t = target(&targets, op);
+                world.commit("a write", logged, &targets, full && !expires(op), || single(t, op, &options))
+            }
+            _ => world.commit("a batch", logged, &targets, full, || {
+                let mut batch = WriteBatch::new();
+                for op in &ops {
+                    let t = target(&targets, op);
+                    match &op.change {
+                        Change::Put(row) => {
+                            batch.put_expiring(&t.family, &op.key, &row.value, moment(row.expiry))?;
+                        }
+                        Change::Delete => batch.delete(&t.family, &op.key)?,
+                        Change::Merge(operand) => batch.merge(&t.family, &op.key, operand)?,
+                        Change::DeleteRange(until) => batch.delete_range(&t.family, &op.key..until)?,
+                    }
+                }
+                world.db.write_with(&mut batch, &options)
+            }),
+        };
+        if seq.is_some() && self.rng.one_in(2) {
+            let t = Arc::clone(target(&targets, &ops[0]));
+            self.get_key(&t, ops[0].key.clone());
+        }
+    }
+
+    /// A batch without operations: with `SyncMode::Full`, all commits before it are durable when it returns.
+    fn write_nothing(&mut self) {
+        let world = self.world;
+        world.commit("an empty batch", Vec::new(), &[], true, || {
+            world.db.write_with(&mut WriteBatch::new(), &WriteOptions::default().sync(SyncMode::Full))
+        });
+    }
+
+    fn transact(&mut self) {
+        let (targets, ops) = self.ops();
+        let (options, full) = self.options();
+        let world = self.world;
+        let level = [Isolation::Snapshot, Isolation::Serializable, Isolation::ReadCommitted]
+            [self.rng.below(3) as usize];
+        if ops.is_empty() {
+            return;
+        }
+        world.commit("a transaction", ops.clone(), &targets, full, || {
+            let mut tx = world.db.begin(level);
+            for op in &ops {
+                let t = target(&targets, op);
+                tx.get(&t.family, &op.key)?;
+                match &op.change {
+                    Change::Put(row) => {
+                        tx.put_expiring(&t.family, &op.key, &row.value, moment(row.expiry))?
+                    }
+                    Change::Delete => tx.delete(&t.family, &op.key)?,
+                    Change::Merge(operand) => tx.merge(&t.family, &op.key, operand)?,
+                    Change::DeleteRange(until) => tx.delete_range(&t.family, &op.key..until)?,
+                }
+            }
+            tx.commit_with(&options)
+        });
+    }
+
+    fn put_stream(&mut self) {
+        let Some(t) = self.pick() else { return };
+        let mut value = self.value().to_vec();
+        value.resize(value.len() + self.rng.below(60_000) as usize, b'z');
+        let n = 2 + 5 * self.rng.below(KEYS / 5);
+        let row = Row { value: value.clone().into(), expiry: 0 };
+        let ops = vec![Op { family: t.no, key: key(n), change: Change::Put(row) }];
+        self.world
+            .commit("a stream", ops, &[Arc::clone(&t)], false, || t.family.put_stream(key(n), &value[..]));
+    }
+
+    fn sync(&mut self) {
+        let before = self.world.acked();
+        match self.world.db.sync() {
+            Ok(_) => self.world.durable(before),
+            Err(e) => self.failed("a sync", &e, &[]),
+        }
+    }
+
+    fn failed(&self, what: &str, e: &tidesdb::Error, families: &[Arc<Tracked>]) {
+        if !self.world.allows(what, e, families) {
+            self.world.stop();
+        }
+    }
+
+    fn get(&mut self) {
+        let Some(t) = self.pick() else { return };
+        let key = key(self.key());
+        self.get_key(&t, key);
+    }
+
+    fn get_key(&mut self, t: &Arc<Tracked>, key: Vec<u8>) {
+        let (world, from) = (self.world, self.world.time().0);
+        let before = world.snapshot().seq();
+        match t.family.get(&key) {
+            Ok(value) => {
+                let between = (before, world.db.snapshot().seq());
+                world.read(&self.who, t.no, between, from, Found::Key(key, value.map(Into::into)));
+            }
+            Err(e) => self.failed("a get", &e, std::slice::from_ref(t)),
+        }
+    }
+
+    fn multi_get(&mut self) {
+        let Some(t) = self.pick() else { return };
+        let keys: Vec<Vec<u8>> = (0..1 + self.rng.below(6)).map(|_| key(self.key())).collect();
+        let (world, from) = (self.world, self.world.time().0);
+        let before = world.snapshot().seq();
+        match t.family.multi_get(&keys) {
+            Ok(values) => {
+                let between = (before, world.db.snapshot().seq());
+                for (key, value) in keys.into_iter().zip(values) {
+                    world.read(&self.who, t.no, between, from, Found::Key(key, value.map(Into::into)));
+                }
+            }
+            Err(e) => self.failed("a get of many", &e, &[t]),
+        }
+    }
+
+    fn scan(&mut self) {
+        let Some(t) = self.pick() else { return };
+        let acked = self.world.acked();
+        let scanned = t.family.cursor().and_then(|cursor| {
+            if cursor.seq() < acked && !self.world.is_stormy() {
+                self.world.fail(format!("a cursor at {} misses commit {acked}", cursor.seq()));
+            }
+            self.walk(&t, cursor)
+        });
+        if let Err(e) = scanned {
+            self.failed("a scan", &e, &[t]);
+        }
+    }
+
+    /// Walks with a cursor forwards or backwards, turns at the end, and records the rows in between.
+    fn walk(&mut self, t: &Tracked, mut cursor: tidesdb::Cursor) -> tidesdb::Result<()> {
+        let (world, from, seq) = (self.world, self.world.time().0, cursor.seq());
+        let start = key(self.rng.below(KEYS));
+        let forwards = self.rng.one_in(2);
+        let from_end = self.rng.one_in(3);
+        match (forwards, from_end) {
+            (true, true) => cursor.seek_to_first()?,
+            (true, false) => cursor.seek(&start)?,
+            (false, true) => cursor.seek_to_last()?,
+            (false, false) => cursor.seek_for_prev(&start)?,
+        }
+        let begin = (!from_end).then_some(start);
+        let mut rows = BTreeMap::new();
+        let (mut previous, mut last) = (None, None);
+        for _ in 0..self.rng.below(2 * KEYS) {
+            if !cursor.valid() {
+                break;
+            }
+            let (key, value) = cursor.entry()?;
+            let (key, value) = (key.to_vec(), value.to_vec());
+            previous = last.replace(key.clone());
+            rows.insert(key, value);
+            if forwards {
+                cursor.next()?
+            } else {
+                cursor.prev()?
+            };
+        }
+        // Rows between the last one that was seen and the end of the walk are not known, unless it came to an end.
+        let end = if cursor.valid() { last.clone() } else { None };
+        if cursor.valid() && last.is_none() {
+            return Ok(()); // nothing was walked
+        }
+        if cursor.valid() && !rows.is_empty() {
+            if forwards {
+                cursor.prev()?
+            } else {
+                cursor.next()?
+            };
+            let turned = cursor.valid().then(|| cursor.key().to_vec());
+            if turned != last {
+                let (turned, last, previous) = (shown(&turned), shown(&last), shown(&previous));
+                world
+                    .fail(format!("a cursor that turned is on {turned} and not on {last}, after {previous}"));
+            }
+        }
+        let (low, high) = if forwards { (begin, end) } else { (end, begin) };
+        world.read(&self.who, t.no, (seq, seq), from, Found::Range(low, high, rows));
+        Ok(())
+    }
+
+    /// Takes a snapshot or uses the one that was kept.
+    fn use_snapshot(&mut self) {
+        let Some(t) = self.pick() else { return };
+        let (snapshot, families) = match self.kept.take() {
+            Some(kept) => kept,
+            None => (self.world.snapshot(), self.world.next_no.load(SeqCst)),
+        };
+        if t.no >= families {
+            return; // the family is newer
+        }
+        let (world, seq) = (self.world, snapshot.seq());
+        for _ in 0..self.rng.below(4) {
+            let (key, from) = (key(self.key()), world.time().0);
+            match snapshot.get(&t.family, &key) {
+                Ok(value) => {
+                    if let Some(value) = &value {
+                        self.get_part(&snapshot, &t, &key, value);
+                    }
+                    world.read(&self.who, t.no, (seq, seq), from, Found::Key(key, value.map(Into::into)));
+                }
+                Err(e) => return self.failed("a get of a snapshot", &e, &[t]),
+            }
+        }
+        if self.rng.one_in(2)
+            && let Err(e) = snapshot.cursor(&t.family).and_then(|cursor| self.walk(&t, cursor))
+        {
+            return self.failed("a scan of a snapshot", &e, &[t]);
+        }
+        if self.rng.one_in(2) {
+            self.kept = Some((snapshot, families));
+        }
+    }
+
+    fn get_part(&mut self, snapshot: &Snapshot, t: &Arc<Tracked>, key: &[u8], value: &[u8]) {
+        let len = value.len() as u64;
+        let from = self.rng.below(len + 1);
+        let to = from + self.rng.below(len + 1 - from);
+        match snapshot.get_part(&t.family, key, from..to) {
+            Ok(Some(part)) if part[..] == value[from as usize..to as usize] => {}
+            Ok(None) if key_expires(key) => {}
+            Ok(part) => {
+                let part = part.map(|part| part.len());
+                self.world
+                    .fail(format!("bytes {from} to {to} of a value of {len} bytes are wrong: {part:?}"));
+            }
+            Err(e) => self.failed("a get of a part", &e, std::slice::from_ref(t)),
+        }
+    }
+}
+
+fn target<'t>(targets: &'t [Arc<Tracked>], op: &Op) -> &'t Arc<Tracked> {
+    targets.iter().find(|t| t.no == op.family).expect("the operation is on a target")
+}
+
+fn expires(op: &Op) -> bool {
+    matches!(&op.change, Change::Put(row) if row.expiry > 0)
+}
+
+/// Operands and expiries are on different keys, also if an operation repeats the key of another one.
+fn is_fit(op: &Op) -> bool {
+    let n = op.key.iter().skip(1).fold(0, |n, digit| n * 10 + u64::from(digit - b'0'));
+    match &op.change {
+        Change::Merge(_) => n % 5 == 1,
+        Change::Put(row) if row.expiry != 0 => n % 5 == 0,
+        _ => true,
+    }
+}
+
+fn key_expires(key: &[u8]) -> bool {
+    key.last().is_some_and(|digit| (digit - b'0') % 5 == 0)
+}
+
+fn shown(key: &Option<Vec<u8>>) -> String {
+    key.as_ref().map_or_else(|| "none".to_owned(), |key| String::from_utf8_lossy(key).into_owned())
+}
+
+fn single(t: &Tracked, op: &Op, options: &WriteOptions) -> tidesdb::Result<u64> {
+    match &op.change {
+        Change::Put(row) if row.expiry > 0 => t.family.put_expiring(&op.key, &row.value, moment(row.expiry)),
+        Change::Put(row) => t.family.put_with(&op.key, &row.value, options),
+        Change::Delete => t.family.delete_with(&op.key, options),
+        Change::Merge(operand) => t.family.merge_with(&op.key, operand, options),
+        Change::DeleteRange(until) => t.family.delete_range_with(&op.key..until, options),
+    }
+}

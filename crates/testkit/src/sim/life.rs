@@ -1,0 +1,249 @@
+//! A run from the open to the last recovery.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tidesdb::{Db, Family};
+use tidesdb_io::sim::{Image, SimDisk, scheduled_on};
+use tidesdb_io::{Clock, Env, SimClock};
+
+use super::Figures;
+use super::client::Client;
+use super::ledger::{FamilyNo, Rows};
+use super::plan::{PATH, Plan, Weather};
+use super::world::{Capture, World, lock, rows};
+use super::{admin, ledger};
+use crate::isolation::{self, Record};
+use crate::rng::Rng;
+
+type Done<T> = Result<T, String>;
+
+/// Runs a plan on a thread of the scheduler.
+pub(super) fn run(plan: &Plan, figures: &mut Figures) -> Done<()> {
+    let (env, disk, clock) = scheduled_on(SimDisk::new(plan.seed), plan.seed);
+    disk.log_ops(false);
+    let db = plan.open(&env, PATH).map_err(|e| format!("the first open: {e}"))?;
+    let world = World::new(plan, db, env, disk, clock);
+    for n in 0..plan.families as usize {
+        let name = format!("f{n}");
+        let family = world.db.create_family(&name, plan.family(n)).map_err(|e| format!("a create: {e}"))?;
+        world.add(family, name, Rows::new());
+    }
+    let records = work(&world);
+    if let Some(wrong) = world.wrong() {
+        return Err(wrong);
+    }
+    judge(&world, records, figures)?;
+    end(world, figures)
+}
+
+/// Runs all threads to their ends. Returns the records of the transactions, unless they met an error.
+fn work(world: &World) -> Option<Vec<Record>> {
+    let plan = &world.plan;
+    let records = Mutex::new(Some(Vec::new()));
+    let (clients, isolated) = (plan.clients, plan.isolated);
+    world.working.store((clients + isolated) as usize, SeqCst);
+    let roles = clients + isolated + 3;
+    world.env.threads.run_together("client", roles as usize, &|n| {
+        let n = n as u64;
+        match n {
+            0 => admin::control(world),
+            1 => admin::maintain(world),
+            2 if plan.has("catalog") => admin::change_catalog(world),
+            2 => {}
+            3 if plan.has("readers") => admin::follow(world),
+            3 => {}
+            _ if n < 4 + clients => {
+                let _working = Working(world);
+                Client::new(world, n).run();
+            }
+            _ => {
+                let _working = Working(world);
+                let done = isolation::client(&world.db, n as usize, plan.seed, plan.steps / 2);
+                match done {
+                    Ok(more) => lock(&records).iter_mut().for_each(|all| all.extend(more.clone())),
+                    Err(e) => {
+                        *lock(&records) = None;
+                        if !world.allows("a transaction of any level", &e, &[]) {
+                            world.stop();
+                        }
+                    }
+                }
+            }
+        }
+    });
+    let records = lock(&records).take();
+    records.filter(|_| !world.is_stormy())
+}
+
+/// A client that works. The other threads end when there is none.
+struct Working<'a>(&'a World);
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        self.0.working.fetch_sub(1, SeqCst);
+    }
+}
+
+/// Judges all that was read.
+fn judge(world: &World, records: Option<Vec<Record>>, figures: &mut Figures) -> Done<()> {
+    let ledger = lock(&world.ledger).clone();
+    (figures.commits, figures.reads) = ledger.counts();
+    ledger.judge()?;
+    if let Some(records) = records {
+        figures.transactions = records.len() as u64;
+        let found = isolation::check(&records, &BTreeMap::new());
+        if let Some(wrong) = found.violations.first() {
+            return Err(format!("isolation: {wrong}"));
+        }
+    }
+    let stats = world.db.stats();
+    for family in &stats.families {
+        figures.flushes += family.flushes;
+        figures.merges += family.compactions;
+        figures.moved += family.value_bytes_moved;
+    }
+    if !world.is_stormy() {
+        let held = [
+            ("transactions", stats.memory_transactions_bytes),
+            ("cursors", stats.memory_cursors_bytes),
+            ("snapshots", stats.snapshots as u64),
+        ];
+        if let Some((what, n)) = held.iter().find(|(_, n)| *n > 0) {
+            return Err(format!(
+                "{n} bytes of memory or handles of {what} are counted although none is left"
+            ));
+        }
+        if let Some(failure) = world.db.health().first_failure {
+            return Err(format!("poisoned without a cause: {failure}"));
+        }
+    }
+    Ok(())
+}
+
+/// Ends the database, and recovers it and all captured disks.
+fn end(world: World, figures: &mut Figures) -> Done<()> {
+    let mut rng = Rng::new(world.plan.seed ^ 0xE4D);
+    let is_calm = !world.is_stormy();
+    let (acked, durable) = (world.acked(), lock(&world.ledger).durable);
+    if is_calm {
+        let found =
+            read_families(&world.families().iter().map(|t| (t.no, t.family.clone())).collect::<Vec<_>>())?;
+        let ledger = lock(&world.ledger).clone();
+        ledger.explain(&found, acked, world.time(), &[]).map_err(|e| format!("at the end: {e}"))?;
+        let report = world.db.verify().map_err(|e| format!("verify: {e}"))?;
+        if !report.is_ok() {
+            return Err(format!("verify at the end: {report}"));
+        }
+    }
+    let World { plan, db, disk, clock, families, ledger, captures, ahead, .. } = world;
+    let captures = captures.into_inner().unwrap_or_default();
+    let families = families.into_inner().unwrap_or_default();
+    let known: Vec<_> = families
+        .iter()
+        .filter(|t| !t.is_changing.load(SeqCst))
+        .map(|t| (t.no, lock(&t.name).clone()))
+        .collect();
+    drop(families);
+    let timed = rng.one_in(3);
+    let closed = match is_calm && timed {
+        true => db.close_timeout(Duration::from_secs(600)).and_then(|()| db.close()),
+        false => db.close(),
+    };
+    if is_calm && let Err(e) = &closed {
+        return Err(format!("a close failed without a cause: {e}"));
+    }
+    disk.clear_faults();
+    disk.limit_space(None);
+    let lost = plan.weather == Weather::Cut && disk.crashed();
+    let last = match lost {
+        true => disk.crash_image(&Image::STANDARD[rng.below(10) as usize], rng.next_u64()),
+        false => disk.fork(),
+    };
+    let least = if closed.is_ok() && is_calm { acked } else { durable };
+    let what = if lost { "a power failure" } else { "the end" };
+    let last = Capture {
+        disk: last,
+        what: what.to_owned(),
+        path: PATH.to_owned(),
+        families: known,
+        least,
+        optional: vec![],
+    };
+    let oracle =
+        Oracle { plan, ledger: ledger.into_inner().unwrap_or_default(), clock, ahead: *lock(&ahead) };
+    for capture in captures {
+        oracle.recover(capture, false)?;
+        figures.recoveries += 1;
+    }
+    oracle.recover(last, is_calm)?;
+    figures.recoveries += 1;
+    Ok(())
+}
+
+fn read_families(families: &[(FamilyNo, Family)]) -> Done<BTreeMap<FamilyNo, Rows>> {
+    let read = |(no, family): &(FamilyNo, Family)| {
+        Ok((*no, rows(family).map_err(|e| format!("a scan of family {no}: {e}"))?))
+    };
+    families.iter().map(read).collect()
+}
+
+/// Judges recovered disks.
+struct Oracle {
+    plan: Plan,
+    ledger: ledger::Ledger,
+    clock: Arc<SimClock>,
+    ahead: u64,
+}
+
+impl Oracle {
+    /// Opens a disk, compares it with the commits, writes to it, and opens it again.
+    fn recover(&self, capture: Capture, was_closed: bool) -> Done<()> {
+        let Capture { disk, what, path, families, least, optional } = capture;
+        let (env, disk, _) = scheduled_on(disk, self.plan.seed ^ least);
+        disk.log_ops(false);
+        let env = Env { clock: Arc::<SimClock>::clone(&self.clock), ..env };
+        let told = |e: String| format!("after {what}: {e}");
+        let db = self.open(&env, &path).map_err(told)?;
+        if was_closed && (db.recovery_report().orphans > 0 || !db.recovery_report().clean) {
+            return Err(told(format!("a clean close left something: {}", db.recovery_report())));
+        }
+        self.compare(&db, (&families, least, &optional)).map_err(told)?;
+        let marked = db.put("mark", "after").map_err(|e| told(format!("a put after the recovery: {e}")))?;
+        db.sync().map_err(|e| told(format!("a sync after the recovery: {e}")))?;
+        db.flush().map_err(|e| told(format!("a flush after the recovery: {e}")))?;
+        db.close().map_err(|e| told(format!("a close after the recovery: {e}")))?;
+        let db = self.open(&env, &path).map_err(told)?;
+        self.compare(&db, (&families, least, &optional)).map_err(|e| told(format!("opened again: {e}")))?;
+        let mark = db.get("mark").map_err(|e| told(e.to_string()))?;
+        if mark.as_deref() != Some(b"after".as_slice()) {
+            return Err(told(format!("commit {marked} after the recovery is lost")));
+        }
+        let report = db.verify().map_err(|e| told(format!("verify: {e}")))?;
+        if !report.is_ok() {
+            return Err(told(format!("verify: {report}")));
+        }
+        db.close().map_err(|e| told(format!("the last close: {e}")))
+    }
+
+    fn open(&self, env: &Env, path: &str) -> Done<Db> {
+        self.plan.open(env, path).map_err(|e| format!("the open failed: {e}"))
+    }
+
+    fn compare(
+        &self,
+        db: &Db,
+        (families, least, optional): (&[(FamilyNo, String)], u64, &[usize]),
+    ) -> Done<()> {
+        let now = u64::try_from(self.clock.wall().as_millis()).unwrap_or(u64::MAX);
+        let open = |(no, name): &(FamilyNo, String)| {
+            let family = db.family(name).map_err(|e| format!("family {no}, {name}, is lost: {e}"))?;
+            Ok((*no, family))
+        };
+        let families = families.iter().map(open).collect::<Done<Vec<_>>>()?;
+        let found = read_families(&families)?;
+        self.ledger.explain(&found, least, (now, now + self.ahead + 60_000), optional).map(drop)
+    }
+}

@@ -1,0 +1,257 @@
+//! What the clients of a run share.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tidesdb::{Db, Error, Family, Snapshot};
+use tidesdb_io::sim::SimDisk;
+use tidesdb_io::{Clock, Env, SimClock};
+use tidesdb_sync::scheduler;
+
+use super::ledger::{FamilyNo, Fate, Found, Ledger, Op, Read, Row, Rows};
+use super::plan::Plan;
+
+/// A family with its number.
+pub(super) struct Tracked {
+    pub(super) no: FamilyNo,
+    pub(super) family: Family,
+    pub(super) name: Mutex<String>,
+    /// A drop has begun.
+    pub(super) dropping: AtomicBool,
+    /// A rename or drop is under way: its name is not known.
+    pub(super) is_changing: AtomicBool,
+}
+
+/// A disk as it was at some time, to be recovered after the run.
+pub(super) struct Capture {
+    pub(super) disk: SimDisk,
+    pub(super) what: String,
+    pub(super) path: String,
+    /// Families that must exist, with their names.
+    pub(super) families: Vec<(FamilyNo, String)>,
+    /// Commits up to this sequence number must be there.
+    pub(super) least: u64,
+    /// Commits that had not returned when the process was killed.
+    pub(super) optional: Vec<usize>,
+}
+
+/// State shared by the threads of a run. Its locks are never held during a call of the engine.
+pub(super) struct World {
+    pub(super) plan: Plan,
+    pub(super) db: Db,
+    pub(super) env: Env,
+    pub(super) disk: Arc<SimDisk>,
+    pub(super) clock: Arc<SimClock>,
+    pub(super) families: Mutex<Vec<Arc<Tracked>>>,
+    pub(super) ledger: Mutex<Ledger>,
+    pub(super) captures: Mutex<Vec<Capture>>,
+    /// Milliseconds by which the wall clock was ever ahead.
+    pub(super) ahead: Mutex<u64>,
+    pub(super) next_no: AtomicUsize,
+    /// Calls of the disk may have failed.
+    pub(super) is_stormy: AtomicBool,
+    /// Clients and others that still work.
+    pub(super) working: AtomicUsize,
+    stop: AtomicBool,
+    wrong: Mutex<Option<String>>,
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl World {
+    pub(super) fn new(plan: &Plan, db: Db, env: Env, disk: Arc<SimDisk>, clock: Arc<SimClock>) -> Self {
+        Self {
+            plan: plan.clone(),
+            db,
+            env,
+            disk,
+            clock,
+            families: Mutex::default(),
+            ledger: Mutex::default(),
+            captures: Mutex::default(),
+            ahead: Mutex::default(),
+            next_no: AtomicUsize::new(0),
+            is_stormy: AtomicBool::new(false),
+            working: AtomicUsize::new(0),
+            stop: AtomicBool::new(false),
+            wrong: Mutex::default(),
+        }
+    }
+
+    pub(super) fn fail(&self, what: String) {
+        lock(&self.wrong).get_or_insert(what);
+        self.stop.store(true, SeqCst);
+    }
+
+    pub(super) fn stop(&self) {
+        self.stop.store(true, SeqCst);
+    }
+
+    pub(super) fn stops(&self) -> bool {
+        self.stop.load(SeqCst)
+    }
+
+    pub(super) fn wrong(&self) -> Option<String> {
+        lock(&self.wrong).clone()
+    }
+
+    pub(super) fn is_stormy(&self) -> bool {
+        self.is_stormy.load(SeqCst)
+    }
+
+    /// Wall time in milliseconds, and the latest that the engine may take it for.
+    pub(super) fn time(&self) -> (u64, u64) {
+        let now = u64::try_from(self.clock.wall().as_millis()).unwrap_or(u64::MAX);
+        (now, now + *lock(&self.ahead))
+    }
+
+    pub(super) fn families(&self) -> Vec<Arc<Tracked>> {
+        lock(&self.families).clone()
+    }
+
+    /// Adds a family that holds `rows`.
+    pub(super) fn add(&self, family: Family, name: String, rows: Rows) -> FamilyNo {
+        let no = self.next_no.fetch_add(1, SeqCst);
+        lock(&self.ledger).add_family(no, rows);
+        lock(&self.families).push(Arc::new(Tracked {
+            no,
+            family,
+            name: Mutex::new(name),
+            dropping: AtomicBool::new(false),
+            is_changing: AtomicBool::new(false),
+        }));
+        no
+    }
+
+    /// Judges the error of a call that concerns `families`. Returns false if the client is to stop.
+    pub(super) fn allows(&self, what: &str, error: &Error, families: &[Arc<Tracked>]) -> bool {
+        match error {
+            Error::Busy { .. } | Error::Conflict { .. } => true,
+            Error::NotFound { .. } if families.iter().any(|t| t.dropping.load(SeqCst)) => true,
+            Error::Poisoned { .. } | Error::CommitUnknown { .. } | Error::Io { .. } | Error::Closed
+                if self.is_stormy() =>
+            {
+                false
+            }
+            _ if self.is_stormy() => true,
+            _ => {
+                self.fail(format!("{what} failed without a cause: {error} ({error:?})"));
+                false
+            }
+        }
+    }
+
+    /// Runs a commit and records it. Returns its sequence number if it was acknowledged.
+    pub(super) fn commit(
+        &self,
+        what: &str,
+        ops: Vec<Op>,
+        families: &[Arc<Tracked>],
+        durable: bool,
+        commit: impl FnOnce() -> tidesdb::Result<u64>,
+    ) -> Option<u64> {
+        let is_empty = ops.is_empty();
+        let (number, before) = {
+            let mut ledger = lock(&self.ledger);
+            (ledger.begin(ops), ledger.acked)
+        };
+        let durable = durable || self.plan.is_durable();
+        scheduler::note("commit begins", number as u64, what);
+        let result = commit();
+        let fate = match &result {
+            // An empty commit has no place in the order.
+            Ok(_) if is_empty => Fate::Refused,
+            Ok(seq) => Fate::Acked(*seq),
+            Err(Error::CommitUnknown { seq, .. }) => Fate::Unknown(*seq),
+            Err(_) => Fate::Refused,
+        };
+        scheduler::note("commit ends", number as u64, &format!("{fate:?}"));
+        let mut ledger = lock(&self.ledger);
+        ledger.end(number, fate, durable);
+        if is_empty && result.is_ok() && durable {
+            ledger.durable = ledger.durable.max(before);
+        }
+        drop(ledger);
+        match result {
+            Ok(seq) => Some(seq),
+            Err(e) => {
+                if !self.allows(what, &e, families) {
+                    self.stop_client();
+                }
+                None
+            }
+        }
+    }
+
+    /// A client that met a failure of the disk goes on: the others may still be in calls. Nothing more will succeed, so all stop.
+    fn stop_client(&self) {
+        self.stop();
+    }
+
+    /// Everything that was acknowledged before `before` is durable.
+    pub(super) fn durable(&self, before: u64) {
+        let mut ledger = lock(&self.ledger);
+        ledger.durable = ledger.durable.max(before);
+    }
+
+    pub(super) fn acked(&self) -> u64 {
+        lock(&self.ledger).acked
+    }
+
+    /// Takes a snapshot. It must show all commits that were acknowledged before.
+    pub(super) fn snapshot(&self) -> Snapshot {
+        let acked = self.acked();
+        let snapshot = self.db.snapshot();
+        if self.plan.is_durable() {
+            self.durable(snapshot.seq()); // such a commit is durable before it is visible
+        }
+        // Once the order of commits was stopped, readers do not wait for commits that will never be published.
+        if snapshot.seq() < acked && !self.is_stormy() {
+            self.fail(format!(
+                "a snapshot at {} misses commit {acked}, which was acknowledged",
+                snapshot.seq()
+            ));
+        }
+        snapshot
+    }
+
+    pub(super) fn read(&self, who: &str, family: FamilyNo, between: (u64, u64), from: u64, found: Found) {
+        let time = (from, self.time().1);
+        lock(&self.ledger).read(Read { who: who.to_owned(), family, between, time, found });
+    }
+
+    /// Captures the disk, which the machine or the process would leave.
+    pub(super) fn capture(&self, disk: SimDisk, what: String, least: u64, is_kill: bool) {
+        scheduler::note("capture", least, &what);
+        let families = self.families();
+        let known = families.iter().filter(|t| !t.is_changing.load(SeqCst) && !t.dropping.load(SeqCst));
+        let families = known.map(|t| (t.no, lock(&t.name).clone())).collect();
+        let optional = if is_kill { lock(&self.ledger).flying() } else { Vec::new() };
+        lock(&self.captures).push(Capture {
+            disk,
+            what,
+            path: super::plan::PATH.to_owned(),
+            families,
+            least,
+            optional,
+        });
+    }
+}
+
+/// Reads all rows of a family.
+pub(super) fn rows(family: &Family) -> tidesdb::Result<Rows> {
+    let mut rows = BTreeMap::new();
+    let mut cursor = family.cursor()?;
+    cursor.seek_to_first()?;
+    while cursor.valid() {
+        let expiry = cursor.expiry().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+        let expiry = expiry.map_or(0, |since| since.as_millis() as u64);
+        let (key, value) = cursor.entry()?;
+        rows.insert(key.to_vec(), Row { value: value.into(), expiry });
+        cursor.next()?;
+    }
+    Ok(rows)
+}
