@@ -63,12 +63,20 @@ pub(crate) fn missing(py: Python<'_>, key: &Key<'_>) -> PyErr {
     PyKeyError::new_err(PyBytes::new(py, key.as_ref()).unbind())
 }
 
-/// Returns the keys of an iterable.
+/// Passes the keys of an iterable to `read`, where they lie.
 ///
 /// # Errors
-/// If one is not bytes-like.
-pub(crate) fn keys(of: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u8>>> {
-    of.try_iter()?.map(|key| Ok(key?.extract::<Key<'_>>()?.0.into_owned())).collect()
+/// If one is not bytes-like; those of `read`.
+pub(crate) fn with_keys<R>(
+    of: &Bound<'_, PyAny>,
+    read: impl FnOnce(&[Key<'_>]) -> PyResult<R>,
+) -> PyResult<R> {
+    let held = match of.cast::<PyList>() {
+        Ok(list) => list.iter().collect(),
+        Err(_) => of.try_iter()?.collect::<PyResult<Vec<_>>>()?,
+    };
+    let keys = held.iter().map(|key| key.extract()).collect::<PyResult<Vec<Key<'_>>>>()?;
+    read(&keys)
 }
 
 /// Passes each pair of a mapping, or of an iterable of pairs, to `put`.
@@ -270,8 +278,7 @@ impl Family {
 
     /// Returns the values of `keys`, in their order, with `None` for those that are missing: one call for many keys.
     fn multi_get<'py>(&self, py: Python<'py>, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
-        let keys = self::keys(keys)?;
-        list(py, &self.run(py, |family| family.multi_get(&keys))?)
+        with_keys(keys, |keys| list(py, &self.run(py, |family| family.multi_get(keys))?))
     }
 
     /// Puts all pairs of a mapping, or of an iterable of pairs, in one atomic commit. Returns its sequence number.

@@ -127,8 +127,9 @@ impl Snapshot {
         keys: &Bound<'py, PyAny>,
         family: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyList>> {
-        let keys = family::keys(keys)?;
-        family::list(py, &self.run(py, family, |snapshot, family| snapshot.multi_get(family, &keys))?)
+        family::with_keys(keys, |keys| {
+            family::list(py, &self.run(py, family, |snapshot, family| snapshot.multi_get(family, keys))?)
+        })
     }
 
     /// Returns whether `key` exists.

@@ -144,8 +144,9 @@ impl Transaction {
         keys: &Bound<'py, PyAny>,
         family: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyList>> {
-        let keys = family::keys(keys)?;
-        family::list(py, &self.run(py, family, |tx, family| tx.multi_get(family, &keys))?)
+        family::with_keys(keys, |keys| {
+            family::list(py, &self.run(py, family, |tx, family| tx.multi_get(family, keys))?)
+        })
     }
 
     /// Returns whether `key` exists.

@@ -69,7 +69,7 @@ class Worker(threading.Thread):
     def write(self, rows, call):
         """Makes a write of these keys; what they hold is not known if it fails."""
         for key, value in rows.items():
-            self.unsure[key] = (self.model.get(key), value)
+            self.unsure[key] = (*self.allowed(key), value)
         call()
         for key, value in rows.items():
             self.keep(key, value)
@@ -81,8 +81,11 @@ class Worker(threading.Thread):
         else:
             self.model[key] = value
 
+    def allowed(self, key):
+        return self.unsure.get(key) or (self.model.get(key),)
+
     def check(self, key, value):
-        allowed = self.unsure.get(key) or (self.model.get(key),)
+        allowed = self.allowed(key)
         assert value in allowed, (key, value and len(value), [a and len(a) for a in allowed])
         if key in self.unsure and not self.stage.db.closed:
             del self.unsure[key]
@@ -127,7 +130,7 @@ class Worker(threading.Thread):
         key, value = self.key(), self.value()
 
         def body(tx):
-            self.check(key, tx.get(key))
+            assert tx.get(key) in self.allowed(key)
             count = int(tx.get(b"count", b"0"))
             tx[b"count"] = b"%d" % (count + 1)
             tx[key] = value
@@ -238,7 +241,7 @@ def round_(path, seed, threads, models):
         assert db.verify()["ok"]
         for worker in workers:
             for key in set(worker.model) | set(worker.unsure):
-                value, allowed = db.get(key), worker.unsure.get(key) or (worker.model.get(key),)
+                value, allowed = db.get(key), worker.allowed(key)
                 assert value in allowed, (seed, key)
                 worker.keep(key, value)
     if chance.random() < 0.3:

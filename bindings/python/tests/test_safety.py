@@ -222,8 +222,36 @@ def test_a_killed_writer_loses_nothing_that_was_durable(path):
         assert list(db)[: last + 1] == [b"%09d" % n for n in range(last + 1)]
 
 
-def test_other_threads_run_during_a_call(tmp_path):
-    """A merge operator that waits for another thread would never return if the reader kept the interpreter lock."""
+@pytest.mark.parametrize("call", ["count", "compact", "verify", "multi_get", "get_part"])
+def test_other_threads_run_during_a_call(db, call):
+    rows = 300_000
+    db.put_many((b"%06d" % n, b"x") for n in range(rows))
+    with db.value_writer(b"long") as file:
+        for _ in range(64):
+            file.write(os.urandom(1 << 20))
+    keys = [b"%06d" % n for n in range(0, rows, 3)]
+    calls = {
+        "multi_get": lambda: db.multi_get(keys),
+        "get_part": lambda: db.get_part(b"long", 0, 60 << 20),
+    }
+    begin, end, ticks = [], [], []
+
+    def work():
+        begin.append(time.perf_counter())
+        calls.get(call, getattr(db, call, None))()
+        end.append(time.perf_counter())
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    while not end:
+        ticks.append(time.perf_counter())
+        time.sleep(0.0005)
+    thread.join()
+    # A thread that kept the lock would let no tick happen but those at its ends.
+    assert sum(begin[0] + 0.001 < tick < end[0] - 0.001 for tick in ticks) >= 3, end[0] - begin[0]
+
+
+def test_a_reader_that_waits_in_a_merge_operator_keeps_nobody(tmp_path):
     entered, go = threading.Event(), threading.Event()
 
     def merge(older, newer):

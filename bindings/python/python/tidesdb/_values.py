@@ -6,6 +6,8 @@ import io
 import warnings
 from typing import TYPE_CHECKING
 
+from ._errors import Error
+
 if TYPE_CHECKING:
     from types import TracebackType
 
@@ -107,6 +109,10 @@ class ValueWriter(io.RawIOBase):
             self.discard()
 
     def __del__(self) -> None:
-        if not self.closed:
-            warnings.warn(f"{self!r} was not closed: its value is discarded", ResourceWarning, stacklevel=2)
+        if self.closed:
+            return
+        try:
             self.discard()
+        except Error:  # in a child of a fork it belongs to the parent
+            return
+        warnings.warn(f"{self!r} was not closed: its value is discarded", ResourceWarning, stacklevel=2)
