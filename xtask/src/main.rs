@@ -25,9 +25,9 @@ mod platforms;
 mod weight;
 mod wheel;
 mod sim;
+mod book;
 mod stages;
 mod soak;
-mod book;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -40,7 +40,7 @@ cargo xtask COMMAND
   tidy [--stats]      the project rules; --stats also prints code statistics
   ci [STAGE...]       the stages of a check run; default: all but `clients` and `package`, in about three quarters of an
                       hour; `brief` are those of the build server besides `tidy` and `test`
-                      stages: tidy lint msrv platforms test bench gate weight report docs c npm clients package loom crash faults
+                      stages: tidy lint msrv platforms test bench gate weight report docs book c npm clients package loom crash faults
                       order sim kill beside reopen sweep model metamorphic isolation invariants fuzz tmpfs races descriptors sectors
                       latency memory asan miri python;
                       `report` opens the benchmark report in Chromium, `c` tests the C library (needs a C

@@ -3,13 +3,13 @@
 //! A stage that cannot run prints `SKIPPED` and the reason; it is never skipped silently.
 
 use crate::cargo::{Cargo, DIST, Done, works};
-use crate::{api, clients, ctests, gate, npm, package, platforms, sim, tidy, weight, wheel};
+use crate::{api, book, clients, ctests, gate, npm, package, platforms, sim, tidy, weight, wheel};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Stages in the order of a full run, the fast ones first.
-const ALL: [&str; 37] = [
+const ALL: [&str; 38] = [
     "tidy",
     "lint",
     "msrv",
@@ -20,6 +20,7 @@ const ALL: [&str; 37] = [
     "weight",
     "report",
     "docs",
+    "book",
     "c",
     "npm",
     "clients",
@@ -199,6 +200,7 @@ fn stage(root: &Path, name: &str) -> Staged {
         "python" => return wheel::stage(root),
         "report" => return report(root),
         "docs" => docs(root),
+        "book" => return book(root),
         // The engine takes minutes to build for its models: `cargo xtask loom` explores them.
         "loom" => explore(root, &LOCK_FREE, &[]),
         "sim" => sim::run(root, &sim::stage_args(root)),
@@ -272,6 +274,14 @@ fn packages_and_crates(root: &Path) -> Staged {
     }
     Cargo::new("publish --workspace --dry-run --allow-dirty").run(root)?;
     Ok(Outcome::Passed)
+}
+
+/// Builds the book. Its program takes minutes to compile, so a check run does not install it.
+fn book(root: &Path) -> Staged {
+    match book::hindrance(root) {
+        Some(why) => Ok(Outcome::Skipped(why)),
+        None => book::run(root, &[]).map(|()| Outcome::Passed),
+    }
 }
 
 /// Builds the documentation, and checks that the listing of the public API is that of the documentation.

@@ -73,8 +73,8 @@ struct HowToCache;
 struct HowToCounters;
 
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/how-to/index.md")]
-struct HowToIndex;
+#[doc = include_str!("../../../docs/how-to/secondary-index.md")]
+struct HowToSecondaryIndex;
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/how-to/large-files.md")]

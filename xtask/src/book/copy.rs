@@ -3,7 +3,8 @@
 //! | file | in the book |
 //! | --- | --- |
 //! | `docs/A` | `A` |
-//! | a page elsewhere that the list names, such as `README.md` | at its own path |
+//! | a page elsewhere that the list names, such as `ARCHITECTURE.md` | at its own path |
+//! | a page called `README.md` | `index.md` in the same folder |
 //! | another file that a page links | below `source`, with `.txt` at its end, so that browsers show it |
 //! | a folder | nothing: the link becomes its text |
 
@@ -118,13 +119,13 @@ impl Book {
         if !tree.paths.contains(&path) {
             return None;
         }
-        let to = if path == SUMMARY
-            || listed.contains(&path)
-            || (path.starts_with("docs/") && !path.ends_with(".md"))
-        {
+        let to = if path == SUMMARY {
+            inside("README.md") // each page has the list beside it
+        } else if listed.contains(&path) || (path.starts_with("docs/") && !path.ends_with(".md")) {
             inside(&path)
         } else {
-            let to = format!("{FILES}/{path}.txt");
+            // A link to `a.md.txt` would become one to `a.html`.
+            let to = format!("{FILES}/{}.txt", path.strip_suffix(".md").unwrap_or(&path));
             self.files.insert(path, to.clone());
             to
         };
@@ -132,9 +133,11 @@ impl Book {
     }
 }
 
-/// Returns the path of a page or picture in the book.
-fn inside(path: &str) -> String {
-    path.strip_prefix("docs/").unwrap_or(path).to_owned()
+/// Returns the path of a page or picture in the book. The program that builds it gives pages called `README` another name, but keeps links to
+/// the old one.
+pub(super) fn inside(path: &str) -> String {
+    let path = path.strip_prefix("docs/").unwrap_or(path);
+    path.strip_suffix("README.md").map_or(path.to_owned(), |folder| format!("{folder}index.md"))
 }
 
 /// Returns the path from a folder to a file; both are relative to the same folder.
@@ -157,6 +160,7 @@ mod tests {
             ("docs/q.md", "# Q"),
             ("docs/use/x.svg", "<svg/>"),
             ("crates/a/examples/e.rs", ""),
+            ("data/README.md", "# D"),
         ];
         Book::of(&Tree::of(files.map(|(path, text)| (path.to_owned(), text.to_owned())).into()))
     }
@@ -165,7 +169,7 @@ mod tests {
     fn links_lead_to_the_places_in_the_book() {
         for (link, want) in [
             ("[q](../q.md#a-b)", "[q](../q.md#a-b)"),
-            ("[t](../../README.md)", "[t](../README.md)"),
+            ("[t](../../README.md)", "[t](../index.md)"),
             (
                 "see [`e.rs`](../../crates/a/examples/e.rs), [x](x.svg)",
                 "see [`e.rs`](../source/crates/a/examples/e.rs.txt), [x](x.svg)",
@@ -176,13 +180,17 @@ mod tests {
                 "`a[0](b)` [h](#here) [w](https://example.org/a.md)",
             ),
             ("[q]: ../q.md", "[q]: ../q.md"),
+            (
+                "[l](../SUMMARY.md) [d](../../data/README.md)",
+                "[l](../index.md) [d](../source/data/README.txt)",
+            ),
             ("```text\n[t](../../README.md)\n```", "```text\n[t](../../README.md)\n```"),
         ] {
             assert_eq!(book(link).pages["use/p.md"], format!("{want}\n"), "{link}");
         }
         let book = book("[e](../../crates/a/examples/e.rs)");
-        assert_eq!(book.summary, "# Summary\n[T](README.md)\n# Use\n- [P](use/p.md)\n- [Q](q.md)\n");
-        assert_eq!(book.pages["README.md"], "# T\n[p](use/p.md#x)\n");
+        assert_eq!(book.summary, "# Summary\n[T](index.md)\n# Use\n- [P](use/p.md)\n- [Q](q.md)\n");
+        assert_eq!(book.pages["index.md"], "# T\n[p](use/p.md#x)\n");
         let files: Vec<_> = book.files.iter().map(|(from, to)| (from.as_str(), to.as_str())).collect();
         assert_eq!(
             files,

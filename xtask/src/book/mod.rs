@@ -56,17 +56,34 @@ fn build(root: &Path, tree: &Tree) -> Result<PathBuf, String> {
     Ok(html.join("index.html"))
 }
 
+/// Returns why the book cannot be built without an installation, if it cannot.
+pub(crate) fn hindrance(root: &Path) -> Option<String> {
+    let missing = installed(root).is_none();
+    missing.then(|| format!("no mdbook {MDBOOK} in target/tools: cargo xtask book installs it"))
+}
+
+/// Returns the place of the program mdbook.
+fn place(root: &Path) -> PathBuf {
+    target(root).join("tools/bin").join(format!("mdbook{}", std::env::consts::EXE_SUFFIX))
+}
+
+/// Returns the program mdbook if it is there in the right version.
+fn installed(root: &Path) -> Option<PathBuf> {
+    let program = place(root);
+    let version = said(Command::new(&program).arg("--version")).ok()?;
+    let version = version.trim().trim_start_matches("mdbook").trim().trim_start_matches('v');
+    (version == MDBOOK).then_some(program)
+}
+
 /// Returns the program mdbook, and installs it if it is missing or has another version.
 fn mdbook(root: &Path) -> Result<PathBuf, String> {
-    let tools = target(root).join("tools");
-    let program = tools.join("bin").join(format!("mdbook{}", std::env::consts::EXE_SUFFIX));
-    let version = said(Command::new(&program).arg("--version")).unwrap_or_default();
-    if version.trim().trim_start_matches("mdbook").trim().trim_start_matches('v') != MDBOOK {
-        let install = Cargo::new(&format!("install mdbook --version ={MDBOOK} --locked --force"));
-        let features = ["--no-default-features", "--features", "search", "--root"].map(str::to_owned);
-        install.args(&features).args(&[tools.display().to_string()]).run(root)?;
+    if let Some(program) = installed(root) {
+        return Ok(program);
     }
-    Ok(program)
+    let install = Cargo::new(&format!("install mdbook --version ={MDBOOK} --locked --force"));
+    let features = ["--no-default-features", "--features", "search", "--root"].map(str::to_owned);
+    install.args(&features).args(&[target(root).join("tools").display().to_string()]).run(root)?;
+    installed(root).ok_or_else(|| format!("{} does not start", place(root).display()))
 }
 
 /// Shows a page in the browser of the user.

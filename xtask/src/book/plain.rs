@@ -1,6 +1,6 @@
 //! The pages as Markdown, for programs that read them, and the list of these.
 
-use super::copy::Book;
+use super::copy::{Book, inside};
 use crate::pages::summary::Entry;
 
 /// Returns a page without the lines of its samples that the book hides.
@@ -26,9 +26,8 @@ pub(super) fn index(entries: &[Entry<'_>], book: &Book) -> String {
     let mut out = String::new();
     let mut part = "";
     for entry in entries {
-        let path = entry.path();
-        let path = path.strip_prefix("docs/").unwrap_or(&path);
-        let text = book.pages.get(path).map_or("", String::as_str);
+        let path = inside(&entry.path());
+        let text = book.pages.get(&path).map_or("", String::as_str);
         if out.is_empty() {
             out = format!("# {}\n\n> {}\n\n", entry.title, first_sentence(text));
         }
@@ -90,7 +89,7 @@ mod tests {
             ("docs/q.md", "# Q\n\n| a table |"),
         ];
         let tree = Tree::of(files.map(|(path, text)| (path.to_owned(), text.to_owned())).into());
-        let want = "# T\n\n> T is a store for rows.\n\n- [T](README.md): T is a store for rows.\n\n## Use\n\n\
+        let want = "# T\n\n> T is a store for rows.\n\n- [T](index.md): T is a store for rows.\n\n## Use\n\n\
                     - [P](p.md): Puts a row: then more\n- [Q](q.md)\n";
         assert_eq!(index(&entries(list), &Book::of(&tree)), want);
     }
