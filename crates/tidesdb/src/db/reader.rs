@@ -231,6 +231,7 @@ impl Following {
         if first_segment(&state) > self.log.segment() {
             self.log.restart(first_segment(&state)); // all that was read is in tables
         }
+        self.replayed.begin_again_if_passed(&mut self.log, &state);
         let engine = self.open_files(&state)?;
         self.replayed.drop_flushed(&engine, &state)?;
         self.replayed.read_log(&mut self.log, &*self.dir, &engine, &state)?;

@@ -58,7 +58,8 @@ impl Targets {
         }
     }
 
-    /// Calls `visit` with each operation of `commit` that is in no table, and its family. Returns the number of all operations.
+    /// Calls `visit` with each operation of `commit` that is in no table, and its family, and `pass` with each family that does not exist.
+    /// Returns the number of all operations.
     ///
     /// # Errors
     /// `Corrupt` for a family that never existed, and for an operand in a family without a merge operator: the manifest names the
@@ -66,6 +67,7 @@ impl Targets {
     pub(super) fn replay<'s, 'a>(
         &'s self,
         commit: &LoggedCommit<'a>,
+        mut pass: impl FnMut(FamilyId),
         mut visit: impl FnMut(&'s Arc<FamilyCore>, Op<'a>) -> Result<()>,
     ) -> Result<u64> {
         let corrupt = |what| Err(Error::corrupt(commit.file, commit.offset, what));
@@ -75,7 +77,8 @@ impl Targets {
             operations += 1;
             let Some((family, flushed)) = self.families.get(&op.family) else {
                 if op.family < self.next_family {
-                    continue; // dropped since
+                    pass(op.family); // dropped since
+                    continue;
                 }
                 return corrupt("a commit for a family that never existed");
             };
@@ -103,7 +106,7 @@ impl Targets {
         mut visit: impl FnMut(&VlogPointer),
     ) -> Result<bool> {
         let mut is_whole = true;
-        self.replay(commit, |family, op| {
+        self.replay(commit, |_| {}, |family, op| {
             if op.kind != Kind::PutPointer {
                 return Ok(());
             }
@@ -205,7 +208,7 @@ impl Replayer {
         let mut operations = 0;
         let mut sorted = Sorted::default();
         for commit in piece.commits() {
-            operations += self.targets.replay(&commit, |family, op| {
+            operations += self.targets.replay(&commit, |_| {}, |family, op| {
                 sorted.add(&self.write, commit.seq, op, family)?;
                 if sorted.ops.len() < SORTED_MAX { Ok(()) } else { sorted.insert() }
             })?;

@@ -44,6 +44,8 @@ struct Slot {
 #[derive(Debug, Default)]
 pub(super) struct Replayed {
     slots: BTreeMap<FamilyId, Vec<Slot>>,
+    /// Families whose operations were passed over: they were dropped, or the manifest did not name them yet.
+    passed: BTreeSet<FamilyId>,
     /// Value logs that were opened when they had their last length.
     complete: BTreeSet<VlogId>,
     /// Set while a piece of the log is inserted.
@@ -104,6 +106,16 @@ impl Replayed {
         Ok(())
     }
 
+    /// Begins the log again if operations of a family of `state` were passed over: the manifest that was read before named the family not
+    /// yet, although a number above its own was given away.
+    pub(super) fn begin_again_if_passed(&mut self, log: &mut LogTail, state: &State) {
+        if state.families.keys().any(|id| self.passed.contains(id)) {
+            self.passed.clear();
+            self.slots.clear();
+            log.restart(super::first_segment(state));
+        }
+    }
+
     /// Reads the log from where the last read ended.
     pub(super) fn read_log(
         &mut self,
@@ -146,13 +158,19 @@ impl Replayed {
     fn insert(&mut self, engine: &Engine, targets: &Targets, commit: &LoggedCommit<'_>) -> Result<()> {
         self.report.commits += 1;
         self.report.log_bytes += (RECORD_HEADER_BYTES + commit.body.len()) as u64;
-        self.report.operations += targets.replay(commit, |core, op| {
+        let mut passed = std::mem::take(&mut self.passed);
+        let pass = |family| {
+            passed.insert(family);
+        };
+        let operations = targets.replay(commit, pass, |core, op| {
             let slot = self.slot_for(engine, core, commit.seq);
             insert_into(&slot.slot, core, commit.seq, &op)?;
             slot.newest = commit.seq + u64::from(op.rank);
             slot.refer_to(op.kind, op.value);
             Ok(())
-        })?;
+        });
+        self.passed = passed;
+        self.report.operations += operations?;
         Ok(())
     }
 
