@@ -43,8 +43,17 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Done {
     if missed.is_empty() { Ok(()) } else { Err(format!("not found from each start: {}", missed.join(", "))) }
 }
 
-/// The arguments of a check run: new seeds for two minutes, which the commit decides.
-pub(crate) fn stage_args(root: &Path) -> Vec<String> {
+/// A check run: the tests of the scheduler and of the oracle, then new seeds for two minutes, which the commit decides.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn stage(root: &Path) -> Done {
+    let tests = Cargo::new("test --package tidesdb-sync --package testkit --lib -- scheduler:: sim::");
+    tests.flags(root, "RUSTFLAGS", FLAGS, "simulated").run(root)?;
+    run(root, &stage_args(root))
+}
+
+fn stage_args(root: &Path) -> Vec<String> {
     let head = Command::new("git").args(["rev-parse", "HEAD"]).current_dir(root).output();
     let text = head.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
     let seed = u64::from_str_radix(text.get(..8).unwrap_or("1"), 16).unwrap_or(1) * APART;

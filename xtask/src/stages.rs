@@ -203,7 +203,7 @@ fn stage(root: &Path, name: &str) -> Staged {
         "book" => return book(root),
         // The engine takes minutes to build for its models: `cargo xtask loom` explores them.
         "loom" => explore(root, &LOCK_FREE, &[]),
-        "sim" => sim::run(root, &sim::stage_args(root)),
+        "sim" => sim::stage(root),
         "asan" => return asan(root),
         "miri" => return miri(root),
         program => return testkit_stage(root, program),

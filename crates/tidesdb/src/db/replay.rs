@@ -106,21 +106,25 @@ impl Targets {
         mut visit: impl FnMut(&VlogPointer),
     ) -> Result<bool> {
         let mut is_whole = true;
-        self.replay(commit, |_| {}, |family, op| {
-            if op.kind != Kind::PutPointer {
-                return Ok(());
-            }
-            let malformed =
-                || Error::corrupt(commit.file, commit.offset, "a malformed pointer into a value log");
-            let place = ValuePlace::decode(op.value).ok_or_else(malformed)?;
-            match check_value(family, &place, same_boot, &mut visit) {
-                Err(e) if is_missing(&e) => {
-                    is_whole = false;
-                    Ok(())
+        self.replay(
+            commit,
+            |_| {},
+            |family, op| {
+                if op.kind != Kind::PutPointer {
+                    return Ok(());
                 }
-                checked => checked,
-            }
-        })?;
+                let malformed =
+                    || Error::corrupt(commit.file, commit.offset, "a malformed pointer into a value log");
+                let place = ValuePlace::decode(op.value).ok_or_else(malformed)?;
+                match check_value(family, &place, same_boot, &mut visit) {
+                    Err(e) if is_missing(&e) => {
+                        is_whole = false;
+                        Ok(())
+                    }
+                    checked => checked,
+                }
+            },
+        )?;
         Ok(is_whole)
     }
 }
@@ -208,10 +212,14 @@ impl Replayer {
         let mut operations = 0;
         let mut sorted = Sorted::default();
         for commit in piece.commits() {
-            operations += self.targets.replay(&commit, |_| {}, |family, op| {
-                sorted.add(&self.write, commit.seq, op, family)?;
-                if sorted.ops.len() < SORTED_MAX { Ok(()) } else { sorted.insert() }
-            })?;
+            operations += self.targets.replay(
+                &commit,
+                |_| {},
+                |family, op| {
+                    sorted.add(&self.write, commit.seq, op, family)?;
+                    if sorted.ops.len() < SORTED_MAX { Ok(()) } else { sorted.insert() }
+                },
+            )?;
         }
         sorted.insert()?;
         Ok(operations)
