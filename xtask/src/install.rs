@@ -286,7 +286,11 @@ pub(crate) fn strip(file: &Path, debug: Option<&Path>) -> Done {
     strip_with("objcopy", file, debug)
 }
 
-fn strip_with(objcopy: &str, file: &Path, debug: Option<&Path>) -> Done {
+/// As [`strip`], with another `objcopy`.
+///
+/// # Errors
+/// If it fails.
+pub(crate) fn strip_with(objcopy: &str, file: &Path, debug: Option<&Path>) -> Done {
     if !works(objcopy, &["--version"]) {
         println!("  {} keeps its debug information, because {objcopy} is missing", file.display());
         return Ok(());

@@ -296,7 +296,7 @@ impl Platform {
 }
 
 /// Returns the name of Cargo's variable for a target.
-fn key(target: &str, what: &str) -> String {
+pub(crate) fn key(target: &str, what: &str) -> String {
     format!("CARGO_TARGET_{}_{what}", target.to_uppercase().replace('-', "_"))
 }
 

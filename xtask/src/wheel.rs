@@ -5,7 +5,8 @@
 //! its exit codes itself, which it could not as a function within an interpreter.
 
 use crate::cargo::{Cargo, DIST, Done, said, target, works};
-use crate::install::{copy, read, remove, write};
+use crate::install::{copy, read, remove, strip_with, write};
+use crate::platforms::Environment;
 use crate::stages::{Outcome, Staged};
 use crate::{licenses, platforms};
 use std::path::{Path, PathBuf};
@@ -13,6 +14,8 @@ use std::process::Command;
 
 /// The folder of the package.
 const PACKAGE: &str = "bindings/python";
+/// The folder of programs that need no library of the system.
+const STATIC: &str = "static";
 /// The profile of a wheel that is tested.
 const QUICK: &str = "quick";
 /// What builds a wheel.
@@ -163,7 +166,7 @@ fn build(root: &Path, other: Option<&str>, profile: &str) -> Result<PathBuf, Str
         None => (String::new(), Vec::new()),
     };
     let package = root.join(PACKAGE);
-    program(root, &triple, profile, &env)?;
+    program(root, &triple, profile, older, &env)?;
     for license in ["LICENSE-MIT", "LICENSE-APACHE"] {
         copy(&root.join(license), &package.join(license), 0o644)?;
     }
@@ -191,17 +194,38 @@ fn build(root: &Path, other: Option<&str>, profile: &str) -> Result<PathBuf, Str
     wheels.find(is_wheel).ok_or(format!("maturin left no wheel in {}", out.display()))
 }
 
-/// Builds the program `tidesdb` and puts it where maturin takes the files of the wheel from.
-fn program(root: &Path, triple: &str, profile: &str, env: &[(String, String)]) -> Done {
+/// Builds the program `tidesdb` and puts it where maturin takes the files of the wheel from. With `alone` it needs no library of the system,
+/// so that it runs on every Linux.
+fn program(root: &Path, triple: &str, profile: &str, alone: bool, env: &Environment) -> Done {
+    let host = if alone && triple.is_empty() { host()? } else { triple.to_owned() };
     let mut line = format!("build --locked --profile {profile} -p tidesdb-cli --features zstd");
-    if !triple.is_empty() {
-        line += &format!(" --target {triple}");
+    if !host.is_empty() {
+        line += &format!(" --target {host}");
     }
-    env.iter().fold(Cargo::new(&line), |cargo, (key, value)| cargo.env(key, value)).run(root)?;
-    let name = if triple.contains("windows") || cfg!(windows) { "tidesdb.exe" } else { "tidesdb" };
+    let mut cargo = env.iter().fold(Cargo::new(&line), |cargo, (key, value)| cargo.env(key, value));
+    let mut built = target(root);
+    if alone {
+        // Other flags than those of the extension module: a folder of its own.
+        cargo =
+            cargo.flags(root, &platforms::key(&host, "RUSTFLAGS"), "-Ctarget-feature=+crt-static", STATIC);
+        built = built.join(STATIC);
+    }
+    cargo.run(root)?;
+    let name = if host.contains("windows") || cfg!(windows) { "tidesdb.exe" } else { "tidesdb" };
     let scripts = root.join(PACKAGE).join("tidesdb.data/scripts");
     remove(&scripts)?;
-    copy(&target(root).join(triple).join(profile).join(name), &scripts.join(name), 0o755)
+    let to = scripts.join(name);
+    copy(&built.join(&host).join(profile).join(name), &to, 0o755)?;
+    let linker = env.iter().find_map(|(key, value)| key.ends_with("LINKER").then_some(value));
+    let begin = linker.and_then(|linker| linker.strip_suffix("gcc")).unwrap_or_default();
+    strip_with(&format!("{begin}objcopy"), &to, None)
+}
+
+/// Returns the target of this machine.
+fn host() -> Result<String, String> {
+    let text = said(Command::new("rustc").arg("-vV"))?;
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_owned).ok_or("rustc does not name its host".to_owned())
 }
 
 /// Installs the wheel into an environment.

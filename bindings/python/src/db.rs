@@ -21,7 +21,7 @@ use crate::transaction::Transaction;
 const PAUSE_MAX: Duration = Duration::from_millis(5);
 const ATTEMPTS: u32 = 100;
 
-/// An open database: `tidesdb.open(path)`. It is a dictionary of its default family, and gives access to the others. Any thread may use it.
+/// An open database: `tidesdb.open(path)`, or `tidesdb.Db(path)`. It is a dictionary of its default family, and gives access to the others. Any thread may use it.
 ///
 /// Use it as `with tidesdb.open(path) as db`, or call `close`; what is open at the end of the interpreter is closed then.
 #[pyclass(frozen, extends = Family, module = "tidesdb")]
@@ -35,27 +35,69 @@ impl Db {
     /// # Errors
     /// If Python has no memory.
     pub(crate) fn make(py: Python<'_>, db: tidesdb::Db, path: PathBuf, is_owner: bool) -> PyResult<Py<Self>> {
+        Py::new(py, Self::initializer(db, path, is_owner))
+    }
+
+    fn initializer(db: tidesdb::Db, path: PathBuf, is_owner: bool) -> PyClassInitializer<Self> {
         let family = db.default_family().clone();
         let shared = Shared::new(db, path, is_owner);
         let base = Family::new(&shared, family);
-        Py::new(py, PyClassInitializer::from(base).add_subclass(Self { shared }))
+        PyClassInitializer::from(base).add_subclass(Self { shared })
+    }
+
+    fn opened(
+        py: Python<'_>,
+        path: PathBuf,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<PyClassInitializer<Self>> {
+        let opening = options::open(tidesdb::Db::options(&path), options)?;
+        let db = py.detach(|| opening.open()).map_err(|e| raise(py, &e))?;
+        Ok(Self::initializer(db, path, true))
     }
 }
 
 /// Opens the database in the folder `path`; creates it if there is none.
 ///
-/// Options are those of the engine, by name: of the database (`sync`, `memory_limit`, `cache_bytes`, `read_only`, `create_if_missing`, ...) and
-/// of its default family (`compression`, `value_threshold`, `default_ttl`, `merge_operator`, ...).
+/// Options of the database, with the names of the engine:
+///
+/// sync: when a write is durable: "full" (default), before the call returns; "none"; or seconds, at most that much later
+/// memory_limit: bytes that it may use, of all kinds; 0 (default): half of what the process may use
+/// cache_bytes: bytes of decoded blocks in memory
+/// create_if_missing, read_only: default True, False
+/// recovery: what an open does about damage in the log: "tail" (default), "strict", "point_in_time", "salvage"
+/// history_bytes: how much past `snapshot_at` can read
+/// merge_operators: those in Python that its families use
+/// default_family_name, allow_unknown, background_threads, merge_parts, compaction_bytes_per_second, memtables_bytes_max,
+/// active_memtables_bytes_max, wal_bytes_max, wal_segment_bytes, disk_free_min, disk_reserve_bytes, foreground_recovery_bytes, mmap_reads,
+/// mmap_wal, event_log
+///
+/// Settings of its default family, which `create_family` takes too:
+///
+/// compression: "lz4" (default), "lz4-fast", "zstd", "snappy", "none"
+/// default_ttl: seconds until a row expires; 0 (default): never
+/// merge_operator: "add", "max", "min", ("append", separator), or a MergeOperator
+/// comparator: the order of the keys: "bytewise" (default), "reverse_bytewise", "u64_le", "i64_le", "c_string", "case_insensitive"
+/// value_threshold: bytes from which on a value lies in a value log
+/// write_buffer_bytes, filter_bits_per_key, table_bytes, l1_tables_trigger, vlog_file_bytes, level_size_ratio, min_levels,
+/// dividing_level_offset, tombstone_density_permille, tombstone_density_min_entries, value_garbage_percent, tiered_runs_max
 #[pyfunction]
 #[pyo3(signature = (path, **options))]
 pub(crate) fn open(py: Python<'_>, path: PathBuf, options: Option<&Bound<'_, PyDict>>) -> PyResult<Py<Db>> {
-    let opening = options::open(tidesdb::Db::options(&path), options)?;
-    let db = py.detach(|| opening.open()).map_err(|e| raise(py, &e))?;
-    Db::make(py, db, path, true)
+    Py::new(py, Db::opened(py, path, options)?)
 }
 
 #[pymethods]
 impl Db {
+    #[new]
+    #[pyo3(signature = (path, **options))]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<PyClassInitializer<Self>> {
+        Self::opened(py, path, options)
+    }
+
     /// Returns the family called `name`; `NotFound` if there is none.
     fn family(&self, py: Python<'_>, name: &str) -> PyResult<Family> {
         Ok(Family::new(&self.shared, self.shared.run(py, |db| db.family(name))?))

@@ -29,6 +29,9 @@ pub(crate) fn invalid(py: Python<'_>, message: &str) -> PyErr {
 
 /// Returns the exception for an error of the engine.
 pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
+    if matches!(error, Error::Closed) {
+        return exception(py, "Closed", "the database, or this object of it, is closed");
+    }
     // The engine names what a program in Rust calls.
     let message = error.to_string().replace("OpenOptions::merge_operator", "the option merge_operators");
     let message = message.replace("OpenOptions::open_reader", "tidesdb.open_reader");

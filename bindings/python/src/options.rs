@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyString};
 use tidesdb::{
@@ -46,7 +46,14 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Moment {
     fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
         let seconds: f64 = match object.extract() {
             Ok(seconds) => seconds,
-            Err(_) => object.call_method0("timestamp")?.extract()?,
+            Err(_) => match object.call_method0("timestamp") {
+                Ok(seconds) => seconds.extract()?,
+                Err(_) => {
+                    return Err(PyTypeError::new_err(
+                        "a moment is a number of seconds since 1970 or a datetime",
+                    ));
+                }
+            },
         };
         let since = Duration::try_from_secs_f64(seconds).ok();
         let moment = since.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since));
@@ -203,11 +210,20 @@ pub(crate) fn family(given: Option<&Bound<'_, PyDict>>) -> PyResult<FamilyOption
     let mut options = FamilyOptions::default();
     for (name, value) in given.into_iter().flatten() {
         let name: String = name.extract()?;
-        if !set_family(&mut options, &name, &value)? {
+        if !set_family(&mut options, &name, &value).map_err(|e| named(&value, &name, e))? {
             return Err(unknown(&name, false));
         }
     }
     Ok(options)
+}
+
+/// Adds the name of the option to an exception of Python for its value.
+fn named(value: &Bound<'_, PyAny>, name: &str, e: PyErr) -> PyErr {
+    let (py, words) = (value.py(), format!("{name}: {}", e.value(value.py())));
+    if e.is_instance_of::<PyOverflowError>(py) {
+        return failure::invalid(py, &format!("invalid argument: {words}"));
+    }
+    if e.is_instance_of::<PyTypeError>(py) { PyTypeError::new_err(words) } else { e }
 }
 
 /// Returns `options` with those in `given`: of the database, and of its default family.
@@ -234,9 +250,13 @@ pub(crate) fn open(mut options: OpenOptions, given: Option<&Bound<'_, PyDict>>) 
                     Err(e) => failed = Some(e),
                 });
                 if let Some(e) = failed {
-                    return Err(e);
+                    return Err(named(&value, &name, e));
                 }
-                if !known && !set_family(default.get_or_insert_with(FamilyOptions::default), &name, &value)? {
+                if known {
+                    continue;
+                }
+                let family = default.get_or_insert_with(FamilyOptions::default);
+                if !set_family(family, &name, &value).map_err(|e| named(&value, &name, e))? {
                     return Err(unknown(&name, true));
                 }
             }

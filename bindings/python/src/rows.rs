@@ -290,6 +290,10 @@ impl Rows {
         Ok(rows)
     }
 
+    fn __repr__(&self) -> String {
+        format!("<tidesdb.Rows of {:?}>", self.shared.path)
+    }
+
     /// Ends the iterator and gives back its memory.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.state.with(py, |state| *state = None)
@@ -398,6 +402,12 @@ impl Cursor {
             py.detach(|| cursor.value().map(drop)).map_err(|e| raise(py, &e))?;
             cursor.value().map(|value| Some(PyBytes::new(py, value))).map_err(|e| raise(py, &e))
         })
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let key =
+            self.key(py)?.map_or(Ok("no key".to_owned()), |key| key.repr().map(|key| key.to_string()))?;
+        Ok(format!("<tidesdb.Cursor on {key} of {:?}>", self.shared.path))
     }
 
     /// Gives back the memory of the cursor, which cannot be used afterwards.

@@ -189,8 +189,9 @@ def test_rows_expire(db):
     for wrong in (-1, math.nan):
         with pytest.raises(ValueError):
             db.put(b"k", b"", ttl=wrong)
-    with pytest.raises(TypeError):
-        db.put(b"k", b"", ttl=1, expires=1)
+    for wrong in ({"ttl": 1, "expires": 1}, {"ttl": "5"}, {"expires": "tomorrow"}):
+        with pytest.raises(TypeError):
+            db.put(b"k", b"", **wrong)
 
 
 def test_families(db):
@@ -228,6 +229,9 @@ def test_options_have_the_names_of_the_engine(tmp_path):
         tidesdb.open(tmp_path / "b", memory_limits=1)
     with pytest.raises(TypeError, match="unknown option"):
         tidesdb.open(tmp_path / "b", colour="blue")
+    for wrong, what in (({"memory_limit": "1G"}, TypeError), ({"memory_limit": -1}, ValueError), ({"min_levels": 1.5}, TypeError)):
+        with pytest.raises(what, match=next(iter(wrong))):
+            tidesdb.open(tmp_path / "b", **wrong)
     for wrong in ({"sync": "maybe"}, {"compression": "zip"}, {"recovery": "never"}, {"filter_bits_per_key": 33}, {"comparator": "x"}):
         with pytest.raises(ValueError):
             tidesdb.open(tmp_path / "b", **wrong)
@@ -331,6 +335,17 @@ def test_the_past_can_be_read(tmp_path):
         db[b"a"] = b"2"
         with db.snapshot_at(seq) as past:
             assert past[b"a"] == b"1"
+
+
+def test_the_class_opens_a_database_too(tmp_path):
+    with tidesdb.Db(tmp_path / "db", sync="none") as db:
+        db[b"a"] = b"1"
+        assert "Rows of" in repr(db.items()) and "no key" in repr(db.cursor())
+        with db.cursor() as cursor:
+            cursor.first()
+            assert "b'a'" in repr(cursor)
+    with pytest.raises(TypeError):
+        tidesdb.Family()
 
 
 def test_what_is_written_is_there_after_a_reopen(path):
