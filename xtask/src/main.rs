@@ -28,6 +28,7 @@ mod sim;
 mod book;
 mod stages;
 mod soak;
+mod release;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -53,6 +54,10 @@ cargo xtask COMMAND
   package [--debug-files] [--try DIR]
                       builds Debian packages, a tar.gz and checksums in target/package; --try installs the
                       packages in a clean system in DIR (needs root; an empty DIR needs debootstrap)
+  release [--only PART]...
+                      tests, builds and lays out everything of this version in target/release-files, with checksums: crates,
+                      the program as one file, packages, wheels; publishes nothing. PART is one of: version names tests
+                      crates programs packages wheels
   npm [SECONDS [SEED]]
                       tests the npm package tidesdb with the C library: examples, then random transactions
   clients             tests the C library from Go and Java, and with the tests of the Rust binding
@@ -102,6 +107,7 @@ fn main() -> ExitCode {
         "ci" => stages::ci(&root, rest),
         "api" => stages::api(&root),
         "book" => book::run(&root, rest),
+        "release" => release::run(&root, rest),
         "loom" => stages::loom(&root, rest),
         "asan" | "miri" | "msrv" => stages::run(&root, &[command]),
         "bench" => stages::bench(&root, rest),

@@ -86,12 +86,19 @@ const PROGRAMS: &str = "--package tidesdb-cli --bin tidesdb --features tidesdb-c
 /// The folder of the manual pages, below the prefix.
 const MANUAL: &str = "share/man/man1";
 
-/// The shells with completions, and where each looks for them, below the prefix.
-const COMPLETIONS: [(&str, &str); 3] = [
-    ("bash", "share/bash-completion/completions/tidesdb"),
-    ("zsh", "share/zsh/vendor-completions/_tidesdb"),
-    ("fish", "share/fish/vendor_completions.d/tidesdb.fish"),
-];
+/// Where zsh looks for what the administrator installs, below the prefix.
+pub(crate) const ZSH: &str = "share/zsh/site-functions";
+/// Where Debian's zsh looks for what packages install.
+const DEBIAN_ZSH: &str = "share/zsh/vendor-completions";
+
+/// Returns the shells with completions, and where each looks for them, below the prefix. `zsh` is the folder for zsh.
+fn completions(zsh: &str) -> [(&'static str, String); 3] {
+    [
+        ("bash", "share/bash-completion/completions/tidesdb".to_owned()),
+        ("zsh", format!("{zsh}/_tidesdb")),
+        ("fish", "share/fish/vendor_completions.d/tidesdb.fish".to_owned()),
+    ]
+}
 
 /// Builds all packages; with `--try DIR` installs the Debian packages in a clean system there.
 ///
@@ -166,7 +173,7 @@ impl Workshop {
     }
 
     /// Creates the whole tree below `prefix`: libraries, headers, the program, documents.
-    fn tree(&self, prefix: &Path, libdir: &str) -> Done {
+    fn tree(&self, prefix: &Path, libdir: &str, zsh: &str) -> Done {
         let shape = Shape { libdir: libdir.to_owned(), debug_files: self.debug_files, target: None };
         install::install(&self.root, prefix, &shape)?;
         for name in ["tidesdb", "tidesdb-bench"] {
@@ -182,18 +189,18 @@ impl Workshop {
         let example = self.root.join(CRATE).join("examples/kv.c");
         install::copy(&example, &documents.join("examples/kv.c"), 0o644)?;
         install::write(&documents.join("copyright"), &licenses::text(&self.root, &INSTALLED)?)?;
-        pages(&prefix.join("bin/tidesdb"), prefix)
+        pages(&prefix.join("bin/tidesdb"), prefix, zsh)
     }
 
     /// Creates the archive for systems without packages.
     fn archive(&self) -> Result<PathBuf, String> {
         let name = format!("tidesdb-{}-{}", self.engine, self.machine.triple);
-        self.tree(&self.work.join(&name), "lib")?;
+        self.tree(&self.work.join(&name), "lib", ZSH)?;
         open_to_all(&self.work.join(&name))?;
         let archive = self.folder.join(format!("{name}.tar.gz"));
         let mut command = Command::new("tar");
         command.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner"]);
-        command.arg(format!("--mtime=@{}", self.time())).arg("-czf").arg(&archive);
+        command.arg(format!("--mtime=@{}", time(&self.root))).arg("-czf").arg(&archive);
         done(command.arg("-C").arg(&self.work).arg(&name))?;
         Ok(archive)
     }
@@ -201,7 +208,7 @@ impl Workshop {
     fn packages(&self) -> Result<Vec<PathBuf>, String> {
         let tree = self.work.join("tree");
         let libdir = format!("lib/{}", self.machine.triple);
-        self.tree(&tree.join("usr"), &libdir)?;
+        self.tree(&tree.join("usr"), &libdir, DEBIAN_ZSH)?;
         let library = tree.join("usr").join(&libdir).join("libtidesdb.so.9");
         let of_library = format!("{}, libgcc-s1", libc_of(&library)?);
         let of_program = format!("{}, libgcc-s1", libc_of(&tree.join("usr/bin/tidesdb"))?);
@@ -250,7 +257,8 @@ impl Workshop {
                 description: PROGRAM,
                 files: ["bin/tidesdb", "bin/tidesdb-bench", "share/doc/tidesdb/cli.md", MANUAL]
                     .into_iter()
-                    .chain(COMPLETIONS.map(|(_, file)| file))
+                    .map(str::to_owned)
+                    .chain(completions(DEBIAN_ZSH).map(|(_, file)| file))
                     .map(|file| format!("usr/{file}"))
                     .collect(),
                 control: Vec::new(),
@@ -307,7 +315,7 @@ impl Workshop {
         let path = self.folder.join(file);
         let mut command = Command::new("dpkg-deb");
         command.args(["--root-owner-group", "-Zxz", "--build"]).arg(&stage).arg(&path);
-        done(command.env("SOURCE_DATE_EPOCH", self.time()))?;
+        done(command.env("SOURCE_DATE_EPOCH", time(&self.root)))?;
         Ok(path)
     }
 
@@ -329,13 +337,13 @@ impl Workshop {
         let sums = said(Command::new("sha256sum").current_dir(&self.folder).args(names))?;
         install::write(&self.folder.join("SHA256SUMS"), &sums)
     }
+}
 
-    /// Returns the time for all files in UNIX seconds: `SOURCE_DATE_EPOCH`, or the time of the commit.
-    fn time(&self) -> String {
-        let git = || said(Command::new("git").current_dir(&self.root).args(["log", "-1", "--format=%ct"]));
-        let time = std::env::var("SOURCE_DATE_EPOCH").or_else(|_| git());
-        time.map_or_else(|_| "0".to_owned(), |time| time.trim().to_owned())
-    }
+/// Returns the time for all files in UNIX seconds: `SOURCE_DATE_EPOCH`, or the time of the commit.
+pub(crate) fn time(root: &Path) -> String {
+    let git = || said(Command::new("git").current_dir(root).args(["log", "-1", "--format=%ct"]));
+    let time = std::env::var("SOURCE_DATE_EPOCH").or_else(|_| git());
+    time.map_or_else(|_| "0".to_owned(), |time| time.trim().to_owned())
 }
 
 /// Returns the dependency of a file on the C library's package: the newest version among its symbols.
@@ -354,9 +362,12 @@ fn newest_glibc(versions: &str) -> Option<(u32, u32)> {
     numbers.max()
 }
 
-/// Writes the completions and the compressed manual pages of the program below `prefix`.
-fn pages(program: &Path, prefix: &Path) -> Done {
-    for (shell, file) in COMPLETIONS {
+/// Writes the completions and the compressed manual pages of the program below `prefix`; those of zsh into the folder `zsh` there.
+///
+/// # Errors
+/// If the program, or `gzip`, fails.
+pub(crate) fn pages(program: &Path, prefix: &Path, zsh: &str) -> Done {
+    for (shell, file) in completions(zsh) {
         install::write(&prefix.join(file), &said(Command::new(program).args(["completions", shell]))?)?;
     }
     let manual = prefix.join(MANUAL);
@@ -366,7 +377,10 @@ fn pages(program: &Path, prefix: &Path) -> Done {
 }
 
 /// Makes all files readable for all users, whatever the umask.
-fn open_to_all(folder: &Path) -> Done {
+///
+/// # Errors
+/// If `chmod` fails.
+pub(crate) fn open_to_all(folder: &Path) -> Done {
     done(Command::new("chmod").args(["-R", "u+rwX,go+rX,go-w"]).arg(folder))
 }
 
@@ -395,8 +409,8 @@ mod tests {
             "#!/bin/sh\nif [ $1 = man ]; then mkdir -p $2; echo page >$2/tidesdb.1; else echo for $2; fi\n";
         install::write(&dir.join("script"), script).expect("the script");
         install::copy(&dir.join("script"), &program, 0o755).expect("the program");
-        pages(&program, &dir.join("usr")).expect("the pages");
-        for (shell, file) in COMPLETIONS {
+        pages(&program, &dir.join("usr"), ZSH).expect("the pages");
+        for (shell, file) in completions(ZSH) {
             assert_eq!(install::read(&dir.join("usr").join(file)), Ok(format!("for {shell}\n")));
         }
         let names: Vec<_> = fs::read_dir(dir.join("usr").join(MANUAL)).expect("the manual").collect();

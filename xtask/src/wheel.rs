@@ -155,7 +155,10 @@ fn environment(root: &Path, name: &str, packages: &[&str]) -> Result<PathBuf, St
 }
 
 /// Builds the wheel, for this machine or for the platform called `other`, and returns its path.
-fn build(root: &Path, other: Option<&str>, profile: &str) -> Result<PathBuf, String> {
+///
+/// # Errors
+/// If a tool is missing, or the build fails.
+pub(crate) fn build(root: &Path, other: Option<&str>, profile: &str) -> Result<PathBuf, String> {
     let older = profile == DIST && cfg!(target_os = "linux") && other != Some("windows");
     let python = match older {
         true => environment(root, "release", RELEASE)?,

@@ -1,0 +1,287 @@
+//! `cargo xtask release`: builds, tests and lays out everything of one version in `target/release-files`, with checksums. Publishes nothing.
+//!
+//! What is made: the crates as the registry will build them, the program as one file for Linux and Windows, Debian packages, an archive of
+//! the C library, and Python wheels. Each part ends the command if it fails; `--only PART` runs single parts.
+
+mod names;
+mod programs;
+
+use crate::cargo::{Cargo, Done, said, target};
+use crate::{install, licenses, package, stages, wheel};
+use names::Name;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The parts, in their order.
+const PARTS: [&str; 7] = ["version", "names", "tests", "crates", "programs", "packages", "wheels"];
+
+/// The name of the wheel.
+const WHEEL: &str = "tidesdb";
+
+/// What the parts share.
+struct Workshop<'a> {
+    root: &'a Path,
+    version: &'static str,
+    /// Where the files of the release are laid out.
+    folder: PathBuf,
+    /// Where they are made; removed at the end.
+    work: PathBuf,
+    /// The licences of all that is linked.
+    licenses: String,
+}
+
+/// Runs `cargo xtask release` with `args`.
+///
+/// # Errors
+/// Unknown arguments; the first part that fails.
+pub(crate) fn run(root: &Path, args: &[String]) -> Done {
+    let parts = parse(args)?;
+    let folder = std::path::absolute(target(root).join("release-files")).map_err(|e| e.to_string())?;
+    let work = folder.join("work");
+    // A complete run begins anew, so that no file of an older version is left.
+    install::remove(if parts.len() == PARTS.len() { &folder } else { &work })?;
+    std::fs::create_dir_all(&work).map_err(|e| format!("{}: {e}", work.display()))?;
+    let workshop = Workshop {
+        root,
+        version: env!("CARGO_PKG_VERSION"),
+        folder,
+        work,
+        licenses: licenses::text(root, &["tidesdb-cli", "tidesdb-bench"])?,
+    };
+    for part in &parts {
+        println!("== {part}");
+        workshop.part(part).map_err(|message| format!("{part}: {message}"))?;
+    }
+    install::remove(&workshop.work)?;
+    workshop.checksums()
+}
+
+fn parse(args: &[String]) -> Result<Vec<&'static str>, String> {
+    let mut parts = Vec::new();
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let name = match arg.as_str() {
+            "--only" => args.next().ok_or("--only needs the name of a part")?,
+            other => {
+                return Err(format!(
+                    "unknown argument `{other}`; usage: cargo xtask release [--only PART]..."
+                ));
+            }
+        };
+        let known = PARTS.iter().find(|part| *part == name);
+        parts.push(*known.ok_or_else(|| format!("no part `{name}`; the parts are: {}", PARTS.join(" ")))?);
+    }
+    Ok(if parts.is_empty() { PARTS.to_vec() } else { parts })
+}
+
+impl Workshop<'_> {
+    fn part(&self, part: &str) -> Done {
+        let root = self.root;
+        match part {
+            "version" => self.version(),
+            "names" => self.names(),
+            "tests" => stages::run(root, &["tidy", "lint", "test", "docs", "c"]),
+            "crates" => self.crates(),
+            "programs" => programs::make(self).map(drop),
+            "packages" => {
+                package::build(root, false)?;
+                self.take(&target(root).join("package"), &[".deb", ".tar.gz"])
+            }
+            "wheels" => self.wheels(),
+            other => Err(format!("no part `{other}`")),
+        }
+    }
+
+    /// The list of changes begins with this version, and the tree is that of a commit without a tag of another one.
+    fn version(&self) -> Done {
+        let changes = install::read(&self.root.join("CHANGELOG.md"))?;
+        let first = newest(&changes).ok_or("CHANGELOG.md has no version")?;
+        if first.0 != self.version {
+            return Err(format!("CHANGELOG.md begins with {}, the crates have {}", first.0, self.version));
+        }
+        println!("  {}, {}", self.version, first.1);
+        let changed = said(self.git().args(["status", "--porcelain"]))?;
+        if !changed.is_empty() {
+            return Err(format!("the tree differs from its commit:\n{changed}"));
+        }
+        let tags = said(self.git().args(["tag", "--points-at", "HEAD"]))?;
+        let tag = format!("v{}", self.version);
+        match tags.lines().find(|known| *known != tag) {
+            Some(other) => Err(format!("the commit has the tag {other}")),
+            None => Ok(()),
+        }
+    }
+
+    fn git(&self) -> Command {
+        let mut git = Command::new("git");
+        git.current_dir(self.root);
+        git
+    }
+
+    /// Says whether each name can be used, and compares the interface of what is published.
+    fn names(&self) -> Done {
+        let (mut published, mut taken) = (Vec::new(), Vec::new());
+        let crates = published_crates(self.root)?;
+        let of_crates = crates.iter().map(|name| (name.as_str(), "crates.io", names::of_crate(name)));
+        let of_wheel = std::iter::once_with(|| (WHEEL, "PyPI", names::of_wheel(WHEEL)));
+        for (name, registry, answer) in of_crates.chain(of_wheel) {
+            match answer {
+                Name::Free => println!("  {registry}: {name} is free"),
+                Name::Published(version) if version == self.version => {
+                    taken.push(format!("{name} {version}"))
+                }
+                Name::Published(version) => {
+                    println!("  {registry}: {name} has {version}");
+                    if registry == "crates.io" {
+                        published.push(name.to_owned());
+                    }
+                }
+                Name::Unknown(said) => {
+                    return Err(format!("{registry} does not say whether {name} is free: {said}"));
+                }
+            }
+        }
+        if !taken.is_empty() {
+            return Err(format!("published already: {}", taken.join(", ")));
+        }
+        names::compare(self.root, &published)
+    }
+
+    /// Builds the crates as the registry would. The files that would be uploaded are kept.
+    fn crates(&self) -> Done {
+        Cargo::new("publish --workspace --dry-run --locked").run(self.root)?;
+        let folder = target(self.root).join("package");
+        // Cargo keeps those of a dry run in the folder for what it has not finished.
+        let unfinished = folder.join("tmp-crate");
+        self.take(if unfinished.is_dir() { &unfinished } else { &folder }, &[".crate"])
+    }
+
+    fn wheels(&self) -> Done {
+        for platform in [None, Some("arm64"), Some("windows")] {
+            let wheel = wheel::build(self.root, platform, crate::cargo::DIST)?;
+            self.keep(&wheel)?;
+        }
+        Ok(())
+    }
+
+    /// Copies the files of a folder that have one of these ends.
+    fn take(&self, folder: &Path, ends: &[&str]) -> Done {
+        let files = std::fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        let mut paths: Vec<PathBuf> = files.filter_map(|file| Some(file.ok()?.path())).collect();
+        paths.retain(|path| ends.iter().any(|end| path.to_string_lossy().ends_with(end)));
+        if paths.is_empty() {
+            return Err(format!("{} has no file *{}", folder.display(), ends.join(", *")));
+        }
+        paths.iter().try_for_each(|path| self.keep(path))
+    }
+
+    fn keep(&self, path: &Path) -> Done {
+        install::copy(path, &self.folder.join(path.file_name().unwrap_or_default()), 0o644)
+    }
+
+    /// Packs the folder `name` of the workshop. Neither owners nor times depend on the machine.
+    fn archive(&self, name: &str, end: &str) -> Result<PathBuf, String> {
+        let archive = self.folder.join(format!("{name}.{end}"));
+        let time = package::time(self.root);
+        let script = match end {
+            "zip" => {
+                "set -e; find \"$2\" -exec touch -h -d \"@$3\" {} +; rm -f \"$1\"
+                 find \"$2\" -type f | LC_ALL=C sort | TZ=UTC zip -q -X -@ \"$1\""
+            }
+            _ => {
+                "tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=\"@$3\" -cf - \"$2\" | gzip -9n >\"$1\""
+            }
+        };
+        let mut command = Command::new("sh");
+        command.args(["-c", script, "sh"]).arg(&archive).args([name, &time]);
+        said(command.current_dir(&self.work))?;
+        Ok(archive)
+    }
+
+    /// Writes the checksums of all files, and shows them.
+    fn checksums(&self) -> Done {
+        let files = std::fs::read_dir(&self.folder).map_err(|e| format!("{}: {e}", self.folder.display()))?;
+        let names = files.filter_map(|file| file.ok()?.file_name().into_string().ok());
+        let mut names: Vec<String> = names.filter(|name| name != SUMS).collect();
+        names.sort_unstable();
+        let sums = said(Command::new("sha256sum").current_dir(&self.folder).args(&names))?;
+        for name in &names {
+            let size = std::fs::metadata(self.folder.join(name)).map_err(|e| format!("{name}: {e}"))?.len();
+            println!("  {size:>10}  {name}");
+        }
+        install::write(&self.folder.join(SUMS), &sums)
+    }
+}
+
+/// The file with the checksums.
+const SUMS: &str = "SHA256SUMS";
+
+/// Returns the first version of a list of changes, and the rest of its line.
+fn newest(changes: &str) -> Option<(&str, &str)> {
+    let line = changes.lines().find_map(|line| line.strip_prefix("## "))?;
+    Some(line.split_once(", ").unwrap_or((line, "")))
+}
+
+/// Returns the names of the crates that are published.
+fn published_crates(root: &Path) -> Result<Vec<String>, String> {
+    let folder = root.join("crates");
+    let dirs = std::fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let mut names = Vec::new();
+    for manifest in dirs.filter_map(|dir| Some(dir.ok()?.path().join("Cargo.toml"))) {
+        let text = install::read(&manifest)?;
+        let name = text.lines().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'));
+        if !text.contains("publish = false") {
+            names.push(name.ok_or_else(|| format!("{} has no name", manifest.display()))?.to_owned());
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_run_in_their_order_unless_named() {
+        let parse = |words: &[&str]| parse(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        assert_eq!(parse(&[]), Ok(PARTS.to_vec()));
+        assert_eq!(parse(&["--only", "crates", "--only", "names"]), Ok(vec!["crates", "names"]));
+        assert!(parse(&["--only", "everything"]).is_err_and(|error| error.contains("wheels")));
+        assert!(parse(&["--only"]).is_err() && parse(&["crates"]).is_err());
+    }
+
+    #[test]
+    fn the_newest_version_is_that_of_the_first_heading() {
+        assert_eq!(newest("# Changes\n\n## 1.2.3, 1 May\n\n## 1.2.2"), Some(("1.2.3", "1 May")));
+        assert_eq!(newest("## 1.2.3\n"), Some(("1.2.3", "")));
+        assert_eq!(newest("# Changes\n"), None);
+    }
+
+    /// Neither the test kit nor this program is for others.
+    #[test]
+    fn what_is_published_is_known() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let crates = published_crates(&root).expect("the crates");
+        assert!(crates.contains(&"tidesdb-engine".to_owned()) && crates.contains(&"tidesdb-cli".to_owned()));
+        assert!(!crates.iter().any(|name| ["testkit", "tidesdb-bench-peers"].contains(&name.as_str())));
+    }
+
+    #[test]
+    fn an_archive_depends_on_its_files_only() {
+        let folder = std::env::temp_dir().join(format!("tidesdb-release-{}", std::process::id()));
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut made = Vec::new();
+        for n in 0..2 {
+            let work = folder.join(format!("work-{n}"));
+            install::write(&work.join("thing/file"), "text").expect("a file");
+            let workshop =
+                Workshop { root: &root, version: "1", folder: folder.clone(), work, licenses: String::new() };
+            let path = workshop.archive("thing", "tar.gz").expect("an archive");
+            made.push(std::fs::read(path).expect("it is there"));
+            std::thread::sleep(std::time::Duration::from_millis(1100)); // times are whole seconds
+        }
+        install::remove(&folder).expect("removed");
+        assert!(!made[0].is_empty() && made[0] == made[1]);
+    }
+}
