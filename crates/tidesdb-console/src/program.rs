@@ -1,6 +1,7 @@
 //! The frame of a program: from its arguments to its exit code.
 
-use std::io::{BufWriter, IsTerminal, Write, stderr, stdout};
+use std::io::{self, BufWriter, IsTerminal, Write, stderr, stdout};
+use std::path::PathBuf;
 
 use crate::failure::{Exit, Outcome};
 use crate::output::Out;
@@ -22,6 +23,18 @@ pub fn run(work: impl FnOnce(&mut Out<'_>) -> Outcome) -> Exit {
             eprintln!("{}", failure.painted(terminal::error_colours()));
         }
         failure.exit
+    })
+}
+
+/// Returns the path of the file of this process, to start it again: as the system says, otherwise as it was started, which is enough where
+/// no `/proc` is mounted.
+///
+/// # Errors
+/// Returns the error of the system if it was started without a path.
+pub fn file() -> io::Result<PathBuf> {
+    std::env::current_exe().or_else(|error| {
+        let started = std::env::args_os().next().map(PathBuf::from);
+        started.filter(|path| path.components().count() > 1 && path.is_file()).ok_or(error)
     })
 }
 

@@ -15,6 +15,7 @@ use clap::builder::PossibleValuesParser;
 use tidesdb_console::failure::{Exit, Failure, Outcome as Ended};
 use tidesdb_console::names::{Offer, nearest};
 use tidesdb_console::output::{Out, Style};
+use tidesdb_console::program;
 
 use super::kept::{Compare, Redraw, positive};
 use super::watch::watch;
@@ -220,8 +221,7 @@ impl Settings {
         }
         let peers = rivals::places();
         let engines = against::engines_of(&self.engine, &self.vs, &peers)?;
-        let program =
-            std::env::current_exe().map_err(|e| Failure::failed(format!("cannot find this program: {e}")))?;
+        let file = program::file().map_err(|e| Failure::failed(format!("cannot find this program: {e}")))?;
         let first = started.first.iter();
         let plan = Plan {
             suite: suite.to_owned(),
@@ -230,7 +230,7 @@ impl Settings {
             repeat: self.repeat.map_or(repeat, |n| n as usize),
             seed: self.seed,
             dir: self.dir.clone().unwrap_or_else(std::env::temp_dir),
-            program: [program.into()]
+            program: [file.into()]
                 .into_iter()
                 .chain(first.map(OsString::from))
                 .chain(["child".into()])

@@ -85,7 +85,7 @@ pub(super) fn kill_and_recover(path: &Path, rows: u64, guide: &mut Guide<'_, '_>
 
 fn spawn(path: &Path) -> Outcome<Child> {
     let failed = |e| Failure::failed(format!("cannot start a second process of this program: {e}"));
-    let program = std::env::current_exe().map_err(failed)?;
+    let program = tidesdb_console::program::file().map_err(failed)?;
     let mut command = Command::new(program);
     command.arg("witness").arg(path).stdin(Stdio::null()).stdout(Stdio::piped());
     command.spawn().map_err(failed)
