@@ -225,8 +225,13 @@ pub(crate) fn prepare(root: &Path, name: &str) -> Result<(String, Environment), 
 
 /// The stage of a check run: compiles the engine for macOS and Windows.
 pub(crate) fn stage(root: &Path) -> Staged {
+    compile(root, PLATFORMS.iter().filter(|platform| STAGE.contains(&platform.name)))
+}
+
+/// Compiles the engine for each of these; those whose standard library cannot be installed are skipped.
+fn compile<'p>(root: &Path, platforms: impl Iterator<Item = &'p Platform>) -> Staged {
     let mut skipped = Vec::new();
-    for platform in PLATFORMS.iter().filter(|platform| STAGE.contains(&platform.name)) {
+    for platform in platforms {
         match platform.install(root) {
             Ok(()) => platform.check(root)?,
             Err(reason) => skipped.push(format!("{}: {}", platform.name, reason.replace('\n', " "))),
@@ -477,6 +482,9 @@ fn is_there(tool: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::Source;
+    use crate::tree::Tree;
+    use std::collections::BTreeSet;
 
     #[test]
     fn an_unknown_platform_is_refused() {
@@ -494,6 +502,28 @@ mod tests {
         assert_eq!(ignored("test a ... ignored").as_deref(), Some("a: ignored everywhere"));
         for other in ["test a ... ok", "test result: ok. no numbers", "running 3 tests", ""] {
             assert_eq!((counted(other), ignored(other)), (None, None), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_platform_that_cannot_be_installed_is_skipped_with_the_reason() {
+        let unknown = Platform { name: "amiga", target: "m68k-commodore-amigaos", run: None };
+        let Ok(Outcome::Skipped(why)) = compile(Path::new("."), [&unknown].into_iter()) else {
+            panic!("nothing compiles for it");
+        };
+        assert!(why.starts_with("amiga: ") && why.contains(unknown.target) && !why.contains('\n'), "{why}");
+    }
+
+    /// Cargo runs a test that was renamed, and leaves out none.
+    #[test]
+    fn tests_that_are_left_out_exist() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let tree = Tree::read(&root).expect("the files of the repository");
+        let functions = || tree.sources.values().flat_map(Source::functions).map(|function| function.name);
+        let known: BTreeSet<String> = functions().collect();
+        let steps = PLATFORMS.iter().filter_map(|platform| platform.run.as_ref()).flat_map(|run| run.steps);
+        for (test, _) in steps.flat_map(|step| step.left_out) {
+            assert!(known.contains(test.rsplit("::").next().unwrap_or(test)), "there is no test {test}");
         }
     }
 
