@@ -162,6 +162,8 @@ pub fn sleep(time: Duration) {
     match me() {
         None => thread::sleep(time),
         Some(me) => {
+            // A loop that looks now and then waits for other threads. It would keep them from running for ever if their priorities were lower.
+            me.world.state().yields(me.no);
             let place = Place { what: "sleep", number: nanos(time), name: "" };
             me.block(&place, Wait::Time, Some(nanos(time)));
         }

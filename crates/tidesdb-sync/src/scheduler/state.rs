@@ -284,6 +284,11 @@ impl State {
         true
     }
 
+    /// Thread `no` lets others go first.
+    pub(super) fn yields(&mut self, no: u32) {
+        self.chooser.demote(no);
+    }
+
     /// Chooses at a switch point of thread `running`, which may go on.
     pub(super) fn choose_at_point(&mut self, running: u32) -> u32 {
         if self.rng.one_in(self.settings.jump_one_in) {

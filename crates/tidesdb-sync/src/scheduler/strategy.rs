@@ -128,7 +128,8 @@ impl Chooser {
         self.priorities.push((rng.next() >> 2) as i64 + 1);
     }
 
-    fn demote(&mut self, thread: u32) {
+    /// Gives a thread the lowest priority.
+    pub(super) fn demote(&mut self, thread: u32) {
         self.lowest -= 1;
         self.priorities[thread as usize] = self.lowest;
     }

@@ -275,6 +275,33 @@ fn a_spin_lets_others_run_and_one_without_end_is_reported() {
     }
 }
 
+/// Threads that look now and then whether another one is done keep it from running for ever if they keep their priorities.
+#[test]
+fn threads_that_sleep_in_turn_let_another_one_run() {
+    for seed in 0..40 {
+        let coarse = Settings { step_nanos: 20_000, ..settings(Strategy::Priorities { changes: 0 }, seed) };
+        let outcome = run(coarse, || {
+            let done = Arc::new(AtomicBool::new(false));
+            let looks = |done: &Arc<AtomicBool>| {
+                let done = Arc::clone(done);
+                go(move || {
+                    while !done.load(Relaxed) {
+                        (0..8).for_each(|_| point("looks"));
+                        sleep(Duration::from_micros(50));
+                    }
+                })
+            };
+            let looking: Vec<_> = (0..4).map(|_| looks(&done)).collect();
+            let works = go(move || {
+                (0..100).for_each(|_| point("works"));
+                done.store(true, Relaxed);
+            });
+            assert!(works.join() && looking.into_iter().all(super::JoinHandle::join));
+        });
+        assert_eq!((outcome.failure, outcome.panics), (None, vec![]), "seed {seed}");
+    }
+}
+
 #[test]
 fn a_panic_of_a_thread_is_reported_and_ends_that_thread_only() {
     let outcome = run(settings(WALK, 1), || {
