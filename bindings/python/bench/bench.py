@@ -424,7 +424,7 @@ def page(todo, times, engines, options):
             f"TidesDB from Python beside other stores from Python: {len(rows) - lost} of {len(rows)} rows are faster than with each of the others. The rates are",
             "rows per second, as a Python program sees them; the ratio is that of the times, the other store by TidesDB, and the last column has the least.",
             "",
-            f"* Command: `cargo xtask wheel --bench -- --rows {options.rows} --rounds {options.rounds}`",
+            f"* Command: `cargo xtask wheel --bench -- --rows {options.rows} --rounds {options.rounds}`, as the wheel for release",
             f"* Scale: {options.rows:,} rows, keys of 16 bytes, values of {VALUE} bytes that compress to half; everything fits in memory",
             f"* Date: {today.day} {today:%B %Y}, medians of {options.rounds} rounds, the engines in turn",
             f"* Commit: `{options.commit}`; {versions}; Python {platform.python_version()}",
