@@ -111,7 +111,7 @@ impl<'a> Client<'a> {
                 self.written += 1;
                 Change::Merge(format!("{}.{}+", self.who, self.written).into_bytes().into())
             }
-            4..12 if n % 5 == 0 && plan.has("expiry") => {
+            4..12 if n.is_multiple_of(5) && plan.has("expiry") => {
                 let expiry = self.world.time().0 + (1 << self.rng.below(18));
                 Change::Put(Row { value: self.value(), expiry })
             }
@@ -138,7 +138,7 @@ impl<'a> Client<'a> {
                 }
             }
         }
-        ops.retain(|op| is_fit(op));
+        ops.retain(is_fit);
         (targets, ops)
     }
 
@@ -413,7 +413,7 @@ fn is_fit(op: &Op) -> bool {
 }
 
 fn key_expires(key: &[u8]) -> bool {
-    key.last().is_some_and(|digit| (digit - b'0') % 5 == 0)
+    key.last().is_some_and(|digit| (digit - b'0').is_multiple_of(5))
 }
 
 fn shown(key: &Option<Vec<u8>>) -> String {

@@ -230,9 +230,12 @@ fn seq_of(fate: Fate) -> Option<u64> {
     }
 }
 
+/// Changes of a key, each with the sequence number of its commit.
+type Changes<'a> = Vec<(u64, &'a Change)>;
+
 /// All changes of each key in order.
 struct History<'a> {
-    changes: BTreeMap<(FamilyNo, &'a [u8]), Vec<(u64, &'a Change)>>,
+    changes: BTreeMap<(FamilyNo, &'a [u8]), Changes<'a>>,
     base: &'a BTreeMap<FamilyNo, Rows>,
     /// Keys of commits whose effects are not known.
     vague: BTreeSet<(FamilyNo, &'a [u8])>,

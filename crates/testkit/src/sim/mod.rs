@@ -52,9 +52,12 @@ pub struct Report {
     pub violation: Option<String>,
 }
 
+/// The counts of a run, and what is wrong.
+type Done = (Figures, Result<(), String>);
+
 /// Runs `plan` under the schedule of `settings`.
 pub fn run(plan: Plan, settings: Settings) -> Report {
-    let result: Arc<Mutex<Option<(Figures, Result<(), String>)>>> = Arc::default();
+    let result: Arc<Mutex<Option<Done>>> = Arc::default();
     let shared = Arc::clone(&result);
     let outcome = scheduler::run(settings, move || {
         let mut figures = Figures::default();

@@ -255,7 +255,7 @@ pub fn run_together(name: &str, others: usize, body: &(dyn Fn(usize) + Sync)) {
         let started: Vec<Me> = (1..=others).map_while(|n| start(n).ok()).collect();
         let own = catch_unwind(AssertUnwindSafe(|| body(0)));
         // The scope waits without the scheduler, so all have to end before it does.
-        let ended = started.into_iter().fold(true, |all, thread| thread.join() && all);
+        let ended = started.into_iter().filter(|thread| !thread.join()).count() == 0;
         own.unwrap_or_else(|panic| resume_unwind(panic));
         ended
     });
