@@ -10,7 +10,7 @@ use tidesdb::{SyncMode, WriteBatch, WriteOptions};
 use crate::buffer::{Key, Value};
 use crate::failure::raise;
 use crate::family::{add, each_pair, operand, write_options};
-use crate::handle::{Guarded, Owned, Shared};
+use crate::handle::{Guarded, Owned, Shared, detach};
 use crate::options::{self, Expiry, Mode, Moment};
 use crate::rows;
 use crate::snapshot::with_family;
@@ -54,7 +54,7 @@ impl Batch {
     ) -> PyResult<()> {
         self.change(py, family, |batch, family| match value {
             Value::Bytes(bytes) if bytes.len() >= LONG_BYTES => {
-                py.detach(|| add(batch, family, key, bytes, expiry))
+                detach(py, || add(batch, family, key, bytes, expiry))
             }
             value => value.read(py, |value| add(batch, family, key, value, expiry)),
         })
@@ -139,7 +139,7 @@ impl Batch {
         let operand = self::operand(operand)?;
         with_family(&self.shared, py, family, |family| {
             // A merge operator in Python may check the operand.
-            let merge = |batch: &mut Owned<WriteBatch>| py.detach(|| batch.merge(family, &key, &operand));
+            let merge = |batch: &mut Owned<WriteBatch>| detach(py, || batch.merge(family, &key, &operand));
             self.batch.with(py, merge)?.map_err(|e| raise(py, &e))
         })
     }
@@ -147,7 +147,7 @@ impl Batch {
     /// Commits the batch and empties it. Returns the sequence number.
     fn commit(&self, py: Python<'_>) -> PyResult<u64> {
         let db = self.shared.db(py)?;
-        let committed = self.batch.with(py, |batch| py.detach(|| db.write_with(batch, &self.options)))?;
+        let committed = self.batch.with(py, |batch| detach(py, || db.write_with(batch, &self.options)))?;
         committed.map_err(|e| raise(py, &e))
     }
 
@@ -214,7 +214,7 @@ pub(crate) fn write_group<'py>(
         );
     }
     let db = shared.db(py)?;
-    let (results, synced) = py.detach(|| {
+    let (results, synced) = detach(py, || {
         let relaxed = WriteOptions::default().sync(SyncMode::None);
         let options = if sync { relaxed } else { WriteOptions::default() };
         let results: Vec<_> = taken.iter_mut().map(|batch| db.write_with(batch, &options)).collect();

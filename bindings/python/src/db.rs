@@ -12,7 +12,7 @@ use crate::batch::Batch;
 use crate::failure::raise;
 use crate::family::Family;
 use crate::figures;
-use crate::handle::Shared;
+use crate::handle::{Shared, detach};
 use crate::options::{self, Level, Mode, Span};
 use crate::snapshot::Snapshot;
 use crate::transaction::Transaction;
@@ -51,7 +51,7 @@ impl Db {
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyClassInitializer<Self>> {
         let opening = options::open(tidesdb::Db::options(&path), options)?;
-        let db = py.detach(|| opening.open()).map_err(|e| raise(py, &e))?;
+        let db = detach(py, || opening.open()).map_err(|e| raise(py, &e))?;
         Ok(Self::initializer(db, path, true))
     }
 }
@@ -196,7 +196,7 @@ impl Db {
                 Err(Error::Conflict { .. }) if attempt < attempts => {}
                 Err(e) => return Err(raise(py, &e)),
             }
-            py.detach(|| std::thread::sleep(pause));
+            detach(py, || std::thread::sleep(pause));
             pause = (2 * pause).min(PAUSE_MAX);
             py.check_signals()?;
             tx.get().reset(py)?;

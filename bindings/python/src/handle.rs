@@ -4,8 +4,9 @@
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::time::Duration;
 
 use pyo3::prelude::*;
 
@@ -19,6 +20,36 @@ static OPEN: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
 
 fn forks() -> u64 {
     FORKS.load(Ordering::Relaxed)
+}
+
+/// Set once the interpreter ends: a thread that comes back to it must not.
+static ENDED: AtomicBool = AtomicBool::new(false);
+/// The thread that ended it, which may.
+static ENDER: AtomicU64 = AtomicU64::new(0);
+/// Threads that are about to take the interpreter lock again.
+static RETURNING: AtomicUsize = AtomicUsize::new(0);
+/// How long the end of the interpreter waits for them.
+const RETURN_MAX: Duration = Duration::from_secs(10);
+
+/// Runs `call` without the interpreter lock.
+///
+/// A thread that takes the lock while the interpreter ends would be ended in place, before Python 3.14: the system would unwind the frames of
+/// this module, which is a crash. So `close_all` waits for the threads that take it, and a thread that comes later waits for ever.
+#[inline]
+pub(crate) fn detach<R: Send>(py: Python<'_>, call: impl FnOnce() -> R + Send) -> R {
+    let out = py.detach(|| {
+        let out = call();
+        RETURNING.fetch_add(1, Ordering::SeqCst);
+        if ENDED.load(Ordering::SeqCst) && ENDER.load(Ordering::SeqCst) != me() {
+            RETURNING.fetch_sub(1, Ordering::SeqCst);
+            loop {
+                std::thread::park();
+            }
+        }
+        out
+    });
+    RETURNING.fetch_sub(1, Ordering::SeqCst);
+    out
 }
 
 /// Called in each child of `os.fork`.
@@ -40,6 +71,16 @@ pub(crate) fn close_all(py: Python<'_>) {
             e.write_unraisable(py, None);
         }
     }
+    ENDER.store(me(), Ordering::SeqCst);
+    ENDED.store(true, Ordering::SeqCst);
+    py.detach(|| {
+        let step = Duration::from_millis(1);
+        let mut waited = Duration::ZERO;
+        while RETURNING.load(Ordering::SeqCst) > 0 && waited < RETURN_MAX {
+            std::thread::sleep(step);
+            waited += step;
+        }
+    });
 }
 
 /// What belongs to the process that made it: a child of a fork leaks it, because a drop would use threads and locks that the child lacks,
@@ -172,7 +213,7 @@ impl Shared {
     ) -> PyResult<R> {
         self.check(py)?;
         let db = &*self.db;
-        py.detach(|| call(db)).map_err(|e| failure::raise(py, &e))
+        detach(py, || call(db)).map_err(|e| failure::raise(py, &e))
     }
 
     /// Closes the database for all handles. A second call waits for the first and has its result.
@@ -185,20 +226,20 @@ impl Shared {
         if !self.is_owner {
             return Ok(());
         }
-        py.detach(|| db.clone().close()).map_err(|e| failure::raise(py, &e))
+        detach(py, || db.clone().close()).map_err(|e| failure::raise(py, &e))
     }
 
     /// As [`Shared::close`], for at most `timeout`.
     ///
     /// # Errors
     /// As [`Shared::close`]; `Closing`.
-    pub(crate) fn close_timeout(&self, py: Python<'_>, timeout: std::time::Duration) -> PyResult<()> {
+    pub(crate) fn close_timeout(&self, py: Python<'_>, timeout: Duration) -> PyResult<()> {
         let db = self.db_even_closed(py)?;
         if !self.is_owner {
             return self.close(py);
         }
         self.closed.store(true, Ordering::Release);
-        py.detach(|| db.close_timeout(timeout)).map_err(|e| failure::raise(py, &e))
+        detach(py, || db.close_timeout(timeout)).map_err(|e| failure::raise(py, &e))
     }
 }
 
@@ -207,7 +248,7 @@ impl Drop for Shared {
     fn drop(&mut self) {
         if self.is_owner && self.db.is_ours() && !self.is_closed() {
             let db = (*self.db).clone();
-            let _ = Python::try_attach(|py| py.detach(|| db.close())); // a drop cannot report an error
+            let _ = Python::try_attach(|py| detach(py, || db.close())); // a drop cannot report an error
         }
     }
 }
@@ -271,7 +312,7 @@ impl<T: Send> Guarded<T> {
         Ok(())
     }
 
-    /// Runs `call` with the interpreter lock. A part of it that may read, wait or call Python back runs within [`Python::detach`]; it keeps
+    /// Runs `call` with the interpreter lock. A part of it that may read, wait or call Python back runs within [`detach`]; it keeps
     /// this lock, which other threads wait for without the interpreter lock.
     ///
     /// # Errors
@@ -287,7 +328,7 @@ impl<T: Send> Guarded<T> {
                 Err(TryLockError::Poisoned(e)) => e.into_inner(),
                 Err(TryLockError::WouldBlock) => {
                     self.check_owner(py)?;
-                    py.detach(|| drop(self.value.lock()));
+                    detach(py, || drop(self.value.lock()));
                     continue;
                 }
             };

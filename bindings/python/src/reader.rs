@@ -8,7 +8,7 @@ use tidesdb::Error;
 
 use crate::db::Db;
 use crate::failure::raise;
-use crate::handle::{Guarded, Owned};
+use crate::handle::{Guarded, Owned, detach};
 use crate::options;
 
 /// Reads a database that another process, or another handle of this one, has open for writing: `tidesdb.open_reader(path)`. It takes no lock
@@ -28,7 +28,7 @@ pub(crate) fn open_reader(
     options: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Reader> {
     let opening = options::open(tidesdb::Db::options(&path), options)?;
-    let reader = py.detach(|| opening.open_reader()).map_err(|e| raise(py, &e))?;
+    let reader = detach(py, || opening.open_reader()).map_err(|e| raise(py, &e))?;
     Ok(Reader { reader: Guarded::new(Some(Owned::new(reader))), path })
 }
 
@@ -39,7 +39,7 @@ impl Reader {
         call: impl FnOnce(&tidesdb::Reader) -> tidesdb::Result<R> + Send,
     ) -> PyResult<R> {
         self.reader.with(py, |reader| match reader {
-            Some(reader) => py.detach(|| call(reader)).map_err(|e| raise(py, &e)),
+            Some(reader) => detach(py, || call(reader)).map_err(|e| raise(py, &e)),
             None => Err(raise(py, &Error::Closed)),
         })?
     }
@@ -68,7 +68,7 @@ impl Reader {
     /// Closes the reader. Its views stay usable until they are closed.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let reader = self.reader.with(py, Option::take)?;
-        py.detach(|| drop(reader));
+        detach(py, || drop(reader));
         Ok(())
     }
 

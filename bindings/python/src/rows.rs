@@ -13,7 +13,7 @@ use tidesdb::{Error, KeyBounds, ReadOptions};
 
 use crate::buffer::Key;
 use crate::failure::raise;
-use crate::handle::{Guarded, Owned, Shared};
+use crate::handle::{Guarded, Owned, Shared, detach};
 use crate::options;
 
 /// Rows that are copied at a time, and their bytes.
@@ -136,7 +136,7 @@ struct State {
 impl State {
     fn next<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         if self.copied.is_empty() && !self.on_long && self.failed.is_none() && !self.done {
-            py.detach(|| self.copy());
+            detach(py, || self.copy());
         }
         if let Some((key, value)) = self.copied.take() {
             return self.kind.make(py, key, value).map(Some);
@@ -337,7 +337,7 @@ impl Cursor {
         to: impl FnOnce(&mut tidesdb::Cursor) -> tidesdb::Result<()> + Send,
     ) -> PyResult<bool> {
         self.with(py, |cursor| {
-            py.detach(|| to(cursor)).map_err(|e| raise(py, &e))?;
+            detach(py, || to(cursor)).map_err(|e| raise(py, &e))?;
             Ok(cursor.valid())
         })
     }
@@ -399,7 +399,7 @@ impl Cursor {
             if !cursor.valid() {
                 return Ok(None);
             }
-            py.detach(|| cursor.value().map(drop)).map_err(|e| raise(py, &e))?;
+            detach(py, || cursor.value().map(drop)).map_err(|e| raise(py, &e))?;
             cursor.value().map(|value| Some(PyBytes::new(py, value))).map_err(|e| raise(py, &e))
         })
     }

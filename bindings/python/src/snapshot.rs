@@ -9,7 +9,7 @@ use tidesdb::Error;
 use crate::buffer::Key;
 use crate::failure::raise;
 use crate::family::{self, Family, Row};
-use crate::handle::{Owned, Shared};
+use crate::handle::{Owned, Shared, detach};
 use crate::rows::{self, Kind, Rows};
 use crate::values;
 
@@ -82,7 +82,7 @@ impl Snapshot {
     ) -> PyResult<R> {
         with_family(&self.shared, py, family, |family| {
             let snapshot = &self.snapshot;
-            let called = py.detach(|| {
+            let called = detach(py, || {
                 let open = snapshot.read().unwrap_or_else(std::sync::PoisonError::into_inner);
                 open.as_ref().map_or(Err(Error::Closed), |open| call(open, family))
             });

@@ -9,7 +9,7 @@ use tidesdb::{Isolation, WriteOptions};
 use crate::buffer::{Key, Value};
 use crate::failure::raise;
 use crate::family::{self, Row, each_pair, operand, write_options};
-use crate::handle::{Guarded, Owned, Shared};
+use crate::handle::{Guarded, Owned, Shared, detach};
 use crate::options::{self, Expiry, Mode, Moment, level_name};
 use crate::rows::{self, Kind, Rows};
 use crate::snapshot::with_family;
@@ -51,7 +51,7 @@ impl Transaction {
     pub(crate) fn try_commit(&self, py: Python<'_>) -> PyResult<tidesdb::Result<u64>> {
         self.shared.check(py)?;
         let options = &self.options;
-        self.transaction.with(py, |tx| py.detach(|| tx.commit_with(options)))
+        self.transaction.with(py, |tx| detach(py, || tx.commit_with(options)))
     }
 
     /// Starts again, after a conflict.
@@ -59,7 +59,7 @@ impl Transaction {
     /// # Errors
     /// `Busy`.
     pub(crate) fn reset(&self, py: Python<'_>) -> PyResult<()> {
-        self.transaction.with(py, |transaction| py.detach(|| transaction.reset()))
+        self.transaction.with(py, |transaction| detach(py, || transaction.reset()))
     }
 
     fn run<R: Send>(
@@ -69,7 +69,7 @@ impl Transaction {
         call: impl FnOnce(&mut tidesdb::Transaction, &tidesdb::Family) -> tidesdb::Result<R> + Send,
     ) -> PyResult<R> {
         with_family(&self.shared, py, family, |family| {
-            let called = self.transaction.with(py, |transaction| py.detach(|| call(transaction, family)))?;
+            let called = self.transaction.with(py, |transaction| detach(py, || call(transaction, family)))?;
             called.map_err(|e| raise(py, &e))
         })
     }
@@ -331,7 +331,7 @@ impl Transaction {
     /// Undoes everything. The transaction has ended.
     fn rollback(&self, py: Python<'_>) -> PyResult<()> {
         self.shared.db_even_closed(py)?;
-        self.transaction.with(py, |tx| py.detach(|| tx.rollback()))
+        self.transaction.with(py, |tx| detach(py, || tx.rollback()))
     }
 
     /// Whether it was neither committed nor rolled back.

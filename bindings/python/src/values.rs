@@ -8,7 +8,7 @@ use tidesdb::{Error, ValueReader, ValueWriter};
 
 use crate::buffer::{Room, Value};
 use crate::failure::{raise, raise_io};
-use crate::handle::{Guarded, Owned, Shared};
+use crate::handle::{Guarded, Owned, Shared, detach};
 use crate::options::{Expiry, Mode};
 
 /// Longest piece that is copied for a write from a buffer that may change: the interpreter lock is released between two pieces.
@@ -62,7 +62,7 @@ impl ReadHandle {
     /// Fills `buffer` as far as one piece of the value goes. Returns how many bytes; 0 at the end.
     fn readinto(&self, py: Python<'_>, buffer: Room) -> PyResult<usize> {
         self.with(py, |reader| {
-            py.detach(|| reader.fill_buf().map(drop)).map_err(|e| raise_io(py, e))?;
+            detach(py, || reader.fill_buf().map(drop)).map_err(|e| raise_io(py, e))?;
             let piece = reader.fill_buf().map_err(|e| raise_io(py, e))?; // it is there already
             let n = buffer.fill(py, piece);
             reader.consume(n);
@@ -135,7 +135,7 @@ impl WriteHandle {
         let written = self.writer.with(py, |writer| -> PyResult<Option<usize>> {
             let Some(writer) = writer else { return Ok(None) };
             if let Value::Bytes(bytes) = data {
-                py.detach(|| writer.write_all(bytes)).map_err(|e| raise_io(py, e))?;
+                detach(py, || writer.write_all(bytes)).map_err(|e| raise_io(py, e))?;
                 return Ok(Some(bytes.len()));
             }
             let (mut at, mut piece) = (0, Vec::new());
@@ -147,7 +147,7 @@ impl WriteHandle {
                 if piece.is_empty() {
                     return Ok(Some(at));
                 }
-                py.detach(|| writer.write_all(&piece)).map_err(|e| raise_io(py, e))?;
+                detach(py, || writer.write_all(&piece)).map_err(|e| raise_io(py, e))?;
                 at += piece.len();
             }
         })??;
@@ -162,13 +162,13 @@ impl WriteHandle {
     /// Sets the key to what was written. Returns the sequence number.
     fn commit(&self, py: Python<'_>) -> PyResult<u64> {
         let writer = Owned::new(self.take(py)?);
-        py.detach(|| writer.into_inner().commit()).map_err(|e| raise(py, &e))
+        detach(py, || writer.into_inner().commit()).map_err(|e| raise(py, &e))
     }
 
     /// Discards what was written.
     fn discard(&self, py: Python<'_>) -> PyResult<()> {
         let writer = self.writer.with(py, Option::take)?;
-        py.detach(|| drop(writer));
+        detach(py, || drop(writer));
         Ok(())
     }
 }
