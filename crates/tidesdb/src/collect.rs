@@ -95,8 +95,9 @@ fn carry_out(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, next: Next) -> Resu
             Ok(false) // the flush asks for another step
         }
         Next::Rotate => {
+            let before = family.vlog.incomplete();
             family.vlog.give_back().map_err(|e| Error::clone(&ctx.write.poison(e)))?;
-            Ok(true)
+            Ok(family.vlog.incomplete() != before) // a file that a commit is writing stays incomplete
         }
         Next::Merge => compact::everything(ctx, family).map(|()| true),
         Next::Move(victims) => move_values(ctx, family, &victims),
