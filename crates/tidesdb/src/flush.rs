@@ -207,8 +207,11 @@ fn flush_parts(ctx: &MaintenanceCtx, mut parts: Vec<Part>) -> Result<Vec<Part>> 
         is_needed
     });
     match write_and_report(ctx, &parts) {
-        Err(Error::NotFound { .. }) if parts.iter().any(|part| part.family.is_dropped()) => {
-            flush_parts(ctx, parts)?; // dropped meanwhile
+        // Dropped meanwhile: its value logs may be gone, which looks like damage.
+        Err(Error::NotFound { .. } | Error::Corrupt { .. })
+            if parts.iter().any(|part| part.family.is_dropped()) =>
+        {
+            flush_parts(ctx, parts)?;
         }
         Err(_) if parts.len() > 1 && ctx.write.health.check().is_ok() && !ctx.versions.is_poisoned() => {
             let alone = parts.into_iter().map(|part| flush_parts(ctx, vec![part]).map(drop));

@@ -143,7 +143,8 @@ pub(super) fn carry_out(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, begun: &
     let result = compact(ctx, family, begun);
     family.merge_debt.set_failing(result.is_err());
     match result {
-        Err(Error::NotFound { .. }) if family.is_dropped() => Ok(()),
+        // The files of a dropped family may be gone, which looks like damage.
+        Err(Error::NotFound { .. } | Error::Corrupt { .. }) if family.is_dropped() => Ok(()),
         Err(e) => {
             let e = blame(&begun.plan, e);
             if e.is_corruption() {
