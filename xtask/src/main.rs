@@ -120,6 +120,7 @@ fn main() -> ExitCode {
         "clients" => clients::run(&root),
         "platforms" => platforms::run(&root, rest),
         "wheel" => wheel::run(&root, rest),
+        "sim" => sim::run(&root, rest),
         command if stages::is_kit(command) => stages::testkit(&root, command, rest),
         "inject" => inject::run(&root, rest),
         "soak" => soak::run(&root, rest),

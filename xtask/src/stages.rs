@@ -54,14 +54,13 @@ const ALL: [&str; 38] = [
 const ON_REQUEST: [&str; 2] = ["clients", "package"];
 
 /// What a build server runs after `tidy` and `test`. A full run has the other stages too, which take as long again and depend on fewer changes.
-const BRIEF: [&str; 13] = [
+const BRIEF: [&str; 12] = [
     "lint",
     "platforms",
     "docs",
     "c",
     "crash",
     "faults",
-    "sim",
     "kill",
     "metamorphic",
     "races",
