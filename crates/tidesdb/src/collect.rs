@@ -73,15 +73,17 @@ pub fn step(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, stored_to: SeqNo) ->
 /// # Errors
 /// As [`step`].
 pub fn all(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, stored_to: SeqNo) -> Result<()> {
-    loop {
+    // A drop empties the view some time after it has set the flag; until then nothing here would change anything.
+    while !family.is_dropped() {
         let removed = run(ctx, family, stored_to)?;
         let thrift = ctx.write.thrift().max(Thrift::Idle);
         let next = Usage::of(family, &Seen::now(ctx, family)).next(family, thrift);
         let goes_on = matches!(next, Next::Rotate | Next::Move(_)) && carry_out(ctx, family, next)?;
         if !goes_on && !removed {
-            return Ok(());
+            break;
         }
     }
+    Ok(())
 }
 
 fn carry_out(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, next: Next) -> Result<bool> {
