@@ -181,7 +181,6 @@ def test_rows_expire(db):
     db.put(b"date", b"", expires=datetime.datetime.now() + datetime.timedelta(milliseconds=50))
     db.put(b"later", b"", ttl=3600)
     db.put(b"never", b"", ttl=math.inf)
-    assert db.count() == 6
     end = time.monotonic() + 30
     while db.count() > 2 and time.monotonic() < end:
         time.sleep(0.01)
