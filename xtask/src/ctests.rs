@@ -6,7 +6,7 @@
 
 use crate::cargo::{Done, said, target, works};
 use crate::install::{self, CRATE, Shape};
-use crate::pages::fences;
+use crate::pages::{Fence, fences};
 use crate::tree::Tree;
 use std::collections::BTreeSet;
 use std::fs;
@@ -429,8 +429,8 @@ impl House {
 /// If there is none.
 pub(crate) fn readme_source(root: &Path) -> Result<String, String> {
     let text = install::read(&root.join("README.md"))?;
-    let code = text.split("```c\n").nth(1).and_then(|rest| rest.split("```").next());
-    code.map(str::to_owned).ok_or_else(|| "README.md has no program in C".to_owned())
+    let code = fences(&text).into_iter().find(|fence| fence.info == "c");
+    code.map(|fence| fence.text()).ok_or_else(|| "README.md has no program in C".to_owned())
 }
 
 /// A program of a page.
@@ -446,15 +446,14 @@ struct Program {
 /// Returns the programs in C of the pages of `docs`. Those with a reason in brackets are parts of programs.
 fn programs(tree: &Tree) -> Vec<Program> {
     let mut out = Vec::new();
-    let text = |lines: &[&str]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
     for (path, page) in
         tree.texts.iter().filter(|(path, _)| path.starts_with("docs/") && path.ends_with(".md"))
     {
         let fences = fences(page);
         for (at, fence) in fences.iter().enumerate().filter(|(_, fence)| fence.info == "c") {
             let next = fences.get(at + 1).filter(|next| next.info == "text");
-            let prints = next.map_or(String::new(), |next| text(&next.body));
-            out.push(Program { place: format!("{path}:{}", fence.line), text: text(&fence.body), prints });
+            let prints = next.map_or(String::new(), Fence::text);
+            out.push(Program { place: format!("{path}:{}", fence.line), text: fence.text(), prints });
         }
     }
     out

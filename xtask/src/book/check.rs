@@ -2,6 +2,7 @@
 
 use crate::cargo::Done;
 use crate::install::read;
+use crate::pages;
 use crate::tree::{join, normal, parent};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -59,7 +60,7 @@ fn dead(files: &BTreeSet<String>, pages: &BTreeMap<String, String>) -> Vec<Strin
 }
 
 fn is_outside(target: &str) -> bool {
-    ["http://", "https://", "mailto:", "data:", "javascript:"].iter().any(|scheme| target.starts_with(scheme))
+    pages::is_outside(target) || ["data:", "javascript:"].iter().any(|scheme| target.starts_with(scheme))
 }
 
 /// Returns the values of an attribute.

@@ -10,7 +10,8 @@
 
 use crate::cargo::Done;
 use crate::install::{copy, write};
-use crate::pages::summary::{SUMMARY, entries};
+use crate::pages::summary::{SUMMARY, entries, list};
+use crate::pages::{Kind, is_outside, lines, relinked};
 use crate::tree::{Tree, join, normal, parent};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -31,7 +32,7 @@ pub(super) struct Book {
 impl Book {
     /// Returns the book of a tree.
     pub(super) fn of(tree: &Tree) -> Book {
-        let list = tree.texts.get(SUMMARY).map_or("", String::as_str);
+        let list = list(tree);
         let listed: BTreeSet<String> = entries(list).iter().map(|entry| entry.path()).collect();
         let mut book = Book { summary: String::new(), pages: BTreeMap::new(), files: BTreeMap::new() };
         book.summary = book.rewritten(tree, &listed, SUMMARY, list);
@@ -60,56 +61,20 @@ impl Book {
 
     /// Returns the page with the links of its place in the book.
     fn rewritten(&mut self, tree: &Tree, listed: &BTreeSet<String>, page: &str, text: &str) -> String {
-        let mut fenced = false;
         let mut out = String::new();
-        for line in text.lines() {
-            let fence = line.trim_start().starts_with("```");
-            fenced ^= fence;
-            if fenced || fence {
-                out += line;
-            } else {
-                out += &self.line(tree, listed, page, line);
+        for (line, kind) in lines(text) {
+            match kind {
+                Kind::Prose => out += &relinked(line, |target| self.target(tree, listed, page, target)),
+                _ => out += line,
             }
             out.push('\n');
         }
         out
     }
 
-    /// Returns a line with the links of its place in the book. Text between backticks has none.
-    fn line(&mut self, tree: &Tree, listed: &BTreeSet<String>, page: &str, line: &str) -> String {
-        if let Some((name, target)) = line.split_once("]: ").filter(|_| line.starts_with('[')) {
-            let target = self.target(tree, listed, page, target).unwrap_or_else(|| target.to_owned());
-            return format!("{name}]: {target}");
-        }
-        let mut out = String::new();
-        let mut code = false;
-        let mut rest = line;
-        while let Some(at) = rest.find(['`', ']']) {
-            let (before, after) = rest.split_at(at);
-            out += before;
-            code ^= after.starts_with('`');
-            let link = after.strip_prefix("](").filter(|_| !code).and_then(|link| link.split_once(')'));
-            let Some((target, tail)) = link else {
-                out += &after[..1];
-                rest = &after[1..];
-                continue;
-            };
-            match self.target(tree, listed, page, target) {
-                Some(target) => out += &format!("]({target})"),
-                // Without its target, the text in brackets is left.
-                None => match out.rfind('[') {
-                    Some(begin) => out.replace_range(begin..=begin, ""),
-                    None => out.push(']'),
-                },
-            }
-            rest = tail;
-        }
-        out + rest
-    }
-
     /// Returns the target of a link in the book; `None` for a folder.
     fn target(&mut self, tree: &Tree, listed: &BTreeSet<String>, page: &str, target: &str) -> Option<String> {
-        if target.contains("://") || target.starts_with("mailto:") || target.starts_with('#') {
+        if is_outside(target) || target.starts_with('#') {
             return Some(target.to_owned());
         }
         let (file, anchor) = target

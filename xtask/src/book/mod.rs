@@ -11,7 +11,7 @@ mod plain;
 use crate::cargo::{Cargo, Done, said, target};
 use crate::install::{remove, write};
 use crate::pages::samples::{Fate, samples};
-use crate::pages::summary::{SUMMARY, entries};
+use crate::pages::summary;
 use crate::tree::Tree;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -50,8 +50,8 @@ fn build(root: &Path, tree: &Tree) -> Result<PathBuf, String> {
     for (path, text) in &book.pages {
         write(&html.join(path), &plain::page(text))?;
     }
-    let list = tree.texts.get(SUMMARY).map_or("", String::as_str);
-    write(&html.join("llms.txt"), &plain::index(&entries(list), &book))?;
+    let entries = summary::entries(summary::list(tree));
+    write(&html.join("llms.txt"), &plain::index(&entries, &book))?;
     check::links(&html)?;
     Ok(html.join("index.html"))
 }

@@ -2,17 +2,19 @@
 
 use super::copy::{Book, inside};
 use crate::pages::summary::Entry;
+use crate::pages::{Kind, lines, relinked};
 
 /// Returns a page without the lines of its samples that the book hides.
 pub(super) fn page(text: &str) -> String {
     let mut out = String::new();
-    let (mut fenced, mut rust) = (false, false);
-    for line in text.lines() {
-        if let Some(info) = line.trim_start().strip_prefix("```") {
-            fenced ^= true;
-            rust = fenced && info.starts_with("rust");
+    let mut rust = false;
+    for (line, kind) in lines(text) {
+        if let Kind::Begin(info) = kind {
+            rust = info.starts_with("rust");
         }
-        let hidden = rust && (line.trim() == "#" || line.trim_start().starts_with("# "));
+        let hidden = rust
+            && matches!(kind, Kind::Fenced)
+            && (line.trim() == "#" || line.trim_start().starts_with("# "));
         if !hidden {
             out += line;
             out.push('\n');
@@ -50,19 +52,7 @@ fn first_sentence(text: &str) -> String {
     if paragraph.starts_with(['|', '`', '*', '-', '<']) {
         return String::new();
     }
-    let mut plain = String::new();
-    let mut rest = paragraph.as_str();
-    while let Some((before, link)) = rest.split_once('[') {
-        plain += before;
-        match link.split_once("](").and_then(|(text, tail)| Some((text, tail.split_once(')')?.1))) {
-            Some((text, tail)) => {
-                plain += text;
-                rest = tail;
-            }
-            None => rest = link,
-        }
-    }
-    plain += rest;
+    let plain = relinked(&paragraph, |_| None);
     let end = plain.find(". ").map_or(plain.len(), |at| at + 1);
     plain[..end].trim_end_matches(':').to_owned()
 }

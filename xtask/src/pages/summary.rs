@@ -1,6 +1,6 @@
 //! `docs/SUMMARY.md`: the pages of the book in their order.
 
-use crate::tree::{join, normal};
+use crate::tree::{Tree, join, normal};
 
 /// The list of pages.
 pub(crate) const SUMMARY: &str = "docs/SUMMARY.md";
@@ -23,6 +23,11 @@ impl Entry<'_> {
     pub(crate) fn path(&self) -> String {
         normal(&join("docs", self.target))
     }
+}
+
+/// Returns the text of the list.
+pub(crate) fn list(tree: &Tree) -> &str {
+    tree.texts.get(SUMMARY).map_or("", String::as_str)
 }
 
 /// Returns the entries of a list. Its first heading is its own title.

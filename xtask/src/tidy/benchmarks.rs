@@ -1,6 +1,7 @@
 //! A page of a benchmark says how its figures were measured, has one table, and shows losses first.
 
-use super::{Finding, links};
+use super::Finding;
+use crate::pages::prose;
 use crate::tree::Tree;
 
 /// What each page states, each in a list item.
@@ -22,8 +23,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
                 out.push(Finding::new(path, 1, format!("no line `* {field}: ...`")));
             }
         }
-        let tables: Vec<_> =
-            links::lines(text).into_iter().filter(|(_, line)| line.starts_with("| ---")).collect();
+        let tables: Vec<_> = prose(text).into_iter().filter(|(_, line)| line.starts_with("| ---")).collect();
         if tables.len() != 1 {
             out.push(Finding::new(
                 path,

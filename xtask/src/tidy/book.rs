@@ -2,16 +2,15 @@
 
 use super::Finding;
 use crate::pages::samples::{Fate, samples};
-use crate::pages::summary::{SUMMARY, entries};
+use crate::pages::summary::{SUMMARY, entries, list};
 use crate::tree::Tree;
 use std::collections::BTreeMap;
 
 /// Findings in the list of pages. That its links lead somewhere is a rule of its own.
 pub(super) fn check_summary(tree: &Tree) -> Vec<Finding> {
-    let list = tree.texts.get(SUMMARY).map_or("", String::as_str);
     let mut lines: BTreeMap<String, usize> = BTreeMap::new();
     let mut out = Vec::new();
-    for entry in entries(list) {
+    for entry in entries(list(tree)) {
         if entry.title.is_empty() {
             out.push(Finding::new(SUMMARY, entry.line, "a page without a name"));
         }

@@ -7,8 +7,9 @@
 //!
 //! A number written as a word is not seen.
 
-use super::{Finding, links, names};
+use super::{Finding, names};
 use crate::lexer::Kind;
+use crate::pages::prose;
 use crate::source::Source;
 use crate::tree::Tree;
 use std::collections::HashMap;
@@ -51,7 +52,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             out.extend(fault.map(|text| Finding::new(path, span.line, text)));
         }
         if STRICT.iter().any(|strict| path.starts_with(strict)) {
-            for (line, whole) in links::lines(text) {
+            for (line, whole) in prose(text) {
                 out.extend(bare(whole).map(|number| {
                     Finding::new(
                         path,

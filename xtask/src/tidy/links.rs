@@ -1,6 +1,7 @@
 //! Relative links in Markdown must lead to an existing file, and to an existing heading if they name one.
 
 use super::{Finding, docs};
+use crate::pages::{is_outside, prose, targets};
 use crate::tree::{Tree, join, normal, parent};
 
 /// Findings in all Markdown files.
@@ -15,8 +16,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 }
 
 fn fault(tree: &Tree, from: &str, target: &str) -> Option<String> {
-    let outside = ["http://", "https://", "mailto:"];
-    if outside.iter().any(|scheme| target.starts_with(scheme)) {
+    if is_outside(target) {
         return None;
     }
     let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
@@ -27,40 +27,14 @@ fn fault(tree: &Tree, from: &str, target: &str) -> Option<String> {
         return Some(format!("dead link: `{target}`"));
     }
     let text = tree.texts.get(&path).filter(|_| path.ends_with(".md") && !anchor.is_empty())?;
-    let known = lines(text).iter().any(|(_, line)| docs::heading(line).is_some() && slug(line) == anchor);
+    let known = prose(text).iter().any(|(_, line)| docs::heading(line).is_some() && slug(line) == anchor);
     (!known).then(|| format!("no such heading: `{target}`"))
 }
 
-/// Returns the lines outside of fenced code, numbered from 1.
-pub(super) fn lines(text: &str) -> Vec<(usize, &str)> {
-    let mut fenced = false;
-    let mut out = Vec::new();
-    for (at, line) in text.lines().enumerate() {
-        let fence = line.trim_start().starts_with("```");
-        fenced ^= fence;
-        if !fenced && !fence {
-            out.push((at + 1, line));
-        }
-    }
-    out
-}
-
-/// Returns the targets of `[text](target)` and of `[name]: target`.
+/// Returns the targets of all links, each with its line.
 fn links(text: &str) -> Vec<(usize, &str)> {
-    let mut out = Vec::new();
-    for (number, line) in lines(text) {
-        // Pieces with odd index between backticks are code.
-        for piece in line.split('`').step_by(2) {
-            let targets = piece.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next());
-            out.extend(targets.map(|target| (number, target)));
-        }
-        if let Some((_, target)) =
-            line.split_once("]: ").filter(|_| line.starts_with('[') && !line.starts_with("[ "))
-        {
-            out.extend(target.split_whitespace().next().map(|target| (number, target)));
-        }
-    }
-    out
+    let in_line = |(number, line)| targets(line).into_iter().map(move |target| (number, &line[target]));
+    prose(text).into_iter().flat_map(in_line).collect()
 }
 
 /// Converts a heading to its anchor, as forges do.

@@ -11,8 +11,9 @@
 //! The call trees of `ARCHITECTURE.md` are checked too. Exempt are other fenced code, spans with spaces, pages about other products
 //! ([`FOREIGN_PAGES`]), and names of the system and of other projects ([`FOREIGN_NAMES`]).
 
-use super::{Finding, links};
+use super::Finding;
 use crate::lexer::Kind;
+use crate::pages::prose;
 use crate::source::Source;
 use crate::tree::{Tree, parent};
 use std::collections::HashSet;
@@ -83,7 +84,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 
 /// Returns the paths and the names with `::` or `_` in fenced text.
 fn call_trees(text: &str) -> Vec<(usize, &str)> {
-    let prose: HashSet<usize> = links::lines(text).into_iter().map(|(line, _)| line).collect();
+    let prose: HashSet<usize> = prose(text).into_iter().map(|(line, _)| line).collect();
     let fenced = text.lines().enumerate().filter(|(at, _)| !prose.contains(&(at + 1)));
     let words = fenced.flat_map(|(at, line)| {
         line.split_whitespace().map(move |word| (at + 1, word.trim_matches([',', ';', ':', '(', ')'])))
@@ -119,7 +120,7 @@ pub(super) struct Span<'a> {
 /// Returns the spans outside of fenced code.
 pub(super) fn spans(text: &str) -> Vec<Span<'_>> {
     let mut out = Vec::new();
-    for (line, whole) in links::lines(text) {
+    for (line, whole) in prose(text) {
         let mut rest = whole;
         while let Some((before, (text, after))) =
             rest.split_once('`').and_then(|(before, tail)| Some((before, tail.split_once('`')?)))
