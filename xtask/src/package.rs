@@ -7,6 +7,7 @@
 use crate::cargo::{Cargo, DIST, Done, said, target, works};
 use crate::install::{self, CRATE, Shape};
 use crate::{licenses, trial};
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -83,6 +84,9 @@ const SYMBOLS: &str = "embedded key-value store, debug information
 /// The programs, with the features that need more than a default build.
 const PROGRAMS: &str = "--package tidesdb-cli --bin tidesdb --features tidesdb-cli/zstd --package tidesdb-bench --bin tidesdb-bench";
 
+/// The file with the checksums.
+pub(crate) const SUMS: &str = "SHA256SUMS";
+
 /// The folder of the manual pages, below the prefix.
 const MANUAL: &str = "share/man/man1";
 
@@ -150,7 +154,8 @@ pub(crate) fn build(root: &Path, debug_files: bool) -> Result<Vec<PathBuf>, Stri
         Vec::new()
     };
     made.extend(packages.iter().cloned());
-    workshop.checksums(&made)?;
+    let names: Vec<_> = made.iter().filter_map(|path| path.file_name()).collect();
+    checksums(&workshop.folder, &names)?;
     fs::remove_dir_all(&workshop.work).map_err(|error| format!("{}: {error}", workshop.work.display()))?;
     for path in &made {
         let size = fs::metadata(path).map_err(|error| format!("{}: {error}", path.display()))?.len();
@@ -165,7 +170,7 @@ impl Workshop {
         let _ = fs::remove_dir_all(&self.work);
         for entry in fs::read_dir(&self.folder).into_iter().flatten().filter_map(Result::ok) {
             let name = entry.file_name().to_string_lossy().into_owned();
-            if name.ends_with(".deb") || name.ends_with(".tar.gz") || name == "SHA256SUMS" {
+            if name.ends_with(".deb") || name.ends_with(".tar.gz") || name == SUMS {
                 fs::remove_file(entry.path()).map_err(|error| format!("{name}: {error}"))?;
             }
         }
@@ -198,10 +203,7 @@ impl Workshop {
         self.tree(&self.work.join(&name), "lib", ZSH)?;
         open_to_all(&self.work.join(&name))?;
         let archive = self.folder.join(format!("{name}.tar.gz"));
-        let mut command = Command::new("tar");
-        command.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner"]);
-        command.arg(format!("--mtime=@{}", time(&self.root))).arg("-czf").arg(&archive);
-        done(command.arg("-C").arg(&self.work).arg(&name))?;
+        tar(&self.root, &self.work, &name, "gzip", &archive)?;
         Ok(archive)
     }
 
@@ -331,12 +333,26 @@ impl Workshop {
             self.machine.debian,
         )
     }
+}
 
-    fn checksums(&self, made: &[PathBuf]) -> Done {
-        let names = made.iter().filter_map(|path| path.file_name());
-        let sums = said(Command::new("sha256sum").current_dir(&self.folder).args(names))?;
-        install::write(&self.folder.join("SHA256SUMS"), &sums)
-    }
+/// Packs the folder `name` of `work` with the program `gzip`. Neither owners nor times depend on the machine.
+///
+/// # Errors
+/// If `tar` fails.
+pub(crate) fn tar(root: &Path, work: &Path, name: &str, gzip: &str, archive: &Path) -> Done {
+    let mut command = Command::new("tar");
+    command.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "-I", gzip]);
+    command.arg(format!("--mtime=@{}", time(root))).arg("-cf").arg(archive);
+    done(command.arg("-C").arg(work).arg(name))
+}
+
+/// Writes the checksums of these files of a folder.
+///
+/// # Errors
+/// If `sha256sum` fails; an I/O error.
+pub(crate) fn checksums(folder: &Path, names: &[impl AsRef<OsStr>]) -> Done {
+    let sums = said(Command::new("sha256sum").current_dir(folder).args(names))?;
+    install::write(&folder.join(SUMS), &sums)
 }
 
 /// Returns the time for all files in UNIX seconds: `SOURCE_DATE_EPOCH`, or the time of the commit.

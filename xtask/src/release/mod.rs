@@ -7,7 +7,7 @@ mod names;
 mod programs;
 
 use crate::cargo::{Cargo, Done, said, target};
-use crate::{install, licenses, package, stages, wheel};
+use crate::{install, package, stages, wheel};
 use names::Name;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,8 +26,6 @@ struct Workshop<'a> {
     folder: PathBuf,
     /// Where they are made; removed at the end.
     work: PathBuf,
-    /// The licences of all that is linked.
-    licenses: String,
 }
 
 /// Runs `cargo xtask release` with `args`.
@@ -41,13 +39,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Done {
     // A complete run begins anew, so that no file of an older version is left.
     install::remove(if parts.len() == PARTS.len() { &folder } else { &work })?;
     std::fs::create_dir_all(&work).map_err(|e| format!("{}: {e}", work.display()))?;
-    let workshop = Workshop {
-        root,
-        version: env!("CARGO_PKG_VERSION"),
-        folder,
-        work,
-        licenses: licenses::text(root, &["tidesdb-cli", "tidesdb-bench"])?,
-    };
+    let workshop = Workshop { root, version: env!("CARGO_PKG_VERSION"), folder, work };
     for part in &parts {
         println!("== {part}");
         workshop.part(part).map_err(|message| format!("{part}: {message}"))?;
@@ -82,7 +74,7 @@ impl Workshop<'_> {
             "names" => self.names(),
             "tests" => stages::run(root, &["tidy", "lint", "test", "docs", "c"]),
             "crates" => self.crates(),
-            "programs" => programs::make(self).map(drop),
+            "programs" => programs::make(self),
             "packages" => {
                 package::build(root, false)?;
                 self.take(&target(root).join("package"), &[".deb", ".tar.gz"])
@@ -182,18 +174,14 @@ impl Workshop<'_> {
     /// Packs the folder `name` of the workshop. Neither owners nor times depend on the machine.
     fn archive(&self, name: &str, end: &str) -> Result<PathBuf, String> {
         let archive = self.folder.join(format!("{name}.{end}"));
-        let time = package::time(self.root);
-        let script = match end {
-            "zip" => {
-                "set -e; find \"$2\" -exec touch -h -d \"@$3\" {} +; rm -f \"$1\"
-                 find \"$2\" -type f | LC_ALL=C sort | TZ=UTC zip -q -X -@ \"$1\""
-            }
-            _ => {
-                "tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=\"@$3\" -cf - \"$2\" | gzip -9n >\"$1\""
-            }
-        };
+        if end != "zip" {
+            package::tar(self.root, &self.work, name, "gzip -9n", &archive)?;
+            return Ok(archive);
+        }
+        let script = "set -e; find \"$2\" -exec touch -h -d \"@$3\" {} +; rm -f \"$1\"
+                      find \"$2\" -type f | LC_ALL=C sort | TZ=UTC zip -q -X -@ \"$1\"";
         let mut command = Command::new("sh");
-        command.args(["-c", script, "sh"]).arg(&archive).args([name, &time]);
+        command.args(["-c", script, "sh"]).arg(&archive).args([name, &package::time(self.root)]);
         said(command.current_dir(&self.work))?;
         Ok(archive)
     }
@@ -202,19 +190,15 @@ impl Workshop<'_> {
     fn checksums(&self) -> Done {
         let files = std::fs::read_dir(&self.folder).map_err(|e| format!("{}: {e}", self.folder.display()))?;
         let names = files.filter_map(|file| file.ok()?.file_name().into_string().ok());
-        let mut names: Vec<String> = names.filter(|name| name != SUMS).collect();
+        let mut names: Vec<String> = names.filter(|name| name != package::SUMS).collect();
         names.sort_unstable();
-        let sums = said(Command::new("sha256sum").current_dir(&self.folder).args(&names))?;
         for name in &names {
             let size = std::fs::metadata(self.folder.join(name)).map_err(|e| format!("{name}: {e}"))?.len();
             println!("  {size:>10}  {name}");
         }
-        install::write(&self.folder.join(SUMS), &sums)
+        package::checksums(&self.folder, &names)
     }
 }
-
-/// The file with the checksums.
-const SUMS: &str = "SHA256SUMS";
 
 /// Returns the first version of a list of changes, and the rest of its line.
 fn newest(changes: &str) -> Option<(&str, &str)> {
@@ -275,8 +259,7 @@ mod tests {
         for n in 0..2 {
             let work = folder.join(format!("work-{n}"));
             install::write(&work.join("thing/file"), "text").expect("a file");
-            let workshop =
-                Workshop { root: &root, version: "1", folder: folder.clone(), work, licenses: String::new() };
+            let workshop = Workshop { root: &root, version: "1", folder: folder.clone(), work };
             let path = workshop.archive("thing", "tar.gz").expect("an archive");
             made.push(std::fs::read(path).expect("it is there"));
             std::thread::sleep(std::time::Duration::from_millis(1100)); // times are whole seconds

@@ -3,7 +3,8 @@
 
 use super::Workshop;
 use crate::cargo::{Cargo, DIST, Done, said, target, works};
-use crate::{install, package, platforms};
+use crate::platforms::Environment;
+use crate::{install, licenses, package, platforms};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -64,18 +65,18 @@ const TOUR: &str = "tour";
 /// So does the benchmark, where it is a part of the program.
 const MEASURED: &str = "bench run --ops 2000 --threads 2";
 
-/// Builds, tries and packs all of them. Returns the archives.
+/// Builds, tries and packs all of them.
 ///
 /// # Errors
 /// The first failure; a tool that is missing.
-pub(super) fn make(workshop: &Workshop<'_>) -> Result<Vec<PathBuf>, String> {
-    let mut made = Vec::new();
+pub(super) fn make(workshop: &Workshop<'_>) -> Done {
+    let licenses = licenses::text(workshop.root, &["tidesdb-cli", "tidesdb-bench"])?;
     for single in &SINGLES {
         let (program, runner) = single.build(workshop.root)?;
         single.try_out(workshop, &program, &runner)?;
-        made.push(single.pack(workshop, &program)?);
+        single.pack(workshop, &program, &licenses)?;
     }
-    Ok(made)
+    Ok(())
 }
 
 impl Single {
@@ -89,7 +90,7 @@ impl Single {
             "build --locked --profile {DIST} --target {triple} --package tidesdb-cli --features {}",
             self.features
         );
-        let flags = format!("CARGO_TARGET_{}_RUSTFLAGS", triple.to_uppercase().replace('-', "_"));
+        let flags = platforms::key(&triple, "RUSTFLAGS");
         let cargo = env.iter().fold(Cargo::new(&line), |cargo, (key, value)| cargo.env(key, value));
         // What is linked otherwise has its own folder, so that neither is built again for the other.
         let cargo =
@@ -149,24 +150,24 @@ impl Single {
     }
 
     /// Lays out the archive. The pages are written by the program for this machine, which is built first.
-    fn pack(&self, workshop: &Workshop<'_>, program: &Path) -> Result<PathBuf, String> {
+    fn pack(&self, workshop: &Workshop<'_>, program: &Path, licenses: &str) -> Done {
         let name = format!("tidesdb-{}-{}", workshop.version, self.name);
         let tree = workshop.work.join(&name);
         let file = tree.join(format!("tidesdb{}", self.end));
         install::copy(program, &file, 0o755)?;
-        install::write(&tree.join("LICENSES.txt"), &workshop.licenses)?;
+        install::write(&tree.join("LICENSES.txt"), licenses)?;
         install::copy(&workshop.root.join("docs/reference/cli.md"), &tree.join("cli.md"), 0o644)?;
         let host = workshop.work.join(format!("try-{}/tidesdb", SINGLES[0].name));
         if self.end.is_empty() {
             package::pages(&host, &tree, package::ZSH)?;
         }
         package::open_to_all(&tree)?;
-        workshop.archive(&name, if self.end.is_empty() { "tar.gz" } else { "zip" })
+        workshop.archive(&name, if self.end.is_empty() { "tar.gz" } else { "zip" }).map(drop)
     }
 }
 
 /// What starts a program of another machine.
 struct Runner {
     words: Option<String>,
-    env: Vec<(String, String)>,
+    env: Environment,
 }
