@@ -30,7 +30,8 @@ mod stages;
 mod soak;
 mod release;
 
-use std::path::PathBuf;
+use cargo::Done;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const HELP: &str = "\
@@ -95,40 +96,50 @@ cargo xtask COMMAND
                       round with the next seed, until the time is over or one fails
 ";
 
+/// Runs a command in the repository at this root, with the arguments after its name.
+type Command = fn(&Path, &[String]) -> Done;
+
+/// The commands besides `tidy`, which has its own exit code, and the programs of the test kit.
+const COMMANDS: [(&str, Command); 24] = [
+    ("quick", |root, _| stages::run(root, &["tidy", "lint", "unit"])),
+    ("test", |root, _| stages::run(root, &["test"])),
+    ("ci", stages::ci),
+    ("install", install::run),
+    ("dll", |root, _| dll::run(root)),
+    ("package", package::run),
+    ("release", release::run),
+    ("npm", npm::run),
+    ("clients", |root, _| clients::run(root)),
+    ("platforms", platforms::run),
+    ("wheel", wheel::run),
+    ("api", |root, _| stages::api(root)),
+    ("book", book::run),
+    ("loom", stages::loom),
+    ("asan", |root, _| stages::run(root, &["asan"])),
+    ("miri", |root, _| stages::run(root, &["miri"])),
+    ("bench", stages::bench),
+    ("bench-gate", gate::run),
+    ("weight", weight::run),
+    ("msrv", |root, _| stages::run(root, &["msrv"])),
+    ("inject", inject::run),
+    ("sim", sim::run),
+    ("soak", soak::run),
+    ("help", |_, _| {
+        print!("{HELP}");
+        Ok(())
+    }),
+];
+
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let (command, rest) =
-        args.split_first().map_or(("help", &[][..]), |(first, rest)| (first.as_str(), rest));
+    let (name, rest) = args.split_first().map_or(("help", &[][..]), |(first, rest)| (first.as_str(), rest));
     let root = root();
-    let done = match command {
-        "tidy" => return tidy::run(&root, rest.iter().any(|arg| arg == "--stats")),
-        "quick" => stages::run(&root, &["tidy", "lint", "unit"]),
-        "test" => stages::run(&root, &["test"]),
-        "ci" => stages::ci(&root, rest),
-        "api" => stages::api(&root),
-        "book" => book::run(&root, rest),
-        "release" => release::run(&root, rest),
-        "loom" => stages::loom(&root, rest),
-        "asan" | "miri" | "msrv" => stages::run(&root, &[command]),
-        "bench" => stages::bench(&root, rest),
-        "bench-gate" => gate::run(&root, rest),
-        "weight" => weight::run(&root, rest),
-        "install" => install::run(&root, rest),
-        "dll" => dll::run(&root),
-        "package" => package::run(&root, rest),
-        "npm" => npm::run(&root, rest),
-        "clients" => clients::run(&root),
-        "platforms" => platforms::run(&root, rest),
-        "wheel" => wheel::run(&root, rest),
-        "sim" => sim::run(&root, rest),
-        command if stages::is_kit(command) => stages::testkit(&root, command, rest),
-        "inject" => inject::run(&root, rest),
-        "soak" => soak::run(&root, rest),
-        "help" | "--help" | "-h" => {
-            print!("{HELP}");
-            Ok(())
-        }
-        other => Err(format!("unknown command `{other}`\n\n{HELP}")),
+    let name = if matches!(name, "--help" | "-h") { "help" } else { name };
+    let done = match COMMANDS.iter().find(|(known, _)| *known == name) {
+        _ if name == "tidy" => return tidy::run(&root, rest.iter().any(|arg| arg == "--stats")),
+        Some((_, command)) => command(&root, rest),
+        None if stages::is_kit(name) => stages::testkit(&root, name, rest),
+        None => Err(format!("unknown command `{name}`\n\n{HELP}")),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -145,4 +156,27 @@ fn root() -> PathBuf {
     let here = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     let here = PathBuf::from(here);
     here.parent().map_or(here.clone(), PathBuf::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// A line was lost in a merge, and the command that it named could not be reached.
+    #[test]
+    fn the_help_has_each_command() {
+        let heads = HELP.lines().skip(1).filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+        let helped: BTreeSet<&str> =
+            heads.filter(|head| !head.is_empty()).flat_map(|head| head.split('|')).collect();
+        let listed = COMMANDS.iter().map(|(name, _)| *name).filter(|name| *name != "help");
+        let known: BTreeSet<&str> = listed.chain(stages::KIT.map(|(name, _)| name)).chain(["tidy"]).collect();
+        assert_eq!(helped, known);
+    }
+
+    #[test]
+    fn the_help_has_each_stage() {
+        let list = HELP.split("stages: ").nth(1).and_then(|rest| rest.split(';').next());
+        assert_eq!(list.map(|list| list.split_whitespace().collect()), Some(stages::ALL.to_vec()));
+    }
 }

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Stages in the order of a full run, the fast ones first.
-const ALL: [&str; 38] = [
+pub(crate) const ALL: [&str; 38] = [
     "tidy",
     "lint",
     "msrv",
@@ -71,7 +71,7 @@ const BRIEF: [&str; 12] = [
 
 /// Programs of the test kit with their arguments in a check run, which takes minutes in total: a line for each time that one runs. Without
 /// arguments they run at full size.
-const KIT: [(&str, &[&str]); 20] = [
+pub(crate) const KIT: [(&str, &[&str]); 20] = [
     ("crash", &["--points", "2000"]),
     ("crash", &["--points", "400", "--disk", "macos"]),
     ("crash", &["--points", "400", "--disk", "windows"]),
