@@ -113,6 +113,16 @@ pub(crate) fn target(root: &Path) -> PathBuf {
     }
 }
 
+/// Prints a command and runs it; its output is for the user.
+///
+/// # Errors
+/// If it cannot be started or fails.
+pub(crate) fn shown(command: &mut Command) -> Done {
+    let line = format!("{command:?}");
+    eprintln!("$ {line}");
+    ended(command.status(), &line)
+}
+
 /// Returns the standard output of a command.
 ///
 /// # Errors
@@ -124,4 +134,14 @@ pub(crate) fn said(command: &mut Command) -> Result<String, String> {
         return Ok(text(&output.stdout));
     }
     Err(format!("failed ({}): {command:?}\n{}{}", output.status, text(&output.stdout), text(&output.stderr)))
+}
+
+/// Returns the target of this machine.
+///
+/// # Errors
+/// If `rustc` cannot be started, fails or does not name it.
+pub(crate) fn host() -> Result<String, String> {
+    let text = said(Command::new("rustc").arg("-vV"))?;
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_owned).ok_or("rustc does not name its host".to_owned())
 }

@@ -4,7 +4,7 @@
 //! under valgrind. The examples are built as users build them. The programs are instrumented, the library is
 //! not.
 
-use crate::cargo::{Done, said, target, works};
+use crate::cargo::{Done, said, shown, target, works};
 use crate::install::{self, CRATE, Shape};
 use crate::pages::{Fence, fences};
 use crate::tree::Tree;
@@ -527,16 +527,6 @@ fn passed(what: &str) -> Done {
 fn skipped(what: &str, how: &str) -> Done {
     println!("  SKIPPED {what}: {how}");
     Ok(())
-}
-
-/// Runs a command whose output is for the user.
-fn shown(command: &mut Command) -> Done {
-    println!("$ {command:?}");
-    match command.status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("failed ({status}): {command:?}")),
-        Err(error) => Err(format!("cannot start ({error}): {command:?}")),
-    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! A stage that cannot run prints `SKIPPED` and the reason; it is never skipped silently.
 
-use crate::cargo::{Cargo, DIST, Done, works};
+use crate::cargo::{Cargo, DIST, Done, host, works};
 use crate::{api, book, clients, ctests, gate, npm, package, platforms, sim, tidy, weight, wheel};
 use std::path::Path;
 use std::process::ExitCode;
@@ -326,7 +326,7 @@ fn asan(root: &Path) -> Staged {
     if !works("cargo", &["+nightly", "--version"]) {
         return Ok(Outcome::Skipped("no nightly Rust: rustup toolchain install nightly".to_owned()));
     }
-    let Some(host) = host() else { return Err("rustc does not name its host".to_owned()) };
+    let host = host()?;
     let packages = packages(root, &LEAVES, |_| true);
     let test = Cargo::new(&format!("+nightly test {packages} --lib --tests --target {host}"));
     // The epoch collector frees lazily, so memory not freed at the end is not a leak.
@@ -415,12 +415,6 @@ fn workspace(root: &Path) -> &'static str {
         return PORTABLE;
     }
     if root.join("crates/tidesdb-bench-peers").is_dir() { WORKSPACE } else { "--workspace" }
-}
-
-fn host() -> Option<String> {
-    let output = std::process::Command::new("rustc").arg("-vV").output().ok()?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    text.lines().find_map(|line| line.strip_prefix("host: ")).map(str::to_owned)
 }
 
 #[cfg(test)]

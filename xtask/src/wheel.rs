@@ -4,7 +4,7 @@
 //! The program `tidesdb` is a file in the wheel, beside the extension module: it starts in milliseconds, and handles signals, the terminal and
 //! its exit codes itself, which it could not as a function within an interpreter.
 
-use crate::cargo::{Cargo, DIST, Done, said, target, works};
+use crate::cargo::{Cargo, DIST, Done, host, said, shown, target, works};
 use crate::install::{copy, read, remove, strip_with, write};
 use crate::platforms::Environment;
 use crate::stages::{Outcome, Staged};
@@ -148,8 +148,7 @@ fn environment(root: &Path, name: &str, packages: &[&str]) -> Result<PathBuf, St
     eprintln!("$ pip install {}", packages.join(" "));
     remove(&folder)?;
     said(Command::new(interpreter()).args(["-m", "venv"]).arg(&folder))?;
-    let mut pip = Command::new(&python);
-    said(pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(packages))?;
+    said(pip_install(&python).args(packages))?;
     write(&done, &wanted)?;
     Ok(python)
 }
@@ -224,26 +223,16 @@ fn program(root: &Path, triple: &str, profile: &str, alone: bool, env: &Environm
     strip_with(&format!("{begin}objcopy"), &to, None)
 }
 
-/// Returns the target of this machine.
-fn host() -> Result<String, String> {
-    let text = said(Command::new("rustc").arg("-vV"))?;
-    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
-    host.map(str::to_owned).ok_or("rustc does not name its host".to_owned())
-}
-
 /// Installs the wheel into an environment.
 fn install(python: &Path, wheel: &Path) -> Done {
+    said(pip_install(python).args(["--no-deps", "--force-reinstall"]).arg(wheel)).map(drop)
+}
+
+/// Returns the command that installs into the environment of `python`, without what to install.
+fn pip_install(python: &Path) -> Command {
     let mut pip = Command::new(python);
-    pip.args([
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--no-deps",
-        "--force-reinstall",
-    ]);
-    said(pip.arg(wheel)).map(drop)
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+    pip
 }
 
 /// Tests the wheel as it is installed.
@@ -258,16 +247,6 @@ fn python_in(root: &Path, python: &Path) -> Command {
     let mut command = Command::new(python);
     command.current_dir(root.join(PACKAGE)).env("PYTHONFAULTHANDLER", "1");
     command
-}
-
-/// Prints a command and runs it.
-fn shown(command: &mut Command) -> Done {
-    eprintln!("$ {command:?}");
-    match command.status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("failed ({status}): {command:?}")),
-        Err(error) => Err(format!("cannot start ({error}): {command:?}")),
-    }
 }
 
 #[cfg(test)]
