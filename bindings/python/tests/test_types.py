@@ -70,16 +70,27 @@ def test_the_package_itself_has_types(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def stubs():
+    """The classes and the functions of the stubs, by name."""
+    body = ast.parse((FOLDER / "__init__.pyi").read_text()).body
+    return tuple({node.name: node for node in body if isinstance(node, kind)} for kind in (ast.ClassDef, ast.FunctionDef))
+
+
+def parts(classes, node):
+    """What a class states, and what those of its bases state that exist in the stubs only."""
+    bases = [classes[base.id] for base in node.bases if isinstance(base, ast.Name) and base.id.startswith("_")]
+    return [part for base in bases for part in parts(classes, base)] + node.body
+
+
 def test_the_stubs_name_what_exists_and_nothing_else():
-    tree = ast.parse((FOLDER / "__init__.pyi").read_text())
-    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
-    functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
-    assert set(classes) | functions | {"__version__"} == set(tidesdb.__all__)
-    for name, node in classes.items():
+    classes, functions = stubs()
+    public = {name for name in classes if not name.startswith("_")}
+    assert public | set(functions) | {"__version__"} == set(tidesdb.__all__)
+    for name in public:
         one = getattr(tidesdb, name)
         if issubclass(one, Exception) or name in ("ValueReader", "ValueWriter"):
             continue
-        stated = {f.name: f for f in node.body if isinstance(f, ast.FunctionDef)}
+        stated = {f.name: f for f in parts(classes, classes[name]) if isinstance(f, ast.FunctionDef)}
         real = {m for m in vars(one) if not m.startswith("_")}
         assert {m for m in stated if not m.startswith("_")} == real, name
         for method in real:
@@ -97,8 +108,8 @@ def test_the_stubs_name_what_exists_and_nothing_else():
 def test_the_stubs_name_all_options():
     from tidesdb import _tidesdb
 
-    tree = ast.parse((FOLDER / "__init__.pyi").read_text())
-    open_ = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "open")
-    stated = {argument.arg for argument in open_.args.kwonlyargs}
+    classes, functions = stubs()
+    options = classes[functions["open"].args.kwarg.annotation.slice.id]
+    stated = {part.target.id for part in parts(classes, options) if isinstance(part, ast.AnnAssign)}
     assert stated >= {name for name, *_ in _tidesdb.defaults()}
     assert (FOLDER / "py.typed").exists()

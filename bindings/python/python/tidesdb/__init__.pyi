@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from io import BufferedReader, RawIOBase
 from os import PathLike
 from types import TracebackType
-from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
+from typing import Any, Literal, Self, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 from _typeshed import ReadableBuffer
 
@@ -22,66 +22,140 @@ Comparator: TypeAlias = Literal["bytewise", "reverse_bytewise", "u64_le", "i64_l
 Items: TypeAlias = Mapping[bytes, Buffer] | Iterable[tuple[Buffer, Buffer]]
 _Operator: TypeAlias = Literal["add", "max", "min", "append"] | tuple[Literal["append"], str] | MergeOperator
 _Row: TypeAlias = tuple[bytes, bytes] | None
+_Which: TypeAlias = Family | str | None
 
 _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)
 
 __version__: str
 
-def open(
-    path: Path,
-    *,
-    sync: Sync = ...,
-    recovery: Literal["strict", "tail", "point_in_time", "salvage"] = ...,
-    memory_limit: int = ...,
-    cache_bytes: int = ...,
-    memtables_bytes_max: int = ...,
-    active_memtables_bytes_max: int = ...,
-    wal_bytes_max: int = ...,
-    wal_segment_bytes: int = ...,
-    background_threads: int | None = ...,
-    merge_parts: int | None = ...,
-    compaction_bytes_per_second: int = ...,
-    disk_free_min: int = ...,
-    disk_reserve_bytes: int | None = ...,
-    history_bytes: int = ...,
-    foreground_recovery_bytes: int = ...,
-    create_if_missing: bool = ...,
-    read_only: bool = ...,
-    mmap_reads: bool = ...,
-    mmap_wal: bool = ...,
-    event_log: bool = ...,
-    default_family_name: str = ...,
-    allow_unknown: bool = ...,
-    merge_operators: Iterable[MergeOperator] = ...,
-    comparator: Comparator = ...,
-    merge_operator: _Operator = ...,
-    write_buffer_bytes: int = ...,
-    value_threshold: int = ...,
-    compression: Compression | None = ...,
-    filter_bits_per_key: int = ...,
-    table_bytes: int = ...,
-    l1_tables_trigger: int = ...,
-    vlog_file_bytes: int = ...,
-    level_size_ratio: int = ...,
-    min_levels: int = ...,
-    dividing_level_offset: int = ...,
-    tombstone_density_permille: int = ...,
-    tombstone_density_min_entries: int = ...,
-    value_garbage_percent: int = ...,
-    default_ttl: Ttl = ...,
-    tiered_runs_max: int = ...,
-) -> Db: ...
-def open_reader(
-    path: Path,
-    *,
-    memory_limit: int = ...,
-    cache_bytes: int = ...,
-    mmap_reads: bool = ...,
-    default_family_name: str = ...,
-    allow_unknown: bool = ...,
-    merge_operators: Iterable[MergeOperator] = ...,
-) -> Reader: ...
+# Classes with an underscore exist for type checkers only.
+
+class _FamilyOptions(TypedDict, total=False):
+    comparator: Comparator
+    merge_operator: _Operator
+    write_buffer_bytes: int
+    value_threshold: int
+    compression: Compression | None
+    filter_bits_per_key: int
+    table_bytes: int
+    l1_tables_trigger: int
+    vlog_file_bytes: int
+    level_size_ratio: int
+    min_levels: int
+    dividing_level_offset: int
+    tombstone_density_permille: int
+    tombstone_density_min_entries: int
+    value_garbage_percent: int
+    default_ttl: Ttl
+    tiered_runs_max: int
+
+class _ReaderOptions(TypedDict, total=False):
+    memory_limit: int
+    cache_bytes: int
+    mmap_reads: bool
+    default_family_name: str
+    allow_unknown: bool
+    merge_operators: Iterable[MergeOperator]
+
+class _Options(_FamilyOptions, _ReaderOptions, total=False):
+    sync: Sync
+    recovery: Literal["strict", "tail", "point_in_time", "salvage"]
+    memtables_bytes_max: int
+    active_memtables_bytes_max: int
+    wal_bytes_max: int
+    wal_segment_bytes: int
+    background_threads: int | None
+    merge_parts: int | None
+    compaction_bytes_per_second: int
+    disk_free_min: int
+    disk_reserve_bytes: int | None
+    history_bytes: int
+    foreground_recovery_bytes: int
+    create_if_missing: bool
+    read_only: bool
+    mmap_wal: bool
+    event_log: bool
+
+def open(path: Path, **options: Unpack[_Options]) -> Db: ...
+def open_reader(path: Path, **options: Unpack[_ReaderOptions]) -> Reader: ...
+
+class _Block:
+    """What a `with` statement takes."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+class _Writes:
+    """Writes that are committed together."""
+
+    def put(
+        self,
+        key: Buffer,
+        value: Buffer,
+        *,
+        ttl: Ttl | None = None,
+        expires: Expires | None = None,
+        family: _Which = None,
+    ) -> None: ...
+    def put_many(
+        self,
+        items: Items,
+        *,
+        ttl: Ttl | None = None,
+        expires: Expires | None = None,
+        family: _Which = None,
+    ) -> None: ...
+    def delete(self, key: Buffer, *, family: _Which = None) -> None: ...
+    def delete_range(self, start: Buffer | None, stop: Buffer | None, *, family: _Which = None) -> None: ...
+    def delete_prefix(self, prefix: Buffer, *, family: _Which = None) -> None: ...
+    def merge(self, key: Buffer, operand: Buffer | int, *, family: _Which = None) -> None: ...
+    def commit(self) -> int: ...
+    def __len__(self) -> int: ...
+    def __bool__(self) -> Literal[True]: ...
+    def __setitem__(self, key: Buffer, value: Buffer) -> None: ...
+    def __delitem__(self, key: Buffer) -> None: ...
+
+class _Reads:
+    """Reads of one state of all families."""
+
+    def multi_get(self, keys: Iterable[Buffer], *, family: _Which = None) -> list[bytes | None]: ...
+    def contains(self, key: Buffer, *, family: _Which = None) -> bool: ...
+    def items(
+        self,
+        start: Buffer | None = None,
+        stop: Buffer | None = None,
+        *,
+        prefix: Buffer | None = None,
+        reverse: bool = False,
+        family: _Which = None,
+    ) -> Rows[tuple[bytes, bytes]]: ...
+    def keys(
+        self,
+        start: Buffer | None = None,
+        stop: Buffer | None = None,
+        *,
+        prefix: Buffer | None = None,
+        reverse: bool = False,
+        family: _Which = None,
+    ) -> Rows[bytes]: ...
+    def values(
+        self,
+        start: Buffer | None = None,
+        stop: Buffer | None = None,
+        *,
+        prefix: Buffer | None = None,
+        reverse: bool = False,
+        family: _Which = None,
+    ) -> Rows[bytes]: ...
+    def first(self, *, family: _Which = None) -> _Row: ...
+    def last(self, *, family: _Which = None) -> _Row: ...
+    def value_reader(self, key: Buffer, *, family: _Which = None) -> ValueReader | None: ...
+    def __getitem__(self, key: Buffer) -> bytes: ...
+    def __contains__(self, key: Buffer) -> bool: ...
+    def __iter__(self) -> Rows[bytes]: ...
 
 class Family:
     @property
@@ -166,27 +240,7 @@ class Family:
     def family_stats(self) -> dict[str, Any]: ...
     def tree(self) -> dict[str, Any]: ...
     def options(self) -> dict[str, Any]: ...
-    def change_options(
-        self,
-        *,
-        comparator: Comparator = ...,
-        merge_operator: _Operator = ...,
-        write_buffer_bytes: int = ...,
-        value_threshold: int = ...,
-        compression: Compression | None = ...,
-        filter_bits_per_key: int = ...,
-        table_bytes: int = ...,
-        l1_tables_trigger: int = ...,
-        vlog_file_bytes: int = ...,
-        level_size_ratio: int = ...,
-        min_levels: int = ...,
-        dividing_level_offset: int = ...,
-        tombstone_density_permille: int = ...,
-        tombstone_density_min_entries: int = ...,
-        value_garbage_percent: int = ...,
-        default_ttl: Ttl = ...,
-        tiered_runs_max: int = ...,
-    ) -> None: ...
+    def change_options(self, **settings: Unpack[_FamilyOptions]) -> None: ...
     def set_compaction_filter(self, decide: Callable[[bytes, bytes | None], bool | bytes] | None) -> None: ...
     def __getitem__(self, key: Buffer) -> bytes: ...
     def __setitem__(self, key: Buffer, value: Buffer) -> None: ...
@@ -196,52 +250,8 @@ class Family:
     def __reversed__(self) -> Rows[bytes]: ...
     def __bool__(self) -> Literal[True]: ...
 
-class Db(Family):
-    def __init__(
-        self,
-        path: Path,
-        *,
-        sync: Sync = ...,
-        recovery: Literal["strict", "tail", "point_in_time", "salvage"] = ...,
-        memory_limit: int = ...,
-        cache_bytes: int = ...,
-        memtables_bytes_max: int = ...,
-        active_memtables_bytes_max: int = ...,
-        wal_bytes_max: int = ...,
-        wal_segment_bytes: int = ...,
-        background_threads: int | None = ...,
-        merge_parts: int | None = ...,
-        compaction_bytes_per_second: int = ...,
-        disk_free_min: int = ...,
-        disk_reserve_bytes: int | None = ...,
-        history_bytes: int = ...,
-        foreground_recovery_bytes: int = ...,
-        create_if_missing: bool = ...,
-        read_only: bool = ...,
-        mmap_reads: bool = ...,
-        mmap_wal: bool = ...,
-        event_log: bool = ...,
-        default_family_name: str = ...,
-        allow_unknown: bool = ...,
-        merge_operators: Iterable[MergeOperator] = ...,
-        comparator: Comparator = ...,
-        merge_operator: _Operator = ...,
-        write_buffer_bytes: int = ...,
-        value_threshold: int = ...,
-        compression: Compression | None = ...,
-        filter_bits_per_key: int = ...,
-        table_bytes: int = ...,
-        l1_tables_trigger: int = ...,
-        vlog_file_bytes: int = ...,
-        level_size_ratio: int = ...,
-        min_levels: int = ...,
-        dividing_level_offset: int = ...,
-        tombstone_density_permille: int = ...,
-        tombstone_density_min_entries: int = ...,
-        value_garbage_percent: int = ...,
-        default_ttl: Ttl = ...,
-        tiered_runs_max: int = ...,
-    ) -> None: ...
+class Db(Family, _Block):
+    def __init__(self, path: Path, **options: Unpack[_Options]) -> None: ...
     @property
     def path(self) -> str | PathLike[str]: ...
     @property
@@ -249,50 +259,8 @@ class Db(Family):
     @property
     def memory_limit(self) -> int: ...
     def family(self, name: str) -> Family: ...
-    def create_family(
-        self,
-        name: str,
-        *,
-        comparator: Comparator = ...,
-        merge_operator: _Operator = ...,
-        write_buffer_bytes: int = ...,
-        value_threshold: int = ...,
-        compression: Compression | None = ...,
-        filter_bits_per_key: int = ...,
-        table_bytes: int = ...,
-        l1_tables_trigger: int = ...,
-        vlog_file_bytes: int = ...,
-        level_size_ratio: int = ...,
-        min_levels: int = ...,
-        dividing_level_offset: int = ...,
-        tombstone_density_permille: int = ...,
-        tombstone_density_min_entries: int = ...,
-        value_garbage_percent: int = ...,
-        default_ttl: Ttl = ...,
-        tiered_runs_max: int = ...,
-    ) -> Family: ...
-    def family_or_create(
-        self,
-        name: str,
-        *,
-        comparator: Comparator = ...,
-        merge_operator: _Operator = ...,
-        write_buffer_bytes: int = ...,
-        value_threshold: int = ...,
-        compression: Compression | None = ...,
-        filter_bits_per_key: int = ...,
-        table_bytes: int = ...,
-        l1_tables_trigger: int = ...,
-        vlog_file_bytes: int = ...,
-        level_size_ratio: int = ...,
-        min_levels: int = ...,
-        dividing_level_offset: int = ...,
-        tombstone_density_permille: int = ...,
-        tombstone_density_min_entries: int = ...,
-        value_garbage_percent: int = ...,
-        default_ttl: Ttl = ...,
-        tiered_runs_max: int = ...,
-    ) -> Family: ...
+    def create_family(self, name: str, **options: Unpack[_FamilyOptions]) -> Family: ...
+    def family_or_create(self, name: str, **options: Unpack[_FamilyOptions]) -> Family: ...
     def drop_family(self, name: str) -> None: ...
     def rename_family(self, old: str, new: str) -> None: ...
     def clone_family(self, source: str, new: str) -> Family: ...
@@ -322,218 +290,62 @@ class Db(Family):
     def metrics_text(self) -> str: ...
     def recovery_report(self) -> dict[str, Any]: ...
     def close(self, timeout: float | timedelta | None = None) -> None: ...
-    def __enter__(self) -> Db: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
 
-class Reader:
+class Reader(_Block):
     @property
     def seq(self) -> int: ...
     def view(self) -> Db: ...
     def refresh(self) -> Db: ...
     def close(self) -> None: ...
-    def __enter__(self) -> Reader: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
 
-class Batch:
+class Batch(_Writes, _Block):
     @property
     def bytes(self) -> int: ...
-    def put(
-        self,
-        key: Buffer,
-        value: Buffer,
-        *,
-        ttl: Ttl | None = None,
-        expires: Expires | None = None,
-        family: Family | str | None = None,
-    ) -> None: ...
-    def put_many(
-        self,
-        items: Items,
-        *,
-        ttl: Ttl | None = None,
-        expires: Expires | None = None,
-        family: Family | str | None = None,
-    ) -> None: ...
-    def delete(self, key: Buffer, *, family: Family | str | None = None) -> None: ...
-    def single_delete(self, key: Buffer, *, family: Family | str | None = None) -> None: ...
-    def delete_range(
-        self, start: Buffer | None, stop: Buffer | None, *, family: Family | str | None = None
-    ) -> None: ...
-    def delete_prefix(self, prefix: Buffer, *, family: Family | str | None = None) -> None: ...
-    def merge(self, key: Buffer, operand: Buffer | int, *, family: Family | str | None = None) -> None: ...
-    def commit(self) -> int: ...
+    def single_delete(self, key: Buffer, *, family: _Which = None) -> None: ...
     def clear(self) -> None: ...
-    def __len__(self) -> int: ...
-    def __bool__(self) -> Literal[True]: ...
-    def __setitem__(self, key: Buffer, value: Buffer) -> None: ...
-    def __delitem__(self, key: Buffer) -> None: ...
-    def __enter__(self) -> Batch: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
 
 class Savepoint: ...
 
-class Transaction:
+class Transaction(_Writes, _Reads, _Block):
     @property
     def is_open(self) -> bool: ...
     @property
     def isolation(self) -> str: ...
     @overload
     def get(
-        self, key: Buffer, default: None = None, *, family: Family | str | None = None, tracked: bool = True
+        self, key: Buffer, default: None = None, *, family: _Which = None, tracked: bool = True
     ) -> bytes | None: ...
     @overload
-    def get(
-        self, key: Buffer, default: _T, *, family: Family | str | None = None, tracked: bool = True
-    ) -> bytes | _T: ...
-    def multi_get(
-        self, keys: Iterable[Buffer], *, family: Family | str | None = None
-    ) -> list[bytes | None]: ...
-    def contains(self, key: Buffer, *, family: Family | str | None = None) -> bool: ...
-    def put(
-        self,
-        key: Buffer,
-        value: Buffer,
-        *,
-        ttl: Ttl | None = None,
-        expires: Expires | None = None,
-        family: Family | str | None = None,
-    ) -> None: ...
-    def put_many(
-        self,
-        items: Items,
-        *,
-        ttl: Ttl | None = None,
-        expires: Expires | None = None,
-        family: Family | str | None = None,
-    ) -> None: ...
-    def delete(self, key: Buffer, *, family: Family | str | None = None) -> None: ...
-    def delete_range(
-        self, start: Buffer | None, stop: Buffer | None, *, family: Family | str | None = None
-    ) -> None: ...
-    def delete_prefix(self, prefix: Buffer, *, family: Family | str | None = None) -> None: ...
-    def merge(self, key: Buffer, operand: Buffer | int, *, family: Family | str | None = None) -> None: ...
-    def items(
-        self,
-        start: Buffer | None = None,
-        stop: Buffer | None = None,
-        *,
-        prefix: Buffer | None = None,
-        reverse: bool = False,
-        family: Family | str | None = None,
-    ) -> Rows[tuple[bytes, bytes]]: ...
-    def keys(
-        self,
-        start: Buffer | None = None,
-        stop: Buffer | None = None,
-        *,
-        prefix: Buffer | None = None,
-        reverse: bool = False,
-        family: Family | str | None = None,
-    ) -> Rows[bytes]: ...
-    def values(
-        self,
-        start: Buffer | None = None,
-        stop: Buffer | None = None,
-        *,
-        prefix: Buffer | None = None,
-        reverse: bool = False,
-        family: Family | str | None = None,
-    ) -> Rows[bytes]: ...
-    def first(self, *, family: Family | str | None = None) -> _Row: ...
-    def last(self, *, family: Family | str | None = None) -> _Row: ...
-    def value_reader(self, key: Buffer, *, family: Family | str | None = None) -> ValueReader | None: ...
+    def get(self, key: Buffer, default: _T, *, family: _Which = None, tracked: bool = True) -> bytes | _T: ...
     def value_writer(
         self,
         key: Buffer,
         *,
         ttl: Ttl | None = None,
         expires: Expires | None = None,
-        family: Family | str | None = None,
+        family: _Which = None,
     ) -> ValueWriter: ...
     def savepoint(self) -> Savepoint: ...
     def rollback_to(self, savepoint: Savepoint) -> None: ...
     def _join(self, writer: WriteHandle) -> None: ...
-    def commit(self) -> int: ...
     def rollback(self) -> None: ...
-    def __len__(self) -> int: ...
-    def __bool__(self) -> Literal[True]: ...
-    def __getitem__(self, key: Buffer) -> bytes: ...
-    def __setitem__(self, key: Buffer, value: Buffer) -> None: ...
-    def __delitem__(self, key: Buffer) -> None: ...
-    def __contains__(self, key: Buffer) -> bool: ...
-    def __iter__(self) -> Rows[bytes]: ...
-    def __enter__(self) -> Transaction: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
 
-class Snapshot:
+class Snapshot(_Reads, _Block):
     @property
     def seq(self) -> int: ...
     @overload
-    def get(self, key: Buffer, default: None = None, *, family: Family | str | None = None) -> bytes | None: ...
+    def get(self, key: Buffer, default: None = None, *, family: _Which = None) -> bytes | None: ...
     @overload
-    def get(self, key: Buffer, default: _T, *, family: Family | str | None = None) -> bytes | _T: ...
-    def multi_get(
-        self, keys: Iterable[Buffer], *, family: Family | str | None = None
-    ) -> list[bytes | None]: ...
-    def contains(self, key: Buffer, *, family: Family | str | None = None) -> bool: ...
-    def items(
-        self,
-        start: Buffer | None = None,
-        stop: Buffer | None = None,
-        *,
-        prefix: Buffer | None = None,
-        reverse: bool = False,
-        family: Family | str | None = None,
-    ) -> Rows[tuple[bytes, bytes]]: ...
-    def keys(
-        self,
-        start: Buffer | None = None,
-        stop: Buffer | None = None,
-        *,
-        prefix: Buffer | None = None,
-        reverse: bool = False,
-        family: Family | str | None = None,
-    ) -> Rows[bytes]: ...
-    def values(
-        self,
-        start: Buffer | None = None,
-        stop: Buffer | None = None,
-        *,
-        prefix: Buffer | None = None,
-        reverse: bool = False,
-        family: Family | str | None = None,
-    ) -> Rows[bytes]: ...
-    def first(self, *, family: Family | str | None = None) -> _Row: ...
-    def last(self, *, family: Family | str | None = None) -> _Row: ...
-    def value_reader(self, key: Buffer, *, family: Family | str | None = None) -> ValueReader | None: ...
+    def get(self, key: Buffer, default: _T, *, family: _Which = None) -> bytes | _T: ...
     def close(self) -> None: ...
-    def __getitem__(self, key: Buffer) -> bytes: ...
-    def __contains__(self, key: Buffer) -> bool: ...
-    def __iter__(self) -> Rows[bytes]: ...
-    def __enter__(self) -> Snapshot: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
 
-class Rows(Generic[_T_co], Iterator[_T_co]):
+class Rows(_Block, Iterator[_T_co]):
     def __iter__(self) -> Rows[_T_co]: ...
     def __next__(self) -> _T_co: ...
     def fetch(self, n: int) -> list[_T_co]: ...
     def close(self) -> None: ...
-    def __enter__(self) -> Rows[_T_co]: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
 
-class Cursor:
+class Cursor(_Block):
     @property
     def valid(self) -> bool: ...
     @property
@@ -548,10 +360,6 @@ class Cursor:
     def prev(self) -> bool: ...
     def refresh(self) -> None: ...
     def close(self) -> None: ...
-    def __enter__(self) -> Cursor: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
 
 class MergeOperator:
     def __init__(
