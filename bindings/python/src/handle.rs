@@ -337,3 +337,20 @@ impl<T: Send> Guarded<T> {
         }
     }
 }
+
+impl<T: Send> Guarded<Option<Owned<T>>> {
+    /// As [`Guarded::with`], for a handle that is `None` once it is closed.
+    ///
+    /// # Errors
+    /// `Closed`; those of [`Guarded::with`] and of `call`.
+    pub(crate) fn with_open<R>(
+        &self,
+        py: Python<'_>,
+        call: impl FnOnce(&mut T) -> PyResult<R>,
+    ) -> PyResult<R> {
+        self.with(py, |value| match value {
+            Some(value) => call(value),
+            None => Err(failure::raise(py, &tidesdb::Error::Closed)),
+        })?
+    }
+}

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use tidesdb::Error;
 
 use crate::db::Db;
 use crate::failure::raise;
@@ -38,10 +37,7 @@ impl Reader {
         py: Python<'_>,
         call: impl FnOnce(&tidesdb::Reader) -> tidesdb::Result<R> + Send,
     ) -> PyResult<R> {
-        self.reader.with(py, |reader| match reader {
-            Some(reader) => detach(py, || call(reader)).map_err(|e| raise(py, &e)),
-            None => Err(raise(py, &Error::Closed)),
-        })?
+        self.reader.with_open(py, |reader| detach(py, || call(reader)).map_err(|e| raise(py, &e)))
     }
 }
 

@@ -325,10 +325,7 @@ impl Cursor {
 
     fn with<R>(&self, py: Python<'_>, call: impl FnOnce(&mut tidesdb::Cursor) -> PyResult<R>) -> PyResult<R> {
         self.shared.check(py)?;
-        self.cursor.with(py, |cursor| match cursor {
-            Some(cursor) => call(cursor),
-            None => Err(raise(py, &Error::Closed)),
-        })?
+        self.cursor.with_open(py, call)
     }
 
     fn go(

@@ -307,7 +307,7 @@ impl Transaction {
     }
 
     fn _join(&self, py: Python<'_>, writer: &Bound<'_, WriteHandle>) -> PyResult<()> {
-        let writer = Owned::new(writer.get().take(py)?);
+        let writer = writer.get().take(py)?;
         self.run(py, None, |tx, _| writer.into_inner().join(tx))
     }
 

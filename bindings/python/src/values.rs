@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use tidesdb::{Error, ValueReader, ValueWriter};
 
 use crate::buffer::{Room, Value};
-use crate::failure::{raise, raise_io};
+use crate::failure::{invalid, raise, raise_io};
 use crate::handle::{Guarded, Owned, Shared, detach};
 use crate::options::{Expiry, Mode};
 
@@ -50,10 +50,7 @@ pub(crate) struct ReadHandle {
 impl ReadHandle {
     fn with<R>(&self, py: Python<'_>, call: impl FnOnce(&mut ValueReader) -> PyResult<R>) -> PyResult<R> {
         self.shared.check(py)?;
-        self.reader.with(py, |reader| match reader {
-            Some(reader) => call(reader),
-            None => Err(raise(py, &Error::Closed)),
-        })?
+        self.reader.with_open(py, call)
     }
 }
 
@@ -72,12 +69,12 @@ impl ReadHandle {
 
     fn seek(&self, py: Python<'_>, offset: i64, whence: u8) -> PyResult<u64> {
         let to = match whence {
-            0 => u64::try_from(offset).map(SeekFrom::Start).map_err(|_| {
-                crate::failure::invalid(py, &format!("invalid argument: negative position {offset}"))
-            })?,
+            0 => u64::try_from(offset)
+                .map(SeekFrom::Start)
+                .map_err(|_| invalid(py, &format!("invalid argument: negative position {offset}")))?,
             1 => SeekFrom::Current(offset),
             2 => SeekFrom::End(offset),
-            _ => return Err(crate::failure::invalid(py, &format!("invalid argument: whence {whence}"))),
+            _ => return Err(invalid(py, &format!("invalid argument: whence {whence}"))),
         };
         self.with(py, |reader| reader.seek(to).map_err(|e| raise_io(py, e)))
     }
@@ -120,10 +117,10 @@ impl WriteHandle {
     ///
     /// # Errors
     /// `Closed` if it has ended.
-    pub(crate) fn take(&self, py: Python<'_>) -> PyResult<ValueWriter> {
+    pub(crate) fn take(&self, py: Python<'_>) -> PyResult<Owned<ValueWriter>> {
         self.shared.check(py)?;
         let writer = self.writer.with(py, Option::take)?;
-        writer.map(Owned::into_inner).ok_or_else(|| raise(py, &Error::Closed))
+        writer.ok_or_else(|| raise(py, &Error::Closed))
     }
 }
 
@@ -132,11 +129,10 @@ impl WriteHandle {
     /// Writes all of `data`.
     fn write(&self, py: Python<'_>, data: Value<'_>) -> PyResult<usize> {
         self.shared.check(py)?;
-        let written = self.writer.with(py, |writer| -> PyResult<Option<usize>> {
-            let Some(writer) = writer else { return Ok(None) };
+        self.writer.with_open(py, |writer| {
             if let Value::Bytes(bytes) = data {
                 detach(py, || writer.write_all(bytes)).map_err(|e| raise_io(py, e))?;
-                return Ok(Some(bytes.len()));
+                return Ok(bytes.len());
             }
             let (mut at, mut piece) = (0, Vec::new());
             loop {
@@ -145,13 +141,12 @@ impl WriteHandle {
                     piece.extend_from_slice(&bytes[at..bytes.len().min(at + PIECE_BYTES)]);
                 });
                 if piece.is_empty() {
-                    return Ok(Some(at));
+                    return Ok(at);
                 }
                 detach(py, || writer.write_all(&piece)).map_err(|e| raise_io(py, e))?;
                 at += piece.len();
             }
-        })??;
-        written.ok_or_else(|| raise(py, &Error::Closed))
+        })
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
@@ -161,7 +156,7 @@ impl WriteHandle {
 
     /// Sets the key to what was written. Returns the sequence number.
     fn commit(&self, py: Python<'_>) -> PyResult<u64> {
-        let writer = Owned::new(self.take(py)?);
+        let writer = self.take(py)?;
         detach(py, || writer.into_inner().commit()).map_err(|e| raise(py, &e))
     }
 
