@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyMapping, PyTuple};
-use tidesdb::{Slice, WriteBatch, WriteOptions};
+use tidesdb::{ReadOptions, Slice, WriteBatch, WriteOptions};
 
 use crate::buffer::{Key, Value};
 use crate::failure::raise;
@@ -166,9 +166,8 @@ impl Family {
 
     fn rows(&self, py: Python<'_>, kind: Kind, span: &rows::Span<'_>) -> PyResult<Rows> {
         self.shared.check(py)?;
-        let bounds = span.bounds(py, &self.family)?;
-        let cursor = self.run(py, |family| family.cursor_with(&kind.options()))?;
-        Ok(Rows::new(&self.shared, cursor, &bounds, (kind, span.reverse), false))
+        let open = |options: &ReadOptions| self.run(py, |family| family.cursor_with(options));
+        Rows::new(py, &self.shared, &self.family, kind, span, false, open)
     }
 
     /// Puts with options, or a value that may change.

@@ -224,21 +224,28 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// Makes an iterator of `cursor`. Within a transaction a row that is read in advance counts as read, so none is.
+    /// Makes an iterator over the rows of `family` in `span`, with the cursor that `open` returns. Within a transaction a row that is read
+    /// in advance counts as read, so none is.
+    ///
+    /// # Errors
+    /// Those of [`Span::bounds`] and of `open`.
     pub(crate) fn new(
+        py: Python<'_>,
         shared: &Arc<Shared>,
-        mut cursor: tidesdb::Cursor,
-        bounds: &KeyBounds,
-        (kind, reverse): (Kind, bool),
+        family: &tidesdb::Family,
+        kind: Kind,
+        span: &Span<'_>,
         in_transaction: bool,
-    ) -> Self {
-        let (start, stop) = bounds;
-        cursor.set_range((start.as_ref(), stop.as_ref()));
+        open: impl FnOnce(&ReadOptions) -> PyResult<tidesdb::Cursor>,
+    ) -> PyResult<Self> {
+        let bounds = span.bounds(py, family)?;
+        let mut cursor = open(&kind.options())?;
+        cursor.set_range(bounds);
         let chunk_max = if in_transaction { 1 } else { COPIED_ROWS_MAX };
         let state = State {
             cursor,
             kind,
-            reverse,
+            reverse: span.reverse,
             placed: false,
             done: false,
             copied: Copied::default(),
@@ -247,7 +254,7 @@ impl Rows {
             on_long: false,
             failed: None,
         };
-        Self { shared: Arc::clone(shared), state: Guarded::new(Some(Owned::new(state))) }
+        Ok(Self { shared: Arc::clone(shared), state: Guarded::new(Some(Owned::new(state))) })
     }
 
     /// Passes the state to `call`, and ends it if the rows have ended.

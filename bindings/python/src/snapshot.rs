@@ -4,7 +4,7 @@ use std::sync::{Arc, RwLock};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
-use tidesdb::Error;
+use tidesdb::{Error, ReadOptions};
 
 use crate::buffer::Key;
 use crate::failure::raise;
@@ -80,14 +80,22 @@ impl Snapshot {
         family: Option<&Bound<'_, PyAny>>,
         call: impl FnOnce(&tidesdb::Snapshot, &tidesdb::Family) -> tidesdb::Result<R> + Send,
     ) -> PyResult<R> {
-        with_family(&self.shared, py, family, |family| {
-            let snapshot = &self.snapshot;
-            let called = detach(py, || {
-                let open = snapshot.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-                open.as_ref().map_or(Err(Error::Closed), |open| call(open, family))
-            });
-            called.map_err(|e| raise(py, &e))
-        })
+        with_family(&self.shared, py, family, |family| self.run_in(py, family, call))
+    }
+
+    /// As [`Snapshot::run`], once the family is known.
+    fn run_in<R: Send>(
+        &self,
+        py: Python<'_>,
+        family: &tidesdb::Family,
+        call: impl FnOnce(&tidesdb::Snapshot, &tidesdb::Family) -> tidesdb::Result<R> + Send,
+    ) -> PyResult<R> {
+        let snapshot = &self.snapshot;
+        let called = detach(py, || {
+            let open = snapshot.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+            open.as_ref().map_or(Err(Error::Closed), |open| call(open, family))
+        });
+        called.map_err(|e| raise(py, &e))
     }
 
     fn rows(
@@ -97,10 +105,12 @@ impl Snapshot {
         span: &rows::Span<'_>,
         family: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Rows> {
-        let bounds = with_family(&self.shared, py, family, |family| span.bounds(py, family))?;
-        let options = kind.options();
-        let cursor = self.run(py, family, |snapshot, family| snapshot.cursor_with(family, &options))?;
-        Ok(Rows::new(&self.shared, cursor, &bounds, (kind, span.reverse), false))
+        with_family(&self.shared, py, family, |family| {
+            let open = |options: &ReadOptions| {
+                self.run_in(py, family, |snapshot, family| snapshot.cursor_with(family, options))
+            };
+            Rows::new(py, &self.shared, family, kind, span, false, open)
+        })
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
-use tidesdb::{Isolation, WriteOptions};
+use tidesdb::{Isolation, ReadOptions, WriteOptions};
 
 use crate::buffer::{Key, Value};
 use crate::failure::raise;
@@ -68,10 +68,18 @@ impl Transaction {
         family: Option<&Bound<'_, PyAny>>,
         call: impl FnOnce(&mut tidesdb::Transaction, &tidesdb::Family) -> tidesdb::Result<R> + Send,
     ) -> PyResult<R> {
-        with_family(&self.shared, py, family, |family| {
-            let called = self.transaction.with(py, |transaction| detach(py, || call(transaction, family)))?;
-            called.map_err(|e| raise(py, &e))
-        })
+        with_family(&self.shared, py, family, |family| self.run_in(py, family, call))
+    }
+
+    /// As [`Transaction::run`], once the family is known.
+    fn run_in<R: Send>(
+        &self,
+        py: Python<'_>,
+        family: &tidesdb::Family,
+        call: impl FnOnce(&mut tidesdb::Transaction, &tidesdb::Family) -> tidesdb::Result<R> + Send,
+    ) -> PyResult<R> {
+        let called = self.transaction.with(py, |transaction| detach(py, || call(transaction, family)))?;
+        called.map_err(|e| raise(py, &e))
     }
 
     /// Changes the transaction, in memory.
@@ -110,10 +118,11 @@ impl Transaction {
         span: &rows::Span<'_>,
         family: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Rows> {
-        let bounds = with_family(&self.shared, py, family, |family| span.bounds(py, family))?;
-        let options = kind.options();
-        let cursor = self.run(py, family, |tx, family| tx.cursor_with(family, &options))?;
-        Ok(Rows::new(&self.shared, cursor, &bounds, (kind, span.reverse), true))
+        with_family(&self.shared, py, family, |family| {
+            let open =
+                |options: &ReadOptions| self.run_in(py, family, |tx, family| tx.cursor_with(family, options));
+            Rows::new(py, &self.shared, family, kind, span, true, open)
+        })
     }
 }
 
