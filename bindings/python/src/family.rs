@@ -59,8 +59,20 @@ pub(crate) fn or_default<'py>(
 }
 
 /// The exception for a key that is missing, as of a dictionary.
-pub(crate) fn missing(py: Python<'_>, key: &Key<'_>) -> PyErr {
+fn missing(py: Python<'_>, key: &Key<'_>) -> PyErr {
     PyKeyError::new_err(PyBytes::new(py, key.as_ref()).unbind())
+}
+
+/// Returns the value of `key`, as `d[key]` of a dictionary does.
+///
+/// # Errors
+/// `KeyError` if there is none.
+pub(crate) fn or_missing<'py>(
+    py: Python<'py>,
+    found: Option<Slice>,
+    key: &Key<'_>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    found.map(|value| bytes(py, &value)).ok_or_else(|| missing(py, key))
 }
 
 /// Passes the keys of an iterable to `read`, where they lie.
@@ -588,10 +600,7 @@ impl Family {
     }
 
     fn __getitem__<'py>(&self, py: Python<'py>, key: Key<'_>) -> PyResult<Bound<'py, PyBytes>> {
-        match self.run(py, |family| family.get(&key))? {
-            Some(value) => Ok(bytes(py, &value)),
-            None => Err(missing(py, &key)),
-        }
+        or_missing(py, self.run(py, |family| family.get(&key))?, &key)
     }
 
     fn __setitem__(&self, py: Python<'_>, key: Key<'_>, value: Value<'_>) -> PyResult<()> {

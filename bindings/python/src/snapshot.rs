@@ -230,10 +230,8 @@ impl Snapshot {
     }
 
     fn __getitem__<'py>(&self, py: Python<'py>, key: Key<'_>) -> PyResult<Bound<'py, PyBytes>> {
-        match self.run(py, None, |snapshot, family| snapshot.get(family, &key))? {
-            Some(value) => Ok(family::bytes(py, &value)),
-            None => Err(family::missing(py, &key)),
-        }
+        let found = self.run(py, None, |snapshot, family| snapshot.get(family, &key))?;
+        family::or_missing(py, found, &key)
     }
 
     fn __contains__(&self, py: Python<'_>, key: Key<'_>) -> PyResult<bool> {

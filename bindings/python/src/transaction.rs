@@ -365,10 +365,8 @@ impl Transaction {
     }
 
     fn __getitem__<'py>(&self, py: Python<'py>, key: Key<'_>) -> PyResult<Bound<'py, PyBytes>> {
-        match self.run(py, None, |tx, family| tx.get(family, &key))? {
-            Some(value) => Ok(family::bytes(py, &value)),
-            None => Err(family::missing(py, &key)),
-        }
+        let found = self.run(py, None, |tx, family| tx.get(family, &key))?;
+        family::or_missing(py, found, &key)
     }
 
     fn __setitem__(&self, py: Python<'_>, key: Key<'_>, value: Value<'_>) -> PyResult<()> {
