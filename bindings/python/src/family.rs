@@ -546,15 +546,7 @@ impl Family {
         stop: Option<Key<'_>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let range = rows::range(start.as_ref(), stop.as_ref());
-        let estimate = self.run(py, |family| Ok(family.estimate_range(range)))?;
-        let dict = PyDict::new(py);
-        dict.set_item("entries", estimate.entries)?;
-        dict.set_item("bytes", estimate.bytes)?;
-        dict.set_item("blocks", estimate.blocks)?;
-        dict.set_item("tables", estimate.tables)?;
-        dict.set_item("sources", estimate.sources)?;
-        dict.set_item("memtable_entries", estimate.memtable_entries)?;
-        Ok(dict)
+        figures::estimate(py, &self.run(py, |family| Ok(family.estimate_range(range)))?)
     }
 
     /// Statistics of the family, by name.

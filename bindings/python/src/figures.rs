@@ -3,7 +3,8 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use tidesdb::{
-    FamilyStats, HealthReport, RecoveryReport, StatInfo, StatValue, Stats, TreeStats, VerifyReport,
+    FamilyStats, HealthReport, RangeEstimate, RecoveryReport, StatInfo, StatValue, Stats, TreeStats,
+    VerifyReport,
 };
 
 type Dict<'py> = Bound<'py, PyDict>;
@@ -75,6 +76,17 @@ pub(crate) fn database<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Dict<'py
         families.set_item(&one.name, family(py, one)?)?;
     }
     dict.set_item("families", families)?;
+    Ok(dict)
+}
+
+pub(crate) fn estimate<'py>(py: Python<'py>, estimate: &RangeEstimate) -> PyResult<Dict<'py>> {
+    let dict = PyDict::new(py);
+    dict.set_item("entries", estimate.entries)?;
+    dict.set_item("bytes", estimate.bytes)?;
+    dict.set_item("blocks", estimate.blocks)?;
+    dict.set_item("tables", estimate.tables)?;
+    dict.set_item("sources", estimate.sources)?;
+    dict.set_item("memtable_entries", estimate.memtable_entries)?;
     Ok(dict)
 }
 
