@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyString};
 use tidesdb::{
@@ -243,16 +243,9 @@ pub(crate) fn open(mut options: OpenOptions, given: Option<&Bound<'_, PyDict>>) 
                 }
             }
             _ => {
-                let mut failed = None;
-                let mut known = true;
-                options = options.with(|all| match set_db(all, &name, &value) {
-                    Ok(is_known) => known = is_known,
-                    Err(e) => failed = Some(e),
-                });
-                if let Some(e) = failed {
-                    return Err(named(&value, &name, e));
-                }
-                if known {
+                let mut is_known = Ok(false);
+                options = options.with(|all| is_known = set_db(all, &name, &value));
+                if is_known.map_err(|e| named(&value, &name, e))? {
                     continue;
                 }
                 let family = default.get_or_insert_with(FamilyOptions::default);
@@ -268,8 +261,8 @@ pub(crate) fn open(mut options: OpenOptions, given: Option<&Bound<'_, PyDict>>) 
     })
 }
 
-/// The options of a database that are numbers or switches.
-const NUMBERS: [&str; 16] = [
+/// The options of an open beside those of the default family.
+const OF_DB: [&str; 23] = [
     "memory_limit",
     "cache_bytes",
     "memtables_bytes_max",
@@ -286,11 +279,14 @@ const NUMBERS: [&str; 16] = [
     "create_if_missing",
     "read_only",
     "mmap_reads",
+    "mmap_wal",
+    "event_log",
+    "sync",
+    "recovery",
+    "default_family_name",
+    "allow_unknown",
+    "merge_operators",
 ];
-
-/// Other options of an open.
-const OTHERS: [&str; 7] =
-    ["mmap_wal", "event_log", "sync", "recovery", "default_family_name", "allow_unknown", "merge_operators"];
 
 /// Sets an option of a database; false if there is no such option.
 fn set_db(all: &mut DbOptions, name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -336,7 +332,7 @@ fn recovery(value: &Bound<'_, PyAny>) -> PyResult<RecoveryMode> {
 /// The exception for a name that no option has: it names the most similar one.
 fn unknown(name: &str, of_db: bool) -> PyErr {
     let family = FamilyOptions::TABLE.iter().map(|info| info.name).chain(["comparator", "merge_operator"]);
-    let db = NUMBERS.into_iter().chain(OTHERS).filter(|_| of_db);
+    let db = OF_DB.into_iter().filter(|_| of_db);
     let similar = family.chain(db).min_by_key(|known| distance(name, known));
     let hint = similar.filter(|known| distance(name, known) <= 1 + known.len() / 3);
     let hint = hint.map_or_else(String::new, |known| format!(": did you mean {known:?}?"));
@@ -377,12 +373,4 @@ pub(crate) fn defaults() -> Vec<(&'static str, u64, u64, u64, &'static str)> {
     let row =
         |info: &tidesdb::SettingInfo| (info.name, info.default, info.domain.0, info.domain.1, info.help);
     FamilyOptions::TABLE.iter().map(row).collect()
-}
-
-/// Checks a number of rows that a caller asks for.
-///
-/// # Errors
-/// `ValueError` for 0.
-pub(crate) fn count(n: usize) -> PyResult<usize> {
-    if n == 0 { Err(PyValueError::new_err("the number of rows must be at least 1")) } else { Ok(n) }
 }

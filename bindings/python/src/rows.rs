@@ -6,7 +6,7 @@
 use std::ops::Bound as End;
 use std::sync::Arc;
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use tidesdb::{Error, KeyBounds, ReadOptions};
@@ -14,7 +14,6 @@ use tidesdb::{Error, KeyBounds, ReadOptions};
 use crate::buffer::Key;
 use crate::failure::raise;
 use crate::handle::{Guarded, Owned, Shared, detach};
-use crate::options;
 
 /// Rows that are copied at a time, and their bytes.
 const COPIED_ROWS_MAX: usize = 1024;
@@ -283,7 +282,9 @@ impl Rows {
 
     /// Returns a list of the next `n` rows, fewer at the end: one call for many rows.
     fn fetch<'py>(&self, py: Python<'py>, n: usize) -> PyResult<Bound<'py, PyList>> {
-        options::count(n)?;
+        if n == 0 {
+            return Err(PyValueError::new_err("the number of rows must be at least 1"));
+        }
         let rows = PyList::empty(py);
         self.with(py, (), |state| {
             while rows.len() < n {
