@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyString};
+use strsim::levenshtein;
 use tidesdb::{
     Comparator, Compression, DbOptions, FamilyOptions, Isolation, OpenOptions, RecoveryMode, SyncMode,
 };
@@ -333,25 +334,10 @@ fn recovery(value: &Bound<'_, PyAny>) -> PyResult<RecoveryMode> {
 fn unknown(name: &str, of_db: bool) -> PyErr {
     let family = FamilyOptions::TABLE.iter().map(|info| info.name).chain(["comparator", "merge_operator"]);
     let db = OF_DB.into_iter().filter(|_| of_db);
-    let similar = family.chain(db).min_by_key(|known| distance(name, known));
-    let hint = similar.filter(|known| distance(name, known) <= 1 + known.len() / 3);
+    let similar = family.chain(db).min_by_key(|known| levenshtein(name, known));
+    let hint = similar.filter(|known| levenshtein(name, known) <= 1 + known.len() / 3);
     let hint = hint.map_or_else(String::new, |known| format!(": did you mean {known:?}?"));
     PyTypeError::new_err(format!("unknown option {name:?}{hint}"))
-}
-
-/// Number of letters to add, remove or change.
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.bytes().enumerate() {
-            let changed = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 /// Returns the settings of a family, by name.
