@@ -105,8 +105,8 @@ pub(crate) fn operator(given: &Bound<'_, PyAny>) -> PyResult<tidesdb::MergeOpera
 /// Makes a filter of `decide(key, value)`, which returns true to keep a row, false to delete it, and `bytes` to change its value.
 pub(crate) fn filter(decide: Py<PyAny>) -> CompactionFilter {
     CompactionFilter::new("python", move |row| {
-        // A row that cannot be judged stays.
-        calling(|py| judge(py, &decide, row).inspect_err(|e| e.write_unraisable_copy(py)))
+        // A row that cannot be judged stays. No caller sees the exception: it is reported as one of `__del__` is.
+        calling(|py| judge(py, &decide, row).inspect_err(|e| e.clone_ref(py).write_unraisable(py, None)))
             .unwrap_or(Decision::Keep)
     })
 }
@@ -121,15 +121,4 @@ fn judge(py: Python<'_>, decide: &Py<PyAny>, row: &FilterRow<'_>) -> PyResult<De
     let changed =
         changed.map_err(|_| PyTypeError::new_err("a compaction filter returns True, False or bytes"))?;
     Ok(Decision::Change(changed.as_bytes().to_vec()))
-}
-
-/// Reports an exception that no caller sees, as Python does for those of `__del__`.
-trait Unraisable {
-    fn write_unraisable_copy(&self, py: Python<'_>);
-}
-
-impl Unraisable for PyErr {
-    fn write_unraisable_copy(&self, py: Python<'_>) {
-        self.clone_ref(py).write_unraisable(py, None);
-    }
 }
