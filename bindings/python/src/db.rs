@@ -179,8 +179,8 @@ impl Db {
         sync: Option<Mode>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let tx = Bound::new(py, Transaction::new(py, &self.shared, isolation.0, sync)?)?;
-        let mut pause = Duration::from_micros(20);
-        for attempt in 1.. {
+        let (mut attempt, mut pause) = (1, Duration::from_micros(20));
+        loop {
             let out = match body.call1((&tx,)) {
                 Ok(out) => out,
                 Err(e) => {
@@ -200,8 +200,8 @@ impl Db {
             pause = (2 * pause).min(PAUSE_MAX);
             py.check_signals()?;
             tx.get().reset(py)?;
+            attempt += 1;
         }
-        Err(raise(py, &Error::Closed)) // not reached: the last attempt returns
     }
 
     /// Takes a snapshot: `with db.snapshot() as snapshot`.
