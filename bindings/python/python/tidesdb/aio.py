@@ -150,7 +150,8 @@ class _Engine:
                 except BaseException as error:
                     results = [error] * len(groups)
                 for group, result in zip(groups, results, strict=True):
-                    _settle(group.waiting, result)
+                    for future in group.waiting:
+                        _settle(future, result)
         finally:
             self._committing = None
 
@@ -165,15 +166,14 @@ class _Engine:
         self._committer.shutdown(wait=False)
 
 
-def _settle(waiting: list[asyncio.Future[int]], result: int | BaseException) -> None:
-    """Tells the tasks that wait. One that was cancelled does not."""
-    for future in waiting:
-        if future.done():
-            continue
-        if isinstance(result, BaseException):
-            future.set_exception(result)
-        else:
-            future.set_result(result)
+def _settle(future: asyncio.Future[_T], result: _T | BaseException) -> None:
+    """Tells the task that waits. One that was cancelled does not."""
+    if future.done():
+        return
+    if isinstance(result, BaseException):
+        future.set_exception(result)
+    else:
+        future.set_result(result)
 
 
 class AsyncFamily:
@@ -228,8 +228,7 @@ class AsyncFamily:
         error = done.exception()
         if error is None:
             for future, value in zip(reads, done.result(), strict=True):
-                if not future.done():
-                    future.set_result(value)
+                _settle(future, value)
         elif len(reads) == 1:
             _fail(reads, error)
         else:  # one key may be the cause: each is read again, for itself
@@ -237,13 +236,12 @@ class AsyncFamily:
                 self._read_alone(key, future)
 
     def _read_alone(self, key: Buffer, future: asyncio.Future[bytes | None]) -> None:
+        result: bytes | BaseException | None
         try:
-            value = self._family.get(key)
+            result = self._family.get(key)
         except BaseException as error:
-            _fail([future], error)
-        else:
-            if not future.done():
-                future.set_result(value)
+            result = error
+        _settle(future, result)
 
     async def multi_get(self, keys: Iterable[Buffer]) -> list[bytes | None]:
         """Returns the values of `keys`, with `None` for those that are missing."""
@@ -374,8 +372,7 @@ def _handle(family: AsyncFamily | None) -> tidesdb.Family | None:
 
 def _fail(futures: Iterable[asyncio.Future[Any]], error: BaseException) -> None:
     for future in futures:
-        if not future.done():
-            future.set_exception(error)
+        _settle(future, error)
 
 
 class AsyncDb(AsyncFamily):
