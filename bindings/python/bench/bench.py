@@ -22,21 +22,38 @@ from importlib import metadata
 VALUE = 100
 
 
-class TidesDb:
+class Store:
+    """What a store does whose `db` has calls with the usual names."""
+
+    def put_all(self, rows):
+        put = self.db.put
+        for key, value in rows:
+            put(key, value)
+
+    def get_all(self, keys):
+        get = self.db.get
+        for key in keys:
+            get(key)
+
+    def delete_all(self, keys):
+        delete = self.db.delete
+        for key in keys:
+            delete(key)
+
+    def settle(self):
+        self.db.flush()
+
+    def close(self):
+        self.db.close()
+
+
+class TidesDb(Store):
     name = "TidesDB"
 
     def __init__(self, path, sync):
         import tidesdb
 
         self.db = tidesdb.open(path, sync="full" if sync else "none")
-
-    def put(self, key, value):
-        self.db[key] = value
-
-    def put_all(self, rows):
-        put = self.db.put
-        for key, value in rows:
-            put(key, value)
 
     def batch(self, rows):
         with self.db.batch() as batch:
@@ -47,18 +64,8 @@ class TidesDb:
     def bulk(self, rows):
         self.db.put_many(rows)
 
-    def get_all(self, keys):
-        get = self.db.get
-        for key in keys:
-            get(key)
-
     def multi_get(self, keys):
         self.db.multi_get(keys)
-
-    def delete_all(self, keys):
-        delete = self.db.delete
-        for key in keys:
-            delete(key)
 
     def scan(self, reverse=False):
         n = 0
@@ -77,14 +84,8 @@ class TidesDb:
         for key in keys:
             items(key).fetch(rows)
 
-    def settle(self):
-        self.db.flush()
 
-    def close(self):
-        self.db.close()
-
-
-class RocksDict:
+class RocksDict(Store):
     name = "rocksdict"
 
     def __init__(self, path, sync):
@@ -105,14 +106,6 @@ class RocksDict:
         self.write = write
         self.db.set_write_options(write)
 
-    def put(self, key, value):
-        self.db[key] = value
-
-    def put_all(self, rows):
-        put = self.db.put
-        for key, value in rows:
-            put(key, value)
-
     def batch(self, rows):
         batch = self.lib.WriteBatch(raw_mode=True)
         put = batch.put
@@ -122,18 +115,8 @@ class RocksDict:
 
     bulk = batch
 
-    def get_all(self, keys):
-        get = self.db.get
-        for key in keys:
-            get(key)
-
     def multi_get(self, keys):
         self.db.get(keys)
-
-    def delete_all(self, keys):
-        delete = self.db.delete
-        for key in keys:
-            delete(key)
 
     def scan(self, reverse=False):
         n = 0
@@ -157,12 +140,6 @@ class RocksDict:
                 if not left:
                     break
 
-    def settle(self):
-        self.db.flush()
-
-    def close(self):
-        self.db.close()
-
 
 class Lmdb:
     name = "lmdb"
@@ -171,10 +148,6 @@ class Lmdb:
         import lmdb
 
         self.env = lmdb.open(str(path), map_size=8 << 30, sync=sync, metasync=sync, writemap=False)
-
-    def put(self, key, value):
-        with self.env.begin(write=True) as txn:
-            txn.put(key, value)
 
     def put_all(self, rows):
         for key, value in rows:
@@ -242,7 +215,7 @@ class Lmdb:
         self.env.close()
 
 
-class Plyvel:
+class Plyvel(Store):
     name = "plyvel"
 
     def __init__(self, path, sync):
@@ -258,9 +231,6 @@ class Plyvel:
             compression="snappy",
         )
 
-    def put(self, key, value):
-        self.db.put(key, value, sync=self.sync)
-
     def put_all(self, rows):
         put, sync = self.db.put, self.sync
         for key, value in rows:
@@ -273,11 +243,6 @@ class Plyvel:
                 put(key, value)
 
     bulk = batch
-
-    def get_all(self, keys):
-        get = self.db.get
-        for key in keys:
-            get(key)
 
     def multi_get(self, keys):
         get = self.db.get
@@ -312,9 +277,6 @@ class Plyvel:
 
     def settle(self):
         pass  # it has no call for it
-
-    def close(self):
-        self.db.close()
 
 
 ENGINES = [TidesDb, RocksDict, Lmdb, Plyvel]
