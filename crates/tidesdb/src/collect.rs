@@ -50,11 +50,19 @@ pub fn is_due(ctx: &MaintenanceCtx, family: &FamilyCore, stored_to: SeqNo) -> bo
             && Usage::of(family, &seen).next(family, ctx.write.thrift()) != Next::Nothing)
 }
 
-/// Takes the most useful step that frees space of `family`. Returns whether something changed; then there may be more to do.
+/// Takes the most useful step that frees space of `family`. Returns whether something changed; then there may be more to do. If the family is
+/// dropped meanwhile, that is not an error.
 ///
 /// # Errors
 /// Errors of an install and of a merge; `Corrupt` for a damaged value, which stays where it is.
 pub fn step(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, stored_to: SeqNo) -> Result<bool> {
+    match take_step(ctx, family, stored_to) {
+        Err(e) if family.was_lost(&e) => Ok(false),
+        other => other,
+    }
+}
+
+fn take_step(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, stored_to: SeqNo) -> Result<bool> {
     if !has_values(family) {
         return Ok(false);
     }
@@ -274,7 +282,7 @@ fn hides_values(ctx: &MaintenanceCtx, family: &FamilyCore, slot: &MemSlot, view:
 /// Errors of an install.
 pub fn run(ctx: &MaintenanceCtx, family: &FamilyCore, stored_to: SeqNo) -> Result<bool> {
     match seal(ctx, family).and_then(|()| remove_dead(ctx, family, stored_to)) {
-        Err(Error::NotFound { .. }) if family.is_dropped() => Ok(false),
+        Err(e) if family.was_lost(&e) => Ok(false),
         other => other,
     }
 }

@@ -207,10 +207,7 @@ fn flush_parts(ctx: &MaintenanceCtx, mut parts: Vec<Part>) -> Result<Vec<Part>> 
         is_needed
     });
     match write_and_report(ctx, &parts) {
-        // Dropped meanwhile: its value logs may be gone, which looks like damage.
-        Err(Error::NotFound { .. } | Error::Corrupt { .. })
-            if parts.iter().any(|part| part.family.is_dropped()) =>
-        {
+        Err(e) if parts.iter().any(|part| part.family.was_lost(&e)) => {
             flush_parts(ctx, parts)?;
         }
         Err(_) if parts.len() > 1 && ctx.write.health.check().is_ok() && !ctx.versions.is_poisoned() => {

@@ -3,11 +3,12 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 
-use crate::engines;
-use crate::rivals::{self, Rival};
 use tidesdb_console::failure::{Failure, Outcome as Ended};
 use tidesdb_console::names::nearest;
 use tidesdb_console::output::{Out, Style};
+
+use crate::engines;
+use crate::rivals::{self, Rival};
 
 /// Returns all engines of a run: the named ones, and their rivals, looked up in `places`.
 pub(super) fn engines_of(own: &[String], vs: &[String], places: &[PathBuf]) -> Ended<Vec<String>> {

@@ -5,17 +5,18 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::keys::Pattern;
-use crate::run::{Plan, child};
-use crate::spec::{Blend, Contention, Durability, Isolation, Spec, Workload};
-use crate::values::Filling;
-use crate::{engines, report, rivals, suite};
 use clap::ValueHint;
 use clap::builder::PossibleValuesParser;
 use tidesdb_console::failure::{Exit, Failure, Outcome as Ended};
 use tidesdb_console::names::{Offer, nearest};
 use tidesdb_console::output::{Out, Style};
-use tidesdb_console::program;
+use tidesdb_console::program::file;
+
+use crate::keys::Pattern;
+use crate::run::{Plan, child};
+use crate::spec::{Blend, Contention, Durability, Isolation, Spec, Workload};
+use crate::values::Filling;
+use crate::{engines, report, rivals, suite};
 
 use super::kept::{Compare, Redraw, positive};
 use super::watch::watch;
@@ -166,8 +167,6 @@ struct Single {
 pub(super) struct Started {
     /// The results are printed as JSON.
     pub(super) json: bool,
-    /// The arguments of this program.
-    pub(super) described: String,
     /// The first arguments with which the file of this process is this program.
     pub(super) first: &'static [&'static str],
 }
@@ -181,7 +180,7 @@ impl Bench {
             Some(What::Compare(compare)) => compare.run(out),
             Some(What::Report(redraw)) => redraw.run(out),
             Some(What::List) => list(out),
-            Some(What::Describe) => out.line(&started.described).map(|()| Exit::Done),
+            Some(What::Describe) => out.line(super::described()).map(|()| Exit::Done),
             Some(What::Child { task }) => {
                 let last = child(task, engines::open, |line| println!("{line}")).map_err(Failure::usage)?;
                 out.line(last)?;
@@ -221,8 +220,9 @@ impl Settings {
         }
         let peers = rivals::places();
         let engines = against::engines_of(&self.engine, &self.vs, &peers)?;
-        let file = program::file().map_err(|e| Failure::failed(format!("cannot find this program: {e}")))?;
-        let first = started.first.iter();
+        let file = file().map_err(|e| Failure::failed(format!("cannot find this program: {e}")))?;
+        let mut program = vec![file.into_os_string()];
+        program.extend(started.first.iter().copied().chain(["child"]).map(OsString::from));
         let plan = Plan {
             suite: suite.to_owned(),
             rows,
@@ -230,11 +230,7 @@ impl Settings {
             repeat: self.repeat.map_or(repeat, |n| n as usize),
             seed: self.seed,
             dir: self.dir.clone().unwrap_or_else(std::env::temp_dir),
-            program: [file.into()]
-                .into_iter()
-                .chain(first.map(OsString::from))
-                .chain(["child".into()])
-                .collect(),
+            program,
             peers,
             patience: Duration::from_secs_f64(self.patience),
         };

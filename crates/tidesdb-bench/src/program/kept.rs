@@ -3,9 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::{Results, compare, report};
 use tidesdb_console::failure::{Exit, Failure, Outcome as Ended};
 use tidesdb_console::output::{Out, Style};
+
+use crate::{Results, compare, report};
 
 /// Writes `results.json`, `results.csv` and the report into a directory; `seconds.csv` too if rows were sampled every second.
 pub(super) fn keep(results: &Results, dir: &Path) -> Ended<()> {

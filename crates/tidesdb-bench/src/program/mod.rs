@@ -33,9 +33,7 @@ struct Cli {
 /// each row.
 pub fn main(args: impl IntoIterator<Item = OsString>, first: &'static [&'static str]) -> Exit {
     match Cli::try_parse_from([OsString::from("tidesdb-bench")].into_iter().chain(args)) {
-        Ok(Cli { bench, json }) => {
-            program::run(|out| bench.run(&Started { json, described: described(), first }, out))
-        }
+        Ok(Cli { bench, json }) => program::run(|out| bench.run(&Started { json, first }, out)),
         Err(e) => program::answer(&e),
     }
 }

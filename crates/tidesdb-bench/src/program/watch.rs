@@ -3,12 +3,13 @@
 
 use std::time::Instant;
 
-use crate::measure::now;
-use crate::run::{Event, Plan};
-use crate::{Outcome, Results};
 use tidesdb_console::failure::{Failure, Outcome as Ended};
 use tidesdb_console::progress::Progress;
 use tidesdb_console::text::span;
+
+use crate::measure::now;
+use crate::run::{Event, Plan};
+use crate::{Outcome, Results};
 
 /// Runs a plan with a progress bar on the standard error stream.
 pub(super) fn watch(plan: &Plan) -> Ended<Results> {

@@ -47,7 +47,7 @@ fn way_to_it(system: &str) -> &'static str {
 
 /// Returns the directory of this program.
 fn beside() -> Option<PathBuf> {
-    Some(std::env::current_exe().ok()?.parent()?.to_owned())
+    Some(tidesdb_console::program::file().ok()?.parent()?.to_owned())
 }
 
 /// Returns the path of a program: in `beside`, otherwise in the first directory of `PATH` that has it.

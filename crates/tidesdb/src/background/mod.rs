@@ -201,12 +201,6 @@ fn failed(engine: &Engine, job: Job, e: &Error) {
     if matches!(e, Error::Poisoned { .. } | Error::Closed | Error::Busy { .. }) {
         return; // `Busy`: merges were stopped
     }
-    if let Job::Collect(id) = job
-        && e.is_corruption()
-        && !engine.write.families.read().contains_key(&id)
-    {
-        return; // the files of a family that was dropped meanwhile may be gone
-    }
     let retry = pause_after(engine, job, e);
     let family = match job {
         Job::Flush(id) | Job::FlushActive(id) | Job::Compact(id) => {

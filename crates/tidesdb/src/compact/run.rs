@@ -143,8 +143,7 @@ pub(super) fn carry_out(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, begun: &
     let result = compact(ctx, family, begun);
     family.merge_debt.set_failing(result.is_err());
     match result {
-        // The files of a dropped family may be gone, which looks like damage.
-        Err(Error::NotFound { .. } | Error::Corrupt { .. }) if family.is_dropped() => Ok(()),
+        Err(e) if family.was_lost(&e) => Ok(()),
         Err(e) => {
             let e = blame(&begun.plan, e);
             if e.is_corruption() {

@@ -303,7 +303,7 @@ impl Inner {
     fn name_values(&self, family: &FamilyCore) -> Result<()> {
         let ctx = &self.engine.maintenance;
         match ctx.with_reserve(|| collect::name_begun(ctx, family)) {
-            Err(Error::NotFound { .. }) if family.is_dropped() => Ok(()),
+            Err(e) if family.was_lost(&e) => Ok(()),
             other => other,
         }
     }

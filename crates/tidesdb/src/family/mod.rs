@@ -168,6 +168,12 @@ impl FamilyCore {
         self.dropped.load(Ordering::SeqCst)
     }
 
+    /// Returns true if a job may have failed with `error` because the family was dropped meanwhile: the manifest no longer names it, and its
+    /// files may be gone, which looks like damage.
+    pub fn was_lost(&self, error: &Error) -> bool {
+        self.is_dropped() && matches!(error, Error::NotFound { .. } | Error::Corrupt { .. })
+    }
+
     /// The error for a use of a family that was dropped.
     #[cold]
     pub fn unusable(&self) -> Error {

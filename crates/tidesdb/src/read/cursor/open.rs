@@ -92,15 +92,15 @@ impl Cursor {
         reads.check_open()?;
         // Take the view before the sequence number: see `mvcc`. The view retains every version visible at its time.
         // Also take it before checking for a drop: a drop sets the flag first and empties the view afterwards.
-        let mut view = family.owned_view();
-        family.check_usable()?;
-        let mut seq = moment.seq(reads);
-        // A memtable that began in between holds commits below the number, and the view lacks it.
-        while matches!(moment, ReadTimestamp::Now) && !Arc::ptr_eq(&view, family.view(&pin())) {
-            view = family.owned_view();
+        // A memtable that began in between holds commits below the number, and the view lacks it: take both again.
+        let (view, seq) = loop {
+            let view = family.owned_view();
             family.check_usable()?;
-            seq = moment.seq(reads);
-        }
+            let seq = moment.seq(reads);
+            if !matches!(moment, ReadTimestamp::Now) || Arc::ptr_eq(&view, family.view(&pin())) {
+                break (view, seq);
+            }
+        };
         let at = ReadPoint { seq, now: reads.now() };
         Self::over(reads, family, (view, moment, at), of_transaction, scope)
     }
