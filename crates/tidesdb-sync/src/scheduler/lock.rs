@@ -47,6 +47,7 @@ fn acquire<G>(
 }
 
 /// A lock for one thread at a time.
+#[derive(Default)]
 pub struct Mutex<T: ?Sized> {
     number: Number,
     real: parking_lot::Mutex<T>,
@@ -68,12 +69,6 @@ impl<T> Mutex<T> {
     /// The value.
     pub fn into_inner(self) -> T {
         self.real.into_inner()
-    }
-}
-
-impl<T: Default> Default for Mutex<T> {
-    fn default() -> Self {
-        Self::new(T::default())
     }
 }
 
@@ -118,6 +113,7 @@ impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
 }
 
 /// A lock for many readers or one writer. As with the real one, a reader waits behind a writer that waits.
+#[derive(Default)]
 pub struct RwLock<T: ?Sized> {
     number: Number,
     real: parking_lot::RwLock<T>,
@@ -141,12 +137,6 @@ impl<T> RwLock<T> {
     /// An unlocked lock around `value`.
     pub const fn new(value: T) -> Self {
         Self { number: Number::new(), real: parking_lot::RwLock::new(value) }
-    }
-}
-
-impl<T: Default> Default for RwLock<T> {
-    fn default() -> Self {
-        Self::new(T::default())
     }
 }
 
@@ -214,16 +204,10 @@ impl WaitTimeoutResult {
 }
 
 /// A condition variable for use with a [`Mutex`].
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Condvar {
     number: Number,
     real: parking_lot::Condvar,
-}
-
-impl Default for Condvar {
-    fn default() -> Self {
-        Self { number: Number::new(), real: parking_lot::Condvar::new() }
-    }
 }
 
 impl Condvar {

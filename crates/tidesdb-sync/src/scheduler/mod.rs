@@ -35,6 +35,7 @@ pub use strategy::{Settings, Strategy};
 
 /// The turn of no thread.
 const NOBODY: u32 = u32::MAX;
+const DEADLOCK: &str = "deadlock: no thread can run, and none has a deadline";
 /// Real time that a thread gets to report where it stands.
 const REPORT: Duration = Duration::from_secs(5);
 
@@ -149,10 +150,7 @@ pub fn io(what: &'static str, path: &str, number: u64) {
 /// A switch point of a thread that spins: another thread goes on if one can.
 pub fn yield_now(what: &'static str) {
     let Some(me) = me() else { return thread::yield_now() };
-    let mut state = me.world.state();
-    if !state.step(me.no, &Place { what, number: 0, name: "" }) {
-        me.too_long(state);
-    }
+    let mut state = me.step(&Place { what, number: 0, name: "" });
     let next = state.choose(me.no, true).unwrap_or(me.no);
     me.hand_over(state, next);
 }
@@ -176,23 +174,11 @@ pub fn now() -> Duration {
     me().map_or(Duration::ZERO, |me| Duration::from_nanos(me.world.state().now))
 }
 
-/// Returns a number below `bound` that the seed decides; 0 outside of a simulation.
-#[must_use]
-pub fn draw(bound: u64) -> u64 {
-    me().map_or(0, |me| me.world.state().rng.below(bound))
-}
-
 /// Adds a line to the trace, and to its hash. Not a switch point.
 pub fn note(what: &'static str, number: u64, name: &str) {
     if let Some(me) = me() {
         me.world.state().record(me.no, &Place { what, number, name });
     }
-}
-
-/// Number of steps so far.
-#[must_use]
-pub fn steps() -> u64 {
-    me().map_or(0, |me| me.world.state().steps)
 }
 
 fn nanos(time: Duration) -> u64 {
@@ -263,33 +249,37 @@ pub fn run_together(name: &str, others: usize, body: &(dyn Fn(usize) + Sync)) {
 }
 
 impl Me {
-    fn point(self, place: &Place<'_>) {
+    /// Counts a step. The run ends if there were too many.
+    fn step(self, place: &Place<'_>) -> MutexGuard<'static, State> {
         let mut state = self.world.state();
-        if !state.step(self.no, place) {
-            self.too_long(state);
+        if state.step(self.no, place) {
+            return state;
         }
+        let why = format!("the run does not end: {} steps", state.steps);
+        self.fail(state, &why)
+    }
+
+    fn point(self, place: &Place<'_>) {
+        let mut state = self.step(place);
         let next = state.choose_at_point(self.no);
         self.hand_over(state, next);
     }
 
     /// Waits for `wait`, at most for `limit` nanoseconds. Returns false if the time was over first.
     fn block(self, place: &Place<'_>, wait: Wait, limit: Option<u64>) -> bool {
-        let mut state = self.world.state();
-        if !state.step(self.no, place) {
-            self.too_long(state);
-        }
+        let mut state = self.step(place);
         let deadline = limit.map(|limit| state.now.saturating_add(limit));
         state.block(self.no, place.what, wait, deadline);
         match state.choose(self.no, false) {
             Some(next) => self.hand_over(state, next),
-            None => self.fail(state, "deadlock: no thread can run, and none has a deadline"),
+            None => self.fail(state, DEADLOCK),
         }
         self.world.state().was_woken(self.no)
     }
 
-    /// Wakes the threads that wait for `wait`, all or one, and returns how many.
-    fn wake(self, wait: Wait, all: bool) -> usize {
-        self.world.state().wake(wait, all)
+    /// Wakes the threads that wait for `wait`, all or one.
+    fn wake(self, wait: Wait, all: bool) {
+        self.world.state().wake(wait, all);
     }
 
     fn start(self, name: &str, start: impl FnOnce(u32) -> io::Result<Thread>) -> io::Result<Self> {
@@ -334,11 +324,6 @@ impl Me {
                 world.reporter.store(NOBODY, Ordering::Release);
             }
         }
-    }
-
-    fn too_long(self, state: MutexGuard<'_, State>) -> ! {
-        let steps = state.steps;
-        self.fail(state, &format!("the run does not end: {steps} steps"))
     }
 
     /// Ends the run. The threads stay where they are.
@@ -408,9 +393,7 @@ impl World {
                 self.pass(state, next);
             }
             None if state.threads.iter().all(|thread| thread.status == Status::Ended) => self.over(state),
-            None => {
-                Me { world: self, no }.fail(state, "deadlock: no thread can run, and none has a deadline")
-            }
+            None => Me { world: self, no }.fail(state, DEADLOCK),
         }
     }
 
@@ -434,7 +417,7 @@ fn message(payload: &(dyn Any + Send)) -> &str {
 }
 
 /// The number of a lock or condition in the run that uses it, given at the first use. Addresses would differ between runs.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Number(AtomicU64);
 
 impl Number {

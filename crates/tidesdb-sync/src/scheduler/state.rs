@@ -49,6 +49,12 @@ pub(super) struct ThreadState {
     pub(super) stack: String,
 }
 
+impl ThreadState {
+    fn waits_for(&self, what: Wait) -> bool {
+        matches!(self.status, Status::Blocked { wait, .. } if wait == what)
+    }
+}
+
 impl fmt::Display for ThreadState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "thread {} {}: ", self.no, self.name)?;
@@ -98,7 +104,7 @@ pub(super) struct State {
     pub(super) now: u64,
     pub(super) steps: u64,
     switches: u64,
-    pub(super) rng: Rng,
+    rng: Rng,
     chooser: Chooser,
     settings: Settings,
     hash: u64,
@@ -233,26 +239,21 @@ impl State {
         }
     }
 
-    /// Wakes the threads that wait for `wait`, or one of them, which the seed chooses. Returns how many.
-    pub(super) fn wake(&mut self, wait: Wait, all: bool) -> usize {
-        let waits =
-            |thread: &ThreadState| matches!(thread.status, Status::Blocked { wait: w, .. } if w == wait);
-        let waiting: Vec<usize> = (0..self.threads.len()).filter(|at| waits(&self.threads[*at])).collect();
-        if waiting.is_empty() {
-            return 0;
-        }
+    /// Wakes the threads that wait for `wait`, or one of them, which the seed chooses.
+    pub(super) fn wake(&mut self, wait: Wait, all: bool) {
+        let waiting: Vec<usize> =
+            (0..self.threads.len()).filter(|at| self.threads[*at].waits_for(wait)).collect();
         if all {
             waiting.iter().for_each(|at| self.release(*at, true));
-            return waiting.len();
+        } else if !waiting.is_empty() {
+            let one = waiting[self.rng.below(waiting.len() as u64) as usize];
+            self.release(one, true);
         }
-        let one = waiting[self.rng.below(waiting.len() as u64) as usize];
-        self.release(one, true);
-        1
     }
 
     /// Returns true if a thread waits for `wait`.
     pub(super) fn is_waited_for(&self, wait: Wait) -> bool {
-        self.threads.iter().any(|t| matches!(t.status, Status::Blocked { wait: w, .. } if w == wait))
+        self.threads.iter().any(|thread| thread.waits_for(wait))
     }
 
     /// Lets the threads run whose deadlines have passed.
