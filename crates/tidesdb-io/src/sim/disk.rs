@@ -349,7 +349,7 @@ impl SimDisk {
     ) -> io::Result<T> {
         let (offset, len) = range;
         #[cfg(simulated)]
-        tidesdb_sync::scheduler::io(kind.name(), path, offset);
+        tidesdb_sync::scheduler::io(kind, path, offset);
         let mut state = self.state.lock();
         let mut op = Op { index: 0, kind, path: Arc::clone(path), offset, len, ok: false };
         let verdict = state.gate(&mut op)?;

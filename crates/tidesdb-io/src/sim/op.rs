@@ -54,39 +54,6 @@ pub enum OpKind {
     Advise,
 }
 
-#[cfg(simulated)]
-impl OpKind {
-    /// Name of the kind, for the trace of a simulation.
-    pub(super) fn name(self) -> &'static str {
-        const NAMES: [&str; 23] = [
-            "OpenDir",
-            "MakeDir",
-            "Create",
-            "Open",
-            "Rename",
-            "Unlink",
-            "Link",
-            "List",
-            "SyncDir",
-            "Lock",
-            "Space",
-            "Read",
-            "Write",
-            "Allocate",
-            "SetLen",
-            "SyncData",
-            "SyncAll",
-            "Len",
-            "MapShared",
-            "MapRead",
-            "MapWrite",
-            "Populate",
-            "Advise",
-        ];
-        NAMES[self as usize]
-    }
-}
-
 /// A set of [`OpKind`]s. Sets and kinds are joined with `|`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpSet(u32);

@@ -42,7 +42,7 @@ fn acquire<G>(
             return guard;
         }
         let wait = if writes { Wait::Write(number) } else { Wait::Read(number) };
-        me.block(&Place { what: "wait for lock", number, name: "" }, wait, None);
+        me.block(wait, "", None);
     }
 }
 
@@ -235,9 +235,9 @@ impl Condvar {
         let mutex = parking_lot::MutexGuard::mutex(&guard.real);
         parking_lot::MutexGuard::unlocked(&mut guard.real, || {
             free(me, lock);
-            let woken = me.block(&Place { what: "wait", number, name: "" }, Wait::Condition(number), limit);
+            let woken = me.block(Wait::Condition(number), "", limit);
             while mutex.is_locked() {
-                me.block(&Place { what: "wait for lock", number: lock, name: "" }, Wait::Write(lock), None);
+                me.block(Wait::Write(lock), "", None);
             }
             woken
         })

@@ -16,7 +16,7 @@
 use std::any::Any;
 use std::backtrace::Backtrace;
 use std::cell::Cell;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -137,13 +137,13 @@ pub fn point(what: &'static str) {
     }
 }
 
-/// A switch point before a call of a disk. The call may take long.
-pub fn io(what: &'static str, path: &str, number: u64) {
+/// A switch point before a call of a disk, which may take long. The trace names its kind as `Debug` does.
+pub fn io(kind: impl fmt::Debug, path: &str, number: u64) {
     let Some(me) = me() else { return };
-    me.point(&Place { what, number, name: path });
+    me.point(&Place { what: &format!("{kind:?}"), number, name: path });
     let late = me.world.state().draw_late();
     if let Some(late) = late {
-        me.block(&Place { what: "slow", number: late, name: path }, Wait::Time, Some(late));
+        me.block(Wait::Slow(late), path, Some(late));
     }
 }
 
@@ -162,8 +162,8 @@ pub fn sleep(time: Duration) {
         Some(me) => {
             // A loop that looks now and then waits for other threads. It would keep them from running for ever if their priorities were lower.
             me.world.state().yields(me.no);
-            let place = Place { what: "sleep", number: nanos(time), name: "" };
-            me.block(&place, Wait::Time, Some(nanos(time)));
+            let time = nanos(time);
+            me.block(Wait::Sleep(time), "", Some(time));
         }
     }
 }
@@ -194,8 +194,8 @@ enum Joined {
     Simulated(Me),
 }
 
-impl std::fmt::Debug for Joined {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Joined {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Real(_) => "Real",
             Self::Simulated(_) => "Simulated",
@@ -265,11 +265,12 @@ impl Me {
         self.hand_over(state, next);
     }
 
-    /// Waits for `wait`, at most for `limit` nanoseconds. Returns false if the time was over first.
-    fn block(self, place: &Place<'_>, wait: Wait, limit: Option<u64>) -> bool {
-        let mut state = self.step(place);
+    /// Waits for `wait`, at most for `limit` nanoseconds. Returns false if the time was over first. `name` is for the trace.
+    fn block(self, wait: Wait, name: &str, limit: Option<u64>) -> bool {
+        let (what, number) = wait.step();
+        let mut state = self.step(&Place { what, number, name });
         let deadline = limit.map(|limit| state.now.saturating_add(limit));
-        state.block(self.no, place.what, wait, deadline);
+        state.block(self.no, wait, deadline);
         match state.choose(self.no, false) {
             Some(next) => self.hand_over(state, next),
             None => self.fail(state, DEADLOCK),
@@ -299,8 +300,7 @@ impl Me {
     fn join(self) -> bool {
         let caller = me().expect("the caller is a simulated thread");
         while !self.world.state().has_ended(self.no) {
-            let place = Place { what: "join", number: self.no.into(), name: "" };
-            caller.block(&place, Wait::Thread(self.no), None);
+            caller.block(Wait::Thread(self.no), "", None);
         }
         !self.world.state().threads[self.no as usize].panicked
     }

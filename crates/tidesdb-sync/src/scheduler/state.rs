@@ -19,20 +19,47 @@ pub(super) enum Wait {
     Condition(u64),
     /// The end of a thread.
     Thread(u32),
-    /// A deadline.
-    Time,
+    /// The end of a sleep of so many nanoseconds.
+    Sleep(u64),
+    /// The end of a call of a disk that takes so many nanoseconds.
+    Slow(u64),
+}
+
+impl Wait {
+    /// Returns the step that begins the wait: what the thread does, and the number of that.
+    pub(super) fn step(self) -> (&'static str, u64) {
+        match self {
+            Self::Read(number) | Self::Write(number) => ("wait for lock", number),
+            Self::Condition(number) => ("wait", number),
+            Self::Thread(no) => ("join", no.into()),
+            Self::Sleep(time) => ("sleep", time),
+            Self::Slow(time) => ("slow", time),
+        }
+    }
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Read(number) => write!(f, "lock {} to read", short(number)),
+            Self::Write(number) => write!(f, "lock {}", short(number)),
+            Self::Condition(number) => write!(f, "condition {}", short(number)),
+            Self::Thread(no) => write!(f, "the end of thread {no}"),
+            Self::Sleep(_) | Self::Slow(_) => f.write_str("time to pass"),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
     Ready,
-    Blocked { wait: Wait, what: &'static str, deadline: Option<u64>, since: u64 },
+    Blocked { wait: Wait, deadline: Option<u64>, since: u64 },
     Ended,
 }
 
 /// What a thread does at a step.
 pub(super) struct Place<'a> {
-    pub(super) what: &'static str,
+    pub(super) what: &'a str,
     pub(super) number: u64,
     pub(super) name: &'a str,
 }
@@ -61,8 +88,9 @@ impl fmt::Display for ThreadState {
         match self.status {
             Status::Ready => f.write_str("can run")?,
             Status::Ended => f.write_str("has ended")?,
-            Status::Blocked { wait, what, deadline, since } => {
-                write!(f, "waits in {what} for {} since {since} ns", Named(wait))?;
+            Status::Blocked { wait, deadline, since } => {
+                let (what, _) = wait.step();
+                write!(f, "waits in {what} for {wait} since {since} ns")?;
                 if let Some(deadline) = deadline {
                     write!(f, ", at most until {deadline} ns")?;
                 }
@@ -73,20 +101,6 @@ impl fmt::Display for ThreadState {
             !line.contains("scheduler::") && !line.contains("/rustc/") && !line.contains("std::backtrace")
         });
         lines.take(60).try_for_each(|line| write!(f, "\n  {line}"))
-    }
-}
-
-struct Named(Wait);
-
-impl fmt::Display for Named {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Wait::Read(n) => write!(f, "lock {} to read", short(n)),
-            Wait::Write(n) => write!(f, "lock {}", short(n)),
-            Wait::Condition(n) => write!(f, "condition {}", short(n)),
-            Wait::Thread(n) => write!(f, "the end of thread {n}"),
-            Wait::Time => f.write_str("time to pass"),
-        }
     }
 }
 
@@ -214,9 +228,9 @@ impl State {
         is_late.then(|| 1 + self.rng.below(self.settings.late_max.as_nanos() as u64))
     }
 
-    pub(super) fn block(&mut self, no: u32, what: &'static str, wait: Wait, deadline: Option<u64>) {
+    pub(super) fn block(&mut self, no: u32, wait: Wait, deadline: Option<u64>) {
         let since = self.now;
-        self.threads[no as usize].status = Status::Blocked { wait, what, deadline, since };
+        self.threads[no as usize].status = Status::Blocked { wait, deadline, since };
         self.next_deadline = self.next_deadline.min(deadline.unwrap_or(u64::MAX));
     }
 
@@ -229,10 +243,11 @@ impl State {
     fn release(&mut self, at: usize, woken: bool) {
         let now = self.now;
         let thread = &mut self.threads[at];
-        if let Status::Blocked { wait, what, since, .. } = thread.status {
+        if let Status::Blocked { wait, since, .. } = thread.status {
             let waited = now.saturating_sub(since);
-            if wait != Wait::Time && waited > self.longest_wait.0 {
-                self.longest_wait = (waited, format!("{} in {what}", thread.name));
+            let is_time = matches!(wait, Wait::Sleep(_) | Wait::Slow(_));
+            if !is_time && waited > self.longest_wait.0 {
+                self.longest_wait = (waited, format!("{} in {}", thread.name, wait.step().0));
             }
             thread.status = Status::Ready;
             thread.woken = woken;
