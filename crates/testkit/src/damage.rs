@@ -256,7 +256,7 @@ fn block(victim: &Victim, others: &[Victim], rng: &mut Rng) -> Vec<Damage> {
             out.push(Damage::Swap { a, b, len: size });
         }
     }
-    let other = &others[rng.below(others.len() as u64) as usize];
+    let other = rng.pick(others);
     let size = size.min(len).min(other.bytes.len() as u64);
     if size > 0 {
         let from = rng.below(other.bytes.len() as u64 - size + 1);

@@ -250,7 +250,7 @@ pub fn every_sync(seed: u64, limit: usize, mut begin: impl FnMut(&str)) -> Total
         let all: Vec<usize> = (0..ops.len()).filter(|k| of_kind(&ops[*k])).collect();
         let mut wanted: BTreeSet<usize> = all.iter().copied().filter(|_| all.len() <= limit).collect();
         if all.len() > limit {
-            wanted.extend((0..limit).map(|_| all[rng.below(all.len() as u64) as usize]));
+            wanted.extend((0..limit).map(|_| *rng.pick(&all)));
         }
         for k in wanted {
             totals.points += 1;

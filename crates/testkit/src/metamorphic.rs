@@ -200,7 +200,7 @@ impl Config {
     /// A random configuration.
     pub fn random(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
-        let mut one_of = |choices: &[u64]| choices[rng.below(choices.len() as u64) as usize];
+        let mut one_of = |choices: &[u64]| *rng.pick(choices);
         let order = if one_of(&[0, 1]) == 0 { Comparator::bytewise() } else { listed() };
         let codecs = [Compression::None, Compression::Lz4, Compression::Lz4Fast, Compression::Zstd];
         let family = FamilyOptions::default()

@@ -115,7 +115,7 @@ impl World {
         key.extend_from_slice(&((n << 8) | thread as u64).to_le_bytes());
         let len = self.case.value_bytes(&mut rng) as usize;
         let at = rng.below((POOL_BYTES - len) as u64) as usize;
-        let family = &self.families[rng.below(self.families.len() as u64) as usize];
+        let family = rng.pick(&self.families);
         (key, family, &self.pool[at..at + len])
     }
 

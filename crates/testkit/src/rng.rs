@@ -28,6 +28,11 @@ impl Rng {
         self.below(n) == 0
     }
 
+    /// Returns one of `choices`, which are not empty.
+    pub fn pick<'c, T>(&mut self, choices: &'c [T]) -> &'c T {
+        &choices[self.below(choices.len() as u64) as usize]
+    }
+
     /// Returns `len` bytes; half of the time they compress well.
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
         if self.one_in(2) {

@@ -116,8 +116,8 @@ pub fn make_on(recipe: &Recipe, seed: u64, now: u64, mut live: Vec<FamilyNo>, mu
         } else if recipe.maintenance_one_in != 0 && rng.one_in(recipe.maintenance_one_in) {
             steps.push(match rng.below(12) {
                 0 => Step::Flush,
-                10 | 11 => Step::StartFlush(live[rng.below(live.len() as u64) as usize]),
-                1..=4 => Step::FlushOf(live[rng.below(live.len() as u64) as usize]),
+                10 | 11 => Step::StartFlush(*rng.pick(&live)),
+                1..=4 => Step::FlushOf(*rng.pick(&live)),
                 5 => Step::Compact,
                 6 => Step::Sync,
                 7 => Step::Checkpoint(i),
@@ -149,7 +149,7 @@ fn family_step(rng: &mut Rng, live: &mut Vec<FamilyNo>, made: &mut usize) -> Ste
 fn commit_step(recipe: &Recipe, rng: &mut Rng, live: &[FamilyNo], now: u64) -> Step {
     let mut ops: Vec<Op> = Vec::new();
     for _ in 0..1 + rng.below(recipe.ops_max) {
-        let family = live[rng.below(live.len() as u64) as usize];
+        let family = *rng.pick(live);
         let key = format!("key{:05}", rng.below(recipe.keys)).into_bytes();
         // A fourth of the operations write the key of the one before, with every pair of kinds.
         let again = ops.last().filter(|_| rng.one_in(4)).map(|last| (last.family, last.key.clone()));

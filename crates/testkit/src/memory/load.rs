@@ -168,7 +168,7 @@ impl<'l> Load<'l> {
     }
 
     fn pick(&self, rng: &mut Rng) -> &Family {
-        &self.families[rng.below(self.families.len() as u64) as usize]
+        rng.pick(&self.families)
     }
 
     fn wrote(&self, bytes: usize) {

@@ -242,7 +242,7 @@ fn second_life(case: &Case, seed: u64, totals: &Totals) {
             }
             world.run(&step).map_err(|e| format!("going on, {step:?}: {e}"))?;
             if rng.one_in(4) {
-                let image = Image::STANDARD[rng.below(Image::STANDARD.len() as u64) as usize];
+                let image = *rng.pick(&Image::STANDARD);
                 let disk = disk.crash_image(&image, rng.next_u64());
                 let again = Case { what: String::new(), disk, promises: promises.lock().clone(), ..*case };
                 let demand = Demand { everything: false, thorough: rng.one_in(4) };

@@ -458,7 +458,7 @@ impl World<'_> {
         let own = format!("a{admin}-");
         let mine: Vec<_> = self.families().into_iter().filter(|t| lock(&t.name).starts_with(&own)).collect();
         let free = (0..NAMES).find(|n| !mine.iter().any(|t| *lock(&t.name) == format!("{own}{n}")));
-        let one = (!mine.is_empty()).then(|| Arc::clone(&mine[rng.below(mine.len() as u64) as usize]));
+        let one = (!mine.is_empty()).then(|| Arc::clone(rng.pick(&mine)));
         match (rng.below(7), one, free) {
             (0..=2, Some(t), _) => self.drop_one(&t),
             (3, _, Some(n)) => self.create(admin, n),
