@@ -7,7 +7,7 @@ use std::time::Duration;
 use tidesdb::{Db, Error};
 use tidesdb_io::sim::{Fault, Image, OpKind, OpSet, errno};
 
-use super::ledger::{Found, Rows};
+use super::ledger::{Found, Rows, values};
 use super::plan::{PATH, Weather};
 use super::world::{Capture, Tracked, World, lock, rows};
 use crate::model::listed;
@@ -24,19 +24,9 @@ fn pause(world: &World, rng: &mut Rng) {
     world.env.clock.sleep(Duration::from_micros(1 << rng.below(17)));
 }
 
-fn pick(world: &World, rng: &mut Rng) -> Option<Arc<Tracked>> {
-    let families = world.families();
-    (!families.is_empty()).then(|| Arc::clone(&families[rng.below(families.len() as u64) as usize]))
-}
-
 /// Judges the result of a call; only a success is returned.
 fn judged<T>(world: &World, what: &str, done: Result<T, Error>, families: &[Arc<Tracked>]) -> Option<T> {
-    done.inspect_err(|e| {
-        if !world.allows(what, e, families) {
-            world.stop();
-        }
-    })
-    .ok()
+    done.inspect_err(|e| world.failed(what, e, families)).ok()
 }
 
 /// Flushes and merges until the clients have ended.
@@ -44,7 +34,7 @@ pub(super) fn maintain(world: &World) {
     let mut rng = rng_of(world, 1);
     while world.working.load(SeqCst) > 0 && !world.stops() {
         pause(world, &mut rng);
-        let Some(t) = pick(world, &mut rng) else { continue };
+        let Some(t) = world.pick(&mut rng) else { continue };
         let these = std::slice::from_ref(&t);
         let from = format!("k{:03}", rng.below(40));
         let done = match rng.below(12) {
@@ -88,7 +78,7 @@ pub(super) fn change_catalog(world: &World) {
         let families = world.families();
         made += 1;
         let name = format!("n{made}");
-        let one = pick(world, &mut rng);
+        let one = world.pick(&mut rng);
         match (rng.below(5), one) {
             (0, Some(t)) if families.len() > 1 => drop_one(world, &t),
             (1, Some(t)) => rename(world, &t, name),
@@ -128,10 +118,9 @@ fn clone(world: &World, t: &Arc<Tracked>, name: String) {
     let Some(clone) = judged(world, "a clone", world.db.clone_family(&source, &name), &[]) else { return };
     let after = world.db.snapshot().seq();
     let Some(rows) = judged(world, "a scan of a clone", rows(&clone), &[]) else { return };
-    let found = rows.iter().map(|(key, row)| (key.clone(), row.value.to_vec())).collect();
-    world.read("a clone", t.no, (before, after), from, Found::All(found));
+    world.read("a clone", t.no, (before, after), from, Found::All(values(&rows)));
     let no = world.add(clone, name, rows);
-    lock(&world.ledger).is_clone(no);
+    lock(&world.ledger).note_clone(no);
 }
 
 /// Captures disks, makes checkpoints, moves the clock and lets calls of the disk fail.
@@ -185,15 +174,9 @@ pub(super) fn follow(world: &World) {
             let name = lock(&t.name).clone();
             let Ok(family) = view.family(&name) else { continue }; // the view may be older
             let Some(rows) = judged(world, "a scan beside the writer", rows(&family), &[]) else { break };
-            let found = rows.iter().map(|(key, row)| (key.clone(), row.value.to_vec())).collect();
             if family.id() == t.family.id() {
-                world.read(
-                    "a reader beside the writer",
-                    t.no,
-                    (seq, seq),
-                    from,
-                    Found::Range(None, None, found),
-                );
+                let found = Found::Range(None, None, values(&rows));
+                world.read("a reader beside the writer", t.no, (seq, seq), from, found);
             }
         }
         if rng.one_in(8) {
@@ -208,8 +191,8 @@ fn capture(world: &World, rng: &mut Rng) {
     if rng.one_in(4) {
         world.capture(world.disk.fork(), "a kill".to_owned(), world.acked(), true);
     } else {
-        let image = Image::STANDARD[rng.below(10) as usize];
-        let disk = world.disk.crash_image(&image, seed);
+        let image = rng.pick(&Image::STANDARD);
+        let disk = world.disk.crash_image(image, seed);
         world.capture(disk, format!("a power failure, {image:?}"), durable, false);
     }
 }
@@ -217,13 +200,11 @@ fn capture(world: &World, rng: &mut Rng) {
 fn checkpoint(world: &World, n: u64) {
     let path = format!("/copy{n}");
     let least = world.acked();
-    let families: Vec<_> = world.families();
+    let families = world.families();
     let names: Vec<String> = families.iter().map(|t| lock(&t.name).clone()).collect();
     let Some(()) = judged(world, "a checkpoint", world.db.checkpoint(&path), &families) else { return };
     // A family that was dropped or renamed meanwhile may or may not be in the copy, under either name.
-    let is_known = |t: &Tracked, name: &String| {
-        !t.is_changing.load(SeqCst) && !t.dropping.load(SeqCst) && *lock(&t.name) == *name
-    };
+    let is_known = |t: &Tracked, name: &String| t.is_settled() && *lock(&t.name) == *name;
     let still = families.iter().zip(names).filter(|(t, name)| is_known(t, name));
     let families = still.map(|(t, name)| (t.no, name)).collect();
     let what = "a checkpoint".to_owned();
@@ -248,20 +229,15 @@ fn step_clock(world: &World, rng: &mut Rng) {
 }
 
 fn begin_storm(world: &World, rng: &mut Rng) {
-    let begins = || world.is_stormy.store(true, SeqCst);
+    world.is_stormy.store(world.plan.weather != Weather::Calm, SeqCst);
     match world.plan.weather {
         Weather::Calm => {}
         Weather::Cut => {
-            begins();
             world.disk.crash_now();
             world.stop();
         }
-        Weather::Full => {
-            begins();
-            world.disk.limit_space(Some(rng.below(200_000)));
-        }
+        Weather::Full => world.disk.limit_space(Some(rng.below(200_000))),
         Weather::Failing => {
-            begins();
             let kinds = [
                 OpSet::SYNCS,
                 OpSet::WRITES,
@@ -275,7 +251,7 @@ fn begin_storm(world: &World, rng: &mut Rng) {
             let errors = [errno::EIO, errno::ENOSPC, errno::EMFILE];
             let fault = match rng.below(4) {
                 0 => Fault::short(),
-                _ => Fault::errno(errors[rng.below(3) as usize]).on(kinds[rng.below(8) as usize]),
+                _ => Fault::errno(*rng.pick(&errors)).on(*rng.pick(&kinds)),
             };
             world.disk.inject(fault.skip(rng.below(10)).every(1 + rng.below(3)).times(1 + rng.below(4)));
         }

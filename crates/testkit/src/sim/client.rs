@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tidesdb::{Isolation, Snapshot, SyncMode, WriteBatch, WriteOptions};
 
-use super::ledger::{Change, Found, Op, Row};
+use super::ledger::{Change, Found, Op, Row, may_expire};
 use super::world::{Tracked, World};
 use crate::model::moment;
 use crate::rng::Rng;
@@ -60,11 +60,7 @@ impl<'a> Client<'a> {
     }
 
     fn pick(&mut self) -> Option<Arc<Tracked>> {
-        let families = self.world.families();
-        match families.len() as u64 {
-            0 => None,
-            len => Some(Arc::clone(&families[self.rng.below(len) as usize])),
-        }
+        self.world.pick(&mut self.rng)
     }
 
     /// Half of the time, one of few keys.
@@ -196,8 +192,8 @@ impl<'a> Client<'a> {
         let (targets, ops) = self.ops();
         let (options, full) = self.options();
         let world = self.world;
-        let level = [Isolation::Snapshot, Isolation::Serializable, Isolation::ReadCommitted]
-            [self.rng.below(3) as usize];
+        let levels = [Isolation::Snapshot, Isolation::Serializable, Isolation::ReadCommitted];
+        let level = *self.rng.pick(&levels);
         if ops.is_empty() {
             return;
         }
@@ -234,13 +230,7 @@ impl<'a> Client<'a> {
         let before = self.world.acked();
         match self.world.db.sync() {
             Ok(_) => self.world.durable(before),
-            Err(e) => self.failed("a sync", &e, &[]),
-        }
-    }
-
-    fn failed(&self, what: &str, e: &tidesdb::Error, families: &[Arc<Tracked>]) {
-        if !self.world.allows(what, e, families) {
-            self.world.stop();
+            Err(e) => self.world.failed("a sync", &e, &[]),
         }
     }
 
@@ -258,7 +248,7 @@ impl<'a> Client<'a> {
                 let between = (before, world.db.snapshot().seq());
                 world.read(&self.who, t.no, between, from, Found::Key(key, value.map(Into::into)));
             }
-            Err(e) => self.failed("a get", &e, std::slice::from_ref(t)),
+            Err(e) => self.world.failed("a get", &e, std::slice::from_ref(t)),
         }
     }
 
@@ -274,7 +264,7 @@ impl<'a> Client<'a> {
                     world.read(&self.who, t.no, between, from, Found::Key(key, value.map(Into::into)));
                 }
             }
-            Err(e) => self.failed("a get of many", &e, &[t]),
+            Err(e) => self.world.failed("a get of many", &e, &[t]),
         }
     }
 
@@ -288,7 +278,7 @@ impl<'a> Client<'a> {
             self.walk(&t, cursor)
         });
         if let Err(e) = scanned {
-            self.failed("a scan", &e, &[t]);
+            self.world.failed("a scan", &e, &[t]);
         }
     }
 
@@ -364,13 +354,13 @@ impl<'a> Client<'a> {
                     }
                     world.read(&self.who, t.no, (seq, seq), from, Found::Key(key, value.map(Into::into)));
                 }
-                Err(e) => return self.failed("a get of a snapshot", &e, &[t]),
+                Err(e) => return self.world.failed("a get of a snapshot", &e, &[t]),
             }
         }
         if self.rng.one_in(2)
             && let Err(e) = snapshot.cursor(&t.family).and_then(|cursor| self.walk(&t, cursor))
         {
-            return self.failed("a scan of a snapshot", &e, &[t]);
+            return self.world.failed("a scan of a snapshot", &e, &[t]);
         }
         if self.rng.one_in(2) {
             self.kept = Some((snapshot, families));
@@ -383,13 +373,13 @@ impl<'a> Client<'a> {
         let to = from + self.rng.below(len + 1 - from);
         match snapshot.get_part(&t.family, key, from..to) {
             Ok(Some(part)) if part[..] == value[from as usize..to as usize] => {}
-            Ok(None) if key_expires(key) => {}
+            Ok(None) if may_expire(key) => {}
             Ok(part) => {
                 let part = part.map(|part| part.len());
                 self.world
                     .fail(format!("bytes {from} to {to} of a value of {len} bytes are wrong: {part:?}"));
             }
-            Err(e) => self.failed("a get of a part", &e, std::slice::from_ref(t)),
+            Err(e) => self.world.failed("a get of a part", &e, std::slice::from_ref(t)),
         }
     }
 }
@@ -404,16 +394,11 @@ fn expires(op: &Op) -> bool {
 
 /// Operands and expiries are on different keys, also if an operation repeats the key of another one.
 fn is_fit(op: &Op) -> bool {
-    let n = op.key.iter().skip(1).fold(0, |n, digit| n * 10 + u64::from(digit - b'0'));
     match &op.change {
-        Change::Merge(_) => n % 5 == 1,
-        Change::Put(row) if row.expiry != 0 => n % 5 == 0,
+        Change::Merge(_) => op.key.last().is_some_and(|digit| (digit - b'0') % 5 == 1),
+        Change::Put(row) if row.expiry != 0 => may_expire(&op.key),
         _ => true,
     }
-}
-
-fn key_expires(key: &[u8]) -> bool {
-    key.last().is_some_and(|digit| (digit - b'0').is_multiple_of(5))
 }
 
 fn shown(key: &Option<Vec<u8>>) -> String {

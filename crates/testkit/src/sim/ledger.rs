@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Number of a family, in the order of creation. Names may be reused, numbers are not.
-pub type FamilyNo = usize;
+use crate::model::{FamilyNo, SEPARATOR};
+
 /// Rows of a family with their expiry in milliseconds since the UNIX epoch; 0 = never.
 pub type Rows = BTreeMap<Vec<u8>, Row>;
 
@@ -17,8 +17,6 @@ const LATE: u64 = 100_000;
 const EARLY: u64 = 2;
 /// Commits that are tried to be left out: one for each thread that commits.
 const OPTIONAL_MAX: usize = 6;
-/// Between a value and an operand.
-pub const SEPARATOR: &[u8] = b"|";
 
 /// A value with its expiry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,7 +117,7 @@ impl Ledger {
     }
 
     /// Records that a family was made as a clone.
-    pub fn is_clone(&mut self, family: FamilyNo) {
+    pub fn note_clone(&mut self, family: FamilyNo) {
         self.clones.insert(family);
     }
 
@@ -298,7 +296,9 @@ impl<'a> History<'a> {
                 Change::Delete | Change::DeleteRange(_) => None,
                 Change::Merge(operand) => Some(match row {
                     None => Row { value: Arc::clone(operand), expiry: 0 },
-                    Some(row) => Row { value: [&row.value, SEPARATOR, operand].concat().into(), ..row },
+                    Some(row) => {
+                        Row { value: [&row.value, SEPARATOR.as_bytes(), operand].concat().into(), ..row }
+                    }
                 }),
             };
         }
@@ -390,8 +390,7 @@ impl<'a> History<'a> {
     fn differences(&self, found: &BTreeMap<FamilyNo, Rows>, end: u64, time: (u64, u64)) -> Vec<String> {
         let mut all = Vec::new();
         for (family, rows) in found {
-            let rows: BTreeMap<_, _> = rows.iter().map(|(k, row)| (k.clone(), row.value.to_vec())).collect();
-            let wrong = self.compare(*family, (None, None), &rows, end, time);
+            let wrong = self.compare(*family, (None, None), &values(rows), end, time);
             all.extend(wrong.into_iter().map(|wrong| format!("family {family}: {wrong}")));
         }
         all
@@ -400,8 +399,7 @@ impl<'a> History<'a> {
     /// Returns whether nothing is known of a key. A clone does not show rows that have expired, and shows them again after an open if
     /// the clock was set back.
     fn is_vague(&self, family: FamilyNo, key: &[u8]) -> bool {
-        let expires = || key.last().is_some_and(|digit| (digit - b'0').is_multiple_of(5));
-        self.vague.contains(&(family, key)) || (self.clones.contains(&family) && expires())
+        self.vague.contains(&(family, key)) || (self.clones.contains(&family) && may_expire(key))
     }
 
     /// The last changes of a key, as text.
@@ -418,6 +416,16 @@ impl<'a> History<'a> {
         let (told, others) = (told.collect::<Vec<_>>().join(", "), others.collect::<Vec<_>>().join(", "));
         format!("at first {}, {told}; not acknowledged: {others}", short(base))
     }
+}
+
+/// Returns whether rows of this key may have an expiry: its number is a multiple of five.
+pub(super) fn may_expire(key: &[u8]) -> bool {
+    key.last().is_some_and(|digit| (digit - b'0').is_multiple_of(5))
+}
+
+/// Returns `rows` without their expiries.
+pub(super) fn values(rows: &Rows) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    rows.iter().map(|(key, row)| (key.clone(), row.value.to_vec())).collect()
 }
 
 /// Returns whether a read at a wall time within `time` may find `value` if the key has `row`.
@@ -448,9 +456,11 @@ fn text(key: &[u8]) -> String {
 /// The begin of a value.
 fn short(value: Option<&[u8]>) -> String {
     let Some(value) = value else { return "nothing".to_owned() };
-    let names: Vec<String> =
-        value.split(|byte| *byte == SEPARATOR[0]).map(|part| text(&part[..part.len().min(14)])).collect();
-    format!("{:?} ({} bytes)", names.join("|"), value.len())
+    let names: Vec<String> = value
+        .split(|byte| *byte == SEPARATOR.as_bytes()[0])
+        .map(|part| text(&part[..part.len().min(14)]))
+        .collect();
+    format!("{:?} ({} bytes)", names.join(SEPARATOR), value.len())
 }
 
 #[cfg(test)]

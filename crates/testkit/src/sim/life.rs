@@ -7,15 +7,16 @@ use std::time::Duration;
 
 use tidesdb::{Db, Family};
 use tidesdb_io::sim::{Image, SimDisk, scheduled_on};
-use tidesdb_io::{Clock, Env, SimClock};
+use tidesdb_io::{Env, SimClock};
 
 use super::Figures;
 use super::client::Client;
-use super::ledger::{FamilyNo, Rows};
+use super::ledger::Rows;
 use super::plan::{PATH, Plan, Weather};
 use super::world::{Capture, World, lock, rows};
 use super::{admin, ledger};
 use crate::isolation::{self, Record};
+use crate::model::{FamilyNo, wall_millis};
 use crate::rng::Rng;
 
 type Done<T> = Result<T, String>;
@@ -63,12 +64,14 @@ fn work(world: &World) -> Option<Vec<Record>> {
                 let _working = Working(world);
                 let done = isolation::client(&world.db, n as usize, plan.seed, plan.steps / 2);
                 match done {
-                    Ok(more) => lock(&records).iter_mut().for_each(|all| all.extend(more.clone())),
+                    Ok(more) => {
+                        if let Some(all) = &mut *lock(&records) {
+                            all.extend(more);
+                        }
+                    }
                     Err(e) => {
                         *lock(&records) = None;
-                        if !world.allows("a transaction of any level", &e, &[]) {
-                            world.stop();
-                        }
+                        world.failed("a transaction of any level", &e, &[]);
                     }
                 }
             }
@@ -89,9 +92,10 @@ impl Drop for Working<'_> {
 
 /// Judges all that was read.
 fn judge(world: &World, records: Option<Vec<Record>>, figures: &mut Figures) -> Done<()> {
-    let ledger = lock(&world.ledger).clone();
+    let ledger = lock(&world.ledger);
     (figures.commits, figures.reads) = ledger.counts();
     ledger.judge()?;
+    drop(ledger);
     if let Some(records) = records {
         figures.transactions = records.len() as u64;
         let found = isolation::check(&records, &BTreeMap::new());
@@ -131,21 +135,16 @@ fn end(world: World, figures: &mut Figures) -> Done<()> {
     if is_calm {
         let found =
             read_families(&world.families().iter().map(|t| (t.no, t.family.clone())).collect::<Vec<_>>())?;
-        let ledger = lock(&world.ledger).clone();
-        ledger.explain(&found, acked, world.time(), &[]).map_err(|e| format!("at the end: {e}"))?;
+        let explained = lock(&world.ledger).explain(&found, acked, world.time(), &[]);
+        explained.map_err(|e| format!("at the end: {e}"))?;
         let report = world.db.verify().map_err(|e| format!("verify: {e}"))?;
         if !report.is_ok() {
             return Err(format!("verify at the end: {report}"));
         }
     }
+    let known = world.settled();
     let World { plan, db, disk, clock, families, ledger, captures, ahead, .. } = world;
     let captures = captures.into_inner().unwrap_or_default();
-    let families = families.into_inner().unwrap_or_default();
-    let known: Vec<_> = families
-        .iter()
-        .filter(|t| !t.is_changing.load(SeqCst))
-        .map(|t| (t.no, lock(&t.name).clone()))
-        .collect();
     drop(families);
     let timed = rng.one_in(3);
     let closed = match is_calm && timed {
@@ -159,7 +158,7 @@ fn end(world: World, figures: &mut Figures) -> Done<()> {
     disk.limit_space(None);
     let lost = plan.weather == Weather::Cut && disk.crashed();
     let last = match lost {
-        true => disk.crash_image(&Image::STANDARD[rng.below(10) as usize], rng.next_u64()),
+        true => disk.crash_image(rng.pick(&Image::STANDARD), rng.next_u64()),
         false => disk.fork(),
     };
     let least = if closed.is_ok() && is_calm { acked } else { durable };
@@ -237,7 +236,7 @@ impl Oracle {
         db: &Db,
         (families, least, optional): (&[(FamilyNo, String)], u64, &[usize]),
     ) -> Done<()> {
-        let now = u64::try_from(self.clock.wall().as_millis()).unwrap_or(u64::MAX);
+        let now = wall_millis(&*self.clock);
         let open = |(no, name): &(FamilyNo, String)| {
             let family = db.family(name).map_err(|e| format!("family {no}, {name}, is lost: {e}"))?;
             Ok((*no, family))

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tidesdb::{Compression, Db, FamilyOptions, MergeOperator, Result, SyncMode};
 use tidesdb_io::Env;
 
-use crate::model::listed;
+use crate::model::{SEPARATOR, listed};
 use crate::rng::Rng;
 
 /// Path of the database.
@@ -82,9 +82,10 @@ impl Plan {
     /// Draws a plan.
     pub fn new(seed: u64, steps: Option<u64>, off: Vec<String>) -> Self {
         let mut rng = Rng::new(seed ^ 0xB10C_0F57_0E55);
-        let mut one = |choices: &[u64]| choices[rng.below(choices.len() as u64) as usize];
+        let mut one = |choices: &[u64]| *rng.pick(choices);
+        let is_off = |part: &str| off.iter().any(|off| off == part);
         let weather = match one(&[0, 0, 0, 0, 0, 0, 1, 1, 2, 3]) {
-            _ if off.iter().any(|part| part == "faults") => Weather::Calm,
+            _ if is_off("faults") => Weather::Calm,
             1 => Weather::Failing,
             2 => Weather::Full,
             3 => Weather::Cut,
@@ -95,11 +96,11 @@ impl Plan {
             1 => SyncMode::Interval(Duration::from_millis(one(&[1, 20, 200]))),
             _ => SyncMode::Full,
         };
-        let captures = if off.iter().any(|part| part == "captures") { 0 } else { one(&[0, 1, 2, 4]) };
+        let captures = if is_off("captures") { 0 } else { one(&[0, 1, 2, 4]) };
         Self {
             seed,
             clients: one(&[1, 2, 3, 4]),
-            isolated: if off.iter().any(|part| part == "transactions") { 0 } else { one(&[0, 0, 2, 3]) },
+            isolated: if is_off("transactions") { 0 } else { one(&[0, 0, 2, 3]) },
             steps: steps.unwrap_or_else(|| one(&[20, 40, 80, 120])),
             families: one(&[1, 2, 3, 5]),
             captures,
@@ -134,7 +135,7 @@ impl Plan {
     /// Returns the settings of the family with number `n`.
     pub fn family(&self, n: usize) -> FamilyOptions {
         let mut options = FamilyOptions::default().write_buffer_bytes(self.write_buffer << (n % 2));
-        options.merge_operator = Some(MergeOperator::append("|"));
+        options.merge_operator = Some(MergeOperator::append(SEPARATOR));
         if n % 3 == 1 {
             options = options.comparator(listed());
         }

@@ -6,11 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidesdb::{Db, Error, Family, Snapshot};
 use tidesdb_io::sim::SimDisk;
-use tidesdb_io::{Clock, Env, SimClock};
+use tidesdb_io::{Env, SimClock};
 use tidesdb_sync::scheduler;
 
-use super::ledger::{FamilyNo, Fate, Found, Ledger, Op, Read, Row, Rows};
-use super::plan::Plan;
+use super::ledger::{Fate, Found, Ledger, Op, Read, Row, Rows};
+use super::plan::{PATH, Plan};
+use crate::model::{FamilyNo, wall_millis};
+use crate::rng::Rng;
 
 /// A family with its number.
 pub(super) struct Tracked {
@@ -21,6 +23,13 @@ pub(super) struct Tracked {
     pub(super) dropping: AtomicBool,
     /// A rename or drop is under way: its name is not known.
     pub(super) is_changing: AtomicBool,
+}
+
+impl Tracked {
+    /// Returns whether the family exists, under the name that is known.
+    pub(super) fn is_settled(&self) -> bool {
+        !self.is_changing.load(SeqCst) && !self.dropping.load(SeqCst)
+    }
 }
 
 /// A disk as it was at some time, to be recovered after the run.
@@ -104,12 +113,24 @@ impl World {
 
     /// Wall time in milliseconds, and the latest that the engine may take it for.
     pub(super) fn time(&self) -> (u64, u64) {
-        let now = u64::try_from(self.clock.wall().as_millis()).unwrap_or(u64::MAX);
+        let now = wall_millis(&*self.clock);
         (now, now + *lock(&self.ahead))
     }
 
     pub(super) fn families(&self) -> Vec<Arc<Tracked>> {
         lock(&self.families).clone()
+    }
+
+    /// Returns one of the families, if there is one.
+    pub(super) fn pick(&self, rng: &mut Rng) -> Option<Arc<Tracked>> {
+        let families = lock(&self.families);
+        (!families.is_empty()).then(|| Arc::clone(rng.pick(&families)))
+    }
+
+    /// Returns the families that exist, with their names.
+    pub(super) fn settled(&self) -> Vec<(FamilyNo, String)> {
+        let families = lock(&self.families);
+        families.iter().filter(|t| t.is_settled()).map(|t| (t.no, lock(&t.name).clone())).collect()
     }
 
     /// Adds a family that holds `rows`.
@@ -126,21 +147,19 @@ impl World {
         no
     }
 
-    /// Judges the error of a call that concerns `families`. Returns false if the client is to stop.
-    pub(super) fn allows(&self, what: &str, error: &Error, families: &[Arc<Tracked>]) -> bool {
+    /// Judges the error of a call that concerns `families`. Ends the run if the error has no cause, and if the disk has failed so that
+    /// nothing more will succeed.
+    pub(super) fn failed(&self, what: &str, error: &Error, families: &[Arc<Tracked>]) {
         match error {
-            Error::Busy { .. } | Error::Conflict { .. } => true,
-            Error::NotFound { .. } if families.iter().any(|t| t.dropping.load(SeqCst)) => true,
+            Error::Busy { .. } | Error::Conflict { .. } => {}
+            Error::NotFound { .. } if families.iter().any(|t| t.dropping.load(SeqCst)) => {}
             Error::Poisoned { .. } | Error::CommitUnknown { .. } | Error::Io { .. } | Error::Closed
                 if self.is_stormy() =>
             {
-                false
+                self.stop();
             }
-            _ if self.is_stormy() => true,
-            _ => {
-                self.fail(format!("{what} failed without a cause: {error} ({error:?})"));
-                false
-            }
+            _ if self.is_stormy() => {}
+            _ => self.fail(format!("{what} failed without a cause: {error} ({error:?})")),
         }
     }
 
@@ -175,20 +194,7 @@ impl World {
             ledger.durable = ledger.durable.max(before);
         }
         drop(ledger);
-        match result {
-            Ok(seq) => Some(seq),
-            Err(e) => {
-                if !self.allows(what, &e, families) {
-                    self.stop_client();
-                }
-                None
-            }
-        }
-    }
-
-    /// A client that met a failure of the disk goes on: the others may still be in calls. Nothing more will succeed, so all stop.
-    fn stop_client(&self) {
-        self.stop();
+        result.inspect_err(|e| self.failed(what, e, families)).ok()
     }
 
     /// Everything that was acknowledged before `before` is durable.
@@ -226,18 +232,9 @@ impl World {
     /// Captures the disk, which the machine or the process would leave.
     pub(super) fn capture(&self, disk: SimDisk, what: String, least: u64, is_kill: bool) {
         scheduler::note("capture", least, &what);
-        let families = self.families();
-        let known = families.iter().filter(|t| !t.is_changing.load(SeqCst) && !t.dropping.load(SeqCst));
-        let families = known.map(|t| (t.no, lock(&t.name).clone())).collect();
+        let families = self.settled();
         let optional = if is_kill { lock(&self.ledger).flying() } else { Vec::new() };
-        lock(&self.captures).push(Capture {
-            disk,
-            what,
-            path: super::plan::PATH.to_owned(),
-            families,
-            least,
-            optional,
-        });
+        lock(&self.captures).push(Capture { disk, what, path: PATH.to_owned(), families, least, optional });
     }
 }
 
