@@ -17,8 +17,9 @@ mod simulated {
     use std::io::Read;
     use std::path::{Path, PathBuf};
     use std::process::{Child, ExitCode, Stdio};
-    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-    use std::sync::{Arc, Mutex, PoisonError};
+    use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+    use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+    use std::sync::{Mutex, PoisonError};
     use std::time::Duration;
 
     use clap::Parser;
@@ -163,24 +164,24 @@ mod simulated {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|e| format!("start a run: {e}"))?;
         let (out, err) = (child.stdout.take(), child.stderr.take());
-        let (child, ended) = (Arc::new(Mutex::new(child)), Arc::new(AtomicBool::new(false)));
-        let watched = (Arc::clone(&child), Arc::clone(&ended));
-        let watch = std::thread::Builder::new().spawn(move || watch(&watched.0, &watched.1));
-        let errors = std::thread::Builder::new().spawn(move || text(err));
-        let out = text(out);
-        let errors = errors.ok().and_then(|thread| thread.join().ok()).unwrap_or_default();
-        let status = child.lock().unwrap_or_else(PoisonError::into_inner).wait();
-        ended.store(true, SeqCst);
-        let hangs = watch.is_ok_and(|thread| thread.join().unwrap_or(false));
+        let child = Mutex::new(child);
+        let (end, ended) = channel();
+        let (out, errors, status, hangs) = std::thread::scope(|scope| {
+            let watch = scope.spawn(|| watch(&child, ended));
+            let errors = scope.spawn(|| text(err));
+            let out = text(out);
+            let errors = errors.join().unwrap_or_default();
+            let status = child.lock().unwrap_or_else(PoisonError::into_inner).wait();
+            drop(end);
+            (out, errors, status, watch.join().unwrap_or(false))
+        });
         let mut shown = Shown { hash: String::new(), figures: Figures::new(), wrong: None };
         for line in out.lines() {
             if let Some(hash) = line.strip_prefix("hash=") {
                 shown.hash = hash.to_owned();
             }
             if line.starts_with("sim ") {
-                let pairs = line.split(' ').filter_map(|part| part.split_once('='));
-                shown.figures =
-                    pairs.filter_map(|(name, n)| Some((name.to_owned(), n.parse().ok()?))).collect();
+                shown.figures = figures(line.split(' '));
             }
         }
         let is_good = status.is_ok_and(|status| status.success()) && out.lines().any(|line| line == "passed");
@@ -203,17 +204,17 @@ mod simulated {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Kills a child that takes too long. Returns true if it did.
-    fn watch(child: &Mutex<Child>, ended: &AtomicBool) -> bool {
-        let clock = RealClock::new();
-        while clock.mono() < HANGS {
-            if ended.load(SeqCst) {
-                return false;
-            }
-            clock.sleep(Duration::from_millis(20));
-        }
+    /// Kills a child that takes too long, unless the other end of `ended` is dropped before. Returns true if it did.
+    fn watch(child: &Mutex<Child>, ended: Receiver<()>) -> bool {
         // The other thread waits for the end of the output first, not for the lock.
-        child.lock().unwrap_or_else(PoisonError::into_inner).kill().is_ok()
+        ended.recv_timeout(HANGS) == Err(RecvTimeoutError::Timeout)
+            && child.lock().unwrap_or_else(PoisonError::into_inner).kill().is_ok()
+    }
+
+    /// Reads `name=number` where it occurs.
+    fn figures<'t>(parts: impl Iterator<Item = &'t str>) -> Figures {
+        let pairs = parts.filter_map(|part| part.split_once('='));
+        pairs.filter_map(|(name, n)| Some((name.to_owned(), n.parse().ok()?))).collect()
     }
 
     /// The arguments that choose what a seed does.
@@ -284,8 +285,8 @@ mod simulated {
     }
 
     fn one(args: &Args, totals: &Totals) {
-        let traced = Args { trace: None, ..args.clone() };
-        let shown = match run(if args.seeds == 1 && args.minutes.is_none() { args } else { &traced }) {
+        let untraced = Args { trace: None, ..args.clone() };
+        let shown = match run(if args.seeds == 1 && args.minutes.is_none() { args } else { &untraced }) {
             Ok(shown) => shown,
             Err(e) => return violation(args, &e, totals),
         };
@@ -293,12 +294,12 @@ mod simulated {
         if let Some(wrong) = shown.wrong {
             violation(args, &wrong, totals);
             if !args.find {
-                shrink(&traced, &wrong);
+                shrink(&untraced, &wrong);
             }
             return;
         }
         if args.again != 0 && args.seed.is_multiple_of(args.again) {
-            match run(&traced) {
+            match run(&untraced) {
                 Ok(second) if second.hash == shown.hash && second.figures == shown.figures => {
                     add(totals, &Figures::from([("compared".to_owned(), 1)]));
                 }
@@ -320,12 +321,17 @@ mod simulated {
     fn add(totals: &Totals, figures: &Figures) {
         let mut sums = totals.sums.lock().unwrap_or_else(PoisonError::into_inner);
         if figures.contains_key("seed") {
-            *sums.entry("runs".to_owned()).or_default() += 1;
+            count(&mut sums, "runs", 1);
         }
         for (name, n) in figures.iter().filter(|(name, _)| *name != "seed") {
-            let sum = sums.entry(name.clone()).or_default();
-            *sum = if name == "longest_wait_us" { (*sum).max(*n) } else { *sum + n };
+            count(&mut sums, name, *n);
         }
+    }
+
+    /// Adds `n` to a sum; of the longest waits, the longer one stays.
+    fn count(sums: &mut Figures, name: &str, n: u64) {
+        let sum = sums.entry(name.to_owned()).or_default();
+        *sum = if name == "longest_wait_us" { (*sum).max(n) } else { *sum + n };
     }
 
     /// Leaves out parts and steps as long as the seed fails, perhaps under another schedule. Prints the smallest command, and writes its steps.
@@ -372,14 +378,12 @@ mod simulated {
 
     /// Reads the counts of earlier runs.
     fn read_soak(path: &Path) -> Figures {
-        let text = fs::read_to_string(path).unwrap_or_default();
-        let pairs = text.lines().filter_map(|line| line.split_once('='));
-        pairs.filter_map(|(name, n)| Some((name.to_owned(), n.parse().ok()?))).collect()
+        figures(fs::read_to_string(path).unwrap_or_default().lines())
     }
 
     fn write_soak(path: &Path, mut before: Figures, sums: &Figures, next: u64) {
         for (name, n) in sums {
-            *before.entry(name.clone()).or_default() += n;
+            count(&mut before, name, *n);
         }
         before.insert("next_seed".to_owned(), next);
         let text: String = before.iter().map(|(name, n)| format!("{name}={n}\n")).collect();
