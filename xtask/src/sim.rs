@@ -4,15 +4,18 @@
 //! back a fault, or makes a new one. The tool applies it to a copy of the tree and counts the seeds and the time to the first finding, from
 //! several starts.
 
-use crate::cargo::{Cargo, Done, target};
+use crate::cargo::{Cargo, Done, said, target};
+use crate::tree::git_files;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 const FLAGS: &str = "--cfg simulated";
 /// Folder of the patches.
 const PLANTS: &str = "crates/testkit/plants";
+/// Folder below the target folder where a tree with a fault is built.
+const BUILD: &str = "plants/build";
 /// Distance between the first seeds of two starts.
 const APART: u64 = 1_000_000;
 
@@ -38,7 +41,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Done {
     for plant in &plants {
         let found = try_plant(root, plant, (starts, seeds), &rest)?;
         println!("{found}");
-        missed.extend((found.found < starts).then(|| plant.clone()));
+        missed.extend((found.count() < starts).then(|| plant.clone()));
     }
     if missed.is_empty() { Ok(()) } else { Err(format!("not found from each start: {}", missed.join(", "))) }
 }
@@ -50,14 +53,9 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Done {
 pub(crate) fn stage(root: &Path) -> Done {
     let tests = Cargo::new("test --package tidesdb-sync --package testkit --lib -- scheduler:: sim::");
     tests.flags(root, "RUSTFLAGS", FLAGS, "simulated").run(root)?;
-    run(root, &stage_args(root))
-}
-
-fn stage_args(root: &Path) -> Vec<String> {
-    let head = Command::new("git").args(["rev-parse", "HEAD"]).current_dir(root).output();
-    let text = head.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-    let seed = u64::from_str_radix(text.get(..8).unwrap_or("1"), 16).unwrap_or(1) * APART;
-    ["--minutes", "2", "--seed", &seed.to_string()].map(str::to_owned).into()
+    let head = said(Command::new("git").args(["rev-parse", "HEAD"]).current_dir(root)).unwrap_or_default();
+    let seed = u64::from_str_radix(head.get(..8).unwrap_or("1"), 16).unwrap_or(1) * APART;
+    run(root, &["--minutes", "2", "--seed", &seed.to_string()].map(str::to_owned))
 }
 
 /// Removes `name` and its value from `args`.
@@ -80,12 +78,18 @@ fn plants(root: &Path) -> Result<Vec<String>, String> {
 struct Search {
     plant: String,
     starts: u64,
-    found: u64,
     /// Seeds and time to the first finding, of each start that found it.
     seeds: Vec<u64>,
     times: Vec<Duration>,
     /// The first finding.
     first: String,
+}
+
+impl Search {
+    /// Number of starts that found it.
+    fn count(&self) -> u64 {
+        self.seeds.len() as u64
+    }
 }
 
 impl std::fmt::Display for Search {
@@ -94,7 +98,7 @@ impl std::fmt::Display for Search {
         seeds.sort_unstable();
         times.sort_unstable();
         let median = (seeds.get(seeds.len() / 2), times.get(times.len() / 2));
-        write!(f, "plant {}: found from {} of {} starts", self.plant, self.found, self.starts)?;
+        write!(f, "plant {}: found from {} of {} starts", self.plant, self.count(), self.starts)?;
         if let (Some(seeds), Some(time)) = median {
             write!(f, ", median {seeds} seeds, {:.1} s: {}", time.as_secs_f64(), self.first)?;
         }
@@ -112,46 +116,25 @@ fn try_plant(
     let tree = target(root).join("plants/tree");
     copy_tree(root, &tree)?;
     let patch = root.join(PLANTS).join(format!("{plant}.patch"));
-    let applied = Command::new("patch")
-        .args(["-p1", "--silent", "--no-backup-if-mismatch", "-i"])
-        .arg(&patch)
-        .current_dir(&tree)
-        .status();
-    if !applied.is_ok_and(|status| status.success()) {
-        return Err(format!("{} does not apply", patch.display()));
-    }
-    let folder = target(root).join("plants/build").to_string_lossy().into_owned();
-    let build = Command::new("cargo")
-        .args(["build", "--quiet", "--package", "testkit"])
-        .env("RUSTFLAGS", FLAGS)
-        .env("CARGO_TARGET_DIR", &folder)
-        .current_dir(&tree)
-        .status();
-    if !build.is_ok_and(|status| status.success()) {
-        return Err(format!("the tree with {plant} does not build"));
-    }
-    let program = PathBuf::from(folder).join("debug/testkit");
-    let mut search = Search {
-        plant: plant.to_owned(),
-        starts,
-        found: 0,
-        seeds: vec![],
-        times: vec![],
-        first: String::new(),
-    };
+    let mut apply = Command::new("patch");
+    apply.args(["-p1", "--silent", "--no-backup-if-mismatch", "-i"]).arg(&patch).current_dir(&tree);
+    said(&mut apply).map_err(|e| format!("{} does not apply: {e}", patch.display()))?;
+    let build = Cargo::new("build --quiet --package testkit").flags(root, "RUSTFLAGS", FLAGS, BUILD);
+    build.run(&tree).map_err(|e| format!("the tree with {plant} does not build: {e}"))?;
+    let program = target(root).join(BUILD).join("debug/testkit");
+    let mut search =
+        Search { plant: plant.to_owned(), starts, seeds: vec![], times: vec![], first: String::new() };
     for start in 0..starts {
         let begin = Instant::now();
         let (first, count) = ((1 + start) * APART, seeds.to_string());
         let output = Command::new(&program)
             .args(["sim", "--find", "--again", "0", "--seeds", &count, "--seed", &first.to_string()])
             .args(args)
-            .stdin(Stdio::null())
             .output()
             .map_err(|e| format!("{}: {e}", program.display()))?;
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         let runs = out.split(' ').find_map(|part| part.strip_prefix("runs=")?.parse().ok()).unwrap_or(0);
         if let Some(violation) = err.lines().find(|line| line.starts_with("VIOLATION")) {
-            search.found += 1;
             search.seeds.push(runs);
             search.times.push(begin.elapsed());
             if search.first.is_empty() {
@@ -164,15 +147,9 @@ fn try_plant(
 
 /// Makes `tree` a copy of what git knows of `root`. Files that are equal keep their times, so that little is built again.
 fn copy_tree(root: &Path, tree: &Path) -> Done {
-    let listed = Command::new("git")
-        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
-        .current_dir(root)
-        .output();
-    let listed = listed.map_err(|e| format!("git: {e}"))?;
-    let names = String::from_utf8_lossy(&listed.stdout).into_owned();
-    for name in names.split('\0').filter(|name| !name.is_empty()) {
-        let (from, to) = (root.join(name), tree.join(name));
-        let Ok(bytes) = fs::read(&from) else { continue }; // removed, and not committed yet
+    for name in git_files(root).ok_or("git does not list the files")? {
+        let (from, to) = (root.join(&name), tree.join(&name));
+        let bytes = fs::read(&from).map_err(|e| format!("{}: {e}", from.display()))?;
         if fs::read(&to).is_ok_and(|there| there == bytes) {
             continue;
         }

@@ -179,7 +179,8 @@ pub(crate) fn normal(path: &str) -> String {
     out.to_string_lossy().replace('\\', "/")
 }
 
-fn git_files(root: &Path) -> Option<Vec<String>> {
+/// Returns the sorted paths of the files that git tracks or would add. `None` without git.
+pub(crate) fn git_files(root: &Path) -> Option<Vec<String>> {
     let mut git = Command::new("git");
     git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]).current_dir(root);
     let output = git.output().ok().filter(|output| output.status.success())?;
