@@ -205,7 +205,7 @@ impl Log {
         loop {
             match reserve(bytes, &mut within) {
                 Ok(commit) => return Ok(commit),
-                Err(Refusal::Limit) => self.make_room(bytes, purpose)?,
+                Err(Refusal::Limit) => self.extend_for(bytes, purpose)?,
                 Err(refusal) => return Err(self.refused(refusal)),
             }
         }

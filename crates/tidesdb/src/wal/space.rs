@@ -131,6 +131,15 @@ impl Log {
         {
             return Ok(());
         }
+        self.extend_for(bytes, purpose)
+    }
+
+    /// Makes sure that a record of `bytes` can be placed, which the limits of the sequencer have refused. Another thread may be about to
+    /// raise them: this waits for it.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`: nothing happened.
+    pub(super) fn extend_for(&self, bytes: u64, purpose: Purpose) -> Result<()> {
         let _one_at_a_time = self.preparing.lock();
         self.hold_reserve(purpose, self.backed.load(Ordering::SeqCst))?;
         self.back_to(self.sequencer.end_of_next(bytes), purpose)
