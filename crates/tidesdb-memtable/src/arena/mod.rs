@@ -56,19 +56,21 @@ impl Chunk {
     /// Returns the offset of `size` fresh bytes, or `None` if they do not fit.
     #[inline]
     fn bump(&self, base: usize, size: usize, align: usize, count: u64) -> Option<usize> {
+        // Sums of an address and `CLOSED` do not fit into addresses of 32 bits.
+        let (base, align) = (base as u64, align as u64);
         let mut state = self.state.load(Ordering::Relaxed);
         loop {
-            let used = (state & CLOSED) as usize;
+            let used = state & CLOSED;
             let at = ((base + used + align - 1) & !(align - 1)) - base;
-            let end = at + size;
-            if end > self.size {
+            let end = at + size as u64;
+            if end > self.size as u64 {
                 return None;
             }
-            let next = (((state >> 32) + count) << 32) | end as u64;
+            let next = (((state >> 32) + count) << 32) | end;
             // Relaxed: the bytes belong to this thread alone, and the Acquire load of the lane made the chunk
             // visible.
             match self.state.compare_exchange_weak(state, next, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return Some(at),
+                Ok(_) => return Some(at as usize),
                 Err(now) => state = now,
             }
         }

@@ -32,6 +32,20 @@ fn allocate(arena: &Arena, threads: usize, sizes: &[(usize, usize)]) -> u64 {
     count
 }
 
+/// With addresses of 32 bits the offset of a retired chunk wrapped around: a thread that was late got the header of the chunk, and
+/// wrote over it.
+#[test]
+fn a_retired_chunk_has_no_room_wherever_it_is() {
+    for base in [1 << 12, 1 << 31, (usize::MAX >> 1) & !0xFFF, 0xF000_0000] {
+        let chunk = Chunk { state: AtomicU64::new(size_of::<Chunk>() as u64), size: 4096 };
+        assert!(chunk.bump(base, 100, 8, 1).is_some());
+        assert_eq!(chunk.close(), 1);
+        for (size, align) in [(1, 1), (100, 8), (64, 64), (0, 64)] {
+            assert_eq!(chunk.bump(base, size, align, 1), None, "{size} bytes at {base:x}");
+        }
+    }
+}
+
 #[test]
 #[cfg_attr(miri, ignore = "counts over many operations; too slow under Miri")]
 fn pieces_are_disjoint_and_counted() {
