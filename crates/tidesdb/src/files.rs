@@ -1,8 +1,11 @@
 //! File names: built and parsed in one place. All names are numbers; a family's name is data.
 
+use std::path::Path;
+
 use tidesdb_io::Dir;
 
 use crate::types::{FILE_NUMBER_MAX, ID_MAX, TableId, VlogId, WAL_ID_MAX, WalId};
+use crate::{Error, Result};
 
 /// The lock file.
 pub const LOCK: &str = "LOCK";
@@ -98,6 +101,17 @@ pub fn parse(name: &str) -> Option<FileKind> {
         _ => return None,
     };
     Some(kind)
+}
+
+/// Refuses an empty path of a directory: the system would say that it does not exist, and an unset variable of a script is the usual cause.
+///
+/// # Errors
+/// `InvalidArgument`.
+pub fn check_path(path: &Path) -> Result<()> {
+    match path.as_os_str().is_empty() {
+        true => Err(Error::invalid("the path of a folder is empty; write \".\" for the current folder")),
+        false => Ok(()),
+    }
 }
 
 /// Removes a file that nothing needs any more, if there is one of this name. After a failure it stays, and the next open removes it or sets

@@ -25,8 +25,8 @@ impl Db {
     /// Tables and value logs are hard links, so it is fast and at first needs no extra space.
     ///
     /// # Errors
-    /// `Exists` if the directory is not empty, `InvalidArgument` on another file system and on one without hard links, such as exFAT,
-    /// `NoSpace`, `Io`, `Closed`, `Poisoned`.
+    /// `Exists` if the directory is not empty, `InvalidArgument` for an empty path, on another file system, and on one without hard links,
+    /// such as exFAT, `NoSpace`, `Io`, `Closed`, `Poisoned`.
     pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<()> {
         self.duplicate(path.as_ref(), link)
     }
@@ -45,7 +45,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `Exists` if the directory is not empty, `NoSpace` in either place, `Io`, `Closed`, `Poisoned`.
+    /// `Exists` if the directory is not empty, `InvalidArgument` for an empty path, `NoSpace` in either place, `Io`, `Closed`, `Poisoned`.
     pub fn backup(&self, path: impl AsRef<Path>) -> Result<()> {
         self.duplicate(path.as_ref(), copy)
     }
@@ -66,6 +66,7 @@ impl Db {
 type Transfer = fn(&MaintenanceCtx, &str, &Arc<dyn Dir>) -> Result<()>;
 
 fn write(ctx: &MaintenanceCtx, state: &State, path: &Path, transfer: Transfer) -> Result<()> {
+    files::check_path(path)?;
     let name = path.display().to_string();
     let target = ctx.write.env.disk.open_dir(path, true).map_err(|e| Error::io("create", &name, e))?;
     let target = PooledDir::wrap(target, &Descriptors::of(&*ctx.write.env.disk));

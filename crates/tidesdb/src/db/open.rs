@@ -181,9 +181,8 @@ impl OpenOptions {
     ///
     /// # Errors
     /// `Locked` if the database is open elsewhere; `NotFound` if there is no database, or no default family, and none may
-    /// be created; `Corrupt`,
-    /// `FormatTooNew`; `InvalidArgument`, which names all key orders that are not known and their families, unless
-    /// [`OpenOptions::allow_unknown`] allows it; `Io`. An open that fails leaves the data on disk intact.
+    /// be created; `Corrupt`, `FormatTooNew`; `InvalidArgument` for an empty path, and for key orders that are not known, which it names
+    /// with their families, unless [`OpenOptions::allow_unknown`] allows them; `Io`. An open that fails leaves the data on disk intact.
     pub fn open(self) -> Result<Db> {
         self.lock()?.open([])
     }
@@ -208,7 +207,7 @@ impl OpenOptions {
     ///
     /// # Errors
     /// `Locked` if the database is open elsewhere; `NotFound` if there is no directory and none may be created; `InvalidArgument` for
-    /// options out of their domain; `Io`. With an object store also what a restore of the folder fails with.
+    /// an empty path and for options out of their domain; `Io`. With an object store also what a restore of the folder fails with.
     pub fn lock(mut self) -> Result<LockedDb> {
         if self.options.recovery == RecoveryMode::Salvage {
             self.options.read_only = true;
@@ -345,6 +344,7 @@ impl OpenOptions {
     }
 
     pub(super) fn open_dir(&self) -> Result<Arc<dyn Dir>> {
+        files::check_path(&self.path)?;
         let create = self.options.create_if_missing && !self.options.read_only;
         let path = self.path.display().to_string();
         // Whoever wrote `CURRENT` has made the name of the directory durable.

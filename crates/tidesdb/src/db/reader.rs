@@ -93,7 +93,7 @@ impl OpenOptions {
     ///
     /// # Errors
     /// `NotFound` if there is no database, or no family of the default name; `Corrupt`, `FormatTooNew`; `MemoryLimit`
-    /// if the log does not fit in memory; `InvalidArgument` for a key order that is not known, unless
+    /// if the log does not fit in memory; `InvalidArgument` for an empty path and for a key order that is not known, unless
     /// [`OpenOptions::allow_unknown`] allows it; `Io`.
     pub fn open_reader(mut self) -> Result<Reader> {
         if self.options.recovery != RecoveryMode::Tail {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use tidesdb_io::{Dir, Env};
 
 use crate::types::ShownExpiry;
-use crate::{Error, Result};
+use crate::{Error, Result, files};
 
 pub use manifest::{manifest, trees};
 pub use table::table;
@@ -28,6 +28,7 @@ const KEY_SHOWN_MAX: usize = 64;
 
 /// Opens the directory at `path`.
 fn open(path: &Path) -> Result<(Env, Arc<dyn Dir>)> {
+    files::check_path(path)?;
     let env = Env::real();
     let dir =
         env.disk.open_dir(path, false).map_err(|e| Error::io("open", &path.display().to_string(), e))?;

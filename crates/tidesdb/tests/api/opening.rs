@@ -45,6 +45,26 @@ fn a_missing_database_is_created_only_if_allowed() {
     assert!(sim.disk.file_names("/db").is_err(), "not even the directory");
 }
 
+/// The message was "database  does not exist", or that of the system for a folder without a name.
+#[test]
+fn an_empty_path_is_refused_by_its_name() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let refused = [
+        Db::open("").map(drop),
+        Db::options("").read_only(true).open().map(drop),
+        Db::options("").open_reader().map(drop),
+        db.checkpoint(""),
+        db.backup(""),
+        tidesdb::inspect::trees("").map(drop),
+    ];
+    for result in refused {
+        let error = result.expect_err("no folder has this name");
+        assert!(matches!(error, Error::InvalidArgument { .. }), "{error:?}");
+        assert!(error.to_string().contains("the path of a folder is empty"), "{error}");
+    }
+}
+
 #[test]
 fn an_empty_directory_is_not_a_database() {
     let sim = Sim::new();
