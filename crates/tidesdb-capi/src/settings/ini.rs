@@ -36,17 +36,14 @@ fn empty() -> Ini {
     ini
 }
 
-/// Returns the settings as text.
+/// Returns the settings as text, in the order of the fields: the same settings are the same bytes.
 pub(crate) fn to_text(section: &str, config: &FamilyConfig) -> String {
     let mut config = *config;
-    let mut ini = empty();
-    for (key, field) in fields(&mut config) {
-        match field.show() {
-            Shown::Plain(text) => ini.setstr(section, key, Some(&text)),
-            Shown::Hex(text) => ini.setstr(section, &format!("{key}{HEX}"), Some(&text)),
-        };
-    }
-    ini.writes()
+    let lines = fields(&mut config).into_iter().map(|(key, field)| match field.show() {
+        Shown::Plain(text) => format!("{key}={text}\n"),
+        Shown::Hex(text) => format!("{key}{HEX}={text}\n"),
+    });
+    format!("[{section}]\n{}", lines.collect::<String>())
 }
 
 /// Returns the default settings, overridden by the section. A missing section overrides nothing.
@@ -114,4 +111,21 @@ pub(crate) fn save(file: &Path, section: &str, config: &FamilyConfig) -> Answer 
     let parent = file.parent().filter(|dir| !dir.as_os_str().is_empty());
     let parent = RealDisk::new().open_dir(parent.unwrap_or(Path::new(".")), false);
     parent.and_then(|dir| dir.sync()).map_err(io("sync of the directory"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lines were in the order of a hash map, another one in each call.
+    #[test]
+    fn the_same_settings_are_the_same_bytes() {
+        let mut config = FamilyConfig { min_levels: 7, ..FamilyConfig::default() };
+        let text = to_text("cf", &config);
+        let read = from_text("file", &text, "cf").map(|again| to_text("cf", &again));
+        assert!(read.is_ok_and(|again| again == text), "{text}");
+        let keys: Vec<&str> = text.lines().skip(1).filter_map(|line| Some(line.split_once('=')?.0)).collect();
+        assert_eq!(text.lines().next(), Some("[cf]"));
+        assert_eq!(keys, fields(&mut config).map(|(key, _)| key));
+    }
 }
