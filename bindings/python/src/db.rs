@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use tidesdb::{Error, Isolation};
+use tidesdb::Isolation;
 
 use crate::batch::Batch;
 use crate::failure::raise;
@@ -16,10 +16,6 @@ use crate::handle::{Shared, detach};
 use crate::options::{self, Level, Mode, Span};
 use crate::snapshot::Snapshot;
 use crate::transaction::Transaction;
-
-/// Longest pause before a transaction is repeated, and the attempts by default.
-const PAUSE_MAX: Duration = Duration::from_millis(5);
-const ATTEMPTS: u32 = 100;
 
 /// An open database: `tidesdb.open(path)`, or `tidesdb.Db(path)`. It is a dictionary of its default family, and gives access to the others. Any thread may use it.
 ///
@@ -162,46 +158,6 @@ impl Db {
     )]
     fn transaction(&self, py: Python<'_>, isolation: Level, sync: Option<Mode>) -> PyResult<Transaction> {
         Transaction::new(py, &self.shared, isolation.0, sync)
-    }
-
-    /// Calls `body(tx)` in a transaction and commits; after a conflict it repeats both, with growing pauses, up to `attempts` times.
-    /// Returns what `body` returned. An exception of `body` rolls back.
-    #[pyo3(
-        signature = (body, isolation=Level(Isolation::Serializable), *, attempts=ATTEMPTS, sync=None),
-        text_signature = "($self, body, isolation='serializable', *, attempts=100, sync=None)"
-    )]
-    fn transact<'py>(
-        &self,
-        py: Python<'py>,
-        body: &Bound<'py, PyAny>,
-        isolation: Level,
-        attempts: u32,
-        sync: Option<Mode>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let tx = Bound::new(py, Transaction::new(py, &self.shared, isolation.0, sync)?)?;
-        let (mut attempt, mut pause) = (1, Duration::from_micros(20));
-        loop {
-            let out = match body.call1((&tx,)) {
-                Ok(out) => out,
-                Err(e) => {
-                    tx.call_method0("rollback")?;
-                    return Err(e);
-                }
-            };
-            if !tx.get().is_open(py)? {
-                return Ok(out);
-            }
-            match tx.get().try_commit(py)? {
-                Ok(_) => return Ok(out),
-                Err(Error::Conflict { .. }) if attempt < attempts => {}
-                Err(e) => return Err(raise(py, &e)),
-            }
-            detach(py, || std::thread::sleep(pause));
-            pause = (2 * pause).min(PAUSE_MAX);
-            py.check_signals()?;
-            tx.get().reset(py)?;
-            attempt += 1;
-        }
     }
 
     /// Takes a snapshot: `with db.snapshot() as snapshot`.

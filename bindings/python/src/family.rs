@@ -376,25 +376,6 @@ impl Family {
         self.run(py, |family| family.compare_and_swap(&key, expected, new))
     }
 
-    /// Sets `key` to what `change` returns for its value; `None` stands for no value, in both directions. Atomic: `change` is called
-    /// again if another thread was faster. Returns the new value.
-    fn modify<'py>(
-        &self,
-        py: Python<'py>,
-        key: Key<'_>,
-        change: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        loop {
-            let before = self.run(py, |family| family.get(&key))?;
-            let after = change.call1((before.as_ref().map(|value| bytes(py, value)),))?;
-            let new: Option<Key<'_>> = after.extract()?;
-            let new = new.map(|new| new.0.into_owned());
-            if self.run(py, |family| family.compare_and_swap(&key, before.as_deref(), new.as_deref()))? {
-                return Ok(after);
-            }
-        }
-    }
-
     /// Returns `length` bytes of the value of `key` from `offset` on, as far as it has them, without reading the rest of a long value;
     /// `None` if the key is missing.
     #[pyo3(signature = (key, offset=0, length=None))]

@@ -44,24 +44,6 @@ impl Transaction {
         Ok(Self { shared: Arc::clone(shared), transaction, options: write_options(sync) })
     }
 
-    /// Commits. The inner error is one of the commit.
-    ///
-    /// # Errors
-    /// `Closed`, `Forked`, `Busy`.
-    pub(crate) fn try_commit(&self, py: Python<'_>) -> PyResult<tidesdb::Result<u64>> {
-        self.shared.check(py)?;
-        let options = &self.options;
-        self.transaction.with(py, |tx| detach(py, || tx.commit_with(options)))
-    }
-
-    /// Starts again, after a conflict.
-    ///
-    /// # Errors
-    /// `Busy`.
-    pub(crate) fn reset(&self, py: Python<'_>) -> PyResult<()> {
-        self.transaction.with(py, |transaction| detach(py, || transaction.reset()))
-    }
-
     fn run<R: Send>(
         &self,
         py: Python<'_>,
@@ -334,7 +316,9 @@ impl Transaction {
 
     /// Commits. Returns the sequence number. The transaction has ended, also after an exception.
     fn commit(&self, py: Python<'_>) -> PyResult<u64> {
-        self.try_commit(py)?.map_err(|e| raise(py, &e))
+        self.shared.check(py)?;
+        let options = &self.options;
+        self.transaction.with(py, |tx| detach(py, || tx.commit_with(options)))?.map_err(|e| raise(py, &e))
     }
 
     /// Undoes everything. The transaction has ended.
@@ -345,7 +329,7 @@ impl Transaction {
 
     /// Whether it was neither committed nor rolled back.
     #[getter]
-    pub(crate) fn is_open(&self, py: Python<'_>) -> PyResult<bool> {
+    fn is_open(&self, py: Python<'_>) -> PyResult<bool> {
         self.transaction.with(py, |tx| tx.is_open())
     }
 

@@ -202,6 +202,29 @@ def test_the_interpreter_ends_while_threads_use_the_database(path):
         assert db.verify()["ok"] and db.count() > 0
 
 
+@pytest.mark.parametrize("call", ["transact", "modify"])
+def test_the_interpreter_ends_while_a_function_of_the_user_runs(path, call):
+    """Before Python 3.14 the system unwound the frames of the extension module below the function, and aborted the process."""
+    run(
+        """
+        import sys, threading, tidesdb
+        db = tidesdb.open(sys.argv[1], sync="none")
+        entered = threading.Semaphore(0)
+        def forever(*args):
+            entered.release()
+            while True:
+                pass
+        calls = {"transact": lambda: db.transact(forever), "modify": lambda: db.modify(b"k", forever)}
+        for _ in range(4):
+            threading.Thread(target=calls[sys.argv[2]], daemon=True).start()
+        for _ in range(4):
+            entered.acquire()
+        """,
+        path,
+        call,
+    )
+
+
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 def test_a_killed_writer_loses_nothing_that_was_durable(path):
     code = """

@@ -13,7 +13,7 @@
 import atexit as _atexit
 import os as _os
 
-from . import _tidesdb
+from . import _calls, _tidesdb
 from ._errors import (
     Busy,
     Closed,
@@ -98,6 +98,9 @@ __all__ = [
     "open",
     "open_reader",
 ]
+
+Db.transact = _calls.transact
+Family.modify = _calls.modify
 
 _atexit.register(_tidesdb.close_all)
 if hasattr(_os, "register_at_fork"):

@@ -1,0 +1,66 @@
+"""Methods that call a function of the user and repeat it.
+
+They are in Python because before Python 3.14 the end of the interpreter ends a daemon thread where it stands, and the system unwinds its frames.
+Below a function of the user there must then be no frame of the extension module, which cannot be unwound: the process would abort.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+from ._errors import Conflict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from . import Buffer, Db, Family, Isolation, Sync, Transaction
+
+_T = TypeVar("_T")
+
+# Seconds before a transaction is repeated: at first, and at most.
+_PAUSE, _PAUSE_MAX = 20e-6, 5e-3
+
+
+def transact(
+    self: Db,
+    body: Callable[[Transaction], _T],
+    isolation: Isolation = "serializable",
+    *,
+    attempts: int = 100,
+    sync: Sync | None = None,
+) -> _T:
+    """Calls `body(tx)` in a transaction and commits; after a conflict it repeats both, with growing pauses, up to `attempts` times.
+
+    Returns what `body` returned. An exception of `body` rolls back.
+    """
+    attempt, pause = 1, _PAUSE
+    while True:
+        tx = self.transaction(isolation, sync=sync)
+        try:
+            out = body(tx)
+        except BaseException:
+            tx.rollback()
+            raise
+        if not tx.is_open:
+            return out
+        try:
+            tx.commit()
+            return out
+        except Conflict:
+            if attempt >= attempts:
+                raise
+        time.sleep(pause)
+        attempt, pause = attempt + 1, min(2 * pause, _PAUSE_MAX)
+
+
+def modify(self: Family, key: Buffer, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
+    """Sets `key` to what `change` returns for its value; `None` stands for no value, in both directions. Atomic.
+
+    `change` is called again if another thread was faster. Returns the new value.
+    """
+    while True:
+        before = self.get(key)
+        after = change(before)
+        if self.compare_and_swap(key, before, after):
+            return after
