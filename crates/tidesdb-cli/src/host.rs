@@ -20,8 +20,17 @@ pub(crate) fn now() -> Instant {
 }
 
 /// Returns how a user starts this program.
-pub(crate) fn program() -> &'static str {
-    if std::env::var_os("CARGO").is_some() { "cargo run --release --" } else { "tidesdb" }
+pub(crate) fn program() -> String {
+    if std::env::var_os("CARGO").is_some() {
+        return "cargo run --release --".to_owned();
+    }
+    program_of(&std::env::args().next().unwrap_or_default())
+}
+
+/// Returns how a user who typed `first` starts the program. A shell does not find a program of the current folder without the path.
+fn program_of(first: &str) -> String {
+    let is_path = first.contains(std::path::is_separator) && !Path::new(first).is_absolute();
+    if is_path { first } else { "tidesdb" }.to_owned()
 }
 
 /// Returns how many bytes this process has read with system calls; `None` if the system does not say.
@@ -37,6 +46,18 @@ fn read_of(io: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// An unpacked archive is tried in its own folder: `tidesdb` alone is not found there.
+    #[test]
+    fn the_program_is_named_as_it_was_typed() {
+        for typed in ["./tidesdb", "../bin/tidesdb"] {
+            assert_eq!(program_of(typed), typed);
+        }
+        let absolute = if cfg!(windows) { r"C:\bin\tidesdb.exe" } else { "/usr/bin/tidesdb" };
+        for found in ["tidesdb", "", absolute] {
+            assert_eq!(program_of(found), "tidesdb");
+        }
+    }
 
     #[test]
     fn bytes_read_are_those_of_all_reads() {

@@ -61,8 +61,8 @@ impl Tour {
         let mut next = vec![
             (format!("{program} shell --db my.db"), "a database of your own; `help` lists the commands"),
             (format!("{program} load --db my.db FILE.tsv"), "load TSV, CSV or JSON lines into it"),
-            (format!("{program} --help"), "all commands; docs/reference/cli.md describes them"),
-            ("README.md".to_owned(), "the library in a Rust program"),
+            (format!("{program} --help"), "all commands"),
+            (format!("{program} help load"), "one of them, with its options"),
         ];
         if self.dir.is_some() {
             let look = format!("{program} shell --db {}", dir.join("db").display());
