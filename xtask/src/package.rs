@@ -6,7 +6,7 @@
 
 use crate::cargo::{Cargo, DIST, Done, said, target, works};
 use crate::install::{self, CRATE, Shape};
-use crate::{licenses, trial};
+use crate::{licenses, pages, trial};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -188,13 +188,12 @@ impl Workshop {
         }
         let documents = prefix.join("share/doc/tidesdb");
         for name in ["README.md", "CHANGELOG.md", "docs/reference/c-api.md", "docs/reference/cli.md"] {
-            let from = self.root.join(name);
-            install::copy(&from, &documents.join(from.file_name().unwrap_or_default()), 0o644)?;
+            page(&self.root, name, &documents)?;
         }
         let example = self.root.join(CRATE).join("examples/kv.c");
         install::copy(&example, &documents.join("examples/kv.c"), 0o644)?;
         install::write(&documents.join("copyright"), &licenses::text(&self.root, &INSTALLED)?)?;
-        pages(&prefix.join("bin/tidesdb"), prefix, zsh)
+        manual(&prefix.join("bin/tidesdb"), prefix, zsh)
     }
 
     /// Creates the archive for systems without packages.
@@ -382,7 +381,7 @@ fn newest_glibc(versions: &str) -> Option<(u32, u32)> {
 ///
 /// # Errors
 /// If the program, or `gzip`, fails.
-pub(crate) fn pages(program: &Path, prefix: &Path, zsh: &str) -> Done {
+pub(crate) fn manual(program: &Path, prefix: &Path, zsh: &str) -> Done {
     for (shell, file) in completions(zsh) {
         install::write(&prefix.join(file), &said(Command::new(program).args(["completions", shell]))?)?;
     }
@@ -390,6 +389,16 @@ pub(crate) fn pages(program: &Path, prefix: &Path, zsh: &str) -> Done {
     done(Command::new(program).arg("man").arg(&manual))?;
     // Neither names nor times, so that the files depend on the pages only.
     done(Command::new("sh").current_dir(&manual).args(["-c", "gzip -9 --no-name *.1"]))
+}
+
+/// Copies a page of the repository into a folder of documents, without its links to pages that are not there.
+///
+/// # Errors
+/// The I/O error, with the path.
+pub(crate) fn page(root: &Path, name: &str, documents: &Path) -> Done {
+    let from = root.join(name);
+    let to = documents.join(from.file_name().unwrap_or_default());
+    install::write(&to, &pages::alone(&install::read(&from)?))
 }
 
 /// Makes all files readable for all users, whatever the umask.
@@ -425,7 +434,7 @@ mod tests {
             "#!/bin/sh\nif [ $1 = man ]; then mkdir -p $2; echo page >$2/tidesdb.1; else echo for $2; fi\n";
         install::write(&dir.join("script"), script).expect("the script");
         install::copy(&dir.join("script"), &program, 0o755).expect("the program");
-        pages(&program, &dir.join("usr"), ZSH).expect("the pages");
+        manual(&program, &dir.join("usr"), ZSH).expect("the pages");
         for (shell, file) in completions(ZSH) {
             assert_eq!(install::read(&dir.join("usr").join(file)), Ok(format!("for {shell}\n")));
         }

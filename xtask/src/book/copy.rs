@@ -11,7 +11,7 @@
 use crate::cargo::Done;
 use crate::install::{copy, write};
 use crate::pages::summary::{SUMMARY, entries, list};
-use crate::pages::{Kind, is_outside, lines, relinked};
+use crate::pages::{is_outside, relinked_page};
 use crate::tree::{Tree, join, normal, parent};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -61,15 +61,7 @@ impl Book {
 
     /// Returns the page with the links of its place in the book.
     fn rewritten(&mut self, tree: &Tree, listed: &BTreeSet<String>, page: &str, text: &str) -> String {
-        let mut out = String::new();
-        for (line, kind) in lines(text) {
-            match kind {
-                Kind::Prose => out += &relinked(line, |target| self.target(tree, listed, page, target)),
-                _ => out += line,
-            }
-            out.push('\n');
-        }
-        out
+        relinked_page(text, |target| self.target(tree, listed, page, target))
     }
 
     /// Returns the target of a link in the book; `None` for a folder.

@@ -94,6 +94,24 @@ pub(crate) fn targets(line: &str) -> Vec<Range<usize>> {
     out
 }
 
+/// Returns a page that is read without the others: a link to another file becomes its text.
+pub(crate) fn alone(text: &str) -> String {
+    relinked_page(text, |target| (is_outside(target) || target.starts_with('#')).then(|| target.to_owned()))
+}
+
+/// Returns a page with other targets of its links, as [`relinked`] does for a line.
+pub(crate) fn relinked_page(text: &str, mut other: impl FnMut(&str) -> Option<String>) -> String {
+    let mut out = String::new();
+    for (line, kind) in lines(text) {
+        match kind {
+            Kind::Prose => out += &relinked(line, &mut other),
+            _ => out += line,
+        }
+        out.push('\n');
+    }
+    out
+}
+
 /// Returns a line of prose with other targets of its links. Of a link that has none, the text in brackets is left.
 pub(crate) fn relinked(line: &str, mut other: impl FnMut(&str) -> Option<String>) -> String {
     let mut out = String::new();
@@ -138,6 +156,13 @@ mod tests {
             let found: Vec<_> = targets(line).into_iter().map(|target| &line[target]).collect();
             assert_eq!(found, want, "{line}");
         }
+    }
+
+    #[test]
+    fn a_page_alone_leads_to_no_other_file() {
+        let page = "# A\n[b](../b.md#c), [own](#a), [far](https://example.org)\n```sh\n[b](b.md)\n```\n";
+        let want = "# A\nb, [own](#a), [far](https://example.org)\n```sh\n[b](b.md)\n```\n";
+        assert_eq!(alone(page), want);
     }
 
     #[test]

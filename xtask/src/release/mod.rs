@@ -18,6 +18,9 @@ const PARTS: [&str; 7] = ["version", "names", "tests", "crates", "programs", "pa
 /// The name of the wheel.
 const WHEEL: &str = "tidesdb";
 
+/// The crate with the program.
+const PROGRAM: &str = "tidesdb-cli";
+
 /// What the parts share.
 struct Workshop<'a> {
     root: &'a Path,
@@ -139,13 +142,43 @@ impl Workshop<'_> {
         names::compare(self.root, &published)
     }
 
-    /// Builds the crates as the registry would. The files that would be uploaded are kept.
+    /// Builds the crates as the registry would, and installs the program from them. The files that would be uploaded are kept.
     fn crates(&self) -> Done {
         Cargo::new("publish --workspace --dry-run --locked").run(self.root)?;
         let folder = target(self.root).join("package");
         // Cargo keeps those of a dry run in the folder for what it has not finished.
         let unfinished = folder.join("tmp-crate");
-        self.take(if unfinished.is_dir() { &unfinished } else { &folder }, &[".crate"])
+        self.take(if unfinished.is_dir() { &unfinished } else { &folder }, &[".crate"])?;
+        self.install_program()
+    }
+
+    /// Installs and runs the program from the files of the crates alone: each takes the place of the one that the registry will have.
+    fn install_program(&self) -> Done {
+        let sources = self.work.join("crates");
+        std::fs::create_dir_all(&sources).map_err(|e| format!("{}: {e}", sources.display()))?;
+        let folder = |name: &str| sources.join(format!("{name}-{}", self.version));
+        let root = self.work.join("installed");
+        let mut args = ["install", "--path"].map(str::to_owned).to_vec();
+        args.push(folder(PROGRAM).to_string_lossy().into_owned());
+        args.extend(["--root".to_owned(), root.to_string_lossy().into_owned()]);
+        for name in published_crates(self.root)? {
+            let file = self.folder.join(format!("{name}-{}.crate", self.version));
+            said(Command::new("tar").arg("-xzf").arg(&file).arg("-C").arg(&sources))?;
+            if name != PROGRAM {
+                let patch = format!("patch.crates-io.{name}.path={:?}", folder(&name).to_string_lossy());
+                args.extend(["--config".to_owned(), patch]);
+            }
+        }
+        // The folder may lie in the workspace of this tree, of which the crate is no member.
+        let manifest = folder(PROGRAM).join("Cargo.toml");
+        install::write(&manifest, &(install::read(&manifest)? + "\n[workspace]\n"))?;
+        Cargo::new("").args(&args).run(self.root)?;
+        let program = root.join("bin/tidesdb");
+        for line in ["put apple red", "get apple", "verify"] {
+            let mut command = Command::new(&program);
+            said(command.arg("--db").arg(self.work.join("t.db")).args(line.split(' ')))?;
+        }
+        Ok(())
     }
 
     fn wheels(&self) -> Done {
@@ -186,18 +219,46 @@ impl Workshop<'_> {
         Ok(archive)
     }
 
-    /// Writes the checksums of all files, and shows them.
+    /// Writes the checksums of all files, and shows them. Each has its licences, and the version in its name.
     fn checksums(&self) -> Done {
         let files = std::fs::read_dir(&self.folder).map_err(|e| format!("{}: {e}", self.folder.display()))?;
         let names = files.filter_map(|file| file.ok()?.file_name().into_string().ok());
         let mut names: Vec<String> = names.filter(|name| name != package::SUMS).collect();
+        if names.is_empty() {
+            return Ok(()); // only parts that lay out nothing were run
+        }
         names.sort_unstable();
         for name in &names {
-            let size = std::fs::metadata(self.folder.join(name)).map_err(|e| format!("{name}: {e}"))?.len();
+            let path = self.folder.join(name);
+            if !name.contains(self.version) {
+                return Err(format!("{} is not of version {}: remove it", path.display(), self.version));
+            }
+            if !has_license(&contents(&path)?) {
+                return Err(format!("{} has no licence", path.display()));
+            }
+            let size = std::fs::metadata(&path).map_err(|e| format!("{name}: {e}"))?.len();
             println!("  {size:>10}  {name}");
         }
         package::checksums(&self.folder, &names)
     }
+}
+
+/// Returns the names of the files in a crate, an archive, a package or a wheel, one in each line.
+fn contents(path: &Path) -> Result<String, String> {
+    let (program, option) = match path.extension().and_then(|end| end.to_str()) {
+        Some("zip" | "whl") => ("unzip", "-Z1"),
+        Some("deb") => ("dpkg-deb", "--contents"),
+        _ => ("tar", "-tzf"),
+    };
+    said(Command::new(program).arg(option).arg(path))
+}
+
+/// Returns whether one of these files is for the licences.
+fn has_license(names: &str) -> bool {
+    names.lines().any(|name| {
+        let file = name.rsplit('/').next().unwrap_or_default();
+        file.starts_with("LICENSE") || file == "copyright"
+    })
 }
 
 /// Returns the first version of a list of changes, and the rest of its line.
@@ -249,6 +310,33 @@ mod tests {
         let crates = published_crates(&root).expect("the crates");
         assert!(crates.contains(&"tidesdb-engine".to_owned()) && crates.contains(&"tidesdb-cli".to_owned()));
         assert!(!crates.iter().any(|name| ["testkit", "tidesdb-bench-peers"].contains(&name.as_str())));
+    }
+
+    /// Cargo packs what is in the folder of a crate only.
+    #[test]
+    fn each_published_crate_has_the_licences() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        for name in published_crates(&root).expect("the crates") {
+            let folder = if name == "tidesdb-engine" { "tidesdb" } else { &name };
+            for license in ["LICENSE-MIT", "LICENSE-APACHE"] {
+                let own = install::read(&root.join("crates").join(folder).join(license));
+                assert_eq!(own, install::read(&root.join(license)), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_licence_is_a_file_of_its_own() {
+        for with in [
+            "tidesdb-io-0.1.0/LICENSE-MIT\n",
+            "a\ntidesdb-0.1.0.dist-info/licenses/LICENSE-APACHE\n",
+            "-rw-r--r-- root/root 9 2026-01-01 00:00 ./usr/share/doc/tidesdb-cli/copyright\n",
+        ] {
+            assert!(has_license(with), "{with}");
+        }
+        for without in ["", "LICENSE.d/readme\n", "src/copyright.rs\n"] {
+            assert!(!has_license(without), "{without}");
+        }
     }
 
     #[test]

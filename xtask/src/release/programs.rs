@@ -141,8 +141,11 @@ impl Single {
                 command.env("TMPDIR", folder.join("tmp"));
             }
             command.envs(runner.env.iter().map(|(key, value)| (key, value)));
-            said(command.args(line.split(' ')).current_dir(&folder))
+            let text = said(command.args(line.split(' ')).current_dir(&folder))
                 .map_err(|error| format!("{}: {error}", self.name))?;
+            if line == "--version" && !text.starts_with(&format!("tidesdb {}", workshop.version)) {
+                return Err(format!("{} says {text:?}", self.name));
+            }
         }
         let place = if alone { "alone in a file system with /dev/null" } else { "in an empty folder" };
         println!("  {}: {} commands, {place}: {}", self.name, lines.len(), lines.join("; "));
@@ -156,10 +159,10 @@ impl Single {
         let file = tree.join(format!("tidesdb{}", self.end));
         install::copy(program, &file, 0o755)?;
         install::write(&tree.join("LICENSES.txt"), licenses)?;
-        install::copy(&workshop.root.join("docs/reference/cli.md"), &tree.join("cli.md"), 0o644)?;
+        package::page(workshop.root, "docs/reference/cli.md", &tree)?;
         let host = workshop.work.join(format!("try-{}/tidesdb", SINGLES[0].name));
         if self.end.is_empty() {
-            package::pages(&host, &tree, package::ZSH)?;
+            package::manual(&host, &tree, package::ZSH)?;
         }
         package::open_to_all(&tree)?;
         workshop.archive(&name, if self.end.is_empty() { "tar.gz" } else { "zip" }).map(drop)
