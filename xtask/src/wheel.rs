@@ -187,7 +187,10 @@ pub(crate) fn build(root: &Path, other: Option<&str>, profile: &str) -> Result<P
     let bin = python.parent().map(Path::to_path_buf).unwrap_or_default();
     let path = std::env::var_os("PATH").unwrap_or_default();
     let path = std::env::join_paths(std::iter::once(bin).chain(std::env::split_paths(&path)));
-    maturin.env("PATH", path.map_err(|e| e.to_string())?).envs(env).current_dir(&package);
+    maturin.env("PATH", path.map_err(|e| e.to_string())?).current_dir(&package);
+    if !older {
+        maturin.envs(env); // otherwise Zig compiles and links: the compiler of this system would ask for its own, newer C library
+    }
     maturin.env("CARGO_TARGET_DIR", std::path::absolute(target(root)).map_err(|e| e.to_string())?);
     shown(&mut maturin)?;
     let files = std::fs::read_dir(&out).map_err(|e| format!("{}: {e}", out.display()))?;
