@@ -259,6 +259,20 @@ impl Log {
         Ok(())
     }
 
+    /// Returns once a kill of the process cannot take `commit`, which is written. An open that cannot tell a kill from a loss of the machine
+    /// ends the log at its first gap that nothing declares durable. So where the boot of the machine is not known, all earlier commits must
+    /// be written as well; elsewhere this returns at once.
+    ///
+    /// # Errors
+    /// The failure that poisoned the log: an earlier commit may never be written.
+    #[inline]
+    pub fn wait_safe_from_kill(&self, commit: &Commit) -> Result<()> {
+        if self.config.boot_id != [0; 16] || self.sequencer.wait_written(commit) {
+            return Ok(());
+        }
+        self.health.check().and(Err(Error::Closed))
+    }
+
     fn write(&self, commit: &Commit, header: &RecordHeader, record: &mut [u8], mapped: bool) -> Result<()> {
         let address = commit.seq * UNIT;
         let id = address / self.config.segment_bytes;

@@ -477,6 +477,11 @@ impl Sequencer {
         self.wait_until(|| self.prefix_end(READY) >= c.begin)
     }
 
+    /// Waits until the bytes of `c` and of every commit ordered before it are with the kernel. Returns false if the sequencer was stopped.
+    pub fn wait_written(&self, c: &Commit) -> bool {
+        self.wait_until(|| self.written_end() >= c.end)
+    }
+
     /// End of the gap-free prefix of commits that have reached `state` or a later one.
     fn prefix_end(&self, state: u64) -> SeqNo {
         let v = self.visible_word();

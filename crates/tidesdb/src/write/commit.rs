@@ -290,13 +290,14 @@ fn make_durable(ctx: &WriteCtx, end: SeqNo, sync: SyncMode) -> Result<bool> {
     Ok(true)
 }
 
-/// Makes a commit that is in the log durable as `sync` says. A commit in mode `Full` becomes visible here.
+/// Makes a commit that is in the log durable as `sync` says, or at least safe from a kill. A commit in mode `Full` becomes visible here.
 fn acknowledge(ctx: &WriteCtx, commit: &Commit, sync: SyncMode) -> Result<()> {
-    if make_durable(ctx, commit.end, sync).map_err(|e| unknown(ctx, commit, e))? {
-        let sequencer = ctx.log.sequencer();
-        sequencer.publish();
-        sequencer.acknowledge(commit);
+    if !make_durable(ctx, commit.end, sync).map_err(|e| unknown(ctx, commit, e))? {
+        return ctx.log.wait_safe_from_kill(commit).map_err(|e| unknown(ctx, commit, e));
     }
+    let sequencer = ctx.log.sequencer();
+    sequencer.publish();
+    sequencer.acknowledge(commit);
     Ok(())
 }
 

@@ -175,6 +175,42 @@ fn a_sync_waits_for_a_commit_that_is_still_being_written() {
     });
 }
 
+/// An open that cannot tell a kill from a loss of the machine ends the log at a hole, so nothing after it may be acknowledged.
+#[test]
+fn where_the_boot_is_unknown_a_commit_waits_for_those_before_it() {
+    let rig = Rig::new();
+    let config = |boot_id| LogConfig { boot_id, ..rig.log_config(false, 0..=0) };
+    for (boot_id, waits) in [(BOOT, false), ([0; 16], true)] {
+        let log = Log::new(&rig.env, &rig.dir, config(boot_id), &rig.health, WalId(1));
+        log.begin(Vec::new()).unwrap();
+        let slow = log.sequencer().reserve(40, Purpose::Store).unwrap();
+        let mine = put(&log, b"mine");
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| log.wait_safe_from_kill(&mine));
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            assert!(!waits || !waiter.is_finished(), "a kill would lose an acknowledged commit");
+            if waits {
+                log.sequencer().written(&slow);
+            }
+            waiter.join().unwrap().unwrap();
+        });
+        log.remove_all();
+    }
+}
+
+/// The earlier commit fails and leaves a hole: the later one may be lost with it.
+#[test]
+fn where_the_boot_is_unknown_a_failure_before_a_commit_is_its_failure_too() {
+    let rig = Rig::new();
+    let config = LogConfig { boot_id: [0; 16], ..rig.log_config(false, 0..=0) };
+    let log = Log::new(&rig.env, &rig.dir, config, &rig.health, WalId(1));
+    log.begin(Vec::new()).unwrap();
+    let _never_written = log.sequencer().reserve(40, Purpose::Store).unwrap();
+    let mine = put(&log, b"mine");
+    log.poison(Error::internal("a write has failed"));
+    assert!(matches!(log.wait_safe_from_kill(&mine), Err(Error::Poisoned { .. })));
+}
+
 #[test]
 fn a_refused_record_is_valid_and_ignored_by_replay() {
     for mapped in [false, true] {

@@ -68,15 +68,18 @@ impl Rig {
 
     /// A log with a reserve of these lengths.
     fn log_with(&self, first: WalId, mapped: bool, reserve_bytes: RangeInclusive<u64>) -> Log {
-        let config = LogConfig {
+        Log::new(&self.env, &self.dir, self.log_config(mapped, reserve_bytes), &self.health, first)
+    }
+
+    fn log_config(&self, mapped: bool, reserve_bytes: RangeInclusive<u64>) -> LogConfig {
+        LogConfig {
             segment_bytes: self.segment,
             db_uuid: UUID,
             boot_id: BOOT,
             mapped,
             reserve_bytes,
             free_min: 0,
-        };
-        Log::new(&self.env, &self.dir, config, &self.health, first)
+        }
     }
 
     fn config(&self) -> ScanConfig {
