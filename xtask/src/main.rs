@@ -24,6 +24,7 @@ mod dll;
 mod platforms;
 mod weight;
 mod wheel;
+mod coverage;
 mod sim;
 mod book;
 mod stages;
@@ -43,8 +44,8 @@ cargo xtask COMMAND
   ci [STAGE...]       the stages of a check run; default: all but `clients` and `package`, in about three quarters of an
                       hour; `brief` are those of the build server besides `tidy` and `test`
                       stages: tidy lint msrv platforms test bench gate weight report docs book c npm clients package loom crash faults
-                      order sim kill beside reopen sweep model metamorphic isolation invariants fuzz tmpfs races descriptors sectors
-                      latency memory asan miri python;
+                      sim kill beside reopen sweep model metamorphic isolation invariants fuzz tmpfs descriptors sectors latency
+                      memory asan miri python;
                       `report` opens the benchmark report in Chromium, `c` tests the C library (needs a C
                       compiler and pkg-config), `npm` and `clients` test it from other languages, `package`
                       builds packages, and the crates as the registry would
@@ -82,15 +83,17 @@ cargo xtask COMMAND
                       shows them for a program that is built with Cargo's defaults
   weight [--update]   compares the processor time of a build of the program from nothing with xtask/weight.txt
   msrv                checks the crates with the oldest supported Rust (needs that toolchain)
-  crash|faults|order|kill|beside|reopen|sweep|model|metamorphic|isolation|invariants|fuzz|tmpfs [ARGS]
-  races|descriptors|sectors|latency|memory [ARGS]
+  crash|faults|kill|beside|reopen|sweep|model|metamorphic|isolation|invariants|fuzz|tmpfs [ARGS]
+  descriptors|sectors|latency|memory [ARGS]
                       the programs of crates/testkit, at full size
   inject [--seed N] [--limit N] [--stride N] [--only CALL] [--jobs N] [--prefix DIR]
                       runs a C program in which one system call fails, for each call in turn; --limit is the
                       maximum N of the N-th call, --prefix uses an installed library (needs strace)
   sim [--seed N] [--seeds N] [--minutes M] [--strategy walk|priorities|turns] [--soak FILE] [--plant NAME|all [--starts N]]
+      [--coverage FILE]
                       the engine with all its threads under a deterministic simulation: a seed decides everything; --plant
-                      searches a fault that crates/testkit/plants puts into a copy of the tree
+                      searches a fault that crates/testkit/plants puts into a copy of the tree; --coverage prints how many
+                      lines of the engine run, and writes those that do not to FILE (needs llvm-tools of rustup)
   soak --hours H [--seed N] [--only NAME]
                       runs these programs and `inject` in turn, without tmpfs (needs root) and latency, each
                       round with the next seed, until the time is over or one fails

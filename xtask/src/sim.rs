@@ -5,6 +5,7 @@
 //! several starts.
 
 use crate::cargo::{Cargo, Done, said, target};
+use crate::coverage;
 use crate::tree::git_files;
 use std::fs;
 use std::path::Path;
@@ -25,6 +26,9 @@ const APART: u64 = 1_000_000;
 /// If it cannot be built, or a seed fails; for a plant, if a start does not find it.
 pub(crate) fn run(root: &Path, args: &[String]) -> Done {
     let mut rest = args.to_vec();
+    if let Some(missed) = take(&mut rest, "--coverage") {
+        return coverage::run(root, Path::new(&missed), &rest);
+    }
     let Some(name) = take(&mut rest, "--plant") else {
         let sim = Cargo::new("run --package testkit -- sim").args(&rest);
         return sim.flags(root, "RUSTFLAGS", FLAGS, "simulated").run(root);

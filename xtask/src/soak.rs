@@ -1,28 +1,27 @@
 //! `cargo xtask soak`: runs the test programs in turn, for hours, each round with the next seed.
 //!
-//! A program takes `--seed N` and reports failure by its exit code. Those that let a simulated disk lose power give it the habits of another
+//! A program takes `--seed N` and reports failure by its exit code; the simulation runs ten thousand seeds in each round. Those that let a simulated disk lose power give it the habits of another
 //! system in each round. The first failure ends the run and is printed with a command that repeats the round; a program of the test kit prints a
 //! line `VIOLATION` with the command of the failed case.
 
 use crate::cargo::Done;
-use crate::{inject, stages};
+use crate::{inject, sim, stages};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-const PROGRAMS: [&str; 17] = [
+const PROGRAMS: [&str; 16] = [
     "model",
     "metamorphic",
     "isolation",
     "invariants",
     "crash",
     "faults",
-    "order",
     "sweep",
     "kill",
     "beside",
     "reopen",
     "fuzz",
-    "races",
+    SIM,
     "descriptors",
     "sectors",
     "memory",
@@ -31,6 +30,9 @@ const PROGRAMS: [&str; 17] = [
 
 /// The only program that is not part of the test kit.
 const INJECT: &str = "inject";
+/// The simulation, which has a build of its own, and its seeds of a round.
+const SIM: &str = "sim";
+const SIM_SEEDS: u64 = 10_000;
 
 /// The systems whose habits a simulated disk can have, and the programs that let one lose power.
 const DISKS: [&str; 3] = ["linux", "macos", "windows"];
@@ -69,6 +71,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Done {
             let args = arguments(program, seed);
             let done = match program.as_str() {
                 INJECT => inject::run(root, &args),
+                SIM => sim::run(root, &args),
                 program => stages::testkit(root, program, &args),
             };
             if let Err(message) = done {
@@ -86,6 +89,10 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Done {
 
 /// Returns the arguments of a round.
 fn arguments(program: &str, seed: u64) -> Vec<String> {
+    if program == SIM {
+        let (first, seeds) = (seed.saturating_mul(SIM_SEEDS), SIM_SEEDS);
+        return ["--seed", &first.to_string(), "--seeds", &seeds.to_string()].map(str::to_owned).into();
+    }
     let mut args = vec!["--seed".to_owned(), seed.to_string()];
     if LOSE_POWER.contains(&program) {
         args.extend(["--disk".to_owned(), DISKS[(seed % 3) as usize].to_owned()]);
@@ -140,6 +147,7 @@ mod tests {
         let disks: Vec<String> = (1..4).filter_map(|seed| arguments("crash", seed).pop()).collect();
         assert_eq!(disks, ["macos", "windows", "linux"]);
         assert_eq!(arguments("kill", 1), ["--seed", "1"]);
+        assert_eq!(arguments("sim", 2), ["--seed", "20000", "--seeds", "10000"]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Stages in the order of a full run, the fast ones first.
-pub(crate) const ALL: [&str; 38] = [
+pub(crate) const ALL: [&str; 36] = [
     "tidy",
     "lint",
     "msrv",
@@ -28,7 +28,6 @@ pub(crate) const ALL: [&str; 38] = [
     "loom",
     "crash",
     "faults",
-    "order",
     "sim",
     "kill",
     "beside",
@@ -40,7 +39,6 @@ pub(crate) const ALL: [&str; 38] = [
     "invariants",
     "fuzz",
     "tmpfs",
-    "races",
     "descriptors",
     "sectors",
     "latency",
@@ -63,7 +61,7 @@ const BRIEF: [&str; 12] = [
     "faults",
     "kill",
     "metamorphic",
-    "races",
+    "sim",
     "descriptors",
     "memory",
     "weight",
@@ -71,12 +69,11 @@ const BRIEF: [&str; 12] = [
 
 /// Programs of the test kit with their arguments in a check run, which takes minutes in total: a line for each time that one runs. Without
 /// arguments they run at full size.
-pub(crate) const KIT: [(&str, &[&str]); 20] = [
+pub(crate) const KIT: [(&str, &[&str]); 18] = [
     ("crash", &["--points", "2000"]),
     ("crash", &["--points", "400", "--disk", "macos"]),
     ("crash", &["--points", "400", "--disk", "windows"]),
     ("faults", &["--cases", "1000"]),
-    ("order", &["--scripts", "100"]),
     ("kill", &["--kills", "90"]),
     ("beside", &["--refreshes", "300"]),
     ("reopen", &["--mib", "64"]),
@@ -87,7 +84,6 @@ pub(crate) const KIT: [(&str, &[&str]); 20] = [
     ("invariants", &["--points", "3000"]),
     ("fuzz", &["--seconds", "3"]),
     ("tmpfs", &["--rounds", "12", "--scarce", "10"]),
-    ("races", &["--rounds", "8"]),
     ("descriptors", &[]),
     ("sectors", &[]),
     ("latency", &["--commits", "2"]),

@@ -1,4 +1,4 @@
-//! T08: the order of disk calls. For any test, the log of calls satisfies these rules, for an engine without background
+//! The order of disk calls (T08, in `crash`). For any test, the log of calls satisfies these rules, for an engine without background
 //! threads on a healthy disk.
 //!
 //! 1. When a manifest is written and tables were created since its last write, each of these tables is synced, and so

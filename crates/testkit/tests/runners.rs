@@ -73,11 +73,6 @@ fn metamorphic() {
 }
 
 #[test]
-fn order() {
-    run("order", &["--scripts", "60", "--seed", "16"], "T08 ");
-}
-
-#[test]
 fn tmpfs() {
     run("tmpfs", &["--rounds", "2", "--mib", "40", "--seed", "17", "--scarce", "0"], "T49 ");
 }
@@ -123,10 +118,9 @@ fn arguments_that_are_unknown_or_no_numbers_are_refused() {
 /// Runners once printed numbers that, given back to them, ran other cases.
 #[test]
 fn the_command_of_a_violation_runs_the_failed_case_alone() {
-    let runs: [(&str, &[&str], u64); 7] = [
+    let runs: [(&str, &[&str], u64); 6] = [
         ("crash", &["--points", "20", "--seed", "11"], 11_000_000),
         ("faults", &["--only", "9", "--cases", "100", "--points", "2", "--seed", "12"], 12_000_001),
-        ("order", &["--scripts", "3", "--seed", "16"], 16_000_002),
         ("invariants", &["--points", "20", "--seed=18"], 18_000_000),
         ("model", &["--ops", "600", "--length", "100", "--seed", "15", "--threads", "1"], 15_000_003),
         ("metamorphic", &["--configs", "2", "--length", "2000", "--keys", "90", "--seed", "19"], 1),

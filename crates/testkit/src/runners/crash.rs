@@ -1,7 +1,7 @@
 //! T01 and T02: crashes the engine at every call that changes the disk, builds images of the possible disk contents
 //! afterwards, recovers each image and compares it with the model. Some of the recovered databases are used further, and the power
-//! fails again. A case is one script of each recipe beside a reader, which must show what the model has after every step, then one script with
-//! crashes.
+//! fails again. T08: the calls of each script obey the rules of `testkit::order`. A case is one script of each recipe beside a reader, which
+//! must show what the model has after every step, then one script with crashes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use testkit::check::{self, Demand};
 use testkit::disks::{CrashArgs, System, machine_on};
 use testkit::follower::follow;
 use testkit::model::wall_millis;
-use testkit::order;
+use testkit::order::{self, Counts};
 use testkit::process;
 use testkit::report::{exit, finish, violation};
 use testkit::rng::Rng;
@@ -33,6 +33,8 @@ struct Totals {
     /// Disks that a reader read before the recovery.
     shown: AtomicU64,
     checkpoints: AtomicU64,
+    /// Calls that were checked for their order.
+    ordered: Mutex<Counts>,
     /// Bytes of values that were moved while crash points were collected.
     moved: AtomicU64,
     wrong: AtomicU64,
@@ -47,8 +49,10 @@ pub(crate) fn runner() -> ExitCode {
     let is_done = || totals.points.load(Relaxed) >= points || totals.wrong.load(Relaxed) >= 20;
     cases.run(threads, &[], is_done, |script| one_case(script, disk, points, &totals));
     let n = |a: &AtomicU64| a.load(Relaxed);
+    let ordered = *totals.ordered.lock().unwrap_or_else(PoisonError::into_inner);
+    let scripts = n(&totals.scripts);
     let figures = [
-        ("scripts", n(&totals.scripts)),
+        ("scripts", scripts),
         ("crash_points", n(&totals.points)),
         ("images", n(&totals.images)),
         ("nested", n(&totals.nested)),
@@ -57,6 +61,10 @@ pub(crate) fn runner() -> ExitCode {
         ("shown", n(&totals.shown)),
         ("checkpoints", n(&totals.checkpoints)),
         ("value_bytes_moved", n(&totals.moved)),
+        ("ordered", ordered.ops),
+        ("installs", ordered.installs),
+        ("removals", ordered.removals),
+        ("switches", ordered.switches),
         ("violations", n(&totals.wrong)),
         ("seed", cases.seed),
     ];
@@ -70,6 +78,10 @@ pub(crate) fn runner() -> ExitCode {
             ("second_lives", points / 10),
             ("views", 500),
             ("shown", points / 4),
+            ("ordered", points),
+            ("installs", scripts / 2),
+            ("removals", scripts / 2),
+            ("switches", scripts),
         ]),
     ))
 }
@@ -124,8 +136,9 @@ fn one_script(seed: u64, system: System, enough: u64, totals: &Totals) {
     }
     disk.stop_observing();
     totals.moved.fetch_add(world.value_bytes_moved(), Relaxed);
-    if let Err(e) = order::check(PATH, &disk.ops()) {
-        wrong(totals, seed, "order of calls", &e);
+    match order::check(PATH, &disk.ops()) {
+        Ok(counts) => totals.ordered.lock().unwrap_or_else(PoisonError::into_inner).add(counts),
+        Err(e) => wrong(totals, seed, "order of calls", &e),
     }
     world.abandon();
     match check::checkpoints(&env, &config, &promises.lock()) {

@@ -12,8 +12,6 @@ mod latency;
 mod memory;
 mod metamorphic;
 mod model;
-mod order;
-mod races;
 mod reopen;
 mod sectors;
 mod sim;
@@ -39,8 +37,6 @@ pub(crate) const ALL: &[(&str, Runner)] = &[
     ("memory", memory::runner),
     ("metamorphic", metamorphic::runner),
     ("model", model::runner),
-    ("order", order::runner),
-    ("races", races::runner),
     ("reopen", reopen::runner),
     ("sectors", sectors::runner),
     ("sim", sim::runner),

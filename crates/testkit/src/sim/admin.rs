@@ -186,7 +186,7 @@ pub(super) fn follow(world: &World) {
 }
 
 fn capture(world: &World, rng: &mut Rng) {
-    let durable = lock(&world.ledger).durable;
+    let durable = world.durable_now();
     let seed = rng.next_u64();
     if rng.one_in(4) {
         world.capture(world.disk.fork(), "a kill".to_owned(), world.acked(), true);
@@ -215,6 +215,7 @@ fn checkpoint(world: &World, n: u64) {
         families,
         least,
         optional: vec![],
+        was_killed: false,
     });
 }
 
@@ -229,6 +230,7 @@ fn step_clock(world: &World, rng: &mut Rng) {
 }
 
 fn begin_storm(world: &World, rng: &mut Rng) {
+    world.durable_now();
     world.is_stormy.store(world.plan.weather != Weather::Calm, SeqCst);
     match world.plan.weather {
         Weather::Calm => {}

@@ -9,9 +9,11 @@ use tidesdb::{Isolation, Snapshot, SyncMode, WriteBatch, WriteOptions};
 
 use super::ledger::{Change, Found, Op, Row, may_expire};
 use super::world::{Tracked, World};
-use crate::model::moment;
+use crate::model::{FamilyNo, moment};
 use crate::rng::Rng;
 
+/// Commits of a client beside the close.
+const CLOSING_WRITES: u64 = 30;
 /// Keys of a family.
 const KEYS: u64 = 48;
 
@@ -20,9 +22,29 @@ pub(super) struct Client<'a> {
     who: String,
     rng: Rng,
     written: u64,
+    /// Keys for single deletes, each of a family, that have a row. Only this client writes them.
+    single: BTreeMap<(FamilyNo, u64), Single>,
+    /// Values and batches of megabytes that it may still write.
+    huge_left: u64,
     /// A snapshot, and the number of families at its time.
     kept: Option<(Snapshot, usize)>,
 }
+
+/// What is known of a key for single deletes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Single {
+    /// It has a row.
+    Put,
+    /// It has none.
+    Deleted,
+    /// A commit with an unknown fate has changed it: it is left alone.
+    Unknown,
+}
+
+/// Keys of a client for single deletes in each family.
+const SINGLES: u64 = 3;
+/// Values and batches of megabytes of a client.
+const HUGE_MAX: u64 = 3;
 
 fn key(n: u64) -> Vec<u8> {
     format!("k{n:03}").into_bytes()
@@ -31,7 +53,15 @@ fn key(n: u64) -> Vec<u8> {
 impl<'a> Client<'a> {
     pub(super) fn new(world: &'a World, n: u64) -> Self {
         let rng = Rng::new(world.plan.seed.wrapping_mul(1000) + n);
-        Self { world, who: format!("c{n}"), rng, written: 0, kept: None }
+        Self {
+            world,
+            who: format!("c{n}"),
+            rng,
+            written: 0,
+            single: BTreeMap::new(),
+            huge_left: HUGE_MAX,
+            kept: None,
+        }
     }
 
     pub(super) fn run(mut self) {
@@ -55,6 +85,7 @@ impl<'a> Client<'a> {
             84..88 if plan.has("transactions") => self.transact(),
             88..91 => self.sync(),
             91..93 => self.write_nothing(),
+            93..96 if plan.is_huge && self.huge_left > 0 => self.write_huge(),
             _ => self.world.env.clock.sleep(Duration::from_micros(1 << self.rng.below(18))),
         }
     }
@@ -134,8 +165,38 @@ impl<'a> Client<'a> {
                 }
             }
         }
-        ops.retain(is_fit);
+        ops.retain(|op| is_fit(op, target(&targets, op)));
+        for t in &targets {
+            let n = 1 + self.rng.below(SINGLES);
+            if self.rng.one_in(3) && !takes_operands(t) {
+                ops.extend(self.single_op(t, n));
+            }
+        }
         (targets, ops)
+    }
+
+    /// Puts a key of this client and family that has no row, or deletes it.
+    fn single_op(&mut self, t: &Tracked, n: u64) -> Option<Op> {
+        let change = match self.single.get(&(t.no, n)) {
+            Some(Single::Unknown) => return None,
+            Some(Single::Put) => Change::SingleDelete,
+            Some(Single::Deleted) | None => Change::Put(Row { value: self.value(), expiry: 0 }),
+        };
+        let key = format!("s{}.{}.{n}", self.who, t.no).into_bytes();
+        Some(Op { family: t.no, key, change })
+    }
+
+    /// Notes what a commit that was acknowledged or not has done to keys for single deletes.
+    fn note_singles(&mut self, ops: &[Op], is_acked: bool) {
+        for op in ops.iter().filter(|op| op.key.starts_with(b"s")) {
+            let n = u64::from(op.key[op.key.len() - 1] - b'0');
+            let state = match op.change {
+                _ if !is_acked => Single::Unknown,
+                Change::SingleDelete => Single::Deleted,
+                _ => Single::Put,
+            };
+            self.single.insert((op.family, n), state);
+        }
     }
 
     fn options(&mut self) -> (WriteOptions, bool) {
@@ -145,28 +206,48 @@ impl<'a> Client<'a> {
         }
     }
 
+    /// Commits until the database is closed, at most some times.
+    pub(super) fn write_until_closed(mut self) {
+        for _ in 0..CLOSING_WRITES {
+            let (targets, ops) = self.ops();
+            if !ops.is_empty() && self.write_ops(&targets, &ops).is_none() {
+                return;
+            }
+        }
+    }
+
     fn write(&mut self) {
         let (targets, ops) = self.ops();
         if ops.is_empty() {
             return;
         }
+        let seq = self.write_ops(&targets, &ops);
+        if seq.is_some() && self.rng.one_in(2) {
+            let t = Arc::clone(target(&targets, &ops[0]));
+            self.get_key(&t, ops[0].key.clone());
+        }
+    }
+
+    /// Writes `ops` as one commit. Returns its sequence number if it was acknowledged.
+    fn write_ops(&mut self, targets: &[Arc<Tracked>], ops: &[Op]) -> Option<u64> {
         let (options, full) = self.options();
-        let (world, logged) = (self.world, ops.clone());
+        let (world, logged) = (self.world, ops.to_vec());
         let one = self.rng.one_in(3);
-        let seq = match (&ops[..], one) {
+        let seq = match (ops, one) {
             ([op], true) => {
-                let t = target(&targets, op);
-                world.commit("a write", logged, &targets, full && !expires(op), || single(t, op, &options))
+                let t = target(targets, op);
+                world.commit("a write", logged, targets, full && !expires(op), || single(t, op, &options))
             }
-            _ => world.commit("a batch", logged, &targets, full, || {
+            _ => world.commit("a batch", logged, targets, full, || {
                 let mut batch = WriteBatch::new();
-                for op in &ops {
-                    let t = target(&targets, op);
+                for op in ops {
+                    let t = target(targets, op);
                     match &op.change {
                         Change::Put(row) => {
                             batch.put_expiring(&t.family, &op.key, &row.value, moment(row.expiry))?;
                         }
                         Change::Delete => batch.delete(&t.family, &op.key)?,
+                        Change::SingleDelete => batch.single_delete(&t.family, &op.key)?,
                         Change::Merge(operand) => batch.merge(&t.family, &op.key, operand)?,
                         Change::DeleteRange(until) => batch.delete_range(&t.family, &op.key..until)?,
                     }
@@ -174,9 +255,31 @@ impl<'a> Client<'a> {
                 world.db.write_with(&mut batch, &options)
             }),
         };
-        if seq.is_some() && self.rng.one_in(2) {
-            let t = Arc::clone(target(&targets, &ops[0]));
-            self.get_key(&t, ops[0].key.clone());
+        self.note_singles(ops, seq.is_some());
+        seq
+    }
+
+    /// A value or a batch of megabytes.
+    fn write_huge(&mut self) {
+        let Some(t) = self.pick() else { return };
+        self.huge_left -= 1;
+        let bytes = (1 << 20) + self.rng.below(3 << 20);
+        let world = self.world;
+        let rows = if self.rng.one_in(2) { 1 } else { 12 + self.rng.below(KEYS - 12) };
+        let mut ops = Vec::new();
+        for n in (0..KEYS).filter(|n| n % 5 >= 2).cycle().take(rows as usize) {
+            let mut value = self.value().to_vec();
+            let (seed, len) = (self.rng.next_u64(), value.len() as u64 + bytes / rows);
+            value.extend((value.len() as u64..len).map(|n| (seed.wrapping_mul(n | 1) >> 56) as u8));
+            let change = Change::Put(Row { value: value.into(), expiry: 0 });
+            ops.push(Op { family: t.no, key: key(n), change });
+        }
+        match &ops[..] {
+            [Op { key, change: Change::Put(row), .. }] if self.rng.one_in(2) => {
+                let stream = || t.family.put_stream(key, &row.value[..]);
+                world.commit("a long stream", ops.clone(), &[Arc::clone(&t)], false, stream);
+            }
+            _ => drop(self.write_ops(&[t], &ops)),
         }
     }
 
@@ -197,22 +300,32 @@ impl<'a> Client<'a> {
         if ops.is_empty() {
             return;
         }
-        world.commit("a transaction", ops.clone(), &targets, full, || {
+        let takes_back: Vec<bool> = ops.iter().map(|_| self.rng.one_in(6)).collect();
+        let seq = world.commit("a transaction", ops.clone(), &targets, full, || {
             let mut tx = world.db.begin(level);
-            for op in &ops {
+            for (op, takes_back) in ops.iter().zip(takes_back) {
                 let t = target(&targets, op);
                 tx.get(&t.family, &op.key)?;
+                if takes_back {
+                    let before = tx.savepoint();
+                    tx.put(&t.family, &op.key, "taken back")?;
+                    tx.delete(&t.family, key(0))?;
+                    tx.rollback_to(before)?;
+                    tx.release(before)?;
+                }
                 match &op.change {
                     Change::Put(row) => {
                         tx.put_expiring(&t.family, &op.key, &row.value, moment(row.expiry))?
                     }
                     Change::Delete => tx.delete(&t.family, &op.key)?,
+                    Change::SingleDelete => tx.single_delete(&t.family, &op.key)?,
                     Change::Merge(operand) => tx.merge(&t.family, &op.key, operand)?,
                     Change::DeleteRange(until) => tx.delete_range(&t.family, &op.key..until)?,
                 }
             }
             tx.commit_with(&options)
         });
+        self.note_singles(&ops, seq.is_some());
     }
 
     fn put_stream(&mut self) {
@@ -393,12 +506,17 @@ fn expires(op: &Op) -> bool {
 }
 
 /// Operands and expiries are on different keys, also if an operation repeats the key of another one.
-fn is_fit(op: &Op) -> bool {
+fn is_fit(op: &Op, t: &Tracked) -> bool {
     match &op.change {
+        Change::Merge(_) if !takes_operands(t) => false,
         Change::Merge(_) => op.key.last().is_some_and(|digit| (digit - b'0') % 5 == 1),
         Change::Put(row) if row.expiry != 0 => may_expire(&op.key),
         _ => true,
     }
+}
+
+fn takes_operands(t: &Tracked) -> bool {
+    t.family.current_options().merge_operator.is_some()
 }
 
 fn shown(key: &Option<Vec<u8>>) -> String {
@@ -410,6 +528,7 @@ fn single(t: &Tracked, op: &Op, options: &WriteOptions) -> tidesdb::Result<u64> 
         Change::Put(row) if row.expiry > 0 => t.family.put_expiring(&op.key, &row.value, moment(row.expiry)),
         Change::Put(row) => t.family.put_with(&op.key, &row.value, options),
         Change::Delete => t.family.delete_with(&op.key, options),
+        Change::SingleDelete => t.family.single_delete_with(&op.key, options),
         Change::Merge(operand) => t.family.merge_with(&op.key, operand, options),
         Change::DeleteRange(until) => t.family.delete_range_with(&op.key..until, options),
     }

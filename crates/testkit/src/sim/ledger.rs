@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::model::{FamilyNo, SEPARATOR};
 
@@ -34,6 +35,8 @@ pub enum Change {
     Put(Row),
     /// The key has no row.
     Delete,
+    /// The key, which was put at most once since its last delete, has no row.
+    SingleDelete,
     /// The operand is appended.
     Merge(Arc<[u8]>),
     /// All keys from that of the operation to this one, exclusive, have no rows.
@@ -104,6 +107,8 @@ pub struct Ledger {
     base: BTreeMap<FamilyNo, Rows>,
     /// Families that were made as clones.
     clones: BTreeSet<FamilyNo>,
+    /// Acknowledged commits with the time of their return, since the begin of the simulation.
+    returned: Vec<(Duration, u64)>,
     /// The highest sequence number of an acknowledged commit.
     pub acked: u64,
     /// Commits up to this sequence number are durable.
@@ -134,6 +139,17 @@ impl Ledger {
             self.acked = self.acked.max(seq);
             self.durable = self.durable.max(if durable { seq } else { 0 });
         }
+    }
+
+    /// The commit `seq` has returned at the time `now`.
+    pub fn note_return(&mut self, now: Duration, seq: u64) {
+        self.returned.push((now, seq));
+    }
+
+    /// The highest sequence number of a commit that had returned at the time `by`.
+    pub fn returned_by(&self, by: Duration) -> u64 {
+        let before = self.returned.iter().filter(|(at, _)| *at <= by);
+        before.map(|(_, seq)| *seq).max().unwrap_or(0)
     }
 
     /// Records a read.
@@ -293,7 +309,7 @@ impl<'a> History<'a> {
         for (_, change) in self.changes(family, key).iter().take_while(|(seq, _)| *seq <= end) {
             row = match change {
                 Change::Put(new) => Some(new.clone()),
-                Change::Delete | Change::DeleteRange(_) => None,
+                Change::Delete | Change::SingleDelete | Change::DeleteRange(_) => None,
                 Change::Merge(operand) => Some(match row {
                     None => Row { value: Arc::clone(operand), expiry: 0 },
                     Some(row) => {
@@ -444,6 +460,7 @@ fn named(change: &Change) -> String {
         Change::Put(row) if row.expiry > 0 => format!("put {} until {}", short(Some(&row.value)), row.expiry),
         Change::Put(row) => format!("put {}", short(Some(&row.value))),
         Change::Delete => "delete".to_owned(),
+        Change::SingleDelete => "single delete".to_owned(),
         Change::Merge(operand) => format!("merge {}", short(Some(operand))),
         Change::DeleteRange(until) => format!("delete range to {}", text(until)),
     }

@@ -13,6 +13,7 @@ use super::Figures;
 use super::client::Client;
 use super::ledger::Rows;
 use super::plan::{PATH, Plan, Weather};
+use super::starts::Starts;
 use super::world::{Capture, World, lock, rows};
 use super::{admin, ledger};
 use crate::isolation::{self, Record};
@@ -25,7 +26,12 @@ type Done<T> = Result<T, String>;
 pub(super) fn run(plan: &Plan, figures: &mut Figures) -> Done<()> {
     let (env, disk, clock) = scheduled_on(SimDisk::new(plan.seed), plan.seed);
     disk.log_ops(false);
-    let db = plan.open(&env, PATH).map_err(|e| format!("the first open: {e}"))?;
+    disk.set_habits(plan.habits);
+    // The threads of the clients are started by `env`, those of the engine by `starts`.
+    let starts = Arc::new(Starts::new(Arc::clone(&env.threads), plan.seed));
+    let db_env = Env { threads: Arc::<Starts>::clone(&starts), ..env.clone() };
+    let db = plan.open(&db_env, PATH).map_err(|e| format!("the first open: {e}"))?;
+    starts.fail(plan.starts_fail);
     let world = World::new(plan, db, env, disk, clock);
     for n in 0..plan.families as usize {
         let name = format!("f{n}");
@@ -37,6 +43,7 @@ pub(super) fn run(plan: &Plan, figures: &mut Figures) -> Done<()> {
         return Err(wrong);
     }
     judge(&world, records, figures)?;
+    starts.fail(false); // a close with a timeout needs a thread
     end(world, figures)
 }
 
@@ -131,8 +138,8 @@ fn judge(world: &World, records: Option<Vec<Record>>, figures: &mut Figures) -> 
 fn end(world: World, figures: &mut Figures) -> Done<()> {
     let mut rng = Rng::new(world.plan.seed ^ 0xE4D);
     let is_calm = !world.is_stormy();
-    let (acked, durable) = (world.acked(), lock(&world.ledger).durable);
     if is_calm {
+        let acked = world.acked();
         let found =
             read_families(&world.families().iter().map(|t| (t.no, t.family.clone())).collect::<Vec<_>>())?;
         let explained = lock(&world.ledger).explain(&found, acked, world.time(), &[]);
@@ -143,17 +150,17 @@ fn end(world: World, figures: &mut Figures) -> Done<()> {
         }
     }
     let known = world.settled();
-    let World { plan, db, disk, clock, families, ledger, captures, ahead, .. } = world;
-    let captures = captures.into_inner().unwrap_or_default();
-    drop(families);
-    let timed = rng.one_in(3);
-    let closed = match is_calm && timed {
-        true => db.close_timeout(Duration::from_secs(600)).and_then(|()| db.close()),
-        false => db.close(),
-    };
+    let closed = close(&world, &mut rng);
+    if let Some(wrong) = world.wrong() {
+        return Err(wrong);
+    }
     if is_calm && let Err(e) = &closed {
         return Err(format!("a close failed without a cause: {e}"));
     }
+    let (acked, durable) = (world.acked(), lock(&world.ledger).durable);
+    let World { plan, db, disk, clock, families, ledger, captures, ahead, .. } = world;
+    let captures = captures.into_inner().unwrap_or_default();
+    drop((families, db));
     disk.clear_faults();
     disk.limit_space(None);
     let lost = plan.weather == Weather::Cut && disk.crashed();
@@ -170,6 +177,7 @@ fn end(world: World, figures: &mut Figures) -> Done<()> {
         families: known,
         least,
         optional: vec![],
+        was_killed: false,
     };
     let oracle =
         Oracle { plan, ledger: ledger.into_inner().unwrap_or_default(), clock, ahead: *lock(&ahead) };
@@ -180,6 +188,28 @@ fn end(world: World, figures: &mut Figures) -> Done<()> {
     oracle.recover(last, is_calm)?;
     figures.recoveries += 1;
     Ok(())
+}
+
+/// Closes the database, perhaps while clients write.
+fn close(world: &World, rng: &mut Rng) -> tidesdb::Result<()> {
+    let writers = if world.plan.has("closes") && !world.stops() { rng.below(4) } else { 0 };
+    let is_timed = rng.one_in(3) && !world.is_stormy();
+    let (first, pause) = (rng.next_u64() >> 32, Duration::from_micros(rng.below(2000)));
+    let result = Mutex::new(Ok(()));
+    world.env.threads.run_together("closer", writers as usize, &|n| {
+        if n > 0 {
+            return Client::new(world, first + n as u64).write_until_closed();
+        }
+        world.env.clock.sleep(pause);
+        world.is_closing.store(true, SeqCst);
+        let db = world.db.clone();
+        let closed = match is_timed {
+            true => db.close_timeout(Duration::from_secs(600)).and_then(|()| db.close()),
+            false => db.close(),
+        };
+        *lock(&result) = closed;
+    });
+    result.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 fn read_families(families: &[(FamilyNo, Family)]) -> Done<BTreeMap<FamilyNo, Rows>> {
@@ -200,10 +230,16 @@ struct Oracle {
 impl Oracle {
     /// Opens a disk, compares it with the commits, writes to it, and opens it again.
     fn recover(&self, capture: Capture, was_closed: bool) -> Done<()> {
-        let Capture { disk, what, path, families, least, optional } = capture;
-        let (env, disk, _) = scheduled_on(disk, self.plan.seed ^ least);
-        disk.log_ops(false);
-        let env = Env { clock: Arc::<SimClock>::clone(&self.clock), ..env };
+        let Capture { mut disk, mut what, path, families, least, optional, was_killed } = capture;
+        let mut rng = Rng::new(self.plan.seed ^ least);
+        let mut was_closed = was_closed;
+        while self.plan.has("recoveries") && rng.one_in(2) {
+            let is_kill = was_killed || rng.one_in(2);
+            (disk, was_closed) = (self.cut_short(disk, &path, is_kill, &mut rng), false);
+            what +=
+                if is_kill { " and a kill of the recovery" } else { " and a power failure in the recovery" };
+        }
+        let (env, _) = self.machine(disk, self.plan.seed ^ least);
         let told = |e: String| format!("after {what}: {e}");
         let db = self.open(&env, &path).map_err(told)?;
         if was_closed && (db.recovery_report().orphans > 0 || !db.recovery_report().clean) {
@@ -213,8 +249,18 @@ impl Oracle {
         let marked = db.put("mark", "after").map_err(|e| told(format!("a put after the recovery: {e}")))?;
         db.sync().map_err(|e| told(format!("a sync after the recovery: {e}")))?;
         db.flush().map_err(|e| told(format!("a flush after the recovery: {e}")))?;
+        let mut families = families;
+        for _ in 0..rng.below(3) {
+            if !families.is_empty() {
+                let (_, name) = families.remove(rng.below(families.len() as u64) as usize);
+                db.drop_family(&name).map_err(|e| told(format!("a drop after the recovery: {e}")))?;
+            }
+        }
         db.close().map_err(|e| told(format!("a close after the recovery: {e}")))?;
         let db = self.open(&env, &path).map_err(told)?;
+        if db.recovery_report().orphans > 0 || !db.recovery_report().clean {
+            return Err(told(format!("the close after it left something: {}", db.recovery_report())));
+        }
         self.compare(&db, (&families, least, &optional)).map_err(|e| told(format!("opened again: {e}")))?;
         let mark = db.get("mark").map_err(|e| told(e.to_string()))?;
         if mark.as_deref() != Some(b"after".as_slice()) {
@@ -225,6 +271,24 @@ impl Oracle {
             return Err(told(format!("verify: {report}")));
         }
         db.close().map_err(|e| told(format!("the last close: {e}")))
+    }
+
+    fn machine(&self, disk: SimDisk, seed: u64) -> (Env, Arc<SimDisk>) {
+        let (env, disk, _) = scheduled_on(disk, seed);
+        disk.log_ops(false);
+        (Env { clock: Arc::<SimClock>::clone(&self.clock), ..env }, disk)
+    }
+
+    /// Begins a recovery that a kill or a power failure ends. Returns the disk that it leaves.
+    fn cut_short(&self, disk: SimDisk, path: &str, is_kill: bool, rng: &mut Rng) -> SimDisk {
+        let (env, disk) = self.machine(disk, rng.next_u64());
+        let within = 1 << rng.below(9);
+        disk.crash_at(rng.below(within));
+        // It may have ended before.
+        if let Ok(db) = self.plan.open(&env, path) {
+            db.abandon();
+        }
+        if is_kill { disk.fork() } else { disk.crash_image(rng.pick(&Image::STANDARD), rng.next_u64()) }
     }
 
     fn open(&self, env: &Env, path: &str) -> Done<Db> {

@@ -10,6 +10,7 @@ pub mod plan;
 mod world;
 mod client;
 mod admin;
+mod starts;
 mod life;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -59,6 +60,7 @@ type Done = (Figures, Result<(), String>);
 pub fn run(plan: Plan, settings: Settings) -> Report {
     let result: Arc<Mutex<Option<Done>>> = Arc::default();
     let shared = Arc::clone(&result);
+    let plan = plan.under(&settings);
     let outcome = scheduler::run(settings, move || {
         let mut figures = Figures::default();
         let done = life::run(&plan, &mut figures);

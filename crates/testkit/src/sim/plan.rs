@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tidesdb::{Compression, Db, FamilyOptions, MergeOperator, Result, SyncMode};
 use tidesdb_io::Env;
+use tidesdb_io::sim::Habits;
+use tidesdb_sync::scheduler::{Settings, Strategy};
 
 use crate::model::{SEPARATOR, listed};
 use crate::rng::Rng;
@@ -11,24 +13,38 @@ use crate::rng::Rng;
 /// Path of the database.
 pub const PATH: &str = "/db";
 
+/// The least limit of memory.
+const MEMORY_LITTLE: u64 = 16 << 20;
+/// The thread of intervals looks every 10 ms, and its sync waits for commits that are being written, and takes turns with all other threads.
+const INTERVAL_LATE: Duration = Duration::from_millis(300);
+/// A call that takes no longer is not slow.
+const LATE_LITTLE: Duration = Duration::from_millis(1);
+
 /// Kinds of work and faults that can be left out, to make a failure smaller.
-pub const PARTS: [&str; 17] = [
+pub const PARTS: [&str; 24] = [
     "captures",
     "catalog",
     "clock",
     "clones",
+    "closes",
     "checkpoints",
     "deletes",
     "expiry",
     "faults",
+    "habits",
+    "huge",
     "long",
     "maintenance",
+    "memory",
     "merges",
     "options",
     "ranges",
     "readers",
+    "recoveries",
     "scans",
+    "singles",
     "snapshots",
+    "threads",
     "transactions",
 ];
 
@@ -64,6 +80,17 @@ pub struct Plan {
     pub weather: Weather,
     /// Parts that are left out.
     pub off: Vec<String>,
+    /// Habits of the disk.
+    pub habits: Habits,
+    /// Whether some values and batches have megabytes.
+    pub is_huge: bool,
+    /// Whether some threads of the engine are not started after the open.
+    pub starts_fail: bool,
+    /// Whether each thread gets its turn soon and no call is slow.
+    is_timely: bool,
+    memory: u64,
+    map_reads: bool,
+    singles: bool,
     sync: SyncMode,
     threads: usize,
     parts: usize,
@@ -96,6 +123,18 @@ impl Plan {
             1 => SyncMode::Interval(Duration::from_millis(one(&[1, 20, 200]))),
             _ => SyncMode::Full,
         };
+        let habits = match one(&[0, 0, 0, 1, 2]) {
+            1 if !is_off("habits") => Habits::MACOS,
+            2 if !is_off("habits") => Habits::WINDOWS,
+            _ => Habits::LINUX,
+        };
+        let memory = match one(&[0, 0, 0, 1]) {
+            1 if !is_off("memory") => MEMORY_LITTLE,
+            _ => 64 << 20,
+        };
+        let is_huge = one(&[0, 0, 0, 0, 0, 0, 0, 1]) == 1 && !is_off("huge");
+        let starts_fail = one(&[0, 0, 0, 0, 1]) == 1 && !is_off("threads");
+        let singles = one(&[0, 1]) == 1 && !is_off("singles");
         let captures = if is_off("captures") { 0 } else { one(&[0, 1, 2, 4]) };
         Self {
             seed,
@@ -106,6 +145,13 @@ impl Plan {
             captures,
             weather,
             off,
+            habits,
+            is_huge,
+            starts_fail,
+            is_timely: false,
+            memory,
+            map_reads: one(&[0, 0, 1]) == 1,
+            singles,
             sync,
             threads: one(&[0, 1, 2, 3, 4, 4]) as usize,
             parts: one(&[1, 2, 4]) as usize,
@@ -132,10 +178,33 @@ impl Plan {
         self.sync == SyncMode::Full
     }
 
+    /// Notes how threads take turns.
+    pub fn under(mut self, settings: &Settings) -> Self {
+        let is_fair = matches!(settings.strategy, Strategy::Walk { .. }) && settings.jump_one_in == 0;
+        self.is_timely = is_fair && (settings.late_one_in == 0 || settings.late_max <= LATE_LITTLE);
+        self
+    }
+
+    /// Returns whether little memory may be the reason of a refusal.
+    pub fn is_memory_little(&self) -> bool {
+        self.memory == MEMORY_LITTLE
+    }
+
+    /// In virtual time after its return, a commit is durable without a further call; `None` if there is no bound.
+    pub fn durable_within(&self) -> Option<Duration> {
+        match self.sync {
+            SyncMode::Interval(period) if self.threads > 0 && self.is_timely => Some(period + INTERVAL_LATE),
+            _ => None,
+        }
+    }
+
     /// Returns the settings of the family with number `n`.
     pub fn family(&self, n: usize) -> FamilyOptions {
         let mut options = FamilyOptions::default().write_buffer_bytes(self.write_buffer << (n % 2));
-        options.merge_operator = Some(MergeOperator::append(SEPARATOR));
+        // A single delete is a delete where operands may be.
+        if !self.singles || n % 2 == 0 {
+            options.merge_operator = Some(MergeOperator::append(SEPARATOR));
+        }
         if n % 3 == 1 {
             options = options.comparator(listed());
         }
@@ -158,7 +227,7 @@ impl Plan {
             .env(env.clone())
             .sync(self.sync)
             .background_threads(self.threads)
-            .memory_limit(64 << 20)
+            .memory_limit(self.memory)
             .cache_bytes(32 << 10)
             .comparator(listed())
             .default_family(self.family(0))
@@ -170,6 +239,7 @@ impl Plan {
                 o.history_bytes = self.history;
                 o.merge_parts = Some(self.parts);
                 o.mmap_wal = self.map_log;
+                o.mmap_reads = self.map_reads;
                 o.disk_free_min = 0;
                 o.disk_reserve_bytes = Some(0);
             })

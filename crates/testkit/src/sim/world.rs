@@ -43,6 +43,8 @@ pub(super) struct Capture {
     pub(super) least: u64,
     /// Commits that had not returned when the process was killed.
     pub(super) optional: Vec<usize>,
+    /// Only the process was killed: what had not reached the device is there, and would be lost with the machine.
+    pub(super) was_killed: bool,
 }
 
 /// State shared by the threads of a run. Its locks are never held during a call of the engine.
@@ -60,6 +62,8 @@ pub(super) struct World {
     pub(super) next_no: AtomicUsize,
     /// Calls of the disk may have failed.
     pub(super) is_stormy: AtomicBool,
+    /// The close has begun.
+    pub(super) is_closing: AtomicBool,
     /// Clients and others that still work.
     pub(super) working: AtomicUsize,
     stop: AtomicBool,
@@ -84,6 +88,7 @@ impl World {
             ahead: Mutex::default(),
             next_no: AtomicUsize::new(0),
             is_stormy: AtomicBool::new(false),
+            is_closing: AtomicBool::new(false),
             working: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
             wrong: Mutex::default(),
@@ -152,6 +157,8 @@ impl World {
     pub(super) fn failed(&self, what: &str, error: &Error, families: &[Arc<Tracked>]) {
         match error {
             Error::Busy { .. } | Error::Conflict { .. } => {}
+            Error::Closed if self.is_closing.load(SeqCst) => {}
+            Error::MemoryLimit { .. } if self.plan.is_memory_little() => {}
             Error::NotFound { .. } if families.iter().any(|t| t.dropping.load(SeqCst)) => {}
             Error::Poisoned { .. } | Error::CommitUnknown { .. } | Error::Io { .. } | Error::Closed
                 if self.is_stormy() =>
@@ -180,6 +187,7 @@ impl World {
         let durable = durable || self.plan.is_durable();
         scheduler::note("commit begins", number as u64, what);
         let result = commit();
+        let now = self.env.clock.mono();
         let fate = match &result {
             // An empty commit has no place in the order.
             Ok(_) if is_empty => Fate::Refused,
@@ -190,11 +198,24 @@ impl World {
         scheduler::note("commit ends", number as u64, &format!("{fate:?}"));
         let mut ledger = lock(&self.ledger);
         ledger.end(number, fate, durable);
+        if let Fate::Acked(seq) = fate {
+            ledger.note_return(now, seq);
+        }
         if is_empty && result.is_ok() && durable {
             ledger.durable = ledger.durable.max(before);
         }
         drop(ledger);
         result.inspect_err(|e| self.failed(what, e, families)).ok()
+    }
+
+    /// Commits up to this sequence number are durable now, after a call or because enough time has passed.
+    pub(super) fn durable_now(&self) -> u64 {
+        let now = self.env.clock.mono();
+        let mut ledger = lock(&self.ledger);
+        if let Some(within) = self.plan.durable_within().filter(|_| !self.is_stormy()) {
+            ledger.durable = ledger.durable.max(ledger.returned_by(now.saturating_sub(within)));
+        }
+        ledger.durable
     }
 
     /// Everything that was acknowledged before `before` is durable.
@@ -234,7 +255,15 @@ impl World {
         scheduler::note("capture", least, &what);
         let families = self.settled();
         let optional = if is_kill { lock(&self.ledger).flying() } else { Vec::new() };
-        lock(&self.captures).push(Capture { disk, what, path: PATH.to_owned(), families, least, optional });
+        lock(&self.captures).push(Capture {
+            disk,
+            what,
+            path: PATH.to_owned(),
+            families,
+            least,
+            optional,
+            was_killed: is_kill,
+        });
     }
 }
 
