@@ -212,9 +212,11 @@ impl Following {
         for _ in 0..TRIES_MAX {
             let tried = self.try_once();
             let changed = self.manifest.poll(&*self.dir)?;
+            // The writer may have removed the value with its family; then the log goes on after it.
+            let is_cut = changed && self.replayed.lacks_value;
             match tried {
                 // Segments that the writer has removed or reused meanwhile are below the place reached.
-                Ok(view) if self.manifest.state().log_start <= self.log.segment() => {
+                Ok(view) if self.manifest.state().log_start <= self.log.segment() && !is_cut => {
                     self.settled = true;
                     self.opened.lock().clear();
                     return Ok(view);

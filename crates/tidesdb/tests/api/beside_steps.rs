@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use tidesdb::{Db, Error, Family, FamilyOptions, MergeOperator, Reader, SyncMode, WriteBatch};
-use tidesdb_io::sim::{Fault, Image, OpKind, OpSet, SyncModel, errno};
+use tidesdb_io::sim::{Fault, Habits, Image, OpKind, OpSet, SyncModel, errno};
 use tidesdb_io::{Access, Advice, Dir, DirLock, Disk, Env, File, ReadMap, SharedMap, Space};
 
 use crate::common::{DB, Pair, Sim, contents, letters, noise, value};
@@ -421,6 +421,35 @@ fn an_operator_that_is_added_during_a_refresh_is_known_to_the_view() {
         assert_eq!(contents(view.default_family()), contents(db.default_family()), "step {nth}");
         let value_of_a = seen.into_iter().next().unwrap().1;
         assert!(value_of_a == b"a" || value_of_a == b"a.b", "step {nth}");
+    }
+}
+
+/// The writer drops a family while the reader looks for one of its values. Where the boot of the machine is unknown, the reader took the
+/// missing value for the end of what the machine had kept, and a family that was made after the commit for a proof that nothing is missing before
+/// it.
+#[test]
+fn a_value_of_a_family_that_is_dropped_during_a_refresh_does_not_end_the_log() {
+    for habits in [Habits::LINUX, Habits::WINDOWS] {
+        let sim = Sim::new();
+        sim.disk.set_habits(habits);
+        let db = sim.options().sync(SyncMode::None).open().unwrap();
+        let gone = db.create_family("gone", tiny().value_threshold(100)).unwrap();
+        let mut batch = WriteBatch::new();
+        batch.put(db.default_family(), "a", "kept").unwrap();
+        batch.put(&gone, "b", noise(1, 1000)).unwrap();
+        db.write(&mut batch).unwrap();
+        db.create_family("new", tiny()).unwrap();
+        drop(gone);
+        let (writer, armed) = (db.clone(), AtomicBool::new(true));
+        let env = Hooked::env(&sim.env, move |_, name| {
+            if name.ends_with(".vlog") && armed.swap(false, SeqCst) {
+                apart(|| writer.drop_family("gone").unwrap());
+            }
+            Ok(())
+        });
+        let view = sim.options().env(env).open_reader().unwrap().view();
+        assert!(view.family("gone").is_err(), "it was dropped during the refresh");
+        assert_eq!(value(view.default_family(), b"a").as_deref(), Some(&b"kept"[..]), "{habits:?}");
     }
 }
 

@@ -48,6 +48,8 @@ pub(super) struct Replayed {
     passed: BTreeSet<FamilyId>,
     /// Value logs that were opened when they had their last length.
     complete: BTreeSet<VlogId>,
+    /// The last read ended before a commit whose value is missing and may never have been durable.
+    pub(super) lacks_value: bool,
     /// Set while a piece of the log is inserted.
     torn: bool,
     /// What was read of the log so far.
@@ -125,7 +127,7 @@ impl Replayed {
         state: &State,
     ) -> Result<()> {
         let targets = Targets::new(engine, state);
-        let mut stopped = None;
+        let (mut stopped, mut lacks_value) = (None, false);
         let read = log.read(dir, state.durable_mark, |piece, same_boot| {
             check_memory(engine)?;
             // A value of a commit that may not be durable can be missing: the machine stopped before it was on disk, and the log ends
@@ -146,8 +148,10 @@ impl Replayed {
             }
             self.torn = false;
             stopped = bad.as_ref().and_then(|(_, e)| e.clone());
+            lacks_value = bad.is_some();
             Ok(bad.map(|(seq, _)| seq))
         });
+        self.lacks_value = lacks_value;
         if std::mem::take(&mut self.torn) {
             self.slots.clear(); // a part of a piece was inserted
             log.restart(super::first_segment(state));
