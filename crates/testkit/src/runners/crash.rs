@@ -79,9 +79,9 @@ pub(crate) fn runner() -> ExitCode {
             ("views", 500),
             ("shown", points / 4),
             ("ordered", points),
-            ("installs", scripts / 2),
-            ("removals", scripts / 2),
-            ("switches", scripts),
+            ("installs", scripts / 4),
+            ("removals", scripts / 8),
+            ("switches", scripts / 2),
         ]),
     ))
 }

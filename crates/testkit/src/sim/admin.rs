@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tidesdb::{Db, Error};
 use tidesdb_io::sim::{Fault, Image, OpKind, OpSet, errno};
+use tidesdb_sync::scheduler;
 
 use super::ledger::{Found, Rows, values};
 use super::plan::{PATH, Weather};
@@ -100,6 +101,7 @@ fn drop_one(world: &World, t: &Arc<Tracked>) {
     t.dropping.store(true, SeqCst);
     lock(&world.families).retain(|other| other.no != t.no);
     let name = lock(&t.name).clone();
+    scheduler::note("drop", t.no as u64, &name);
     judged(world, "a drop", world.db.drop_family(&name), &[]);
 }
 
@@ -115,6 +117,7 @@ fn rename(world: &World, t: &Arc<Tracked>, new: String) {
 fn clone(world: &World, t: &Arc<Tracked>, name: String) {
     let source = lock(&t.name).clone();
     let (before, from) = (world.snapshot().seq(), world.time().0);
+    scheduler::note("clone", t.no as u64, &format!("{source} to {name}"));
     let Some(clone) = judged(world, "a clone", world.db.clone_family(&source, &name), &[]) else { return };
     let after = world.db.snapshot().seq();
     let Some(rows) = judged(world, "a scan of a clone", rows(&clone), &[]) else { return };
@@ -170,6 +173,7 @@ pub(super) fn follow(world: &World) {
         };
         let Some(view) = judged(world, "a reader beside the writer", opened, &[]) else { continue };
         let (seq, from) = (view.snapshot().seq(), world.time().0);
+        scheduler::note("a reader sees", seq, "");
         for t in world.families() {
             let name = lock(&t.name).clone();
             let Ok(family) = view.family(&name) else { continue }; // the view may be older

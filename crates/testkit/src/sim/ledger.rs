@@ -54,6 +54,12 @@ pub struct Op {
     pub change: Change,
 }
 
+impl std::fmt::Display for Op {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} of family {}: {}", text(&self.key), self.family, named(&self.change))
+    }
+}
+
 /// What became of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {

@@ -141,6 +141,11 @@ impl World {
     /// Adds a family that holds `rows`.
     pub(super) fn add(&self, family: Family, name: String, rows: Rows) -> FamilyNo {
         let no = self.next_no.fetch_add(1, SeqCst);
+        scheduler::note(
+            "family",
+            no as u64,
+            &format!("{name} has number {:?} and {} rows", family.id(), rows.len()),
+        );
         lock(&self.ledger).add_family(no, rows);
         lock(&self.families).push(Arc::new(Tracked {
             no,
@@ -180,12 +185,13 @@ impl World {
         commit: impl FnOnce() -> tidesdb::Result<u64>,
     ) -> Option<u64> {
         let is_empty = ops.is_empty();
+        let told: Vec<String> = ops.iter().map(ToString::to_string).collect();
         let (number, before) = {
             let mut ledger = lock(&self.ledger);
             (ledger.begin(ops), ledger.acked)
         };
         let durable = durable || self.plan.is_durable();
-        scheduler::note("commit begins", number as u64, what);
+        scheduler::note("commit begins", number as u64, &format!("{what}: {}", told.join(", ")));
         let result = commit();
         let now = self.env.clock.mono();
         let fate = match &result {
