@@ -6,6 +6,7 @@
 //! equals `end`, no thread will write to the file again. `dirty` is set after each write and before the write is added
 //! to `settled`, so a thread that reads `settled == end` also sees every `dirty` flag.
 
+use std::collections::TryReserveError;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -80,33 +81,39 @@ fn prepare(
     at: usize,
 ) -> Option<(Compression, usize)> {
     let start = at + RECORD_HEADER_BYTES;
-    make_room(buf, start + compress_bound(compression, value.len()));
-    if let Some(bytes) = compress_to(compression, value, &mut buf[start..]) {
+    // Without memory for its compressed form, a value is stored as it is.
+    if make_room(buf, start.saturating_add(compress_bound(compression, value.len()))).is_ok()
+        && let Some(bytes) = compress_to(compression, value, &mut buf[start..])
+    {
         return Some((compression, start + bytes));
     }
-    if value.len() > ONE_CALL_BYTES_MAX {
-        return None;
-    }
-    let end = start + value.len();
-    make_room(buf, end);
-    buf[start..end].copy_from_slice(value);
-    Some((Compression::None, end))
+    let is_copied = value.len() <= ONE_CALL_BYTES_MAX;
+    let end = start + if is_copied { value.len() } else { 0 };
+    buf.resize(buf.len().max(end), 0);
+    is_copied.then(|| {
+        buf[start..end].copy_from_slice(value);
+        (Compression::None, end)
+    })
 }
 
 /// Makes `buf` at least `len` bytes long and keeps what is in it. Long memory is new: the system hands it out as zeros, and only when it
 /// is touched, so a gigabyte of room for a compressed value takes only the memory that the value fills.
-fn make_room(buf: &mut Vec<u8>, len: usize) {
+///
+/// # Errors
+/// There is not enough memory; `buf` is unchanged.
+fn make_room(buf: &mut Vec<u8>, len: usize) -> Result<(), TryReserveError> {
     if buf.len() >= len {
-        return;
+        return Ok(());
     }
-    if len > buf.capacity().max(NEW_MEMORY_BYTES)
-        && let Ok(mut long) = tidesdb_io::zeroed(len)
-    {
+    if len > buf.capacity().max(NEW_MEMORY_BYTES) {
+        let mut long = tidesdb_io::zeroed(len)?;
         long[..buf.len()].copy_from_slice(buf);
         *buf = long;
-        return;
+        return Ok(());
     }
+    buf.try_reserve(len - buf.len())?;
     buf.resize(len, 0);
+    Ok(())
 }
 
 /// Records that are written with one call.
@@ -384,7 +391,6 @@ impl VlogFile {
         let mut value = Vec::new();
         if pointer.raw_len == pointer.disk_len && pointer.disk_len as usize > ONE_CALL_BYTES_MAX {
             self.check_range(pointer)?;
-            let no_memory = |_| Error::MemoryLimit { what: "reading a value".into() };
             value = tidesdb_io::zeroed(pointer.raw_len as usize).map_err(no_memory)?;
             self.read_to(pointer, &mut value)?;
         } else {
@@ -460,6 +466,7 @@ impl VlogFile {
     ) -> Result<()> {
         if header.codec == Compression::None {
             value.clear();
+            value.try_reserve_exact(payload.len()).map_err(no_memory)?;
             value.extend_from_slice(payload);
             return Ok(());
         }
@@ -487,11 +494,8 @@ impl VlogFile {
     ) -> Result<(VlogRecordHeader, &'b [u8])> {
         self.check_range(pointer)?;
         // With addresses of 32 bits, no buffer is as long as the longest value.
-        let bytes = RECORD_HEADER_BYTES
-            .checked_add(pointer.disk_len as usize)
-            .filter(|n| isize::try_from(*n).is_ok());
-        let bytes = bytes.ok_or_else(|| Error::MemoryLimit { what: "reading a value".into() })?;
-        make_room(buf, bytes);
+        let bytes = RECORD_HEADER_BYTES.saturating_add(pointer.disk_len as usize);
+        make_room(buf, bytes).map_err(no_memory)?;
         let record = &mut buf[..bytes];
         self.read_exact(record, pointer.offset)?;
         self.verify(pointer, record)
@@ -550,6 +554,10 @@ impl VlogFile {
     }
 }
 
+fn no_memory(_: TryReserveError) -> Error {
+    Error::MemoryLimit { what: "reading a value".into() }
+}
+
 fn short_is_corrupt(e: io::Error, name: &str, offset: u64) -> Error {
     match e.kind() {
         io::ErrorKind::UnexpectedEof => Error::corrupt(name, offset, "unexpected end of file"),
@@ -565,10 +573,10 @@ mod tests {
     fn room_keeps_what_is_there_and_is_zero_behind_it() {
         for len in [0, 5, NEW_MEMORY_BYTES, NEW_MEMORY_BYTES + 1, 9 << 20] {
             let mut buf = b"first".to_vec();
-            make_room(&mut buf, len);
+            make_room(&mut buf, len).unwrap();
             assert_eq!((&buf[..5], buf.len()), (&b"first"[..], len.max(5)));
             assert!(buf[5..].iter().all(|&byte| byte == 0));
-            make_room(&mut buf, 3);
+            make_room(&mut buf, 3).unwrap();
             assert_eq!(buf.len(), len.max(5), "never shorter");
         }
     }

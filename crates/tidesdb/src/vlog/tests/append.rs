@@ -338,3 +338,24 @@ fn records_beyond_addresses_of_32_bits_are_read() {
     vlogs.read_many(&pointers, |i, value| read[i] = value.unwrap()); // with one call
     assert_eq!(read, values);
 }
+
+/// A compressed record of 2 GiB for which there was no memory aborted the process, instead of failing the read.
+#[cfg(target_pointer_width = "32")]
+#[test]
+fn a_record_without_memory_for_it_is_an_error() {
+    sim::alone(|| {
+        let (env, _) = world();
+        let salt = [3; 16];
+        let head = FileHeader { family: FAMILY, vlog: VlogId(1), salt }.encode();
+        write_file(&env, "000001.vlog", &head);
+        let disk_len = (1 << 31) - 100;
+        let record =
+            VlogRecordHeader { disk_len, ..VlogRecordHeader::new(b"", disk_len + 1, Compression::Lz4) };
+        let pointer = record.pointer(VlogId(1), head.len() as u64);
+        let file = directory(&env).open("000001.vlog", Access::ReadWrite).unwrap();
+        file.write_all_at(&[0], pointer.offset + pointer.record_bytes() - 1).unwrap();
+        let taken = [(); 2].map(|()| Vec::<u8>::with_capacity(1 << 30));
+        let error = set(&env, 9, 8 << 30).read(&pointer).unwrap_err();
+        assert!(matches!(error, Error::MemoryLimit { .. }), "{error}, besides {}", taken.len());
+    });
+}
