@@ -134,8 +134,10 @@ impl Blocks {
             if len == 0 && frame.disk != frame.raw {
                 place.decode(file, bytes, usize::MAX, values)?;
             } else {
+                let raw = place.decode(file, bytes, usize::MAX, &mut rest)?;
                 values.truncate(len);
-                values.extend_from_slice(place.decode(file, bytes, usize::MAX, &mut rest)?);
+                values.try_reserve(raw.len()).map_err(|_| file.no_memory())?;
+                values.extend_from_slice(raw);
             }
             len = values.len();
             end = frame.at as usize + frame.disk;

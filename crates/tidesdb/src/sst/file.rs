@@ -86,8 +86,7 @@ impl TableFile {
             Bytes::File(file) => file,
         };
         // Old content is not cleared first, because the read overwrites it.
-        buf.try_reserve_exact(len.saturating_sub(buf.len()))
-            .map_err(|_| Error::MemoryLimit { what: format!("reading {}", self.name).into() })?;
+        buf.try_reserve_exact(len.saturating_sub(buf.len())).map_err(|_| self.no_memory())?;
         buf.resize(len, 0);
         file.read_exact_at(buf, at).map_err(|e| match e.kind() {
             io::ErrorKind::UnexpectedEof => self.ends_early(at),
@@ -102,7 +101,10 @@ impl TableFile {
             .map_err(|_| self.corrupt(range.start, "section too long"))?;
         let mut buf = Vec::new();
         match self.mapped(range.start, len) {
-            Some(bytes) => buf.extend_from_slice(bytes),
+            Some(bytes) => {
+                buf.try_reserve_exact(len).map_err(|_| self.no_memory())?;
+                buf.extend_from_slice(bytes);
+            }
             None => drop(self.read(range.start, len, &mut buf)?),
         }
         Ok(buf)
@@ -161,6 +163,11 @@ impl TableFile {
     #[cold]
     pub(super) fn corrupt(&self, at: u64, what: &str) -> Error {
         Error::corrupt(&self.name, at, what)
+    }
+
+    #[cold]
+    pub(super) fn no_memory(&self) -> Error {
+        Error::MemoryLimit { what: format!("reading {}", self.name).into() }
     }
 
     #[cold]

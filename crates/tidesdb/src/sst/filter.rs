@@ -68,7 +68,8 @@ impl Filter {
     /// Reads all partitions, which begin at offset `start`, with one read.
     pub(super) fn resident(shape: FilterShape, start: u64, file: &TableFile) -> Result<Self> {
         let bytes = file.read_range(start..start + shape.disk_bytes())?;
-        let mut lines = Vec::with_capacity(shape.lines);
+        let mut lines = Vec::new();
+        lines.try_reserve_exact(shape.lines).map_err(|_| file.no_memory())?;
         for n in 0..shape.partitions() {
             let (at, len) = shape.place(n);
             let section = bytes.get(at as usize..at as usize + len).unwrap_or_default();

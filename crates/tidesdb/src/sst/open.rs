@@ -27,7 +27,7 @@ impl Sections {
         let footer = read_footer(file, &tail)?;
         let end = match footer.index_at.checked_sub(tail_at) {
             Some(skip) => tail[skip as usize..].to_vec(),
-            None => [file.read_range(footer.index_at..tail_at)?, tail].concat(),
+            None => file.read_range(footer.index_at..len)?,
         };
         let (top, props) = end.split_at((footer.props_at - footer.index_at) as usize);
         check_props(file, &footer, &props[..props.len() - FOOTER_BYTES])?;

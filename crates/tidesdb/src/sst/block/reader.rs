@@ -119,7 +119,11 @@ impl<'a> Block<'a> {
     pub(in crate::sst) fn value_span(&self, i: usize) -> Range<usize> {
         let s = self.shape;
         match s.has(VALUE_UNIFORM) {
-            true => i * s.header.value as usize..(i + 1) * s.header.value as usize,
+            // With addresses of 32 bits this may wrap around in a damaged block, before `validate` refuses it.
+            true => {
+                let len = s.header.value as usize;
+                i.wrapping_mul(len)..(i + 1).wrapping_mul(len)
+            }
             false => self.ends(s.value_ends_at, i),
         }
     }
@@ -273,7 +277,11 @@ impl<'a> Block<'a> {
         if !self.are_expiries_valid() {
             return Err("invalid expiry of an entry");
         }
-        if !s.has(VALUE_UNIFORM) && (0..n).map(|i| self.value_span(i)).any(|span| span.start > span.end) {
+        let are_lengths_valid = match s.has(VALUE_UNIFORM) {
+            true => usize::try_from(n as u64 * u64::from(s.header.value)).is_ok(),
+            false => (0..n).map(|i| self.value_span(i)).all(|span| span.start <= span.end),
+        };
+        if !are_lengths_valid {
             return Err("invalid lengths of values");
         }
         let all_are_puts = s.has(KIND_UNIFORM) && self.kind(0) == Kind::Put;

@@ -163,6 +163,9 @@ impl Fences {
     }
 }
 
+/// Maximum total length of the fences of an index that is read, in bytes. With addresses of 32 bits they take twice that for a moment.
+const READ_BYTES_MAX: usize = if usize::BITS > 32 { u32::MAX as usize } else { 1 << 28 };
+
 /// Fences as read from disk, in full.
 #[derive(Default)]
 pub(super) struct FenceReader {
@@ -207,7 +210,7 @@ impl FenceReader {
         self.fence.truncate(shared);
         self.fence.extend_from_slice(d.bytes(KEY_BYTES_MAX - shared)?);
         // Shared prefixes can describe more bytes than the index has; no table is that long.
-        if self.bytes.len() + self.fence.len() > u32::MAX as usize {
+        if self.bytes.len() + self.fence.len() > READ_BYTES_MAX {
             return Err(d.corrupt("fences too long"));
         }
         let fence = std::mem::take(&mut self.fence);
@@ -260,5 +263,29 @@ impl FenceReader {
             ends: ends.into(),
             going_on: self.going_on.into(),
         }
+    }
+}
+
+#[cfg(all(test, target_pointer_width = "32"))]
+mod tests {
+    use super::*;
+    use crate::codec::put_varint;
+
+    /// Shared prefixes described so many bytes that the buffer for them was longer than addresses of 32 bits allow, which aborted the
+    /// process.
+    #[test]
+    fn a_short_index_cannot_take_all_addresses() {
+        let mut index = vec![0, 0]; // an empty fence, then a long one, then the same again and again
+        for shared in [0, KEY_BYTES_MAX] {
+            put_varint(&mut index, shared as u64);
+            put_varint(&mut index, (KEY_BYTES_MAX - shared) as u64);
+            index.resize(index.len() + KEY_BYTES_MAX - shared, b'k');
+        }
+        let again = index.split_off(index.len() - 4);
+        (0..40_000).for_each(|_| index.extend_from_slice(&again));
+        let (mut d, mut reader) = (Decoder::new(&index, "index", 0), FenceReader::default());
+        let read = (0..40_001).try_for_each(|i| reader.read_entry(&mut d, i).map(drop));
+        assert!(read.unwrap_err().is_corruption());
+        assert_eq!(reader.ends.len(), READ_BYTES_MAX / KEY_BYTES_MAX);
     }
 }

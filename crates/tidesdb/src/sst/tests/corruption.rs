@@ -7,7 +7,7 @@ use super::*;
 use crate::Error;
 use crate::codec::bound_crc;
 use crate::sst::TableCursor;
-use crate::sst::block::Shape;
+use crate::sst::block::{HEADER_BYTES, Shape};
 use crate::sst::filter::FilterShape;
 use crate::sst::index::{CurrentPartition, Fence, TopIndex};
 use crate::sst::layout::{CRC_BYTES, FOOTER_BYTES};
@@ -274,6 +274,67 @@ fn verify_detects_errors_under_valid_checksums() {
         let error = table.verify().unwrap_err();
         assert!(error.is_corruption() && error.to_string().contains(expected), "{expected}: {error}");
     }
+}
+
+/// With addresses of 32 bits the length of all values of a block wrapped around: a build with overflow checks panicked, and others took 32
+/// values of 2 GiB without a frame for empty ones.
+#[test]
+fn values_beyond_all_addresses_are_damage() {
+    let damage = |len: u32| move |block: &mut [u8]| block[28..32].copy_from_slice(&len.to_le_bytes());
+    for len in [1 << 31, 1 << 27, u32::MAX] {
+        block_of_32_is_damaged("", damage(len));
+        block_of_32_is_damaged("v", damage(len));
+        block_of_32_is_damaged("v", move |block| {
+            damage(len)(block);
+            block[HEADER_BYTES..HEADER_BYTES + 2].fill(0xFF); // the entries of the frame
+        });
+    }
+}
+
+/// Panics unless a block of 32 entries with `value` is read as damaged after `change`, with a valid checksum.
+fn block_of_32_is_damaged(value: &str, change: impl Fn(&mut [u8])) {
+    let entries: Vec<_> = (0..32u64).map(|i| Entry::put(format!("k{i:02}"), 1 + i, value)).collect();
+    let rig = Rig::new();
+    let order = Comparator::bytewise();
+    let meta = rig.write(1, &entries, options(Compression::None), &order);
+    let good = bytes(&rig, 1);
+    let table = rig.open(&meta, &order, true).unwrap();
+    let at = place(&table, 0).at as usize;
+    let shape = Shape::parse(&good[at..]).unwrap();
+    assert_eq!((shape.header.entries, shape.header.value as usize), (32, value.len()));
+    assert_eq!(shape.header.frames as usize, value.len(), "a frame, unless the values are empty");
+    let mut bad = good.clone();
+    change(&mut bad[at..]);
+    reseal(&mut bad, at, (&table, &good));
+    rig.disk.write_file(rig.path(1), &bad).unwrap();
+    for use_mmap in [false, true] {
+        let table = rig.open(&meta, &order, use_mmap).unwrap();
+        assert!(table.verify().unwrap_err().is_corruption());
+        assert!(scan(&table).1.unwrap_err().is_corruption());
+        assert!(get(&table, &entries[1].key, 2).unwrap_err().is_corruption());
+    }
+}
+
+/// The section with the top level was copied, although it may be nearly as long as the file: with addresses of 32 bits the second copy
+/// aborted the process.
+#[cfg(target_pointer_width = "32")]
+#[test]
+fn a_long_section_is_not_copied() {
+    use crate::sst::layout::Footer;
+    use tidesdb_io::{Access, FileExt};
+    sim::alone(|| {
+        let rig = Rig::new();
+        let order = Comparator::bytewise();
+        let meta = rig.write(1, &entries(), options(Compression::None), &order);
+        let table = rig.open(&meta, &order, false).unwrap();
+        let (len, footer_bytes) = (1200u64 << 20, FOOTER_BYTES as u64);
+        let footer = Footer { filter_at: 0, index_at: 0, props_at: len - footer_bytes, ..*table.footer() };
+        let file = rig.dir.open(&crate::files::table(meta.id), Access::ReadWrite).unwrap();
+        file.write_all_at(&footer.encode(len - footer_bytes), len - footer_bytes).unwrap();
+        let meta = Arc::new(TableMeta { file_bytes: len, ..(*meta).clone() });
+        let taken = Vec::<u8>::with_capacity(1536 << 20);
+        assert!(rig.open(&meta, &order, false).unwrap_err().is_corruption(), "besides {}", taken.len());
+    });
 }
 
 #[test]
