@@ -25,6 +25,7 @@ mod platforms;
 mod weight;
 mod wheel;
 mod coverage;
+mod guided;
 mod sim;
 mod book;
 mod stages;
@@ -89,6 +90,9 @@ cargo xtask COMMAND
   inject [--seed N] [--limit N] [--stride N] [--only CALL] [--jobs N] [--prefix DIR]
                       runs a C program in which one system call fails, for each call in turn; --limit is the
                       maximum N of the N-th call, --prefix uses an installed library (needs strace)
+  fuzz-guided [--target NAME] [--seconds N] [--keep]
+                      the targets of `fuzz` under libFuzzer, N seconds each (needs nightly Rust); --keep adds inputs that reach
+                      new code to crates/testkit/corpus
   sim [--seed N] [--seeds N] [--minutes M] [--strategy walk|priorities|turns] [--soak FILE] [--plant NAME|all [--starts N]]
       [--coverage FILE]
                       the engine with all its threads under a deterministic simulation: a seed decides everything; --plant
@@ -103,7 +107,7 @@ cargo xtask COMMAND
 type Command = fn(&Path, &[String]) -> Done;
 
 /// The commands besides `tidy`, which has its own exit code, and the programs of the test kit.
-const COMMANDS: [(&str, Command); 24] = [
+const COMMANDS: [(&str, Command); 25] = [
     ("quick", |root, _| stages::run(root, &["tidy", "lint", "unit"])),
     ("test", |root, _| stages::run(root, &["test"])),
     ("ci", stages::ci),
@@ -126,6 +130,7 @@ const COMMANDS: [(&str, Command); 24] = [
     ("msrv", |root, _| stages::run(root, &["msrv"])),
     ("inject", inject::run),
     ("sim", sim::run),
+    ("fuzz-guided", guided::run),
     ("soak", soak::run),
     ("help", |_, _| {
         print!("{HELP}");

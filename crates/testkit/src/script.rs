@@ -107,27 +107,38 @@ pub fn make(recipe: &Recipe, seed: u64, now: u64) -> Vec<Step> {
 }
 
 /// Generates a script for a database with the families `live`, in which `made` families were created so far.
-pub fn make_on(recipe: &Recipe, seed: u64, now: u64, mut live: Vec<FamilyNo>, mut made: usize) -> Vec<Step> {
-    let mut rng = Rng::new(seed);
-    let mut steps = Vec::with_capacity(recipe.steps);
-    for i in 0..recipe.steps {
-        if recipe.families && rng.one_in(12) {
-            steps.push(family_step(&mut rng, &mut live, &mut made));
-        } else if recipe.maintenance_one_in != 0 && rng.one_in(recipe.maintenance_one_in) {
-            steps.push(match rng.below(12) {
-                0 => Step::Flush,
-                10 | 11 => Step::StartFlush(*rng.pick(&live)),
-                1..=4 => Step::FlushOf(*rng.pick(&live)),
-                5 => Step::Compact,
-                6 => Step::Sync,
-                7 => Step::Checkpoint(i),
-                _ => Step::Reopen,
-            });
-        } else {
-            steps.push(commit_step(recipe, &mut rng, &live, now));
-        }
+pub fn make_on(recipe: &Recipe, seed: u64, now: u64, live: Vec<FamilyNo>, made: usize) -> Vec<Step> {
+    let (mut rng, mut families) = (Rng::new(seed), Families { live, made });
+    (0..recipe.steps).map(|n| step(recipe, &mut rng, now, &mut families, n)).collect()
+}
+
+/// The families of a script.
+#[derive(Debug)]
+pub struct Families {
+    /// Those that exist.
+    pub live: Vec<FamilyNo>,
+    /// Number of those that were ever made.
+    pub made: usize,
+}
+
+/// Generates step `n` of a script.
+pub fn step(recipe: &Recipe, rng: &mut Rng, now: u64, families: &mut Families, n: usize) -> Step {
+    if recipe.families && rng.one_in(12) {
+        return family_step(rng, &mut families.live, &mut families.made);
     }
-    steps
+    let live = &families.live;
+    if recipe.maintenance_one_in == 0 || !rng.one_in(recipe.maintenance_one_in) {
+        return commit_step(recipe, rng, live, now);
+    }
+    match rng.below(12) {
+        0 => Step::Flush,
+        10 | 11 => Step::StartFlush(*rng.pick(live)),
+        1..=4 => Step::FlushOf(*rng.pick(live)),
+        5 => Step::Compact,
+        6 => Step::Sync,
+        7 => Step::Checkpoint(n),
+        _ => Step::Reopen,
+    }
 }
 
 fn family_step(rng: &mut Rng, live: &mut Vec<FamilyNo>, made: &mut usize) -> Step {

@@ -9,5 +9,6 @@ pub mod manifest;
 pub mod mutate;
 pub mod seal;
 pub mod base;
+pub mod calls;
 pub mod targets;
 pub mod corpus;
