@@ -8,7 +8,8 @@ use crate::tree::Tree;
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut out = Vec::new();
     for (path, text) in &tree.texts {
-        if path.ends_with("/Cargo.toml") {
+        // A manifest with a workspace of its own has no table of another one.
+        if path.ends_with("/Cargo.toml") && !text.contains("\n[workspace]") {
             out.extend(foreign(text).into_iter().map(|(line, name)| {
                 Finding::new(
                     path,
