@@ -22,6 +22,7 @@ mod clients;
 mod wine;
 mod dll;
 mod platforms;
+mod single;
 mod weight;
 mod wheel;
 mod coverage;
@@ -57,7 +58,7 @@ cargo xtask COMMAND
   package [--debug-files] [--try DIR]
                       builds Debian packages, a tar.gz and checksums in target/package; --try installs the
                       packages in a clean system in DIR (needs root; an empty DIR needs debootstrap)
-  release [--only PART]...
+  release [--only PART]... [--baseline REV]
                       tests, builds and lays out everything of this version in target/release-files, with checksums: crates,
                       the program as one file, packages, wheels; publishes nothing. PART is one of: version names tests
                       crates programs packages wheels

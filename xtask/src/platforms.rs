@@ -307,6 +307,13 @@ pub(crate) fn key(target: &str, what: &str) -> String {
 
 pub(crate) type Environment = Vec<(String, String)>;
 
+/// Returns the name of the tool that goes with the linker of `env`, such as `aarch64-linux-gnu-objcopy`.
+pub(crate) fn tool(env: &Environment, name: &str) -> String {
+    let linker = env.iter().find_map(|(key, value)| key.ends_with("_LINKER").then_some(value));
+    let begin = linker.and_then(|linker| Some(&linker[..linker.rfind("gcc")?])).unwrap_or_default();
+    format!("{begin}{name}")
+}
+
 impl Run {
     /// Installs the linker and the emulator, unless they are there. The error is the reason why they are missing.
     fn tools(&self, target: &str) -> Done {

@@ -4,9 +4,10 @@
 //! The program `tidesdb` is a file in the wheel, beside the extension module: it starts in milliseconds, and handles signals, the terminal and
 //! its exit codes itself, which it could not as a function within an interpreter.
 
-use crate::cargo::{Cargo, DIST, Done, host, said, shown, target, works};
-use crate::install::{copy, read, remove, strip_with, write};
+use crate::cargo::{DIST, Done, host, said, shown, target, works};
+use crate::install::{copy, read, remove, write};
 use crate::platforms::Environment;
+use crate::single::Single;
 use crate::stages::{Outcome, Staged};
 use crate::{licenses, platforms};
 use std::path::{Path, PathBuf};
@@ -14,8 +15,6 @@ use std::process::Command;
 
 /// The folder of the package.
 const PACKAGE: &str = "bindings/python";
-/// The folder of programs that need no library of the system.
-const STATIC: &str = "static";
 /// The profile of a wheel that is tested.
 const QUICK: &str = "quick";
 /// What builds a wheel.
@@ -203,27 +202,10 @@ pub(crate) fn build(root: &Path, other: Option<&str>, profile: &str) -> Result<P
 /// so that it runs on every Linux.
 fn program(root: &Path, triple: &str, profile: &str, alone: bool, env: &Environment) -> Done {
     let host = if alone && triple.is_empty() { host()? } else { triple.to_owned() };
-    let mut line = format!("build --locked --profile {profile} -p tidesdb-cli --features zstd");
-    if !host.is_empty() {
-        line += &format!(" --target {host}");
-    }
-    let mut cargo = env.iter().fold(Cargo::new(&line), |cargo, (key, value)| cargo.env(key, value));
-    let mut built = target(root);
-    if alone {
-        // Other flags than those of the extension module: a folder of its own.
-        cargo =
-            cargo.flags(root, &platforms::key(&host, "RUSTFLAGS"), "-Ctarget-feature=+crt-static", STATIC);
-        built = built.join(STATIC);
-    }
-    cargo.run(root)?;
-    let name = if host.contains("windows") || cfg!(windows) { "tidesdb.exe" } else { "tidesdb" };
+    let single = Single { triple: &host, env, profile, features: "tidesdb-cli/zstd", alone };
     let scripts = root.join(PACKAGE).join("tidesdb.data/scripts");
     remove(&scripts)?;
-    let to = scripts.join(name);
-    copy(&built.join(&host).join(profile).join(name), &to, 0o755)?;
-    let linker = env.iter().find_map(|(key, value)| key.ends_with("LINKER").then_some(value));
-    let begin = linker.and_then(|linker| linker.strip_suffix("gcc")).unwrap_or_default();
-    strip_with(&format!("{begin}objcopy"), &to, None)
+    single.build(root, &scripts.join(single.file()))
 }
 
 /// Installs the wheel into an environment.
@@ -239,7 +221,10 @@ fn pip_install(python: &Path) -> Command {
 }
 
 /// Tests the wheel as it is installed.
-fn test(root: &Path, wheel: &Path, args: &[String]) -> Done {
+///
+/// # Errors
+/// If the packages for the tests cannot be installed, or a test fails.
+pub(crate) fn test(root: &Path, wheel: &Path, args: &[String]) -> Done {
     let python = environment(root, "test", TEST)?;
     install(&python, wheel)?;
     shown(python_in(root, &python).args(["-m", "pytest", "-q"]).args(args))

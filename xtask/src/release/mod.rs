@@ -1,13 +1,15 @@
 //! `cargo xtask release`: builds, tests and lays out everything of one version in `target/release-files`, with checksums. Publishes nothing.
 //!
 //! What is made: the crates as the registry will build them, the program as one file for Linux and Windows, Debian packages, an archive of
-//! the C library, and Python wheels. Each part ends the command if it fails; `--only PART` runs single parts.
+//! the C library, and Python wheels. Each part ends the command if it fails; `--only PART` runs single parts. The interface of the crates is
+//! compared with that of the versions that are published; `--baseline REV` compares it with a commit instead.
 
 mod names;
 mod programs;
+mod wheels;
 
 use crate::cargo::{Cargo, Done, said, target};
-use crate::{install, package, stages, wheel};
+use crate::{install, package, stages};
 use names::Name;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -29,6 +31,15 @@ struct Workshop<'a> {
     folder: PathBuf,
     /// Where they are made; removed at the end.
     work: PathBuf,
+    /// The commit that the interface is compared with, instead of what is published.
+    baseline: Option<String>,
+}
+
+/// What to do.
+#[derive(Debug, Default, PartialEq)]
+struct Plan {
+    parts: Vec<&'static str>,
+    baseline: Option<String>,
 }
 
 /// Runs `cargo xtask release` with `args`.
@@ -36,13 +47,13 @@ struct Workshop<'a> {
 /// # Errors
 /// Unknown arguments; the first part that fails.
 pub(crate) fn run(root: &Path, args: &[String]) -> Done {
-    let parts = parse(args)?;
+    let Plan { parts, baseline } = parse(args)?;
     let folder = std::path::absolute(target(root).join("release-files")).map_err(|e| e.to_string())?;
     let work = folder.join("work");
     // A complete run begins anew, so that no file of an older version is left.
     install::remove(if parts.len() == PARTS.len() { &folder } else { &work })?;
     std::fs::create_dir_all(&work).map_err(|e| format!("{}: {e}", work.display()))?;
-    let workshop = Workshop { root, version: env!("CARGO_PKG_VERSION"), folder, work };
+    let workshop = Workshop { root, version: env!("CARGO_PKG_VERSION"), folder, work, baseline };
     for part in &parts {
         println!("== {part}");
         workshop.part(part).map_err(|message| format!("{part}: {message}"))?;
@@ -51,22 +62,29 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Done {
     workshop.checksums()
 }
 
-fn parse(args: &[String]) -> Result<Vec<&'static str>, String> {
-    let mut parts = Vec::new();
+fn parse(args: &[String]) -> Result<Plan, String> {
+    let mut plan = Plan::default();
     let mut args = args.iter();
     while let Some(arg) = args.next() {
-        let name = match arg.as_str() {
-            "--only" => args.next().ok_or("--only needs the name of a part")?,
+        match arg.as_str() {
+            "--only" => {
+                let name = args.next().ok_or("--only needs the name of a part")?;
+                let known = PARTS.iter().find(|part| *part == name);
+                let unknown = || format!("no part `{name}`; the parts are: {}", PARTS.join(" "));
+                plan.parts.push(*known.ok_or_else(unknown)?);
+            }
+            "--baseline" => plan.baseline = Some(args.next().ok_or("--baseline needs a commit")?.clone()),
             other => {
                 return Err(format!(
-                    "unknown argument `{other}`; usage: cargo xtask release [--only PART]..."
+                    "unknown argument `{other}`; usage: cargo xtask release [--only PART]... [--baseline REV]"
                 ));
             }
-        };
-        let known = PARTS.iter().find(|part| *part == name);
-        parts.push(*known.ok_or_else(|| format!("no part `{name}`; the parts are: {}", PARTS.join(" ")))?);
+        }
     }
-    Ok(if parts.is_empty() { PARTS.to_vec() } else { parts })
+    if plan.parts.is_empty() {
+        plan.parts = PARTS.to_vec();
+    }
+    Ok(plan)
 }
 
 impl Workshop<'_> {
@@ -82,7 +100,7 @@ impl Workshop<'_> {
                 package::build(root, false)?;
                 self.take(&target(root).join("package"), &[".deb", ".tar.gz"])
             }
-            "wheels" => self.wheels(),
+            "wheels" => wheels::make(self),
             other => Err(format!("no part `{other}`")),
         }
     }
@@ -139,7 +157,14 @@ impl Workshop<'_> {
         if !taken.is_empty() {
             return Err(format!("published already: {}", taken.join(", ")));
         }
-        names::compare(self.root, &published)
+        match &self.baseline {
+            Some(baseline) => names::compare(self.root, &crates, Some(baseline)),
+            None if published.is_empty() => {
+                println!("  no crate is published: there is nothing to compare the interface with");
+                Ok(())
+            }
+            None => names::compare(self.root, &published, None),
+        }
     }
 
     /// Builds the crates as the registry would, and installs the program from them. The files that would be uploaded are kept.
@@ -177,14 +202,6 @@ impl Workshop<'_> {
         for line in ["put apple red", "get apple", "verify"] {
             let mut command = Command::new(&program);
             said(command.arg("--db").arg(self.work.join("t.db")).args(line.split(' ')))?;
-        }
-        Ok(())
-    }
-
-    fn wheels(&self) -> Done {
-        for platform in [None, Some("arm64"), Some("windows")] {
-            let wheel = wheel::build(self.root, platform, crate::cargo::DIST)?;
-            self.keep(&wheel)?;
         }
         Ok(())
     }
@@ -289,11 +306,12 @@ mod tests {
 
     #[test]
     fn parts_are_run_in_their_order_unless_named() {
-        let parse = |words: &[&str]| parse(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
-        assert_eq!(parse(&[]), Ok(PARTS.to_vec()));
-        assert_eq!(parse(&["--only", "crates", "--only", "names"]), Ok(vec!["crates", "names"]));
-        assert!(parse(&["--only", "everything"]).is_err_and(|error| error.contains("wheels")));
-        assert!(parse(&["--only"]).is_err() && parse(&["crates"]).is_err());
+        let parse = |line: &str| parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(parse(""), Ok(Plan { parts: PARTS.to_vec(), baseline: None }));
+        let named = Plan { parts: vec!["crates", "names"], baseline: Some("HEAD~1".to_owned()) };
+        assert_eq!(parse("--only crates --baseline HEAD~1 --only names"), Ok(named));
+        assert!(parse("--only everything").is_err_and(|error| error.contains("wheels")));
+        assert!(parse("--only").is_err() && parse("crates").is_err() && parse("--baseline").is_err());
     }
 
     #[test]
@@ -347,7 +365,8 @@ mod tests {
         for n in 0..2 {
             let work = folder.join(format!("work-{n}"));
             install::write(&work.join("thing/file"), "text").expect("a file");
-            let workshop = Workshop { root: &root, version: "1", folder: folder.clone(), work };
+            let workshop =
+                Workshop { root: &root, version: "1", folder: folder.clone(), work, baseline: None };
             let path = workshop.archive("thing", "tar.gz").expect("an archive");
             made.push(std::fs::read(path).expect("it is there"));
             std::thread::sleep(std::time::Duration::from_millis(1100)); // times are whole seconds

@@ -1,6 +1,6 @@
 //! Whether the names of the packages can be used in each registry.
 
-use crate::cargo::{said, works};
+use crate::cargo::{Done, said, shown, works};
 use std::path::Path;
 use std::process::Command;
 
@@ -45,20 +45,19 @@ fn of_answer(answer: Result<String, String>, before: &str, missing: &str) -> Nam
     }
 }
 
-/// Compares the interface of each published crate with its newest version by `cargo semver-checks`.
+/// Compares the interface of each of these crates with its newest version in the registry, or with that of the commit `baseline`, by
+/// `cargo semver-checks`.
 ///
 /// # Errors
 /// If a change needs another version number, or the tool is missing.
-pub(super) fn compare(root: &Path, published: &[String]) -> Result<(), String> {
-    if published.is_empty() {
-        println!("  no crate is published: there is nothing to compare the interface with");
-        return Ok(());
-    }
+pub(super) fn compare(root: &Path, crates: &[String], baseline: Option<&str>) -> Done {
     if !works("cargo", &["semver-checks", "--version"]) {
         return Err("no cargo-semver-checks: cargo install cargo-semver-checks --locked".to_owned());
     }
-    let packages: Vec<String> = published.iter().map(|name| format!("--package={name}")).collect();
-    said(Command::new("cargo").arg("semver-checks").args(packages).current_dir(root)).map(drop)
+    let mut command = Command::new("cargo");
+    command.arg("semver-checks").args(crates.iter().map(|name| format!("--package={name}")));
+    command.args(baseline.map(|baseline| format!("--baseline-rev={baseline}")));
+    shown(command.current_dir(root))
 }
 
 #[cfg(test)]

@@ -2,49 +2,39 @@
 //! completions; for Windows as a ZIP file.
 
 use super::Workshop;
-use crate::cargo::{Cargo, DIST, Done, said, target, works};
+use crate::cargo::{DIST, Done, said, works};
 use crate::platforms::Environment;
+use crate::single::Single;
 use crate::{install, licenses, package, platforms};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A system and a processor.
-struct Single {
-    /// How the archive names them.
+/// The program for a system and a processor.
+struct Archive {
+    /// How the archive is named.
     name: &'static str,
     /// The name of the platform; `None` for the machine of this process, of x86-64.
     platform: Option<&'static str>,
     features: &'static str,
-    linking: &'static str,
-    end: &'static str,
+    /// Without a shared library.
+    alone: bool,
 }
 
-/// The C library is linked statically. It then has no shared library to find, and so runs with any.
-const STATIC: &str = "-Ctarget-feature=+crt-static";
-
-const SINGLES: [Single; 3] = [
-    Single {
+const ARCHIVES: [Archive; 3] = [
+    Archive {
         name: "x86_64-linux",
         platform: None,
         features: "tidesdb-cli/zstd,tidesdb-cli/bench",
-        linking: STATIC,
-        end: "",
+        alone: true,
     },
-    Single {
+    Archive {
         name: "aarch64-linux",
         platform: Some("arm64"),
         features: "tidesdb-cli/zstd,tidesdb-cli/bench",
-        linking: STATIC,
-        end: "",
+        alone: true,
     },
     // The benchmark measures on Linux only.
-    Single {
-        name: "x86_64-windows",
-        platform: Some("windows"),
-        features: "tidesdb-cli/zstd",
-        linking: "",
-        end: ".exe",
-    },
+    Archive { name: "x86_64-windows", platform: Some("windows"), features: "tidesdb-cli/zstd", alone: false },
 ];
 
 /// What each program is made to do, in an empty folder: its lines are the arguments.
@@ -71,43 +61,36 @@ const MEASURED: &str = "bench run --ops 2000 --threads 2";
 /// The first failure; a tool that is missing.
 pub(super) fn make(workshop: &Workshop<'_>) -> Done {
     let licenses = licenses::text(workshop.root, &["tidesdb-cli", "tidesdb-bench"])?;
-    for single in &SINGLES {
-        let (program, runner) = single.build(workshop.root)?;
-        single.try_out(workshop, &program, &runner)?;
-        single.pack(workshop, &program, &licenses)?;
+    for archive in &ARCHIVES {
+        let (program, env) = archive.build(workshop)?;
+        archive.try_out(workshop, &program, &env)?;
+        archive.pack(workshop, &program, &licenses)?;
     }
     Ok(())
 }
 
-impl Single {
-    /// Returns the program, and what starts it here: variables, and words before its own.
-    fn build(&self, root: &Path) -> Result<(PathBuf, Runner), String> {
+impl Archive {
+    /// Returns the folder in which the program is tried.
+    fn folder(&self, workshop: &Workshop<'_>) -> PathBuf {
+        workshop.work.join(format!("try-{}", self.name))
+    }
+
+    /// Returns the program, and the variables that it was built with.
+    fn build(&self, workshop: &Workshop<'_>) -> Result<(PathBuf, Environment), String> {
         let (triple, env) = match self.platform {
-            Some(name) => platforms::prepare(root, name)?,
+            Some(name) => platforms::prepare(workshop.root, name)?,
             None => ("x86_64-unknown-linux-gnu".to_owned(), Vec::new()),
         };
-        let line = format!(
-            "build --locked --profile {DIST} --target {triple} --package tidesdb-cli --features {}",
-            self.features
-        );
-        let flags = platforms::key(&triple, "RUSTFLAGS");
-        let cargo = env.iter().fold(Cargo::new(&line), |cargo, (key, value)| cargo.env(key, value));
-        // What is linked otherwise has its own folder, so that neither is built again for the other.
-        let cargo =
-            cargo.env("CARGO_PROFILE_DIST_STRIP", "symbols").flags(root, &flags, self.linking, "single");
-        cargo.run(root)?;
-        let folder = target(root).join("single");
-        let program = folder.join(&triple).join(DIST).join(format!("tidesdb{}", self.end));
-        let words = env.iter().find(|(key, _)| key.ends_with("_RUNNER"));
-        let words = words.map(|(_, line)| line.split(' ').next().unwrap_or_default().to_owned());
-        Ok((program, Runner { words, env }))
+        let (features, alone) = (self.features, self.alone);
+        let single = Single { triple: &triple, env: &env, profile: DIST, features, alone };
+        let program = self.folder(workshop).join(single.file());
+        single.build(workshop.root, &program)?;
+        Ok((program, env))
     }
 
     /// Runs the program in a folder that has nothing else: the root of the file system where that is permitted and the machine is its own.
-    fn try_out(&self, workshop: &Workshop<'_>, program: &Path, runner: &Runner) -> Done {
-        let folder = workshop.work.join(format!("try-{}", self.name));
-        let file = format!("tidesdb{}", self.end);
-        install::copy(program, &folder.join(&file), 0o755)?;
+    fn try_out(&self, workshop: &Workshop<'_>, program: &Path, env: &Environment) -> Done {
+        let folder = self.folder(workshop);
         std::fs::create_dir_all(folder.join("tmp")).map_err(|e| format!("{}: {e}", folder.display()))?;
         let alone = self.platform.is_none() && works("sh", &["-c", "[ $(id -u) = 0 ] && command -v chroot"]);
         if alone {
@@ -117,30 +100,19 @@ impl Single {
             std::fs::create_dir_all(folder.join("dev")).map_err(|e| format!("{}: {e}", folder.display()))?;
             said(Command::new("mknod").arg(&null).args(["c", "1", "3"]))?;
         }
-        let emulated = runner.words.as_ref().is_some_and(|word| word.starts_with("qemu"));
+        let emulated = emulator(env).is_some_and(|word| word.starts_with("qemu"));
         let tour = (!emulated).then_some(TOUR);
         let bench = (!emulated && self.features.contains("bench")).then_some(MEASURED);
         let lines: Vec<&str> = TRIAL.into_iter().chain(tour).chain(bench).collect();
         for &line in &lines {
             // It reads what the kernel says of a process, which an empty file system does not have.
             let alone = alone && line != MEASURED;
-            let mut command = match (&runner.words, alone) {
-                (Some(words), _) => {
-                    let mut command = Command::new(words);
-                    command.arg(folder.join(&file));
-                    command
-                }
-                (None, true) => {
-                    let mut command = Command::new("chroot");
-                    command.arg(&folder).arg(format!("/{file}"));
-                    command
-                }
-                (None, false) => Command::new(folder.join(&file)),
-            };
-            if !alone {
+            let mut command = if alone { Command::new("chroot") } else { started(program, env) };
+            if alone {
+                command.arg(&folder).arg("/tidesdb");
+            } else {
                 command.env("TMPDIR", folder.join("tmp"));
             }
-            command.envs(runner.env.iter().map(|(key, value)| (key, value)));
             let text = said(command.args(line.split(' ')).current_dir(&folder))
                 .map_err(|error| format!("{}: {error}", self.name))?;
             if line == "--version" && !text.starts_with(&format!("tidesdb {}", workshop.version)) {
@@ -156,21 +128,35 @@ impl Single {
     fn pack(&self, workshop: &Workshop<'_>, program: &Path, licenses: &str) -> Done {
         let name = format!("tidesdb-{}-{}", workshop.version, self.name);
         let tree = workshop.work.join(&name);
-        let file = tree.join(format!("tidesdb{}", self.end));
-        install::copy(program, &file, 0o755)?;
+        install::copy(program, &tree.join(program.file_name().unwrap_or_default()), 0o755)?;
         install::write(&tree.join("LICENSES.txt"), licenses)?;
         package::page(workshop.root, "docs/reference/cli.md", &tree)?;
-        let host = workshop.work.join(format!("try-{}/tidesdb", SINGLES[0].name));
-        if self.end.is_empty() {
+        let windows = self.name.ends_with("windows");
+        if !windows {
+            let host = ARCHIVES[0].folder(workshop).join("tidesdb");
             package::manual(&host, &tree, package::ZSH)?;
         }
         package::open_to_all(&tree)?;
-        workshop.archive(&name, if self.end.is_empty() { "tar.gz" } else { "zip" }).map(drop)
+        workshop.archive(&name, if windows { "zip" } else { "tar.gz" }).map(drop)
     }
 }
 
-/// What starts a program of another machine.
-struct Runner {
-    words: Option<String>,
-    env: Environment,
+/// Returns the command that starts a program which was built with `env`, here.
+pub(super) fn started(program: &Path, env: &Environment) -> Command {
+    let mut command = match emulator(env) {
+        Some(emulator) => {
+            let mut command = Command::new(emulator);
+            command.arg(program);
+            command
+        }
+        None => Command::new(program),
+    };
+    command.envs(env.iter().map(|(key, value)| (key, value)));
+    command
+}
+
+/// Returns what runs programs of another system, or of another processor.
+fn emulator(env: &Environment) -> Option<&str> {
+    let line = env.iter().find_map(|(key, value)| key.ends_with("_RUNNER").then_some(value))?;
+    line.split(' ').next()
 }
