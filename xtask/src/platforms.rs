@@ -118,7 +118,7 @@ const PLATFORMS: [Platform; 7] = [
                     -Clink-arg=-Wl,-rpath,/usr/i686-linux-gnu/lib",
             steps: &[
                 Step { what: "leaf crates", cargo: LEAVES, left_out: &[] },
-                Step { what: "engine", cargo: UNITS, left_out: &[] },
+                Step { what: "engine", cargo: ENGINE, left_out: &[] },
             ],
         }),
     },
@@ -169,9 +169,6 @@ const ENGINE: &str = "test --lib --tests -p tidesdb-engine";
 /// The tests of the programs, of the C library and of the crates beside the engine.
 const PROGRAMS: &str = "test --lib --bins --tests -p tidesdb-typed -p tidesdb-tokio -p tidesdb-objects \
                         -p tidesdb-console -p tidesdb-cli -p tidesdb-capi --features tidesdb-typed/json";
-
-/// The unit tests of the engine, and those of [`FILES`].
-const UNITS: &str = "test -p tidesdb-engine --lib --test golden";
 
 /// The tests that what another machine wrote is read, and that the same bytes are written.
 const FILES: &str = "test -p tidesdb-engine --test golden";
