@@ -16,6 +16,7 @@ mod read_view;
 mod space;
 mod stats;
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -169,9 +170,12 @@ impl FamilyCore {
     }
 
     /// Returns true if a job may have failed with `error` because the family was dropped meanwhile: the manifest no longer names it, and its
-    /// files may be gone, which looks like damage.
+    /// files may be gone, which looks like damage. Where a removed file keeps its name while it is open, no other call may use the name.
     pub fn was_lost(&self, error: &Error) -> bool {
-        self.is_dropped() && matches!(error, Error::NotFound { .. } | Error::Corrupt { .. })
+        let is_file_gone =
+            || matches!(error.io_kind(), Some(ErrorKind::NotFound | ErrorKind::PermissionDenied));
+        let is_gone = matches!(error, Error::NotFound { .. } | Error::Corrupt { .. }) || is_file_gone();
+        self.is_dropped() && is_gone
     }
 
     /// The error for a use of a family that was dropped.
@@ -386,5 +390,31 @@ impl FamilyCore {
 impl Drop for FamilyCore {
     fn drop(&mut self) {
         self.memory.family_ends();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use crate::{Db, Error};
+
+    #[test]
+    fn only_a_dropped_family_excuses_files_that_are_gone() {
+        let (env, _, _) = tidesdb_io::sim::env(1);
+        let db = Db::options("/db").env(env).background_threads(0).open().unwrap();
+        let core = db.create_family("f", Default::default()).unwrap().core;
+        let failed = |kind: io::ErrorKind| Error::io("open", "000002.vlog", kind.into());
+        let (gone, pending) = (failed(io::ErrorKind::NotFound), failed(io::ErrorKind::PermissionDenied));
+        let errors = [
+            gone,
+            pending,
+            Error::no_family("f"),
+            Error::corrupt("000002.vlog", 0, "the value log is missing"),
+        ];
+        assert!(!errors.iter().any(|e| core.was_lost(e)), "the family is there");
+        db.drop_family("f").unwrap();
+        assert!(errors.iter().all(|e| core.was_lost(e)));
+        assert!(!core.was_lost(&failed(io::ErrorKind::Other)), "a device that fails is no excuse");
     }
 }
