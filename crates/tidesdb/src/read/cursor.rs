@@ -296,20 +296,21 @@ impl Cursor {
             return Ok(());
         }
         self.note(|track, landed| track.step(Side::High, landed));
-        if self.buffer.note_step() {
-            self.fill_buffer();
-        }
-        Ok(())
+        if self.buffer.note_step() { self.fill_buffer() } else { Ok(()) }
     }
 
     /// Copies rows in advance, from the current row on.
+    ///
+    /// # Errors
+    /// If the current row cannot be read, and the cursor has lost its place.
     #[cold]
     #[inline(never)]
-    fn fill_buffer(&mut self) {
+    fn fill_buffer(&mut self) -> Result<()> {
         if self.hold(Rows::BYTES_MAX).is_err() {
-            return;
+            return Ok(());
         }
         self.buffer.fill(|rows| self.inner.take_rows(rows));
+        if self.buffer.is_active() { Ok(()) } else { self.buffer.finish() }
     }
 
     /// Moves to another position by `seek`.

@@ -470,9 +470,15 @@ impl EntryCursor for TableCursor {
             if slot != self.slot {
                 self.stand(slot);
             }
-            // If the value cannot be read, the error is left to the caller that requests it.
-            if rows.is_full() || self.value_is_at_hand() || self.decode_frame().is_err() {
+            if rows.is_full() || self.value_is_at_hand() {
                 break;
+            }
+            match self.decode_frame() {
+                Ok(()) => {}
+                // It was refused memory and stands nowhere: the rows that follow are not at their end.
+                Err(e) if !self.valid => return Err(e),
+                // The error is left to the caller that requests the value.
+                Err(_) => break,
             }
         }
         Ok(())

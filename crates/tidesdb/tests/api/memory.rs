@@ -376,3 +376,37 @@ fn a_long_batch_frees_its_memory_while_it_is_inserted() {
         }
     }
 }
+
+/// A scan that is refused memory fails. It ended as if there were no more rows in the table, or blamed the engine.
+#[test]
+fn a_scan_that_is_refused_memory_does_not_end_early() {
+    const ROWS: usize = 200;
+    let sim = Sim::new();
+    let db = limited(&sim, 0);
+    let family = db.default_family();
+    for n in 0..ROWS {
+        family.put(format!("{n:03}"), crate::common::noise(n as u64, 100 + n * 300)).unwrap();
+    }
+    db.compact().unwrap();
+    let mut refused = 0;
+    for before in 0..ROWS - 1 {
+        let mut scan = family.iter().unwrap();
+        assert!(scan.by_ref().take(before).all(|row| row.is_ok()));
+        let mut held = Vec::new();
+        while let Ok(mut iter) = family.iter() {
+            if !iter.by_ref().take(ROWS - 1).all(|row| row.is_ok()) {
+                break;
+            }
+            held.push(iter);
+            assert!(held.len() < 1000, "iterators without a limit");
+        }
+        let mut rows = before;
+        let failed = scan.find_map(|row| row.map(|_| rows += 1).err());
+        match &failed {
+            Some(e) => assert!(matches!(e, Error::Busy { .. }), "after {before} rows: {e}"),
+            None => assert_eq!(rows, ROWS, "the scan ended early after {before} rows and a refusal"),
+        }
+        refused += usize::from(failed.is_some());
+    }
+    assert!(refused > 10, "{refused}");
+}
