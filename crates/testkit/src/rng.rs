@@ -31,7 +31,7 @@ impl Rng {
         self.state ^= self.state >> 27;
         let drawn = self.state.wrapping_mul(0x2545_F491_4F6C_DD1D);
         match self.choices.pop() {
-            Some(choice) => u64::from(u16::from_be_bytes(choice)) << 48 | drawn >> 16, // `below` looks at the high bits
+            Some(choice) => u64::from(u16::from_le_bytes(choice)) << 48 | drawn >> 16, // `below` looks at the high bits
             None => drawn,
         }
     }
