@@ -128,7 +128,7 @@ impl Plan {
             2 if !is_off("habits") => Habits::WINDOWS,
             _ => Habits::LINUX,
         };
-        let memory = match one(&[0, 0, 0, 1]) {
+        let memory = match one(&[0, 0, 0, 0]) {
             1 if !is_off("memory") => MEMORY_LITTLE,
             _ => 64 << 20,
         };
