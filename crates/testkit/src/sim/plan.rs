@@ -128,11 +128,12 @@ impl Plan {
             2 if !is_off("habits") => Habits::WINDOWS,
             _ => Habits::LINUX,
         };
-        let memory = match one(&[0, 0, 0, 0]) {
-            1 if !is_off("memory") => MEMORY_LITTLE,
+        let is_huge = one(&[0, 0, 0, 0, 0, 0, 0, 1]) == 1 && !is_off("huge");
+        let memory = match one(&[0, 0, 0, 1]) {
+            // A scan of several tables with values of megabytes needs more than the share of scans, even alone.
+            1 if !is_huge && !is_off("memory") => MEMORY_LITTLE,
             _ => 64 << 20,
         };
-        let is_huge = one(&[0, 0, 0, 0, 0, 0, 0, 1]) == 1 && !is_off("huge");
         let starts_fail = one(&[0, 0, 0, 0, 1]) == 1 && !is_off("threads");
         let singles = one(&[0, 1]) == 1 && !is_off("singles");
         let captures = if is_off("captures") { 0 } else { one(&[0, 1, 2, 4]) };
