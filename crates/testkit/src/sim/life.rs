@@ -1,19 +1,20 @@
 //! A run from the open to the last recovery.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering::SeqCst;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidesdb::{Db, Family};
-use tidesdb_io::sim::{Image, SimDisk, scheduled_on};
+use tidesdb_io::sim::{Image, SimDisk, Starts, scheduled_on};
 use tidesdb_io::{Env, SimClock};
+use tidesdb_sync::scheduler;
 
 use super::Figures;
 use super::client::Client;
 use super::ledger::Rows;
 use super::plan::{PATH, Plan, Weather};
-use super::starts::Starts;
 use super::world::{Capture, World, lock, rows};
 use super::{admin, ledger};
 use crate::isolation::{self, Record};
@@ -27,11 +28,11 @@ pub(super) fn run(plan: &Plan, figures: &mut Figures) -> Done<()> {
     let (env, disk, clock) = scheduled_on(SimDisk::new(plan.seed), plan.seed);
     disk.log_ops(false);
     disk.set_habits(plan.habits);
-    // The threads of the clients are started by `env`, those of the engine by `starts`.
-    let starts = Arc::new(Starts::new(Arc::clone(&env.threads), plan.seed));
-    let db_env = Env { threads: Arc::<Starts>::clone(&starts), ..env.clone() };
+    // The threads of the clients are started by `env`, which never fails.
+    let starts_fail = Arc::new(AtomicBool::new(false));
+    let db_env = scarce(&env, plan.seed, &starts_fail);
     let db = plan.open(&db_env, PATH).map_err(|e| format!("the first open: {e}"))?;
-    starts.fail(plan.starts_fail);
+    starts_fail.store(plan.starts_fail, SeqCst);
     let world = World::new(plan, db, env, disk, clock);
     for n in 0..plan.families as usize {
         let name = format!("f{n}");
@@ -43,8 +44,27 @@ pub(super) fn run(plan: &Plan, figures: &mut Figures) -> Done<()> {
         return Err(wrong);
     }
     judge(&world, records, figures)?;
-    starts.fail(false); // a close with a timeout needs a thread
+    starts_fail.store(false, SeqCst); // a close with a timeout needs a thread
     end(world, figures)
+}
+
+/// An environment that starts only some threads while `fails`.
+fn scarce(env: &Env, seed: u64, fails: &Arc<AtomicBool>) -> Env {
+    let rng = Arc::new(Mutex::new(Rng::new(seed)));
+    let (some, few) = (Arc::clone(fails), Arc::clone(fails));
+    let of_helpers = Arc::clone(&rng);
+    let on_start = move |name: &str, body| {
+        if some.load(SeqCst) && lock(&rng).one_in(2) {
+            scheduler::note("a thread is not started", 0, name);
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        Ok(body)
+    };
+    let helpers = move |others| match few.load(SeqCst) {
+        true => lock(&of_helpers).below(others as u64 + 1) as usize,
+        false => others,
+    };
+    Starts::of(env).on_start(on_start).helpers(helpers).env()
 }
 
 /// Runs all threads to their ends. Returns the records of the transactions, unless they met an error.

@@ -10,7 +10,6 @@ pub mod plan;
 mod world;
 mod client;
 mod admin;
-mod starts;
 mod life;
 
 use std::sync::{Arc, Mutex, PoisonError};

@@ -49,6 +49,7 @@ mod inode;
 mod op;
 mod raw;
 mod rng;
+mod starts;
 #[cfg(test)]
 mod tests;
 mod world;
@@ -61,6 +62,7 @@ pub use fault::{Fault, FaultId, SyncModel, errno};
 pub use habits::{Habits, OpenFiles};
 pub use image::{DataFate, Image, NameFate};
 pub use op::{Op, OpKind, OpSet};
+pub use starts::{Body, Starts};
 
 pub use crate::system::reach::Reach;
 use crate::{Env, ManualClock, RealThreads, SeededEntropy};

@@ -7,54 +7,19 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidesdb::{Db, Error, Family, FamilyOptions, Isolation, SyncMode, WriteOptions};
-use tidesdb_io::sim::OpSet;
-use tidesdb_io::{Env, JoinHandle, Priority, RealThreads, Threads};
+use tidesdb_io::Env;
+use tidesdb_io::sim::{OpSet, Starts};
 
 use crate::close_timeouts::{Gate, LONG};
 use crate::common::{Sim, contents, fill};
 
-/// What happens when the thread that closes is started.
-type OnStart = Box<dyn Fn() -> io::Result<()> + Send + Sync>;
-
-/// Real threads; `before` runs before the thread that closes is started, and `within` in that thread.
-struct Hooked {
-    real: RealThreads,
-    before: OnStart,
-    within: Arc<dyn Fn() + Send + Sync>,
-}
-
-impl std::fmt::Debug for Hooked {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Hooked")
-    }
-}
-
-impl Threads for Hooked {
-    fn spawn(
-        &self,
-        name: &str,
-        priority: Priority,
-        body: Box<dyn FnOnce() + Send>,
-    ) -> io::Result<JoinHandle> {
-        if name != "tidesdb-close" {
-            return self.real.spawn(name, priority, body);
-        }
-        (self.before)()?;
-        let within = Arc::clone(&self.within);
-        let hooked = move || {
-            within();
-            body();
-        };
-        self.real.spawn(name, priority, Box::new(hooked))
-    }
-
-    fn parallelism(&self) -> usize {
-        self.real.parallelism()
-    }
-}
-
-fn hooked(before: OnStart, within: Arc<dyn Fn() + Send + Sync>) -> Env {
-    Env { threads: Arc::new(Hooked { real: RealThreads::new(), before, within }), ..Env::real() }
+/// An environment whose `before` runs before the thread that closes is started.
+fn hooked(before: impl Fn() -> io::Result<()> + Send + Sync + 'static) -> Env {
+    let hook = move |name: &str, body| match name {
+        "tidesdb-close" => before().map(|()| body),
+        _ => Ok(body),
+    };
+    Starts::of(&Env::real()).on_start(hook).env()
 }
 
 /// A call that found a close begun waited for it in vain if the thread of that close could not be started.
@@ -70,7 +35,7 @@ fn a_close_whose_thread_cannot_start_is_begun_by_the_call_that_waits_for_it() {
         gate.pass();
         Err(io::ErrorKind::WouldBlock.into())
     };
-    let env = hooked(Box::new(before), Arc::new(|| {}));
+    let env = hooked(before);
     let db = Db::options(dir.path()).env(env).open().unwrap();
     db.put("k", "v").unwrap();
     std::thread::scope(|s| {
@@ -92,7 +57,7 @@ fn a_close_whose_thread_cannot_start_is_begun_by_the_call_that_waits_for_it() {
 #[test]
 fn a_close_that_cannot_start_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let env = hooked(Box::new(|| Err(io::ErrorKind::WouldBlock.into())), Arc::new(|| {}));
+    let env = hooked(|| Err(io::ErrorKind::WouldBlock.into()));
     let db = Db::options(dir.path()).env(env).open().unwrap();
     assert!(matches!(db.close_timeout(LONG), Err(Error::Io { .. })));
     db.put("k", "v").unwrap();

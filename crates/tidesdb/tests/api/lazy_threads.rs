@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use tidesdb::{Db, FamilyOptions, HealthState, OpenOptions, SyncMode};
-use tidesdb_io::sim::Image;
-use tidesdb_io::{Env, JoinHandle, Priority, RealThreads, Threads};
+use tidesdb_io::Env;
+use tidesdb_io::sim::{Body, Image, Starts};
 
 use crate::common::{Sim, contents, fill, noise, small};
 
@@ -17,30 +17,24 @@ struct Counted {
     alive: Arc<AtomicUsize>,
 }
 
-impl Threads for Counted {
-    fn spawn(
-        &self,
-        name: &str,
-        priority: Priority,
-        body: Box<dyn FnOnce() + Send>,
-    ) -> io::Result<JoinHandle> {
+impl Counted {
+    fn env(&self, env: &Env) -> Env {
         let alive = Arc::clone(&self.alive);
-        alive.fetch_add(1, SeqCst);
-        let body = move || {
-            body();
-            alive.fetch_sub(1, SeqCst);
+        let count = move |_: &str, body: Body| -> io::Result<Body> {
+            let alive = Arc::clone(&alive);
+            alive.fetch_add(1, SeqCst);
+            Ok(Box::new(move || {
+                body();
+                alive.fetch_sub(1, SeqCst);
+            }))
         };
-        RealThreads::new().spawn(name, priority, Box::new(body))
-    }
-
-    fn parallelism(&self) -> usize {
-        RealThreads::new().parallelism()
+        Starts::of(env).on_start(count).env()
     }
 }
 
 #[test]
 fn no_thread_starts_before_there_is_work_for_it() {
-    let (temp, threads) = (tempfile::tempdir().unwrap(), Arc::new(Counted::default()));
+    let (temp, threads) = (tempfile::tempdir().unwrap(), Counted::default());
     let wait_for = |wanted: usize, when: &str| {
         let alive = || threads.alive.load(SeqCst);
         let is_reached = || {
@@ -52,10 +46,8 @@ fn no_thread_starts_before_there_is_work_for_it() {
         };
         assert!((0..1000).any(|_| is_reached()), "{when}: {} threads, not {wanted}", alive());
     };
-    let options = |name| {
-        let env = Env { threads: Arc::clone(&threads) as Arc<dyn Threads>, ..Env::real() };
-        Db::options(temp.path().join(name)).env(env).background_threads(4)
-    };
+    let options =
+        |name| Db::options(temp.path().join(name)).env(threads.env(&Env::real())).background_threads(4);
     for round in 0..4u8 {
         let db = options("small").open().unwrap();
         assert_eq!(db.get(b"key").unwrap().is_some(), round > 0);
@@ -86,28 +78,17 @@ struct Scarce {
     started: AtomicUsize,
 }
 
-impl Threads for Scarce {
-    fn spawn(
-        &self,
-        name: &str,
-        priority: Priority,
-        body: Box<dyn FnOnce() + Send>,
-    ) -> io::Result<JoinHandle> {
-        if self.has_room.load(SeqCst) {
-            self.started.fetch_add(1, SeqCst);
-            return RealThreads::new().spawn(name, priority, body);
-        }
-        self.refused.fetch_add(1, SeqCst);
-        Err(io::ErrorKind::WouldBlock.into())
-    }
-
-    fn parallelism(&self) -> usize {
-        2
-    }
-}
-
 fn scarce(sim: &Sim, threads: &Arc<Scarce>) -> OpenOptions {
-    let env = Env { threads: Arc::clone(threads) as Arc<dyn Threads>, ..sim.env.clone() };
+    let threads = Arc::clone(threads);
+    let has_room = move |_: &str, body| {
+        if threads.has_room.load(SeqCst) {
+            threads.started.fetch_add(1, SeqCst);
+            return Ok(body);
+        }
+        threads.refused.fetch_add(1, SeqCst);
+        Err(io::ErrorKind::WouldBlock.into())
+    };
+    let env = Starts::of(&sim.env).on_start(has_room).processors(2).env();
     sim.options().env(env).background_threads(2).default_family(small().write_buffer_bytes(64 << 10))
 }
 
@@ -162,8 +143,8 @@ fn a_sync_interval_is_kept_by_the_commit_if_the_timekeeper_cannot_start() {
 #[test]
 fn threads_that_start_during_a_close_end_with_it() {
     for round in 0..200u64 {
-        let (sim, threads) = (Sim::new(), Arc::new(Counted::default()));
-        let env = Env { threads: Arc::clone(&threads) as Arc<dyn Threads>, ..sim.env.clone() };
+        let (sim, threads) = (Sim::new(), Counted::default());
+        let env = threads.env(&sim.env);
         let db = sim.options().env(env).background_threads(1 + round as usize % 3).open().unwrap();
         std::thread::scope(|s| {
             for thread in 0..3u8 {

@@ -1,12 +1,10 @@
 //! Long values written by several threads, into both files of a family; failures, full disks, closes, and the space that comes back.
 
-use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tidesdb::{Db, Error, FamilyOptions, SyncMode, WriteBatch};
-use tidesdb_io::sim::{Fault, Image, OpKind, OpSet, errno};
-use tidesdb_io::{JoinHandle, Priority, Threads};
+use tidesdb_io::sim::{Fault, Image, OpKind, OpSet, Starts, errno};
 
 use crate::common::{DB, Sim, noise, small};
 use crate::streams::{CHUNK, check, content, quiet, shrinks_to, vlog_bytes, vlogs};
@@ -16,38 +14,15 @@ const LONG: usize = 8 * CHUNK;
 /// A value for which a file is more than twice as long as the files of a small set.
 const OVERSIZED: usize = 24 * CHUNK;
 
-/// A system with so many processors that each long value gets all helpers.
-#[derive(Debug)]
-struct ManyProcessors {
-    threads: Arc<dyn Threads>,
-    helpers: Arc<AtomicUsize>,
-}
-
-impl Threads for ManyProcessors {
-    fn spawn(
-        &self,
-        name: &str,
-        priority: Priority,
-        body: Box<dyn FnOnce() + Send>,
-    ) -> io::Result<JoinHandle> {
-        self.threads.spawn(name, priority, body)
-    }
-
-    fn run_together(&self, name: &str, others: usize, body: &(dyn Fn(usize) + Sync)) {
-        self.helpers.fetch_add(others, Ordering::Relaxed);
-        self.threads.run_together(name, others, body);
-    }
-
-    fn parallelism(&self) -> usize {
-        1000
-    }
-}
-
-/// Returns a machine with many processors, and the number of helpers that were started on it.
+/// Returns a machine with so many processors that each long value gets all helpers, and the number of helpers that were started on it.
 fn machine() -> (Sim, Arc<AtomicUsize>) {
     let (mut sim, helpers) = (Sim::new(), Arc::new(AtomicUsize::new(0)));
-    let threads = Arc::clone(&sim.env.threads);
-    sim.env.threads = Arc::new(ManyProcessors { threads, helpers: Arc::clone(&helpers) });
+    let count = Arc::clone(&helpers);
+    let counted = move |others| {
+        count.fetch_add(others, Ordering::Relaxed);
+        others
+    };
+    sim.env = Starts::of(&sim.env).helpers(counted).processors(1000).env();
     (sim, helpers)
 }
 

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use tidesdb::{Comparator, Db, Error, FamilyOptions, Isolation, MergeOperator, RecoveryMode};
-use tidesdb_io::sim::{DataFate, Image, NameFate, OpSet};
-use tidesdb_io::{Env, JoinHandle, Priority, RealThreads, Threads};
+use tidesdb_io::sim::{DataFate, Image, NameFate, OpSet, Starts};
 
 use crate::common::{Sim, contents, noise, small, value};
 
@@ -367,33 +366,21 @@ fn the_replay_of_large_commits_fills_many_memtables() {
 /// Threads that ran on would change a directory that another open may have locked.
 #[test]
 fn an_open_that_fails_leaves_no_thread() {
-    #[derive(Debug, Default)]
-    struct Counted(AtomicUsize);
-    impl Threads for Counted {
-        fn spawn(
-            &self,
-            name: &str,
-            priority: Priority,
-            body: Box<dyn FnOnce() + Send>,
-        ) -> std::io::Result<JoinHandle> {
-            self.0.fetch_add(1, SeqCst);
-            RealThreads::new().spawn(name, priority, body)
-        }
-
-        fn parallelism(&self) -> usize {
-            2
-        }
-    }
     let sim = Sim::new();
     sim.open().close().unwrap();
-    let threads = Arc::new(Counted::default());
-    let env = Env { threads: threads.clone(), ..sim.env.clone() };
+    let started = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&started);
+    let counted = move |_: &str, body| {
+        count.fetch_add(1, SeqCst);
+        Ok(body)
+    };
+    let env = Starts::of(&sim.env).on_start(counted).processors(2).env();
     let options = || sim.options().env(env.clone()).background_threads(2);
     let fails = options().default_family(small().comparator(Comparator::u64_le())).open();
     assert!(matches!(fails, Err(Error::InvalidArgument { .. })), "{fails:?}");
-    assert_eq!(threads.0.load(SeqCst), 0);
+    assert_eq!(started.load(SeqCst), 0);
     let db = options().open().unwrap();
     db.put(b"k", b"v").unwrap();
     db.close().unwrap();
-    assert!(threads.0.load(SeqCst) > 0);
+    assert!(started.load(SeqCst) > 0);
 }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use tidesdb::{Db, Error, OpenOptions, SyncMode, WriteBatch};
-use tidesdb_io::sim::{Fault, Image, OpKind, OpSet, errno};
-use tidesdb_io::{Env, JoinHandle, Priority, RealThreads, Threads};
+use tidesdb_io::Env;
+use tidesdb_io::sim::{Body, Fault, Image, OpKind, OpSet, Starts, errno};
 
 use crate::common::{Pair, Sim, contents, noise, small};
 
@@ -19,38 +19,33 @@ impl Held {
     fn release(&self) {
         self.0.store(true, SeqCst);
     }
-}
 
-impl Threads for Held {
-    fn spawn(
-        &self,
-        name: &str,
-        priority: Priority,
-        body: Box<dyn FnOnce() + Send>,
-    ) -> io::Result<JoinHandle> {
-        let (held, saves) = (self.clone(), name == "tidesdb-recover");
-        let body = move || {
-            for _ in 0..20_000 {
-                if saves && !held.0.load(SeqCst) {
-                    std::thread::sleep(Duration::from_millis(1)); // not for ever, after a failed assertion
-                }
+    fn env(&self, env: &Env) -> Env {
+        let held = self.clone();
+        let hold = move |name: &str, body: Body| -> io::Result<Body> {
+            if name != "tidesdb-recover" {
+                return Ok(body);
             }
-            body();
+            let held = held.clone();
+            Ok(Box::new(move || {
+                // Not for ever, after a failed assertion.
+                for _ in 0..20_000 {
+                    if !held.0.load(SeqCst) {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                }
+                body();
+            }))
         };
-        RealThreads::new().spawn(name, priority, Box::new(body))
-    }
-
-    fn parallelism(&self) -> usize {
-        3
+        Starts::of(env).on_start(hold).processors(3).env()
     }
 }
 
 /// Options for an open that saves in the background, when `held` is released.
 fn behind(sim: &Sim, held: &Held) -> OpenOptions {
-    let env = Env { threads: Arc::new(held.clone()), ..sim.env.clone() };
     sim.options()
         .sync(SyncMode::None)
-        .env(env)
+        .env(held.env(&sim.env))
         .background_threads(1)
         .with(|o| (o.foreground_recovery_bytes, o.event_log) = (0, false))
 }
@@ -88,29 +83,6 @@ fn value_log_bytes(sim: &Sim, kind: OpKind) -> u64 {
     ops.iter().filter(|op| op.kind == kind && op.path.ends_with(".vlog")).map(|op| op.len).sum()
 }
 
-/// Has no thread for the replay of the log; counts how often it was asked.
-#[derive(Clone, Debug, Default)]
-struct NoneForReplay(Arc<AtomicUsize>);
-
-impl Threads for NoneForReplay {
-    fn spawn(
-        &self,
-        name: &str,
-        priority: Priority,
-        body: Box<dyn FnOnce() + Send>,
-    ) -> io::Result<JoinHandle> {
-        if name == "tidesdb-replay" {
-            self.0.fetch_add(1, SeqCst);
-            return Err(io::Error::from(io::ErrorKind::WouldBlock));
-        }
-        RealThreads::new().spawn(name, priority, body)
-    }
-
-    fn parallelism(&self) -> usize {
-        3
-    }
-}
-
 #[test]
 fn the_log_is_replayed_without_threads_if_the_system_has_none_left() {
     let sim = Sim::new();
@@ -123,10 +95,18 @@ fn the_log_is_replayed_without_threads_if_the_system_has_none_left() {
         db.put(i.to_be_bytes(), &value).unwrap(); // long enough to be divided
     }
     let after = sim.killed();
-    let threads = NoneForReplay::default();
-    let env = Env { threads: Arc::new(threads.clone()), ..after.env.clone() };
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let none_for_replay = move |name: &str, body| {
+        if name != "tidesdb-replay" {
+            return Ok(body);
+        }
+        count.fetch_add(1, SeqCst);
+        Err(io::ErrorKind::WouldBlock.into())
+    };
+    let env = Starts::of(&after.env).on_start(none_for_replay).processors(3).env();
     let db = options(&after).env(env).open().unwrap();
-    assert!(threads.0.load(SeqCst) > 0, "the log was not divided");
+    assert!(asked.load(SeqCst) > 0, "the log was not divided");
     assert_eq!(db.iter().unwrap().count(), 20_000);
 }
 
