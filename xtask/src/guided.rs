@@ -4,12 +4,14 @@
 //! `crates/testkit/corpus` and grow in `target/fuzz-guided`, where the next run goes on. `--keep` puts short ones that reach code beyond the
 //! corpus in the tree into it. `cargo xtask fuzz` runs the same targets with any compiler, without guidance.
 
-use crate::cargo::{Cargo, Done, host, said, shown, target, works};
+use crate::cargo::{Done, host, said, shown, target, works};
+use crate::install::remove;
+use crate::tools::Tool;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const CARGO_FUZZ: &str = "0.13.1";
+const CARGO_FUZZ: Tool = Tool { name: "cargo-fuzz", version: "0.13.1", flags: "" };
 const CRATE: &str = "crates/testkit/fuzz";
 const CORPUS: &str = "crates/testkit/corpus";
 /// Prefix of the inputs in the corpus that a run has found.
@@ -55,7 +57,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Done {
             println!("FINDING of {name}: cargo xtask fuzz --target {name} --input {}*", artifacts.display());
             bad.push(name.clone());
         }
-        println!("guided {name}: {} inputs", count(&grown));
+        println!("guided {name}: {} inputs", files(&grown).count());
         if plan.keep {
             keep(root, &program, name, &grown)?;
         }
@@ -87,12 +89,7 @@ fn parse(root: &Path, args: &[String]) -> Result<Plan, String> {
 
 /// Builds the program with the versions of the workspace.
 fn build(root: &Path) -> Result<PathBuf, String> {
-    let tools = target(root).join("tools");
-    let cargo_fuzz = tools.join("bin/cargo-fuzz");
-    if !cargo_fuzz.is_file() {
-        let install = Cargo::new("install cargo-fuzz --locked --version").args(&[CARGO_FUZZ.to_owned()]);
-        install.args(&["--root".to_owned(), tools.display().to_string()]).run(root)?;
-    }
+    let cargo_fuzz = CARGO_FUZZ.install(root)?;
     let lock = root.join(CRATE).join("Cargo.lock");
     fs::copy(root.join("Cargo.lock"), &lock).map_err(|e| format!("{}: {e}", lock.display()))?;
     let folder = target(root).join("fuzz-guided/build");
@@ -106,7 +103,7 @@ fn build(root: &Path) -> Result<PathBuf, String> {
 /// Puts the shortest inputs that reach code beyond the corpus in the tree into it.
 fn keep(root: &Path, program: &Path, name: &str, grown: &Path) -> Done {
     let (tree, merged) = (root.join(CORPUS).join(name), grown.with_extension("merged"));
-    let _ = fs::remove_dir_all(&merged); // of the run before, if there was one
+    remove(&merged)?;
     let copied = fs::create_dir_all(&merged).and_then(|()| copy_all(&tree, &merged));
     copied.map_err(|e| format!("{}: {e}", merged.display()))?;
     let mut merge = Command::new(program);
@@ -143,10 +140,6 @@ fn files(folder: &Path) -> impl Iterator<Item = (u64, PathBuf)> {
 
 fn base(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
-}
-
-fn count(folder: &Path) -> usize {
-    files(folder).count()
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! `cargo xtask soak`: runs the test programs in turn, for hours, each round with the next seed.
 //!
-//! A program takes `--seed N` and reports failure by its exit code; the simulation runs ten thousand seeds in each round. Those that let a simulated disk lose power give it the habits of another
-//! system in each round. The first failure ends the run and is printed with a command that repeats the round; a program of the test kit prints a
-//! line `VIOLATION` with the command of the failed case.
+//! A program takes `--seed N` and reports failure by its exit code; the simulation runs ten thousand seeds in each round. Those that let a
+//! simulated disk lose power give it the habits of another system in each round. The first failure ends the run and is printed with a command
+//! that repeats the round; a program of the test kit prints a line `VIOLATION` with the command of the failed case.
 
 use crate::cargo::Done;
 use crate::{inject, sim, stages};

@@ -20,7 +20,7 @@ impl Rng {
     }
 
     /// Returns the number of choices that are left.
-    pub fn choices(&self) -> usize {
+    pub fn choices_left(&self) -> usize {
         self.choices.len()
     }
 

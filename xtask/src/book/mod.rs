@@ -8,16 +8,18 @@ mod copy;
 mod check;
 mod plain;
 
-use crate::cargo::{Cargo, Done, said, target};
+use crate::cargo::{Done, said, target};
 use crate::install::{remove, write};
 use crate::pages::samples::{Fate, samples};
 use crate::pages::summary;
+use crate::tools::Tool;
 use crate::tree::Tree;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The version of mdbook that the book is written for.
-const MDBOOK: &str = "0.5.4";
+/// The version that the book is written for.
+const MDBOOK: Tool =
+    Tool { name: "mdbook", version: "0.5.4", flags: "--no-default-features --features search" };
 
 /// Runs the command.
 ///
@@ -43,7 +45,7 @@ fn build(root: &Path, tree: &Tree) -> Result<PathBuf, String> {
     remove(&folder)?;
     let book = copy::Book::of(tree);
     book.write(root, &source)?;
-    let mdbook = mdbook(root)?;
+    let mdbook = MDBOOK.install(root)?;
     let mut command = Command::new(&mdbook);
     command.arg("build").arg(root).arg("--dest-dir").arg(&html).env("MDBOOK_BOOK__SRC", &source);
     print!("{}", said(&mut command)?);
@@ -58,32 +60,8 @@ fn build(root: &Path, tree: &Tree) -> Result<PathBuf, String> {
 
 /// Returns why the book cannot be built without an installation, if it cannot.
 pub(crate) fn hindrance(root: &Path) -> Option<String> {
-    let missing = installed(root).is_none();
-    missing.then(|| format!("no mdbook {MDBOOK} in target/tools: cargo xtask book installs it"))
-}
-
-/// Returns the place of the program mdbook.
-fn place(root: &Path) -> PathBuf {
-    target(root).join("tools/bin").join(format!("mdbook{}", std::env::consts::EXE_SUFFIX))
-}
-
-/// Returns the program mdbook if it is there in the right version.
-fn installed(root: &Path) -> Option<PathBuf> {
-    let program = place(root);
-    let version = said(Command::new(&program).arg("--version")).ok()?;
-    let version = version.trim().trim_start_matches("mdbook").trim().trim_start_matches('v');
-    (version == MDBOOK).then_some(program)
-}
-
-/// Returns the program mdbook, and installs it if it is missing or has another version.
-fn mdbook(root: &Path) -> Result<PathBuf, String> {
-    if let Some(program) = installed(root) {
-        return Ok(program);
-    }
-    let install = Cargo::new(&format!("install mdbook --version ={MDBOOK} --locked --force"));
-    let features = ["--no-default-features", "--features", "search", "--root"].map(str::to_owned);
-    install.args(&features).args(&[target(root).join("tools").display().to_string()]).run(root)?;
-    installed(root).ok_or_else(|| format!("{} does not start", place(root).display()))
+    let missing = MDBOOK.installed(root).is_none();
+    missing.then(|| format!("no mdbook {} in target/tools: cargo xtask book installs it", MDBOOK.version))
 }
 
 /// Shows a page in the browser of the user.

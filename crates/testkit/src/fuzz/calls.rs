@@ -14,7 +14,7 @@ const STEPS_MAX: usize = 300;
 /// Bytes of a generated input.
 const SEED_BYTES: usize = 1200;
 
-/// Runs the script that `data` chooses: two bytes for the settings and the recipe, then the choices.
+/// Runs the script that `data` chooses: two bytes for the settings, one for the recipe and one for the power failure, then the choices.
 ///
 /// # Panics
 /// If a call fails on a healthy disk, or a recovered disk has not what was promised.
@@ -32,7 +32,7 @@ pub fn run(data: &[u8]) {
     };
     let mut families = Families { live: vec![0], made: 1 };
     for n in 0..STEPS_MAX {
-        if rng.choices() == 0 {
+        if rng.choices_left() == 0 {
             break;
         }
         let step = script::step(&recipe, &mut rng, wall_millis(&*env.clock), &mut families, n);

@@ -23,7 +23,7 @@ pub(super) struct Client<'a> {
     rng: Rng,
     written: u64,
     /// Keys for single deletes, each of a family, that have a row. Only this client writes them.
-    single: BTreeMap<(FamilyNo, u64), Single>,
+    singles: BTreeMap<(FamilyNo, u64), Single>,
     /// Values and batches of megabytes that it may still write.
     huge_left: u64,
     /// A snapshot, and the number of families at its time.
@@ -58,7 +58,7 @@ impl<'a> Client<'a> {
             who: format!("c{n}"),
             rng,
             written: 0,
-            single: BTreeMap::new(),
+            singles: BTreeMap::new(),
             huge_left: HUGE_MAX,
             kept: None,
         }
@@ -177,7 +177,7 @@ impl<'a> Client<'a> {
 
     /// Puts a key of this client and family that has no row, or deletes it.
     fn single_op(&mut self, t: &Tracked, n: u64) -> Option<Op> {
-        let change = match self.single.get(&(t.no, n)) {
+        let change = match self.singles.get(&(t.no, n)) {
             Some(Single::Unknown) => return None,
             Some(Single::Put) => Change::SingleDelete,
             Some(Single::Deleted) | None => Change::Put(Row { value: self.value(), expiry: 0 }),
@@ -195,7 +195,7 @@ impl<'a> Client<'a> {
                 Change::SingleDelete => Single::Deleted,
                 _ => Single::Put,
             };
-            self.single.insert((op.family, n), state);
+            self.singles.insert((op.family, n), state);
         }
     }
 

@@ -4,8 +4,9 @@
 //! back a fault, or makes a new one. The tool applies it to a copy of the tree and counts the seeds and the time to the first finding, from
 //! several starts.
 
+mod coverage;
+
 use crate::cargo::{Cargo, Done, said, target};
-use crate::coverage;
 use crate::tree::git_files;
 use std::fs;
 use std::path::Path;

@@ -3,15 +3,17 @@
 //! The simulation is built once more with counters of LLVM, below `target/coverage`. Each seed is a process of its own, whose counts are merged.
 //! A table with a line for each folder of the engine is printed; FILE gets the lines that never ran, by file.
 
+use super::FLAGS;
 use crate::cargo::{Cargo, Done, host, said, target};
+use crate::install::remove;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Flags of the build, folder of the build below the target folder, and folder of the sources.
-const FLAGS: &str = "--cfg simulated -C instrument-coverage";
+/// What the build is told besides the flags of the simulation, its folder below the target folder, and the folder of the sources.
+const COUNTING: &str = "-C instrument-coverage";
 const BUILD: &str = "coverage/build";
 const SOURCES: &str = "crates/tidesdb/src/";
 /// Processes write into so many files at the same time.
@@ -26,10 +28,11 @@ type Lines = BTreeMap<String, BTreeMap<u32, u64>>;
 /// If it cannot be built, the tools of LLVM are missing, or a seed fails.
 pub(crate) fn run(root: &Path, missed: &Path, args: &[String]) -> Done {
     let tools = tools()?;
-    Cargo::new("build --package testkit").flags(root, "RUSTFLAGS", FLAGS, BUILD).run(root)?;
+    let flags = format!("{FLAGS} {COUNTING}");
+    Cargo::new("build --package testkit").flags(root, "RUSTFLAGS", &flags, BUILD).run(root)?;
     let program = target(root).join(BUILD).join("debug/testkit");
     let profiles = target(root).join("coverage/profiles");
-    let _ = fs::remove_dir_all(&profiles); // of the run before, if there was one
+    remove(&profiles)?;
     fs::create_dir_all(&profiles).map_err(|e| format!("{}: {e}", profiles.display()))?;
     let pattern = profiles.join(format!("%{POOL}m.profraw"));
     let mut sim = Command::new(&program);
