@@ -1,8 +1,11 @@
 //! Whether the names of the packages can be used in each registry.
 
-use crate::cargo::{Done, said, shown, works};
+use crate::cargo::{Done, said, shown};
+use crate::tools::Tool;
 use std::path::Path;
 use std::process::Command;
+
+const SEMVER_CHECKS: Tool = Tool { name: "cargo-semver-checks", version: "0.49.0", flags: "" };
 
 /// What a registry says of a package.
 #[derive(Debug, PartialEq)]
@@ -49,12 +52,9 @@ fn of_answer(answer: Result<String, String>, before: &str, missing: &str) -> Nam
 /// `cargo semver-checks`.
 ///
 /// # Errors
-/// If a change needs another version number, or the tool is missing.
+/// If a change needs another version number, or the tool cannot be installed.
 pub(super) fn compare(root: &Path, crates: &[String], baseline: Option<&str>) -> Done {
-    if !works("cargo", &["semver-checks", "--version"]) {
-        return Err("no cargo-semver-checks: cargo install cargo-semver-checks --locked".to_owned());
-    }
-    let mut command = Command::new("cargo");
+    let mut command = Command::new(SEMVER_CHECKS.install(root)?);
     command.arg("semver-checks").args(crates.iter().map(|name| format!("--package={name}")));
     command.args(baseline.map(|baseline| format!("--baseline-rev={baseline}")));
     shown(command.current_dir(root))

@@ -216,14 +216,20 @@ impl ManifestFile<'_> {
 
     /// Reads `n` bytes at offset `at`.
     fn bytes(&self, at: u64, n: usize) -> Result<Vec<u8>> {
+        let mut out = Vec::new();
+        self.append(&mut out, at, n)?;
+        Ok(out)
+    }
+
+    /// Appends `n` bytes at offset `at` to `out`.
+    fn append(&self, out: &mut Vec<u8>, at: u64, n: usize) -> Result<()> {
         if at.checked_add(n as u64).is_none_or(|end| end > self.file_bytes) {
             return Err(Error::corrupt(self.name, self.file_bytes, "the file is truncated"));
         }
-        let mut out = Vec::new();
         out.try_reserve_exact(n).map_err(|_| Error::MemoryLimit { what: "reading the manifest".into() })?;
-        out.resize(n, 0);
-        self.file.read_exact_at(&mut out, at).map_err(|e| Error::io_at("read", self.name, at, e))?;
-        Ok(out)
+        let begin = out.len();
+        out.resize(begin + n, 0);
+        self.file.read_exact_at(&mut out[begin..], at).map_err(|e| Error::io_at("read", self.name, at, e))
     }
 
     /// Reads the record at `at` with its padding, all of it below `limit`; `None` if there is no complete one.
@@ -231,8 +237,8 @@ impl ManifestFile<'_> {
         if at.saturating_add(PAGE) > limit {
             return Ok(None);
         }
-        let first = self.bytes(at, PAGE as usize)?;
-        let header = ManifestRecordHeader::decode(&first, self.name, at)?;
+        let mut bytes = self.bytes(at, PAGE as usize)?;
+        let header = ManifestRecordHeader::decode(&bytes, self.name, at)?;
         if header.length > PAYLOAD_BYTES_MAX {
             return Ok(None);
         }
@@ -241,16 +247,15 @@ impl ManifestFile<'_> {
         if next > limit {
             return Ok(None);
         }
-        let mut bytes = first;
-        if next > at + PAGE {
-            bytes.extend_from_slice(&self.bytes(at + PAGE, (next - at - PAGE) as usize)?);
-        }
+        self.append(&mut bytes, at + PAGE, (next - at - PAGE) as usize)?;
         let (body, padding) = bytes.split_at(used);
         if !header.matches(salt, at, &body[4..]) || first_nonzero(padding).is_some() {
             return Ok(None);
         }
-        let payload = body[RECORD_HEADER_BYTES..].to_vec();
-        Ok(Some(Record { at, header, payload, next }))
+        // A record may have a GiB: it is not held twice.
+        bytes.truncate(used);
+        bytes.drain(..RECORD_HEADER_BYTES);
+        Ok(Some(Record { at, header, payload: bytes, next }))
     }
 }
 

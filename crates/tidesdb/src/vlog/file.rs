@@ -408,10 +408,10 @@ impl VlogFile {
         visit: &mut impl FnMut(usize, Result<Vec<u8>>),
     ) {
         let (Some(&first), Some(&last)) = (group.first(), group.last()) else { return };
-        let (start, end) = (wanted[first].offset, wanted[last].offset + wanted[last].record_bytes());
+        let (start, last) = (wanted[first].offset, &wanted[last]);
         scratch::with(|buf| {
-            let whole = self.check_range(&wanted[last]).and_then(|()| {
-                buf.resize((end - start) as usize, 0);
+            let whole = self.check_range(last).and_then(|()| {
+                buf.resize((last.offset + last.record_bytes() - start) as usize, 0);
                 self.read_exact(buf, start)
             });
             for &i in group {

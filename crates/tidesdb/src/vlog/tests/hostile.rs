@@ -145,6 +145,14 @@ fn hostile_pointers_are_refused() {
             assert!(vlogs.read(&pointer).unwrap_err().is_corruption());
         }
     }
+    // Neighbours, which one call reads.
+    let last = |before_end: u64| VlogPointer { offset: u64::MAX - before_end, disk_len: 10, ..good };
+    let mut refused = 0;
+    vlogs.read_many(&[good, last(200), last(20)], |i, value| match i {
+        0 => assert_eq!(value.unwrap(), written[1].1),
+        _ => refused += usize::from(value.unwrap_err().is_corruption()),
+    });
+    assert_eq!(refused, 2);
 }
 
 #[test]
