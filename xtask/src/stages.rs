@@ -2,10 +2,10 @@
 //!
 //! A stage that cannot run prints `SKIPPED` and the reason; it is never skipped silently.
 
-use crate::cargo::{Cargo, DIST, Done, host, works};
+use crate::cargo::{Cargo, DIST, Done, host, shown, target, works};
 use crate::{api, book, clients, ctests, gate, npm, package, platforms, sim, tidy, weight, wheel};
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 /// Stages in the order of a full run, the fast ones first.
@@ -172,10 +172,7 @@ fn stage(root: &Path, name: &str) -> Staged {
         "lint" => lint(root),
         "unit" => Cargo::new(&format!("test {} --lib --bins", workspace(root))).run(root),
         // A full run gains nothing from incremental compilation, which costs a third of the build time.
-        "test" => {
-            let test = format!("test {} --features tidesdb-typed/json", workspace(root));
-            Cargo::new(&test).env("CARGO_INCREMENTAL", "0").run(root)
-        }
+        "test" => Cargo::new(&tests(root)).env("CARGO_INCREMENTAL", "0").run(root),
         // The programs alone, as users build them.
         "bench" => Cargo::new("test -p tidesdb-bench -p tidesdb-cli").run(root),
         "gate" => match gate::hindrance() {
@@ -375,9 +372,11 @@ fn testkit_stage(root: &Path, program: &str) -> Staged {
     if !is_kit(program) {
         return Err(format!("`{program}` has no arguments for a check run"));
     }
+    // As the tests have built it: with assertions, and without compiling the engine once more.
+    Cargo::new(&format!("{} --no-run", tests(root))).env("CARGO_INCREMENTAL", "0").run(root)?;
+    let kit = target(root).join("debug/testkit");
     for (_, args) in KIT.iter().filter(|(name, _)| *name == program) {
-        let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
-        testkit(root, program, &args)?;
+        shown(Command::new(&kit).arg(program).args(*args).current_dir(root))?;
     }
     Ok(Outcome::Passed)
 }
@@ -404,6 +403,11 @@ fn packages(root: &Path, names: &[&str], wanted: impl Fn(&Path) -> bool) -> Stri
 /// Returns the folder of a package: that of the engine has the name of its library.
 fn folder(package: &str) -> &str {
     if package == "tidesdb-engine" { "tidesdb" } else { package }
+}
+
+/// Returns the command of Cargo that runs all tests.
+fn tests(root: &Path) -> String {
+    format!("test {} --features tidesdb-typed/json", workspace(root))
 }
 
 fn workspace(root: &Path) -> &'static str {
