@@ -29,7 +29,7 @@ pub(crate) fn program() -> String {
 
 /// Returns how a user who typed `first` starts the program. A shell does not find a program of the current folder without the path.
 fn program_of(first: &str) -> String {
-    let is_path = first.contains(std::path::is_separator) && !Path::new(first).is_absolute();
+    let is_path = first.contains(std::path::is_separator) && !Path::new(first).has_root();
     if is_path { first } else { "tidesdb" }.to_owned()
 }
 
@@ -54,7 +54,7 @@ mod tests {
             assert_eq!(program_of(typed), typed);
         }
         let absolute = if cfg!(windows) { r"C:\bin\tidesdb.exe" } else { "/usr/bin/tidesdb" };
-        for found in ["tidesdb", "", absolute] {
+        for found in ["tidesdb", "", absolute, "/usr/bin/tidesdb"] {
             assert_eq!(program_of(found), "tidesdb");
         }
     }
