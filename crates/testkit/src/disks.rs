@@ -119,10 +119,6 @@ impl Disk for Careless {
     fn boot_id(&self) -> [u8; 16] {
         self.inner.boot_id()
     }
-
-    fn open_files_max(&self) -> Option<usize> {
-        self.inner.open_files_max()
-    }
 }
 
 #[derive(Debug)]

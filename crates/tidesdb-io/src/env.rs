@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Clock, Disk, Entropy, OsEntropy, RealClock, RealDisk, RealThreads, Threads};
+use crate::{Clock, Descriptors, Disk, Entropy, OsEntropy, RealClock, RealDisk, RealThreads, Threads};
 
 /// Everything outside the process that the engine may touch. Cloning is cheap.
 #[derive(Clone, Debug)]
@@ -11,6 +11,8 @@ pub struct Env {
     pub disk: Arc<dyn Disk>,
     /// Wall and monotonic time.
     pub clock: Arc<dyn Clock>,
+    /// The files that all databases of the process have open for reading.
+    pub descriptors: Arc<Descriptors>,
     /// Background threads.
     pub threads: Arc<dyn Threads>,
     /// Salts and seeds.
@@ -22,6 +24,7 @@ impl Env {
     pub fn real() -> Self {
         Self {
             disk: Arc::new(RealDisk::new()),
+            descriptors: Descriptors::of_process(),
             clock: Arc::new(RealClock::new()),
             threads: Arc::new(RealThreads::new()),
             entropy: Arc::new(OsEntropy::new()),

@@ -22,8 +22,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use crate::raw::{Mutex, MutexGuard, RwLock};
-use crate::system::Errno;
-use crate::{Access, Advice, Dir, DirLock, Disk, File, ReadMap, Space};
+use crate::system::{self, Errno};
+use crate::{Access, Advice, Dir, DirLock, File, ReadMap, Space};
+
+/// More open files cost memory and gain nothing.
+const DESCRIPTORS_MAX: usize = 8192;
 
 /// A limit on the descriptors of files open for reading, and the list of files that hold one.
 #[derive(Debug)]
@@ -38,13 +41,13 @@ impl Descriptors {
         Self { max: max.max(1), open: Mutex::default() }
     }
 
-    /// Returns the budget shared by all databases of the process on `disk`. The first caller sets its size.
-    pub fn of(disk: &dyn Disk) -> Arc<Self> {
+    /// Returns the budget that all databases of the process share: half of the files that it may have open, at most
+    /// 8,192. The rest is for files that are written, and for the program itself. Windows sets no limit.
+    pub fn of_process() -> Arc<Self> {
         static SHARED: OnceLock<Arc<Descriptors>> = OnceLock::new();
-        match disk.open_files_max() {
-            Some(max) => Arc::clone(SHARED.get_or_init(|| Arc::new(Self::new(max)))),
-            None => Arc::new(Self::new(usize::MAX)),
-        }
+        let half = || system::files_max().and_then(|limit| usize::try_from(limit / 2).ok());
+        let max = || half().map_or(DESCRIPTORS_MAX, |half| half.min(DESCRIPTORS_MAX));
+        Arc::clone(SHARED.get_or_init(|| Arc::new(Self::new(max()))))
     }
 
     /// Returns the size of the budget.
@@ -341,7 +344,7 @@ impl File for PooledFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{FileExt, RealDisk};
+    use crate::{Disk, FileExt, RealDisk};
 
     /// Opens three files of a directory with one descriptor.
     fn three(dir: Arc<dyn Dir>) -> Vec<Arc<dyn File>> {

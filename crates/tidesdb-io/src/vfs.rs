@@ -59,9 +59,6 @@ pub trait Disk: Send + Sync + Debug {
     /// still there, even if the process died. Once it changes, unsynced bytes may be gone. All zeros if
     /// unknown, which callers treat as changed: on Windows, on FreeBSD before 13, and where `/proc` is not mounted.
     fn boot_id(&self) -> [u8; 16];
-    /// Number of files the process should have open for reading at once. `None` if this disk uses no
-    /// descriptors. Windows sets no limit; the number is fixed there.
-    fn open_files_max(&self) -> Option<usize>;
 }
 
 /// One directory, held by descriptor.

@@ -28,6 +28,7 @@ pub(super) fn run(plan: &Plan, figures: &mut Figures) -> Done<()> {
     let (env, disk, clock) = scheduled_on(SimDisk::new(plan.seed), plan.seed);
     disk.log_ops(false);
     disk.set_habits(plan.habits);
+    let env = plan.with_descriptors(env, &disk);
     // The threads of the clients are started by `env`, which never fails.
     let starts_fail = Arc::new(AtomicBool::new(false));
     let db_env = scarce(&env, plan.seed, &starts_fail);
@@ -296,7 +297,8 @@ impl Oracle {
     fn machine(&self, disk: SimDisk, seed: u64) -> (Env, Arc<SimDisk>) {
         let (env, disk, _) = scheduled_on(disk, seed);
         disk.log_ops(false);
-        (Env { clock: Arc::<SimClock>::clone(&self.clock), ..env }, disk)
+        let env = Env { clock: Arc::<SimClock>::clone(&self.clock), ..env };
+        (self.plan.with_descriptors(env, &disk), disk)
     }
 
     /// Begins a recovery that a kill or a power failure ends. Returns the disk that it leaves.

@@ -1,10 +1,11 @@
 //! What a seed decides about a run beside the schedule: the settings of the engine, the clients, and the weather.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidesdb::{Compression, Db, FamilyOptions, MergeOperator, Result, SyncMode};
-use tidesdb_io::Env;
-use tidesdb_io::sim::Habits;
+use tidesdb_io::sim::{Habits, SimDisk};
+use tidesdb_io::{Descriptors, Env};
 use tidesdb_sync::scheduler::{Settings, Strategy};
 
 use crate::model::{SEPARATOR, listed};
@@ -21,7 +22,7 @@ const INTERVAL_LATE: Duration = Duration::from_millis(300);
 const LATE_LITTLE: Duration = Duration::from_millis(1);
 
 /// Kinds of work and faults that can be left out, to make a failure smaller.
-pub const PARTS: [&str; 24] = [
+pub const PARTS: [&str; 25] = [
     "captures",
     "catalog",
     "clock",
@@ -29,6 +30,7 @@ pub const PARTS: [&str; 24] = [
     "closes",
     "checkpoints",
     "deletes",
+    "descriptors",
     "expiry",
     "faults",
     "habits",
@@ -82,6 +84,8 @@ pub struct Plan {
     pub off: Vec<String>,
     /// Habits of the disk.
     pub habits: Habits,
+    /// How many files may be open.
+    pub open_files: Option<usize>,
     /// Whether some values and batches have megabytes.
     pub is_huge: bool,
     /// Whether some threads of the engine are not started after the open.
@@ -134,6 +138,11 @@ impl Plan {
             1 if !is_huge && !is_off("memory") => MEMORY_LITTLE,
             _ => 64 << 20,
         };
+        let open_files = match one(&[0, 0, 1]) {
+            // Windows sets no limit, and its files have no maps in their place.
+            1 if habits != Habits::WINDOWS && !is_off("descriptors") => Some(one(&[64, 96, 128]) as usize),
+            _ => None,
+        };
         let starts_fail = one(&[0, 0, 0, 0, 1]) == 1 && !is_off("threads");
         let singles = one(&[0, 1]) == 1 && !is_off("singles");
         let captures = if is_off("captures") { 0 } else { one(&[0, 1, 2, 4]) };
@@ -147,6 +156,7 @@ impl Plan {
             weather,
             off,
             habits,
+            open_files,
             is_huge,
             starts_fail,
             is_timely: false,
@@ -197,6 +207,13 @@ impl Plan {
             SyncMode::Interval(period) if self.threads > 0 && self.is_timely => Some(period + INTERVAL_LATE),
             _ => None,
         }
+    }
+
+    /// Limits the files that are open on `disk`, and gives the databases of `env` a half of them to read.
+    pub fn with_descriptors(&self, env: Env, disk: &SimDisk) -> Env {
+        let Some(max) = self.open_files else { return env };
+        disk.limit_open_files(max);
+        Env { descriptors: Arc::new(Descriptors::new(max / 2)), ..env }
     }
 
     /// Returns the settings of the family with number `n`.

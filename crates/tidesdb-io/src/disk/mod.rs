@@ -20,9 +20,6 @@ use crate::system::{self, Errno, Folder, How, parent_of};
 use crate::{Access, Dir, DirLock, Disk, File, Space};
 use file::RealFile;
 
-/// Upper limit of [`files_max`]: more open files cost memory and gain nothing.
-const DESCRIPTORS_MAX: usize = 8192;
-
 /// The file systems of the machine.
 ///
 /// ```
@@ -57,18 +54,6 @@ impl Disk for RealDisk {
     fn boot_id(&self) -> [u8; 16] {
         system::boot_id().unwrap_or_default()
     }
-
-    fn open_files_max(&self) -> Option<usize> {
-        Some(files_max())
-    }
-}
-
-/// Returns half of the files that the process may have open, at most [`DESCRIPTORS_MAX`]. The rest is for files that are
-/// written, and for the program itself.
-fn files_max() -> usize {
-    system::files_max()
-        .map_or(DESCRIPTORS_MAX, |limit| usize::try_from(limit / 2).unwrap_or(DESCRIPTORS_MAX))
-        .min(DESCRIPTORS_MAX)
 }
 
 /// Creates `path` and its missing parents. Also makes the name of the deepest directory that already existed durable:

@@ -74,6 +74,9 @@ pub(super) struct State {
     pub(super) map_read: bool,
     /// Names that are removed when their file is closed, each with its directory.
     pub(super) removed: BTreeMap<(Id, String), Id>,
+    /// Files that are open, and how many may be; maps and directories are not counted.
+    pub(super) open_files: usize,
+    pub(super) open_files_max: usize,
     faults: Faults,
     capacity: Option<u64>,
     full_errno: i32,
@@ -105,6 +108,8 @@ impl State {
             habits: Habits::LINUX,
             map_read: false,
             removed: BTreeMap::new(),
+            open_files: 0,
+            open_files_max: usize::MAX,
             faults: Faults::default(),
             capacity: None,
             full_errno: errno::ENOSPC,
@@ -317,6 +322,11 @@ impl SimDisk {
     pub fn limit_space(&self, free: Option<u64>) {
         let mut state = self.state.lock();
         state.capacity = free.map(|free| free.saturating_add(state.used()));
+    }
+
+    /// Allows `max` open files: an open of a further one fails with `EMFILE`.
+    pub fn limit_open_files(&self, max: usize) {
+        self.state.lock().open_files_max = max;
     }
 
     /// Sets the errno of a full disk, `ENOSPC` by default.

@@ -52,10 +52,6 @@ impl Disk for SimDisk {
         Ok(Arc::new(SimDir { disk: self.clone(), id, path: path.to_owned(), label }))
     }
 
-    fn open_files_max(&self) -> Option<usize> {
-        None
-    }
-
     fn boot_id(&self) -> [u8; 16] {
         let state = self.state.lock();
         if state.habits.boots { u128::from(state.world.boots).to_le_bytes() } else { [0; 16] }
@@ -86,7 +82,13 @@ impl SimDir {
     /// Creates a handle to file `id`. Its count was raised under the lock that found the file.
     fn handle(&self, id: Id, name: &str, access: Access) -> Arc<dyn File> {
         let label = self.label(name);
-        Arc::new(SimFile { disk: self.disk.clone(), id, label, writable: access == Access::ReadWrite })
+        Arc::new(SimFile {
+            disk: self.disk.clone(),
+            id,
+            label,
+            writable: access == Access::ReadWrite,
+            is_map: false,
+        })
     }
 
     /// Runs a call that concerns `name`.
@@ -114,8 +116,10 @@ impl Dir for SimDir {
                 Ok(Node::File(_)) => state.not_removed(self.id, name)?,
                 _ => {}
             }
+            state.check_descriptors()?;
             let id = state.world.create(self.id, name, prealloc)?;
             state.open(id);
+            state.open_files += 1;
             Ok(id)
         })?;
         Ok(self.handle(id, name, Access::ReadWrite))
@@ -125,7 +129,9 @@ impl Dir for SimDir {
         let id = self.call(OpKind::Open, name, |state| {
             let id = state.world.lookup_file(self.id, name)?;
             state.not_removed(self.id, name)?;
+            state.check_descriptors()?;
             state.open(id);
+            state.open_files += 1;
             Ok(id)
         })?;
         Ok(self.handle(id, name, access))
@@ -244,6 +250,11 @@ impl State {
         }
     }
 
+    /// Fails if no further file may be open.
+    fn check_descriptors(&self) -> io::Result<()> {
+        if self.open_files < self.open_files_max { Ok(()) } else { Err(os(Errno::MFILE)) }
+    }
+
     /// Returns whether the names of a file cannot be removed or replaced now.
     fn keeps_name(&self, id: Id) -> bool {
         self.habits.open_files == OpenFiles::KeepName && self.handles.contains_key(&id)
@@ -344,11 +355,15 @@ struct SimFile {
     id: Id,
     label: Arc<str>,
     writable: bool,
+    /// It stands for a map of the whole file, which takes no descriptor.
+    is_map: bool,
 }
 
 impl Drop for SimFile {
     fn drop(&mut self) {
-        self.disk.state.lock().close(self.id);
+        let mut state = self.disk.state.lock();
+        state.open_files -= usize::from(!self.is_map);
+        state.close(self.id);
     }
 }
 
@@ -464,6 +479,18 @@ impl File for SimFile {
         self.call(OpKind::MapRead, NO_RANGE, |state, _| {
             let bytes = state.world.file(self.id)?.cached.to_vec();
             Ok(state.map_read.then(|| ReadMap { inner: Arc::new(MapRegion::owned(bytes)) }))
+        })
+    }
+
+    fn without_descriptor(&self) -> io::Result<Option<Arc<dyn File>>> {
+        self.call(OpKind::MapRead, NO_RANGE, |state, _| {
+            if state.habits.open_files == OpenFiles::KeepName {
+                return Ok(None);
+            }
+            state.open(self.id);
+            let (disk, label) = (self.disk.clone(), Arc::clone(&self.label));
+            let map = Self { disk, id: self.id, label, writable: false, is_map: true };
+            Ok(Some(Arc::new(map) as Arc<dyn File>))
         })
     }
 

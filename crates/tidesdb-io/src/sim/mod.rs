@@ -65,7 +65,7 @@ pub use op::{Op, OpKind, OpSet};
 pub use starts::{Body, Starts};
 
 pub use crate::system::reach::Reach;
-use crate::{Env, ManualClock, RealThreads, SeededEntropy};
+use crate::{Descriptors, Env, ManualClock, RealThreads, SeededEntropy};
 
 /// Wall time at which simulated environments start, in seconds since the UNIX epoch.
 const START: u64 = 1_700_000_000;
@@ -90,6 +90,7 @@ pub fn env_on(disk: SimDisk, seed: u64) -> (Env, Arc<SimDisk>, Arc<ManualClock>)
     let clock = Arc::new(ManualClock::new(START));
     let env = Env {
         disk: Arc::<SimDisk>::clone(&disk),
+        descriptors: Arc::new(Descriptors::new(usize::MAX)),
         clock: Arc::<ManualClock>::clone(&clock),
         threads: Arc::new(RealThreads::new()),
         entropy: Arc::new(SeededEntropy::new(seed)),

@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tidesdb_io::{Access, Descriptors, Dir, FileExt, PooledDir};
+use tidesdb_io::{Access, Dir, FileExt, PooledDir};
 
 use super::Db;
 use crate::maintenance::MaintenanceCtx;
@@ -69,7 +69,7 @@ fn write(ctx: &MaintenanceCtx, state: &State, path: &Path, transfer: Transfer) -
     files::check_path(path)?;
     let name = path.display().to_string();
     let target = ctx.write.env.disk.open_dir(path, true).map_err(|e| Error::io("create", &name, e))?;
-    let target = PooledDir::wrap(target, &Descriptors::of(&*ctx.write.env.disk));
+    let target = PooledDir::wrap(target, &ctx.write.env.descriptors);
     if !target.list().map_err(|e| Error::io("list", &name, e))?.is_empty() {
         return Err(Error::Exists {
             what: format!("a file in the directory {name}, which must be empty,").into(),

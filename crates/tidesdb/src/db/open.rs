@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use tidesdb_io::{Access, Descriptors, Dir, DirLock, Env, PooledDir, Priority};
+use tidesdb_io::{Access, Dir, DirLock, Env, PooledDir, Priority};
 use tidesdb_sync::Mutex;
 
 use super::close::Closing;
@@ -218,13 +218,13 @@ impl OpenOptions {
             self.options.remote = None; // neither the folder nor the store may change
         }
         let dir = self.open_dir()?;
-        let lock = self.lock_dir(&PooledDir::wrap(dir.clone(), &Descriptors::of(&*self.env.disk)))?;
+        let lock = self.lock_dir(&PooledDir::wrap(dir.clone(), &self.env.descriptors))?;
         let attached = match self.options.remote.as_ref() {
             Some(remote) => Some(restore::attach(remote, dir.clone())?),
             None => None,
         };
         let dir = attached.as_ref().map_or(dir, |attached| Arc::clone(&attached.dir));
-        let dir = PooledDir::wrap(dir, &Descriptors::of(&*self.env.disk));
+        let dir = PooledDir::wrap(dir, &self.env.descriptors);
         Ok(LockedDb { options: self, dir, lock, attached })
     }
 
@@ -436,9 +436,7 @@ impl OpenOptions {
             catalog: Mutex::default(),
             retry: Retry::default(),
             watch: Mutex::default(),
-            vlog_writes: WriteBudget::new(
-                (Descriptors::of(&*self.env.disk).max() / VLOG_WRITES_SHARE).max(1),
-            ),
+            vlog_writes: WriteBudget::new((self.env.descriptors.max() / VLOG_WRITES_SHARE).max(1)),
             remote: attached.map(|attached| attached.remote),
             view: OnceLock::new(),
         };

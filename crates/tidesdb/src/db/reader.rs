@@ -21,7 +21,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tidesdb_io::{Descriptors, Dir, DirLock, PooledDir};
+use tidesdb_io::{Dir, DirLock, PooledDir};
 use tidesdb_sync::{Mutex, rank};
 
 use self::replayed::Replayed;
@@ -104,7 +104,7 @@ impl OpenOptions {
         self.options.read_only = true;
         self.options.remote = None;
         self.share_memory();
-        let dir = PooledDir::keeping(self.open_dir()?, &Descriptors::of(&*self.env.disk));
+        let dir = PooledDir::keeping(self.open_dir()?, &self.env.descriptors);
         let (following, view) = Following::begin(self, dir)?;
         let (following, view) = (Mutex::new(following), Mutex::new(view));
         Ok(Reader { inner: Arc::new(Views { following, view }) })
