@@ -60,12 +60,14 @@ pub fn run(engine: &Arc<Engine>, job: Job) -> Result<()> {
     result.map(drop)
 }
 
-/// Runs queued jobs in this thread until the queue is empty or a job fails.
+/// Runs queued jobs in this thread until the queue is empty or closed, or a job fails.
 ///
 /// # Errors
 /// Errors of the first job that fails.
 pub fn run_queued(engine: &Arc<Engine>) -> Result<()> {
-    while let Some(job) = engine.write.jobs.pop(Duration::ZERO, |_| true) {
+    while !engine.write.jobs.is_closed()
+        && let Some(job) = engine.write.jobs.pop(Duration::ZERO, |_| true)
+    {
         let result = run(engine, job);
         finished(engine, job);
         result?;

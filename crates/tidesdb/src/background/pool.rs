@@ -64,7 +64,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Stops all threads after their current job; none starts from now on. Lifts the rate of merges, so that they end soon.
+    /// Stops all threads after their current job; none starts from now on. Lifts the rate of merges, so that they end soon. Waits for calls
+    /// that write files in the threads of their callers; none begins from now on.
     pub fn stop(&self, ctx: &WriteCtx) {
         ctx.jobs.close();
         ctx.merges.set_rate(0);
@@ -72,6 +73,7 @@ impl Pool {
         for thread in threads {
             thread.join();
         }
+        ctx.calls.close();
     }
 }
 

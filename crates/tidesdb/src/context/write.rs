@@ -15,7 +15,7 @@ use super::ReadCtx;
 use crate::events::Events;
 use crate::family::{FamilyCore, MemSlot, ReadView, Thrift};
 use crate::health::Health;
-use crate::jobs::{Job, JobQueue, Merges, RunningJobs};
+use crate::jobs::{Call, Calls, Job, JobQueue, Merges, RunningJobs};
 use crate::memory::{Memory, Pressure, Use};
 use crate::options::DbOptions;
 use crate::pacing::{GROWTH_PATIENCE, Pacing, StallCause, Verdict};
@@ -71,6 +71,8 @@ pub struct WriteCtx {
     pub pacing: Pacing,
     /// The memory limit, and who uses how much.
     pub memory: Arc<Memory>,
+    /// Calls that write files in the threads of their callers.
+    pub calls: Calls,
     /// Whether merges start automatically, and how to stop them.
     pub merges: Merges,
     /// Set while there have been no commits for some seconds: work that would only delay commits may run.
@@ -142,6 +144,7 @@ impl WriteCtx {
             pacing: Pacing::default(),
             memory: Memory::new(options.memory_limit),
             merges,
+            calls: Calls::default(),
             idle: AtomicBool::new(false),
             running: RunningJobs::new(&env.clock),
             events: Events::new(&env.clock),
@@ -176,6 +179,15 @@ impl WriteCtx {
         }
         self.reads.check_open()?;
         if self.barred.load(Ordering::Acquire) == 0 { Ok(()) } else { self.wait_to_begin() }
+    }
+
+    /// Begins a call that writes files in this thread: a close waits until the result is dropped.
+    ///
+    /// # Errors
+    /// As [`WriteCtx::check_writable`].
+    pub fn begin_call(&self) -> Result<Call<'_>> {
+        self.check_writable()?;
+        self.calls.begin()
     }
 
     #[cold]

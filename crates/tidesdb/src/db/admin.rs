@@ -67,7 +67,7 @@ impl Db {
     /// `NoSpace`, `Io`, `Poisoned`, `ReadOnly`, `Closed`.
     pub fn flush(&self) -> Result<()> {
         let engine = &self.inner.engine;
-        engine.write.check_writable()?;
+        let _call = engine.write.begin_call()?;
         flush::all(&engine.maintenance, &engine.write.all_families())
     }
 
@@ -77,8 +77,9 @@ impl Db {
     /// # Errors
     /// As [`Db::flush`]; `Corrupt`; `Busy` if [`Db::cancel_compactions`] stopped it.
     pub fn compact(&self) -> Result<()> {
-        self.flush()?;
         let engine = &self.inner.engine;
+        let _call = engine.write.begin_call()?;
+        self.flush()?;
         for family in engine.write.all_families() {
             compact::everything(&engine.maintenance, &family)?;
             collect::all(&engine.maintenance, &family, engine.stored_to())?;

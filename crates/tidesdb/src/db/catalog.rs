@@ -84,7 +84,7 @@ pub(super) fn create(
     options: FamilyOptions,
     mut edit: VersionEdit,
 ) -> Result<Arc<FamilyCore>> {
-    engine.write.check_writable()?;
+    let _call = engine.write.begin_call()?;
     let _catalog = engine.catalog.lock();
     let id = new_id(engine, name)?;
     edit.push(Change::CreateFamily { family: id, name: name.into(), options: options.clone() });
@@ -161,7 +161,7 @@ impl Family {
 
     fn change(&self, options: FamilyOptions, keep: bool) -> Result<()> {
         let (engine, core) = (self.engine()?, &self.core);
-        engine.write.check_writable()?;
+        let _call = engine.write.begin_call()?;
         let _catalog = engine.catalog.lock();
         core.check_usable()?;
         let stored = if keep { Some(options.clone().over(stored(self)?)) } else { None };
@@ -274,7 +274,7 @@ impl Db {
     /// `NotFound`, `InvalidArgument` for the default family, `Io`, `ReadOnly`, `Poisoned`, `Closed`.
     pub fn drop_family(&self, name: &str) -> Result<()> {
         let engine = &self.inner.engine;
-        engine.write.check_writable()?;
+        let _call = engine.write.begin_call()?;
         let _catalog = engine.catalog.lock();
         let core = self.find_other(name, "dropped")?;
         let mut edit = VersionEdit::new();
@@ -302,7 +302,7 @@ impl Db {
     /// `NotFound`, `Exists`, `InvalidArgument` (name, or the default family), `Io`, `ReadOnly`, `Poisoned`, `Closed`.
     pub fn rename_family(&self, old: &str, new: &str) -> Result<()> {
         let engine = &self.inner.engine;
-        engine.write.check_writable()?;
+        let _call = engine.write.begin_call()?;
         let _catalog = engine.catalog.lock();
         let core = self.find_other(old, "renamed")?;
         let mut edit = VersionEdit::new();

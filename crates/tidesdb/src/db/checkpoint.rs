@@ -52,7 +52,7 @@ impl Db {
 
     fn duplicate(&self, path: &Path, transfer: Transfer) -> Result<()> {
         let engine = &self.inner.engine;
-        engine.write.check_writable()?;
+        let _call = engine.write.begin_call()?;
         let catalog = engine.catalog.lock();
         let flush::Prefix { state, versions, families, .. } = flush::prefix(&engine.maintenance)?;
         drop(catalog);

@@ -41,7 +41,7 @@ impl Db {
     /// name it.
     pub fn clone_family(&self, source: &str, new: &str) -> Result<Family> {
         let engine = &self.inner.engine;
-        engine.write.check_writable()?;
+        let _call = engine.write.begin_call()?;
         engine.write.log.check_space_for_merge(0)?;
         let _catalog = engine.catalog.lock();
         let from = self.handle(find(engine, source)?);

@@ -312,7 +312,7 @@ impl Family {
     /// # Errors
     /// `NoSpace`, `Io`, `Poisoned`.
     pub fn flush(&self) -> Result<()> {
-        self.ctx.check_writable()?;
+        let _call = self.ctx.begin_call()?;
         flush::all(&self.engine()?.maintenance, std::slice::from_ref(&self.core))
     }
 
@@ -362,6 +362,7 @@ impl Family {
 
     /// Flushes, merges tables by `merge`, and collects garbage of values.
     fn compact_by(&self, merge: impl FnOnce(&MaintenanceCtx, &Arc<FamilyCore>) -> Result<()>) -> Result<()> {
+        let _call = self.ctx.begin_call()?;
         self.flush()?;
         let engine = self.engine()?;
         merge(&engine.maintenance, &self.core)?;

@@ -318,7 +318,7 @@ impl Db {
     /// # Errors
     /// `Io` from the store, and the errors of a flush. No data is lost; the background retries the upload.
     pub fn upload(&self) -> Result<()> {
-        self.inner.engine.write.check_writable()?;
+        let _call = self.inner.engine.write.begin_call()?;
         upload::run(&self.inner.engine)
     }
 
@@ -463,7 +463,10 @@ fn work_here<T>(ctx: &WriteCtx, written: &Result<T>) {
         && ctx.jobs.pending() > 0
         && let Ok(engine) = ctx.owner()
     {
-        // The commit stands even if a job fails. Such a failure appears in the next call or poisons the database.
-        let _ = background::run_queued(&engine);
+        // A close that has begun does what is left. The commit stands even if a job fails. Such a failure appears in the next call or
+        // poisons the database.
+        if let Ok(_call) = ctx.calls.begin() {
+            let _ = background::run_queued(&engine);
+        }
     }
 }

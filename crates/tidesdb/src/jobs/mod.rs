@@ -1,6 +1,7 @@
 //! The queue of background work, and retries after failures. Callers that request work do not know the workers, which
-//! live in a higher layer. Which flushes and merges run, and how far they are.
+//! live in a higher layer. Which flushes, merges and calls run, and how far they are.
 
+mod calls;
 mod merges;
 mod running;
 mod staff;
@@ -10,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+pub use calls::{Call, Calls};
 pub use merges::Merges;
 pub use running::{JobStart, JobStats, Progress, RunningJob, RunningJobs};
 pub use staff::{Crew, Staff};

@@ -240,3 +240,67 @@ fn a_close_with_a_stuck_merge_operator_names_the_flush_or_merge() {
     db.close().unwrap();
     assert_eq!(open().get("k").unwrap().unwrap(), b"xxx");
 }
+
+/// A commit that had ended began a merge after the close, when another process may use the same file numbers.
+#[test]
+fn no_merge_begins_in_the_thread_of_a_commit_after_the_close() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = || Db::options(dir.path()).default_family(small().l1_tables_trigger(2)).background_threads(0);
+    let db = open().open().unwrap();
+    let (gate, merges) = (Arc::new(Gate::default()), Arc::new(AtomicU32::new(0)));
+    let (held, merged) = (Arc::clone(&gate), Arc::clone(&merges));
+    for value in [b"1", b"2"] {
+        fill(db.default_family(), 100, value);
+        db.flush().unwrap(); // asks for a merge
+    }
+    db.default_family().set_commit_hook(Some(Arc::new(move |_| held.pass())));
+    db.default_family().set_compaction_filter(Some(CompactionFilter::new("seen", move |_| {
+        merged.fetch_add(1, SeqCst);
+        Decision::Keep
+    })));
+    std::thread::scope(|s| {
+        s.spawn(|| db.put("late", "v").unwrap());
+        gate.wait_until_reached();
+        db.clone().close().unwrap();
+        merges.store(0, SeqCst); // the close flushes
+        gate.open();
+    });
+    assert_eq!(merges.load(SeqCst), 0);
+    let report = open().open().unwrap().recovery_report().clone();
+    assert!(report.clean && report.orphans == 0, "{report}");
+}
+
+/// Neither the directory nor its file numbers are free while a caller merges.
+#[test]
+fn a_close_waits_for_merges_in_the_threads_of_callers() {
+    for by_commit in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let open =
+            || Db::options(dir.path()).default_family(small().l1_tables_trigger(2)).background_threads(0);
+        let db = open().open().unwrap();
+        let gate = Arc::new(Gate::default());
+        let stuck = Arc::clone(&gate);
+        let filter = CompactionFilter::new("stuck", move |_| {
+            stuck.pass();
+            Decision::Keep
+        });
+        db.default_family().set_compaction_filter(Some(filter));
+        std::thread::scope(|s| {
+            let caller = s.spawn(|| {
+                for value in [b"1", b"2"] {
+                    fill(db.default_family(), 100, value);
+                    db.flush().unwrap();
+                }
+                if by_commit { db.put("late", "v").map(drop) } else { db.compact() }
+            });
+            gate.wait_until_reached();
+            let text = waits_for(db.close_timeout(Duration::from_millis(200)));
+            assert!(text.contains(" of family \"default\" runs for "), "{text}");
+            gate.open();
+            let _ = caller.join().unwrap(); // it may have been stopped
+        });
+        db.close().unwrap();
+        let report = open().open().unwrap().recovery_report().clone();
+        assert!(report.clean && report.orphans == 0, "{report}");
+    }
+}
