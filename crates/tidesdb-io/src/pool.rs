@@ -64,6 +64,16 @@ impl Descriptors {
         self.open.lock()
     }
 
+    /// Runs `call`, and runs it again as long as descriptors run out and some can be freed: another thread may take those first.
+    fn with_one<R>(&self, mut call: impl FnMut() -> io::Result<R>) -> io::Result<R> {
+        loop {
+            match call() {
+                Err(e) if is_out_of_descriptors(&e) && self.evict_half() => {}
+                other => return other,
+            }
+        }
+    }
+
     /// Records that `file` holds a descriptor, and closes other files if the budget is exceeded.
     fn admit(&self, file: &Arc<PooledFile>) {
         let mut queue = self.queue();
@@ -141,12 +151,8 @@ impl PooledDir {
         Arc::new(Self { inner, descriptors: Arc::clone(descriptors), keeping: true })
     }
 
-    /// Runs `call`, and runs it again if descriptors ran out and some could be freed.
-    fn with_descriptor<R>(&self, mut call: impl FnMut() -> io::Result<R>) -> io::Result<R> {
-        match call() {
-            Err(e) if is_out_of_descriptors(&e) && self.descriptors.evict_half() => call(),
-            other => other,
-        }
+    fn with_descriptor<R>(&self, call: impl FnMut() -> io::Result<R>) -> io::Result<R> {
+        self.descriptors.with_one(call)
     }
 }
 
@@ -298,12 +304,7 @@ impl PooledFile {
     }
 
     fn reopen(&self) -> io::Result<Arc<dyn File>> {
-        match self.dir.open(&self.name, self.access) {
-            Err(e) if is_out_of_descriptors(&e) && self.descriptors.evict_half() => {
-                self.dir.open(&self.name, self.access)
-            }
-            other => other,
-        }
+        self.descriptors.with_one(|| self.dir.open(&self.name, self.access))
     }
 }
 

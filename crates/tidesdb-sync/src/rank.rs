@@ -33,8 +33,6 @@ ranks! {
     READER = 90;
     /// Lock of the database directory.
     DIRECTORY = 100;
-    /// Calls that write files in the threads of their callers.
-    CALLS = 104;
     /// What the last look at the state of the database saw.
     WATCH = 106;
     /// The upload under way.

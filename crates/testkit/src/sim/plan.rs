@@ -140,7 +140,7 @@ impl Plan {
         };
         let open_files = match one(&[0, 0, 1]) {
             // Windows sets no limit, and its files have no maps in their place.
-            1 if habits != Habits::WINDOWS && !is_off("descriptors") => Some(one(&[64, 96, 128]) as usize),
+            1 if habits != Habits::WINDOWS && !is_off("descriptors") => Some(one(&[40, 64]) as usize),
             _ => None,
         };
         let starts_fail = one(&[0, 0, 0, 0, 1]) == 1 && !is_off("threads");

@@ -2,7 +2,7 @@
 
 use std::thread::ThreadId;
 
-use tidesdb_sync::{Condvar, Mutex, rank};
+use tidesdb_sync::{Condvar, Mutex};
 
 use crate::{Error, Result};
 
@@ -10,7 +10,7 @@ use crate::{Error, Result};
 /// remove a file then.
 #[derive(Debug, Default)]
 pub struct Calls {
-    inner: Mutex<Inner, { rank::CALLS }>,
+    inner: Mutex<Inner>,
     ended: Condvar,
 }
 
