@@ -329,3 +329,22 @@ fn an_idle_database_merges_what_hides_old_versions() {
     assert!(trickle.merges_idle > idle.merges_idle && merged < 25 * flushed, "{merged} for {flushed} bytes");
     assert!(trickle.table_entries < u64::from(ROWS) * 110 / 100, "{trickle:?}");
 }
+
+/// Commits beside a close are flushed after the order of commits has ended. The manifest then claimed the empty place at its end, and an
+/// open after a kill took the log for damaged.
+#[test]
+fn a_kill_after_the_end_of_the_order_of_commits_is_recovered() {
+    let m = Machine::new(SyncMode::Full);
+    m.put(b"k", SyncMode::Full);
+    let engine = &m.db.inner.engine;
+    engine.write.log.close().unwrap();
+    engine.write.sync_to(engine.write.log.sequencer().tail()).unwrap();
+    let families = engine.write.all_families();
+    let boundary = engine.write.rotate_all(&families);
+    let flushing: Vec<_> = families.iter().map(|family| family.flushing.lock_in_order()).collect();
+    crate::flush::up_to(&engine.maintenance, &families, boundary).unwrap();
+    drop(flushing);
+    let (env, ..) = sim::env_on(m.disk.fork(), SEED);
+    assert_eq!(options(env).open().unwrap().iter().unwrap().count(), 1);
+    assert_eq!(m.durable(), 1); // after a power failure
+}

@@ -130,7 +130,7 @@ impl MaintenanceCtx {
         let first = self.write.log.segment_of(self.write.log_needed_without(flushed));
         edit.push(Change::LogStart { wal: first });
         edit.push(Change::LastSeq { seq: tail - 1 });
-        edit.push(Change::DurableMark { seq: self.write.log.sequencer().durable() });
+        edit.push(Change::DurableMark { seq: self.write.log.sequencer().durable_records() });
         first
     }
 }

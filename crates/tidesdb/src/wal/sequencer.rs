@@ -109,6 +109,8 @@ pub struct Sequencer {
     durable: CachePadded<AtomicU64>,
     /// Whether commits are ordered: `OPEN`, `CLOSED` or `STOPPED`.
     state: AtomicU64,
+    /// The empty place that ends the order of commits.
+    closed_at: AtomicU64,
     /// By [`Purpose`]: no record may end above this address.
     limits: [AtomicU64; 2],
     /// Large commits that are not published yet.
@@ -232,6 +234,7 @@ impl Sequencer {
             acked: CachePadded::new(AtomicU64::new(start)),
             durable: CachePadded::new(AtomicU64::new(start)),
             state: AtomicU64::new(OPEN),
+            closed_at: AtomicU64::new(SeqNo::MAX),
             limits: [AtomicU64::new(u64::MAX), AtomicU64::new(u64::MAX)],
             large: AtomicU64::new(0),
             slots: (0..RING_SLOTS).map(|_| AtomicU64::new(0)).collect(),
@@ -518,6 +521,13 @@ impl Sequencer {
         self.durable.load(SeqCst)
     }
 
+    /// How far the log is durable and has a record at every place: not beyond the empty place that ends the order of commits. An open
+    /// would miss the record of a place below a mark in the manifest.
+    pub fn durable_records(&self) -> SeqNo {
+        let durable = self.durable(); // first: it passes that place only afterwards
+        durable.min(self.closed_at.load(SeqCst))
+    }
+
     /// Holds the tail: no commit is ordered until the value is dropped. Waits for another holder.
     pub fn hold(&self) -> HeldTail<'_> {
         let mut backoff = Backoff::new();
@@ -555,6 +565,7 @@ impl Sequencer {
         drop(held);
         closed.map_err(|_| Refusal::Stopped)?;
         if let Some(last) = last {
+            self.closed_at.store(last.seq, SeqCst);
             self.done(&last);
         }
         let end = self.tail();
