@@ -310,6 +310,7 @@ def operations(options):
         ("overwrite: batches of 1000, one call each", n, False, lambda e: each(e.bulk, batches)),
         ("overwrite: put, one by one", n // 2, False, lambda e: e.put_all(rows[: n // 2])),
         (None, 0, False, lambda e: e.settle()),
+        ("scan, the first after a flush", n, False, lambda e: e.scan()),
         ("scan", n, False, lambda e: e.scan()),
         ("scan backwards", n, False, lambda e: e.scan(reverse=True)),
         ("scan of keys", n, False, lambda e: e.keys()),
