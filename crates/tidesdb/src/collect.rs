@@ -83,9 +83,7 @@ fn take_step(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, stored_to: SeqNo) -
 pub fn all(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, stored_to: SeqNo) -> Result<()> {
     // A drop empties the view some time after it has set the flag; until then nothing here would change anything.
     while !family.is_dropped() {
-        if ctx.write.jobs.is_closed() {
-            return Err(Error::Closed); // a close waits for one step, not for all
-        }
+        ctx.write.jobs.check_open()?; // a close waits for one step, not for all
         let removed = run(ctx, family, stored_to)?;
         let thrift = ctx.write.thrift().max(Thrift::Idle);
         let next = Usage::of(family, &Seen::now(ctx, family)).next(family, thrift);

@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use super::plan;
 use super::run::{run_alone, version_of};
+use crate::Result;
 use crate::family::FamilyCore;
 use crate::maintenance::MaintenanceCtx;
-use crate::{Error, Result};
 
 /// Merges all tables of `family` into one sorted run.
 ///
@@ -34,8 +34,7 @@ pub fn within<'k>(
 ) -> Result<()> {
     let (options, order) = (&family.options, &family.options.comparator);
     let stops = ctx.write.merges.stops();
-    let check_open = || if ctx.write.jobs.is_closed() { Err(Error::Closed) } else { Ok(()) };
-    check_open()?;
+    ctx.write.jobs.check_open()?;
     ctx.remove_obsolete(); // what readers used when an earlier attempt found no space
     let mut pieces = false;
     run_alone(ctx, family, stops, |version| {
@@ -49,7 +48,7 @@ pub fn within<'k>(
     let Some(last) = plan::largest_key(&version_of(family)).filter(|_| pieces) else { return Ok(()) };
     let mut done: Option<Vec<u8>> = None;
     while done.as_ref().is_none_or(|done| order.compare(done, &last).is_lt()) {
-        check_open()?; // a close waits for one merge, not for all
+        ctx.write.jobs.check_open()?; // a close waits for one merge, not for all
         ctx.remove_obsolete();
         let start = done.as_deref().map_or(range.start_bound().cloned(), Bound::Excluded);
         let rest = (start, range.end_bound().cloned());

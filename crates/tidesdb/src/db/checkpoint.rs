@@ -125,7 +125,10 @@ fn copy(ctx: &MaintenanceCtx, name: &str, target: &Arc<dyn Dir>) -> Result<()> {
 /// Transfers the files first, then writes a manifest that names them all. Until `CURRENT` exists, nothing looks like a
 /// database.
 fn fill(ctx: &MaintenanceCtx, state: &State, target: &Arc<dyn Dir>, transfer: Transfer) -> Result<()> {
-    upload::names(state).try_for_each(|name| transfer(ctx, &name, target))?;
+    upload::names(state).try_for_each(|name| {
+        ctx.write.jobs.check_open()?;
+        transfer(ctx, &name, target)
+    })?;
     target.sync().map_err(|e| Error::io("sync", &target.path().display().to_string(), e))?;
     let tables = TableContext::new(target, &ctx.write.memory, 0, false);
     let comparators: Vec<Comparator> =

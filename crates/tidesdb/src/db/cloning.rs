@@ -86,6 +86,7 @@ impl CloneFiles<'_> {
                 .map_err(|_| Error::MemoryLimit { what: "cloning a family".into() })?;
             cursor.next()?;
             if map.allocated_bytes() >= to.buffer_bytes() || !cursor.valid() {
+                self.engine.write.jobs.check_open()?;
                 let full = std::mem::replace(&mut map, staging());
                 let mut source = Source::memtable(&full);
                 source.seek_to_first()?;

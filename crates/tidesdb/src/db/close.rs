@@ -76,7 +76,7 @@ impl Closing {
 impl Db {
     /// Closes the database for all handles. Writes that begin from now on, and those that wait before they have a place in the log, fail
     /// with `Closed` and have no effect. Commits that have a place are finished. Then running merges end, memtables are flushed, and the
-    /// log is removed; every other call fails with `Closed`, too. Further calls wait for the first and return its result.
+    /// log is removed; every other call fails with `Closed`, too. Calls of other threads that merge, clone or copy end early, with `Closed`. Further calls wait for the first and return its result.
     ///
     /// It waits for the device and for merges that run, without limit: [`Db::close_timeout`] has one.
     ///
@@ -147,7 +147,7 @@ impl Inner {
         engine.write.stop_admitting();
         closing.waits_for("the log to be synced");
         self.sync_for_intervals();
-        closing.waits_for("background jobs");
+        closing.waits_for("background jobs and calls that write files");
         self.pool.stop(&engine.write);
         let result = if engine.write.options.read_only { Ok(()) } else { self.settle() };
         if result.is_err() {

@@ -18,6 +18,7 @@ pub use staff::{Crew, Staff};
 use tidesdb_sync::{Condvar, Event, Mutex, rank};
 
 use crate::types::FamilyId;
+use crate::{Error, Result};
 
 /// Maximum number of merges of one family at a time, whatever the number of workers.
 const MERGES_OF_A_FAMILY: usize = 4;
@@ -265,6 +266,14 @@ impl JobQueue {
         if !self.is_closed() {
             self.ended.wait_while(seen, Some(patience));
         }
+    }
+
+    /// Ends a call that may take long when a close has begun, which waits for it.
+    ///
+    /// # Errors
+    /// `Closed` if [`JobQueue::close`] was called.
+    pub fn check_open(&self) -> Result<()> {
+        if self.is_closed() { Err(Error::Closed) } else { Ok(()) }
     }
 
     /// Returns true if [`JobQueue::close`] was called.
