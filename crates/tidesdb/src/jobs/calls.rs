@@ -1,5 +1,6 @@
 //! Calls that write files in the threads of their callers. A close waits for them.
 
+use std::marker::PhantomData;
 use std::thread::ThreadId;
 
 use tidesdb_sync::{Condvar, Mutex};
@@ -32,7 +33,7 @@ impl Calls {
             return Err(Error::Closed);
         }
         inner.running.push(std::thread::current().id());
-        Ok(Call { of: self })
+        Ok(Call { of: self, here: PhantomData })
     }
 
     /// Refuses further calls, and waits for those of other threads: a callback of a call may drop the last handle of the database.
@@ -46,10 +47,12 @@ impl Calls {
     }
 }
 
-/// A call that runs, until this is dropped by the thread that began it.
+/// A call that runs, until this is dropped.
 #[derive(Debug)]
 pub struct Call<'a> {
     of: &'a Calls,
+    /// Stays in the thread that began it.
+    here: PhantomData<*const ()>,
 }
 
 impl Drop for Call<'_> {
