@@ -75,7 +75,7 @@ pub(crate) fn runner() -> ExitCode {
             ("crash_points", points),
             ("images", points * 11),
             ("nested", points / 10),
-            ("second_lives", points / 10),
+            ("second_lives", points / 20),
             ("views", 500),
             ("shown", points / 4),
             ("ordered", points),
