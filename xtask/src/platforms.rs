@@ -190,8 +190,8 @@ const WINE_ENGINE: &[(&str, &str)] = &[(
     "measures the memory of a process of Linux with the allocator of glibc",
 )];
 
-/// How Rust shows the error "Internal error" of Windows. Under Wine 8.0 the start of a process fails with it, about once in a thousand
-/// starts beside other work.
+/// How Rust shows the error "Internal error" of Windows. Under Wine 8.0 the start of a process fails with it in rare cases, beside
+/// other work.
 const UNSTARTED: &str = "code: 1359";
 
 /// Runs `cargo xtask platforms [NAME...]`: all if none is named.
