@@ -220,7 +220,7 @@ impl Plan {
     pub fn family(&self, n: usize) -> FamilyOptions {
         let mut options = FamilyOptions::default().write_buffer_bytes(self.write_buffer << (n % 2));
         // A single delete is a delete where operands may be.
-        if !self.singles || n % 2 == 0 {
+        if !self.singles || n.is_multiple_of(2) {
             options.merge_operator = Some(MergeOperator::append(SEPARATOR));
         }
         if n % 3 == 1 {
