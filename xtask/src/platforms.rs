@@ -539,6 +539,15 @@ mod tests {
     }
 
     #[test]
+    fn a_program_that_did_not_start_is_seen() {
+        let mut output = Output::default();
+        ["test a ... FAILED", "code: 1358", ""].iter().for_each(|line| output.read(line));
+        assert!(!output.is_unstarted);
+        output.read("Err(Os { code: 1359, kind: Uncategorized, message: \"Internal error.\" })");
+        assert!(output.is_unstarted && output.last.starts_with("Err"));
+    }
+
+    #[test]
     fn a_platform_that_cannot_be_installed_is_skipped_with_the_reason() {
         let unknown = Platform { name: "amiga", target: "m68k-commodore-amigaos", run: None };
         let Ok(Outcome::Skipped(why)) = compile(Path::new("."), [&unknown].into_iter()) else {

@@ -150,10 +150,6 @@ impl PooledDir {
     pub fn keeping(inner: Arc<dyn Dir>, descriptors: &Arc<Descriptors>) -> Arc<dyn Dir> {
         Arc::new(Self { inner, descriptors: Arc::clone(descriptors), keeping: true })
     }
-
-    fn with_descriptor<R>(&self, call: impl FnMut() -> io::Result<R>) -> io::Result<R> {
-        self.descriptors.with_one(call)
-    }
 }
 
 /// Returns whether a call failed because the process or the system has too many open files. The numbers of these errors differ between
@@ -173,11 +169,11 @@ pub fn is_out_of_descriptors(e: &io::Error) -> bool {
 
 impl Dir for PooledDir {
     fn create_new(&self, name: &str, prealloc: u64) -> io::Result<Arc<dyn File>> {
-        self.with_descriptor(|| self.inner.create_new(name, prealloc))
+        self.descriptors.with_one(|| self.inner.create_new(name, prealloc))
     }
 
     fn open(&self, name: &str, access: Access) -> io::Result<Arc<dyn File>> {
-        let file = self.with_descriptor(|| self.inner.open(name, access))?;
+        let file = self.descriptors.with_one(|| self.inner.open(name, access))?;
         if access == Access::ReadWrite {
             return Ok(file);
         }
@@ -208,7 +204,7 @@ impl Dir for PooledDir {
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
-        self.with_descriptor(|| self.inner.list())
+        self.descriptors.with_one(|| self.inner.list())
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -216,7 +212,7 @@ impl Dir for PooledDir {
     }
 
     fn lock(&self, name: &str, exclusive: bool) -> io::Result<Box<dyn DirLock>> {
-        self.with_descriptor(|| self.inner.lock(name, exclusive))
+        self.descriptors.with_one(|| self.inner.lock(name, exclusive))
     }
 
     fn space(&self) -> io::Result<Space> {
@@ -354,6 +350,18 @@ mod tests {
             dir.create_new(&name(n), 0).unwrap().write_all_at(&[n; 9000], 0).unwrap();
         }
         (0..3u8).map(|n| dir.open(&name(n), Access::Random).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_call_goes_on_while_descriptors_can_be_freed() {
+        let (env, ..) = crate::sim::env(1);
+        let descriptors = Arc::new(Descriptors::new(8));
+        let dir = env.disk.open_dir(Path::new("/d"), true).unwrap();
+        let _files = three(PooledDir::wrap(dir, &descriptors));
+        let out = || Err::<(), _>(Errno::MFILE.into());
+        // Another thread takes those that are freed first.
+        descriptors.with_one(|| if descriptors.open_files() > 0 { out() } else { Ok(()) }).unwrap();
+        assert!(is_out_of_descriptors(&descriptors.with_one(out).unwrap_err()));
     }
 
     #[test]

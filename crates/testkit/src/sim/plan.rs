@@ -85,7 +85,7 @@ pub struct Plan {
     /// Habits of the disk.
     pub habits: Habits,
     /// How many files may be open.
-    pub open_files: Option<usize>,
+    open_files: Option<usize>,
     /// Whether some values and batches have megabytes.
     pub is_huge: bool,
     /// Whether some threads of the engine are not started after the open.

@@ -118,8 +118,7 @@ impl Dir for SimDir {
             }
             state.check_descriptors()?;
             let id = state.world.create(self.id, name, prealloc)?;
-            state.open(id);
-            state.open_files += 1;
+            state.open_file(id);
             Ok(id)
         })?;
         Ok(self.handle(id, name, Access::ReadWrite))
@@ -130,8 +129,7 @@ impl Dir for SimDir {
             let id = state.world.lookup_file(self.id, name)?;
             state.not_removed(self.id, name)?;
             state.check_descriptors()?;
-            state.open(id);
-            state.open_files += 1;
+            state.open_file(id);
             Ok(id)
         })?;
         Ok(self.handle(id, name, access))
@@ -238,6 +236,12 @@ impl Drop for SimLock {
 impl State {
     fn open(&mut self, id: Id) {
         *self.handles.entry(id).or_default() += 1;
+    }
+
+    /// Counts an open file, which takes a descriptor.
+    fn open_file(&mut self, id: Id) {
+        self.open(id);
+        self.open_files += 1;
     }
 
     fn close(&mut self, id: Id) {

@@ -1,11 +1,13 @@
 //! Tests of the simulator's parts against simple models.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use super::bytes::{Bytes, PAGE};
 use super::inode::{Blocks, Inode};
 use super::rng::Rng;
-use super::{SyncModel, env_on};
+use super::{SimDisk, SyncModel, env_on};
+use crate::{Access, is_out_of_descriptors};
 
 #[test]
 fn bytes_behave_as_a_vector() {
@@ -152,4 +154,23 @@ fn blocks_are_what_a_set_of_bytes_says() {
             assert_eq!(blocks.reach(&range, room), reach, "{range:?} with room for {room}");
         }
     }
+}
+
+#[test]
+fn only_so_many_files_are_open_as_the_limit_allows() {
+    let (env, disk, _) = env_on(SimDisk::new(1), 1);
+    let dir = env.disk.open_dir(Path::new("/d"), true).unwrap();
+    disk.limit_open_files(2);
+    let first = dir.create_new("a", 0).unwrap();
+    let second = dir.open("a", Access::Read).unwrap();
+    for refused in [dir.create_new("b", 0), dir.open("a", Access::Read)] {
+        assert!(is_out_of_descriptors(&refused.unwrap_err()));
+    }
+    assert_eq!(dir.list().unwrap(), ["a"]);
+    let map = second.without_descriptor().unwrap().unwrap();
+    drop(second); // the map takes none
+    drop((dir.create_new("b", 0).unwrap(), first));
+    drop(map);
+    let _both = ["a", "b"].map(|name| dir.open(name, Access::Read).unwrap());
+    assert!(dir.open("b", Access::Read).is_err());
 }

@@ -11,7 +11,7 @@ use crate::jobs::Job;
 use crate::options::{Isolation, SyncMode, WriteOptions};
 use crate::types::TableId;
 use crate::wal::Purpose;
-use crate::{Db, Family, OpenOptions, WriteBatch};
+use crate::{Db, Error, Family, OpenOptions, WriteBatch};
 
 const SEED: u64 = 7;
 
@@ -347,4 +347,19 @@ fn a_kill_after_the_end_of_the_order_of_commits_is_recovered() {
     let (env, ..) = sim::env_on(m.disk.fork(), SEED);
     assert_eq!(options(env).open().unwrap().iter().unwrap().count(), 1);
     assert_eq!(m.durable(), 1); // after a power failure
+}
+
+/// A close waits for calls that write files; they end early.
+#[test]
+fn long_calls_end_when_a_close_has_begun() {
+    let m = Machine::new(SyncMode::None);
+    m.put(b"k", SyncMode::None);
+    let (db, closed) = (&m.db, |result: crate::Result<()>| assert!(matches!(result, Err(Error::Closed))));
+    db.inner.engine.write.jobs.close();
+    closed(db.compact());
+    closed(db.default_family().compact_range(..));
+    closed(db.backup("/copy"));
+    closed(db.checkpoint("/copy"));
+    closed(db.clone_family("default", "copy").map(drop));
+    assert_eq!((db.families().len(), m.disk.file_names("/copy").unwrap()), (1, vec!["LOCK".to_owned(); 0]));
 }

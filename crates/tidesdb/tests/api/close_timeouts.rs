@@ -66,6 +66,14 @@ fn waits_for(result: Result<(), Error>) -> String {
     }
 }
 
+/// Begins a close beside a flush or merge that waits at `gate`, and opens the gate.
+fn close_that_waits_at(gate: &Gate, db: &Db) {
+    gate.wait_until_reached();
+    let text = waits_for(db.close_timeout(Duration::from_millis(200)));
+    assert!(text.contains(" of family \"default\" runs for "), "{text}");
+    gate.open();
+}
+
 #[test]
 fn a_close_with_a_stuck_merge_ends_in_time_and_goes_on_afterwards() {
     let dir = tempfile::tempdir().unwrap();
@@ -234,10 +242,7 @@ fn a_close_with_a_stuck_merge_operator_names_the_flush_or_merge() {
     }
     std::thread::scope(|s| {
         let compacting = s.spawn(|| db.compact());
-        gate.wait_until_reached();
-        let text = waits_for(db.close_timeout(Duration::from_millis(200)));
-        assert!(text.contains(" of family \"default\" runs for "), "{text}");
-        gate.open();
+        close_that_waits_at(&gate, &db);
         let _ = compacting.join().unwrap(); // it may have been stopped
     });
     db.close().unwrap();
@@ -296,10 +301,7 @@ fn a_close_waits_for_merges_in_the_threads_of_callers() {
                 }
                 if by_commit { db.put("late", "v").map(drop) } else { db.compact() }
             });
-            gate.wait_until_reached();
-            let text = waits_for(db.close_timeout(Duration::from_millis(200)));
-            assert!(text.contains(" of family \"default\" runs for "), "{text}");
-            gate.open();
+            close_that_waits_at(&gate, &db);
             let _ = caller.join().unwrap(); // it may have been stopped
         });
         db.close().unwrap();
