@@ -106,7 +106,7 @@ fn chances_are_about_right() {
 
 #[test]
 fn files_without_a_name_are_dropped_once_nothing_can_bring_them_back() {
-    let (env, disk, _) = env_on(super::SimDisk::new(1), 1);
+    let (env, disk, _) = env_on(SimDisk::new(1), 1);
     let files = || disk.state.lock().world.files.len();
     let dir = env.disk.open_dir(Path::new("/db"), true).unwrap();
     let file = dir.create_new("a", 0).unwrap();
