@@ -361,5 +361,6 @@ fn long_calls_end_when_a_close_has_begun() {
     closed(db.backup("/copy"));
     closed(db.checkpoint("/copy"));
     closed(db.clone_family("default", "copy").map(drop));
-    assert_eq!((db.families().len(), m.disk.file_names("/copy").unwrap()), (1, vec!["LOCK".to_owned(); 0]));
+    assert_eq!(db.families().len(), 1);
+    assert!(m.disk.file_names("/copy").unwrap().is_empty());
 }
