@@ -92,8 +92,6 @@ mod simulated {
     // The child.
 
     fn child(args: &Args) -> ExitCode {
-        #[cfg(target_os = "linux")]
-        pin(args.seed);
         let mut settings = Settings::drawn(args.schedule.unwrap_or(args.seed));
         settings.trace = args.trace.is_some();
         if let Some(strategy) = &args.strategy {
@@ -135,12 +133,13 @@ mod simulated {
         std::process::exit(i32::from(violation.is_some()));
     }
 
-    /// Runs all threads on one core: only one of them runs at a time, and it goes on sooner there.
+    /// Keeps this thread, and the processes that it starts, on one core: of the threads of a run only one runs at a
+    /// time, and it goes on sooner there.
     #[cfg(target_os = "linux")]
-    fn pin(seed: u64) {
+    fn pin(job: u64) {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let mut set = rustix::thread::CpuSet::new();
-        set.set(seed as usize % cores);
+        set.set(job as usize % cores);
         let _ = rustix::thread::sched_setaffinity(None, &set); // it is only slower otherwise
     }
 
@@ -256,14 +255,17 @@ mod simulated {
                 || limit.is_some_and(|limit| clock.mono() >= limit)
         };
         std::thread::scope(|scope| {
-            for _ in 0..args.jobs.min(seeds).max(1) {
-                scope.spawn(|| {
+            for job in 0..args.jobs.min(seeds).max(1) {
+                let (next, totals, is_over) = (&next, &totals, &is_over);
+                scope.spawn(move || {
+                    #[cfg(target_os = "linux")]
+                    pin(job);
                     while !is_over() {
                         let seed = next.fetch_add(1, SeqCst);
                         if seed - first >= seeds {
                             break;
                         }
-                        one(&Args { seed, ..args.clone() }, &totals);
+                        one(&Args { seed, ..args.clone() }, totals);
                     }
                 });
             }

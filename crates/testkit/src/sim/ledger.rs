@@ -18,6 +18,8 @@ const LATE: u64 = 100_000;
 const EARLY: u64 = 2;
 /// Commits that are tried to be left out: one for each thread that commits.
 const OPTIONAL_MAX: usize = 6;
+/// Bytes of a value that a message shows. Texts are also made for states that are only tried.
+const SHOWN: usize = 256;
 
 /// A value with its expiry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -476,10 +478,10 @@ fn text(key: &[u8]) -> String {
     String::from_utf8_lossy(key).into_owned()
 }
 
-/// The begin of a value.
+/// The begin of a value, and of the parts of that.
 fn short(value: Option<&[u8]>) -> String {
     let Some(value) = value else { return "nothing".to_owned() };
-    let names: Vec<String> = value
+    let names: Vec<String> = value[..value.len().min(SHOWN)]
         .split(|byte| *byte == SEPARATOR.as_bytes()[0])
         .map(|part| text(&part[..part.len().min(14)]))
         .collect();
