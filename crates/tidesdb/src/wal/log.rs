@@ -25,6 +25,10 @@ const FREE_MAX: usize = 2;
 /// Old segments kept until an object store has them.
 const KEPT_MAX: u64 = 4;
 
+/// Files that are not durable yet may take one part in this many of the descriptors, or [`OPEN_FILES_MIN`].
+const OPEN_FILES_SHARE: usize = 8;
+const OPEN_FILES_MIN: usize = 4;
+
 /// Properties of the database that the log needs.
 #[derive(Clone, Debug)]
 pub struct LogConfig {
@@ -418,6 +422,23 @@ impl Log {
             .filter(|s| s.header.id <= last && (s.header.id >= first || s.covers(first)))
             .cloned()
             .collect()
+    }
+
+    /// Closes the files whose last byte became durable when the log that was durable up to `from` became durable up to `end`.
+    pub(super) fn close_between(&self, from: SeqNo, end: SeqNo) {
+        let last = self.segment_of(end).0;
+        if self.segment_of(from).0 < last {
+            let is_done = |s: &Arc<Segment>| s.header.id + u64::from(s.header.span) <= last;
+            self.segments_between(from, end).iter().filter(|s| is_done(s)).for_each(|s| s.close());
+        }
+    }
+
+    /// Returns whether the files that are not durable yet take too large a part of the descriptors. The caller should call
+    /// [`Log::sync_to`]. A limit on what commits without syncs keep open: a file must be synced through the descriptor that it was written by.
+    pub fn holds_many_files(&self) -> bool {
+        let most = (self.env.descriptors.max() / OPEN_FILES_SHARE).max(OPEN_FILES_MIN);
+        let durable = self.segment_of(self.sequencer.durable()).0;
+        self.table.lock().live.range(durable..).count() > most
     }
 
     /// Keeps the files of segments from `first` on until the next call. At most a few are kept, and none on a full

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 use tidesdb_io::{Access, Dir, File, FileExt, SharedMap};
+use tidesdb_sync::{RwLock, rank};
 
 use super::layout::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::files;
@@ -22,7 +23,8 @@ pub(super) const PIECE_BYTES_MIN: u64 = 64 << 10;
 pub(super) struct Segment {
     pub(super) header: SegmentHeader,
     pub(super) name: String,
-    file: Arc<dyn File>,
+    /// `None` once nothing more is written to it, and all of it is durable: it takes no descriptor then.
+    file: RwLock<Option<Arc<dyn File>>, { rank::LEAF }>,
     map: Option<Box<dyn SharedMap>>,
     /// Bytes from the start of the file that have real blocks. Nothing beyond is written, through the map neither.
     backed: AtomicU64,
@@ -116,7 +118,8 @@ impl Draft {
     /// Gives the file its final name, or removes it. The name is durable only after the directory is synced.
     pub(super) fn finish(self, dir: &Arc<dyn Dir>, mapped: bool) -> Result<Segment> {
         let map = self.put_in_place(dir, mapped).inspect_err(|_| self.discard(dir))?;
-        let (name, file, backed) = (files::wal(WalId(self.header.id)), self.file, self.backed.into());
+        let (name, file) = (files::wal(WalId(self.header.id)), RwLock::new(Some(self.file)));
+        let backed = self.backed.into();
         Ok(Segment { header: self.header, name, file, map, backed, dirty: AtomicBool::new(false) })
     }
 
@@ -157,8 +160,8 @@ impl Segment {
     /// first `needed` bytes. One caller at a time.
     pub(super) fn back(&self, needed: u64, most: u64) -> Result<()> {
         let (backed, end) = (self.backed(), most.min(self.header.file_bytes()));
-        let allocate =
-            |bytes| self.file.allocate(backed, bytes).map_err(|e| Error::io("allocate", &self.name, e));
+        let file = self.file()?;
+        let allocate = |bytes| file.allocate(backed, bytes).map_err(|e| Error::io("allocate", &self.name, e));
         let ((), more) = as_many_as_fit(end - backed, needed.saturating_sub(backed), allocate)?;
         self.backed.store(backed + more, SeqCst);
         Ok(())
@@ -184,7 +187,7 @@ impl Segment {
             Some(map) if mapped && bytes.len() < MAPPED_BYTES_MAX => {
                 map.write(offset, bytes).map_err(|e| Error::io_at("write", &self.name, offset, e))?;
             }
-            _ => write_all(&self.file, &self.name, bytes, offset)?,
+            _ => write_all(&self.file()?, &self.name, bytes, offset)?,
         }
         if !self.dirty.load(SeqCst) {
             self.dirty.store(true, SeqCst);
@@ -205,9 +208,19 @@ impl Segment {
     /// nothing was written.
     pub(super) fn sync(&self) -> Result<()> {
         if self.dirty.swap(false, SeqCst) {
-            self.file.sync_data().map_err(|e| Error::io("sync", &self.name, e))?;
+            self.file()?.sync_data().map_err(|e| Error::io("sync", &self.name, e))?;
         }
         Ok(())
+    }
+
+    fn file(&self) -> Result<Arc<dyn File>> {
+        let file = self.file.read().clone();
+        file.ok_or_else(|| Error::internal(format!("{} is used after its end was made durable", self.name)))
+    }
+
+    /// Closes the file. Nothing more is written to it, and all of it is durable.
+    pub(super) fn close(&self) {
+        *self.file.write() = None;
     }
 }
 

@@ -100,7 +100,9 @@ impl Log {
         let synced = self.sync_files(target, values);
         self.measured(self.env.clock.mono().saturating_sub(started));
         synced.inspect_err(|_| files::note_failed_sync(&*self.dir)).map_err(|e| self.poison(e))?;
+        let before = self.sequencer.durable();
         self.sequencer.set_durable(target);
+        self.close_between(before, target);
         debug_assert!(self.sequencer.durable() >= end);
         Ok(())
     }

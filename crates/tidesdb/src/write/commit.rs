@@ -326,9 +326,13 @@ fn after(ctx: &WriteCtx, batch: &mut WriteBatch, commit: &Commit, full: bool) ->
     last
 }
 
-/// Has the next blocks of the log prepared. Starts the timekeeper at the first commit.
+/// Has the next blocks of the log prepared. Starts the timekeeper at the first commit. Where commits are not synced, syncs before the log
+/// has too many open files; a failure poisons the database, and the next commit gets it.
 #[cold]
 fn ask_ahead(ctx: &WriteCtx, commit: &Commit) {
+    if ctx.log.holds_many_files() {
+        let _ = ctx.sync_to(commit.end);
+    }
     if ctx.log.takes_first() {
         ctx.jobs.want(Crew::Clock);
     }

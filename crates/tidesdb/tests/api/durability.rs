@@ -1,11 +1,13 @@
 //! Which data survives which crash, and the recovery report.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidesdb::{Db, Error, MergeOperator, RecoveryMode, SyncMode, WriteBatch, WriteOptions};
+use tidesdb_io::Descriptors;
 use tidesdb_io::sim::{Fault, Image, OpKind, OpSet, errno};
 
-use crate::common::{Sim, contents, fill, noise, small, value};
+use crate::common::{DB, Sim, contents, fill, noise, small, value};
 
 fn survivors(after: &Sim) -> usize {
     let db = after.open();
@@ -505,4 +507,30 @@ fn a_log_that_is_lost_below_a_flush_loses_nothing_of_it() {
         assert_eq!(contents(reader.refresh().unwrap().default_family()), contents(db.default_family()));
     }
     assert!(torn > 10, "only {torn} of 60 lost commits");
+}
+
+/// Found by a simulation: each segment of the log kept its descriptor until a flush released it.
+#[test]
+fn a_long_log_keeps_few_files_open() {
+    for mode in [SyncMode::None, SyncMode::Interval(Duration::from_secs(60)), SyncMode::Full] {
+        let mut sim = Sim::new();
+        sim.env.descriptors = Arc::new(Descriptors::new(20));
+        sim.disk.limit_open_files(40);
+        let mut family = small().write_buffer_bytes(64 << 20);
+        family.value_threshold = usize::MAX;
+        let options = sim.options().sync(mode).default_family(family).with(|o| o.wal_bytes_max = 1 << 30);
+        let db = options.open().unwrap();
+        for i in 0..200u8 {
+            let bytes = if i % 50 == 7 { 90_000 } else { 15_000 }; // a long one takes a file of its own
+            db.put([i], noise(i.into(), bytes)).unwrap();
+        }
+        let segments = sim.disk.file_names(DB).unwrap().iter().filter(|name| name.ends_with(".wal")).count();
+        assert!(segments > 45, "{segments} segments in {mode:?}");
+        for image in Image::STANDARD.iter().filter(|_| mode == SyncMode::Full) {
+            assert_eq!(survivors(&sim.power_lost(image, 1)), 200);
+        }
+        assert_eq!(survivors(&sim.killed()), 200, "{mode:?}");
+        db.close().unwrap();
+        assert_eq!(survivors(&sim.killed()), 200, "{mode:?}");
+    }
 }
