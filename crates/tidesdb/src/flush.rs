@@ -100,7 +100,8 @@ impl Part {
         let bottom = family.owned_view().version.is_empty();
         note_new_keys(self)?;
         let purge = CoveringRanges { ranges: self.ranges(), complete_to: self.boundary - 1 };
-        let target = RewriteTarget { progress: Some(progress), ..RewriteTarget::flush(bottom) };
+        let caches = ctx.demand.note(ctx.reads.times.reads(), self.entries());
+        let target = RewriteTarget { progress: Some(progress), caches, ..RewriteTarget::flush(bottom) };
         let mover = &mut ValueMover::default();
         let (mut out, _) = match &self.slots[..] {
             [only] => {

@@ -75,6 +75,8 @@ pub struct RewriteTarget<'a> {
     /// Drop the pages of the new tables from the page cache, because the old tables were not cached and the family is too
     /// long for it. Pages that a flush writes stay: readers or a merge soon read them again.
     pub drop_pages: bool,
+    /// Keep the blocks of the new tables in the block cache, as long as it has room.
+    pub caches: bool,
     /// Reserved disk space of a merge. The rate of merges applies to rewrites that have it.
     pub space: Option<&'a MergeSpace>,
 }
@@ -194,6 +196,7 @@ impl Rewritten {
             return;
         }
         for table in &self.tables {
+            ctx.tables.forget(table.id);
             // If this fails, the file is an orphan that the next open sets aside.
             let _ = ctx.dir.unlink(&files::table(table.id));
         }
@@ -434,6 +437,7 @@ impl Output<'_> {
         let salt = self.ctx.write.env.entropy.salt();
         let order = self.family.options.comparator.clone();
         let writer = TableWriter::create(&self.ctx.dir, id, salt, options, order)?;
+        let writer = if self.target.caches { writer.caching(&self.ctx.tables) } else { writer };
         Ok(if self.target.drop_pages { writer.dropping_pages() } else { writer })
     }
 

@@ -212,6 +212,7 @@ impl PartedMerge {
             yields: helps,
             stops_seen: Some(*stops),
             progress: Some(&self.progress),
+            caches: false,
             drop_pages: self.drop_pages,
             space: Some(&self.space),
         };

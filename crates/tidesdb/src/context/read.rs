@@ -37,6 +37,13 @@ impl Default for OperationTimes {
     }
 }
 
+impl OperationTimes {
+    /// Estimates how many reads and seeks there were.
+    pub fn reads(&self) -> u64 {
+        [&self.gets, &self.multi_gets, &self.seeks].map(Histogram::estimate).iter().sum()
+    }
+}
+
 /// Decides what a reader sees: the newest visible commit, the snapshots, the time of expiry, and whether the database is open.
 #[derive(Debug)]
 pub struct ReadCtx {

@@ -430,7 +430,7 @@ impl OpenOptions {
         let write = Arc::new(write);
         let engine = Engine {
             reads: Arc::clone(&write.reads),
-            maintenance: MaintenanceCtx::new(&write, dir, versions),
+            maintenance: MaintenanceCtx::new(&write, dir, versions, &tables),
             write,
             tables,
             catalog: Mutex::default(),

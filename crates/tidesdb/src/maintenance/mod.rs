@@ -1,9 +1,11 @@
 //! What flushes and merges need of the database.
 
+mod demand;
 mod parted;
 
 use std::sync::Arc;
 
+pub use demand::ReadDemand;
 pub use parted::{PartedJob, PartedJobs};
 use tidesdb_io::Dir;
 use tidesdb_sync::Backoff;
@@ -13,11 +15,11 @@ use crate::context::{Flushed, ReadCtx, WriteCtx};
 use crate::family::FamilyCore;
 use crate::files::FileKind;
 use crate::sources::TableVersion;
-use crate::sst::Table;
+use crate::sst::{Table, TableContext};
 use crate::types::WalId;
 use crate::version::{Change, VersionEdit, VersionSet, Versions};
 
-/// Turns memtables into tables and tables into others. It holds no catalog, cache or threads: a test can run a flush or a merge
+/// Turns memtables into tables and tables into others. It holds no catalog and no threads: a test can run a flush or a merge
 /// with this alone.
 #[derive(Debug)]
 pub struct MaintenanceCtx {
@@ -29,15 +31,32 @@ pub struct MaintenanceCtx {
     pub dir: Arc<dyn Dir>,
     /// Which tables, value logs and families exist.
     pub versions: VersionSet<Table>,
+    /// What open tables share.
+    pub tables: Arc<TableContext>,
+    /// How often what is flushed is read.
+    pub demand: ReadDemand,
     /// Running merges whose parts other threads may take.
     pub parted: PartedJobs,
 }
 
 impl MaintenanceCtx {
     /// Maintenance of the tables of `versions` in `dir`, behind the write path `write`.
-    pub fn new(write: &Arc<WriteCtx>, dir: &Arc<dyn Dir>, versions: VersionSet<Table>) -> Self {
-        let (reads, write) = (Arc::clone(&write.reads), Arc::clone(write));
-        Self { reads, write, dir: Arc::clone(dir), versions, parted: PartedJobs::default() }
+    pub fn new(
+        write: &Arc<WriteCtx>,
+        dir: &Arc<dyn Dir>,
+        versions: VersionSet<Table>,
+        tables: &Arc<TableContext>,
+    ) -> Self {
+        let (reads, write, tables) = (Arc::clone(&write.reads), Arc::clone(write), Arc::clone(tables));
+        Self {
+            reads,
+            write,
+            dir: Arc::clone(dir),
+            versions,
+            tables,
+            demand: ReadDemand::default(),
+            parted: PartedJobs::default(),
+        }
     }
 
     /// Makes `edit` durable, then calls `publish` with the new versions; on failure neither happens.

@@ -287,7 +287,7 @@ impl Blocks {
         read: &[u8],
     ) -> Result<Handle<CachedPart>> {
         let block = self.decode(fence, near, read)?;
-        let cached = CachedBlock::new(block.shape, &block.buffers().keys, &block.buffers().values);
+        let cached = CachedBlock::new(block.shape, [&block.buffers().keys, &block.buffers().values]);
         drop(block);
         Ok(self.parts.insert(self.parts.key(fence.block, 0), CachedPart::Block(cached)))
     }

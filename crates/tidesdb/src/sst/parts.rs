@@ -16,6 +16,7 @@ use super::memory::TableMemory;
 use crate::Result;
 use crate::codec::Compression;
 use crate::memory::Memory;
+use crate::types::TableId;
 
 /// Offset of partition numbers in cache keys; block numbers are smaller.
 const PARTITIONS: usize = 1 << 31;
@@ -79,6 +80,30 @@ impl TableContext {
         let memory = TableMemory::new(memory, &cache, cache_bytes);
         Self { dir: Arc::clone(dir), cache, memory, use_mmap, reads: Arc::default() }
     }
+
+    /// Caches block `b` of table `id`, which is being written, unless the cache is full. `None` from `block` caches nothing.
+    pub(super) fn keep(&self, id: TableId, b: usize, block: impl FnOnce() -> Option<CachedBlock>) {
+        if self.use_mmap || self.cache.is_full() {
+            return;
+        }
+        if let Some(block) = block() {
+            self.memory.settle();
+            let part = CachedPart::Block(block);
+            let charge = part.charge();
+            self.cache.insert(block_key(id, b, 0), part, charge);
+        }
+    }
+
+    /// Removes what is cached of table `id`, which was not completed or not installed.
+    pub fn forget(&self, id: TableId) {
+        self.cache.erase_file(id.0);
+    }
+}
+
+/// Returns the key of block `b` of a table (part 0), or of its frame `part - 1`.
+#[inline]
+fn block_key(id: TableId, b: usize, part: u8) -> CacheKey {
+    CacheKey { file: id.0, block: b as u32, part }
 }
 
 /// Counts file reads by lookups that missed the cache: for a block, or for the values of a long block. Reads of mapped
@@ -152,7 +177,7 @@ impl Parts {
     /// Returns the key of block `b` (part 0), or of its frame `part - 1`.
     #[inline]
     pub(super) fn key(&self, b: usize, part: u8) -> CacheKey {
-        CacheKey { file: self.file.meta().id.0, block: b as u32, part }
+        block_key(self.file.meta().id, b, part)
     }
 
     /// Returns the key of partition `n` of the index.

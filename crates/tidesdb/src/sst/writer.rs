@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use tidesdb_io::{Advice, Dir, File, FileExt};
 
-use super::TableMeta;
 use super::block::{BlockBuilder, LIMITS, padding};
+use super::blocks::WHOLE_BYTES;
 use super::filter::Filter;
 use super::index::{IndexBuilder, PARTITION_BYTES};
 use super::layout::{Footer, begin_section, seal_section};
+use super::{TableContext, TableMeta};
 use crate::codec::{Compression, FieldWriter, Salt, key_hash};
 use crate::types::{Comparator, EntryRef, KEY_BYTES_MAX, SeqNo, TableId, VALUE_BYTES_MAX};
 use crate::{Error, Result, files};
@@ -55,6 +56,8 @@ pub struct TableWriter {
     out: Vec<u8>,
     /// True if written data is dropped from the system's page cache.
     drop_pages: bool,
+    /// Whose block cache keeps the blocks.
+    caches: Option<Arc<TableContext>>,
 }
 
 impl TableWriter {
@@ -87,12 +90,19 @@ impl TableWriter {
             started: 0,
             out: Vec::with_capacity(WRITE_BYTES + (WRITE_BYTES >> 3)),
             drop_pages: false,
+            caches: None,
         })
     }
 
     /// Drops the written data from the system's page cache.
     pub fn dropping_pages(mut self) -> Self {
         self.drop_pages = true;
+        self
+    }
+
+    /// Keeps the blocks in the block cache of `context`, as long as it has room.
+    pub fn caching(mut self, context: &Arc<TableContext>) -> Self {
+        self.caches = Some(Arc::clone(context));
         self
     }
 
@@ -202,7 +212,10 @@ impl TableWriter {
 
     /// Abandons the table and removes its file. If the removal fails, the file is left behind; no manifest names it.
     pub fn abandon(self) {
-        let Self { dir, file, name, .. } = self;
+        let Self { dir, file, name, caches, meta, .. } = self;
+        if let Some(context) = caches {
+            context.forget(meta.id);
+        }
         drop(file);
         files::remove(&*dir, &name);
     }
@@ -235,6 +248,13 @@ impl TableWriter {
         let padding = padding(self.end()) as usize;
         self.out.resize(self.out.len() + padding, 0);
         built.disk += padding;
+        if let Some(context) = &self.caches
+            && built.disk as u64 <= WHOLE_BYTES
+        {
+            let disk = &self.out[(at - self.written) as usize..];
+            let block = || self.block.decoded(built.entries, disk);
+            context.keep(self.meta.id, self.index.blocks() as usize, block);
+        }
         let (first, last) = (self.block.key(0), self.block.key(built.entries - 1));
         let before = (self.index.blocks() > 0).then_some(&*self.meta.largest);
         let same = before.is_some_and(|before| self.comparator.compare(before, first).is_eq());

@@ -74,6 +74,12 @@ impl Histogram {
         }
     }
 
+    /// Estimates the number of all operations from that of the measured ones.
+    pub fn estimate(&self) -> u64 {
+        let measured: u64 = self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).sum();
+        measured * self.sampled_one_in.max(1)
+    }
+
     /// Returns the longest duration since the previous call.
     pub fn take_longest(&self) -> Duration {
         Duration::from_nanos(self.recent_nanos.swap(0, Ordering::Relaxed))

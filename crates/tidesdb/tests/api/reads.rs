@@ -271,3 +271,25 @@ fn keys_that_cannot_exist_are_found_by_no_read() {
         db.flush().unwrap();
     }
 }
+
+#[test]
+fn rows_that_were_read_in_memory_are_in_the_block_cache_after_their_flush() {
+    for reads in [0, 20_000] {
+        let sim = Sim::new();
+        let db = sim.open();
+        let keys: Vec<_> = (0..4000u32).map(u32::to_be_bytes).collect();
+        for key in &keys {
+            db.put(key, noise(u32::from_be_bytes(*key).into(), 100)).unwrap();
+        }
+        for n in 0..reads {
+            db.get(keys[n % keys.len()]).unwrap().unwrap();
+        }
+        db.flush().unwrap();
+        let missed = || db.stats().cache_misses;
+        let before = missed();
+        let rows: Vec<_> = db.iter().unwrap().collect::<Result<_, _>>().unwrap();
+        assert!(rows.iter().map(|(key, _)| &**key).eq(keys.iter().map(|key| &key[..])));
+        let later = missed() - before;
+        assert_eq!(later == 0, reads > 0, "{later} blocks were read after {reads} gets");
+    }
+}

@@ -52,7 +52,8 @@ impl Rig {
     fn divided(family: FamilyOptions, parts: usize) -> Self {
         let (env, disk, clock) = sim::env(1);
         let dir = env.disk.open_dir(Path::new("/db"), true).unwrap();
-        let tables = TableContext::new(&dir, &Memory::new(0), 1 << 20, false);
+        let tables = Arc::new(TableContext::new(&dir, &Memory::new(0), 1 << 20, false));
+        let opening = Arc::clone(&tables);
         let context = Context {
             dir: Arc::clone(&dir),
             entropy: Arc::clone(&env.entropy),
@@ -62,7 +63,7 @@ impl Rig {
             lacks_operators: false,
             leaves_out: false,
             open_table: Arc::new(move |family, meta| {
-                Table::open(&tables, &family.options.comparator, meta.clone())
+                Table::open(&opening, &family.options.comparator, meta.clone())
             }),
         };
         let versions = VersionSet::create(context, SEGMENT).unwrap();
@@ -80,7 +81,7 @@ impl Rig {
         let options =
             DbOptions { background_threads: Some(0), merge_parts: Some(parts), ..DbOptions::default() };
         let write = Arc::new(WriteCtx::new(&env, options, &health, log));
-        let ctx = MaintenanceCtx::new(&write, &dir, versions);
+        let ctx = MaintenanceCtx::new(&write, &dir, versions, &tables);
         let family = create_family(&ctx, "only", family);
         Self { disk, clock, ctx, family }
     }

@@ -6,8 +6,8 @@ use super::attempts::Attempts;
 use super::estimate::{Estimate, RawSizes};
 use super::packing::pack;
 use super::{
-    ENTRIES_MAX, EXPIRES, EXPIRY_UNIFORM, FRAME_BYTES, HEADER_BYTES, HEADS, Header, KIND_UNIFORM, Limits,
-    PACKED, SUFFIX_UNIFORM, Shape, VALUE_UNIFORM,
+    CachedBlock, ENTRIES_MAX, EXPIRES, EXPIRY_UNIFORM, FRAME_BYTES, HEADER_BYTES, HEADS, Header,
+    KIND_UNIFORM, Limits, PACKED, SUFFIX_UNIFORM, Shape, VALUE_UNIFORM,
 };
 
 /// Keys are packed if that saves at least the block divided by this.
@@ -199,6 +199,16 @@ impl BlockBuilder {
         let raw = RawSizes::of(n, self.key_end(n), header.prefix as usize, self.value_end(n));
         self.estimate.learn(raw, header.key_disk as usize, self.frame_bytes());
         BuiltBlock { entries: n, disk: out.len() - start, key_part }
+    }
+
+    /// Returns the block of the first `n` entries that was built last, whose bytes on disk are `disk`, as a reader would cache it. `None` if
+    /// a reader would not cache its values.
+    pub(in crate::sst) fn decoded(&self, n: usize, disk: &[u8]) -> Option<CachedBlock> {
+        let values =
+            self.values.get(..self.value_end(n)).filter(|values| values.len() <= self.limits.values)?;
+        let shape = Shape::parse(disk).ok()?;
+        let front = disk.get(..shape.prefix_at as usize)?;
+        Some(CachedBlock::new(shape, [front, &self.section, values]))
     }
 
     /// Removes the first `n` entries; the next block starts with the remaining ones.

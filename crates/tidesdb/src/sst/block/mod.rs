@@ -285,9 +285,9 @@ pub struct CachedBlock {
 }
 
 impl CachedBlock {
-    /// Creates a cached block; `keys` are the header, frame table and raw key section.
-    pub(super) fn new(shape: Shape, keys: &[u8], values: &[u8]) -> Self {
-        Self { shape, bytes: [keys, values].concat().into() }
+    /// Creates a cached block; `parts` one after another are the header, frame table and raw key section, and then the values.
+    pub(super) fn new<const N: usize>(shape: Shape, parts: [&[u8]; N]) -> Self {
+        Self { shape, bytes: parts.concat().into() }
     }
 
     /// Returns the bytes that it takes on the heap.

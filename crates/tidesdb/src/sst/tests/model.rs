@@ -2,6 +2,9 @@
 
 use super::*;
 use crate::sst::TableCursor;
+use crate::sst::block::LIMITS;
+use crate::sst::blocks::WHOLE_BYTES;
+use crate::sst::index::CurrentPartition;
 use crate::types::EXPIRY_MAX;
 
 /// Returns a random key of one of several shapes.
@@ -283,6 +286,72 @@ fn random_tables_behave_like_sorted_vectors() {
             assert_eq!(table.verify().unwrap(), entries.len() as u64);
         }
     }
+}
+
+#[test]
+fn a_block_that_a_writer_keeps_is_the_one_that_a_reader_caches() {
+    let (mut kept, mut long) = (0, 0);
+    for seed in 0..80 {
+        let mut rng = Rng::new(1000 + seed);
+        let order = &[Comparator::bytewise(), Comparator::case_insensitive()][rng.below(2)];
+        let flavour = rng.below(7);
+        let entries = random_entries(&mut rng, order, flavour);
+        let rig = Rig::new();
+        let (options, id) = (options(ALL[rng.below(5)]), TableId(1));
+        let writing = Arc::new(rig.context(false, 1 << 26));
+        let w = TableWriter::create(&rig.dir, id, salt(seed), options, order.clone()).unwrap();
+        let mut w = w.caching(&writing);
+        entries.iter().for_each(|e| w.add(e.borrow()).unwrap());
+        let meta = Arc::new(w.finish().unwrap());
+        let reading = rig.context(false, 1 << 26);
+        let table = Table::open(&reading, order, Arc::clone(&meta)).unwrap();
+        scan(&table).1.unwrap();
+        for b in 0..table.blocks().count() {
+            let key = table.blocks().parts().key(b, 0);
+            let read = reading.cache.get(key).unwrap();
+            let fence = table.blocks().index().fence(&mut CurrentPartition::default(), b).unwrap();
+            let values = read.block().unwrap().block().values_len();
+            let is_long = fence.disk > WHOLE_BYTES || values > LIMITS.values;
+            match writing.cache.get(key) {
+                Some(block) => {
+                    assert_eq!(format!("{block:?}"), format!("{read:?}"), "block {b} of seed {seed}");
+                }
+                None => assert!(is_long, "block {b} of seed {seed} is not kept"),
+            }
+            (kept, long) = (kept + u32::from(!is_long), long + u32::from(is_long));
+        }
+        let table = Table::open(&writing, order, meta).unwrap();
+        check_gets(&mut rng, &table, &entries, order, flavour);
+        check_walks(&mut rng, &mut TableCursor::new(table), &entries, order, flavour);
+    }
+    assert!(kept > 500 && long > 5, "{kept} blocks kept, {long} long ones");
+}
+
+#[test]
+fn a_writer_keeps_blocks_only_where_they_are_read_and_no_others_leave_for_them() {
+    let rig = Rig::new();
+    let order = Comparator::bytewise();
+    let entries: Vec<_> = (0..20_000u32).map(|i| Entry::put(format!("{i:05}"), 1, [7; 100])).collect();
+    let write = |id, context: &Arc<TableContext>| {
+        let options = options(Compression::None);
+        let w = TableWriter::create(&rig.dir, TableId(id), salt(id), options, order.clone()).unwrap();
+        let mut w = w.caching(context);
+        entries.iter().for_each(|e| w.add(e.borrow()).unwrap());
+        w
+    };
+    let mapped = Arc::new(rig.context(true, 1 << 26));
+    write(1, &mapped).finish().unwrap();
+    assert_eq!(mapped.cache.stats().inserts, 0, "blocks of a mapped file are used in place");
+    let small = Arc::new(rig.context(false, 1 << 20));
+    write(2, &small).finish().unwrap();
+    let stats = small.cache.stats();
+    assert!(stats.inserts > 200 && stats.used_bytes > 15 << 16 && stats.evictions == 0, "{stats:?}");
+    let abandoned = Arc::new(rig.context(false, 1 << 26));
+    let before = abandoned.cache.stats().entries;
+    let w = write(3, &abandoned);
+    assert!(abandoned.cache.stats().entries > before + 400);
+    w.abandon();
+    assert_eq!(abandoned.cache.stats().entries, before);
 }
 
 #[test]
