@@ -271,13 +271,10 @@ impl FamilyCore {
     /// those that were in the view.
     pub fn release(&self, slots: &[Arc<MemSlot>], version: Option<Arc<TableVersion>>) -> u64 {
         let mut debt = 0;
-        if let Some(version) = &version {
-            for slot in slots {
-                slot.values.get_or_init(|| version.vlog_slots());
-            }
-        }
         self.change_view(|view| {
-            let next = view.flushed(slots, version.unwrap_or_else(|| Arc::clone(&view.version)));
+            let version = version.unwrap_or_else(|| Arc::clone(&view.version));
+            keep_values(slots.iter(), &version);
+            let next = view.flushed(slots, version);
             debt = view.immutables[next.immutables.len()..].iter().map(|(slot, _)| slot.debt()).sum();
             next
         });
@@ -354,9 +351,7 @@ impl FamilyCore {
     /// Replaces all memtables by the tables of `version`, which hold their entries.
     pub fn replace_memtables(&self, version: &Arc<TableVersion>) {
         self.change_view(|view| {
-            for slot in view.memtables() {
-                slot.values.get_or_init(|| version.vlog_slots());
-            }
+            keep_values(view.memtables(), version);
             ReadView { active: None, immutables: Vec::new(), ..view.with_version(Arc::clone(version)) }
         });
     }
@@ -365,6 +360,7 @@ impl FamilyCore {
     pub fn forget_memtables(&self) -> u64 {
         let mut bytes = 0;
         self.change_view(|view| {
+            keep_values(view.memtables(), &view.version);
             bytes = view.immutables.iter().map(|(slot, _)| slot.debt()).sum();
             ReadView { active: None, immutables: Vec::new(), ..view.clone() }
         });
@@ -384,6 +380,14 @@ impl FamilyCore {
             Some(compare) => KeyOrder::Custom(compare),
         };
         Memtable::charged(order, self.buffer_bytes(), seed, self.memory.sum(of))
+    }
+}
+
+/// Keeps the value logs of `version` for as long as older views show memtables that leave the view: the versions of these views may not name
+/// them yet.
+fn keep_values<'a>(slots: impl Iterator<Item = &'a Arc<MemSlot>>, version: &TableVersion) {
+    for slot in slots {
+        slot.values.get_or_init(|| version.vlog_slots());
     }
 }
 

@@ -1,6 +1,10 @@
 //! Create, drop, rename, clone, list.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use tidesdb::{Comparator, Db, Error, Family, FamilyOptions, Isolation, SyncMode, Transaction, WriteBatch};
+use tidesdb_io::Descriptors;
 use tidesdb_io::sim::Image;
 
 use crate::common::{Sim, contents, fill, noise, small, value};
@@ -474,4 +478,38 @@ fn a_catalogue_makes_tables_part_of_transactions() {
         seen.insert(rows.iter().map(|(table, _)| table.to_string()).collect::<Vec<_>>().join(" "));
     }
     assert_eq!(seen.into_iter().collect::<Vec<_>>(), ["", "mails", "mails users", "users"]);
+}
+
+/// Found by a simulation: the view of the cursor shows a memtable, and its version does not name the value log yet.
+#[test]
+fn a_cursor_reads_values_of_a_dropped_family_whose_memtable_was_not_flushed() {
+    let mut sim = Sim::new();
+    sim.env.descriptors = Arc::new(Descriptors::new(1));
+    let db = sim.options().background_threads(1).open().unwrap();
+    let mut options = small().vlog_file_bytes(4096);
+    options.value_threshold = 512;
+    let f = db.create_family("f", options).unwrap();
+    for n in 0..6u8 {
+        f.put([n], noise(u64::from(n), 1000)).unwrap();
+    }
+    let mut cursor = f.cursor().unwrap();
+    cursor.seek([0]).unwrap();
+    // The background seals the first value log, which is full: a newer version names it.
+    db.sync().unwrap();
+    for _ in 0..6000 {
+        if f.stats().value_log_live_bytes > 0 {
+            break;
+        }
+        sim.clock.advance(Duration::from_secs(1));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(f.stats().value_log_live_bytes > 0, "the value log is sealed");
+    db.drop_family("f").unwrap();
+    db.put("k", "v").unwrap();
+    db.flush().unwrap();
+    assert_eq!(value(db.default_family(), b"k").unwrap(), b"v"); // another file takes the only descriptor
+    for n in 0..6u8 {
+        assert_eq!(cursor.value().unwrap(), noise(u64::from(n), 1000));
+        cursor.next().unwrap();
+    }
 }
