@@ -239,7 +239,7 @@ fn unsynced_value_logs_are_removed_with_their_family() {
             if logs() == 0 {
                 break;
             }
-            std::thread::sleep(std::time::Duration::from_millis(10));
+            std::thread::sleep(Duration::from_millis(10));
         }
         assert_eq!(logs(), 0);
     }
