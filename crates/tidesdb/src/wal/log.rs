@@ -79,6 +79,8 @@ pub struct Log {
     pub(super) backed: AtomicU64,
     /// A record above this address requests more blocks in advance.
     pub(super) ask_from: AtomicU64,
+    /// Files that are not durable yet take too large a part of the descriptors.
+    is_crowded: AtomicBool,
     /// The first record must be announced; `ask_from` is 0 until then.
     pub(super) announces: AtomicBool,
     /// `ask_from` is not below this address: the disk had no room for blocks in advance.
@@ -115,6 +117,7 @@ impl Log {
             start: first.0 * config.segment_bytes,
             backed: AtomicU64::new(first.0 * config.segment_bytes),
             ask_from: AtomicU64::new(u64::MAX),
+            is_crowded: AtomicBool::new(false),
             announces: AtomicBool::new(false),
             tight_to: AtomicU64::new(0),
             data: AtomicU64::new(0),
@@ -335,7 +338,10 @@ impl Log {
     pub(super) fn register(&self, segment: Segment) -> Arc<Segment> {
         let id = segment.header.id;
         let segment = Arc::new(segment);
-        self.table.lock().live.insert(id, Arc::clone(&segment));
+        let mut table = self.table.lock();
+        table.live.insert(id, Arc::clone(&segment));
+        self.note_open_files(&table);
+        drop(table);
         self.recent[id as usize % RECENT].store(Some(Arc::clone(&segment)));
         segment
     }
@@ -430,15 +436,22 @@ impl Log {
         if self.segment_of(from).0 < last {
             let is_done = |s: &Arc<Segment>| s.header.id + u64::from(s.header.span) <= last;
             self.segments_between(from, end).iter().filter(|s| is_done(s)).for_each(|s| s.close());
+            self.note_open_files(&self.table.lock());
         }
     }
 
-    /// Returns whether the files that are not durable yet take too large a part of the descriptors. The caller should call
-    /// [`Log::sync_to`]. A limit on what commits without syncs keep open: a file must be synced through the descriptor that it was written by.
-    pub fn holds_many_files(&self) -> bool {
+    /// Notes whether the files that are not durable yet are many.
+    fn note_open_files(&self, table: &Segments) {
         let most = (self.env.descriptors.max() / OPEN_FILES_SHARE).max(OPEN_FILES_MIN);
         let durable = self.segment_of(self.sequencer.durable()).0;
-        self.table.lock().live.range(durable..).count() > most
+        self.is_crowded.store(table.live.range(durable..).count() > most, Ordering::Relaxed);
+    }
+
+    /// Returns whether the files that are not durable yet take too large a part of the descriptors: a file must be synced through the
+    /// descriptor that it was written by. The caller should call [`Log::sync_to`].
+    #[inline]
+    pub fn is_crowded(&self) -> bool {
+        self.is_crowded.load(Ordering::Relaxed)
     }
 
     /// Keeps the files of segments from `first` on until the next call. At most a few are kept, and none on a full

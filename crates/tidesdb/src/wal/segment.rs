@@ -220,7 +220,8 @@ impl Segment {
 
     /// Closes the file. Nothing more is written to it, and all of it is durable.
     pub(super) fn close(&self) {
-        *self.file.write() = None;
+        let file = self.file.write().take();
+        drop(file); // after the lock
     }
 }
 

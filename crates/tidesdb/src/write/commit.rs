@@ -316,6 +316,9 @@ fn after(ctx: &WriteCtx, batch: &mut WriteBatch, commit: &Commit, full: bool) ->
     if ctx.log.wants_next(commit) {
         ask_ahead(ctx, commit);
     }
+    if ctx.log.is_crowded() {
+        sync_ahead(ctx, commit);
+    }
     let last = commit.seq + u64::from(batch.counts.ranks);
     // A hook that was set while the operations were inserted is too late for them.
     if !batch.is_freed() && batch.families.iter().any(|f| f.hook.is_set()) {
@@ -326,13 +329,15 @@ fn after(ctx: &WriteCtx, batch: &mut WriteBatch, commit: &Commit, full: bool) ->
     last
 }
 
-/// Has the next blocks of the log prepared. Starts the timekeeper at the first commit. Where commits are not synced, syncs before the log
-/// has too many open files; a failure poisons the database, and the next commit gets it.
+/// Syncs before the log has too many open files, where commits are not synced. A failure poisons the database, and the next commit gets it.
+#[cold]
+fn sync_ahead(ctx: &WriteCtx, commit: &Commit) {
+    let _ = ctx.sync_to(commit.end);
+}
+
+/// Has the next blocks of the log prepared. Starts the timekeeper at the first commit.
 #[cold]
 fn ask_ahead(ctx: &WriteCtx, commit: &Commit) {
-    if ctx.log.holds_many_files() {
-        let _ = ctx.sync_to(commit.end);
-    }
     if ctx.log.takes_first() {
         ctx.jobs.want(Crew::Clock);
     }

@@ -512,16 +512,19 @@ fn a_log_that_is_lost_below_a_flush_loses_nothing_of_it() {
 /// Found by a simulation: each segment of the log kept its descriptor until a flush released it.
 #[test]
 fn a_long_log_keeps_few_files_open() {
-    for mode in [SyncMode::None, SyncMode::Interval(Duration::from_secs(60)), SyncMode::Full] {
+    let modes = [SyncMode::None, SyncMode::Interval(Duration::from_secs(60)), SyncMode::Full];
+    // A record of more than half a segment begins each segment; a long one takes a file of its own.
+    let lengths = [15_000, 33_000, 60_000, 90_000, 200_000];
+    for (mode, bytes) in modes.iter().flat_map(|mode| lengths.map(|bytes| (*mode, bytes))) {
         let mut sim = Sim::new();
         sim.env.descriptors = Arc::new(Descriptors::new(20));
         sim.disk.limit_open_files(40);
-        let mut family = small().write_buffer_bytes(64 << 20);
+        let mut family = small().write_buffer_bytes(256 << 20);
         family.value_threshold = usize::MAX;
         let options = sim.options().sync(mode).default_family(family).with(|o| o.wal_bytes_max = 1 << 30);
         let db = options.open().unwrap();
         for i in 0..200u8 {
-            let bytes = if i % 50 == 7 { 90_000 } else { 15_000 }; // a long one takes a file of its own
+            let bytes = if i % 50 == 7 { 90_000 } else { bytes };
             db.put([i], noise(i.into(), bytes)).unwrap();
         }
         let segments = sim.disk.file_names(DB).unwrap().iter().filter(|name| name.ends_with(".wal")).count();
