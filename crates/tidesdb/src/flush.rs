@@ -94,13 +94,12 @@ impl Part {
         RangeSet::new(&self.family.options.comparator, all)
     }
 
-    /// Writes the memtables as one table, which is not durable yet.
-    fn write(&self, ctx: &MaintenanceCtx, progress: &Arc<Progress>) -> Result<Rewritten> {
+    /// Writes the memtables as one table, which is not durable yet. `caches` keeps its blocks in the block cache.
+    fn write(&self, ctx: &MaintenanceCtx, caches: bool, progress: &Arc<Progress>) -> Result<Rewritten> {
         let family = &self.family;
         let bottom = family.owned_view().version.is_empty();
         note_new_keys(self)?;
         let purge = CoveringRanges { ranges: self.ranges(), complete_to: self.boundary - 1 };
-        let caches = ctx.demand.note(ctx.reads.times.reads(), self.entries());
         let target = RewriteTarget { progress: Some(progress), caches, ..RewriteTarget::flush(bottom) };
         let mover = &mut ValueMover::default();
         let (mut out, _) = match &self.slots[..] {
@@ -259,8 +258,11 @@ fn write_and_report(ctx: &MaintenanceCtx, parts: &[Part]) -> Result<()> {
 /// Writes `parts` as tables and installs them. Also returns the debt of those memtables that were in the view.
 fn write(ctx: &MaintenanceCtx, parts: &[Part], progress: &Arc<Progress>) -> Result<(Vec<Rewritten>, u64)> {
     let mut outs: Vec<Rewritten> = Vec::with_capacity(parts.len());
+    let caches = ctx.demand.note(ctx.reads.times.reads(), parts.iter().map(Part::entries).sum());
     for part in parts {
-        let out = part.write(ctx, progress).inspect_err(|_| outs.iter().for_each(|out| out.abandon(ctx)))?;
+        let out = part
+            .write(ctx, caches, progress)
+            .inspect_err(|_| outs.iter().for_each(|out| out.abandon(ctx)))?;
         outs.push(out);
     }
     Rewritten::sync_all(ctx, &mut outs)?;

@@ -20,7 +20,7 @@ use crate::memory::Memory;
 pub struct TableMemory {
     cache: Arc<Cache<CachedPart>>,
     /// Limit for tables and cache together, in bytes.
-    capacity: u64,
+    pub(super) capacity: u64,
     /// This limit, lowered while memory is scarce.
     allowed: AtomicU64,
     /// Bytes used by tables.

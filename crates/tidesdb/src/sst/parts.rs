@@ -83,11 +83,11 @@ impl TableContext {
 
     /// Caches block `b` of table `id`, which is being written, unless the cache is full. `None` from `block` caches nothing.
     pub(super) fn keep(&self, id: TableId, b: usize, block: impl FnOnce() -> Option<CachedBlock>) {
-        if self.use_mmap || self.cache.is_full() {
+        self.memory.settle();
+        if self.use_mmap || self.memory.capacity == 0 || self.cache.is_full() {
             return;
         }
         if let Some(block) = block() {
-            self.memory.settle();
             let part = CachedPart::Block(block);
             let charge = part.charge();
             self.cache.insert(block_key(id, b, 0), part, charge);
