@@ -52,7 +52,7 @@ pub(crate) const ALL: [&str; 36] = [
 const ON_REQUEST: [&str; 2] = ["clients", "package"];
 
 /// What a build server runs after `tidy` and `test`. A full run has the other stages too, which take as long again and depend on fewer changes.
-const BRIEF: [&str; 12] = [
+const BRIEF: [&str; 11] = [
     "lint",
     "platforms",
     "docs",
@@ -64,7 +64,6 @@ const BRIEF: [&str; 12] = [
     "sim",
     "descriptors",
     "memory",
-    "weight",
 ];
 
 /// Programs of the test kit with their arguments in a check run, which takes minutes in total: a line for each time that one runs. Without
