@@ -15,7 +15,7 @@ pub const TRIM_PERIOD: Duration = Duration::from_secs(1);
 impl Engine {
     /// Computes the sum of the memory that is not charged where it is used.
     pub fn count_memory(&self) {
-        let (memory, tables) = (&self.write.memory, &self.tables.memory);
+        let (memory, tables) = (&self.write.memory, &self.maintenance.tables.memory);
         memory.settle();
         memory.set(Use::Tables, tables.used());
     }
@@ -47,7 +47,7 @@ impl Engine {
         self.count_memory();
         if memory.level() == Pressure::Normal {
             if memory.set_pressed(false) {
-                self.tables.memory.lower_to(u64::MAX);
+                self.maintenance.tables.memory.lower_to(u64::MAX);
                 self.return_memory(Duration::ZERO);
             }
             return;
@@ -58,7 +58,7 @@ impl Engine {
         if excess > 0 {
             let used = memory.used_for(Use::Tables);
             let least = memory.limit() / CACHE_PART_MIN;
-            self.tables.memory.lower_to(used.saturating_sub(excess).max(least));
+            self.maintenance.tables.memory.lower_to(used.saturating_sub(excess).max(least));
             self.count_memory();
         }
         self.return_memory(TRIM_PERIOD);

@@ -430,9 +430,8 @@ impl OpenOptions {
         let write = Arc::new(write);
         let engine = Engine {
             reads: Arc::clone(&write.reads),
-            maintenance: MaintenanceCtx::new(&write, dir, versions, &tables),
+            maintenance: MaintenanceCtx::new(&write, dir, versions, tables),
             write,
-            tables,
             catalog: Mutex::default(),
             retry: Retry::default(),
             watch: Mutex::default(),

@@ -69,9 +69,9 @@ statistics! {
             "Bytes the cache holds.", c "total_bytes";
         Gauge Count cache_entries: u64 = seen.cache.entries,
             "Parts of blocks the cache holds.", c "total_entries";
-        Counter Count lookup_reads: u64 = seen.engine.tables.reads.reads(),
+        Counter Count lookup_reads: u64 = seen.engine.maintenance.tables.reads.reads(),
             "Table reads by lookups that missed the cache. Reads through memory maps are not counted.";
-        Counter Bytes lookup_read_bytes: u64 = seen.engine.tables.reads.bytes(),
+        Counter Bytes lookup_read_bytes: u64 = seen.engine.maintenance.tables.reads.bytes(),
             "Bytes read by these reads.";
         Gauge Bytes memory_limit_bytes: u64 = seen.engine.write.memory.limit(),
             "Limit for the memory of the database.", c "resolved_memory_limit";
@@ -213,7 +213,7 @@ impl Db {
         let trees = engine.write.all_families().iter().map(|family| tree_of(family)).collect();
         engine.count_memory();
         let memory = engine.write.memory.breakdown();
-        Stats::of(&Seen { engine, cache: engine.tables.cache.stats(), memory, trees })
+        Stats::of(&Seen { engine, cache: engine.maintenance.tables.cache.stats(), memory, trees })
     }
 }
 

@@ -14,7 +14,6 @@ use crate::jobs::Retry;
 use crate::maintenance::MaintenanceCtx;
 use crate::memory::Charge;
 use crate::remote::Remote;
-use crate::sst::TableContext;
 use crate::types::SeqNo;
 use crate::vlog::WriteBudget;
 
@@ -26,8 +25,6 @@ pub struct Engine {
     pub write: Arc<WriteCtx>,
     /// For flushes and merges.
     pub maintenance: MaintenanceCtx,
-    /// Shared settings and caches for reading tables.
-    pub tables: Arc<TableContext>,
     /// Held while a family is created, dropped or renamed.
     pub catalog: Mutex<(), { rank::CATALOG }>,
     /// Consecutive failures of background work, and when to retry.

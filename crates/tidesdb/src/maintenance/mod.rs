@@ -31,7 +31,7 @@ pub struct MaintenanceCtx {
     pub dir: Arc<dyn Dir>,
     /// Which tables, value logs and families exist.
     pub versions: VersionSet<Table>,
-    /// What open tables share.
+    /// Shared settings and caches for reading tables.
     pub tables: Arc<TableContext>,
     /// How often what is flushed is read.
     pub demand: ReadDemand,
@@ -45,9 +45,9 @@ impl MaintenanceCtx {
         write: &Arc<WriteCtx>,
         dir: &Arc<dyn Dir>,
         versions: VersionSet<Table>,
-        tables: &Arc<TableContext>,
+        tables: Arc<TableContext>,
     ) -> Self {
-        let (reads, write, tables) = (Arc::clone(&write.reads), Arc::clone(write), Arc::clone(tables));
+        let (reads, write) = (Arc::clone(&write.reads), Arc::clone(write));
         Self {
             reads,
             write,

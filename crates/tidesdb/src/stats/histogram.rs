@@ -76,8 +76,8 @@ impl Histogram {
 
     /// Estimates the number of all operations from that of the measured ones.
     pub fn estimate(&self) -> u64 {
-        let measured: u64 = self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).sum();
-        measured * self.sampled_one_in.max(1)
+        let measured = self.now();
+        measured.count() * measured.sampled_one_in().max(1)
     }
 
     /// Returns the longest duration since the previous call.

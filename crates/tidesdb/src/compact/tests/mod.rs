@@ -81,7 +81,7 @@ impl Rig {
         let options =
             DbOptions { background_threads: Some(0), merge_parts: Some(parts), ..DbOptions::default() };
         let write = Arc::new(WriteCtx::new(&env, options, &health, log));
-        let ctx = MaintenanceCtx::new(&write, &dir, versions, &tables);
+        let ctx = MaintenanceCtx::new(&write, &dir, versions, tables);
         let family = create_family(&ctx, "only", family);
         Self { disk, clock, ctx, family }
     }
