@@ -46,8 +46,8 @@ cargo xtask COMMAND
   ci [STAGE...]       the stages of a check run; default: all but `clients` and `package`, in about three quarters of an
                       hour; `brief` are those of the build server besides `tidy` and `test`
                       stages: tidy lint msrv platforms test bench gate weight report docs book c npm clients package loom crash faults
-                      sim kill beside reopen sweep model metamorphic isolation invariants fuzz tmpfs descriptors sectors latency
-                      memory asan miri python;
+                      sim kill beside reopen sweep model metamorphic isolation fuzz tmpfs descriptors sectors latency memory
+                      asan miri python;
                       `report` opens the benchmark report in Chromium, `c` tests the C library (needs a C
                       compiler and pkg-config), `npm` and `clients` test it from other languages, `package`
                       builds packages, and the crates as the registry would
@@ -85,7 +85,7 @@ cargo xtask COMMAND
                       shows them for a program that is built with Cargo's defaults
   weight [--update]   compares the processor time of a build of the program from nothing with xtask/weight.txt
   msrv                checks the crates with the oldest supported Rust (needs that toolchain)
-  crash|faults|kill|beside|reopen|sweep|model|metamorphic|isolation|invariants|fuzz|tmpfs [ARGS]
+  crash|faults|kill|beside|reopen|sweep|model|metamorphic|isolation|fuzz|tmpfs [ARGS]
   descriptors|sectors|latency|memory [ARGS]
                       the programs of crates/testkit, at full size
   inject [--seed N] [--limit N] [--stride N] [--only CALL] [--jobs N] [--prefix DIR]
@@ -178,9 +178,46 @@ mod tests {
         let heads = HELP.lines().skip(1).filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
         let helped: BTreeSet<&str> =
             heads.filter(|head| !head.is_empty()).flat_map(|head| head.split('|')).collect();
-        let listed = COMMANDS.iter().map(|(name, _)| *name).filter(|name| *name != "help");
-        let known: BTreeSet<&str> = listed.chain(stages::KIT.map(|(name, _)| name)).chain(["tidy"]).collect();
+        let mut known = known();
+        known.remove("help");
         assert_eq!(helped, known);
+    }
+
+    fn known() -> BTreeSet<&'static str> {
+        let listed = COMMANDS.iter().map(|(name, _)| *name);
+        listed.chain(stages::KIT.map(|(name, _)| name)).chain(["tidy"]).collect()
+    }
+
+    /// A page once listed a runner that was gone.
+    #[test]
+    fn the_pages_name_commands_that_exist() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let known = known();
+        let mut named = 0;
+        for name in tree::git_files(&root).expect("git lists the files") {
+            if !name.ends_with(".md") {
+                continue;
+            }
+            let page = std::fs::read_to_string(root.join(&name)).expect("a listed page");
+            for line in page.lines() {
+                let mut commands: Vec<&str> = line.split("cargo xtask ").skip(1).collect();
+                // The first cell of a row may name further commands by themselves.
+                if let Some(row) = line.strip_prefix("| `cargo xtask ") {
+                    let cell = row.split(" | ").next().unwrap_or("");
+                    commands.extend(cell.split('`').skip(2).step_by(2));
+                }
+                for command in commands {
+                    let end = command.find(|c: char| !c.is_ascii_lowercase() && c != '-');
+                    let word = &command[..end.unwrap_or(command.len())];
+                    named += 1;
+                    assert!(
+                        word.is_empty() || word.starts_with("--") || known.contains(word),
+                        "{name}: {line}"
+                    );
+                }
+            }
+        }
+        assert!(named > 50, "{named} commands are named");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 /// Stages in the order of a full run, the fast ones first.
-pub(crate) const ALL: [&str; 36] = [
+pub(crate) const ALL: [&str; 35] = [
     "tidy",
     "lint",
     "msrv",
@@ -36,7 +36,6 @@ pub(crate) const ALL: [&str; 36] = [
     "model",
     "metamorphic",
     "isolation",
-    "invariants",
     "fuzz",
     "tmpfs",
     "descriptors",
@@ -68,7 +67,7 @@ const BRIEF: [&str; 11] = [
 
 /// Programs of the test kit with their arguments in a check run, which takes minutes in total: a line for each time that one runs. Without
 /// arguments they run at full size.
-pub(crate) const KIT: [(&str, &[&str]); 18] = [
+pub(crate) const KIT: [(&str, &[&str]); 17] = [
     ("crash", &["--points", "2000"]),
     ("crash", &["--points", "400", "--disk", "macos"]),
     ("crash", &["--points", "400", "--disk", "windows"]),
@@ -80,7 +79,6 @@ pub(crate) const KIT: [(&str, &[&str]); 18] = [
     ("model", &["--ops", "300000"]),
     ("metamorphic", &["--configs", "16"]),
     ("isolation", &["--transactions", "120000"]),
-    ("invariants", &["--points", "3000"]),
     ("fuzz", &["--seconds", "3"]),
     ("tmpfs", &["--rounds", "12", "--scarce", "10"]),
     ("descriptors", &[]),

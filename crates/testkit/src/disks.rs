@@ -8,24 +8,7 @@ use clap::ValueEnum;
 use tidesdb_io::sim::{self, Habits, Reach, SimDisk};
 use tidesdb_io::{Access, Dir, DirLock, Disk, Env, File, ManualClock, Space};
 
-use crate::report::{Cases, PLANT};
-
-/// The arguments of a runner whose cases lose power at many points.
-#[derive(clap::Parser, Clone, Copy, Debug)]
-pub struct CrashArgs {
-    /// Which cases run.
-    #[command(flatten)]
-    pub cases: Cases,
-    /// Crash points of all cases together, so also the maximum for one case.
-    #[arg(long, default_value_t = 20_000)]
-    pub points: u64,
-    /// Threads that run cases.
-    #[arg(long, default_value_t = 2)]
-    pub threads: u64,
-    /// The operating system whose habits the file system has.
-    #[arg(long, value_enum, default_value_t)]
-    pub disk: System,
-}
+use crate::report::PLANT;
 
 /// An operating system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

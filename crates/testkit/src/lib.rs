@@ -29,7 +29,6 @@ pub mod memory;
 pub mod faults;
 pub mod group;
 pub mod isolation;
-pub mod invariants;
 pub mod fuzz;
 #[cfg(simulated)]
 pub mod sim;

@@ -9,12 +9,10 @@ mod run;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
-
 use tidesdb::Isolation;
 
 pub use check::{Findings, check};
-pub use run::{client, run};
+pub use run::{Shared, Writes, client, encode, family_of, run};
 
 /// A key.
 pub type Key = u16;
@@ -42,7 +40,7 @@ pub struct Record {
     /// Scans, without the keys that the transaction had written itself.
     pub walks: Vec<Scan>,
     /// Final writes; `None` is a delete.
-    pub writes: BTreeMap<Key, Option<u64>>,
+    pub writes: Writes,
     /// Writes that the transaction overwrote itself. Only `ReadUncommitted` may see them, between the two inserts of
     /// the commit.
     pub overwritten: Vec<(Key, Option<u64>)>,
@@ -87,8 +85,8 @@ pub enum End {
     RolledBack,
 }
 
-/// Encodes a key; the encoding preserves the order.
-fn bytes(key: Key) -> [u8; 2] {
+/// Returns the bytes of a key, which have its order.
+pub fn bytes(key: Key) -> [u8; 2] {
     [(key >> 8) as u8, key as u8]
 }
 

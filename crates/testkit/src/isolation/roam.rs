@@ -3,6 +3,7 @@
 //! between them.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use tidesdb::{Cursor, Error};
 
@@ -31,8 +32,8 @@ struct Leg<V> {
 /// A cursor and its recorded legs.
 pub(super) struct Roam<V> {
     cursor: Cursor,
-    /// Keys from here on are not recorded.
-    end: Key,
+    /// Keys outside are not recorded.
+    keys: Range<Key>,
     decode: fn(&[u8]) -> V,
     at: Option<Key>,
     forward: bool,
@@ -40,8 +41,8 @@ pub(super) struct Roam<V> {
 }
 
 impl<V: Clone + PartialEq> Roam<V> {
-    pub(super) fn new(cursor: Cursor, end: Key, decode: fn(&[u8]) -> V) -> Self {
-        Self { cursor, end, decode, at: None, forward: true, legs: Vec::new() }
+    pub(super) fn new(cursor: Cursor, keys: Range<Key>, decode: fn(&[u8]) -> V) -> Self {
+        Self { cursor, keys, decode, at: None, forward: true, legs: Vec::new() }
     }
 
     /// Makes one random move. With a probability of one in six, or if the cursor has no position, positions it at
@@ -53,10 +54,10 @@ impl<V: Clone + PartialEq> Roam<V> {
                 self.forward ^= turned;
                 if self.forward {
                     self.cursor.next()?;
-                    self.moved((at + 1, self.end), turned, false)
+                    self.moved((at + 1, self.keys.end), turned, false)
                 } else {
                     self.cursor.prev()?;
-                    self.moved((0, at), turned, false)
+                    self.moved((self.keys.start, at), turned, false)
                 }
             }
             _ => self.place(random, target),
@@ -64,11 +65,12 @@ impl<V: Clone + PartialEq> Roam<V> {
     }
 
     fn place(&mut self, random: &mut Rng, target: Key) -> tidesdb::Result<()> {
+        let Range { start, end } = self.keys;
         let (forward, ahead) = match random.below(10) {
-            0 => (self.cursor.seek_to_first().map(|()| true)?, (0, self.end)),
-            1 => (self.cursor.seek_to_last().map(|()| false)?, (0, self.end)),
-            2..6 => (self.cursor.seek(&bytes(target)).map(|()| true)?, (target, self.end)),
-            _ => (self.cursor.seek_for_prev(&bytes(target)).map(|()| false)?, (0, target + 1)),
+            0 => (self.cursor.seek_to_first().map(|()| true)?, (start, end)),
+            1 => (self.cursor.seek_to_last().map(|()| false)?, (start, end)),
+            2..6 => (self.cursor.seek(&bytes(target)).map(|()| true)?, (target, end)),
+            _ => (self.cursor.seek_for_prev(&bytes(target)).map(|()| false)?, (start, target + 1)),
         };
         self.forward = forward;
         self.moved(ahead, true, true)
@@ -87,7 +89,7 @@ impl<V: Clone + PartialEq> Roam<V> {
         if let Some(at) = self.at {
             if self.forward { high = high.min(at.saturating_add(1)) } else { low = low.max(at) }
         }
-        high = high.min(self.end);
+        high = high.min(self.keys.end);
         low = low.min(high);
         if begins || self.legs.is_empty() {
             let seen = Seen { low, high, rows: BTreeMap::new() };

@@ -1,5 +1,7 @@
 //! The checker on hand-made records and on a real run.
 
+use std::collections::BTreeMap;
+
 use super::*;
 
 fn record(level: Isolation, snapshot: u64, end: End) -> Record {

@@ -8,17 +8,33 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use clap::Parser;
 use testkit::check::{self, Demand};
-use testkit::disks::{CrashArgs, System, machine_on};
+use testkit::disks::{System, machine_on};
 use testkit::follower::follow;
 use testkit::model::wall_millis;
 use testkit::order::{self, Counts};
 use testkit::process;
-use testkit::report::{exit, finish, violation};
+use testkit::report::{Cases, exit, finish, violation};
 use testkit::rng::Rng;
 use testkit::script::{self, RECIPES, Recipe};
 use testkit::world::{Config, PATH, Promises, Shared, World};
 use tidesdb_io::sim::{Image, Op, OpSet, SimDisk};
+
+#[derive(Parser)]
+struct Args {
+    #[command(flatten)]
+    cases: Cases,
+    /// Crash points of all cases together, so also the maximum for one case.
+    #[arg(long, default_value_t = 20_000)]
+    points: u64,
+    /// Threads that run cases.
+    #[arg(long, default_value_t = 2)]
+    threads: u64,
+    /// The operating system whose habits the file system has.
+    #[arg(long, value_enum, default_value_t)]
+    disk: System,
+}
 
 #[derive(Default)]
 struct Totals {
@@ -44,7 +60,7 @@ struct Totals {
 const NESTED_MAX: u64 = 40;
 
 pub(crate) fn runner() -> ExitCode {
-    let CrashArgs { cases, points, threads, disk } = process::arguments();
+    let Args { cases, points, threads, disk } = process::arguments();
     let totals = Totals::default();
     let is_done = || totals.points.load(Relaxed) >= points || totals.wrong.load(Relaxed) >= 20;
     cases.run(threads, &[], is_done, |script| one_case(script, disk, points, &totals));

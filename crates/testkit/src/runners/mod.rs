@@ -5,7 +5,6 @@ mod crash;
 mod descriptors;
 mod faults;
 mod fuzz;
-mod invariants;
 mod isolation;
 mod kill;
 mod latency;
@@ -30,7 +29,6 @@ pub(crate) const ALL: &[(&str, Runner)] = &[
     ("descriptors", descriptors::runner),
     ("faults", faults::runner),
     ("fuzz", fuzz::runner),
-    ("invariants", invariants::runner),
     ("isolation", isolation::runner),
     ("kill", kill::runner),
     ("latency", latency::runner),

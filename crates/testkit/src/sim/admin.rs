@@ -174,7 +174,7 @@ pub(super) fn follow(world: &World) {
         let Some(view) = judged(world, "a reader beside the writer", opened, &[]) else { continue };
         let (seq, from) = (view.snapshot().seq(), world.time().0);
         scheduler::note("a reader sees", seq, "");
-        for t in world.families() {
+        for t in world.all_families() {
             let name = lock(&t.name).clone();
             let Ok(family) = view.family(&name) else { continue }; // the view may be older
             let Some(rows) = judged(world, "a scan beside the writer", rows(&family), &[]) else { break };
@@ -204,7 +204,7 @@ fn capture(world: &World, rng: &mut Rng) {
 fn checkpoint(world: &World, n: u64) {
     let path = format!("/copy{n}");
     let least = world.acked();
-    let families = world.families();
+    let families = world.all_families();
     let names: Vec<String> = families.iter().map(|t| lock(&t.name).clone()).collect();
     let Some(()) = judged(world, "a checkpoint", world.db.checkpoint(&path), &families) else { return };
     // A family that was dropped or renamed meanwhile may or may not be in the copy, under either name.

@@ -17,7 +17,7 @@ const LATE: u64 = 100_000;
 /// Milliseconds by which it may be early: a time that is read, then compared.
 const EARLY: u64 = 2;
 /// Commits that are tried to be left out: one for each thread that commits.
-const OPTIONAL_MAX: usize = 6;
+const OPTIONAL_MAX: usize = 7;
 /// Bytes of a value that a message shows. Texts are also made for states that are only tried.
 const SHOWN: usize = 256;
 
@@ -223,7 +223,7 @@ impl Ledger {
         let mut ends: Vec<u64> = self.commits.iter().filter_map(|commit| seq_of(commit.fate)).collect();
         ends.push(0);
         ends.sort_unstable();
-        // Snapshots and transactions on other families have sequence numbers between those of the commits.
+        // A snapshot may have a sequence number between those of the commits.
         let least = ends.iter().copied().filter(|end| *end <= least).max().unwrap_or(0);
         let mut nearest = (u64::MAX, Vec::new());
         for end in ends.iter().copied().filter(|end| *end >= least) {

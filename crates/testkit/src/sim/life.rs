@@ -1,25 +1,29 @@
 //! A run from the open to the last recovery.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidesdb::{Db, Family};
+use tidesdb::{Db, Family, SyncMode, Transaction, WriteOptions};
 use tidesdb_io::sim::{Image, SimDisk, Starts, scheduled_on};
 use tidesdb_io::{Env, SimClock};
 use tidesdb_sync::scheduler;
 
 use super::Figures;
 use super::client::Client;
-use super::ledger::Rows;
+use super::ledger::{Change, Op, Row, Rows};
 use super::plan::{PATH, Plan, Weather};
 use super::world::{Capture, World, lock, rows};
 use super::{admin, ledger};
-use crate::isolation::{self, Record};
+use crate::isolation::{self, Record, Writes};
 use crate::model::{FamilyNo, wall_millis};
 use crate::rng::Rng;
+
+/// Names of the families of the transactions of all levels, and the numbers of their settings.
+const ISOLATED: [(&str, usize); 2] = [("left", 0), ("right", 3)];
 
 type Done<T> = Result<T, String>;
 
@@ -34,11 +38,15 @@ pub(super) fn run(plan: &Plan, figures: &mut Figures) -> Done<()> {
     let db_env = scarce(&env, plan.seed, &starts_fail);
     let db = plan.open(&db_env, PATH).map_err(|e| format!("the first open: {e}"))?;
     starts_fail.store(plan.starts_fail, SeqCst);
-    let world = World::new(plan, db, env, disk, clock);
+    let mut world = World::new(plan, db, env, disk, clock);
     for n in 0..plan.families as usize {
         let name = format!("f{n}");
         let family = world.db.create_family(&name, plan.family(n)).map_err(|e| format!("a create: {e}"))?;
         world.add(family, name, Rows::new());
+    }
+    for (name, n) in ISOLATED.into_iter().filter(|_| plan.isolated > 0) {
+        let family = world.db.create_family(name, plan.family(n)).map_err(|e| format!("a create: {e}"))?;
+        world.add_isolated(family, name.to_owned());
     }
     let records = work(&world);
     if let Some(wrong) = world.wrong() {
@@ -90,8 +98,7 @@ fn work(world: &World) -> Option<Vec<Record>> {
             }
             _ => {
                 let _working = Working(world);
-                let done = isolation::client(&world.db, n as usize, plan.seed, plan.steps / 2);
-                match done {
+                match run_isolated(world, n) {
                     Ok(more) => {
                         if let Some(all) = &mut *lock(&records) {
                             all.extend(more);
@@ -107,6 +114,31 @@ fn work(world: &World) -> Option<Vec<Record>> {
     });
     let records = lock(&records).take();
     records.filter(|_| !world.is_stormy())
+}
+
+/// Runs transactions of all levels as thread `n`. Their commits are also in the ledger, for the recovered disks.
+fn run_isolated(world: &World, n: u64) -> tidesdb::Result<Vec<Record>> {
+    let plan = &world.plan;
+    let rng = RefCell::new(Rng::new(plan.seed << 8 | n));
+    let [left, right] = &world.isolated[..] else { return Ok(Vec::new()) };
+    let families = [left.family.clone(), right.family.clone()];
+    let commit = |tx: &mut Transaction, writes: &Writes| {
+        if writes.is_empty() {
+            return tx.commit();
+        }
+        let op = |(key, value): (&isolation::Key, &Option<u64>)| {
+            let row = |value| Change::Put(Row { value: isolation::encode(value).into(), expiry: 0 });
+            let family = world.isolated[isolation::family_of(*key)].no;
+            Op { family, key: isolation::bytes(*key).into(), change: value.map_or(Change::Delete, row) }
+        };
+        let is_full = rng.borrow_mut().one_in(5);
+        let options = WriteOptions::default();
+        let options = if is_full { options.sync(SyncMode::Full) } else { options };
+        let ops = writes.iter().map(op).collect();
+        world.record("a transaction of any level", ops, is_full, || tx.commit_with(&options))
+    };
+    let shared = isolation::Shared { db: &world.db, families: &families, commit: &commit };
+    isolation::client(&shared, n as usize, plan.seed, plan.steps / 2)
 }
 
 /// A client that works. The other threads end when there is none.
@@ -161,8 +193,9 @@ fn end(world: World, figures: &mut Figures) -> Done<()> {
     let is_calm = !world.is_stormy();
     if is_calm {
         let acked = world.acked();
-        let found =
-            read_families(&world.families().iter().map(|t| (t.no, t.family.clone())).collect::<Vec<_>>())?;
+        let found = read_families(
+            &world.all_families().iter().map(|t| (t.no, t.family.clone())).collect::<Vec<_>>(),
+        )?;
         let explained = lock(&world.ledger).explain(&found, acked, world.time(), &[]);
         explained.map_err(|e| format!("at the end: {e}"))?;
         let report = world.db.verify().map_err(|e| format!("verify: {e}"))?;
@@ -179,9 +212,9 @@ fn end(world: World, figures: &mut Figures) -> Done<()> {
         return Err(format!("a close failed without a cause: {e}"));
     }
     let (acked, durable) = (world.acked(), lock(&world.ledger).durable);
-    let World { plan, db, disk, clock, families, ledger, captures, ahead, .. } = world;
+    let World { plan, db, disk, clock, families, isolated, ledger, captures, ahead, .. } = world;
     let captures = captures.into_inner().unwrap_or_default();
-    drop((families, db));
+    drop((families, isolated, db));
     disk.clear_faults();
     disk.limit_space(None);
     let lost = plan.weather == Weather::Cut && disk.crashed();

@@ -70,7 +70,7 @@ pub struct Plan {
     pub seed: u64,
     /// Clients that read and write.
     pub clients: u64,
-    /// Clients that run transactions of all levels on the default family.
+    /// Clients that run transactions of all levels, on families of their own.
     pub isolated: u64,
     /// Steps of each client.
     pub steps: u64,

@@ -55,6 +55,8 @@ pub(super) struct World {
     pub(super) disk: Arc<SimDisk>,
     pub(super) clock: Arc<SimClock>,
     pub(super) families: Mutex<Vec<Arc<Tracked>>>,
+    /// Families of the transactions of all levels. No other thread writes to them or changes them.
+    pub(super) isolated: Vec<Arc<Tracked>>,
     pub(super) ledger: Mutex<Ledger>,
     pub(super) captures: Mutex<Vec<Capture>>,
     /// Milliseconds by which the wall clock was ever ahead.
@@ -83,6 +85,7 @@ impl World {
             disk,
             clock,
             families: Mutex::default(),
+            isolated: Vec::new(),
             ledger: Mutex::default(),
             captures: Mutex::default(),
             ahead: Mutex::default(),
@@ -126,7 +129,13 @@ impl World {
         lock(&self.families).clone()
     }
 
-    /// Returns one of the families, if there is one.
+    /// The families that clients use, and those of the transactions of all levels.
+    pub(super) fn all_families(&self) -> Vec<Arc<Tracked>> {
+        let families = lock(&self.families);
+        families.iter().chain(&self.isolated).cloned().collect()
+    }
+
+    /// Returns one of the families that clients use, if there is one.
     pub(super) fn pick(&self, rng: &mut Rng) -> Option<Arc<Tracked>> {
         let families = lock(&self.families);
         (!families.is_empty()).then(|| Arc::clone(rng.pick(&families)))
@@ -134,12 +143,25 @@ impl World {
 
     /// Returns the families that exist, with their names.
     pub(super) fn settled(&self) -> Vec<(FamilyNo, String)> {
-        let families = lock(&self.families);
+        let families = self.all_families();
         families.iter().filter(|t| t.is_settled()).map(|t| (t.no, lock(&t.name).clone())).collect()
     }
 
-    /// Adds a family that holds `rows`.
+    /// Adds a family that holds `rows`, for the clients.
     pub(super) fn add(&self, family: Family, name: String, rows: Rows) -> FamilyNo {
+        let tracked = self.track(family, name, rows);
+        let no = tracked.no;
+        lock(&self.families).push(tracked);
+        no
+    }
+
+    /// Adds a family for the transactions of all levels.
+    pub(super) fn add_isolated(&mut self, family: Family, name: String) {
+        let tracked = self.track(family, name, Rows::new());
+        self.isolated.push(tracked);
+    }
+
+    fn track(&self, family: Family, name: String, rows: Rows) -> Arc<Tracked> {
         let no = self.next_no.fetch_add(1, SeqCst);
         scheduler::note(
             "family",
@@ -147,14 +169,8 @@ impl World {
             &format!("{name} has number {:?} and {} rows", family.id(), rows.len()),
         );
         lock(&self.ledger).add_family(no, rows);
-        lock(&self.families).push(Arc::new(Tracked {
-            no,
-            family,
-            name: Mutex::new(name),
-            dropping: AtomicBool::new(false),
-            is_changing: AtomicBool::new(false),
-        }));
-        no
+        let (dropping, is_changing) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Tracked { no, family, name: Mutex::new(name), dropping, is_changing })
     }
 
     /// Judges the error of a call that concerns `families`. Ends the run if the error has no cause, and if the disk has failed so that
@@ -175,7 +191,7 @@ impl World {
         }
     }
 
-    /// Runs a commit and records it. Returns its sequence number if it was acknowledged.
+    /// Runs a commit, records it and judges its error. Returns its sequence number if it was acknowledged.
     pub(super) fn commit(
         &self,
         what: &str,
@@ -184,6 +200,17 @@ impl World {
         durable: bool,
         commit: impl FnOnce() -> tidesdb::Result<u64>,
     ) -> Option<u64> {
+        self.record(what, ops, durable, commit).inspect_err(|e| self.failed(what, e, families)).ok()
+    }
+
+    /// Runs a commit and records it.
+    pub(super) fn record(
+        &self,
+        what: &str,
+        ops: Vec<Op>,
+        durable: bool,
+        commit: impl FnOnce() -> tidesdb::Result<u64>,
+    ) -> tidesdb::Result<u64> {
         let is_empty = ops.is_empty();
         let told: Vec<String> = ops.iter().map(ToString::to_string).collect();
         let (number, before) = {
@@ -210,8 +237,7 @@ impl World {
         if is_empty && result.is_ok() && durable {
             ledger.durable = ledger.durable.max(before);
         }
-        drop(ledger);
-        result.inspect_err(|e| self.failed(what, e, families)).ok()
+        result
     }
 
     /// Commits up to this sequence number are durable now, after a call or because enough time has passed.

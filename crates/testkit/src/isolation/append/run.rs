@@ -185,7 +185,7 @@ impl<'a> Worker<'a> {
     fn roam(&mut self, tx: &Transaction, ops: &mut Vec<Op>) -> tidesdb::Result<Cursor> {
         // Keys beyond those in use are not recorded; most of them are never written.
         let end = (0..PLACES).map(|place| self.common.key(place, true)).max().unwrap_or(0) + PLACES as Key;
-        let mut roam = Roam::new(tx.cursor(self.common.db.default_family())?, end, list);
+        let mut roam = Roam::new(tx.cursor(self.common.db.default_family())?, 0..end, list);
         for _ in 0..2 + self.random.below(8) {
             let place = self.random.below(PLACES);
             let target = self.common.key(place, self.random.one_in(3));
