@@ -593,6 +593,42 @@ fn reading_commands_show_a_view_of_a_database_that_another_process_writes() {
     assert_eq!(stage.run(&["scan"]).err, "", "no view: the writer is gone");
 }
 
+/// The commands of `docs/operate/crash.md` for damage in the log.
+#[test]
+#[cfg(unix)]
+fn the_recipe_for_a_damaged_log_saves_the_commits_around_the_damage() {
+    let stage = Stage::new();
+    let mut writer = stage.command(&["shell", "--db", "my.db"]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = writer.stdin.take().unwrap();
+    stdin.write_all(b"put apple 1\nput banana 2\nput carrot 3\n").unwrap();
+    let wal = stage.path("my.db/000001.wal");
+    let is_written = |_| {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        wal.exists() && stage.run(&["get", "--db", "my.db", "carrot"]).code == 0
+    };
+    assert!((0..600).any(is_written), "the writer does not write");
+    writer.kill().unwrap();
+    writer.wait().unwrap();
+    let mut log = std::fs::read(&wal).unwrap();
+    let at = log.windows(6).position(|bytes| bytes == b"banana").unwrap();
+    log[at] ^= 1;
+    std::fs::write(&wal, log).unwrap();
+    let refused = stage.run(&["get", "--db", "my.db", "apple"]);
+    assert!(refused.code == 3 && refused.err.contains("--recovery salvage"), "{}", refused.err);
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operate/crash.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let recipe =
+        page.split("```sh (needs a damaged database)\n").nth(1).unwrap().split("```").next().unwrap();
+    let programs = Path::new(env!("CARGO_BIN_EXE_tidesdb")).parent().unwrap();
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap_or_default());
+    let mut shell = Command::new("sh");
+    let done = shell.arg("-c").arg(recipe).current_dir(stage.dir.path()).env("PATH", path).output().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{said}");
+    assert!(String::from_utf8_lossy(&done.stdout).contains("000001.wal at byte"), "{done:?}");
+    assert_eq!(stage.ok(&["scan", "--db", "new.db"]), "apple\t1\ncarrot\t3\n");
+}
+
 #[test]
 fn families_with_a_comparator_of_another_program_are_listed_and_counted() {
     let stage = Stage::new();
