@@ -251,11 +251,13 @@ impl WriteCtx {
         self.pacing.progress.advance();
     }
 
-    /// Notes that values were appended to the value logs of `families`.
+    /// Notes that values were appended to the value logs of `families`. Nobody needs those of a dropped family after a crash, and the
+    /// list would keep the family and its files until the next sync.
     pub fn note_dirty_values<'a>(&self, families: impl IntoIterator<Item = &'a Arc<FamilyCore>>) {
         let mut dirty = self.dirty_vlogs.lock();
         for family in families {
-            if !dirty.iter().any(|f| Arc::ptr_eq(f, family)) {
+            // A drop sets the mark before it clears the list.
+            if !family.is_dropped() && !dirty.iter().any(|f| Arc::ptr_eq(f, family)) {
                 dirty.push(Arc::clone(family));
             }
         }

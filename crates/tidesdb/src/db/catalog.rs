@@ -289,8 +289,7 @@ impl Db {
         engine.write.pacing.subtract_flush_debt(core.forget_memtables());
         core.forget_tables();
         engine.write.jobs.set_small(core.id, false);
-        // No reader needs its values after a crash. If it stayed on this list, the list would keep the family and its
-        // value logs alive until the next sync.
+        // Commits that are under way do not put it on this list again.
         engine.write.dirty_vlogs.lock().retain(|dirty| !Arc::ptr_eq(dirty, &core));
         engine.maintenance.remove_obsolete();
         Ok(())

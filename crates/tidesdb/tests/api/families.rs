@@ -201,6 +201,28 @@ fn files_of_a_dropped_family_are_removed_after_its_last_reader() {
     assert!(db.verify().unwrap().is_ok());
 }
 
+/// A commit that had begun before the drop put the family on a list that only a sync empties.
+#[test]
+fn a_commit_beside_a_drop_keeps_no_files() {
+    for seed in 0..40_u64 {
+        let sim = Sim::new();
+        let mut without_values = small();
+        without_values.value_threshold = usize::MAX;
+        let options = sim.options().background_threads(2).sync(SyncMode::None);
+        let db = options.default_family(without_values).open().unwrap();
+        let family = db.create_family("f", small()).unwrap();
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| while family.put("k", noise(1, 1000)).is_ok() {});
+            std::thread::sleep(Duration::from_micros(1000 + 37 * seed));
+            db.drop_family("f").unwrap();
+            writer.join().unwrap();
+        });
+        drop(family);
+        db.put("k", "v").unwrap();
+        sim.eventually(&db, |names| !names.iter().any(|name| name.ends_with(".vlog")));
+    }
+}
+
 #[test]
 fn a_handle_of_a_dropped_family_keeps_no_files() {
     let sim = Sim::new();
