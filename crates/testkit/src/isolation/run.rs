@@ -28,6 +28,8 @@ pub struct Shared<'a> {
     pub families: &'a [Family; 2],
     /// Commits a transaction that has these writes, which may be none.
     pub commit: &'a dyn Fn(&mut Transaction, &Writes) -> tidesdb::Result<u64>,
+    /// Lets others go on, between two calls of a transaction.
+    pub pause: &'a dyn Fn(),
 }
 
 /// Returns which of the two families has `key`.
@@ -71,7 +73,9 @@ pub fn run(
         let start = |thread| {
             let (db, families) = (&db, &families);
             scope.spawn(move || {
-                client(&Shared { db, families, commit: &|tx, _| tx.commit() }, thread, seed, each)
+                let (commit, pause) =
+                    (&|tx: &mut Transaction, _: &Writes| tx.commit(), &std::thread::yield_now);
+                client(&Shared { db, families, commit, pause }, thread, seed, each)
             })
         };
         let workers: Vec<_> = (0..threads).map(start).collect();
@@ -146,7 +150,7 @@ impl<'a> Worker<'a> {
                 4 => kept.push(self.roam(&tx, &mut record)?),
                 5..9 => self.write(&mut tx, &mut record)?,
                 _ if self.random.one_in(2) => self.write_in_vain(&mut tx)?,
-                _ => std::thread::yield_now(),
+                _ => (self.shared.pause)(),
             }
         }
         if self.random.one_in(2) {
@@ -218,7 +222,7 @@ impl<'a> Worker<'a> {
             let target = keys.start + self.key() % SECOND;
             match self.random.below(8) {
                 0 => self.read(tx, record)?,
-                1 => std::thread::yield_now(),
+                1 => (self.shared.pause)(),
                 _ => roam.step(&mut self.random, target)?,
             }
         }

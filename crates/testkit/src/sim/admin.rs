@@ -35,8 +35,12 @@ pub(super) fn maintain(world: &World) {
     let mut rng = rng_of(world, 1);
     while world.working.load(SeqCst) > 0 && !world.stops() {
         pause(world, &mut rng);
-        let Some(t) = world.pick(&mut rng) else { continue };
-        let these = std::slice::from_ref(&t);
+        let families = world.all_families();
+        if families.is_empty() {
+            continue;
+        }
+        let t = rng.pick(&families);
+        let these = std::slice::from_ref(t);
         let from = format!("k{:03}", rng.below(40));
         let done = match rng.below(12) {
             0 | 1 => t.family.flush(),
@@ -186,6 +190,15 @@ pub(super) fn follow(world: &World) {
         if rng.one_in(8) {
             reader = None;
         }
+    }
+}
+
+/// Captures the disk during a close.
+pub(super) fn control_close(world: &World) {
+    let mut rng = rng_of(world, 5);
+    while (lock(&world.captures).len() as u64) < world.plan.captures && !world.stops() {
+        pause(world, &mut rng);
+        capture(world, &mut rng);
     }
 }
 

@@ -15,7 +15,7 @@ use tidesdb_sync::scheduler;
 use super::Figures;
 use super::client::Client;
 use super::ledger::{Change, Op, Row, Rows};
-use super::plan::{PATH, Plan, Weather};
+use super::plan::{PATH, Plan};
 use super::world::{Capture, World, lock, rows};
 use super::{admin, ledger};
 use crate::isolation::{self, Record, Writes};
@@ -137,7 +137,8 @@ fn run_isolated(world: &World, n: u64) -> tidesdb::Result<Vec<Record>> {
         let ops = writes.iter().map(op).collect();
         world.record("a transaction of any level", ops, is_full, || tx.commit_with(&options))
     };
-    let shared = isolation::Shared { db: &world.db, families: &families, commit: &commit };
+    let pause = || world.env.clock.sleep(Duration::from_micros(1 << rng.borrow_mut().below(18)));
+    let shared = isolation::Shared { db: &world.db, families: &families, commit: &commit, pause: &pause };
     isolation::client(&shared, n as usize, plan.seed, plan.steps / 2)
 }
 
@@ -217,13 +218,14 @@ fn end(world: World, figures: &mut Figures) -> Done<()> {
     drop((families, isolated, db));
     disk.clear_faults();
     disk.limit_space(None);
-    let lost = plan.weather == Weather::Cut && disk.crashed();
+    // A close puts all into tables, so a power failure afterwards loses nothing, in each mode.
+    let lost = disk.crashed() || (is_calm && closed.is_ok() && rng.one_in(2));
     let last = match lost {
         true => disk.crash_image(rng.pick(&Image::STANDARD), rng.next_u64()),
         false => disk.fork(),
     };
     let least = if closed.is_ok() && is_calm { acked } else { durable };
-    let what = if lost { "a power failure" } else { "the end" };
+    let what = if lost { "a power failure at the end" } else { "the end" };
     let last = Capture {
         disk: last,
         what: what.to_owned(),
@@ -239,7 +241,7 @@ fn end(world: World, figures: &mut Figures) -> Done<()> {
         oracle.recover(capture, false)?;
         figures.recoveries += 1;
     }
-    oracle.recover(last, is_calm)?;
+    oracle.recover(last, is_calm && !lost)?;
     figures.recoveries += 1;
     Ok(())
 }
@@ -250,9 +252,11 @@ fn close(world: &World, rng: &mut Rng) -> tidesdb::Result<()> {
     let is_timed = rng.one_in(3) && !world.is_stormy();
     let (first, pause) = (rng.next_u64() >> 32, Duration::from_micros(rng.below(2000)));
     let result = Mutex::new(Ok(()));
-    world.env.threads.run_together("closer", writers as usize, &|n| {
-        if n > 0 {
-            return Client::new(world, first + n as u64).write_until_closed();
+    world.env.threads.run_together("closer", writers as usize + 1, &|n| {
+        match n {
+            0 => {}
+            1 => return admin::control_close(world),
+            _ => return Client::new(world, first + n as u64).write_until_closed(),
         }
         world.env.clock.sleep(pause);
         world.is_closing.store(true, SeqCst);
