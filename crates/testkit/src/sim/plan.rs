@@ -191,7 +191,9 @@ impl Plan {
 
     /// Notes how threads take turns.
     pub fn under(mut self, settings: &Settings) -> Self {
-        let is_fair = matches!(settings.strategy, Strategy::Walk { .. }) && settings.jump_one_in == 0;
+        let is_fair = matches!(settings.strategy, Strategy::Walk { .. })
+            && settings.jump_one_in == 0
+            && settings.stall_one_in == 0;
         self.is_timely = is_fair && (settings.late_one_in == 0 || settings.late_max <= LATE_LITTLE);
         self
     }

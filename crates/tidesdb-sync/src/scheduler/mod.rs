@@ -261,6 +261,11 @@ impl Me {
 
     fn point(self, place: &Place<'_>) {
         let mut state = self.step(place);
+        if let Some(time) = state.draw_stall() {
+            drop(state);
+            self.block(Wait::Stall(time), "", Some(time));
+            return;
+        }
         let next = state.choose_at_point(self.no);
         self.hand_over(state, next);
     }

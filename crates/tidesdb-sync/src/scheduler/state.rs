@@ -23,6 +23,8 @@ pub(super) enum Wait {
     Sleep(u64),
     /// The end of a call of a disk that takes so many nanoseconds.
     Slow(u64),
+    /// The end of a time of so many nanoseconds in which the thread does nothing.
+    Stall(u64),
 }
 
 impl Wait {
@@ -34,6 +36,7 @@ impl Wait {
             Self::Thread(no) => ("join", no.into()),
             Self::Sleep(time) => ("sleep", time),
             Self::Slow(time) => ("slow", time),
+            Self::Stall(time) => ("stall", time),
         }
     }
 }
@@ -45,7 +48,7 @@ impl fmt::Display for Wait {
             Self::Write(number) => write!(f, "lock {}", short(number)),
             Self::Condition(number) => write!(f, "condition {}", short(number)),
             Self::Thread(no) => write!(f, "the end of thread {no}"),
-            Self::Sleep(_) | Self::Slow(_) => f.write_str("time to pass"),
+            Self::Sleep(_) | Self::Slow(_) | Self::Stall(_) => f.write_str("time to pass"),
         }
     }
 }
@@ -228,6 +231,12 @@ impl State {
         is_late.then(|| 1 + self.rng.below(self.settings.late_max.as_nanos() as u64))
     }
 
+    /// Returns the time for which the running thread stands still, if it does.
+    pub(super) fn draw_stall(&mut self) -> Option<u64> {
+        let does_stall = self.rng.one_in(self.settings.stall_one_in);
+        does_stall.then(|| self.settings.step_nanos * (1 + self.rng.below(self.settings.stall_steps_max)))
+    }
+
     pub(super) fn block(&mut self, no: u32, wait: Wait, deadline: Option<u64>) {
         let since = self.now;
         self.threads[no as usize].status = Status::Blocked { wait, deadline, since };
@@ -245,7 +254,7 @@ impl State {
         let thread = &mut self.threads[at];
         if let Status::Blocked { wait, since, .. } = thread.status {
             let waited = now.saturating_sub(since);
-            let is_time = matches!(wait, Wait::Sleep(_) | Wait::Slow(_));
+            let is_time = matches!(wait, Wait::Sleep(_) | Wait::Slow(_) | Wait::Stall(_));
             if !is_time && waited > self.longest_wait.0 {
                 self.longest_wait = (waited, format!("{} in {}", thread.name, wait.step().0));
             }

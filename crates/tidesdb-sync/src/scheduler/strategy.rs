@@ -43,6 +43,10 @@ pub struct Settings {
     pub late_one_in: u64,
     /// Virtual time that such a call takes at most.
     pub late_max: Duration,
+    /// At one of so many switch points the running thread stands still, as if the system gave its processor to others. 0 = never.
+    pub stall_one_in: u64,
+    /// It stands still for the time of so many steps at most.
+    pub stall_steps_max: u64,
     /// Whether the steps are kept as text.
     pub trace: bool,
 }
@@ -66,6 +70,8 @@ impl Settings {
             jump_one_in: [0, 500, 5000][rng.below(3) as usize],
             late_one_in: [0, 4, 32, 256][rng.below(4) as usize],
             late_max: Duration::from_micros([50, 1000, 20_000, 300_000][rng.below(4) as usize]),
+            stall_one_in: [0, 0, 3000, 30_000][rng.below(4) as usize],
+            stall_steps_max: [300, 3000, 30_000][rng.below(3) as usize],
             trace: false,
         }
     }

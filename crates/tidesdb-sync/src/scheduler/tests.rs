@@ -19,6 +19,7 @@ fn settings(strategy: Strategy, seed: u64) -> Settings {
         step_nanos: 10,
         jump_one_in: 0,
         late_one_in: 0,
+        stall_one_in: 0,
         ..Settings::drawn(seed)
     }
 }
@@ -341,4 +342,36 @@ fn threads_outside_of_a_simulation_use_the_real_locks() {
         }
     });
     assert_eq!(*lock.lock(), 4000);
+}
+
+/// Other threads make hundreds of steps between two steps of one.
+#[test]
+fn a_thread_stands_still_while_others_go_on() {
+    let falls_behind = || {
+        let done = Arc::new(AtomicU64::new(0));
+        let others = Arc::clone(&done);
+        let worker = go(move || {
+            for _ in 0..4000 {
+                point("work");
+                others.fetch_add(1, Relaxed);
+            }
+        });
+        let mut most = 0;
+        for _ in 0..400 {
+            let before = done.load(Relaxed);
+            point("look");
+            most = most.max(done.load(Relaxed) - before);
+        }
+        worker.join();
+        assert!(most < 200, "{most} steps of another thread");
+    };
+    let fails = |stall_one_in, seed| {
+        let settings =
+            Settings { stall_one_in, stall_steps_max: 3000, step_nanos: 10, ..settings(WALK, seed) };
+        let outcome = run(settings, falls_behind);
+        assert_eq!(outcome.failure, None);
+        !outcome.panics.is_empty()
+    };
+    assert!((0..20).all(|seed| !fails(0, seed)), "a walk that is fair");
+    assert!((0..20).filter(|seed| fails(400, *seed)).count() > 5);
 }
