@@ -181,13 +181,19 @@ fn a_close_that_fails_has_synced_what_an_interval_promised() {
     let sim = Sim::new();
     let day = Duration::from_secs(86_400);
     let db = sim.options().sync(SyncMode::Interval(day)).background_threads(1).open().unwrap();
-    db.put(b"k", b"v").unwrap();
+    // Commits sync by themselves until the thread has started.
+    let mut puts = 0;
+    while survivors(&sim.power_lost(&Image::SYNCED, 1)) == puts {
+        assert!(puts < 10_000, "the thread does not start");
+        db.put(puts.to_string(), "v").unwrap();
+        puts += 1;
+    }
     sim.disk
         .inject(Fault::errno(errno::EIO).on(OpSet::WRITES).path_if(|path| path.ends_with(".klog")).forever());
     assert!(db.close().is_err());
     sim.clock.advance(2 * day);
     sim.disk.clear_faults();
-    assert_eq!(survivors(&sim.power_lost(&Image::SYNCED, 1)), 1);
+    assert_eq!(survivors(&sim.power_lost(&Image::SYNCED, 1)), puts);
 }
 
 #[test]
