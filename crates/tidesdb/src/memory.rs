@@ -2,7 +2,7 @@
 //!
 //! Each kind of memory has one sum. Each object that a caller can hold (a batch, a transaction, a cursor, a reader or writer of a long
 //! value) owns a [`Charge`], its part of the sum. Only [`Charge::grow`] admits more: it refuses what would exceed the share of the
-//! callers. A charge grows in steps, and each thread adds small steps on its own cache line first, so no operation on a hot path writes
+//! callers. A charge grows in steps, and each thread adds small steps on a cache line of few threads first, so no operation on a hot path writes
 //! to a shared sum. Memtables charge chunks. The memory of the block cache and of open tables has a limit of its own, which this one
 //! lowers; the reaper copies it here ten times a second.
 //!

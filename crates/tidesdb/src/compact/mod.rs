@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   version --plan::next--> CompactionPlan --rewrite::run--> tables --install--> version
-//!              (pure)                   (one merge loop, in parts)
+//!          (policy is pure)             (one merge loop, in parts)
 //! ```
 //!
 //! `plan.rs` asks the policy (`policy/`) which merge is due; `run.rs` carries it out and installs the result; `parts.rs`

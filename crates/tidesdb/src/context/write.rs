@@ -36,7 +36,8 @@ const RECOVERY_LOOK: Duration = Duration::from_millis(100);
 /// Size from which a memtable is flushed when memory begins to be scarce.
 const FLUSH_FOR_MEMORY_MIN: u64 = 1 << 20;
 
-/// The log, the memtables of all families, and what limits the writers. It cannot reach tables or the manifest.
+/// The log, the memtables of all families, and what limits the writers. It names no context that holds it, so it cannot change the manifest; it reads
+/// tables only through the read views of the families. [`WriteCtx::owner`] is opaque here: only `db` knows its type.
 #[derive(Debug)]
 pub struct WriteCtx {
     /// Decides what a reader sees.

@@ -53,7 +53,7 @@ pub struct DbOptions {
     /// table is open take at most half of it. Default 64 MiB.
     pub cache_bytes: u64,
     /// Bytes of immutable memtables, of all families together, at which writers stop; writers are delayed from
-    /// five eighths of it on. Active memtables are not counted. Writers to a family stop, too, while too many of its
+    /// five eighths of it on. Active memtables are not counted, except that of a family with memtables that wait for a flush. Writers to a family stop, too, while too many of its
     /// memtables wait for their flush, however small these are. Default 160 MiB: two and a half write buffers of the default size.
     pub memtables_bytes_max: u64,
     /// Bytes of active memtables, of all families together, at which all of them are flushed, besides each at the size that its family says

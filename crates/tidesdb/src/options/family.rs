@@ -366,7 +366,7 @@ family_options! {
     7 l1_tables_trigger: usize = 4, (1, u64::MAX),
         "Number of tables in level 1 that starts a compaction, at least 1. Default 4.";
     9 vlog_file_bytes: u64 = 256 << 20, (0, u64::MAX),
-        "Size of a value log file at which a new one is started, in bytes. Default 256 MiB.";
+        "Largest size of a value log file at which a new one is started, in bytes; a family with few values starts them earlier. Default 256 MiB.";
     10 level_size_ratio: u64 = 6, (1, 1 << 20),
         "Size ratio of neighbouring levels; below 2 counts as 2. Smaller: less is rewritten, more levels, more space. Default 6.";
     11 min_levels: u32 = 1, (0, 64),

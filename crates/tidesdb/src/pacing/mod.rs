@@ -16,8 +16,8 @@
 //! that rate smoothly. All writers share one schedule ([`Pace`]), so many small commits wait as long as few large ones. A stopped writer
 //! waits for progress (`wait.rs`), and without any its commit fails with `Busy` and has no effect. Reads are never delayed.
 //!
-//! *Debt* is a number of bytes: of memtables that are not in tables yet ([`Pacing::flush_debt`]), and of merges that are due ([`MergeDebt`]).
-//! Bytes that running jobs have already moved are not part of it ([`RunningReduction`]). `write/admit.rs` collects the figures of a commit.
+//! *Debt* is work that is due: bytes of memtables that are not in tables yet ([`Pacing::flush_debt`]), and merges, counted in tables of level 1
+//! ([`MergeDebt`]). What running jobs have already moved is not part of it ([`RunningReduction`]). `write/admit.rs` collects the figures of a commit.
 
 mod pace;
 mod stalls;

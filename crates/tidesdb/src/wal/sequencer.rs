@@ -14,7 +14,7 @@
 //! ring makes reservers wait; no slot in use is overwritten.
 //!
 //! `visible` is the published prefix `end:47 | ticket:16`. Any thread that finds the next slot DONE, or READY and
-//! durable, advances it. A commit does not wait for earlier commits in order to return. Instead, a commit that returns
+//! durable, advances it. A commit does not wait for earlier commits in order to return (the log adds such a wait where the boot is unknown). Instead, a commit that returns
 //! while `visible` lags raises `acked`, and a *reader* that sees `acked` above `visible` waits. So every later reader
 //! sees what has returned.
 //!
