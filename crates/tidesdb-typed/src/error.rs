@@ -80,6 +80,17 @@ pub enum Error {
         /// What is wrong.
         cause: Malformed,
     },
+    /// A key is encoded as no bytes: an empty string or byte string, or a tuple that ends with one and has nothing before it. The database
+    /// has no empty keys, and no byte string sorts before all others. Reads find no such row. Nothing was written.
+    #[error(
+        "table {table}: an empty key cannot be stored; Option<{kind}> or a tuple as the key type has a place for it"
+    )]
+    EmptyKey {
+        /// The table.
+        table: &'static str,
+        /// The type of the key.
+        kind: String,
+    },
     /// Another row has this key in a unique index. Nothing was written.
     #[error("table {table}: another row has the same key in the unique index {index}")]
     Duplicate {
@@ -97,6 +108,17 @@ pub enum Error {
         stored: String,
         /// What the definition says.
         wanted: String,
+    },
+    /// A family that the table or an index needs is not its own: another table, another index or another program made it. An index is the
+    /// family `TABLE.INDEX`. Nothing was changed or deleted.
+    #[error("{wanted} needs the family {family:?}, which {by}")]
+    NameTaken {
+        /// The family.
+        family: String,
+        /// The table or the index that needs it.
+        wanted: String,
+        /// Whose it is, as the end of a sentence.
+        by: String,
     },
     /// The definition of the table does not list the index.
     #[error("table {table} has no index {index}: list it in TableDefinition::indexes")]

@@ -2,8 +2,8 @@
 //! them together.
 //!
 //! Rows: encoded key to encoded value. Unique index: encoded index key to the key of the row. Other index: encoded index
-//! key and the key of the row, to nothing. Index keys are encoded as if something followed, so that none is empty and
-//! none is the beginning of another.
+//! key and the key of the row, to nothing. Index keys are encoded as if something followed, so that none is the beginning of another, and
+//! none is empty, except that of a type with one value.
 
 use std::time::SystemTime;
 
@@ -28,6 +28,15 @@ pub(crate) struct OpenIndex<V: Value> {
 }
 
 impl<V: Value> Schema<V> {
+    /// Encodes the key of a row that is written.
+    pub(crate) fn written_key<K: Key>(&self, key: K::Ref<'_>) -> Result<Vec<u8>> {
+        let encoded = key::encode::<K>(key);
+        match encoded.is_empty() {
+            true => Err(Error::EmptyKey { table: self.table, kind: K::name() }),
+            false => Ok(encoded),
+        }
+    }
+
     /// Decodes the key of a row.
     pub(crate) fn key<K: Key>(&self, bytes: &[u8]) -> Result<K> {
         key::decode(bytes).map_err(|cause| self.damaged("key", K::name(), cause))
@@ -157,10 +166,10 @@ impl<V: Value> Schema<V> {
         index_key: &[u8],
         (key, expiry): (&[u8], Option<SystemTime>),
     ) -> Result<()> {
-        if open.index.is_unique() && tx.get(&open.family, index_key)?.is_some_and(|row| *row != *key) {
+        let (entry, row) = open.entry(index_key, key);
+        if open.index.is_unique() && tx.get(&open.family, &entry)?.is_some_and(|row| *row != *key) {
             return Err(Error::Duplicate { table: self.table, index: open.index.name() });
         }
-        let (entry, row) = open.entry(index_key, key);
         Ok(tx.put_expiring(&open.family, entry, row, expiry)?)
     }
 }
@@ -176,6 +185,10 @@ fn expiry_of(tx: &Transaction, family: &Family, key: &[u8]) -> Result<Option<Opt
 impl<V: Value> OpenIndex<V> {
     /// Returns key and value of the entry for `index_key` and the row `key`.
     pub(crate) fn entry<'k>(&self, index_key: &[u8], key: &'k [u8]) -> (Vec<u8>, &'k [u8]) {
-        if self.index.is_unique() { (index_key.to_vec(), key) } else { ([index_key, key].concat(), &[]) }
+        match (self.index.is_unique(), index_key) {
+            (true, []) => (key::UNIT.to_vec(), key), // of a type with one value: at most one row has it
+            (true, _) => (index_key.to_vec(), key),
+            (false, _) => ([index_key, key].concat(), &[]),
+        }
     }
 }

@@ -29,8 +29,10 @@ impl<K: Key, V: Value> TableDefinition<K, V> {
     /// the definition lists must exist.
     ///
     /// # Errors
-    /// [`Error::Mismatch`](crate::Error::Mismatch) if the table was created with other types; [`Error::Duplicate`](crate::Error::Duplicate)
-    /// if rows that exist do not fit a new unique index; the errors of [`Db::family_or_create`].
+    /// [`Error::Mismatch`](crate::Error::Mismatch) if the table was created with other types, or the family has rows that are not of these
+    /// types; [`Error::NameTaken`](crate::Error::NameTaken) if the table or an index needs a family that it did not make;
+    /// [`Error::Duplicate`](crate::Error::Duplicate) if rows that exist do not fit a new unique index; the errors of
+    /// [`Db::family_or_create`].
     pub fn open(&self, db: &Db) -> Result<Table<K, V>> {
         Ok(Table::new(opening::open(self, db, FamilyOptions::default())?, db))
     }
@@ -302,7 +304,8 @@ impl<K: Key, V: Value, S: Write> Table<K, V, S> {
     /// Sets `key` to `value`, and changes the indexes. If the family of the rows has a default TTL, the row expires after it.
     ///
     /// # Errors
-    /// [`Error::Database`](crate::Error::Database), [`Error::Encode`](crate::Error::Encode). With indexes also
+    /// [`Error::Database`](crate::Error::Database), [`Error::Encode`](crate::Error::Encode), [`Error::EmptyKey`](crate::Error::EmptyKey).
+    /// With indexes also
     /// [`Error::Duplicate`](crate::Error::Duplicate), [`Error::WeakIsolation`](crate::Error::WeakIsolation), and
     /// [`Error::Decode`](crate::Error::Decode) for the old value. The same holds for all writes.
     pub fn put(&self, key: K::Ref<'_>, value: V::Ref<'_>) -> Result<()> {
@@ -340,7 +343,7 @@ impl<K: Key, V: Value, S: Write> Table<K, V, S> {
         value: V::Ref<'_>,
         expiry: impl Into<Option<SystemTime>>,
     ) -> Result<()> {
-        let (key, expiry) = (encode::<K>(key), expiry.into());
+        let (key, expiry) = (self.schema.written_key::<K>(key)?, expiry.into());
         if self.schema.indexes.is_empty() {
             return Ok(self.store.put(&self.schema.family, &key, &self.schema.encode(value)?, expiry)?);
         }
@@ -352,7 +355,7 @@ impl<K: Key, V: Value, S: Write> Table<K, V, S> {
     /// # Errors
     /// As [`Table::put`].
     pub fn delete(&self, key: K::Ref<'_>) -> Result<()> {
-        let key = encode::<K>(key);
+        let key = self.schema.written_key::<K>(key)?;
         if self.schema.indexes.is_empty() {
             return Ok(self.store.delete(&self.schema.family, &key)?);
         }
@@ -377,7 +380,7 @@ impl<K: Key, V: Value, S: Write> Table<K, V, S> {
     /// # Errors
     /// As [`Table::get`] and [`Table::put`].
     pub fn replace(&self, key: K::Ref<'_>, value: V::Ref<'_>) -> Result<Option<V::Owned>> {
-        let (schema, key) = (&self.schema, encode::<K>(key));
+        let (schema, key) = (&self.schema, self.schema.written_key::<K>(key)?);
         self.store.transact(|tx| schema.replace(tx, &key, value, schema.family.default_expiry()?))
     }
 
@@ -387,7 +390,7 @@ impl<K: Key, V: Value, S: Write> Table<K, V, S> {
     /// # Errors
     /// As [`Table::replace`].
     pub fn take(&self, key: K::Ref<'_>) -> Result<Option<V::Owned>> {
-        let (schema, key) = (&self.schema, encode::<K>(key));
+        let (schema, key) = (&self.schema, self.schema.written_key::<K>(key)?);
         self.store.transact(|tx| schema.take(tx, &key))
     }
 
@@ -414,7 +417,7 @@ impl<K: Key, V: Value, S: Write> Table<K, V, S> {
         key: K::Ref<'_>,
         mut change: impl FnMut(Option<V::Owned>) -> Option<V::Owned>,
     ) -> Result<Option<V::Owned>> {
-        let (schema, key) = (&self.schema, encode::<K>(key));
+        let (schema, key) = (&self.schema, self.schema.written_key::<K>(key)?);
         self.store.transact(|tx| {
             let old = tx.get(&schema.family, &key)?.map(|old| schema.value(&old)).transpose()?;
             let new = change(old);

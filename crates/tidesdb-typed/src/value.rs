@@ -82,7 +82,7 @@ impl<K: Key> Value for K {
     }
 
     fn decode(bytes: &[u8]) -> Result<K, Malformed> {
-        key::decode(bytes)
+        key::decode_all(bytes)
     }
 
     fn to_ref(value: &K) -> K::Ref<'_> {

@@ -5,7 +5,8 @@ use std::cmp::Ordering;
 use std::fmt::Debug;
 
 use proptest::prelude::*;
-use tidesdb_typed::{Key, Prefix, decode, encode};
+use tidesdb::Db;
+use tidesdb_typed::{Error, IndexDefinition, Key, Prefix, TableDefinition, decode, encode};
 
 /// Checks two keys: order and round trip, as a whole and with something behind them.
 fn check<K: Key + Debug>(a: &K, b: &K, order: Ordering) -> Result<(), TestCaseError> {
@@ -131,4 +132,70 @@ fn malformed_keys_are_described() {
     assert_eq!(what(decode::<(String, u8)>(b"abc").unwrap_err()), "a string has no end");
     assert_eq!(what(decode::<(String, u8)>(b"\x01\x05\0a").unwrap_err()), "a string has an unknown escape");
     assert_eq!(what(decode::<Option<u8>>(b"\x05").unwrap_err()), "an Option begins with 0 or 1");
+}
+
+/// The database has no empty keys. A type with one value needs none.
+#[test]
+fn a_table_may_have_one_row() {
+    const BY_ALL: IndexDefinition<String, ()> = IndexDefinition::unique("all", |_, keys| keys.add(()));
+    const SETTINGS: TableDefinition<(), String> = TableDefinition::new("settings").indexes(&[&BY_ALL]);
+    const LEADER: TableDefinition<u8, String> = TableDefinition::new("leader").indexes(&[&BY_ALL]);
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    let settings = SETTINGS.open(&db).unwrap();
+    assert_eq!(settings.get(()).unwrap(), None);
+    settings.put((), "dark").unwrap();
+    settings.put((), "light").unwrap();
+    assert_eq!(settings.get(()).unwrap().as_deref(), Some("light"));
+    assert_eq!(settings.iter().unwrap().map(Result::unwrap).collect::<Vec<_>>(), [((), "light".to_owned())]);
+    assert_eq!(settings.range(()..).unwrap().count(), 1);
+    assert_eq!(settings.by(&BY_ALL).get(()).unwrap(), Some(((), "light".to_owned())));
+    assert_eq!(settings.check_indexes().unwrap(), 1);
+    settings.delete(()).unwrap();
+    assert!(!settings.contains(()).unwrap() && !settings.by(&BY_ALL).contains(()).unwrap());
+    assert_eq!(decode::<()>(&encode::<()>(())), Ok(()));
+    assert_eq!(decode::<[u8; 0]>(&encode::<[u8; 0]>([])), Ok([]));
+
+    // At most one row has the only key of a unique index.
+    let leader = LEADER.open(&db).unwrap();
+    leader.put(3, "ann").unwrap();
+    assert!(matches!(leader.put(4, "ben"), Err(Error::Duplicate { index: "all", .. })));
+    assert_eq!(leader.by(&BY_ALL).get(()).unwrap(), Some((3, "ann".to_owned())));
+    assert_eq!(leader.by(&BY_ALL).range(()..=()).unwrap().count(), 1);
+    leader.put(3, "cid").unwrap();
+    leader.delete(3).unwrap();
+    leader.put(4, "ben").unwrap();
+    assert_eq!(leader.check_indexes().unwrap(), 1);
+}
+
+/// No byte string sorts before all others, except the empty one, which no database stores.
+#[test]
+fn an_empty_string_is_no_key_and_says_so() {
+    const WORDS: TableDefinition<String, u8> = TableDefinition::new("words");
+    const PAIRS: TableDefinition<Option<String>, u8> = TableDefinition::new("pairs");
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    let words = WORDS.open(&db).unwrap();
+    let said = words.put("", 1).unwrap_err().to_string();
+    assert!(said.starts_with("table words: an empty key cannot be stored; Option<String>"), "{said}");
+    for refused in [
+        words.put_with_ttl("", 1, std::time::Duration::from_secs(9)),
+        words.delete(""),
+        words.replace("", 1).map(drop),
+        words.take("").map(drop),
+        words.update("", |_| Some(1)).map(drop),
+    ] {
+        assert!(matches!(refused, Err(Error::EmptyKey { table: "words", .. })), "{refused:?}");
+    }
+    assert_eq!((words.get("").unwrap(), words.contains("").unwrap()), (None, false));
+    words.put("\0", 1).unwrap();
+    assert_eq!(words.range("".."b").unwrap().count(), 1);
+    words.delete_range(""..).unwrap();
+    assert_eq!(words.first().unwrap(), None);
+    let pairs = PAIRS.open(&db).unwrap();
+    for (n, key) in [None, Some(""), Some("\0"), Some("a")].into_iter().enumerate() {
+        pairs.put(key, n as u8).unwrap();
+    }
+    assert!(pairs.iter().unwrap().map(|row| row.unwrap().1).eq(0..4), "in the order of the type");
+    assert_eq!(pairs.get(Some("")).unwrap(), Some(1));
 }

@@ -66,7 +66,9 @@ pub trait Key: Sized + 'static {
     fn to_ref(&self) -> Self::Ref<'_>;
 }
 
-/// Encodes a whole key.
+/// Encodes a whole key. The database has no empty keys, so a key of a type with one value, such as `()`, is one byte, 0. An empty string
+/// at the end of a key has no byte before which nothing sorts, so its encoding is empty, and writes refuse it:
+/// [`Error::EmptyKey`](crate::Error::EmptyKey).
 ///
 /// ```
 /// use tidesdb_typed::{decode, encode};
@@ -79,6 +81,9 @@ pub trait Key: Sized + 'static {
 pub fn encode<K: Key>(key: K::Ref<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     K::encode(key, true, &mut out);
+    if is_unit::<K>() && out.is_empty() {
+        out.extend(UNIT);
+    }
     out
 }
 
@@ -86,9 +91,23 @@ pub fn encode<K: Key>(key: K::Ref<'_>) -> Vec<u8> {
 ///
 /// # Errors
 /// [`Malformed`] if [`encode`] does not write such bytes.
-pub fn decode<K: Key>(mut bytes: &[u8]) -> Result<K, Malformed> {
+pub fn decode<K: Key>(bytes: &[u8]) -> Result<K, Malformed> {
+    let whole = decode_all(bytes);
+    if whole.is_err() && is_unit::<K>() && *bytes == UNIT { decode_all(&[]) } else { whole }
+}
+
+/// Decodes a key that takes all of `bytes`, which may be empty.
+pub(crate) fn decode_all<K: Key>(mut bytes: &[u8]) -> Result<K, Malformed> {
     let key = K::decode(&mut bytes, true)?;
     if bytes.is_empty() { Ok(key) } else { Err(Malformed::new("bytes are left over")) }
+}
+
+/// The key of a type with one value, if its encoding is empty.
+pub(crate) const UNIT: [u8; 1] = [0];
+
+/// True if the type has one value, and so no order to keep.
+const fn is_unit<K>() -> bool {
+    size_of::<K>() == 0
 }
 
 /// Removes the first `N` bytes.
