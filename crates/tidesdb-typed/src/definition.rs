@@ -40,7 +40,8 @@ impl<K: Key, V: Value> TableDefinition<K, V> {
     }
 
     /// Sets the indexes of the table. Every program that writes the table must list all of them. The open builds an index
-    /// that is new, from the rows that exist, and drops one that is no longer listed.
+    /// that is new, from the rows that exist, and drops one that is no longer listed. An index is the family `TABLE.INDEX`; a family of
+    /// that name that the index did not make is refused with [`Error::NameTaken`](crate::Error::NameTaken).
     #[must_use]
     pub const fn indexes(self, indexes: &'static [&'static dyn Index<V>]) -> Self {
         Self { indexes, ..self }

@@ -57,6 +57,7 @@ mod schema;
 mod rows;
 mod by;
 mod definition;
+mod catalogue;
 mod opening;
 mod table;
 
