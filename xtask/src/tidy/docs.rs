@@ -1,8 +1,12 @@
-//! Every section heading is followed by text.
+//! Every section heading is followed by text. What a command costs stands where a reader sees it.
 
 use super::Finding;
+use crate::pages::fences;
 use crate::source::Source;
 use crate::tree::Tree;
+
+/// Words of reasons that a reader must know before he runs the commands.
+const COSTS: [&str; 4] = ["minutes", "installs", "root", "network"];
 
 /// Findings in documentation comments and in Markdown files.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
@@ -15,8 +19,17 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     for (path, text) in tree.texts.iter().filter(|(path, _)| path.ends_with(".md")) {
         let lines: Vec<_> = text.lines().enumerate().map(|(at, line)| (at + 1, line)).collect();
         out.extend(empty_sections(path, &lines));
+        out.extend(hidden_costs(path, text));
     }
     out
+}
+
+/// A reader does not see the words after the language of fenced text: commands that take minutes or change the system say so in a comment.
+fn hidden_costs(path: &str, text: &str) -> Vec<Finding> {
+    let costs = |info: &str| info.starts_with("sh (") && COSTS.iter().any(|cost| info.contains(cost));
+    let is_silent = |body: &[&str]| !body.iter().any(|line| line.contains("# "));
+    let hidden = fences(text).into_iter().filter(|fence| costs(fence.info) && is_silent(&fence.body));
+    hidden.map(|fence| Finding::new(path, fence.line, "no comment says what the commands cost")).collect()
 }
 
 /// Returns groups of consecutive documentation lines without their markers, each line with its number.
@@ -73,6 +86,13 @@ pub(super) fn heading(line: &str) -> Option<usize> {
 mod tests {
     use super::super::test_kit::{places, tree};
     use super::*;
+
+    #[test]
+    fn what_a_command_costs_is_visible() {
+        let page = |body: &str| format!("# A\n\n```sh (takes minutes)\n{body}\n```\n");
+        assert_eq!(findings("docs/a.md", &page("make all")), ["docs/a.md:3"]);
+        assert!(findings("docs/a.md", &page("make all # takes minutes")).is_empty());
+    }
 
     fn findings(path: &str, text: &str) -> Vec<String> {
         places(&check(&tree(&[(path, text)])))
