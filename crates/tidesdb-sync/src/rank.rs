@@ -61,7 +61,9 @@ ranks! {
     LEADING = 200;
     /// The sealing of the log.
     SEALED = 202;
-    /// Segments of the log are made, renamed or removed.
+    /// A file of the log is made, and its header and name made durable.
+    MAKING = 208;
+    /// Blocks of the log are allocated.
     PREPARING = 210;
     /// Segments of the log.
     SEGMENTS = 220;

@@ -80,6 +80,7 @@ mod options;
 mod health;
 mod clock;
 mod stats;
+mod waits;
 mod memory;
 // Files: names, events, range deletes, values, tables, log.
 mod files;
@@ -133,7 +134,6 @@ pub use options::{
     DbOptions, FamilyOptions, Isolation, ReadOptions, RecoveryMode, RemoteOptions, SettingInfo, SyncMode,
     TransactOptions, WriteOptions,
 };
-pub use pacing::{StallCause, StallStats};
 pub use read::{Cursor, Iter, Keys, ValueReader};
 pub use remote::RemoteStats;
 pub use stats::{Durations, StatInfo, StatKind, StatUnit, StatValue, TimeStats};
@@ -143,6 +143,7 @@ pub use types::{
     CompactionFilter, Comparator, Decision, FAMILY_NAME_BYTES_MAX, FamilyId, FilterRow, KEY_BYTES_MAX,
     KeyBounds, KeyRange, MergeOperator, RowSpan, SEQ_MAX, SeqNo, Slice, VALUE_BYTES_MAX,
 };
+pub use waits::{StallCause, StallStats};
 pub use write::{Family, WriteBatch};
 
 pub use tidesdb_io::MachineMemory;

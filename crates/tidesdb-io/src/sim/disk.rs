@@ -63,6 +63,7 @@ pub(super) enum Locked {
 }
 
 type Observer = Box<dyn FnMut(&Op, SimDisk) + Send>;
+type BeforeSync = Arc<dyn Fn(&str) + Send + Sync>;
 
 pub(super) struct State {
     pub(super) world: World,
@@ -85,6 +86,7 @@ pub(super) struct State {
     crashed: bool,
     log: Option<Vec<Op>>,
     observer: Option<(OpSet, Observer)>,
+    before_sync: Option<BeforeSync>,
 }
 
 /// The gate's decision about a call.
@@ -118,6 +120,7 @@ impl State {
             crashed: false,
             log: Some(Vec::new()),
             observer: None,
+            before_sync: None,
         }
     }
 
@@ -271,6 +274,12 @@ impl SimDisk {
         self.state.lock().observer = None;
     }
 
+    /// Calls `before` with the path before each later sync of a file or directory. It may block: other calls go on, as on a device that is
+    /// slow to sync.
+    pub fn before_syncs(&self, before: impl Fn(&str) + Send + Sync + 'static) {
+        self.state.lock().before_sync = Some(Arc::new(before));
+    }
+
     /// Makes call `index` and every later one fail without effect, with an error that [`is_crash`] recognises.
     pub fn crash_at(&self, index: u64) {
         self.state.lock().crash_at = Some(CrashPoint { index, torn: false });
@@ -360,6 +369,10 @@ impl SimDisk {
         let (offset, len) = range;
         #[cfg(simulated)]
         tidesdb_sync::scheduler::io(kind, path, offset);
+        if (OpSet::SYNCS | OpKind::SyncDir).has(kind) {
+            let before = self.state.lock().before_sync.clone();
+            before.inspect(|before| before(path));
+        }
         let mut state = self.state.lock();
         let mut op = Op { index: 0, kind, path: Arc::clone(path), offset, len, ok: false };
         let verdict = state.gate(&mut op)?;

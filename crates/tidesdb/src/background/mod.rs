@@ -92,6 +92,9 @@ fn dispatch(engine: &Arc<Engine>, job: Job) -> Result<bool> {
             engine.write.log.prepare_next()?;
             flush_families_retaining_the_log(&engine.write);
         }
+        Job::SyncLog => {
+            let _ = engine.write.sync_to(engine.write.log.sequencer().written_end()); // a failure has poisoned the database
+        }
         Job::Flush(id) => {
             if let Some(family) = family(id)
                 && flush::run(&engine.maintenance, &family)?

@@ -25,7 +25,7 @@ struct Crews {
 
 impl Pool {
     /// Threads that start when there is work for them: `workers` workers, one for merges of further families, the one that removes files,
-    /// the timekeeper and, with an object store, the uploader. 0 workers = no threads.
+    /// the one that prepares the log, the timekeeper and, with an object store, the uploader. 0 workers = no threads.
     ///
     /// While the system has no room for a thread, commits do its work, as without threads, and sync the log themselves. Each further job
     /// tries again.
@@ -38,6 +38,8 @@ impl Pool {
         write.jobs.limit_merges(workers / 2);
         write.sync_due.set_ticking(false);
         write.log.announce_first();
+        let jobs = Arc::clone(&write.jobs);
+        write.log.prepared_by(move || jobs.push_to_thread(Job::PrepareLog));
         let (crews, engine) = (Arc::clone(&pool.0), Arc::downgrade(engine));
         write.jobs.staff.hire_by(move |crew| {
             if let Some(engine) = engine.upgrade() {
@@ -131,6 +133,7 @@ impl Team {
         let short = workers.div_ceil(2);
         let (name, threads, priority, crews, takes): (_, _, _, &[Crew], _) = match crew {
             Crew::Clock => ("tidesdb-clock", 1, Priority::Normal, &[Crew::Clock], None),
+            Crew::Log => ("tidesdb-log", 1, Priority::Normal, &[Crew::Log], Some(Takes::Log)),
             Crew::Uploads => ("tidesdb-upload", 1, Priority::Normal, &[Crew::Uploads], Some(Takes::Uploads)),
             _ if workers == 1 => {
                 let all = &[Crew::Short, Crew::Long, Crew::Removals];
@@ -181,6 +184,7 @@ enum Takes {
     Long,
     Removals,
     Uploads,
+    Log,
 }
 
 fn work(engine: &Arc<Engine>, takes: Takes) {
@@ -192,6 +196,7 @@ fn work(engine: &Arc<Engine>, takes: Takes) {
         Takes::Long => jobs.pop(PATIENCE, Job::is_long),
         Takes::Removals => jobs.pop(PATIENCE, |job| job == Job::RemoveObsolete),
         Takes::Uploads => jobs.pop(PATIENCE, |job| job == Job::Upload),
+        Takes::Log => jobs.pop(PATIENCE, |job| job == Job::PrepareLog),
     };
     while !engine.write.jobs.is_closed() {
         engine.reads.refresh_clock(); // in case the timekeeper waits for a slow disk

@@ -18,8 +18,9 @@ use crate::health::Health;
 use crate::jobs::{Call, Calls, Job, JobQueue, Merges, RunningJobs};
 use crate::memory::{Memory, Pressure, Use};
 use crate::options::DbOptions;
-use crate::pacing::{GROWTH_PATIENCE, Pacing, StallCause, Verdict};
+use crate::pacing::{GROWTH_PATIENCE, Pacing, Verdict};
 use crate::types::{FamilyId, SeqNo};
+use crate::waits::StallCause;
 use crate::wal::{Commit, Log, Purpose, SpaceReservation, SyncDue};
 use crate::{Error, Result};
 
@@ -126,7 +127,7 @@ impl WriteCtx {
     /// The write path to `log`, with no family.
     pub fn new(env: &Env, options: DbOptions, health: &Arc<Health>, log: Log) -> Self {
         let reads = Arc::new(ReadCtx::new(&log, &env.clock));
-        let merges = Merges::default();
+        let (merges, pacing) = (Merges::default(), Pacing::counting(log.waits()));
         merges.set_rate(options.compaction_bytes_per_second);
         Self {
             jobs: Arc::clone(&reads.jobs),
@@ -142,7 +143,7 @@ impl WriteCtx {
             sync_due: SyncDue::default(),
             deciding: Mutex::default(),
             rotating: Mutex::default(),
-            pacing: Pacing::default(),
+            pacing,
             memory: Memory::new(options.memory_limit),
             merges,
             calls: Calls::default(),
@@ -215,6 +216,13 @@ impl WriteCtx {
     }
 
     fn begin(&self) -> Result<()> {
+        let started = self.env.clock.mono();
+        let begun = self.begin_once();
+        self.log.waits().of(StallCause::Log).note(self.env.clock.mono().saturating_sub(started));
+        begun
+    }
+
+    fn begin_once(&self) -> Result<()> {
         let mut beginning = self.beginning.lock();
         if let Some(Beginning(begin)) = &*beginning {
             begin()?;

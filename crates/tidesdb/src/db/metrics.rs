@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::{Db, Stats};
 use crate::health::{HealthReport, HealthState};
-use crate::pacing::StallCause;
 use crate::stats::{Durations, StatInfo, StatKind, StatUnit, StatValue};
+use crate::waits::StallCause;
 
 impl Db {
     /// Returns the statistics and the health of the database in the format OpenMetrics 1.0, which Prometheus and others read. The content

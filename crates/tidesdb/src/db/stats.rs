@@ -9,10 +9,10 @@ use crate::engine::Engine;
 use crate::family::{FamilyCore, FamilyStats, Metric};
 use crate::jobs::JobStats;
 use crate::memory::{Breakdown, Use};
-use crate::pacing::{StallCause, StallStats};
 use crate::remote::RemoteStats;
 use crate::stats::{TimeStats, statistics, write_lines};
 use crate::types::SeqNo;
+use crate::waits::{StallCause, StallStats};
 use crate::write::Family;
 
 statistics! {
@@ -22,7 +22,7 @@ statistics! {
 
     plain {
         "Delays of writers, in the order of [`StallCause::ALL`]."
-        stalled: [StallStats; 4] = StallCause::ALL.map(|cause| seen.engine.write.pacing.delays(cause).stats());
+        stalled: [StallStats; StallCause::ALL.len()] = StallCause::ALL.map(|cause| seen.engine.write.pacing.delays(cause).stats());
         "Reads of one key: `get`, `get_map` and `contains`. A random sample of them, also of those that fail."
         gets: TimeStats = (&seen.engine.reads.times.gets).into();
         "Reads of many keys: each `multi_get` and `multi_contains`, however many keys it has. A random sample of them, also of those that fail."
@@ -189,7 +189,7 @@ impl Stats {
     }
 
     /// Returns each cause for which writers are delayed, and how they were.
-    pub fn stalls_by_cause(&self) -> [(StallCause, StallStats); 4] {
+    pub fn stalls_by_cause(&self) -> [(StallCause, StallStats); StallCause::ALL.len()] {
         StallCause::ALL.map(|cause| (cause, self.stalled_by(cause)))
     }
 }

@@ -3,7 +3,7 @@
 use super::Engine;
 use crate::health::{HealthReport, HealthState};
 use crate::memory::Pressure;
-use crate::pacing::StallCause;
+use crate::waits::StallCause;
 
 impl Engine {
     /// Returns the health of the database.

@@ -6,7 +6,8 @@ use std::time::Duration;
 use super::Engine;
 use crate::events::Event;
 use crate::health::HealthState;
-use crate::pacing::{Stall, StallCause};
+use crate::pacing::Stall;
+use crate::waits::StallCause;
 
 /// Minimum time between two events for slow syncs, and between two looks at the health.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -15,7 +16,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub struct Watch {
     /// By [`StallCause`].
-    stalls: [Stall; 4],
+    stalls: [Stall; StallCause::ALL.len()],
     state: HealthState,
     causes: Vec<String>,
     next: Duration,

@@ -154,7 +154,7 @@ events! {
         inputs: Vec<LevelPart>, "The tables per level: `level`, `tables`, `bytes`.";
     }
     "stall_begin" StallBegin WARN "Writers are being delayed. One line covers all commits until `stall_end`." {
-        cause: &'static str, "Why: `memtables` (too many bytes wait for a flush), `tables` (too many tables in level 1), `memory` (memory is scarce) or `values` (value logs hold much garbage).";
+        cause: &'static str, "Why: `memtables` (too many bytes wait for a flush), `tables` (too many tables in level 1), `memory` (memory is scarce), `values` (value logs hold much garbage), `log` (the log was not prepared), `device` (the system accepted bytes late) or `lock` (another commit held the order of commits).";
         memtable_bytes: u64, "Bytes of memtables that wait for a flush.";
         jobs: u64, "Background jobs that are queued or run.";
     }

@@ -28,8 +28,10 @@ const BACKLOG: usize = 4;
 /// One piece of background work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Job {
-    /// Prepare the next log segment.
+    /// Prepare files and blocks of the log. It has a thread of its own, because commits may need them soon.
     PrepareLog,
+    /// Sync the log, because many of its files are not durable.
+    SyncLog,
     /// Write the oldest immutable memtable of a family as a table.
     Flush(FamilyId),
     /// Free memory: rotate large memtables, shrink the block cache.
@@ -58,7 +60,7 @@ impl Job {
     fn rank(self) -> u8 {
         match self {
             Self::PrepareLog | Self::Relieve | Self::FreeSpace => 0,
-            Self::FlushActive(_) | Self::Flush(_) => 1,
+            Self::FlushActive(_) | Self::Flush(_) | Self::SyncLog => 1,
             Self::RemoveObsolete => 2, // before merges take more space, where no thread of its own does it
             Self::Compact(_) => 3,
             Self::MergePart(_) => 4,
@@ -124,6 +126,7 @@ impl Inner {
         match job {
             Job::RemoveObsolete => Crew::Removals,
             Job::Upload => Crew::Uploads,
+            Job::PrepareLog => Crew::Log,
             job if self.is_short(job) => Crew::Short,
             _ => Crew::Long,
         }
@@ -239,6 +242,16 @@ impl JobQueue {
             }
         }
         self.changed.notify_all();
+    }
+
+    /// Queues the short `job`. Returns whether a thread takes it.
+    pub fn push_to_thread(&self, job: Job) -> bool {
+        self.push(job);
+        let crew = self.inner.lock().crew(job);
+        if !self.staff.has(crew) {
+            self.want(Crew::Short); // it takes the job, too
+        }
+        (self.staff.has(crew) || self.staff.has(Crew::Short)) && !self.is_closed()
     }
 
     /// Withdraws the request for `job`, which failed and is requested again later.

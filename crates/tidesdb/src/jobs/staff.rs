@@ -17,6 +17,8 @@ pub enum Crew {
     Removals,
     /// Uploads to the object store.
     Uploads,
+    /// Prepares the log: it may wait for the device while commits go on.
+    Log,
     /// Takes no jobs: it keeps the time.
     Clock,
 }
@@ -76,7 +78,7 @@ impl Staff {
     /// Returns true if jobs wait for threads that could not be started: commits run them.
     #[inline]
     pub fn lacks_workers(&self) -> bool {
-        self.lacking.load(Ordering::Relaxed) & !Crew::Clock.bit() != 0
+        self.lacking.load(Ordering::Relaxed) & !(Crew::Clock.bit() | Crew::Log.bit()) != 0
     }
 
     /// Returns why a thread could not be started, if one is lacking.

@@ -25,47 +25,14 @@ mod state;
 mod merge_debt;
 mod wait;
 
-use StallCause::{Memory, Memtables, Tables, Values};
 pub use merge_debt::{MergeDebt, Reduction};
 pub use pace::Pace;
-pub use stalls::{Delays, Stall, StallStats};
+pub use stalls::Stall;
 pub use state::{MergeRate, Pacing, Rate, RunningReduction};
 pub use wait::{GROWTH_PATIENCE, MEMORY_PATIENCE};
 
 use crate::memory::Pressure;
-
-/// Why a writer is delayed. `docs/concepts/pacing.md` says what to do about each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StallCause {
-    /// Memtables wait for their flush.
-    Memtables,
-    /// Merges of the tables of a family are due.
-    Tables,
-    /// Memory is scarce.
-    Memory,
-    /// The value logs of a family hold much garbage.
-    Values,
-}
-
-impl StallCause {
-    /// All causes.
-    pub const ALL: [Self; 4] = [Memtables, Tables, Memory, Values];
-
-    /// Returns the name, in lower case.
-    pub fn name(self) -> &'static str {
-        ["memtables", "tables", "memory", "values"][self as usize]
-    }
-
-    /// Returns what the error of a writer says that waited too long.
-    pub(crate) fn why_busy(self) -> &'static str {
-        match self {
-            Memory => {
-                "memory: transactions, iterators, memtables or keys of tables hold all of memory_limit; see the statistics"
-            }
-            _ => "flushes and merges make no progress; the logged warnings say why",
-        }
-    }
-}
+use crate::waits::StallCause::{self, Memory, Memtables, Tables, Values};
 
 /// A limit of a figure. Writers slow down from its first bound on; at the second one the limit is full.
 #[derive(Debug)]

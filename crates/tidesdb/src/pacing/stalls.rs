@@ -1,67 +1,9 @@
-//! How writers were delayed: counts, and stalls as events.
+//! Stalls of writers as events.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidesdb_io::Clock;
-
-use super::StallCause;
 use crate::events::Event;
-use crate::stats::{Durations, Histogram, statistics};
-
-/// How writers were delayed for one cause. Only commits that are delayed write to it.
-#[derive(Debug, Default)]
-pub struct Delays {
-    times: Histogram,
-    pub(super) slowed: AtomicU64,
-    pub(super) stopped: AtomicU64,
-    pub(super) gave_up: AtomicU64,
-    pub(super) delayed_now: AtomicU64,
-}
-
-impl Delays {
-    /// Runs `wait`, which delays a commit from `now` on, and records how long it took.
-    pub(super) fn measure<R>(&self, clock: &dyn Clock, now: Duration, wait: impl FnOnce() -> R) -> R {
-        self.delayed_now.fetch_add(1, Ordering::Relaxed);
-        let result = wait();
-        self.times.record(clock.mono().saturating_sub(now));
-        self.delayed_now.fetch_sub(1, Ordering::Relaxed);
-        result
-    }
-
-    /// Returns the figures at this moment.
-    pub fn stats(&self) -> StallStats {
-        StallStats::of(self)
-    }
-}
-
-statistics! {
-    /// Delays of writers for one cause since the open.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    StallStats of held: &Delays;
-
-    plain {
-        "All delays." delays: Durations = held.times.now();
-    }
-    figures {
-        Counter Seconds time: Duration = held.times.now().sum(),
-            "Total time, summed over all threads.";
-        Counter Count slowed: u64 = held.slowed.load(Ordering::Relaxed),
-            "Commits that were slowed down.";
-        Counter Count stopped: u64 = held.stopped.load(Ordering::Relaxed),
-            "Commits that were stopped.";
-        Counter Count gave_up: u64 = held.gave_up.load(Ordering::Relaxed),
-            "Commits that failed with `Busy` after they were stopped.";
-        Gauge Count delayed_now: u64 = held.delayed_now.load(Ordering::Relaxed),
-            "Commits that are delayed at the moment.";
-        Gauge Seconds p50: Duration = held.times.now().percentile(0.5),
-            "Half of the delays are no longer than this.";
-        Gauge Seconds p99: Duration = held.times.now().percentile(0.99),
-            "99 % of the delays are no longer than this.";
-        Gauge Seconds longest: Duration = held.times.now().longest(),
-            "The longest delay.";
-    }
-}
+use crate::waits::{Delays, StallCause, StallStats};
 
 /// A stall has ended when no commit was delayed for this long.
 const CALM: Duration = Duration::from_secs(1);
@@ -105,13 +47,15 @@ impl Stall {
             stopped: stats.stopped - before.stopped,
             gave_up: stats.gave_up - before.gave_up,
             delay_seconds: stats.time.saturating_sub(before.time),
-            longest: delays.times.take_longest(),
+            longest: delays.take_longest(),
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);

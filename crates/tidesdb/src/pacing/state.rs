@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tidesdb_sync::Event;
 
-use super::{Delays, Pace, StallCause};
+use super::Pace;
+use crate::waits::{Delays, StallCause, Waits};
 
 /// What decides how long the writers of a database wait.
 #[derive(Debug, Default)]
@@ -29,28 +30,33 @@ pub struct Pacing {
     pub(super) steps: AtomicU64,
     /// Flushes and merges that failed. The entries that they processed are no progress.
     pub(super) failures: AtomicU64,
-    /// By [`StallCause`].
-    delays: [Delays; 4],
+    /// What commits wait for, on purpose or not.
+    waits: Arc<Waits>,
 }
 
 impl Pacing {
+    /// Pacing that counts the delays of commits in `waits`.
+    pub fn counting(waits: &Arc<Waits>) -> Self {
+        Self { waits: Arc::clone(waits), ..Self::default() }
+    }
+
     /// Rate of the work that ends delays for `cause`, in bytes per second.
     pub fn rate(&self, cause: StallCause) -> f64 {
         match cause {
-            StallCause::Memtables | StallCause::Memory => self.flush_rate.get(),
             StallCause::Tables => self.merge_rate.get(),
             StallCause::Values => self.garbage_rate.get(),
+            _ => self.flush_rate.get(),
         }
     }
 
     /// How writers were delayed by `cause`.
     pub fn delays(&self, cause: StallCause) -> &Delays {
-        &self.delays[cause as usize]
+        self.waits.of(cause)
     }
 
     /// Returns true if a commit is delayed at the moment.
     pub fn delays_writers(&self) -> bool {
-        self.delays.iter().any(|delays| delays.delayed_now.load(Ordering::Relaxed) > 0)
+        self.waits.any_now()
     }
 
     /// Bytes of all immutable memtables.

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tidesdb_io::Clock;
 
-use super::{Pacing, StallCause, Verdict};
+use super::{Pacing, Verdict};
+use crate::waits::StallCause;
 use crate::{Error, Result};
 
 /// How long a stopped writer waits without any progress.

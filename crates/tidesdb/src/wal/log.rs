@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use tidesdb_io::{Buffer, Dir, Env};
 use tidesdb_sync::{EpochCell, Mutex, ShardedCounter, pin, rank};
 
+use super::ahead::Ahead;
 use super::layout::{RECORD_HEADER_BYTES, RecordHeader, RecordKind, UNIT};
 use super::reserve::Reserve;
 use super::segment::Segment;
@@ -16,8 +17,11 @@ use super::space::Refused;
 use super::sync::Group;
 use crate::health::Health;
 use crate::types::{SeqNo, WalId};
+use crate::waits::{StallCause, Waits};
 use crate::{Error, Result, files};
 
+/// Bytes of a page of a mapped file, on the systems that map the log; elsewhere the figure only decides which writes are timed.
+const PAGE_BYTES: u64 = 4096;
 /// Segments reachable without a lock.
 const RECENT: usize = 4;
 /// Number of old segment files kept for reuse: a memtable of the usual size fills two segments.
@@ -28,6 +32,10 @@ const KEPT_MAX: u64 = 4;
 /// Files that are not durable yet may take one part in this many of the descriptors, or [`OPEN_FILES_MIN`].
 const OPEN_FILES_SHARE: usize = 8;
 const OPEN_FILES_MIN: usize = 4;
+/// A thread should sync the log.
+const CROWDED: u8 = 1;
+/// The next commit syncs the log.
+const OVERCROWDED: u8 = 2;
 
 /// Properties of the database that the log needs.
 #[derive(Clone, Debug)]
@@ -70,7 +78,10 @@ pub struct Log {
     pub(super) group: Group,
     pub(super) reserve: Reserve,
     pub(super) table: Mutex<Segments, { rank::SEGMENTS }>,
-    /// Held while segment files are created, renamed or removed; taken before `table`.
+    pub(super) ahead: Ahead,
+    /// What commits wait for.
+    pub(super) waits: Arc<Waits>,
+    /// Held while blocks are allocated, of the log or of the reserve; taken before `table`.
     pub(super) preparing: Mutex<(), { rank::PREPARING }>,
     recent: [EpochCell<Option<Arc<Segment>>>; RECENT],
     /// Address at which the log of this session begins.
@@ -79,8 +90,8 @@ pub struct Log {
     pub(super) backed: AtomicU64,
     /// A record above this address requests more blocks in advance.
     pub(super) ask_from: AtomicU64,
-    /// Files that are not durable yet take too large a part of the descriptors.
-    is_crowded: AtomicBool,
+    /// Files that are not durable yet take too large a part of the descriptors: [`CROWDED`] or [`OVERCROWDED`].
+    crowd: AtomicU8,
     /// The first record must be announced; `ask_from` is 0 until then.
     pub(super) announces: AtomicBool,
     /// `ask_from` is not below this address: the disk had no room for blocks in advance.
@@ -117,7 +128,7 @@ impl Log {
             start: first.0 * config.segment_bytes,
             backed: AtomicU64::new(first.0 * config.segment_bytes),
             ask_from: AtomicU64::new(u64::MAX),
-            is_crowded: AtomicBool::new(false),
+            crowd: AtomicU8::new(0),
             announces: AtomicBool::new(false),
             tight_to: AtomicU64::new(0),
             data: AtomicU64::new(0),
@@ -126,6 +137,8 @@ impl Log {
             health: Arc::clone(health),
             group: Group::default(),
             table: Mutex::new(Segments::default()),
+            ahead: Ahead::default(),
+            waits: Arc::default(),
             preparing: Mutex::new(()),
             recent: std::array::from_fn(|_| EpochCell::new(None)),
             reserved_bytes: AtomicU64::new(0),
@@ -136,8 +149,14 @@ impl Log {
             bytes: ShardedCounter::new(),
             config,
         };
+        this.sequencer.count_waits(&this.env.clock, &this.waits);
         this.set_limits();
         this
+    }
+
+    /// What commits wait for.
+    pub fn waits(&self) -> &Arc<Waits> {
+        &self.waits
     }
 
     /// Prepares the first segment with its first blocks, if the disk has room for them. `free` are files of older logs to reuse.
@@ -146,7 +165,7 @@ impl Log {
     /// `Io`.
     pub fn begin(&self, free: Vec<String>) -> Result<()> {
         self.table.lock().free = free;
-        self.make_ready_to(self.segment_of(self.sequencer.tail()).0 + 1)
+        self.make_first()
     }
 
     /// Returns true if the segment of the next record exists.
@@ -207,7 +226,10 @@ impl Log {
     ) -> Result<Commit> {
         let bytes = padded(record)?;
         if self.is_oversized(bytes) {
-            return self.reserve_oversized(bytes, purpose, within);
+            let started = self.env.clock.mono();
+            let reserved = self.reserve_oversized(bytes, purpose, within);
+            self.waits.of(StallCause::Log).note(self.env.clock.mono().saturating_sub(started));
+            return reserved;
         }
         loop {
             match reserve(bytes, &mut within) {
@@ -298,7 +320,15 @@ impl Log {
             "statements refer to earlier records"
         );
         header.write(&segment.header.salt, record);
-        segment.write(address - segment.header.id * self.config.segment_bytes, record, mapped)
+        let offset = address - segment.header.id * self.config.segment_bytes;
+        // A write through the map may wait for the device at the first byte of a page, any other at once.
+        let may_wait = !mapped || offset % PAGE_BYTES + record.len() as u64 > PAGE_BYTES;
+        let started = may_wait.then(|| self.env.clock.mono());
+        segment.write(offset, record, mapped)?;
+        if let Some(started) = started {
+            self.waits.of(StallCause::Device).note(self.env.clock.mono().saturating_sub(started));
+        }
+        Ok(())
     }
 
     /// Fills the rest of a segment, from `seq` on.
@@ -334,69 +364,25 @@ impl Log {
         (self.segment_of(from) == id).then(|| self.recent_segment(id.0)).flatten()
     }
 
-    /// Makes a finished segment available to writers. The caller holds `preparing`.
+    /// Makes a finished segment available to writers. The caller holds `making`.
     pub(super) fn register(&self, segment: Segment) -> Arc<Segment> {
         let id = segment.header.id;
         let segment = Arc::new(segment);
         let mut table = self.table.lock();
         table.live.insert(id, Arc::clone(&segment));
         self.note_open_files(&table);
-        drop(table);
         self.recent[id as usize % RECENT].store(Some(Arc::clone(&segment)));
         segment
     }
 
-    /// Removes a segment that is no longer needed or was never used. The caller holds `preparing`.
+    /// Removes a segment that is no longer needed or was never used.
     pub(super) fn forget(&self, id: u64) {
-        self.table.lock().live.remove(&id);
+        let mut table = self.table.lock();
+        table.live.remove(&id);
         let cell = &self.recent[id as usize % RECENT];
         if cell.load(&pin()).as_ref().is_some_and(|s| s.header.id == id) {
             cell.store(None);
         }
-    }
-
-    /// Returns true if [`Log::takes_first`] or [`Log::wants_piece`] may.
-    #[inline]
-    pub fn wants_next(&self, commit: &Commit) -> bool {
-        commit.seq * UNIT > self.ask_from.load(Ordering::Relaxed)
-    }
-
-    /// Returns true if more blocks should be allocated in the background.
-    pub fn wants_piece(&self, commit: &Commit) -> bool {
-        let ask_from = self.ask_from.load(Ordering::Relaxed);
-        ask_from > 0 && commit.seq * UNIT > ask_from
-    }
-
-    /// From now on [`Log::takes_first`] returns true once.
-    pub fn announce_first(&self) {
-        let _one_at_a_time = self.preparing.lock();
-        self.announces.store(true, Ordering::Relaxed);
-        self.set_limits();
-    }
-
-    /// Returns true at the first call after [`Log::announce_first`].
-    pub fn takes_first(&self) -> bool {
-        let is_first = self.announces.swap(false, Ordering::Relaxed);
-        if is_first {
-            let _one_at_a_time = self.preparing.lock();
-            self.set_limits();
-        }
-        is_first
-    }
-
-    /// Allocates the next blocks, unless the segment after the tail's has all of its own already. Releases the pages of the segment before
-    /// the tail's. A full disk is not an error: the next append tries again.
-    ///
-    /// # Errors
-    /// `Io`; nothing is lost, the next append tries again.
-    pub fn prepare_next(&self) -> Result<()> {
-        let current = self.segment_of(self.sequencer.tail()).0;
-        self.make_ready_to(current + 2)?;
-        let full = current.checked_sub(1).and_then(|id| self.table.lock().live.get(&id).cloned());
-        if let Some(full) = full {
-            full.release_pages();
-        }
-        Ok(())
     }
 
     /// The segment that holds `seq`.
@@ -443,15 +429,27 @@ impl Log {
     /// Notes whether the files that are not durable yet are many.
     fn note_open_files(&self, table: &Segments) {
         let most = (self.env.descriptors.max() / OPEN_FILES_SHARE).max(OPEN_FILES_MIN);
-        let durable = self.segment_of(self.sequencer.durable()).0;
-        self.is_crowded.store(table.live.range(durable..).count() > most, Ordering::Relaxed);
+        // Files without records need no sync.
+        let [durable, tail] =
+            [self.sequencer.durable(), self.sequencer.tail()].map(|seq| self.segment_of(seq).0);
+        let crowd = match table.live.range(durable..=tail.max(durable)).count() {
+            few if few <= most => 0,
+            many if many <= 2 * most => CROWDED,
+            _ => OVERCROWDED,
+        };
+        self.crowd.store(crowd, Ordering::Relaxed);
     }
 
     /// Returns whether the files that are not durable yet take too large a part of the descriptors: a file must be synced through the
-    /// descriptor that it was written by. The caller should call [`Log::sync_to`].
+    /// descriptor that it was written by. The caller should have the log synced.
     #[inline]
     pub fn is_crowded(&self) -> bool {
-        self.is_crowded.load(Ordering::Relaxed)
+        self.crowd.load(Ordering::Relaxed) > 0
+    }
+
+    /// Returns whether [`Log::is_crowded`] was not followed in time.
+    pub fn is_overcrowded(&self) -> bool {
+        self.crowd.load(Ordering::Relaxed) >= OVERCROWDED
     }
 
     /// Keeps the files of segments from `first` on until the next call. At most a few are kept, and none on a full
@@ -463,7 +461,6 @@ impl Log {
     /// Releases every segment below `first`, which the manifest no longer needs: some files are kept for reuse, the others are
     /// removed. A record written to a file that is used again takes less time: blocks and pages of the page cache are there.
     pub fn release_before(&self, first: WalId) {
-        let _one_at_a_time = self.preparing.lock();
         let kept_from = self.kept_from.load(Ordering::SeqCst);
         let kept = kept_from.max(first.0.saturating_sub(KEPT_MAX));
         let first = if self.reserve.is_held() { WalId(first.0.min(kept)) } else { first };
@@ -492,7 +489,7 @@ impl Log {
 
     /// Removes every file of the log after a clean shutdown: all data is in tables.
     pub fn remove_all(&self) {
-        let _one_at_a_time = self.preparing.lock();
+        let _making = self.ahead.making.lock();
         let (live, free) = {
             let mut table = self.table.lock();
             table.closed = true;

@@ -26,6 +26,7 @@ mod segment;
 mod sequencer;
 mod reserve;
 mod log;
+mod ahead;
 mod space;
 mod sync;
 mod due;

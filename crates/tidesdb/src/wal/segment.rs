@@ -26,8 +26,10 @@ pub(super) struct Segment {
     /// `None` once nothing more is written to it, and all of it is durable: it takes no descriptor then.
     file: RwLock<Option<Arc<dyn File>>, { rank::LEAF }>,
     map: Option<Box<dyn SharedMap>>,
-    /// Bytes from the start of the file that have real blocks. Nothing beyond is written, through the map neither.
+    /// Bytes from the start of the file that records may use: they have real blocks. Nothing beyond is written, through the map neither.
     backed: AtomicU64,
+    /// Bytes from the start of the file that have real blocks. More than `backed` in a file that is used again.
+    allocated: AtomicU64,
     /// Set if a record of this segment was written since the last sync began. Set after the bytes are written and cleared before the
     /// sync, so no write is missed.
     dirty: AtomicBool,
@@ -40,6 +42,7 @@ pub(super) struct Draft {
     temp: String,
     file: Arc<dyn File>,
     backed: u64,
+    allocated: u64,
 }
 
 impl Draft {
@@ -54,18 +57,18 @@ impl Draft {
         let temp = files::free_wal(WalId(header.id));
         let bytes = header.file_bytes();
         let is_reused = reuse.is_some();
-        let (file, backed) = match reuse {
+        let (file, allocated) = match reuse {
             Some(old) => {
                 if old != temp {
                     dir.rename(&old, &temp).map_err(|e| Error::io("rename", &old, e))?;
                 }
                 let file = dir.open(&temp, Access::ReadWrite).map_err(|e| Error::io("open", &temp, e))?;
-                // The file has all its blocks; those beyond the bound are not used yet.
-                (file, bytes.min(*blocks.end()))
+                (file, bytes)
             }
-            None => Self::allocate(dir, &temp, bytes, blocks)?,
+            None => Self::allocate(dir, &temp, bytes, blocks.clone())?,
         };
-        let draft = Self { header, temp, file, backed };
+        let backed = allocated.min(*blocks.end());
+        let draft = Self { header, temp, file, backed, allocated };
         draft.write_header(is_reused).inspect_err(|_| draft.discard(dir))?;
         Ok(draft)
     }
@@ -119,8 +122,8 @@ impl Draft {
     pub(super) fn finish(self, dir: &Arc<dyn Dir>, mapped: bool) -> Result<Segment> {
         let map = self.put_in_place(dir, mapped).inspect_err(|_| self.discard(dir))?;
         let (name, file) = (files::wal(WalId(self.header.id)), RwLock::new(Some(self.file)));
-        let backed = self.backed.into();
-        Ok(Segment { header: self.header, name, file, map, backed, dirty: AtomicBool::new(false) })
+        let (backed, allocated) = (self.backed.into(), self.allocated.into());
+        Ok(Segment { header: self.header, name, file, map, backed, allocated, dirty: AtomicBool::new(false) })
     }
 
     /// Maps the file, if requested and possible, and renames it.
@@ -151,19 +154,30 @@ fn as_many_as_fit<R>(
 }
 
 impl Segment {
-    /// Bytes from the start of the file that have real blocks.
+    /// Bytes from the start of the file that records may use.
     pub(super) fn backed(&self) -> u64 {
         self.backed.load(SeqCst)
     }
 
-    /// Allocates blocks for the first `most` bytes of the file, or for as many as the disk allows, but at least for the
-    /// first `needed` bytes. One caller at a time.
+    /// Returns true if the next bytes that records may use have blocks already.
+    pub(super) fn has_spare_blocks(&self) -> bool {
+        self.backed() < self.allocated.load(SeqCst)
+    }
+
+    /// Lets records use the first `most` bytes of the file, or as many as the disk allows, but at least the first `needed` bytes: allocates
+    /// the blocks that are missing. One caller at a time.
     pub(super) fn back(&self, needed: u64, most: u64) -> Result<()> {
-        let (backed, end) = (self.backed(), most.min(self.header.file_bytes()));
+        let (allocated, end) = (self.allocated.load(SeqCst), most.min(self.header.file_bytes()));
+        if end <= allocated {
+            self.backed.store(end, SeqCst);
+            return Ok(());
+        }
         let file = self.file()?;
-        let allocate = |bytes| file.allocate(backed, bytes).map_err(|e| Error::io("allocate", &self.name, e));
-        let ((), more) = as_many_as_fit(end - backed, needed.saturating_sub(backed), allocate)?;
-        self.backed.store(backed + more, SeqCst);
+        let allocate =
+            |bytes| file.allocate(allocated, bytes).map_err(|e| Error::io("allocate", &self.name, e));
+        let ((), more) = as_many_as_fit(end - allocated, needed.saturating_sub(allocated), allocate)?;
+        self.allocated.store(allocated + more, SeqCst);
+        self.backed.store(allocated + more, SeqCst);
         Ok(())
     }
 

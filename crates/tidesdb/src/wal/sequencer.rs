@@ -31,12 +31,18 @@
 //! advancing.
 
 use std::cell::Cell;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tidesdb_io::Clock;
 
 use tidesdb_sync::modelled::{AtomicU64, Ordering::SeqCst};
 use tidesdb_sync::{Backoff, CachePadded};
 
 use super::layout::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, UNIT};
 use crate::types::{SEQ_MAX, SeqNo};
+use crate::waits::{StallCause, Waits};
 
 const HELD: u64 = 1 << 63;
 const TICKET_BITS: u32 = 16;
@@ -117,6 +123,17 @@ pub struct Sequencer {
     large: AtomicU64,
     slots: Box<[AtomicU64]>,
     segment_bytes: u64,
+    watch: Watch,
+}
+
+/// Counts what commits wait for a place; unset in models.
+#[derive(Default)]
+struct Watch(OnceLock<(Arc<dyn Clock>, Arc<Waits>)>);
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Watch")
+    }
 }
 
 thread_local! {
@@ -239,6 +256,7 @@ impl Sequencer {
             large: AtomicU64::new(0),
             slots: (0..RING_SLOTS).map(|_| AtomicU64::new(0)).collect(),
             segment_bytes,
+            watch: Watch::default(),
         }
     }
 
@@ -280,6 +298,7 @@ impl Sequencer {
     pub fn reserve(&self, bytes: u64, purpose: Purpose) -> Result<Commit, Refusal> {
         debug_assert!(bytes.is_multiple_of(UNIT) && bytes >= RECORD_HEADER_BYTES as u64);
         let mut backoff = Backoff::new();
+        let mut waits_since = None;
         loop {
             let t = self.tail.load(SeqCst);
             // After the tail: a close moves the tail, so a reservation that passes this check too early fails to swap.
@@ -287,6 +306,7 @@ impl Sequencer {
                 return Err(Refusal::Stopped);
             }
             if t & HELD != 0 || !self.has_ticket(t) {
+                waits_since = waits_since.or_else(|| self.now());
                 self.publish();
                 backoff.snooze();
                 continue;
@@ -301,8 +321,28 @@ impl Sequencer {
             }
             if self.tail.compare_exchange_weak(t, next, SeqCst, SeqCst).is_ok() {
                 self.keep_anchor_near(commit.end);
+                if let Some(since) = waits_since {
+                    self.note_wait(since);
+                }
                 return Ok(commit);
             }
+        }
+    }
+
+    /// From now on waits for a place are counted in `waits`.
+    pub(super) fn count_waits(&self, clock: &Arc<dyn Clock>, waits: &Arc<Waits>) {
+        let _set_once = self.watch.0.set((Arc::clone(clock), Arc::clone(waits)));
+    }
+
+    #[cold]
+    fn now(&self) -> Option<Duration> {
+        self.watch.0.get().map(|(clock, _)| clock.mono())
+    }
+
+    #[cold]
+    fn note_wait(&self, since: Duration) {
+        if let Some((clock, waits)) = self.watch.0.get() {
+            waits.of(StallCause::Lock).note(clock.mono().saturating_sub(since));
         }
     }
 

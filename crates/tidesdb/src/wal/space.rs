@@ -7,7 +7,7 @@
 //!
 //! A record gets a place only where the log has real blocks, so a full disk refuses a commit before it has a number:
 //! nothing happened. Blocks are allocated in pieces, each as long as the log of this session is already: the first one has
-//! 64 KiB, and from the second segment on a piece is a whole segment. Long pieces are allocated in advance. On a nearly
+//! 64 KiB, and from the second segment on a piece is a whole segment. Long pieces are allocated in advance (`ahead.rs`). On a nearly
 //! full disk pieces are smaller.
 //!
 //! A commit that stores data must leave enough space to flush everything that is only in the log, plus `free_min`
@@ -23,10 +23,11 @@ use std::time::Duration;
 use tidesdb_io::Dir;
 use tidesdb_sync::Backoff;
 
-use super::layout::{SEGMENT_HEADER_BYTES, SegmentHeader, UNIT};
+use super::ahead::{Makes, NEW_COST};
+use super::layout::{SEGMENT_HEADER_BYTES, UNIT};
 use super::log::Log;
 use super::reserve;
-use super::segment::{Draft, PIECE_BYTES_MIN};
+use super::segment::Draft;
 use super::sequencer::{Commit, Purpose};
 use crate::types::{SeqNo, WalId};
 use crate::{Error, Result, files};
@@ -34,19 +35,8 @@ use crate::{Error, Result, files};
 /// Bytes of values written to value logs between two checks of the free space.
 const VALUES_UNCHECKED_MAX: u64 = 64 << 10;
 
-/// Segments are a multiple of this length.
-const BLOCK_BYTES: u64 = 4096;
-
-/// Shorter pieces of the log are allocated by the commit that needs them: that takes less time than to wake a thread.
-const AHEAD_BYTES_MIN: u64 = 1 << 20;
-
 /// What a flush writes in addition to the entries: indexes, filters, whole pages, the manifest.
 pub(super) const FLUSH_OVERHEAD_BYTES: u64 = 512 << 10;
-
-/// Bytes of the disk that a byte of log in a new file needs: one for its block, and one for its flush.
-const NEW_COST: u64 = 2;
-/// The same in a spare file, whose blocks are allocated already: only the byte for its flush.
-const SPARE_COST: u64 = 1;
 
 /// A commit that was refused for its size alone is expected to be tried again for this long.
 const REFUSAL_COUNTS: Duration = Duration::from_secs(60);
@@ -134,118 +124,6 @@ impl Log {
         self.extend_for(bytes, purpose)
     }
 
-    /// Makes sure that a record of `bytes` can be placed, which the limits of the sequencer have refused. Another thread may be about to
-    /// raise them: this waits for it.
-    ///
-    /// # Errors
-    /// `NoSpace`, `Io`: nothing happened.
-    pub(super) fn extend_for(&self, bytes: u64, purpose: Purpose) -> Result<()> {
-        let _one_at_a_time = self.preparing.lock();
-        self.hold_reserve(purpose, self.backed.load(Ordering::SeqCst))?;
-        self.back_to(self.sequencer.end_of_next(bytes), purpose)
-    }
-
-    /// Allocates the next piece of the log, unless all segments below `id` have their blocks. If the disk has no room for it, commits
-    /// allocate what they need, and no piece is requested before the next segment.
-    pub(super) fn make_ready_to(&self, id: u64) -> Result<()> {
-        let _one_at_a_time = self.preparing.lock();
-        let bytes = self.config.segment_bytes;
-        let end = (self.backed.load(Ordering::SeqCst) + 1).min(id * bytes);
-        match self.back_to(end, Purpose::Store) {
-            Err(e) if e.is_full() => {
-                let next = self.segment_of(self.sequencer.tail()).0 + 1;
-                self.tight_to.store(next * bytes, Ordering::Relaxed);
-                self.set_limits();
-                Ok(())
-            }
-            other => other,
-        }
-    }
-
-    /// Bytes of the next piece of the log.
-    fn piece(&self) -> u64 {
-        let (begun, segment) = (self.backed.load(Ordering::SeqCst) - self.start, self.config.segment_bytes);
-        begun.clamp(PIECE_BYTES_MIN.min(segment), segment)
-    }
-
-    /// Allocates blocks for the log up to the address `end`. The caller holds `preparing`.
-    fn back_to(&self, end: u64, purpose: Purpose) -> Result<()> {
-        // Whole blocks: an unused rest of a segment also has blocks, and the next segment begins where this one ends.
-        let end = end.next_multiple_of(BLOCK_BYTES);
-        loop {
-            let backed = self.backed.load(Ordering::SeqCst);
-            if end <= backed {
-                return Ok(());
-            }
-            let most = self.grow_reserve(end, purpose)?;
-            let cost = if self.has_spare(backed) { SPARE_COST } else { NEW_COST };
-            let room = self.room_for(end - backed, cost, purpose)?.min(most - backed);
-            match self.back_more(backed, end, room) {
-                Ok(()) => self.note_room(cost * (end - backed)),
-                Err(e) if e.is_full() && purpose == Purpose::Relief && self.reserve.release() => {}
-                Err(e) if e.is_full() => return Err(self.no_space(end - backed)),
-                Err(e) => return Err(e),
-            }
-            self.set_limits();
-        }
-    }
-
-    /// Allocates blocks for the segment at the address `backed`: at least up to `end`, and at most `room` bytes.
-    fn back_more(&self, backed: u64, end: u64, room: u64) -> Result<()> {
-        let bytes = self.config.segment_bytes;
-        let (id, offset) = (backed / bytes, backed % bytes);
-        let needed = (end - id * bytes).min(bytes);
-        let most = ((offset + room) / BLOCK_BYTES * BLOCK_BYTES).clamp(needed, bytes);
-        let segment = if offset > 0 {
-            let segment = self.segment(id)?;
-            segment.back(needed, most)?;
-            segment
-        } else {
-            let reuse = {
-                let mut table = self.table.lock();
-                if table.closed {
-                    return Err(Error::Closed);
-                }
-                table.free.pop()
-            };
-            let draft = Draft::make(&self.dir, self.header(id, 1), reuse, needed..=most)?;
-            let segment = draft.finish(&self.dir, self.config.mapped)?;
-            self.dir.sync().map_err(|e| Error::io("sync", "database directory", e))?;
-            self.register(segment)
-        };
-        self.backed.store(id * bytes + segment.backed(), Ordering::SeqCst);
-        Ok(())
-    }
-
-    fn header(&self, id: u64, span: u32) -> SegmentHeader {
-        SegmentHeader {
-            id,
-            segment_bytes: self.config.segment_bytes,
-            span,
-            salt: self.env.entropy.salt(),
-            db_uuid: self.config.db_uuid,
-            boot_id: self.config.boot_id,
-        }
-    }
-
-    /// Sets the limits of the sequencer: how far the log has blocks, and which purposes may use them. Sets where the next piece is
-    /// requested in advance: when half of the last one is used.
-    pub(super) fn set_limits(&self) {
-        let backed = self.backed.load(Ordering::SeqCst);
-        self.sequencer.set_limit(Purpose::Relief, backed);
-        let store = if self.reserve.is_held() { backed } else { 0 };
-        self.sequencer.set_limit(Purpose::Store, store);
-        let (piece, segment) = (self.piece(), self.config.segment_bytes);
-        let ahead = if piece < segment { piece / 4 } else { piece / 2 };
-        let is_short = piece < AHEAD_BYTES_MIN.min(segment);
-        let ask_from = if is_short { u64::MAX } else { backed.saturating_sub(ahead) };
-        let ask_from = match self.announces.load(Ordering::Relaxed) {
-            true => 0,
-            false => ask_from.max(self.tight_to.load(Ordering::Relaxed)),
-        };
-        self.ask_from.store(ask_from, Ordering::Relaxed);
-    }
-
     /// Reserves a place for a record that needs segments of its own. Their file is complete before the tail is held;
     /// only its name is given while the tail is held. Then `within` is called with the commit.
     pub(super) fn reserve_oversized(
@@ -258,6 +136,7 @@ impl Log {
         let span = u32::try_from((bytes + SEGMENT_HEADER_BYTES).div_ceil(segment))
             .map_err(|_| Error::invalid("a commit is too large for the log"))?;
         let file_bytes = segment * u64::from(span);
+        let _making = self.ahead.making.lock();
         let _one_at_a_time = self.preparing.lock();
         if self.table.lock().closed {
             return Err(Error::Closed);
@@ -269,7 +148,7 @@ impl Log {
         loop {
             // The pad goes to the segment of the tail, which must have all its blocks.
             let id = next_id(self.sequencer.tail());
-            self.back_to(id * segment, purpose)?;
+            self.back_to(id * segment, purpose, Makes::Files)?;
             let made = Draft::make(&self.dir, self.header(id, span), None, file_bytes..=file_bytes);
             let made = made.map_err(full)?;
             let held = self.sequencer.hold();
@@ -331,17 +210,12 @@ impl Log {
         }
     }
 
-    /// Returns true if the next blocks are those of an existing spare file.
-    fn has_spare(&self, backed: u64) -> bool {
-        backed.is_multiple_of(self.config.segment_bytes) && !self.table.lock().free.is_empty()
-    }
-
     /// Returns for how many more bytes of the log blocks may be allocated now, if each takes `cost` bytes of the disk; at least
     /// `wanted`.
     ///
     /// # Errors
     /// `NoSpace`, `Io`.
-    fn room_for(&self, wanted: u64, cost: u64, purpose: Purpose) -> Result<u64> {
+    pub(super) fn room_for(&self, wanted: u64, cost: u64, purpose: Purpose) -> Result<u64> {
         if purpose == Purpose::Relief {
             return self.check_flushable(wanted).map(|()| wanted);
         }
@@ -391,7 +265,7 @@ impl Log {
 
     /// Occupies the reserve before data is stored: as much as a log with blocks up to the address `end` wants. The caller holds
     /// `preparing`.
-    fn hold_reserve(&self, purpose: Purpose, end: u64) -> Result<()> {
+    pub(super) fn hold_reserve(&self, purpose: Purpose, end: u64) -> Result<()> {
         let (wanted, held) = (self.reserve_wanted(end), self.reserve.held());
         if purpose == Purpose::Relief || wanted <= held {
             return Ok(());
@@ -405,10 +279,9 @@ impl Log {
         Ok(())
     }
 
-    /// Extends the reserve for the next piece of the log, which reaches at least to the address `end`. Returns how far it may reach: if the
-    /// disk lacks room for the reserve of a whole piece, to `end`. The caller holds `preparing`.
-    fn grow_reserve(&self, end: u64, purpose: Purpose) -> Result<u64> {
-        let most = end.max(self.backed.load(Ordering::SeqCst) + self.piece());
+    /// Extends the reserve for the next piece of the log, which reaches at least to the address `end` and at most to `most`. Returns how far
+    /// it may reach: if the disk lacks room for the reserve of a whole piece, to `end`. The caller holds `preparing`.
+    pub(super) fn grow_reserve(&self, end: u64, most: u64, purpose: Purpose) -> Result<u64> {
         if !self.reserve.is_held() {
             return Ok(most); // nothing is stored before it is
         }
@@ -533,7 +406,7 @@ impl Log {
     }
 
     /// Records that a commit found `bytes` bytes of the disk: a refusal for lack of at most as many bytes is over.
-    fn note_room(&self, bytes: u64) {
+    pub(super) fn note_room(&self, bytes: u64) {
         self.refused.lock().take_if(|refused| refused.bytes <= bytes);
     }
 
@@ -560,7 +433,6 @@ impl Log {
 
     /// Removes the old segment files that are kept for reuse.
     pub fn release_spares(&self) {
-        let _one_at_a_time = self.preparing.lock();
         let spares = std::mem::take(&mut self.table.lock().free);
         spares.iter().for_each(|name| files::remove(&*self.dir, name));
     }

@@ -15,8 +15,9 @@ use crate::family::FamilyCore;
 use crate::jobs::Job;
 use crate::memory::{Charge, Pressure};
 use crate::pacing::{
-    GARBAGE, LEVEL_1, Load, MEMORY, MEMORY_PATIENCE, MEMTABLE_BYTES, MEMTABLES, MERGES, StallCause, Verdict,
+    GARBAGE, LEVEL_1, Load, MEMORY, MEMORY_PATIENCE, MEMTABLE_BYTES, MEMTABLES, MERGES, Verdict,
 };
+use crate::waits::StallCause;
 
 /// Delays or stops the commit of `batch` as long as the limits demand. Returns the memory that is kept for the commit, if it is large.
 ///

@@ -22,6 +22,7 @@ use crate::memory::{Charge, Use};
 use crate::options::{SyncMode, WriteOptions};
 use crate::types::{Between, Kind, SeqNo, moment_of};
 use crate::vlog::{Appended, ValuePlace, VlogPointer};
+use crate::waits::StallCause;
 use crate::wal::layout::{RECORD_HEADER_BYTES, RecordKind, blank_record};
 use crate::wal::{Commit, Unpublished};
 use crate::{Error, Result};
@@ -329,10 +330,15 @@ fn after(ctx: &WriteCtx, batch: &mut WriteBatch, commit: &Commit, full: bool) ->
     last
 }
 
-/// Syncs before the log has too many open files, where commits are not synced. A failure poisons the database, and the next commit gets it.
+/// Has the log synced before it has too many open files, where commits are not synced. The commit syncs by itself if nobody else does in
+/// time. A failure poisons the database, and the next commit gets it.
 #[cold]
 fn sync_ahead(ctx: &WriteCtx, commit: &Commit) {
-    let _ = ctx.sync_to(commit.end);
+    if ctx.log.is_overcrowded() || !ctx.jobs.push_to_thread(Job::SyncLog) {
+        let started = ctx.env.clock.mono();
+        let _ = ctx.sync_to(commit.end);
+        ctx.log.waits().of(StallCause::Log).note(ctx.env.clock.mono().saturating_sub(started));
+    }
 }
 
 /// Has the next blocks of the log prepared. Starts the timekeeper at the first commit.
@@ -348,6 +354,7 @@ fn ask_ahead(ctx: &WriteCtx, commit: &Commit) {
 
 #[cold]
 fn rotate_full(ctx: &WriteCtx, batch: &WriteBatch) {
+    let started = ctx.env.clock.mono();
     let guard = pin();
     for family in &batch.families {
         let view = family.view(&guard);
@@ -358,6 +365,7 @@ fn rotate_full(ctx: &WriteCtx, batch: &WriteBatch) {
             ctx.rotate(family);
         }
     }
+    ctx.log.waits().of(StallCause::Lock).note(ctx.env.clock.mono().saturating_sub(started));
 }
 
 /// Calls the hook of each family with the operations committed to it. A hook that panics changes nothing: the commit is done, and the

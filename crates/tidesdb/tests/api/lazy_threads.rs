@@ -65,7 +65,7 @@ fn no_thread_starts_before_there_is_work_for_it() {
     for n in 0..60_000u32 {
         db.put(n.to_be_bytes(), noise(n.into(), 400)).unwrap();
     }
-    wait_for(7, "two that flush, three that merge, one that removes files, the timekeeper");
+    wait_for(8, "two that flush, three that merge, one that removes files, one for the log, the timekeeper");
     db.close().unwrap();
     wait_for(0, "closed");
 }

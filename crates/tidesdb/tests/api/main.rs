@@ -43,6 +43,7 @@ mod long_bounds;
 mod long_commits;
 mod long_value_faults;
 mod long_values;
+mod log_ahead;
 mod lost_logs;
 mod maintenance;
 mod memory;

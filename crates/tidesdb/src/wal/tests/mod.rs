@@ -1,5 +1,6 @@
 //! Tests of the log: golden bytes, the sequencer, the log on a simulated disk, and the reader's damage rules.
 
+mod ahead;
 mod crowd;
 mod failure;
 mod golden;

@@ -305,7 +305,8 @@ fn what_commits_fill_can_be_flushed() {
     }
 }
 
-/// A log begins with a short piece. Each further one doubles it, until a piece is a segment, which is prepared in advance.
+/// A log begins with a short piece. Each further one doubles it, until a piece is a segment. A file is made in advance with its first block,
+/// and gets the others when commits come near to it.
 #[test]
 fn pieces_of_the_log_grow_to_whole_segments() {
     let rig = Rig::on(SimDisk::new(1), 1 << 20);
@@ -326,7 +327,7 @@ fn pieces_of_the_log_grow_to_whole_segments() {
     let ops = rig.disk.ops();
     let is_piece = |op: &&sim::Op| op.ok && matches!(op.kind, OpKind::Create | OpKind::Allocate);
     let pieces: Vec<u64> = ops.iter().filter(is_piece).map(|op| op.len >> 10).collect();
-    assert_eq!(pieces, [64, 64, 128, 256, 512, 1024, 1024, 1024, 1024, 1024]);
+    assert_eq!(pieces, [64, 64, 128, 256, 512, 4, 1020, 4, 1020, 4, 1020, 4, 1020, 4, 1020]);
     assert_eq!(used(), 6 << 20);
     assert_eq!(rig.reopened().read().unwrap().0.cut, None);
 }

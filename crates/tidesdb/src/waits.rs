@@ -1,0 +1,150 @@
+//! What commits wait for, by cause, and for how long.
+//!
+//! Commits that wait for flushes, merges, collections or memory are delayed on purpose: see [`crate::pacing`]. The other causes are counted
+//! after the fact, if the wait took a millisecond or longer. A commit that does not wait writes nothing here. A sync that the mode of a
+//! commit asks for is not counted: the statistics have the times of syncs.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tidesdb_io::Clock;
+
+use crate::stats::{Durations, Histogram, statistics};
+
+/// Shorter waits for the log, the device or a lock are not counted.
+const WAIT_MIN: Duration = Duration::from_millis(1);
+
+/// Why a writer is delayed. `docs/concepts/pacing.md` says what to do about each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StallCause {
+    /// Memtables wait for their flush.
+    Memtables,
+    /// Merges of the tables of a family are due.
+    Tables,
+    /// Memory is scarce.
+    Memory,
+    /// The value logs of a family hold much garbage.
+    Values,
+    /// The log has no blocks, or no file, for the record yet.
+    Log,
+    /// The system takes long to accept the bytes of the record: the device is busy, or too much is not written back yet.
+    Device,
+    /// Another commit holds the order of commits, or has not finished.
+    Lock,
+}
+
+impl StallCause {
+    /// All causes.
+    pub const ALL: [Self; 7] =
+        [Self::Memtables, Self::Tables, Self::Memory, Self::Values, Self::Log, Self::Device, Self::Lock];
+
+    /// Returns the name, in lower case.
+    pub fn name(self) -> &'static str {
+        ["memtables", "tables", "memory", "values", "log", "device", "lock"][self as usize]
+    }
+
+    /// Returns what the error of a writer says that waited too long.
+    pub(crate) fn why_busy(self) -> &'static str {
+        match self {
+            Self::Memory => {
+                "memory: transactions, iterators, memtables or keys of tables hold all of memory_limit; see the statistics"
+            }
+            _ => "flushes and merges make no progress; the logged warnings say why",
+        }
+    }
+}
+
+/// What the commits of a database wait for.
+#[derive(Debug, Default)]
+pub struct Waits([Delays; StallCause::ALL.len()]);
+
+impl Waits {
+    /// Waits for `cause`.
+    pub fn of(&self, cause: StallCause) -> &Delays {
+        &self.0[cause as usize]
+    }
+
+    /// Returns true if a commit is delayed at the moment.
+    pub fn any_now(&self) -> bool {
+        self.0.iter().any(|delays| delays.delayed_now.load(Ordering::Relaxed) > 0)
+    }
+}
+
+/// How writers were delayed for one cause. Only commits that are delayed write to it.
+#[derive(Debug, Default)]
+pub struct Delays {
+    /// All of them.
+    pub times: Histogram,
+    /// Commits that were slowed down.
+    pub slowed: AtomicU64,
+    /// Commits that were stopped.
+    pub stopped: AtomicU64,
+    /// Commits that failed after they were stopped.
+    pub gave_up: AtomicU64,
+    /// Commits that are delayed at the moment.
+    pub delayed_now: AtomicU64,
+}
+
+impl Delays {
+    /// Runs `wait`, which delays a commit from `now` on, and records how long it took.
+    pub fn measure<R>(&self, clock: &dyn Clock, now: Duration, wait: impl FnOnce() -> R) -> R {
+        self.delayed_now.fetch_add(1, Ordering::Relaxed);
+        let result = wait();
+        self.times.record(clock.mono().saturating_sub(now));
+        self.delayed_now.fetch_sub(1, Ordering::Relaxed);
+        result
+    }
+
+    /// Records a wait of a commit that has ended, if it was not short.
+    #[inline]
+    pub fn note(&self, took: Duration) {
+        if took >= WAIT_MIN {
+            self.record(took);
+        }
+    }
+
+    /// Records a commit that was stopped for so long.
+    #[cold]
+    pub fn record(&self, took: Duration) {
+        self.times.record(took);
+        self.stopped.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the longest delay since the previous call.
+    pub fn take_longest(&self) -> Duration {
+        self.times.take_longest()
+    }
+
+    /// Returns the figures at this moment.
+    pub fn stats(&self) -> StallStats {
+        StallStats::of(self)
+    }
+}
+
+statistics! {
+    /// Delays of writers for one cause since the open.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    StallStats of held: &Delays;
+
+    plain {
+        "All delays." delays: Durations = held.times.now();
+    }
+    figures {
+        Counter Seconds time: Duration = held.times.now().sum(),
+            "Total time, summed over all threads.";
+        Counter Count slowed: u64 = held.slowed.load(Ordering::Relaxed),
+            "Commits that were slowed down.";
+        Counter Count stopped: u64 = held.stopped.load(Ordering::Relaxed),
+            "Commits that were stopped.";
+        Counter Count gave_up: u64 = held.gave_up.load(Ordering::Relaxed),
+            "Commits that failed with `Busy` after they were stopped.";
+        Gauge Count delayed_now: u64 = held.delayed_now.load(Ordering::Relaxed),
+            "Commits that are delayed at the moment.";
+        Gauge Seconds p50: Duration = held.times.now().percentile(0.5),
+            "Half of the delays are no longer than this.";
+        Gauge Seconds p99: Duration = held.times.now().percentile(0.99),
+            "99 % of the delays are no longer than this.";
+        Gauge Seconds longest: Duration = held.times.now().longest(),
+            "The longest delay.";
+    }
+}
