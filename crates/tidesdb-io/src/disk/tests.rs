@@ -50,6 +50,26 @@ fn allocation_by_writing_keeps_content_and_fills_holes() {
     assert!(taken >= 13 * 4096, "{taken} bytes of the disk");
 }
 
+/// In a program that had closed standard input, output or error, a file of the database got its number, and what was written to the stream was
+/// written into the file.
+#[cfg(unix)]
+#[test]
+fn no_file_takes_the_descriptor_of_a_closed_stream() {
+    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+    crate::sim::alone(|| {
+        let temp = tempfile::tempdir().unwrap();
+        // SAFETY: nothing else in this process uses standard input, which is closed by the drop.
+        drop(unsafe { OwnedFd::from_raw_fd(0) });
+        let folder = Folder::open(temp.path()).unwrap();
+        assert!(std::fs::File::open(temp.path()).unwrap().as_raw_fd() == 0, "the number is free");
+        for how in [How::CreateNew, How::Read, How::Random, How::ReadWrite, How::Lock { exclusive: true }] {
+            let file = folder.open_file("file", how).unwrap();
+            assert!(file.as_raw_fd() > 2, "{how:?}: {file:?}");
+        }
+    });
+}
+
 /// A length without blocks, as that of a log segment, takes nothing of the disk; what is reserved in it has its blocks, and reads as zeros.
 #[test]
 fn a_length_takes_nothing_of_the_disk_and_what_is_reserved_does() {

@@ -1,7 +1,7 @@
 //! What Linux and the other Unix systems share: directories and files by descriptor, maps of files, locks, the clock.
 //!
 //! Invariants: every name is one checked path component; every open refuses symbolic links and anything but a regular file; files are
-//! 0600 and directories 0700 (the umask can only remove bits); every descriptor is close-on-exec. A [`Mapping`] owns
+//! 0600 and directories 0700 (the umask can only remove bits); every descriptor is close-on-exec, and none is that of a standard stream. A [`Mapping`] owns
 //! `[base, base + len)`: the range stays mapped for the whole life of the value and is unmapped once, on drop; `base` is page-aligned.
 
 use std::io;
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::time::Duration;
 
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::retry_on_intr;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
@@ -38,7 +38,8 @@ impl Folder {
     /// Opens the directory at `path`.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Self(retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))?))
+        let folder = retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))?;
+        beside_streams(folder).map(Self)
     }
 
     /// Opens the regular file `name`.
@@ -52,7 +53,7 @@ impl Folder {
         };
         // NONBLOCK keeps the open of a pipe from blocking; it has no effect on a regular file.
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let file = retry_on_intr(|| rustix::fs::openat(&self.0, name, flags, FILE_MODE))?;
+        let file = beside_streams(retry_on_intr(|| rustix::fs::openat(&self.0, name, flags, FILE_MODE))?)?;
         regular(rustix::fs::fstat(&file)?.st_mode)?;
         if how == How::Random {
             own::disable_read_ahead(&file);
@@ -120,6 +121,18 @@ impl Folder {
     pub(crate) fn space(&self) -> io::Result<(u64, u64)> {
         own::space(&self.0)
     }
+}
+
+/// Number of standard streams: their descriptors are 0, 1 and 2.
+const STREAMS: i32 = 3;
+
+/// Returns `file` with a descriptor that is not of a standard stream. If a program has closed one, its number is the next that an open gets, and
+/// what the program writes to the stream, such as a message to standard error, would be written into the file.
+fn beside_streams(file: OwnedFd) -> io::Result<OwnedFd> {
+    if file.as_raw_fd() >= STREAMS {
+        return Ok(file);
+    }
+    Ok(retry_on_intr(|| rustix::io::fcntl_dupfd_cloexec(&file, STREAMS))?)
 }
 
 /// Refuses everything but a regular file.
