@@ -2,27 +2,24 @@
 
 use std::sync::Arc;
 
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
-use tidesdb::{SyncMode, WriteBatch, WriteOptions};
+use pyo3::types::PyTuple;
+use tidesdb::{WriteBatch, WriteOptions};
 
-use crate::buffer::{Key, Value};
+use crate::buffer::{Bytes, PIECE_BYTES};
 use crate::failure::raise;
-use crate::family::{add, each_pair, operand, write_options};
-use crate::handle::{Guarded, Owned, Shared, detach};
+use crate::family::{add, operand, write_options};
+use crate::handle::{Guarded, Owned, Shared, run};
 use crate::options::{self, Expiry, Mode, Moment};
+use crate::pairs::each_chunk;
 use crate::rows;
 use crate::snapshot::with_family;
-
-/// A value of this many bytes is added without the interpreter lock: a long one goes to the disk at once.
-const LONG_BYTES: usize = 1 << 20;
 
 /// Writes to any families that are committed together: all of them or none. `with db.batch() as batch` commits at the end of the block, or
 /// discards the batch if the block ends with an exception. A batch can be filled and committed again.
 #[pyclass(frozen, module = "tidesdb")]
 pub(crate) struct Batch {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     batch: Guarded<Owned<WriteBatch>>,
     options: WriteOptions,
 }
@@ -44,20 +41,38 @@ impl Batch {
         })
     }
 
+    /// As [`Batch::change`], without the interpreter lock.
+    fn change_detached(
+        &self,
+        py: Python<'_>,
+        family: Option<&Bound<'_, PyAny>>,
+        change: impl FnOnce(&mut WriteBatch, &tidesdb::Family) -> tidesdb::Result<()> + Send,
+    ) -> PyResult<()> {
+        with_family(&self.shared, py, family, |family| {
+            self.batch.with(py, |batch| run(py, || change(batch, family)))?
+        })
+    }
+
     fn add(
         &self,
         py: Python<'_>,
-        key: &Key<'_>,
-        value: &Value<'_>,
+        key: &Bytes<'_>,
+        value: &Bytes<'_>,
         expiry: Expiry,
         family: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        self.change(py, family, |batch, family| match value {
-            Value::Bytes(bytes) if bytes.len() >= LONG_BYTES => {
-                detach(py, || add(batch, family, key, bytes, expiry))
-            }
-            value => value.read(py, |value| add(batch, family, key, value, expiry)),
-        })
+        match value.len() < PIECE_BYTES {
+            true => self.change(py, family, |batch, family| add(batch, family, key, value, expiry)),
+            false => self.change_detached(py, family, |batch, family| add(batch, family, key, value, expiry)),
+        }
+    }
+
+    /// Takes what is in the batch, which is then empty.
+    ///
+    /// # Errors
+    /// Those of [`Guarded::with`].
+    pub(crate) fn take(&self, py: Python<'_>) -> PyResult<Owned<WriteBatch>> {
+        self.batch.with(py, |batch| std::mem::replace(batch, Owned::new(WriteBatch::new())))
     }
 }
 
@@ -68,8 +83,8 @@ impl Batch {
     fn put(
         &self,
         py: Python<'_>,
-        key: Key<'_>,
-        value: Value<'_>,
+        key: Bytes<'_>,
+        value: Bytes<'_>,
         ttl: Option<options::Span>,
         expires: Option<Moment>,
         family: Option<&Bound<'_, PyAny>>,
@@ -88,18 +103,27 @@ impl Batch {
         family: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let expiry = Expiry::new(ttl, expires)?;
-        each_pair(items, |key, value| self.add(py, &key.extract()?, &value.extract()?, expiry, family))
+        each_chunk(py, items, |rows| {
+            self.change_detached(py, family, |batch, family| {
+                rows.iter().try_for_each(|(key, value)| add(batch, family, key, value, expiry))
+            })
+        })
     }
 
     /// Deletes `key`.
     #[pyo3(signature = (key, *, family=None))]
-    fn delete(&self, py: Python<'_>, key: Key<'_>, family: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    fn delete(&self, py: Python<'_>, key: Bytes<'_>, family: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         self.change(py, family, |batch, family| batch.delete(family, &key))
     }
 
     /// Deletes a key that was put at most once since its last delete.
     #[pyo3(signature = (key, *, family=None))]
-    fn single_delete(&self, py: Python<'_>, key: Key<'_>, family: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    fn single_delete(
+        &self,
+        py: Python<'_>,
+        key: Bytes<'_>,
+        family: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
         self.change(py, family, |batch, family| batch.single_delete(family, &key))
     }
 
@@ -108,8 +132,8 @@ impl Batch {
     fn delete_range(
         &self,
         py: Python<'_>,
-        start: Option<Key<'_>>,
-        stop: Option<Key<'_>>,
+        start: Option<Bytes<'_>>,
+        stop: Option<Bytes<'_>>,
         family: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let range = rows::range(start.as_ref(), stop.as_ref());
@@ -121,7 +145,7 @@ impl Batch {
     fn delete_prefix(
         &self,
         py: Python<'_>,
-        prefix: Key<'_>,
+        prefix: Bytes<'_>,
         family: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         self.change(py, family, |batch, family| batch.delete_prefix(family, &prefix))
@@ -132,23 +156,19 @@ impl Batch {
     fn merge(
         &self,
         py: Python<'_>,
-        key: Key<'_>,
+        key: Bytes<'_>,
         operand: &Bound<'_, PyAny>,
         family: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let operand = self::operand(operand)?;
-        with_family(&self.shared, py, family, |family| {
-            // A merge operator in Python may check the operand.
-            let merge = |batch: &mut Owned<WriteBatch>| detach(py, || batch.merge(family, &key, &operand));
-            self.batch.with(py, merge)?.map_err(|e| raise(py, &e))
-        })
+        // A merge operator in Python may check the operand.
+        self.change_detached(py, family, |batch, family| batch.merge(family, &key, &operand))
     }
 
     /// Commits the batch and empties it. Returns the sequence number.
     fn commit(&self, py: Python<'_>) -> PyResult<u64> {
         let db = self.shared.db(py)?;
-        let committed = self.batch.with(py, |batch| detach(py, || db.write_with(batch, &self.options)))?;
-        committed.map_err(|e| raise(py, &e))
+        self.batch.with(py, |batch| run(py, || db.write_with(batch, &self.options)))?
     }
 
     /// Discards what is in the batch.
@@ -171,11 +191,11 @@ impl Batch {
         true
     }
 
-    fn __setitem__(&self, py: Python<'_>, key: Key<'_>, value: Value<'_>) -> PyResult<()> {
+    fn __setitem__(&self, py: Python<'_>, key: Bytes<'_>, value: Bytes<'_>) -> PyResult<()> {
         self.add(py, &key, &value, Expiry::Default, None)
     }
 
-    fn __delitem__(&self, py: Python<'_>, key: Key<'_>) -> PyResult<()> {
+    fn __delitem__(&self, py: Python<'_>, key: Bytes<'_>) -> PyResult<()> {
         self.delete(py, key, None)
     }
 
@@ -191,51 +211,4 @@ impl Batch {
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         Ok(format!("<tidesdb.Batch of {} operations>", self.__len__(py)?))
     }
-}
-
-/// Commits batches of one database, each by itself and in their order, then makes all of them durable with one sync unless `sync` is false.
-/// Returns a list with the sequence number of each, or the exception: the group commit of `tidesdb.aio`.
-#[pyfunction]
-pub(crate) fn write_group<'py>(
-    py: Python<'py>,
-    batches: Vec<Bound<'py, Batch>>,
-    sync: bool,
-) -> PyResult<Bound<'py, PyList>> {
-    let Some(first) = batches.first() else { return Ok(PyList::empty(py)) };
-    let shared = &first.get().shared;
-    if batches.iter().any(|batch| !Arc::ptr_eq(&batch.get().shared, shared)) {
-        return Err(PyRuntimeError::new_err("batches of several databases"));
-    }
-    // The batches are taken out of their handles, so that one call without the interpreter lock commits all of them.
-    let mut taken = Vec::with_capacity(batches.len());
-    for batch in &batches {
-        taken.push(
-            batch.get().batch.with(py, |batch| std::mem::replace(batch, Owned::new(WriteBatch::new())))?,
-        );
-    }
-    let db = shared.db(py)?;
-    let (results, synced) = detach(py, || {
-        let relaxed = WriteOptions::default().sync(SyncMode::None);
-        let options = if sync { relaxed } else { WriteOptions::default() };
-        let results: Vec<_> = taken.iter_mut().map(|batch| db.write_with(batch, &options)).collect();
-        // An empty commit in mode `Full` makes all commits before it durable.
-        let full = WriteOptions::default().sync(SyncMode::Full);
-        let synced = if sync { db.write_with(&mut WriteBatch::new(), &full).map(drop) } else { Ok(()) };
-        let durable_end = synced.is_err().then(|| db.stats().durable_end);
-        (results, synced.map_err(|e| (e, durable_end.unwrap_or_default())))
-    });
-    let out = PyList::empty(py);
-    for result in results {
-        let result = match (&synced, result) {
-            (Err((e, durable_end)), Ok(seq)) if seq >= *durable_end => {
-                Err(tidesdb::Error::CommitUnknown { seq, cause: Arc::new(e.clone()) })
-            }
-            (_, result) => result,
-        };
-        match result {
-            Ok(seq) => out.append(seq)?,
-            Err(e) => out.append(raise(py, &e).into_value(py))?,
-        }
-    }
-    Ok(out)
 }

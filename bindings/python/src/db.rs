@@ -8,11 +8,10 @@ use pyo3::types::{PyDict, PyTuple};
 use tidesdb::Isolation;
 
 use crate::batch::Batch;
-use crate::failure::raise;
 use crate::family::Family;
 use crate::figures;
-use crate::handle::{Shared, detach};
-use crate::options::{self, Level, Mode, Span};
+use crate::handle::{self, Shared};
+use crate::options::{self, Folder, Level, Mode, Span};
 use crate::snapshot::Snapshot;
 use crate::transaction::Transaction;
 
@@ -42,11 +41,11 @@ impl Db {
 
     fn opened(
         py: Python<'_>,
-        path: PathBuf,
+        Folder(path): Folder,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyClassInitializer<Self>> {
         let opening = options::open(tidesdb::Db::options(&path), options)?;
-        let db = detach(py, || opening.open()).map_err(|e| raise(py, &e))?;
+        let db = handle::run(py, || opening.open())?;
         Ok(Self::initializer(db, path, true))
     }
 }
@@ -77,7 +76,7 @@ impl Db {
 /// dividing_level_offset, tombstone_density_permille, tombstone_density_min_entries, value_garbage_percent, tiered_runs_max
 #[pyfunction]
 #[pyo3(signature = (path, **options))]
-pub(crate) fn open(py: Python<'_>, path: PathBuf, options: Option<&Bound<'_, PyDict>>) -> PyResult<Py<Db>> {
+pub(crate) fn open(py: Python<'_>, path: Folder, options: Option<&Bound<'_, PyDict>>) -> PyResult<Py<Db>> {
     Py::new(py, Db::opened(py, path, options)?)
 }
 
@@ -87,7 +86,7 @@ impl Db {
     #[pyo3(signature = (path, **options))]
     fn new(
         py: Python<'_>,
-        path: PathBuf,
+        path: Folder,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyClassInitializer<Self>> {
         Self::opened(py, path, options)
@@ -200,13 +199,13 @@ impl Db {
     }
 
     /// Makes a copy of the database in the new folder `path`, with links to its files where the file system has them.
-    fn checkpoint(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        self.shared.run(py, |db| db.checkpoint(&path))
+    fn checkpoint(&self, py: Python<'_>, path: Folder) -> PyResult<()> {
+        self.shared.run(py, |db| db.checkpoint(&path.0))
     }
 
     /// Makes a copy of the database in the new folder `path`, which shares no file with it.
-    fn backup(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        self.shared.run(py, |db| db.backup(&path))
+    fn backup(&self, py: Python<'_>, path: Folder) -> PyResult<()> {
+        self.shared.run(py, |db| db.backup(&path.0))
     }
 
     /// Reads and checks all files: a dictionary with `ok`, `damage` and counts.

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyMapping, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use tidesdb::{ReadOptions, Slice, WriteBatch, WriteOptions};
 
-use crate::buffer::{Key, Value};
-use crate::failure::raise;
+use crate::buffer::{Bytes, copied};
 use crate::figures;
 use crate::handle::{Owned, Shared};
 use crate::operators;
 use crate::options::{self, Expiry, Mode, Moment};
+use crate::pairs::each_chunk;
 use crate::rows::{self, Cursor, Kind, Rows};
 use crate::values::{self, WriteHandle};
 
@@ -28,51 +28,56 @@ pub(crate) struct Family {
 /// A pair of `bytes`.
 pub(crate) type Row<'py> = Option<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>;
 
-/// Returns what was read as `bytes`.
-pub(crate) fn bytes<'py>(py: Python<'py>, slice: &Slice) -> Bound<'py, PyBytes> {
-    PyBytes::new(py, slice)
-}
-
 /// Returns a row as a pair of `bytes`.
-pub(crate) fn row<'py>(py: Python<'py>, found: Option<(Slice, Slice)>) -> Row<'py> {
-    found.map(|(key, value)| (bytes(py, &key), bytes(py, &value)))
+///
+/// # Errors
+/// Those of [`copied`].
+pub(crate) fn row<'py>(py: Python<'py>, found: Option<(Slice, Slice)>) -> PyResult<Row<'py>> {
+    found.map(|(key, value)| Ok((copied(py, &key)?, copied(py, &value)?))).transpose()
 }
 
 /// Returns values as a list, with `None` for those that are missing.
 ///
 /// # Errors
-/// If Python has no memory.
+/// Those of [`copied`].
 pub(crate) fn list<'py>(py: Python<'py>, found: &[Option<Slice>]) -> PyResult<Bound<'py, PyList>> {
-    PyList::new(py, found.iter().map(|value| value.as_ref().map(|value| bytes(py, value))))
+    let list = PyList::empty(py);
+    for value in found {
+        list.append(value.as_ref().map(|value| copied(py, value)).transpose()?)?;
+    }
+    Ok(list)
 }
 
 /// Returns the value, or `default`.
+///
+/// # Errors
+/// Those of [`copied`].
 pub(crate) fn or_default<'py>(
     py: Python<'py>,
     found: Option<Slice>,
     default: Option<Bound<'py, PyAny>>,
-) -> Bound<'py, PyAny> {
-    match found {
-        Some(value) => bytes(py, &value).into_any(),
+) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match found {
+        Some(value) => copied(py, &value)?.into_any(),
         None => default.unwrap_or_else(|| py.None().into_bound(py)),
-    }
+    })
 }
 
 /// The exception for a key that is missing, as of a dictionary.
-fn missing(py: Python<'_>, key: &Key<'_>) -> PyErr {
+fn missing(py: Python<'_>, key: &Bytes<'_>) -> PyErr {
     PyKeyError::new_err(PyBytes::new(py, key.as_ref()).unbind())
 }
 
 /// Returns the value of `key`, as `d[key]` of a dictionary does.
 ///
 /// # Errors
-/// `KeyError` if there is none.
+/// `KeyError` if there is none; those of [`copied`].
 pub(crate) fn or_missing<'py>(
     py: Python<'py>,
     found: Option<Slice>,
-    key: &Key<'_>,
+    key: &Bytes<'_>,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    found.map(|value| bytes(py, &value)).ok_or_else(|| missing(py, key))
+    found.map_or_else(|| Err(missing(py, key)), |value| copied(py, &value))
 }
 
 /// Passes the keys of an iterable to `read`, where they lie.
@@ -81,48 +86,14 @@ pub(crate) fn or_missing<'py>(
 /// If one is not bytes-like; those of `read`.
 pub(crate) fn with_keys<R>(
     of: &Bound<'_, PyAny>,
-    read: impl FnOnce(&[Key<'_>]) -> PyResult<R>,
+    read: impl FnOnce(&[Bytes<'_>]) -> PyResult<R>,
 ) -> PyResult<R> {
     let held = match of.cast::<PyList>() {
         Ok(list) => list.iter().collect(),
         Err(_) => of.try_iter()?.collect::<PyResult<Vec<_>>>()?,
     };
-    let keys = held.iter().map(|key| key.extract()).collect::<PyResult<Vec<Key<'_>>>>()?;
+    let keys = held.iter().map(|key| key.extract()).collect::<PyResult<Vec<Bytes<'_>>>>()?;
     read(&keys)
-}
-
-/// Passes each pair of a mapping, or of an iterable of pairs, to `put`.
-///
-/// # Errors
-/// Those of `put`; `TypeError` for what is no pair.
-pub(crate) fn each_pair(
-    items: &Bound<'_, PyAny>,
-    mut put: impl FnMut(&Bound<'_, PyAny>, &Bound<'_, PyAny>) -> PyResult<()>,
-) -> PyResult<()> {
-    if let Ok(dict) = items.cast::<PyDict>() {
-        for (key, value) in dict {
-            put(&key, &value)?;
-        }
-        return Ok(());
-    }
-    let pairs = match items.cast::<PyMapping>() {
-        Ok(mapping) => mapping.items()?.into_any(),
-        Err(_) => items.clone(),
-    };
-    for pair in pairs.try_iter()? {
-        let pair = pair?;
-        match pair.cast::<PyTuple>() {
-            Ok(pair) if pair.len() == 2 => put(&*pair.get_borrowed_item(0)?, &*pair.get_borrowed_item(1)?)?,
-            _ => {
-                let parts = pair.try_iter().and_then(|parts| parts.collect::<PyResult<Vec<_>>>());
-                match parts.as_deref() {
-                    Ok([key, value]) if !pair.is_instance_of::<PyBytes>() => put(key, value)?,
-                    _ => return Err(PyTypeError::new_err("pairs of a key and a value are required")),
-                }
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Adds a put to `batch`.
@@ -132,7 +103,7 @@ pub(crate) fn each_pair(
 pub(crate) fn add(
     batch: &mut WriteBatch,
     family: &tidesdb::Family,
-    key: &Key<'_>,
+    key: &[u8],
     value: &[u8],
     expiry: Expiry,
 ) -> tidesdb::Result<()> {
@@ -159,7 +130,7 @@ pub(crate) fn operand(of: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     if let Ok(number) = of.extract::<u64>() {
         return Ok(number.to_le_bytes().to_vec());
     }
-    Ok(of.extract::<Key<'_>>()?.0.into_owned())
+    Ok(of.extract::<Bytes<'_>>()?.0.into_owned())
 }
 
 impl Family {
@@ -181,22 +152,6 @@ impl Family {
         let open = |options: &ReadOptions| self.run(py, |family| family.cursor_with(options));
         Rows::new(py, &self.shared, &self.family, kind, span, false, open)
     }
-
-    /// Puts with options, or a value that may change.
-    fn put_with(
-        &self,
-        py: Python<'_>,
-        key: &Key<'_>,
-        value: &Value<'_>,
-        expiry: Expiry,
-        sync: Option<Mode>,
-    ) -> PyResult<u64> {
-        self.shared.check(py)?;
-        let mut batch = WriteBatch::new();
-        let added = value.read(py, |value| add(&mut batch, &self.family, key, value, expiry));
-        added.map_err(|e| raise(py, &e))?;
-        self.shared.run(py, |db| db.write_with(&mut batch, &write_options(sync)))
-    }
 }
 
 #[pymethods]
@@ -206,11 +161,11 @@ impl Family {
     fn get<'py>(
         &self,
         py: Python<'py>,
-        key: Key<'_>,
+        key: Bytes<'_>,
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let found = self.run(py, |family| family.get(&key))?;
-        Ok(or_default(py, found, default))
+        or_default(py, found, default)
     }
 
     /// Sets `key` to `value`; durable when it returns, unless the sync mode says otherwise. Returns the sequence number.
@@ -222,30 +177,33 @@ impl Family {
     fn put(
         &self,
         py: Python<'_>,
-        key: Key<'_>,
-        value: Value<'_>,
+        key: Bytes<'_>,
+        value: Bytes<'_>,
         ttl: Option<options::Span>,
         expires: Option<Moment>,
         sync: Option<Mode>,
     ) -> PyResult<u64> {
         let expiry = Expiry::new(ttl, expires)?;
-        match value {
-            Value::Bytes(bytes) if sync.is_none() && expiry.is_default() => {
-                self.run(py, |family| family.put(&key, bytes))
-            }
-            value => self.put_with(py, &key, &value, expiry, sync),
+        if sync.is_none() && expiry.is_default() {
+            return self.run(py, |family| family.put(&key, &value));
         }
+        let family = &*self.family;
+        self.shared.run(py, |db| {
+            let mut batch = WriteBatch::new();
+            add(&mut batch, family, &key, &value, expiry)?;
+            db.write_with(&mut batch, &write_options(sync))
+        })
     }
 
     /// Deletes `key`, whether or not it exists. Returns the sequence number.
     #[pyo3(signature = (key, *, sync=None))]
-    fn delete(&self, py: Python<'_>, key: Key<'_>, sync: Option<Mode>) -> PyResult<u64> {
+    fn delete(&self, py: Python<'_>, key: Bytes<'_>, sync: Option<Mode>) -> PyResult<u64> {
         self.run(py, |family| family.delete_with(&key, &write_options(sync)))
     }
 
     /// Deletes a key that was put at most once since its last delete: cheaper than `delete`.
     #[pyo3(signature = (key, *, sync=None))]
-    fn single_delete(&self, py: Python<'_>, key: Key<'_>, sync: Option<Mode>) -> PyResult<u64> {
+    fn single_delete(&self, py: Python<'_>, key: Bytes<'_>, sync: Option<Mode>) -> PyResult<u64> {
         self.run(py, |family| family.single_delete_with(&key, &write_options(sync)))
     }
 
@@ -254,8 +212,8 @@ impl Family {
     fn delete_range(
         &self,
         py: Python<'_>,
-        start: Option<Key<'_>>,
-        stop: Option<Key<'_>>,
+        start: Option<Bytes<'_>>,
+        stop: Option<Bytes<'_>>,
         sync: Option<Mode>,
     ) -> PyResult<u64> {
         let range = rows::range(start.as_ref(), stop.as_ref());
@@ -264,7 +222,7 @@ impl Family {
 
     /// Deletes the keys that begin with `prefix`, in one step.
     #[pyo3(signature = (prefix, *, sync=None))]
-    fn delete_prefix(&self, py: Python<'_>, prefix: Key<'_>, sync: Option<Mode>) -> PyResult<u64> {
+    fn delete_prefix(&self, py: Python<'_>, prefix: Bytes<'_>, sync: Option<Mode>) -> PyResult<u64> {
         self.run(py, |family| family.delete_prefix_with(&prefix, &write_options(sync)))
     }
 
@@ -279,7 +237,7 @@ impl Family {
     fn merge(
         &self,
         py: Python<'_>,
-        key: Key<'_>,
+        key: Bytes<'_>,
         operand: &Bound<'_, PyAny>,
         sync: Option<Mode>,
     ) -> PyResult<u64> {
@@ -305,10 +263,11 @@ impl Family {
         self.shared.check(py)?;
         let expiry = Expiry::new(ttl, expires)?;
         let mut batch = Owned::new(WriteBatch::new());
-        each_pair(items, |key, value| {
-            let (key, value): (Key<'_>, Value<'_>) = (key.extract()?, value.extract()?);
-            let added = value.read(py, |value| add(&mut batch, &self.family, &key, value, expiry));
-            added.map_err(|e| raise(py, &e))
+        each_chunk(py, items, |rows| {
+            let batch = &mut *batch;
+            self.run(py, |family| {
+                rows.iter().try_for_each(|(key, value)| add(batch, family, key, value, expiry))
+            })
         })?;
         self.shared.run(py, |db| db.write_with(&mut batch, &write_options(sync)))
     }
@@ -323,11 +282,11 @@ impl Family {
     fn pop<'py>(
         &self,
         py: Python<'py>,
-        key: Key<'_>,
+        key: Bytes<'_>,
         default: &Bound<'py, PyTuple>,
     ) -> PyResult<Bound<'py, PyAny>> {
         match (self.run(py, |family| family.take(&key))?, default.len()) {
-            (Some(value), 0 | 1) => Ok(bytes(py, &value).into_any()),
+            (Some(value), 0 | 1) => Ok(copied(py, &value)?.into_any()),
             (None, 0) => Err(missing(py, &key)),
             (None, 1) => default.get_item(0),
             (_, n) => Err(PyTypeError::new_err(format!("pop expected at most 2 arguments, got {}", n + 1))),
@@ -338,16 +297,15 @@ impl Family {
     fn setdefault<'py>(
         &self,
         py: Python<'py>,
-        key: Key<'_>,
-        default: Value<'_>,
+        key: Bytes<'_>,
+        default: Bytes<'_>,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let default = default.read(py, <[u8]>::to_vec);
         loop {
             if let Some(value) = self.run(py, |family| family.get(&key))? {
-                return Ok(bytes(py, &value));
+                return copied(py, &value);
             }
             if self.run(py, |family| family.compare_and_swap(&key, None, Some(&default)))? {
-                return Ok(PyBytes::new(py, &default));
+                return copied(py, &default);
             }
         }
     }
@@ -356,23 +314,22 @@ impl Family {
     fn replace<'py>(
         &self,
         py: Python<'py>,
-        key: Key<'_>,
-        value: Value<'_>,
+        key: Bytes<'_>,
+        value: Bytes<'_>,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let value = value.read(py, <[u8]>::to_vec);
         let before = self.run(py, |family| family.replace(&key, &value))?;
-        Ok(before.map(|before| bytes(py, &before)))
+        before.map(|before| copied(py, &before)).transpose()
     }
 
     /// Sets `key` to `new` if its value is `expected`, and returns whether it was; `None` stands for no value. Atomic.
     fn compare_and_swap(
         &self,
         py: Python<'_>,
-        key: Key<'_>,
-        expected: Option<Key<'_>>,
-        new: Option<Key<'_>>,
+        key: Bytes<'_>,
+        expected: Option<Bytes<'_>>,
+        new: Option<Bytes<'_>>,
     ) -> PyResult<bool> {
-        let (expected, new) = (expected.as_ref().map(Key::as_ref), new.as_ref().map(Key::as_ref));
+        let (expected, new) = (expected.as_ref().map(Bytes::as_ref), new.as_ref().map(Bytes::as_ref));
         self.run(py, |family| family.compare_and_swap(&key, expected, new))
     }
 
@@ -382,33 +339,33 @@ impl Family {
     fn get_part<'py>(
         &self,
         py: Python<'py>,
-        key: Key<'_>,
+        key: Bytes<'_>,
         offset: u64,
         length: Option<u64>,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let end = length.map_or(u64::MAX, |length| offset.saturating_add(length));
         let part = self.run(py, |family| family.get_part(&key, offset..end))?;
-        Ok(part.map(|part| bytes(py, &part)))
+        part.map(|part| copied(py, &part)).transpose()
     }
 
     /// Returns the first key and its value, or `None`.
     fn first<'py>(&self, py: Python<'py>) -> PyResult<Row<'py>> {
-        Ok(row(py, self.run(py, tidesdb::Family::first)?))
+        row(py, self.run(py, tidesdb::Family::first)?)
     }
 
     /// Returns the last key and its value, or `None`.
     fn last<'py>(&self, py: Python<'py>) -> PyResult<Row<'py>> {
-        Ok(row(py, self.run(py, tidesdb::Family::last)?))
+        row(py, self.run(py, tidesdb::Family::last)?)
     }
 
     /// Deletes the first key and returns it with its value, or `None`. Atomic: a queue.
     fn pop_first<'py>(&self, py: Python<'py>) -> PyResult<Row<'py>> {
-        Ok(row(py, self.run(py, tidesdb::Family::pop_first)?))
+        row(py, self.run(py, tidesdb::Family::pop_first)?)
     }
 
     /// Deletes the last key and returns it with its value, or `None`. Atomic.
     fn pop_last<'py>(&self, py: Python<'py>) -> PyResult<Row<'py>> {
-        Ok(row(py, self.run(py, tidesdb::Family::pop_last)?))
+        row(py, self.run(py, tidesdb::Family::pop_last)?)
     }
 
     /// Iterates over pairs of a key and its value, in the order of the keys, from `start` up to, and without, `stop`; or over those
@@ -417,9 +374,9 @@ impl Family {
     fn items(
         &self,
         py: Python<'_>,
-        start: Option<Key<'_>>,
-        stop: Option<Key<'_>>,
-        prefix: Option<Key<'_>>,
+        start: Option<Bytes<'_>>,
+        stop: Option<Bytes<'_>>,
+        prefix: Option<Bytes<'_>>,
         reverse: bool,
     ) -> PyResult<Rows> {
         self.rows(py, Kind::Items, &rows::Span { start, stop, prefix, reverse })
@@ -430,9 +387,9 @@ impl Family {
     fn keys(
         &self,
         py: Python<'_>,
-        start: Option<Key<'_>>,
-        stop: Option<Key<'_>>,
-        prefix: Option<Key<'_>>,
+        start: Option<Bytes<'_>>,
+        stop: Option<Bytes<'_>>,
+        prefix: Option<Bytes<'_>>,
         reverse: bool,
     ) -> PyResult<Rows> {
         self.rows(py, Kind::Keys, &rows::Span { start, stop, prefix, reverse })
@@ -443,9 +400,9 @@ impl Family {
     fn values(
         &self,
         py: Python<'_>,
-        start: Option<Key<'_>>,
-        stop: Option<Key<'_>>,
-        prefix: Option<Key<'_>>,
+        start: Option<Bytes<'_>>,
+        stop: Option<Bytes<'_>>,
+        prefix: Option<Bytes<'_>>,
         reverse: bool,
     ) -> PyResult<Rows> {
         self.rows(py, Kind::Values, &rows::Span { start, stop, prefix, reverse })
@@ -456,9 +413,9 @@ impl Family {
     fn count(
         &self,
         py: Python<'_>,
-        start: Option<Key<'_>>,
-        stop: Option<Key<'_>>,
-        prefix: Option<Key<'_>>,
+        start: Option<Bytes<'_>>,
+        stop: Option<Bytes<'_>>,
+        prefix: Option<Bytes<'_>>,
     ) -> PyResult<u64> {
         self.shared.check(py)?;
         let bounds = rows::Span { start, stop, prefix, reverse: false }.bounds(py, &self.family)?;
@@ -483,7 +440,7 @@ impl Family {
 
     /// Returns a binary file object that reads the value of `key`, or `None` if the key is missing. It seeks, and reads a long value in
     /// pieces: what the value was when the call returned, whatever is written meanwhile.
-    fn value_reader<'py>(&self, py: Python<'py>, key: Key<'_>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    fn value_reader<'py>(&self, py: Python<'py>, key: Bytes<'_>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let reader = self.run(py, |family| family.value_reader(&key))?;
         values::reader(py, &self.shared, reader)
     }
@@ -494,7 +451,7 @@ impl Family {
     fn value_writer<'py>(
         &self,
         py: Python<'py>,
-        key: Key<'_>,
+        key: Bytes<'_>,
         ttl: Option<options::Span>,
         expires: Option<Moment>,
         sync: Option<Mode>,
@@ -511,7 +468,7 @@ impl Family {
 
     /// Merges the tables with keys from `start` up to, and without, `stop`; all of them without limits.
     #[pyo3(signature = (start=None, stop=None))]
-    fn compact(&self, py: Python<'_>, start: Option<Key<'_>>, stop: Option<Key<'_>>) -> PyResult<()> {
+    fn compact(&self, py: Python<'_>, start: Option<Bytes<'_>>, stop: Option<Bytes<'_>>) -> PyResult<()> {
         let range = rows::range(start.as_ref(), stop.as_ref());
         let all = start.is_none() && stop.is_none();
         self.run(py, |family| if all { family.compact() } else { family.compact_range(range) })
@@ -523,8 +480,8 @@ impl Family {
     fn estimate<'py>(
         &self,
         py: Python<'py>,
-        start: Option<Key<'_>>,
-        stop: Option<Key<'_>>,
+        start: Option<Bytes<'_>>,
+        stop: Option<Bytes<'_>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let range = rows::range(start.as_ref(), stop.as_ref());
         figures::estimate(py, &self.run(py, |family| Ok(family.estimate_range(range)))?)
@@ -572,19 +529,19 @@ impl Family {
         Ok(self.family.name())
     }
 
-    fn __getitem__<'py>(&self, py: Python<'py>, key: Key<'_>) -> PyResult<Bound<'py, PyBytes>> {
+    fn __getitem__<'py>(&self, py: Python<'py>, key: Bytes<'_>) -> PyResult<Bound<'py, PyBytes>> {
         or_missing(py, self.run(py, |family| family.get(&key))?, &key)
     }
 
-    fn __setitem__(&self, py: Python<'_>, key: Key<'_>, value: Value<'_>) -> PyResult<()> {
+    fn __setitem__(&self, py: Python<'_>, key: Bytes<'_>, value: Bytes<'_>) -> PyResult<()> {
         self.put(py, key, value, None, None, None).map(drop)
     }
 
-    fn __delitem__(&self, py: Python<'_>, key: Key<'_>) -> PyResult<()> {
+    fn __delitem__(&self, py: Python<'_>, key: Bytes<'_>) -> PyResult<()> {
         self.delete(py, key, None).map(drop)
     }
 
-    fn __contains__(&self, py: Python<'_>, key: Key<'_>) -> PyResult<bool> {
+    fn __contains__(&self, py: Python<'_>, key: Bytes<'_>) -> PyResult<bool> {
         self.run(py, |family| family.contains(&key))
     }
 

@@ -1,7 +1,7 @@
 //! What every handle shares: the open database, the check that it may be used in this process, and locks that cannot deadlock with the
 //! interpreter lock.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -35,9 +35,13 @@ const RETURN_MAX: Duration = Duration::from_secs(10);
 ///
 /// A thread that takes the lock while the interpreter ends would be ended in place, before Python 3.14: the system would unwind the frames of
 /// this module, which is a crash. So `close_all` waits for the threads that take it, and a thread that comes later waits for ever.
+///
+/// # Errors
+/// The exception that [`interrupt`] has kept during the call.
 #[inline]
-pub(crate) fn detach<R: Send>(py: Python<'_>, call: impl FnOnce() -> R + Send) -> R {
-    let out = py.detach(|| {
+pub(crate) fn detach<R: Send>(py: Python<'_>, call: impl FnOnce() -> R + Send) -> PyResult<R> {
+    let _depth = Depth::new();
+    let (out, born) = py.detach(|| {
         let out = call();
         RETURNING.fetch_add(1, Ordering::SeqCst);
         if ENDED.load(Ordering::SeqCst) && ENDER.load(Ordering::SeqCst) != me() {
@@ -46,16 +50,77 @@ pub(crate) fn detach<R: Send>(py: Python<'_>, call: impl FnOnce() -> R + Send) -
                 std::thread::park();
             }
         }
-        out
+        (out, forks())
     });
-    RETURNING.fetch_sub(1, Ordering::SeqCst);
-    out
+    // A finalizer that runs with the return of the lock may fork: the count of the child does not have this thread.
+    if born == forks() {
+        RETURNING.fetch_sub(1, Ordering::SeqCst);
+    }
+    take_interrupt().map_or(Ok(out), Err)
 }
 
-/// Called in each child of `os.fork`.
+/// As [`detach`], for a call of the engine.
+///
+/// # Errors
+/// As [`detach`]; those of the call.
+#[inline]
+pub(crate) fn run<R: Send>(py: Python<'_>, call: impl FnOnce() -> tidesdb::Result<R> + Send) -> PyResult<R> {
+    detach(py, call)?.map_err(|e| failure::raise(py, &e))
+}
+
+thread_local! {
+    /// Number of calls without the interpreter lock that this thread is in.
+    static DEPTH: Cell<usize> = const { Cell::new(0) };
+    /// What a function of Python below the innermost of them has raised.
+    static INTERRUPT: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+}
+
+/// Counts a call in [`DEPTH`].
+struct Depth;
+
+impl Depth {
+    fn new() -> Self {
+        DEPTH.set(DEPTH.get() + 1);
+        Self
+    }
+}
+
+impl Drop for Depth {
+    fn drop(&mut self) {
+        DEPTH.set(DEPTH.get() - 1);
+    }
+}
+
+/// Keeps an exception that the engine must not handle, such as `KeyboardInterrupt`, for the call of [`detach`] that this thread is in.
+///
+/// # Errors
+/// The exception, in a thread of the engine: there is no such call.
+pub(crate) fn interrupt(exception: PyErr) -> PyResult<()> {
+    if DEPTH.get() == 0 {
+        return Err(exception);
+    }
+    INTERRUPT.with_borrow_mut(|kept| {
+        kept.get_or_insert(exception);
+    });
+    Ok(())
+}
+
+/// Returns whether the call of [`detach`] that this thread is in will raise an exception of [`interrupt`].
+pub(crate) fn is_interrupted() -> bool {
+    INTERRUPT.with_borrow(Option::is_some)
+}
+
+/// Takes the exception that [`interrupt`] has kept.
+pub(crate) fn take_interrupt() -> Option<PyErr> {
+    INTERRUPT.take()
+}
+
+/// Called in each child of `os.fork`, which has none of the threads of its parent.
 #[pyfunction]
 pub(crate) fn forked() {
     FORKS.fetch_add(1, Ordering::Relaxed);
+    RETURNING.store(0, Ordering::SeqCst);
+    ENDED.store(false, Ordering::SeqCst);
 }
 
 /// Closes the databases that this process has opened and not closed; called at the end of the interpreter.
@@ -213,7 +278,7 @@ impl Shared {
     ) -> PyResult<R> {
         self.check(py)?;
         let db = &*self.db;
-        detach(py, || call(db)).map_err(|e| failure::raise(py, &e))
+        run(py, || call(db))
     }
 
     /// Closes the database for all handles. A second call waits for the first and has its result.
@@ -226,7 +291,7 @@ impl Shared {
         if !self.is_owner {
             return Ok(());
         }
-        detach(py, || db.clone().close()).map_err(|e| failure::raise(py, &e))
+        run(py, || db.clone().close())
     }
 
     /// As [`Shared::close`], for at most `timeout`.
@@ -239,7 +304,7 @@ impl Shared {
             return self.close(py);
         }
         self.closed.store(true, Ordering::Release);
-        detach(py, || db.close_timeout(timeout)).map_err(|e| failure::raise(py, &e))
+        run(py, || db.close_timeout(timeout))
     }
 }
 
@@ -248,7 +313,10 @@ impl Drop for Shared {
     fn drop(&mut self) {
         if self.is_owner && self.db.is_ours() && !self.is_closed() {
             let db = (*self.db).clone();
-            let _ = Python::try_attach(|py| detach(py, || db.close())); // a drop cannot report an error
+            let _ = Python::try_attach(|py| match detach(py, || db.close()) {
+                Ok(_) => {} // a drop cannot report an error
+                Err(e) => e.write_unraisable(py, None),
+            });
         }
     }
 }
@@ -328,13 +396,21 @@ impl<T: Send> Guarded<T> {
                 Err(TryLockError::Poisoned(e)) => e.into_inner(),
                 Err(TryLockError::WouldBlock) => {
                     self.check_owner(py)?;
-                    detach(py, || drop(self.value.lock()));
+                    detach(py, || drop(self.value.lock()))?;
                     continue;
                 }
             };
             let mut guard = Guard::new(value, &self.owner);
             return Ok(call(&mut guard.value));
         }
+    }
+}
+
+impl<T: Send> Guarded<T> {
+    /// As [`Guarded::with`], for a thread that does not hold the interpreter lock.
+    pub(crate) fn with_detached<R>(&self, call: impl FnOnce(&mut T) -> R) -> R {
+        let mut guard = Guard::new(self.value.lock().unwrap_or_else(PoisonError::into_inner), &self.owner);
+        call(&mut guard.value)
     }
 }
 

@@ -3,18 +3,21 @@
 //!
 //! * Threads: a call of the engine that may read, wait or compare runs without the interpreter lock (`Shared::run`, `Guarded::detached`).
 //!   A thread waits for a lock of this module only while it does not hold the interpreter lock, so the two cannot deadlock.
-//! * Keys and values: `bytes` are passed to the engine where they lie, because they never change. Any other buffer is read while the
-//!   interpreter lock is held, and only then (`buffer.rs`).
+//! * Keys and values: `bytes` are passed to the engine where they lie, because they never change. Any other buffer is copied while the
+//!   interpreter lock is held, and only then; a long one piece by piece, between which other threads run (`buffer.rs`).
 //! * `fork`: the engine's threads and its lock belong to the process that opened the database. In a child every call raises `Forked`, and
 //!   what a handle owns is leaked instead of dropped (`handle.rs`).
+//! * Subinterpreters: refused (`interpreter.rs`).
 //! * The end of the interpreter: a hook closes the databases that are still open, while threads can still run Python.
 //!
 //! The order of the modules below is the order of the layers: a module uses only modules above its own line.
 #![allow(clippy::too_many_arguments, reason = "each keyword of a call in Python is an argument")]
 
+mod interpreter;
 mod failure;
-mod buffer;
 mod handle;
+mod buffer;
+mod pairs;
 mod operators;
 mod options;
 mod figures;
@@ -24,6 +27,7 @@ mod family;
 mod snapshot;
 mod batch;
 mod transaction;
+mod write;
 mod db;
 mod reader;
 
@@ -32,11 +36,13 @@ use pyo3::prelude::*;
 /// The engine as classes; `tidesdb` has their documentation.
 #[pymodule]
 fn _tidesdb(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    interpreter::check(module.py())?;
     module.add_class::<family::Family>()?;
     module.add_class::<db::Db>()?;
     module.add_class::<reader::Reader>()?;
     module.add_class::<batch::Batch>()?;
     module.add_class::<transaction::Transaction>()?;
+    module.add_class::<write::Write>()?;
     module.add_class::<transaction::Savepoint>()?;
     module.add_class::<snapshot::Snapshot>()?;
     module.add_class::<rows::Rows>()?;
@@ -48,7 +54,7 @@ fn _tidesdb(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(reader::open_reader, module)?)?;
     module.add_function(wrap_pyfunction!(handle::close_all, module)?)?;
     module.add_function(wrap_pyfunction!(handle::forked, module)?)?;
-    module.add_function(wrap_pyfunction!(batch::write_group, module)?)?;
+    module.add_function(wrap_pyfunction!(write::write_group, module)?)?;
     module.add_function(wrap_pyfunction!(options::defaults, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

@@ -1,16 +1,18 @@
 //! Merge operators and compaction filters: built-in ones by name, and functions of Python.
 //!
 //! The engine calls a function of Python in whatever thread combines values: one that reads, or one of its own. An exception is an error of
-//! the operator: the engine keeps the value and all operands, and the read raises `MergeFailed` with the words of the exception.
+//! the operator: the engine keeps the value and all operands, and the read raises `MergeFailed` with the words of the exception. One that is no
+//! `Exception`, such as `KeyboardInterrupt`, is raised by the call of Python that the engine works for, if there is one.
 
 use std::error::Error;
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyException, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyString, PyTuple};
 use tidesdb::{CompactionFilter, Decision, FilterRow};
 
 use crate::failure;
+use crate::handle::{interrupt, is_interrupted};
 
 type Failure = Box<dyn Error + Send + Sync>;
 
@@ -55,10 +57,24 @@ impl MergeOperator {
     }
 }
 
-/// Runs Python code; an exception becomes an error with its words.
+/// Runs Python code; an exception becomes an error with its words. Nothing is run any more for a call that was interrupted.
 fn calling<R>(call: impl FnOnce(Python<'_>) -> PyResult<R>) -> Result<R, Failure> {
-    let called = Python::try_attach(|py| call(py).map_err(|e| Failure::from(e.to_string())));
+    if is_interrupted() {
+        return Err("interrupted".into());
+    }
+    let called = Python::try_attach(|py| call(py).map_err(|e| failure_of(py, e)));
     called.unwrap_or_else(|| Err("the interpreter has ended".into()))
+}
+
+/// Returns the error for an exception. One that is no `Exception` is kept for the call of Python that the engine works for.
+fn failure_of(py: Python<'_>, exception: PyErr) -> Failure {
+    let words = exception.to_string();
+    if !exception.is_instance_of::<PyException>(py)
+        && let Err(exception) = interrupt(exception)
+    {
+        exception.write_unraisable(py, None); // a thread of the engine
+    }
+    words.into()
 }
 
 fn combine(merge: &Py<PyAny>, value: &mut Vec<u8>, operand: &[u8]) -> Result<(), Failure> {
@@ -105,9 +121,13 @@ pub(crate) fn operator(given: &Bound<'_, PyAny>) -> PyResult<tidesdb::MergeOpera
 /// Makes a filter of `decide(key, value)`, which returns true to keep a row, false to delete it, and `bytes` to change its value.
 pub(crate) fn filter(decide: Py<PyAny>) -> CompactionFilter {
     CompactionFilter::new("python", move |row| {
-        // A row that cannot be judged stays. No caller sees the exception: it is reported as one of `__del__` is.
-        calling(|py| judge(py, &decide, row).inspect_err(|e| e.clone_ref(py).write_unraisable(py, None)))
-            .unwrap_or(Decision::Keep)
+        // A row that cannot be judged stays. No caller sees an `Exception`: it is reported as one of `__del__` is.
+        let report = |py: Python<'_>, e: &PyErr| {
+            if e.is_instance_of::<PyException>(py) {
+                e.clone_ref(py).write_unraisable(py, None);
+            }
+        };
+        calling(|py| judge(py, &decide, row).inspect_err(|e| report(py, e))).unwrap_or(Decision::Keep)
     })
 }
 

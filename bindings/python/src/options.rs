@@ -1,5 +1,6 @@
 //! Options as keyword arguments, with the names of the engine.
 
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
@@ -12,6 +13,18 @@ use tidesdb::{
 
 use crate::failure;
 use crate::operators;
+
+/// The path of a folder: `str`, `bytes`, or an object with one.
+pub(crate) struct Folder(pub PathBuf);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Folder {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        let path = object.py().import("os")?.call_method1("fsdecode", (object,))?;
+        path.extract().map(Self)
+    }
+}
 
 /// A time: seconds, or a `timedelta`; infinity is `None`.
 pub(crate) struct Span(pub Option<Duration>);

@@ -6,9 +6,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::db::Db;
-use crate::failure::raise;
-use crate::handle::{Guarded, Owned, detach};
-use crate::options;
+use crate::handle::{self, Guarded, Owned, detach};
+use crate::options::{self, Folder};
 
 /// Reads a database that another process, or another handle of this one, has open for writing: `tidesdb.open_reader(path)`. It takes no lock
 /// and costs the writer nothing. It may also be opened in a child of a fork.
@@ -23,11 +22,12 @@ pub(crate) struct Reader {
 #[pyo3(signature = (path, **options))]
 pub(crate) fn open_reader(
     py: Python<'_>,
-    path: PathBuf,
+    path: Folder,
     options: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Reader> {
+    let Folder(path) = path;
     let opening = options::open(tidesdb::Db::options(&path), options)?;
-    let reader = detach(py, || opening.open_reader()).map_err(|e| raise(py, &e))?;
+    let reader = handle::run(py, || opening.open_reader())?;
     Ok(Reader { reader: Guarded::new(Some(Owned::new(reader))), path })
 }
 
@@ -37,7 +37,7 @@ impl Reader {
         py: Python<'_>,
         call: impl FnOnce(&tidesdb::Reader) -> tidesdb::Result<R> + Send,
     ) -> PyResult<R> {
-        self.reader.with_open(py, |reader| detach(py, || call(reader)).map_err(|e| raise(py, &e)))
+        self.reader.with_open(py, |reader| handle::run(py, || call(reader)))
     }
 }
 
@@ -64,8 +64,7 @@ impl Reader {
     /// Closes the reader. Its views stay usable until they are closed.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let reader = self.reader.with(py, Option::take)?;
-        detach(py, || drop(reader));
-        Ok(())
+        detach(py, || drop(reader))
     }
 
     fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {

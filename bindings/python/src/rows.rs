@@ -3,6 +3,7 @@
 //! An iterator copies some rows at a time, more each time, and releases the interpreter lock once for all of them: a thread that wants it back
 //! may have to wait for milliseconds. A long row is not copied, but made into `bytes` where it lies.
 
+use std::collections::VecDeque;
 use std::ops::Bound as End;
 use std::sync::Arc;
 
@@ -11,9 +12,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use tidesdb::{Error, KeyBounds, ReadOptions};
 
-use crate::buffer::Key;
+use crate::buffer::{Bytes, copied};
 use crate::failure::raise;
-use crate::handle::{Guarded, Owned, Shared, detach};
+use crate::handle::{Guarded, Owned, Shared, detach, run};
 
 /// Rows that are copied at a time, and their bytes.
 const COPIED_ROWS_MAX: usize = 1024;
@@ -40,17 +41,17 @@ impl Kind {
     fn make<'py>(self, py: Python<'py>, key: &[u8], value: &[u8]) -> PyResult<Bound<'py, PyAny>> {
         Ok(match self {
             Self::Keys => PyBytes::new(py, key).into_any(),
-            Self::Values => PyBytes::new(py, value).into_any(),
-            Self::Items => PyTuple::new(py, [PyBytes::new(py, key), PyBytes::new(py, value)])?.into_any(),
+            Self::Values => copied(py, value)?.into_any(),
+            Self::Items => PyTuple::new(py, [PyBytes::new(py, key), copied(py, value)?])?.into_any(),
         })
     }
 }
 
 /// Which rows, and in which direction: the arguments of `keys`, `values` and `items`.
 pub(crate) struct Span<'a> {
-    pub start: Option<Key<'a>>,
-    pub stop: Option<Key<'a>>,
-    pub prefix: Option<Key<'a>>,
+    pub start: Option<Bytes<'a>>,
+    pub stop: Option<Bytes<'a>>,
+    pub prefix: Option<Bytes<'a>>,
     pub reverse: bool,
 }
 
@@ -69,8 +70,8 @@ impl Span<'_> {
 }
 
 /// Returns the range from `start` up to, and without, `stop`.
-pub(crate) fn range(start: Option<&Key<'_>>, stop: Option<&Key<'_>>) -> KeyBounds {
-    let owned = |key: &Key<'_>| key.0.to_vec();
+pub(crate) fn range(start: Option<&Bytes<'_>>, stop: Option<&Bytes<'_>>) -> KeyBounds {
+    let owned = |key: &Bytes<'_>| key.0.to_vec();
     (
         start.map_or(End::Unbounded, |key| End::Included(owned(key))),
         stop.map_or(End::Unbounded, |key| End::Excluded(owned(key))),
@@ -130,12 +131,19 @@ struct State {
     on_long: bool,
     /// An error behind the copied rows.
     failed: Option<Error>,
+    /// Whether the row that the cursor stands on could not be read.
+    again: bool,
+    /// Rows before an error, of a call that raised it.
+    kept: VecDeque<Py<PyAny>>,
 }
 
 impl State {
     fn next<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        if let Some(row) = self.kept.pop_front() {
+            return Ok(Some(row.into_bound(py)));
+        }
         if self.copied.is_empty() && !self.on_long && self.failed.is_none() && !self.done {
-            detach(py, || self.copy());
+            self.fill(py)?;
         }
         if let Some((key, value)) = self.copied.take() {
             return self.kind.make(py, key, value).map(Some);
@@ -143,20 +151,38 @@ impl State {
         if let Some(e) = self.failed.take() {
             return Err(raise(py, &e));
         }
-        if !std::mem::take(&mut self.on_long) {
+        if !self.on_long {
             return Ok(None);
         }
         let (key, value) = self.cursor.entry().map_err(|e| raise(py, &e))?; // it is there already
-        self.kind.make(py, key, value).map(Some)
+        let row = self.kind.make(py, key, value)?;
+        self.on_long = false;
+        Ok(Some(row))
+    }
+
+    /// Copies the next rows. A call that was interrupted leaves the row that it was at to the next call.
+    fn fill(&mut self, py: Python<'_>) -> PyResult<()> {
+        let filled = detach(py, || self.copy());
+        match filled {
+            Ok(()) => self.again = false,
+            Err(_) if self.failed.take().is_some() => self.done = false,
+            Err(_) => {}
+        }
+        filled
     }
 
     /// Whether there is nothing more to yield.
     fn has_ended(&self) -> bool {
-        self.done && self.copied.is_empty() && self.failed.is_none() && !self.on_long
+        self.done && self.copied.is_empty() && self.failed.is_none() && !self.on_long && self.kept.is_empty()
     }
 
     /// Moves to the next row. Returns false at the end.
     fn step(&mut self) -> tidesdb::Result<bool> {
+        if std::mem::take(&mut self.again) {
+            let key = self.cursor.key().to_vec(); // the cursor remembers an error until it moves
+            if self.reverse { self.cursor.seek_for_prev(key) } else { self.cursor.seek(key) }?;
+            return Ok(self.cursor.valid());
+        }
         match (self.placed, self.reverse) {
             (false, false) => self.cursor.seek_to_first(),
             (false, true) => self.cursor.seek_to_last(),
@@ -174,8 +200,10 @@ impl State {
             && self.copied.bytes.len() < COPIED_BYTES_MAX
             && !self.on_long
         {
-            match self.step().and_then(|there| if there { self.copy_row() } else { Ok(false) }) {
-                Ok(true) => {}
+            let stepped = self.step();
+            self.again = matches!(stepped, Ok(true));
+            match stepped.and_then(|there| if there { self.copy_row() } else { Ok(false) }) {
+                Ok(true) => self.again = false,
                 Ok(false) => {
                     self.done = true;
                     break;
@@ -215,7 +243,7 @@ impl State {
 
 /// An iterator over keys, values, or pairs of both. It reads one state of the database, whatever is written meanwhile, and keeps that state
 /// until it ends, is closed, or is collected.
-#[pyclass(frozen, module = "tidesdb")]
+#[pyclass(frozen, generic, module = "tidesdb")]
 pub(crate) struct Rows {
     shared: Arc<Shared>,
     /// `None` once it has ended.
@@ -252,6 +280,8 @@ impl Rows {
             chunk_max,
             on_long: false,
             failed: None,
+            again: false,
+            kept: VecDeque::new(),
         };
         Ok(Self { shared: Arc::clone(shared), state: Guarded::new(Some(Owned::new(state))) })
     }
@@ -280,7 +310,8 @@ impl Rows {
         self.with(py, None, |state| state.next(py))
     }
 
-    /// Returns a list of the next `n` rows, fewer at the end: one call for many rows.
+    /// Returns a list of the next `n` rows, fewer at the end: one call for many rows. After an exception, the next call returns the rows
+    /// before it.
     fn fetch<'py>(&self, py: Python<'py>, n: usize) -> PyResult<Bound<'py, PyList>> {
         if n == 0 {
             return Err(PyValueError::new_err("the number of rows must be at least 1"));
@@ -288,9 +319,13 @@ impl Rows {
         let rows = PyList::empty(py);
         self.with(py, (), |state| {
             while rows.len() < n {
-                match state.next(py)? {
-                    Some(row) => rows.append(row)?,
-                    None => break,
+                match state.next(py) {
+                    Ok(Some(row)) => rows.append(row)?,
+                    Ok(None) => break,
+                    Err(e) => {
+                        state.kept.extend(rows.iter().map(Bound::unbind));
+                        return Err(e);
+                    }
                 }
             }
             Ok(())
@@ -342,7 +377,7 @@ impl Cursor {
         to: impl FnOnce(&mut tidesdb::Cursor) -> tidesdb::Result<()> + Send,
     ) -> PyResult<bool> {
         self.with(py, |cursor| {
-            detach(py, || to(cursor)).map_err(|e| raise(py, &e))?;
+            run(py, || to(cursor))?;
             Ok(cursor.valid())
         })
     }
@@ -361,12 +396,12 @@ impl Cursor {
     }
 
     /// Moves to the first key at or after `key`.
-    fn seek(&self, py: Python<'_>, key: Key<'_>) -> PyResult<bool> {
+    fn seek(&self, py: Python<'_>, key: Bytes<'_>) -> PyResult<bool> {
         self.go(py, |cursor| cursor.seek(&key))
     }
 
     /// Moves to the last key at or before `key`.
-    fn seek_for_prev(&self, py: Python<'_>, key: Key<'_>) -> PyResult<bool> {
+    fn seek_for_prev(&self, py: Python<'_>, key: Bytes<'_>) -> PyResult<bool> {
         self.go(py, |cursor| cursor.seek_for_prev(&key))
     }
 
@@ -404,8 +439,8 @@ impl Cursor {
             if !cursor.valid() {
                 return Ok(None);
             }
-            detach(py, || cursor.value().map(drop)).map_err(|e| raise(py, &e))?;
-            cursor.value().map(|value| Some(PyBytes::new(py, value))).map_err(|e| raise(py, &e))
+            run(py, || cursor.value().map(drop))?;
+            copied(py, cursor.value().map_err(|e| raise(py, &e))?).map(Some)
         })
     }
 

@@ -6,10 +6,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use tidesdb::{Error, ReadOptions};
 
-use crate::buffer::Key;
-use crate::failure::raise;
+use crate::buffer::Bytes;
 use crate::family::{self, Family, Row};
-use crate::handle::{Owned, Shared, detach};
+use crate::handle::{Owned, Shared, run};
 use crate::rows::{self, Kind, Rows};
 use crate::values;
 
@@ -91,11 +90,10 @@ impl Snapshot {
         call: impl FnOnce(&tidesdb::Snapshot, &tidesdb::Family) -> tidesdb::Result<R> + Send,
     ) -> PyResult<R> {
         let snapshot = &self.snapshot;
-        let called = detach(py, || {
+        run(py, || {
             let open = snapshot.read().unwrap_or_else(std::sync::PoisonError::into_inner);
             open.as_ref().map_or(Err(Error::Closed), |open| call(open, family))
-        });
-        called.map_err(|e| raise(py, &e))
+        })
     }
 
     fn rows(
@@ -121,12 +119,12 @@ impl Snapshot {
     fn get<'py>(
         &self,
         py: Python<'py>,
-        key: Key<'_>,
+        key: Bytes<'_>,
         default: Option<Bound<'py, PyAny>>,
         family: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let found = self.run(py, family, |snapshot, family| snapshot.get(family, &key))?;
-        Ok(family::or_default(py, found, default))
+        family::or_default(py, found, default)
     }
 
     /// Returns the values of `keys`, in their order, with `None` for those that are missing.
@@ -144,20 +142,20 @@ impl Snapshot {
 
     /// Returns whether `key` exists.
     #[pyo3(signature = (key, *, family=None))]
-    fn contains(&self, py: Python<'_>, key: Key<'_>, family: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
+    fn contains(&self, py: Python<'_>, key: Bytes<'_>, family: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
         self.run(py, family, |snapshot, family| snapshot.contains(family, &key))
     }
 
     /// Returns the first key and its value, or `None`.
     #[pyo3(signature = (*, family=None))]
     fn first<'py>(&self, py: Python<'py>, family: Option<&Bound<'py, PyAny>>) -> PyResult<Row<'py>> {
-        Ok(family::row(py, self.run(py, family, tidesdb::Snapshot::first)?))
+        family::row(py, self.run(py, family, tidesdb::Snapshot::first)?)
     }
 
     /// Returns the last key and its value, or `None`.
     #[pyo3(signature = (*, family=None))]
     fn last<'py>(&self, py: Python<'py>, family: Option<&Bound<'py, PyAny>>) -> PyResult<Row<'py>> {
-        Ok(family::row(py, self.run(py, family, tidesdb::Snapshot::last)?))
+        family::row(py, self.run(py, family, tidesdb::Snapshot::last)?)
     }
 
     /// Iterates over pairs of a key and its value: see `Family.items`.
@@ -165,9 +163,9 @@ impl Snapshot {
     fn items(
         &self,
         py: Python<'_>,
-        start: Option<Key<'_>>,
-        stop: Option<Key<'_>>,
-        prefix: Option<Key<'_>>,
+        start: Option<Bytes<'_>>,
+        stop: Option<Bytes<'_>>,
+        prefix: Option<Bytes<'_>>,
         reverse: bool,
         family: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Rows> {
@@ -179,9 +177,9 @@ impl Snapshot {
     fn keys(
         &self,
         py: Python<'_>,
-        start: Option<Key<'_>>,
-        stop: Option<Key<'_>>,
-        prefix: Option<Key<'_>>,
+        start: Option<Bytes<'_>>,
+        stop: Option<Bytes<'_>>,
+        prefix: Option<Bytes<'_>>,
         reverse: bool,
         family: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Rows> {
@@ -193,9 +191,9 @@ impl Snapshot {
     fn values(
         &self,
         py: Python<'_>,
-        start: Option<Key<'_>>,
-        stop: Option<Key<'_>>,
-        prefix: Option<Key<'_>>,
+        start: Option<Bytes<'_>>,
+        stop: Option<Bytes<'_>>,
+        prefix: Option<Bytes<'_>>,
         reverse: bool,
         family: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Rows> {
@@ -207,7 +205,7 @@ impl Snapshot {
     fn value_reader<'py>(
         &self,
         py: Python<'py>,
-        key: Key<'_>,
+        key: Bytes<'_>,
         family: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let reader = self.run(py, family, |snapshot, family| snapshot.value_reader(family, &key))?;
@@ -229,12 +227,12 @@ impl Snapshot {
         Ok(())
     }
 
-    fn __getitem__<'py>(&self, py: Python<'py>, key: Key<'_>) -> PyResult<Bound<'py, PyBytes>> {
+    fn __getitem__<'py>(&self, py: Python<'py>, key: Bytes<'_>) -> PyResult<Bound<'py, PyBytes>> {
         let found = self.run(py, None, |snapshot, family| snapshot.get(family, &key))?;
         family::or_missing(py, found, &key)
     }
 
-    fn __contains__(&self, py: Python<'_>, key: Key<'_>) -> PyResult<bool> {
+    fn __contains__(&self, py: Python<'_>, key: Bytes<'_>) -> PyResult<bool> {
         self.contains(py, key, None)
     }
 

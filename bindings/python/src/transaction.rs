@@ -6,11 +6,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use tidesdb::{Isolation, ReadOptions, WriteOptions};
 
-use crate::buffer::{Key, Value};
+use crate::buffer::{Bytes, PIECE_BYTES};
 use crate::failure::raise;
-use crate::family::{self, Row, each_pair, operand, write_options};
-use crate::handle::{Guarded, Owned, Shared, detach};
+use crate::family::{self, Row, operand, write_options};
+use crate::handle::{Guarded, Owned, Shared, detach, run};
 use crate::options::{self, Expiry, Mode, Moment, level_name};
+use crate::pairs::each_chunk;
 use crate::rows::{self, Kind, Rows};
 use crate::snapshot::with_family;
 use crate::values::{self, WriteHandle};
@@ -21,7 +22,7 @@ use crate::values::{self, WriteHandle};
 /// The calls use the default family, or the one named by `family`: a `Family` or its name.
 #[pyclass(frozen, module = "tidesdb")]
 pub(crate) struct Transaction {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     transaction: Guarded<Owned<tidesdb::Transaction>>,
     options: WriteOptions,
 }
@@ -29,6 +30,24 @@ pub(crate) struct Transaction {
 /// A place in a transaction that it can be rolled back to.
 #[pyclass(frozen, module = "tidesdb")]
 pub(crate) struct Savepoint(tidesdb::Savepoint);
+
+/// Adds a put to `tx`.
+///
+/// # Errors
+/// Those of the engine.
+fn add(
+    tx: &mut tidesdb::Transaction,
+    family: &tidesdb::Family,
+    key: &[u8],
+    value: &[u8],
+    expiry: Expiry,
+) -> tidesdb::Result<()> {
+    match expiry {
+        Expiry::Default => tx.put(family, key, value),
+        Expiry::After(ttl) => tx.put_with_ttl(family, key, value, ttl),
+        Expiry::At(at) => tx.put_expiring(family, key, value, at),
+    }
+}
 
 impl Transaction {
     /// # Errors
@@ -60,8 +79,7 @@ impl Transaction {
         family: &tidesdb::Family,
         call: impl FnOnce(&mut tidesdb::Transaction, &tidesdb::Family) -> tidesdb::Result<R> + Send,
     ) -> PyResult<R> {
-        let called = self.transaction.with(py, |transaction| detach(py, || call(transaction, family)))?;
-        called.map_err(|e| raise(py, &e))
+        self.transaction.with(py, |transaction| run(py, || call(transaction, family)))?
     }
 
     /// Changes the transaction, in memory.
@@ -79,18 +97,23 @@ impl Transaction {
     fn add(
         &self,
         py: Python<'_>,
-        key: &Key<'_>,
-        value: &Value<'_>,
+        key: &Bytes<'_>,
+        value: &Bytes<'_>,
         expiry: Expiry,
         family: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        self.change(py, family, |tx, family| {
-            value.read(py, |value| match expiry {
-                Expiry::Default => tx.put(family, key, value),
-                Expiry::After(ttl) => tx.put_with_ttl(family, key, value, ttl),
-                Expiry::At(at) => tx.put_expiring(family, key, value, at),
-            })
-        })
+        match value.len() < PIECE_BYTES {
+            true => self.change(py, family, |tx, family| add(tx, family, key, value, expiry)),
+            false => self.run(py, family, |tx, family| add(tx, family, key, value, expiry)),
+        }
+    }
+
+    /// Commits, in a thread that does not hold the interpreter lock.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub(crate) fn commit_detached(&self, options: &WriteOptions) -> tidesdb::Result<u64> {
+        self.transaction.with_detached(|tx| tx.commit_with(options))
     }
 
     fn rows(
@@ -115,7 +138,7 @@ impl Transaction {
     fn get<'py>(
         &self,
         py: Python<'py>,
-        key: Key<'_>,
+        key: Bytes<'_>,
         default: Option<Bound<'py, PyAny>>,
         family: Option<&Bound<'py, PyAny>>,
         tracked: bool,
@@ -124,7 +147,7 @@ impl Transaction {
             true => tx.get(family, &key),
             false => tx.get_untracked(family, &key),
         })?;
-        Ok(family::or_default(py, found, default))
+        family::or_default(py, found, default)
     }
 
     /// Returns the values of `keys`, in their order, with `None` for those that are missing.
@@ -142,7 +165,7 @@ impl Transaction {
 
     /// Returns whether `key` exists.
     #[pyo3(signature = (key, *, family=None))]
-    fn contains(&self, py: Python<'_>, key: Key<'_>, family: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
+    fn contains(&self, py: Python<'_>, key: Bytes<'_>, family: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
         self.run(py, family, |tx, family| tx.contains(family, &key))
     }
 
@@ -151,8 +174,8 @@ impl Transaction {
     fn put(
         &self,
         py: Python<'_>,
-        key: Key<'_>,
-        value: Value<'_>,
+        key: Bytes<'_>,
+        value: Bytes<'_>,
         ttl: Option<options::Span>,
         expires: Option<Moment>,
         family: Option<&Bound<'_, PyAny>>,
@@ -171,12 +194,16 @@ impl Transaction {
         family: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let expiry = Expiry::new(ttl, expires)?;
-        each_pair(items, |key, value| self.add(py, &key.extract()?, &value.extract()?, expiry, family))
+        each_chunk(py, items, |rows| {
+            self.run(py, family, |tx, family| {
+                rows.iter().try_for_each(|(key, value)| add(tx, family, key, value, expiry))
+            })
+        })
     }
 
     /// Deletes `key`.
     #[pyo3(signature = (key, *, family=None))]
-    fn delete(&self, py: Python<'_>, key: Key<'_>, family: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    fn delete(&self, py: Python<'_>, key: Bytes<'_>, family: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         self.change(py, family, |tx, family| tx.delete(family, &key))
     }
 
@@ -185,8 +212,8 @@ impl Transaction {
     fn delete_range(
         &self,
         py: Python<'_>,
-        start: Option<Key<'_>>,
-        stop: Option<Key<'_>>,
+        start: Option<Bytes<'_>>,
+        stop: Option<Bytes<'_>>,
         family: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let range = rows::range(start.as_ref(), stop.as_ref());
@@ -198,7 +225,7 @@ impl Transaction {
     fn delete_prefix(
         &self,
         py: Python<'_>,
-        prefix: Key<'_>,
+        prefix: Bytes<'_>,
         family: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         self.change(py, family, |tx, family| tx.delete_prefix(family, &prefix))
@@ -209,7 +236,7 @@ impl Transaction {
     fn merge(
         &self,
         py: Python<'_>,
-        key: Key<'_>,
+        key: Bytes<'_>,
         operand: &Bound<'_, PyAny>,
         family: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
@@ -222,9 +249,9 @@ impl Transaction {
     fn items(
         &self,
         py: Python<'_>,
-        start: Option<Key<'_>>,
-        stop: Option<Key<'_>>,
-        prefix: Option<Key<'_>>,
+        start: Option<Bytes<'_>>,
+        stop: Option<Bytes<'_>>,
+        prefix: Option<Bytes<'_>>,
         reverse: bool,
         family: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Rows> {
@@ -236,9 +263,9 @@ impl Transaction {
     fn keys(
         &self,
         py: Python<'_>,
-        start: Option<Key<'_>>,
-        stop: Option<Key<'_>>,
-        prefix: Option<Key<'_>>,
+        start: Option<Bytes<'_>>,
+        stop: Option<Bytes<'_>>,
+        prefix: Option<Bytes<'_>>,
         reverse: bool,
         family: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Rows> {
@@ -250,9 +277,9 @@ impl Transaction {
     fn values(
         &self,
         py: Python<'_>,
-        start: Option<Key<'_>>,
-        stop: Option<Key<'_>>,
-        prefix: Option<Key<'_>>,
+        start: Option<Bytes<'_>>,
+        stop: Option<Bytes<'_>>,
+        prefix: Option<Bytes<'_>>,
         reverse: bool,
         family: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Rows> {
@@ -262,13 +289,13 @@ impl Transaction {
     /// Returns the first key and its value, or `None`.
     #[pyo3(signature = (*, family=None))]
     fn first<'py>(&self, py: Python<'py>, family: Option<&Bound<'py, PyAny>>) -> PyResult<Row<'py>> {
-        Ok(family::row(py, self.run(py, family, |tx, family| tx.first(family))?))
+        family::row(py, self.run(py, family, |tx, family| tx.first(family))?)
     }
 
     /// Returns the last key and its value, or `None`.
     #[pyo3(signature = (*, family=None))]
     fn last<'py>(&self, py: Python<'py>, family: Option<&Bound<'py, PyAny>>) -> PyResult<Row<'py>> {
-        Ok(family::row(py, self.run(py, family, |tx, family| tx.last(family))?))
+        family::row(py, self.run(py, family, |tx, family| tx.last(family))?)
     }
 
     /// Returns a file object that reads the value of `key`, or `None`: see `Family.value_reader`.
@@ -276,7 +303,7 @@ impl Transaction {
     fn value_reader<'py>(
         &self,
         py: Python<'py>,
-        key: Key<'_>,
+        key: Bytes<'_>,
         family: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let reader = self.run(py, family, |tx, family| tx.value_reader(family, &key))?;
@@ -287,7 +314,7 @@ impl Transaction {
     #[pyo3(signature = (key, *, ttl=None, expires=None, family=None))]
     fn value_writer<'py>(
         slf: &Bound<'py, Self>,
-        key: Key<'_>,
+        key: Bytes<'_>,
         ttl: Option<options::Span>,
         expires: Option<Moment>,
         family: Option<&Bound<'py, PyAny>>,
@@ -318,13 +345,13 @@ impl Transaction {
     fn commit(&self, py: Python<'_>) -> PyResult<u64> {
         self.shared.check(py)?;
         let options = &self.options;
-        self.transaction.with(py, |tx| detach(py, || tx.commit_with(options)))?.map_err(|e| raise(py, &e))
+        self.transaction.with(py, |tx| run(py, || tx.commit_with(options)))?
     }
 
     /// Undoes everything. The transaction has ended.
     fn rollback(&self, py: Python<'_>) -> PyResult<()> {
         self.shared.db_even_closed(py)?;
-        self.transaction.with(py, |tx| detach(py, || tx.rollback()))
+        self.transaction.with(py, |tx| detach(py, || tx.rollback()))?
     }
 
     /// Whether it was neither committed nor rolled back.
@@ -348,20 +375,20 @@ impl Transaction {
         true
     }
 
-    fn __getitem__<'py>(&self, py: Python<'py>, key: Key<'_>) -> PyResult<Bound<'py, PyBytes>> {
+    fn __getitem__<'py>(&self, py: Python<'py>, key: Bytes<'_>) -> PyResult<Bound<'py, PyBytes>> {
         let found = self.run(py, None, |tx, family| tx.get(family, &key))?;
         family::or_missing(py, found, &key)
     }
 
-    fn __setitem__(&self, py: Python<'_>, key: Key<'_>, value: Value<'_>) -> PyResult<()> {
+    fn __setitem__(&self, py: Python<'_>, key: Bytes<'_>, value: Bytes<'_>) -> PyResult<()> {
         self.add(py, &key, &value, Expiry::Default, None)
     }
 
-    fn __delitem__(&self, py: Python<'_>, key: Key<'_>) -> PyResult<()> {
+    fn __delitem__(&self, py: Python<'_>, key: Bytes<'_>) -> PyResult<()> {
         self.delete(py, key, None)
     }
 
-    fn __contains__(&self, py: Python<'_>, key: Key<'_>) -> PyResult<bool> {
+    fn __contains__(&self, py: Python<'_>, key: Bytes<'_>) -> PyResult<bool> {
         self.contains(py, key, None)
     }
 

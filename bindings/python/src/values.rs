@@ -6,13 +6,10 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use tidesdb::{Error, ValueReader, ValueWriter};
 
-use crate::buffer::{Room, Value};
+use crate::buffer::{Given, Writable};
 use crate::failure::{invalid, raise, raise_io};
-use crate::handle::{Guarded, Owned, Shared, detach};
+use crate::handle::{Guarded, Owned, Shared, detach, run};
 use crate::options::{Expiry, Mode};
-
-/// Longest piece that is copied for a write from a buffer that may change: the interpreter lock is released between two pieces.
-const PIECE_BYTES: usize = 1 << 20;
 
 /// Returns a file object for `reader`.
 ///
@@ -57,9 +54,9 @@ impl ReadHandle {
 #[pymethods]
 impl ReadHandle {
     /// Fills `buffer` as far as one piece of the value goes. Returns how many bytes; 0 at the end.
-    fn readinto(&self, py: Python<'_>, buffer: Room) -> PyResult<usize> {
+    fn readinto(&self, py: Python<'_>, buffer: Writable) -> PyResult<usize> {
         self.with(py, |reader| {
-            detach(py, || reader.fill_buf().map(drop)).map_err(|e| raise_io(py, e))?;
+            detach(py, || reader.fill_buf().map(drop))?.map_err(|e| raise_io(py, e))?;
             let piece = reader.fill_buf().map_err(|e| raise_io(py, e))?; // it is there already
             let n = buffer.fill(py, piece);
             reader.consume(n);
@@ -127,24 +124,14 @@ impl WriteHandle {
 #[pymethods]
 impl WriteHandle {
     /// Writes all of `data`.
-    fn write(&self, py: Python<'_>, data: Value<'_>) -> PyResult<usize> {
+    fn write(&self, py: Python<'_>, data: Given<'_>) -> PyResult<usize> {
         self.shared.check(py)?;
         self.writer.with_open(py, |writer| {
-            if let Value::Bytes(bytes) = data {
-                detach(py, || writer.write_all(bytes)).map_err(|e| raise_io(py, e))?;
-                return Ok(bytes.len());
-            }
-            let (mut at, mut piece) = (0, Vec::new());
-            loop {
-                data.read(py, |bytes| {
-                    piece.clear();
-                    piece.extend_from_slice(&bytes[at..bytes.len().min(at + PIECE_BYTES)]);
-                });
-                if piece.is_empty() {
-                    return Ok(at);
-                }
-                detach(py, || writer.write_all(&piece)).map_err(|e| raise_io(py, e))?;
-                at += piece.len();
+            let mut write =
+                |bytes: &[u8]| detach(py, || writer.write_all(bytes))?.map_err(|e| raise_io(py, e));
+            match data {
+                Given::Bytes(bytes) => write(bytes).map(|()| bytes.len()),
+                Given::Buffer(buffer) => buffer.each_piece(py, write).map(|()| buffer.len()),
             }
         })
     }
@@ -157,13 +144,12 @@ impl WriteHandle {
     /// Sets the key to what was written. Returns the sequence number.
     fn commit(&self, py: Python<'_>) -> PyResult<u64> {
         let writer = self.take(py)?;
-        detach(py, || writer.into_inner().commit()).map_err(|e| raise(py, &e))
+        run(py, || writer.into_inner().commit())
     }
 
     /// Discards what was written.
     fn discard(&self, py: Python<'_>) -> PyResult<()> {
         let writer = self.writer.with(py, Option::take)?;
-        detach(py, || drop(writer));
-        Ok(())
+        detach(py, || drop(writer))
     }
 }

@@ -1,11 +1,14 @@
 """asyncio."""
 
 import asyncio
+import contextlib
 
 import pytest
 
 import tidesdb
 import tidesdb.aio
+
+MIB = 1 << 20
 
 
 def test_the_calls(path):
@@ -102,6 +105,161 @@ def test_a_wrong_argument_fails_its_own_call_only(path):
                     batch.put(b"b", b"")
                     raise ZeroDivisionError
             assert await db.get(b"b") is None
+
+    asyncio.run(main())
+
+
+def test_a_write_that_fails_fails_alone(path):
+    """The writes of all tasks were one batch: none was stored, and all raised the exception of one."""
+
+    async def main():
+        async with tidesdb.aio.open(path) as db:
+            gone = await db.family_or_create("gone", merge_operator="add")
+            await db.drop_family("gone")
+
+            async def in_transaction(family, key):
+                async with db.transaction() as tx:
+                    await tx.put(key, b"v", family=family)
+
+            writes = [
+                db.put(b"a", b"v"),
+                gone.put(b"k", b"v"),
+                db.put_many({b"b": b"v"}),
+                gone.put_many({b"k": b"v"}),
+                gone.delete(b"k"),
+                gone.delete_range(None, None),
+                gone.merge(b"k", 1),
+                db.merge(b"k", 1),  # there is no operator
+                in_transaction(gone, b"k"),
+                in_transaction(None, b"c"),
+                db.put(b"d", b"v"),
+            ]
+            done = await asyncio.gather(*writes, return_exceptions=True)
+            failed = [n for n, result in enumerate(done) if isinstance(result, BaseException)]
+            assert failed == [1, 3, 4, 5, 6, 7, 8]
+            assert all(isinstance(done[n], tidesdb.NotFound) for n in (1, 3, 4, 5, 6, 8)), done
+            assert isinstance(done[7], tidesdb.InvalidArgument)
+            assert [key async for key in db.keys()] == [b"a", b"b", b"c", b"d"]
+
+    asyncio.run(main())
+
+
+def test_writes_that_wait_need_only_their_own_memory(path):
+    """They shared one batch, which reached its part of the limit: most of them raised `MemoryLimit`."""
+
+    async def main():
+        async with tidesdb.aio.open(path, memory_limit=32 << 20) as db:
+            writes = [db.put(b"%04d" % n, bytes([n % 251]) * 20_000) for n in range(3000)]
+            writes.append(db.put_many((b"x%d" % n, b"x" * MIB) for n in range(30)))  # alone more than fits
+            writes.append(db.put(b"y", b"y"))
+            done = await asyncio.gather(*writes, return_exceptions=True)
+            assert [type(result) for result in done] == [int] * 3000 + [tidesdb.MemoryLimit, int]
+            assert await db.count() == 3001 and await db.get(b"0777") == bytes([777 % 251]) * 20_000
+
+    asyncio.run(main())
+
+
+def test_a_merge_operator_that_refuses_fails_its_own_task(path):
+    def check(operand):
+        if operand == b"exit":
+            raise SystemExit("refused")
+        assert operand != b"bad"
+
+    operator = tidesdb.MergeOperator("cat", lambda older, newer: older + newer, check)
+
+    async def main():
+        async with tidesdb.aio.open(path, merge_operator=operator) as db:
+            writes = [db.merge(b"k", operand) for operand in (b"1", b"bad", b"2", b"exit", b"3")]
+            done = []
+            for write in writes:
+                try:
+                    done.append(await write)
+                except (SystemExit, tidesdb.InvalidArgument) as error:
+                    done.append(type(error))
+            assert done[1::2] == [tidesdb.InvalidArgument, SystemExit]
+            assert await db.get(b"k") == b"123"
+
+    asyncio.run(main())
+
+
+def test_a_batch_takes_families_by_name_and_handle(path):
+    async def main():
+        async with tidesdb.aio.open(path) as db:
+            users = await db.family_or_create("users", merge_operator="add")
+            async with db.batch() as batch:
+                batch.put(b"a", b"1")
+                batch[b"b"] = b"2"
+                batch.put_many({b"c": b"3", b"d": b"4"}, family="users")
+                batch.put(b"e", b"5", family=users.sync_api)
+                batch.merge(b"n", 7, family=users)
+                batch.delete_range(b"d", b"e", family=users)
+                del batch[b"b"]
+                batch.single_delete(b"x")
+                batch.delete_prefix(b"zz")
+                assert len(batch) == 9 and batch
+                with pytest.raises(tidesdb.NotFound):
+                    batch.put(b"k", b"v", family="nobody")
+                with pytest.raises(tidesdb.InvalidArgument):
+                    batch.put(b"", b"v")
+            assert len(batch) == 0
+            assert [key async for key in db.keys()] == [b"a"]
+            assert [key async for key in users.keys()] == [b"c", b"e", b"n"]
+            batch = db.batch()
+            batch.put(b"f", b"6")
+            assert await db.commit(batch) > 0
+            own = db.sync_api.batch()
+            own.put(b"g", b"7")
+            assert await db.commit(own) > 0 and await db.count() == 3
+
+    asyncio.run(main())
+
+
+def test_an_iterator_ends_with_aclose(path):
+    async def main():
+        async with tidesdb.aio.open(path) as db:
+            await db.put_many({b"%03d" % n: b"v" for n in range(500)})
+            async with contextlib.aclosing(db.keys()) as rows:
+                assert await anext(rows) == b"000" and await rows.fetch(2) == [b"001", b"002"]
+            assert await rows.fetch(1) == []
+            with pytest.raises(StopAsyncIteration):
+                await anext(rows)
+            await rows.aclose()
+            rows = db.keys()
+            step = asyncio.ensure_future(anext(rows))
+            await asyncio.sleep(0)
+            await rows.aclose()  # while a thread fetches
+            with pytest.raises(StopAsyncIteration):
+                await step
+            assert rows._rows is None
+
+    asyncio.run(main())
+
+
+def test_a_failed_step_is_reported_once_and_loses_no_row(path):
+    refused = set()
+
+    def merge(older, newer):
+        if newer in refused:
+            raise ValueError("refused")
+        return older + newer
+
+    operator = tidesdb.MergeOperator("cat", merge)
+
+    async def main():
+        async with tidesdb.aio.open(path, merge_operator=operator) as db:
+            rows = [b"%03d" % n for n in range(300)]
+            await db.put_many({row: b"v" for row in rows})
+            await asyncio.gather(*(db.merge(row, row) for row in rows))
+            refused.update({b"100", b"200"})
+            found, failures, it = [], 0, db.items()
+            while True:
+                try:
+                    found.append((await anext(it))[0])
+                except tidesdb.MergeFailed:
+                    failures += 1
+                except StopAsyncIteration:
+                    break
+            assert failures == 2 and found == [row for row in rows if row not in refused]
 
     asyncio.run(main())
 

@@ -105,6 +105,35 @@ def test_the_stubs_name_what_exists_and_nothing_else():
             assert list(parameters) == wanted, f"{name}.{method}"
 
 
+def test_names_that_only_checkers_see_have_an_underscore():
+    body = ast.parse((FOLDER / "__init__.pyi").read_text()).body
+    stated = {node.target.id for node in body if isinstance(node, ast.AnnAssign)}
+    stated |= {target.id for node in body if isinstance(node, ast.Assign) for target in node.targets}
+    assert [name for name in sorted(stated) if not name.startswith("_") and not hasattr(tidesdb, name)] == []
+
+
+def test_the_stubs_say_which_classes_have_subclasses_and_parameters():
+    classes, _ = stubs()
+    for name in tidesdb.__all__:
+        if not isinstance(one := getattr(tidesdb, name), type):
+            continue
+        try:
+            type("Sub", (one,), {})
+            is_final = False
+        except TypeError:
+            is_final = True
+        node = classes[name]
+        assert is_final == ("final" in [d.id for d in node.decorator_list if isinstance(d, ast.Name)]), name
+        if any(isinstance(base, ast.Subscript) for base in node.bases):
+            assert one[bytes], name
+
+
+def test_the_stubs_are_those_of_the_package(tmp_path):
+    command = [sys.executable, "-m", "mypy.stubtest", "tidesdb", "--concise", "--ignore-missing-stub", "--ignore-disjoint-bases"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_the_stubs_name_all_options():
     from tidesdb import _tidesdb
 

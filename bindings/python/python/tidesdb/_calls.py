@@ -14,7 +14,7 @@ from ._errors import Conflict
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from . import Buffer, Db, Family, Isolation, Sync, Transaction
+    from . import Db, Family, Transaction, _Buffer, _Isolation, _Sync
 
 _T = TypeVar("_T")
 
@@ -25,10 +25,10 @@ _PAUSE, _PAUSE_MAX = 20e-6, 5e-3
 def transact(
     self: Db,
     body: Callable[[Transaction], _T],
-    isolation: Isolation = "serializable",
+    isolation: _Isolation = "serializable",
     *,
     attempts: int = 100,
-    sync: Sync | None = None,
+    sync: _Sync | None = None,
 ) -> _T:
     """Calls `body(tx)` in a transaction and commits; after a conflict it repeats both, with growing pauses, up to `attempts` times.
 
@@ -54,7 +54,7 @@ def transact(
         attempt, pause = attempt + 1, min(2 * pause, _PAUSE_MAX)
 
 
-def modify(self: Family, key: Buffer, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
+def modify(self: Family, key: _Buffer, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
     """Sets `key` to what `change` returns for its value; `None` stands for no value, in both directions. Atomic.
 
     `change` is called again if another thread was faster. Returns the new value.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from ._errors import Error
 
@@ -56,7 +56,7 @@ class ValueReader(io.BufferedReader):
     def __len__(self) -> int:
         return len(self._handle)
 
-    def __bool__(self) -> bool:
+    def __bool__(self) -> Literal[True]:
         return True
 
 

@@ -14,29 +14,36 @@
 
 The engine works in a few threads, so that the event loop never waits for the disk. Calls of many tasks share what they cost:
 
-* Writes that wait at the same time share one sync. A write is durable when its `await` returns, if the database syncs each commit, which is the
-  default. Other tasks may read it shortly before.
+* Writes that wait at the same time share one sync, and each is a commit of its own: it fails alone. A write is durable when its `await` returns,
+  if the database syncs each commit, which is the default. Other tasks may read it shortly before.
 * Reads that tasks begin in the same round of the event loop are one call of the engine.
 
-A write is handed over by the call, not by its `await`, and in the order of the calls. So cancelling a task does not undo its write.
+A write is handed over by the call, not by its `await`, and in the order of the calls. So cancelling a task does not undo its write. Other calls
+that change something (`pop`, `pop_first`, `compare_and_swap`, a commit) may have happened, too, if the task is cancelled while it waits. A
+cancelled step of an iterator loses no row: the next step has it.
+
+The engine copies a value later, in its thread. `bytes` never change; a long `bytearray` or `memoryview` must not be changed before the `await` returns.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from concurrent.futures import Executor, ThreadPoolExecutor
-from os import PathLike
 from typing import TYPE_CHECKING, Any, AsyncIterator, Awaitable, Callable, Generator, Generic, Iterable, TypeVar
 
 import tidesdb
 
-from . import _tidesdb
+from ._engine import Engine, fail, settle
+from ._tidesdb import Write
 
 if TYPE_CHECKING:
     from types import TracebackType
+    from typing import TypeAlias
 
-    from . import Buffer, Expires, Items, Sync, Ttl
+    from . import _Buffer, _Expires, _Items, _Path, _Ttl
+
+    # A family in the calls of a batch.
+    _Where: TypeAlias = "AsyncFamily | tidesdb.Family | str | None"
 
 __all__ = ["AsyncBatch", "AsyncDb", "AsyncFamily", "AsyncRows", "AsyncTransaction", "open"]
 
@@ -47,28 +54,27 @@ _R = TypeVar("_R")
 _ROWS = 16
 _ROWS_MAX = 1024
 
+# A value of this many bytes is added to a transaction by a thread: a long one goes to the disk at once.
+_LONG_BYTES = 1 << 20
 
-def open(path: str | PathLike[str], *, threads: int = 4, **options: Any) -> _Opening:
+
+def open(path: _Path, *, threads: int = 4, **options: Any) -> _Opening:
     """Opens the database in the folder `path`: `async with open(path) as db`, or `db = await open(path)`.
 
-    `threads` is the number of threads for reads and for transactions; the other options are those of `tidesdb.open`.
+    `threads` is the number of threads for reads and for transactions; the other options are those of `tidesdb.open`. If the task is cancelled
+    meanwhile, what was opened is closed.
     """
     return _Opening(path, threads, options)
 
 
 class _Opening:
-    def __init__(self, path: str | PathLike[str], threads: int, options: dict[str, Any]) -> None:
+    def __init__(self, path: _Path, threads: int, options: dict[str, Any]) -> None:
         self._path, self._threads, self._options = path, threads, options
         self._db: AsyncDb | None = None
 
     async def _open(self) -> AsyncDb:
-        engine = _Engine(self._threads, self._options.get("sync", "full") in ("full", True))
-        try:
-            db = await engine.run(lambda: tidesdb.open(self._path, **self._options))
-        except BaseException:
-            engine.shutdown()
-            raise
-        return AsyncDb(db, engine)
+        engine = Engine(self._threads, self._options.get("sync", "full") in ("full", True))
+        return AsyncDb(await engine.open(lambda: tidesdb.open(self._path, **self._options)), engine)
 
     def __await__(self) -> Generator[Any, None, AsyncDb]:
         return self._open().__await__()
@@ -84,105 +90,13 @@ class _Opening:
         await self._db.close()
 
 
-class _Group:
-    """Writes that were made one by one, and are committed as one batch."""
-
-    __slots__ = ("batch", "waiting")
-
-    def __init__(self, batch: tidesdb.Batch) -> None:
-        self.batch = batch
-        self.waiting: list[asyncio.Future[int]] = []
-
-
-class _Engine:
-    """The threads of a database, and what waits for them."""
-
-    def __init__(self, threads: int, sync: bool) -> None:
-        self._sync = sync
-        self._readers: Executor = ThreadPoolExecutor(threads, "tidesdb-read")
-        self._committer: Executor = ThreadPoolExecutor(1, "tidesdb-commit")
-        # What is to be committed, in the order of the calls. A future with each.
-        self._groups: list[_Group] = []
-        # Whether the last group takes more single writes.
-        self._is_open = False
-        self._committing: asyncio.Task[None] | None = None
-
-    async def run(self, call: Callable[[], _T]) -> _T:
-        """Runs `call` in a thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._readers, call)
-
-    def single(self, db: tidesdb.Db) -> _Group:
-        """The group that takes the next single write."""
-        if self._is_open:
-            return self._groups[-1]
-        group = _Group(db.batch())
-        self._groups.append(group)
-        self._is_open = True
-        return group
-
-    def whole(self, batch: tidesdb.Batch) -> _Group:
-        """A group of its own for `batch`."""
-        group = _Group(batch)
-        self._groups.append(group)
-        self._is_open = False
-        return group
-
-    def wait(self, group: _Group) -> asyncio.Future[int]:
-        """A future for the commit of `group`; begins to commit unless that goes on already."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[int] = loop.create_future()
-        group.waiting.append(future)
-        if self._committing is None:
-            self._committing = loop.create_task(self._commit())
-        return future
-
-    async def _commit(self) -> None:
-        try:
-            while self._groups:
-                await asyncio.sleep(0)  # lets the tasks that are ready add their writes
-                groups, self._groups, self._is_open = self._groups, [], False
-                batches = [group.batch for group in groups]
-                loop = asyncio.get_running_loop()
-                results: list[int | BaseException]
-                try:
-                    write = _tidesdb.write_group
-                    results = await loop.run_in_executor(self._committer, write, batches, self._sync)
-                except BaseException as error:
-                    results = [error] * len(groups)
-                for group, result in zip(groups, results, strict=True):
-                    for future in group.waiting:
-                        _settle(future, result)
-        finally:
-            self._committing = None
-
-    async def drain(self) -> None:
-        """Waits until everything that was handed over is committed."""
-        while self._committing is not None:
-            await asyncio.wait([self._committing])
-
-    def shutdown(self) -> None:
-        """Ends the threads once they have nothing to do."""
-        self._readers.shutdown(wait=False)
-        self._committer.shutdown(wait=False)
-
-
-def _settle(future: asyncio.Future[_T], result: _T | BaseException) -> None:
-    """Tells the task that waits. One that was cancelled does not."""
-    if future.done():
-        return
-    if isinstance(result, BaseException):
-        future.set_exception(result)
-    else:
-        future.set_result(result)
-
-
 class AsyncFamily:
     """A family of keys and values. The calls are those of `tidesdb.Family`, to be awaited."""
 
-    def __init__(self, db: tidesdb.Db, family: tidesdb.Family, engine: _Engine) -> None:
-        self._root, self._family, self._engine = db, family, engine
+    def __init__(self, family: tidesdb.Family, engine: Engine) -> None:
+        self._family, self._engine = family, engine
         # Reads that were begun in this round of the event loop.
-        self._keys: list[Buffer] = []
+        self._keys: list[_Buffer] = []
         self._reads: list[asyncio.Future[bytes | None]] = []
 
     @property
@@ -195,104 +109,87 @@ class AsyncFamily:
         """The family for calls that are not to be awaited."""
         return self._family
 
-    async def get(self, key: Buffer, default: _T | None = None) -> bytes | _T | None:
+    async def get(self, key: _Buffer, default: _T | None = None) -> bytes | _T | None:
         """Returns the value of `key`, or `default`."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[bytes | None] = loop.create_future()
         if not self._keys:
-            loop.call_soon(self._begin_reads, loop)
+            loop.call_soon(self._begin_reads)
         self._keys.append(key)
         self._reads.append(future)
         value = await future
         return default if value is None else value
 
-    def _begin_reads(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _begin_reads(self) -> None:
         keys, self._keys = self._keys, []
         reads, self._reads = self._reads, []
+        self._read(keys, reads)
+
+    def _read(self, keys: list[_Buffer], reads: list[asyncio.Future[bytes | None]]) -> None:
         try:
-            done = loop.run_in_executor(self._engine._readers, self._family.multi_get, keys)
-        except RuntimeError:  # the threads have ended
-            _fail(reads, tidesdb.Closed("the database is closed"))
+            done = self._engine.begin(lambda: self._family.multi_get(keys))
+        except tidesdb.Closed as error:
+            fail(reads, error)
             return
         done.add_done_callback(lambda done: self._end_reads(keys, reads, done))
 
     def _end_reads(
         self,
-        keys: list[Buffer],
+        keys: list[_Buffer],
         reads: list[asyncio.Future[bytes | None]],
         done: asyncio.Future[list[bytes | None]],
     ) -> None:
         if done.cancelled():
-            _fail(reads, asyncio.CancelledError())
+            fail(reads, asyncio.CancelledError())
             return
         error = done.exception()
         if error is None:
             for future, value in zip(reads, done.result(), strict=True):
-                _settle(future, value)
+                settle(future, value)
         elif len(reads) == 1:
-            _fail(reads, error)
+            fail(reads, error)
         else:  # one key may be the cause: each is read again, for itself
             for key, future in zip(keys, reads, strict=True):
-                self._read_alone(key, future)
+                self._read([key], [future])
 
-    def _read_alone(self, key: Buffer, future: asyncio.Future[bytes | None]) -> None:
-        result: bytes | BaseException | None
-        try:
-            result = self._family.get(key)
-        except BaseException as error:
-            result = error
-        _settle(future, result)
-
-    async def multi_get(self, keys: Iterable[Buffer]) -> list[bytes | None]:
+    async def multi_get(self, keys: Iterable[_Buffer]) -> list[bytes | None]:
         """Returns the values of `keys`, with `None` for those that are missing."""
         keys = list(keys)
         return await self._engine.run(lambda: self._family.multi_get(keys))
 
-    async def contains(self, key: Buffer) -> bool:
+    async def contains(self, key: _Buffer) -> bool:
         """Returns whether `key` exists."""
         return await self._engine.run(lambda: key in self._family)
 
     def put(
-        self, key: Buffer, value: Buffer, *, ttl: Ttl | None = None, expires: Expires | None = None
+        self, key: _Buffer, value: _Buffer, *, ttl: _Ttl | None = None, expires: _Expires | None = None
     ) -> Awaitable[int]:
         """Sets `key` to `value`. Returns the sequence number."""
-        group = self._engine.single(self._root)
-        group.batch.put(key, value, ttl=ttl, expires=expires, family=self._family)
-        return self._engine.wait(group)
+        return self._engine.write(Write.put(self._family, key, value, ttl, expires))
 
     def put_many(
-        self, items: Items, *, ttl: Ttl | None = None, expires: Expires | None = None
+        self, items: _Items, *, ttl: _Ttl | None = None, expires: _Expires | None = None
     ) -> Awaitable[int]:
         """Puts all pairs of a mapping, or of an iterable of pairs, in one atomic commit."""
-        batch = self._root.batch()
-        batch.put_many(items, ttl=ttl, expires=expires, family=self._family)
-        return self._engine.wait(self._engine.whole(batch))
+        return self._engine.write(Write.put_many(self._family, items, ttl, expires))
 
-    def delete(self, key: Buffer) -> Awaitable[int]:
+    def delete(self, key: _Buffer) -> Awaitable[int]:
         """Deletes `key`, whether or not it exists."""
-        group = self._engine.single(self._root)
-        group.batch.delete(key, family=self._family)
-        return self._engine.wait(group)
+        return self._engine.write(Write.delete(self._family, key))
 
-    def delete_range(self, start: Buffer | None, stop: Buffer | None) -> Awaitable[int]:
+    def delete_range(self, start: _Buffer | None, stop: _Buffer | None) -> Awaitable[int]:
         """Deletes the keys from `start` up to, and without, `stop`."""
-        group = self._engine.single(self._root)
-        group.batch.delete_range(start, stop, family=self._family)
-        return self._engine.wait(group)
+        return self._engine.write(Write.delete_range(self._family, start, stop))
 
-    def delete_prefix(self, prefix: Buffer) -> Awaitable[int]:
+    def delete_prefix(self, prefix: _Buffer) -> Awaitable[int]:
         """Deletes the keys that begin with `prefix`."""
-        group = self._engine.single(self._root)
-        group.batch.delete_prefix(prefix, family=self._family)
-        return self._engine.wait(group)
+        return self._engine.write(Write.delete_prefix(self._family, prefix))
 
-    def merge(self, key: Buffer, operand: Buffer | int) -> Awaitable[int]:
+    def merge(self, key: _Buffer, operand: _Buffer | int) -> Awaitable[int]:
         """Combines the value of `key` with `operand`."""
-        group = self._engine.single(self._root)
-        group.batch.merge(key, operand, family=self._family)
-        return self._engine.wait(group)
+        return self._engine.write(Write.merge(self._family, key, operand))
 
-    async def pop(self, key: Buffer) -> bytes | None:
+    async def pop(self, key: _Buffer) -> bytes | None:
         """Deletes `key` and returns its value, or `None`. Atomic."""
         return await self._engine.run(lambda: self._family.pop(key, None))
 
@@ -308,22 +205,22 @@ class AsyncFamily:
         """Deletes the first key and returns it with its value, or `None`. Atomic: a queue."""
         return await self._engine.run(self._family.pop_first)
 
-    async def compare_and_swap(self, key: Buffer, expected: Buffer | None, new: Buffer | None) -> bool:
+    async def compare_and_swap(self, key: _Buffer, expected: _Buffer | None, new: _Buffer | None) -> bool:
         """Sets `key` to `new` if its value is `expected`, and returns whether it was."""
         return await self._engine.run(lambda: self._family.compare_and_swap(key, expected, new))
 
     async def count(
-        self, start: Buffer | None = None, stop: Buffer | None = None, *, prefix: Buffer | None = None
+        self, start: _Buffer | None = None, stop: _Buffer | None = None, *, prefix: _Buffer | None = None
     ) -> int:
         """Counts keys, by reading all of them."""
         return await self._engine.run(lambda: self._family.count(start, stop, prefix=prefix))
 
     def items(
         self,
-        start: Buffer | None = None,
-        stop: Buffer | None = None,
+        start: _Buffer | None = None,
+        stop: _Buffer | None = None,
         *,
-        prefix: Buffer | None = None,
+        prefix: _Buffer | None = None,
         reverse: bool = False,
     ) -> AsyncRows[tuple[bytes, bytes]]:
         """Iterates over pairs of a key and its value: `async for key, value in db.items()`."""
@@ -332,10 +229,10 @@ class AsyncFamily:
 
     def keys(
         self,
-        start: Buffer | None = None,
-        stop: Buffer | None = None,
+        start: _Buffer | None = None,
+        stop: _Buffer | None = None,
         *,
-        prefix: Buffer | None = None,
+        prefix: _Buffer | None = None,
         reverse: bool = False,
     ) -> AsyncRows[bytes]:
         """Iterates over keys."""
@@ -344,10 +241,10 @@ class AsyncFamily:
 
     def values(
         self,
-        start: Buffer | None = None,
-        stop: Buffer | None = None,
+        start: _Buffer | None = None,
+        stop: _Buffer | None = None,
         *,
-        prefix: Buffer | None = None,
+        prefix: _Buffer | None = None,
         reverse: bool = False,
     ) -> AsyncRows[bytes]:
         """Iterates over values."""
@@ -370,16 +267,11 @@ def _handle(family: AsyncFamily | None) -> tidesdb.Family | None:
     return None if family is None else family._family
 
 
-def _fail(futures: Iterable[asyncio.Future[Any]], error: BaseException) -> None:
-    for future in futures:
-        _settle(future, error)
-
-
 class AsyncDb(AsyncFamily):
     """An open database: `async with tidesdb.aio.open(path) as db`. The calls are those of `tidesdb.Db`, to be awaited."""
 
-    def __init__(self, db: tidesdb.Db, engine: _Engine) -> None:
-        super().__init__(db, db, engine)
+    def __init__(self, db: tidesdb.Db, engine: Engine) -> None:
+        super().__init__(db, engine)
         self._db = db
 
     @property
@@ -394,12 +286,12 @@ class AsyncDb(AsyncFamily):
 
     async def family(self, name: str) -> AsyncFamily:
         """Returns the family called `name`."""
-        return AsyncFamily(self._db, await self._engine.run(lambda: self._db.family(name)), self._engine)
+        return AsyncFamily(await self._engine.run(lambda: self._db.family(name)), self._engine)
 
     async def family_or_create(self, name: str, **options: Any) -> AsyncFamily:
         """Returns the family called `name`; creates it if there is none."""
         make = self._db.family_or_create
-        return AsyncFamily(self._db, await self._engine.run(lambda: make(name, **options)), self._engine)
+        return AsyncFamily(await self._engine.run(lambda: make(name, **options)), self._engine)
 
     async def drop_family(self, name: str) -> None:
         """Deletes a family with all its rows."""
@@ -407,11 +299,11 @@ class AsyncDb(AsyncFamily):
 
     def batch(self) -> AsyncBatch:
         """Begins a batch: `async with db.batch() as batch`, in which `batch.put(...)` is not awaited."""
-        return AsyncBatch(self._db.batch(), self._engine)
+        return AsyncBatch(self._db, self._engine)
 
-    def commit(self, batch: tidesdb.Batch) -> Awaitable[int]:
+    def commit(self, batch: tidesdb.Batch | AsyncBatch) -> Awaitable[int]:
         """Commits `batch`. An empty one waits until all commits before it are durable."""
-        return self._engine.wait(self._engine.whole(batch))
+        return self._engine.write(batch._take() if isinstance(batch, AsyncBatch) else Write.batch(batch))
 
     def transaction(self, isolation: str = "serializable") -> AsyncTransaction:
         """Begins a transaction: `async with db.transaction() as tx`."""
@@ -447,19 +339,13 @@ class AsyncDb(AsyncFamily):
         """Statistics of the database, by name."""
         return await self._engine.run(self._db.stats)
 
-    async def checkpoint(self, path: str | PathLike[str]) -> None:
+    async def checkpoint(self, path: _Path) -> None:
         """Makes a copy of the database in the new folder `path`."""
         await self._engine.run(lambda: self._db.checkpoint(path))
 
     async def close(self) -> None:
-        """Commits what was handed over, and closes the database."""
-        await self._engine.drain()
-        if self._db.closed:
-            return
-        try:
-            await self._engine.run(self._db.close)
-        finally:
-            self._engine.shutdown()
+        """Commits what was handed over, and closes the database. A second call waits for the first, which goes on if its task is cancelled."""
+        await self._engine.close(self._db)
 
     async def __aenter__(self) -> AsyncDb:
         return self
@@ -471,118 +357,252 @@ class AsyncDb(AsyncFamily):
 
 
 class AsyncRows(Generic[_T], AsyncIterator[_T]):
-    """An iterator over rows, which a thread fetches, many at a time."""
+    """An iterator over rows, which a thread fetches, many at a time.
 
-    def __init__(self, engine: _Engine, make: Callable[[], tidesdb.Rows[_T]]) -> None:
+    If a step is cancelled, the next one has the rows that the thread fetches meanwhile. An iterator that does not end keeps the state that it reads:
+    close it with `aclose`, which `contextlib.aclosing` calls.
+    """
+
+    def __init__(self, engine: Engine, make: Callable[[], tidesdb.Rows[_T]]) -> None:
         self._engine, self._make = engine, make
         self._rows: tidesdb.Rows[_T] | None = None
         self._fetched: deque[_T] = deque()
         self._next = _ROWS
         self._done = False
+        self._closed = False
+        # What a thread fetches, for whichever step comes next, and the error of the last such call.
+        self._pending: asyncio.Future[list[_T]] | None = None
+        self._failed: BaseException | None = None
 
     def __aiter__(self) -> AsyncRows[_T]:
         return self
 
     async def __anext__(self) -> _T:
-        if not self._fetched:
-            self._fetched.extend(await self.fetch(self._next))
-            self._next = min(2 * self._next, _ROWS_MAX)
-            if not self._fetched:
+        while not self._fetched:
+            if self._done:
                 raise StopAsyncIteration
+            await self._more(self._next)
+            self._next = min(2 * self._next, _ROWS_MAX)
         return self._fetched.popleft()
 
     async def fetch(self, n: int) -> list[_T]:
         """Returns a list of the next `n` rows, fewer at the end."""
-        out: list[_T] = []
-        while self._fetched and len(out) < n:
-            out.append(self._fetched.popleft())
-        if len(out) < n and not self._done:
-            more = await self._engine.run(lambda: self._fetch(n - len(out)))
-            self._done = len(more) < n - len(out)
-            out += more
-        return out
+        while len(self._fetched) < n and not self._done:
+            await self._more(n - len(self._fetched))
+        return [self._fetched.popleft() for _ in range(min(n, len(self._fetched)))]
+
+    async def _more(self, n: int) -> None:
+        """Waits until a thread has fetched rows: `n`, unless it fetches others already."""
+        if self._pending is None and self._failed is None:
+            self._pending = self._engine.begin(lambda: self._fetch(n))
+            self._pending.add_done_callback(lambda done: self._keep(n, done))
+        if self._pending is not None:
+            await asyncio.wait([self._pending])  # not cancelled with the task
+        if self._failed is not None:
+            failed, self._failed = self._failed, None
+            raise failed
+
+    def _keep(self, n: int, done: asyncio.Future[list[_T]]) -> None:
+        self._pending = None
+        self._failed = asyncio.CancelledError() if done.cancelled() else done.exception()
+        if self._closed:
+            self._failed = None
+            self._release()
+        elif self._failed is None:
+            rows = done.result()
+            self._fetched.extend(rows)
+            self._done = len(rows) < n
 
     def _fetch(self, n: int) -> list[_T]:
         if self._rows is None:
             self._rows = self._make()
         return self._rows.fetch(n)
 
+    def _release(self) -> None:
+        rows, self._rows = self._rows, None
+        if rows is not None:
+            rows.close()
+
+    async def aclose(self) -> None:
+        """Ends the iterator and gives back its memory."""
+        self._done = self._closed = True
+        self._fetched.clear()
+        if self._pending is not None:
+            await asyncio.wait([self._pending])
+        self._failed = None
+        self._release()
+
 
 class AsyncBatch:
-    """Writes that are committed together at the end of the block, or discarded if it ends with an exception."""
+    """Writes that are committed together at the end of the block, or discarded if it ends with an exception.
 
-    def __init__(self, batch: tidesdb.Batch, engine: _Engine) -> None:
-        self._batch, self._engine = batch, engine
+    Its calls are not awaited. They keep the keys and values; the engine copies them with the commit. They use the default family, or the one named by
+    `family`.
+    """
 
-    async def __aenter__(self) -> tidesdb.Batch:
-        return self._batch
+    def __init__(self, db: tidesdb.Db, engine: Engine) -> None:
+        self._db, self._engine = db, engine
+        self._writes: list[Write] = []
+
+    def _in(self, family: _Where) -> tidesdb.Family:
+        if isinstance(family, AsyncFamily):
+            return family._family
+        if isinstance(family, str):
+            return self._db.family(family)
+        return self._db if family is None else family
+
+    def put(
+        self,
+        key: _Buffer,
+        value: _Buffer,
+        *,
+        ttl: _Ttl | None = None,
+        expires: _Expires | None = None,
+        family: _Where = None,
+    ) -> None:
+        """Sets `key` to `value`."""
+        self._writes.append(Write.put(self._in(family), key, value, ttl, expires))
+
+    def put_many(
+        self,
+        items: _Items,
+        *,
+        ttl: _Ttl | None = None,
+        expires: _Expires | None = None,
+        family: _Where = None,
+    ) -> None:
+        """Puts all pairs of a mapping, or of an iterable of pairs."""
+        self._writes.append(Write.put_many(self._in(family), items, ttl, expires))
+
+    def delete(self, key: _Buffer, *, family: _Where = None) -> None:
+        """Deletes `key`, whether or not it exists."""
+        self._writes.append(Write.delete(self._in(family), key))
+
+    def single_delete(self, key: _Buffer, *, family: _Where = None) -> None:
+        """Deletes a key that was put at most once since its last delete."""
+        self._writes.append(Write.single_delete(self._in(family), key))
+
+    def delete_range(self, start: _Buffer | None, stop: _Buffer | None, *, family: _Where = None) -> None:
+        """Deletes the keys from `start` up to, and without, `stop`."""
+        self._writes.append(Write.delete_range(self._in(family), start, stop))
+
+    def delete_prefix(self, prefix: _Buffer, *, family: _Where = None) -> None:
+        """Deletes the keys that begin with `prefix`."""
+        self._writes.append(Write.delete_prefix(self._in(family), prefix))
+
+    def merge(self, key: _Buffer, operand: _Buffer | int, *, family: _Where = None) -> None:
+        """Combines the value of `key` with `operand`."""
+        self._writes.append(Write.merge(self._in(family), key, operand))
+
+    def clear(self) -> None:
+        """Discards what is in the batch."""
+        self._writes.clear()
+
+    def __len__(self) -> int:
+        """The number of calls that are in the batch."""
+        return len(self._writes)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __setitem__(self, key: _Buffer, value: _Buffer) -> None:
+        self.put(key, value)
+
+    def __delitem__(self, key: _Buffer) -> None:
+        self.delete(key)
+
+    def _take(self) -> Write:
+        writes, self._writes = self._writes, []
+        return Write.all(self._db, writes)
+
+    async def __aenter__(self) -> AsyncBatch:
+        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None:
-            await self._engine.wait(self._engine.whole(self._batch))
+            await self._engine.write(self._take())
         else:
-            self._batch.clear()
+            self.clear()
 
 
 class AsyncTransaction:
-    """A transaction: reads are awaited; writes are in memory until the commit at the end of the block."""
+    """A transaction: reads are awaited; writes are in memory until the commit at the end of the block.
+
+    A call goes on if its task is cancelled, so the end of the block waits for it. A block that ends with an exception rolls back.
+    """
 
     def __init__(self, db: AsyncDb, isolation: str) -> None:
         self._db, self._isolation = db, isolation
         self._open: tidesdb.Transaction | None = None
+        # Calls that threads make.
+        self._calls: set[asyncio.Future[Any]] = set()
+        # Whether a commit or a rollback was handed over.
+        self._ended = False
 
     @property
     def _tx(self) -> tidesdb.Transaction:
         if self._open is None:
-            # The commit waits for no sync of its own: an empty batch follows it, and shares one.
-            relaxed: Sync | None = "none" if self._db._engine._sync else None
-            self._open = self._db._db.transaction(self._isolation, sync=relaxed)
+            self._open = self._db._db.transaction(self._isolation)
         return self._open
 
+    async def _run(self, call: Callable[[], _T]) -> _T:
+        future = self._db._engine.begin(call)
+        self._calls.add(future)
+        future.add_done_callback(self._calls.discard)
+        return await asyncio.shield(future)
+
     async def get(
-        self, key: Buffer, default: _T | None = None, *, family: AsyncFamily | None = None
+        self, key: _Buffer, default: _T | None = None, *, family: AsyncFamily | None = None
     ) -> bytes | _T | None:
         """Returns the value of `key`, or `default`. The key counts as read."""
         tx, handle = self._tx, _handle(family)
-        value = await self._db._engine.run(lambda: tx.get(key, family=handle))
+        value = await self._run(lambda: tx.get(key, family=handle))
         return default if value is None else value
 
     async def multi_get(
-        self, keys: Iterable[Buffer], *, family: AsyncFamily | None = None
+        self, keys: Iterable[_Buffer], *, family: AsyncFamily | None = None
     ) -> list[bytes | None]:
         """Returns the values of `keys`."""
         tx, handle, keys = self._tx, _handle(family), list(keys)
-        return await self._db._engine.run(lambda: tx.multi_get(keys, family=handle))
+        return await self._run(lambda: tx.multi_get(keys, family=handle))
 
     async def put(
         self,
-        key: Buffer,
-        value: Buffer,
+        key: _Buffer,
+        value: _Buffer,
         *,
-        ttl: Ttl | None = None,
-        expires: Expires | None = None,
+        ttl: _Ttl | None = None,
+        expires: _Expires | None = None,
         family: AsyncFamily | None = None,
     ) -> None:
         """Sets `key` to `value`."""
-        self._tx.put(key, value, ttl=ttl, expires=expires, family=_handle(family))
+        tx, handle = self._tx, _handle(family)
+        if self._calls or memoryview(value).nbytes >= _LONG_BYTES:
+            await self._run(lambda: tx.put(key, value, ttl=ttl, expires=expires, family=handle))
+        else:
+            tx.put(key, value, ttl=ttl, expires=expires, family=handle)
 
-    async def delete(self, key: Buffer, *, family: AsyncFamily | None = None) -> None:
+    async def delete(self, key: _Buffer, *, family: AsyncFamily | None = None) -> None:
         """Deletes `key`."""
-        self._tx.delete(key, family=_handle(family))
+        tx, handle = self._tx, _handle(family)
+        if self._calls:
+            await self._run(lambda: tx.delete(key, family=handle))
+        else:
+            tx.delete(key, family=handle)
 
-    async def merge(self, key: Buffer, operand: Buffer | int, *, family: AsyncFamily | None = None) -> None:
+    async def merge(self, key: _Buffer, operand: _Buffer | int, *, family: AsyncFamily | None = None) -> None:
         """Combines the value of `key` with `operand`."""
         tx, handle = self._tx, _handle(family)
-        await self._db._engine.run(lambda: tx.merge(key, operand, family=handle))
+        await self._run(lambda: tx.merge(key, operand, family=handle))
 
     def items(
         self,
-        start: Buffer | None = None,
-        stop: Buffer | None = None,
+        start: _Buffer | None = None,
+        stop: _Buffer | None = None,
         *,
-        prefix: Buffer | None = None,
+        prefix: _Buffer | None = None,
         reverse: bool = False,
         family: AsyncFamily | None = None,
     ) -> AsyncRows[tuple[bytes, bytes]]:
@@ -593,14 +613,21 @@ class AsyncTransaction:
 
     async def commit(self) -> int:
         """Commits. Returns the sequence number."""
-        seq = await self._db._engine.run(self._tx.commit)
-        if self._db._engine._sync:
-            await self._db.commit(self._db._db.batch())
-        return seq
+        while self._calls:
+            await asyncio.wait(self._calls)
+        future = self._db._engine.write(Write.transaction(self._tx))
+        self._ended = True
+        return await future
 
     async def rollback(self) -> None:
         """Undoes everything."""
-        self._tx.rollback()
+        self._ended = True
+        if self._open is None:
+            return
+        try:
+            await self._run(self._open.rollback)
+        except tidesdb.Closed:  # the threads have ended
+            self._open.rollback()
 
     async def __aenter__(self) -> AsyncTransaction:
         return self
@@ -608,7 +635,9 @@ class AsyncTransaction:
     async def __aexit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is not None:
-            await self.rollback()
-        elif self._tx.is_open:
-            await self.commit()
+        try:
+            if kind is None and not self._ended and self._open is not None:
+                await self.commit()
+        finally:
+            if not self._ended:
+                await self.rollback()
