@@ -35,15 +35,25 @@ use tokio::sync::oneshot;
 /// Maximum number of batches that share one sync, so that the first of them does not wait long.
 const GROUP_MAX: usize = 1024;
 
-/// A batch, and the task that waits for it.
-type Request = (WriteBatch, oneshot::Sender<Result<SeqNo>>);
+/// Fills a batch that is committed next.
+type Fill = Box<dyn FnOnce(&mut WriteBatch) -> Result<()> + Send>;
+
+/// What to commit.
+enum Work {
+    Batch(WriteBatch),
+    Fill(Fill),
+}
+
+/// A commit, and the task that waits for it.
+type Request = (Work, oneshot::Sender<Result<SeqNo>>);
 
 /// Commits batches durably for async tasks. Cheap to clone; works with every runtime. Dropping the last clone returns when what was handed
 /// over is committed and the thread, which holds a [`Db`], has ended. So it may wait for the device. It does not wait on that thread itself,
 /// in a commit hook or a waker.
 ///
-/// A batch is filled by the task. That takes memory only, except for a value of 8 MiB or more, which [`WriteBatch::put`] writes to the disk
-/// at once: fill such a batch on a blocking thread.
+/// A batch is filled by the task. Its memory counts from then on, so the batches of all tasks that wait share what `memory_limit` allows for
+/// batches. Filling takes memory only, except for a value of 8 MiB or more, which [`WriteBatch::put`] writes to the disk at once.
+/// [`Committer::commit_with`] fills it in the thread instead, when its turn has come.
 ///
 /// A commit is visible to readers shortly before it is durable, as in mode `Interval`: what a reader saw before
 /// [`Committer::commit`] has returned may be lost in a power cut. The order of commits is that of the calls.
@@ -115,9 +125,39 @@ impl Committer {
     /// As [`Db::write`] if the batch had no effect. `CommitUnknown` if it is not known whether it is durable: the sync failed, or the
     /// database was closed meanwhile by a close that failed or is still running.
     pub fn commit(&self, batch: WriteBatch) -> impl Future<Output = Result<SeqNo>> + Send + use<> {
+        self.hand_over(Work::Batch(batch))
+    }
+
+    /// As [`Committer::commit`], for a batch that `fill` fills in the thread just before it is committed. One batch at a time takes memory of
+    /// the database, however many tasks wait, and a long value is written to the disk by the thread, which other commits then wait for.
+    ///
+    /// ```
+    /// # use tidesdb::Db;
+    /// # use tidesdb_tokio::Committer;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = Db::open(dir.path())?;
+    /// # let committer = Committer::new(&db)?;
+    /// let (films, film) = (db.default_family().clone(), vec![7; 20 << 20]);
+    /// committer.commit_with(move |batch| batch.put(&films, "film", film)).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Committer::commit`]; that of `fill`, and `Internal` if it panics: then nothing is committed.
+    pub fn commit_with<F>(&self, fill: F) -> impl Future<Output = Result<SeqNo>> + Send + use<F>
+    where
+        F: FnOnce(&mut WriteBatch) -> Result<()> + Send + 'static,
+    {
+        self.hand_over(Work::Fill(Box::new(fill)))
+    }
+
+    fn hand_over(&self, work: Work) -> impl Future<Output = Result<SeqNo>> + Send + use<> {
         let (done, committed) = oneshot::channel();
         let requests = self.worker.requests.as_ref();
-        let sent = requests.is_some_and(|requests| requests.send((batch, done)).is_ok());
+        let sent = requests.is_some_and(|requests| requests.send((work, done)).is_ok());
         async move {
             match committed.await {
                 Ok(result) => result,
@@ -138,7 +178,7 @@ fn work(db: &Db, queue: &Receiver<Request>) {
 
 /// Commits a group in its order and makes it durable. Each task gets the result of its own batch.
 fn commit_group(db: &Db, group: Vec<Request>) {
-    let commit = |(mut batch, done): Request| (write(db, &mut batch, SyncMode::None), done);
+    let commit = |(work, done): Request| (commit_one(db, work), done);
     let committed: Vec<_> = group.into_iter().map(commit).collect();
     // An empty commit in mode `Full` makes all commits before it durable.
     let synced = write(db, &mut WriteBatch::new(), SyncMode::Full);
@@ -151,6 +191,20 @@ fn commit_group(db: &Db, group: Vec<Request>) {
         // The task may be gone, and its waker may panic.
         let _ = catch_unwind(AssertUnwindSafe(|| done.send(result)));
     }
+}
+
+/// Commits what a task has handed over.
+fn commit_one(db: &Db, work: Work) -> Result<SeqNo> {
+    let mut batch = match work {
+        Work::Batch(batch) => batch,
+        Work::Fill(fill) => {
+            let mut batch = WriteBatch::new();
+            catch_unwind(AssertUnwindSafe(|| fill(&mut batch)))
+                .unwrap_or_else(|_| Err(internal("the function that fills the batch panicked")))?;
+            batch
+        }
+    };
+    write(db, &mut batch, SyncMode::None)
 }
 
 /// Commits `batch`. If the engine panics, the outcome is unknown.

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
 
 use tempfile::TempDir;
 use tidesdb::{Db, Error, FamilyOptions, SyncMode, WriteBatch};
@@ -84,6 +85,54 @@ async fn a_refused_batch_fails_alone() {
         done.unwrap();
     }
     assert_eq!(db.iter().unwrap().count(), 160);
+}
+
+/// The batches of tasks that wait count from their first operation on: more of them than the limit allows cannot be filled. What
+/// `commit_with` fills needs its own memory only.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tasks_that_wait_need_no_memory_of_the_database() {
+    const VALUE: &[u8] = &[7; 20_000];
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::options(dir.path()).sync(SyncMode::None).memory_limit(32 << 20).open().unwrap();
+    let (committer, (reached, is_reached), (open, opened)) =
+        (Committer::new(&db).unwrap(), sync_channel(1), sync_channel::<()>(1));
+    // Holds the thread until all have handed over.
+    let first = committer.commit_with(move |_| {
+        reached.send(()).unwrap();
+        opened.recv().unwrap();
+        Ok(())
+    });
+    is_reached.recv().unwrap();
+    let mut batches = Vec::new();
+    let refused = (0..2000).find_map(|n| {
+        let mut batch = WriteBatch::new();
+        let put = batch.put(db.default_family(), format!("{n}"), VALUE);
+        batches.push(batch);
+        put.err()
+    });
+    assert!(matches!(refused, Some(Error::MemoryLimit { .. })), "{refused:?}");
+    drop(batches);
+    let commit = |n: u32| {
+        let family = db.default_family().clone();
+        committer.commit_with(move |batch| batch.put(&family, format!("{n:04}"), VALUE))
+    };
+    let commits: Vec<_> = (0..2000).map(commit).collect();
+    let family = db.default_family().clone();
+    let too_long = committer
+        .commit_with(move |batch| (0..2000).try_for_each(|n| batch.put(&family, format!("long {n}"), VALUE)));
+    let panics = committer.commit_with(|_| panic!("planted"));
+    let last = commit(2000);
+    open.send(()).unwrap();
+    first.await.unwrap();
+    for commit in commits {
+        commit.await.unwrap();
+    }
+    let too_long = too_long.await;
+    assert!(matches!(too_long, Err(Error::MemoryLimit { .. })), "{too_long:?}");
+    let panics = panics.await;
+    assert!(matches!(panics, Err(Error::Internal { .. })), "{panics:?}");
+    assert!(last.await.unwrap() < db.stats().durable_end);
+    assert_eq!(db.iter().unwrap().count(), 2001);
 }
 
 #[tokio::test]
