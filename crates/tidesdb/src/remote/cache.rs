@@ -1,8 +1,8 @@
 //! The tables and value logs in the local folder: which exist, which may be removed, and fetching removed ones again.
 //!
 //! A file may be removed from the folder once the store has all of it and nothing is written to it any more
-//! ([`Cache::settle`]). Its open handles then lose their descriptors, so that the disk blocks are freed, and the next
-//! read fetches the file again. A fetched file is written under a temporary name, synced and then renamed. So a crash
+//! ([`Cache::settle`]). It gets another name first. Its open handles then lose their descriptors, so that the disk blocks are freed, and
+//! the next read fetches the file again. A fetched file is written under a temporary name, synced and then renamed. So a crash
 //! never leaves a partial file under the final name.
 //!
 //! Lock order: `fetching` before `files`; the slot lock of an open file last. Only `fetching` is held while the store
@@ -21,8 +21,9 @@ use super::names::{is_cached, object_name};
 use super::{FilePart, Objects};
 use crate::store::ObjectStore;
 
-/// Suffix of a file that is being fetched.
+/// Suffix of a file that is being fetched, and of one that is being removed.
 const FETCHED: &str = ".fetch";
+const EVICTED: &str = ".evicted";
 /// Maximum number of fetches per open: a file may be removed again before its fetcher has opened it.
 const TRIES_MAX: u32 = 16;
 
@@ -37,6 +38,8 @@ pub(crate) struct Cache {
     fetching: Mutex<(), { rank::REMOTE_FETCHING }>,
     /// Counts fetches; serves as the clock for finding the least recently used file.
     time: AtomicU64,
+    /// Counts the files that were removed, or should have been: part of a name that is used once.
+    removals: AtomicU64,
     /// Set while the last fetch failed.
     failing: AtomicBool,
     pub(super) downloads: AtomicU64,
@@ -71,7 +74,9 @@ impl Cache {
     ) -> io::Result<Self> {
         let mut files = Files::default();
         for name in dir.list()? {
-            if name.ends_with(FETCHED) {
+            if name.ends_with(EVICTED) {
+                let _ = dir.unlink(&name); // another process may still have it open
+            } else if name.ends_with(FETCHED) {
                 dir.unlink(&name)?;
             } else if is_cached(&name) {
                 files.local.insert(name.clone(), Local::default());
@@ -86,6 +91,7 @@ impl Cache {
             files: Mutex::new(files),
             fetching: Mutex::default(),
             time: AtomicU64::new(1),
+            removals: AtomicU64::new(0),
             failing: AtomicBool::new(false),
             downloads: AtomicU64::new(0),
             downloaded_bytes: AtomicU64::new(0),
@@ -249,7 +255,7 @@ impl Cache {
             let may_go = |(name, local): &(&String, &Local)| local.settled.is_some() && !stays(name);
             let oldest = files.local.iter().filter(may_go).min_by_key(used);
             let Some(name) = oldest.map(|(name, _)| name.clone()) else { return };
-            if let Err(error) = self.dir.unlink(&name) {
+            if let Err(error) = self.remove(&name) {
                 tracing::warn!(%name, %error, "a file of the local cache could not be removed");
                 return;
             }
@@ -258,6 +264,15 @@ impl Cache {
             }
             self.evictions.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Removes a file from the folder. Its name is free at once, for the next fetch, also where an open file keeps its name: a read under
+    /// way, perhaps of another process, may have it open.
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let gone = format!("{name}.{}{EVICTED}", self.removals.fetch_add(1, Ordering::Relaxed));
+        self.dir.rename(name, &gone)?;
+        let _ = self.dir.unlink(&gone); // the next open tries again
+        Ok(())
     }
 
     /// Returns the time with which a file is marked when it is read.

@@ -12,8 +12,8 @@ use tidesdb::store::{Body, Object};
 use tidesdb::{
     Db, FamilyOptions, MemoryStore, ObjectStore, OpenOptions, RemoteOptions, RemoteStats, SyncMode,
 };
-use tidesdb_io::sim::{self, SimDisk};
-use tidesdb_io::{Dir, Env};
+use tidesdb_io::sim::{self, Habits, SimDisk};
+use tidesdb_io::{Access, Dir, Env};
 
 use crate::beside_steps::{Call, Hooked};
 
@@ -388,4 +388,37 @@ fn a_limit_below_one_file_does_not_fetch_it_for_each_row() {
     }
     let fetched = stats(&db).downloads - before;
     assert!((1..20).contains(&fetched), "{fetched} objects for 120 rows");
+}
+
+/// Where an open file keeps its name until it is closed, a read under way made every other read of the file fail with "permission denied".
+#[test]
+fn a_file_that_left_the_folder_is_fetched_while_another_process_has_it_open() {
+    let store = Arc::new(MemoryStore::default());
+    let (env, disk, _clock) = sim::env(10);
+    disk.set_habits(Habits::WINDOWS);
+    let open = |bytes| {
+        let mut remote = RemoteOptions::new(store.clone());
+        remote.local_bytes_max = bytes;
+        options(&env, remote).open().unwrap()
+    };
+    let db = open(0);
+    for i in 0..300 {
+        db.put(&key(i), &value(i)).unwrap();
+    }
+    let wanted = rows(db.default_family());
+    db.close().unwrap();
+    let files = names(&env, "log");
+    let held: Vec<_> = files.iter().map(|name| dir(&env).open(name, Access::Read).unwrap()).collect();
+    assert!(held.len() > 2, "{files:?}");
+    for _ in 0..2 {
+        let db = open(1);
+        db.upload().unwrap();
+        assert_eq!(rows(db.default_family()), wanted);
+        let seen = stats(&db);
+        assert!(seen.evictions > 0 && seen.downloads > 0, "{seen:?}");
+        db.close().unwrap();
+    }
+    drop(held);
+    open(1).close().unwrap();
+    assert_eq!(names(&env, ".evicted"), [""; 0]);
 }
