@@ -121,11 +121,7 @@ fn picture<'a>(version: &'a TableVersion, claims: &'a [Claim], readers: &RetainR
         tree.runs[0].tables.retain(|table| !stay.contains(&table.id));
     }
     tree.busy = claims.iter().map(|c| (c.level, (&*c.smallest, &*c.largest))).collect();
-    tree.floor = [readers.snapshots.first().copied(), readers.conflicts_since, Some(readers.visible_floor)]
-        .into_iter()
-        .flatten()
-        .min()
-        .unwrap_or(0);
+    tree.floor = readers.oldest_reader();
     tree.now = readers.now.unwrap_or(0);
     tree
 }

@@ -108,7 +108,8 @@ pub struct RetainRules {
     pub bottom: bool,
     /// Wall time in milliseconds since the UNIX epoch, not after that of any later reader; `None` treats every version as not expired.
     pub now: Option<u64>,
-    /// Oldest snapshot of a live transaction that checks for conflicts; `None` without such a transaction.
+    /// Oldest snapshot of a live transaction that checks for conflicts; `None` without such a transaction. Read after `snapshots`, so it is
+    /// one of them or not below the floor.
     pub conflicts_since: Option<SeqNo>,
     /// The newest live snapshot, which may be above the floor.
     pub newest_snapshot: Option<SeqNo>,
@@ -140,13 +141,21 @@ impl RetainRules {
         self.conflicts_since.is_some_and(|snapshot| seq > snapshot)
     }
 
+    /// Returns the oldest sequence number at which the output may be read. All evidence is above it.
+    pub fn oldest_reader(&self) -> SeqNo {
+        let oldest = self.snapshots.first().copied().unwrap_or(self.visible_floor);
+        oldest.min(self.visible_floor)
+    }
+
     /// Returns the highest number that rule 9 changes to 0.
     fn renumbers_to(&self) -> SeqNo {
-        if !(self.renumber && self.bottom) {
-            return 0;
-        }
-        let oldest = self.snapshots.first().copied().into_iter().chain(self.conflicts_since);
-        oldest.min().map_or(self.visible_floor, |oldest| oldest.min(self.visible_floor))
+        if self.renumber && self.bottom { self.oldest_reader() } else { 0 }
+    }
+
+    /// Whether the oldest transaction is one of the readers.
+    fn are_transactions_readers(&self) -> bool {
+        let is_reader = |seq| seq >= self.visible_floor || self.snapshots.binary_search(&seq).is_ok();
+        self.conflicts_since.is_none_or(is_reader)
     }
 
     #[inline]
@@ -252,7 +261,7 @@ pub struct Retain {
 impl Retain {
     /// Creates a judge with `rules` for keys ordered by `compare`.
     pub fn new(rules: RetainRules, compare: Comparator) -> Self {
-        debug_assert!(rules.snapshots.is_sorted());
+        debug_assert!(rules.snapshots.is_sorted() && rules.are_transactions_readers());
         Self {
             renumbers_to: rules.renumbers_to(),
             rules,

@@ -191,7 +191,7 @@ fn rule_9_a_put_that_every_reader_sees_gets_number_0_at_the_bottom() {
     assert_eq!(numbers(rule(&[8]), &[p(9), p(8), p(5)]), [9, 0], "a reader at 8 needs the difference");
     assert_eq!(numbers(rule(&[8]), &[d(9), p(5)]), [9, 0]);
     assert_eq!(numbers(rule(&[4]), &[p(9), p(5)]), [9], "a reader at 4 must not see it");
-    assert_eq!(numbers(RetainRules { conflicts_since: Some(8), ..rule(&[]) }, &[p(9)]), [9]);
+    assert_eq!(numbers(RetainRules { conflicts_since: Some(8), ..rule(&[8]) }, &[p(9), p(8)]), [9, 0]);
     assert_eq!(numbers(RetainRules { bottom: false, ..rule(&[]) }, &[p(9)]), [9]);
     assert_eq!(numbers(RetainRules { renumber: false, ..rule(&[]) }, &[p(9)]), [9]);
 }
