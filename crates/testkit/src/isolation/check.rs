@@ -28,21 +28,47 @@ pub struct Findings {
     pub changed_reads: u64,
 }
 
-/// All committed versions of every key: sequence number and value, in ascending order.
+/// What a commit did to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum By {
+    /// It wrote this key.
+    Key,
+    /// It deleted a range that has the key.
+    Range,
+    /// It wrote the key, then deleted a range that has it.
+    Both,
+}
+
+/// Whether a commit must find a write, or may find it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Finds {
+    Must,
+    May,
+}
+
+/// A sequence number, the value of a key from there on, and what wrote it.
+type Version = (u64, Option<u64>, By);
+
+/// All committed versions of every key, in ascending order.
 struct Versions {
-    all: BTreeMap<Key, Vec<(u64, Option<u64>)>>,
+    all: BTreeMap<Key, Vec<Version>>,
     /// Values that were overwritten within the same commit.
     overwritten: BTreeSet<(Key, Option<u64>)>,
 }
 
 impl Versions {
     fn of(records: &[Record], base: &BTreeMap<Key, u64>) -> Self {
-        let mut all: BTreeMap<Key, Vec<(u64, Option<u64>)>> =
-            base.iter().map(|(key, value)| (*key, vec![(0, Some(*value))])).collect();
+        let mut all: BTreeMap<Key, Vec<Version>> =
+            base.iter().map(|(key, value)| (*key, vec![(0, Some(*value), By::Key)])).collect();
         for record in records {
             if let End::Committed(seq) = record.end {
                 for (key, value) in &record.writes {
-                    all.entry(*key).or_default().push((seq, *value));
+                    let by = match record.ranged.get(key) {
+                        None => By::Key,
+                        Some(false) => By::Range,
+                        Some(true) => By::Both,
+                    };
+                    all.entry(*key).or_default().push((seq, *value, by));
                 }
             }
         }
@@ -53,15 +79,23 @@ impl Versions {
 
     fn at(&self, key: Key, seq: u64) -> Option<u64> {
         let versions = self.all.get(&key)?;
-        let before = versions.partition_point(|(at, _)| *at <= seq);
+        let before = versions.partition_point(|(at, ..)| *at <= seq);
         versions.get(before.checked_sub(1)?)?.1
     }
 
-    /// Returns true if `key` was written at a sequence number in `from < seq < to`.
-    fn written(&self, key: Key, (from, to): (u64, u64)) -> bool {
+    /// Returns true if a commit must find, or may find, that `key` was written at a sequence number in `from < seq < to`. A range
+    /// delete is a write of the keys that had a value at `from`. Of the others it may remove older versions, which are
+    /// then not found.
+    fn written(&self, key: Key, (from, to): (u64, u64), finds: Finds) -> bool {
         let versions = self.all.get(&key).map_or(&[][..], Vec::as_slice);
-        let next = versions.partition_point(|(at, _)| *at <= from);
-        versions.get(next).is_some_and(|(at, _)| *at < to)
+        let next = versions.partition_point(|(at, ..)| *at <= from);
+        let end = versions.partition_point(|(at, ..)| *at < to).max(next);
+        let existed = self.at(key, from).is_some();
+        let mut during = versions[next..end].iter().map(|(.., by)| *by);
+        match finds {
+            Finds::Must => during.next_back().is_some_and(|by| existed || by == By::Key),
+            Finds::May => during.any(|by| existed || by != By::Range),
+        }
     }
 
     fn walk(&self, walk: &Scan, seq: u64) -> Vec<(Key, u64)> {
@@ -70,9 +104,9 @@ impl Versions {
         others.filter_map(|key| self.at(key, seq).map(|value| (key, value))).collect()
     }
 
-    fn written_into(&self, walk: &Scan, during: (u64, u64)) -> bool {
+    fn written_into(&self, walk: &Scan, during: (u64, u64), finds: Finds) -> bool {
         let mut keys = self.all.range((Bound::Included(walk.low), Bound::Excluded(walk.high)));
-        keys.any(|(key, _)| self.written(*key, during))
+        keys.any(|(key, _)| self.written(*key, during, finds))
     }
 
     /// Returns `from`, and the sequence numbers in `from..=to` at which one of `keys` changed.
@@ -80,7 +114,7 @@ impl Versions {
         let mut out = vec![from];
         for key in keys {
             let versions = self.all.get(&key).map_or(&[][..], Vec::as_slice);
-            out.extend(versions.iter().map(|(at, _)| *at).filter(|at| *at > from && *at <= to));
+            out.extend(versions.iter().map(|(at, ..)| *at).filter(|at| *at > from && *at <= to));
         }
         out
     }
@@ -150,26 +184,26 @@ fn loosely(level: Isolation, versions: &Versions, read: &Read) -> bool {
 }
 
 /// Returns true if data protected by the level was written during `during`.
-fn disturbed(record: &Record, versions: &Versions, during: (u64, u64)) -> bool {
+fn disturbed(record: &Record, versions: &Versions, during: (u64, u64), finds: Finds) -> bool {
     match record.level {
         Isolation::ReadUncommitted | Isolation::ReadCommitted => false,
-        Isolation::Snapshot => record.writes.keys().any(|key| versions.written(*key, during)),
+        Isolation::Snapshot => record.writes.keys().any(|key| versions.written(*key, during, finds)),
         Isolation::RepeatableRead => {
             let seen = |walk: &Scan| {
                 let mut keys = (walk.low..walk.high).filter(|key| versions.at(*key, during.0).is_some());
-                keys.any(|key| versions.written(key, during))
+                keys.any(|key| versions.written(key, during, finds))
             };
-            record.reads.iter().any(|read| versions.written(read.key, during))
+            record.reads.iter().any(|read| versions.written(read.key, during, finds))
                 || record.walks.iter().any(seen)
         }
-        Isolation::Serializable => untrue(record, versions, during),
+        Isolation::Serializable => untrue(record, versions, during, finds),
     }
 }
 
 /// Returns true if anything that the transaction read was written during `during`.
-fn untrue(record: &Record, versions: &Versions, during: (u64, u64)) -> bool {
-    record.reads.iter().any(|read| versions.written(read.key, during))
-        || record.walks.iter().any(|walk| versions.written_into(walk, during))
+fn untrue(record: &Record, versions: &Versions, during: (u64, u64), finds: Finds) -> bool {
+    record.reads.iter().any(|read| versions.written(read.key, during, finds))
+        || record.walks.iter().any(|walk| versions.written_into(walk, during, finds))
 }
 
 fn check_end(record: &Record, versions: &Versions, wrong: &mut impl FnMut(String)) {
@@ -181,7 +215,7 @@ fn check_end(record: &Record, versions: &Versions, wrong: &mut impl FnMut(String
     };
     match record.end {
         End::Committed(seq) if !record.writes.is_empty() => {
-            if disturbed(record, versions, (snapshot, seq)) {
+            if disturbed(record, versions, (snapshot, seq), Finds::Must) {
                 wrong(format!("committed at {seq} despite a conflict since {snapshot}: {record:?}"));
             }
         }
@@ -189,7 +223,7 @@ fn check_end(record: &Record, versions: &Versions, wrong: &mut impl FnMut(String
             if record.writes.is_empty() {
                 wrong("refused although it wrote nothing".to_owned());
             }
-            if !disturbed(record, versions, (snapshot, seen + 1)) {
+            if !disturbed(record, versions, (snapshot, seen + 1), Finds::May) {
                 wrong(format!("refused for no reason between {snapshot} and {seen}: {record:?}"));
             }
         }
@@ -208,17 +242,18 @@ fn count(record: &Record, versions: &Versions, found: &mut Findings) {
         End::Committed(seq) if !record.writes.is_empty() => {
             found.committed += 1;
             let lost = |read: &&Read| {
-                record.writes.contains_key(&read.key) && versions.written(read.key, (read.moment.1, seq))
+                record.writes.contains_key(&read.key)
+                    && versions.written(read.key, (read.moment.1, seq), Finds::Must)
             };
             match (record.level, record.snapshot) {
                 (Isolation::ReadCommitted, _) => {
                     found.lost_updates += record.reads.iter().filter(lost).count() as u64;
                 }
                 (Isolation::Snapshot, Some(s)) => {
-                    found.write_skews += u64::from(untrue(record, versions, (s, seq)))
+                    found.write_skews += u64::from(untrue(record, versions, (s, seq), Finds::Must))
                 }
                 (Isolation::RepeatableRead, Some(s)) => {
-                    let changed = |walk: &Scan| versions.written_into(walk, (s, seq));
+                    let changed = |walk: &Scan| versions.written_into(walk, (s, seq), Finds::Must);
                     found.phantoms += u64::from(record.walks.iter().any(changed));
                 }
                 _ => {}

@@ -9,6 +9,8 @@ mod run;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+
 use tidesdb::Isolation;
 
 pub use check::{Findings, check};
@@ -41,6 +43,8 @@ pub struct Record {
     pub walks: Vec<Scan>,
     /// Final writes; `None` is a delete.
     pub writes: Writes,
+    /// Keys of `writes` whose last write is a range delete. True if a write of the key alone came before it.
+    pub ranged: BTreeMap<Key, bool>,
     /// Writes that the transaction overwrote itself. Only `ReadUncommitted` may see them, between the two inserts of
     /// the commit.
     pub overwritten: Vec<(Key, Option<u64>)>,

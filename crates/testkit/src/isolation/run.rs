@@ -16,6 +16,12 @@ const SECOND: Key = KEYS / 2;
 /// One in this many values is long.
 const LONG_ONE_IN: u64 = 8;
 const LONG_BYTES: usize = 900;
+/// Most bytes that make a bound of a range delete long.
+const LONG_BOUND: u64 = 2000;
+/// Writes of a transaction that makes many of them: more than are searched without sorting them.
+const MANY: usize = 20;
+/// Reads after a rollback to a savepoint.
+const LOOKS: usize = 6;
 
 /// Final writes of a transaction; `None` is a delete.
 pub type Writes = BTreeMap<Key, Option<u64>>;
@@ -132,29 +138,24 @@ impl<'a> Worker<'a> {
     fn transaction(&mut self) -> tidesdb::Result<Record> {
         let level = LEVELS[self.random.below(5) as usize];
         let mut tx = self.again.take().unwrap_or_else(|| self.shared.db.begin(level));
-        let mut record = Record {
-            level: tx.isolation(),
-            thread: self.thread,
-            snapshot: tx.snapshot_seq(),
-            reads: Vec::new(),
-            walks: Vec::new(),
-            writes: BTreeMap::new(),
-            overwritten: Vec::new(),
-            end: End::RolledBack,
-        };
+        let mut record = Record::new(tx.isolation(), self.thread, tx.snapshot_seq());
         let mut kept = Vec::new();
         for _ in 0..1 + self.random.below(6) {
-            match self.random.below(10) {
-                0..4 => self.read(&tx, &mut record)?,
-                4 if self.random.one_in(2) => self.walk(&tx, &mut record)?,
-                4 => kept.push(self.roam(&tx, &mut record)?),
-                5..9 => self.write(&mut tx, &mut record)?,
-                _ if self.random.one_in(2) => self.write_in_vain(&mut tx)?,
+            match self.random.below(20) {
+                0..8 => self.read(&tx, &mut record)?,
+                8 => self.walk(&tx, &mut record)?,
+                9 => kept.push(self.roam(&tx, &mut record)?),
+                10..17 => self.write(&mut tx, &mut record)?,
+                17 => self.write_many(&mut tx, &mut record)?,
+                18 => self.write_in_vain(&mut tx, &mut record)?,
                 _ => (self.shared.pause)(),
             }
         }
         if self.random.one_in(2) {
             kept.clear(); // otherwise cursors are still in use at the commit
+        }
+        if self.random.one_in(4) {
+            (self.shared.pause)();
         }
         if self.random.one_in(20) {
             tx.rollback();
@@ -174,6 +175,10 @@ impl<'a> Worker<'a> {
 
     fn read(&mut self, tx: &Transaction, record: &mut Record) -> tidesdb::Result<()> {
         let key = self.key();
+        self.read_key(tx, record, key)
+    }
+
+    fn read_key(&self, tx: &Transaction, record: &mut Record, key: Key) -> tidesdb::Result<()> {
         let before = self.visible();
         let value = tx.get(self.family(key), &bytes(key))?.map(|v| number(&v));
         match record.writes.get(&key) {
@@ -186,8 +191,17 @@ impl<'a> Worker<'a> {
 
     fn walk(&mut self, tx: &Transaction, record: &mut Record) -> tidesdb::Result<()> {
         let (a, b) = (self.key(), self.key());
-        let low = a.min(b);
-        let high = a.max(b).min(low + 8).min(keys_beside(low).end);
+        self.walk_from(tx, record, a.min(b), a.max(b))
+    }
+
+    fn walk_from(
+        &mut self,
+        tx: &Transaction,
+        record: &mut Record,
+        low: Key,
+        high: Key,
+    ) -> tidesdb::Result<()> {
+        let high = high.min(low + 8).min(keys_beside(low).end);
         let before = self.visible();
         let range = tx.range(self.family(low), bytes(low)..bytes(high))?;
         let found = self.collect(range)?;
@@ -239,15 +253,39 @@ impl<'a> Worker<'a> {
         // A third of the writes, if there was one before, write the same key again.
         let again = record.writes.keys().next().filter(|_| self.random.one_in(3)).copied();
         let key = again.unwrap_or_else(|| self.key());
-        if self.random.one_in(5) {
-            tx.delete(self.family(key), &bytes(key))?;
-            record.note_write(key, None);
-            return Ok(());
+        match self.random.below(10) {
+            0 | 1 => {
+                tx.delete(self.family(key), &bytes(key))?;
+                record.note_write(key, None);
+            }
+            2 => record.note_range(self.delete_range(tx, key)?),
+            _ => {
+                let value = self.value();
+                tx.put(self.family(key), &bytes(key), &encode(value))?;
+                record.note_write(key, Some(value));
+            }
         }
-        let value = self.value();
-        tx.put(self.family(key), &bytes(key), &encode(value))?;
-        record.note_write(key, Some(value));
         Ok(())
+    }
+
+    /// Deletes some keys from `low` on, or all of its family. Returns them.
+    fn delete_range(&mut self, tx: &mut Transaction, low: Key) -> tidesdb::Result<Range<Key>> {
+        let all = keys_beside(low);
+        let high = (low + 1 + self.random.below(6) as Key).min(all.end);
+        match self.random.below(12) {
+            0 => tx.delete_range(self.family(low), ..).map(|()| all),
+            1..4 => {
+                // Behind the last key, and before the next one.
+                let long = [&bytes(high - 1)[..], &vec![0xFF; 1 + self.random.below(LONG_BOUND) as usize]];
+                tx.delete_range(self.family(low), bytes(low).as_slice()..&long.concat()).map(|()| low..high)
+            }
+            _ => tx.delete_range(self.family(low), bytes(low)..bytes(high)).map(|()| low..high),
+        }
+    }
+
+    /// Makes so many writes that they are sorted.
+    fn write_many(&mut self, tx: &mut Transaction, record: &mut Record) -> tidesdb::Result<()> {
+        (0..MANY).try_for_each(|_| self.write(tx, record))
     }
 
     /// Every value is written only once.
@@ -256,22 +294,86 @@ impl<'a> Worker<'a> {
         (self.thread as u64 + 1) << 40 | self.written
     }
 
-    /// Makes writes that savepoints take back.
-    fn write_in_vain(&mut self, tx: &mut Transaction) -> tidesdb::Result<()> {
-        let outer = tx.savepoint();
+    /// Makes writes that savepoints take back, reads in between, and reads what they wrote afterwards.
+    fn write_in_vain(&mut self, tx: &mut Transaction, record: &mut Record) -> tidesdb::Result<()> {
+        let (outer, before) = (tx.savepoint(), record.written());
+        let mut touched = Vec::new();
         for _ in 0..1 + self.random.below(2) {
-            let inner = tx.savepoint();
-            let (key, value) = (self.key(), self.value());
-            tx.put(self.family(key), &bytes(key), &encode(value))?;
-            if self.random.one_in(2) { tx.release(inner)? } else { tx.rollback_to(inner)? }
+            let (inner, until) = (tx.savepoint(), record.written());
+            for _ in 0..1 + self.random.below(3) {
+                self.write(tx, record)?;
+            }
+            touched.extend(record.changed_since(&until));
+            match self.random.below(3) {
+                0 => self.walk(tx, record)?,
+                1 => self.look(tx, record, &touched)?,
+                _ => {}
+            }
+            if self.random.one_in(2) {
+                tx.release(inner)?;
+            } else {
+                tx.rollback_to(inner)?;
+                record.take_back(until);
+                self.look(tx, record, &touched)?;
+            }
         }
-        let key = self.key();
-        tx.delete(self.family(key), &bytes(key))?;
-        tx.rollback_to(outer)
+        self.write(tx, record)?;
+        touched.extend(record.changed_since(&before));
+        tx.rollback_to(outer)?;
+        record.take_back(before);
+        self.look(tx, record, &touched)
+    }
+
+    /// Reads some of `keys`, or scans what is around one of them.
+    fn look(&mut self, tx: &Transaction, record: &mut Record, keys: &[Key]) -> tidesdb::Result<()> {
+        for _ in 0..keys.len().min(LOOKS) {
+            let key = *self.random.pick(keys);
+            if self.random.one_in(2) {
+                self.read_key(tx, record, key)?;
+            } else {
+                let (before, after) = (self.random.below(4) as Key, self.random.below(4) as Key);
+                let low = key.saturating_sub(before).max(keys_beside(key).start);
+                self.walk_from(tx, record, low, key + 1 + after)?;
+            }
+        }
+        Ok(())
     }
 }
 
+/// The writes of a record at some time.
+struct Written {
+    writes: Writes,
+    ranged: BTreeMap<Key, bool>,
+    /// Number of writes that the transaction had overwritten.
+    overwritten: usize,
+}
+
 impl Record {
+    pub(super) fn new(level: Isolation, thread: usize, snapshot: Option<u64>) -> Self {
+        let (reads, walks, overwritten) = (Vec::new(), Vec::new(), Vec::new());
+        let (writes, ranged, end) = (Writes::new(), BTreeMap::new(), End::RolledBack);
+        Self { level, thread, snapshot, reads, walks, writes, ranged, overwritten, end }
+    }
+
+    fn written(&self) -> Written {
+        let overwritten = self.overwritten.len();
+        Written { writes: self.writes.clone(), ranged: self.ranged.clone(), overwritten }
+    }
+
+    /// Takes back what was written since `before`.
+    fn take_back(&mut self, before: Written) {
+        self.writes = before.writes;
+        self.ranged = before.ranged;
+        self.overwritten.truncate(before.overwritten);
+    }
+
+    /// Keys that were written since `before`.
+    fn changed_since(&self, before: &Written) -> Vec<Key> {
+        let of = |key: &Key| (before.writes.get(key).copied(), before.ranged.get(key).copied());
+        let now = |key: &Key| (self.writes.get(key).copied(), self.ranged.get(key).copied());
+        self.writes.keys().filter(|key| of(key) != now(key)).copied().collect()
+    }
+
     /// Records that `low..high` contains exactly `found`, own writes included.
     fn note_walk(
         &mut self,
@@ -292,7 +394,17 @@ impl Record {
     }
 
     fn note_write(&mut self, key: Key, value: Option<u64>) {
+        self.ranged.remove(&key);
         self.overwritten.extend(self.writes.insert(key, value).map(|old| (key, old)));
+    }
+
+    fn note_range(&mut self, keys: Range<Key>) {
+        for key in keys {
+            let before = self.writes.insert(key, None);
+            let was_alone = before.is_some() && self.ranged.get(&key).copied().unwrap_or(true);
+            self.ranged.insert(key, was_alone);
+            self.overwritten.extend(before.map(|old| (key, old)));
+        }
     }
 }
 

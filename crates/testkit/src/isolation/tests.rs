@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use super::*;
 
 fn record(level: Isolation, snapshot: u64, end: End) -> Record {
-    let (reads, walks, writes) = (Vec::new(), Vec::new(), BTreeMap::new());
-    Record { level, thread: 0, snapshot: Some(snapshot), reads, walks, writes, overwritten: Vec::new(), end }
+    Record { end, ..Record::new(level, 0, Some(snapshot)) }
 }
 
 impl Record {
@@ -22,6 +21,12 @@ impl Record {
 
     fn writes(mut self, key: Key, value: u64) -> Self {
         self.writes.insert(key, Some(value));
+        self
+    }
+
+    fn deletes_range(mut self, keys: std::ops::Range<Key>, had_written: bool) -> Self {
+        self.writes.extend(keys.clone().map(|key| (key, None)));
+        self.ranged.extend(keys.map(|key| (key, had_written)));
         self
     }
 
@@ -104,6 +109,31 @@ fn each_level_is_checked_by_its_own_condition() {
     for (i, (record, bad)) in cases.into_iter().enumerate() {
         assert_eq!(violations(&[first.clone(), record]), bad, "case {i}");
     }
+}
+
+#[test]
+fn a_range_delete_is_a_write_of_the_keys_that_it_removed() {
+    let first = |had| record(Snapshot, 5, End::Committed(10)).deletes_range(1..4, had);
+    let second = |end| record(Serializable, 5, end).by(1).writes(9, 90);
+    let (committed, refused) = (End::Committed(20), End::Refused(15));
+    for (n, (had, second, bad)) in [
+        (false, second(committed).reads(1, Some(10)), 1),
+        (false, second(refused).reads(1, Some(10)), 0),
+        (false, second(committed).reads(3, None), 0),
+        (false, second(refused).reads(3, None), 1),
+        // A write that the range delete hides may be found, or not.
+        (true, second(committed).walks(3, 9, &[]), 0),
+        (true, second(refused).walks(3, 9, &[]), 0),
+        (true, second(committed).walks(2, 9, &[(2, 20)]), 1),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        assert_eq!(violations(&[first(had), second]), bad, "case {n}");
+    }
+    let reader = |value| record(Snapshot, 12, End::RolledBack).by(2).reads(1, value);
+    assert_eq!(violations(&[first(false), reader(None)]), 0);
+    assert_eq!(violations(&[first(false), reader(Some(10))]), 1, "a deleted row is read");
 }
 
 #[test]

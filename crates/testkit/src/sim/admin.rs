@@ -4,18 +4,23 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use tidesdb::{Db, Error};
-use tidesdb_io::sim::{Fault, Image, OpKind, OpSet, errno};
+use tidesdb::{Db, Error, Reader};
+use tidesdb_io::sim::{Fault, Image, OpKind, OpSet, SimDisk, errno};
 use tidesdb_sync::scheduler;
 
 use super::ledger::{Found, Rows, values};
 use super::plan::{PATH, Weather};
+use super::store::Shaky;
 use super::world::{Capture, Tracked, World, lock, rows};
 use crate::model::listed;
 use crate::rng::Rng;
 
 /// Most families of a run.
 const FAMILIES_MAX: usize = 6;
+/// Names of new families beside those that are counted: prefixes of each other, in other cases, and like those of files.
+const NAMES: [&str; 10] = ["a", "A", "a.b", "a.b.c", "a/b", "../a", "000001.klog", "CURRENT", "f0", "f1"];
+/// Calls that read files beside a close.
+const CLOSING_CALLS: u64 = 12;
 
 fn rng_of(world: &World, who: u64) -> Rng {
     Rng::new(world.plan.seed.wrapping_mul(1000) + 500 + who)
@@ -82,11 +87,12 @@ pub(super) fn change_catalog(world: &World) {
         pause(world, &mut rng);
         let families = world.families();
         made += 1;
-        let name = format!("n{made}");
+        let name = free_name(world, &mut rng, made);
         let one = world.pick(&mut rng);
         match (rng.below(5), one) {
             (0, Some(t)) if families.len() > 1 => drop_one(world, &t),
-            (1, Some(t)) => rename(world, &t, name),
+            // No family gets a name again that it had.
+            (1, Some(t)) => rename(world, &t, format!("renamed{made}")),
             (2 | 3, Some(t)) if families.len() < FAMILIES_MAX && world.plan.has("clones") => {
                 clone(world, &t, name)
             }
@@ -99,6 +105,15 @@ pub(super) fn change_catalog(world: &World) {
             _ => {}
         }
     }
+}
+
+/// Returns a name for a new family: often one that looks like another name, or that a dropped family had.
+fn free_name(world: &World, rng: &mut Rng, made: u64) -> String {
+    let known: Vec<String> = world.all_families().iter().map(|t| lock(&t.name).clone()).collect();
+    let mut free = NAMES.iter().filter(|name| !known.iter().any(|known| known == *name));
+    let n = free.clone().count() as u64;
+    let name = if n > 0 && rng.one_in(2) { free.nth(rng.below(n) as usize) } else { None };
+    name.map_or_else(|| format!("n{made}"), |name| (*name).to_owned())
 }
 
 fn drop_one(world: &World, t: &Arc<Tracked>) {
@@ -136,6 +151,9 @@ pub(super) fn control(world: &World) {
     let storm = rng.below(6);
     for n in 0.. {
         if world.working.load(SeqCst) == 0 || world.stops() {
+            if let Some(store) = &world.store {
+                store.set_down(false);
+            }
             return;
         }
         pause(world, &mut rng);
@@ -150,10 +168,18 @@ pub(super) fn control(world: &World) {
         match rng.below(6) {
             0 | 1 if captured < world.plan.captures => capture(world, &mut rng),
             2 if captured < world.plan.captures && world.plan.has("checkpoints") && !world.is_stormy() => {
-                checkpoint(world, captured);
+                checkpoint(world, &format!("/copy{captured}"));
             }
             3 if world.plan.has("clock") => step_clock(world, &mut rng),
+            4 if captured < world.plan.captures => {
+                if let Some(store) = &world.store {
+                    upload(world, store);
+                }
+            }
             _ => {}
+        }
+        if let (Some(store), Some(copying)) = (&world.store, world.plan.copying) {
+            store.set_down(copying.fails && rng.one_in(2));
         }
     }
 }
@@ -165,30 +191,68 @@ pub(super) fn follow(world: &World) {
     while world.working.load(SeqCst) > 0 && !world.stops() {
         pause(world, &mut rng);
         pause(world, &mut rng);
-        let opened = match &reader {
-            None => {
-                Db::options(PATH).env(world.env.clone()).comparator(listed()).open_reader().map(|opened| {
-                    let view = opened.view();
-                    reader = Some(opened);
-                    view
-                })
-            }
-            Some(reader) => reader.refresh(),
-        };
-        let Some(view) = judged(world, "a reader beside the writer", opened, &[]) else { continue };
-        let (seq, from) = (view.snapshot().seq(), world.time().0);
-        scheduler::note("a reader sees", seq, "");
-        for t in world.all_families() {
-            let name = lock(&t.name).clone();
-            let Ok(family) = view.family(&name) else { continue }; // the view may be older
-            let Some(rows) = judged(world, "a scan beside the writer", rows(&family), &[]) else { break };
-            if family.id() == t.family.id() {
-                let found = Found::Range(None, None, values(&rows));
-                world.read("a reader beside the writer", t.no, (seq, seq), from, found);
-            }
-        }
+        look(world, &mut reader);
         if rng.one_in(8) {
             reader = None;
+        }
+    }
+}
+
+/// Opens a reader beside the writer, or lets it see what is new, and reads all families.
+fn look(world: &World, reader: &mut Option<Reader>) {
+    let opened = match reader {
+        None => Db::options(PATH).env(world.env.clone()).comparator(listed()).open_reader().map(|opened| {
+            let view = opened.view();
+            *reader = Some(opened);
+            view
+        }),
+        Some(reader) => reader.refresh(),
+    };
+    let Some(view) = judged(world, "a reader beside the writer", opened, &[]) else { return };
+    let (seq, from) = (view.snapshot().seq(), world.time().0);
+    scheduler::note("a reader sees", seq, "");
+    for t in world.all_families() {
+        let name = lock(&t.name).clone();
+        let Ok(family) = view.family(&name) else { continue }; // the view may be older
+        let Some(rows) = judged(world, "a scan beside the writer", rows(&family), &[]) else { break };
+        if family.id() == t.family.id() {
+            let found = Found::Range(None, None, values(&rows));
+            world.read("a reader beside the writer", t.no, (seq, seq), from, found);
+        }
+    }
+}
+
+/// Makes calls that read files beside a close, until it has ended. They succeed, or say that the database is closed.
+pub(super) fn look_beside_close(world: &World) {
+    let mut rng = rng_of(world, 6);
+    let mut reader = None;
+    let mut copies = 0;
+    for _ in 0..CLOSING_CALLS {
+        if world.stops() {
+            return;
+        }
+        pause(world, &mut rng);
+        let families = world.all_families();
+        let t = rng.pick(&families);
+        let done = match rng.below(8) {
+            0..2 => t.family.flush(),
+            2..4 => t.family.compact(),
+            4 | 5 => world.db.sync().map(drop),
+            6 if !world.is_stormy() => {
+                copies += 1;
+                checkpoint(world, &format!("/late{copies}"));
+                Ok(())
+            }
+            _ => {
+                if world.plan.has_readers() {
+                    look(world, &mut reader);
+                }
+                let _ = (world.db.stats(), t.family.stats());
+                Ok(())
+            }
+        };
+        if let Err(e) = done {
+            return world.failed("a call beside a close", &e, std::slice::from_ref(t));
         }
     }
 }
@@ -214,12 +278,11 @@ fn capture(world: &World, rng: &mut Rng) {
     }
 }
 
-fn checkpoint(world: &World, n: u64) {
-    let path = format!("/copy{n}");
+fn checkpoint(world: &World, path: &str) {
     let least = world.acked();
     let families = world.all_families();
     let names: Vec<String> = families.iter().map(|t| lock(&t.name).clone()).collect();
-    let Some(()) = judged(world, "a checkpoint", world.db.checkpoint(&path), &families) else { return };
+    let Some(()) = judged(world, "a checkpoint", world.db.checkpoint(path), &families) else { return };
     // A family that was dropped or renamed meanwhile may or may not be in the copy, under either name.
     let is_known = |t: &Tracked, name: &String| t.is_settled() && *lock(&t.name) == *name;
     let still = families.iter().zip(names).filter(|(t, name)| is_known(t, name));
@@ -228,11 +291,36 @@ fn checkpoint(world: &World, n: u64) {
     lock(&world.captures).push(Capture {
         disk: world.disk.fork(),
         what,
-        path,
+        path: path.to_owned(),
         families,
         least,
         optional: vec![],
         was_killed: false,
+        objects: None,
+    });
+}
+
+/// Uploads all that was acknowledged. Then the folder is lost, to be restored from the store after the run.
+fn upload(world: &World, store: &Shaky) {
+    let (least, failed) = (world.acked(), store.failures());
+    let families = world.all_families();
+    let names: Vec<String> = families.iter().map(|t| lock(&t.name).clone()).collect();
+    let done = world.db.upload();
+    if done.is_err() && store.failures() > failed {
+        return;
+    }
+    let Some(()) = judged(world, "an upload", done, &families) else { return };
+    let is_known = |t: &Tracked, name: &String| t.is_settled() && *lock(&t.name) == *name;
+    let still = families.iter().zip(names).filter(|(t, name)| is_known(t, name));
+    lock(&world.captures).push(Capture {
+        disk: SimDisk::new(world.plan.seed),
+        what: "a restore".to_owned(),
+        path: PATH.to_owned(),
+        families: still.map(|(t, name)| (t.no, name)).collect(),
+        least,
+        optional: vec![],
+        was_killed: false,
+        objects: world.objects(),
     });
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tidesdb::{Isolation, Snapshot, SyncMode, WriteBatch, WriteOptions};
 
 use super::ledger::{Change, Found, Op, Row, may_expire};
+use super::vain::Place;
 use super::world::{Tracked, World};
 use crate::model::{FamilyNo, moment};
 use crate::rng::Rng;
@@ -16,6 +17,8 @@ use crate::rng::Rng;
 const CLOSING_WRITES: u64 = 30;
 /// Keys of a family.
 const KEYS: u64 = 48;
+/// A bound of a range delete has fewer bytes more than two to the power of this.
+const LONG_BOUND_BITS: u64 = 15;
 
 pub(super) struct Client<'a> {
     world: &'a World,
@@ -127,11 +130,8 @@ impl<'a> Client<'a> {
         let change = match self.rng.below(20) {
             0..3 if plan.has("deletes") => Change::Delete,
             3 if plan.has("ranges") => {
-                return Op {
-                    family,
-                    key: key(n),
-                    change: Change::DeleteRange(key(n + 1 + self.rng.below(8))),
-                };
+                let (key, until) = self.bounds(n);
+                return Op { family, key, change: Change::DeleteRange(until) };
             }
             // Keys with operands and keys that expire are different ones.
             4..12 if n % 5 == 1 && plan.has("merges") => {
@@ -145,6 +145,18 @@ impl<'a> Client<'a> {
             _ => Change::Put(Row { value: self.value(), expiry: 0 }),
         };
         Op { family, key: key(n), change }
+    }
+
+    /// Returns the bounds of a range delete near key `n`. Some are long.
+    fn bounds(&mut self, n: u64) -> (Vec<u8>, Vec<u8>) {
+        let (mut from, mut until) = (key(n), key(n + 1 + self.rng.below(8)));
+        for (bound, digit) in [(&mut from, b'1'), (&mut until, b'9')] {
+            if self.rng.one_in(4) && self.world.plan.has("long") {
+                let more = 1 << self.rng.below(LONG_BOUND_BITS);
+                bound.resize(bound.len() + more, digit); // behind its key, before the next one
+            }
+        }
+        (from, until)
     }
 
     /// Returns some families and operations on them.
@@ -300,18 +312,15 @@ impl<'a> Client<'a> {
         if ops.is_empty() {
             return;
         }
-        let takes_back: Vec<bool> = ops.iter().map(|_| self.rng.one_in(6)).collect();
+        let rng = &mut self.rng;
         let seq = world.commit("a transaction", ops.clone(), &targets, full, || {
             let mut tx = world.db.begin(level);
-            for (op, takes_back) in ops.iter().zip(takes_back) {
+            for op in &ops {
                 let t = target(&targets, op);
                 tx.get(&t.family, &op.key)?;
-                if takes_back {
-                    let before = tx.savepoint();
-                    tx.put(&t.family, &op.key, "taken back")?;
-                    tx.delete(&t.family, key(0))?;
-                    tx.rollback_to(before)?;
-                    tx.release(before)?;
+                if rng.one_in(5) {
+                    let place = Place { t, n: rng.below(KEYS), key };
+                    place.write_in_vain(world, rng, &mut tx)?;
                 }
                 match &op.change {
                     Change::Put(row) => {

@@ -18,7 +18,7 @@ const LATE: u64 = 100_000;
 const EARLY: u64 = 2;
 /// Commits that are tried to be left out: one for each thread that commits.
 const OPTIONAL_MAX: usize = 7;
-/// Bytes of a value that a message shows. Texts are also made for states that are only tried.
+/// Bytes of a key or value that a message shows. Texts are also made for states that are only tried.
 const SHOWN: usize = 256;
 
 /// A value with its expiry.
@@ -475,7 +475,7 @@ fn named(change: &Change) -> String {
 }
 
 fn text(key: &[u8]) -> String {
-    String::from_utf8_lossy(key).into_owned()
+    String::from_utf8_lossy(&key[..key.len().min(SHOWN)]).into_owned()
 }
 
 /// The begin of a value, and of the parts of that.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidesdb::{Db, Family, SyncMode, Transaction, WriteOptions};
+use tidesdb::{Db, Family, MemoryStore, ObjectStore, SyncMode, Transaction, WriteOptions};
 use tidesdb_io::sim::{Image, SimDisk, Starts, scheduled_on};
 use tidesdb_io::{Env, SimClock};
 use tidesdb_sync::scheduler;
@@ -16,6 +16,7 @@ use super::Figures;
 use super::client::Client;
 use super::ledger::{Change, Op, Row, Rows};
 use super::plan::{PATH, Plan};
+use super::store::Shaky;
 use super::world::{Capture, World, lock, rows};
 use super::{admin, ledger};
 use crate::isolation::{self, Record, Writes};
@@ -36,9 +37,10 @@ pub(super) fn run(plan: &Plan, figures: &mut Figures) -> Done<()> {
     // The threads of the clients are started by `env`, which never fails.
     let starts_fail = Arc::new(AtomicBool::new(false));
     let db_env = scarce(&env, plan.seed, &starts_fail);
-    let db = plan.open(&db_env, PATH).map_err(|e| format!("the first open: {e}"))?;
+    let store = plan.copying.map(|_| Arc::new(Shaky::new(MemoryStore::default(), Arc::clone(&env.clock))));
+    let db = plan.open(&db_env, PATH, as_store(&store)).map_err(|e| format!("the first open: {e}"))?;
     starts_fail.store(plan.starts_fail, SeqCst);
-    let mut world = World::new(plan, db, env, disk, clock);
+    let mut world = World::new(plan, db, env, (disk, clock, store));
     for n in 0..plan.families as usize {
         let name = format!("f{n}");
         let family = world.db.create_family(&name, plan.family(n)).map_err(|e| format!("a create: {e}"))?;
@@ -55,6 +57,10 @@ pub(super) fn run(plan: &Plan, figures: &mut Figures) -> Done<()> {
     judge(&world, records, figures)?;
     starts_fail.store(false, SeqCst); // a close with a timeout needs a thread
     end(world, figures)
+}
+
+fn as_store(store: &Option<Arc<Shaky>>) -> Option<Arc<dyn ObjectStore>> {
+    store.clone().map(|store| store as Arc<dyn ObjectStore>)
 }
 
 /// An environment that starts only some threads while `fails`.
@@ -87,10 +93,11 @@ fn work(world: &World) -> Option<Vec<Record>> {
         let n = n as u64;
         match n {
             0 => admin::control(world),
-            1 => admin::maintain(world),
+            1 if plan.has("maintenance") => admin::maintain(world),
+            1 => {}
             2 if plan.has("catalog") => admin::change_catalog(world),
             2 => {}
-            3 if plan.has("readers") => admin::follow(world),
+            3 if plan.has_readers() => admin::follow(world),
             3 => {}
             _ if n < 4 + clients => {
                 let _working = Working(world);
@@ -137,7 +144,20 @@ fn run_isolated(world: &World, n: u64) -> tidesdb::Result<Vec<Record>> {
         let ops = writes.iter().map(op).collect();
         world.record("a transaction of any level", ops, is_full, || tx.commit_with(&options))
     };
-    let pause = || world.env.clock.sleep(Duration::from_micros(1 << rng.borrow_mut().below(18)));
+    // Others commit while a transaction pauses. Then it may see a merge of what it has read and written.
+    let pause = || {
+        world.env.clock.sleep(Duration::from_micros(1 << rng.borrow_mut().below(18)));
+        let what = rng.borrow_mut().below(6);
+        let n = rng.borrow_mut().below(2) as usize;
+        let done = match what {
+            0 | 1 => families[n].compact(),
+            2 => families[n].flush(),
+            _ => Ok(()),
+        };
+        if let Err(e) = done {
+            world.failed("a merge during a transaction", &e, &[]);
+        }
+    };
     let shared = isolation::Shared { db: &world.db, families: &families, commit: &commit, pause: &pause };
     isolation::client(&shared, n as usize, plan.seed, plan.steps / 2)
 }
@@ -212,7 +232,7 @@ fn end(world: World, figures: &mut Figures) -> Done<()> {
     if is_calm && let Err(e) = &closed {
         return Err(format!("a close failed without a cause: {e}"));
     }
-    let (acked, durable) = (world.acked(), lock(&world.ledger).durable);
+    let (acked, durable, objects) = (world.acked(), lock(&world.ledger).durable, world.objects());
     let World { plan, db, disk, clock, families, isolated, ledger, captures, ahead, .. } = world;
     let captures = captures.into_inner().unwrap_or_default();
     drop((families, isolated, db));
@@ -234,6 +254,7 @@ fn end(world: World, figures: &mut Figures) -> Done<()> {
         least,
         optional: vec![],
         was_killed: false,
+        objects,
     };
     let oracle =
         Oracle { plan, ledger: ledger.into_inner().unwrap_or_default(), clock, ahead: *lock(&ahead) };
@@ -246,16 +267,18 @@ fn end(world: World, figures: &mut Figures) -> Done<()> {
     Ok(())
 }
 
-/// Closes the database, perhaps while clients write.
+/// Closes the database, perhaps while clients write and files are read. Then another process may take the folder over meanwhile.
 fn close(world: &World, rng: &mut Rng) -> tidesdb::Result<()> {
-    let writers = if world.plan.has("closes") && !world.stops() { rng.below(4) } else { 0 };
+    let others = if world.plan.has("closes") && !world.stops() { rng.below(5) } else { 0 };
     let is_timed = rng.one_in(3) && !world.is_stormy();
+    let is_taken_over = rng.one_in(2) && !world.is_stormy();
     let (first, pause) = (rng.next_u64() >> 32, Duration::from_micros(rng.below(2000)));
     let result = Mutex::new(Ok(()));
-    world.env.threads.run_together("closer", writers as usize + 1, &|n| {
+    world.env.threads.run_together("closer", others as usize + 1, &|n| {
         match n {
             0 => {}
             1 => return admin::control_close(world),
+            2 => return admin::look_beside_close(world),
             _ => return Client::new(world, first + n as u64).write_until_closed(),
         }
         world.env.clock.sleep(pause);
@@ -265,9 +288,23 @@ fn close(world: &World, rng: &mut Rng) -> tidesdb::Result<()> {
             true => db.close_timeout(Duration::from_secs(600)).and_then(|()| db.close()),
             false => db.close(),
         };
+        if closed.is_ok() && is_taken_over {
+            take_over(world);
+        }
         *lock(&result) = closed;
     });
     result.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Opens the closed database as another process would, replaces its files and closes it.
+fn take_over(world: &World) {
+    let merged = world.plan.open(&world.env, PATH, as_store(&world.store)).and_then(|db| {
+        db.compact()?;
+        db.close()
+    });
+    if let Err(e) = merged {
+        world.fail(format!("an open after a close, a merge and a close: {e}"));
+    }
 }
 
 fn read_families(families: &[(FamilyNo, Family)]) -> Done<BTreeMap<FamilyNo, Rows>> {
@@ -288,18 +325,22 @@ struct Oracle {
 impl Oracle {
     /// Opens a disk, compares it with the commits, writes to it, and opens it again.
     fn recover(&self, capture: Capture, was_closed: bool) -> Done<()> {
-        let Capture { mut disk, mut what, path, families, least, optional, was_killed } = capture;
+        let Capture { mut disk, mut what, path, families, least, optional, was_killed, mut objects } =
+            capture;
         let mut rng = Rng::new(self.plan.seed ^ least);
         let mut was_closed = was_closed;
-        while self.plan.has("recoveries") && rng.one_in(2) {
+        while self.plan.cuts_recoveries() && rng.one_in(2) {
             let is_kill = was_killed || rng.one_in(2);
-            (disk, was_closed) = (self.cut_short(disk, &path, is_kill, &mut rng), false);
+            (disk, was_closed) = (self.cut_short(disk, (&path, &mut objects), is_kill, &mut rng), false);
             what +=
                 if is_kill { " and a kill of the recovery" } else { " and a power failure in the recovery" };
         }
         let (env, _) = self.machine(disk, self.plan.seed ^ least);
         let told = |e: String| format!("after {what}: {e}");
-        let db = self.open(&env, &path).map_err(told)?;
+        // The copy of the database, not of its checkpoints.
+        let objects = objects.filter(|_| path == PATH);
+        let store = objects.map(|objects| Arc::new(Shaky::new(objects, Arc::clone(&env.clock))));
+        let db = self.open(&env, &path, &store).map_err(told)?;
         if was_closed && (db.recovery_report().orphans > 0 || !db.recovery_report().clean) {
             return Err(told(format!("a clean close left something: {}", db.recovery_report())));
         }
@@ -315,7 +356,7 @@ impl Oracle {
             }
         }
         db.close().map_err(|e| told(format!("a close after the recovery: {e}")))?;
-        let db = self.open(&env, &path).map_err(told)?;
+        let db = self.open(&env, &path, &store).map_err(told)?;
         if db.recovery_report().orphans > 0 || !db.recovery_report().clean {
             return Err(told(format!("the close after it left something: {}", db.recovery_report())));
         }
@@ -339,19 +380,28 @@ impl Oracle {
     }
 
     /// Begins a recovery that a kill or a power failure ends. Returns the disk that it leaves.
-    fn cut_short(&self, disk: SimDisk, path: &str, is_kill: bool, rng: &mut Rng) -> SimDisk {
+    fn cut_short(
+        &self,
+        disk: SimDisk,
+        (path, objects): (&str, &mut Option<MemoryStore>),
+        is_kill: bool,
+        rng: &mut Rng,
+    ) -> SimDisk {
         let (env, disk) = self.machine(disk, rng.next_u64());
         let within = 1 << rng.below(9);
         disk.crash_at(rng.below(within));
         // It may have ended before.
-        if let Ok(db) = self.plan.open(&env, path) {
+        let used = objects.take().filter(|_| path == PATH);
+        let store = used.map(|objects| Arc::new(Shaky::new(objects, Arc::clone(&env.clock))));
+        if let Ok(db) = self.plan.open(&env, path, as_store(&store)) {
             db.abandon();
         }
+        *objects = store.map(|store| store.fork());
         if is_kill { disk.fork() } else { disk.crash_image(rng.pick(&Image::STANDARD), rng.next_u64()) }
     }
 
-    fn open(&self, env: &Env, path: &str) -> Done<Db> {
-        self.plan.open(env, path).map_err(|e| format!("the open failed: {e}"))
+    fn open(&self, env: &Env, path: &str, store: &Option<Arc<Shaky>>) -> Done<Db> {
+        self.plan.open(env, path, as_store(store)).map_err(|e| format!("the open failed: {e}"))
     }
 
     fn compare(

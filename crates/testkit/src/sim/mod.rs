@@ -7,7 +7,9 @@
 
 pub mod ledger;
 pub mod plan;
+mod store;
 mod world;
+mod vain;
 mod client;
 mod admin;
 mod life;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidesdb::{Compression, Db, FamilyOptions, MergeOperator, Result, SyncMode};
+use tidesdb::{Compression, Db, FamilyOptions, MergeOperator, ObjectStore, RemoteOptions, Result, SyncMode};
 use tidesdb_io::sim::{Habits, SimDisk};
 use tidesdb_io::{Descriptors, Env};
 use tidesdb_sync::scheduler::{Settings, Strategy};
@@ -18,11 +18,13 @@ pub const PATH: &str = "/db";
 const MEMORY_LITTLE: u64 = 16 << 20;
 /// The thread of intervals looks every 10 ms, and its sync waits for commits that are being written, and takes turns with all other threads.
 const INTERVAL_LATE: Duration = Duration::from_millis(300);
+/// Bytes of files that stay on a disk whose files may leave it.
+const LOCAL_BYTES_MAX: u64 = 16 << 10;
 /// A call that takes no longer is not slow.
 const LATE_LITTLE: Duration = Duration::from_millis(1);
 
 /// Kinds of work and faults that can be left out, to make a failure smaller.
-pub const PARTS: [&str; 25] = [
+pub const PARTS: [&str; 26] = [
     "captures",
     "catalog",
     "clock",
@@ -46,6 +48,7 @@ pub const PARTS: [&str; 25] = [
     "scans",
     "singles",
     "snapshots",
+    "store",
     "threads",
     "transactions",
 ];
@@ -61,6 +64,25 @@ pub enum Weather {
     Full,
     /// The power fails.
     Cut,
+}
+
+/// The copy of a database in an object store.
+#[derive(Clone, Copy, Debug)]
+pub struct Copying {
+    /// Whether the log is copied too.
+    log: bool,
+    /// Whether files that are in the store leave the disk.
+    evicts: bool,
+    /// Whether the store is down for a while.
+    pub fails: bool,
+}
+
+impl Copying {
+    fn drawn(one: &mut impl FnMut(&[u64]) -> u64) -> Option<Self> {
+        let (kind, log) = (one(&[0, 0, 0, 1, 2]), one(&[0, 1]) == 1);
+        // Files that are only in a store that is down cannot be read.
+        (kind > 0).then_some(Self { log, evicts: kind == 2, fails: kind == 1 })
+    }
 }
 
 /// All that a seed decides beside the schedule.
@@ -90,6 +112,8 @@ pub struct Plan {
     pub is_huge: bool,
     /// Whether some threads of the engine are not started after the open.
     pub starts_fail: bool,
+    /// The copy in an object store.
+    pub copying: Option<Copying>,
     /// Whether each thread gets its turn soon and no call is slow.
     is_timely: bool,
     memory: u64,
@@ -145,6 +169,7 @@ impl Plan {
         };
         let starts_fail = one(&[0, 0, 0, 0, 1]) == 1 && !is_off("threads");
         let singles = one(&[0, 1]) == 1 && !is_off("singles");
+        let copying = Copying::drawn(&mut one).filter(|_| !is_off("store"));
         let captures = if is_off("captures") { 0 } else { one(&[0, 1, 2, 4]) };
         Self {
             seed,
@@ -159,6 +184,7 @@ impl Plan {
             open_files,
             is_huge,
             starts_fail,
+            copying,
             is_timely: false,
             memory,
             map_reads: one(&[0, 0, 1]) == 1,
@@ -182,6 +208,17 @@ impl Plan {
     pub fn has(&self, part: &str) -> bool {
         debug_assert!(PARTS.contains(&part));
         !self.off.iter().any(|off| off == part)
+    }
+
+    /// Returns whether readers beside the writer take part. They do not see what is only in a store.
+    pub fn has_readers(&self) -> bool {
+        self.has("readers") && !self.copying.is_some_and(|copying| copying.evicts)
+    }
+
+    /// Returns whether recoveries may end by a power failure or a kill: not if the only copy of a file is in the store. A machine that is
+    /// gone no longer calls the store, and one whose disk fails does.
+    pub fn cuts_recoveries(&self) -> bool {
+        self.has("recoveries") && !self.copying.is_some_and(|copying| copying.evicts)
     }
 
     /// Returns whether commits are durable when they return.
@@ -238,11 +275,18 @@ impl Plan {
         options
     }
 
-    /// Opens the database at `path`.
+    /// Opens the database at `path`, whose copy is in `store`.
     ///
     /// # Errors
     /// The error of the engine.
-    pub fn open(&self, env: &Env, path: &str) -> Result<Db> {
+    pub fn open(&self, env: &Env, path: &str, store: Option<Arc<dyn ObjectStore>>) -> Result<Db> {
+        let remote = self.copying.zip(store).map(|(copying, store)| {
+            let mut remote = RemoteOptions::new(store);
+            remote.local_bytes_max = if copying.evicts { LOCAL_BYTES_MAX } else { 0 };
+            (remote.replicate_log, remote.log_bytes) = (copying.log, 4 << 10);
+            remote.interval = Duration::from_millis(20);
+            remote
+        });
         Db::options(path)
             .env(env.clone())
             .sync(self.sync)
@@ -262,6 +306,7 @@ impl Plan {
                 o.mmap_reads = self.map_reads;
                 o.disk_free_min = 0;
                 o.disk_reserve_bytes = Some(0);
+                o.remote = remote;
             })
             .open()
     }

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidesdb::{Db, Error, Family, Snapshot};
+use tidesdb::{Db, Error, Family, MemoryStore, Snapshot};
 use tidesdb_io::sim::SimDisk;
 use tidesdb_io::{Env, SimClock};
 use tidesdb_sync::scheduler;
 
 use super::ledger::{Fate, Found, Ledger, Op, Read, Row, Rows};
 use super::plan::{PATH, Plan};
+use super::store::Shaky;
 use crate::model::{FamilyNo, wall_millis};
 use crate::rng::Rng;
 
@@ -45,6 +46,8 @@ pub(super) struct Capture {
     pub(super) optional: Vec<usize>,
     /// Only the process was killed: what had not reached the device is there, and would be lost with the machine.
     pub(super) was_killed: bool,
+    /// The objects of the store at that time.
+    pub(super) objects: Option<MemoryStore>,
 }
 
 /// State shared by the threads of a run. Its locks are never held during a call of the engine.
@@ -54,6 +57,8 @@ pub(super) struct World {
     pub(super) env: Env,
     pub(super) disk: Arc<SimDisk>,
     pub(super) clock: Arc<SimClock>,
+    /// The store of the copy.
+    pub(super) store: Option<Arc<Shaky>>,
     pub(super) families: Mutex<Vec<Arc<Tracked>>>,
     /// Families of the transactions of all levels. No other thread writes to them or changes them.
     pub(super) isolated: Vec<Arc<Tracked>>,
@@ -77,13 +82,19 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl World {
-    pub(super) fn new(plan: &Plan, db: Db, env: Env, disk: Arc<SimDisk>, clock: Arc<SimClock>) -> Self {
+    pub(super) fn new(
+        plan: &Plan,
+        db: Db,
+        env: Env,
+        (disk, clock, store): (Arc<SimDisk>, Arc<SimClock>, Option<Arc<Shaky>>),
+    ) -> Self {
         Self {
             plan: plan.clone(),
             db,
             env,
             disk,
             clock,
+            store,
             families: Mutex::default(),
             isolated: Vec::new(),
             ledger: Mutex::default(),
@@ -123,6 +134,11 @@ impl World {
     pub(super) fn time(&self) -> (u64, u64) {
         let now = wall_millis(&*self.clock);
         (now, now + *lock(&self.ahead))
+    }
+
+    /// The objects of the store as they are now.
+    pub(super) fn objects(&self) -> Option<MemoryStore> {
+        self.store.as_ref().map(|store| store.fork())
     }
 
     pub(super) fn families(&self) -> Vec<Arc<Tracked>> {
@@ -295,6 +311,7 @@ impl World {
             least,
             optional,
             was_killed: is_kill,
+            objects: self.objects(),
         });
     }
 }
