@@ -4,6 +4,7 @@ use testkit::fuzz::targets::{TARGETS, base, open_table};
 use testkit::fuzz::{corpus, mutate, seal};
 use testkit::rng::Rng;
 use testkit::world::PATH;
+use tidesdb_io::checksummed_bytes;
 
 /// A file that is rebuilt from its short form equals the original: the short form loses nothing, and the checksums are
 /// valid.
@@ -70,15 +71,32 @@ fn the_tables_of_the_corpus_can_be_opened_and_read() {
     }
 }
 
+/// Bytes that a target checksums for each byte of its input and of what it builds, at most. Searches in the log have a bound of their own.
+const WORK_MAX: f64 = 8.0;
+const SEARCHES_MAX: f64 = 400.0;
+/// Bytes of the database that a target may build, and of the segment that is searched six times.
+const BUILT_BYTES: u64 = 256 << 10;
+
+/// A target also fails if it does more work than its input explains: a search once checksummed bytes that users choose again and again.
 #[test]
-fn every_target_survives_its_corpus_and_some_changes() {
+fn every_target_survives_its_corpus_and_some_changes_with_bounded_work() {
     for target in TARGETS {
+        let mut most = 0.0_f64;
+        let mut run = |input: &[u8]| {
+            let before = checksummed_bytes();
+            (target.run)(input);
+            let work = (checksummed_bytes() - before) as f64;
+            most = most.max(work / (input.len() as u64 + BUILT_BYTES) as f64);
+        };
         let seeds: Vec<Vec<u8>> =
             corpus::read(&target).unwrap().into_iter().map(|(_, input)| input).collect();
-        seeds.iter().for_each(|input| (target.run)(input));
+        seeds.iter().for_each(|input| run(input));
         let some = if target.name == "arguments" { 5 } else { 200 };
         for n in 0..some {
-            (target.run)(&mutate::input(&seeds, &mut Rng::new(n)));
+            run(&mutate::input(&seeds, &mut Rng::new(n)));
         }
+        println!("{}: at most {most:.2} bytes are checksummed for each byte", target.name);
+        let bound = if target.name == "search" { SEARCHES_MAX } else { WORK_MAX };
+        assert!(most <= bound, "{}: {most:.2} bytes are checksummed for each byte", target.name);
     }
 }

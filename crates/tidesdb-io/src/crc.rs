@@ -3,6 +3,8 @@
 //! Processors with an instruction for it take eight bytes per step, and three steps at the same time, since each takes three cycles. Others
 //! take eight bytes per step from tables.
 
+use std::cell::Cell;
+
 /// The polynomial, with the lowest power in the highest bit.
 const POLYNOMIAL: u32 = 0x82F6_3B78;
 /// Length of each of three parts of a piece that are computed at the same time.
@@ -15,9 +17,41 @@ static BYTES: [[u32; 256]; 8] = bytes();
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 static SHIFTED: [[u32; 256]; 4] = shifted_by(PART);
 
+/// The power of the polynomial's variable that stands for so many zero bytes: the digits of their number in base 256, from the lowest on.
+static ZEROS: [[u32; 256]; 8] = zeros();
+
+thread_local! {
+    static CHECKSUMMED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Returns how many bytes this thread has passed to [`crc32c`]; 0 in a build without debug assertions. Tests compare the number with the
+/// length of a file, to see that no byte is checksummed again and again.
+pub fn checksummed_bytes() -> u64 {
+    CHECKSUMMED.get()
+}
+
+/// Returns the CRC32C of some bytes followed by `len` others, where `crc` is that of the former and `next` that of the latter. Takes the
+/// same time for any length.
+///
+/// ```
+/// use tidesdb_io::{crc32c, crc32c_joined};
+///
+/// let (first, second) = (b"the tide ", b"rises");
+/// let joined = crc32c_joined(crc32c(0, first), crc32c(0, second), second.len() as u64);
+/// assert_eq!(joined, crc32c(0, b"the tide rises"));
+/// ```
+pub fn crc32c_joined(crc: u32, next: u32, len: u64) -> u32 {
+    let digits = len.to_le_bytes();
+    let powers = ZEROS.iter().zip(digits).filter(|(_, digit)| *digit > 0);
+    powers.fold(crc, |crc, (powers, digit)| product(crc, powers[usize::from(digit)])) ^ next
+}
+
 /// Returns the CRC32C of some bytes followed by `bytes`, where `crc` is that of the former; 0 if there are none.
 #[inline]
 pub fn crc32c(crc: u32, bytes: &[u8]) -> u32 {
+    if cfg!(debug_assertions) {
+        CHECKSUMMED.set(CHECKSUMMED.get() + bytes.len() as u64);
+    }
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("sse4.2") {
         // SAFETY: the processor has the instructions.
@@ -95,6 +129,34 @@ fn shifted(crc: u32) -> u32 {
     SHIFTED[0][a] ^ SHIFTED[1][b] ^ SHIFTED[2][c] ^ SHIFTED[3][d]
 }
 
+/// Returns the product of two polynomials, modulo [`POLYNOMIAL`]. The lowest power is in the highest bit.
+const fn product(mut a: u32, mut b: u32) -> u32 {
+    let mut sum = 0;
+    while a != 0 {
+        // The highest bit of `a` is the lowest power that is left.
+        sum ^= b & 0u32.wrapping_sub(a >> 31);
+        b = b >> 1 ^ POLYNOMIAL & 0u32.wrapping_sub(b & 1);
+        a <<= 1;
+    }
+    sum
+}
+
+const fn zeros() -> [[u32; 256]; 8] {
+    const ONE: u32 = 1 << 31;
+    let mut tables = [[ONE; 256]; 8];
+    let (mut step, mut digit) = (ONE >> 8, 0); // one zero byte
+    while digit < tables.len() {
+        let mut n = 1;
+        while n < 256 {
+            tables[digit][n] = product(tables[digit][n - 1], step);
+            n += 1;
+        }
+        step = product(tables[digit][255], step);
+        digit += 1;
+    }
+    tables
+}
+
 const fn bytes() -> [[u32; 256]; 8] {
     let mut tables = [[0; 256]; 8];
     let mut at = 0;
@@ -140,7 +202,7 @@ const fn shifted_by(zeros: usize) -> [[u32; 256]; 4] {
 
 #[cfg(test)]
 mod tests {
-    use super::{by_tables, crc32c};
+    use super::{by_tables, crc32c, crc32c_joined};
 
     /// One bit at a time, by the definition.
     fn slow(crc: u32, bytes: &[u8]) -> u32 {
@@ -164,6 +226,21 @@ mod tests {
                     "{len} bytes from {from}, in two parts"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn checksums_of_parts_of_every_length_are_joined() {
+        let bytes: Vec<u8> = (0..70_000_u32).map(|i| ((i * 167) >> 3) as u8).collect();
+        for len in (0..600).chain([4096, 65_535, 65_536, 65_537, 69_990]) {
+            let (first, second) = bytes[..len + 9].split_at(9);
+            let joined = crc32c_joined(crc32c(0, first), crc32c(0, second), len as u64);
+            assert_eq!(joined, crc32c(0, &bytes[..len + 9]), "{len}");
+            assert_eq!(crc32c_joined(7, crc32c(0, second), len as u64), crc32c(7, second), "{len}");
+        }
+        for half in [1 << 20, 1 << 31, 1 << 40] {
+            let twice = crc32c_joined(crc32c_joined(1, 0, half), 0, half);
+            assert_eq!(twice, crc32c_joined(1, 0, 2 * half), "{half}");
         }
     }
 }

@@ -38,7 +38,7 @@ pub use buffer::Buffer;
 #[cfg(simulated)]
 pub use clock::SimClock;
 pub use clock::{Clock, ManualClock, RealClock};
-pub use crc::crc32c;
+pub use crc::{checksummed_bytes, crc32c, crc32c_joined};
 pub use disk::RealDisk;
 pub use entropy::{Entropy, OsEntropy, SeededEntropy};
 pub use env::Env;

@@ -10,5 +10,6 @@ pub mod mutate;
 pub mod seal;
 pub mod base;
 pub mod calls;
+mod search;
 pub mod targets;
 pub mod corpus;

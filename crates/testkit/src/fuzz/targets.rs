@@ -32,7 +32,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 11] = [
     Target { name: "manifest", run: manifest, seeds: manifest_seeds },
     Target { name: "current", run: current, seeds: current_seeds },
     Target { name: "names", run: names, seeds: names_seeds },
@@ -40,6 +40,7 @@ pub const TARGETS: [Target; 10] = [
     Target { name: "merge", run: merge, seeds: table_seeds },
     Target { name: "vlog", run: vlog, seeds: vlog_seeds },
     Target { name: "log", run: log, seeds: log_seeds },
+    Target { name: "search", run: super::search::run, seeds: super::search::seeds },
     Target { name: "ini", run: tidesdb_capi::fuzz::ini, seeds: ini_seeds },
     Target { name: "arguments", run: tidesdb_capi::fuzz::arguments, seeds: argument_seeds },
     Target { name: "calls", run: super::calls::run, seeds: super::calls::seeds },

@@ -6,6 +6,7 @@ mod compress;
 mod cursor;
 mod varint;
 mod fields;
+mod sums;
 
 pub use checksum::{Salt, bound_crc, key_hash};
 pub use compress::{
@@ -14,4 +15,5 @@ pub use compress::{
 };
 pub use cursor::Decoder;
 pub use fields::{FieldClass, FieldWriter, UnknownFields, read_fields};
+pub use sums::PartSums;
 pub use varint::{Sink, VARINT_BYTES_MAX, put_bytes, put_varint};

@@ -6,7 +6,7 @@ use tidesdb_io::{Access, FileExt};
 
 use super::{hex, no_such, open, shown, shown_expiry};
 use crate::files::{self, FileKind};
-use crate::types::SeqNo;
+use crate::wal::PartInMemory;
 use crate::wal::layout::{
     RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_HEADER_BYTES, SegmentHeader, UNIT,
 };
@@ -52,7 +52,7 @@ pub fn wal(
         damage.push(Error::corrupt(file, len, "the file is not as long as its header says"));
     }
     match header.id.checked_mul(header.segment_bytes).filter(|base| base.checked_add(len).is_some()) {
-        Some(base) => Segment { file, base, header: &header, bytes: &bytes }.walk(entries, show, &mut damage),
+        Some(_) => Segment { file, header: &header, bytes: &bytes }.walk(entries, show, &mut damage)?,
         None => damage.push(Error::corrupt(file, 0, "the number of the segment is too large")),
     }
     Ok(damage)
@@ -61,21 +61,20 @@ pub fn wal(
 /// A segment in memory.
 struct Segment<'a> {
     file: &'a str,
-    /// Address of the first byte.
-    base: u64,
     header: &'a SegmentHeader,
     bytes: &'a [u8],
 }
 
-impl<'a> Segment<'a> {
+impl Segment<'_> {
     /// Shows all records. A gap without records is damage if a record states that it was durable.
-    fn walk(&self, entries: bool, show: &mut dyn FnMut(&str), damage: &mut Vec<Error>) {
+    fn walk(&self, entries: bool, show: &mut dyn FnMut(&str), damage: &mut Vec<Error>) -> Result<()> {
+        let mut part = PartInMemory::new(self.header, self.bytes, 0);
         let mut pos = SEGMENT_HEADER_BYTES;
         let mut holes: Vec<u64> = Vec::new();
         let (mut records, mut synced) = (0u64, 0);
         while pos + RECORD_HEADER_BYTES as u64 <= self.bytes.len() as u64 {
-            let Some((record, body)) = self.record(pos) else {
-                let Some(next) = self.next_record(pos + UNIT) else { break };
+            let Some(record) = part.record_at(pos)? else {
+                let Some((next, _)) = part.next_record(pos + UNIT)? else { break };
                 show(&format!("  @{pos:<10} {} bytes that are not a record", next - pos));
                 holes.push(pos);
                 pos = next;
@@ -83,6 +82,7 @@ impl<'a> Segment<'a> {
             };
             show(&describe(pos, &record));
             if entries && record.kind == RecordKind::Commit {
+                let body = &self.bytes[pos as usize + RECORD_HEADER_BYTES..][..record.body_len as usize];
                 self.show_ops(pos, body, show, damage);
             }
             records += 1;
@@ -99,9 +99,10 @@ impl<'a> Segment<'a> {
             show(&format!("  @{pos:<10} {} bytes left, {what}", rest.len()));
         }
         show(&format!("  {records} records"));
-        for hole in holes.into_iter().filter(|hole| (self.base + hole) / UNIT < synced) {
+        for hole in holes.into_iter().filter(|hole| self.header.seq_at(*hole) < synced) {
             damage.push(Error::corrupt(self.file, hole, "a record that was durable is damaged"));
         }
+        Ok(())
     }
 
     fn show_ops(&self, pos: u64, body: &[u8], show: &mut dyn FnMut(&str), damage: &mut Vec<Error>) {
@@ -118,19 +119,6 @@ impl<'a> Segment<'a> {
                 }
             }
         }
-    }
-
-    fn seq(&self, pos: u64) -> SeqNo {
-        (self.base + pos) / UNIT
-    }
-
-    fn record(&self, pos: u64) -> Option<(RecordHeader, &'a [u8])> {
-        let rest = self.bytes.get(usize::try_from(pos).ok()?..)?;
-        RecordHeader::decode(rest, self.seq(pos), &self.header.salt)
-    }
-
-    fn next_record(&self, from: u64) -> Option<u64> {
-        (from..self.bytes.len() as u64).step_by(UNIT as usize).find(|pos| self.record(*pos).is_some())
     }
 }
 

@@ -22,7 +22,7 @@ use super::format::{
     first_nonzero, page_up,
 };
 use super::state::State;
-use crate::codec::Salt;
+use crate::codec::{PartSums, Salt, bound_crc};
 use crate::files::{self, CURRENT, FileKind};
 use crate::types::wal_id_max;
 use crate::{Error, Result};
@@ -399,8 +399,11 @@ impl Reader<'_> {
     }
 
     /// Returns the number of bytes from `start` to the last nonzero byte. A complete record among them is damage.
+    ///
+    /// A torn record may hold keys and bounds that users chose, each of which may look like the header of a long record. So the checksum
+    /// of each is known from sums, and only what has the right one is read as a record.
     fn scan_torn(&self, start: u64) -> Result<u64> {
-        let mut torn_to = start;
+        let (mut torn_to, mut sums) = (start, None);
         let mut at = start;
         while at < self.source.file_bytes {
             let n = (self.source.file_bytes - at).min(CHUNK_BYTES as u64) as usize;
@@ -409,12 +412,36 @@ impl Reader<'_> {
                 let page_at = at + i as u64 * PAGE;
                 let Some(last) = page.iter().rposition(|b| *b != 0) else { continue };
                 torn_to = page_at + last as u64 + 1;
-                if self.source.record(&self.header.salt, page_at, self.source.file_bytes)?.is_some() {
+                if self.may_be_record(page, page_at, start, &mut sums)?
+                    && self.source.record(&self.header.salt, page_at, self.source.file_bytes)?.is_some()
+                {
                     return Err(self.corrupt(start, "a record is damaged, and a complete one follows"));
                 }
             }
             at += n as u64;
         }
         Ok(torn_to - start)
+    }
+    /// Returns false if no complete record begins with `page`, at `at`. `sums` are those of the file from `start` on, once they are needed.
+    fn may_be_record(&self, page: &[u8], at: u64, start: u64, sums: &mut Option<PartSums>) -> Result<bool> {
+        let (source, salt) = (&self.source, &self.header.salt);
+        if page.len() < PAGE as usize {
+            return Ok(false); // the end of the file, where no record begins
+        }
+        let header = ManifestRecordHeader::decode(page, source.name, at)?;
+        let payload = at + RECORD_HEADER_BYTES as u64;
+        let end = payload + header.length as u64;
+        if header.length > PAYLOAD_BYTES_MAX || page_up(end) > source.file_bytes {
+            return Ok(false);
+        }
+        let read = |bytes: &mut [u8], at: u64| {
+            source.file.read_exact_at(bytes, at).map_err(|e| Error::io_at("read", source.name, at, e))
+        };
+        let sums = match sums {
+            Some(sums) => sums,
+            none => none.insert(PartSums::of(start..source.file_bytes, read)?),
+        };
+        let crc = bound_crc(salt, at, &[&page[4..RECORD_HEADER_BYTES]]);
+        Ok(sums.crc(crc, payload..end, read)? == header.crc)
     }
 }

@@ -85,7 +85,7 @@ impl SegmentHeader {
     /// The valid record at `at` of the file, where `bytes` begin, if there is one.
     pub fn record_at(&self, bytes: &[u8], at: u64) -> Option<RecordHeader> {
         let (record, _) = RecordHeader::decode(bytes, self.seq_at(at), &self.salt)?;
-        let fits = record.kind != RecordKind::Pad || record.record_bytes() == self.file_bytes() - at;
+        let fits = record.kind != RecordKind::Pad || at + record.record_bytes() == self.file_bytes();
         fits.then_some(record) // a pad fills the rest of the file
     }
 

@@ -19,6 +19,7 @@
 
 pub mod layout;
 mod piece;
+mod candidates;
 mod window;
 pub mod reader;
 mod tail;
@@ -34,6 +35,7 @@ mod due;
 #[cfg(test)]
 mod tests;
 
+pub use candidates::PartInMemory;
 pub use due::SyncDue;
 pub use log::{Log, LogConfig};
 pub use piece::{LargeCommit, LoggedCommit, Piece, Taken};

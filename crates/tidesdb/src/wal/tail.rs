@@ -18,6 +18,7 @@ use std::io::ErrorKind;
 
 use tidesdb_io::{Access, Dir};
 
+use super::candidates::PartInMemory;
 use super::layout::{
     RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_HEADER_BYTES, SegmentHeader, UNIT,
 };
@@ -139,7 +140,7 @@ impl LogTail {
         let mut read_again = None;
         loop {
             segment.load(self.offset, want)?;
-            let (piece, used, next) = self.parse(segment, durable);
+            let (piece, used, next) = self.parse(segment, durable)?;
             if piece.commits().len() > 0
                 && let Some(stop) = apply(&piece)?
             {
@@ -165,7 +166,7 @@ impl LogTail {
     }
 
     /// Returns the commits that `segment` has loaded from the next record on, and how many bytes the records take.
-    fn parse(&self, segment: &SegmentReader<'_>, durable: SeqNo) -> (Piece, u64, Next) {
+    fn parse(&self, segment: &SegmentReader<'_>, durable: SeqNo) -> Result<(Piece, u64, Next)> {
         let (mut piece, mut pos) = (segment.piece(), 0);
         let bytes = segment.loaded();
         let (segment, len) = (&segment.header, segment.header.file_bytes());
@@ -179,7 +180,7 @@ impl LogTail {
             }
             let seq = segment.seq_at(at);
             let Some(record) = segment.record_at(rest, at) else {
-                let written = seq < durable || is_stated(segment, at, rest, !self.may_have_lost);
+                let written = seq < durable || is_stated(segment, at, rest, !self.may_have_lost)?;
                 break Next::Hole { written };
             };
             if record.kind == RecordKind::Pad {
@@ -194,7 +195,7 @@ impl LogTail {
                 break Next::Segment; // the file of an oversized record holds only that record
             }
         };
-        (piece, pos as u64, next)
+        Ok((piece, pos as u64, next))
     }
 
     /// Opens the segment of the next record; `None` if there is none under its name.
@@ -214,14 +215,17 @@ impl LogTail {
 
 /// Returns whether a record in `rest`, which begins at the hole at offset `at`, states that the log was written beyond the
 /// hole. Without the same boot, only a statement that it was synced is trusted.
-fn is_stated(segment: &SegmentHeader, at: u64, rest: &[u8], same_boot: bool) -> bool {
-    let stated = |record: RecordHeader| match same_boot {
-        true => record.complete.max(record.synced),
-        false => record.synced,
-    };
-    let places = (UNIT as usize..rest.len()).step_by(UNIT as usize);
-    let mut later = places.filter_map(|place| segment.record_at(&rest[place..], at + place as u64));
-    later.any(|record| stated(record) > segment.seq_at(at))
+fn is_stated(segment: &SegmentHeader, at: u64, rest: &[u8], same_boot: bool) -> Result<bool> {
+    let mut part = PartInMemory::new(segment, rest, at);
+    let mut place = at + UNIT;
+    while let Some((next, record)) = part.next_record(place)? {
+        let stated = if same_boot { record.complete.max(record.synced) } else { record.synced };
+        if stated > segment.seq_at(at) {
+            return Ok(true);
+        }
+        place = next + record.record_bytes();
+    }
+    Ok(false)
 }
 
 /// Returns whether a sync failed, after which the system may have dropped bytes that were written.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tidesdb_io::{Access, Buffer, Dir, File, FileExt, crc32c};
 
+use super::candidates::Candidates;
 use super::layout::{RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES, SegmentHeader, UNIT};
 use super::piece::{LargeCommit, Piece, fresh};
 use crate::types::WalId;
@@ -78,6 +79,7 @@ pub(super) struct SegmentReader<'w> {
     pub(super) name: Arc<str>,
     file: Arc<dyn File>,
     window: &'w mut Window,
+    candidates: Candidates,
 }
 
 impl<'w> SegmentReader<'w> {
@@ -96,7 +98,7 @@ impl<'w> SegmentReader<'w> {
         let header = SegmentHeader::decode(&head, &name)?;
         header.check_place(id, db_uuid, segment_bytes, &name).map_err(Unusable::Foreign)?;
         window.len = 0;
-        Ok(Self { header, name: name.into(), file, window })
+        Ok(Self { header, name: name.into(), file, window, candidates: Candidates::default() })
     }
 
     /// Checks that the file is as long as its header says.
@@ -125,19 +127,42 @@ impl<'w> SegmentReader<'w> {
         self.header.bytes_missing(self.window.from(at), at).is_none()
     }
 
-    /// The valid record at `at`, if one begins there.
+    /// The valid record at `at`, if one begins there. Calls must be in order of `at`.
     ///
     /// # Errors
     /// `Io`, `MemoryLimit`.
     pub(super) fn record_at(&mut self, at: u64) -> Result<Option<RecordHeader>> {
+        if !self.candidates.are_few() && !self.may_be_valid(at)? {
+            return Ok(None);
+        }
         if !self.has(at) {
             self.move_to(at)?;
         }
         let rest = self.window.from(at);
-        match self.header.bytes_missing(rest, at) {
-            None => Ok(self.header.record_at(rest, at)),
-            Some(needed) => self.check_large(at, needed),
+        let seq = self.header.seq_at(at);
+        let head = rest.first_chunk::<RECORD_HEADER_BYTES>().copied();
+        let found = match self.header.bytes_missing(rest, at) {
+            None => self.header.record_at(rest, at),
+            Some(needed) => self.check_large(at, needed)?,
+        };
+        if let Some(head) = head.filter(|head| found.is_none() && RecordHeader::looks_like(head, seq)) {
+            self.candidates.note_invalid(&head, self.header.file_bytes() - at);
         }
+        Ok(found)
+    }
+
+    /// Returns false if no valid record begins at `at`, after some work that does not depend on the length of the record.
+    fn may_be_valid(&mut self, at: u64) -> Result<bool> {
+        if self.window.from(at).len() < RECORD_HEADER_BYTES {
+            self.move_to(at)?;
+        }
+        let Self { header, name, file, window, candidates } = self;
+        let head = window.from(at);
+        if !RecordHeader::looks_like(head, header.seq_at(at)) {
+            return Ok(false);
+        }
+        candidates
+            .may_be_valid(header, head, at, header.file_bytes(), |bytes, at| read(&**file, name, bytes, at))
     }
 
     /// The first offset from `at` to `end` at which a valid record begins.
@@ -145,6 +170,9 @@ impl<'w> SegmentReader<'w> {
     /// # Errors
     /// `Io`, `MemoryLimit`.
     pub(super) fn next_record(&mut self, mut at: u64, end: u64) -> Result<Option<u64>> {
+        if self.header.span > 1 {
+            return Ok(None); // the file of an oversized record holds only that record
+        }
         while at + RECORD_HEADER_BYTES as u64 <= end {
             if self.window.from(at).len() < RECORD_HEADER_BYTES {
                 self.move_to(at)?;
@@ -240,9 +268,11 @@ fn wrong_length(name: &str, at: u64) -> Error {
 /// Zero bytes at the beginning of `bytes`, in whole blocks: most of a segment may never have been written.
 fn leading_zeros(bytes: &[u8]) -> usize {
     const BLOCK: usize = 4096;
-    let is_zero = |block: &&[u8; BLOCK]| {
-        let words = block.as_chunks::<8>().0.iter();
+    // In lines: what is not zero ends the search at once, and each candidate for a record is followed by one.
+    let is_blank = |line: &[u8; 64]| {
+        let words = line.as_chunks::<8>().0.iter();
         words.fold(0, |all, word| all | u64::from_le_bytes(*word)) == 0
     };
+    let is_zero = |block: &&[u8; BLOCK]| block.as_chunks::<64>().0.iter().all(is_blank);
     bytes.as_chunks::<BLOCK>().0.iter().take_while(is_zero).count() * BLOCK
 }

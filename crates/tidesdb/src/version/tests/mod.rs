@@ -8,6 +8,7 @@ mod follow;
 mod runs;
 mod logic;
 mod order;
+mod work;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -10,6 +10,7 @@ mod segments;
 mod sequencer;
 mod sweep;
 mod tail;
+mod work;
 
 use std::ops::RangeInclusive;
 use std::path::Path;

@@ -1,0 +1,43 @@
+//! The work of an open is linear in the manifest, whatever its bytes are: names, keys and bounds of users are among them.
+
+use tidesdb_io::checksummed_bytes;
+use tidesdb_io::sim::OpKind;
+
+use super::super::format::{Mark, PAGE, RECORD_HEADER_BYTES, RECORDS_AT, page_up};
+use super::*;
+
+/// A torn append of a long record, in which each page looks like the header of a record that reaches to the end of the file.
+#[test]
+fn a_torn_append_of_chosen_bytes_is_searched_in_linear_work() {
+    for mib in [1u64, 16] {
+        let (env, disk, _) = sim::env(3);
+        let set = create(&env);
+        install(&set, [create_family(1, "family")]).unwrap();
+        drop(set);
+        let name = disk.file_names(DB).unwrap().into_iter().find(|name| name.ends_with(".manifest")).unwrap();
+        let path = format!("{DB}/{name}");
+        let mut file = disk.read_file(&path).unwrap();
+        let salt = file[16..32].try_into().unwrap();
+        let marks = (PAGE..RECORDS_AT).step_by(PAGE as usize);
+        let marks = marks.filter_map(|at| Mark::decode(&file[at as usize..][..PAGE as usize], &salt, at));
+        let newest = marks.max_by_key(|mark| mark.number).unwrap();
+        let (begin, end) = (page_up(newest.end), page_up(newest.end) + (mib << 20));
+        file.resize(end as usize, 0);
+        for at in (begin..end).step_by(PAGE as usize) {
+            let page = &mut file[at as usize..][..PAGE as usize];
+            page[4..8].copy_from_slice(&((end - at) as u32 - RECORD_HEADER_BYTES as u32).to_le_bytes());
+            page[8..16].copy_from_slice(&(newest.number + 2).to_le_bytes());
+            page[PAGE as usize - 1] = 1;
+        }
+        disk.write_file(&path, &file).unwrap();
+        disk.log_ops(false);
+        disk.log_ops(true);
+        let before = checksummed_bytes();
+        let (_, report) = open(&env);
+        let read: u64 = disk.ops().iter().filter(|op| op.kind == OpKind::Read).map(|op| op.len).sum();
+        let work = (checksummed_bytes() - before + read) as f64 / file.len() as f64;
+        println!("{mib} MiB: {work:.1} bytes are read and checksummed for each byte of the manifest");
+        assert_eq!(report.torn_bytes, mib << 20);
+        assert!(work <= 12.0, "{work:.1} bytes for each byte of the manifest");
+    }
+}
