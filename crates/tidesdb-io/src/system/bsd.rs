@@ -30,7 +30,10 @@ pub(crate) fn allocate(file: &Handle, offset: u64, len: u64) -> io::Result<bool>
 
 /// Returns whether a page fault of a read in a map of this file never ends in a signal: UFS, ZFS and tmpfs.
 pub(crate) fn may_map(file: &Handle) -> io::Result<bool> {
-    Ok(sysctl::is_one_of(&rustix::fs::fstatfs(file)?.f_fstypename, &["ufs", "zfs", "tmpfs"]))
+    Ok(sysctl::is_one_of(
+        &retry_on_intr(|| rustix::fs::fstatfs(file))?.f_fstypename,
+        &["ufs", "zfs", "tmpfs"],
+    ))
 }
 
 /// Returns false: ZFS needs a new block for each page that is written, and UFS for a page that a snapshot has, so a write to a map can find

@@ -56,7 +56,8 @@ pub(crate) fn is_cached(file: &Handle, offset: u64) -> io::Result<bool> {
 
 /// Writes at `offset` and makes these bytes durable. May be short.
 pub(crate) fn write_durably_at(file: &Handle, buf: &[u8], offset: u64) -> io::Result<usize> {
-    match rustix::io::pwritev2(file, &[io::IoSlice::new(buf)], offset, ReadWriteFlags::SYNC) {
+    let buffers = [io::IoSlice::new(buf)];
+    match retry_on_intr(|| rustix::io::pwritev2(file, &buffers, offset, ReadWriteFlags::SYNC)) {
         // Old systems, and some file systems.
         Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => write_then_sync(file, buf, offset),
         other => Ok(other?),
@@ -76,10 +77,15 @@ pub(crate) fn allocate(file: &Handle, offset: u64, len: u64) -> io::Result<bool>
 pub(crate) fn start_writing(file: &Handle, offset: u64, len: u64) -> io::Result<()> {
     let to_offset = |n| libc::off64_t::try_from(n).map_err(|_| io::ErrorKind::InvalidInput);
     let (offset, len) = (to_offset(offset)?, to_offset(len)?);
-    // SAFETY: the call takes a descriptor, which is open as long as `file` is borrowed, and three numbers; it touches no memory.
-    match unsafe { libc::sync_file_range(file.as_raw_fd(), offset, len, libc::SYNC_FILE_RANGE_WRITE) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
+    loop {
+        // SAFETY: the call takes a descriptor, which is open as long as `file` is borrowed, and three numbers; it touches no memory.
+        if unsafe { libc::sync_file_range(file.as_raw_fd(), offset, len, libc::SYNC_FILE_RANGE_WRITE) } == 0 {
+            return Ok(());
+        }
+        match io::Error::last_os_error() {
+            e if e.kind() == io::ErrorKind::Interrupted => {}
+            e => return Err(e),
+        }
     }
 }
 
@@ -87,7 +93,7 @@ pub(crate) fn start_writing(file: &Handle, offset: u64, len: u64) -> io::Result<
 pub(crate) fn may_map(file: &Handle) -> io::Result<bool> {
     // The type of `f_type` differs between platforms; the magic numbers fit in 32 bits on all of them.
     #[allow(clippy::useless_conversion, reason = "the field is signed on some platforms")]
-    let magic = u64::try_from(rustix::fs::fstatfs(file)?.f_type).unwrap_or(0) & 0xFFFF_FFFF;
+    let magic = u64::try_from(retry_on_intr(|| rustix::fs::fstatfs(file))?.f_type).unwrap_or(0) & 0xFFFF_FFFF;
     Ok(MAPPABLE.contains(&magic))
 }
 
@@ -99,9 +105,10 @@ pub(crate) fn may_map_shared(file: &Handle) -> io::Result<bool> {
 /// See [`Mapping::populate`].
 pub(super) fn populate(map: &Mapping, start: usize, len: usize) -> io::Result<bool> {
     // SAFETY: the range lies in the mapping, which is live; populating pages changes no byte of them.
-    match unsafe {
+    let populate = || unsafe {
         rustix::mm::madvise(map.base().as_ptr().add(start).cast(), len, Advice::LinuxPopulateWrite)
-    } {
+    };
+    match retry_on_intr(populate) {
         Ok(()) => Ok(true),
         // Kernels before 5.14 do not support this advice.
         Err(Errno::INVAL) => Ok(false),
@@ -113,7 +120,9 @@ pub(super) fn populate(map: &Mapping, start: usize, len: usize) -> io::Result<bo
 pub(super) fn release(map: &Mapping) -> io::Result<()> {
     // SAFETY: the range is the whole mapping, which is shared. Its pages stay in the page cache with every
     // byte that was stored, so later accesses to the mapping see the same bytes.
-    Ok(unsafe { rustix::mm::madvise(map.base().as_ptr().cast(), map.len(), Advice::LinuxDontNeed) }?)
+    let drop_pages =
+        || unsafe { rustix::mm::madvise(map.base().as_ptr().cast(), map.len(), Advice::LinuxDontNeed) };
+    Ok(retry_on_intr(drop_pages)?)
 }
 
 /// Asks for huge pages in a long buffer: filling it then takes one page fault for each 2 MiB instead of one for each 4 KiB.
@@ -131,7 +140,8 @@ pub(crate) fn advise_huge(buffer: &mut [u8]) {
 pub(crate) fn boot_id() -> Option<[u8; 16]> {
     use rustix::fs::{Mode, OFlags};
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let file = rustix::fs::open("/proc/sys/kernel/random/boot_id", flags, Mode::empty()).ok()?;
+    let open = || rustix::fs::open("/proc/sys/kernel/random/boot_id", flags, Mode::empty());
+    let file = retry_on_intr(open).ok()?;
     let mut text = [0; 36];
     let len = retry_on_intr(|| rustix::io::read(&file, &mut text)).ok()?;
     uuid::parse(&text[..len])
@@ -140,7 +150,7 @@ pub(crate) fn boot_id() -> Option<[u8; 16]> {
 /// Fills `out` with random bytes. Returns false if the system has none.
 pub(crate) fn random(out: &mut [u8; 8]) -> bool {
     let len = out.len();
-    rustix::rand::getrandom(out, rustix::rand::GetRandomFlags::empty()) == Ok(len)
+    retry_on_intr(|| rustix::rand::getrandom(&mut *out, rustix::rand::GetRandomFlags::empty())) == Ok(len)
 }
 
 /// Lowers the priority of the calling thread. If the system forbids it, the thread stays as it is.

@@ -7,7 +7,7 @@
 use std::io;
 
 use rustix::fd::{AsRawFd, OwnedFd};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 
 use super::reach::{self, Reach};
 use super::unix::{self, Handle};
@@ -45,8 +45,9 @@ pub(crate) fn allocate(file: &Handle, offset: u64, len: u64) -> io::Result<bool>
         fst_bytesalloc: 0,
     };
     // SAFETY: the descriptor is open, and this command reads and writes one `fstore_t` at the given place.
-    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_PREALLOCATE, &raw mut wanted) } == -1 {
-        let error = io::Error::last_os_error();
+    let reserved =
+        uninterrupted(|| unsafe { libc::fcntl(file.as_raw_fd(), libc::F_PREALLOCATE, &raw mut wanted) });
+    if let Err(error) = reserved {
         return if lacks_call(&error) { Ok(false) } else { Err(error) };
     }
     unix::set_len(file, end)?;
@@ -54,6 +55,19 @@ pub(crate) fn allocate(file: &Handle, offset: u64, len: u64) -> io::Result<bool>
 }
 
 /// Returns whether the file system does not have a call at all.
+/// Makes a call of the C library, again as long as a signal interrupts it.
+fn uninterrupted(mut call: impl FnMut() -> libc::c_int) -> io::Result<()> {
+    loop {
+        if call() != -1 {
+            return Ok(());
+        }
+        match io::Error::last_os_error() {
+            e if e.kind() == io::ErrorKind::Interrupted => {}
+            e => return Err(e),
+        }
+    }
+}
+
 fn lacks_call(error: &io::Error) -> bool {
     let lacking = [Errno::NOTSUP, Errno::OPNOTSUPP, Errno::NOTTY, Errno::INVAL];
     lacking.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
@@ -69,22 +83,19 @@ pub(crate) fn sync_all(file: &Handle) -> io::Result<()> {
     let command = match reach::MACOS {
         Reach::Device | Reach::DeviceAndNames => libc::F_FULLFSYNC,
         Reach::Barrier => libc::F_BARRIERFSYNC,
-        Reach::Cache | Reach::Memory => return Ok(rustix::fs::fsync(file)?),
+        Reach::Cache | Reach::Memory => return Ok(retry_on_intr(|| rustix::fs::fsync(file))?),
     };
     // SAFETY: the descriptor is open, and the command takes nothing else.
-    if unsafe { libc::fcntl(file.as_raw_fd(), command) } != -1 {
-        return Ok(());
-    }
-    match io::Error::last_os_error() {
-        e if lacks_call(&e) => Ok(rustix::fs::fsync(file)?),
-        e => Err(e),
+    match uninterrupted(|| unsafe { libc::fcntl(file.as_raw_fd(), command) }) {
+        Err(e) if lacks_call(&e) => Ok(retry_on_intr(|| rustix::fs::fsync(file))?),
+        synced => synced,
     }
 }
 
 /// Starts loading a range into the page cache; `len` 0 means up to the end of the file.
 pub(crate) fn will_need(file: &Handle, offset: u64, len: u64) -> io::Result<()> {
     let len = if len == 0 { unix::file_len(file)?.saturating_sub(offset) } else { len };
-    Ok(rustix::fs::fcntl_rdadvise(file, offset, len)?)
+    Ok(retry_on_intr(|| rustix::fs::fcntl_rdadvise(file, offset, len))?)
 }
 
 /// Does nothing: the system has no call that drops pages of a file from the page cache.
@@ -94,7 +105,7 @@ pub(crate) fn dont_need(_file: &Handle, _offset: u64, _len: u64) -> io::Result<(
 
 /// Returns whether a page fault of a read in a map of this file never ends in a signal: APFS and HFS+.
 pub(crate) fn may_map(file: &Handle) -> io::Result<bool> {
-    Ok(sysctl::is_one_of(&rustix::fs::fstatfs(file)?.f_fstypename, &["apfs", "hfs"]))
+    Ok(sysctl::is_one_of(&retry_on_intr(|| rustix::fs::fstatfs(file))?.f_fstypename, &["apfs", "hfs"]))
 }
 
 /// Returns false: APFS may need a new block for a page that has one (a snapshot, a clone), so a write to a map can find the disk full.
@@ -104,7 +115,7 @@ pub(crate) fn may_map_shared(_file: &Handle) -> io::Result<bool> {
 
 /// Returns the free bytes and all bytes of the file system. `statvfs` counts blocks with 32 bits here.
 pub(super) fn space(folder: &OwnedFd) -> io::Result<(u64, u64)> {
-    let fs = rustix::fs::fstatfs(folder)?;
+    let fs = retry_on_intr(|| rustix::fs::fstatfs(folder))?;
     let block = u64::from(fs.f_bsize);
     Ok((fs.f_bavail.saturating_mul(block), fs.f_blocks.saturating_mul(block)))
 }

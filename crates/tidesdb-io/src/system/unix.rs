@@ -3,6 +3,21 @@
 //! Invariants: every name is one checked path component; every open refuses symbolic links and anything but a regular file; files are
 //! 0600 and directories 0700 (the umask can only remove bits); every descriptor is close-on-exec, and none is that of a standard stream. A [`Mapping`] owns
 //! `[base, base + len)`: the range stays mapped for the whole life of the value and is unmapped once, on drop; `base` is page-aligned.
+//!
+//! # Interrupted calls
+//!
+//! A signal may end a call with `EINTR`. Disks of the machine do that hardly ever, FUSE, 9p and NFS do. A call is then repeated, by
+//! `retry_on_intr`, as the standard library does, in this file and in those of the systems:
+//!
+//! | call | after `EINTR` |
+//! | --- | --- |
+//! | `fstat`, `stat`, `fstatfs`, `fstatvfs`, `pread`, `preadv2`, `flock`, `fadvise`, `madvise`, `sync_file_range` | repeated: it changes nothing, or the same again |
+//! | `getdents` | the list is read again from its beginning |
+//! | `pwrite`, `pwritev2`, `ftruncate`, `fallocate`, `F_PREALLOCATE` | repeated: the same bytes come to the same place |
+//! | `fsync`, `fdatasync`, `F_FULLFSYNC` | repeated: the call said nothing about the bytes, and nothing is durable before one says that they are. An error of the device is an error of its own; it is never repeated |
+//! | `open`, `openat`, `mkdir`, `linkat`, `renameat`, `unlinkat` | repeated. A server that did it before the signal came answers that the name exists, or is missing: that is reported, and hides nothing |
+//! | `close` | never: the descriptor may be gone, and another thread may have got its number. Nothing depends on its result, as each file that must be durable is synced before |
+//! | `mmap`, `munmap` | only a signal that ends the process interrupts them |
 
 use std::io;
 use std::path::Path;
@@ -54,7 +69,7 @@ impl Folder {
         // NONBLOCK keeps the open of a pipe from blocking; it has no effect on a regular file.
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = beside_streams(retry_on_intr(|| rustix::fs::openat(&self.0, name, flags, FILE_MODE))?)?;
-        regular(rustix::fs::fstat(&file)?.st_mode)?;
+        regular(retry_on_intr(|| rustix::fs::fstat(&file))?.st_mode)?;
         if how == How::Random {
             own::disable_read_ahead(&file);
         }
@@ -73,13 +88,22 @@ impl Folder {
 
     /// Gives the regular file `name` a second name `to_name` in `to`.
     pub(crate) fn link(&self, name: &str, to: &Self, to_name: &str) -> io::Result<()> {
-        regular(rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode)?;
+        regular(stat_in(&self.0, name)?.st_mode)?;
         Ok(retry_on_intr(|| rustix::fs::linkat(&self.0, name, &to.0, to_name, AtFlags::empty()))?)
     }
 
     /// Returns the names of all regular files.
     pub(crate) fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
+        loop {
+            match self.list_once() {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                other => return other,
+            }
+        }
+    }
+
+    fn list_once(&self) -> io::Result<Vec<String>> {
         for entry in rustix::fs::Dir::read_from(&self.0)? {
             let entry = entry?;
             // The engine creates only UTF-8 names.
@@ -97,7 +121,7 @@ impl Folder {
 
     /// Finds the type of an entry by `stat`, for file systems whose listing does not report it.
     fn is_file(&self, name: &str) -> io::Result<bool> {
-        match rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
+        match stat_in(&self.0, name) {
             Ok(stat) => Ok(FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile),
             Err(Errno::NOENT) => Ok(false),
             Err(e) => Err(e.into()),
@@ -111,7 +135,7 @@ impl Folder {
 
     /// Identifies the directory while it is open: device and inode.
     pub(crate) fn id(&self) -> io::Result<(u64, u64)> {
-        let stat = rustix::fs::fstat(&self.0)?;
+        let stat = retry_on_intr(|| rustix::fs::fstat(&self.0))?;
         #[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
         let id = (stat.st_dev as u64, stat.st_ino as u64);
         Ok(id)
@@ -147,13 +171,18 @@ fn regular(raw_mode: rustix::fs::RawMode) -> io::Result<()> {
 
 /// Returns whether `path` is a directory, or the error of the system if there is nothing.
 pub(crate) fn is_dir(path: &Path) -> io::Result<bool> {
-    Ok(FileType::from_raw_mode(rustix::fs::stat(path)?.st_mode) == FileType::Directory)
+    Ok(FileType::from_raw_mode(retry_on_intr(|| rustix::fs::stat(path))?.st_mode) == FileType::Directory)
 }
 
 /// Creates a directory.
 pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
     Ok(retry_on_intr(|| rustix::fs::mkdir(path, DIR_MODE))?)
 }
+/// Looks at the entry `name` of a directory. Follows no symbolic link.
+fn stat_in(folder: &OwnedFd, name: &str) -> rustix::io::Result<rustix::fs::Stat> {
+    retry_on_intr(|| rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW))
+}
+
 
 /// Makes the name of the directory `path` durable. With `existed`, another program may have made the directory.
 pub(crate) fn sync_name(path: &Path, existed: bool) -> io::Result<()> {
@@ -171,12 +200,12 @@ pub(crate) fn sync_name(path: &Path, existed: bool) -> io::Result<()> {
 
 /// Reads at `offset`. May be short.
 pub(crate) fn read_at(file: &Handle, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-    Ok(rustix::io::pread(file, buf, offset)?)
+    Ok(retry_on_intr(|| rustix::io::pread(file, &mut *buf, offset))?)
 }
 
 /// Writes at `offset`. May be short.
 pub(crate) fn write_at(file: &Handle, buf: &[u8], offset: u64) -> io::Result<usize> {
-    Ok(rustix::io::pwrite(file, buf, offset)?)
+    Ok(retry_on_intr(|| rustix::io::pwrite(file, buf, offset))?)
 }
 
 /// Truncates the file, or extends it with zeros.
@@ -186,7 +215,7 @@ pub(crate) fn set_len(file: &Handle, len: u64) -> io::Result<()> {
 
 /// Returns the length in bytes.
 pub(crate) fn file_len(file: &Handle) -> io::Result<u64> {
-    u64::try_from(rustix::fs::fstat(file)?.st_size).map_err(|_| Errno::OVERFLOW.into())
+    u64::try_from(retry_on_intr(|| rustix::fs::fstat(file))?.st_size).map_err(|_| Errno::OVERFLOW.into())
 }
 
 /// Locks an open file, exclusively or shared, without waiting. `WouldBlock` if another opener holds a conflicting lock.
@@ -201,7 +230,7 @@ pub(crate) fn try_lock(file: &Handle, exclusive: bool) -> io::Result<()> {
 
 /// Unlocks an open file. Closing it would unlock it too, but not while a child that was just forked holds a copy of the descriptor.
 pub(crate) fn unlock(file: &Handle) -> io::Result<()> {
-    Ok(rustix::fs::flock(file, FlockOperation::Unlock)?)
+    Ok(retry_on_intr(|| rustix::fs::flock(file, FlockOperation::Unlock))?)
 }
 
 /// Returns how many files this process may have open; `None` if there is no limit.
@@ -265,7 +294,9 @@ impl Mapping {
     /// Makes a page fault read only its own page, not its neighbours.
     pub(crate) fn advise_random(&self) -> io::Result<()> {
         // SAFETY: the range is a live mapping, and this advice changes no byte of it.
-        Ok(unsafe { rustix::mm::madvise(self.base.as_ptr().cast(), self.len, Advice::Random) }?)
+        Ok(retry_on_intr(|| unsafe {
+            rustix::mm::madvise(self.base.as_ptr().cast(), self.len, Advice::Random)
+        })?)
     }
 
     /// Makes the pages of a range, which begins with a page and lies in the map, present and writable. Returns false if the system
