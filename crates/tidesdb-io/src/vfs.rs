@@ -89,6 +89,10 @@ pub trait Dir: Send + Sync + Debug {
     /// never made, so that a crash keeps no change without those before it.
     fn sync(&self) -> io::Result<()>;
     /// Locks the directory through the file `name`: exclusively for a writer, shared for readers.
+    ///
+    /// On Unix the directory itself is locked too, by `flock`, where its file system can: a file that somebody removes while it is locked
+    /// lets nobody else in. A reader does without the file if there is none and it must not be created: on a medium that is read-only, or
+    /// in a directory of somebody else.
     /// Fails with [`io::ErrorKind::WouldBlock`] if another opener, in this or another process, holds a
     /// conflicting lock. Other programs respect the lock if they ask for it: `flock`, on Windows `LockFileEx` for a byte beyond the file.
     fn lock(&self, name: &str, exclusive: bool) -> io::Result<Box<dyn DirLock>>;

@@ -190,6 +190,27 @@ fn other_processes_are_kept_out() {
 
 #[test]
 fn a_durable_write_changes_its_own_bytes() {
+/// Somebody takes the file of the lock for a leftover of a crash, and removes it.
+#[cfg(unix)]
+#[test]
+fn other_processes_are_kept_out_although_the_lock_file_is_removed() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = open(temp.path());
+    for held_by_writer in [true, false] {
+        let held = dir.lock("LOCK", held_by_writer).unwrap();
+        dir.unlink("LOCK").unwrap();
+        for exclusive in [true, false] {
+            let (child, said) = Child::start(temp.path(), exclusive);
+            assert_eq!(said, if held_by_writer || exclusive { "busy" } else { "held" });
+            child.end();
+        }
+        drop(held);
+    }
+    let (child, said) = Child::start(temp.path(), true);
+    assert_eq!(said, "held");
+    child.end();
+}
+
     let temp = tempfile::tempdir().unwrap();
     let dir = open(temp.path());
     let file = dir.create_new("a", 8192).unwrap();

@@ -446,3 +446,24 @@ fn each_boot_has_its_own_id() {
     assert_eq!(sim.fork().boot_id(), sim.boot_id(), "only the process died");
     assert_ne!(sim.crash_image(&Image::EVERYTHING, 1).boot_id(), sim.boot_id());
 }
+
+#[test]
+fn a_read_only_medium_is_read_and_locked_for_reading() {
+    let (sim, dir, file) = with_file(b"bytes");
+    sim.set_read_only(true);
+    let refused = |result: io::Result<()>| assert_eq!(result.unwrap_err().raw_os_error(), Some(errno::EROFS));
+    refused(dir.create_new("new", 0).map(drop));
+    refused(dir.unlink("a"));
+    refused(dir.rename("a", "b"));
+    refused(dir.lock("LOCK", true).map(drop));
+    refused(file.write_all_at(b"x", 0));
+    refused(file.set_len(1));
+    let (reader, _other) = (dir.lock("LOCK", false).unwrap(), dir.lock("LOCK", false).unwrap());
+    assert!(dir.list().unwrap().iter().all(|name| name != "LOCK"));
+    let mut bytes = [0; 5];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    assert_eq!(&bytes, b"bytes");
+    sim.set_read_only(false);
+    assert_eq!(dir.lock("LOCK", true).unwrap_err().kind(), io::ErrorKind::WouldBlock, "a reader has it");
+    drop(reader);
+}

@@ -1,4 +1,5 @@
-//! The directory lock: a lock of a file excludes other processes, a registry excludes other openers in this process.
+//! The directory lock: a lock of a file excludes other processes, a registry excludes other openers in this process. The directory is
+//! locked too, where it can be: somebody may remove the file, and then the next opener makes another one.
 //!
 //! Invariant: a directory in the registry is held by at least one live [`RealLock`], and by exactly one if the
 //! lock is exclusive. The registry is needed where `flock` is emulated per process (network file systems).
@@ -9,7 +10,7 @@ use std::io;
 use parking_lot::Mutex;
 
 use crate::DirLock;
-use crate::system::{self, Errno, Handle};
+use crate::system::{self, Errno, Folder, Handle};
 
 /// Identity of a locked directory, see [`system::Folder::id`].
 type Key = (u64, u64);
@@ -27,14 +28,16 @@ static HELD: Mutex<BTreeMap<Key, Holders>> = Mutex::new(BTreeMap::new());
 #[derive(Debug)]
 pub(super) struct RealLock {
     key: Key,
-    file: Handle,
+    /// The file of the lock, and the directory.
+    locked: [Option<Handle>; 2],
     /// The process that locked it.
     owner: u32,
 }
 
 impl RealLock {
-    /// Locks directory `key` through its open lock file `file`, without waiting.
-    pub(super) fn acquire(key: Key, file: Handle, exclusive: bool) -> io::Result<Self> {
+    /// Locks `folder` and its open lock file `file`, without waiting.
+    pub(super) fn acquire(folder: &Folder, file: Option<Handle>, exclusive: bool) -> io::Result<Self> {
+        let key = folder.id()?;
         let mut held = HELD.lock();
         let next = match (held.get(&key), exclusive) {
             (None, true) => Holders::Exclusive,
@@ -42,9 +45,12 @@ impl RealLock {
             (Some(Holders::Shared(n)), false) => Holders::Shared(n + 1),
             _ => return Err(Errno::WOULDBLOCK.into()),
         };
-        system::try_lock(&file, exclusive)?;
+        if let Some(file) = &file {
+            system::try_lock(file, exclusive)?;
+        }
+        let locked = [file, folder.lock(exclusive)?];
         held.insert(key, next);
-        Ok(Self { key, file, owner: std::process::id() })
+        Ok(Self { key, locked, owner: std::process::id() })
     }
 }
 
@@ -63,6 +69,6 @@ impl Drop for RealLock {
                 held.remove(&self.key);
             }
         }
-        let _ = system::unlock(&self.file);
+        self.locked.iter().flatten().for_each(|file| drop(system::unlock(file)));
     }
 }

@@ -89,6 +89,15 @@ impl RealDir {
         check_name(name)?;
         self.folder.open_file(name, how).map(RealFile::new)
     }
+
+    fn is_missing(&self, name: &str) -> bool {
+        self.folder.open_file(name, How::Read).is_err_and(|e| e.kind() == io::ErrorKind::NotFound)
+    }
+}
+
+/// Returns whether a file could not be created because the medium is read-only, or the directory that of somebody else.
+fn cannot_create(e: &io::Error) -> bool {
+    matches!(e.kind(), io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied)
 }
 
 impl Dir for RealDir {
@@ -142,8 +151,12 @@ impl Dir for RealDir {
 
     fn lock(&self, name: &str, exclusive: bool) -> io::Result<Box<dyn DirLock>> {
         check_name(name)?;
-        let file = self.folder.open_file(name, How::Lock { exclusive })?;
-        Ok(Box::new(lock::RealLock::acquire(self.folder.id()?, file, exclusive)?))
+        let file = match self.folder.open_file(name, How::Lock { exclusive }) {
+            // A writer would have made the file.
+            Err(e) if !exclusive && cannot_create(&e) && self.is_missing(name) => None,
+            opened => Some(opened?),
+        };
+        Ok(Box::new(lock::RealLock::acquire(&self.folder, file, exclusive)?))
     }
 
     fn space(&self) -> io::Result<Space> {

@@ -73,6 +73,8 @@ pub(super) struct State {
     pub(super) sync_model: SyncModel,
     pub(super) habits: Habits,
     pub(super) map_read: bool,
+    /// Whether nothing can be changed.
+    pub(super) is_read_only: bool,
     /// Names that are removed when their file is closed, each with its directory.
     pub(super) removed: BTreeMap<(Id, String), Id>,
     /// Files that are open, and how many may be; maps and directories are not counted.
@@ -109,6 +111,7 @@ impl State {
             sync_model: SyncModel::default(),
             habits: Habits::LINUX,
             map_read: false,
+            is_read_only: false,
             removed: BTreeMap::new(),
             open_files: 0,
             open_files_max: usize::MAX,
@@ -137,6 +140,10 @@ impl State {
             self.observer = Some((ops, observer));
         }
         self.next_op += 1;
+        if self.is_read_only && OpSet::CHANGES.has(op.kind) && op.kind != OpKind::Lock {
+            self.note(op);
+            return Err(os(Errno::ROFS));
+        }
         if let Some(point) = self.crash_at.filter(|point| point.index <= op.index) {
             self.crashed = true;
             if point.torn && OpSet::WRITES.has(op.kind) {
@@ -345,6 +352,11 @@ impl SimDisk {
 
     /// Gives the disk the habits of another file system. Set them before the first call.
     pub fn set_habits(&self, habits: Habits) {
+    /// Makes the medium read-only: every call that would change it fails with `EROFS`. A lock for reading needs no file then.
+    pub fn set_read_only(&self, on: bool) {
+        self.state.lock().is_read_only = on;
+    }
+
         self.state.lock().habits = habits;
     }
 

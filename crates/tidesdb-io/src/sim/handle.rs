@@ -182,6 +182,8 @@ impl Dir for SimDir {
     fn sync(&self) -> io::Result<()> {
         self.disk
             .call(OpKind::SyncDir, &self.label, NO_RANGE, |state, verdict| sync_dir(state, self.id, &verdict))
+                Err(Errno::NOENT) if state.is_read_only && !exclusive => {}
+                Err(Errno::NOENT) if state.is_read_only => return Err(os(Errno::ROFS)),
     }
 
     fn lock(&self, name: &str, exclusive: bool) -> io::Result<Box<dyn DirLock>> {

@@ -141,6 +141,18 @@ impl Folder {
         Ok(id)
     }
 
+    /// Locks the directory itself, exclusively or shared, without waiting. `WouldBlock` if another opener holds a conflicting lock; `None`
+    /// if the file system has no locks of directories, as NFS.
+    pub(crate) fn lock(&self, exclusive: bool) -> io::Result<Option<Handle>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let again = retry_on_intr(|| rustix::fs::openat(&self.0, ".", flags, Mode::empty()))?;
+        match try_lock(&again, exclusive) {
+            Ok(()) => Ok(Some(again)),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Err(e),
+            Err(_) => Ok(None),
+        }
+    }
+
     /// Returns the free bytes and all bytes of the file system.
     pub(crate) fn space(&self) -> io::Result<(u64, u64)> {
         own::space(&self.0)

@@ -336,6 +336,12 @@ impl Folder {
         Ok((info.dwVolumeSerialNumber.into(), number))
     }
 
+    /// Locks nothing: the system locks ranges of files only.
+    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "other systems lock the folder")]
+    pub(crate) fn lock(&self, _exclusive: bool) -> io::Result<Option<Handle>> {
+        Ok(None)
+    }
+
     /// Returns the free bytes, within the quota of the user, and all bytes of the file system.
     pub(crate) fn space(&self) -> io::Result<(u64, u64)> {
         let path = wide(&self.path.join("")); // a share of the network must end with a separator

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use tidesdb::{Comparator, Db, Error, FamilyOptions, Isolation, MergeOperator, RecoveryMode};
 use tidesdb_io::sim::{DataFate, Image, NameFate, OpSet, Starts};
 
-use crate::common::{Sim, contents, noise, small, value};
+use crate::common::{DB, Sim, contents, noise, small, value};
 
 #[test]
 fn a_database_is_created_and_reopened_on_a_real_disk() {
@@ -142,6 +142,36 @@ fn a_reader_sees_the_log_and_changes_nothing() {
     let changes: Vec<_> = after.disk.ops().into_iter().filter(|op| OpSet::CHANGES.has(op.kind)).collect();
     let lock = tidesdb_io::sim::OpKind::Lock;
     assert!(changes.iter().all(|op| op.kind == lock), "{changes:?}");
+}
+
+/// A medium that cannot be written, such as a snapshot of a volume, has no place for the file of a lock.
+#[test]
+fn a_database_on_a_read_only_medium_is_read_without_a_lock_file() {
+    let sim = Sim::new();
+    let db = sim.open();
+    db.put(b"flushed", b"1").unwrap();
+    db.flush().unwrap();
+    db.put(b"logged", b"2").unwrap();
+    let after = sim.killed();
+    after.disk.remove_file(format!("{DB}/LOCK")).unwrap();
+    after.disk.set_read_only(true);
+    let expected = [(b"flushed".to_vec(), b"1".to_vec()), (b"logged".to_vec(), b"2".to_vec())];
+    let modes = [RecoveryMode::Tail, RecoveryMode::Strict, RecoveryMode::PointInTime, RecoveryMode::Salvage];
+    for mode in modes {
+        let read = || after.options().read_only(mode != RecoveryMode::Salvage).recovery(mode).open();
+        if mode == RecoveryMode::Strict {
+            assert!(read().unwrap_err().is_corruption(), "the log does not end in a seal");
+            continue;
+        }
+        let (db, beside) = (read().unwrap(), read().unwrap());
+        assert_eq!(contents(db.default_family()), expected, "{mode:?}");
+        assert_eq!(contents(beside.default_family()), expected, "{mode:?}");
+        assert!(db.verify().unwrap().is_ok());
+    }
+    let reader = after.options().open_reader().unwrap();
+    assert_eq!(contents(reader.view().default_family()), expected);
+    let refused = after.options().open().unwrap_err();
+    assert!(matches!(&refused, Error::Io { .. }), "{refused}");
 }
 
 #[test]
