@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use clap::ValueEnum;
 use tidesdb_io::sim::{self, Habits, Reach, SimDisk};
-use tidesdb_io::{Access, Dir, DirLock, Disk, Env, File, ManualClock, Space};
+use tidesdb_io::{Access, Boot, Dir, DirLock, Disk, Env, File, ManualClock, Space};
 
 use crate::report::PLANT;
 
@@ -98,10 +98,6 @@ impl Disk for Careless {
         let inner = self.inner.open_dir(path, create)?;
         Ok(Arc::new(CarelessDir { inner, fault: self.fault, held: Mutex::default() }))
     }
-
-    fn boot_id(&self) -> [u8; 16] {
-        self.inner.boot_id()
-    }
 }
 
 #[derive(Debug)]
@@ -151,6 +147,10 @@ impl Dir for CarelessDir {
 
     fn lock(&self, name: &str, exclusive: bool) -> io::Result<Box<dyn DirLock>> {
         self.inner.lock(name, exclusive)
+    }
+
+    fn boot(&self) -> Boot {
+        self.inner.boot()
     }
 
     fn space(&self) -> io::Result<Space> {

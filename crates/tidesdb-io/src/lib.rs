@@ -46,6 +46,7 @@ pub use heap::{Heap, anonymous_bytes, trim_heap};
 pub use machine::MachineMemory;
 pub use pool::{Descriptors, PooledDir, is_out_of_descriptors};
 pub use region::zeroed;
+pub use system::boot::Boot;
 pub use threads::{JoinHandle, Priority, RealThreads, Threads};
 pub use vfs::{Access, Advice, Dir, DirLock, Disk, File, FileExt, ReadMap, SharedMap, Space};
 

@@ -23,7 +23,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use crate::raw::{Mutex, MutexGuard, RwLock};
 use crate::system::{self, Errno};
-use crate::{Access, Advice, Dir, DirLock, File, ReadMap, Space};
+use crate::{Access, Advice, Boot, Dir, DirLock, File, ReadMap, Space};
 
 /// More open files cost memory and gain nothing.
 const DESCRIPTORS_MAX: usize = 8192;
@@ -213,6 +213,10 @@ impl Dir for PooledDir {
 
     fn lock(&self, name: &str, exclusive: bool) -> io::Result<Box<dyn DirLock>> {
         self.descriptors.with_one(|| self.inner.lock(name, exclusive))
+    }
+
+    fn boot(&self) -> Boot {
+        self.inner.boot()
     }
 
     fn space(&self) -> io::Result<Space> {

@@ -15,6 +15,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::Boot;
+
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -55,10 +57,6 @@ pub trait Disk: Send + Sync + Debug {
     ///
     /// On Windows a directory has the permissions that its parent passes on. Nobody can rename or remove it while it is open.
     fn open_dir(&self, path: &Path, create: bool) -> io::Result<Arc<dyn Dir>>;
-    /// Identifies the current boot of the machine. While it stays the same, bytes written to the system are
-    /// still there, even if the process died. Once it changes, unsynced bytes may be gone. All zeros if
-    /// unknown, which callers treat as changed: on Windows, on FreeBSD before 13, and where `/proc` is not mounted.
-    fn boot_id(&self) -> [u8; 16];
 }
 
 /// One directory, held by descriptor.
@@ -89,13 +87,18 @@ pub trait Dir: Send + Sync + Debug {
     /// never made, so that a crash keeps no change without those before it.
     fn sync(&self) -> io::Result<()>;
     /// Locks the directory through the file `name`: exclusively for a writer, shared for readers.
+    /// Fails with [`io::ErrorKind::WouldBlock`] if another opener, in this or another process, holds a
+    /// conflicting lock. Other programs respect the lock if they ask for it: `flock`, on Windows `LockFileEx` for a byte beyond the file.
     ///
     /// On Unix the directory itself is locked too, by `flock`, where its file system can: a file that somebody removes while it is locked
     /// lets nobody else in. A reader does without the file if there is none and it must not be created: on a medium that is read-only, or
     /// in a directory of somebody else.
-    /// Fails with [`io::ErrorKind::WouldBlock`] if another opener, in this or another process, holds a
-    /// conflicting lock. Other programs respect the lock if they ask for it: `flock`, on Windows `LockFileEx` for a byte beyond the file.
     fn lock(&self, name: &str, exclusive: bool) -> io::Result<Box<dyn DirLock>>;
+    /// Identifies the time since the machine started and the file system of the directory was mounted. While it stays the same, bytes
+    /// written to the system are still there, even if the process died. Once it changes, unsynced bytes may be gone. Unknown, which callers
+    /// treat as changed, on Windows, on FreeBSD before 13, and on Linux where `/proc` is not mounted, or where neither the file system
+    /// (ext2/3/4, XFS, F2FS, tmpfs) nor the kernel (6.8) tells one mount from another. macOS and FreeBSD identify the boot alone.
+    fn boot(&self) -> Boot;
     /// Returns the free and total space of the file system.
     fn space(&self) -> io::Result<Space>;
     /// Returns the path this directory was opened by, for messages.

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use tidesdb_io::{Access, Dir, Disk, FileExt, RealDisk};
+use tidesdb_io::{Access, Boot, Dir, Disk, FileExt, RealDisk};
 
 fn open(path: &Path) -> Arc<dyn Dir> {
     RealDisk::new().open_dir(path, true).unwrap()
@@ -85,11 +85,13 @@ fn offsets_beyond_the_longest_file_are_refused() {
 }
 
 #[test]
-fn the_boot_id_is_stable() {
-    let disk = RealDisk::new();
-    assert_eq!(disk.boot_id(), RealDisk::new().boot_id());
-    if cfg!(target_os = "linux") {
-        assert_eq!(disk.boot_id() != [0; 16], Path::new("/proc/sys/kernel/random/boot_id").exists());
+fn the_boot_is_stable() {
+    let temp = tempfile::tempdir().unwrap();
+    let (boot, below) = (open(temp.path()).boot(), open(&temp.path().join("below")).boot());
+    assert_eq!(boot, below, "one file system, one mount of it");
+    assert!(!boot.is_exact || boot.id != [0; 16]);
+    if cfg!(windows) || !Path::new("/proc/sys/kernel/random/boot_id").exists() && cfg!(target_os = "linux") {
+        assert_eq!(boot, Boot::default());
     }
 }
 
@@ -188,8 +190,6 @@ fn other_processes_are_kept_out() {
     dir.lock("LOCK", true).unwrap();
 }
 
-#[test]
-fn a_durable_write_changes_its_own_bytes() {
 /// Somebody takes the file of the lock for a leftover of a crash, and removes it.
 #[cfg(unix)]
 #[test]
@@ -211,6 +211,8 @@ fn other_processes_are_kept_out_although_the_lock_file_is_removed() {
     child.end();
 }
 
+#[test]
+fn a_durable_write_changes_its_own_bytes() {
     let temp = tempfile::tempdir().unwrap();
     let dir = open(temp.path());
     let file = dir.create_new("a", 8192).unwrap();

@@ -442,9 +442,14 @@ fn an_observer_sees_the_state_that_a_crash_leaves() {
 #[test]
 fn each_boot_has_its_own_id() {
     let (sim, _, _) = with_file(b"");
-    assert_ne!(sim.boot_id(), [0; 16]);
-    assert_eq!(sim.fork().boot_id(), sim.boot_id(), "only the process died");
-    assert_ne!(sim.crash_image(&Image::EVERYTHING, 1).boot_id(), sim.boot_id());
+    let boot = |sim: &SimDisk| sim.open_dir("/".as_ref(), false).unwrap().boot();
+    let first = boot(&sim);
+    assert!(first.is_exact && first.id != [0; 16]);
+    assert_eq!(boot(&sim.fork()), first, "only the process died");
+    let (rebooted, mounted) = (sim.crash_image(&Image::SYNCED, 1), sim.lost_mount(&Image::SYNCED, 1));
+    let later = [&rebooted, &mounted, &rebooted.lost_mount(&Image::SYNCED, 1), &mounted.fork()].map(boot);
+    assert!(!later.contains(&first) && later[0] != later[1] && later[0] != later[2]);
+    assert_eq!(later[1], later[3]);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tidesdb_io::sim::{DataFate, Habits, Image, NameFate, Reach, SimDisk, errno};
-use tidesdb_io::{Access, Dir, Disk, File, FileExt};
+use tidesdb_io::{Access, Boot, Dir, Disk, File, FileExt};
 
 /// Every change that is not durable survives or is lost on its own.
 const ANY: Image = Image { data: DataFate::Sectors { size: 512, keep: 0.5 }, names: NameFate::Subset };
@@ -111,10 +111,11 @@ fn windows_tells_no_boots_apart_and_maps_no_files() {
     let (windows, _, file) = disk(Habits::WINDOWS);
     assert!(file.map_shared(3).unwrap().is_none());
     let image = windows.crash_image(&Image::EVERYTHING, 1);
-    assert_eq!([windows.boot_id(), windows.fork().boot_id(), image.boot_id()], [[0; 16]; 3]);
+    let boot = |disk: &SimDisk| disk.open_dir("/".as_ref(), false).unwrap().boot();
+    assert_eq!([&windows, &windows.fork(), &image].map(boot), [Boot::default(); 3]);
     let (macos, _, file) = disk(Habits::MACOS);
     assert!(file.map_shared(3).unwrap().is_none());
-    assert_ne!(macos.boot_id(), macos.crash_image(&Image::EVERYTHING, 1).boot_id());
+    assert_ne!(boot(&macos), boot(&macos.crash_image(&Image::EVERYTHING, 1)));
 }
 
 #[test]

@@ -13,11 +13,11 @@ mod tests;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::name::check_name;
 use crate::system::{self, Errno, Folder, How, parent_of};
-use crate::{Access, Dir, DirLock, Disk, File, Space};
+use crate::{Access, Boot, Dir, DirLock, Disk, File, Space};
 use file::RealFile;
 
 /// The file systems of the machine.
@@ -48,11 +48,8 @@ impl Disk for RealDisk {
         if create {
             make_dirs(path)?;
         }
-        Ok(Arc::new(RealDir { folder: Folder::open(path)?, path: path.to_owned() }))
-    }
-
-    fn boot_id(&self) -> [u8; 16] {
-        system::boot_id().unwrap_or_default()
+        let folder = Folder::open(path)?;
+        Ok(Arc::new(RealDir { folder, path: path.to_owned(), boot: OnceLock::new() }))
     }
 }
 
@@ -82,6 +79,7 @@ fn make_dirs(path: &Path) -> io::Result<()> {
 struct RealDir {
     folder: Folder,
     path: PathBuf,
+    boot: OnceLock<Boot>,
 }
 
 impl RealDir {
@@ -157,6 +155,10 @@ impl Dir for RealDir {
             opened => Some(opened?),
         };
         Ok(Box::new(lock::RealLock::acquire(&self.folder, file, exclusive)?))
+    }
+
+    fn boot(&self) -> Boot {
+        *self.boot.get_or_init(|| self.folder.boot())
     }
 
     fn space(&self) -> io::Result<Space> {

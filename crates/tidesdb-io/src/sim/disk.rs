@@ -243,6 +243,18 @@ impl SimDisk {
         Self::with(image::build(&state.world, image, seed), seed, &state)
     }
 
+    /// Like [`SimDisk::crash_image`], of a machine that goes on: its file system was shut down by an error, or its device was away, and
+    /// it was mounted again without the bytes that the system had in memory.
+    #[must_use]
+    pub fn lost_mount(&self, image: &Image, seed: u64) -> Self {
+        let mounted = self.crash_image(image, seed);
+        let mut state = mounted.state.lock();
+        state.world.boots -= 1;
+        state.world.mounts += 1;
+        drop(state);
+        mounted
+    }
+
     /// Number of name changes that are not durable yet, which is the number of bits that
     /// [`NameFate::Mask`](super::NameFate::Mask) uses.
     pub fn pending_names(&self) -> usize {
@@ -340,6 +352,11 @@ impl SimDisk {
         state.capacity = free.map(|free| free.saturating_add(state.used()));
     }
 
+    /// Makes the medium read-only: every call that would change it fails with `EROFS`. A lock for reading needs no file then.
+    pub fn set_read_only(&self, on: bool) {
+        self.state.lock().is_read_only = on;
+    }
+
     /// Allows `max` open files: an open of a further one fails with `EMFILE`.
     pub fn limit_open_files(&self, max: usize) {
         self.state.lock().open_files_max = max;
@@ -352,11 +369,6 @@ impl SimDisk {
 
     /// Gives the disk the habits of another file system. Set them before the first call.
     pub fn set_habits(&self, habits: Habits) {
-    /// Makes the medium read-only: every call that would change it fails with `EROFS`. A lock for reading needs no file then.
-    pub fn set_read_only(&self, on: bool) {
-        self.state.lock().is_read_only = on;
-    }
-
         self.state.lock().habits = habits;
     }
 

@@ -28,7 +28,7 @@ pub struct Habits {
     pub rename: Reach,
     /// What belongs to an open file.
     pub open_files: OpenFiles,
-    /// Whether [`Disk::boot_id`](crate::Disk::boot_id) is known. If not, it is all zeros.
+    /// Whether [`Dir::boot`](crate::Dir::boot) is known.
     pub boots: bool,
     /// Whether files can be mapped for writing.
     pub maps: bool,

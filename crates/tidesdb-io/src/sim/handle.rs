@@ -12,11 +12,11 @@ use super::disk::{Locked, SimDisk, State, Verdict, crash_error, os};
 use super::fault::Effect;
 use super::habits::OpenFiles;
 use super::op::OpKind;
-use super::world::{Id, Node};
+use super::world::{Id, Node, World};
 use crate::name::check_name;
 use crate::region::MapRegion;
 use crate::system::Errno;
-use crate::{Access, Advice, Dir, DirLock, Disk, File, ReadMap, SharedMap, Space};
+use crate::{Access, Advice, Boot, Dir, DirLock, Disk, File, ReadMap, SharedMap, Space};
 
 /// The range of a call without offset and length.
 const NO_RANGE: (u64, u64) = (0, 0);
@@ -50,11 +50,6 @@ impl Disk for SimDisk {
             id = made;
         }
         Ok(Arc::new(SimDir { disk: self.clone(), id, path: path.to_owned(), label }))
-    }
-
-    fn boot_id(&self) -> [u8; 16] {
-        let state = self.state.lock();
-        if state.habits.boots { u128::from(state.world.boots).to_le_bytes() } else { [0; 16] }
     }
 }
 
@@ -182,13 +177,13 @@ impl Dir for SimDir {
     fn sync(&self) -> io::Result<()> {
         self.disk
             .call(OpKind::SyncDir, &self.label, NO_RANGE, |state, verdict| sync_dir(state, self.id, &verdict))
-                Err(Errno::NOENT) if state.is_read_only && !exclusive => {}
-                Err(Errno::NOENT) if state.is_read_only => return Err(os(Errno::ROFS)),
     }
 
     fn lock(&self, name: &str, exclusive: bool) -> io::Result<Box<dyn DirLock>> {
         self.call(OpKind::Lock, name, |state| {
             match state.world.lookup_file(self.id, name) {
+                Err(Errno::NOENT) if state.is_read_only && !exclusive => {}
+                Err(Errno::NOENT) if state.is_read_only => return Err(os(Errno::ROFS)),
                 Err(Errno::NOENT) => drop(state.world.create(self.id, name, 0)?),
                 other => drop(other?),
             }
@@ -202,6 +197,15 @@ impl Dir for SimDir {
             Ok(())
         })?;
         Ok(Box::new(SimLock { disk: self.disk.clone(), dir: self.id }))
+    }
+
+    fn boot(&self) -> Boot {
+        let state = self.disk.state.lock();
+        if !state.habits.boots {
+            return Boot::default();
+        }
+        let World { boots, mounts, .. } = state.world;
+        Boot { id: (u128::from(mounts) << 64 | u128::from(boots)).to_le_bytes(), is_exact: true }
     }
 
     fn space(&self) -> io::Result<Space> {

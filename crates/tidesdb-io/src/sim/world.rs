@@ -114,6 +114,8 @@ pub(super) struct World {
     pub(super) dirs: BTreeMap<Id, Arc<DirNode>>,
     /// Number of boots of the machine.
     pub(super) boots: u64,
+    /// Number of times that the file system was mounted again without a boot.
+    pub(super) mounts: u64,
     /// Syncs since the last one that reached the device after which the device keeps the order: their numbers.
     pub(super) barriers: Vec<u64>,
     /// Whether the device may have changes in its cache.
@@ -141,12 +143,27 @@ impl World {
     }
 
     fn of(files: BTreeMap<Id, Arc<Inode>>, dirs: BTreeMap<Id, Arc<DirNode>>) -> Self {
-        Self { files, dirs, boots: 1, barriers: Vec::new(), device_caches: false, next_id: ROOT + 1, seq: 0 }
+        Self {
+            files,
+            dirs,
+            boots: 1,
+            mounts: 0,
+            barriers: Vec::new(),
+            device_caches: false,
+            next_id: ROOT + 1,
+            seq: 0,
+        }
     }
 
     /// Builds a disk of the given content after another boot of the machine. Continues the numbering of `self`.
     pub(super) fn rebuilt(&self, files: BTreeMap<Id, Arc<Inode>>, dirs: BTreeMap<Id, Arc<DirNode>>) -> Self {
-        Self { boots: self.boots + 1, next_id: self.next_id, seq: self.seq, ..Self::of(files, dirs) }
+        Self {
+            boots: self.boots + 1,
+            mounts: self.mounts,
+            next_id: self.next_id,
+            seq: self.seq,
+            ..Self::of(files, dirs)
+        }
     }
 
     pub(super) fn next_seq(&mut self) -> u64 {

@@ -2,9 +2,11 @@
 
 use std::io;
 
+use rustix::fd::OwnedFd;
 use rustix::fs::FallocateFlags;
 use rustix::io::{Errno, retry_on_intr};
 
+use super::boot::Boot;
 use super::sysctl;
 use super::unix::{self, Handle};
 
@@ -42,9 +44,10 @@ pub(crate) fn may_map_shared(_file: &Handle) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Returns the number that the kernel draws at each boot, from FreeBSD 13 on.
-pub(crate) fn boot_id() -> Option<[u8; 16]> {
-    sysctl::bytes(c"kern.boot_id")
+/// Returns the time of the machine, by the number that the kernel draws at each boot, from FreeBSD 13 on. The system does not say which
+/// mount of a file system this is.
+pub(super) fn boot(_folder: &OwnedFd) -> Boot {
+    Boot::of_machine(sysctl::bytes(c"kern.boot_id"))
 }
 
 /// Does nothing: `setpriority` would change the whole process, and the idle class could starve.

@@ -1,16 +1,18 @@
 //! Linux: what it has beyond the other Unix systems.
 
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 #[cfg(all(target_env = "gnu", not(miri)))]
 use std::sync::OnceLock;
 
-use rustix::fd::AsRawFd;
-use rustix::fs::FallocateFlags;
+use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fs::{AtFlags, FallocateFlags, StatxFlags};
 use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 use rustix::mm::Advice;
 
 use super::unix::{self, Handle, Mapping};
+use super::boot::Boot;
 use super::{uuid, write_then_sync};
 
 pub(super) use super::posix::{disable_read_ahead, space};
@@ -19,7 +21,10 @@ pub(crate) use super::posix::{dont_need, sync_all, sync_data, will_need};
 pub(super) const MONOTONIC: libc::clockid_t = libc::CLOCK_MONOTONIC;
 
 /// Magic numbers of file systems on which a page fault inside a preallocated file never ends in a signal: ext2/3/4, XFS, tmpfs.
-const MAPPABLE: [u64; 3] = [0xEF53, 0x5846_5342, 0x0102_1994];
+const EXT: u64 = 0xEF53;
+const XFS: u64 = 0x5846_5342;
+const TMPFS: u64 = 0x0102_1994;
+const MAPPABLE: [u64; 3] = [EXT, XFS, TMPFS];
 
 /// Niceness of a thread of low priority, added to that of the process: such a thread gets about a third of a busy processor
 /// when it competes with one normal thread. With much less, merges would fall behind while readers or other programs keep the
@@ -91,10 +96,7 @@ pub(crate) fn start_writing(file: &Handle, offset: u64, len: u64) -> io::Result<
 
 /// Returns whether a page fault of a read in a map of this file never ends in a signal.
 pub(crate) fn may_map(file: &Handle) -> io::Result<bool> {
-    // The type of `f_type` differs between platforms; the magic numbers fit in 32 bits on all of them.
-    #[allow(clippy::useless_conversion, reason = "the field is signed on some platforms")]
-    let magic = u64::try_from(retry_on_intr(|| rustix::fs::fstatfs(file))?.f_type).unwrap_or(0) & 0xFFFF_FFFF;
-    Ok(MAPPABLE.contains(&magic))
+    Ok(MAPPABLE.contains(&magic(file)?))
 }
 
 /// Like [`may_map`], for writes.
@@ -137,7 +139,10 @@ pub(crate) fn advise_huge(buffer: &mut [u8]) {
 }
 
 /// Reads the boot id that Linux draws at each boot, written as a UUID.
-pub(crate) fn boot_id() -> Option<[u8; 16]> {
+fn boot_id() -> Option<[u8; 16]> {
+    if cfg!(miri) {
+        return None;
+    }
     use rustix::fs::{Mode, OFlags};
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let open = || rustix::fs::open("/proc/sys/kernel/random/boot_id", flags, Mode::empty());
@@ -161,6 +166,63 @@ pub(crate) fn lower_priority() {
 }
 
 /// Returns free memory of the heap to the system.
+/// Where the file systems that can be told apart have a folder for each mounted device, by their magic numbers: ext2/3/4, XFS, F2FS.
+const FOLDERS: [(u64, &str); 3] =
+    [(EXT, "/sys/fs/ext4"), (XFS, "/sys/fs/xfs"), (0xF2F5_2010, "/sys/fs/f2fs")];
+/// `STATX_MNT_ID_UNIQUE`: the number of a mount that is never used again, from Linux 6.8 on.
+const UNIQUE_MOUNT: StatxFlags = StatxFlags::from_bits_retain(0x4000);
+
+/// Returns the time since the machine started and the file system of `folder` was mounted.
+///
+/// ext4, XFS and F2FS have a folder in `/sys` as long as a device is mounted, however often and in whichever namespace, and the number of
+/// that folder is not used again before the next boot. The number of the mount itself says less: another container has another mount of a
+/// file system that never went away. A tmpfs that went away has lost its files too.
+pub(super) fn boot(folder: &OwnedFd) -> Boot {
+    let Some(id) = boot_id() else { return Boot::default() };
+    let kind = magic(folder).unwrap_or(0);
+    if kind == TMPFS {
+        return Boot { id, is_exact: true };
+    }
+    let mut id = u128::from_le_bytes(id);
+    // The numbers are added at different places: none of one kind is taken for one of the other.
+    let is_exact = match (instance(folder, kind), unique_mount(folder)) {
+        (Some(number), _) => {
+            id ^= u128::from(number) << 64;
+            true
+        }
+        (None, Some(number)) => {
+            id ^= u128::from(number);
+            false
+        }
+        (None, None) => return Boot::default(),
+    };
+    Boot { id: id.to_le_bytes(), is_exact }
+}
+
+/// The number of the folder in `/sys` that a file system of this kind has while its device is mounted.
+fn instance(folder: &OwnedFd, kind: u64) -> Option<u64> {
+    let (_, folders) = FOLDERS.iter().find(|(magic, _)| *magic == kind)?;
+    let device = retry_on_intr(|| rustix::fs::fstat(folder)).ok()?.st_dev;
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let device = std::fs::read_link(format!("/sys/dev/block/{major}:{minor}")).ok()?;
+    let found = std::fs::metadata(Path::new(folders).join(device.file_name()?)).ok()?;
+    Some(found.ino())
+}
+
+/// The number of the mount through which `folder` was opened.
+fn unique_mount(folder: &OwnedFd) -> Option<u64> {
+    let stat = || rustix::fs::statx(folder, c"", AtFlags::EMPTY_PATH, UNIQUE_MOUNT);
+    let found = retry_on_intr(stat).ok()?;
+    (found.stx_mask & UNIQUE_MOUNT.bits() != 0).then_some(found.stx_mnt_id)
+}
+
+/// The magic number of the file system of an open file.
+fn magic(file: &OwnedFd) -> io::Result<u64> {
+    // The type of `f_type` differs between platforms; the magic numbers fit in 32 bits on all of them.
+    #[allow(clippy::useless_conversion, reason = "the field is signed on some platforms")]
+    Ok(u64::try_from(retry_on_intr(|| rustix::fs::fstatfs(file))?.f_type).unwrap_or(0) & 0xFFFF_FFFF)
+}
+
 pub(crate) fn trim_heap() {
     #[cfg(all(target_env = "gnu", not(miri)))]
     // SAFETY: the call takes a number, may run on any thread, and frees only memory that no program part holds.

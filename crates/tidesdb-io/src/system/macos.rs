@@ -9,6 +9,7 @@ use std::io;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::{Errno, retry_on_intr};
 
+use super::boot::Boot;
 use super::reach::{self, Reach};
 use super::unix::{self, Handle};
 use super::{sysctl, uuid};
@@ -54,7 +55,6 @@ pub(crate) fn allocate(file: &Handle, offset: u64, len: u64) -> io::Result<bool>
     Ok(true)
 }
 
-/// Returns whether the file system does not have a call at all.
 /// Makes a call of the C library, again as long as a signal interrupts it.
 fn uninterrupted(mut call: impl FnMut() -> libc::c_int) -> io::Result<()> {
     loop {
@@ -68,6 +68,7 @@ fn uninterrupted(mut call: impl FnMut() -> libc::c_int) -> io::Result<()> {
     }
 }
 
+/// Returns whether the file system does not have a call at all.
 fn lacks_call(error: &io::Error) -> bool {
     let lacking = [Errno::NOTSUP, Errno::OPNOTSUPP, Errno::NOTTY, Errno::INVAL];
     lacking.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
@@ -120,8 +121,13 @@ pub(super) fn space(folder: &OwnedFd) -> io::Result<(u64, u64)> {
     Ok((fs.f_bavail.saturating_mul(block), fs.f_blocks.saturating_mul(block)))
 }
 
+/// Returns the time of the machine: the system does not say which mount of a file system this is.
+pub(super) fn boot(_folder: &OwnedFd) -> Boot {
+    Boot::of_machine(boot_id())
+}
+
 /// Returns the UUID that the kernel draws at each boot.
-pub(crate) fn boot_id() -> Option<[u8; 16]> {
+fn boot_id() -> Option<[u8; 16]> {
     let text: [u8; 37] = sysctl::bytes(c"kern.bootsessionuuid")?; // ends with 0
     uuid::parse(&text[..36])
 }

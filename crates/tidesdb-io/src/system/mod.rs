@@ -10,6 +10,7 @@
 
 #[cfg(not(target_os = "linux"))]
 mod absent;
+pub(crate) mod boot;
 #[cfg(target_os = "freebsd")]
 mod bsd;
 #[cfg(target_os = "linux")]
@@ -48,7 +49,7 @@ use macos as own;
 pub(crate) use linux::pages;
 #[cfg(unix)]
 pub(crate) use own::{
-    advise_huge, allocate, anonymous_bytes, boot_id, dont_need, heap, is_cached, lower_priority, may_map,
+    advise_huge, allocate, anonymous_bytes, dont_need, heap, is_cached, lower_priority, may_map,
     may_map_shared, memory, random, read_cached_at, start_writing, sync_all, sync_data, trim_heap, will_need,
     write_durably_at,
 };
@@ -68,7 +69,7 @@ pub(crate) use windows_program as program;
 pub(crate) use windows::allocated;
 #[cfg(windows)]
 pub(crate) use windows::{
-    Errno, Folder, Handle, Mapping, NOT_IN_NAMES, advise_huge, allocate, anonymous_bytes, boot_id, dont_need,
+    Errno, Folder, Handle, Mapping, NOT_IN_NAMES, advise_huge, allocate, anonymous_bytes, dont_need,
     file_len, files_max, heap, is_cached, is_dir, lower_priority, make_dir, may_map, may_map_shared, memory,
     page_bytes, random, read_at, read_cached_at, set_len, since_boot, start_writing, sync_all, sync_data,
     sync_name, trim_heap, try_lock, unlock, will_need, write_at, write_durably_at,

@@ -29,6 +29,7 @@ use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::retry_on_intr;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
+use super::boot::Boot;
 use super::{How, own, parent_of};
 
 /// Error numbers of the system.
@@ -94,7 +95,6 @@ impl Folder {
 
     /// Returns the names of all regular files.
     pub(crate) fn list(&self) -> io::Result<Vec<String>> {
-        let mut names = Vec::new();
         loop {
             match self.list_once() {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -104,6 +104,7 @@ impl Folder {
     }
 
     fn list_once(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
         for entry in rustix::fs::Dir::read_from(&self.0)? {
             let entry = entry?;
             // The engine creates only UTF-8 names.
@@ -141,11 +142,17 @@ impl Folder {
         Ok(id)
     }
 
+    /// Returns the time since which no byte of the directory can be lost that the system has taken. It is the same while the directory is
+    /// open: that keeps the file system mounted.
+    pub(crate) fn boot(&self) -> Boot {
+        own::boot(&self.0)
+    }
+
     /// Locks the directory itself, exclusively or shared, without waiting. `WouldBlock` if another opener holds a conflicting lock; `None`
     /// if the file system has no locks of directories, as NFS.
     pub(crate) fn lock(&self, exclusive: bool) -> io::Result<Option<Handle>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let again = retry_on_intr(|| rustix::fs::openat(&self.0, ".", flags, Mode::empty()))?;
+        let again = beside_streams(retry_on_intr(|| rustix::fs::openat(&self.0, ".", flags, Mode::empty()))?)?;
         match try_lock(&again, exclusive) {
             Ok(()) => Ok(Some(again)),
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => Err(e),
@@ -171,6 +178,11 @@ fn beside_streams(file: OwnedFd) -> io::Result<OwnedFd> {
     Ok(retry_on_intr(|| rustix::io::fcntl_dupfd_cloexec(&file, STREAMS))?)
 }
 
+/// Looks at the entry `name` of a directory. Follows no symbolic link.
+fn stat_in(folder: &OwnedFd, name: &str) -> rustix::io::Result<rustix::fs::Stat> {
+    retry_on_intr(|| rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW))
+}
+
 /// Refuses everything but a regular file.
 fn regular(raw_mode: rustix::fs::RawMode) -> io::Result<()> {
     match FileType::from_raw_mode(raw_mode) {
@@ -190,11 +202,6 @@ pub(crate) fn is_dir(path: &Path) -> io::Result<bool> {
 pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
     Ok(retry_on_intr(|| rustix::fs::mkdir(path, DIR_MODE))?)
 }
-/// Looks at the entry `name` of a directory. Follows no symbolic link.
-fn stat_in(folder: &OwnedFd, name: &str) -> rustix::io::Result<rustix::fs::Stat> {
-    retry_on_intr(|| rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW))
-}
-
 
 /// Makes the name of the directory `path` durable. With `existed`, another program may have made the directory.
 pub(crate) fn sync_name(path: &Path, existed: bool) -> io::Result<()> {

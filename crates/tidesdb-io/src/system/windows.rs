@@ -59,6 +59,7 @@ use windows_sys::Win32::System::Threading::{
 };
 
 use super::How;
+use super::boot::Boot;
 
 pub(crate) use super::absent::{
     advise_huge, anonymous_bytes, heap, is_cached, read_cached_at, start_writing, trim_heap,
@@ -336,6 +337,12 @@ impl Folder {
         Ok((info.dwVolumeSerialNumber.into(), number))
     }
 
+    /// Returns an unknown time: the system numbers its boots, but tells it only to administrators.
+    #[expect(clippy::unused_self, reason = "other systems ask the folder")]
+    pub(crate) fn boot(&self) -> Boot {
+        Boot::default()
+    }
+
     /// Locks nothing: the system locks ranges of files only.
     #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "other systems lock the folder")]
     pub(crate) fn lock(&self, _exclusive: bool) -> io::Result<Option<Handle>> {
@@ -547,11 +554,6 @@ pub(crate) fn files_max() -> Option<u64> {
 pub(crate) fn since_boot() -> Duration {
     static FIRST: OnceLock<Instant> = OnceLock::new();
     FIRST.get_or_init(Instant::now).elapsed()
-}
-
-/// Returns nothing: the system numbers its boots, but tells it only to administrators.
-pub(crate) fn boot_id() -> Option<[u8; 16]> {
-    None
 }
 
 /// Returns the bytes of a page of memory, the same on all processors of this system.

@@ -419,7 +419,7 @@ impl OpenOptions {
         let config = LogConfig {
             segment_bytes: identity.wal_segment_bytes,
             db_uuid: identity.uuid,
-            boot_id: self.env.disk.boot_id(),
+            boot: dir.boot(),
             mapped: self.options.mmap_wal,
             reserve_bytes: self.options.reserve_bytes(identity.wal_segment_bytes),
             free_min: self.options.disk_free_min,

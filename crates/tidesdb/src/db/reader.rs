@@ -175,7 +175,7 @@ impl Following {
         let config = TailConfig {
             segment_bytes: identity.wal_segment_bytes,
             db_uuid: identity.uuid,
-            boot_id: options.env.disk.boot_id(),
+            boot_id: dir.boot().id,
         };
         let memory = Memory::new(options.options.memory_limit);
         let mut this = Self {

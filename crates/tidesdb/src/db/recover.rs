@@ -189,7 +189,7 @@ fn scan_config(ctx: &MaintenanceCtx, state: &State) -> Result<ScanConfig> {
     let mut config = ScanConfig {
         segment_bytes: identity.wal_segment_bytes,
         db_uuid: identity.uuid,
-        boot_id: ctx.write.env.disk.boot_id(),
+        boot_id: ctx.dir.boot().id,
         first: state.log_start,
         first_existed: false,
         watermark: state.durable_mark,

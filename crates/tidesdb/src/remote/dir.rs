@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use tidesdb_io::{Access, Advice, Dir, DirLock, File, ReadMap, Space};
+use tidesdb_io::{Access, Advice, Boot, Dir, DirLock, File, ReadMap, Space};
 use tidesdb_sync::{RwLock, rank};
 
 use super::cache::Cache;
@@ -89,6 +89,10 @@ impl Dir for RemoteDir {
 
     fn lock(&self, name: &str, exclusive: bool) -> io::Result<Box<dyn DirLock>> {
         self.inner.lock(name, exclusive)
+    }
+
+    fn boot(&self) -> Boot {
+        self.inner.boot()
     }
 
     fn space(&self) -> io::Result<Space> {

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use tidesdb_io::{Access, Advice, Dir, DirLock, File, ReadMap, Space};
+use tidesdb_io::{Access, Advice, Boot, Dir, DirLock, File, ReadMap, Space};
 
 use crate::store::ObjectStore;
 
@@ -70,6 +70,10 @@ impl Dir for ObjectDir {
 
     fn lock(&self, _name: &str, _exclusive: bool) -> io::Result<Box<dyn DirLock>> {
         read_only()
+    }
+
+    fn boot(&self) -> Boot {
+        Boot::default()
     }
 
     fn space(&self) -> io::Result<Space> {

@@ -341,7 +341,7 @@ impl Log {
             span,
             salt: self.env.entropy.salt(),
             db_uuid: self.config.db_uuid,
-            boot_id: self.config.boot_id,
+            boot_id: self.config.boot.id,
         }
     }
 

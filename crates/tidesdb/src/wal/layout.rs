@@ -57,7 +57,7 @@ pub struct SegmentHeader {
     pub salt: Salt,
     /// Identity of the database.
     pub db_uuid: [u8; 16],
-    /// Boot identity of the machine when the segment was written.
+    /// Identity of the boot of the machine and the mount of the file system when the segment was written.
     pub boot_id: [u8; 16],
 }
 

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-use tidesdb_io::{Buffer, Dir, Env};
+use tidesdb_io::{Boot, Buffer, Dir, Env};
 use tidesdb_sync::{EpochCell, Mutex, ShardedCounter, pin, rank};
 
 use super::ahead::Ahead;
@@ -44,8 +44,8 @@ pub struct LogConfig {
     pub segment_bytes: u64,
     /// Identity of the database.
     pub db_uuid: [u8; 16],
-    /// Identity of this boot of the machine.
-    pub boot_id: [u8; 16],
+    /// The boot of the machine, with the mount of the file system.
+    pub boot: Boot,
     /// Write small records through a map where the file system allows.
     pub mapped: bool,
     /// Shortest and longest length of the file that reserves disk space for deletes, drops and flushes on a full disk: see `space.rs`.
@@ -289,14 +289,14 @@ impl Log {
     }
 
     /// Returns once a kill of the process cannot take `commit`, which is written. An open that cannot tell a kill from a loss of the machine
-    /// ends the log at its first gap that nothing declares durable. So where the boot of the machine is not known, all earlier commits must
-    /// be written as well; elsewhere this returns at once.
+    /// ends the log at its first gap that nothing declares durable. So where the identity of the boot is not known, or may change without a
+    /// loss, all earlier commits must be written as well; elsewhere this returns at once.
     ///
     /// # Errors
     /// The failure that poisoned the log: an earlier commit may never be written.
     #[inline]
     pub fn wait_safe_from_kill(&self, commit: &Commit) -> Result<()> {
-        if self.config.boot_id != [0; 16] || self.sequencer.wait_written(commit) {
+        if self.config.boot.is_exact || self.sequencer.wait_written(commit) {
             return Ok(());
         }
         self.health.check().and(Err(Error::Closed))

@@ -47,7 +47,7 @@ pub struct ScanConfig {
     pub segment_bytes: u64,
     /// Identity of the database.
     pub db_uuid: [u8; 16],
-    /// Identity of this boot.
+    /// Identity of this boot of the machine, with the mount of the file system.
     pub boot_id: [u8; 16],
     /// First segment that is used, from the manifest.
     pub first: WalId,

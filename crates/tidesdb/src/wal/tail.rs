@@ -38,7 +38,7 @@ pub struct TailConfig {
     pub segment_bytes: u64,
     /// Identity of the database.
     pub db_uuid: [u8; 16],
-    /// Identity of this boot of the machine.
+    /// Identity of this boot of the machine, with the mount of the file system.
     pub boot_id: [u8; 16],
 }
 

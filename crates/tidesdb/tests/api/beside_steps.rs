@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use tidesdb::{Db, Error, Family, FamilyOptions, MergeOperator, Reader, SyncMode, WriteBatch};
 use tidesdb_io::sim::{Fault, Habits, Image, OpKind, OpSet, SyncModel, errno};
-use tidesdb_io::{Access, Advice, Dir, DirLock, Disk, Env, File, ReadMap, SharedMap, Space};
+use tidesdb_io::{Access, Advice, Boot, Dir, DirLock, Disk, Env, File, ReadMap, SharedMap, Space};
 
 use crate::common::{DB, Pair, Sim, contents, letters, noise, value};
 
@@ -49,9 +49,6 @@ impl Disk for Hooked {
     fn open_dir(&self, path: &Path, create: bool) -> io::Result<Arc<dyn Dir>> {
         let inner = self.inner.open_dir(path, create)?;
         Ok(Arc::new(HookedDir { inner, hook: Arc::clone(&self.hook) }))
-    }
-    fn boot_id(&self) -> [u8; 16] {
-        self.inner.boot_id()
     }
 }
 
@@ -104,6 +101,9 @@ impl Dir for HookedDir {
     fn lock(&self, name: &str, exclusive: bool) -> io::Result<Box<dyn DirLock>> {
         (self.hook)(Call::Change, name)?;
         self.inner.lock(name, exclusive)
+    }
+    fn boot(&self) -> Boot {
+        self.inner.boot()
     }
     fn space(&self) -> io::Result<Space> {
         self.inner.space()

@@ -77,6 +77,11 @@ impl Sim {
         Self::on(self.disk.crash_image(image, seed))
     }
 
+    /// Returns the machine after its file system went away and was mounted again.
+    pub(crate) fn mount_lost(&self, image: &Image, seed: u64) -> Self {
+        Self::on(self.disk.lost_mount(image, seed))
+    }
+
     /// Runs `work` and returns the disk as it was before each change.
     pub(crate) fn before_each_change(&self, work: impl FnOnce()) -> Vec<SimDisk> {
         let forks: Arc<Mutex<Vec<SimDisk>>> = Arc::default();

@@ -1,4 +1,4 @@
-//! Power failures while several families are flushed at once and nothing else syncs the log: what is left is a prefix of the commits, over
+//! Power failures, and file systems that go away, while several families are flushed at once and nothing else syncs the log: what is left is a prefix of the commits, over
 //! all families, and what was flushed or synced is in it.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
@@ -136,9 +136,36 @@ fn families_that_are_flushed_at_once_leave_a_prefix() {
             std::thread::sleep(Duration::from_millis(seed % 7));
             let least = durable.load(SeqCst);
             let image = Image::STANDARD[seed as usize % 10];
-            let after = sim.power_lost(&image, seed);
-            check(&after, least, seed, &format!("seed {seed}, {image:?}"));
+            let is_power = seed / 10 % 2 == 0;
+            let after = if is_power { sim.power_lost(&image, seed) } else { sim.mount_lost(&image, seed) };
+            check(&after, least, seed, &format!("seed {seed}, {image:?}, power lost: {is_power}"));
         }
     });
     assert!(durable.load(SeqCst) > 0 && commits(&db, "at the end") == written.load(SeqCst));
+}
+
+/// A file system that an error shut down loses what it had in memory, while the machine goes on. An open that took that for a kill called the
+/// log damaged.
+#[test]
+fn a_file_system_that_is_mounted_again_leaves_a_prefix() {
+    let sim = Sim::new();
+    let db = options(&sim).open().unwrap();
+    let families: Vec<Family> = NAMES.iter().map(|name| db.create_family(name, tiny()).unwrap()).collect();
+    (0..60).for_each(|n| commit(&db, &families, n));
+    db.sync().unwrap();
+    (60..200).for_each(|n| commit(&db, &families, n));
+    let mut lost = 0;
+    for seed in 0..80 {
+        let image = Image::STANDARD[seed as usize % 10];
+        let what = format!("seed {seed}, {image:?}");
+        let after = sim.mount_lost(&image, seed);
+        let reader = after.options().open_reader().unwrap_or_else(|e| panic!("{what}: a reader: {e}"));
+        let shown = commits(&reader.view(), &what);
+        let db = options(&after).open().unwrap_or_else(|e| panic!("{what}: {e}"));
+        let found = commits(&db, &what);
+        assert!((60..=found).contains(&shown) && found <= 200, "{what}: {shown} shown, {found} recovered");
+        assert!(db.verify().unwrap().is_ok(), "{what}");
+        lost += u32::from(found < 200);
+    }
+    assert!(lost > 20, "only {lost} of the images lost anything");
 }

@@ -70,7 +70,7 @@ impl Rig {
         let config = LogConfig {
             segment_bytes: SEGMENT,
             db_uuid: versions.identity().uuid,
-            boot_id: env.disk.boot_id(),
+            boot: dir.boot(),
             mapped: false,
             reserve_bytes: 0..=0,
             free_min: 0,

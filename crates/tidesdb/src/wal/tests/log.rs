@@ -179,9 +179,10 @@ fn a_sync_waits_for_a_commit_that_is_still_being_written() {
 #[test]
 fn where_the_boot_is_unknown_a_commit_waits_for_those_before_it() {
     let rig = Rig::new();
-    let config = |boot_id| LogConfig { boot_id, ..rig.log_config(false, 0..=0) };
-    for (boot_id, waits) in [(BOOT, false), ([0; 16], true)] {
-        let log = Log::new(&rig.env, &rig.dir, config(boot_id), &rig.health, WalId(1));
+    let config = |boot| LogConfig { boot, ..rig.log_config(false, 0..=0) };
+    let other_mount = Boot { id: BOOT, is_exact: false };
+    for (boot, waits) in [(KNOWN, false), (other_mount, true), (Boot::default(), true)] {
+        let log = Log::new(&rig.env, &rig.dir, config(boot), &rig.health, WalId(1));
         log.begin(Vec::new()).unwrap();
         let slow = log.sequencer().reserve(40, Purpose::Store).unwrap();
         let mine = put(&log, b"mine");
@@ -202,7 +203,7 @@ fn where_the_boot_is_unknown_a_commit_waits_for_those_before_it() {
 #[test]
 fn where_the_boot_is_unknown_a_failure_before_a_commit_is_its_failure_too() {
     let rig = Rig::new();
-    let config = LogConfig { boot_id: [0; 16], ..rig.log_config(false, 0..=0) };
+    let config = LogConfig { boot: Boot::default(), ..rig.log_config(false, 0..=0) };
     let log = Log::new(&rig.env, &rig.dir, config, &rig.health, WalId(1));
     log.begin(Vec::new()).unwrap();
     let _never_written = log.sequencer().reserve(40, Purpose::Store).unwrap();

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tidesdb_io::sim::{self, OpKind, SimDisk};
-use tidesdb_io::{Buffer, Dir, Env};
+use tidesdb_io::{Boot, Buffer, Dir, Env};
 
 use super::layout::{RECORD_HEADER_BYTES, RecordKind, SEGMENT_HEADER_BYTES, UNIT, blank_record};
 use super::reader::{CrashedLog, Logged, Scan, ScanConfig};
@@ -33,6 +33,7 @@ const SEGMENT: u64 = 16 << 10;
 const UUID: [u8; 16] = [0xDB; 16];
 const BOOT: [u8; 16] = [0xB0; 16];
 const OTHER_BOOT: [u8; 16] = [0xB1; 16];
+const KNOWN: Boot = Boot { id: BOOT, is_exact: true };
 
 /// A simulated disk with a directory for a log.
 struct Rig {
@@ -77,7 +78,7 @@ impl Rig {
         LogConfig {
             segment_bytes: self.segment,
             db_uuid: UUID,
-            boot_id: BOOT,
+            boot: KNOWN,
             mapped,
             reserve_bytes,
             free_min: 0,
