@@ -9,7 +9,7 @@ use crate::{inject, sim, stages};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-const PROGRAMS: [&str; 15] = [
+const PROGRAMS: [&str; 16] = [
     "model",
     "metamorphic",
     "isolation",
@@ -23,6 +23,7 @@ const PROGRAMS: [&str; 15] = [
     SIM,
     "descriptors",
     "sectors",
+    "mounts",
     "memory",
     INJECT,
 ];

@@ -11,6 +11,7 @@ mod latency;
 mod memory;
 mod metamorphic;
 mod model;
+mod mounts;
 mod reopen;
 mod sectors;
 mod sim;
@@ -35,6 +36,7 @@ pub(crate) const ALL: &[(&str, Runner)] = &[
     ("memory", memory::runner),
     ("metamorphic", metamorphic::runner),
     ("model", model::runner),
+    ("mounts", mounts::runner),
     ("reopen", reopen::runner),
     ("sectors", sectors::runner),
     ("sim", sim::runner),

@@ -49,7 +49,7 @@ struct Case {
     cut: bool,
 }
 
-type Done<T> = Result<T, String>;
+pub(super) type Done<T> = Result<T, String>;
 
 #[derive(Parser)]
 struct Args {
@@ -133,7 +133,7 @@ struct Loop {
 /// Dropping it unmounts and detaches the device.
 struct Device(Loop);
 
-fn call(program: &str, args: &[&str]) -> Done<String> {
+pub(super) fn call(program: &str, args: &[&str]) -> Done<String> {
     let out = Command::new(program).args(args).output().map_err(|e| format!("{program}: {e}"))?;
     if !out.status.success() {
         return Err(format!("{program}: {}", String::from_utf8_lossy(&out.stderr).trim()));
@@ -141,7 +141,7 @@ fn call(program: &str, args: &[&str]) -> Done<String> {
     Ok(String::from_utf8_lossy(&out.stdout).into_owned())
 }
 
-fn text(path: &Path) -> &str {
+pub(super) fn text(path: &Path) -> &str {
     path.to_str().unwrap_or_default()
 }
 

@@ -9,10 +9,11 @@ use std::sync::OnceLock;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{AtFlags, FallocateFlags, StatxFlags};
 use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
+use rustix::ioctl::{Getter, Opcode, opcode};
 use rustix::mm::Advice;
 
-use super::unix::{self, Handle, Mapping};
 use super::boot::Boot;
+use super::unix::{self, Handle, Mapping};
 use super::{uuid, write_then_sync};
 
 pub(super) use super::posix::{disable_read_ahead, space};
@@ -20,10 +21,10 @@ pub(crate) use super::posix::{dont_need, sync_all, sync_data, will_need};
 
 pub(super) const MONOTONIC: libc::clockid_t = libc::CLOCK_MONOTONIC;
 
-/// Magic numbers of file systems on which a page fault inside a preallocated file never ends in a signal: ext2/3/4, XFS, tmpfs.
 const EXT: u64 = 0xEF53;
 const XFS: u64 = 0x5846_5342;
 const TMPFS: u64 = 0x0102_1994;
+/// Magic numbers of file systems on which a page fault inside a preallocated file never ends in a signal: ext2/3/4, XFS, tmpfs.
 const MAPPABLE: [u64; 3] = [EXT, XFS, TMPFS];
 
 /// Niceness of a thread of low priority, added to that of the process: such a thread gets about a third of a busy processor
@@ -99,9 +100,33 @@ pub(crate) fn may_map(file: &Handle) -> io::Result<bool> {
     Ok(MAPPABLE.contains(&magic(file)?))
 }
 
-/// Like [`may_map`], for writes.
+/// Like [`may_map`], for writes. Two files of XFS may share blocks, after `cp --reflink`: a write to one of them needs a new block, for which
+/// a full disk has no room, and a page fault can only answer with a signal. No file system but XFS is on the list that can share blocks.
 pub(crate) fn may_map_shared(file: &Handle) -> io::Result<bool> {
-    may_map(file)
+    Ok(match magic(file)? {
+        XFS => !shares_blocks(file),
+        kind => MAPPABLE.contains(&kind),
+    })
+}
+
+/// `struct xfs_fsop_geom_v1`.
+#[repr(C)]
+struct XfsGeometry {
+    _before: [u32; 23],
+    flags: u32,
+    _after: [u32; 4],
+}
+
+/// `XFS_FSOP_GEOM_FLAGS_REFLINK`: files may share blocks.
+const XFS_REFLINK: u32 = 1 << 20;
+/// `XFS_IOC_FSGEOMETRY_V1`.
+const XFS_GEOMETRY: Opcode = opcode::read::<XfsGeometry>(b'X', 100);
+
+/// Returns whether files of this XFS may share blocks; true if it does not say.
+fn shares_blocks(file: &Handle) -> bool {
+    // SAFETY: the call of this number writes one structure of this type; every value of it is valid.
+    let ask = || unsafe { rustix::ioctl::ioctl(file, Getter::<XFS_GEOMETRY, XfsGeometry>::new()) };
+    retry_on_intr(ask).map_or(true, |geometry| geometry.flags & XFS_REFLINK != 0)
 }
 
 /// See [`Mapping::populate`].
@@ -138,34 +163,6 @@ pub(crate) fn advise_huge(buffer: &mut [u8]) {
     let _ = unsafe { rustix::mm::madvise(pages.as_mut_ptr().cast(), whole, Advice::LinuxHugepage) };
 }
 
-/// Reads the boot id that Linux draws at each boot, written as a UUID.
-fn boot_id() -> Option<[u8; 16]> {
-    if cfg!(miri) {
-        return None;
-    }
-    use rustix::fs::{Mode, OFlags};
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let open = || rustix::fs::open("/proc/sys/kernel/random/boot_id", flags, Mode::empty());
-    let file = retry_on_intr(open).ok()?;
-    let mut text = [0; 36];
-    let len = retry_on_intr(|| rustix::io::read(&file, &mut text)).ok()?;
-    uuid::parse(&text[..len])
-}
-
-/// Fills `out` with random bytes. Returns false if the system has none.
-pub(crate) fn random(out: &mut [u8; 8]) -> bool {
-    let len = out.len();
-    retry_on_intr(|| rustix::rand::getrandom(&mut *out, rustix::rand::GetRandomFlags::empty())) == Ok(len)
-}
-
-/// Lowers the priority of the calling thread. If the system forbids it, the thread stays as it is.
-pub(crate) fn lower_priority() {
-    // Reads and changes the calling thread only, which has the niceness of the thread that started it.
-    let nice = rustix::process::getpriority_process(None).unwrap_or(0);
-    let _ = rustix::process::setpriority_process(None, (nice + LOW_NICE).min(NICE_MAX));
-}
-
-/// Returns free memory of the heap to the system.
 /// Where the file systems that can be told apart have a folder for each mounted device, by their magic numbers: ext2/3/4, XFS, F2FS.
 const FOLDERS: [(u64, &str); 3] =
     [(EXT, "/sys/fs/ext4"), (XFS, "/sys/fs/xfs"), (0xF2F5_2010, "/sys/fs/f2fs")];
@@ -223,6 +220,34 @@ fn magic(file: &OwnedFd) -> io::Result<u64> {
     Ok(u64::try_from(retry_on_intr(|| rustix::fs::fstatfs(file))?.f_type).unwrap_or(0) & 0xFFFF_FFFF)
 }
 
+/// Reads the boot id that Linux draws at each boot, written as a UUID.
+fn boot_id() -> Option<[u8; 16]> {
+    if cfg!(miri) {
+        return None;
+    }
+    use rustix::fs::{Mode, OFlags};
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let open = || rustix::fs::open("/proc/sys/kernel/random/boot_id", flags, Mode::empty());
+    let file = retry_on_intr(open).ok()?;
+    let mut text = [0; 36];
+    let len = retry_on_intr(|| rustix::io::read(&file, &mut text)).ok()?;
+    uuid::parse(&text[..len])
+}
+
+/// Fills `out` with random bytes. Returns false if the system has none.
+pub(crate) fn random(out: &mut [u8; 8]) -> bool {
+    let len = out.len();
+    retry_on_intr(|| rustix::rand::getrandom(&mut *out, rustix::rand::GetRandomFlags::empty())) == Ok(len)
+}
+
+/// Lowers the priority of the calling thread. If the system forbids it, the thread stays as it is.
+pub(crate) fn lower_priority() {
+    // Reads and changes the calling thread only, which has the niceness of the thread that started it.
+    let nice = rustix::process::getpriority_process(None).unwrap_or(0);
+    let _ = rustix::process::setpriority_process(None, (nice + LOW_NICE).min(NICE_MAX));
+}
+
+/// Returns free memory of the heap to the system.
 pub(crate) fn trim_heap() {
     #[cfg(all(target_env = "gnu", not(miri)))]
     // SAFETY: the call takes a number, may run on any thread, and frees only memory that no program part holds.

@@ -152,7 +152,8 @@ impl Folder {
     /// if the file system has no locks of directories, as NFS.
     pub(crate) fn lock(&self, exclusive: bool) -> io::Result<Option<Handle>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let again = beside_streams(retry_on_intr(|| rustix::fs::openat(&self.0, ".", flags, Mode::empty()))?)?;
+        let again =
+            beside_streams(retry_on_intr(|| rustix::fs::openat(&self.0, ".", flags, Mode::empty()))?)?;
         match try_lock(&again, exclusive) {
             Ok(()) => Ok(Some(again)),
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => Err(e),
