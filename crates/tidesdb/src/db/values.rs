@@ -11,9 +11,10 @@ use std::ops::RangeBounds;
 use std::time::{Duration, SystemTime};
 
 use super::{Db, Snapshot};
+use crate::family::ReadView;
 use crate::memory::{Charge, Use};
 use crate::options::{SyncMode, WriteOptions};
-use crate::read::{self, ValueReader};
+use crate::read::{self, Located, ValueReader};
 use crate::txn::Transaction;
 use crate::types::{SeqNo, Slice, VlogId, expiry_at};
 use crate::vlog::{CHUNK_BYTES, CHUNKED_BYTES_MAX, ChunkedPlace, Lease};
@@ -351,7 +352,7 @@ impl Family {
     /// # Errors
     /// As [`Family::get`]; `Busy` if iterators, and readers and writers of values, hold their share of `memory_limit`.
     pub fn value_reader(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
-        read_at(self, key.as_ref(), None)
+        Ok(read_at(self, key.as_ref(), None)?.map(ValueReader::detached))
     }
 
     /// Returns the bytes of the value of `key` in `range`, as far as the value has them. Reads only the chunks that
@@ -360,14 +361,24 @@ impl Family {
     /// # Errors
     /// As [`Family::get`]; `MemoryLimit` if the bytes are too many.
     pub fn get_part(&self, key: impl AsRef<[u8]>, range: impl RangeBounds<u64>) -> Result<Option<Slice>> {
-        self.value_reader(key)?.map(|reader| reader.range(range)).transpose()
+        read_at(self, key.as_ref(), None)?.map(|reader| reader.range(range)).transpose()
     }
 }
 
 fn read_at(family: &Family, key: &[u8], seq: Option<SeqNo>) -> Result<Option<ValueReader>> {
     let view = family.core.owned_view();
     let located = read::locate(&family.ctx.reads, &family.core, &view, key, seq)?;
-    located.map(|located| ValueReader::new(&family.core, view, Vec::new(), located)).transpose()
+    located.map(|located| reader_of(family, &view, located)).transpose()
+}
+
+fn reader_of(family: &Family, view: &ReadView, located: Located) -> Result<ValueReader> {
+    ValueReader::new(&family.core, view, family.ctx.options.read_only, located)
+}
+
+fn read_in(tx: &Transaction, family: &Family, key: &[u8]) -> Result<Option<ValueReader>> {
+    let view = family.core.owned_view();
+    let located = tx.locate(family, key, &view)?;
+    located.map(|located| reader_of(family, &view, located)).transpose()
 }
 
 impl Db {
@@ -411,7 +422,7 @@ impl Snapshot {
     /// As [`Family::get`].
     pub fn value_reader(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
         self.check(family)?;
-        read_at(family, key.as_ref(), Some(self.seq()))
+        Ok(read_at(family, key.as_ref(), Some(self.seq()))?.map(ValueReader::detached))
     }
 
     /// Returns the bytes of the value of `key` in `range` as of the snapshot, as far as the value has them.
@@ -424,7 +435,8 @@ impl Snapshot {
         key: impl AsRef<[u8]>,
         range: impl RangeBounds<u64>,
     ) -> Result<Option<Slice>> {
-        self.value_reader(family, key)?.map(|reader| reader.range(range)).transpose()
+        self.check(family)?;
+        read_at(family, key.as_ref(), Some(self.seq()))?.map(|reader| reader.range(range)).transpose()
     }
 }
 
@@ -445,9 +457,7 @@ impl Transaction {
     /// # Errors
     /// As [`Transaction::get`].
     pub fn value_reader(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
-        let view = family.core.owned_view();
-        let located = self.locate(family, key.as_ref(), &view)?;
-        located.map(|located| ValueReader::new(&family.core, view, self.leases(), located)).transpose()
+        Ok(read_in(self, family, key.as_ref())?.map(ValueReader::detached))
     }
 
     /// Returns the bytes of the value of `key` in `range`, as far as the value has them, including the transaction's
@@ -461,6 +471,6 @@ impl Transaction {
         key: impl AsRef<[u8]>,
         range: impl RangeBounds<u64>,
     ) -> Result<Option<Slice>> {
-        self.value_reader(family, key)?.map(|reader| reader.range(range)).transpose()
+        read_in(self, family, key.as_ref())?.map(|reader| reader.range(range)).transpose()
     }
 }

@@ -55,8 +55,8 @@ pub struct FamilyCore {
     pub id: FamilyId,
     /// Its settings.
     pub options: LiveOptions,
-    /// Its value log.
-    pub vlog: VlogSet,
+    /// Its value log. A reader of a value may outlive the family.
+    pub vlog: Arc<VlogSet>,
     name: Mutex<Arc<str>>,
     view: EpochCell<Arc<ReadView>>,
     /// Held while the view is replaced.
@@ -102,7 +102,7 @@ impl FamilyCore {
         let this = Self {
             id,
             options: LiveOptions::new(options),
-            vlog,
+            vlog: Arc::new(vlog),
             name: Mutex::new(name.into()),
             view: EpochCell::new(Arc::new(view)),
             change: Mutex::new(()),

@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use super::get::Located;
 use crate::family::{FamilyCore, ReadView};
-use crate::memory::{Charge, Use};
+use crate::memory::{Charge, Memory, Use};
 use crate::types::{Slice, VALUE_BYTES_MAX};
-use crate::vlog::{ChunkIndex, Lease, ValuePlace};
+use crate::version::FileGuard;
+use crate::vlog::{ChunkIndex, ChunkedPlace, ValuePlace, VlogSet};
 use crate::{Error, Result};
 
 /// Reads one value in constant memory, from any position. Reads what the value was when the reader was made, whatever is
-/// written or deleted meanwhile: it keeps the files of the value until it is dropped.
+/// written or deleted meanwhile: it keeps the value logs of the value until it is dropped, and nothing else.
 ///
 /// A value that a [`ValueWriter`](crate::ValueWriter) stored in chunks is read chunk by chunk, and each chunk is verified. Any
 /// other value is read whole when the reader is made. Errors are [`io::Error`]s that hold an [`Error`].
@@ -46,11 +47,10 @@ enum Source {
 
 /// A chunked value, and the chunk that was read last.
 struct Chunks {
-    family: Arc<FamilyCore>,
-    /// Keeps the files of a committed value.
-    _view: Arc<ReadView>,
-    /// Keep the files of a value that is not committed yet.
-    _leases: Vec<Lease>,
+    vlog: Arc<VlogSet>,
+    memory: Arc<Memory>,
+    /// Keep the files of the value. Dropped after `vlog`, which may have them open.
+    files: Vec<Arc<FileGuard>>,
     index: ChunkIndex,
     chunk: Vec<u8>,
     /// Number of the chunk in `chunk`.
@@ -58,13 +58,24 @@ struct Chunks {
 }
 
 impl Chunks {
+    fn open(family: &FamilyCore, view: &ReadView, is_beside: bool, place: &ChunkedPlace) -> Result<Self> {
+        let files = place.parts.iter().map(|part| view.version.value_guard(part.vlog)).collect();
+        let vlog = match is_beside {
+            true => Arc::new(family.vlog.part(place.parts.iter().map(|part| part.vlog))),
+            false => Arc::clone(&family.vlog),
+        };
+        let (index, memory) = (vlog.read_index(place)?, Arc::clone(&family.memory));
+        Ok(Self { vlog, memory, files, index, chunk: Vec::new(), loaded: None })
+    }
+
     /// Returns the rest of the chunk that contains byte `at` of the value; empty at the end.
     fn from(&mut self, at: u64, charge: &mut Charge) -> Result<&[u8]> {
         let Some((number, start)) = self.index.find(at) else { return Ok(&[]) };
         if self.loaded != Some(number) {
             let chunk = self.index.chunks()[number].raw_len as usize;
             if chunk > self.chunk.capacity() {
-                charge.grow(&self.family.memory, self.index.memory_bytes() + chunk as u64)?;
+                let guards = self.files.len() * size_of::<Arc<FileGuard>>();
+                charge.grow(&self.memory, self.index.memory_bytes() + (guards + chunk) as u64)?;
             }
             self.load(number)?;
         }
@@ -74,21 +85,22 @@ impl Chunks {
     fn load(&mut self, number: usize) -> Result<()> {
         let chunks = self.index.chunks();
         let in_order = number == self.loaded.take().map_or(0, |last| last + 1);
-        self.family.vlog.read_into(&chunks[number], &mut self.chunk)?;
+        self.vlog.read_into(&chunks[number], &mut self.chunk)?;
         self.loaded = Some(number);
         if let Some(next) = chunks.get(number + 1).filter(|_| in_order) {
-            self.family.vlog.load_ahead(next);
+            self.vlog.load_ahead(next);
         }
         Ok(())
     }
 }
 
 impl ValueReader {
-    /// Creates a reader of the value at `located`, whose files `view` or `leases` keep.
+    /// Creates a reader of the value at `located`, whose files the caller keeps during the call, by `view` or by leases. If nothing is
+    /// ever appended to them, another process may remove them: `is_beside`.
     pub(crate) fn new(
-        family: &Arc<FamilyCore>,
-        view: Arc<ReadView>,
-        leases: Vec<Lease>,
+        family: &FamilyCore,
+        view: &ReadView,
+        is_beside: bool,
         located: Located,
     ) -> Result<Self> {
         let mut charge = Charge::new(Use::Cursors);
@@ -103,12 +115,19 @@ impl ValueReader {
             }
             Located::Stored(ValuePlace::Chunks(place)) => place,
         };
-        charge.grow(&family.memory, ChunkIndex::bytes_of(place.len))?;
-        let index = family.vlog.read_index(&place)?;
-        let family = Arc::clone(family);
-        let (chunk, loaded) = (Vec::new(), None);
-        let chunks = Chunks { family, _view: view, _leases: leases, index, chunk, loaded };
+        let guards = place.parts.len() * size_of::<Arc<FileGuard>>();
+        charge.grow(&family.memory, ChunkIndex::bytes_of(place.len) + guards as u64)?;
+        let chunks = Chunks::open(family, view, is_beside, &place)?;
         Ok(Self { source: Source::Chunks(Box::new(chunks)), len: place.len, at: 0, charge })
+    }
+
+    /// Copies a value that is part of a memtable, which it would keep.
+    pub(crate) fn detached(self) -> Self {
+        let source = match self.source {
+            Source::Whole(value) => Source::Whole(value.into_vec().into()),
+            chunks => chunks,
+        };
+        Self { source, ..self }
     }
 
     fn whole(value: Slice, charge: Charge) -> Self {

@@ -15,7 +15,6 @@ use crate::memory::{Charge, Use};
 use crate::options::{Isolation, ReadOptions, WriteOptions};
 use crate::read::{self, Cursor, Iter, Located, OwnReads, ReadTimestamp, Track};
 use crate::types::{KeyRange, ReadPoint, SeqNo, Slice};
-use crate::vlog::Lease;
 use crate::write::{self, Family, Mark, WriteBatch};
 use crate::{Error, Result};
 
@@ -637,11 +636,6 @@ impl Transaction {
             Own::Written(said) => Ok(said),
             Own::Unwritten(_) => read::locate(&self.ctx.reads, &family.core, view, key, self.read_seq()),
         }
-    }
-
-    /// Leases on the value logs that its writes refer to.
-    pub(crate) fn leases(&self) -> Vec<Lease> {
-        self.batch.leases().to_vec()
     }
 
     /// The sequence number to read at; `None` = the newest.

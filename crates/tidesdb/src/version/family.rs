@@ -10,7 +10,6 @@ use super::obsolete::{FileGuard, ObsoleteFiles};
 use super::placing::{self, Placed};
 use super::run::{Run, TableSlot};
 use super::state::{FamilyState, PlacedTable, VlogState};
-use crate::files::FileKind;
 use crate::ranges::{RangeSet, RangeTombstone};
 use crate::sst::{Table, TableMeta};
 use crate::types::{Comparator, FamilyId, SeqNo, TableId, VlogId};
@@ -30,6 +29,8 @@ pub struct FamilyVersion<T = Table> {
     runs: Vec<Arc<Run<T>>>,
     vlogs: VlogSlots,
     ranges: RangeSet,
+    /// The guards of the files of the database.
+    files: Arc<ObsoleteFiles>,
 }
 
 impl<T> FamilyVersion<T> {
@@ -104,7 +105,7 @@ impl<T> FamilyVersion<T> {
         }
         let vlog_slot = |&id: &VlogId| match prev.and_then(|prev| prev.vlogs.get(&id)) {
             Some(slot) => (id, Arc::clone(slot)),
-            None => (id, Arc::new(FileGuard::new(FileKind::Vlog(id), queue))),
+            None => (id, queue.value(id)),
         };
         let vlogs = match prev {
             Some(prev) if prev.vlogs.keys().eq(state.vlogs.keys()) => Arc::clone(&prev.vlogs),
@@ -114,7 +115,7 @@ impl<T> FamilyVersion<T> {
             Some(prev) if Arc::ptr_eq(&prev.state.ranges, &state.ranges) => prev.ranges.clone(),
             _ => RangeSet::new(order, state.ranges.values().cloned().collect()),
         };
-        Ok((Self { state: Arc::clone(state), runs, vlogs, ranges }, added))
+        Ok((Self { state: Arc::clone(state), runs, vlogs, ranges, files: Arc::clone(queue) }, added))
     }
 
     /// Marks as obsolete all files that `next` lacks. `next` is what `edit` made of this version, or `None` if the family was
@@ -151,6 +152,7 @@ impl<T> FamilyVersion<T> {
             runs: Vec::new(),
             vlogs: Arc::default(),
             ranges: RangeSet::new(self.order(), Vec::new()),
+            files: Arc::clone(&self.files),
         }
     }
 
@@ -250,6 +252,12 @@ impl<T> FamilyVersion<T> {
     /// Returns the value logs that are obsolete once the family is flushed up to `flushed_to`.
     pub fn obsolete_vlogs_at(&self, flushed_to: SeqNo) -> impl Iterator<Item = VlogId> {
         self.state.obsolete_vlogs_at(flushed_to)
+    }
+
+    /// Returns the guard of a value log of the family, whether this version names it or not: the caller has a memtable, a version or a
+    /// lease that keeps the file.
+    pub fn value_guard(&self, id: VlogId) -> Arc<FileGuard> {
+        self.files.value(id)
     }
 
     /// Returns the slots of all value logs.

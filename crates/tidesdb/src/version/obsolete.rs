@@ -4,10 +4,13 @@
 //! obsolete. When the last version or reader that shares the slot is gone, the guard puts the file on the queue. The
 //! background unlinks the files on the queue; failures stay on it. Files that a crash left behind are orphans at the
 //! next open. So a file is never unlinked before the manifest has durably removed it, nor while a reader uses it.
+//!
+//! A value log has one guard, which the first version that names it or the first reader of one of its values makes: a memtable may refer
+//! to a file before the manifest names it. So a reader keeps the files of its value, and nothing else.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tidesdb_io::Dir;
@@ -23,20 +26,46 @@ const ORPHAN: &str = ".orphan";
 /// Queue of files to unlink.
 #[derive(Debug, Default)]
 pub struct ObsoleteFiles {
-    queue: Mutex<Vec<FileKind>, { rank::OBSOLETE }>,
+    files: Mutex<Files, { rank::OBSOLETE }>,
     /// Obsolete files that a version or a reader still uses.
     in_use: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct Files {
+    queue: Vec<FileKind>,
+    /// The guards of value logs that are in use.
+    values: BTreeMap<VlogId, Weak<FileGuard>>,
 }
 
 impl ObsoleteFiles {
     /// Adds a file that no version and no reader needs, and that the manifest in force does not name.
     pub(super) fn push(&self, file: FileKind) {
-        self.queue.lock().push(file);
+        self.files.lock().queue.push(file);
+    }
+
+    /// Returns the guard of a value log, which exists.
+    pub(super) fn value(self: &Arc<Self>, id: VlogId) -> Arc<FileGuard> {
+        let mut files = self.files.lock();
+        if let Some(guard) = files.values.get(&id).and_then(Weak::upgrade) {
+            return guard;
+        }
+        let guard = Arc::new(FileGuard::new(FileKind::Vlog(id), self));
+        files.values.insert(id, Arc::downgrade(&guard));
+        guard
+    }
+
+    /// Forgets the guard of a value log, unless there is a new one.
+    fn forget(&self, id: VlogId) {
+        let values = &mut self.files.lock().values;
+        if values.get(&id).is_some_and(|guard| guard.strong_count() == 0) {
+            values.remove(&id);
+        }
     }
 
     /// Takes all files from the queue.
     pub fn take(&self) -> Vec<FileKind> {
-        std::mem::take(&mut *self.queue.lock())
+        std::mem::take(&mut self.files.lock().queue)
     }
 
     /// Returns the number of obsolete files that a version or a reader still uses.
@@ -46,7 +75,7 @@ impl ObsoleteFiles {
 
     /// Returns the number of queued files.
     pub fn len(&self) -> usize {
-        self.queue.lock().len()
+        self.files.lock().queue.len()
     }
 
     /// Returns whether the queue is empty.
@@ -64,7 +93,7 @@ impl ObsoleteFiles {
         };
         let failed: Vec<FileKind> = files.into_iter().filter(|f| !gone(*f)).collect();
         let gone = count - failed.len();
-        self.queue.lock().extend(failed);
+        self.files.lock().queue.extend(failed);
         gone
     }
 }
@@ -115,6 +144,9 @@ impl FileGuard {
 
 impl Drop for FileGuard {
     fn drop(&mut self) {
+        if let FileKind::Vlog(id) = self.file {
+            self.queue.forget(id);
+        }
         if self.obsolete.load(Ordering::Acquire) {
             self.queue.push(self.file);
             self.queue.in_use.fetch_sub(1, Ordering::AcqRel);

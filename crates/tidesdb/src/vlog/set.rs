@@ -621,6 +621,17 @@ impl VlogSet {
         self.files.read().open.values().map(|file| info(file)).collect()
     }
 
+    /// Returns a set of `ids` alone, for a set to which nothing is appended. Files that are open stay so, because another process may have
+    /// removed their names.
+    pub fn part(&self, ids: impl Iterator<Item = VlogId>) -> Self {
+        let (dir, entropy) = (Arc::clone(&self.dir), Arc::clone(&self.entropy));
+        let mut part = Self::new(dir, entropy, self.family, FILE_BYTES_MIN, || Err(Error::ReadOnly));
+        let files = self.files.read();
+        let open = |id: VlogId| Some((id, Arc::clone(files.open.get(&id)?)));
+        part.files.get_mut().open = ids.filter_map(open).collect();
+        part
+    }
+
     /// Takes over the open files of `from`, another set of the same family, that `keep` selects.
     pub fn adopt(&self, from: &Self, keep: impl Fn(VlogId) -> bool) {
         let files = from.files.read().open.clone();

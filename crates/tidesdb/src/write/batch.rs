@@ -388,11 +388,6 @@ impl WriteBatch {
         self.freed > 0
     }
 
-    /// Leases on the value logs that the operations refer to.
-    pub(crate) fn leases(&self) -> &[Lease] {
-        &self.leases
-    }
-
     /// The current position, for [`WriteBatch::cut_back`].
     pub(crate) fn mark(&self) -> Mark {
         Mark { body_bytes: self.body_bytes(), counts: self.counts, families: self.families.len() }

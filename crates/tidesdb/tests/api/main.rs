@@ -83,5 +83,6 @@ mod stored_scans;
 mod stream_faults;
 mod streams;
 mod value_races;
+mod value_readers;
 mod value_space;
 mod versions;
