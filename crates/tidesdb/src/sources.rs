@@ -7,6 +7,7 @@ use tidesdb_memtable::Memtable;
 use crate::Result;
 use crate::codec::key_hash;
 use crate::merge::{LevelCursor, LevelTable, SortedTables};
+use crate::ranges::Cover;
 use crate::sst::{Table, TableCursor};
 use crate::types::{Comparator, EntryCursor, EntryMeta, Kind, ReadPoint, Rows, Scope, SeqNo, Stored};
 use crate::undo_map::{UndoCursor, UndoMap};
@@ -24,7 +25,8 @@ pub enum Source {
     /// A memtable.
     Memtable(tidesdb_memtable::Cursor),
     /// A transaction's own writes. Their reader treats them as newer than anything else: as entries of the given
-    /// sequence number, at which it reads and which no commit has. Backward, it shows only the newest version of each key.
+    /// sequence number, at which it reads and which no commit has. Those that its later range deletes hide are left out. Backward, it
+    /// shows only the newest version of each key.
     Own(UndoCursor, SeqNo),
     /// A table of level 1.
     Table(TableCursor),
@@ -133,9 +135,9 @@ impl Source {
         Self::Memtable(map.cursor())
     }
 
-    /// A cursor over a transaction's own writes, for a reader at `seq`.
-    pub fn own(map: &UndoMap, seq: SeqNo) -> Self {
-        Self::Own(map.cursor(), seq)
+    /// A cursor over a transaction's own writes and range deletes, for a reader at `seq`.
+    pub fn own(map: &UndoMap, deleted: &Cover, order: &Comparator, seq: SeqNo) -> Self {
+        Self::Own(map.cursor(order, deleted), seq)
     }
 
     /// A cursor over one table.

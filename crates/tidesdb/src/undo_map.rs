@@ -5,7 +5,8 @@
 //! any number of undone versions of a key by one jump. The owner counts what was undone and builds a new map in time.
 //!
 //! Every version has a [stamp](stamp): the number of rollbacks before it, then the number of its operation in the batch. Stamps only
-//! grow. The operations that a rollback removes are those whose number is too large.
+//! grow. The operations that a rollback removes are those whose number is too large. Range deletes have stamps, too, and hide the versions
+//! with smaller ones from a cursor; they are not in the map.
 //!
 //! Threads: the transaction changes the map; cursors on other threads may read it meanwhile. They see each key as it was before
 //! or after a change.
@@ -14,7 +15,8 @@ use std::sync::Arc;
 
 use tidesdb_memtable::{Cursor, Entry, Memtable, MemtableFull, Version};
 
-use crate::types::{Kind, SEQ_MAX};
+use crate::ranges::{Cover, Covered};
+use crate::types::{Comparator, Kind, SEQ_MAX};
 
 /// Kind of a record that undoes versions of its key. Its value is the stamp of the version that is in force again, or empty.
 const UNDONE: u8 = 0;
@@ -75,118 +77,139 @@ impl UndoMap {
         }
     }
 
-    /// Undoes what the operations after number `kept` wrote to `key`. `stamp` is a new one. Returns whether they wrote to it.
+    /// Undoes what the operations after number `kept` wrote to `key`. `stamp` is a new one.
     ///
     /// # Errors
     /// `MemtableFull`; nothing was undone.
-    pub fn undo(&self, key: &[u8], kept: u32, stamp: u64) -> Result<bool, MemtableFull> {
+    pub fn undo(&self, key: &[u8], kept: u32, stamp: u64) -> Result<(), MemtableFull> {
         let newest = self.get(key);
         let mut version = newest;
         while let Some(undone) = version.filter(|version| op_of(version.seq) > kept) {
             version = self.live(key, undone.seq - 1);
         }
-        let is_undone = newest.map(|newest| newest.seq) != version.map(|version| version.seq);
-        if is_undone {
-            let restored = version.map(|version| version.seq.to_le_bytes());
-            let record = Version { seq: stamp, kind: UNDONE, expiry: 0 };
-            self.0.insert(key, record, restored.as_ref().map_or(&[], <[u8; 8]>::as_slice))?;
+        if newest.map(|newest| newest.seq) == version.map(|version| version.seq) {
+            return Ok(());
         }
-        Ok(is_undone)
+        let restored = version.map(|version| version.seq.to_le_bytes());
+        let record = Version { seq: stamp, kind: UNDONE, expiry: 0 };
+        self.0.insert(key, record, restored.as_ref().map_or(&[], <[u8; 8]>::as_slice))
     }
 
-    /// Returns a cursor over the versions that were not undone, not yet positioned.
-    pub fn cursor(&self) -> UndoCursor {
-        UndoCursor(self.0.cursor())
+    /// Returns a cursor over the versions that were not undone and that no range delete of `deleted` hides, not yet positioned. The
+    /// numbers of range deletes are stamps, too.
+    pub fn cursor(&self, order: &Comparator, deleted: &Cover) -> UndoCursor {
+        UndoCursor { inner: self.0.cursor(), deleted: Covered::new(order, deleted) }
     }
 }
 
-/// Iterates over the versions that were not undone: forward as a memtable's cursor, backward over the newest version of each key.
-pub struct UndoCursor(Cursor);
+/// Iterates over the versions that are in force: forward as a memtable's cursor, backward over the newest version of each key.
+pub struct UndoCursor {
+    inner: Cursor,
+    deleted: Option<Box<Covered>>,
+}
 
 impl UndoCursor {
     /// Moves to the newest version of the first key at or after `target`.
     pub fn seek(&mut self, target: &[u8]) {
-        self.0.seek(target);
+        self.inner.seek(target);
         self.forward();
     }
 
     /// Moves to the newest version of the first key after `target`.
     pub fn seek_after(&mut self, target: &[u8]) {
-        self.0.seek_version(target, 0);
+        self.inner.seek_version(target, 0);
         self.forward();
     }
 
     /// Moves to the newest version of the last key at or before `target`.
     pub fn seek_for_prev(&mut self, target: &[u8]) {
-        self.0.seek_for_prev(target);
+        self.inner.seek_for_prev(target);
         self.backward();
     }
 
     /// Moves to the newest version of the first key.
     pub fn seek_to_first(&mut self) {
-        self.0.seek_to_first();
+        self.inner.seek_to_first();
         self.forward();
     }
 
     /// Moves to the newest version of the last key.
     pub fn seek_to_last(&mut self) {
-        self.0.seek_to_last();
+        self.inner.seek_to_last();
         self.backward();
     }
 
     /// Moves to the next older version of the key, or to the newest version of the next key.
     #[inline]
     pub fn next(&mut self) {
-        self.0.next();
+        self.inner.next();
         self.forward();
     }
 
     /// Moves to the newest version of the next key.
     #[inline]
     pub fn next_key(&mut self) {
-        self.0.next_key();
+        self.inner.next_key();
         self.forward();
     }
 
     /// Moves to the newest version of the previous key.
     pub fn prev_key(&mut self) {
-        self.0.newest();
-        self.0.prev();
+        self.inner.newest();
+        self.inner.prev();
         self.backward();
     }
 
     /// Returns true if the cursor is on a version.
     #[inline]
     pub fn valid(&self) -> bool {
-        self.0.valid()
+        self.inner.valid()
     }
 
     /// Returns the version.
     #[inline]
     pub fn entry(&self) -> Entry<'_> {
-        self.0.entry()
+        self.inner.entry()
     }
 
-    /// Moves from a record that undoes others to the version that is in force again.
+    /// Returns whether a range delete hides the version on which the cursor stands, and with it the older ones of the key.
+    #[inline]
+    fn is_deleted(&mut self) -> bool {
+        let Some(deleted) = &mut self.deleted else { return false };
+        let version = self.inner.entry();
+        deleted.hides(version.key, version.seq)
+    }
+
+    /// Moves from a version of any kind to the first one that is in force.
     #[inline]
     fn forward(&mut self) {
-        while self.0.valid() && self.0.entry().kind == UNDONE {
-            // No version has stamp 0, so 0 leads to the next key.
-            self.0.older(restored(&self.0.entry()).unwrap_or(0));
+        while self.inner.valid() {
+            let version = self.inner.entry();
+            if version.kind == UNDONE {
+                // No version has stamp 0, so 0 leads to the next key.
+                self.inner.older(restored(&version).unwrap_or(0));
+            } else if self.is_deleted() {
+                self.inner.next_key();
+            } else {
+                return;
+            }
         }
     }
 
     /// Moves from a version of any age to the newest one of its key that is in force, or of an earlier key.
     fn backward(&mut self) {
-        while self.0.valid() {
-            self.0.newest();
-            if self.0.entry().kind != UNDONE {
-                return;
+        while self.inner.valid() {
+            self.inner.newest();
+            let newest = self.inner.entry();
+            let in_force = if newest.kind == UNDONE { restored(&newest) } else { Some(newest.seq) };
+            if let Some(stamp) = in_force {
+                self.inner.older(stamp);
+                if !self.is_deleted() {
+                    return;
+                }
+                self.inner.newest();
             }
-            if let Some(stamp) = restored(&self.0.entry()) {
-                return self.0.older(stamp);
-            }
-            self.0.prev();
+            self.inner.prev();
         }
     }
 }

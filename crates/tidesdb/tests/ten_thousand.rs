@@ -98,6 +98,70 @@ fn inner(e: std::io::Error) -> Error {
     *e.into_inner().unwrap().downcast::<Error>().unwrap()
 }
 
+/// A transaction with `ranges` range deletes, each of a few rows.
+fn deleting(db: &Db, ranges: u32) -> Result<tidesdb::Transaction> {
+    let mut tx = db.begin(Isolation::ReadCommitted);
+    for n in 0..ranges {
+        tx.delete_range(db.default_family(), key(4 * n)..key(4 * n + 2))?;
+    }
+    Ok(tx)
+}
+
+/// Cursors that are made after all of `ranges` range deletes.
+fn cursors_over_ranges(db: &Db, ranges: u32) -> Result<Held> {
+    let tx = deleting(db, ranges)?;
+    let mut cursors = Vec::new();
+    for _ in 0..20 {
+        let mut cursor = tx.cursor(db.default_family())?;
+        cursor.seek(key(1))?;
+        cursors.push(cursor);
+    }
+    held((tx, cursors))
+}
+
+/// Cursors that are made between range deletes, so that each shows another state. They outlive the transaction.
+fn cursors_between_ranges(db: &Db) -> Result<Held> {
+    let mut tx = deleting(db, 500)?;
+    let mut cursors = Vec::new();
+    for n in 0..20 {
+        tx.delete_range(db.default_family(), key(37 * n)..key(50 * n + 2))?;
+        cursors.push(tx.cursor(db.default_family())?);
+    }
+    held(cursors)
+}
+
+/// Range deletes and reads in turn, over rows that the transaction has written.
+fn deletes_and_gets(db: &Db) -> Result<Held> {
+    let mut tx = db.begin(Isolation::ReadCommitted);
+    for n in 0..200 {
+        tx.put(db.default_family(), key(n), [7; 1000])?;
+    }
+    for n in 0..1500 {
+        tx.delete_range(db.default_family(), "row"..)?;
+        tx.get(db.default_family(), key(n))?;
+    }
+    held(tx)
+}
+
+/// A reader of a long value, which is not read, beside writes to other keys.
+fn reader_beside_writes(db: &Db, n: usize) -> Result<Held> {
+    for row in 0..10 {
+        db.put(key(row), noise(400, n as u64))?;
+    }
+    held(db.value_reader("film")?.unwrap())
+}
+
+/// A reader of a value that was in a memtable.
+fn reader_of_a_row(db: &Db, n: usize) -> Result<Held> {
+    let inline = db.family("inline")?;
+    inline.put(key(n as u32), noise(3000, n as u64))?;
+    let reader = inline.value_reader(key(n as u32))?.unwrap();
+    for row in 0..10 {
+        inline.put(key(row), noise(3000, n as u64))?;
+    }
+    held(reader)
+}
+
 const KINDS: &[(&str, Make)] = &[
     ("batches of one write", |db, _| batch(db, 1, 100)),
     ("batches of 3 KB", |db, _| batch(db, 30, 100)),
@@ -195,6 +259,12 @@ const KINDS: &[(&str, Make)] = &[
         READER.with(|reader| held(reader.get_or_init(open).refresh()?))
     }),
     ("handles of a family", |db, _| held(db.family("long")?)),
+    ("20 cursors over 10 range deletes", |db, _| cursors_over_ranges(db, 10)),
+    ("20 cursors over 2,000 range deletes", |db, _| cursors_over_ranges(db, 2000)),
+    ("20 cursors between range deletes", |db, _| cursors_between_ranges(db)),
+    ("delete_range and get in turn", |db, _| deletes_and_gets(db)),
+    ("value readers beside writes", reader_beside_writes),
+    ("value readers of rows in memtables", reader_of_a_row),
 ];
 
 /// Anonymous memory of this process.

@@ -13,6 +13,7 @@
 mod hidden;
 mod index;
 mod set;
+mod stack;
 #[cfg(test)]
 mod tests;
 
@@ -22,9 +23,10 @@ use std::sync::Arc;
 use crate::types::{Comparator, KEY_BYTES_MAX, PrefixLayout, SeqNo};
 use crate::{Error, Result};
 
-pub use hidden::Hidden;
-pub use index::tighter;
+pub use hidden::{Covered, Hidden};
+pub use index::{Around, tighter};
 pub use set::{RangeSet, SharedRanges};
+pub use stack::{Cover, RangeStack};
 
 /// Deletes every version older than `seq` of the keys from `start` (inclusive) to `end` (exclusive).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -18,7 +18,7 @@ use crate::jobs::Job;
 use crate::memory::Charge;
 use crate::merge::{HidingCursor, MergeCursor, VisibleCursor};
 use crate::mvcc::SnapshotPin;
-use crate::ranges::{RangeSet, RangeTombstone};
+use crate::ranges::Cover;
 use crate::sources::Source;
 use crate::types::{
     Comparator, EntryCursor, EntryMeta, KeyRange, Kind, ReadPoint, RowSpan, Rows, SEQ_MAX, Scope, SeqNo,
@@ -87,22 +87,13 @@ pub(super) type ReaderCursor = VisibleCursor<Versions>;
 /// All versions of a family except those hidden by range tombstones.
 type Versions = HidingCursor<MergeCursor<Source>>;
 
-/// A transaction's own writes to a family, in readable form.
+/// A transaction's own writes to a family, in readable form. Clones share them.
 #[derive(Clone, Debug)]
 pub struct OwnReads {
     /// Its puts, deletes and merges.
     pub map: UndoMap,
-    /// Its range deletes, oldest first, which hide everything but its own writes. In the place of a sequence number they have a stamp.
-    pub ranges: Vec<RangeTombstone>,
-}
-
-impl OwnReads {
-    /// Returns the range deletes for a reader at `seq`: newer than all commits it sees, and not newer than its own
-    /// writes.
-    fn ranges_at(&self, order: &Comparator, seq: SeqNo) -> RangeSet {
-        let at = |range: &RangeTombstone| Arc::new(RangeTombstone { seq, ..range.clone() });
-        RangeSet::new(order, self.ranges.iter().map(at).collect())
-    }
+    /// Its range deletes, which hide all commits and its earlier writes. In the place of a sequence number they have a stamp.
+    pub deleted: Cover,
 }
 
 /// Read timestamp of a read.

@@ -4,9 +4,9 @@
 use crate::context::ReadCtx;
 use crate::family::FamilyCore;
 use crate::memory::Use;
-use crate::ranges::RangeTombstone;
+use crate::ranges::RangeStack;
 use crate::read::OwnReads;
-use crate::types::{Comparator, FamilyId, Kind};
+use crate::types::{FamilyId, Kind};
 use crate::undo_map::{RECORD_BYTES, ROLLBACKS_MAX, UndoMap, stamp};
 use crate::write::{Mark, Op, WriteBatch};
 use crate::{Error, Result};
@@ -38,10 +38,20 @@ pub(super) enum Own<R, F> {
     Unwritten(F),
 }
 
+/// Own writes to one family.
+#[derive(Debug)]
+struct OfFamily {
+    id: FamilyId,
+    /// Puts, deletes and merges by stamp.
+    map: UndoMap,
+    /// Range deletes by stamp. They hide the writes before them, and do not change the map.
+    ranges: RangeStack,
+}
+
 /// Own writes by family, in the order in which the batch first names them.
 #[derive(Debug, Default)]
 pub(super) struct OwnWrites {
-    families: Vec<(FamilyId, OwnReads)>,
+    families: Vec<OfFamily>,
     /// Bytes of the batch that are in the maps.
     covered: usize,
     /// Operations of the batch that are in the maps.
@@ -71,17 +81,24 @@ impl OwnWrites {
 
     /// The write to `key` in the sorted batch, if there is one.
     pub(super) fn get(&self, reads: &ReadCtx, family: &FamilyCore, key: &[u8]) -> Option<OwnWrite<'_>> {
-        let own = self.of(family)?;
-        if let Some(e) = own.map.get(key) {
-            return Some(own_write(reads, Kind::from_u8(e.kind).unwrap_or(Kind::Delete), e.expiry, e.value));
+        let own = self.find(family)?;
+        let deleted = own.ranges.cover().newest(&family.options.comparator, key);
+        match own.map.get(key) {
+            Some(e) if e.seq > deleted => {
+                Some(own_write(reads, Kind::from_u8(e.kind).unwrap_or(Kind::Delete), e.expiry, e.value))
+            }
+            _ => (deleted > 0).then_some(OwnWrite::Deleted),
         }
-        let order = &family.options.comparator;
-        own.ranges.iter().any(|range| range.covers(order, key)).then_some(OwnWrite::Deleted)
     }
 
     /// The sorted writes to `family`, if there are any.
-    pub(super) fn of(&self, family: &FamilyCore) -> Option<&OwnReads> {
-        self.families.iter().find(|(id, _)| *id == family.id).map(|(_, own)| own)
+    pub(super) fn of(&self, family: &FamilyCore) -> Option<OwnReads> {
+        let own = self.find(family)?;
+        Some(OwnReads { map: own.map.clone(), deleted: own.ranges.cover().clone() })
+    }
+
+    fn find(&self, family: &FamilyCore) -> Option<&OfFamily> {
+        self.families.iter().find(|own| own.id == family.id)
     }
 
     /// Sorts the operations added since the last call. After an error, all sorted operations are discarded.
@@ -96,20 +113,20 @@ impl OwnWrites {
         for op in batch.ops_from(self.covered) {
             let op = op?;
             let family = batch.family(op.family).ok_or_else(|| Error::internal("a batch lost a family"))?;
-            let known = self.families.iter().position(|(id, _)| *id == op.family);
-            if known.is_none() {
-                if family.memory.used_for(Use::Transactions) >= family.memory.sorted_max() {
-                    return Err(full());
-                }
-                let map = UndoMap::new(family.memtable(u64::from(op.family.0), Use::Transactions));
-                self.families.push((op.family, OwnReads { map, ranges: Vec::new() }));
+            if family.memory.used_for(Use::Transactions) >= family.memory.sorted_max() {
+                return Err(full());
             }
+            let known = self.families.iter().position(|own| own.id == op.family);
+            let at = known.unwrap_or_else(|| {
+                let map = UndoMap::new(family.memtable(u64::from(op.family.0), Use::Transactions));
+                self.families.push(OfFamily { id: op.family, map, ranges: RangeStack::new(&family.memory) });
+                self.families.len() - 1
+            });
             self.ops += 1;
             let stamp = stamp(self.rollbacks, self.ops);
-            let at = known.unwrap_or(self.families.len() - 1);
-            let own = &mut self.families[at].1;
+            let own = &mut self.families[at];
             if op.kind == Kind::RangeDelete {
-                delete_range(own, &family.options.comparator, op.range_tombstone(stamp))?;
+                own.ranges.push(&family.options.comparator, op.range_tombstone(stamp));
             } else {
                 own.map.insert(op.key, (stamp, op.kind, op.expiry), op.value).map_err(|_| full())?;
             }
@@ -138,23 +155,16 @@ impl OwnWrites {
         (self.covered, self.ops) = (mark.body_bytes, mark.counts.ops);
     }
 
-    /// Undoes what `op`, which was added to `batch` after `mark`, and later operations wrote to the keys of `op`.
+    /// Undoes `op`, which was added to `batch` after `mark`. For all writes to one key, one call is enough.
     fn undo(&mut self, batch: &WriteBatch, op: &Op<'_>, mark: Mark) -> Result<()> {
         let (kept, stamp) = (mark.counts.ops, stamp(self.rollbacks, mark.counts.ops));
-        let own = self.families.iter_mut().find(|(id, _)| *id == op.family);
-        let (Some(family), Some((_, own))) = (batch.family(op.family), own) else { return Ok(()) };
-        if op.kind != Kind::RangeDelete {
-            return own.map.undo(op.key, kept, stamp).map(|_| ()).map_err(|_| full());
+        let own = self.families.iter_mut().find(|own| own.id == op.family);
+        let (Some(family), Some(own)) = (batch.family(op.family), own) else { return Ok(()) };
+        if op.kind == Kind::RangeDelete {
+            own.ranges.pop(&family.options.comparator); // as many as there are, the newest first
+            return Ok(());
         }
-        let mut memory = 0;
-        each_key(&own.map, &family.options.comparator, &op.range_tombstone(0), |key| {
-            let is_undone = own.map.undo(key, kept, stamp).map_err(|_| full())?;
-            memory += if is_undone { 2 * (key.len() + RECORD_BYTES) } else { 0 };
-            Ok(())
-        })?;
-        own.ranges.pop();
-        self.undone += memory;
-        Ok(())
+        own.map.undo(op.key, kept, stamp).map_err(|_| full())
     }
 }
 
@@ -183,39 +193,9 @@ pub(super) fn search_batch<'b>(
     Ok(last)
 }
 
-/// Deletes the transaction's own writes in `range`, whose number is a stamp, key by key, and records the range for all other keys.
-fn delete_range(own: &mut OwnReads, order: &Comparator, range: RangeTombstone) -> Result<()> {
-    each_key(&own.map, order, &range, |key| {
-        own.map.insert(key, (range.seq, Kind::Delete, 0), &[]).map_err(|_| full())
-    })?;
-    own.ranges.push(range);
-    Ok(())
-}
-
-/// Calls `visit` with each key of `map` in `range`. It may change the key.
-fn each_key(
-    map: &UndoMap,
-    order: &Comparator,
-    range: &RangeTombstone,
-    mut visit: impl FnMut(&[u8]) -> Result<()>,
-) -> Result<()> {
-    let mut cursor = map.cursor();
-    match &range.start {
-        Some(start) => cursor.seek(start),
-        None => cursor.seek_to_first(),
-    }
-    let mut key = Vec::new();
-    while cursor.valid() && range.covers(order, cursor.entry().key) {
-        key.clear();
-        key.extend_from_slice(cursor.entry().key);
-        cursor.next_key();
-        visit(&key)?;
-    }
-    Ok(())
-}
-
 fn full() -> Error {
-    Error::MemoryLimit { what: "the writes of a transaction".into() }
+    let what = "no memory to sort the writes of a transaction for reading: transactions hold their share of memory_limit";
+    Error::MemoryLimit { what: what.into() }
 }
 
 /// An expired put hides what others wrote, as a delete does.

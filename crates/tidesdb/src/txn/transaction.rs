@@ -610,7 +610,7 @@ impl Transaction {
         if !self.batch.has_family(&family.core) {
             return Ok(None);
         }
-        Ok(self.sorted_writes()?.of(&family.core).cloned())
+        Ok(self.sorted_writes()?.of(&family.core))
     }
 
     /// All own writes, sorted.

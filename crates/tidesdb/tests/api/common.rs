@@ -1,10 +1,12 @@
 //! Test fixture: a database on a simulated disk, without background threads unless requested, and comparison of contents.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tidesdb::{Db, Family, FamilyOptions, Isolation, Iter, MergeOperator, OpenOptions, Result, WriteBatch};
+use tidesdb::{
+    Comparator, Db, Family, FamilyOptions, Isolation, Iter, MergeOperator, OpenOptions, Result, WriteBatch,
+};
 use tidesdb_io::sim::{self, Image, OpSet, SimDisk};
 use tidesdb_io::{Env, ManualClock};
 
@@ -105,6 +107,17 @@ impl Sim {
         }
         panic!("{:?}", self.disk.file_names(DB).unwrap());
     }
+}
+
+/// Returns an order that compares bytes, and the number of its comparisons, which are the work of an index.
+pub(crate) fn counting() -> (Comparator, Arc<AtomicU64>) {
+    let count = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&count);
+    let order = Comparator::custom("counted", move |a: &[u8], b: &[u8]| {
+        counter.fetch_add(1, Ordering::Relaxed);
+        a.cmp(b)
+    });
+    (order, count)
 }
 
 /// Returns settings with a small memtable; values of at least 512 bytes go to the value log.

@@ -1,23 +1,11 @@
 //! Rolling back to savepoints: what it costs, and what the transaction and its cursors read afterwards.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidesdb::{Comparator, Cursor, Db, Error, Family, Isolation, Savepoint, Transaction};
 
-use crate::common::{LEVELS, Random, Sim, Stop, joined, pairs, small};
-
-/// Compares bytes and counts the comparisons, which are the work of an index.
-fn counting() -> (Comparator, Arc<AtomicU64>) {
-    let count = Arc::new(AtomicU64::new(0));
-    let counter = Arc::clone(&count);
-    let order = Comparator::custom("counted", move |a: &[u8], b: &[u8]| {
-        counter.fetch_add(1, Ordering::Relaxed);
-        a.cmp(b)
-    });
-    (order, count)
-}
+use crate::common::{LEVELS, Random, Sim, Stop, counting, joined, pairs, small};
 
 fn row(n: u64) -> [u8; 8] {
     n.to_be_bytes()
@@ -180,7 +168,7 @@ fn write(tx: &mut Transaction, family: &Family, op: &Op) {
 fn any_op(order: &Comparator, random: &mut Random, n: u64) -> Op {
     let (key, other) = (key(random), key(random));
     let value = [&key[..], b"-", n.to_string().as_bytes()].concat();
-    match random.below(8) {
+    match random.below(9) {
         0..4 => Op::Put(key, value),
         4 => Op::Delete(key),
         5..7 => Op::Merge(key, value),
@@ -209,6 +197,23 @@ fn compare(tx: &Transaction, family: &Family, model: &Model, random: &mut Random
             assert_eq!(tx.get(family, &key).unwrap().as_deref(), expected, "{:?}", key.escape_ascii());
             assert_eq!(tx.contains(family, &key).unwrap(), expected.is_some());
             assert_eq!(tx.multi_get(family, &[&key]).unwrap()[0].as_deref(), expected);
+        }
+    }
+}
+
+/// Reads all rows in every way and compares.
+fn compare_all(tx: &Transaction, family: &Family, model: &Model) {
+    let rows = model.sorted();
+    let named = |(key, value): (Vec<u8>, Vec<u8>)| (name(&model.order, &key), value);
+    let forward: Vec<_> = pairs(tx.iter(family).unwrap()).into_iter().map(named).collect();
+    assert_eq!(forward, rows);
+    let mut back: Vec<_> = pairs(tx.iter(family).unwrap().rev()).into_iter().map(named).collect();
+    back.reverse();
+    assert_eq!(back, rows);
+    for a in b"aAbBcCdDeE" {
+        for key in [vec![*a], vec![*a, b'c'], vec![*a, b'D']] {
+            let expected = rows.iter().find(|(k, _)| *k == name(&model.order, &key)).map(|(_, v)| &v[..]);
+            assert_eq!(tx.get(family, &key).unwrap().as_deref(), expected, "{:?}", key.escape_ascii());
         }
     }
 }
@@ -263,8 +268,8 @@ fn wander(cursor: &mut Cursor, order: &Comparator, random: &mut Random) {
     }
 }
 
-/// Sets savepoints, rolls back and releases.
-fn savepoints(tx: &mut Transaction, model: &mut Model, random: &mut Random) {
+/// Sets savepoints, rolls back and releases. Reads everything after each rollback.
+fn savepoints(tx: &mut Transaction, family: &Family, model: &mut Model, random: &mut Random) {
     let at = random.index(model.savepoints.len().max(1));
     match (random.below(4), model.savepoints.get(at).copied()) {
         (0..2, _) | (_, None) => model.savepoints.push((tx.savepoint(), model.ops.len())),
@@ -272,6 +277,7 @@ fn savepoints(tx: &mut Transaction, model: &mut Model, random: &mut Random) {
             tx.rollback_to(savepoint).unwrap();
             model.ops.truncate(ops);
             model.savepoints.truncate(at + 1);
+            compare_all(tx, family, model);
         }
         (_, Some((savepoint, _))) => {
             tx.release(savepoint).unwrap();
@@ -297,7 +303,7 @@ fn play(db: &Db, family: &Family, order: &Comparator, isolation: Isolation, rand
                     write(&mut tx, family, &op);
                     model.ops.push(op);
                 }
-                5..7 => savepoints(&mut tx, &mut model, random),
+                5..7 => savepoints(&mut tx, family, &mut model, random),
                 7 if random.one_in(4) => old = Some(tx.cursor(family).unwrap()),
                 _ => compare(&tx, family, &model, random),
             }

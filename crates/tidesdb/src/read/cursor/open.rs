@@ -15,7 +15,7 @@ use crate::memory::{Charge, Use};
 use crate::merge::{Combine, HidingCursor, MergeCursor, VisibleCursor};
 use crate::mvcc::SnapshotPin;
 use crate::options::ReadOptions;
-use crate::ranges::{Hidden, RangeSet, SharedRanges};
+use crate::ranges::{Cover, Hidden, RangeSet, SharedRanges};
 use crate::sources::Source;
 use crate::types::{EntryCursor, ReadPoint, Scope, SeqNo};
 
@@ -158,7 +158,8 @@ impl Cursor {
     /// Returns a cursor over the versions in `view` for a reader at `seq`.
     fn versions(family: &FamilyCore, view: &ReadView, seq: SeqNo, own: Option<&OwnReads>) -> Versions {
         let comparator = &family.options.comparator;
-        let mut sources: Vec<Source> = own.map(|own| Source::own(&own.map, seq)).into_iter().collect();
+        let own_source = own.map(|own| Source::own(&own.map, &own.deleted, comparator, seq));
+        let mut sources: Vec<Source> = own_source.into_iter().collect();
         sources.extend(view.memtables().map(|slot| Source::memtable(&slot.map)));
         for run in view.version.runs() {
             if run.is_overlapping() {
@@ -176,8 +177,8 @@ impl Cursor {
         let shared_ranges = view.memtables().map(|slot| &slot.ranges);
         ranges.extend(shared_ranges.filter(|set| !set.is_empty()).map(SharedRanges::to_owned));
         ranges.extend(Some(view.version.ranges()).filter(|set| !set.is_empty()).cloned());
-        ranges.extend(own.map(|own| own.ranges_at(comparator, seq)));
-        HidingCursor::new(merged, comparator.clone(), Hidden::new(ranges, seq))
+        let deleted = own.map_or_else(Cover::default, |own| own.deleted.clone());
+        HidingCursor::new(merged, comparator.clone(), Hidden::in_transaction(ranges, deleted, seq))
     }
 
     /// Creates a second cursor at the same read timestamp and the same expiry time.
