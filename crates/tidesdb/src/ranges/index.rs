@@ -51,6 +51,8 @@ pub(super) struct RangeIndex {
     /// p`.
     nodes: Vec<u32>,
     seqs: Vec<SeqNo>,
+    /// The newest tombstone.
+    max_seq: SeqNo,
 }
 
 /// A border is the start or the end of a tombstone.
@@ -62,7 +64,9 @@ struct Border {
 
 impl RangeIndex {
     pub(super) fn new(order: &Comparator, tombstones: Vec<Arc<RangeTombstone>>) -> Self {
-        let mut this = Self { tombstones, borders: Vec::new(), nodes: Vec::new(), seqs: Vec::new() };
+        let max_seq = tombstones.iter().map(|tombstone| tombstone.seq).max().unwrap_or(0);
+        let (borders, nodes, seqs) = (Vec::new(), Vec::new(), Vec::new());
+        let mut this = Self { tombstones, borders, nodes, seqs, max_seq };
         let all = (0..this.tombstones.len() as u32)
             .flat_map(|tombstone| [false, true].map(|is_end| Border { tombstone, is_end }));
         let mut borders: Vec<Border> = all.filter(|b| this.key(*b).is_some()).collect();
@@ -93,6 +97,10 @@ impl RangeIndex {
         }
         this.nodes.push(this.seqs.len() as u32);
         this
+    }
+
+    pub(super) fn max_seq(&self) -> SeqNo {
+        self.max_seq
     }
 
     pub(super) fn tombstones(&self) -> &[Arc<RangeTombstone>] {

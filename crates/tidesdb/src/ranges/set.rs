@@ -51,6 +51,11 @@ impl RangeSet {
         self.tiers.iter().map(|tier| tier.tombstones().len()).sum()
     }
 
+    /// Returns the sequence number of the newest tombstone; 0 = none.
+    pub fn max_seq(&self) -> SeqNo {
+        self.tiers.iter().map(|tier| tier.max_seq()).max().unwrap_or(0)
+    }
+
     /// Returns all tombstones.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<RangeTombstone>> {
         self.tiers.iter().flat_map(|tier| tier.tombstones())

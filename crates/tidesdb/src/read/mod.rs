@@ -24,6 +24,6 @@ pub use get::{
     resolve, sees,
 };
 pub use iter::{Iter, Keys};
-pub use spans::{Span, Spans, is_before};
+pub use spans::{Span, Spans, is_before, merge_spans};
 pub(crate) use track::Track;
 pub use value::ValueReader;

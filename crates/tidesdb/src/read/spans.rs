@@ -162,7 +162,7 @@ impl SpanSet {
     }
 
     fn merge(&mut self) {
-        merge(&mut self.closed);
+        merge_spans(&mut self.closed);
         self.merge_at = 2 * self.closed.len();
         self.closed_bytes = self.closed.iter().map(Span::key_bytes).sum();
     }
@@ -214,13 +214,13 @@ impl SpanSet {
         self.closed_bytes = 0;
         let mut all = std::mem::take(&mut self.closed);
         all.extend(self.open.iter().flatten().cloned());
-        merge(&mut all);
+        merge_spans(&mut all);
         all
     }
 }
 
-/// Sorts `spans` and merges those that overlap or touch.
-fn merge(spans: &mut Vec<Span>) {
+/// Sorts `spans` by family and key, and merges those that overlap or touch.
+pub fn merge_spans(spans: &mut Vec<Span>) {
     spans.retain(|span| !span.is_empty());
     spans.sort_by(Span::compare); // stable: fast where a part is sorted already
     spans.dedup_by(|next, last| last.absorb(next));

@@ -1,7 +1,7 @@
 //! Checks whether another commit, since a snapshot, wrote into what a transaction depends on.
 //!
 //! Only memtables and tables that can hold a version newer than the snapshot are searched. The cost follows the
-//! footprint of the transaction: one lookup per key, one scan per interval.
+//! footprint of the transaction: one lookup per key, one scan per interval. Intervals are disjoint, and sorted by family and key.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use tidesdb_sync::pin;
 use super::footprint::Footprint;
 use crate::family::{FamilyCore, Metric, ReadView};
 use crate::ranges::RangeSet;
-use crate::read::{Span, is_before, newest_range, newest_version, sees, show_keys};
+use crate::read::{Span, is_before, merge_spans, newest_range, newest_version, sees, show_keys};
 use crate::sources::Source;
-use crate::types::{Between, EntryCursor, Kind, ReadPoint};
+use crate::types::{Between, Comparator, EntryCursor, Kind, ReadPoint, SEQ_MAX};
 use crate::write::{Op, WriteBatch};
 use crate::{Error, Result};
 
@@ -47,36 +47,40 @@ impl Depends<'_> {
         during: Between,
     ) -> Result<()> {
         if let Some(batch) = writes {
+            let mut deleted = Vec::new();
             for op in batch.ops_from(0) {
                 let op = op?;
                 let Some(family) = batch.family(op.family) else { continue };
                 if op.kind == Kind::RangeDelete {
-                    let span = span_of(family, &op);
-                    let all = Depends { reads: None, spans: &[], seen_only: false };
-                    all.check_span(&span, then, during)?;
+                    deleted.push(span_of(family, &op));
                 } else {
                     check_key(family, op.key, then, during)?;
                 }
             }
+            merge_spans(&mut deleted);
+            Depends { reads: None, spans: &deleted, seen_only: false }.check_spans(then, during)?;
         }
         let Some(reads) = self.reads else { return Ok(()) };
         for (family, key) in reads.points() {
             check_key(family, key, then, during)?;
         }
-        self.spans.iter().try_for_each(|span| self.check_span(span, then, during))
+        self.check_spans(then, during)
     }
 
-    fn check_span(&self, span: &Span, then: ReadPoint, during: Between) -> Result<()> {
-        match self.written_into(span, then, during)? {
-            Some(key) => Err(conflict(&span.family, &key)),
-            None => Ok(()),
+    fn check_spans(&self, then: ReadPoint, during: Between) -> Result<()> {
+        for spans in self.spans.chunk_by(|a, b| a.family.id == b.family.id) {
+            if let Some(key) = self.written_into(spans, then, during)? {
+                return Err(conflict(&spans[0].family, &key));
+            }
         }
+        Ok(())
     }
 
-    /// Returns a key in `span` that was written.
-    fn written_into(&self, span: &Span, then: ReadPoint, during: Between) -> Result<Option<Vec<u8>>> {
-        let view = span.family.owned_view();
-        if let Some(key) = deleted_from(&view, span, then, during)? {
+    /// Returns a key that was written in one of `spans`, which are of one family.
+    fn written_into(&self, spans: &[Span], then: ReadPoint, during: Between) -> Result<Option<Vec<u8>>> {
+        let [Span { family, .. }, ..] = spans else { return Ok(None) };
+        let view = family.owned_view();
+        if let Some(key) = deleted_from(&view, family, spans, then, during)? {
             return Ok(Some(key));
         }
         let mut sources: Vec<Source> =
@@ -85,8 +89,10 @@ impl Depends<'_> {
         sources.extend(tables.map(Source::table));
         let counts = |key: &[u8]| Ok(!self.seen_only || sees(&view, key, then, &pin())?);
         for source in &mut sources {
-            if found_in(source, span, during, counts)? {
-                return Ok(Some(source.key().to_vec()));
+            for span in spans {
+                if found_in(source, span, during, counts)? {
+                    return Ok(Some(source.key().to_vec()));
+                }
             }
         }
         Ok(None)
@@ -118,46 +124,51 @@ fn span_of(family: &Arc<FamilyCore>, op: &Op<'_>) -> Span {
     Span { family: Arc::clone(family), low, high }
 }
 
-/// Returns a key in `span` that the snapshot shows and a range tombstone within `during` deleted. A tombstone that
+/// Returns a key in one of `spans` that the snapshot shows and a range tombstone within `during` deleted. A tombstone that
 /// deleted no such key changed nothing for the transaction. A key that was written and deleted since the snapshot also
 /// changed nothing, or is found as a version.
 fn deleted_from(
     view: &Arc<ReadView>,
-    span: &Span,
+    family: &Arc<FamilyCore>,
+    spans: &[Span],
     then: ReadPoint,
     during: Between,
 ) -> Result<Option<Vec<u8>>> {
-    let memtables: Vec<RangeSet> = view
-        .memtables_since(during.after)
-        .map(|slot| slot.ranges.to_owned())
-        .filter(|set| !set.is_empty())
-        .collect();
-    let all = memtables.iter().chain([view.version.ranges()]).flat_map(RangeSet::iter);
-    let order = &span.family.options.comparator;
-    let mut cursor = None;
-    for range in all.filter(|range| during.contains(range.seq)) {
-        let cursor = cursor.get_or_insert_with(|| show_keys(view, &span.family, then));
-        match (&span.low, &range.start) {
-            (Bound::Included(low) | Bound::Excluded(low), Some(start))
-                if order.compare(low, start).is_lt() =>
-            {
-                cursor.seek(start)?;
+    let memtables: Vec<RangeSet> =
+        view.memtables_since(during.after).map(|slot| slot.ranges.to_owned()).collect();
+    let sets = memtables.iter().chain([view.version.ranges()]).filter(|set| set.max_seq() > during.after);
+    let new = sets.flat_map(RangeSet::iter).filter(|range| during.contains(range.seq));
+    let order = &family.options.comparator;
+    let deletes = RangeSet::new(order, new.cloned().collect());
+    if deletes.is_empty() {
+        return Ok(None);
+    }
+    let mut cursor = show_keys(view, family, then);
+    for span in spans {
+        seek_into(&mut cursor, order, span)?;
+        while cursor.valid() && is_before(order, cursor.key(), &span.high) {
+            let around = deletes.around(order, cursor.key(), SEQ_MAX);
+            match around.to {
+                _ if around.seq > 0 => return Ok(Some(cursor.key().to_vec())),
+                Some(next) => cursor.seek(next)?,
+                None => break, // no tombstone is above
             }
-            (Bound::Included(low) | Bound::Excluded(low), _) => cursor.seek(low)?,
-            (Bound::Unbounded, Some(start)) => cursor.seek(start)?,
-            (Bound::Unbounded, None) => cursor.seek_to_first()?,
-        }
-        if let Bound::Excluded(low) = &span.low
-            && cursor.valid()
-            && order.compare(cursor.key(), low).is_eq()
-        {
-            cursor.next()?;
-        }
-        if cursor.valid() && is_before(order, cursor.key(), &span.high) && range.covers(order, cursor.key()) {
-            return Ok(Some(cursor.key().to_vec()));
         }
     }
     Ok(None)
+}
+
+/// Moves `cursor` to the first key at or after the lower end of `span`.
+fn seek_into(cursor: &mut impl EntryCursor, order: &Comparator, span: &Span) -> Result<()> {
+    match &span.low {
+        Bound::Unbounded => cursor.seek_to_first(),
+        Bound::Included(low) => cursor.seek(low),
+        Bound::Excluded(low) => {
+            cursor.seek(low)?;
+            let is_outside = cursor.valid() && order.compare(cursor.key(), low).is_eq();
+            if is_outside { cursor.next_key() } else { Ok(()) }
+        }
+    }
 }
 
 /// Moves `source` to a version in `span` and within `during` of a key for which `counts` returns true. Returns false if
@@ -169,13 +180,9 @@ fn found_in(
     counts: impl Fn(&[u8]) -> Result<bool>,
 ) -> Result<bool> {
     let order = &span.family.options.comparator;
-    match &span.low {
-        Bound::Unbounded => source.seek_to_first()?,
-        Bound::Included(low) | Bound::Excluded(low) => source.seek(low)?,
-    }
-    let outside = |key: &[u8]| matches!(&span.low, Bound::Excluded(low) if order.compare(key, low).is_eq());
+    seek_into(source, order, span)?;
     while source.valid() && is_before(order, source.key(), &span.high) {
-        if during.contains(source.seq()) && !outside(source.key()) && counts(source.key())? {
+        if during.contains(source.seq()) && counts(source.key())? {
             return Ok(true);
         }
         source.next()?;

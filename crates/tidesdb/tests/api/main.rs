@@ -61,6 +61,7 @@ mod old_values;
 mod open_names;
 mod opening;
 mod openmetrics;
+mod own_ranges;
 mod page_cache;
 mod panics;
 mod pressure;
