@@ -1,6 +1,7 @@
 //! T15: one history of operations under several random configurations. Settings decide where rows are stored, when they move and how
 //! they are found, but not what a read returns: every configuration must give the answers of the first one, which keeps most rows
-//! in memory. Some configurations ask a reader beside the writer where the others ask the writer.
+//! in memory. Some configurations ask a reader beside the writer where the others ask the writer. In some, transactions also make writes
+//! that they take back.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,8 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tempfile::TempDir;
 use tidesdb::{
-    CommitHook, Comparator, Compression, Db, FamilyOptions, Iter, OpenOptions, Reader, Snapshot, SyncMode,
-    WriteBatch,
+    CommitHook, Comparator, Compression, Db, FamilyOptions, Isolation, Iter, OpenOptions, Reader, Snapshot,
+    SyncMode, Transaction, WriteBatch,
 };
 use tidesdb_io::Env;
 use tidesdb_io::sim;
@@ -31,6 +32,8 @@ enum Op {
     DeleteRange(u64, u64),
     /// Puts and deletes neighbouring keys in one commit, some of them several times.
     Batch(u64, u64),
+    /// Makes the same changes in a transaction, which reads and scans after each key.
+    Transact(u64, u64),
     /// Reads a key; the flag asks for the oldest snapshot.
     Get(u64, bool),
     /// Reads the rows of a range.
@@ -95,7 +98,8 @@ impl History {
             450..530 => Op::Delete(key),
             530..570 if once => Op::SingleDelete(key),
             570..575 => Op::DeleteRange(key, end),
-            575..620 => Op::Batch(key.min(self.keys - 8), rng.next_u64()),
+            575..610 => Op::Batch(key.min(self.keys - 8), rng.next_u64()),
+            610..620 => Op::Transact(key.min(self.keys - 8), rng.next_u64()),
             620..900 => Op::Get(key, old),
             900..960 => Op::Scan(Scan { from: key, to: end, most: usize::MAX, back, old }),
             960..980 => Op::Scan(Scan { from: key, to: self.keys, most: 40, back, old }),
@@ -115,7 +119,7 @@ impl History {
             Op::Put(key, _) => puts[key as usize] += 1,
             Op::Delete(key) | Op::SingleDelete(key) => puts[key as usize] = 0,
             Op::DeleteRange(from, to) => puts[from as usize..to as usize].fill(0),
-            Op::Batch(key, seed) | Op::FlushBefore(key, seed) => {
+            Op::Batch(key, seed) | Op::FlushBefore(key, seed) | Op::Transact(key, seed) => {
                 // A commit that deletes a key and puts it is treated as the put alone.
                 for (key, changes) in batch(key, seed) {
                     let deletes = !matches!(changes.last(), Some(Change::Put(_)));
@@ -180,6 +184,8 @@ pub struct Config {
     maintains: bool,
     /// A reader beside the writer answers some of the reads. It is refreshed during commits too.
     reads_beside: bool,
+    /// Transactions make more writes and take them back, before each read.
+    takes_back: bool,
 }
 
 impl Config {
@@ -194,6 +200,7 @@ impl Config {
             merge_parts: 1,
             maintains: false,
             reads_beside: false,
+            takes_back: false,
         }
     }
 
@@ -227,6 +234,7 @@ impl Config {
             maintains: one_of(&[0, 1, 1]) == 1,
             merge_parts: one_of(&[1, 2, 3, 8]) as usize,
             reads_beside: one_of(&[0, 1]) == 1,
+            takes_back: one_of(&[0, 1, 1]) == 1,
         }
     }
 }
@@ -375,6 +383,7 @@ impl Run<'_> {
             Op::SingleDelete(key) => db.default_family().single_delete(&key_of(key)).map(drop),
             Op::DeleteRange(from, to) => db.delete_range(key_of(from)..key_of(to)).map(drop),
             Op::Batch(key, seed) => write_batch(db, key, seed),
+            Op::Transact(key, seed) => self.transact(key, seed),
             Op::Get(key, old) => self.get(key, old),
             Op::Scan(scan) => self.scan(scan),
             Op::Snapshot if self.snapshots.len() < SNAPSHOTS => {
@@ -416,6 +425,29 @@ impl Run<'_> {
         };
         self.answers.reads.push(got.map_or(0, |value| hash(1, &value)));
         Ok(())
+    }
+
+    fn transact(&mut self, from: u64, seed: u64) -> tidesdb::Result<()> {
+        let Some(db) = &self.db else { return Ok(()) };
+        let (family, mut rng) = (db.default_family(), Rng::new(seed));
+        let mut tx = db.begin(Isolation::Snapshot);
+        for (key, changes) in batch(from, seed) {
+            for change in changes {
+                match change {
+                    Change::Put(seed) => tx.put(family, key_of(key), value_of(seed))?,
+                    Change::Delete => tx.delete(family, key_of(key))?,
+                    Change::DeleteRange => tx.delete_range(family, key_of(key)..key_of(key + 1))?,
+                }
+            }
+            if self.config.takes_back {
+                take_back(db, &mut tx, from, &mut rng)?;
+            }
+            let rows = tx.range(family, key_of(from.saturating_sub(3))..key_of(from + 11))?;
+            let scanned = if key % 2 == 0 { hash_rows(rows, 20) } else { hash_rows(rows.rev(), 20) };
+            let got = tx.get(family, key_of(key))?;
+            self.answers.reads.extend([scanned?, got.map_or(0, |value| hash(1, &value))]);
+        }
+        tx.commit().map(drop)
     }
 
     fn scan(&mut self, scan: Scan) -> tidesdb::Result<()> {
@@ -491,6 +523,30 @@ impl Run<'_> {
             None => self.reopen(),
         }
     }
+}
+
+/// Makes writes around `from` in `tx` and takes them back, some of them twice.
+fn take_back(db: &Db, tx: &mut Transaction, from: u64, rng: &mut Rng) -> tidesdb::Result<()> {
+    let (family, outer) = (db.default_family(), tx.savepoint());
+    for _ in 0..1 + rng.below(3) {
+        let inner = tx.savepoint();
+        for _ in 0..1 + rng.below(4) {
+            let (key, to) = (from.saturating_sub(3) + rng.below(14), rng.below(14));
+            match rng.below(5) {
+                0 => tx.delete(family, key_of(key))?,
+                1 => tx.delete_range(family, key_of(key)..key_of(key + 1 + to))?,
+                _ => tx.put(family, key_of(key), "taken back")?,
+            }
+            if rng.one_in(2) {
+                tx.contains(family, key_of(key))?;
+            }
+        }
+        if rng.one_in(2) {
+            tx.rollback_to(inner)?;
+        }
+    }
+    tx.rollback_to(outer)?;
+    tx.release(outer)
 }
 
 fn write_batch(db: &Db, key: u64, seed: u64) -> tidesdb::Result<()> {
