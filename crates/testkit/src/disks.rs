@@ -141,6 +141,10 @@ impl Dir for CarelessDir {
         Ok(names)
     }
 
+    fn is_empty(&self) -> io::Result<bool> {
+        self.inner.is_empty()
+    }
+
     fn sync(&self) -> io::Result<()> {
         self.inner.sync()
     }

@@ -207,6 +207,10 @@ impl Dir for PooledDir {
         self.descriptors.with_one(|| self.inner.list())
     }
 
+    fn is_empty(&self) -> io::Result<bool> {
+        self.descriptors.with_one(|| self.inner.is_empty())
+    }
+
     fn sync(&self) -> io::Result<()> {
         self.inner.sync()
     }

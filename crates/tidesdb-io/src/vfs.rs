@@ -80,6 +80,8 @@ pub trait Dir: Send + Sync + Debug {
     fn link(&self, name: &str, to: &dyn Dir, to_name: &str) -> io::Result<()>;
     /// Returns the names of all regular files, in no particular order.
     fn list(&self) -> io::Result<Vec<String>>;
+    /// Returns whether the directory has no entry of any kind, also none that [`Dir::list`] leaves out.
+    fn is_empty(&self) -> io::Result<bool>;
     /// Makes every earlier create, rename, link and unlink in this directory durable.
     ///
     /// Windows has no such call. The time of the directory is changed instead, through a handle whose changes are written before they

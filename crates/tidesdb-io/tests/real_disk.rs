@@ -224,3 +224,27 @@ fn a_durable_write_changes_its_own_bytes() {
     assert!(bytes.iter().enumerate().all(|(at, byte)| *byte == wanted(at)));
     assert!(dir.open("a", Access::Read).unwrap().write_durably_at(&[3], 0).is_err());
 }
+
+/// Regression test: a buffer of 64 KiB, for file systems that cannot reserve space, was part of the stack of every call that reserves
+/// some. A thread of a C program with a stack of 64 KiB ended the process.
+#[test]
+fn reserving_space_needs_little_stack() {
+    let temp = tempfile::tempdir().unwrap();
+    let file = open(temp.path()).create_new("a", 0).unwrap();
+    let reserve = move || file.allocate(0, 1 << 20).unwrap();
+    std::thread::Builder::new().stack_size(40 << 10).spawn(reserve).unwrap().join().unwrap();
+}
+
+#[test]
+fn a_directory_is_empty_if_it_has_no_entry_of_any_kind() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = open(temp.path());
+    assert!(dir.is_empty().unwrap());
+    drop(open(&temp.path().join("folder")));
+    assert!(dir.list().unwrap().is_empty() && !dir.is_empty().unwrap());
+    std::fs::remove_dir(temp.path().join("folder")).unwrap();
+    dir.create_new("file", 0).unwrap();
+    assert!(!dir.is_empty().unwrap());
+    dir.unlink("file").unwrap();
+    assert!(dir.is_empty().unwrap());
+}

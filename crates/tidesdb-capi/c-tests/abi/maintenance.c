@@ -1,5 +1,7 @@
 /* Flush, merge, sync of the log, and copies. */
+#define _GNU_SOURCE
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "../kit/store.h"
 
@@ -122,6 +124,15 @@ static void check_copy(copy_fn copy)
     OK(copy(db, "copy"));
     CHECK(mkdir("empty", 0700) == 0);
     OK(copy(db, "empty"));
+    /* Anything makes a folder a full one: files, folders and links, whatever their names. */
+    CHECK(mkdir("full", 0700) == 0 && mkdir("full/folder", 0700) == 0);
+    CHECK_RC(copy(db, "full"), TDB_ERR_EXISTS);
+    CHECK(rmdir("full/folder") == 0 && symlink("nowhere", "full/link") == 0);
+    CHECK_RC(copy(db, "full"), TDB_ERR_EXISTS);
+    CHECK(unlink("full/link") == 0);
+    write_file("full/\xff", "x");
+    CHECK_RC(copy(db, "full"), TDB_ERR_EXISTS);
+    CHECK(unlink("full/\xff") == 0 && rmdir("full") == 0);
     fill(db, cf, 1000, 100);
     CHECK_RC(copy(db, "copy"), TDB_ERR_EXISTS);
     CHECK_RC(copy(db, "db"), TDB_ERR_INVALID_ARGS);

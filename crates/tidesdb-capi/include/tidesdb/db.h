@@ -346,7 +346,8 @@ int tidesdb_open(const tidesdb_config_t *config, tidesdb_t **db);
  * tidesdb_iter_free(); until then their memory and open files are kept as well. */
 int tidesdb_close(tidesdb_t *db);
 
-/** Copies the database into dir, which is created if missing. The copy can be opened. TDB_ERR_EXISTS if dir is not empty. */
+/** Copies the database into dir, which is created if missing. The copy can be opened. TDB_ERR_EXISTS if dir is not empty: if it
+ * contains a file, a folder or anything else. */
 int tidesdb_backup(tidesdb_t *db, const char *dir);
 
 /** Like tidesdb_backup(), but with hard links instead of copies where the file system supports them. */

@@ -143,6 +143,10 @@ impl Dir for RealDir {
         self.folder.list()
     }
 
+    fn is_empty(&self) -> io::Result<bool> {
+        self.folder.is_empty()
+    }
+
     fn sync(&self) -> io::Result<()> {
         self.folder.sync()
     }

@@ -174,6 +174,12 @@ impl Dir for SimDir {
         })
     }
 
+    fn is_empty(&self) -> io::Result<bool> {
+        self.disk.call(OpKind::List, &self.label, NO_RANGE, |state, _| {
+            Ok(state.world.dir(self.id)?.cached.iter().next().is_none())
+        })
+    }
+
     fn sync(&self) -> io::Result<()> {
         self.disk
             .call(OpKind::SyncDir, &self.label, NO_RANGE, |state, verdict| sync_dir(state, self.id, &verdict))

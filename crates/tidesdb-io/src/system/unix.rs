@@ -120,6 +120,16 @@ impl Folder {
         Ok(names)
     }
 
+    /// Returns whether the folder has no entry of any kind.
+    pub(crate) fn is_empty(&self) -> io::Result<bool> {
+        for entry in rustix::fs::Dir::read_from(&self.0)? {
+            if ![c".", c".."].contains(&entry?.file_name()) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Finds the type of an entry by `stat`, for file systems whose listing does not report it.
     fn is_file(&self, name: &str) -> io::Result<bool> {
         match stat_in(&self.0, name) {

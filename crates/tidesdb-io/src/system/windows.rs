@@ -315,6 +315,11 @@ impl Folder {
         Ok(names)
     }
 
+    /// Returns whether the folder has no entry of any kind.
+    pub(crate) fn is_empty(&self) -> io::Result<bool> {
+        std::fs::read_dir(&self.path)?.next().transpose().map(|entry| entry.is_none())
+    }
+
     /// Makes all names in the folder durable, see the head of this file.
     #[allow(
         clippy::disallowed_methods,

@@ -70,9 +70,9 @@ fn write(ctx: &MaintenanceCtx, state: &State, path: &Path, transfer: Transfer) -
     let name = path.display().to_string();
     let target = ctx.write.env.disk.open_dir(path, true).map_err(|e| Error::io("create", &name, e))?;
     let target = PooledDir::wrap(target, &ctx.write.env.descriptors);
-    if !target.list().map_err(|e| Error::io("list", &name, e))?.is_empty() {
+    if !target.is_empty().map_err(|e| Error::io("list", &name, e))? {
         return Err(Error::Exists {
-            what: format!("a file in the directory {name}, which must be empty,").into(),
+            what: format!("a file or folder in the directory {name}, which must be empty,").into(),
         });
     }
     let lock = target.lock(files::LOCK, true).map_err(|e| Error::io("lock", &name, e))?;

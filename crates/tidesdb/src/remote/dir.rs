@@ -83,6 +83,10 @@ impl Dir for RemoteDir {
         self.inner.list()
     }
 
+    fn is_empty(&self) -> io::Result<bool> {
+        self.inner.is_empty()
+    }
+
     fn sync(&self) -> io::Result<()> {
         self.inner.sync()
     }

@@ -64,6 +64,10 @@ impl Dir for ObjectDir {
         Ok(self.store.list()?.into_iter().map(|object| object.name).collect())
     }
 
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.store.list()?.is_empty())
+    }
+
     fn sync(&self) -> io::Result<()> {
         read_only()
     }

@@ -94,6 +94,10 @@ impl Dir for HookedDir {
         (self.hook)(Call::Open, ".")?;
         self.inner.list()
     }
+    fn is_empty(&self) -> io::Result<bool> {
+        (self.hook)(Call::Open, ".")?;
+        self.inner.is_empty()
+    }
     fn sync(&self) -> io::Result<()> {
         (self.hook)(Call::Change, ".")?;
         self.inner.sync()

@@ -157,6 +157,9 @@ fn a_non_empty_directory_is_rejected_and_unchanged() {
         assert!(matches!(how(&db, "/full"), Err(Error::Exists { .. })));
         assert!(how(&db, "/db").is_err(), "into the source itself");
         assert_eq!(sim.disk.file_names("/full").unwrap(), ["precious"]);
+        // Regression test: only files were looked at.
+        sim.env.disk.open_dir(Path::new("/folders/only"), true).unwrap();
+        assert!(matches!(how(&db, "/folders"), Err(Error::Exists { .. })));
         how(&db, "/copy").unwrap();
         assert!(matches!(how(&db, "/copy"), Err(Error::Exists { .. })));
         assert_same(&db, &sim.options_at("/copy").open().unwrap());
