@@ -206,12 +206,48 @@ static void many_savepoints(void)
     close_db(db);
 }
 
+static const char *numbered(char *name, int n)
+{
+    snprintf(name, 24, "savepoint %d", n);
+    return name;
+}
+
+/* Regression test: each call compared its name with those of all savepoints, so 76,949 of them took a minute. */
+static void savepoints_of_many_names(void)
+{
+    const int count = scaled(300000, 3000);
+    db_t *db = open_at("db");
+    cf_t *cf = family(db, "f");
+    txn_t *txn = begin(db);
+    char name[24];
+    for (int i = 0; i < count; i++) {
+        OK(tidesdb_txn_savepoint(txn, numbered(name, i)));
+        if (i % 100 == 0) OK(tidesdb_txn_put(txn, cf, B(numbered(name, i)), B("value"), 0));
+    }
+    for (int i = 0; i < count; i += 2) OK(tidesdb_txn_savepoint(txn, numbered(name, i))); /* moves to the end */
+    for (int i = 1; i < count; i += 4) OK(tidesdb_txn_release_savepoint(txn, numbered(name, i)));
+    OK(tidesdb_txn_put(txn, cf, B("last"), B("value"), 0));
+    for (int i = count - 2; i >= 0; i -= 2) {
+        CHECK_RC(tidesdb_txn_release_savepoint(txn, numbered(name, i % 4 == 0 ? i + 1 : count)), TDB_ERR_NOT_FOUND);
+        OK(tidesdb_txn_rollback_to_savepoint(txn, numbered(name, i)));
+    }
+    EXPECT(txn, cf, "last", NULL);
+    EXPECT(txn, cf, "savepoint 0", "value");
+    OK(tidesdb_txn_rollback_to_savepoint(txn, "savepoint 3"));
+    EXPECT(txn, cf, "savepoint 100", NULL);
+    CHECK_RC(tidesdb_txn_rollback_to_savepoint(txn, numbered(name, count - 1)), TDB_ERR_NOT_FOUND);
+    commit(txn);
+    CHECK_INT(count_keys(db, cf), 1);
+    close_db(db);
+}
+
 static void savepoints(void)
 {
     db_t *db = open_at("db");
     cf_t *cf = family(db, "f");
     txn_t *txn = begin(db);
-    CHECK_RC(tidesdb_txn_rollback_to_savepoint(txn, "one"), TDB_ERR_INVALID_ARGS);
+    CHECK_RC(tidesdb_txn_rollback_to_savepoint(txn, "one"), TDB_ERR_NOT_FOUND);
+    CHECK_RC(tidesdb_txn_release_savepoint(txn, "one"), TDB_ERR_NOT_FOUND);
     OK(tidesdb_txn_put(txn, cf, B("a"), B("1"), 0));
     OK(tidesdb_txn_savepoint(txn, "one"));
     OK(tidesdb_txn_put(txn, cf, B("a"), B("2"), 0));
@@ -227,10 +263,8 @@ static void savepoints(void)
     OK(tidesdb_txn_rollback_to_savepoint(txn, "two"));
     EXPECT(txn, cf, "a", "2");
     EXPECT(txn, cf, "b", "1");
-    int rc = tidesdb_txn_rollback_to_savepoint(txn, "three");
-    CHECK(rc == TDB_ERR_NOT_FOUND || rc == TDB_ERR_INVALID_ARGS);
-    rc = tidesdb_txn_rollback_to_savepoint(txn, "two");
-    CHECK(rc == TDB_ERR_NOT_FOUND || rc == TDB_ERR_INVALID_ARGS);
+    CHECK_RC(tidesdb_txn_rollback_to_savepoint(txn, "three"), TDB_ERR_NOT_FOUND);
+    CHECK_RC(tidesdb_txn_rollback_to_savepoint(txn, "two"), TDB_ERR_NOT_FOUND);
     commit(txn);
     STORED(db, cf, "a", "2");
     close_db(db);
@@ -395,6 +429,7 @@ const struct test transaction_tests[] = {
     TEST(resetting),
     TEST(savepoints),
     TEST(many_savepoints),
+    TEST(savepoints_of_many_names),
     TEST(a_call_that_fails_changes_nothing),
     TEST(a_savepoint_of_the_same_name_moves),
     TEST(savepoints_do_not_outlive_a_reset),

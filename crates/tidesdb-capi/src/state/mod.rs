@@ -4,6 +4,7 @@
 mod family;
 mod orders;
 mod database;
+mod savepoints;
 mod transaction;
 mod iterator;
 mod pool;

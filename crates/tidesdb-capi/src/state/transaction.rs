@@ -9,6 +9,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use tidesdb::{Isolation, Savepoint, WriteOptions};
 
 use super::family::{Family, stricter};
+use super::savepoints::Savepoints;
 use super::{Database, FAMILIES};
 use crate::abi::{Code, ERR_MEMORY, ERR_NOT_FOUND};
 use crate::failure::{Answer, Failure, invalid, told};
@@ -47,7 +48,7 @@ pub(crate) struct Transaction {
     phase: Phase,
     /// Families used so far, the most recent first.
     known: Vec<Known>,
-    savepoints: Vec<(Box<CStr>, Savepoint)>,
+    savepoints: Savepoints<Savepoint>,
     /// Number of times the transaction was restarted, and number of changes since.
     beginnings: u64,
     changes: u64,
@@ -82,7 +83,7 @@ impl Transaction {
             engine: database.engine()?.begin(isolation),
             phase: Phase::Active,
             known: Vec::new(),
-            savepoints: Vec::new(),
+            savepoints: Savepoints::default(),
             beginnings: 0,
             changes: 0,
             bytes: database.count_transaction(),
@@ -336,33 +337,25 @@ impl Transaction {
     /// `ERR_INVALID_ARGS` after the end.
     pub(crate) fn savepoint(&mut self, name: &CStr) -> Answer {
         self.check_active()?;
-        if let Some(at) = self.savepoints.iter().rposition(|(other, _)| **other == *name) {
-            self.forget(at);
-        }
-        self.savepoints.push((name.into(), self.engine.savepoint()));
+        self.forget(name);
+        self.savepoints.add(name, self.engine.savepoint());
         Ok(())
     }
 
-    fn find(&self, name: &CStr) -> Answer<usize> {
+    fn find(&self, name: &CStr) -> Answer<Savepoint> {
         self.check_active()?;
-        let at = self.savepoints.iter().rposition(|(other, _)| **other == *name);
-        at.ok_or(told!(ERR_NOT_FOUND, "no savepoint has this name"))
+        self.savepoints.find(name).ok_or(told!(ERR_NOT_FOUND, "no savepoint has this name"))
     }
 
     /// Discards the writes since a savepoint, and removes that savepoint and the later ones.
     ///
     /// # Errors
-    /// `ERR_NOT_FOUND`; `ERR_INVALID_ARGS` after the end, or if there is no savepoint at all.
+    /// `ERR_NOT_FOUND`; `ERR_INVALID_ARGS` after the end.
     pub(crate) fn rollback_to(&mut self, name: &CStr) -> Answer {
-        self.check_active()?;
-        if self.savepoints.is_empty() {
-            return Err(invalid!("the transaction has no savepoint"));
-        }
-        let at = self.find(name)?;
-        let savepoint = self.savepoints[at].1;
+        let savepoint = self.find(name)?;
         self.engine.rollback_to(savepoint)?;
         self.engine.release(savepoint)?;
-        self.savepoints.truncate(at);
+        self.savepoints.cut(name);
         self.changes += 1;
         self.count_bytes();
         Ok(())
@@ -373,16 +366,15 @@ impl Transaction {
     /// # Errors
     /// `ERR_NOT_FOUND`; `ERR_INVALID_ARGS` after the end.
     pub(crate) fn release(&mut self, name: &CStr) -> Answer {
-        let at = self.find(name)?;
-        self.forget(at);
+        self.find(name)?;
+        self.forget(name);
         Ok(())
     }
 
-    /// Removes a savepoint from the list. The engine releases a savepoint together with all later ones. So the
+    /// Removes a savepoint, if there is one of this name. The engine releases a savepoint together with all later ones. So the
     /// engine's savepoint is released now only if it is the last one, otherwise together with an earlier one.
-    fn forget(&mut self, at: usize) {
-        let (_, savepoint) = self.savepoints.remove(at);
-        if at == self.savepoints.len() {
+    fn forget(&mut self, name: &CStr) {
+        if let Some(savepoint) = self.savepoints.remove(name) {
             let _ = self.engine.release(savepoint); // it exists: it was created and not released
         }
     }
