@@ -264,6 +264,81 @@ static void families_that_come_and_go(void)
     close_db(shared.db);
 }
 
+/* Calls with everything that takes stack: each compression, long and many values, an open that recovers, copies. */
+static void *work_on_a_small_stack(void *arg)
+{
+    (void)arg;
+    for (int round = 0; round < 2; round++) {
+        db_t *db = open_at("db");
+        for (int algorithm = TDB_COMPRESS_NONE; algorithm <= TDB_COMPRESS_LZ4_FAST; algorithm++) {
+            tidesdb_column_family_config_t config = tidesdb_default_column_family_config();
+            config.compression_algorithm = (tidesdb_compression_t)algorithm;
+            char name[16];
+            snprintf(name, sizeof name, "f%d", algorithm);
+            cf_t *cf = tidesdb_get_column_family(db, name);
+            if (cf == NULL) cf = family_with(db, name, &config);
+            fill(db, cf, 0, scaled(300, 30));
+            static uint8_t value[1 << 21];
+            txn_t *txn = begin_at(db, TDB_ISOLATION_SERIALIZABLE);
+            for (int i = 0; i < scaled(5000, 50); i++) {
+                char key[32];
+                snprintf(key, sizeof key, "key%06d", i * 7919 % 5000);
+                OK(tidesdb_txn_put(txn, cf, B(key), value, i % 100 == 0 ? 20000 : 40, i % 7 == 0 ? time(NULL) + 1000 : 0));
+            }
+            OK(tidesdb_txn_put(txn, cf, B("long"), value, sizeof value, 0));
+            OK(tidesdb_txn_savepoint(txn, "s"));
+            OK(tidesdb_txn_delete(txn, cf, B("key000001")));
+            OK(tidesdb_txn_rollback_to_savepoint(txn, "s"));
+            uint8_t *found = NULL;
+            size_t size = 0;
+            OK(tidesdb_txn_get(txn, cf, B("long"), &found, &size));
+            tidesdb_free(found);
+            commit(txn);
+            count_keys(db, cf);
+            OK(tidesdb_compact(cf));
+            OK(tidesdb_compact_range(cf, B("a"), B("z")));
+            txn = begin(db);
+            OK(tidesdb_txn_get(txn, cf, B("long"), &found, &size));
+            tidesdb_free(found);
+            tidesdb_txn_free(txn);
+            CHECK(count_keys(db, cf) > 0);
+            double cost;
+            OK(tidesdb_range_cost(cf, B("a"), B("z"), &cost));
+            tidesdb_stats_t *stats = NULL;
+            OK(tidesdb_get_stats(cf, &stats));
+            tidesdb_free_stats(stats);
+            OK(tidesdb_cf_update_runtime_config(cf, &config, 1));
+            OK(tidesdb_cf_config_save_to_ini("settings.ini", name, &config));
+            OK(tidesdb_cf_config_load_from_ini("settings.ini", name, &config));
+            fill(db, cf, 0, 10);
+        }
+        tidesdb_db_stats_t stats;
+        OK(tidesdb_get_db_stats(db, &stats));
+        OK(tidesdb_clone_column_family(db, "f2", "clone"));
+        OK(tidesdb_rename_column_family(db, "clone", "renamed"));
+        OK(tidesdb_drop_column_family(db, "renamed"));
+        OK(tidesdb_backup(db, round == 0 ? "backup" : "backup again"));
+        OK(tidesdb_checkpoint(db, round == 0 ? "checkpoint" : "checkpoint again"));
+        OK(tidesdb_purge(db));
+        CHECK_RC(tidesdb_drop_column_family(db, "none"), TDB_ERR_NOT_FOUND);
+        CHECK(strlen(tidesdb_last_error()) > 0);
+        close_db(db);
+    }
+    return NULL;
+}
+
+/* The size that c-api.md asks for. Callbacks add what they use themselves. */
+static void a_thread_with_a_small_stack(void)
+{
+    pthread_attr_t attributes;
+    pthread_t thread;
+    CHECK(pthread_attr_init(&attributes) == 0);
+    CHECK(pthread_attr_setstacksize(&attributes, 128 << 10) == 0);
+    CHECK(pthread_create(&thread, &attributes, work_on_a_small_stack, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    pthread_attr_destroy(&attributes);
+}
+
 const struct test thread_tests[] = {
     TEST(one_transaction_in_many_threads),
     TEST(one_iterator_in_many_threads),
@@ -272,5 +347,6 @@ const struct test thread_tests[] = {
     TEST(closed_while_others_use_it),
     TEST(closed_by_many_threads),
     TEST(families_that_come_and_go),
+    TEST(a_thread_with_a_small_stack),
     END_OF_TESTS,
 };

@@ -11,6 +11,9 @@
  * Keys, values and names are copied; the library keeps no pointer to them after the call. Keys have 1 byte or more,
  * values 0 or more; a value of 0 bytes may be NULL.
  *
+ * A thread that calls the library needs a stack of 128 KiB, and more for what hooks and comparators use. It must not be cancelled
+ * (pthread_cancel) or end (pthread_exit) inside of a call, a hook or a comparator: that ends the process.
+ *
  * A path is what the system takes: any bytes on Unix. On Windows it is UTF-8, whatever the code page, with / or \ between its
  * parts.
  */

@@ -28,9 +28,11 @@ impl RealFile {
     pub(super) fn allocate_by_writing(&self, offset: u64, end: u64) -> io::Result<()> {
         let this: &dyn File = self;
         let (old_len, mut at) = (self.len()?, offset);
+        // On the heap: this may be inlined into calls of threads with a small stack.
+        let mut bytes = vec![0; PIECE as usize];
         while at < end {
             let (base, piece_end) = (at, ((at / PIECE + 1) * PIECE).min(end));
-            let mut bytes = [0; PIECE as usize];
+            bytes.fill(0);
             let place = |address: u64| (address - base) as usize;
             this.read_exact_at(&mut bytes[..place(old_len.clamp(base, piece_end))], base)?;
             // The blocks that need a write are written together.

@@ -20,10 +20,20 @@ const PIECE: usize = 16;
 pub(in super::super) fn compress(raw: &[u8], room: &mut [u8], acceleration: i32) -> Option<usize> {
     let (out, acceleration) = (Sequences { room, len: 0 }, acceleration.clamp(1, ACCELERATION_MAX) as usize);
     match raw.len() {
-        ..=OFFSET_MAX => encode(raw, &mut Table([0u16; 1 << 13]), out, acceleration),
-        len if bound(len) > 0 => encode(raw, &mut Table([0u32; 1 << 12]), out, acceleration),
+        ..=OFFSET_MAX => encode_with::<u16, { 1 << 13 }>(raw, out, acceleration),
+        len if bound(len) > 0 => encode_with::<u32, { 1 << 12 }>(raw, out, acceleration),
         _ => None,
     }
+}
+
+/// Not inlined, so that the stack holds one table and not those of both arms.
+#[inline(never)]
+fn encode_with<P: Position, const N: usize>(
+    raw: &[u8],
+    out: Sequences<'_>,
+    acceleration: usize,
+) -> Option<usize> {
+    encode(raw, &mut Table([P::new(0); N]), out, acceleration)
 }
 
 /// A position in the input.
