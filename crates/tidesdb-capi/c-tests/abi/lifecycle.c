@@ -291,7 +291,35 @@ static void settings_without_effect_are_accepted(void)
     close_db(db);
 }
 
+/* Regression test: below a limit of 128 MiB, which is that of a container of 256 MiB, a family could not be created with the
+ * default settings, because their write buffer was larger than half of the limit. */
+static void the_default_settings_work_within_every_memory_limit(void)
+{
+    static const size_t mib[] = {0, 1, 16, 32, 50, 100, 127, 128, 1000};
+    tidesdb_column_family_config_t settings = tidesdb_default_column_family_config();
+    for (size_t i = 0; i < sizeof mib / sizeof *mib; i++) {
+        char path[16];
+        snprintf(path, sizeof path, "db%zu", mib[i]);
+        tidesdb_config_t config = quiet(path);
+        config.max_memory_usage = mib[i] << 20;
+        db_t *db = NULL;
+        OK(tidesdb_open(&config, &db));
+        cf_t *cf = family_with(db, "f", &settings);
+        fill(db, cf, 0, 100);
+        flush(cf);
+        OK(tidesdb_cf_update_runtime_config(cf, &settings, 1));
+        fill(db, cf, 100, 100);
+        CHECK_INT(count_keys(db, cf), 200);
+        tidesdb_stats_t *stats = NULL;
+        OK(tidesdb_get_stats(cf, &stats));
+        CHECK_INT(stats->config->write_buffer_size, settings.write_buffer_size);
+        tidesdb_free_stats(stats);
+        close_db(db);
+    }
+}
+
 const struct test lifecycle_tests[] = {
+    TEST(the_default_settings_work_within_every_memory_limit),
     TEST(data_is_there_after_a_reopening),
     TEST(open_refuses_null),
     TEST(open_creates_the_last_directory_only),

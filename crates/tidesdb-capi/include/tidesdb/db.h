@@ -143,7 +143,7 @@ typedef int (*tidesdb_commit_hook_fn)(const tidesdb_commit_op_t *ops, int num_op
 /** Settings of a column family. Start from tidesdb_default_column_family_config(). */
 typedef struct tidesdb_column_family_config_t {
     char name[TDB_MAX_CF_NAME_LEN];
-    size_t write_buffer_size;
+    size_t write_buffer_size; /* more than an eighth of the memory limit has the effect of that eighth */
     size_t level_size_ratio;
     int min_levels;
     int dividing_level_offset;

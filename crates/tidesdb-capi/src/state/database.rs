@@ -300,9 +300,6 @@ impl Database {
         if self.missing().any(|(family, _)| family == name) {
             return Err(told!(ERR_EXISTS, "the family exists; its comparator must be registered"));
         }
-        if config.write_buffer_size as u64 > self.facts.memory_limit / 2 {
-            return Err(invalid!("write_buffer_size is larger than half of the memory limit"));
-        }
         let order_name = text_of(&config.comparator_name)?;
         let order = self.orders.find(&order_name)?;
         let options = settings::options(config, FamilyOptions::default().comparator(order))?;
