@@ -23,8 +23,9 @@
 
 // Structure layouts and constants of the C interface.
 pub mod abi;
-// Errors; memory for callers; pointers and functions from callers; handles; the operating system.
+// Errors; calls that others wait for; memory for callers; pointers and functions from callers; handles; the operating system.
 mod failure;
+mod gate;
 mod memory;
 mod pointer;
 mod callback;

@@ -4,11 +4,11 @@
 #include "../kit/check.h"
 
 extern const struct test argument_tests[], handle_tests[], thread_tests[], callback_tests[], random_tests[];
-extern const struct test race_tests[];
+extern const struct test race_tests[], closing_tests[];
 
 int main(int argc, char **argv)
 {
     static const struct test *const lists[] = {argument_tests, handle_tests, thread_tests,
-                                               callback_tests, race_tests, random_tests, NULL};
+                                               callback_tests, race_tests, closing_tests, random_tests, NULL};
     return run_tests("misuse", lists, argc, argv);
 }

@@ -134,7 +134,8 @@ typedef struct tidesdb_commit_op_t {
 } tidesdb_commit_op_t;
 
 /** Called in the committing thread after a commit is visible, once per family that it wrote, with all operations of the
- * transaction on that family in the order of the calls. The return value does not change the commit. */
+ * transaction on that family in the order of the calls. The return value does not change the commit. A hook must not wait for a
+ * thread that closes the database, or removes or replaces the hook, or drops its family: that thread waits for the hook. */
 typedef int (*tidesdb_commit_hook_fn)(const tidesdb_commit_op_t *ops, int num_ops,
                                       uint64_t commit_seq, void *ctx);
 
@@ -346,7 +347,10 @@ int tidesdb_open(const tidesdb_config_t *config, tidesdb_t **db);
 
 /** Stops background work, flushes the memtables and frees db with all its families. Remaining transactions and iterators
  * become stale: only their free functions may be called. Keys and values returned by an iterator stay readable until
- * tidesdb_iter_free(); until then their memory and open files are kept as well. */
+ * tidesdb_iter_free(); until then their memory and open files are kept as well. Waits for calls of other threads on db and its handles.
+ * When this returns, whatever it returns besides TDB_ERR_INVALID_ARGS and TDB_ERR_BUSY, no hook, comparator or connector function of
+ * db runs or will be called: their contexts may be freed. TDB_ERR_BUSY inside of such a function; TDB_ERR_INVALID_ARGS if db is stale
+ * or another thread closes it. */
 int tidesdb_close(tidesdb_t *db);
 
 /** Copies the database into dir, which is created if missing. The copy can be opened. TDB_ERR_EXISTS if dir is not empty: if it
@@ -376,8 +380,8 @@ int tidesdb_get_cache_stats(tidesdb_t *db, tidesdb_cache_stats_t *stats);
 /** Registers a comparator. It must be registered before a family that uses it is created, and again after each
  * tidesdb_open(). The registration of the last comparator that the families need recovers the database and makes it usable; it fails
  * as tidesdb_open() would, and then the database must be closed. name has 1 to 63 bytes of UTF-8.
- * ctx_str may have any bytes; it is cut to 255 and stored with the families that use the comparator. ctx must live as long
- * as db. */
+ * ctx_str may have any bytes; it is cut to 255 and stored with the families that use the comparator. ctx must live until
+ * tidesdb_close() has returned. */
 int tidesdb_register_comparator(tidesdb_t *db, const char *name, tidesdb_comparator_fn fn,
                                 const char *ctx_str, void *ctx);
 
@@ -415,7 +419,8 @@ int tidesdb_comparator_case_insensitive(const uint8_t *key1, size_t key1_size, c
 int tidesdb_create_column_family(tidesdb_t *db, const char *name,
                                  const tidesdb_column_family_config_t *config);
 
-/** Deletes a family and its data. Its handles become stale. */
+/** Deletes a family and its data. Its handles become stale. When this returns, its hook does not run any more, unless the call
+ * came from a hook, comparator or connector. */
 int tidesdb_drop_column_family(tidesdb_t *db, const char *name);
 
 /** Deletes a family by its handle, which becomes stale. */
@@ -434,7 +439,9 @@ tidesdb_column_family_t *tidesdb_get_column_family(tidesdb_t *db, const char *na
 /** Lists all names. The caller frees each of the *count strings and the array; *names is NULL if there are none. */
 int tidesdb_list_column_families(tidesdb_t *db, char ***names, int *count);
 
-/** Sets the function that is called after commits that write to cf; NULL removes it. ctx must outlive its use. */
+/** Sets the function that is called after commits that write to cf; NULL removes it. When this returns, the old function does not
+ * run and is not called again, so its ctx may be freed. Called from within a hook, comparator or connector, it does not wait for
+ * calls of the old function that run already. */
 int tidesdb_cf_set_commit_hook(tidesdb_column_family_t *cf, tidesdb_commit_hook_fn fn, void *ctx);
 
 /** Starts a flush of the memtable and returns without waiting. */

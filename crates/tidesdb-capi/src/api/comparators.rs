@@ -10,7 +10,7 @@ use crate::callback::Context;
 use crate::failure::{answer, answer_or, invalid, told};
 use crate::handle::Handle;
 use crate::pointer::{In, Out};
-use crate::state::{DATABASES, Order};
+use crate::state::{self, Order};
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_register_comparator(
@@ -21,7 +21,7 @@ pub extern "C" fn tidesdb_register_comparator(
     context: *mut c_void,
 ) -> Code {
     answer(|| {
-        let database = DATABASES.share(db)?;
+        let database = state::database(db)?;
         let function = function.ok_or(invalid!("the comparator's function is NULL"))?;
         let name =
             name.text().inspect_err(|_| tracing::warn!("refused a comparator whose name is not UTF-8"))?;
@@ -40,7 +40,7 @@ pub extern "C" fn tidesdb_get_comparator(
     context: Out<*mut c_void>,
 ) -> Code {
     answer(|| {
-        let database = DATABASES.share(db)?;
+        let database = state::database(db)?;
         let name = name.text()?;
         let (found, of) = match (built_in(name), database.order(name)) {
             (Some(function), _) => (function, std::ptr::null_mut()),

@@ -8,7 +8,7 @@ use crate::failure::answer;
 use crate::handle::Handle;
 use crate::pointer::{In, Out};
 use crate::settings;
-use crate::state::FAMILIES;
+use crate::state;
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_default_column_family_config() -> FamilyConfig {
@@ -52,6 +52,6 @@ pub extern "C" fn tidesdb_cf_update_runtime_config(
 ) -> Code {
     answer(|| {
         callback::not_in_order()?;
-        FAMILIES.share(cf)?.update(config.get()?, persist != 0)
+        state::family(cf)?.update(config.get()?, persist != 0)
     })
 }

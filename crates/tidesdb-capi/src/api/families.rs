@@ -9,7 +9,7 @@ use crate::failure::{Answer, answer, answer_or};
 use crate::handle::Handle;
 use crate::memory;
 use crate::pointer::{In, Out};
-use crate::state::{DATABASES, FAMILIES};
+use crate::state;
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_create_column_family(
@@ -17,32 +17,32 @@ pub extern "C" fn tidesdb_create_column_family(
     name: In<c_char>,
     config: In<FamilyConfig>,
 ) -> Code {
-    answer(|| DATABASES.share(db)?.create(name.text()?, config.get()?))
+    answer(|| state::database(db)?.create(name.text()?, config.get()?))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_drop_column_family(db: Handle, name: In<c_char>) -> Code {
-    answer(|| DATABASES.share(db)?.drop_family(name.text()?))
+    answer(|| state::database(db)?.drop_family(name.text()?))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_delete_column_family(db: Handle, cf: Handle) -> Code {
-    answer(|| DATABASES.share(db)?.delete_family(cf))
+    answer(|| state::database(db)?.delete_family(cf))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_rename_column_family(db: Handle, old: In<c_char>, new: In<c_char>) -> Code {
-    answer(|| DATABASES.share(db)?.rename(old.text()?, new.text()?))
+    answer(|| state::database(db)?.rename(old.text()?, new.text()?))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_clone_column_family(db: Handle, source: In<c_char>, new: In<c_char>) -> Code {
-    answer(|| DATABASES.share(db)?.clone_family(source.text()?, new.text()?))
+    answer(|| state::database(db)?.clone_family(source.text()?, new.text()?))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_get_column_family(db: Handle, name: In<c_char>) -> Handle {
-    answer_or(Handle::NULL, || Ok(DATABASES.share(db)?.family(name.text()?)?.0))
+    answer_or(Handle::NULL, || Ok(state::database(db)?.family(name.text()?)?.0))
 }
 
 #[unsafe(no_mangle)]
@@ -54,7 +54,7 @@ pub extern "C" fn tidesdb_list_column_families(
     answer(|| {
         names.check()?;
         count.check()?;
-        let listed = DATABASES.share(db)?.names()?;
+        let listed = state::database(db)?.names()?;
         let copies = copy_names(&listed)?;
         names.set(copies);
         count.set(c_int::try_from(listed.len()).unwrap_or(c_int::MAX));
@@ -86,7 +86,7 @@ pub extern "C" fn tidesdb_cf_set_commit_hook(
 ) -> Code {
     answer(|| {
         let context = if function.is_some() { context } else { null_mut() };
-        FAMILIES.share(cf)?.set_hook(function, Context::new(context));
+        state::family(cf)?.set_hook(function, Context::new(context));
         Ok(())
     })
 }

@@ -12,7 +12,7 @@ use crate::failure::{Answer, answer, answer_or, invalid, last_text, told};
 use crate::handle::Handle;
 use crate::memory::{self, Allocator, CallocFn, FreeFn, MallocFn, ReallocFn};
 use crate::pointer::{In, Out};
-use crate::state::{DATABASES, Database, Facts, SETTINGS_FAMILY};
+use crate::state::{self, DATABASES, Database, Facts, SETTINGS_FAMILY};
 use crate::{callback, log, settings, system};
 
 /// Minimum time between two uploads of tables.
@@ -156,8 +156,7 @@ fn threads(config: &Config) -> Option<usize> {
 pub extern "C" fn tidesdb_close(db: Handle) -> Code {
     answer(|| {
         let database = DATABASES.share(db)?;
-        callback::not_in_hook()?;
-        callback::not_in_order()?;
+        callback::not_inside()?;
         if DATABASES.retire(db).is_none() {
             return Err(invalid!("another thread is closing the database"));
         }
@@ -169,14 +168,14 @@ pub extern "C" fn tidesdb_close(db: Handle) -> Code {
 pub extern "C" fn tidesdb_cancel_background_work(db: Handle) -> Code {
     answer(|| {
         callback::not_in_order()?;
-        Ok(DATABASES.share(db)?.engine()?.cancel_compactions()?)
+        Ok(state::database(db)?.engine()?.cancel_compactions()?)
     })
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_promote_to_primary(db: Handle) -> Code {
     answer(|| {
-        DATABASES.share(db)?;
+        state::database(db)?;
         Err(invalid!("the database is not a replica: replicas are not supported"))
     })
 }

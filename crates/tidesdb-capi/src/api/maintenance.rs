@@ -8,14 +8,14 @@ use crate::abi::Code;
 use crate::failure::{Answer, answer, answer_or, invalid};
 use crate::handle::Handle;
 use crate::pointer::In;
-use crate::state::{DATABASES, Database, FAMILIES};
+use crate::state::{self, Database};
 use crate::{callback, system};
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_flush_memtable(cf: Handle) -> Code {
     answer(|| {
         callback::not_in_order()?;
-        Ok(FAMILIES.share(cf)?.engine().start_flush()?)
+        Ok(state::family(cf)?.engine().start_flush()?)
     })
 }
 
@@ -24,7 +24,7 @@ pub extern "C" fn tidesdb_is_flushing(cf: Handle) -> c_int {
     if cf == Handle::NULL {
         return 0;
     }
-    answer_or(0, || Ok(c_int::from(FAMILIES.share(cf)?.engine().stats().flushing)))
+    answer_or(0, || Ok(c_int::from(state::family(cf)?.engine().stats().flushing)))
 }
 
 #[unsafe(no_mangle)]
@@ -32,14 +32,14 @@ pub extern "C" fn tidesdb_is_compacting(cf: Handle) -> c_int {
     if cf == Handle::NULL {
         return 0;
     }
-    answer_or(0, || Ok(c_int::from(FAMILIES.share(cf)?.engine().stats().compacting)))
+    answer_or(0, || Ok(c_int::from(state::family(cf)?.engine().stats().compacting)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_compact(cf: Handle) -> Code {
     answer(|| {
         callback::not_in_order()?;
-        Ok(FAMILIES.share(cf)?.engine().compact()?)
+        Ok(state::family(cf)?.engine().compact()?)
     })
 }
 
@@ -59,7 +59,7 @@ pub extern "C" fn tidesdb_compact_range(
         }
         let start = start.map_or(Bound::Unbounded, Bound::Included);
         let end = end.map_or(Bound::Unbounded, Bound::Included);
-        Ok(FAMILIES.share(cf)?.engine().compact_range((start, end))?)
+        Ok(state::family(cf)?.engine().compact_range((start, end))?)
     })
 }
 
@@ -67,7 +67,7 @@ pub extern "C" fn tidesdb_compact_range(
 pub extern "C" fn tidesdb_purge_cf(cf: Handle) -> Code {
     answer(|| {
         callback::not_in_order()?;
-        Ok(FAMILIES.share(cf)?.engine().compact()?)
+        Ok(state::family(cf)?.engine().compact()?)
     })
 }
 
@@ -75,7 +75,7 @@ pub extern "C" fn tidesdb_purge_cf(cf: Handle) -> Code {
 pub extern "C" fn tidesdb_purge(db: Handle) -> Code {
     answer(|| {
         callback::not_in_order()?;
-        Ok(DATABASES.share(db)?.engine()?.compact()?)
+        Ok(state::database(db)?.engine()?.compact()?)
     })
 }
 
@@ -83,7 +83,7 @@ pub extern "C" fn tidesdb_purge(db: Handle) -> Code {
 pub extern "C" fn tidesdb_sync_wal(cf: Handle) -> Code {
     answer(|| {
         callback::not_in_order()?;
-        FAMILIES.share(cf)?.database()?.engine()?.sync()?;
+        state::family(cf)?.database()?.engine()?.sync()?;
         Ok(())
     })
 }
@@ -100,7 +100,7 @@ pub extern "C" fn tidesdb_checkpoint(db: Handle, directory: In<c_char>) -> Code 
 
 fn copy_to(db: Handle, directory: In<c_char>, copy: impl FnOnce(&Database, &Path) -> Answer) -> Answer {
     callback::not_in_order()?;
-    let database = DATABASES.share(db)?;
+    let database = state::database(db)?;
     let path = directory.path()?;
     system::check_parent(path)?;
     if path.exists() && !path.is_dir() {

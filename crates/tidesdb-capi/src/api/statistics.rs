@@ -11,7 +11,7 @@ use crate::failure::{Answer, answer};
 use crate::handle::Handle;
 use crate::memory;
 use crate::pointer::{In, Out};
-use crate::state::{DATABASES, Database, FAMILIES, Family, SETTINGS_FAMILY};
+use crate::state::{self, Database, Family, SETTINGS_FAMILY};
 
 /// Relative costs: reading one compressed or plain block, an entry, a table, an entry of a memtable. A memtable costs its entries only:
 /// query planners compare the cost of a small table that was never flushed with the cost of their index reads.
@@ -52,7 +52,7 @@ fn int(n: impl TryInto<c_int>) -> c_int {
 pub extern "C" fn tidesdb_get_stats(cf: Handle, stats: Out<*mut FamilyStats>) -> Code {
     answer(|| {
         stats.check()?;
-        let family = FAMILIES.share(cf)?;
+        let family = state::family(cf)?;
         let database = family.database()?;
         let of = family.engine().stats();
         let mut shown = figures(&database, &family, &of)?;
@@ -136,7 +136,7 @@ pub extern "C" fn tidesdb_free_stats(stats: Out<FamilyStats>) {
 pub extern "C" fn tidesdb_get_db_stats(db: Handle, stats: Out<DbStats>) -> Code {
     answer(|| {
         stats.check()?;
-        let database = DATABASES.share(db)?;
+        let database = state::database(db)?;
         stats.set(totals(&database)?);
         Ok(())
     })
@@ -194,7 +194,7 @@ fn totals(database: &Database) -> Answer<DbStats> {
 pub extern "C" fn tidesdb_get_cache_stats(db: Handle, stats: Out<CacheStats>) -> Code {
     answer(|| {
         stats.check()?;
-        let database = DATABASES.share(db)?;
+        let database = state::database(db)?;
         let all = database.engine()?.stats();
         let enabled = database.has_cache();
         let mut shown = CacheStats {
@@ -221,7 +221,7 @@ pub extern "C" fn tidesdb_range_cost(
     answer(|| {
         cost.check()?;
         let (mut a, mut b) = (a.key(a_size)?, b.key(b_size)?);
-        let family = FAMILIES.share(cf)?;
+        let family = state::family(cf)?;
         let options = family.engine().current_options();
         if options.comparator.compare(a, b).is_gt() {
             (a, b) = (b, a);
@@ -243,7 +243,7 @@ pub extern "C" fn tidesdb_range_cost(
 pub extern "C" fn tidesdb_cf_estimate_cardinality(cf: Handle, keys: Out<u64>) -> Code {
     answer(|| {
         keys.check()?;
-        keys.set(FAMILIES.share(cf)?.engine().key_count_max());
+        keys.set(state::family(cf)?.engine().key_count_max());
         Ok(())
     })
 }

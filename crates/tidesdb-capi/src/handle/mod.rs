@@ -294,6 +294,16 @@ impl<T, F: Front> Table<T, F> {
         (0..fresh).for_each(|index| self.place(index).shut_of(owner));
     }
 
+    /// Like [`Table::shut_all`], but waits for values that are lent. No value is inserted for `owner` any more.
+    pub(crate) fn await_and_shut_all(&self, owner: Handle) {
+        let fresh = self.unused.lock().fresh;
+        for index in 0..fresh {
+            if let Some(taken) = self.place(index).take_of(owner) {
+                taken.shut();
+            }
+        }
+    }
+
     /// Calls `visit` for every parked value of `owner`. A value that is being woken now is left out.
     pub(crate) fn visit_parked(&self, owner: Handle, mut visit: impl FnMut(&mut T)) {
         let fresh = self.unused.lock().fresh;
@@ -306,10 +316,20 @@ impl<T, F: Front> Table<T, F> {
 
     /// Removes every value of `owner` that is not lent now, including parked ones.
     pub(crate) fn remove_all(&self, owner: Handle) -> Vec<T> {
+        self.remove_taken(|slot| slot.try_take_of(owner))
+    }
+
+    /// Like [`Table::remove_all`], but waits for values that are lent. No value is inserted for `owner` any more.
+    pub(crate) fn await_and_remove_all(&self, owner: Handle) -> Vec<T> {
+        self.remove_taken(|slot| slot.take_of(owner))
+    }
+
+    /// Removes the values of all slots that `take` takes.
+    fn remove_taken<'t>(&'t self, take: impl Fn(&'t Slot<T, F>) -> Option<Taken<'t, T, F>>) -> Vec<T> {
         let mut removed = Vec::new();
         let fresh = self.unused.lock().fresh;
         for index in 0..fresh {
-            if let Some(value) = self.place(index).try_take_of(owner).and_then(Taken::end) {
+            if let Some(value) = take(self.place(index)).and_then(Taken::end) {
                 removed.push(value);
                 self.unused.lock().again.push(index);
             }

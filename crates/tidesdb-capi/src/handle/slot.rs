@@ -133,6 +133,24 @@ impl<T, F: Front> Slot<T, F> {
         self.try_take(state)
     }
 
+    /// Like [`Slot::try_take_of`], but waits while the slot is in use for a value of `owner`.
+    pub(super) fn take_of(&self, owner: Handle) -> Option<Taken<'_, T, F>> {
+        let mut backoff = Backoff::new();
+        loop {
+            // As in `try_take_of`. The owner of a slot that is in use changes only when another value is stored in it.
+            let state = self.state.load(Ordering::Acquire);
+            if self.owner.load(Ordering::Acquire) != owner.0 {
+                return None;
+            }
+            if state & TAKEN == 0
+                && let Some(taken) = self.try_take(state)
+            {
+                return Some(taken);
+            }
+            backoff.snooze();
+        }
+    }
+
     /// Like [`Slot::try_take_of`], for a parked value only: a value that its thread may use at any time is not
     /// taken.
     pub(super) fn try_take_parked_of(&self, owner: Handle) -> Option<Taken<'_, T, F>> {
@@ -148,8 +166,7 @@ impl<T, F: Front> Slot<T, F> {
         // As in `try_take_of`: a slot of another owner is not touched.
         let state = self.state.load(Ordering::Acquire);
         if state & (TAKEN | WITHHELD) == 0 && self.owner.load(Ordering::Acquire) == owner.0 {
-            // On failure, another thread has taken the slot meanwhile. The caller scans a second time at the
-            // end.
+            // On failure, another thread has taken the slot meanwhile. The caller waits for such slots later.
             let shut = state | WITHHELD;
             let _ = self.state.compare_exchange(state, shut, Ordering::AcqRel, Ordering::Relaxed);
         }
@@ -206,6 +223,11 @@ impl<T, F: Front> Taken<'_, T, F> {
         let next = Handle(self.after & !WITHHELD).next();
         self.after = next.0 | WITHHELD;
         next
+    }
+
+    /// Makes the current handle invalid and keeps the value, as [`Slot::shut_of`] does.
+    pub(super) fn shut(mut self) {
+        self.after |= WITHHELD;
     }
 
     /// Removes the value and ends its generation.

@@ -146,6 +146,29 @@ fn a_shut_value_is_kept_until_it_is_freed() {
 }
 
 #[test]
+fn the_end_of_an_owner_waits_for_what_is_lent_and_for_nothing_else() {
+    let table = table();
+    let ours = [1, 2].map(|n| table.insert(n, OWNER).unwrap());
+    let parked = Small::park(table.lend(table.insert(3, OWNER).unwrap()).unwrap());
+    let theirs = table.insert(4, STRANGER).unwrap();
+    let (_theirs, lent) = (table.lend(theirs).unwrap(), table.lend(ours[1]).unwrap());
+    std::thread::scope(|scope| {
+        let ender = scope.spawn(|| {
+            table.await_and_shut_all(OWNER);
+            table.await_and_remove_all(OWNER)
+        });
+        while table.lend(ours[0]).is_ok() {
+            std::thread::yield_now(); // until the value before the lent one is shut
+        }
+        assert!(!ender.is_finished());
+        drop(lent);
+        assert_eq!(ender.join().unwrap(), [1, 2, 3]);
+    });
+    assert_eq!(code(table.lend(ours[1])), ERR_INVALID_ARGS);
+    assert!(table.wake(parked).is_none());
+}
+
+#[test]
 fn only_parked_values_are_visited() {
     let table = table();
     let handles: Vec<Handle> = (0..4).map(|n| table.insert(n, OWNER).unwrap()).collect();

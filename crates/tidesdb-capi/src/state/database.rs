@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -18,13 +18,14 @@ use tidesdb::{Db, FamilyOptions, LockedDb, SyncMode};
 use tidesdb_sync::{Mutex, rank};
 
 use super::orders::{Order, Orders};
-use super::{DATABASES, FAMILIES, Family, ITERATORS, TRANSACTIONS, Transaction};
+use super::{CLOSED, DATABASES, FAMILIES, Family, ITERATORS, TRANSACTIONS, Transaction, family};
 use crate::abi::{
     ERR_EXISTS, ERR_INVALID_DB, ERR_MEMORY_LIMIT, ERR_NOT_FOUND, FAMILY_NAME_BYTES, FamilyConfig,
 };
-use crate::callback;
+use crate::callback::{self, Hook};
 use crate::connector::Connector;
 use crate::failure::{Answer, Failure, invalid, told};
+use crate::gate::Gate;
 use crate::handle::Handle;
 use crate::log::Messages;
 use crate::pointer::{bytes_of, put_text, text_of};
@@ -82,7 +83,8 @@ pub(crate) struct Database {
     /// call.
     catalog: Mutex<(), { rank::C_CATALOG }>,
     facts: Facts,
-    closed: AtomicBool,
+    /// The calls that use the database or a family of it; shut once it is closed.
+    calls: Arc<Gate>,
     handle: OnceLock<Handle>,
 }
 
@@ -101,7 +103,7 @@ impl Database {
             transactions: Mutex::default(),
             catalog: Mutex::default(),
             facts,
-            closed: AtomicBool::new(false),
+            calls: Arc::default(),
             handle: OnceLock::new(),
         };
         this.open_if_complete(&mut this.locked.lock())?;
@@ -193,10 +195,15 @@ impl Database {
         path.canonicalize().is_ok_and(|path| path == self.facts.path)
     }
 
+    /// Returns the gate of the calls that use it.
+    pub(super) fn calls(&self) -> &Arc<Gate> {
+        &self.calls
+    }
+
     /// Returns whether it was closed.
     #[inline]
     pub(super) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::SeqCst)
+        self.calls.is_shut()
     }
 
     /// Registers a new transaction. Returns the counter for the bytes of its writes.
@@ -273,8 +280,8 @@ impl Database {
         self.adopt(&mut families, engine, &config)
     }
 
-    /// Creates the handle of a family. Closing takes the handles under the same lock, after it has set
-    /// `closed`.
+    /// Creates the handle of a family. Closing takes the handles under the same lock, after it has shut
+    /// `calls`.
     fn adopt(
         self: &Arc<Self>,
         families: &mut HashMap<FamilyId, (Handle, Arc<Family>)>,
@@ -354,16 +361,19 @@ impl Database {
     /// `ERR_NOT_FOUND`; the engine's errors.
     pub(crate) fn drop_family(self: &Arc<Self>, name: &str) -> Answer {
         callback::not_in_order()?;
-        let _catalog = self.catalog.lock();
+        let catalog = self.catalog.lock();
         let (handle, family) = self.family(name)?;
-        self.drop_one(handle, &family)
+        let hook = self.drop_one(handle, &family)?;
+        drop(catalog);
+        family::end(hook);
+        Ok(())
     }
 
-    /// Drops a family. The caller holds the catalog lock.
-    fn drop_one(&self, handle: Handle, family: &Family) -> Answer {
+    /// Drops a family. The caller holds the catalog lock. Returns the hook of the family, to be ended without that lock.
+    fn drop_one(&self, handle: Handle, family: &Family) -> Answer<Option<Arc<Hook>>> {
         let engine = self.engine()?;
         engine.drop_family(&family.engine().name())?;
-        family.drop_handle();
+        let hook = family.drop_handle();
         self.families.lock().remove(&family.engine().id());
         FAMILIES.retire(handle);
         // Freed transactions that are parked in other threads would keep the family alive, and with it its
@@ -373,7 +383,7 @@ impl Database {
         if let Err(error) = engine.default_family().delete(&settings_key(family.engine())) {
             tracing::warn!(%error, "the settings of a dropped family could not be deleted");
         }
-        Ok(())
+        Ok(hook)
     }
 
     /// Drops the family of `handle`.
@@ -382,13 +392,16 @@ impl Database {
     /// Errors of [`Database::drop_family`]; `ERR_INVALID_ARGS` for a family of another database.
     pub(crate) fn delete_family(self: &Arc<Self>, handle: Handle) -> Answer {
         callback::not_in_order()?;
-        let _catalog = self.catalog.lock();
+        let catalog = self.catalog.lock();
         let family = FAMILIES.share(handle)?;
         let ours = self.families.lock().values().any(|(own, _)| *own == handle);
         if !ours {
             return Err(invalid!("the family belongs to another database"));
         }
-        self.drop_one(handle, &family)
+        let hook = self.drop_one(handle, &family)?;
+        drop(catalog);
+        family::end(hook);
+        Ok(())
     }
 
     /// Registers a comparator. The last one that the families need opens the database.
@@ -457,16 +470,19 @@ impl Database {
         }
     }
 
-    /// Invalidates all handles and closes the engine. Committed data is kept even if this fails.
+    /// Invalidates all handles, closes the engine, and waits for the calls that still use them: no function of the caller runs
+    /// when this returns. Committed data is kept even if this fails.
     ///
     /// # Errors
     /// The engine's errors.
     pub(crate) fn close(self: &Arc<Self>) -> Answer {
-        self.closed.store(true, Ordering::SeqCst);
+        self.calls.shut();
         drop(self.locked.lock().take()); // waits for a registration that is opening the engine
-        self.end_all();
+        // Iterators stay in memory until they are freed, because their callers may still read the keys and values they lent.
+        ITERATORS.shut_all(self.handle());
+        drop(TRANSACTIONS.remove_all(self.handle()));
         for (_, (handle, family)) in self.families.lock().drain() {
-            family.drop_handle();
+            let _ = family.drop_handle(); // the wait for transactions below includes those that call it
             FAMILIES.retire(handle);
         }
         let closed = self.engine().map_or(Ok(()), |engine| {
@@ -475,22 +491,22 @@ impl Database {
             }
             engine.clone().close()
         });
-        self.end_all(); // handles that were in use or being created the first time
+        self.wait_for_calls();
         if let Some(connector) = &self.facts.connector {
             connector.retire();
         }
         Ok(closed?)
     }
 
-    /// Ends transactions and shuts iterators. Iterators stay in memory until they are freed, because their
-    /// callers may still read the keys and values they lent. All other calls refuse them.
-    fn end_all(&self) {
-        ITERATORS.shut_all(self.handle());
-        drop(TRANSACTIONS.remove_all(self.handle()));
+    /// Waits for the calls of other threads, which end soon because the engine is closed, unless a function of the caller takes
+    /// long. No lock is held, because such a function may call the library. Calls that use the database or a family make transactions,
+    /// and those make iterators: hence the order.
+    fn wait_for_calls(&self) {
+        self.calls.wait();
+        drop(TRANSACTIONS.await_and_remove_all(self.handle()));
+        ITERATORS.await_and_shut_all(self.handle());
     }
 }
-
-const CLOSED: Failure = told!(ERR_INVALID_DB, "the database is closed");
 
 fn settings_key(family: &tidesdb::Family) -> Vec<u8> {
     format!("family/{}", family.id().0).into_bytes()

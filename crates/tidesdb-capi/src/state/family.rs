@@ -9,7 +9,7 @@ use tidesdb_sync::{Mutex, rank};
 
 use super::database::Database;
 use crate::abi::{ERR_INVALID_DB, FamilyConfig, HookFn};
-use crate::callback::{self, Context};
+use crate::callback::{Context, Hook};
 use crate::failure::{Answer, told};
 use crate::pointer::put_text;
 use crate::settings;
@@ -30,7 +30,11 @@ pub(crate) struct Family {
 }
 
 /// The settings. The functions they contain are never called from here.
-struct Settings(FamilyConfig);
+struct Settings {
+    config: FamilyConfig,
+    /// The hook that the engine has.
+    hook: Option<Arc<Hook>>,
+}
 
 // SAFETY: the pointers in it are only stored and passed back. The caller guarantees the properties of the
 // functions, see `callback`.
@@ -42,11 +46,12 @@ impl Family {
         let family = Self {
             engine,
             database,
-            config: Mutex::new(Settings(*config)),
+            config: Mutex::new(Settings { config: *config, hook: None }),
             sync: AtomicU64::new(word(settings::sync_mode(config))),
             dropped: AtomicBool::new(false),
         };
-        family.take_hook(config);
+        let none = family.exchange_hook(&mut family.config.lock(), hook_of(config));
+        debug_assert!(none.is_none());
         family
     }
 
@@ -80,15 +85,17 @@ impl Family {
         !self.dropped.load(Ordering::Acquire)
     }
 
-    /// Marks the handle as dropped.
-    pub(super) fn drop_handle(&self) {
+    /// Marks the handle as dropped. Returns the hook that the family had, for [`Hook::end`]: the caller may free its context
+    /// after the drop.
+    #[must_use]
+    pub(super) fn drop_handle(&self) -> Option<Arc<Hook>> {
         self.dropped.store(true, Ordering::Release);
-        self.engine.set_commit_hook(None); // the caller may free its context after the drop
+        self.exchange_hook(&mut self.config.lock(), None)
     }
 
     /// Returns the settings with the current name of the family.
     pub(crate) fn config(&self) -> FamilyConfig {
-        let mut config = self.config.lock().0;
+        let mut config = self.config.lock().config;
         put_text(&mut config.name, self.engine.name().as_bytes());
         config
     }
@@ -99,8 +106,8 @@ impl Family {
     /// `ERR_INVALID_ARGS` for an invalid value; the engine's errors if the settings are to be stored.
     pub(crate) fn update(&self, new: &FamilyConfig, keep: bool) -> Answer {
         let database = self.database()?;
-        let mut config = self.config.lock();
-        let old = config.0;
+        let mut settings = self.config.lock();
+        let old = settings.config;
         let mut merged = FamilyConfig {
             name: old.name,
             comparator_name: old.comparator_name,
@@ -124,25 +131,43 @@ impl Family {
             self.engine.change_options_until_close(options)?;
         }
         self.sync.store(word(settings::sync_mode(&merged)), Ordering::Relaxed);
-        self.take_hook(new);
-        config.0 = merged;
+        settings.config = merged;
+        let hook = hook_of(new);
+        let old = if hook.is_some() { self.exchange_hook(&mut settings, hook) } else { None };
+        drop(settings);
+        end(old);
         Ok(())
     }
 
-    /// Sets or removes the hook.
+    /// Sets or removes the hook. The old one does not run any more when this returns, unless the call comes from a function of
+    /// the caller.
     pub(crate) fn set_hook(&self, function: Option<HookFn>, context: Context) {
-        let mut config = self.config.lock();
-        config.0.commit_hook_fn = function;
-        config.0.commit_hook_ctx = context.raw();
-        self.engine.set_commit_hook(function.map(|function| callback::hook(function, context)));
+        let mut settings = self.config.lock();
+        settings.config.commit_hook_fn = function;
+        settings.config.commit_hook_ctx = context.raw();
+        let hook = hook_of(&settings.config);
+        let old = self.exchange_hook(&mut settings, hook);
+        drop(settings);
+        end(old);
     }
 
-    fn take_hook(&self, config: &FamilyConfig) {
-        if let Some(function) = config.commit_hook_fn {
-            let context = Context::new(config.commit_hook_ctx);
-            self.engine.set_commit_hook(Some(callback::hook(function, context)));
-        }
+    /// Gives the engine another hook. Returns the old one, which is to be ended when no lock is held.
+    #[must_use]
+    fn exchange_hook(&self, settings: &mut Settings, hook: Option<Arc<Hook>>) -> Option<Arc<Hook>> {
+        self.engine.set_commit_hook(hook.as_ref().map(Hook::for_engine));
+        std::mem::replace(&mut settings.hook, hook)
     }
+}
+
+/// Ends a hook that was exchanged for another one.
+pub(super) fn end(hook: Option<Arc<Hook>>) {
+    if let Some(hook) = hook {
+        hook.end();
+    }
+}
+
+fn hook_of(config: &FamilyConfig) -> Option<Arc<Hook>> {
+    config.commit_hook_fn.map(|function| Hook::new(function, Context::new(config.commit_hook_ctx)))
 }
 
 fn word(mode: SyncMode) -> u64 {

@@ -1,11 +1,14 @@
 //! An iterator: a cursor of the engine over the data visible to its transaction.
 
+use std::sync::Arc;
+
 use tidesdb::Cursor;
 
 use super::transaction::Shown;
-use super::{ITERATORS, TRANSACTIONS};
+use super::{CLOSED, ITERATORS, TRANSACTIONS};
 use crate::abi::ERR_NOT_FOUND;
 use crate::failure::{Answer, Failure, invalid, told};
+use crate::gate::Gate;
 use crate::handle::{Handle, Window};
 
 const NOT_VALID: Failure = invalid!("the iterator is not on a key");
@@ -14,6 +17,8 @@ const AT_END: Failure = told!(ERR_NOT_FOUND, "the iterator has reached the end")
 /// An iterator.
 pub(crate) struct Iterator {
     cursor: Cursor,
+    /// Shut when its database is closed: from then on it does not move, because the cursor would call comparators.
+    calls: Arc<Gate>,
     /// Set until the first positioning: the transaction, the family, and the state of the transaction that the
     /// cursor shows.
     fresh: Option<(Handle, Handle, Shown)>,
@@ -26,11 +31,10 @@ pub(crate) struct Iterator {
 pub(crate) fn iterate(transaction: Handle, family: Handle) -> Answer<Handle> {
     let mut lent = TRANSACTIONS.lend(transaction)?;
     let cursor = lent.cursor(family)?;
-    let iterator = Iterator { cursor, fresh: Some((transaction, family, lent.shown())) };
-    let handle = ITERATORS.insert(iterator, lent.database().handle())?;
-    // A thread that closes the database may have scanned before the iterator was inserted.
-    lent.database().check_open().inspect_err(|_| drop(ITERATORS.remove(handle)))?;
-    Ok(handle)
+    let calls = Arc::clone(lent.database().calls());
+    let iterator = Iterator { cursor, calls, fresh: Some((transaction, family, lent.shown())) };
+    // A close shuts the iterators after it has waited for this transaction.
+    ITERATORS.insert(iterator, lent.database().handle())
 }
 
 /// Runs `body` on an iterator, after moving its cursor by the steps that were taken in the window.
@@ -59,6 +63,9 @@ pub(crate) fn on<R>(iter: Handle, body: impl FnOnce(&mut Iterator, &Window) -> A
 pub(crate) fn moved(iter: Handle, step: impl FnOnce(&mut Iterator) -> Answer) -> Answer {
     on(iter, |iter, window| {
         let asked = window.was_asked();
+        if iter.calls.is_shut() {
+            return Err(CLOSED);
+        }
         step(iter)?;
         let (bytes, rows) = iter.cursor.buffered();
         if !rows.is_empty() {

@@ -11,6 +11,7 @@ mod pool;
 #[cfg(test)]
 mod tests;
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 pub(crate) use database::{Database, Facts, SETTINGS_FAMILY};
@@ -20,7 +21,10 @@ pub(crate) use orders::Order;
 pub(crate) use pool::{begin, end};
 pub(crate) use transaction::{Tracking, Transaction};
 
-use crate::handle::{Kind, Table, Window};
+use crate::abi::ERR_INVALID_DB;
+use crate::failure::{Answer, Failure, told};
+use crate::gate::Gate;
+use crate::handle::{Handle, Kind, Table, Window};
 
 /// All open databases.
 pub(crate) static DATABASES: Table<Arc<Database>> = Table::new(Kind::Database);
@@ -30,3 +34,51 @@ pub(crate) static FAMILIES: Table<Arc<Family>> = Table::new(Kind::Family);
 pub(crate) static TRANSACTIONS: Table<Transaction> = Table::new(Kind::Transaction);
 /// All iterators.
 pub(crate) static ITERATORS: Table<Iterator, Window> = Table::new(Kind::Iterator);
+
+const CLOSED: Failure = told!(ERR_INVALID_DB, "the database is closed");
+
+/// A database or family that a call uses. A close waits until it is dropped.
+pub(crate) struct Used<T> {
+    object: Arc<T>,
+    calls: Arc<Gate>,
+}
+
+impl<T> Used<T> {
+    fn new(object: Arc<T>, calls: &Arc<Gate>) -> Answer<Self> {
+        if calls.enter() { Ok(Self { object, calls: Arc::clone(calls) }) } else { Err(CLOSED) }
+    }
+}
+
+impl<T> Deref for Used<T> {
+    type Target = Arc<T>;
+
+    fn deref(&self) -> &Arc<T> {
+        &self.object
+    }
+}
+
+impl<T> Drop for Used<T> {
+    fn drop(&mut self) {
+        self.calls.leave();
+    }
+}
+
+/// Returns the database of `handle`, for the duration of a call.
+///
+/// # Errors
+/// `ERR_INVALID_ARGS` for an invalid handle, `ERR_INVALID_DB` if a close has begun.
+pub(crate) fn database(handle: Handle) -> Answer<Used<Database>> {
+    let database = DATABASES.share(handle)?;
+    let calls = Arc::clone(database.calls());
+    Used::new(database, &calls)
+}
+
+/// Returns the family of `handle`, for the duration of a call.
+///
+/// # Errors
+/// Errors of [`database`].
+pub(crate) fn family(handle: Handle) -> Answer<Used<Family>> {
+    let family = FAMILIES.share(handle)?;
+    let calls = Arc::clone(family.database()?.calls());
+    Used::new(family, &calls)
+}

@@ -2,11 +2,10 @@
 //! an allocation or a shared counter.
 
 use std::cell::RefCell;
-use std::sync::Arc;
 
 use tidesdb::Isolation;
 
-use super::{DATABASES, Database, TRANSACTIONS, Transaction};
+use super::{TRANSACTIONS, Transaction};
 use crate::failure::Answer;
 use crate::handle::{Handle, Parked, Table};
 
@@ -40,7 +39,7 @@ fn give_up(parked: Parked) {
 /// Begins a transaction of a database.
 ///
 /// # Errors
-/// `ERR_INVALID_ARGS` for an invalid database handle, `ERR_MEMORY`; those of [`Database::engine`].
+/// `ERR_MEMORY`; those of [`super::database`] and of `Database::engine`.
 pub(crate) fn begin(database: Handle, isolation: Isolation) -> Answer<Handle> {
     while let Some(parked) = take(database) {
         let Some((handle, mut transaction)) = TRANSACTIONS.wake(parked) else { continue };
@@ -50,11 +49,8 @@ pub(crate) fn begin(database: Handle, isolation: Isolation) -> Answer<Handle> {
         }
         drop(TRANSACTIONS.end(transaction));
     }
-    let database: Arc<Database> = DATABASES.share(database)?;
-    let handle = TRANSACTIONS.insert(Transaction::new(&database, isolation)?, database.handle())?;
-    // A thread that closes the database may have scanned before the transaction was inserted.
-    database.check_open().inspect_err(|_| drop(TRANSACTIONS.remove(handle)))?;
-    Ok(handle)
+    let database = super::database(database)?;
+    TRANSACTIONS.insert(Transaction::new(&database, isolation)?, database.handle())
 }
 
 fn take(database: Handle) -> Option<Parked> {

@@ -80,6 +80,10 @@ impl Db {
     ///
     /// It waits for the device and for merges that run, without limit: [`Db::close_timeout`] has one.
     ///
+    /// Functions of the program: no filter runs when this returns. A commit hook may still run, in the thread of a commit that has ended but
+    /// whose call has not returned, and reads that go on, such as those of a [`Cursor`](crate::Cursor), still call comparators, merge operators
+    /// and the object store. All of them are dropped with the last handle of any kind.
+    ///
     /// Dropping the last `Db` closes the database, too, and blocks as long; an error is then only logged. Other handles do not keep the
     /// database open: [the table](Db#what-keeps-a-database-open) says what each of them does afterwards.
     ///
