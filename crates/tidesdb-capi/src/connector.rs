@@ -4,23 +4,29 @@
 //! thread, by several at a time, until `destroy` is called, and that they return and fill their out parameters.
 //! When `tidesdb_open` succeeds, the database owns the connector: closing it calls `destroy` and frees the
 //! connector.
+//!
+//! A caller may replace functions in the table of the library's connector, or copy functions from it, to do more than it does. So the
+//! library goes around a table only if all of it is its own.
 
+use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tidesdb::ObjectStore;
 use tidesdb::store::{Body, Object};
 use tidesdb_io::program;
 use tidesdb_objects::Bridge;
-use tidesdb_sync::{RwLock, rank};
+use tidesdb_sync::Mutex;
 
 use crate::abi::{BACKEND_FS, BACKEND_S3, Code, ERR_IO, ERR_NOT_FOUND, ListFn, Objstore, SUCCESS};
+use crate::callback::Inside;
 use crate::failure::{Answer, Failure, answer, answer_or, invalid};
-use crate::memory;
+use crate::gate::Gate;
+use crate::memory::{self, FreeFn};
 use crate::pointer::{In, Out};
 
 /// Number of bytes copied at a time between a store and a file.
@@ -34,8 +40,10 @@ const INCOMPLETE: Failure = invalid!("the object store lacks put, get, list or d
 /// A connector in use.
 #[derive(Debug)]
 pub(crate) struct Connector {
-    raw: RwLock<Option<Raw>, { rank::C_CONNECTOR }>,
-    /// The store itself, if the library created the connector.
+    raw: Raw,
+    /// The calls of its functions; shut once it is destroyed.
+    calls: Gate,
+    /// The store itself, if the library created the connector and nobody changed it.
     own: Option<Arc<Bridge>>,
     backend: c_int,
     folder: PathBuf,
@@ -43,7 +51,7 @@ pub(crate) struct Connector {
 }
 
 /// The caller's table, and its address.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Raw {
     at: *mut Objstore,
     table: Objstore,
@@ -70,13 +78,14 @@ impl Connector {
         Ok(Self {
             own: own_store(&table),
             backend: table.backend,
-            raw: RwLock::new(Some(Raw { at, table })),
+            raw: Raw { at, table },
+            calls: Gate::default(),
             folder: folder.to_owned(),
             scratch: AtomicU64::new(0),
         })
     }
 
-    /// Returns the store for the engine. If the library created the connector, this is the underlying store
+    /// Returns the store for the engine. If the connector is the library's own, this is the underlying store
     /// itself.
     pub(crate) fn store(self: &Arc<Self>) -> Arc<dyn ObjectStore> {
         match &self.own {
@@ -96,12 +105,18 @@ impl Connector {
 
     /// Destroys the connector after running calls have ended. Called when the database is closed.
     pub(crate) fn retire(&self) {
-        let Some(raw) = self.raw.write().take() else { return };
-        if let Some(destroy) = raw.table.destroy {
-            // SAFETY: no call is running and none can follow; the caller guarantees the rest, see above.
-            unsafe { destroy(raw.table.ctx) };
+        if !self.calls.shut() {
+            return;
         }
-        memory::free(raw.at);
+        self.calls.wait();
+        let Raw { at, table } = self.raw;
+        let free = free_of(at); // `destroy` forgets it
+        if let Some(destroy) = table.destroy {
+            // SAFETY: no call is running and none can follow; the caller guarantees the rest, see above.
+            unsafe { destroy(table.ctx) };
+        }
+        // SAFETY: the caller allocated it with `malloc`, or the library with the partner of `free`. Nothing uses it any more.
+        unsafe { free(at.cast()) };
     }
 
     /// Removes temporary files of crashed processes. The folder is locked by this process.
@@ -118,9 +133,9 @@ impl Connector {
 
     /// Calls one of the functions, unless the connector is retired.
     fn call<R>(&self, call: impl FnOnce(&Objstore) -> R) -> io::Result<R> {
-        let raw = self.raw.read();
-        let raw = raw.as_ref().ok_or_else(|| io::Error::other("the database is closed"))?;
-        Ok(call(&raw.table))
+        let _pass = self.calls.pass().ok_or_else(|| io::Error::other("the database is closed"))?;
+        let _inside = Inside::a_connector();
+        Ok(call(&self.raw.table))
     }
 
     /// Creates the name of a temporary file, which is removed when the value is dropped.
@@ -233,44 +248,76 @@ unsafe extern "C" fn collect(key: *const c_char, size: usize, into: *mut c_void)
 pub(crate) fn directory(root: &Path) -> Answer<*mut Objstore> {
     let store = tidesdb_objects::directory(root)
         .map_err(|e| Failure::text_of(ERR_IO, format!("{}: {e}", root.display())))?;
-    let ctx = Box::into_raw(Box::new(Arc::new(store)));
-    let table = Objstore {
-        backend: BACKEND_FS,
-        put: Some(own_put),
-        get: Some(own_get),
-        range_get: Some(own_range_get),
-        delete_object: Some(own_delete),
-        exists: Some(own_exists),
-        list: Some(own_list),
-        put_if: None,
-        head: None,
-        destroy: Some(own_destroy),
-        ctx: ctx.cast(),
-    };
-    memory::copy_all(&[table]).inspect_err(|_| {
-        // SAFETY: it was created above and is not shared.
-        unsafe { own_destroy(ctx.cast()) }
-    })
+    let context = NEXT_CONTEXT.fetch_add(CONTEXTS_APART, Ordering::Relaxed);
+    let free = memory::current_free();
+    let at = memory::copy_all(&[Objstore { ctx: std::ptr::without_provenance_mut(context), ..OWN }])?;
+    MADE.lock().insert(context, Made { store: Arc::new(store), at: at.addr(), free });
+    Ok(at)
 }
 
-/// Returns the store of a connector created by [`directory`].
+/// The table of a connector created by [`directory`], without its context.
+const OWN: Objstore = Objstore {
+    backend: BACKEND_FS,
+    put: Some(own_put),
+    get: Some(own_get),
+    range_get: Some(own_range_get),
+    delete_object: Some(own_delete),
+    exists: Some(own_exists),
+    list: Some(own_list),
+    put_if: None,
+    head: None,
+    destroy: Some(own_destroy),
+    ctx: std::ptr::null_mut(),
+};
+
+/// A connector created by [`directory`] and not destroyed yet.
+#[derive(Debug)]
+struct Made {
+    store: Arc<Bridge>,
+    /// The address of its table.
+    at: usize,
+    /// Frees the table. `tidesdb_init` and `tidesdb_finalize` may have changed the functions in use since.
+    free: FreeFn,
+}
+
+/// All of them by their contexts. Like a handle, a context is a number that is never dereferenced: a caller may pass any.
+static MADE: Mutex<BTreeMap<usize, Made>> = Mutex::new(BTreeMap::new());
+static NEXT_CONTEXT: AtomicUsize = AtomicUsize::new(CONTEXTS_APART);
+const CONTEXTS_APART: usize = 16;
+
+/// Returns the store of a connector created by [`directory`], if its functions and context are as they were.
 fn own_store(table: &Objstore) -> Option<Arc<Bridge>> {
-    let destroy = table.destroy? as *const ();
-    let ours: unsafe extern "C" fn(*mut c_void) = own_destroy;
-    std::ptr::eq(destroy, ours as *const ()).then(|| store_of(table.ctx))?
+    (functions(table) == functions(&OWN)).then(|| store_of(table.ctx))?
 }
 
-/// Returns the store that a context of ours points to.
+fn functions(table: &Objstore) -> [Option<*const ()>; 9] {
+    [
+        table.put.map(|f| f as *const ()),
+        table.get.map(|f| f as *const ()),
+        table.range_get.map(|f| f as *const ()),
+        table.delete_object.map(|f| f as *const ()),
+        table.exists.map(|f| f as *const ()),
+        table.list.map(|f| f as *const ()),
+        table.put_if.map(|f| f as *const ()),
+        table.head.map(|f| f as *const ()),
+        table.destroy.map(|f| f as *const ()),
+    ]
+}
+
+/// Returns the store that a context of ours stands for.
 fn store_of(ctx: *mut c_void) -> Option<Arc<Bridge>> {
-    In::from_caller(ctx.cast::<Arc<Bridge>>()).get().ok().cloned()
+    MADE.lock().get(&ctx.addr()).map(|made| Arc::clone(&made.store))
+}
+
+/// Returns the function that frees the table at this address: the partner of the one that allocated it.
+fn free_of(at: *mut Objstore) -> FreeFn {
+    let made = MADE.lock();
+    made.values().find(|made| made.at == at.addr()).map_or(memory::LIBC.free, |made| made.free)
 }
 
 unsafe extern "C" fn own_destroy(ctx: *mut c_void) {
-    if !ctx.is_null() {
-        // SAFETY: the context of a connector of ours was created by `Box::into_raw`; the caller guarantees that
-        // it is destroyed once.
-        drop(unsafe { Box::from_raw(ctx.cast::<Arc<Bridge>>()) });
-    }
+    let made = MADE.lock().remove(&ctx.addr());
+    drop(made);
 }
 
 /// Runs a call of our own connector on the object `key`.
@@ -389,7 +436,7 @@ mod tests {
         unsafe { own_destroy(ctx) }
     }
 
-    /// Regression test: the lock of a connector ranked below those that the engine holds while it uploads and fetches.
+    /// The engine holds locks while it uploads and fetches.
     #[test]
     fn the_engine_calls_a_connector_of_the_caller_while_it_uploads_and_fetches() {
         let [dir, again, objects] = [(); 3].map(|()| tempfile::tempdir().expect("a directory"));

@@ -43,7 +43,8 @@ unsafe extern "C" {
     fn libc_free(memory: *mut c_void);
 }
 
-const LIBC: Allocator = Allocator { malloc, calloc, realloc, free: libc_free };
+/// The functions of the C library that this one is linked with.
+pub(crate) const LIBC: Allocator = Allocator { malloc, calloc, realloc, free: libc_free };
 
 /// `tidesdb_allocator_t`: four function pointers, each read and written on its own. No code needs a consistent
 /// pair of them.
@@ -125,6 +126,11 @@ pub(crate) fn forget() {
     let _choosing = CHOOSING.lock();
     FUNCTIONS.set(&LIBC);
     INITIALIZED.store(0, Ordering::Release);
+}
+
+/// Returns the function that frees what is allocated now.
+pub(crate) fn current_free() -> FreeFn {
+    FUNCTIONS.free()
 }
 
 /// Allocates `n` bytes, at least one.

@@ -99,8 +99,6 @@ ranks! {
     REMOTE_FILES = 292;
     /// A file of an object store.
     REMOTE_FILE = 294;
-    /// C library: functions of a connector. The engine calls them while it uploads and fetches.
-    C_CONNECTOR = 296;
     /// Files to remove.
     OBSOLETE = 298;
     /// Threads of the background.

@@ -5,6 +5,14 @@
  * tidesdb_open() succeeds, the database owns the connector; tidesdb_close() calls destroy and frees it. If it fails, you
  * still own the connector. A connector serves one database, and each database needs a store of its own.
  *
+ * Memory: allocate a connector of your own with malloc, with or without tidesdb_init(); tidesdb_close() passes it to free(), of the C
+ * library that TidesDB is linked with. If your program has another C library, as on Windows, use the malloc_fn that tidesdb_allocator
+ * has before tidesdb_init(). The result of tidesdb_objstore_fs_create() comes from tidesdb_allocator, like all memory that the library
+ * returns: if you still own it, call its destroy and then tidesdb_free().
+ *
+ * You may replace functions in the result of tidesdb_objstore_fs_create(), copy the table, or call its functions from your own, with the
+ * ctx of the result. The library calls what is in the table that it gets. A connector must not call tidesdb_close(): TDB_ERR_BUSY.
+ *
  * Your own connector must have put, get, delete_object and list. They may be called from any thread, several at a time.
  * put, get and delete_object return 0 for success; put must replace an object atomically; list returns a negative code for
  * failure and must not omit objects; delete_object may return TDB_ERR_NOT_FOUND. The paths passed to them name files in the
@@ -46,7 +54,7 @@ typedef enum {
 /** Called for each object of a listing; key is valid during the call. */
 typedef void (*tidesdb_objstore_list_fn)(const char *key, size_t size, void *list_ctx);
 
-/** A connector: functions and the context passed to them. Its creator allocates it with malloc. */
+/** A connector: functions and the context passed to them. Its creator allocates it with malloc, see above. */
 typedef struct tidesdb_objstore_t {
     tidesdb_objstore_backend_t backend;
     int (*put)(void *ctx, const char *key, const char *local_path);
