@@ -236,6 +236,14 @@ impl Change {
         }
     }
 
+    /// Appends the encoded change; `body` is a buffer.
+    fn encode(&self, body: &mut Vec<u8>, out: &mut Vec<u8>) {
+        body.clear();
+        self.put_body(body);
+        out.push(self.tag());
+        put_bytes(out, body);
+    }
+
     fn put_body(&self, out: &mut Vec<u8>) {
         if let Some(family) = self.family() {
             put_varint(out, u64::from(family.0));
@@ -356,12 +364,40 @@ impl VersionEdit {
     /// Appends the encoded edit.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut body = Vec::new();
+        self.changes.iter().for_each(|change| change.encode(&mut body, out));
+    }
+
+    /// Returns the encoded edit; `None` if it has more than `max` bytes.
+    pub(super) fn encode_within(&self, max: usize) -> Option<Vec<u8>> {
+        let (mut body, mut out) = (Vec::new(), Vec::new());
         for change in &self.changes {
-            body.clear();
-            change.put_body(&mut body);
-            out.push(change.tag());
-            put_bytes(out, &body);
+            change.encode(&mut body, &mut out);
+            if out.len() > max {
+                return None;
+            }
         }
+        Some(out)
+    }
+
+    /// Returns the edit as encoded edits to apply one after the other. Each ends with the change that makes it as long as `wanted`, or before
+    /// the one that would make it longer than `max`.
+    pub(super) fn encode_in_pieces(&self, wanted: usize, max: usize) -> impl Iterator<Item = Vec<u8>> {
+        let mut changes = self.changes.iter();
+        let (mut body, mut next) = (Vec::new(), Vec::new());
+        std::iter::from_fn(move || {
+            let mut piece = std::mem::take(&mut next);
+            while piece.len() < wanted
+                && let Some(change) = changes.next()
+            {
+                let end = piece.len();
+                change.encode(&mut body, &mut piece);
+                if piece.len() > max && end > 0 {
+                    next = piece.split_off(end);
+                    break;
+                }
+            }
+            (!piece.is_empty()).then_some(piece)
+        })
     }
 
     /// Decodes an edit from all of `bytes`, which begin at byte `base` of `file`. Key orders are not resolved: a custom

@@ -24,8 +24,10 @@ pub(super) const PAGE: u64 = 4096;
 pub(super) const RECORDS_AT: u64 = 5 * PAGE;
 /// Bytes of a record before its payload.
 pub(super) const RECORD_HEADER_BYTES: usize = 20;
-/// Maximum payload of a record, in bytes.
-pub(super) const PAYLOAD_BYTES_MAX: usize = 1 << 30;
+/// Maximum payload of a record, in bytes. An edit that is longer begins a new manifest.
+pub(super) const PAYLOAD_BYTES_MAX: usize = if cfg!(test) { 256 << 10 } else { 1 << 30 };
+/// A snapshot that is longer takes several records, each of about this payload.
+pub(super) const SNAPSHOT_BYTES: usize = if cfg!(test) { 128 << 10 } else { 64 << 20 };
 
 const HEADER_BYTES: usize = 96;
 const MARK_BYTES: usize = 64;
@@ -194,7 +196,7 @@ pub(super) fn encode_record(
     payload: &[u8],
 ) -> Result<(Vec<u8>, u32)> {
     let length = u32::try_from(payload.len()).ok().filter(|_| payload.len() <= PAYLOAD_BYTES_MAX);
-    let length = length.ok_or_else(|| Error::invalid("the version edit exceeds 1 GiB"))?;
+    let length = length.ok_or_else(|| Error::internal("a record of the manifest exceeds its limit"))?;
     let mut head = [0; RECORD_HEADER_BYTES - 4];
     head[..4].copy_from_slice(&length.to_le_bytes());
     head[4..12].copy_from_slice(&number.to_le_bytes());

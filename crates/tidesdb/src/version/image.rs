@@ -4,8 +4,8 @@ use tidesdb_io::Dir;
 
 use super::current::{self, Current};
 use super::edit::{Change, VersionEdit};
-use super::format::{Header, Identity};
-use super::manifest::First;
+use super::format::{Header, Identity, RECORDS_AT};
+use super::manifest::Beginning;
 use super::state::State;
 use crate::Result;
 use crate::codec::Salt;
@@ -14,7 +14,7 @@ use crate::types::WalId;
 /// Contents of the two files.
 #[derive(Debug)]
 pub struct Image {
-    /// A manifest with the state as its only record.
+    /// A manifest with the state and nothing after it.
     pub manifest: Vec<u8>,
     /// `CURRENT`, which names the manifest.
     pub current: Vec<u8>,
@@ -32,10 +32,14 @@ impl Image {
         (number, salt): (u64, Salt),
     ) -> Result<Self> {
         state.apply(&VersionEdit::from_iter([Change::LogStart { wal: log_start }]))?;
-        let mut snapshot = Vec::new();
-        state.snapshot().encode(&mut snapshot);
-        let header = Header { salt, identity, number };
-        let manifest = First::encode(&header, &snapshot, 0)?.bytes;
+        let (header, snapshot) = (Header { salt, identity, number }, state.snapshot());
+        let mut beginning = Beginning::new(&header, &snapshot);
+        let mut manifest = vec![0; RECORDS_AT as usize];
+        while let Some((_, record)) = beginning.record()? {
+            manifest.extend_from_slice(&record);
+        }
+        let front = beginning.front(manifest.len() as u64);
+        manifest[..front.len()].copy_from_slice(&front);
         let current = Current { number, salt, uuid: identity.uuid }.encode();
         Ok(Self { manifest, current })
     }

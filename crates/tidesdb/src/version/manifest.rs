@@ -12,7 +12,11 @@ use std::sync::Arc;
 
 use tidesdb_io::{Dir, File, FileExt};
 
-use super::format::{Header, Mark, PAGE, RECORDS_AT, encode_record, marks_at, page_up};
+use super::edit::VersionEdit;
+use super::format::{
+    Header, Mark, PAGE, PAYLOAD_BYTES_MAX, RECORD_HEADER_BYTES, RECORDS_AT, SNAPSHOT_BYTES, encode_record,
+    marks_at, page_up,
+};
 use crate::files;
 use crate::{Error, Result};
 
@@ -46,29 +50,44 @@ impl From<Error> for Failure {
     }
 }
 
-/// The initial content of a manifest: one record.
-pub(super) struct First {
-    /// The bytes of the file, without the reserve.
-    pub(super) bytes: Vec<u8>,
-    chain: u32,
+/// Encodes the initial content of a manifest: the records of a snapshot, of which most need but one, and then the pages before them.
+pub(super) struct Beginning<'a> {
+    header: &'a Header,
+    pieces: Box<dyn Iterator<Item = Vec<u8>> + 'a>,
+    /// Of the last record and of the one before it.
+    marks: [Mark; 2],
     next: u64,
-    file_bytes: u64,
 }
 
-impl First {
-    /// Encodes a manifest that begins with `snapshot` and is followed by `reserve` zero bytes.
-    pub(super) fn encode(header: &Header, snapshot: &[u8], reserve: u64) -> Result<Self> {
-        let (record, chain) = encode_record(&header.salt, RECORDS_AT, 1, header.chain(), snapshot)?;
-        let next = RECORDS_AT + record.len() as u64;
-        let file_bytes = next + reserve;
-        let end = RECORDS_AT + (super::format::RECORD_HEADER_BYTES + snapshot.len()) as u64;
-        let mark = Mark { number: 1, end, file_bytes, chain };
-        let mut bytes = header.encode();
+impl<'a> Beginning<'a> {
+    /// Begins a manifest with `snapshot`.
+    pub(super) fn new(header: &'a Header, snapshot: &'a VersionEdit) -> Self {
+        let none = Mark { number: 0, end: RECORDS_AT, file_bytes: 0, chain: header.chain() };
+        let pieces = Box::new(snapshot.encode_in_pieces(SNAPSHOT_BYTES, PAYLOAD_BYTES_MAX));
+        Self { header, pieces, marks: [none; 2], next: RECORDS_AT }
+    }
+
+    /// Encodes the next record. Returns its offset and its bytes.
+    pub(super) fn record(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
+        let Some(payload) = self.pieces.next() else { return Ok(None) };
+        let ([last, _], at) = (self.marks, self.next);
+        let number = last.number + 1;
+        let (record, chain) = encode_record(&self.header.salt, at, number, last.chain, &payload)?;
+        let mark = Mark { number, end: at + (RECORD_HEADER_BYTES + payload.len()) as u64, chain, ..last };
+        self.marks = [mark, if number == 1 { mark } else { last }];
+        self.next = at + record.len() as u64;
+        Ok(Some((at, record)))
+    }
+
+    /// Encodes the pages before the records, once all records are encoded, for a file of `file_bytes`.
+    pub(super) fn front(&self, file_bytes: u64) -> Vec<u8> {
+        let mut bytes = self.header.encode();
         for at in (PAGE..RECORDS_AT).step_by(PAGE as usize) {
-            bytes.extend_from_slice(&mark.encode(&header.salt, at));
+            let [last, before] = self.marks.map(|mark| Mark { file_bytes, ..mark });
+            let mark = if marks_at(last.number).contains(&at) { last } else { before };
+            bytes.extend_from_slice(&mark.encode(&self.header.salt, at));
         }
-        bytes.extend_from_slice(&record);
-        Ok(Self { bytes, chain, next, file_bytes })
+        bytes
     }
 }
 
@@ -87,18 +106,26 @@ pub(super) struct Manifest {
 
 impl Manifest {
     /// Writes and syncs a manifest that begins with `snapshot`. Does not sync the directory.
-    pub(super) fn create(dir: &dyn Dir, header: Header, snapshot: &[u8]) -> Result<Self> {
+    pub(super) fn create(dir: &dyn Dir, header: Header, snapshot: &VersionEdit) -> Result<Self> {
         let name: Arc<str> = files::manifest(header.number).into();
-        let First { bytes, chain, next, file_bytes } = First::encode(&header, snapshot, RESERVE_BYTES)?;
-        let io = |op| {
+        let mut file_bytes = RECORDS_AT + RESERVE_BYTES;
+        let fails = |op| {
             let name = Arc::clone(&name);
-            move |e| disk_error(dir, op, &name, file_bytes, e)
+            move |e| disk_error(dir, op, &name, RESERVE_BYTES, e)
         };
-        let file = dir.create_new(&name, file_bytes).map_err(io("create"))?;
-        file.write_all_at(&bytes, 0).map_err(io("write"))?;
-        file.sync_all().map_err(io("sync"))?;
+        let file = dir.create_new(&name, file_bytes).map_err(fails("create"))?;
+        let mut beginning = Beginning::new(&header, snapshot);
+        while let Some((at, record)) = beginning.record()? {
+            let more = record.len() as u64;
+            file.allocate(file_bytes, more).map_err(|e| disk_error(dir, "allocate", &name, more, e))?;
+            file_bytes += more;
+            file.write_all_at(&record, at).map_err(fails("write"))?;
+        }
+        file.write_all_at(&beginning.front(file_bytes), 0).map_err(fails("write"))?;
+        file.sync_all().map_err(fails("sync"))?;
+        let ([Mark { number: records, chain, .. }, _], next) = (beginning.marks, beginning.next);
         let roll_at = ROLL_BYTES_MIN.max((next - RECORDS_AT) * ROLL_FACTOR);
-        Ok(Self { file, name, header, records: 1, chain, next, file_bytes, roll_at })
+        Ok(Self { file, name, header, records, chain, next, file_bytes, roll_at })
     }
 
     pub(super) fn number(&self) -> u64 {
@@ -129,7 +156,7 @@ impl Manifest {
         let grown = self.reserve(dir, next)?;
         let mark = Mark {
             number,
-            end: at + (super::format::RECORD_HEADER_BYTES + payload.len()) as u64,
+            end: at + (RECORD_HEADER_BYTES + payload.len()) as u64,
             file_bytes: self.file_bytes,
             chain,
         };

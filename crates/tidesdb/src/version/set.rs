@@ -23,7 +23,7 @@ use tidesdb_sync::{Mutex, rank};
 
 use super::current::{self, Current};
 use super::edit::{Change, VersionEdit};
-use super::format::{Header, Identity, RECORDS_AT};
+use super::format::{Header, Identity, PAYLOAD_BYTES_MAX, RECORDS_AT};
 use super::manifest::{Failure, Manifest};
 use super::obsolete::{ObsoleteFiles, OrphanReport, Orphans};
 use super::replay::{self, ManifestReport, Presence};
@@ -309,13 +309,11 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         }
         inner.next_manifest = free_manifest(&self.taken, header.number + 1);
         let dir = &*self.context.dir;
-        let mut snapshot = Vec::new();
-        state.snapshot().encode(&mut snapshot);
         let scrap = |error| {
             self.obsolete.push(FileKind::Manifest(header.number));
             Failure::from(error)
         };
-        let manifest = Manifest::create(dir, header, &snapshot).map_err(scrap)?;
+        let manifest = Manifest::create(dir, header, &state.snapshot()).map_err(scrap)?;
         // A directory reports a failed sync only once. Names created by other threads may be lost too, so the outcome
         // is unknown.
         dir.sync().map_err(|e| Failure::unknown(Error::io("directory sync", "manifest", e)))?;
@@ -492,7 +490,7 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         match unbegun {
             Some(spent) => self.switch_manifest(inner, &state, spent)?,
             None if edit.changes.is_empty() => {}
-            None => self.append(inner, &edit)?,
+            None => self.append(inner, &edit, &state)?,
         }
         self.next_table.fetch_max(state.next_table.0, Ordering::Relaxed);
         self.next_vlog.fetch_max(state.next_vlog.0.into(), Ordering::Relaxed);
@@ -543,11 +541,19 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         Ok(fresh)
     }
 
-    fn append(&self, inner: &mut Inner<T>, edit: &VersionEdit) -> Result<()> {
-        let mut payload = Vec::new();
-        edit.encode(&mut payload);
-        let appended = inner.manifest()?.append(&*self.context.dir, &payload);
-        appended.map_err(|failure| inner.failed(failure))
+    /// Makes `edit`, which leaves `state`, durable: as one record, or with a new manifest if it is too long for that.
+    fn append(&self, inner: &mut Inner<T>, edit: &VersionEdit, state: &State) -> Result<()> {
+        let manifest = inner.manifest()?;
+        match edit.encode_within(PAYLOAD_BYTES_MAX) {
+            Some(payload) => {
+                let appended = manifest.append(&*self.context.dir, &payload);
+                appended.map_err(|failure| inner.failed(failure))
+            }
+            None => {
+                let spent = Some(manifest.number());
+                self.switch_manifest(inner, state, spent)
+            }
+        }
     }
 
     /// Begins a new manifest if the current one has grown too large. A failure is harmless unless `CURRENT` may have

@@ -5,6 +5,7 @@ mod crash;
 mod detect;
 mod faults;
 mod follow;
+mod limits;
 mod runs;
 mod logic;
 mod order;
