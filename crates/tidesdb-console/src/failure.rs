@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use tidesdb::{Error, TreeStats};
 
+use crate::text;
+
 /// Exit code of the program. Part of its interface: scripts rely on the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -26,6 +28,9 @@ impl From<Exit> for ExitCode {
         Self::from(exit as u8)
     }
 }
+
+/// Begins the style of the next step.
+pub(crate) const NEXT: &str = "\x1b[1;32m";
 
 /// Why a command failed.
 #[derive(Debug)]
@@ -75,6 +80,13 @@ impl Failure {
         self
     }
 
+    /// Adds something else to know to the next step.
+    pub fn also(mut self, text: impl AsRef<str>) -> Self {
+        let before = self.next.map_or(String::new(), |step| step + "; ");
+        self.next = Some(before + text.as_ref());
+        self
+    }
+
     /// Replaces the next step by the name that was probably meant, if any is near enough.
     pub fn meant(self, name: Option<impl AsRef<str>>) -> Self {
         match name {
@@ -107,12 +119,14 @@ impl Failure {
     /// The message, with or without colours.
     pub fn painted(&self, colours: bool) -> String {
         let (error, next) = match colours {
-            true => ("\x1b[1;31merror:\x1b[0m", "\x1b[1;32mnext:\x1b[0m"),
-            false => ("error:", "next:"),
+            true => ("\x1b[1;31merror:\x1b[0m".to_owned(), format!("{NEXT}next:\x1b[0m")),
+            false => ("error:".to_owned(), "next:".to_owned()),
         };
+        // They name files and families, which anybody may have named.
+        let what = text::plain(&self.what);
         match &self.next {
-            Some(step) => format!("{error} {}\n {next} {step}", self.what),
-            None => format!("{error} {}", self.what),
+            Some(step) => format!("{error} {what}\n {next} {}", text::plain(step)),
+            None => format!("{error} {what}"),
         }
     }
 }

@@ -3,6 +3,8 @@
 //!
 //! The modules below are listed from the lowest layer up: a module uses only modules above its own line.
 #![forbid(unsafe_code)]
+// They panic if the stream is full or closed: `output` does not.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod terminal;
 pub mod names;

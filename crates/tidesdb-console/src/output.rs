@@ -1,11 +1,13 @@
-//! Output of commands: rows, JSON and lines of text, to one buffered stream that may be a terminal.
+//! Output of commands: rows, JSON and lines of text, to one buffered stream that may be a terminal. A terminal gets no control character of
+//! a name or a row: an escape is in its place. A file or a pipe gets them as they are.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use serde_json::{Map, Value};
 use tidesdb::{StatInfo, StatValue};
 
-use crate::failure::Outcome;
+use crate::failure::{self, Outcome};
 use crate::terminal;
 use crate::text::{self, Escape};
 
@@ -15,6 +17,13 @@ pub struct Out<'a> {
     terminal: bool,
     colours: bool,
     scratch: Vec<u8>,
+    /// Beginning of a character whose end is not written yet.
+    tail: Vec<u8>,
+}
+
+/// Prints a text on the standard error stream. If that is full or closed, nobody can be told.
+pub fn tell(text: impl AsRef<str>) {
+    let _ = io::stderr().write_all(text.as_ref().as_bytes());
 }
 
 /// Style of a piece of text on a terminal.
@@ -32,10 +41,45 @@ pub enum Style {
     Faint,
 }
 
+impl Style {
+    const ALL: [Self; 5] = [Self::Title, Self::Strong, Self::Good, Self::Bad, Self::Faint];
+
+    /// The sequence that begins the style.
+    fn code(self) -> &'static str {
+        match self {
+            Self::Title => "\x1b[1;36m",
+            Self::Strong => "\x1b[1m",
+            Self::Good => "\x1b[32m",
+            Self::Bad => "\x1b[1;31m",
+            Self::Faint => "\x1b[2m",
+        }
+    }
+}
+
+/// Ends all styles.
+const RESET: &str = "\x1b[0m";
+
+/// Returns a line of text for a terminal, with the sequences of [`Out::paint`] and of [`Failure::painted`](crate::failure::Failure::painted)
+/// and without any other.
+fn styled(text: &str) -> Cow<'_, str> {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('\x1b') {
+        let (before, from) = rest.split_at(at);
+        let codes = Style::ALL.map(Style::code);
+        let code = codes.into_iter().chain([RESET, failure::NEXT]).find(|code| from.starts_with(code));
+        out.push_str(&text::plain(before));
+        out.push_str(code.unwrap_or("\\x1b"));
+        rest = &from[code.map_or(1, str::len)..];
+    }
+    if out.is_empty() { text::plain(text) } else { Cow::Owned(out + &text::plain(rest)) }
+}
+
 impl<'a> Out<'a> {
     /// Creates output to `to`.
     pub fn new(to: &'a mut dyn Write, terminal: bool) -> Self {
-        Self { to, terminal, colours: terminal::colours(terminal), scratch: Vec::new() }
+        let colours = terminal::colours(terminal);
+        Self { to, terminal, colours, scratch: Vec::new(), tail: Vec::new() }
     }
 
     /// True if the output is a terminal.
@@ -53,20 +97,25 @@ impl<'a> Out<'a> {
     /// # Errors
     /// If the output cannot be written.
     pub fn line(&mut self, text: impl AsRef<str>) -> Outcome<()> {
-        self.to.write_all(text.as_ref().as_bytes())?;
+        let text = text.as_ref();
+        let text = match (self.terminal, self.colours) {
+            (false, _) => Cow::Borrowed(text),
+            (true, false) => text::plain(text),
+            (true, true) => styled(text),
+        };
+        self.to.write_all(text.as_bytes())?;
         Ok(self.to.write_all(b"\n")?)
     }
 
     /// Returns `text` in a style, if the terminal has colours.
     pub fn paint(&self, style: Style, text: &str) -> String {
-        let code = match style {
-            Style::Title => "1;36",
-            Style::Strong => "1",
-            Style::Good => "32",
-            Style::Bad => "1;31",
-            Style::Faint => "2",
-        };
-        if self.colours { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+        let text = self.name(text);
+        if self.colours { format!("{}{text}{RESET}", style.code()) } else { text.into_owned() }
+    }
+
+    /// Returns a name as it can be a part of a line: on a terminal, without control characters.
+    pub fn name<'t>(&self, name: &'t str) -> Cow<'t, str> {
+        if self.terminal { text::plain(name) } else { Cow::Borrowed(name) }
     }
 
     /// Writes one JSON value on its own line.
@@ -74,7 +123,7 @@ impl<'a> Out<'a> {
     /// # Errors
     /// If the output cannot be written.
     pub fn json(&mut self, value: &Value) -> Outcome<()> {
-        self.line(value.to_string())
+        self.line(text::plain_json(value.to_string()))
     }
 
     /// Writes a key, and its value if given, on one line, escaped so that it stays on one line and can be read back.
@@ -110,9 +159,20 @@ impl<'a> Out<'a> {
 
 impl Write for Out<'_> {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        self.to.write(buf)
+        if !self.terminal {
+            return self.to.write(buf);
+        }
+        self.tail.extend_from_slice(buf);
+        self.scratch.clear();
+        let used = text::plain_bytes(&self.tail, &mut self.scratch);
+        self.tail.drain(..used);
+        self.to.write_all(&self.scratch)?;
+        Ok(buf.len())
     }
     fn flush(&mut self) -> io::Result<()> {
+        if !self.tail.is_empty() {
+            self.to.write_all(text::printable(&std::mem::take(&mut self.tail)).as_bytes())?;
+        }
         self.to.flush()
     }
 }
@@ -167,6 +227,34 @@ mod tests {
     fn values_are_exact_except_on_a_terminal() {
         assert_eq!(written(false, |out| out.value(b"a\nb").unwrap()), "a\nb");
         assert_eq!(written(true, |out| out.value(b"a\nb").unwrap()), "a\\nb\n");
+    }
+
+    #[test]
+    fn a_terminal_gets_no_control_character_of_a_name_or_a_row() {
+        let hostile = "a\u{1b}]0;title\u{7}\u{9b}2J\u{1b}[1mb";
+        let shown = "a\\x1b]0;title\\x07\\xc2\\x9b2J\\x1b[1mb";
+        let all = |out: &mut Out<'_>| {
+            out.line(out.name(hostile)).unwrap();
+            out.line(out.paint(Style::Good, hostile)).unwrap();
+            out.write_all(hostile.as_bytes()).unwrap();
+            out.write_all(b"\xe2\x82").unwrap(); // the rest never comes
+            out.flush().unwrap();
+        };
+        // The environment of the test decides about colours.
+        let found = written(true, all).replace(Style::Good.code(), "").replace(RESET, "");
+        assert_eq!(found, format!("{shown}\n{shown}\n{shown}\\xe2\\x82"));
+        assert_eq!(
+            styled(&format!("{}{hostile}\n", Style::Bad.code())),
+            format!("\x1b[1;31m{}\n", shown.replace("\\x1b[1m", "\x1b[1m"))
+        );
+        let raw = |out: &mut Out<'_>| {
+            out.line(out.name(hostile)).unwrap();
+            out.write_all(hostile.as_bytes()).unwrap();
+        };
+        assert_eq!(written(false, raw), format!("{hostile}\n{hostile}"), "a pipe gets what is there");
+        let json = written(true, |out| out.json(&hostile.into()).unwrap());
+        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), hostile);
+        assert!(!json.trim_end().contains(char::is_control), "{json}");
     }
 
     #[test]

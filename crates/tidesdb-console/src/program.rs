@@ -1,11 +1,12 @@
 //! The frame of a program: from its arguments to its exit code.
 
+use std::borrow::Cow;
 use std::io::{self, BufWriter, IsTerminal, Write, stderr, stdout};
 use std::path::PathBuf;
 
-use crate::failure::{Exit, Outcome};
-use crate::output::Out;
-use crate::terminal;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{Out, tell};
+use crate::{terminal, text};
 
 /// Bytes of the buffer of the standard output.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -20,10 +21,15 @@ pub fn run(work: impl FnOnce(&mut Out<'_>) -> Outcome) -> Exit {
     outcome.unwrap_or_else(|failure| {
         let _ = stdout.flush(); // output from before the failure; the failure itself is reported below
         if !failure.is_hangup() {
-            eprintln!("{}", failure.painted(terminal::error_colours()));
+            report(&failure);
         }
         failure.exit
     })
+}
+
+/// Prints a failure on the standard error stream.
+fn report(failure: &Failure) {
+    tell(failure.painted(terminal::error_colours()) + "\n");
 }
 
 /// Returns the path of the file of this process, to start it again: as the system says, otherwise as it was started, which is enough where
@@ -42,10 +48,25 @@ pub fn file() -> io::Result<PathBuf> {
 pub fn answer(error: &clap::Error) -> Exit {
     let is_error = error.use_stderr();
     let terminal = if is_error { stderr().is_terminal() } else { stdout().is_terminal() };
-    let text = error.render();
-    let text = if terminal::colours(terminal) { text.ansi().to_string() } else { text.to_string() };
-    let (mut out, mut err) = (stdout(), stderr());
-    let to: &mut dyn Write = if is_error { &mut err } else { &mut out };
-    let _ = to.write_all(text.as_bytes()).and_then(|()| to.flush()); // a closed pipe: nothing to report
-    if is_error { Exit::Usage } else { Exit::Done }
+    let styled = error.render();
+    let plain = styled.to_string();
+    // A word of the command line may be the name of a file that anybody named: it loses its control characters, and the text its colours.
+    let text = match text::plain(&plain) {
+        Cow::Borrowed(_) if terminal::colours(terminal) => styled.ansi().to_string(),
+        plain => plain.into_owned(),
+    };
+    if is_error {
+        tell(text);
+        return Exit::Usage;
+    }
+    let mut out = stdout();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::from) {
+        Ok(()) => Exit::Done,
+        Err(failure) => {
+            if !failure.is_hangup() {
+                report(&failure);
+            }
+            failure.exit
+        }
+    }
 }

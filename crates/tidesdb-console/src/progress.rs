@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::output::Out;
 use crate::terminal;
-use crate::text::{grouped, size, span};
+use crate::text::{self, grouped, size, span};
 
 /// Progress bar of a command.
 pub struct Progress {
@@ -137,7 +137,7 @@ impl Progress {
     /// Prints a line above the bar, at once. Without a terminal, prints nothing.
     pub fn line(&self, line: &str) {
         if let Some(drawer) = &self.drawer {
-            print(&drawer.screen, &format!("{CLEAR}{line}\n"));
+            print(&drawer.screen, &format!("{CLEAR}{}\n", text::plain(line)));
         }
     }
 
@@ -182,7 +182,8 @@ impl State {
     /// Returns the line after `secs` seconds, at the drawing number `n`.
     fn line(&self, secs: f64, n: usize) -> String {
         // Nothing is reported before the first rows have come.
-        let so_far = if self.text.is_empty() { String::new() } else { format!("{}, ", self.text) };
+        let text = text::plain(&self.text);
+        let so_far = if text.is_empty() { String::new() } else { format!("{text}, ") };
         let Some(total) = self.total else {
             return format!("{} {so_far}{} elapsed", SPINNER[n % SPINNER.len()], span(secs));
         };
@@ -194,7 +195,7 @@ impl State {
             bar.push_str(&"-".repeat(BAR - filled - 1));
         }
         if self.is_of_steps {
-            return format!("{bar} {}", self.text);
+            return format!("{bar} {text}");
         }
         let left = if part > 0.0 { format!(", {} left", span(secs / part - secs)) } else { String::new() };
         let percent = (part * 100.0) as u64;

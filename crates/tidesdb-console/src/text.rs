@@ -2,6 +2,7 @@
 //!
 //! The escapes are `\t`, `\n`, `\r`, `\0`, `\\` and `\xHH`. [`unescape`] restores the output of [`escape`] byte for byte.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 /// Which bytes get an escape.
@@ -58,6 +59,68 @@ fn push_escape(byte: u8, out: &mut Vec<u8>) {
         }
     };
     out.extend_from_slice(&[b'\\', short]);
+}
+
+/// Returns `text` with an escape in the place of each control character, except line feed and tab: a terminal acts on the others. For
+/// messages, which contain names and paths of somebody else. A backslash stays as it is.
+pub fn plain(text: &str) -> Cow<'_, str> {
+    if !text.contains(acts) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = Vec::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        let mut buf = [0; 4];
+        let bytes = c.encode_utf8(&mut buf).as_bytes();
+        match acts(c) {
+            true => bytes.iter().for_each(|b| push_escape(*b, &mut out)),
+            false => out.extend_from_slice(bytes),
+        }
+    }
+    Cow::Owned(String::from_utf8(out).unwrap_or_default())
+}
+
+/// True for characters that a terminal acts on, except those that end a line or separate columns.
+fn acts(c: char) -> bool {
+    c.is_control() && c != '\n' && c != '\t'
+}
+
+/// Like [`plain`], for any bytes: what is not UTF-8 gets escapes. Returns how many bytes were used: all but an incomplete character at the end.
+pub(crate) fn plain_bytes(bytes: &[u8], out: &mut Vec<u8>) -> usize {
+    let mut rest = bytes;
+    loop {
+        let (valid, invalid) = match std::str::from_utf8(rest) {
+            Ok(valid) => (valid, Some(0)),
+            Err(e) => {
+                let valid = std::str::from_utf8(&rest[..e.valid_up_to()]).unwrap_or_default();
+                (valid, e.error_len())
+            }
+        };
+        out.extend_from_slice(plain(valid).as_bytes());
+        rest = &rest[valid.len()..];
+        match invalid {
+            None | Some(0) => return bytes.len() - rest.len(),
+            Some(len) => {
+                rest[..len].iter().for_each(|b| push_escape(*b, out));
+                rest = &rest[len..];
+            }
+        }
+    }
+}
+
+/// Returns JSON text with an escape in the place of each control character. They are parts of strings: serde_json escapes the others.
+pub fn plain_json(text: String) -> String {
+    // The first byte of each of them: 7f, or c2 before 80 to 9f.
+    if !text.bytes().any(|b| b == 0x7f || b == 0xc2) {
+        return text;
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match c.is_control() {
+            true => drop(write!(out, "\\u{:04x}", u32::from(c))),
+            false => out.push(c),
+        }
+    }
+    out
 }
 
 /// Returns `bytes` as text for a terminal or a message.
@@ -286,6 +349,39 @@ mod tests {
         let text = String::from_utf8(text).unwrap();
         assert_eq!(text, "a\\x1b[31m\\xc2\\x9b\u{e9}\\xc2\\x85\u{ff}");
         assert_eq!(printable(b"\xff\x00ok"), r"\xff\x00ok");
+    }
+
+    #[test]
+    fn messages_and_json_contain_no_control_characters() {
+        let hostile = "a\u{1b}]0;x\u{7}\r\u{9b}2J\u{7f}\\d\tb\n";
+        assert_eq!(plain(hostile), "a\\x1b]0;x\\x07\\r\\xc2\\x9b2J\\x7f\\d\tb\n");
+        assert!(matches!(plain("a\tb\n\u{e9}"), Cow::Borrowed(_)));
+        let json = plain_json(serde_json::Value::from(hostile).to_string());
+        assert!(!json.contains(char::is_control), "{json}");
+        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), hostile);
+    }
+
+    /// However the bytes are cut, the text is the same.
+    #[test]
+    fn bytes_become_text_piece_by_piece() {
+        let all = "a\u{1b}[1m\u{e9}\u{85}\u{1f40b}\n".as_bytes();
+        let all = [all, b"\xff\xe9x\xf0\x9f\t"].concat();
+        let mut whole = Vec::new();
+        assert_eq!(plain_bytes(&all, &mut whole), all.len());
+        assert_eq!(
+            String::from_utf8(whole.clone()).unwrap(),
+            "a\\x1b[1m\u{e9}\\xc2\\x85\u{1f40b}\n\\xff\\xe9x\\xf0\\x9f\t"
+        );
+        for cut in 1..all.len() {
+            let (mut out, mut tail) = (Vec::new(), Vec::new());
+            for part in all.chunks(cut) {
+                tail.extend_from_slice(part);
+                let used = plain_bytes(&tail, &mut out);
+                tail.drain(..used);
+                assert!(tail.len() < 4, "an incomplete character");
+            }
+            assert!(tail.is_empty() && out == whole, "{cut}");
+        }
     }
 
     #[test]

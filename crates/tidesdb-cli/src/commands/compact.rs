@@ -48,6 +48,7 @@ impl Compact {
                 }))?;
             } else {
                 let told = |s| format!("{}, {}", count(tables(s) as u64, "table", "tables"), size(bytes(s)));
+                let name = out.name(&name);
                 out.line(format!("{name}: {} -> {}, {secs:.2} s", told(&before), told(&after)))?;
             }
         }

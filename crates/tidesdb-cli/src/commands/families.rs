@@ -156,7 +156,9 @@ fn list(session: &Session, out: &mut Out<'_>) -> Outcome {
         } else if out.is_terminal() {
             let name = out.paint(crate::output::Style::Strong, &name);
             let tables = text::count(tables as u64, "table", "tables");
-            let operator = operator.map_or(String::new(), |operator| format!(", merges by {operator}"));
+            let operator =
+                operator.map_or(String::new(), |operator| format!(", merges by {}", out.name(operator)));
+            let order = out.name(order);
             out.line(format!("{name}  {tables}, {}, {compression}, {order}{operator}", text::size(bytes)))?;
         } else {
             out.line(name)?;
@@ -180,7 +182,7 @@ fn list_left_out(tree: &TreeStats, json: bool, out: &mut Out<'_>) -> Outcome<()>
         return out.line(name);
     }
     let painted = out.paint(crate::output::Style::Strong, name);
-    let tables = text::count(tree.tables as u64, "table", "tables");
+    let (tables, order) = (text::count(tree.tables as u64, "table", "tables"), out.name(order));
     out.line(format!("{painted}  {tables}, {}, {order}, which is not known here", text::size(tree.bytes)))
 }
 

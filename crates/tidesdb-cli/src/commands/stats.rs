@@ -68,7 +68,8 @@ impl Stats {
         for tree in stats.trees.iter().chain(&session.left_out()?) {
             out.line(out.paint(Style::Strong, &format!("tree of family {:?}", tree.family)))?;
             if !tree.order_is_known {
-                out.line(format!("  the order {} of its keys is not known here", tree.order))?;
+                let order = out.name(&tree.order);
+                out.line(format!("  the order {order} of its keys is not known here"))?;
             }
             print(tree.figures(), out)?;
         }
