@@ -3,12 +3,14 @@
 //! The value is a column, or, if only the key's column is named, the whole row as a JSON object. Files that `dump` writes have the
 //! columns `key`, `value` and, unless it was omitted, `expiry`: seconds of the UNIX epoch, empty for rows that never expire.
 
+use std::borrow::Cow;
+use std::collections::HashSet;
 use std::io::BufRead;
 
-use csv::{ByteRecord, Reader, ReaderBuilder};
 use serde_json::{Map, Value};
 
-use super::{EXPIRY, Row, RowError, Rows, parse_expiry, show_expiry};
+use super::records::{Record, Records};
+use super::{EXPIRY, Lines, Row, RowError, Rows, parse_expiry, show_expiry};
 
 /// Names of the columns to read.
 #[derive(Clone, Debug)]
@@ -41,35 +43,38 @@ struct Places {
 
 /// Reads rows.
 pub(crate) struct CsvRows<R> {
-    reader: Reader<R>,
+    records: Records<R>,
     columns: Columns,
     places: Option<Places>,
-    header: ByteRecord,
-    record: ByteRecord,
+    /// The first record, if it names the columns.
+    header: Record,
+    /// Fields of the first record: each has as many.
+    width: Option<usize>,
     json: Vec<u8>,
 }
 
 impl<R: BufRead> CsvRows<R> {
     /// Creates a reader of the rows of `input`.
     pub(crate) fn new(input: R, columns: Columns) -> Self {
-        let reader = ReaderBuilder::new().has_headers(columns.header).from_reader(input);
-        let (header, record) = (ByteRecord::new(), ByteRecord::new());
-        Self { reader, columns, places: None, header, record, json: Vec::new() }
+        let (records, header) = (Records::new(Lines::new(input)), Record::default());
+        Self { records, columns, places: None, header, width: None, json: Vec::new() }
     }
 
     fn find_columns(&mut self) -> Result<Places, RowError> {
-        if self.columns.header {
-            self.header = self.reader.byte_headers().map_err(csv_error)?.clone();
+        if self.columns.header
+            && let Some(header) = self.records.advance()?
+        {
+            self.header = header.clone();
+            self.width = Some(header.len());
         }
-        let names: Vec<_> = self.header.iter().map(String::from_utf8_lossy).collect();
-        let find = |wanted: &str| -> Result<usize, RowError> {
-            if let Some(at) = names.iter().position(|name| name == wanted) {
-                return Ok(at);
-            }
-            match wanted.parse::<usize>() {
-                Ok(n) if n > 0 => Ok(n - 1),
-                _ => Err(RowError::Unfit(no_column(wanted, &names))),
-            }
+        let names: Vec<_> = self.header.fields().map(String::from_utf8_lossy).collect();
+        let number = |wanted: &str| wanted.parse::<usize>().ok().filter(|n| *n > 0);
+        let mut by_number = true;
+        let mut find = |wanted: &str| -> Result<usize, RowError> {
+            let named = names.iter().position(|name| name == wanted);
+            by_number &= named.is_none();
+            let place = named.or_else(|| number(wanted).map(|n| n - 1));
+            place.ok_or_else(|| RowError::Unfit(no_column(wanted, &names)))
         };
         let (default_key, default_value) = if self.columns.header { ("key", "value") } else { ("1", "2") };
         let key = find(self.columns.key.as_deref().unwrap_or(default_key))?;
@@ -84,32 +89,35 @@ impl<R: BufRead> CsvRows<R> {
             Some(expiry) => Some(find(expiry)?),
             None => names.iter().position(|name| own && name == EXPIRY),
         };
+        if !by_number || value.is_none() {
+            refuse_duplicates(&names)?;
+        }
         Ok(Places { key, value, expiry })
     }
+}
 
-    /// Writes the whole row to `json`: an object by column name, or an array if there is no header.
-    fn row_as_json(&mut self, line: u64) -> Result<(), RowError> {
-        let text = |bytes: &[u8]| {
-            let text = std::str::from_utf8(bytes).map_err(|_| RowError::Bad {
-                line,
-                why: "a field is not UTF-8 and cannot be written as JSON; name one column with --value"
-                    .to_owned(),
-            })?;
-            Ok::<_, RowError>(Value::from(text))
-        };
-        let row = if self.columns.header {
-            let mut object = Map::new();
-            for (name, field) in self.header.iter().zip(&self.record) {
-                object.insert(String::from_utf8_lossy(name).into_owned(), text(field)?);
-            }
-            Value::Object(object)
-        } else {
-            Value::Array(self.record.iter().map(text).collect::<Result<_, _>>()?)
-        };
-        self.json.clear();
-        self.json.extend_from_slice(row.to_string().as_bytes());
-        Ok(())
-    }
+/// Writes a whole row to `json`: an object by column name, or an array if there is no header.
+fn row_as_json(header: Option<&Record>, record: &Record, json: &mut Vec<u8>) -> Result<(), RowError> {
+    let text = |bytes: &[u8]| {
+        let text = std::str::from_utf8(bytes).map_err(|_| RowError::Bad {
+            line: record.line,
+            why: "a field is not UTF-8 and cannot be written as JSON; name one column with --value"
+                .to_owned(),
+        })?;
+        Ok::<_, RowError>(Value::from(text))
+    };
+    let row = if let Some(header) = header {
+        let mut object = Map::new();
+        for (name, field) in header.fields().zip(record.fields()) {
+            object.insert(String::from_utf8_lossy(name).into_owned(), text(field)?);
+        }
+        Value::Object(object)
+    } else {
+        Value::Array(record.fields().map(text).collect::<Result<_, _>>()?)
+    };
+    json.clear();
+    json.extend_from_slice(row.to_string().as_bytes());
+    Ok(())
 }
 
 impl<R: BufRead> Rows for CsvRows<R> {
@@ -121,16 +129,19 @@ impl<R: BufRead> Rows for CsvRows<R> {
                 *self.places.insert(found)
             }
         };
-        if !self.reader.read_byte_record(&mut self.record).map_err(csv_error)? {
-            return Ok(None);
+        let Some(record) = self.records.advance()? else { return Ok(None) };
+        let (line, len) = (record.line, record.len());
+        let width = *self.width.get_or_insert(len);
+        if len != width {
+            let fields = if len == 1 { "field" } else { "fields" };
+            return Err(RowError::Bad { line, why: format!("{len} {fields} where {width} are expected") });
         }
-        let line = self.record.position().map_or(0, csv::Position::line);
         if places.value.is_none() {
-            self.row_as_json(line)?;
+            row_as_json(self.columns.header.then_some(&self.header), record, &mut self.json)?;
         }
         let field = |at: usize| {
-            let why = || format!("there is no column {}, the row has {}", at + 1, self.record.len());
-            self.record.get(at).ok_or_else(|| RowError::Bad { line, why: why() })
+            let why = || format!("there is no column {}, the row has {len}", at + 1);
+            record.get(at).ok_or_else(|| RowError::Bad { line, why: why() })
         };
         let key = field(places.key)?;
         let value = match places.value {
@@ -144,22 +155,22 @@ impl<R: BufRead> Rows for CsvRows<R> {
     }
 }
 
-fn no_column(wanted: &str, names: &[std::borrow::Cow<'_, str>]) -> String {
+/// Refuses a header in which two columns have one name: which of them is meant, and an object of both, are not to be guessed.
+fn refuse_duplicates(names: &[Cow<'_, str>]) -> Result<(), RowError> {
+    let mut seen = HashSet::new();
+    match names.iter().find(|name| !seen.insert(&***name)) {
+        Some(name) => Err(RowError::Unfit(format!(
+            "two columns are named {name:?}: rename one, or name the columns to load by number"
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn no_column(wanted: &str, names: &[Cow<'_, str>]) -> String {
     let quoted: Vec<String> = names.iter().take(20).map(|name| format!("{name:?}")).collect();
     match names.is_empty() {
         true => format!("there is no column {wanted:?}: without a header, columns are numbers from 1"),
         false => format!("there is no column {wanted:?}; the header names {}", quoted.join(", ")),
-    }
-}
-
-fn csv_error(e: csv::Error) -> RowError {
-    let line = e.position().map_or(0, csv::Position::line);
-    match e.into_kind() {
-        csv::ErrorKind::Io(e) => RowError::Io(e),
-        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
-            RowError::Bad { line, why: format!("{len} fields where {expected_len} are expected") }
-        }
-        other => RowError::Bad { line, why: format!("{other:?}") },
     }
 }
 
@@ -245,6 +256,21 @@ mod tests {
         assert!(unfit("a,b\n", columns("x", "", false)).contains("numbers from 1"));
     }
 
+    /// Of two columns of one name the first one was lost.
+    #[test]
+    fn two_columns_of_one_name_are_refused() {
+        let text = "id,x,x\n1,2,3\n";
+        for (key, value) in [("id", "x"), ("x", "id"), ("id", ""), ("1", ""), ("id", "2")] {
+            assert!(
+                unfit(text, columns(key, value, true)).contains("two columns are named \"x\""),
+                "{key} {value}"
+            );
+        }
+        assert_eq!(rows(text, columns("1", "3", true)), [("1".to_owned(), "3".to_owned())]);
+        assert_eq!(rows(text, columns("1", "", false)).len(), 2, "without a header there are no names");
+        assert!(unfit("key,value,,\n", Columns::default()).contains("two columns are named \"\""));
+    }
+
     #[test]
     fn expiry_is_a_column() {
         let row = |k: &str, v: &str, expiry| Ok((k.as_bytes().to_vec(), v.as_bytes().to_vec(), expiry));
@@ -264,7 +290,7 @@ mod tests {
     fn bad_rows_are_reported_and_skipped() {
         let text = "key,value\na,1\nb\nc,2,3\nd,4\n";
         let read = read_all(&mut CsvRows::new(text.as_bytes(), Columns::default()));
-        assert_eq!(read[1].as_ref().unwrap_err(), &(3, "1 fields where 2 are expected".to_owned()));
+        assert_eq!(read[1].as_ref().unwrap_err(), &(3, "1 field where 2 are expected".to_owned()));
         assert_eq!(read[2].as_ref().unwrap_err().0, 4);
         assert_eq!(read[3].as_ref().unwrap().0, b"d");
     }

@@ -70,7 +70,7 @@ impl<R: BufRead> Rows for JsonlRows<R> {
 
 /// Returns a member of any kind: strings without quotes, everything else as JSON.
 fn member(object: &Members<'_>, name: &str) -> Result<Vec<u8>, String> {
-    let value = object.get(name).ok_or_else(|| format!("no member {name:?}"))?;
+    let value = object.get(name)?.ok_or_else(|| format!("no member {name:?}"))?;
     let text = match value.get().starts_with('"') {
         true => raw::string(value).ok_or_else(|| format!("{name:?}: an escape is not a valid character"))?,
         false => raw::compact(value),
@@ -82,7 +82,7 @@ fn member(object: &Members<'_>, name: &str) -> Result<Vec<u8>, String> {
 fn own_member(object: &Members<'_>, name: &str) -> Result<Vec<u8>, String> {
     let encoded = format!("{name}_base64");
     let wrong = || format!("needs a string in {name:?} or in {encoded:?}, and not both");
-    match (object.get(name), object.get(&encoded)) {
+    match (object.get(name)?, object.get(&encoded)?) {
         (Some(text), None) => raw::string(text).map(String::into_bytes).ok_or_else(wrong),
         (None, Some(text)) => {
             let text = raw::string(text).ok_or_else(wrong)?;
@@ -97,7 +97,7 @@ fn own_member(object: &Members<'_>, name: &str) -> Result<Vec<u8>, String> {
 
 /// Returns the expiry of a row: a number of seconds, or a string with one. A null or missing member means never.
 fn expiry_of(object: &Members<'_>, name: &str) -> Result<u64, String> {
-    match object.get(name) {
+    match object.get(name)? {
         None => Ok(0),
         Some(value) if raw::is_null(value) => Ok(0),
         Some(value) => parse_expiry(raw::string(value).as_deref().unwrap_or(value.get()).as_bytes()),
@@ -114,7 +114,7 @@ pub(crate) fn write_jsonl_row(key: &[u8], value: &[u8], expiry: u64, out: &mut V
             (expiry as f64 / 1000.0).into()
         };
     }
-    out.extend_from_slice(row.to_string().as_bytes());
+    out.extend_from_slice(text::plain_json(row.to_string()).as_bytes());
     out.push(b'\n');
 }
 
@@ -189,6 +189,21 @@ mod tests {
         write_jsonl_row(b"a", b"1", 1_900_000_000_007, &mut out);
         let row = |expiry: &str| format!("{{\"key\":\"a\",\"value\":\"1\",\"expiry\":{expiry}}}\n");
         assert_eq!(String::from_utf8(out).unwrap(), row("7") + &row("1900000000.007"));
+    }
+
+    /// Of two members of one name the first one was lost.
+    #[test]
+    fn two_members_of_one_name_are_refused_if_they_are_read() {
+        let text = r#"{"id":1,"x":2,"x":3}"#;
+        for (key, value) in [("x", "id"), ("id", "x"), ("x", "")] {
+            assert_eq!(
+                rows(text, key, value)[0].as_ref().unwrap_err().1,
+                "two members \"x\"",
+                "{key} {value}"
+            );
+        }
+        assert_eq!(rows(text, "id", ""), [Ok(("1".to_owned(), text.to_owned()))], "the value is the line");
+        assert!(rows(r#"{"key":"a","key":"b","value":""}"#, "", "")[0].is_err());
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! `docs/reference/cli.md` describes each format.
 
 mod raw;
+mod records;
 mod csv;
 mod jsonl;
 mod tsv;
@@ -133,33 +134,89 @@ pub(crate) trait Rows {
     fn next_row(&mut self) -> Result<Option<Row<'_>>, RowError>;
 }
 
-/// Reads lines without their line feed. The last one may lack it.
-struct Lines<R> {
+/// The longest line, or record of a CSV file, that is read.
+pub(crate) const LINE_BYTES_MAX: usize = 1 << 30;
+/// Bytes of a line that are read at a time.
+const PART_BYTES: usize = 64 << 10;
+/// From this length on, a line is refused if there is no memory for the copies that are made of it.
+const LONG_BYTES: usize = 4 << 20;
+/// Copies of a line: its parts, the row in the batch, and the row in the log.
+const COPIES: usize = 3;
+
+/// Reads lines without their line feed. The last one may lack it. A line that is too long is refused, and reading goes on behind it.
+pub(crate) struct Lines<R> {
     input: R,
-    line: Vec<u8>,
-    number: u64,
+    pub(crate) line: Vec<u8>,
+    pub(crate) number: u64,
+    /// True if the line had a line feed.
+    is_ended: bool,
     /// True if a carriage return before the line feed belongs to the end of a line.
     crlf: bool,
+    bytes_max: usize,
 }
 
 impl<R: BufRead> Lines<R> {
-    fn new(input: R) -> Self {
-        Self { input, line: Vec::new(), number: 0, crlf: false }
+    pub(crate) fn new(input: R) -> Self {
+        Self { input, line: Vec::new(), number: 0, is_ended: false, crlf: false, bytes_max: LINE_BYTES_MAX }
     }
 
-    fn advance(&mut self) -> io::Result<bool> {
+    /// Reads the next line; `false` at the end.
+    pub(crate) fn advance(&mut self) -> Result<bool, RowError> {
         self.line.clear();
-        if self.input.read_until(b'\n', &mut self.line)? == 0 {
+        self.is_ended = false;
+        loop {
+            // The allocator would end the process: room for a part first, and then the part.
+            if self.line.try_reserve(PART_BYTES).is_err() {
+                return self.refuse();
+            }
+            let part = (&mut self.input).take(PART_BYTES as u64).read_until(b'\n', &mut self.line)?;
+            self.is_ended = part > 0 && self.line.last() == Some(&b'\n');
+            if part == 0 || self.is_ended {
+                break;
+            }
+            if self.line.len() > self.bytes_max {
+                return self.refuse();
+            }
+        }
+        if self.line.is_empty() {
             return Ok(false);
         }
         self.number += 1;
-        if self.line.last() == Some(&b'\n') {
+        if self.is_ended {
             self.line.pop();
         }
         if self.crlf && self.line.last() == Some(&b'\r') {
             self.line.pop();
         }
+        self.check_length(self.line.len())?;
         Ok(true)
+    }
+
+    /// Refuses the rest of a line.
+    fn refuse(&mut self) -> Result<bool, RowError> {
+        self.number += 1;
+        let len = std::mem::take(&mut self.line).len();
+        if !self.is_ended {
+            self.input.skip_until(b'\n')?;
+        }
+        self.check_length(len.saturating_add(1))?;
+        Err(self.too_long(format!("there is no memory for a line of {} and more", text::size(len as u64))))
+    }
+
+    /// Refuses a row of `len` bytes if it is too long, or the memory has no room for what becomes of it.
+    fn check_length(&self, len: usize) -> Result<(), RowError> {
+        let (all, max) = (text::size(len as u64), text::size(self.bytes_max as u64));
+        if len > self.bytes_max {
+            return Err(self.too_long(format!("longer than {max}, the longest line that is read")));
+        }
+        if len > LONG_BYTES && Vec::<u8>::new().try_reserve_exact(len.saturating_mul(COPIES)).is_err() {
+            return Err(self.too_long(format!("there is no memory for a line of {all}")));
+        }
+        Ok(())
+    }
+
+    fn too_long(&self, why: String) -> RowError {
+        RowError::Bad { line: self.number, why }
     }
 }
 
@@ -193,12 +250,13 @@ pub(crate) struct RowWriter<W> {
     expiries: bool,
     scratch: Vec<u8>,
     bytes: u64,
+    too_long: u64,
 }
 
 impl<W: Write> RowWriter<W> {
     /// Creates a writer of rows to `out`, with their expiry if `expiries`. Writes the header, if the format has one.
     pub(crate) fn new(out: W, format: Format, expiries: bool) -> io::Result<Self> {
-        let mut this = Self { out, format, expiries, scratch: Vec::new(), bytes: 0 };
+        let mut this = Self { out, format, expiries, scratch: Vec::new(), bytes: 0, too_long: 0 };
         if format == Format::Csv {
             write_csv_header(expiries, &mut this.scratch);
         }
@@ -220,12 +278,18 @@ impl<W: Write> RowWriter<W> {
 
     fn emit(&mut self) -> io::Result<()> {
         self.bytes += self.scratch.len() as u64;
+        self.too_long += u64::from(self.scratch.len() > LINE_BYTES_MAX);
         self.out.write_all(&self.scratch)
     }
 
     /// Returns the number of bytes written.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Returns the number of rows that are too long to be read again.
+    pub(crate) fn too_long(&self) -> u64 {
+        self.too_long
     }
 
     /// Finishes the output.

@@ -2,12 +2,43 @@
 //!
 //! A number converted to floating point loses digits: 18446744073709551616 and 18446744073709551617 would be the same key.
 
-use std::collections::HashMap;
-
+use serde_core::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// The members of an object by name. If a name occurs several times, the last member is used.
-pub(super) type Members<'a> = HashMap<String, &'a RawValue>;
+/// The members of an object.
+#[derive(Debug, Default)]
+pub(super) struct Members<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'a> Members<'a> {
+    /// Returns the member `name`. Of two members of one name, neither is guessed to be meant.
+    pub(super) fn get(&self, name: &str) -> Result<Option<&'a RawValue>, String> {
+        let mut named = self.0.iter().filter(|(other, _)| other == name);
+        match (named.next(), named.next()) {
+            (_, Some(_)) => Err(format!("two members {name:?}")),
+            (found, None) => Ok(found.map(|(_, value)| *value)),
+        }
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct All;
+        impl<'de> Visitor<'de> for All {
+            type Value = Vec<(String, &'de RawValue)>;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut all = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    all.push(member);
+                }
+                Ok(all)
+            }
+        }
+        deserializer.deserialize_map(All).map(Members)
+    }
+}
 
 /// Returns the string of a value; `None` if it is not a string, or if an escape in it is not a valid character.
 pub(super) fn string(value: &RawValue) -> Option<String> {
