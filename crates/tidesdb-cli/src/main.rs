@@ -2,10 +2,14 @@
 //!
 //! The order of the modules below is the order of the layers: a module uses only modules above its own line.
 
+// They panic if the stream is full or closed: `tidesdb_console::output` does not.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod host;
 mod version;
 mod welcome;
 mod nearby;
+mod new_file;
 mod session;
 mod format;
 mod range;
@@ -80,7 +84,7 @@ fn main() -> ExitCode {
 fn answer(error: &clap::Error) -> Exit {
     let no_command = [ErrorKind::MissingSubcommand, ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand];
     if no_command.contains(&error.kind()) {
-        eprint!("{}", welcome::text());
+        output::tell(welcome::text());
         return Exit::Usage;
     }
     program::answer(error)
@@ -122,7 +126,7 @@ impl Cli {
     fn with_session(&self, access: Access, work: impl FnOnce(&Session) -> Outcome) -> Outcome {
         let session = Session::open(&self.place, &self.common, access)?;
         if let Some(remark) = session.remark() {
-            eprintln!("{remark}");
+            output::tell(remark + "\n");
         }
         let exit = work(&session)?;
         Progress::during("closing the database", || session.db.close())?;

@@ -1,7 +1,7 @@
 //! An open database and the settings shared by the commands on it.
 
 use std::borrow::Cow;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -131,9 +131,40 @@ fn failure_of(error: Error, path: &Path, name: &str) -> Failure {
     wanted.map_or_else(|| error.into(), Failure::unknown_order)
 }
 
+/// Returns the name of the default family of the database at `path`. Another program may have given it another name, and an open for writing
+/// creates a family of a name that it does not find.
+fn default_family(path: &Path) -> String {
+    let trees = inspect::trees(path).unwrap_or_default();
+    let is_there = |name: &str| trees.iter().any(|tree| tree.family == name);
+    let known = [tidesdb::DEFAULT_FAMILY, OF_THE_C_LIBRARY].into_iter().find(|name| is_there(name));
+    let first = || trees.iter().find(|tree| tree.order_is_known).map(|tree| tree.family.as_str());
+    known.or_else(first).unwrap_or(tidesdb::DEFAULT_FAMILY).to_owned()
+}
+
+/// True if a directory has no file of a database: an open of it for reading or writing would leave one there, its lock, and fail.
+pub(crate) fn is_foreign(path: &Path) -> bool {
+    let is_of_database = |name: OsString| {
+        let extension = Path::new(&name).extension().and_then(OsStr::to_str);
+        ["CURRENT", "LOCK"].iter().any(|known| name == *known)
+            || extension.is_some_and(|end| ["manifest", "wal", "klog", "vlog"].contains(&end))
+    };
+    std::fs::read_dir(path)
+        .is_ok_and(|mut all| !all.any(|one| one.is_ok_and(|one| is_of_database(one.file_name()))))
+}
+
+/// Returns the failure of a command on a directory without a database.
+pub(crate) fn foreign(path: &Path) -> Failure {
+    no_database(Error::NotFound { what: format!("database {}", path.display()).into() }, path)
+}
+
 /// Returns the failure of a command that needs the database at `path`. If there is no database at `path`, the message
 /// suggests one nearby, which was probably meant.
 pub(crate) fn no_database(error: Error, path: &Path) -> Failure {
+    let is_family = matches!(&error, Error::NotFound { what } if what.starts_with("family"));
+    if is_family && inspect::trees(path).is_ok_and(|trees| trees.is_empty()) {
+        let what = format!("the database {} has no family: its creation did not end", path.display());
+        return Failure::usage(what).next("`put`, `load` and `shell` complete it");
+    }
     let is_missing = match &error {
         Error::NotFound { what } => what.starts_with("database"),
         Error::Io { .. } => !path.is_dir(),
@@ -165,6 +196,9 @@ impl Session {
     /// Opens the database. A command that only reads gets a view of it if another process has it open for writing.
     pub(crate) fn open(place: &Place, common: &Common, access: Access) -> Outcome<Self> {
         let path = place.path()?;
+        if access != Access::Create && is_foreign(path) {
+            return Err(foreign(path));
+        }
         let sync = common.sync.map_or(SyncMode::Full, |sync| sync.0);
         let options = |default_family: &str| {
             Db::options(path)
@@ -178,13 +212,17 @@ impl Session {
         let alone = |db| (db, None);
         let progress = Progress::new(None);
         progress.say(format!("opening {}", path.display()));
-        let opened = match options(tidesdb::DEFAULT_FAMILY).open() {
+        let first = match access {
+            Access::Read => tidesdb::DEFAULT_FAMILY.to_owned(),
+            Access::Write | Access::Create => default_family(path),
+        };
+        let opened = match options(&first).open() {
             // An open for reading creates no family, and the C library does not create the default one.
             Err(Error::NotFound { .. }) if access == Access::Read => {
-                options(OF_THE_C_LIBRARY).open().map(alone)
+                options(&default_family(path)).open().map(alone)
             }
             Err(Error::Locked { .. }) if access == Access::Read && place.recovery == RecoveryMode::Tail => {
-                open_beside(options)
+                open_beside(options, path)
             }
             opened => opened.map(alone),
         };
@@ -256,9 +294,9 @@ impl Session {
 }
 
 /// Opens a reader beside the process that writes, and its first view.
-fn open_beside(options: impl Fn(&str) -> OpenOptions) -> tidesdb::Result<(Db, Option<Reader>)> {
+fn open_beside(options: impl Fn(&str) -> OpenOptions, path: &Path) -> tidesdb::Result<(Db, Option<Reader>)> {
     let reader = match options(tidesdb::DEFAULT_FAMILY).open_reader() {
-        Err(Error::NotFound { .. }) => options(OF_THE_C_LIBRARY).open_reader(),
+        Err(Error::NotFound { .. }) => options(&default_family(path)).open_reader(),
         opened => opened,
     }?;
     Ok((reader.view(), Some(reader)))

@@ -1,15 +1,15 @@
 //! `tidesdb dump`: the rows of a family as a file.
 
-use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
 use serde_json::json;
 
-use crate::failure::{Exit, Failure, Outcome};
-use crate::format::{Format, RowWriter};
+use crate::failure::{Exit, Outcome};
+use crate::format::{Format, LINE_BYTES_MAX, RowWriter};
 use crate::host;
-use crate::output::Out;
+use crate::new_file::NewFile;
+use crate::output::{Out, tell};
 use crate::progress::{Progress, ROWS_PER_UPDATE};
 use crate::range::{Range, RangeArgs};
 use crate::session::Session;
@@ -21,7 +21,7 @@ use crate::text::{count, rates, size};
 /// CSV as the column "expiry", in JSON lines as the member "expiry", always in seconds since 1970.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Dump {
-    /// Output file; - or none: standard output
+    /// Output file, which is replaced when all rows are written; - or none: standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Format [default: from the extension of the file, otherwise tsv]
@@ -46,16 +46,24 @@ impl Dump {
             let shown = |rows, bytes| progress.update(rows, bytes);
             let written = self.write(session, &range, format, out, shown)?;
             drop(progress);
-            warn_of_lost(written.expiries_lost);
+            warn(&written);
             return Ok(Exit::Done);
         };
         let started = host::now();
-        let file = File::create(path).map_err(|e| Failure::file("create", path, &e))?;
         let progress = Progress::new(None);
-        let to = BufWriter::with_capacity(WRITE_BYTES, file);
-        let written = self.write(session, &range, format, to, |rows, bytes| progress.update(rows, bytes))?;
+        session.family()?; // before there is a file
+        let mut to = BufWriter::with_capacity(WRITE_BYTES, NewFile::create(path)?);
+        let shown = |rows, bytes| progress.update(rows, bytes);
+        let written = self.write(session, &range, format, &mut to, shown);
         drop(progress);
-        warn_of_lost(written.expiries_lost);
+        let flushed = to.flush();
+        let (file, _) = to.into_parts();
+        let written = match written.and_then(|written| Ok(flushed.map(|()| written)?)) {
+            Ok(written) => file.finish().map(|()| written)?,
+            // They may be all that can be read.
+            Err(failure) => return Err(file.leave(failure)),
+        };
+        warn(&written);
         let (rows, bytes) = (written.rows, written.bytes);
         let secs = started.elapsed().as_secs_f64();
         if session.common.json {
@@ -91,9 +99,9 @@ impl Dump {
             }
             Ok(true)
         })?;
-        let bytes = writer.bytes();
+        let (bytes, too_long) = (writer.bytes(), writer.too_long());
         writer.finish()?;
-        Ok(Written { rows, bytes, expiries_lost })
+        Ok(Written { rows, bytes, expiries_lost, too_long })
     }
 }
 
@@ -103,15 +111,23 @@ struct Written {
     bytes: u64,
     /// Rows with an expiry that was omitted.
     expiries_lost: u64,
+    /// Rows that are too long for `load`.
+    too_long: u64,
 }
 
-/// Prints a warning on the standard error stream, because the output may be the rows themselves.
-fn warn_of_lost(rows: u64) {
-    if rows > 0 {
-        let rows = count(rows, "row that expires", "rows that expire");
-        eprintln!(
-            "tidesdb: {rows} would become permanent when loaded again, because --no-expiry omits the expiry"
-        );
+/// Prints warnings on the standard error stream, because the output may be the rows themselves.
+fn warn(written: &Written) {
+    if written.too_long > 0 {
+        let (rows, max) = (count(written.too_long, "row is", "rows are"), size(LINE_BYTES_MAX as u64));
+        tell(format!(
+            "tidesdb: {rows} longer than {max}, the longest line that load reads: copy with get --file and put --file\n"
+        ));
+    }
+    if written.expiries_lost > 0 {
+        let rows = count(written.expiries_lost, "row that expires", "rows that expire");
+        tell(format!(
+            "tidesdb: {rows} would become permanent when loaded again, because --no-expiry omits the expiry\n"
+        ));
     }
 }
 

@@ -1,12 +1,12 @@
 //! `tidesdb get`: the value of a key.
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::put::copy;
 use crate::failure::{Exit, Failure, Outcome};
+use crate::new_file::NewFile;
 use crate::output::{Out, row_json};
 use crate::session::Session;
 
@@ -18,7 +18,7 @@ use crate::session::Session;
 pub(crate) struct Get {
     /// The key
     key: OsString,
-    /// Write the value to this file; - is the standard output
+    /// Write the value to this file, which is replaced when the value is complete; - is the standard output
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     file: Option<PathBuf>,
 }
@@ -41,7 +41,8 @@ impl Get {
     }
 }
 
-/// Writes the value of `key` to the file at `path`, in constant memory. Without such a key, no file is created.
+/// Writes the value of `key` to the file at `path`, in constant memory. Without such a key, or if it cannot be read to its end, no file is
+/// created or replaced.
 fn stream(session: &Session, key: &[u8], path: &Path, out: &mut Out<'_>) -> Outcome {
     let Some(mut reader) = session.family()?.value_reader(key)? else {
         return Ok(Exit::No);
@@ -50,10 +51,9 @@ fn stream(session: &Session, key: &[u8], path: &Path, out: &mut Out<'_>) -> Outc
     if path.as_os_str() == "-" {
         copy(&mut reader, out, total, failed_read)?;
     } else {
-        let failed = |e: io::Error| Failure::file("write", path, &e);
-        let mut file = File::create(path).map_err(failed)?;
+        let mut file = NewFile::create(path)?;
         copy(&mut reader, &mut file, total, failed_read)?;
-        file.sync_all().map_err(failed)?;
+        file.finish()?;
     }
     Ok(Exit::Done)
 }

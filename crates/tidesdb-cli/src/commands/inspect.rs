@@ -8,7 +8,7 @@ use tidesdb::{Error, inspect};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Out, Style};
 use crate::progress::Progress;
-use crate::session::{Place, no_database, or_nearby};
+use crate::session::{Place, foreign, is_foreign, no_database, or_nearby};
 use crate::text::count;
 
 /// Show the contents of the files of a database, and where they are damaged
@@ -60,6 +60,7 @@ impl Inspect {
             }
             (None, Kind::Manifest) => vec!["manifest".to_owned()],
             (Some(file), kind) => vec![name_of(file, kind)],
+            (None, _) if is_foreign(path) => return Err(foreign(path)),
             (None, kind) => files_of(path, kind)?,
         };
         let mut damage = Vec::new();
@@ -73,7 +74,7 @@ impl Inspect {
                     written = if as_json {
                         out.json(&json!({ "file": name, "line": line }))
                     } else {
-                        out.line(line)
+                        out.line(out.name(line)) // names and keys are parts of it
                     };
                 }
             };

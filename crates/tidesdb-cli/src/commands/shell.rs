@@ -1,7 +1,7 @@
 //! `tidesdb shell`: runs several commands on one open database, typed or from a pipe.
 //!
 //! A line is a command as on the command line, read by the same parser. `'...'` encloses words with blanks, `"..."` also
-//! resolves escapes. From a pipe there is no prompt, and the first failure ends the shell.
+//! resolves escapes. From a pipe there is no prompt, each line is answered before the next one is read, and the first failure ends the shell.
 
 mod complete;
 
@@ -18,6 +18,7 @@ use tidesdb_io::program;
 use self::complete::Completion;
 use super::Verb;
 use crate::failure::{Exit, Failure, Outcome};
+use crate::format::{Lines, RowError};
 use crate::output::{Out, Style};
 use crate::session::{Access, Common, Session};
 use crate::text;
@@ -106,6 +107,10 @@ impl Shell {
                     Err(e) => out.line(e.painted(out.has_colours()))?,
                 },
                 Err(ReadlineError::Interrupted) => {}
+                // What came with the byte is not run either.
+                Err(ReadlineError::Io(e)) if e.kind() == io::ErrorKind::InvalidData => {
+                    out.line(Failure::usage(NO_TEXT).next(ANY_BYTES).painted(out.has_colours()))?;
+                }
                 Err(ReadlineError::Eof) => break,
                 Err(e) => return Err(broken(e)),
             }
@@ -119,6 +124,10 @@ impl Shell {
         Ok(Exit::Done)
     }
 }
+
+/// A line that cannot be read as words.
+const NO_TEXT: &str = "the line has a byte that is not UTF-8, and is not run";
+const ANY_BYTES: &str = "write any bytes as \\xHH, in double quotes";
 
 /// Returns the path of the history file.
 fn history_file() -> Option<PathBuf> {
@@ -135,23 +144,36 @@ fn history_below(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf>
 
 fn prompt(session: &Session) -> String {
     let name = session.path.file_name().unwrap_or(session.path.as_os_str()).to_string_lossy();
-    match &session.common.family {
+    let prompt = match &session.common.family {
         Some(family) => format!("{name}/{family}> "),
         None => format!("{name}> "),
-    }
+    };
+    text::plain(&prompt).into_owned()
 }
 
-/// Runs lines until the end or the first failure. The exit code is that of the last command.
+/// Runs lines until the end or the first failure. The exit code is that of the last command. The program at the other end of the pipe may
+/// wait for an answer before it sends the next line.
 fn run_script(mut session: Session, input: &mut dyn BufRead, out: &mut Out<'_>) -> Outcome {
     let mut last = Exit::Done;
-    for (number, line) in input.lines().enumerate() {
-        let line = line.map_err(|e| Failure::failed(format!("cannot read line {}: {e}", number + 1)))?;
-        match run_line(&mut session, &line, out).map_err(|e| e.at(&format!("line {}", number + 1)))? {
-            Next::Line(exit) => last = exit,
-            Next::End => break,
+    let mut lines = Lines::new(input);
+    loop {
+        match lines.advance() {
+            Ok(true) => {}
+            Ok(false) => return Ok(last),
+            Err(RowError::Bad { line, why }) => return Err(Failure::usage(why).at(&format!("line {line}"))),
+            Err(RowError::Io(e)) => {
+                return Err(Failure::failed(format!("cannot read line {}: {e}", lines.number + 1)));
+            }
+            Err(RowError::Unfit(why)) => return Err(Failure::usage(why)),
         }
+        let line = std::str::from_utf8(&lines.line).map_err(|_| Failure::usage(NO_TEXT).next(ANY_BYTES));
+        let ran = line.and_then(|line| run_line(&mut session, line, out));
+        match ran.map_err(|e| e.at(&format!("line {}", lines.number)))? {
+            Next::Line(exit) => last = exit,
+            Next::End => return Ok(last),
+        }
+        io::Write::flush(out)?;
     }
-    Ok(last)
 }
 
 /// Runs one line.

@@ -16,9 +16,11 @@ pub(super) struct Completion {
 }
 
 impl Completion {
-    pub(super) fn new(families: Vec<String>) -> Self {
+    pub(super) fn new(mut families: Vec<String>) -> Self {
         let mut line = Line::command();
         line.build();
+        // A terminal would act on them, and nobody can type them.
+        families.retain(|name| !name.contains(char::is_control));
         Self { line, families }
     }
 
