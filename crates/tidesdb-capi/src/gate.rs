@@ -14,7 +14,8 @@ pub(crate) struct Gate {
 impl Gate {
     /// Enters, until the result is dropped; `None` if the gate is shut.
     pub(crate) fn pass(&self) -> Option<Pass<'_>> {
-        self.enter().then_some(Pass(self))
+        // Not `then_some`: that makes a pass in any case, and dropping it would leave a second time.
+        if self.enter() { Some(Pass(self)) } else { None }
     }
 
     /// Enters, until [`Gate::leave`]. Returns false if the gate is shut.
