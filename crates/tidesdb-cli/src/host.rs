@@ -13,6 +13,12 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
+/// Opens one of the user's files for writing, and leaves its content as it is.
+#[expect(clippy::disallowed_methods, reason = "a file that the user names is not part of a database")]
+pub(crate) fn open_to_write(path: &Path) -> io::Result<File> {
+    File::options().write(true).open(path)
+}
+
 /// Returns the current time, to measure durations.
 #[expect(clippy::disallowed_methods, reason = "the program measures itself; the engine keeps its own time")]
 pub(crate) fn now() -> Instant {

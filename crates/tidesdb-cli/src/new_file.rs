@@ -5,7 +5,7 @@
 //! written as it is.
 
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{File, Permissions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -46,7 +46,7 @@ impl NewFile {
         let (path, permissions) = match is_file {
             None => (path.to_owned(), None),
             Some(_) => {
-                let old = OpenOptions::new().write(true).open(path)?;
+                let old = host::open_to_write(path)?;
                 (std::fs::canonicalize(path)?, Some(old.metadata()?.permissions()))
             }
         };

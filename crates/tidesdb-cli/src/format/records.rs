@@ -139,7 +139,10 @@ impl<R: BufRead> Records<R> {
 mod tests {
     use super::*;
 
-    fn read(text: &[u8]) -> Vec<Result<(u64, Vec<String>), (u64, String)>> {
+    /// A record or what is wrong with it, with its line.
+    type Read = Result<(u64, Vec<String>), (u64, String)>;
+
+    fn read(text: &[u8]) -> Vec<Read> {
         let mut records = Records::new(Lines::new(text));
         let mut out = Vec::new();
         loop {
@@ -233,11 +236,8 @@ mod tests {
                 }
                 again.push(b'\n');
             }
-            let all = |found: &[Result<(u64, Vec<String>), _>]| {
-                found
-                    .iter()
-                    .map(|r: &Result<_, (u64, String)>| r.as_ref().unwrap().1.clone())
-                    .collect::<Vec<_>>()
+            let all = |found: &[Read]| {
+                found.iter().map(|record| record.as_ref().unwrap().1.clone()).collect::<Vec<_>>()
             };
             assert_eq!(all(&read(&again)), all(&found), "{text:?}");
             // No quote is lost: outside of doubled ones they enclose fields, in pairs.
