@@ -54,6 +54,7 @@ fn allocation_by_writing_keeps_content_and_fills_holes() {
 /// written into the file.
 #[cfg(unix)]
 #[test]
+#[expect(clippy::disallowed_methods, reason = "one file is opened around the function under test")]
 fn no_file_takes_the_descriptor_of_a_closed_stream() {
     use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
