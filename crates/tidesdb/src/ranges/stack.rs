@@ -239,7 +239,12 @@ impl Nodes<'_> {
     }
 
     /// Returns the borders before `start`, those up to and including `end`, and those after it.
-    fn cut(&self, order: &Comparator, tree: &Tree, (start, end): (Option<&[u8]>, Option<&[u8]>)) -> [Tree; 3] {
+    fn cut(
+        &self,
+        order: &Comparator,
+        tree: &Tree,
+        (start, end): (Option<&[u8]>, Option<&[u8]>),
+    ) -> [Tree; 3] {
         let (before, rest) = match start {
             Some(start) => self.split(tree, &|key| order.compare(key, start).is_lt()),
             None => (None, tree.clone()),
