@@ -38,6 +38,9 @@ impl StallCause {
     pub const ALL: [Self; 7] =
         [Self::Memtables, Self::Tables, Self::Memory, Self::Values, Self::Log, Self::Device, Self::Lock];
 
+    /// Those for which writers are delayed on purpose: see [`crate::pacing`].
+    pub(crate) const PACED: [Self; 4] = [Self::Memtables, Self::Tables, Self::Memory, Self::Values];
+
     /// Returns the name, in lower case.
     pub fn name(self) -> &'static str {
         ["memtables", "tables", "memory", "values", "log", "device", "lock"][self as usize]

@@ -178,9 +178,9 @@ impl Stats {
         self.stalled.iter().map(|stall| stall.time).sum()
     }
 
-    /// Returns how often a writer was stopped since the open.
+    /// Returns how often a writer was stopped on purpose since the open. Waits for the log, the device or a lock are not among them.
     pub fn stalls(&self) -> u64 {
-        self.stalled.iter().map(|stall| stall.stopped).sum()
+        StallCause::PACED.map(|cause| self.stalled_by(cause).stopped).iter().sum()
     }
 
     /// Returns how writers were delayed by `cause`.

@@ -113,10 +113,12 @@ impl OwnWrites {
         for op in batch.ops_from(self.covered) {
             let op = op?;
             let family = batch.family(op.family).ok_or_else(|| Error::internal("a batch lost a family"))?;
-            if family.memory.used_for(Use::Transactions) >= family.memory.sorted_max() {
+            let known = self.families.iter().position(|own| own.id == op.family);
+            // A map grows by at most as much again as the batch, which is limited; the ranges have no other limit.
+            let is_checked = known.is_none() || op.kind == Kind::RangeDelete;
+            if is_checked && family.memory.used_for(Use::Transactions) >= family.memory.sorted_max() {
                 return Err(full());
             }
-            let known = self.families.iter().position(|own| own.id == op.family);
             let at = known.unwrap_or_else(|| {
                 let map = UndoMap::new(family.memtable(u64::from(op.family.0), Use::Transactions));
                 self.families.push(OfFamily { id: op.family, map, ranges: RangeStack::new(&family.memory) });

@@ -11,7 +11,6 @@ mod beside;
 mod beside_steps;
 mod beyond_memory;
 mod checkpoints;
-mod chosen_bytes;
 mod clock;
 mod clones;
 mod closing;
