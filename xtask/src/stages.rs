@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 /// Stages in the order of a full run, the fast ones first.
-pub(crate) const ALL: [&str; 35] = [
+pub(crate) const ALL: [&str; 36] = [
     "tidy",
     "lint",
     "msrv",
@@ -39,6 +39,7 @@ pub(crate) const ALL: [&str; 35] = [
     "fuzz",
     "tmpfs",
     "descriptors",
+    "families",
     "sectors",
     "latency",
     "memory",
@@ -67,7 +68,7 @@ const BRIEF: [&str; 11] = [
 
 /// Programs of the test kit with their arguments in a check run, which takes minutes in total: a line for each time that one runs. Without
 /// arguments they run at full size.
-pub(crate) const KIT: [(&str, &[&str]); 17] = [
+pub(crate) const KIT: [(&str, &[&str]); 18] = [
     ("crash", &["--points", "2000"]),
     ("crash", &["--points", "400", "--disk", "macos"]),
     ("crash", &["--points", "400", "--disk", "windows"]),
@@ -82,6 +83,7 @@ pub(crate) const KIT: [(&str, &[&str]); 17] = [
     ("fuzz", &["--seconds", "3"]),
     ("tmpfs", &["--rounds", "12", "--scarce", "10"]),
     ("descriptors", &[]),
+    ("families", &["--sizes", "250,1000", "--rows", "50000", "--idle", "2"]),
     ("sectors", &[]),
     ("latency", &["--commits", "2"]),
     ("memory", &["--mib", "600"]),
