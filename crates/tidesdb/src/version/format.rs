@@ -24,8 +24,10 @@ pub(super) const PAGE: u64 = 4096;
 pub(super) const RECORDS_AT: u64 = 5 * PAGE;
 /// Bytes of a record before its payload.
 pub(super) const RECORD_HEADER_BYTES: usize = 20;
-/// Maximum payload of a record, in bytes. An edit that is longer begins a new manifest.
-pub(super) const PAYLOAD_BYTES_MAX: usize = if cfg!(test) { 256 << 10 } else { 1 << 30 };
+/// Maximum payload of a record, in bytes.
+pub(super) const PAYLOAD_BYTES_MAX: usize = 1 << 30;
+/// An edit that is longer is not appended as a record: it begins a new manifest.
+pub(super) const EDIT_BYTES_MAX: usize = if cfg!(test) { 256 << 10 } else { PAYLOAD_BYTES_MAX };
 /// A snapshot that is longer takes several records, each of about this payload.
 pub(super) const SNAPSHOT_BYTES: usize = if cfg!(test) { 128 << 10 } else { 64 << 20 };
 

@@ -14,7 +14,7 @@ use tidesdb_io::{Dir, File, FileExt};
 
 use super::edit::VersionEdit;
 use super::format::{
-    Header, Mark, PAGE, PAYLOAD_BYTES_MAX, RECORD_HEADER_BYTES, RECORDS_AT, SNAPSHOT_BYTES, encode_record,
+    EDIT_BYTES_MAX, Header, Mark, PAGE, RECORD_HEADER_BYTES, RECORDS_AT, SNAPSHOT_BYTES, encode_record,
     marks_at, page_up,
 };
 use crate::files;
@@ -63,7 +63,7 @@ impl<'a> Beginning<'a> {
     /// Begins a manifest with `snapshot`.
     pub(super) fn new(header: &'a Header, snapshot: &'a VersionEdit) -> Self {
         let none = Mark { number: 0, end: RECORDS_AT, file_bytes: 0, chain: header.chain() };
-        let pieces = Box::new(snapshot.encode_in_pieces(SNAPSHOT_BYTES, PAYLOAD_BYTES_MAX));
+        let pieces = Box::new(snapshot.encode_in_pieces(SNAPSHOT_BYTES, EDIT_BYTES_MAX));
         Self { header, pieces, marks: [none; 2], next: RECORDS_AT }
     }
 

@@ -23,7 +23,7 @@ use tidesdb_sync::{Mutex, rank};
 
 use super::current::{self, Current};
 use super::edit::{Change, VersionEdit};
-use super::format::{Header, Identity, PAYLOAD_BYTES_MAX, RECORDS_AT};
+use super::format::{EDIT_BYTES_MAX, Header, Identity, RECORDS_AT};
 use super::manifest::{Failure, Manifest};
 use super::obsolete::{ObsoleteFiles, OrphanReport, Orphans};
 use super::replay::{self, ManifestReport, Presence};
@@ -544,7 +544,7 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
     /// Makes `edit`, which leaves `state`, durable: as one record, or with a new manifest if it is too long for that.
     fn append(&self, inner: &mut Inner<T>, edit: &VersionEdit, state: &State) -> Result<()> {
         let manifest = inner.manifest()?;
-        match edit.encode_within(PAYLOAD_BYTES_MAX) {
+        match edit.encode_within(EDIT_BYTES_MAX) {
             Some(payload) => {
                 let appended = manifest.append(&*self.context.dir, &payload);
                 appended.map_err(|failure| inner.failed(failure))

@@ -1,10 +1,10 @@
-//! Every list that the manifest holds may outgrow a record: by small edits, and by a single one. `PAYLOAD_BYTES_MAX` and `SNAPSHOT_BYTES` are
+//! Every list that the manifest holds may outgrow a record: by small edits, and by a single one. `EDIT_BYTES_MAX` and `SNAPSHOT_BYTES` are
 //! small in tests.
 
 use super::*;
 use crate::ranges::RangeTombstone;
 use crate::types::VlogId;
-use crate::version::format::{PAYLOAD_BYTES_MAX, SNAPSHOT_BYTES};
+use crate::version::format::{EDIT_BYTES_MAX, SNAPSHOT_BYTES};
 
 /// Makes the changes that add item `n` to a list.
 type Item = fn(u64) -> Vec<Change>;
@@ -46,7 +46,7 @@ const LISTS: [(&str, u64, Item); 6] = [
 /// Checks that the state is read back, also beside the writer, and that edits, roll-overs and a close go on.
 fn check(env: &Env, set: Set, what: &str) {
     let state = facts(&set.state());
-    assert!(state.len() > 2 * PAYLOAD_BYTES_MAX, "{what}: {} bytes", state.len());
+    assert!(state.len() > 2 * EDIT_BYTES_MAX, "{what}: {} bytes", state.len());
     let tail = ManifestTail::open(&*dir_of(env)).unwrap();
     assert_eq!(facts(tail.state()), state, "{what}");
     drop(set);
@@ -97,21 +97,21 @@ fn every_list_may_outgrow_a_record_with_one_edit() {
 fn pieces_end_between_changes() {
     let small: Vec<Change> = (0..15_000).map(add_vlog).collect();
     let large =
-        |n: u64| Change::Unknown { tag: IGNORABLE | 9, body: vec![n as u8; PAYLOAD_BYTES_MAX - 100].into() };
+        |n: u64| Change::Unknown { tag: IGNORABLE | 9, body: vec![n as u8; EDIT_BYTES_MAX - 100].into() };
     let mixed = [large(1), add_vlog(1), large(2), large(3), add_vlog(2)];
     let cases = [small, mixed.to_vec(), vec![add_vlog(1)], Vec::new()];
     for changes in cases {
         let all = edit(changes);
         let mut whole = Vec::new();
         all.encode(&mut whole);
-        let pieces: Vec<_> = all.encode_in_pieces(SNAPSHOT_BYTES, PAYLOAD_BYTES_MAX).collect();
+        let pieces: Vec<_> = all.encode_in_pieces(SNAPSHOT_BYTES, EDIT_BYTES_MAX).collect();
         assert_eq!(pieces.concat(), whole);
         let decoded = pieces.iter().map(|piece| VersionEdit::decode(piece, "", 0).unwrap().changes.len());
         assert_eq!(decoded.sum::<usize>(), all.changes.len());
-        assert!(pieces.iter().all(|piece| !piece.is_empty() && piece.len() <= PAYLOAD_BYTES_MAX));
+        assert!(pieces.iter().all(|piece| !piece.is_empty() && piece.len() <= EDIT_BYTES_MAX));
         let rest = pieces.split_last().map_or(&[][..], |(_, rest)| rest);
         assert!(rest.windows(2).all(|two| two[0].len() + two[1].len() >= SNAPSHOT_BYTES));
-        let whole = all.encode_within(PAYLOAD_BYTES_MAX).map(|one| vec![one]);
-        assert_eq!(whole.is_some(), pieces.concat().len() <= PAYLOAD_BYTES_MAX);
+        let whole = all.encode_within(EDIT_BYTES_MAX).map(|one| vec![one]);
+        assert_eq!(whole.is_some(), pieces.concat().len() <= EDIT_BYTES_MAX);
     }
 }
