@@ -11,6 +11,7 @@
 use std::any::Any;
 use std::io::{Read, Write};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidesdb::{Db, Error, FamilyOptions, Isolation, MergeOperator, Result, Stats, SyncMode, WriteBatch};
 
@@ -398,6 +399,76 @@ fn long_keys() {
     assert!(db.iter().unwrap().keys().count() as u64 >= n);
 }
 
+/// The most anonymous memory of this process, and what the limit counts at that moment, while `work` runs.
+fn peak_during<T>(db: &Db, work: impl FnOnce() -> T) -> (T, [u64; 3]) {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        let looks = s.spawn(|| {
+            let mut peak = [0; 3];
+            while !done.load(Ordering::Relaxed) {
+                let now = anonymous();
+                if now > peak[0] {
+                    let stats = db.stats();
+                    peak = [now, counted(&stats), stats.memory_allocator_bytes];
+                }
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            peak
+        });
+        let result = work();
+        done.store(true, Ordering::Relaxed);
+        (result, looks.join().unwrap())
+    })
+}
+
+/// Merges tables that hold the same `keys`, `tables` times, each with the value that `value` makes.
+fn merges(options: FamilyOptions, (tables, keys): (u32, u32), value: impl Fn(u32, u32) -> Vec<u8>) {
+    let dir = tempfile::tempdir().unwrap();
+    let options = options.l1_tables_trigger(1 << 20);
+    let open = Db::options(dir.path()).memory_limit(LIMIT).sync(SyncMode::None);
+    let db = open.default_family(options).open().unwrap();
+    db.put("first", "row").unwrap();
+    let empty = anonymous();
+    for table in 0..tables {
+        let mut batch = WriteBatch::new();
+        for n in 0..keys {
+            batch.put(db.default_family(), key(n), value(table, n)).unwrap();
+            if batch.bytes() > 1 << 20 {
+                db.write(&mut batch).unwrap();
+            }
+        }
+        db.write(&mut batch).unwrap();
+        db.flush().unwrap();
+    }
+    tidesdb_io::trim_heap();
+    let (merged, [anonymous, counted, kept]) = peak_during(&db, || db.compact());
+    merged.unwrap();
+    let anonymous = anonymous.saturating_sub(empty);
+    print_result((tables * keys) as usize, None, [anonymous, counted, kept]);
+    assert_eq!(db.iter().unwrap().keys().count() as u32, keys + 1);
+    assert!(anonymous <= LIMIT / 100 * 115, "{} MiB of {}", anonymous >> 20, LIMIT >> 20);
+}
+
+/// Deletes ranges with long bounds until one is refused; other writes go on, also after the next open.
+fn long_ranges() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    db.put("first", "row").unwrap();
+    let empty = anonymous();
+    for n in 0..ROWS {
+        db.put(key(n), noise(100, n.into())).unwrap();
+    }
+    db.flush().unwrap();
+    let bound = |n: u32| [&key(n % ROWS)[..], &noise(65_000, n.into())].concat();
+    let refused = (0..3000).find_map(|n| db.delete_range(bound(n)..bound(n + 1)).err());
+    db.flush().unwrap();
+    let stats = db.stats();
+    let now = anonymous().saturating_sub(empty);
+    print_result(3000, refused.as_ref(), [now, counted(&stats), stats.memory_allocator_bytes]);
+    println!("{}", stats);
+    db.put("while", "they are held").unwrap();
+}
+
 fn print_result(objects: usize, refused: Option<&Error>, bytes: [u64; 3]) {
     let [anonymous, counted, kept] = bytes.map(|bytes| bytes as f64 / (1 << 20) as f64);
     let is_refused = if refused.is_some() { "refused" } else { "all    " };
@@ -421,6 +492,18 @@ fn ten_thousand_of_each_object_stay_within_the_limit() {
     const TABLES: &str = "tables with long keys";
     match std::env::var(KIND).as_deref() {
         Ok(TABLES) => return long_keys(),
+        Ok("long values") => {
+            let options = FamilyOptions::default().value_threshold(1 << 30);
+            return merges(options, (6, 12), |table, n| noise(3 << 20, (table * 100 + n).into()));
+        }
+        Ok("huge values") => {
+            let options = FamilyOptions::default().value_threshold(1 << 30);
+            return merges(options, (5, 6), |table, n| noise(7 << 20, (table * 100 + n).into()));
+        }
+        Ok("tiny rows") => {
+            return merges(FamilyOptions::default(), (2, 3_000_000), |_, _| Vec::new());
+        }
+        Ok("long ranges") => return long_ranges(),
         Ok(kind) => return child(KINDS.iter().find(|(name, _)| *name == kind).unwrap().1),
         Err(_) => {}
     }

@@ -88,7 +88,11 @@ pub struct WriteCtx {
 }
 
 /// What begins a session at its first write.
-struct Beginning(Box<dyn Fn() -> Result<()> + Send + Sync>);
+struct Beginning {
+    begin: Box<dyn Fn() -> Result<()> + Send + Sync>,
+    /// Why the last try failed.
+    failure: Option<Error>,
+}
 
 impl std::fmt::Debug for Beginning {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -211,7 +215,7 @@ impl WriteCtx {
 
     /// Has the first write call `begin`, again after a failure, before it does anything.
     pub fn begin_late(&self, begin: impl Fn() -> Result<()> + Send + Sync + 'static) {
-        *self.beginning.lock() = Some(Beginning(Box::new(begin)));
+        *self.beginning.lock() = Some(Beginning { begin: Box::new(begin), failure: None });
         self.barred.fetch_or(UNBEGUN, Ordering::SeqCst);
     }
 
@@ -224,12 +228,17 @@ impl WriteCtx {
 
     fn begin_once(&self) -> Result<()> {
         let mut beginning = self.beginning.lock();
-        if let Some(Beginning(begin)) = &*beginning {
-            begin()?;
+        if let Some(Beginning { begin, failure }) = &mut *beginning {
+            begin().inspect_err(|e| *failure = Some(e.clone()))?;
             *beginning = None;
             self.barred.fetch_and(!UNBEGUN, Ordering::SeqCst);
         }
         Ok(())
+    }
+
+    /// Why the first write could not begin the session, as long as none has.
+    pub fn failed_to_begin(&self) -> Option<Error> {
+        self.beginning.try_lock()?.as_ref()?.failure.clone()
     }
 
     /// Returns true if nothing was written since the open, and the log has not begun.
@@ -398,6 +407,21 @@ impl WriteCtx {
             self.ask_for_relief();
             Ok(())
         })
+    }
+
+    /// Has range tombstones applied: flushes the memtables that hold more than `least` bytes of them, and asks for merges.
+    pub fn apply_ranges(&self, least: usize) {
+        let (mut full, families) = (Vec::new(), self.all_families());
+        for family in families {
+            let view = family.owned_view();
+            if !view.version.ranges().is_empty() {
+                self.jobs.push(Job::Compact(family.id));
+            }
+            if view.active.as_ref().is_some_and(|slot| slot.ranges.bytes() > least) {
+                full.push(family);
+            }
+        }
+        self.rotate_used(&full);
     }
 
     /// Requests a job that frees memory, unless one is queued.

@@ -456,7 +456,7 @@ pub(crate) fn write(ctx: &WriteCtx, batch: &mut WriteBatch, options: &WriteOptio
 fn work_here<T>(ctx: &WriteCtx, written: &Result<T>) {
     let work = match written {
         Ok(_) => true,
-        Err(e) => e.is_full(), // the queued jobs may free space
+        Err(e) => e.is_full() || matches!(e, Error::Busy { .. }), // the queued jobs may free space or memory
     };
     if work
         && ctx.works_alone()

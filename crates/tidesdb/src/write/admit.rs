@@ -4,16 +4,17 @@
 //! it is flushed; the next large batch waits until all of its bytes are flushed. A commit of a megabyte or more
 //! also waits until its memtables fit into memory, and other writers leave it that memory.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use tidesdb_sync::pin;
 
 use super::batch::WriteBatch;
-use crate::Result;
+use crate::{Error, Result};
 use crate::context::WriteCtx;
 use crate::family::FamilyCore;
 use crate::jobs::Job;
-use crate::memory::{Charge, Pressure};
+use crate::memory::{Charge, Pressure, RANGES_FULL};
 use crate::pacing::{
     GARBAGE, LEVEL_1, Load, MEMORY, MEMORY_PATIENCE, MEMTABLE_BYTES, MEMTABLES, MERGES, Verdict,
 };
@@ -38,6 +39,57 @@ pub(super) fn admit(ctx: &WriteCtx, batch: &WriteBatch) -> Result<Option<Charge>
         }
     }
     Ok(kept)
+}
+
+/// Takes memory for the range tombstones of `batch`. If there is none, waits until merges have applied others. The result is kept until the
+/// commit has inserted its own, which are charged then.
+///
+/// # Errors
+/// `MemoryLimit` for a batch that takes half of the limit for itself: smaller ones could wait for it for ever. `Busy` if merges free too
+/// little, because a snapshot or the history keeps what is deleted, or merges do not run. Other writes go on.
+#[inline]
+pub(super) fn admit_ranges(ctx: &WriteCtx, batch: &WriteBatch) -> Result<Option<Charge>> {
+    match batch.counts.range_bytes {
+        0 => Ok(None),
+        bytes => take_for_ranges(ctx, bytes).map(Some),
+    }
+}
+
+#[cold]
+fn take_for_ranges(ctx: &WriteCtx, bytes: u64) -> Result<Charge> {
+    let max = ctx.memory.ranges_max();
+    if bytes > max / 2 {
+        let what = format!(
+            "the range deletes of this batch or transaction take {bytes} bytes, of {} that memory_limit allows for one; \
+             use smaller batches",
+            max / 2
+        );
+        return Err(Error::MemoryLimit { what: what.into() });
+    }
+    let taken = Cell::new(None);
+    let verdict = || {
+        taken.set(ctx.memory.take_for_ranges(bytes));
+        let charge = taken.take();
+        let is_taken = charge.is_some();
+        taken.set(charge);
+        if is_taken { Verdict::Go } else { Verdict::Stop(StallCause::Memory) }
+    };
+    if verdict() != Verdict::Go {
+        let check = |_| {
+            ctx.check_writable()?;
+            ctx.apply_ranges(0);
+            Ok(())
+        };
+        let busy = Err(Error::Busy { cause: RANGES_FULL });
+        match ctx.works_alone() {
+            true => check(()).and(busy)?,
+            false => {
+                let stopped = ctx.pacing.stop(&*ctx.env.clock, StallCause::Memory, MEMORY_PATIENCE, verdict, |_| check(()));
+                stopped.or_else(|e| if matches!(e, Error::Busy { .. }) { busy } else { Err(e) })?;
+            }
+        }
+    }
+    taken.take().ok_or_else(|| Error::internal("no memory was taken for range deletes"))
 }
 
 /// Bytes of the work for `cause` that the commit causes. Garbage is counted as it is stored, and a batch before compression.
