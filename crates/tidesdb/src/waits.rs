@@ -98,19 +98,22 @@ impl Delays {
         result
     }
 
+    /// Runs `work`, for which a commit waits. Records how long it took, if that was not short.
+    #[inline]
+    pub fn time<R>(&self, clock: &dyn Clock, work: impl FnOnce() -> R) -> R {
+        let started = clock.mono();
+        let result = work();
+        self.note(clock.mono().saturating_sub(started));
+        result
+    }
+
     /// Records a wait of a commit that has ended, if it was not short.
     #[inline]
     pub fn note(&self, took: Duration) {
         if took >= WAIT_MIN {
-            self.record(took);
+            self.times.record(took);
+            self.stopped.fetch_add(1, Ordering::Relaxed);
         }
-    }
-
-    /// Records a commit that was stopped for so long.
-    #[cold]
-    pub fn record(&self, took: Duration) {
-        self.times.record(took);
-        self.stopped.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns the longest delay since the previous call.

@@ -216,10 +216,7 @@ impl WriteCtx {
     }
 
     fn begin(&self) -> Result<()> {
-        let started = self.env.clock.mono();
-        let begun = self.begin_once();
-        self.log.waits().of(StallCause::Log).note(self.env.clock.mono().saturating_sub(started));
-        begun
+        self.log.waits().of(StallCause::Log).time(&*self.env.clock, || self.begin_once())
     }
 
     fn begin_once(&self) -> Result<()> {

@@ -95,15 +95,13 @@ impl Log {
     /// # Errors
     /// `NoSpace`, `Io`: nothing happened.
     pub(super) fn extend_for(&self, bytes: u64, purpose: Purpose) -> Result<()> {
-        let started = self.env.clock.mono();
-        let has_thread = self.ahead.ask.get().is_some();
-        let result = if self.has_file_for(bytes) || !has_thread || !self.wait_for_file(bytes)? {
-            self.extend_here(bytes, purpose, has_thread)
-        } else {
+        self.waits.of(StallCause::Log).time(&*self.env.clock, || {
+            let has_thread = self.ahead.ask.get().is_some();
+            if self.has_file_for(bytes) || !has_thread || !self.wait_for_file(bytes)? {
+                self.extend_here(bytes, purpose, has_thread)?;
+            }
             Ok(())
-        };
-        self.waits.of(StallCause::Log).note(self.env.clock.mono().saturating_sub(started));
-        result
+        })
     }
 
     fn extend_here(&self, bytes: u64, purpose: Purpose, has_thread: bool) -> Result<()> {

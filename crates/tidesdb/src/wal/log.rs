@@ -226,10 +226,8 @@ impl Log {
     ) -> Result<Commit> {
         let bytes = padded(record)?;
         if self.is_oversized(bytes) {
-            let started = self.env.clock.mono();
-            let reserved = self.reserve_oversized(bytes, purpose, within);
-            self.waits.of(StallCause::Log).note(self.env.clock.mono().saturating_sub(started));
-            return reserved;
+            let reserve = || self.reserve_oversized(bytes, purpose, within);
+            return self.waits.of(StallCause::Log).time(&*self.env.clock, reserve);
         }
         loop {
             match reserve(bytes, &mut within) {
@@ -323,12 +321,8 @@ impl Log {
         let offset = address - segment.header.id * self.config.segment_bytes;
         // A write through the map may wait for the device at the first byte of a page, any other at once.
         let may_wait = !mapped || offset % PAGE_BYTES + record.len() as u64 > PAGE_BYTES;
-        let started = may_wait.then(|| self.env.clock.mono());
-        segment.write(offset, record, mapped)?;
-        if let Some(started) = started {
-            self.waits.of(StallCause::Device).note(self.env.clock.mono().saturating_sub(started));
-        }
-        Ok(())
+        let write = || segment.write(offset, record, mapped);
+        if may_wait { self.waits.of(StallCause::Device).time(&*self.env.clock, write) } else { write() }
     }
 
     /// Fills the rest of a segment, from `seq` on.

@@ -14,8 +14,8 @@
 //! ring makes reservers wait; no slot in use is overwritten.
 //!
 //! `visible` is the published prefix `end:47 | ticket:16`. Any thread that finds the next slot DONE, or READY and
-//! durable, advances it. A commit does not wait for earlier commits in order to return (the log adds such a wait where the boot is unknown). Instead, a commit that returns
-//! while `visible` lags raises `acked`, and a *reader* that sees `acked` above `visible` waits. So every later reader
+//! durable, advances it. A commit does not wait for earlier commits in order to return (the log adds such a wait where
+//! the boot is unknown). Instead, a commit that returns while `visible` lags raises `acked`, and a *reader* that sees `acked` above `visible` waits. So every later reader
 //! sees what has returned.
 //!
 //! **Sequence numbers are wider than the words.** A word holds the low 47 bits of a sequence number. `anchor` is a full
@@ -36,7 +36,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tidesdb_io::Clock;
-
 use tidesdb_sync::modelled::{AtomicU64, Ordering::SeqCst};
 use tidesdb_sync::{Backoff, CachePadded};
 

@@ -335,9 +335,7 @@ fn after(ctx: &WriteCtx, batch: &mut WriteBatch, commit: &Commit, full: bool) ->
 #[cold]
 fn sync_ahead(ctx: &WriteCtx, commit: &Commit) {
     if ctx.log.is_overcrowded() || !ctx.jobs.push_to_thread(Job::SyncLog) {
-        let started = ctx.env.clock.mono();
-        let _ = ctx.sync_to(commit.end);
-        ctx.log.waits().of(StallCause::Log).note(ctx.env.clock.mono().saturating_sub(started));
+        let _ = ctx.log.waits().of(StallCause::Log).time(&*ctx.env.clock, || ctx.sync_to(commit.end));
     }
 }
 
@@ -354,7 +352,10 @@ fn ask_ahead(ctx: &WriteCtx, commit: &Commit) {
 
 #[cold]
 fn rotate_full(ctx: &WriteCtx, batch: &WriteBatch) {
-    let started = ctx.env.clock.mono();
+    ctx.log.waits().of(StallCause::Lock).time(&*ctx.env.clock, || rotate_each(ctx, batch));
+}
+
+fn rotate_each(ctx: &WriteCtx, batch: &WriteBatch) {
     let guard = pin();
     for family in &batch.families {
         let view = family.view(&guard);
@@ -365,7 +366,6 @@ fn rotate_full(ctx: &WriteCtx, batch: &WriteBatch) {
             ctx.rotate(family);
         }
     }
-    ctx.log.waits().of(StallCause::Lock).note(ctx.env.clock.mono().saturating_sub(started));
 }
 
 /// Calls the hook of each family with the operations committed to it. A hook that panics changes nothing: the commit is done, and the
