@@ -1,3 +1,5 @@
+import sys
+
 import pytest
 
 import tidesdb
@@ -12,3 +14,12 @@ def path(tmp_path):
 def db(path):
     with tidesdb.open(path) as db:
         yield db
+
+
+@pytest.fixture
+def no_switches():
+    """The interpreter never takes its lock away from a thread: another one runs only if a call lets go of it."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1000)
+    yield
+    sys.setswitchinterval(before)

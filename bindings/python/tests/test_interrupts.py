@@ -13,14 +13,6 @@ import tidesdb
 MIB = 1 << 20
 
 
-@pytest.fixture
-def no_switches():
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1000)
-    yield
-    sys.setswitchinterval(before)
-
-
 PUT_MANY = {
     "put_many": lambda db, items: db.put_many(items),
     "update": lambda db, items: db.update(items),

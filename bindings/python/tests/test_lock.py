@@ -18,14 +18,6 @@ MIB = 1 << 20
 LONG = bytes(range(256)) * (64 * MIB // 256)
 
 
-@pytest.fixture
-def no_switches():
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1000)
-    yield
-    sys.setswitchinterval(before)
-
-
 class Beside:
     """Another thread, which notes what `look` returns each time that it runs."""
 

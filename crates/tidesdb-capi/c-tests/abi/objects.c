@@ -12,15 +12,7 @@
 /* Removes a folder and its files. */
 static void remove_folder(const char *path)
 {
-    DIR *dir = opendir(path);
-    CHECK(dir != NULL);
-    for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
-        char name[512];
-        if (entry->d_name[0] == '.') continue;
-        snprintf(name, sizeof name, "%s/%s", path, entry->d_name);
-        CHECK_INT(unlink(name), 0);
-    }
-    closedir(dir);
+    remove_files(path);
     CHECK_INT(rmdir(path), 0);
 }
 

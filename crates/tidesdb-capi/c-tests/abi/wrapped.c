@@ -138,19 +138,6 @@ static db_t *open_on(tidesdb_objstore_t *store)
     return db;
 }
 
-static void remove_files(const char *path)
-{
-    DIR *dir = opendir(path);
-    CHECK(dir != NULL);
-    for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
-        char name[512];
-        if (entry->d_name[0] == '.') continue;
-        snprintf(name, sizeof name, "%s/%s", path, entry->d_name);
-        CHECK_INT(unlink(name), 0);
-    }
-    closedir(dir);
-}
-
 /* Returns how many objects of the store contain the secret. */
 static int objects_with_the_secret(void)
 {

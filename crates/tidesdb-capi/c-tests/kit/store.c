@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "store.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -233,4 +234,17 @@ char *read_file(const char *path)
     CHECK(size < 65535);
     fclose(file);
     return text;
+}
+
+void remove_files(const char *path)
+{
+    DIR *dir = opendir(path);
+    CHECK(dir != NULL);
+    for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
+        char name[512];
+        if (entry->d_name[0] == '.') continue;
+        snprintf(name, sizeof name, "%s/%s", path, entry->d_name);
+        CHECK_INT(unlink(name), 0);
+    }
+    closedir(dir);
 }

@@ -64,4 +64,7 @@ int in_child(void (*body)(void *), void *arg);
 void write_file(const char *path, const char *text);
 char *read_file(const char *path); /* the caller frees it */
 
+/* Removes the files of a folder, but not those that begin with a dot. */
+void remove_files(const char *path);
+
 #endif

@@ -237,3 +237,14 @@ impl Drop for Stop<'_> {
         self.0.store(true, Ordering::SeqCst);
     }
 }
+
+/// Bytes of all parts of the memory that the limit counts.
+pub(crate) fn used(db: &Db) -> u64 {
+    let s = db.stats();
+    s.memory_memtables_bytes
+        + s.memory_transactions_bytes
+        + s.memory_cursors_bytes
+        + s.memory_jobs_bytes
+        + s.memory_tables_bytes
+        + s.memory_fixed_bytes
+}

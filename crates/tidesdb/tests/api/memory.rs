@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidesdb::{Committed, Comparator, Db, Error, FamilyOptions, Isolation, StallCause, SyncMode, WriteBatch};
 
-use crate::common::Sim;
+use crate::common::{Sim, used};
 
 const LIMIT: u64 = 16 << 20;
 
@@ -19,17 +19,6 @@ fn limited(sim: &Sim, threads: usize) -> Db {
 
 fn large() -> FamilyOptions {
     FamilyOptions::default().write_buffer_bytes(1 << 30).value_threshold(usize::MAX)
-}
-
-/// Bytes of all parts.
-fn used(db: &Db) -> u64 {
-    let s = db.stats();
-    s.memory_memtables_bytes
-        + s.memory_transactions_bytes
-        + s.memory_cursors_bytes
-        + s.memory_jobs_bytes
-        + s.memory_tables_bytes
-        + s.memory_fixed_bytes
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidesdb::{Db, Error, Family, FamilyOptions, Isolation, SyncMode, Transaction};
 
-use crate::common::{Sim, counting, small};
+use crate::common::{Sim, counting, small, used};
 
 fn row(n: u64) -> [u8; 8] {
     n.to_be_bytes()
@@ -124,16 +124,6 @@ fn limited() -> Db {
     let db = options.open().unwrap();
     db.put(b"first", b"row").unwrap();
     db
-}
-
-fn used(db: &Db) -> u64 {
-    let s = db.stats();
-    s.memory_memtables_bytes
-        + s.memory_transactions_bytes
-        + s.memory_cursors_bytes
-        + s.memory_jobs_bytes
-        + s.memory_tables_bytes
-        + s.memory_fixed_bytes
 }
 
 /// Such a transaction used to grow without end, and then every writer of the database got `Busy`.

@@ -127,6 +127,23 @@ fn names(env: &Env, ending: &str) -> Vec<String> {
     names
 }
 
+/// Opens with a limit of `bytes` for files in the folder; 0 = none.
+fn within(env: &Env, store: &Arc<MemoryStore>, bytes: u64) -> Db {
+    let mut remote = RemoteOptions::new(Arc::<MemoryStore>::clone(store));
+    remote.local_bytes_max = bytes;
+    options(env, remote).open().unwrap()
+}
+
+/// Puts 300 rows into `db`, closes it and returns them.
+fn stored_rows(db: Db) -> Rows {
+    for i in 0..300 {
+        db.put(&key(i), &value(i)).unwrap();
+    }
+    let wanted = rows(db.default_family());
+    db.close().unwrap();
+    wanted
+}
+
 fn stats(db: &Db) -> RemoteStats {
     db.stats().remote.unwrap()
 }
@@ -327,17 +344,8 @@ fn the_local_cache_stays_below_its_limit_and_readers_keep_their_rows() {
 fn the_local_cache_counts_files_of_earlier_sessions() {
     let store = Arc::new(MemoryStore::default());
     let (env, _disk, _clock) = sim::env(8);
-    let open = |bytes| {
-        let mut remote = RemoteOptions::new(store.clone());
-        remote.local_bytes_max = bytes;
-        options(&env, remote).open().unwrap()
-    };
-    let db = open(0);
-    for i in 0..300 {
-        db.put(&key(i), &value(i)).unwrap();
-    }
-    let wanted = rows(db.default_family());
-    db.close().unwrap();
+    let open = |bytes| within(&env, &store, bytes);
+    let wanted = stored_rows(open(0));
     assert!(!names(&env, "log").is_empty());
     let db = open(1);
     assert_eq!(rows(db.default_family()), wanted);
@@ -396,17 +404,8 @@ fn a_file_that_left_the_folder_is_fetched_while_another_process_has_it_open() {
     let store = Arc::new(MemoryStore::default());
     let (env, disk, _clock) = sim::env(10);
     disk.set_habits(Habits::WINDOWS);
-    let open = |bytes| {
-        let mut remote = RemoteOptions::new(store.clone());
-        remote.local_bytes_max = bytes;
-        options(&env, remote).open().unwrap()
-    };
-    let db = open(0);
-    for i in 0..300 {
-        db.put(&key(i), &value(i)).unwrap();
-    }
-    let wanted = rows(db.default_family());
-    db.close().unwrap();
+    let open = |bytes| within(&env, &store, bytes);
+    let wanted = stored_rows(open(0));
     let files = names(&env, "log");
     let held: Vec<_> = files.iter().map(|name| dir(&env).open(name, Access::Read).unwrap()).collect();
     assert!(held.len() > 2, "{files:?}");
