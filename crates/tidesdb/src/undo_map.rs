@@ -201,9 +201,12 @@ impl UndoCursor {
         while self.inner.valid() {
             self.inner.newest();
             let newest = self.inner.entry();
-            let in_force = if newest.kind == UNDONE { restored(&newest) } else { Some(newest.seq) };
+            let is_undone = newest.kind == UNDONE;
+            let in_force = if is_undone { restored(&newest) } else { Some(newest.seq) };
             if let Some(stamp) = in_force {
-                self.inner.older(stamp);
+                if is_undone {
+                    self.inner.older(stamp);
+                }
                 if !self.is_deleted() {
                     return;
                 }

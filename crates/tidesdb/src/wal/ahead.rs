@@ -176,35 +176,32 @@ impl Log {
     /// Returns false if the disk is full.
     fn prepare(&self) -> Result<bool> {
         loop {
-            let wants_blocks = self.wants_blocks();
-            let prepared = match self.next_without_file() {
+            let missing = self.next_without_file();
+            let is_done = match missing {
                 // Blocks first: they are allocated in no time, and commits need them while a file is made.
-                missing if wants_blocks && !missing.is_some_and(|id| self.is_first(id)) => {
+                _ if self.wants_blocks() && !missing.is_some_and(|id| self.is_first(id)) => {
                     self.add_piece(Makes::Blocks(u64::MAX))?
                 }
-                Some(id) => {
-                    let _making = self.ahead.making.lock();
-                    if self.next_without_file() != Some(id) {
-                        continue; // a record that needs a file of its own has taken the place
-                    }
-                    match self
-                        .room_for(SEGMENT_HEADER_BYTES, NEW_COST, Purpose::Store)
-                        .and_then(|_| self.make_file(id, SEGMENT_HEADER_BYTES..=SEGMENT_HEADER_BYTES))
-                    {
-                        Err(e) if e.is_full() => {
-                            self.note_tight();
-                            false
-                        }
-                        made => made.map(|_| true)?,
-                    }
-                }
+                Some(id) => self.make_next(id)?,
                 None => return Ok(true),
             };
             self.ahead.ready.advance();
-            if !prepared {
+            if !is_done {
                 return Ok(false);
             }
         }
+    }
+
+    /// Makes the file of segment `id` with its first block, unless a record that needs a file of its own has taken the place. Returns false
+    /// if the disk has no room for it.
+    fn make_next(&self, id: u64) -> Result<bool> {
+        let _making = self.ahead.making.lock();
+        if self.next_without_file() != Some(id) {
+            return Ok(true);
+        }
+        let room = self.room_for(SEGMENT_HEADER_BYTES, NEW_COST, Purpose::Store);
+        let made = room.and_then(|_| self.make_file(id, SEGMENT_HEADER_BYTES..=SEGMENT_HEADER_BYTES));
+        self.unless_full(made.map(drop))
     }
 
     /// Returns whether commits ask for more blocks, whatever they asked for already.
@@ -236,20 +233,20 @@ impl Log {
     /// is requested before the next segment.
     fn add_piece(&self, makes: Makes) -> Result<bool> {
         let _one_at_a_time = self.preparing.lock();
-        match self.back_to(self.backed.load(Ordering::SeqCst) + 1, Purpose::Store, makes) {
-            Err(e) if e.is_full() => {
-                self.note_tight();
-                Ok(false)
-            }
-            other => other.map(|()| true),
-        }
+        let end = self.backed.load(Ordering::SeqCst) + 1;
+        self.unless_full(self.back_to(end, Purpose::Store, makes))
     }
 
-    /// Notes that the disk has no room for blocks in advance.
-    fn note_tight(&self) {
-        let next = self.segment_of(self.sequencer.tail()).0 + 1;
-        self.tight_to.store(next * self.config.segment_bytes, Ordering::Relaxed);
-        self.set_limits();
+    /// Returns whether a preparation was carried out: false if the disk has no room for it. Then nothing more is requested in advance before
+    /// the next segment.
+    fn unless_full(&self, prepared: Result<()>) -> Result<bool> {
+        if prepared.as_ref().is_err_and(Error::is_full) {
+            let next = self.segment_of(self.sequencer.tail()).0 + 1;
+            self.tight_to.store(next * self.config.segment_bytes, Ordering::Relaxed);
+            self.set_limits();
+            return Ok(false);
+        }
+        prepared.map(|()| true)
     }
 
     /// From now on twice as much should be ready as commits have used since a preparation was requested at the address `asked_at`.
