@@ -15,7 +15,7 @@ const PART: usize = 256;
 static BYTES: [[u32; 256]; 8] = bytes();
 /// What each byte of a checksum becomes when [`PART`] zero bytes follow, from the lowest byte on.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-static SHIFTED: [[u32; 256]; 4] = shifted_by(PART);
+static SHIFTED: [[u32; 256]; 4] = shifted_by(zeros()[1][PART / 256]);
 
 /// The power of the polynomial's variable that stands for so many zero bytes: the digits of their number in base 256, from the lowest on.
 static ZEROS: [[u32; 256]; 8] = zeros();
@@ -175,26 +175,11 @@ const fn bytes() -> [[u32; 256]; 8] {
 }
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-const fn shifted_by(zeros: usize) -> [[u32; 256]; 4] {
-    let byte = bytes()[0];
-    let mut of_bit = [0; 32];
-    let mut bit = 0;
-    while bit < 32 {
-        let (mut crc, mut n) = (1 << bit, 0);
-        while n < zeros {
-            crc = crc >> 8 ^ byte[(crc & 255) as usize];
-            n += 1;
-        }
-        of_bit[bit] = crc;
-        bit += 1;
-    }
-    let mut tables = [[0; 256]; 4];
-    let mut at = 0;
-    while at < 4 * 256 * 8 {
-        let (table, value, bit) = (at / 2048, at / 8 % 256, at % 8);
-        if value >> bit & 1 == 1 {
-            tables[table][value] ^= of_bit[8 * table + bit];
-        }
+const fn shifted_by(power: u32) -> [[u32; 256]; 4] {
+    let (mut tables, mut at) = ([[0; 256]; 4], 0);
+    while at < 4 * 256 {
+        let (byte, value) = (at / 256, at % 256);
+        tables[byte][value] = product((value as u32) << (8 * byte), power);
         at += 1;
     }
     tables

@@ -99,7 +99,8 @@ pub trait Dir: Send + Sync + Debug {
     /// Identifies the time since the machine started and the file system of the directory was mounted. While it stays the same, bytes
     /// written to the system are still there, even if the process died. Once it changes, unsynced bytes may be gone. Unknown, which callers
     /// treat as changed, on Windows, on FreeBSD before 13, and on Linux where `/proc` is not mounted, or where neither the file system
-    /// (ext2/3/4, XFS, F2FS, tmpfs) nor the kernel (6.8) tells one mount from another. macOS and FreeBSD identify the boot alone.
+    /// (ext2/3/4, XFS, F2FS, tmpfs) nor the kernel (6.8) tells one mount from another. macOS and FreeBSD identify the boot alone. One that may
+    /// also change without a loss is not [exact](Boot::is_exact).
     fn boot(&self) -> Boot;
     /// Returns the free and total space of the file system.
     fn space(&self) -> io::Result<Space>;

@@ -72,6 +72,7 @@ fn make_all_calls(folder: &Path) {
     let mut names = dir.list().unwrap();
     names.sort();
     assert_eq!(names, ["LOCK", "a", "c"]);
+    assert!(!dir.is_empty().unwrap());
     dir.unlink("c").unwrap();
     assert!(dir.space().unwrap().total > 0);
 }

@@ -176,7 +176,7 @@ impl Dir for SimDir {
 
     fn is_empty(&self) -> io::Result<bool> {
         self.disk.call(OpKind::List, &self.label, NO_RANGE, |state, _| {
-            Ok(state.world.dir(self.id)?.cached.iter().next().is_none())
+            Ok(state.world.dir(self.id)?.cached.is_empty())
         })
     }
 

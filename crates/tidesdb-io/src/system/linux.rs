@@ -13,7 +13,7 @@ use rustix::ioctl::{Getter, Opcode, opcode};
 use rustix::mm::Advice;
 
 use super::boot::Boot;
-use super::unix::{self, Handle, Mapping};
+use super::unix::{self, Handle, Mapping, checked, uninterrupted};
 use super::{uuid, write_then_sync};
 
 pub(super) use super::posix::{disable_read_ahead, space};
@@ -83,16 +83,11 @@ pub(crate) fn allocate(file: &Handle, offset: u64, len: u64) -> io::Result<bool>
 pub(crate) fn start_writing(file: &Handle, offset: u64, len: u64) -> io::Result<()> {
     let to_offset = |n| libc::off64_t::try_from(n).map_err(|_| io::ErrorKind::InvalidInput);
     let (offset, len) = (to_offset(offset)?, to_offset(len)?);
-    loop {
+    let start = || {
         // SAFETY: the call takes a descriptor, which is open as long as `file` is borrowed, and three numbers; it touches no memory.
-        if unsafe { libc::sync_file_range(file.as_raw_fd(), offset, len, libc::SYNC_FILE_RANGE_WRITE) } == 0 {
-            return Ok(());
-        }
-        match io::Error::last_os_error() {
-            e if e.kind() == io::ErrorKind::Interrupted => {}
-            e => return Err(e),
-        }
-    }
+        unsafe { libc::sync_file_range(file.as_raw_fd(), offset, len, libc::SYNC_FILE_RANGE_WRITE) }
+    };
+    uninterrupted(|| checked(start()))
 }
 
 /// Returns whether a page fault of a read in a map of this file never ends in a signal.

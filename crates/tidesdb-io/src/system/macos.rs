@@ -11,7 +11,7 @@ use rustix::io::{Errno, retry_on_intr};
 
 use super::boot::Boot;
 use super::reach::{self, Reach};
-use super::unix::{self, Handle};
+use super::unix::{self, Handle, checked, uninterrupted};
 use super::{sysctl, uuid};
 
 pub(crate) use super::absent::{
@@ -45,27 +45,15 @@ pub(crate) fn allocate(file: &Handle, offset: u64, len: u64) -> io::Result<bool>
         fst_length: libc::off_t::try_from(end - old).map_err(|_| Errno::FBIG)?,
         fst_bytesalloc: 0,
     };
-    // SAFETY: the descriptor is open, and this command reads and writes one `fstore_t` at the given place.
-    let reserved =
-        uninterrupted(|| unsafe { libc::fcntl(file.as_raw_fd(), libc::F_PREALLOCATE, &raw mut wanted) });
-    if let Err(error) = reserved {
+    let mut reserve = || {
+        // SAFETY: the descriptor is open, and this command reads and writes one `fstore_t` at the given place.
+        unsafe { libc::fcntl(file.as_raw_fd(), libc::F_PREALLOCATE, &raw mut wanted) }
+    };
+    if let Err(error) = uninterrupted(|| checked(reserve())) {
         return if lacks_call(&error) { Ok(false) } else { Err(error) };
     }
     unix::set_len(file, end)?;
     Ok(true)
-}
-
-/// Makes a call of the C library, again as long as a signal interrupts it.
-fn uninterrupted(mut call: impl FnMut() -> libc::c_int) -> io::Result<()> {
-    loop {
-        if call() != -1 {
-            return Ok(());
-        }
-        match io::Error::last_os_error() {
-            e if e.kind() == io::ErrorKind::Interrupted => {}
-            e => return Err(e),
-        }
-    }
 }
 
 /// Returns whether the file system does not have a call at all.
@@ -87,7 +75,7 @@ pub(crate) fn sync_all(file: &Handle) -> io::Result<()> {
         Reach::Cache | Reach::Memory => return Ok(retry_on_intr(|| rustix::fs::fsync(file))?),
     };
     // SAFETY: the descriptor is open, and the command takes nothing else.
-    match uninterrupted(|| unsafe { libc::fcntl(file.as_raw_fd(), command) }) {
+    match uninterrupted(|| checked(unsafe { libc::fcntl(file.as_raw_fd(), command) })) {
         Err(e) if lacks_call(&e) => Ok(retry_on_intr(|| rustix::fs::fsync(file))?),
         synced => synced,
     }

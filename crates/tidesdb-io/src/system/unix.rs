@@ -7,7 +7,7 @@
 //! # Interrupted calls
 //!
 //! A signal may end a call with `EINTR`. Disks of the machine do that hardly ever, FUSE, 9p and NFS do. A call is then repeated, by
-//! `retry_on_intr`, as the standard library does, in this file and in those of the systems:
+//! `retry_on_intr` or `uninterrupted`, as the standard library does, in this file and in those of the systems:
 //!
 //! | call | after `EINTR` |
 //! | --- | --- |
@@ -34,6 +34,22 @@ use super::{How, own, parent_of};
 
 /// Error numbers of the system.
 pub(crate) use rustix::io::Errno;
+
+/// Makes a call again as long as a signal interrupts it: one for which `retry_on_intr` does not serve.
+pub(super) fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}
+
+/// Returns what a call of the C library reported by its result, which is negative after a failure.
+#[cfg(any(target_os = "linux", target_vendor = "apple"))]
+pub(super) fn checked(result: std::ffi::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
 
 /// An open file.
 pub(crate) type Handle = OwnedFd;
@@ -95,12 +111,7 @@ impl Folder {
 
     /// Returns the names of all regular files.
     pub(crate) fn list(&self) -> io::Result<Vec<String>> {
-        loop {
-            match self.list_once() {
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                other => return other,
-            }
-        }
+        uninterrupted(|| self.list_once())
     }
 
     fn list_once(&self) -> io::Result<Vec<String>> {
@@ -122,12 +133,14 @@ impl Folder {
 
     /// Returns whether the folder has no entry of any kind.
     pub(crate) fn is_empty(&self) -> io::Result<bool> {
-        for entry in rustix::fs::Dir::read_from(&self.0)? {
-            if ![c".", c".."].contains(&entry?.file_name()) {
-                return Ok(false);
+        uninterrupted(|| {
+            for entry in rustix::fs::Dir::read_from(&self.0)? {
+                if ![c".", c".."].contains(&entry?.file_name()) {
+                    return Ok(false);
+                }
             }
-        }
-        Ok(true)
+            Ok(true)
+        })
     }
 
     /// Finds the type of an entry by `stat`, for file systems whose listing does not report it.
