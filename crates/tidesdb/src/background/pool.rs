@@ -88,7 +88,7 @@ impl Crews {
             if !engine.write.jobs.staff.has(crew) && !self.start_team(engine, crew, &team) {
                 tracing::warn!(
                     name = team.name,
-                    "a background thread could not be started; commits do its work"
+                    "a background thread could not be started; commits, or other threads, do its work"
                 );
             }
         }

@@ -57,6 +57,11 @@ struct Chunks {
     loaded: Option<usize>,
 }
 
+/// Bytes of memory that the guards of so many files take.
+fn guard_bytes(files: usize) -> u64 {
+    (files * size_of::<Arc<FileGuard>>()) as u64
+}
+
 impl Chunks {
     fn open(family: &FamilyCore, view: &ReadView, is_beside: bool, place: &ChunkedPlace) -> Result<Self> {
         let files = place.parts.iter().map(|part| view.version.value_guard(part.vlog)).collect();
@@ -74,8 +79,8 @@ impl Chunks {
         if self.loaded != Some(number) {
             let chunk = self.index.chunks()[number].raw_len as usize;
             if chunk > self.chunk.capacity() {
-                let guards = self.files.len() * size_of::<Arc<FileGuard>>();
-                charge.grow(&self.memory, self.index.memory_bytes() + (guards + chunk) as u64)?;
+                let kept = self.index.memory_bytes() + guard_bytes(self.files.len());
+                charge.grow(&self.memory, kept + chunk as u64)?;
             }
             self.load(number)?;
         }
@@ -115,8 +120,7 @@ impl ValueReader {
             }
             Located::Stored(ValuePlace::Chunks(place)) => place,
         };
-        let guards = place.parts.len() * size_of::<Arc<FileGuard>>();
-        charge.grow(&family.memory, ChunkIndex::bytes_of(place.len) + guards as u64)?;
+        charge.grow(&family.memory, ChunkIndex::bytes_of(place.len) + guard_bytes(place.parts.len()))?;
         let chunks = Chunks::open(family, view, is_beside, &place)?;
         Ok(Self { source: Source::Chunks(Box::new(chunks)), len: place.len, at: 0, charge })
     }

@@ -109,20 +109,20 @@ impl Manifest {
     pub(super) fn create(dir: &dyn Dir, header: Header, snapshot: &VersionEdit) -> Result<Self> {
         let name: Arc<str> = files::manifest(header.number).into();
         let mut file_bytes = RECORDS_AT + RESERVE_BYTES;
-        let fails = |op| {
+        let fails = |op, needed| {
             let name = Arc::clone(&name);
-            move |e| disk_error(dir, op, &name, RESERVE_BYTES, e)
+            move |e| disk_error(dir, op, &name, needed, e)
         };
-        let file = dir.create_new(&name, file_bytes).map_err(fails("create"))?;
+        let file = dir.create_new(&name, file_bytes).map_err(fails("create", file_bytes))?;
         let mut beginning = Beginning::new(&header, snapshot);
         while let Some((at, record)) = beginning.record()? {
             let more = record.len() as u64;
-            file.allocate(file_bytes, more).map_err(|e| disk_error(dir, "allocate", &name, more, e))?;
+            file.allocate(file_bytes, more).map_err(fails("allocate", more))?;
             file_bytes += more;
-            file.write_all_at(&record, at).map_err(fails("write"))?;
+            file.write_all_at(&record, at).map_err(fails("write", file_bytes))?;
         }
-        file.write_all_at(&beginning.front(file_bytes), 0).map_err(fails("write"))?;
-        file.sync_all().map_err(fails("sync"))?;
+        file.write_all_at(&beginning.front(file_bytes), 0).map_err(fails("write", file_bytes))?;
+        file.sync_all().map_err(fails("sync", file_bytes))?;
         let ([Mark { number: records, chain, .. }, _], next) = (beginning.marks, beginning.next);
         let roll_at = ROLL_BYTES_MIN.max((next - RECORDS_AT) * ROLL_FACTOR);
         Ok(Self { file, name, header, records, chain, next, file_bytes, roll_at })

@@ -422,6 +422,7 @@ impl Reader<'_> {
         }
         Ok(torn_to - start)
     }
+
     /// Returns false if no complete record begins with `page`, at `at`. `sums` are those of the file from `start` on, once they are needed.
     fn may_be_record(&self, page: &[u8], at: u64, start: u64, sums: &mut Option<PartSums>) -> Result<bool> {
         let (source, salt) = (&self.source, &self.header.salt);

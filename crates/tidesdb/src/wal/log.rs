@@ -34,8 +34,10 @@ const OPEN_FILES_SHARE: usize = 8;
 const OPEN_FILES_MIN: usize = 4;
 /// A thread should sync the log.
 const CROWDED: u8 = 1;
+/// A thread was asked to sync the log.
+const ASKED: u8 = 2;
 /// The next commit syncs the log.
-const OVERCROWDED: u8 = 2;
+const OVERCROWDED: u8 = 3;
 
 /// Properties of the database that the log needs.
 #[derive(Clone, Debug)]
@@ -438,7 +440,12 @@ impl Log {
     /// descriptor that it was written by. The caller should have the log synced.
     #[inline]
     pub fn is_crowded(&self) -> bool {
-        self.crowd.load(Ordering::Relaxed) > 0
+        matches!(self.crowd.load(Ordering::Relaxed), CROWDED | OVERCROWDED)
+    }
+
+    /// Notes that a thread is asked to sync the log: no other commit asks before there is one more file.
+    pub fn note_asked_to_sync(&self) {
+        let _ = self.crowd.compare_exchange(CROWDED, ASKED, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Returns whether [`Log::is_crowded`] was not followed in time.

@@ -15,7 +15,7 @@
 //!
 //! `visible` is the published prefix `end:47 | ticket:16`. Any thread that finds the next slot DONE, or READY and
 //! durable, advances it. A commit does not wait for earlier commits in order to return (the log adds such a wait where
-//! the boot is unknown). Instead, a commit that returns while `visible` lags raises `acked`, and a *reader* that sees `acked` above `visible` waits. So every later reader
+//! no identity of the boot is exact). Instead, a commit that returns while `visible` lags raises `acked`, and a *reader* that sees `acked` above `visible` waits. So every later reader
 //! sees what has returned.
 //!
 //! **Sequence numbers are wider than the words.** A word holds the low 47 bits of a sequence number. `anchor` is a full
@@ -31,7 +31,6 @@
 //! advancing.
 
 use std::cell::Cell;
-use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -122,17 +121,8 @@ pub struct Sequencer {
     large: AtomicU64,
     slots: Box<[AtomicU64]>,
     segment_bytes: u64,
-    watch: Watch,
-}
-
-/// Counts what commits wait for a place; unset in models.
-#[derive(Default)]
-struct Watch(OnceLock<(Arc<dyn Clock>, Arc<Waits>)>);
-
-impl fmt::Debug for Watch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Watch")
-    }
+    /// Counts what commits wait for a place; unset in models.
+    watch: OnceLock<(Arc<dyn Clock>, Arc<Waits>)>,
 }
 
 thread_local! {
@@ -255,7 +245,7 @@ impl Sequencer {
             large: AtomicU64::new(0),
             slots: (0..RING_SLOTS).map(|_| AtomicU64::new(0)).collect(),
             segment_bytes,
-            watch: Watch::default(),
+            watch: OnceLock::new(),
         }
     }
 
@@ -330,17 +320,17 @@ impl Sequencer {
 
     /// From now on waits for a place are counted in `waits`.
     pub(super) fn count_waits(&self, clock: &Arc<dyn Clock>, waits: &Arc<Waits>) {
-        let _set_once = self.watch.0.set((Arc::clone(clock), Arc::clone(waits)));
+        let _set_once = self.watch.set((Arc::clone(clock), Arc::clone(waits)));
     }
 
     #[cold]
     fn now(&self) -> Option<Duration> {
-        self.watch.0.get().map(|(clock, _)| clock.mono())
+        self.watch.get().map(|(clock, _)| clock.mono())
     }
 
     #[cold]
     fn note_wait(&self, since: Duration) {
-        if let Some((clock, waits)) = self.watch.0.get() {
+        if let Some((clock, waits)) = self.watch.get() {
             waits.of(StallCause::Lock).note(clock.mono().saturating_sub(since));
         }
     }

@@ -334,6 +334,7 @@ fn after(ctx: &WriteCtx, batch: &mut WriteBatch, commit: &Commit, full: bool) ->
 /// time. A failure poisons the database, and the next commit gets it.
 #[cold]
 fn sync_ahead(ctx: &WriteCtx, commit: &Commit) {
+    ctx.log.note_asked_to_sync();
     if ctx.log.is_overcrowded() || !ctx.jobs.push_to_thread(Job::SyncLog) {
         let _ = ctx.log.waits().of(StallCause::Log).time(&*ctx.env.clock, || ctx.sync_to(commit.end));
     }
@@ -346,7 +347,7 @@ fn ask_ahead(ctx: &WriteCtx, commit: &Commit) {
         ctx.jobs.want(Crew::Clock);
     }
     if ctx.log.wants_piece(commit) {
-        ctx.jobs.push(Job::PrepareLog);
+        let _ = ctx.jobs.push_to_thread(Job::PrepareLog); // a commit that finds no file asks again
     }
 }
 
