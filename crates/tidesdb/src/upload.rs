@@ -27,7 +27,7 @@ use crate::maintenance::MaintenanceCtx;
 use crate::remote::{Remote, object_name};
 use crate::store::Body;
 use crate::types::{SeqNo, VlogId, WalId};
-use crate::version::{Image, State};
+use crate::version::{Image, State, VlogState};
 use crate::wal::layout::{SEGMENT_HEADER_BYTES, UNIT};
 use crate::wal::reader;
 use crate::{Error, Result};
@@ -177,32 +177,26 @@ fn put_files(
 ) -> Result<()> {
     let tables = state.families.values().flat_map(|f| f.tables.ids());
     let tables: Vec<String> = tables.map(files::table).collect();
-    let is_stored = |name: &&String| remote.objects.lock().has(name);
-    let (stored, new): (Vec<&String>, Vec<&String>) = tables.iter().partition(is_stored);
-    for name in stored {
-        let bytes = remote.objects.lock().stored(name);
-        remote.cache.settle(name, bytes); // uploaded by an earlier session
-    }
+    let new: Vec<&String> = tables.iter().filter(|name| !remote.objects.lock().has(name)).collect();
     remote.queued.store(new.len() as u64, Ordering::Relaxed);
     for name in new {
-        let len = file_bytes(ctx, name)?;
-        put_part(ctx, remote, name, len)?;
-        remote.cache.settle(name, len);
+        put_part(ctx, remote, name, file_bytes(ctx, name)?)?;
         remote.queued.fetch_sub(1, Ordering::Relaxed);
     }
     for family in state.families.values() {
         let core = families.iter().find(|core| core.id == family.id);
         for (id, info) in &family.vlogs {
-            let stored = remote.objects.lock().stored(&files::vlog(*id));
-            if info.sealed_at.is_some() && stored == info.bytes {
-                remote.cache.settle(&files::vlog(*id), stored);
-                continue;
+            if !is_whole(remote, *id, info) {
+                put_vlog(ctx, remote, core, *id)?;
             }
-            put_vlog(ctx, remote, core, *id)?;
         }
     }
-    remote.cache.shrink(None);
     Ok(())
+}
+
+/// Returns whether the store has all bytes of a value log and nothing is written to it any more.
+fn is_whole(remote: &Remote, id: VlogId, info: &VlogState) -> bool {
+    info.sealed_at.is_some() && remote.objects.lock().stored(&files::vlog(id)) == info.bytes
 }
 
 /// The length of a file that is never written again.
@@ -218,15 +212,11 @@ fn put_vlog(ctx: &MaintenanceCtx, remote: &Remote, core: Option<&Arc<FamilyCore>
     if let Some(core) = core {
         core.vlog.sync().inspect_err(|e| drop(ctx.write.poison(e.clone())))?;
     }
-    let (len, complete) = match known {
-        Some(known) => known,
-        None => (file_bytes(ctx, &name)?, true), // of an earlier session
+    let len = match known {
+        Some(len) => len,
+        None => file_bytes(ctx, &name)?, // of an earlier session
     };
-    put_part(ctx, remote, &name, len)?;
-    if complete {
-        remote.cache.settle(&name, len);
-    }
-    Ok(())
+    put_part(ctx, remote, &name, len)
 }
 
 /// Stores the bytes of `name` below `len` that the store lacks.
@@ -308,7 +298,23 @@ fn finish(ctx: &MaintenanceCtx, remote: &Remote, prefix: &Prefix, log_start: Wal
     remote.objects.lock().set_generation(number);
     remote.installs_seen.store(prefix.installs, Ordering::SeqCst);
     remove_garbage(remote, &prefix.state, number, log_start);
+    settle(remote, &prefix.state);
     Ok(())
+}
+
+/// Lets the files of `state` leave the folder. The stored manifest names them by now: an open trusts no object that it does not name, so a
+/// file that had left the folder before would be lost if the process ended in between.
+fn settle(remote: &Remote, state: &State) {
+    for family in state.families.values() {
+        for name in family.tables.ids().map(files::table) {
+            let bytes = remote.objects.lock().stored(&name);
+            remote.cache.settle(&name, bytes);
+        }
+        for (id, info) in family.vlogs.iter().filter(|(id, info)| is_whole(remote, **id, info)) {
+            remote.cache.settle(&files::vlog(*id), info.bytes);
+        }
+    }
+    remote.cache.shrink(None);
 }
 
 /// Deletes objects that are no longer needed. An object that cannot be deleted is tried again after the next upload.

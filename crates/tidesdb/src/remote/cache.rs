@@ -1,7 +1,7 @@
 //! The tables and value logs in the local folder: which exist, which may be removed, and fetching removed ones again.
 //!
-//! A file may be removed from the folder once the store has all of it and nothing is written to it any more
-//! ([`Cache::settle`]). It gets another name first. Its open handles then lose their descriptors, so that the disk blocks are freed, and
+//! A file may be removed from the folder once the store has all of it, the manifest in the store names it, and nothing is written to it any
+//! more ([`Cache::settle`]). It gets another name first. Its open handles then lose their descriptors, so that the disk blocks are freed, and
 //! the next read fetches the file again. A fetched file is written under a temporary name, synced and then renamed. So a crash
 //! never leaves a partial file under the final name.
 //!
@@ -124,7 +124,7 @@ impl Cache {
         files.local.remove(name);
     }
 
-    /// Records that the store has all `bytes` of the file `name` and that nothing is written to it any more.
+    /// Records that the store has all `bytes` of the file `name`, that its manifest names it, and that nothing is written to it any more.
     pub(crate) fn settle(&self, name: &str, bytes: u64) {
         if let Some(local) = self.files.lock().local.get_mut(name) {
             local.settled = Some(bytes);

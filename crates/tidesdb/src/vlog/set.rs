@@ -593,15 +593,14 @@ impl VlogSet {
         self.file(id).map(|file| info(&file))
     }
 
-    /// Returns the length up to which the bytes of a file no longer change, and whether the file is complete. A file
-    /// with constant writes is closed for appends to get there; the next value creates a new one. Returns `None` if the
-    /// file is not open.
-    pub fn stable(&self, id: VlogId) -> Option<(u64, bool)> {
+    /// Returns the length up to which the bytes of a file no longer change. A file with constant writes is closed for appends to get
+    /// there; the next value creates a new one. Returns `None` if the file is not open.
+    pub fn stable(&self, id: VlogId) -> Option<u64> {
         let file = self.files.read().open.get(&id).cloned()?;
         let mut backoff = Backoff::new();
         for round in 0u32.. {
             if let Some(len) = file.quiet_len() {
-                return Some((len, file.sealed_len().is_some()));
+                return Some(len);
             }
             if round == QUIET_ROUNDS && self.is_current(id) {
                 self.rotate();

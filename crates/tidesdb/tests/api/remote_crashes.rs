@@ -152,6 +152,44 @@ fn a_store_that_fails_at_any_call_fails_no_commit_and_catches_up() {
     }
 }
 
+/// Files once left the folder before the manifest in the store named them. The next open does not trust such an object.
+#[test]
+fn a_process_that_ends_within_an_upload_loses_no_file_that_left_the_folder() {
+    let family = small().vlog_file_bytes(4096);
+    let life = |from: u64| {
+        let store = Arc::new(Watched::default());
+        let (env, disk, _clock) = sim::env(16);
+        let db = options(&env, remote(&store, true, 1)).default_family(family.clone()).open().unwrap();
+        db.create_family("two", family.clone()).unwrap();
+        store.fail(from, u64::MAX);
+        let mut commits = 0;
+        while commits < COMMITS / 2 {
+            commit(&db, commits).unwrap();
+            if commits % 13 == 12 {
+                let _ = db.default_family().compact(); // fails once the store does
+            }
+            commits += 1;
+            if commits % 5 == 0 && db.upload().is_err() {
+                break;
+            }
+        }
+        let (env, _disk, _clock) = sim::env_on(disk.fork(), 17);
+        db.abandon();
+        let calls = store.calls();
+        let store = Arc::new(store.inner.fork());
+        let what = format!("call {from}");
+        let again = options(&env, RemoteOptions::new(store)).default_family(family.clone()).open();
+        let db = again.unwrap_or_else(|e| panic!("{what}: {e}"));
+        assert_eq!(prefix_of(&db, &history(), &what), commits as usize, "{what}");
+        calls
+    };
+    let calls = life(u64::MAX);
+    assert!(calls > 50, "{calls}");
+    for from in 0..calls {
+        life(from);
+    }
+}
+
 #[test]
 fn a_restore_interrupted_at_any_call_can_be_repeated() {
     let history = history();
