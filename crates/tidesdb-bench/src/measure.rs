@@ -64,9 +64,17 @@ impl Recorder {
             p95: micros(h.value_at_quantile(0.95)),
             p99: micros(h.value_at_quantile(0.99)),
             p999: micros(h.value_at_quantile(0.999)),
+            p9999: micros(h.value_at_quantile(0.9999)),
+            slow: slow_seconds(h),
             max: micros(h.max()),
         })
     }
+}
+
+/// Returns the seconds of all latencies of 1 ms and more.
+fn slow_seconds(h: &Histogram<u64>) -> f64 {
+    let slow = h.iter_recorded().filter(|step| step.value_iterated_to() >= 1_000_000);
+    slow.map(|step| step.value_iterated_to() as f64 * 1e-9 * step.count_at_value() as f64).sum()
 }
 
 /// Latencies in microseconds. There is one sample per commit, whatever its batch size, and one per read.
@@ -90,6 +98,12 @@ pub struct Latency {
     pub p99: f64,
     /// 99.9th percentile.
     pub p999: f64,
+    /// 99.99th percentile.
+    #[serde(default)]
+    pub p9999: f64,
+    /// Seconds of all samples of 1 ms and more.
+    #[serde(default)]
+    pub slow: f64,
     /// Maximum.
     pub max: f64,
 }

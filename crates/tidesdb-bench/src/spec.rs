@@ -58,11 +58,14 @@ pub enum Workload {
     /// Overwrites of drawn keys, first as fast as possible, then at half of that rate; then one additional thread probes as
     /// in `ProbeAfter`, while it holds one more cursor.
     ProbeBeside,
+    /// Puts of all keys, then of their next versions, then seeks, ranges and gets in turn through cursors that are held from then on. When
+    /// the background work is done, the same reads again.
+    Motion,
 }
 
 impl Workload {
     /// All workloads.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Write,
         Self::Read,
         Self::Mixed,
@@ -84,6 +87,7 @@ impl Workload {
         Self::Overload,
         Self::ProbeAfter,
         Self::ProbeBeside,
+        Self::Motion,
     ];
 
     /// Returns the name used on command lines and in reports.
@@ -110,6 +114,7 @@ impl Workload {
             Self::Overload => "overload",
             Self::ProbeAfter => "probeafter",
             Self::ProbeBeside => "probebeside",
+            Self::Motion => "motion",
         }
     }
 
@@ -120,7 +125,7 @@ impl Workload {
 
     /// Returns true if the workload needs a database that another process has filled.
     pub fn needs_data(self) -> bool {
-        !matches!(self, Self::Write | Self::Mixed | Self::Queue | Self::Kill | Self::Turnover)
+        !matches!(self, Self::Write | Self::Mixed | Self::Queue | Self::Kill | Self::Turnover | Self::Motion)
     }
 }
 
@@ -192,7 +197,7 @@ pub struct Spec {
     /// Number of operations, over all threads; a transaction counts as one.
     pub ops: u64,
     /// If not 0, the duration of the operations in seconds; it replaces `ops`. With `Turnover`, the duration of the
-    /// queues and of the rest after them; with `ProbeAfter` and `ProbeBeside`, that of the probes.
+    /// queues and of the rest after them; with `ProbeAfter` and `ProbeBeside`, that of the probes; with `Motion`, that of the first reads.
     pub seconds: f64,
     /// Number of keys in the database before the operations; 0 means as many as `ops`.
     pub keys: u64,
@@ -341,7 +346,7 @@ impl Spec {
             ),
             (
                 self.is_too_short(),
-                "turnover needs as many operations as keys, overload and probes need a duration",
+                "turnover needs as many operations as keys, overload, probes and motion need a duration",
             ),
             (
                 self.probes() && self.pattern != Pattern::Random,
@@ -382,7 +387,8 @@ impl Spec {
     fn is_too_short(&self) -> bool {
         match self.workload {
             Workload::Turnover => self.ops < self.population(),
-            _ => (self.workload == Workload::Overload || self.probes()) && self.seconds <= 0.0,
+            Workload::Overload | Workload::Motion => self.seconds <= 0.0,
+            _ => self.probes() && self.seconds <= 0.0,
         }
     }
 
@@ -430,8 +436,9 @@ impl Spec {
 
     /// Returns true if the row writes newer versions of existing keys.
     pub fn overwrites(&self) -> bool {
-        use Workload::{Blend, Churn, Families, Overload, Overwrite, Transaction};
-        let alone = matches!(self.workload, Churn | Blend | Transaction | Overwrite | Families | Overload);
+        use Workload::{Blend, Churn, Families, Motion, Overload, Overwrite, Transaction};
+        let alone =
+            matches!(self.workload, Churn | Blend | Transaction | Overwrite | Families | Overload | Motion);
         alone || self.has_extra_thread()
     }
 
@@ -478,7 +485,8 @@ impl Spec {
 
     /// Returns the number of indexes that each thread owns when it writes.
     pub fn share(&self) -> u64 {
-        let timed = self.seconds > 0.0 && !self.workload.needs_data();
+        let has_keys = self.workload.needs_data() || self.workload == Workload::Motion;
+        let timed = self.seconds > 0.0 && !has_keys;
         if timed { TIMED_SHARE } else { self.population() / self.threads as u64 }
     }
 

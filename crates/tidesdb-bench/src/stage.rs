@@ -1,8 +1,11 @@
 //! One stage of a row, in its own process: filling the database, the measured operations, or the steps before and after
 //! a kill. The parent process sends a [`Task`] and reads an [`Outcome`]; each is one line of JSON.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -10,17 +13,22 @@ use serde::{Deserialize, Serialize};
 use crate::cgroup;
 use crate::device::{self, Device};
 use crate::engine::{Cause, Config, Engine, Open, Result, Stats, Wait};
-use crate::measure::{Latency, now};
+use crate::measure::{Latency, Recorder, now};
 use crate::process::{self, Usage};
 use crate::rivals;
 use crate::spec::{Durability, Spec, Workload};
 use crate::timeline::{Board, Part, Period, Second, Sources, Watch};
-use crate::workload::{Bench, Measured, Model, Overload, Phase, Transacted, rows_of_probe};
+use crate::workload::{Bench, Measured, Model, Overload, Phase, Transacted, rows_of_motion, rows_of_probe};
 
 /// Time covered by one line of the timeline.
 const LINE: Duration = Duration::from_secs(1);
 /// Fraction of the row's time that is spent measuring the device: one part in this many.
 const PROBE: f64 = 6.0;
+
+/// Appends to a file beside the database, each followed by a bare sync of its data: what the device does at that time to anybody.
+pub const SYNC: &str = "SYNC";
+/// Pause between two of them.
+const SYNC_PAUSE: Duration = Duration::from_millis(100);
 
 /// Operations per commit while the database is filled, and about the most bytes: engines limit the size of a batch.
 const FILL_BATCH: u64 = 1000;
@@ -208,15 +216,17 @@ impl Outcome {
                 "GET" | "MULTIGET" | "SEEK" => payload.read += phase.ops * entry,
                 "HEAD" => payload.read += phase.ops * entry * self.spec.batch,
                 "RANGE" | "SCAN" => payload.read += phase.ops * entry * self.spec.range,
-                "ITER" | "OPEN" | "REOPEN" => {}
+                "ITER" | "OPEN" | "REOPEN" | SYNC => {}
                 "TX" => {
                     payload.read += phase.ops * self.spec.tx_ops * entry;
                     payload.written += phase.ops * self.spec.tx_ops * entry;
                 }
-                operation => match rows_of_probe(operation) {
-                    Some(rows) => payload.read += phase.ops * entry * rows,
-                    None => payload.written += phase.ops * entry,
-                },
+                operation => {
+                    match rows_of_probe(operation).or_else(|| rows_of_motion(operation, self.spec.range)) {
+                        Some(rows) => payload.read += phase.ops * entry * rows,
+                        None => payload.written += phase.ops * entry,
+                    }
+                }
             }
         }
         payload
@@ -299,16 +309,26 @@ fn watched(task: &Task, open: Open, outcome: &mut Outcome) -> Result<()> {
     outcome.settings = engine.settings();
     let board = Arc::new(Board::new(spec.crew()));
     let bench = Bench::new(spec, engine.keeps_data())?.on_board(board.clone());
-    let measured = std::thread::scope(|scope| {
+    let is_over = AtomicBool::new(false);
+    let (measured, synced) = std::thread::scope(|scope| {
+        let syncs =
+            (spec.workload == Workload::Motion).then(|| scope.spawn(|| bare_syncs(&task.dir, &is_over)));
         let (dir, group) = (task.dir.clone(), task.group.clone());
-        let watch = Watch::start(scope, Sources { board, dir, group, engine: &*engine }, LINE)?;
-        timed(&bench, &*engine, watch, outcome)
+        let measured = Watch::start(scope, Sources { board, dir, group, engine: &*engine }, LINE)
+            .and_then(|watch| timed(&bench, &*engine, watch, outcome));
+        is_over.store(true, Ordering::Relaxed);
+        let synced =
+            syncs.map(|thread| thread.join().unwrap_or_else(|_| Err("a thread panicked".to_owned())));
+        Ok::<_, String>((measured?, synced.transpose()?))
     })?;
     (outcome.peak_memory, outcome.peak_addresses) = (process::peak_memory(), process::peak_addresses());
     if spec.overwrites() && spec.workload != Workload::Families {
         let phases = outcome.phases.clone();
         scan(&bench, &*engine, &measured, outcome)?;
-        outcome.phases = phases;
+        if spec.workload != Workload::Motion {
+            outcome.phases = phases;
+        }
+        outcome.phases.extend(synced);
     }
     if engine.keeps_data() {
         verify_families(&bench, &*engine, &measured)?;
@@ -319,6 +339,26 @@ fn watched(task: &Task, open: Open, outcome: &mut Outcome) -> Result<()> {
     outcome.close = start.elapsed().as_secs_f64();
     outcome.db_bytes = process::bytes_below(&task.dir);
     Ok(())
+}
+
+/// Appends to a file beside `dir` and syncs it until `is_over`. Returns the latencies of the syncs.
+fn bare_syncs(dir: &Path, is_over: &AtomicBool) -> Result<Phase> {
+    let path = dir.with_extension("syncs");
+    let failed = |e: io::Error| format!("{}: {e}", path.display());
+    let mut file = File::create(&path).map_err(failed)?;
+    let (start, mut recorder) = (now(), Recorder::default());
+    while !is_over.load(Ordering::Relaxed) {
+        file.write_all(&[0; 4096]).map_err(failed)?;
+        let begin = now();
+        file.sync_data().map_err(failed)?;
+        recorder.record(begin.elapsed());
+        std::thread::sleep(SYNC_PAUSE);
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    std::fs::remove_file(&path).map_err(failed)?;
+    let latency = recorder.latency();
+    let ops = latency.as_ref().map_or(0, |l| l.samples);
+    Ok(Phase { operation: SYNC.to_owned(), ops, seconds, latency })
 }
 
 /// An engine may begin work once there was no commit for some seconds. The next stage of a database larger than memory reads what
@@ -466,8 +506,9 @@ fn opened(task: &Task, open: Open, outcome: &mut Outcome) -> Result<Box<dyn Engi
 fn once(operation: &str, seconds: f64) -> Phase {
     let us = seconds * 1e6;
     let (samples, deviation, variation) = (1, 0.0, 0.0);
-    let [mean, min, p50, p95, p99, p999, max] = [us; 7];
-    let latency = Latency { samples, mean, deviation, variation, min, p50, p95, p99, p999, max };
+    let [mean, min, p50, p95, p99, p999, p9999, max] = [us; 8];
+    let latency =
+        Latency { samples, mean, deviation, variation, min, p50, p95, p99, p999, p9999, slow: seconds, max };
     Phase { operation: operation.to_owned(), ops: 1, seconds, latency: Some(latency) }
 }
 

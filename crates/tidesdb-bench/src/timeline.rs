@@ -153,7 +153,7 @@ struct Cell {
 }
 
 /// Maximum number of operation kinds in a row.
-const KINDS: usize = 8;
+const KINDS: usize = 12;
 
 /// Counters of one thread.
 #[derive(Debug, Default)]
@@ -248,8 +248,17 @@ impl Board {
 
 /// Thread that writes the lines.
 pub struct Watch<'scope> {
-    changes: Sender<Change>,
+    changes: Changes,
     thread: ScopedJoinHandle<'scope, Vec<Second>>,
+}
+
+/// Tells the thread of a watch what changes. Dropping it ends the thread: the board, which outlives a failed row, has a sender too.
+struct Changes(Sender<Change>);
+
+impl Drop for Changes {
+    fn drop(&mut self) {
+        let _ = self.0.send(Change::End);
+    }
 }
 
 /// Sources of the figures.
@@ -307,13 +316,13 @@ impl<'scope> Watch<'scope> {
         let thread = std::thread::Builder::new()
             .spawn_scoped(scope, work)
             .map_err(|e| format!("cannot start a thread: {e}"))?;
-        Ok(Self { changes: send, thread })
+        Ok(Self { changes: Changes(send), thread })
     }
 
     /// Ends the current part and begins `part`.
     pub fn part(&self, part: Part) {
         // The send cannot fail: the thread ends only after this handle is dropped.
-        let _ = self.changes.send(Change::Part(part));
+        let _ = self.changes.0.send(Change::Part(part));
     }
 
     /// Ends the last part and returns all lines.
@@ -321,7 +330,7 @@ impl<'scope> Watch<'scope> {
     /// # Errors
     /// Returns an error if the thread panicked.
     pub fn finish(self) -> Result<Vec<Second>, String> {
-        let _ = self.changes.send(Change::End);
+        drop(self.changes);
         self.thread.join().map_err(|_| "the timeline thread panicked".to_owned())
     }
 }

@@ -128,6 +128,16 @@ fn ours(row: &Spec, repetition: usize, rng: &mut Rng) -> Outcome {
         Workload::ProbeBeside => {
             vec![("SEARCH", write), ("PUT", write / 2.0), ("SEEK", 2e4), ("RANGE 10", 1e4), ("ABSENT", 5e5)]
         }
+        Workload::Motion => {
+            vec![
+                ("PUT", write),
+                ("PUT AGAIN", write),
+                ("SEEK AT ONCE", 2e4),
+                ("RANGE AT ONCE", 1e4),
+                ("GET AT ONCE", 1e5),
+                ("SEEK", 4e4),
+            ]
+        }
         Workload::Blend => vec![("GET", 3e5), ("UPDATE", 2.9e5)],
         Workload::Transaction => vec![("TX", 2e5 / row.tx_ops as f64)],
         Workload::Iterate => Vec::new(),
@@ -212,6 +222,8 @@ fn phase(operation: &str, ops: u64, rate: f64, (row, batch): (&Spec, f64)) -> Ph
         p95: p50 * 2.1,
         p99: p50 * 4.3,
         p999: p50 * 11.0,
+        p9999: p50 * 40.0,
+        slow: 0.0,
         max: p50 * 80.0,
     };
     Phase { operation: operation.to_owned(), ops, seconds: ops as f64 / rate, latency: Some(latency) }

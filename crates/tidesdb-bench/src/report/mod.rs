@@ -14,6 +14,7 @@ mod steady;
 mod families;
 mod queue;
 mod churn;
+mod motion;
 mod overload;
 mod probes;
 mod values;

@@ -11,7 +11,7 @@ use super::lines::{Line, OURS, YARDSTICK, lines};
 use super::table::{aligned, lines_table, rate};
 use super::targets::{self, Target};
 use super::words::Unit;
-use super::{churn, families, overload, probes, queue, steady, values};
+use super::{churn, families, motion, overload, probes, queue, steady, values};
 
 const HEAD: [&str; 14] = [
     "row",
@@ -71,6 +71,7 @@ fn summary(results: &Results, lines: &[Line]) -> String {
         churn::rows(lines),
         overload::rows(lines),
         probes::rows(lines),
+        motion::rows(results),
     ];
     for rows in tables.into_iter().flatten() {
         let _ = write!(out, "\n{}", aligned(&rows, &[0, 1]));
@@ -128,6 +129,7 @@ pub fn targets(lines: &[Line]) -> Vec<(String, Vec<Target>)> {
         let mut all = targets::targets(lines, rival);
         all.extend(steady::targets(lines, rival));
         all.extend(probes::targets(lines, rival));
+        all.extend(motion::targets(lines, rival));
         all.extend(churn::targets(lines, rival));
         all.extend(overload::targets(lines, rival));
         all.extend(values::targets(lines, rival));

@@ -5,6 +5,7 @@ pub mod beyond;
 pub mod churn;
 pub mod families;
 mod large;
+pub mod motion;
 pub mod overload;
 pub mod queue;
 mod reference;
@@ -47,7 +48,7 @@ enum Scales {
 }
 
 /// All suites.
-pub const ALL: [Suite; 15] = [
+pub const ALL: [Suite; 16] = [
     Suite {
         name: "quick",
         about: "every kind of operation, under a minute for this engine",
@@ -103,6 +104,13 @@ pub const ALL: [Suite; 15] = [
         repeat: 1,
         scales: Scales::Operations,
         rows: steady::rows,
+    },
+    Suite {
+        name: motion::NAME,
+        about: "single puts and held cursors while the tree changes, and reads at once after an overwrite",
+        repeat: 1,
+        scales: Scales::Tree,
+        rows: motion::rows,
     },
     Suite {
         name: amplification::NAME,

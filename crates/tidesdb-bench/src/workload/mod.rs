@@ -17,6 +17,7 @@ mod families;
 mod turnover;
 mod overload;
 mod probe;
+mod motion;
 
 #[cfg(test)]
 mod tests;
@@ -39,6 +40,7 @@ use lane::Gathered;
 pub use lane::Limit;
 pub use model::Model;
 use model::Order;
+pub(crate) use motion::{LOAD, OVERWRITE, rows_of_motion};
 pub use overload::Overload;
 pub(crate) use probe::{PROBES, rows_of_probe};
 pub use queue::FRONT;
@@ -191,6 +193,7 @@ impl<'a> Bench<'a> {
             Workload::Overload => self.overload(engine),
             Workload::ProbeAfter => self.probe_after(engine),
             Workload::ProbeBeside => self.probe_beside(engine),
+            Workload::Motion => self.motion(engine),
         }
     }
 
