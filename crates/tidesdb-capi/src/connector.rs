@@ -45,7 +45,6 @@ pub(crate) struct Connector {
     calls: Gate,
     /// The store itself, if the library created the connector and nobody changed it.
     own: Option<Arc<Bridge>>,
-    backend: c_int,
     folder: PathBuf,
     scratch: AtomicU64,
 }
@@ -77,7 +76,6 @@ impl Connector {
         }
         Ok(Self {
             own: own_store(&table),
-            backend: table.backend,
             raw: Raw { at, table },
             calls: Gate::default(),
             folder: folder.to_owned(),
@@ -96,7 +94,7 @@ impl Connector {
 
     /// Returns the name shown in statistics.
     pub(crate) fn name(&self) -> &'static CStr {
-        match self.backend {
+        match self.raw.table.backend {
             BACKEND_FS => c"fs",
             BACKEND_S3 => c"s3",
             _ => c"unknown",

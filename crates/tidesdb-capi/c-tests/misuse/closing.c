@@ -61,8 +61,7 @@ static void enter(struct context *context)
 static int gated_order(const uint8_t *a, size_t na, const uint8_t *b, size_t nb, void *ctx)
 {
     enter(ctx);
-    int order = memcmp(a, b, na < nb ? na : nb);
-    return order != 0 ? order : (na > nb) - (na < nb);
+    return any_order(a, na, b, nb, ctx);
 }
 
 static int gated_hook(const tidesdb_commit_op_t *ops, int count, uint64_t seq, void *ctx)

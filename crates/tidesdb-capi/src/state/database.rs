@@ -15,14 +15,14 @@ use std::time::Duration;
 
 use tidesdb::internals::types::FamilyId;
 use tidesdb::{Db, FamilyOptions, LockedDb, SyncMode};
-use tidesdb_sync::{Mutex, rank};
+use tidesdb_sync::{Mutex, MutexGuard, rank};
 
 use super::orders::{Order, Orders};
 use super::{CLOSED, DATABASES, FAMILIES, Family, ITERATORS, TRANSACTIONS, Transaction, family};
 use crate::abi::{
     ERR_EXISTS, ERR_INVALID_DB, ERR_MEMORY_LIMIT, ERR_NOT_FOUND, FAMILY_NAME_BYTES, FamilyConfig,
 };
-use crate::callback::{self, Hook};
+use crate::callback;
 use crate::connector::Connector;
 use crate::failure::{Answer, Failure, invalid, told};
 use crate::gate::Gate;
@@ -363,14 +363,11 @@ impl Database {
         callback::not_in_order()?;
         let catalog = self.catalog.lock();
         let (handle, family) = self.family(name)?;
-        let hook = self.drop_one(handle, &family)?;
-        drop(catalog);
-        family::end(hook);
-        Ok(())
+        self.drop_one(catalog, handle, &family)
     }
 
-    /// Drops a family. The caller holds the catalog lock. Returns the hook of the family, to be ended without that lock.
-    fn drop_one(&self, handle: Handle, family: &Family) -> Answer<Option<Arc<Hook>>> {
+    /// Drops a family. Ends its hook once `catalog`, the lock of that name, is released.
+    fn drop_one(&self, catalog: MutexGuard<'_, ()>, handle: Handle, family: &Family) -> Answer {
         let engine = self.engine()?;
         engine.drop_family(&family.engine().name())?;
         let hook = family.drop_handle();
@@ -383,7 +380,9 @@ impl Database {
         if let Err(error) = engine.default_family().delete(&settings_key(family.engine())) {
             tracing::warn!(%error, "the settings of a dropped family could not be deleted");
         }
-        Ok(hook)
+        drop(catalog);
+        family::end(hook);
+        Ok(())
     }
 
     /// Drops the family of `handle`.
@@ -398,10 +397,7 @@ impl Database {
         if !ours {
             return Err(invalid!("the family belongs to another database"));
         }
-        let hook = self.drop_one(handle, &family)?;
-        drop(catalog);
-        family::end(hook);
-        Ok(())
+        self.drop_one(catalog, handle, &family)
     }
 
     /// Registers a comparator. The last one that the families need opens the database.

@@ -7,10 +7,11 @@ use std::time::Duration;
 use tidesdb::SyncMode;
 use tidesdb_sync::{Mutex, rank};
 
+use super::CLOSED;
 use super::database::Database;
-use crate::abi::{ERR_INVALID_DB, FamilyConfig, HookFn};
+use crate::abi::{FamilyConfig, HookFn};
 use crate::callback::{Context, Hook};
-use crate::failure::{Answer, told};
+use crate::failure::Answer;
 use crate::pointer::put_text;
 use crate::settings;
 
@@ -43,16 +44,15 @@ unsafe impl Send for Settings {}
 impl Family {
     /// Creates a family with these settings.
     pub(super) fn new(engine: tidesdb::Family, database: Weak<Database>, config: &FamilyConfig) -> Self {
-        let family = Self {
+        let hook = hook_of(config);
+        engine.set_commit_hook(hook.as_ref().map(Hook::for_engine));
+        Self {
             engine,
             database,
-            config: Mutex::new(Settings { config: *config, hook: None }),
+            config: Mutex::new(Settings { config: *config, hook }),
             sync: AtomicU64::new(word(settings::sync_mode(config))),
             dropped: AtomicBool::new(false),
-        };
-        let none = family.exchange_hook(&mut family.config.lock(), hook_of(config));
-        debug_assert!(none.is_none());
-        family
+        }
     }
 
     /// Returns the engine's family.
@@ -66,7 +66,7 @@ impl Family {
     /// # Errors
     /// `ERR_INVALID_DB` if it is closed.
     pub(crate) fn database(&self) -> Answer<Arc<Database>> {
-        self.database.upgrade().ok_or(told!(ERR_INVALID_DB, "the database is closed"))
+        self.database.upgrade().ok_or(CLOSED)
     }
 
     /// Returns how a commit to the family becomes durable.

@@ -44,8 +44,8 @@ pub(crate) struct Used<T> {
 }
 
 impl<T> Used<T> {
-    fn new(object: Arc<T>, calls: &Arc<Gate>) -> Answer<Self> {
-        if calls.enter() { Ok(Self { object, calls: Arc::clone(calls) }) } else { Err(CLOSED) }
+    fn new(object: Arc<T>, calls: Arc<Gate>) -> Answer<Self> {
+        if calls.enter() { Ok(Self { object, calls }) } else { Err(CLOSED) }
     }
 }
 
@@ -70,7 +70,7 @@ impl<T> Drop for Used<T> {
 pub(crate) fn database(handle: Handle) -> Answer<Used<Database>> {
     let database = DATABASES.share(handle)?;
     let calls = Arc::clone(database.calls());
-    Used::new(database, &calls)
+    Used::new(database, calls)
 }
 
 /// Returns the family of `handle`, for the duration of a call.
@@ -80,5 +80,5 @@ pub(crate) fn database(handle: Handle) -> Answer<Used<Database>> {
 pub(crate) fn family(handle: Handle) -> Answer<Used<Family>> {
     let family = FAMILIES.share(handle)?;
     let calls = Arc::clone(family.database()?.calls());
-    Used::new(family, &calls)
+    Used::new(family, calls)
 }
