@@ -404,9 +404,7 @@ impl<T: Send> Guarded<T> {
             return Ok(call(&mut guard.value));
         }
     }
-}
 
-impl<T: Send> Guarded<T> {
     /// As [`Guarded::with`], for a thread that does not hold the interpreter lock.
     pub(crate) fn with_detached<R>(&self, call: impl FnOnce(&mut T) -> R) -> R {
         let mut guard = Guard::new(self.value.lock().unwrap_or_else(PoisonError::into_inner), &self.owner);

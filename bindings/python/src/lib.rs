@@ -1,7 +1,7 @@
 //! The extension module `tidesdb._tidesdb`: the engine as classes of Python. The package around it, in `python/tidesdb`, has what is easier
 //! to say in Python: the exceptions, file objects, and `asyncio`.
 //!
-//! * Threads: a call of the engine that may read, wait or compare runs without the interpreter lock (`Shared::run`, `Guarded::detached`).
+//! * Threads: a call of the engine that may read, wait or compare runs without the interpreter lock (`Shared::run`, or `handle::run` within `Guarded::with`).
 //!   A thread waits for a lock of this module only while it does not hold the interpreter lock, so the two cannot deadlock.
 //! * Keys and values: `bytes` are passed to the engine where they lie, because they never change. Any other buffer is copied while the
 //!   interpreter lock is held, and only then; a long one piece by piece, between which other threads run (`buffer.rs`).

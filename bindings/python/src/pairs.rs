@@ -2,7 +2,7 @@
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyIterator, PyMapping, PyTuple};
+use pyo3::types::{PyBytes, PyIterator, PyMapping, PyTuple};
 
 use crate::buffer::{Kept, PIECE_BYTES};
 
@@ -15,7 +15,7 @@ const CHUNK_ROWS: usize = 16 << 10;
 /// # Errors
 /// `TypeError`.
 pub(crate) fn pairs<'py>(items: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyIterator>> {
-    match items.is_instance_of::<PyDict>() || items.cast::<PyMapping>().is_ok() {
+    match items.cast::<PyMapping>().is_ok() {
         true => items.call_method0("items")?.try_iter(),
         false => items.try_iter(),
     }

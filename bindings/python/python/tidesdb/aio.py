@@ -54,7 +54,7 @@ _R = TypeVar("_R")
 _ROWS = 16
 _ROWS_MAX = 1024
 
-# A value of this many bytes is added to a transaction by a thread: a long one goes to the disk at once.
+# A value of this many bytes is added to a transaction by a thread: the copy takes long, and from 8 MiB on it goes to the disk at once.
 _LONG_BYTES = 1 << 20
 
 
