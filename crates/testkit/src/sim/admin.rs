@@ -278,15 +278,20 @@ fn capture(world: &World, rng: &mut Rng) {
     }
 }
 
+/// Returns those of `families` that still have the names that they had before a copy was made. A family that was dropped or renamed
+/// meanwhile may or may not be in the copy, under either name.
+fn still_named(families: &[Arc<Tracked>], names: Vec<String>) -> Vec<(FamilyNo, String)> {
+    let is_known = |t: &Tracked, name: &String| t.is_settled() && *lock(&t.name) == *name;
+    let still = families.iter().zip(names).filter(|(t, name)| is_known(t, name));
+    still.map(|(t, name)| (t.no, name)).collect()
+}
+
 fn checkpoint(world: &World, path: &str) {
     let least = world.acked();
     let families = world.all_families();
     let names: Vec<String> = families.iter().map(|t| lock(&t.name).clone()).collect();
     let Some(()) = judged(world, "a checkpoint", world.db.checkpoint(path), &families) else { return };
-    // A family that was dropped or renamed meanwhile may or may not be in the copy, under either name.
-    let is_known = |t: &Tracked, name: &String| t.is_settled() && *lock(&t.name) == *name;
-    let still = families.iter().zip(names).filter(|(t, name)| is_known(t, name));
-    let families = still.map(|(t, name)| (t.no, name)).collect();
+    let families = still_named(&families, names);
     let what = "a checkpoint".to_owned();
     lock(&world.captures).push(Capture {
         disk: world.disk.fork(),
@@ -310,13 +315,11 @@ fn upload(world: &World, store: &Shaky) {
         return;
     }
     let Some(()) = judged(world, "an upload", done, &families) else { return };
-    let is_known = |t: &Tracked, name: &String| t.is_settled() && *lock(&t.name) == *name;
-    let still = families.iter().zip(names).filter(|(t, name)| is_known(t, name));
     lock(&world.captures).push(Capture {
         disk: SimDisk::new(world.plan.seed),
         what: "a restore".to_owned(),
         path: PATH.to_owned(),
-        families: still.map(|(t, name)| (t.no, name)).collect(),
+        families: still_named(&families, names),
         least,
         optional: vec![],
         was_killed: false,

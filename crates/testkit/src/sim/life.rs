@@ -337,8 +337,6 @@ impl Oracle {
         }
         let (env, _) = self.machine(disk, self.plan.seed ^ least);
         let told = |e: String| format!("after {what}: {e}");
-        // The copy of the database, not of its checkpoints.
-        let objects = objects.filter(|_| path == PATH);
         let store = objects.map(|objects| Arc::new(Shaky::new(objects, Arc::clone(&env.clock))));
         let db = self.open(&env, &path, &store).map_err(told)?;
         if was_closed && (db.recovery_report().orphans > 0 || !db.recovery_report().clean) {
@@ -391,8 +389,7 @@ impl Oracle {
         let within = 1 << rng.below(9);
         disk.crash_at(rng.below(within));
         // It may have ended before.
-        let used = objects.take().filter(|_| path == PATH);
-        let store = used.map(|objects| Arc::new(Shaky::new(objects, Arc::clone(&env.clock))));
+        let store = objects.take().map(|objects| Arc::new(Shaky::new(objects, Arc::clone(&env.clock))));
         if let Ok(db) = self.plan.open(&env, path, as_store(&store)) {
             db.abandon();
         }

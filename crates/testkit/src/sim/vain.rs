@@ -14,7 +14,7 @@ const AROUND: u64 = 12;
 /// A row with its key.
 type Row = (Vec<u8>, Vec<u8>);
 
-/// The begin of what is written in vain: key number `n` of a family of `keys` keys.
+/// The begin of what is written in vain: key number `n` of the family `t`; `key` makes its bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'a> {
     pub(super) t: &'a Arc<Tracked>,
