@@ -38,14 +38,8 @@ const GROUP_MAX: usize = 1024;
 /// Fills a batch that is committed next.
 type Fill = Box<dyn FnOnce(&mut WriteBatch) -> Result<()> + Send>;
 
-/// What to commit.
-enum Work {
-    Batch(WriteBatch),
-    Fill(Fill),
-}
-
 /// A commit, and the task that waits for it.
-type Request = (Work, oneshot::Sender<Result<SeqNo>>);
+type Request = (Fill, oneshot::Sender<Result<SeqNo>>);
 
 /// Commits batches durably for async tasks. Cheap to clone; works with every runtime. Dropping the last clone returns when what was handed
 /// over is committed and the thread, which holds a [`Db`], has ended. So it may wait for the device. It does not wait on that thread itself,
@@ -125,7 +119,10 @@ impl Committer {
     /// As [`Db::write`] if the batch had no effect. `CommitUnknown` if it is not known whether it is durable: the sync failed, or the
     /// database was closed meanwhile by a close that failed or is still running.
     pub fn commit(&self, batch: WriteBatch) -> impl Future<Output = Result<SeqNo>> + Send + use<> {
-        self.hand_over(Work::Batch(batch))
+        self.hand_over(Box::new(move |next| {
+            *next = batch;
+            Ok(())
+        }))
     }
 
     /// As [`Committer::commit`], for a batch that `fill` fills in the thread just before it is committed. One batch at a time takes memory of
@@ -151,13 +148,13 @@ impl Committer {
     where
         F: FnOnce(&mut WriteBatch) -> Result<()> + Send + 'static,
     {
-        self.hand_over(Work::Fill(Box::new(fill)))
+        self.hand_over(Box::new(fill))
     }
 
-    fn hand_over(&self, work: Work) -> impl Future<Output = Result<SeqNo>> + Send + use<> {
+    fn hand_over(&self, fill: Fill) -> impl Future<Output = Result<SeqNo>> + Send + use<> {
         let (done, committed) = oneshot::channel();
         let requests = self.worker.requests.as_ref();
-        let sent = requests.is_some_and(|requests| requests.send((work, done)).is_ok());
+        let sent = requests.is_some_and(|requests| requests.send((fill, done)).is_ok());
         async move {
             match committed.await {
                 Ok(result) => result,
@@ -178,7 +175,7 @@ fn work(db: &Db, queue: &Receiver<Request>) {
 
 /// Commits a group in its order and makes it durable. Each task gets the result of its own batch.
 fn commit_group(db: &Db, group: Vec<Request>) {
-    let commit = |(work, done): Request| (commit_one(db, work), done);
+    let commit = |(fill, done): Request| (commit_one(db, fill), done);
     let committed: Vec<_> = group.into_iter().map(commit).collect();
     // An empty commit in mode `Full` makes all commits before it durable.
     let synced = write(db, &mut WriteBatch::new(), SyncMode::Full);
@@ -194,16 +191,10 @@ fn commit_group(db: &Db, group: Vec<Request>) {
 }
 
 /// Commits what a task has handed over.
-fn commit_one(db: &Db, work: Work) -> Result<SeqNo> {
-    let mut batch = match work {
-        Work::Batch(batch) => batch,
-        Work::Fill(fill) => {
-            let mut batch = WriteBatch::new();
-            catch_unwind(AssertUnwindSafe(|| fill(&mut batch)))
-                .unwrap_or_else(|_| Err(internal("the function that fills the batch panicked")))?;
-            batch
-        }
-    };
+fn commit_one(db: &Db, fill: Fill) -> Result<SeqNo> {
+    let mut batch = WriteBatch::new();
+    catch_unwind(AssertUnwindSafe(|| fill(&mut batch)))
+        .unwrap_or_else(|_| Err(internal("the function that fills the batch panicked")))?;
     write(db, &mut batch, SyncMode::None)
 }
 
