@@ -1,5 +1,6 @@
 //! Output of commands: rows, JSON and lines of text, to one buffered stream that may be a terminal. A terminal gets no control character of
-//! a name or a row: an escape is in its place. A file or a pipe gets them as they are.
+//! a name or a row: an escape is in its place. A file or a pipe gets them as they are; JSON has its own escapes
+//! everywhere.
 
 use std::borrow::Cow;
 use std::io::{self, Write};

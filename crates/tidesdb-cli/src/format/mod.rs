@@ -196,21 +196,21 @@ impl<R: BufRead> Lines<R> {
     fn refuse(&mut self) -> Result<bool, RowError> {
         self.number += 1;
         let len = std::mem::take(&mut self.line).len();
-        if !self.is_ended {
-            self.input.skip_until(b'\n')?;
-        }
+        self.input.skip_until(b'\n')?;
         self.check_length(len.saturating_add(1))?;
         Err(self.too_long(format!("there is no memory for a line of {} and more", text::size(len as u64))))
     }
 
     /// Refuses a row of `len` bytes if it is too long, or the memory has no room for what becomes of it.
     fn check_length(&self, len: usize) -> Result<(), RowError> {
-        let (all, max) = (text::size(len as u64), text::size(self.bytes_max as u64));
         if len > self.bytes_max {
-            return Err(self.too_long(format!("longer than {max}, the longest line that is read")));
+            return Err(self.too_long(format!(
+                "longer than {}, the longest line that is read",
+                text::size(self.bytes_max as u64)
+            )));
         }
         if len > LONG_BYTES && Vec::<u8>::new().try_reserve_exact(len.saturating_mul(COPIES)).is_err() {
-            return Err(self.too_long(format!("there is no memory for a line of {all}")));
+            return Err(self.too_long(format!("there is no memory for a line of {}", text::size(len as u64))));
         }
         Ok(())
     }

@@ -90,7 +90,7 @@ pub fn encode<K: Key>(key: K::Ref<'_>) -> Vec<u8> {
 /// Decodes a whole key; see [`encode`].
 ///
 /// # Errors
-/// [`Malformed`] if [`encode`] does not write such bytes.
+/// [`Malformed`] if [`encode`] does not write such bytes, except for no bytes of a type with one value.
 pub fn decode<K: Key>(bytes: &[u8]) -> Result<K, Malformed> {
     let whole = decode_all(bytes);
     if whole.is_err() && is_unit::<K>() && *bytes == UNIT { decode_all(&[]) } else { whole }
