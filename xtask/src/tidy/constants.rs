@@ -86,7 +86,7 @@ fn stated<'a>(span: &names::Span<'a>) -> Option<&'a str> {
 
 /// Returns each name in a comment of a line with the number before it, and its unit. Code in back-ticks has no comments.
 fn marked(line: &str) -> impl Iterator<Item = (Option<String>, &str)> {
-    let is_text = |at: &usize| line[..*at].matches('`').count() % 2 == 0;
+    let is_text = |at: &usize| line[..*at].matches('`').count().is_multiple_of(2);
     let comments = line.match_indices("<!-- ").filter(move |(at, _)| is_text(at));
     comments.filter_map(|(at, begin)| {
         let name = line[at + begin.len()..].split_once(" -->")?.0;
