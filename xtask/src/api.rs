@@ -5,9 +5,9 @@
 //! left out what is hidden. Another version of rustdoc may write some lines in another way; `cargo xtask api` renews them.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use crate::cargo::{Done, target};
+use crate::cargo::{Cargo, Done, target};
 
 /// Packages with a public API: library, folder of its documentation.
 const PACKAGES: [(&str, &str); 4] = [
@@ -27,6 +27,28 @@ const HEADER: &str = "\
 # The public API, one line for each item, field, method and implemented trait.
 # Written by `cargo xtask api`; the stage `docs` of `cargo xtask ci` checks that it is up to date.
 ";
+
+/// Returns the path of the rendered documentation of the crate whose root is the file `path`, below the folder of [`render`].
+pub(crate) fn page_of(path: &str) -> Option<String> {
+    let package = path.strip_prefix("crates/")?.strip_suffix("/src/lib.rs")?;
+    let (_, folder) = PACKAGES.iter().find(|(known, _)| *known == package)?;
+    Some(format!("{folder}/index.html"))
+}
+
+/// Renders the documentation of the packages with a public API, and of no other: its search finds what is there. Returns the folder.
+///
+/// # Errors
+/// If the documentation cannot be built.
+pub(crate) fn render(root: &Path) -> Result<PathBuf, String> {
+    let folder = target(root).join("rendered");
+    let packages = PACKAGES.map(|(package, _)| match package {
+        "tidesdb" => "-p tidesdb-engine".to_owned(),
+        other => format!("-p {other}"),
+    });
+    let line = format!("doc --no-deps --features tidesdb-typed/json {} --target-dir", packages.join(" "));
+    Cargo::new(&line).args(&[folder.display().to_string()]).run(root)?;
+    Ok(folder.join("doc"))
+}
 
 /// Writes the listings from the documentation.
 ///
@@ -63,7 +85,7 @@ pub(crate) fn check(root: &Path) -> Done {
     ))
 }
 
-fn file(root: &Path, package: &str) -> std::path::PathBuf {
+fn file(root: &Path, package: &str) -> PathBuf {
     root.join("docs/api").join(format!("{package}.txt"))
 }
 

@@ -74,7 +74,8 @@ cargo xtask COMMAND
                       random calls from several threads; --bench compares it with other stores (needs Python and pip)
   api                 writes the listing of the public API, docs/api, which `ci docs` checks
   book [--open | --samples]
-                      builds the book in target/book, with mdbook, which it installs in target/tools; --open
+                      builds the book in target/book with the rendered Rust API, and with mdbook, which it installs in
+                      target/tools: the first time that takes four to six minutes of processor time; --open
                       shows it; --samples lists the samples of the pages with their tests
   loom [NAME]         explores all interleavings of the lock-free parts; NAME filters the models
   asan                the leaf crates under the address sanitizer (needs nightly Rust)

@@ -95,7 +95,7 @@ pub struct Outcome {
     pub open: f64,
     /// Duration of closing the database.
     pub close: f64,
-    /// Peak resident memory, before the settling.
+    /// Peak resident memory, without the wait for flushes and merges at the end.
     pub peak_memory: u64,
     /// Peak address space.
     pub peak_addresses: u64,

@@ -16,6 +16,7 @@ mod range;
 mod programs;
 mod commands;
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -87,7 +88,20 @@ fn answer(error: &clap::Error) -> Exit {
         output::tell(welcome::text());
         return Exit::Usage;
     }
-    program::answer(error)
+    let exit = program::answer(error);
+    if let Some(dir) = misplaced(error) {
+        output::tell(format!(" next: add --db: tidesdb --db {} COMMAND\n", text::plain(&dir)));
+    }
+    exit
+}
+
+/// Returns the first argument that is a database, if the command line has no `--db` and an argument too many.
+fn misplaced(error: &clap::Error) -> Option<String> {
+    let too_many = [ErrorKind::UnknownArgument, ErrorKind::InvalidSubcommand];
+    let words: Vec<_> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    let named = words.iter().any(|word| word.starts_with("--db") || word.starts_with("-d"));
+    let is_wrong = too_many.contains(&error.kind()) && !named;
+    words.into_iter().find(|word| is_wrong && nearby::is_database(Path::new(word)))
 }
 
 impl Cli {
@@ -103,7 +117,9 @@ impl Cli {
             Command::Inspect(inspect) => inspect.run(&self.place, self.common.json, out),
             Command::Levels(levels) => levels.run(&self.place, &self.common, out),
             Command::Shell(shell) => {
-                self.with_session(shell.access(), |session| shell.run(session.clone(), out))
+                self.with_session(shell.target.dir.as_ref(), shell.access(), |session| {
+                    shell.run(session.clone(), out)
+                })
             }
             Command::Verb(verb) => self.run_verb(verb, out),
         }
@@ -116,15 +132,20 @@ impl Cli {
     }
 
     fn run_verb(&self, verb: &Verb, out: &mut Out<'_>) -> Outcome {
-        match (self.with_session(verb.access(), |session| verb.run(session, out)), verb) {
+        match (self.with_session(verb.dir(), verb.access(), |session| verb.run(session, out)), verb) {
             (Err(failure), Verb::Verify(_)) => Verify::not_open(failure, self.common.json, out),
             (outcome, _) => outcome,
         }
     }
 
-    /// Opens the database, calls `work`, and closes the database. A failed close is a failure of the command.
-    fn with_session(&self, access: Access, work: impl FnOnce(&Session) -> Outcome) -> Outcome {
-        let session = Session::open(&self.place, &self.common, access)?;
+    /// Opens the database, which the command may name as `dir`, calls `work`, and closes the database. A failed close is a failure of the command.
+    fn with_session(
+        &self,
+        dir: Option<&PathBuf>,
+        access: Access,
+        work: impl FnOnce(&Session) -> Outcome,
+    ) -> Outcome {
+        let session = Session::open(&self.place.or_at(dir), &self.common, access)?;
         if let Some(remark) = session.remark() {
             output::tell(remark + "\n");
         }

@@ -31,7 +31,7 @@ pub(crate) fn suggestion(path: &Path) -> Option<String> {
 }
 
 /// True if the directory at `path` has a manifest that can be read.
-fn is_database(path: &Path) -> bool {
+pub(crate) fn is_database(path: &Path) -> bool {
     path.is_dir() && inspect::trees(path).is_ok()
 }
 

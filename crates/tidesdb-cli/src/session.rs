@@ -33,6 +33,14 @@ pub(crate) struct Place {
     pub(crate) recovery: RecoveryMode,
 }
 
+/// The database as an argument, in the commands that take no other argument.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct Target {
+    /// Directory of the database [default: --db]
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub(crate) dir: Option<PathBuf>,
+}
+
 /// Options shared by all commands on a database.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Common")]
@@ -111,6 +119,11 @@ impl Place {
     pub(crate) fn path(&self) -> Outcome<&PathBuf> {
         let missing = || Failure::usage("no database given").next("add --db PATH, or set TIDESDB_DB");
         self.db.as_ref().ok_or_else(missing)
+    }
+
+    /// Returns the place of a command that may name the database itself.
+    pub(crate) fn or_at(&self, dir: Option<&PathBuf>) -> Self {
+        Self { db: dir.or(self.db.as_ref()).cloned(), ..self.clone() }
     }
 }
 

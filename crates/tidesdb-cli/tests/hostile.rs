@@ -196,6 +196,45 @@ fn the_shell_answers_a_pipe_line_by_line() {
     assert!(output.status.code() == Some(2) && err.contains("line 2: ") && err.contains("\\xHH"), "{err}");
 }
 
+/// `levels fruit.db` worked, and `stats fruit.db` was an unexpected argument.
+#[test]
+#[cfg(unix)]
+fn the_database_is_an_argument_of_the_commands_without_another_one() {
+    let stage = Stage::new();
+    stage.ok(&["put", "a", "1", "--db", "fruit.db"]);
+    for command in ["levels", "stats", "verify", "scan", "dump", "compact"] {
+        let before = stage.ok(&[command, "--db", "fruit.db", "--json"]);
+        let named = stage.ok(&[command, "fruit.db", "--json"]);
+        assert_eq!(before.lines().count(), named.lines().count(), "{command}: {named}");
+        assert!(!stage.path("db").exists(), "{command}: the argument goes before TIDESDB_DB");
+    }
+    let (code, out, err) = stage.shell("printf 'get a\\nget a\\n' | tidesdb shell fruit.db");
+    assert_eq!((code, out.as_str()), (0, "1\n1\n"), "{err}");
+    let (code, _, err) = stage.shell("echo scan fruit.db | tidesdb shell fruit.db");
+    assert!(code == 2 && err.contains("the shell has one open"), "{err}");
+    for words in [&["get", "fruit.db", "a"][..], &["put", "fruit.db", "a", "2"], &["families", "fruit.db"]] {
+        let (code, _, err) = stage.run(words);
+        assert!(code == 2 && err.contains("next: add --db: tidesdb --db fruit.db"), "{err}");
+    }
+    let (code, _, err) = stage.run(&["get", "a", "b", "--db", "fruit.db"]);
+    assert!(code == 2 && !err.contains("add --db"), "{err}");
+}
+
+/// A folder that cannot be made was said not to exist, with the advice to create it.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_folder_that_cannot_be_made_is_named_with_the_reason() {
+    let stage = Stage::new();
+    std::os::unix::fs::symlink("/nowhere/at/all", stage.path("dangling")).unwrap();
+    for (path, why) in [
+        ("dangling", "dangling is a link to /nowhere/at/all, which does not exist"),
+        ("/proc/fruit.db", "No such file or directory"),
+    ] {
+        let (code, _, err) = stage.run(&["put", "a", "1", "--db", path]);
+        assert!(code == 3 && err.contains(path) && err.contains(why), "{path}: {err}");
+    }
+}
+
 /// A command on a folder without a database left its lock there.
 #[test]
 fn a_foreign_folder_stays_as_it_is() {

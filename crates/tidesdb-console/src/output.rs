@@ -20,6 +20,8 @@ pub struct Out<'a> {
     scratch: Vec<u8>,
     /// Beginning of a character whose end is not written yet.
     tail: Vec<u8>,
+    /// Set if a value ends with a line feed in a file or pipe, too.
+    ends_values: bool,
 }
 
 /// Prints a text on the standard error stream. If that is full or closed, nobody can be told.
@@ -80,7 +82,12 @@ impl<'a> Out<'a> {
     /// Creates output to `to`.
     pub fn new(to: &'a mut dyn Write, terminal: bool) -> Self {
         let colours = terminal::colours(terminal);
-        Self { to, terminal, colours, scratch: Vec::new(), tail: Vec::new() }
+        Self { to, terminal, colours, scratch: Vec::new(), tail: Vec::new(), ends_values: false }
+    }
+
+    /// Ends each value with a line feed, for several commands that write to one pipe.
+    pub fn end_values(&mut self) {
+        self.ends_values = true;
     }
 
     /// True if the output is a terminal.
@@ -146,7 +153,8 @@ impl<'a> Out<'a> {
         Ok(self.to.write_all(&self.scratch)?)
     }
 
-    /// Writes only a value: unchanged, or on a terminal escaped and with a line feed.
+    /// Writes only a value: unchanged, or on a terminal escaped and with a line feed. After [`end_values`](Self::end_values), a line feed
+    /// ends it everywhere.
     ///
     /// # Errors
     /// If the output cannot be written.
@@ -154,7 +162,9 @@ impl<'a> Out<'a> {
         if self.terminal {
             return self.line(text::printable(value));
         }
-        Ok(self.to.write_all(value)?)
+        self.to.write_all(value)?;
+        let end: &[u8] = if self.ends_values { b"\n" } else { b"" };
+        Ok(self.to.write_all(end)?)
     }
 }
 

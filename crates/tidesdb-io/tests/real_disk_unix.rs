@@ -89,6 +89,21 @@ fn a_directory_may_be_a_link_and_must_be_a_directory() {
     }
 }
 
+/// The error was that of the system for the folder that had just been made: no such file.
+#[test]
+fn a_link_that_leads_nowhere_is_named_with_its_target() {
+    let temp = tempfile::tempdir().unwrap();
+    let (gone, alias) = (temp.path().join("gone"), temp.path().join("alias"));
+    symlink(&gone, &alias).unwrap();
+    for path in [&alias, &alias.join("below")] {
+        let error = RealDisk::new().open_dir(path, true).unwrap_err();
+        let text = error.to_string();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound, "{text}");
+        assert!(text.contains(&format!("{} is a link to {}", alias.display(), gone.display())), "{text}");
+    }
+    assert!(!gone.exists());
+}
+
 #[test]
 fn preallocation_makes_real_blocks() {
     let temp = tempfile::tempdir().unwrap();

@@ -59,7 +59,7 @@
 //!
 //! Examples of this crate (`crates/tidesdb/examples`), each with the command that runs it:
 //! `quick_start`, `batches_and_families`, `snapshots_and_scans`, `durability`, `ttl_cache`, `counter`, `stream`, `backup`; and some that
-//! measure: `speed`, `deletes`, `space_peak`, `value_churn`, `four_levels`, `compaction`, `merge_speed`, `gate`.
+//! measure: `speed`, `deletes`, `space_peak`, `four_levels`, `compaction`, `gate`.
 //! Whole programs on typed tables (`crates/tidesdb-typed/examples`): `job_queue`, `time_series`,
 //! `documents`, `web`.
 #![cfg_attr(

@@ -13,14 +13,27 @@ use std::path::Path;
 /// # Errors
 /// All that lead nowhere; an I/O error.
 pub(super) fn links(html: &Path) -> Done {
-    let mut files = BTreeSet::new();
-    collect(html, "", &mut files)?;
+    let files = files(html)?;
     let mut pages = BTreeMap::new();
-    for path in files.iter().filter(|path| path.ends_with(".html")) {
+    for path in files.iter().filter(|path| path.ends_with(".html") && !is_api(path)) {
         pages.insert(path.clone(), read(&html.join(path))?);
     }
     let dead = dead(&files, &pages);
     if dead.is_empty() { Ok(()) } else { Err(format!("links that lead nowhere:\n{}", dead.join("\n"))) }
+}
+
+/// Returns the paths of all files below a folder.
+///
+/// # Errors
+/// An I/O error, with the path.
+pub(super) fn files(root: &Path) -> Result<BTreeSet<String>, String> {
+    let mut files = BTreeSet::new();
+    collect(root, "", &mut files)?;
+    Ok(files)
+}
+
+fn is_api(path: &str) -> bool {
+    path.strip_prefix(super::API).is_some_and(|rest| rest.starts_with('/'))
 }
 
 /// Adds the files below `folder`.
@@ -50,7 +63,9 @@ fn dead(files: &BTreeSet<String>, pages: &BTreeMap<String, String>) -> Vec<Strin
             let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
             let to = if file.is_empty() { path.clone() } else { normal(&join(&parent(path), file)) };
             let to = if files.contains(&to) { to } else { join(&to, "index.html") };
-            let anchored = anchor.is_empty() || ids.get(to.as_str()).is_some_and(|ids| ids.contains(anchor));
+            let anchored = anchor.is_empty()
+                || is_api(&to)
+                || ids.get(to.as_str()).is_some_and(|ids| ids.contains(anchor));
             if !files.contains(&to) || !anchored {
                 out.insert(format!("{path}: {target}"));
             }
@@ -78,7 +93,7 @@ mod tests {
         let pages = [
             (
                 "index.html",
-                "<a href=\"a/b.html#x\"> <a href=\"a/\"> <img src=\"x.svg\"> <a href=\"https://e.org\">",
+                "<a href=\"api/x/index.html#y\"> <a href=\"api/gone.html\"> <a href=\"a/b.html#x\"> <a href=\"a/\"> <img src=\"x.svg\"> <a href=\"https://e.org\">",
             ),
             (
                 "a/b.html",
@@ -89,8 +104,11 @@ mod tests {
         ];
         let pages = pages.map(|(path, text)| (path.to_owned(), text.to_owned())).into();
         let files: BTreeSet<String> =
-            ["index.html", "a/b.html", "a/index.html", "404.html", "x.svg"].map(str::to_owned).into();
-        let want = ["a/b.html: #y", "a/b.html: gone.html", "a/index.html: b.html#z"];
+            ["index.html", "a/b.html", "a/index.html", "404.html", "x.svg", "api/x/index.html"]
+                .map(str::to_owned)
+                .into();
+        let want =
+            ["a/b.html: #y", "a/b.html: gone.html", "a/index.html: b.html#z", "index.html: api/gone.html"];
         assert_eq!(dead(&files, &pages), want);
     }
 }

@@ -6,8 +6,10 @@
 //! | a page elsewhere that the list names, such as `ARCHITECTURE.md` | at its own path |
 //! | a page called `README.md` | `index.md` in the same folder |
 //! | another file that a page links | below `source`, with `.txt` at its end, so that browsers show it |
+//! | the root of a crate with a public API, `crates/A/src/lib.rs` | its documentation as rustdoc renders it, in `api` |
 //! | a folder | nothing: the link becomes its text |
 
+use crate::api;
 use crate::cargo::Done;
 use crate::install::{copy, write};
 use crate::pages::summary::{SUMMARY, entries, list};
@@ -80,6 +82,8 @@ impl Book {
             inside("README.md") // each page has the list beside it
         } else if listed.contains(&path) || (path.starts_with("docs/") && !path.ends_with(".md")) {
             inside(&path)
+        } else if let Some(page) = api::page_of(&path) {
+            join(super::API, &page)
         } else {
             // A link to `a.md.txt` would become one to `a.html`.
             let to = format!("{FILES}/{}.txt", path.strip_suffix(".md").unwrap_or(&path));
@@ -117,6 +121,7 @@ mod tests {
             ("docs/q.md", "# Q"),
             ("docs/use/x.svg", "<svg/>"),
             ("crates/a/examples/e.rs", ""),
+            ("crates/tidesdb-typed/src/lib.rs", ""),
             ("data/README.md", "# D"),
         ];
         Book::of(&Tree::of(files.map(|(path, text)| (path.to_owned(), text.to_owned())).into()))
@@ -131,6 +136,7 @@ mod tests {
                 "see [`e.rs`](../../crates/a/examples/e.rs), [x](x.svg)",
                 "see [`e.rs`](../source/crates/a/examples/e.rs.txt), [x](x.svg)",
             ),
+            ("[t](../../crates/tidesdb-typed/src/lib.rs)", "[t](../api/tidesdb_typed/index.html)"),
             ("the [examples](../../crates/a/examples) here", "the examples here"),
             (
                 "`a[0](b)` [h](#here) [w](https://example.org/a.md)",

@@ -2,20 +2,24 @@
 //!
 //! The pages are written for readers of the repository, whose links lead out of `docs`. So the book is built from a copy in which such links
 //! lead to copies in the book ([`copy`]), and its links are checked once more as a browser resolves them ([`check`]). Each page is in the
-//! output as Markdown too, and `llms.txt` lists these.
+//! output as Markdown too, and `llms.txt` lists these. The folder [`API`] has the Rust API, as rustdoc renders it.
 
 mod copy;
 mod check;
 mod plain;
 
+use crate::api;
 use crate::cargo::{Done, said, target};
-use crate::install::{remove, write};
+use crate::install::{copy as copy_file, remove, write};
 use crate::pages::samples::{Fate, samples};
 use crate::pages::summary;
 use crate::tools::Tool;
 use crate::tree::Tree;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// Folder of the rendered API. Rustdoc checks the links in it.
+const API: &str = "api";
 
 /// The version that the book is written for.
 const MDBOOK: Tool =
@@ -54,6 +58,10 @@ fn build(root: &Path, tree: &Tree) -> Result<PathBuf, String> {
     }
     let entries = summary::entries(summary::list(tree));
     write(&html.join("llms.txt"), &plain::index(&entries, &book))?;
+    let api = api::render(root)?;
+    for file in check::files(&api)? {
+        copy_file(&api.join(&file), &html.join(API).join(&file), 0o644)?;
+    }
     check::links(&html)?;
     Ok(html.join("index.html"))
 }

@@ -2,6 +2,7 @@
 //!
 //! * A constant in back-ticks with a number in brackets after it, in any page or comment, has that value. Of several constants with this name,
 //!   one has it. A setting with such a number has it as its default.
+//! * So has a number of a page with the name in a comment after it, which readers do not see: `5 seconds<!-- QUIET -->`.
 //! * The pages of the architecture ([`STRICT`]) write a number in no other way if it is 10 or more, or has a unit. Ranks of locks, which a
 //!   test of `tidesdb-sync` compares, and numbers of steps and records are exempt.
 //!
@@ -51,6 +52,16 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             let fault = constants.fault(span.text, stated);
             out.extend(fault.map(|text| Finding::new(path, span.line, text)));
         }
+        for (line, whole) in prose(text) {
+            out.extend(marked(whole).filter_map(|(stated, name)| {
+                let fault = match stated {
+                    Some(stated) if constants.has(name) => constants.fault(name, &stated),
+                    Some(_) => Some(format!("no constant `{name}`")),
+                    None => Some(format!("no number before `<!-- {name} -->`")),
+                };
+                fault.map(|text| Finding::new(path, line, text))
+            }));
+        }
         if STRICT.iter().any(|strict| path.starts_with(strict)) {
             for (line, whole) in prose(text) {
                 out.extend(bare(whole).map(|number| {
@@ -71,6 +82,24 @@ fn stated<'a>(span: &names::Span<'a>) -> Option<&'a str> {
     let value = span.after.strip_prefix(" (")?.split_once(')')?.0;
     let is_name = span.text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | ':'));
     (is_name && value.starts_with(|c: char| c.is_ascii_digit())).then_some(value)
+}
+
+/// Returns each name in a comment of a line with the number before it, and its unit. Code in back-ticks has no comments.
+fn marked(line: &str) -> impl Iterator<Item = (Option<String>, &str)> {
+    let is_text = |at: &usize| line[..*at].matches('`').count().is_multiple_of(2);
+    let comments = line.match_indices("<!-- ").filter(move |(at, _)| is_text(at));
+    comments.filter_map(|(at, begin)| {
+        let name = line[at + begin.len()..].split_once(" -->")?.0;
+        let mut words = line[..at].rsplit([' ', '(']).take(2);
+        let (last, before) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
+        let is_number = |word: &str| word.starts_with(|c: char| c.is_ascii_digit());
+        let stated = match (is_number(last), is_number(before)) {
+            (true, _) => Some(last.to_owned()),
+            (false, true) => Some(format!("{before} {last}")),
+            (false, false) => None,
+        };
+        Some((stated, name))
+    })
 }
 
 /// Returns the value of a text such as `1,024`, `64 KiB` or `0.5`; other words after the number have no meaning.
@@ -159,6 +188,10 @@ impl<'a> Constants<'a> {
             }
         }
         Constants { places, settings }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.places.contains_key(name) || self.settings.contains_key(name)
     }
 
     fn fault(&self, name: &str, stated: &str) -> Option<String> {
@@ -338,6 +371,21 @@ mod tests {
             "`Name` (8)",
         ] {
             assert_eq!(findings("docs/p.md", text), [] as [&str; 0], "{text}");
+        }
+    }
+
+    #[test]
+    fn a_number_with_its_constant_in_a_comment_is_compared() {
+        for (text, want) in [
+            ("pieces of 4 KiB<!-- PIECE_BYTES -->, or 0.5<!-- HALF -->", 0),
+            ("(16,384<!-- SLOTS -->) and 1.5 seconds<!-- WAIT -->", 0),
+            ("pieces of 8 KiB<!-- PIECE_BYTES -->", 1),
+            ("1 KiB<!-- GONE -->", 1),
+            ("a piece<!-- PIECE_BYTES -->", 1),
+            ("`8 KiB<!-- PIECE_BYTES -->`", 0),
+            ("```text\n8 KiB<!-- PIECE_BYTES -->\n```", 0),
+        ] {
+            assert_eq!(findings("docs/p.md", text).len(), want, "{text}");
         }
     }
 

@@ -57,7 +57,7 @@ struct Course {
     arrived: AtomicUsize,
     writers: usize,
     periods: Mutex<Vec<Period>>,
-    /// Each period begins with a line of the timeline.
+    /// Ends the line of the timeline when a period ends, so that no line covers two periods.
     board: Option<Arc<Board>>,
 }
 

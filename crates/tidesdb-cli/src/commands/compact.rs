@@ -7,7 +7,7 @@ use crate::failure::{Exit, Outcome};
 use crate::host;
 use crate::output::Out;
 use crate::progress::{Progress, Seen};
-use crate::session::Session;
+use crate::session::{Session, Target};
 use crate::text::{count, size};
 
 /// Merge all tables of a family into one sorted run
@@ -15,6 +15,8 @@ use crate::text::{count, size};
 /// Removes deleted, expired and overwritten entries and frees their space. Without --family, compacts all families.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Compact {
+    #[command(flatten)]
+    pub(super) target: Target,
     /// Only write memtables to tables
     #[arg(long)]
     flush_only: bool,

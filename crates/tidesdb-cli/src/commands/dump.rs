@@ -12,7 +12,7 @@ use crate::new_file::NewFile;
 use crate::output::{Out, tell};
 use crate::progress::{Progress, ROWS_PER_UPDATE};
 use crate::range::{Range, RangeArgs};
-use crate::session::Session;
+use crate::session::{Session, Target};
 use crate::text::{count, rates, size};
 
 /// Write the rows of a family to a file or the standard output, in key order
@@ -21,6 +21,8 @@ use crate::text::{count, rates, size};
 /// CSV as the column "expiry", in JSON lines as the member "expiry", always in seconds since 1970.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Dump {
+    #[command(flatten)]
+    pub(super) target: Target,
     /// Output file, which is replaced when all rows are written; - or none: standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,

@@ -6,7 +6,7 @@ use tidesdb::{LevelStats, TreeStats, inspect};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::names::nearest;
 use crate::output::{Out, Style, figures_json, put_bytes};
-use crate::session::{Common, Place, no_database};
+use crate::session::{Common, Place, Target, no_database};
 use crate::text::{count, grouped, printable, size};
 
 /// Width of a full bar. A level over its capacity is drawn wider, up to `BAR_MAX`.
@@ -18,23 +18,21 @@ const KEY_SHOWN_MAX: usize = 20;
 /// Draw the levels of a family, or of all
 ///
 /// Reads the manifest only, takes no lock, and also works if the comparator of a family is not known or if the database is open.
-/// Rows that are not flushed yet are not shown. Each level has a bar of its bytes against its capacity; that of the largest level
-/// is the size at which the tree gets another level.
+/// Rows that are not flushed yet are not shown. Each level has a bar of its bytes against its capacity: the bytes above which merges move
+/// rows to the next level, for level 1 those of as many memtables as start a merge, whatever the other levels hold. The capacity of the
+/// largest level is the size above which the tree gets another level: in a tree of two levels half of that of level 1.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Levels {
-    /// Directory of the database [default: --db]
-    #[arg(value_hint = clap::ValueHint::DirPath)]
-    dir: Option<std::path::PathBuf>,
+    #[command(flatten)]
+    target: Target,
     /// Column family [default: all]
     family_name: Option<String>,
 }
 
 impl Levels {
     pub(crate) fn run(&self, place: &Place, common: &Common, out: &mut Out<'_>) -> Outcome {
-        let path = match &self.dir {
-            Some(dir) => dir,
-            None => place.path()?,
-        };
+        let place = place.or_at(self.target.dir.as_ref());
+        let path = place.path()?;
         let wanted = self.family_name.as_ref().or(common.family.as_ref());
         let mut trees = inspect::trees(path).map_err(|e| no_database(e, path))?;
         if let Some(name) = wanted {
@@ -162,7 +160,7 @@ mod tests {
     use super::*;
 
     fn run(stage: &Stage, family: Option<&str>, json: bool) -> Outcome<String> {
-        let command = Levels { dir: None, family_name: family.map(Into::into) };
+        let command = Levels { target: Target::default(), family_name: family.map(Into::into) };
         let place = Place { db: Some(stage.dir.path().join("db")), ..Place::default() };
         let common = Common { json, ..Common::default() };
         let mut bytes = Vec::new();
@@ -191,6 +189,10 @@ mod tests {
         assert!(lines[4].starts_with("L    2  [#") && lines[4].ends_with("apple .. pear"), "{text}");
         let json: Value = serde_json::from_str(&run(&stage, Some("default"), true).unwrap()).unwrap();
         assert_eq!(json["levels"][0]["tombstones"], 1);
+        let capacity = |level: usize| json["levels"][level]["capacity_bytes"].as_u64().unwrap();
+        let options = stage.db.default_family().current_options();
+        let memtables = options.write_buffer_bytes as u64 * options.l1_tables_trigger as u64;
+        assert_eq!((capacity(0), capacity(1)), (memtables, memtables / 2), "as the help says");
         assert_eq!(json["levels"][1]["first_key"], "apple");
         assert_eq!(run(&stage, Some("missing"), false).unwrap_err().exit, Exit::Usage);
     }

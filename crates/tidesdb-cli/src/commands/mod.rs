@@ -24,6 +24,8 @@ pub(crate) mod tour;
 #[cfg(test)]
 mod stage;
 
+use std::path::PathBuf;
+
 use crate::failure::Outcome;
 use crate::output::Out;
 use crate::session::{Access, Session};
@@ -53,6 +55,18 @@ impl Verb {
             Self::Families(families) => families.access(),
             Self::Delete(_) | Self::Compact(_) | Self::Checkpoint(_) | Self::Backup(_) => Access::Write,
             Self::Load(_) | Self::Put(_) => Access::Create,
+        }
+    }
+
+    /// Returns the directory of the database, if the command names it as its argument.
+    pub(crate) fn dir(&self) -> Option<&PathBuf> {
+        match self {
+            Self::Dump(dump) => dump.target.dir.as_ref(),
+            Self::Scan(scan) => scan.target.dir.as_ref(),
+            Self::Stats(stats) => stats.target.dir.as_ref(),
+            Self::Verify(verify) => verify.target.dir.as_ref(),
+            Self::Compact(compact) => compact.target.dir.as_ref(),
+            _ => None,
         }
     }
 

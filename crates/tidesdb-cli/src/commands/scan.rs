@@ -6,7 +6,7 @@ use crate::failure::{Exit, Outcome};
 use crate::output::{Out, row_json};
 use crate::progress::{Progress, ROWS_PER_UPDATE};
 use crate::range::RangeArgs;
-use crate::session::Session;
+use crate::session::{Session, Target};
 
 /// Print the rows of a range of keys, in order
 ///
@@ -14,6 +14,8 @@ use crate::session::Session;
 /// and bytes that are not UTF-8 are escaped too.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Scan {
+    #[command(flatten)]
+    pub(super) target: Target,
     #[command(flatten)]
     range: RangeArgs,
     /// Print keys without their values

@@ -20,7 +20,7 @@ use super::Verb;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::format::{Lines, RowError};
 use crate::output::{Out, Style};
-use crate::session::{Access, Common, Session};
+use crate::session::{Access, Common, Session, Target};
 use crate::text;
 
 /// Run commands interactively on an open database
@@ -29,6 +29,8 @@ use crate::text;
 /// in %LOCALAPPDATA%\tidesdb. Commands from a pipe run without a prompt; the first that fails ends the shell with its exit code.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Shell {
+    #[command(flatten)]
+    pub(crate) target: Target,
     /// Open the database read-only
     #[arg(long)]
     read_only: bool,
@@ -78,6 +80,7 @@ impl Shell {
     }
 
     pub(crate) fn run(&self, session: Session, out: &mut Out<'_>) -> Outcome {
+        out.end_values();
         if io::stdin().is_terminal() {
             return self.interact(session, out);
         }
@@ -196,6 +199,10 @@ fn run_line(session: &mut Session, line: &str, out: &mut Out<'_>) -> Outcome<Nex
     session.refresh()?;
     match parsed.verb {
         Typed::Verb(verb) => {
+            if let Some(dir) = verb.dir() {
+                let what = format!("the argument {dir:?} would name a database, and the shell has one open");
+                return Err(Failure::usage(what).next("keys are named by --from, --to and --prefix"));
+            }
             let session = Session { common: settings, ..session.clone() };
             verb.run(&session, out).map(Next::Line)
         }

@@ -8,7 +8,7 @@ use tidesdb::{FamilyStats, JobStats, StatInfo, StatUnit, StatValue, TreeStats};
 use super::levels::tree_json;
 use crate::failure::{Exit, Outcome};
 use crate::output::{Out, Style, figures_json};
-use crate::session::Session;
+use crate::session::{Session, Target};
 use crate::text::{grouped, size, time};
 
 /// Print statistics of the database and its families
@@ -17,6 +17,8 @@ use crate::text::{grouped, size, time};
 /// shell. Figures that are 0 are left out, except with --json and --openmetrics.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Stats {
+    #[command(flatten)]
+    pub(super) target: Target,
     /// Print the statistics of the database in the format OpenMetrics, for monitors
     #[arg(long)]
     openmetrics: bool,

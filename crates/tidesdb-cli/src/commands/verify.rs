@@ -7,7 +7,7 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::host;
 use crate::output::{Out, Style};
 use crate::progress::{Progress, Seen};
-use crate::session::Session;
+use crate::session::{Session, Target};
 use crate::text::{count, size};
 
 /// Read every byte of every table and value log and check it
@@ -16,7 +16,10 @@ use crate::text::{count, size};
 /// the data, and that every referenced value exists. Changes nothing. Each damage is printed with its file
 /// and offset; exit code 1 if there is any.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Verify {}
+pub(crate) struct Verify {
+    #[command(flatten)]
+    pub(super) target: Target,
+}
 
 impl Verify {
     pub(crate) fn run(&self, session: &Session, out: &mut Out<'_>) -> Outcome {

@@ -69,10 +69,18 @@ fn make_dirs(path: &Path) -> io::Result<()> {
     }
     make_dirs(parent)?;
     match system::make_dir(path) {
-        // Another process may create the same directory at the same time.
         Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(e),
-        _ => system::sync_name(path, false),
+        // Another process may create the same directory at the same time.
+        Err(_) => leads_nowhere(path).map_or_else(|| system::sync_name(path, false), Err),
+        Ok(()) => system::sync_name(path, false),
     }
+}
+
+/// Returns the error for a link whose target does not exist. That of the system names neither.
+fn leads_nowhere(path: &Path) -> Option<io::Error> {
+    let target = std::fs::read_link(path).ok().filter(|_| !path.exists())?;
+    let what = format!("{} is a link to {}, which does not exist", path.display(), target.display());
+    Some(io::Error::new(io::ErrorKind::NotFound, what))
 }
 
 #[derive(Debug)]

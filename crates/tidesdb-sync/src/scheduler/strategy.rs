@@ -5,9 +5,9 @@ use std::time::Duration;
 /// The way in which threads are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
-    /// At one of so many switch points, any thread that can run goes on.
+    /// At some switch points, drawn at random, the next thread is drawn from those that can run. At the others the running one goes on.
     Walk {
-        /// 1 = at each.
+        /// One switch point in so many is drawn; 1 = each.
         one_in: u64,
     },
     /// The thread of the highest priority runs. Priorities are random, and so many times the running thread gets the lowest one

@@ -30,7 +30,7 @@ pub struct PartSums {
     range: Range<u64>,
     /// The checksum of the bytes of the range before each stride of it.
     sums: Vec<u32>,
-    /// The blocks in which a part began and ended last: the next part often does so in the same ones.
+    /// The blocks that held the begin and the end of the last part that was asked for: the next part often has the same.
     blocks: [Block; 2],
 }
 

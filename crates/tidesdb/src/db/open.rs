@@ -358,6 +358,9 @@ impl OpenOptions {
             other => other,
         };
         match opened {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound && create => {
+                Err(Error::io("create", &path, e))
+            }
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
                 Err(Error::NotFound { what: format!("database {path}").into() })
             }

@@ -99,7 +99,8 @@ impl ReadView {
         self.immutables.iter().map(|(slot, _)| slot).find(|slot| seq >= slot.from)
     }
 
-    /// Returns true while few memtables wait for their flush. One more would wait with them, so an active one that is small stays.
+    /// Returns true while few memtables wait for their flush. While many do, the active memtable grows beyond its usual size: rotated, it
+    /// would only wait with them.
     #[inline]
     pub fn waits_for_few(&self) -> bool {
         self.immutables.len() < WAITING_FEW

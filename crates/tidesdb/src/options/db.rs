@@ -94,7 +94,7 @@ pub struct DbOptions {
     pub create_if_missing: bool,
     /// Open read-only: nothing on disk is changed. Default false.
     pub read_only: bool,
-    /// Read tables through memory maps where the system allows: faster while all tables fit in memory. Default false,
+    /// Read tables through memory maps where the system allows: no system call for a block that the block cache lacks. Default false,
     /// because an unreadable sector then kills the process with a signal instead of failing the read.
     pub mmap_reads: bool,
     /// Write small WAL records through a memory map where the file system allows. Default true.

@@ -1,6 +1,5 @@
 //! Tests of tables on the simulated disk, and their shared helpers: random numbers, a test rig, a model.
 
-mod bench;
 mod corruption;
 mod expiries;
 mod faults;

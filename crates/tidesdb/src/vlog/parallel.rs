@@ -50,7 +50,7 @@ impl VlogSet {
     }
 }
 
-/// The one call of a set that has helpers. Its end, a panic too, leaves them to the next call.
+/// Held by the call that uses the helper threads of a set: one at a time. When it is dropped, also by a panic, the next call may use them.
 struct Helped<'a>(&'a AtomicBool);
 
 impl Drop for Helped<'_> {

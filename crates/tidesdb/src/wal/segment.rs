@@ -26,7 +26,7 @@ pub(super) struct Segment {
     /// `None` once nothing more is written to it, and all of it is durable: it takes no descriptor then.
     file: RwLock<Option<Arc<dyn File>>, { rank::LEAF }>,
     map: Option<Box<dyn SharedMap>>,
-    /// Bytes from the start of the file that records may use: they have real blocks. Nothing beyond is written, through the map neither.
+    /// Bytes from the start of the file that records may use: they have real blocks. Nothing beyond is written, by a call or through the map.
     backed: AtomicU64,
     /// Bytes from the start of the file that have real blocks. More than `backed` in a file that is used again.
     allocated: AtomicU64,

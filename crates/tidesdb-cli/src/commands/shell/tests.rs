@@ -6,7 +6,9 @@ fn script(lines: &str) -> (Outcome, String, tempfile::TempDir) {
     let path = dir.path().join("db");
     let session = Session { db: Db::open(&path).unwrap(), path, common: Common::default(), beside: None };
     let mut bytes = Vec::new();
-    let outcome = run_script(session, &mut lines.as_bytes(), &mut Out::new(&mut bytes, false));
+    let mut out = Out::new(&mut bytes, false);
+    out.end_values();
+    let outcome = run_script(session, &mut lines.as_bytes(), &mut out);
     (outcome, String::from_utf8(bytes).unwrap(), dir)
 }
 
@@ -21,7 +23,7 @@ fn a_session() {
     assert_eq!(outcome.unwrap(), Exit::Done);
     assert_eq!(
         text,
-        "a\ttwo words\nb\x01\t\"q\"\ntwo wordsann\t1\n2\n{\"key\":\"a\",\"value\":\"two words\"}\n"
+        "a\ttwo words\nb\x01\t\"q\"\ntwo words\nann\t1\n2\n{\"key\":\"a\",\"value\":\"two words\"}\n"
     );
 }
 

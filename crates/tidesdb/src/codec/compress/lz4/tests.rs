@@ -1,10 +1,6 @@
 //! The code of this module against the C library: each reads what the other writes.
 
-use std::hint::black_box;
-use std::time::Duration;
-
 use lzzzz::lz4 as library;
-use tidesdb_io::{Clock, RealClock};
 
 use super::decode::{decompress, decompress_prefix};
 use super::encode::compress;
@@ -188,52 +184,6 @@ fn damage_is_an_error_or_other_bytes() {
                 assert_eq!(n, m, "{bytes:?}");
                 assert!(ours[..m] == theirs[..m], "{bytes:?}");
             }
-        }
-    }
-}
-
-/// Returns the nanoseconds of one call, in the fastest of several rounds.
-fn time(clock: &RealClock, mut work: impl FnMut()) -> f64 {
-    let rounds = (0..40).map(|_| {
-        let start = clock.mono();
-        (0..100).for_each(|_| work());
-        clock.mono() - start
-    });
-    rounds.min().unwrap_or(Duration::ZERO).as_nanos() as f64 / 100.0
-}
-
-/// `cargo test --profile dist -p tidesdb-engine --lib lz4::tests::speed -- --ignored --nocapture`
-#[test]
-#[ignore = "a measurement"]
-fn speed() {
-    let clock = RealClock::new();
-    println!(
-        "content                   bytes  packed (C)  compress ns (C)   accelerated (C)   decompress ns (C)"
-    );
-    for len in [4096, 6600, 65_536] {
-        for (name, raw) in [
-            ("JSON", text(&mut Draw(1), len)),
-            ("100 random bytes, twice", zeros(&mut Draw(1), len, 100, 100)),
-            ("half random, half zeros", zeros(&mut Draw(1), len, 100, 50)),
-            ("a quarter random", zeros(&mut Draw(1), len, 100, 25)),
-        ] {
-            let raw: Vec<u8> = match name {
-                "100 random bytes, twice" => {
-                    raw.chunks(100).flat_map(|half| [half, half].concat()).take(len).collect()
-                }
-                _ => raw,
-            };
-            let (bytes, by_library) = (packed(&raw, 1), packed_by_library(&raw));
-            let (mut room, mut back) = (vec![0; bound(len)], vec![0; len]);
-            let mut row = format!("{name:24} {len:6} {:6} ({:5})", bytes.len(), by_library.len());
-            for acceleration in [1, 8] {
-                let ours = time(&clock, || _ = black_box(compress(&raw, &mut room, acceleration)));
-                let theirs = time(&clock, || _ = black_box(library::compress(&raw, &mut room, acceleration)));
-                row += &format!(" {ours:9.0} ({theirs:7.0})");
-            }
-            let ours = time(&clock, || _ = black_box(decompress(&by_library, &mut back)));
-            let theirs = time(&clock, || _ = black_box(library::decompress(&by_library, &mut back)));
-            println!("{row} {ours:9.0} ({theirs:7.0})");
         }
     }
 }
