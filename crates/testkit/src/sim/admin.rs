@@ -12,7 +12,7 @@ use super::ledger::{Found, Rows, values};
 use super::plan::{PATH, Weather};
 use super::store::Shaky;
 use super::world::{Capture, Tracked, World, lock, rows};
-use crate::model::listed;
+use crate::model::{FamilyNo, listed};
 use crate::rng::Rng;
 
 /// Most families of a run.
