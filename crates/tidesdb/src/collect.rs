@@ -38,16 +38,38 @@ pub fn has_values(family: &FamilyCore) -> bool {
     named() || !family.vlog.begun().is_empty()
 }
 
-/// Returns whether [`step`] would do anything.
-pub fn is_due(ctx: &MaintenanceCtx, family: &FamilyCore, stored_to: SeqNo) -> bool {
-    if !has_values(family) || family.collection.retry.waits(ctx.write.env.clock.mono()) {
-        return false;
+/// When [`step`] would do something, if nothing tells before that the family has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// Now.
+    Now,
+    /// At any time, without a notice: leases on files end, commits become visible, an upload gets on, a pause after a failure ends.
+    Soon,
+    /// When the database is idle, or has been idle again.
+    Later,
+    /// Never.
+    Never,
+}
+
+/// Returns when [`step`] would do something.
+pub fn due(ctx: &MaintenanceCtx, family: &FamilyCore, stored_to: SeqNo) -> Due {
+    if !has_values(family) {
+        return Due::Never;
     }
-    let seen = Seen::now(ctx, family);
-    !sealable(family, &seen.view.version).is_empty()
-        || !seen.dead(stored_to).is_empty()
-        || (!ctx.write.merges.are_off()
-            && Usage::of(family, &seen).next(family, ctx.write.thrift()) != Next::Nothing)
+    let (seen, retry) = (Seen::now(ctx, family), &family.collection.retry);
+    let thrift = ctx.write.thrift();
+    let is_due = || {
+        !sealable(family, &seen.view.version).is_empty()
+            || !seen.dead(stored_to).is_empty()
+            || (!ctx.write.merges.are_off() && Usage::of(family, &seen).next(family, thrift) != Next::Nothing)
+    };
+    match () {
+        () if retry.waits(ctx.write.env.clock.mono()) => Due::Soon,
+        () if is_due() => Due::Now,
+        () if retry.is_failing() || family.vlog.is_closing() || seen.waits(stored_to) => Due::Soon,
+        () if thrift == Thrift::Busy || !seen.is_flushed => Due::Later,
+        () => Due::Never,
+    }
 }
 
 /// Takes the most useful step that frees space of `family`. Returns whether something changed; then there may be more to do. If the family is
@@ -156,6 +178,8 @@ struct Seen {
     view: Arc<ReadView>,
     /// All commits up to this one are in tables.
     flushed_to: SeqNo,
+    /// Whether the memtables are empty.
+    is_flushed: bool,
 }
 
 impl Seen {
@@ -165,7 +189,15 @@ impl Seen {
         let is_flushed = view.memtables().all(|slot| slot.is_empty());
         let flushed_to = if is_flushed { visible_end.saturating_sub(1) } else { 0 };
         let flushed_to = flushed_to.max(view.version.flushed_to());
-        Self { view, flushed_to }
+        Self { view, flushed_to, is_flushed }
+    }
+
+    /// Returns true if value logs are sealed that a commit which is not visible yet may refer to, or dead ones are not stored.
+    fn waits(&self, stored_to: SeqNo) -> bool {
+        let version = &self.view.version;
+        let is_ahead = |v: &VlogState| v.sealed_at.is_some_and(|seq| seq > self.flushed_to);
+        self.is_flushed && version.vlogs().values().any(is_ahead)
+            || version.obsolete_vlogs_at(self.flushed_to).count() > self.dead(stored_to).len()
     }
 
     /// Returns the dead value logs to which no commit at or above `stored_to` refers.
@@ -233,8 +265,8 @@ impl Usage {
 
 /// Returns the maximum bytes of values that no table refers to, or that memtables overwrite.
 fn unflushed(family: &FamilyCore, seen: &Seen, average: u64) -> u64 {
-    let Seen { view, flushed_to } = seen;
-    if view.memtables().all(|slot| slot.is_empty()) {
+    let Seen { view, flushed_to, is_flushed } = seen;
+    if *is_flushed {
         return 0;
     }
     let vlogs = view.version.vlogs();

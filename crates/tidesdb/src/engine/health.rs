@@ -41,11 +41,8 @@ impl Engine {
         if self.retry.is_failing() {
             causes.push("background work fails and is tried again".to_owned());
         }
-        for family in self.write.all_families() {
-            if family.claims.has_quarantined() {
-                causes
-                    .push(format!("merges of family {:?} leave out tables that are damaged", family.name()));
-            }
+        for family in self.write.families.read().all_of(self.write.index.damaged()) {
+            causes.push(format!("merges of family {:?} leave out tables that are damaged", family.name()));
         }
         let state = if causes.is_empty() { HealthState::Healthy } else { HealthState::Degraded };
         HealthReport { state, causes, first_failure: None }
