@@ -350,7 +350,7 @@ fn a_kill_after_the_end_of_the_order_of_commits_is_recovered() {
     assert_eq!(m.durable(), 1); // after a power failure
 }
 
-/// A close waits for calls that write files; they end early.
+/// A close waits for calls that read or write files; they end early.
 #[test]
 fn long_calls_end_when_a_close_has_begun() {
     let m = Machine::new(SyncMode::None);
@@ -362,6 +362,7 @@ fn long_calls_end_when_a_close_has_begun() {
     closed(db.backup("/copy"));
     closed(db.checkpoint("/copy"));
     closed(db.clone_family("default", "copy").map(drop));
+    closed(db.verify().map(drop));
     assert_eq!(db.families().len(), 1);
     assert!(m.disk.file_names("/copy").unwrap().is_empty());
 }

@@ -77,7 +77,7 @@ pub struct WriteCtx {
     pub pacing: Pacing,
     /// The memory limit, and who uses how much.
     pub memory: Arc<Memory>,
-    /// Calls that write files in the threads of their callers.
+    /// Calls that write files in the threads of their callers, or read all of them.
     pub calls: Calls,
     /// Whether merges start automatically, and how to stop them.
     pub merges: Merges,

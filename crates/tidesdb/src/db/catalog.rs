@@ -51,6 +51,7 @@ fn vlog_set(engine: &Arc<Engine>, id: FamilyId, options: &FamilyOptions) -> Vlog
     let logs = VlogSet::new(dir, entropy, id, file_bytes(engine, options), new_id);
     let index = Arc::clone(&engine.write.index);
     let logs = logs.limited(Arc::clone(&engine.vlog_writes), relieve).noticed(move || index.sweep_next(id));
+    let logs = logs.until(&engine.maintenance.tables.closed);
     match engine.write.options.background_threads {
         Some(0) => logs,
         _ => logs.helped(Arc::clone(&engine.write.env.threads)),

@@ -40,6 +40,14 @@ pub struct Engine {
 }
 
 impl Engine {
+    /// Called before the directory is unlocked: from then on a file that is missing was removed by another open. The views of a reader beside
+    /// the writer share their tables, and others go on.
+    pub fn leave_files(&self) {
+        if self.view.get().is_none() {
+            self.maintenance.tables.closed.store(true, Ordering::SeqCst);
+        }
+    }
+
     /// Commits below this are in the object store, with their values. Unlimited if there is none that stores the log.
     pub fn stored_to(&self) -> SeqNo {
         let remote = self.remote.as_ref().filter(|remote| remote.options.replicate_log);

@@ -90,6 +90,8 @@ pub struct VlogSet {
     limit: Option<(Arc<WriteBudget>, Box<Relieve>)>,
     /// Called when a file receives no more appends.
     on_close: Option<Box<OnClose>>,
+    /// Set before the directory is unlocked: another open may then remove any file.
+    closed: Arc<AtomicBool>,
     /// Starts threads that help to read and write long values.
     pub(super) threads: Option<Arc<dyn Threads>>,
     /// True while such threads help one caller.
@@ -155,6 +157,7 @@ impl VlogSet {
             coming: AtomicU64::new(0),
             limit: None,
             on_close: None,
+            closed: Arc::default(),
             threads: None,
             is_helped: AtomicBool::new(false),
         }
@@ -169,6 +172,12 @@ impl VlogSet {
     /// Adds a write budget. When `budget` is spent, `relieve` must make all sets that share the budget close files.
     pub fn limited(mut self, budget: Arc<WriteBudget>, relieve: impl Fn() + Send + Sync + 'static) -> Self {
         self.limit = Some((budget, Box::new(relieve)));
+        self
+    }
+
+    /// Makes missing files an error of a database that was closed, once `closed` is set.
+    pub fn until(mut self, closed: &Arc<AtomicBool>) -> Self {
+        self.closed = Arc::clone(closed);
         self
     }
 
@@ -656,7 +665,13 @@ impl VlogSet {
             return Ok(Arc::clone(file));
         }
         // Two threads may open the file at once; the first one inserted is kept.
-        let file = Arc::new(VlogFile::open(&*self.dir, self.family, id)?);
+        let opened = VlogFile::open(&*self.dir, self.family, id).map_err(|e| {
+            match self.closed.load(Ordering::SeqCst) {
+                true => Error::Closed,
+                false => e,
+            }
+        });
+        let file = Arc::new(opened?);
         Ok(Arc::clone(self.files.write().open.entry(id).or_insert(file)))
     }
 }
