@@ -19,6 +19,7 @@ use crate::context::FLUSH_FOR_SPACE_MIN;
 use crate::family::{FamilyCore, MemSlot, Metric, ReadView, SettledFiles, Thrift, ValueSpace};
 use crate::maintenance::MaintenanceCtx;
 use crate::read::{self, Located};
+use crate::remote::Remote;
 use crate::sources::{Source, TableVersion};
 use crate::types::{EntryCursor, SeqNo, VlogId};
 use crate::version::{Change, VersionEdit, VlogState};
@@ -52,7 +53,7 @@ pub enum Due {
 }
 
 /// Returns when [`step`] would do something.
-pub fn due(ctx: &MaintenanceCtx, family: &FamilyCore, stored_to: SeqNo) -> Due {
+pub fn due(ctx: &MaintenanceCtx, family: &FamilyCore, store: Option<&Remote>) -> Due {
     if !has_values(family) {
         return Due::Never;
     }
@@ -60,13 +61,13 @@ pub fn due(ctx: &MaintenanceCtx, family: &FamilyCore, stored_to: SeqNo) -> Due {
     let thrift = ctx.write.thrift();
     let is_due = || {
         !sealable(family, &seen.view.version).is_empty()
-            || !seen.dead(stored_to).is_empty()
+            || !seen.dead(store).is_empty()
             || (!ctx.write.merges.are_off() && Usage::of(family, &seen).next(family, thrift) != Next::Nothing)
     };
     match () {
         () if retry.waits(ctx.write.env.clock.mono()) => Due::Soon,
         () if is_due() => Due::Now,
-        () if retry.is_failing() || family.vlog.is_closing() || seen.waits(stored_to) => Due::Soon,
+        () if retry.is_failing() || family.vlog.is_closing() || seen.waits(store) => Due::Soon,
         () if thrift == Thrift::Busy || !seen.is_flushed => Due::Later,
         () => Due::Never,
     }
@@ -77,18 +78,18 @@ pub fn due(ctx: &MaintenanceCtx, family: &FamilyCore, stored_to: SeqNo) -> Due {
 ///
 /// # Errors
 /// Errors of an install and of a merge; `Corrupt` for a damaged value, which stays where it is.
-pub fn step(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, stored_to: SeqNo) -> Result<bool> {
-    match take_step(ctx, family, stored_to) {
+pub fn step(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, store: Option<&Remote>) -> Result<bool> {
+    match take_step(ctx, family, store) {
         Err(e) if family.was_lost(&e) => Ok(false),
         other => other,
     }
 }
 
-fn take_step(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, stored_to: SeqNo) -> Result<bool> {
+fn take_step(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, store: Option<&Remote>) -> Result<bool> {
     if !has_values(family) {
         return Ok(false);
     }
-    if run(ctx, family, stored_to)? {
+    if run(ctx, family, store)? {
         return Ok(true); // the space of dead files first
     }
     if ctx.write.merges.are_off() {
@@ -102,11 +103,11 @@ fn take_step(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, stored_to: SeqNo) -
 ///
 /// # Errors
 /// As [`step`].
-pub fn all(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, stored_to: SeqNo) -> Result<()> {
+pub fn all(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, store: Option<&Remote>) -> Result<()> {
     // A drop empties the view some time after it has set the flag; until then nothing here would change anything.
     while !family.is_dropped() {
         ctx.write.jobs.check_open()?; // a close waits for one step, not for all
-        let removed = run(ctx, family, stored_to)?;
+        let removed = run(ctx, family, store)?;
         let thrift = ctx.write.thrift().max(Thrift::Idle);
         let next = Usage::of(family, &Seen::now(ctx, family)).next(family, thrift);
         let goes_on = matches!(next, Next::Rotate | Next::Move(_)) && carry_out(ctx, family, next)?;
@@ -192,19 +193,26 @@ impl Seen {
         Self { view, flushed_to, is_flushed }
     }
 
-    /// Returns true if value logs are sealed that a commit which is not visible yet may refer to, or dead ones are not stored.
-    fn waits(&self, stored_to: SeqNo) -> bool {
+    /// Returns true if value logs are sealed that a commit which is not visible yet may refer to, or dead ones are kept for `store`.
+    fn waits(&self, store: Option<&Remote>) -> bool {
         let version = &self.view.version;
         let is_ahead = |v: &VlogState| v.sealed_at.is_some_and(|seq| seq > self.flushed_to);
         self.is_flushed && version.vlogs().values().any(is_ahead)
-            || version.obsolete_vlogs_at(self.flushed_to).count() > self.dead(stored_to).len()
+            || version.obsolete_vlogs_at(self.flushed_to).count() > self.dead(store).len()
     }
 
-    /// Returns the dead value logs to which no commit at or above `stored_to` refers.
-    fn dead(&self, stored_to: SeqNo) -> Vec<VlogId> {
-        let version = &self.view.version;
-        let is_stored = |id: &VlogId| version.vlogs()[id].sealed_at.is_some_and(|seq| seq < stored_to);
-        version.obsolete_vlogs_at(self.flushed_to).filter(is_stored).collect()
+    /// Returns the dead value logs that `store` does not need.
+    fn dead(&self, store: Option<&Remote>) -> Vec<VlogId> {
+        let (version, from) = (&self.view.version, store.map_or(SeqNo::MAX, |store| store.kept.from()));
+        let may_go = |id: &VlogId| version.vlogs()[id].sealed_at.is_some_and(|seq| seq < from);
+        version.obsolete_vlogs_at(self.flushed_to).filter(may_go).collect()
+    }
+
+    /// Bytes of the dead value logs that `store` needs.
+    fn kept_bytes(&self, store: &Remote) -> u64 {
+        let (version, from) = (&self.view.version, store.kept.from());
+        let dead = version.obsolete_vlogs_at(self.flushed_to).map(|id| version.vlogs()[&id]);
+        dead.filter(|v| v.sealed_at.is_some_and(|seq| seq >= from)).map(|v| v.bytes).sum()
     }
 }
 
@@ -308,13 +316,13 @@ fn hides_values(ctx: &MaintenanceCtx, family: &FamilyCore, slot: &MemSlot, view:
     Ok(hidden >= FLUSH_FOR_SPACE_MIN)
 }
 
-/// Seals the full value logs of `family` and removes the dead ones. Keeps those that a commit at or above `stored_to` may
-/// refer to. Returns whether a file was removed.
+/// Seals the full value logs of `family` and removes the dead ones. Keeps those that
+/// `store` needs. Returns whether a file was removed.
 ///
 /// # Errors
 /// Errors of an install.
-pub fn run(ctx: &MaintenanceCtx, family: &FamilyCore, stored_to: SeqNo) -> Result<bool> {
-    match seal(ctx, family).and_then(|()| remove_dead(ctx, family, stored_to)) {
+pub fn run(ctx: &MaintenanceCtx, family: &FamilyCore, store: Option<&Remote>) -> Result<bool> {
+    match seal(ctx, family).and_then(|()| remove_dead(ctx, family, store)) {
         Err(e) if family.was_lost(&e) => Ok(false),
         other => other,
     }
@@ -392,10 +400,14 @@ fn seal(ctx: &MaintenanceCtx, family: &FamilyCore) -> Result<()> {
     Ok(())
 }
 
-fn remove_dead(ctx: &MaintenanceCtx, family: &FamilyCore, stored_to: SeqNo) -> Result<bool> {
+fn remove_dead(ctx: &MaintenanceCtx, family: &FamilyCore, store: Option<&Remote>) -> Result<bool> {
     let _naming = family.naming.lock(); // so that no other thread removes the same files
     let seen = Seen::now(ctx, family);
-    let dead = seen.dead(stored_to);
+    if let Some(store) = store {
+        let max = if ctx.write.log.lacks_space() { 0 } else { ctx.write.log.kept_bytes_max() };
+        store.kept.set(family.id, seen.kept_bytes(store), max);
+    }
+    let dead = seen.dead(store);
     if dead.is_empty() {
         return Ok(false);
     }

@@ -134,7 +134,7 @@ fn dispatch(engine: &Arc<Engine>, job: Job) -> Result<bool> {
         Job::Collect(id) => {
             if let Some(family) = family(id)
                 && !family.collection.retry.waits(engine.write.env.clock.mono())
-                && collect::step(&engine.maintenance, &family, engine.stored_to())?
+                && collect::step(&engine.maintenance, &family, engine.log_store())?
             {
                 family.collection.retry.succeeded();
                 engine.write.jobs.push(job);
@@ -156,7 +156,7 @@ fn dispatch(engine: &Arc<Engine>, job: Job) -> Result<bool> {
 /// because the flush is done: the collection will fail for the same reason.
 fn settle_values(engine: &Engine, family: &FamilyCore) {
     if collect::has_values(family) {
-        if collect::run(&engine.maintenance, family, engine.stored_to()).unwrap_or(false) {
+        if collect::run(&engine.maintenance, family, engine.log_store()).unwrap_or(false) {
             engine.write.jobs.push(Job::RemoveObsolete);
         }
         engine.write.jobs.push(Job::Collect(family.id));
@@ -420,7 +420,7 @@ fn look_after(engine: &Engine, family: &FamilyCore, settles: bool, readers: &Rea
     if has_dead || settles && may_settle {
         engine.write.jobs.push(Job::Compact(family.id));
     }
-    let due = collect::due(&engine.maintenance, family, engine.stored_to());
+    let due = collect::due(&engine.maintenance, family, engine.log_store());
     if due == collect::Due::Now {
         engine.write.jobs.push(Job::Collect(family.id));
     }

@@ -85,7 +85,7 @@ impl Db {
         self.flush()?;
         for family in engine.write.all_families() {
             compact::everything(&engine.maintenance, &family)?;
-            collect::all(&engine.maintenance, &family, engine.stored_to())?;
+            collect::all(&engine.maintenance, &family, engine.log_store())?;
         }
         engine.maintenance.remove_obsolete();
         engine.return_memory(Duration::ZERO);

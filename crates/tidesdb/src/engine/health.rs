@@ -38,6 +38,9 @@ impl Engine {
                 "commits do the work of background threads, which the system cannot start: {cause}"
             ));
         }
+        if let Some(failure) = self.remote.as_ref().and_then(|remote| remote.failure()) {
+            causes.push(format!("uploads to the object store fail and are tried again: {failure}"));
+        }
         if self.retry.is_failing() {
             causes.push("background work fails and is tried again".to_owned());
         }

@@ -14,7 +14,6 @@ use crate::jobs::Retry;
 use crate::maintenance::MaintenanceCtx;
 use crate::memory::Charge;
 use crate::remote::Remote;
-use crate::types::SeqNo;
 use crate::vlog::WriteBudget;
 
 /// All parts of one open database.
@@ -48,9 +47,8 @@ impl Engine {
         }
     }
 
-    /// Commits below this are in the object store, with their values. Unlimited if there is none that stores the log.
-    pub fn stored_to(&self) -> SeqNo {
-        let remote = self.remote.as_ref().filter(|remote| remote.options.replicate_log);
-        remote.map_or(SeqNo::MAX, |remote| remote.log_end.load(Ordering::SeqCst))
+    /// The object store, if it gets the log: then it may need value logs that nothing else needs.
+    pub fn log_store(&self) -> Option<&Remote> {
+        self.remote.as_deref().filter(|remote| remote.options.replicate_log)
     }
 }
