@@ -425,8 +425,7 @@ fn look_after(engine: &Engine, family: &FamilyCore, settles: bool, readers: &Rea
         engine.write.jobs.push(Job::Collect(family.id));
     }
     let again = Again {
-        soon: matches!(due, collect::Due::Now | collect::Due::Soon)
-            || family.claims.has_quarantined(),
+        soon: matches!(due, collect::Due::Now | collect::Due::Soon) || family.claims.has_quarantined(),
         settling: may_settle || due == collect::Due::Later,
         held: !version.runs().is_empty() && (readers.oldest < version.flushed_to() || is_expired),
         at: expiries.into_iter().filter(|at| *at > now).min(),
