@@ -406,6 +406,9 @@ fn remove_dead(ctx: &MaintenanceCtx, family: &FamilyCore, store: Option<&Remote>
     if let Some(store) = store {
         let max = if ctx.write.log.lacks_space() { 0 } else { ctx.write.log.kept_bytes_max() };
         store.kept.set(family.id, seen.kept_bytes(store), max);
+        if family.is_dropped() {
+            store.kept.forget(family.id); // the drop may have done so before
+        }
     }
     let dead = seen.dead(store);
     if dead.is_empty() {

@@ -313,11 +313,12 @@ fn continue_log(ctx: &MaintenanceCtx, remote: &Remote, end: SeqNo) -> Result<boo
     if !remote.log_follows.load(Ordering::SeqCst) || !remote.kept.has_all() {
         return Ok(false);
     }
+    put_values(ctx, remote)?;
+    // A family that was dropped before now may have left without its values.
     let now = ctx.versions.state();
     if !remote.catalog.lock().as_ref().is_some_and(|catalog| catalog.knows(&now)) {
         return Ok(false);
     }
-    put_values(ctx, remote)?;
     // A value log that was removed before now may be missing.
     let stored = remote.log_end.load(Ordering::SeqCst);
     let continues = remote.kept.has_all() && put_log(ctx, remote, ctx.write.log.segment_of(stored), end)?;

@@ -291,6 +291,9 @@ impl Db {
         engine.write.pacing.subtract_flush_debt(core.forget_memtables());
         core.forget_tables();
         engine.write.jobs.set_small(core.id, false);
+        if let Some(store) = engine.log_store() {
+            store.kept.forget(core.id);
+        }
         // Commits that are under way do not put it on this list again.
         engine.write.dirty_vlogs.lock().remove(&core.id);
         engine.maintenance.remove_obsolete();

@@ -71,6 +71,11 @@ impl Kept {
         }
     }
 
+    /// Called when `family` was dropped: nothing of it is kept.
+    pub fn forget(&self, family: FamilyId) {
+        self.bytes.lock().remove(&family);
+    }
+
     /// Returns the bytes that are kept.
     pub fn bytes(&self) -> u64 {
         self.bytes.lock().values().sum()
@@ -96,5 +101,8 @@ mod tests {
         kept.set(a, 0, 100);
         kept.begin(12);
         assert_eq!((kept.bytes(), kept.from()), (41, 12));
+        kept.forget(b);
+        kept.set(a, 100, 100);
+        assert_eq!((kept.bytes(), kept.has_all()), (100, true), "a dropped family does not count");
     }
 }

@@ -256,6 +256,21 @@ impl Life {
         self.history.push(now);
     }
 
+    fn drop_family(&mut self, name: &str) {
+        self.db().drop_family(name).unwrap();
+        let mut now = self.history.last().unwrap().clone();
+        now.remove(name);
+        self.history.push(now);
+    }
+
+    fn rename(&mut self, old: &str, new: &str) {
+        self.db().rename_family(old, new).unwrap();
+        let mut now = self.history.last().unwrap().clone();
+        let rows = now.remove(old).unwrap();
+        now.insert(new.to_owned(), rows);
+        self.history.push(now);
+    }
+
     /// Commits to all families. Keys repeat, so that values die.
     fn commit(&mut self) {
         let i = self.history.len() as u32;
@@ -337,6 +352,17 @@ fn a_folder_lost_at_any_time_of_a_long_life_is_restored_as_a_prefix() {
     life.create("three");
     life.go_on(100, false);
     life.go_on(20, true);
+    life.commit();
+    life.drop_family("two");
+    life.go_on(13, false);
+    life.go_on(12, true);
+    life.create("two");
+    life.go_on(9, true);
+    life.commit();
+    life.drop_family("two");
+    life.go_on(12, true);
+    life.rename("three", "four");
+    life.go_on(16, true);
     drop(life.db.take());
     life.open();
     life.go_on(3, true);
