@@ -46,8 +46,8 @@ cargo xtask COMMAND
   ci [STAGE...]       the stages of a check run; default: all but `clients` and `package`, in about three quarters of an
                       hour; `brief` are those of the build server besides `tidy` and `test`
                       stages: tidy lint msrv platforms test bench gate weight report docs book c npm clients package loom crash faults
-                      sim kill beside reopen sweep model metamorphic isolation fuzz tmpfs descriptors sectors mounts latency memory
-                      asan miri python;
+                      sim kill beside reopen sweep model metamorphic isolation fuzz tmpfs descriptors families sectors mounts
+                      latency memory asan miri python;
                       `report` opens the benchmark report in Chromium, `c` tests the C library (needs a C
                       compiler and pkg-config), `npm` and `clients` test it from other languages, `package`
                       builds packages, and the crates as the registry would
@@ -87,7 +87,7 @@ cargo xtask COMMAND
   weight [--update]   compares the processor time of a build of the program from nothing with xtask/weight.txt
   msrv                checks the crates with the oldest supported Rust (needs that toolchain)
   crash|faults|kill|beside|reopen|sweep|model|metamorphic|isolation|fuzz|tmpfs [ARGS]
-  descriptors|sectors|mounts|latency|memory [ARGS]
+  descriptors|families|sectors|mounts|latency|memory [ARGS]
                       the programs of crates/testkit, at full size
   inject [--seed N] [--limit N] [--stride N] [--only CALL] [--jobs N] [--prefix DIR]
                       runs a C program in which one system call fails, for each call in turn; --limit is the

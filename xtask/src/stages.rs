@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 /// Stages in the order of a full run, the fast ones first.
-pub(crate) const ALL: [&str; 36] = [
+pub(crate) const ALL: [&str; 37] = [
     "tidy",
     "lint",
     "msrv",
@@ -39,6 +39,7 @@ pub(crate) const ALL: [&str; 36] = [
     "fuzz",
     "tmpfs",
     "descriptors",
+    "families",
     "sectors",
     "mounts",
     "latency",
@@ -68,7 +69,7 @@ const BRIEF: [&str; 11] = [
 
 /// Programs of the test kit with their arguments in a check run, which takes minutes in total: a line for each time that one runs. Without
 /// arguments they run at full size.
-pub(crate) const KIT: [(&str, &[&str]); 18] = [
+pub(crate) const KIT: [(&str, &[&str]); 19] = [
     ("crash", &["--points", "2000"]),
     ("crash", &["--points", "400", "--disk", "macos"]),
     ("crash", &["--points", "400", "--disk", "windows"]),
@@ -83,6 +84,7 @@ pub(crate) const KIT: [(&str, &[&str]); 18] = [
     ("fuzz", &["--seconds", "3"]),
     ("tmpfs", &["--rounds", "12", "--scarce", "10"]),
     ("descriptors", &[]),
+    ("families", &["--sizes", "250,1000", "--rows", "50000", "--idle", "2"]),
     ("sectors", &[]),
     ("mounts", &["--rounds", "3"]),
     ("latency", &["--commits", "2"]),

@@ -72,6 +72,11 @@ fn tmpfs() {
     run("tmpfs", &["--rounds", "2", "--mib", "40", "--seed", "17", "--scarce", "0"], "T49 ");
 }
 
+#[test]
+fn families() {
+    run("families", &["--sizes", "150,600", "--rows", "30000", "--idle", "0"], "T52 ");
+}
+
 /// The names of all runners.
 fn programs() -> Vec<String> {
     let files = std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/runners")).unwrap();

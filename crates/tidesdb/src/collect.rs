@@ -19,6 +19,7 @@ use crate::context::FLUSH_FOR_SPACE_MIN;
 use crate::family::{FamilyCore, MemSlot, Metric, ReadView, SettledFiles, Thrift, ValueSpace};
 use crate::maintenance::MaintenanceCtx;
 use crate::read::{self, Located};
+use crate::remote::Remote;
 use crate::sources::{Source, TableVersion};
 use crate::types::{EntryCursor, SeqNo, VlogId};
 use crate::version::{Change, VersionEdit, VlogState};
@@ -38,16 +39,38 @@ pub fn has_values(family: &FamilyCore) -> bool {
     named() || !family.vlog.begun().is_empty()
 }
 
-/// Returns whether [`step`] would do anything.
-pub fn is_due(ctx: &MaintenanceCtx, family: &FamilyCore, stored_to: SeqNo) -> bool {
-    if !has_values(family) || family.collection.retry.waits(ctx.write.env.clock.mono()) {
-        return false;
+/// When [`step`] would do something, if nothing tells before that the family has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// Now.
+    Now,
+    /// At any time, without a notice: leases on files end, commits become visible, an upload gets on, a pause after a failure ends.
+    Soon,
+    /// When the database is idle, or has been idle again.
+    Later,
+    /// Never.
+    Never,
+}
+
+/// Returns when [`step`] would do something.
+pub fn due(ctx: &MaintenanceCtx, family: &FamilyCore, store: Option<&Remote>) -> Due {
+    if !has_values(family) {
+        return Due::Never;
     }
-    let seen = Seen::now(ctx, family);
-    !sealable(family, &seen.view.version).is_empty()
-        || !seen.dead(stored_to).is_empty()
-        || (!ctx.write.merges.are_off()
-            && Usage::of(family, &seen).next(family, ctx.write.thrift()) != Next::Nothing)
+    let (seen, retry) = (Seen::now(ctx, family), &family.collection.retry);
+    let thrift = ctx.write.thrift();
+    let is_due = || {
+        !sealable(family, &seen.view.version).is_empty()
+            || !seen.dead(store).is_empty()
+            || (!ctx.write.merges.are_off() && Usage::of(family, &seen).next(family, thrift) != Next::Nothing)
+    };
+    match () {
+        () if retry.waits(ctx.write.env.clock.mono()) => Due::Soon,
+        () if is_due() => Due::Now,
+        () if retry.is_failing() || family.vlog.is_closing() || seen.waits(store) => Due::Soon,
+        () if thrift == Thrift::Busy || !seen.is_flushed => Due::Later,
+        () => Due::Never,
+    }
 }
 
 /// Takes the most useful step that frees space of `family`. Returns whether something changed; then there may be more to do. If the family is
@@ -55,18 +78,18 @@ pub fn is_due(ctx: &MaintenanceCtx, family: &FamilyCore, stored_to: SeqNo) -> bo
 ///
 /// # Errors
 /// Errors of an install and of a merge; `Corrupt` for a damaged value, which stays where it is.
-pub fn step(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, stored_to: SeqNo) -> Result<bool> {
-    match take_step(ctx, family, stored_to) {
+pub fn step(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, store: Option<&Remote>) -> Result<bool> {
+    match take_step(ctx, family, store) {
         Err(e) if family.was_lost(&e) => Ok(false),
         other => other,
     }
 }
 
-fn take_step(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, stored_to: SeqNo) -> Result<bool> {
+fn take_step(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, store: Option<&Remote>) -> Result<bool> {
     if !has_values(family) {
         return Ok(false);
     }
-    if run(ctx, family, stored_to)? {
+    if run(ctx, family, store)? {
         return Ok(true); // the space of dead files first
     }
     if ctx.write.merges.are_off() {
@@ -80,11 +103,11 @@ fn take_step(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, stored_to: SeqNo) -
 ///
 /// # Errors
 /// As [`step`].
-pub fn all(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, stored_to: SeqNo) -> Result<()> {
+pub fn all(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, store: Option<&Remote>) -> Result<()> {
     // A drop empties the view some time after it has set the flag; until then nothing here would change anything.
     while !family.is_dropped() {
         ctx.write.jobs.check_open()?; // a close waits for one step, not for all
-        let removed = run(ctx, family, stored_to)?;
+        let removed = run(ctx, family, store)?;
         let thrift = ctx.write.thrift().max(Thrift::Idle);
         let next = Usage::of(family, &Seen::now(ctx, family)).next(family, thrift);
         let goes_on = matches!(next, Next::Rotate | Next::Move(_)) && carry_out(ctx, family, next)?;
@@ -156,6 +179,8 @@ struct Seen {
     view: Arc<ReadView>,
     /// All commits up to this one are in tables.
     flushed_to: SeqNo,
+    /// Whether the memtables are empty.
+    is_flushed: bool,
 }
 
 impl Seen {
@@ -165,14 +190,29 @@ impl Seen {
         let is_flushed = view.memtables().all(|slot| slot.is_empty());
         let flushed_to = if is_flushed { visible_end.saturating_sub(1) } else { 0 };
         let flushed_to = flushed_to.max(view.version.flushed_to());
-        Self { view, flushed_to }
+        Self { view, flushed_to, is_flushed }
     }
 
-    /// Returns the dead value logs to which no commit at or above `stored_to` refers.
-    fn dead(&self, stored_to: SeqNo) -> Vec<VlogId> {
+    /// Returns true if value logs are sealed that a commit which is not visible yet may refer to, or dead ones are kept for `store`.
+    fn waits(&self, store: Option<&Remote>) -> bool {
         let version = &self.view.version;
-        let is_stored = |id: &VlogId| version.vlogs()[id].sealed_at.is_some_and(|seq| seq < stored_to);
-        version.obsolete_vlogs_at(self.flushed_to).filter(is_stored).collect()
+        let is_ahead = |v: &VlogState| v.sealed_at.is_some_and(|seq| seq > self.flushed_to);
+        self.is_flushed && version.vlogs().values().any(is_ahead)
+            || version.obsolete_vlogs_at(self.flushed_to).count() > self.dead(store).len()
+    }
+
+    /// Returns the dead value logs that `store` does not need.
+    fn dead(&self, store: Option<&Remote>) -> Vec<VlogId> {
+        let (version, from) = (&self.view.version, store.map_or(SeqNo::MAX, |store| store.kept.from()));
+        let may_go = |id: &VlogId| version.vlogs()[id].sealed_at.is_some_and(|seq| seq < from);
+        version.obsolete_vlogs_at(self.flushed_to).filter(may_go).collect()
+    }
+
+    /// Bytes of the dead value logs that `store` needs.
+    fn kept_bytes(&self, store: &Remote) -> u64 {
+        let (version, from) = (&self.view.version, store.kept.from());
+        let dead = version.obsolete_vlogs_at(self.flushed_to).map(|id| version.vlogs()[&id]);
+        dead.filter(|v| v.sealed_at.is_some_and(|seq| seq >= from)).map(|v| v.bytes).sum()
     }
 }
 
@@ -233,8 +273,8 @@ impl Usage {
 
 /// Returns the maximum bytes of values that no table refers to, or that memtables overwrite.
 fn unflushed(family: &FamilyCore, seen: &Seen, average: u64) -> u64 {
-    let Seen { view, flushed_to } = seen;
-    if view.memtables().all(|slot| slot.is_empty()) {
+    let Seen { view, flushed_to, is_flushed } = seen;
+    if *is_flushed {
         return 0;
     }
     let vlogs = view.version.vlogs();
@@ -276,13 +316,13 @@ fn hides_values(ctx: &MaintenanceCtx, family: &FamilyCore, slot: &MemSlot, view:
     Ok(hidden >= FLUSH_FOR_SPACE_MIN)
 }
 
-/// Seals the full value logs of `family` and removes the dead ones. Keeps those that a commit at or above `stored_to` may
-/// refer to. Returns whether a file was removed.
+/// Seals the full value logs of `family` and removes the dead ones. Keeps those that
+/// `store` needs. Returns whether a file was removed.
 ///
 /// # Errors
 /// Errors of an install.
-pub fn run(ctx: &MaintenanceCtx, family: &FamilyCore, stored_to: SeqNo) -> Result<bool> {
-    match seal(ctx, family).and_then(|()| remove_dead(ctx, family, stored_to)) {
+pub fn run(ctx: &MaintenanceCtx, family: &FamilyCore, store: Option<&Remote>) -> Result<bool> {
+    match seal(ctx, family).and_then(|()| remove_dead(ctx, family, store)) {
         Err(e) if family.was_lost(&e) => Ok(false),
         other => other,
     }
@@ -360,10 +400,17 @@ fn seal(ctx: &MaintenanceCtx, family: &FamilyCore) -> Result<()> {
     Ok(())
 }
 
-fn remove_dead(ctx: &MaintenanceCtx, family: &FamilyCore, stored_to: SeqNo) -> Result<bool> {
+fn remove_dead(ctx: &MaintenanceCtx, family: &FamilyCore, store: Option<&Remote>) -> Result<bool> {
     let _naming = family.naming.lock(); // so that no other thread removes the same files
     let seen = Seen::now(ctx, family);
-    let dead = seen.dead(stored_to);
+    if let Some(store) = store {
+        let max = if ctx.write.log.lacks_space() { 0 } else { ctx.write.log.kept_bytes_max() };
+        store.kept.set(family.id, seen.kept_bytes(store), max);
+        if family.is_dropped() {
+            store.kept.forget(family.id); // the drop may have done so before
+        }
+    }
+    let dead = seen.dead(store);
     if dead.is_empty() {
         return Ok(false);
     }

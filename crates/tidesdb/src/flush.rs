@@ -326,13 +326,13 @@ fn wait_published(ctx: &WriteCtx, boundary: SeqNo) -> Result<()> {
 /// `Poisoned`: a sync failed.
 fn make_earlier_durable(ctx: &WriteCtx, parts: &[Part]) -> Result<()> {
     let (gone, boundary) = (flushed(parts), parts.iter().map(|part| part.boundary).max().unwrap_or(0));
-    let needs_log = |family: &Arc<FamilyCore>| {
+    let needs_log = |family: &FamilyCore| {
         let may_hold = |slot: &Arc<MemSlot>| {
             slot.from.max(slot.pins) < boundary && !slot.is_empty() && !gone.holds(family.id, slot)
         };
         family.owned_view().memtables().any(may_hold)
     };
-    if ctx.all_families().iter().any(needs_log) {
+    if ctx.any_pins_log(boundary, needs_log) {
         return ctx.sync_to(boundary);
     }
     let sync = |part: &Part| part.family.vlog.sync();

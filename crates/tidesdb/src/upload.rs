@@ -10,9 +10,14 @@
 //! what is durable locally. A commit never waits for an upload. A failed upload leaves the store as it was, and is
 //! tried again.
 //!
+//! Whatever call fails last, a restore must find a prefix. So a part of the log is stored only if it continues the log that the stored
+//! manifest begins, with all values that it refers to and no family that this manifest does not know. If it cannot, because segments or
+//! value logs were removed meanwhile, a family was made, or the session is new, the round first stores a manifest without a log, which
+//! says that the log begins behind all parts that this round adds ([`part_with_log`]).
+//!
 //! At most one upload runs at a time. All other work may continue meanwhile.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -24,9 +29,9 @@ use crate::family::FamilyCore;
 use crate::files::{self, CURRENT, FileKind};
 use crate::flush::{self, Prefix};
 use crate::maintenance::MaintenanceCtx;
-use crate::remote::{Remote, object_name};
+use crate::remote::{Catalog, Remote, object_name};
 use crate::store::Body;
-use crate::types::{SeqNo, VlogId, WalId};
+use crate::types::{FamilyId, SeqNo, VlogId, WalId};
 use crate::version::{Image, State, VlogState};
 use crate::wal::layout::{SEGMENT_HEADER_BYTES, UNIT};
 use crate::wal::reader;
@@ -74,10 +79,13 @@ impl Due {
 pub fn run(engine: &Arc<Engine>) -> Result<()> {
     with_remote(engine, |remote| {
         let seen = remote.installs_seen.load(Ordering::SeqCst);
-        let follows =
-            seen == engine.maintenance.versions.installs() && remote.log_follows.load(Ordering::SeqCst);
-        if follows && follow_log(&engine.maintenance, remote)? {
+        let follows = remote.log_follows.load(Ordering::SeqCst);
+        let is_same = seen == engine.maintenance.versions.installs();
+        if follows && is_same && follow_log(&engine.maintenance, remote)? {
             return Ok(());
+        }
+        if !remote.log_follows.load(Ordering::SeqCst) {
+            remote.kept.begin(engine.write.log.sequencer().tail());
         }
         let catalog = engine.catalog.lock();
         let prefix = flush::prefix(&engine.maintenance)?;
@@ -108,7 +116,7 @@ fn with_remote(engine: &Arc<Engine>, upload: impl FnOnce(&Remote) -> Result<()>)
     let result = upload(remote);
     match &result {
         Ok(()) => remote.retry.succeeded(),
-        Err(_) => drop(remote.failed(engine.write.env.clock.mono())),
+        Err(e) => remote.failed(e, engine.write.env.clock.mono()),
     }
     result
 }
@@ -129,23 +137,31 @@ fn round(ctx: &MaintenanceCtx, remote: &Remote, prefix: &Prefix) -> Result<()> {
     put_files(ctx, remote, &prefix.state, &prefix.families)?;
     let first = ctx.write.log.segment_of(prefix.boundary);
     let end = durable_end(ctx, prefix.boundary)?;
-    put_values(ctx, remote)?;
-    let whole = catalog_is_of(ctx, &prefix.state) && put_log(ctx, remote, first, end)?;
-    let start = if whole { first } else { after_log(ctx, prefix) };
-    finish(ctx, remote, prefix, start)?;
+    // A segment above all of which parts are stored below.
+    let behind = WalId(prefix.state.log_start.0.max(ctx.write.log.segment_of(end).0) + 1);
+    let mut has_log = continue_log(ctx, remote, end)?;
+    if !has_log {
+        part_with_log(ctx, remote, prefix, behind)?;
+        put_values(ctx, remote)?;
+        has_log = remote.kept.has_all() && put_log(ctx, remote, first, end)?;
+    }
+    let whole = has_log && Catalog::of(&prefix.state).knows(&ctx.versions.state());
+    finish(ctx, remote, prefix, if whole { first } else { behind })?;
     remote.log_end.store(end, Ordering::SeqCst);
-    remote.log_follows.store(whole, Ordering::SeqCst);
+    let follows = whole && remote.kept.advance(end);
+    remote.log_follows.store(follows, Ordering::SeqCst);
+    if !follows {
+        remote.kept.give_up();
+    }
     ctx.write.log.keep_from(ctx.write.log.segment_of(end));
     Ok(())
 }
 
-/// Returns whether all families and their merge operators are those of `state`. Otherwise the log may hold commits that a database
-/// with this state cannot replay.
-fn catalog_is_of(ctx: &MaintenanceCtx, state: &State) -> bool {
-    let now = ctx.versions.state();
-    let merges = |state: &State, id| state.families.get(&id).map(|f| f.options.merge_operator.is_some());
-    now.next_family == state.next_family
-        && now.families.keys().all(|id| merges(&now, *id) == merges(state, *id))
+/// Stores a manifest of `prefix` without a log, if the store has a database: the log that it has is not continued. The next log begins in
+/// segment `behind` or later.
+fn part_with_log(ctx: &MaintenanceCtx, remote: &Remote, prefix: &Prefix, behind: WalId) -> Result<()> {
+    remote.log_follows.store(false, Ordering::SeqCst);
+    if remote.objects.lock().has_database() { finish(ctx, remote, prefix, behind) } else { Ok(()) }
 }
 
 fn round_without_log(ctx: &MaintenanceCtx, remote: &Remote, prefix: &Prefix) -> Result<()> {
@@ -183,8 +199,9 @@ fn put_files(
         put_part(ctx, remote, name, file_bytes(ctx, name)?)?;
         remote.queued.fetch_sub(1, Ordering::Relaxed);
     }
+    let cores: BTreeMap<FamilyId, &Arc<FamilyCore>> = families.iter().map(|core| (core.id, core)).collect();
     for family in state.families.values() {
-        let core = families.iter().find(|core| core.id == family.id);
+        let core = cores.get(&family.id).copied();
         for (id, info) in &family.vlogs {
             if !is_whole(remote, *id, info) {
                 put_vlog(ctx, remote, core, *id)?;
@@ -275,15 +292,31 @@ fn follow_log(ctx: &MaintenanceCtx, remote: &Remote) -> Result<bool> {
     if ctx.versions.installs() != remote.installs_seen.load(Ordering::SeqCst) {
         return Ok(false); // a commit below `end` may be one that the stored manifest does not know the family of
     }
+    let follows = continue_log(ctx, remote, end)?;
+    remote.log_follows.store(follows, Ordering::SeqCst);
+    Ok(follows)
+}
+
+/// Stores the log up to `end` behind what the store has of it, and the values that it refers to. Returns false if that is not possible:
+/// then the store may have got some more of the same log.
+fn continue_log(ctx: &MaintenanceCtx, remote: &Remote, end: SeqNo) -> Result<bool> {
+    if !remote.log_follows.load(Ordering::SeqCst) || !remote.kept.has_all() {
+        return Ok(false);
+    }
     put_values(ctx, remote)?;
-    let whole = put_log(ctx, remote, ctx.write.log.segment_of(stored), end)?;
-    if whole {
+    // A family that was dropped before now may have left without its values.
+    let now = ctx.versions.state();
+    if !remote.catalog.lock().as_ref().is_some_and(|catalog| catalog.knows(&now)) {
+        return Ok(false);
+    }
+    // A value log that was removed before now may be missing.
+    let stored = remote.log_end.load(Ordering::SeqCst);
+    let continues = remote.kept.has_all() && put_log(ctx, remote, ctx.write.log.segment_of(stored), end)?;
+    if continues {
         remote.log_end.store(end, Ordering::SeqCst);
         ctx.write.log.keep_from(ctx.write.log.segment_of(end));
-    } else {
-        remote.log_follows.store(false, Ordering::SeqCst);
     }
-    Ok(whole)
+    Ok(continues && remote.kept.advance(end))
 }
 
 /// Installs a manifest of the prefix in the store, and removes objects that are no longer needed.
@@ -297,6 +330,7 @@ fn finish(ctx: &MaintenanceCtx, remote: &Remote, prefix: &Prefix, log_start: Wal
     store(remote, CURRENT, 0, &Body::bytes(&image.current))?;
     remote.objects.lock().set_generation(number);
     remote.installs_seen.store(prefix.installs, Ordering::SeqCst);
+    *remote.catalog.lock() = Some(Catalog::of(&prefix.state));
     remove_garbage(remote, &prefix.state, number, log_start);
     settle(remote, &prefix.state);
     Ok(())

@@ -3,6 +3,7 @@
 mod beside;
 mod crash;
 mod descriptors;
+mod families;
 mod faults;
 mod fuzz;
 mod isolation;
@@ -28,6 +29,7 @@ pub(crate) const ALL: &[(&str, Runner)] = &[
     ("beside", beside::runner),
     ("crash", crash::runner),
     ("descriptors", descriptors::runner),
+    ("families", families::runner),
     ("faults", faults::runner),
     ("fuzz", fuzz::runner),
     ("isolation", isolation::runner),

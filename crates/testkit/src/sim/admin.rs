@@ -65,17 +65,20 @@ pub(super) fn maintain(world: &World) {
                 let _ = (world.db.stats(), t.family.stats(), world.db.health());
                 Ok(())
             }
-            10 if !world.is_stormy() => match world.db.verify() {
-                Ok(report) if !report.is_ok() && !world.is_stormy() => {
-                    world.fail(format!("verify: {report}"));
-                    Ok(())
-                }
-                other => other.map(drop),
-            },
+            10 if !world.is_stormy() => verify(world),
             _ => t.family.flush(),
         };
         judged(world, "maintenance", done, these);
     }
+}
+
+/// Reads all files, none of which is damaged unless there is a storm.
+fn verify(world: &World) -> Result<(), Error> {
+    let report = world.db.verify()?;
+    if !report.is_ok() && !world.is_stormy() {
+        world.fail(format!("verify: {report}"));
+    }
+    Ok(())
 }
 
 /// Makes, drops, renames and clones families until the clients have ended.
@@ -237,6 +240,7 @@ pub(super) fn look_beside_close(world: &World) {
         let done = match rng.below(8) {
             0..2 => t.family.flush(),
             2..4 => t.family.compact(),
+            4 if !world.is_stormy() => verify(world),
             4 | 5 => world.db.sync().map(drop),
             6 if !world.is_stormy() => {
                 copies += 1;

@@ -24,13 +24,13 @@ use crate::callback::contained;
 use crate::context::WriteCtx;
 use crate::engine::Engine;
 use crate::events::Event;
-use crate::family::FamilyCore;
-use crate::jobs::Job;
+use crate::family::{Again, FamilyCore, Sweep};
+use crate::jobs::{Job, Takes};
 use crate::memory::Pressure;
 use crate::options::SyncMode;
-use crate::sources::TableRun;
 use crate::types::SeqNo;
 use crate::wal::SyncDue;
+use crate::wal::layout::UNIT;
 use crate::{Error, Result, collect, compact, flush, upload};
 
 /// Consecutive I/O errors after which the database is poisoned. A full disk is not counted.
@@ -66,7 +66,7 @@ pub fn run(engine: &Arc<Engine>, job: Job) -> Result<()> {
 /// Errors of the first job that fails.
 pub fn run_queued(engine: &Arc<Engine>) -> Result<()> {
     while !engine.write.jobs.is_closed()
-        && let Some(job) = engine.write.jobs.pop(Duration::ZERO, |_| true)
+        && let Some(job) = engine.write.jobs.pop(Duration::ZERO, Takes::All)
     {
         let result = run(engine, job);
         finished(engine, job);
@@ -134,7 +134,7 @@ fn dispatch(engine: &Arc<Engine>, job: Job) -> Result<bool> {
         Job::Collect(id) => {
             if let Some(family) = family(id)
                 && !family.collection.retry.waits(engine.write.env.clock.mono())
-                && collect::step(&engine.maintenance, &family, engine.stored_to())?
+                && collect::step(&engine.maintenance, &family, engine.log_store())?
             {
                 family.collection.retry.succeeded();
                 engine.write.jobs.push(job);
@@ -156,7 +156,7 @@ fn dispatch(engine: &Arc<Engine>, job: Job) -> Result<bool> {
 /// because the flush is done: the collection will fail for the same reason.
 fn settle_values(engine: &Engine, family: &FamilyCore) {
     if collect::has_values(family) {
-        if collect::run(&engine.maintenance, family, engine.stored_to()).unwrap_or(false) {
+        if collect::run(&engine.maintenance, family, engine.log_store()).unwrap_or(false) {
             engine.write.jobs.push(Job::RemoveObsolete);
         }
         engine.write.jobs.push(Job::Collect(family.id));
@@ -192,11 +192,11 @@ fn push_collect(engine: &Engine, family: &FamilyCore) {
 /// If the log exceeds its limit, flushes every family whose active memtable retains log beyond the limit.
 fn flush_families_retaining_the_log(ctx: &WriteCtx) {
     let beyond = |pins| ctx.log.bytes_since(pins) >= ctx.options.wal_bytes_max;
-    if !beyond(ctx.log_needed_from()) {
-        return;
-    }
-    for family in ctx.all_families() {
-        if family.owned_view().active.as_ref().is_some_and(|slot| beyond(slot.pins)) {
+    for (_, id) in ctx.index.pinning_while(beyond) {
+        let family = ctx.families.read().get(&id).cloned();
+        if let Some(family) = family
+            && family.owned_view().active.as_ref().is_some_and(|slot| beyond(slot.pins))
+        {
             ctx.rotate(&family);
         }
     }
@@ -366,27 +366,71 @@ fn sweep(engine: &Engine, settles: bool) {
     // Frees what a reader still used when it was replaced: on an idle database no other call would free it.
     tidesdb_sync::reclaim();
     tidesdb_sync::release_idle(engine.write.env.clock.mono());
-    // A snapshot that kept deleted ranges alive may have ended, the last row of a table may have expired, a
-    // quarantine may be over, or reads may have charged enough for a merge.
     let now = engine.reads.now();
-    let has_dead = |f: &Arc<FamilyCore>| {
-        let version = &f.owned_view().version;
-        let is_expired =
-            |run: &TableRun| run.has_expiring() && run.tables().any(|t| t.meta().has_expired(now));
-        !version.ranges().is_empty()
-            || version.runs().iter().any(|run| is_expired(run))
-            || f.claims.has_quarantined()
-            || f.owned_view().probes.is_due()
-    };
-    for family in engine.write.all_families().iter() {
-        if has_dead(family) || settles && !family.owned_view().version.runs().is_empty() {
-            engine.write.jobs.push(Job::Compact(family.id));
-        }
-        if collect::is_due(&engine.maintenance, family, engine.stored_to()) {
-            engine.write.jobs.push(Job::Collect(family.id));
+    let ended = engine.reads.snapshots.ended(); // before the oldest reader is read
+    let readers = Readers::now(engine);
+    let (swept, released) =
+        engine.write.index.take_swept(Sweep { settles, ended, now, floor: readers.floor });
+    for id in swept {
+        let family = engine.write.families.read().get(&id).cloned();
+        if let Some(family) = family {
+            if released.contains(&id) {
+                family.ask_for_sweep(); // what a reader needed may be merged now
+            }
+            look_after(engine, &family, settles, &readers, now);
         }
     }
     if !engine.maintenance.versions.obsolete().is_empty() {
         engine.write.jobs.push(Job::RemoveObsolete);
     }
+}
+
+/// What readers need, as far as it is known without waiting for commits that are being written.
+struct Readers {
+    /// The oldest of them, and of those that may begin.
+    oldest: SeqNo,
+    /// The oldest of those that may begin.
+    floor: SeqNo,
+}
+
+impl Readers {
+    fn now(engine: &Engine) -> Self {
+        let (write, snapshots) = (&engine.write, &engine.reads.snapshots);
+        let visible = write.log.sequencer().visible_end().saturating_sub(1);
+        let floor = visible.saturating_sub(write.options.history_bytes / UNIT);
+        let validating = snapshots.oldest_validating().map(|oldest| oldest.seq);
+        let oldest = snapshots.readers_now(floor).into_iter().chain(validating).min().unwrap_or(floor);
+        Self { oldest, floor }
+    }
+}
+
+/// Requests the work of `family` that became due without a commit, and says when a sweep looks at it again.
+fn look_after(engine: &Engine, family: &FamilyCore, settles: bool, readers: &Readers, now: u64) {
+    let is_settled = family.is_settled();
+    let view = family.owned_view();
+    let version = &view.version;
+    // A snapshot that kept deleted ranges alive may have ended, the last row of a table may have expired, a
+    // quarantine may be over, or reads may have charged enough for a merge.
+    let expiring = version.runs().iter().filter(|run| run.has_expiring()).flat_map(|run| run.tables());
+    let expiries: Vec<u64> = expiring.filter_map(|table| table.meta().expires()).collect();
+    let is_expired = expiries.iter().any(|at| *at <= now);
+    let has_dead =
+        !version.ranges().is_empty() || is_expired || family.claims.has_quarantined() || view.probes.is_due();
+    let may_settle = !version.runs().is_empty() && !is_settled;
+    if has_dead || settles && may_settle {
+        engine.write.jobs.push(Job::Compact(family.id));
+    }
+    let due = collect::due(&engine.maintenance, family, engine.log_store());
+    if due == collect::Due::Now {
+        engine.write.jobs.push(Job::Collect(family.id));
+    }
+    let again = Again {
+        soon: matches!(due, collect::Due::Now | collect::Due::Soon) || family.claims.has_quarantined(),
+        settling: may_settle || due == collect::Due::Later,
+        held: !version.runs().is_empty() && (readers.oldest < version.flushed_to() || is_expired),
+        at: expiries.into_iter().filter(|at| *at > now).min(),
+        floor: (!version.runs().is_empty() && readers.floor < version.flushed_to())
+            .then(|| version.flushed_to()),
+    };
+    engine.write.index.look_again(family.id, again);
 }

@@ -10,7 +10,7 @@ use tidesdb_sync::{Mutex, rank};
 use super::{Ticks, finished, run};
 use crate::context::WriteCtx;
 use crate::engine::Engine;
-use crate::jobs::{Crew, Job};
+use crate::jobs::{Crew, Job, Takes};
 use crate::{Error, Result};
 
 /// The threads of one database.
@@ -137,7 +137,7 @@ impl Team {
             Crew::Uploads => ("tidesdb-upload", 1, Priority::Normal, &[Crew::Uploads], Some(Takes::Uploads)),
             _ if workers == 1 => {
                 let all = &[Crew::Short, Crew::Long, Crew::Removals];
-                ("tidesdb-worker", 1, Priority::Normal, all, Some(Takes::All))
+                ("tidesdb-worker", 1, Priority::Normal, all, Some(Takes::Work))
             }
             Crew::Removals => ("tidesdb-remove", 1, Priority::Low, &[Crew::Removals], Some(Takes::Removals)),
             // One half of several workers takes only short jobs, merges of small families among them, so these never wait for a long
@@ -176,28 +176,9 @@ fn keep_time(engine: &Arc<Engine>) {
     }
 }
 
-/// Which jobs a worker takes.
-#[derive(Clone, Copy, Debug)]
-enum Takes {
-    All,
-    Short,
-    Long,
-    Removals,
-    Uploads,
-    Log,
-}
-
 fn work(engine: &Arc<Engine>, takes: Takes) {
     const PATIENCE: Duration = Duration::from_millis(500);
     let jobs = &engine.write.jobs;
-    let next = || match takes {
-        Takes::All => jobs.pop(PATIENCE, |job| job != Job::Upload),
-        Takes::Short => jobs.pop_short(PATIENCE),
-        Takes::Long => jobs.pop(PATIENCE, Job::is_long),
-        Takes::Removals => jobs.pop(PATIENCE, |job| job == Job::RemoveObsolete),
-        Takes::Uploads => jobs.pop(PATIENCE, |job| job == Job::Upload),
-        Takes::Log => jobs.pop(PATIENCE, |job| job == Job::PrepareLog),
-    };
     while !engine.write.jobs.is_closed() {
         engine.reads.refresh_clock(); // in case the timekeeper waits for a slow disk
         if engine.write.is_recovering() {
@@ -205,7 +186,7 @@ fn work(engine: &Arc<Engine>, takes: Takes) {
             engine.write.pacing.progress.wait_while(seen, Some(Ticks::PERIOD));
             continue;
         }
-        if let Some(job) = next() {
+        if let Some(job) = jobs.pop(PATIENCE, takes) {
             let _ = run(engine, job); // failures are handled inside
             // An idle thread would keep the views that it replaced, and with them files that are no longer needed.
             tidesdb_sync::reclaim();

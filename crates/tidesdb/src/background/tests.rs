@@ -7,6 +7,7 @@ use tidesdb_io::sim::{self, Image, SimDisk};
 use tidesdb_io::{Clock as _, Env, ManualClock, Priority};
 
 use super::Ticks;
+use crate::family::Sweep;
 use crate::jobs::Job;
 use crate::options::{Isolation, SyncMode, WriteOptions};
 use crate::types::TableId;
@@ -175,9 +176,9 @@ fn writers_are_not_slowed_for_garbage_that_cannot_be_collected() {
     }
     let is_slowed = || core.garbage_fullness() > 0.0;
     assert!(is_slowed());
-    core.claims.quarantine(&[TableId(1)], m.clock.mono());
+    core.quarantine(&[TableId(1)], m.clock.mono());
     assert!(!is_slowed(), "a table is damaged");
-    core.claims.forget([TableId(1)]);
+    core.end_quarantine([TableId(1)]);
     core.collection.retry.failed(m.clock.mono(), Duration::MAX);
     assert!(!is_slowed(), "the last collection failed");
     core.collection.retry.succeeded();
@@ -349,7 +350,7 @@ fn a_kill_after_the_end_of_the_order_of_commits_is_recovered() {
     assert_eq!(m.durable(), 1); // after a power failure
 }
 
-/// A close waits for calls that write files; they end early.
+/// A close waits for calls that read or write files; they end early.
 #[test]
 fn long_calls_end_when_a_close_has_begun() {
     let m = Machine::new(SyncMode::None);
@@ -361,6 +362,113 @@ fn long_calls_end_when_a_close_has_begun() {
     closed(db.backup("/copy"));
     closed(db.checkpoint("/copy"));
     closed(db.clone_family("default", "copy").map(drop));
+    closed(db.verify().map(drop));
     assert_eq!(db.families().len(), 1);
     assert!(m.disk.file_names("/copy").unwrap().is_empty());
+}
+
+/// Each second, a database looked at all its families, and asked for the merge of each that had tables: with thousands of families a third of a
+/// processor, while nothing was used.
+#[test]
+fn families_that_do_not_change_are_not_looked_at() {
+    const FAMILIES: u32 = 40;
+    let (env, disk, clock) = sim::env_on(SimDisk::new(SEED), SEED);
+    disk.log_ops(false);
+    let db = options(env).open().unwrap();
+    let mut m = Machine { disk, clock, db, ticks: Ticks::default() };
+    let small = || crate::FamilyOptions::default().value_threshold(100).compression(crate::Compression::None);
+    let rest = |m: &mut Machine, seconds: u64| {
+        for _ in 0..seconds {
+            m.pass(1000);
+            super::run_queued(&m.db.inner.engine).unwrap();
+        }
+    };
+    // A table; a table whose rows expire; values; values that only a memtable knows; deleted ranges.
+    for n in 0..FAMILIES {
+        let family = m.db.create_family(&n.to_string(), small()).unwrap();
+        let len = if n % 5 == 2 || n % 5 == 3 { 3000 } else { 20 };
+        let ttl = if n % 5 == 1 { Duration::from_secs(3600) } else { Duration::from_secs(1 << 30) };
+        (0..20u8).for_each(|key| assert!(family.put_with_ttl([key], vec![key; len], ttl).is_ok()));
+        if n % 5 == 4 {
+            family.delete_range([3]..[9]).unwrap();
+        }
+        if n % 5 != 3 {
+            family.flush().unwrap();
+        }
+    }
+    rest(&mut m, 60);
+    let (index, jobs) =
+        (Arc::clone(&m.db.inner.engine.write.index), Arc::clone(&m.db.inner.engine.write.jobs));
+    let (expiring, unflushed) = (FAMILIES as usize / 5, FAMILIES as usize / 5);
+    assert!(index.to_sweep() <= FAMILIES as usize + unflushed, "{index:?}");
+    let soon = |index: &crate::family::FamilyIndex| index.take_swept(Sweep::default()).0.len();
+    assert_eq!(soon(&index), 0, "{index:?}");
+    let asked = jobs.asked();
+    rest(&mut m, 120);
+    assert_eq!(jobs.asked(), asked, "nothing was asked for in two minutes: {index:?}");
+    // One of them changes, and is looked at.
+    m.db.family("0").unwrap().put([1], [1]).unwrap();
+    m.db.family("0").unwrap().flush().unwrap();
+    rest(&mut m, 1);
+    assert!(jobs.asked() > asked);
+    rest(&mut m, 60);
+    // The rows of some expire.
+    let (asked, now) = (jobs.asked(), m.db.inner.engine.reads.expiry_clock.seen());
+    m.clock.set_wall(Duration::from_millis(now + 3_601_000));
+    rest(&mut m, 30);
+    let expired = |n: u32| m.db.family(&n.to_string()).unwrap().stats().table_entries == 0;
+    assert!(jobs.asked() >= asked + expiring as u64, "{} after {asked}", jobs.asked());
+    let left: Vec<u32> = (0..FAMILIES).filter(|n| n % 5 == 1 && !expired(*n)).collect();
+    assert_eq!(left, [0; 0], "families with expired rows; {index:?}");
+}
+
+/// While nothing is written, the history that can be read does not get shorter, so no family need be looked at for it.
+#[test]
+fn families_with_history_are_looked_at_when_it_has_passed() {
+    let (env, disk, clock) = sim::env_on(SimDisk::new(SEED), SEED);
+    disk.log_ops(false);
+    let db = options(env).with(|o| o.history_bytes = 1 << 20).open().unwrap();
+    let mut m = Machine { disk, clock, db, ticks: Ticks::default() };
+    let rest = |m: &mut Machine, seconds: u64| {
+        for _ in 0..seconds {
+            m.pass(1000);
+            super::run_queued(&m.db.inner.engine).unwrap();
+        }
+        m.db.default_family().stats().table_entries
+    };
+    (0..200u8).for_each(|key| m.put(&[key], SyncMode::None));
+    m.db.flush().unwrap();
+    m.db.delete_range(..).unwrap();
+    m.db.flush().unwrap();
+    assert_eq!(rest(&mut m, 60), 200, "the history has the rows");
+    let jobs = Arc::clone(&m.db.inner.engine.write.jobs);
+    let asked = jobs.asked();
+    assert_eq!((rest(&mut m, 60), jobs.asked()), (200, asked), "nothing was asked for in a minute");
+    let other = m.db.create_family("other", crate::FamilyOptions::default()).unwrap();
+    (0..20u8).for_each(|key| assert!(other.put([key], vec![key; 100_000]).is_ok()));
+    assert_eq!(rest(&mut m, 60), 0, "the rows are gone");
+}
+
+/// What a snapshot keeps can be merged when the snapshot ends, however quiet the database is.
+#[test]
+fn the_end_of_a_snapshot_makes_idle_families_mergeable() {
+    let (env, disk, clock) = sim::env_on(SimDisk::new(SEED), SEED);
+    disk.log_ops(false);
+    let db = options(env).open().unwrap();
+    let mut m = Machine { disk, clock, db, ticks: Ticks::default() };
+    let rest = |m: &mut Machine, seconds: u64| {
+        for _ in 0..seconds {
+            m.pass(1000);
+            super::run_queued(&m.db.inner.engine).unwrap();
+        }
+        m.db.default_family().stats().table_entries
+    };
+    (0..200u8).for_each(|key| m.put(&[key], SyncMode::None));
+    m.db.flush().unwrap();
+    let snapshot = m.db.snapshot();
+    m.db.delete_range(..).unwrap();
+    m.db.flush().unwrap();
+    assert_eq!(rest(&mut m, 100), 200, "a reader needs the rows");
+    drop(snapshot);
+    assert_eq!(rest(&mut m, 3), 0, "the rows are gone");
 }

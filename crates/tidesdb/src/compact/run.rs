@@ -71,6 +71,7 @@ pub(super) fn begin<'f>(ctx: &MaintenanceCtx, family: &'f FamilyCore) -> Option<
         if ctx.write.merges.are_off() || family.is_dropped() {
             return None;
         }
+        let changes = family.changes();
         // The version after the claims: what ended before is in it.
         let version = version_of(family);
         // Range tombstones may drop whole tables, so planning raises the floor of history; without range tombstones it only reads the
@@ -84,7 +85,12 @@ pub(super) fn begin<'f>(ctx: &MaintenanceCtx, family: &'f FamilyCore) -> Option<
             let limits = MergeLimits { bytes_max, probes_credit, settles };
             plan::next(&version, claims, &family.options, &readers, limits, &family.merge_debt)
         };
-        let mut plan = planned(u64::MAX)?;
+        let Some(mut plan) = planned(u64::MAX) else {
+            if is_idle {
+                family.set_settled(changes);
+            }
+            return None;
+        };
         let room = if plan.is_merge() { ctx.write.log.room_for_merge() } else { u64::MAX };
         // A smaller merge may fit. If none does, this one fails, and is tried again later.
         if plan.output_bytes() > room
@@ -162,7 +168,7 @@ fn quarantine(ctx: &MaintenanceCtx, family: &FamilyCore, plan: &CompactionPlan, 
     let named: Vec<TableId> = ids().filter(names).collect();
     let tables = if named.is_empty() { ids().collect() } else { named };
     tracing::error!(family = %family.name(), error = %damage, ?tables, "damaged tables are left out of merges; nothing was dropped");
-    family.claims.quarantine(&tables, ctx.write.env.clock.mono());
+    family.quarantine(&tables, ctx.write.env.clock.mono());
 }
 
 /// Returns the damage in an input that explains a violated invariant of the merge, if there is any. Entries out of
@@ -225,7 +231,7 @@ fn compact(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, begun: &Arc<Begun>) -
         }
     })?;
     drop((naming, installing));
-    family.claims.forget(plan.inputs.iter().map(|(_, table)| table.id()));
+    family.end_quarantine(plan.inputs.iter().map(|(_, table)| table.id()));
     ctx.write.pacing.progress.advance();
     family.count(Metric::Dropped, out.dropped);
     family.count(Metric::ValuesMoved, mover.bytes());

@@ -8,8 +8,10 @@
 //! Neither reaches the manifest: [`MaintenanceCtx`](crate::maintenance::MaintenanceCtx), which does, is declared in a layer above the
 //! write path, and holds these two.
 
+mod families;
 mod read;
 mod write;
 
+pub use families::Families;
 pub use read::{OperationTimes, ReadCtx};
 pub use write::{FLUSH_FOR_SPACE_MIN, Flushed, MergeSpace, OwnedLog, WriteCtx};

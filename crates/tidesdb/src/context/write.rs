@@ -11,9 +11,9 @@ use tidesdb_io::{Buffer, Env};
 use tidesdb_memtable::Memtable;
 use tidesdb_sync::{Mutex, RwLock, pin, rank};
 
-use super::ReadCtx;
+use super::{Families, ReadCtx};
 use crate::events::Events;
-use crate::family::{FamilyCore, MemSlot, ReadView, Thrift};
+use crate::family::{FamilyCore, FamilyIndex, MemSlot, ReadView, Thrift};
 use crate::health::Health;
 use crate::jobs::{Call, Calls, Job, JobQueue, Merges, RunningJobs};
 use crate::memory::{Memory, Pressure, Use};
@@ -34,6 +34,8 @@ const CLOSING: u8 = 2;
 const UNBEGUN: u8 = 4;
 /// A writer that waits for the recovery looks at least this often whether it failed.
 const RECOVERY_LOOK: Duration = Duration::from_millis(100);
+/// Families that are looked at together for the log that they need: mostly the first of them answers.
+const PINNING_AT_ONCE: usize = 64;
 /// Size from which a memtable is flushed when memory begins to be scarce.
 const FLUSH_FOR_MEMORY_MIN: u64 = 1 << 20;
 
@@ -57,10 +59,12 @@ pub struct WriteCtx {
     barred: AtomicU8,
     /// Begins the session, as long as it is [`UNBEGUN`].
     beginning: Mutex<Option<Beginning>, { rank::BEGINNING }>,
-    /// Families by id; dropped ones are removed.
-    pub families: RwLock<BTreeMap<FamilyId, Arc<FamilyCore>>, { rank::FAMILIES }>,
+    /// The families.
+    pub families: RwLock<Families, { rank::FAMILIES }>,
+    /// What is known of them without looking at all.
+    pub index: Arc<FamilyIndex>,
     /// Families whose value log was written since its last sync.
-    pub dirty_vlogs: Mutex<Vec<Arc<FamilyCore>>, { rank::DIRTY_VLOGS }>,
+    pub dirty_vlogs: Mutex<BTreeMap<FamilyId, Arc<FamilyCore>>, { rank::DIRTY_VLOGS }>,
     /// When commits with a sync interval must be durable.
     pub sync_due: SyncDue,
     /// Held by the conditional commit that is being decided.
@@ -73,7 +77,7 @@ pub struct WriteCtx {
     pub pacing: Pacing,
     /// The memory limit, and who uses how much.
     pub memory: Arc<Memory>,
-    /// Calls that write files in the threads of their callers.
+    /// Calls that write files in the threads of their callers, or read all of them.
     pub calls: Calls,
     /// Whether merges start automatically, and how to stop them.
     pub merges: Merges,
@@ -113,6 +117,11 @@ impl Deref for OwnedLog {
 pub struct Flushed(pub Vec<(FamilyId, SeqNo)>);
 
 impl Flushed {
+    /// Returns whether `family` has some of them.
+    fn has(&self, family: FamilyId) -> bool {
+        self.0.binary_search_by_key(&family, |(id, _)| *id).is_ok()
+    }
+
     /// Returns whether `slot`, a memtable of `family`, is one of them.
     pub fn holds(&self, family: FamilyId, slot: &MemSlot) -> bool {
         let at = self.0.binary_search_by_key(&family, |(id, _)| *id);
@@ -139,6 +148,7 @@ impl WriteCtx {
             barred: AtomicU8::new(0),
             beginning: Mutex::default(),
             families: RwLock::default(),
+            index: Arc::default(),
             dirty_vlogs: Mutex::default(),
             sync_due: SyncDue::default(),
             deciding: Mutex::default(),
@@ -263,8 +273,8 @@ impl WriteCtx {
         let mut dirty = self.dirty_vlogs.lock();
         for family in families {
             // A drop sets the mark before it clears the list.
-            if !family.is_dropped() && !dirty.iter().any(|f| Arc::ptr_eq(f, family)) {
-                dirty.push(Arc::clone(family));
+            if !family.is_dropped() {
+                dirty.entry(family.id).or_insert_with(|| Arc::clone(family));
             }
         }
     }
@@ -275,7 +285,7 @@ impl WriteCtx {
     /// `Io`; the caller poisons.
     pub fn sync_values(&self) -> Result<()> {
         let dirty = std::mem::take(&mut *self.dirty_vlogs.lock());
-        dirty.iter().try_for_each(|family| family.vlog.sync())
+        dirty.values().try_for_each(|family| family.vlog.sync())
     }
 
     /// Returns true if commits run the jobs themselves: the database has no threads, or the system has no room for them.
@@ -299,9 +309,24 @@ impl WriteCtx {
 
     /// Families other than `family` with memtables that wait for their flush; at most `max`.
     pub fn families_with_immutables(&self, family: FamilyId, max: usize) -> Vec<Arc<FamilyCore>> {
-        let waits =
-            |other: &&Arc<FamilyCore>| other.id != family && !other.view(&pin()).immutables.is_empty();
-        self.families.read().values().filter(waits).take(max).cloned().collect()
+        let waiting = self.index.waiting(max + 1).into_iter().filter(|id| *id != family);
+        self.families.read().all_of(waiting).take(max).cloned().collect()
+    }
+
+    /// Calls `wanted` with the families that have memtables which need the log below `end`, until it returns true for one, and returns whether
+    /// it did.
+    pub fn any_pins_log(&self, end: SeqNo, mut wanted: impl FnMut(&FamilyCore) -> bool) -> bool {
+        let mut after = None;
+        loop {
+            let pinning = self.index.pinning(end, after, PINNING_AT_ONCE);
+            let Some(last) = pinning.last().copied() else { return false };
+            after = Some(last);
+            let families: Vec<_> =
+                self.families.read().all_of(pinning.into_iter().map(|(_, id)| id)).cloned().collect();
+            if families.iter().any(|family| wanted(family)) {
+                return true;
+            }
+        }
     }
 
     /// Lowest sequence number whose log is still needed: by a memtable, by an unfinished commit, or by recovery.
@@ -313,11 +338,14 @@ impl WriteCtx {
     pub fn log_needed_without(&self, flushed: &Flushed) -> SeqNo {
         // Read the published end first: a memtable created after this line retains the log from there or above.
         let published = self.log.sequencer().visible_end().min(self.recovery_pins.load(Ordering::SeqCst));
-        let pins = |f: &Arc<FamilyCore>| {
-            let guard = pin();
-            f.view(&guard).memtables().filter(|slot| !flushed.holds(f.id, slot)).map(|slot| slot.pins).min()
+        let others = self.index.lowest_pin(|id| !flushed.has(id));
+        let rest = |family: &Arc<FamilyCore>| {
+            let view = family.owned_view();
+            view.memtables().filter(|slot| !flushed.holds(family.id, slot)).map(|slot| slot.pins).min()
         };
-        self.families.read().values().filter_map(pins).min().map_or(published, |p| p.min(published))
+        let families = self.families.read();
+        let rests = families.all_of(flushed.0.iter().map(|(id, _)| *id)).filter_map(rest);
+        rests.chain(others).fold(published, SeqNo::min)
     }
 
     /// Refuses writes from now on; all waiting threads are woken and get the error.

@@ -1,5 +1,6 @@
 //! Maintenance of the whole database: flush, compact, verify.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,9 +8,11 @@ use std::time::Duration;
 use super::Db;
 use crate::family::FamilyCore;
 use crate::health::HealthReport;
+use crate::jobs::JobQueue;
+use crate::sources::TableVersion;
 use crate::sst::Table;
-use crate::types::{EntryCursor, Kind};
-use crate::vlog::ValuePlace;
+use crate::types::{EntryCursor, Kind, VlogId};
+use crate::vlog::{ValuePlace, VlogInfo};
 use crate::{Error, Result, collect, compact, files, flush};
 
 /// Timeout of one wait for running merges, and the number of timeouts before giving up (30 seconds in total).
@@ -82,7 +85,7 @@ impl Db {
         self.flush()?;
         for family in engine.write.all_families() {
             compact::everything(&engine.maintenance, &family)?;
-            collect::all(&engine.maintenance, &family, engine.stored_to())?;
+            collect::all(&engine.maintenance, &family, engine.log_store())?;
         }
         engine.maintenance.remove_obsolete();
         engine.return_memory(Duration::ZERO);
@@ -133,11 +136,14 @@ impl Db {
     /// counts, pointers against values. Damage is listed in the report, not returned as an error.
     /// Commits that no flush has written yet are in the log, which is checked when it is read: by the next open.
     ///
+    /// A close waits for the table or value log that is being read; then the call ends.
+    ///
     /// # Errors
-    /// `Closed`.
+    /// `Closed`, also if the database is closed meanwhile: damage that was found until then is not reported.
     pub fn verify(&self) -> Result<VerifyReport> {
         let engine = &self.inner.engine;
         engine.reads.check_open()?;
+        let _call = engine.write.calls.begin()?;
         let mut report = VerifyReport::default();
         for family in engine.write.all_families() {
             let view = family.owned_view();
@@ -145,63 +151,139 @@ impl Db {
                 continue; // a drop sets the flag first and empties the view afterwards
             }
             report.unflushed += view.memtables().map(|slot| slot.map.entries()).sum::<u64>();
-            let version = view.version.clone();
-            if let Err(e) = version.check() {
-                report.damage.push(e);
-            }
-            for slot in version.tables() {
-                verify_table(&family, slot.table(), &mut report);
-            }
-            for (id, info) in version.vlogs() {
-                report.vlogs += 1;
-                match family.vlog.scan(*id, |_| {}) {
-                    Err(e) => report.damage.push(e),
-                    // Bytes outside any record may be values whose commit a crash cut off. Only referenced values must
-                    // be readable, which is checked above.
-                    Ok(file) if !file.is_whole() => {
-                        tracing::info!(
-                            vlog = id.0,
-                            live = info.live_bytes,
-                            "a value log has bytes outside any record"
-                        );
-                    }
-                    Ok(_) => {}
-                }
-            }
+            Verification { jobs: &engine.write.jobs, family: &family, report: &mut report }
+                .run(&view.version)?;
         }
         Ok(report)
     }
 }
 
-/// Reads and checks a table and the values that it points to.
-fn verify_table(family: &FamilyCore, table: &Arc<Table>, report: &mut VerifyReport) {
-    report.tables += 1;
-    let checked = table.verify().and_then(|entries| {
-        report.entries += entries;
-        follow_pointers(family, table, report)
-    });
-    report.damage.extend(checked.err());
+/// The check of one family.
+struct Verification<'a> {
+    jobs: &'a JobQueue,
+    family: &'a FamilyCore,
+    report: &'a mut VerifyReport,
 }
 
-/// Reads each value that `table` points to. Stops at the first damage.
-fn follow_pointers(family: &FamilyCore, table: &Arc<Table>, report: &mut VerifyReport) -> Result<()> {
-    if table.meta().vlog_refs.is_empty() {
-        return Ok(());
-    }
-    let name = files::table(table.meta().id);
-    let mut cursor = crate::sst::TableCursor::bypassing_cache(Arc::clone(table));
-    cursor.seek_to_first()?;
-    while cursor.valid() {
-        if cursor.kind() == Kind::PutPointer {
-            let place = ValuePlace::decode(cursor.value()?)
-                .ok_or_else(|| Error::corrupt(&name, 0, "an entry holds a malformed pointer"))?;
-            match place {
-                ValuePlace::Record(pointer) => drop(family.vlog.read(&pointer)?),
-                ValuePlace::Chunks(place) => family.vlog.read_chunks(&place, |_| Ok(()))?,
-            }
-            report.pointers += 1;
+impl Verification<'_> {
+    /// Fails only if the database is being closed.
+    fn run(&mut self, version: &TableVersion) -> Result<()> {
+        if let Err(e) = version.check() {
+            self.report.damage.push(e);
         }
-        cursor.next()?;
+        let overdrawn = self.overdrawn(version);
+        for slot in version.tables() {
+            self.jobs.check_open()?;
+            self.report.tables += 1;
+            match slot.table().verify() {
+                Err(e) => self.report.damage.push(e),
+                Ok(entries) => {
+                    self.report.entries += entries;
+                    let followed = self.follow_pointers(slot.table(), &overdrawn);
+                    self.report.damage.extend(followed.err());
+                }
+            }
+        }
+        for (id, info) in version.vlogs() {
+            self.jobs.check_open()?;
+            self.report.vlogs += 1;
+            match self.family.vlog.scan(*id, |_| {}) {
+                Err(e) => self.report.damage.push(e),
+                // Bytes outside any record may be values whose commit a crash cut off. Only referenced values must
+                // be readable, which is checked above.
+                Ok(file) if !file.is_whole() => {
+                    tracing::info!(
+                        vlog = id.0,
+                        live = info.live_bytes,
+                        "a value log has bytes outside any record"
+                    );
+                }
+                Ok(_) => {}
+            }
+        }
+        self.jobs.check_open() // what the close has removed meanwhile is no damage
     }
-    Ok(())
+
+    /// Returns the value logs that are shorter than all that the tables refer to in them, and reports these. Each value has one entry in all
+    /// tables, so what the pointers into any other file refer to takes no longer to read than the file.
+    fn overdrawn(&mut self, version: &TableVersion) -> BTreeSet<VlogId> {
+        let mut overdrawn = BTreeSet::new();
+        for (id, info) in version.vlogs().iter().filter(|(_, info)| info.live_count > 0) {
+            match self.family.vlog.info(*id) {
+                Ok(VlogInfo { bytes, .. }) if bytes < info.used() => {
+                    let what =
+                        format!("tables refer to {} bytes of the value log, which has {bytes}", info.used());
+                    self.report.damage.push(Error::corrupt(&files::vlog(*id), bytes, what));
+                    overdrawn.insert(*id);
+                }
+                _ => {} // a file that cannot be opened is reported with the pointer
+            }
+        }
+        overdrawn
+    }
+
+    /// Reads each value that `table`, which was verified, points to, but those in `overdrawn` files. Stops at the first damage.
+    fn follow_pointers(&mut self, table: &Arc<Table>, overdrawn: &BTreeSet<VlogId>) -> Result<()> {
+        if table.meta().vlog_refs.is_empty() {
+            return Ok(());
+        }
+        let name = files::table(table.meta().id);
+        let mut cursor = crate::sst::TableCursor::bypassing_cache(Arc::clone(table));
+        cursor.seek_to_first()?;
+        while cursor.valid() && !self.jobs.is_closed() {
+            if cursor.kind() == Kind::PutPointer {
+                let place = ValuePlace::decode(cursor.value()?)
+                    .ok_or_else(|| Error::corrupt(&name, 0, "an entry holds a malformed pointer"))?;
+                let mut is_readable = true;
+                place.each_part(|vlog, _| is_readable &= !overdrawn.contains(&vlog));
+                match place {
+                    _ if !is_readable => {}
+                    ValuePlace::Record(pointer) => drop(self.family.vlog.read(&pointer)?),
+                    ValuePlace::Chunks(place) => self.family.vlog.read_chunks(&place, |_| Ok(()))?,
+                }
+                self.report.pointers += u64::from(is_readable);
+            }
+            cursor.next()?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidesdb_io::sim::{self, OpKind};
+
+    use crate::read::{self, Located};
+    use crate::vlog::ValuePlace;
+    use crate::{Db, WriteBatch};
+
+    /// A hostile table may point to one value as often as it has entries: a verification of a few megabytes then took hours.
+    #[test]
+    fn a_verification_reads_no_more_than_the_files_have() {
+        let (env, disk, _clock) = sim::env(3);
+        let db = Db::options("/db").env(env).background_threads(0).open().unwrap();
+        let (family, reads) = (db.default_family(), &db.inner.engine.reads);
+        let noise = |n: u32| (n.wrapping_mul(n).wrapping_add(n >> 3) >> 5) as u8;
+        db.put_stream("honest", &*(0..3_000_000).map(noise).collect::<Vec<u8>>()).unwrap();
+        assert!(db.flush().and_then(|()| db.verify()).unwrap().is_ok());
+        let view = family.core.owned_view();
+        let place = read::locate(reads, &family.core, &view, b"honest", None).unwrap();
+        let Some(Located::Stored(ValuePlace::Chunks(place))) = place else { panic!("{place:?}") };
+        let mut batch = WriteBatch::new();
+        for n in 0..300u32 {
+            batch.put_chunks(family, &n.to_be_bytes(), &place, Vec::new(), 0).unwrap();
+        }
+        db.write(&mut batch).unwrap();
+        db.flush().unwrap();
+        let names = disk.file_names("/db").unwrap();
+        let files: usize =
+            names.iter().map(|name| disk.read_file(format!("/db/{name}")).unwrap().len()).sum();
+        let before = disk.ops().len();
+        let report = db.verify().unwrap();
+        let read: u64 =
+            disk.ops()[before..].iter().filter(|op| op.kind == OpKind::Read).map(|op| op.len).sum();
+        assert!(read <= 2 * files as u64, "{read} bytes were read of {files}");
+        let [damage] = &report.damage[..] else { panic!("{report}") };
+        assert!(damage.to_string().contains("tables refer to") && damage.is_corruption(), "{damage}");
+    }
 }

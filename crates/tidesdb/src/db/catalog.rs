@@ -21,7 +21,7 @@ pub(super) fn load(engine: &Arc<Engine>) -> Result<()> {
         let version = engine.maintenance.versions.version(family.id);
         let version = version.ok_or_else(|| Error::internal("a family of the manifest has no version"))?;
         let core = core(engine, family.id, &family.name, family.options.clone(), version);
-        engine.write.families.write().insert(family.id, core);
+        engine.write.families.write().insert(core);
     }
     Ok(())
 }
@@ -49,7 +49,9 @@ fn vlog_set(engine: &Arc<Engine>, id: FamilyId, options: &FamilyOptions) -> Vlog
         families.iter().flatten().for_each(|family| drop(family.vlog.give_back()));
     };
     let logs = VlogSet::new(dir, entropy, id, file_bytes(engine, options), new_id);
-    let logs = logs.limited(Arc::clone(&engine.vlog_writes), relieve);
+    let index = Arc::clone(&engine.write.index);
+    let logs = logs.limited(Arc::clone(&engine.vlog_writes), relieve).noticed(move || index.sweep_next(id));
+    let logs = logs.until(&engine.maintenance.tables.closed);
     match engine.write.options.background_threads {
         Some(0) => logs,
         _ => logs.helped(Arc::clone(&engine.write.env.threads)),
@@ -65,7 +67,7 @@ pub(super) fn core(
     version: Arc<TableVersion>,
 ) -> Arc<FamilyCore> {
     let vlog = vlog_set(engine, id, &options);
-    Arc::new(FamilyCore::new(id, name, options, vlog, version, &engine.write.memory))
+    Arc::new(FamilyCore::new(id, name, options, vlog, version, &engine.write.memory, &engine.write.index))
 }
 
 /// Assigns the number of a new family; fails if there is no memory for it, or its name is taken.
@@ -106,7 +108,7 @@ pub(super) fn publish_new(
     engine.maintenance.install_with(&edit, |versions| {
         if let Some(version) = versions.get(&id) {
             let core = core(engine, id, name, options, Arc::clone(version));
-            engine.write.families.write().insert(id, Arc::clone(&core));
+            engine.write.families.write().insert(Arc::clone(&core));
             made = Some(core);
         }
     })?;
@@ -122,7 +124,7 @@ pub(super) fn check_compression(engine: &Engine) -> Result<()> {
 
 /// Returns the family called `name`.
 pub(super) fn by_name(engine: &Engine, name: &str) -> Option<Arc<FamilyCore>> {
-    engine.write.families.read().values().find(|family| &*family.name() == name).cloned()
+    engine.write.families.read().named(name).cloned()
 }
 
 /// Returns the family called `name`, or `NotFound`.
@@ -179,6 +181,7 @@ impl Family {
         core.options.change(&options);
         core.vlog.set_file_bytes_max(file_bytes(&engine, &options));
         core.note_values(); // the limit of garbage may have changed
+        core.ask_for_sweep();
         engine.write.jobs.push(Job::Compact(core.id)); // the trigger may have changed
         Ok(())
     }
@@ -207,9 +210,8 @@ fn is_stored(family: &Family, wanted: &FamilyOptions) -> Result<bool> {
 
 /// Returns the settings of a family that the manifest has.
 fn stored(family: &Family) -> Result<FamilyOptions> {
-    let state = family.engine()?.maintenance.versions.state();
-    let stored = state.families.get(&family.core.id).map(|stored| stored.options.clone());
-    stored.ok_or_else(|| Error::no_family(&family.core.name()))
+    let stored = family.engine()?.maintenance.versions.family(family.core.id);
+    stored.map(|stored| stored.options.clone()).ok_or_else(|| Error::no_family(&family.core.name()))
 }
 
 impl Db {
@@ -282,15 +284,18 @@ impl Db {
         let drop_it = || {
             engine.maintenance.install_with(&edit, |_| {
                 core.set_dropped();
-                engine.write.families.write().remove(&core.id);
+                engine.write.families.write().remove(&core);
             })
         };
         engine.maintenance.with_reserve(drop_it)?;
         engine.write.pacing.subtract_flush_debt(core.forget_memtables());
         core.forget_tables();
         engine.write.jobs.set_small(core.id, false);
+        if let Some(store) = engine.log_store() {
+            store.kept.forget(core.id);
+        }
         // Commits that are under way do not put it on this list again.
-        engine.write.dirty_vlogs.lock().retain(|dirty| !Arc::ptr_eq(dirty, &core));
+        engine.write.dirty_vlogs.lock().remove(&core.id);
         engine.maintenance.remove_obsolete();
         Ok(())
     }
@@ -306,7 +311,7 @@ impl Db {
         let core = self.find_other(old, "renamed")?;
         let mut edit = VersionEdit::new();
         edit.push(Change::RenameFamily { family: core.id, name: new.into() });
-        engine.maintenance.install_with(&edit, |_| core.set_name(new))
+        engine.maintenance.install_with(&edit, |_| engine.write.families.write().rename(&core, new))
     }
 
     /// Returns the family called `name`, unless it is the default family, which cannot be `changed`.
@@ -320,9 +325,6 @@ impl Db {
 
     /// Returns the names of all families, sorted. That of the default family ([`Db::default_family`]) is one of them.
     pub fn families(&self) -> Vec<String> {
-        let families = self.inner.engine.write.all_families();
-        let mut names: Vec<String> = families.iter().map(|family| family.name().to_string()).collect();
-        names.sort_unstable();
-        names
+        self.inner.engine.write.families.read().names().map(str::to_owned).collect()
     }
 }

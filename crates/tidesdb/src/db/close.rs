@@ -151,7 +151,7 @@ impl Inner {
         engine.write.stop_admitting();
         closing.waits_for("the log to be synced");
         self.sync_for_intervals();
-        closing.waits_for("background jobs and calls that write files");
+        closing.waits_for("background jobs, and calls that read or write files");
         self.pool.stop(&engine.write);
         let result = if engine.write.options.read_only { Ok(()) } else { self.settle() };
         if result.is_err() {
@@ -161,6 +161,7 @@ impl Inner {
         closing.waits_for("the last upload to the object store");
         let result = result.and_then(|()| self.upload_last());
         self.log_close(&result, started);
+        engine.leave_files();
         drop(lock);
         end.result.clone_from(&result);
         drop(end);
@@ -261,6 +262,7 @@ impl Inner {
         self.pool.stop(&self.engine.write);
         self.engine.reads.closed.store(true, Ordering::SeqCst);
         self.engine.write.events.end_log();
+        self.engine.leave_files();
         drop(lock);
     }
 

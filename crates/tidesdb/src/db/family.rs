@@ -366,7 +366,7 @@ impl Family {
         self.flush()?;
         let engine = self.engine()?;
         merge(&engine.maintenance, &self.core)?;
-        collect::all(&engine.maintenance, &self.core, engine.stored_to())?;
+        collect::all(&engine.maintenance, &self.core, engine.log_store())?;
         engine.maintenance.remove_obsolete();
         Ok(())
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::replay::{Begun, Replayer, to_tables};
+use super::replay::{Begun, NewTables, Replayer, to_tables};
 use super::save::{Unsaved, memtable_bytes};
 use crate::background::TRIM_PERIOD;
 use crate::engine::Engine;
@@ -21,7 +21,6 @@ use crate::files::{self, FileKind};
 use crate::maintenance::MaintenanceCtx;
 use crate::memory::Pressure;
 use crate::options::RecoveryMode;
-use crate::rewrite::Rewritten;
 use crate::types::{SeqNo, VlogId};
 use crate::version::{State, VersionEdit};
 use crate::wal::layout::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, UNIT};
@@ -218,7 +217,7 @@ struct Replay<'a> {
     /// The insertion of the last piece.
     inserting: Option<Begun<u64>>,
     /// Tables written so far; all are installed together at the end.
-    tables: Vec<(Arc<FamilyCore>, Rewritten)>,
+    tables: NewTables,
     /// Parts of value logs that replayed commits refer to and that a failed sync may have lost.
     doubtful: BTreeMap<VlogId, Range<u64>>,
 }
@@ -233,7 +232,7 @@ impl<'a> Replay<'a> {
             unsynced_bytes: 0,
             stopped_at: None,
             inserting: None,
-            tables: Vec::new(),
+            tables: NewTables::new(),
             doubtful: BTreeMap::new(),
         }
     }

@@ -270,6 +270,8 @@ impl<R> Begun<R> {
 #[derive(Default)]
 struct Sorted<'a> {
     targets: Vec<Target<'a>>,
+    /// The index of each family in the targets.
+    known: BTreeMap<FamilyId, usize>,
     ops: Vec<(SeqNo, Op<'a>)>,
     /// Target, first bytes of the key, and index of each operation.
     order: Vec<(u32, u64, u32)>,
@@ -285,10 +287,10 @@ struct Target<'a> {
 impl<'a> Sorted<'a> {
     /// Adds an operation of commit `seq`. No memtable is rotated meanwhile.
     fn add(&mut self, ctx: &WriteCtx, seq: SeqNo, op: Op<'a>, family: &'a FamilyCore) -> Result<()> {
-        let known = self.targets.iter().position(|target| target.family.id == family.id);
-        let target = match known {
-            Some(n) => n,
+        let target = match self.known.get(&family.id) {
+            Some(n) => *n,
             None => {
+                self.known.insert(family.id, self.targets.len());
                 let bytewise = family.options.comparator.custom_compare().is_none();
                 self.targets.push(Target { family, slot: slot_for(ctx, family, seq)?, bytewise });
                 self.targets.len() - 1
@@ -303,7 +305,7 @@ impl<'a> Sorted<'a> {
 
     /// Inserts all operations. Those of one key and one commit stay in order: the last one wins.
     fn insert(&mut self) -> Result<()> {
-        let Self { targets, ops, order } = self;
+        let Self { targets, ops, order, .. } = self;
         let key = |n: u32| ops[n as usize].1.key;
         order.sort_unstable_by(|a, b| {
             (a.0, a.1).cmp(&(b.0, b.1)).then_with(|| match targets[a.0 as usize].bytewise {
@@ -331,18 +333,22 @@ impl CheckedValues {
     }
 }
 
+/// Tables that were written and that nothing names yet, by family, the oldest first.
+pub(super) type NewTables = BTreeMap<FamilyId, (Arc<FamilyCore>, Vec<Rewritten>)>;
+
 /// Writes the memtables of `family` as tables, which nothing names yet, the oldest first. Appends them to `tables`, which has earlier
 /// ones that the version does not have.
 pub(super) fn to_tables(
     ctx: &MaintenanceCtx,
     family: &Arc<FamilyCore>,
-    tables: &mut Vec<(Arc<FamilyCore>, Rewritten)>,
+    tables: &mut NewTables,
 ) -> Result<()> {
     let view = family.owned_view();
     let slots: Vec<_> = view.memtables().collect();
     for slot in slots.into_iter().rev() {
-        let bottom = view.version.is_empty() && !tables.iter().any(|(f, _)| Arc::ptr_eq(f, family));
-        tables.push((Arc::clone(family), to_table(ctx, family, slot, bottom)?));
+        let bottom = view.version.is_empty() && !tables.contains_key(&family.id);
+        let table = to_table(ctx, family, slot, bottom)?;
+        tables.entry(family.id).or_insert_with(|| (Arc::clone(family), Vec::new())).1.push(table);
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use tidesdb_io::{Access, File, FileExt};
 
 use super::RecoveryReport;
-use super::replay::to_tables;
+use super::replay::{NewTables, to_tables};
 use crate::callback::contained;
 use crate::engine::Engine;
 use crate::events::Event;
@@ -42,7 +42,7 @@ pub(super) struct Unsaved {
     /// The state that the manifest had before.
     pub(super) state: State,
     /// Tables written so far.
-    pub(super) tables: Vec<(Arc<FamilyCore>, Rewritten)>,
+    pub(super) tables: NewTables,
     /// Parts of value logs to write again.
     pub(super) doubtful: BTreeMap<VlogId, Range<u64>>,
 }
@@ -118,7 +118,7 @@ impl Unsaved {
     /// tried again.
     pub(super) fn begin(engine: &Arc<Engine>, state: &State, report: &RecoveryReport) -> Result<()> {
         let (engine, state) = (Arc::clone(engine), state.clone());
-        let mut this = Self { engine, state, tables: Vec::new(), doubtful: BTreeMap::new() };
+        let mut this = Self { engine, state, tables: NewTables::new(), doubtful: BTreeMap::new() };
         let engine = Arc::clone(&this.engine);
         engine.maintenance.with_reserve(|| this.install(report))?;
         this.settle(report).map(drop)
@@ -136,7 +136,12 @@ impl Unsaved {
 
     /// Removes the tables written so far.
     pub(super) fn abandon(&self) {
-        self.tables.iter().for_each(|(_, out)| out.abandon(&self.engine.maintenance));
+        self.outputs().for_each(|(_, out)| out.abandon(&self.engine.maintenance));
+    }
+
+    /// The tables, each with its family.
+    fn outputs(&self) -> impl Iterator<Item = (&Arc<FamilyCore>, &Rewritten)> {
+        self.tables.values().flat_map(|(family, outs)| outs.iter().map(move |out| (family, out)))
     }
 
     fn install(&mut self, report: &RecoveryReport) -> Result<()> {
@@ -153,7 +158,7 @@ impl Unsaved {
         }
         let tail = engine.write.log.sequencer().tail();
         let mut edit = VersionEdit::new();
-        for (family, out) in &self.tables {
+        for (family, out) in self.outputs() {
             out.add_to(&engine.maintenance, family, (FLUSH_LEVEL, 0), &mut edit)?;
         }
         for family in self.state.families.keys() {
@@ -186,7 +191,7 @@ impl Unsaved {
     /// Makes durable the value logs of earlier sessions that the new tables refer to. After a failed sync, bytes may be only in the page
     /// cache and marked clean there; these are written again, because otherwise a sync would not cover them.
     fn sync_values(&self) -> Result<()> {
-        let refs = self.tables.iter().flat_map(|(_, out)| &out.tables).flat_map(|t| &t.vlog_refs);
+        let refs = self.outputs().flat_map(|(_, out)| &out.tables).flat_map(|t| &t.vlog_refs);
         let ids: BTreeSet<VlogId> = refs.map(|r| r.vlog).collect();
         let dir = &self.engine.maintenance.dir;
         for id in ids {

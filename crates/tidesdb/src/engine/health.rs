@@ -38,14 +38,14 @@ impl Engine {
                 "commits do the work of background threads, which the system cannot start: {cause}"
             ));
         }
+        if let Some(failure) = self.remote.as_ref().and_then(|remote| remote.failure()) {
+            causes.push(format!("uploads to the object store fail and are tried again: {failure}"));
+        }
         if self.retry.is_failing() {
             causes.push("background work fails and is tried again".to_owned());
         }
-        for family in self.write.all_families() {
-            if family.claims.has_quarantined() {
-                causes
-                    .push(format!("merges of family {:?} leave out tables that are damaged", family.name()));
-            }
+        for family in self.write.families.read().all_of(self.write.index.damaged()) {
+            causes.push(format!("merges of family {:?} leave out tables that are damaged", family.name()));
         }
         let state = if causes.is_empty() { HealthState::Healthy } else { HealthState::Degraded };
         HealthReport { state, causes, first_failure: None }

@@ -14,7 +14,6 @@ use crate::jobs::Retry;
 use crate::maintenance::MaintenanceCtx;
 use crate::memory::Charge;
 use crate::remote::Remote;
-use crate::types::SeqNo;
 use crate::vlog::WriteBudget;
 
 /// All parts of one open database.
@@ -40,9 +39,16 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Commits below this are in the object store, with their values. Unlimited if there is none that stores the log.
-    pub fn stored_to(&self) -> SeqNo {
-        let remote = self.remote.as_ref().filter(|remote| remote.options.replicate_log);
-        remote.map_or(SeqNo::MAX, |remote| remote.log_end.load(Ordering::SeqCst))
+    /// Called before the directory is unlocked: from then on a file that is missing was removed by another open. The views of a reader beside
+    /// the writer share their tables, and others go on.
+    pub fn leave_files(&self) {
+        if self.view.get().is_none() {
+            self.maintenance.tables.closed.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// The object store, if it gets the log: then it may need value logs that nothing else needs.
+    pub fn log_store(&self) -> Option<&Remote> {
+        self.remote.as_deref().filter(|remote| remote.options.replicate_log)
     }
 }

@@ -11,6 +11,7 @@
 
 mod claims;
 mod hook;
+mod index;
 mod probes;
 mod read_view;
 mod space;
@@ -18,10 +19,13 @@ mod stats;
 
 use std::io::ErrorKind;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 pub use claims::{Claim, Claimed, Claims};
 pub use hook::{CommitHook, Committed, CommittedOp, HookCell};
+use index::MemtableFacts;
+pub use index::{Again, FamilyIndex, Sweep};
 pub use probes::{GET_CHARGE, Probes, SEEK_CHARGE};
 pub use read_view::{MemSlot, ReadView};
 pub use space::{Collection, SettledFiles, Thrift, ValueSpace};
@@ -34,7 +38,7 @@ use crate::options::{FamilyOptions, LiveOptions};
 use crate::pacing::MergeDebt;
 use crate::ranges::SharedRanges;
 use crate::sources::TableVersion;
-use crate::types::{CompactionFilter, FamilyId, SeqNo};
+use crate::types::{CompactionFilter, FamilyId, SeqNo, TableId};
 use crate::vlog::VlogSet;
 use crate::{Error, Result};
 
@@ -59,8 +63,12 @@ pub struct FamilyCore {
     pub vlog: Arc<VlogSet>,
     name: Mutex<Arc<str>>,
     view: EpochCell<Arc<ReadView>>,
-    /// Held while the view is replaced.
-    change: Mutex<(), { rank::VIEW }>,
+    /// Held while the view is replaced: what the index knows of its memtables.
+    change: Mutex<MemtableFacts, { rank::VIEW }>,
+    /// Number of changes that a sweep should look at.
+    changes: AtomicU64,
+    /// The last of them after which an idle database found nothing to merge.
+    settled: AtomicU64,
     /// Held by the running flush of this family; at most one runs.
     pub flushing: Mutex<(), { rank::FLUSHING }>,
     /// Held from reading which value logs the version names until an edit that names more is installed.
@@ -84,6 +92,8 @@ pub struct FamilyCore {
     pub metrics: ShardedCounters<{ Metric::COUNT }>,
     /// The memory of the database.
     pub memory: Arc<Memory>,
+    /// The index of the families of the database.
+    index: Arc<FamilyIndex>,
 }
 
 impl FamilyCore {
@@ -95,9 +105,10 @@ impl FamilyCore {
         vlog: VlogSet,
         version: Arc<TableVersion>,
         memory: &Arc<Memory>,
+        index: &Arc<FamilyIndex>,
     ) -> Self {
         memory.family_begins();
-        let probes = Arc::default();
+        let probes = Arc::new(Probes::new(id, index));
         let view = ReadView { active: None, active_from: 0, immutables: Vec::new(), version, probes };
         let this = Self {
             id,
@@ -105,7 +116,9 @@ impl FamilyCore {
             vlog: Arc::new(vlog),
             name: Mutex::new(name.into()),
             view: EpochCell::new(Arc::new(view)),
-            change: Mutex::new(()),
+            change: Mutex::default(),
+            changes: AtomicU64::new(0),
+            settled: AtomicU64::new(0),
             flushing: Mutex::new(()),
             naming: Mutex::new(()),
             claims: Claims::default(),
@@ -118,7 +131,9 @@ impl FamilyCore {
             has_begun: AtomicBool::new(false),
             metrics: ShardedCounters::new(),
             memory: Arc::clone(memory),
+            index: Arc::clone(index),
         };
+        this.ask_for_sweep();
         this.note_values();
         this.merge_debt.set_level_1(this.owned_view().version.level_len(1));
         this
@@ -223,10 +238,71 @@ impl FamilyCore {
     /// Replaces the view by the result of `change`. The old view is freed at some later time, or by
     /// [`tidesdb_sync::reclaim`].
     pub fn change_view(&self, change: impl FnOnce(&ReadView) -> ReadView) {
-        let _one_at_a_time = self.change.lock();
+        let mut told = self.change.lock();
         let new = change(self.view.load(&pin()));
         self.merge_debt.set_level_1(new.version.level_len(1));
-        self.view.store_lazily(Arc::new(new));
+        self.tell_around(&mut told, new, |view| self.view.store_lazily(view));
+    }
+
+    /// Calls `store` with `view`, and tells the index of its memtables: before, if they need more of the log, so that none is in use
+    /// of which the index does not know.
+    fn tell_around(&self, told: &mut MemtableFacts, view: ReadView, store: impl FnOnce(Arc<ReadView>)) {
+        let pins = view.memtables().map(|slot| slot.pins).min();
+        let (old, new) = (*told, MemtableFacts { pins, waits: !view.immutables.is_empty() });
+        let tell = || {
+            if old != new {
+                self.index.set_memtables(self.id, old, new);
+            }
+        };
+        if new.pins.unwrap_or(SeqNo::MAX) < old.pins.unwrap_or(SeqNo::MAX) {
+            tell();
+            store(Arc::new(view));
+        } else {
+            store(Arc::new(view));
+            tell();
+        }
+        *told = new;
+        self.ask_for_sweep();
+    }
+
+    /// Has the next sweep look at the family, which has changed.
+    pub fn ask_for_sweep(&self) {
+        self.changes.fetch_add(1, Ordering::SeqCst);
+        self.index.sweep_next(self.id);
+    }
+
+    /// Returns the number of changes so far, for [`FamilyCore::set_settled`].
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::SeqCst)
+    }
+
+    /// Notes that an idle database found nothing to merge after `changes` changes.
+    pub fn set_settled(&self, changes: u64) {
+        self.settled.store(changes, Ordering::SeqCst);
+    }
+
+    /// Returns true if nothing has changed since an idle database found nothing to merge.
+    pub fn is_settled(&self) -> bool {
+        self.settled.load(Ordering::SeqCst) == self.changes()
+    }
+
+    /// Quarantines damaged `tables` that failed a merge at `now`.
+    pub fn quarantine(&self, tables: &[TableId], now: Duration) {
+        self.claims.quarantine(tables, now);
+        self.note_quarantine();
+    }
+
+    /// Ends the quarantine of `tables`, which are no longer in use.
+    pub fn end_quarantine(&self, tables: impl IntoIterator<Item = TableId>) {
+        if self.claims.has_quarantined() {
+            self.claims.forget(tables);
+            self.note_quarantine();
+        }
+    }
+
+    fn note_quarantine(&self) {
+        self.index.set_damaged(self.id, self.claims.has_quarantined());
+        self.ask_for_sweep();
     }
 
     /// Size of the memtable at which it is flushed: the setting of the family, as far as the memory limit allows.
@@ -285,14 +361,15 @@ impl FamilyCore {
     /// has already arrived, so the memtable retains the log only from there. A dropped family gets no memtable: the
     /// operations of a commit that got its number before the drop are discarded, and no reader could see them.
     pub fn make_slot(&self, seq: SeqNo, seed: u64, published: impl FnOnce() -> SeqNo) {
-        let _one_at_a_time = self.change.lock();
+        let mut told = self.change.lock();
         let view = self.owned_view();
         if view.slot_for(seq).is_some() || self.is_dropped() {
             return;
         }
         debug_assert!(seq >= view.active_from, "an immutable memtable is missing");
         let slot = self.new_slot(seed, view.active_from, published().min(seq));
-        self.view.store(Arc::new(ReadView { active: Some(slot), ..(*view).clone() }));
+        let next = ReadView { active: Some(slot), ..(*view).clone() };
+        self.tell_around(&mut told, next, |view| self.view.store(view));
     }
 
     /// An empty memtable for commits from `from` on, not part of the read view. It needs the log from `pins` on.
@@ -393,6 +470,8 @@ fn keep_values<'a>(slots: impl Iterator<Item = &'a Arc<MemSlot>>, version: &Tabl
 
 impl Drop for FamilyCore {
     fn drop(&mut self) {
+        self.index.set_memtables(self.id, *self.change.get_mut(), MemtableFacts::default());
+        self.index.set_damaged(self.id, false);
         self.memory.family_ends();
     }
 }

@@ -9,7 +9,11 @@
 //! the family whose read fills it: on average, each family is charged its share.
 
 use std::cell::Cell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::FamilyIndex;
+use crate::types::FamilyId;
 
 /// Charge of a get for a table that does not have its key: mostly the cost of a filter that said no.
 pub const GET_CHARGE: u32 = 1;
@@ -27,14 +31,22 @@ thread_local! {
 }
 
 /// Charges of one family since merges last subtracted theirs.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Probes {
+    family: FamilyId,
+    index: Arc<FamilyIndex>,
     charged: AtomicU64,
     /// The charges when the planner was last asked for a merge.
     looked_at: AtomicU64,
 }
 
 impl Probes {
+    /// No charges of `family`. Tells `index` when a merge may be due.
+    pub fn new(family: FamilyId, index: &Arc<FamilyIndex>) -> Self {
+        let (charged, looked_at) = Default::default();
+        Self { family, index: Arc::clone(index), charged, looked_at }
+    }
+
     /// Charges a read.
     #[inline]
     pub fn charge(&self, n: u32) {
@@ -44,6 +56,9 @@ impl Probes {
         }
         KEPT.set(0);
         self.charged.fetch_add(kept.into(), Ordering::Relaxed);
+        if self.is_due() {
+            self.index.sweep_next(self.family);
+        }
     }
 
     /// Returns true if the planner should be asked for a merge: the charges have doubled since it was asked last.
@@ -77,12 +92,14 @@ mod tests {
 
     #[test]
     fn charges_come_in_batches_and_are_credited() {
-        let probes = Probes::default();
+        let index = Arc::default();
+        let probes = Probes::new(FamilyId(7), &index);
         let charge = |n: u64| (0..n).for_each(|_| probes.charge(SEEK_CHARGE));
         charge(DUE_MIN / u64::from(SEEK_CHARGE) - u64::from(BATCH));
         assert_eq!((probes.is_due(), probes.look()), (false, 0), "below the least");
+        assert_eq!(index.to_sweep(), 0);
         charge(2 * u64::from(BATCH));
-        assert!(probes.is_due());
+        assert!(probes.is_due() && index.to_sweep() == 1, "the next sweep looks at the family");
         let entries = probes.look();
         assert!(
             entries >= DUE_MIN / CHARGE_PER_ENTRY && !probes.is_due(),

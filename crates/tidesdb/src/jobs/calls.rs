@@ -1,4 +1,4 @@
-//! Calls that write files in the threads of their callers. A close waits for them.
+//! Calls that write files in the threads of their callers, or read all of them. A close waits for them.
 
 use std::marker::PhantomData;
 use std::thread::ThreadId;
@@ -7,8 +7,8 @@ use tidesdb_sync::{Condvar, Mutex};
 
 use crate::{Error, Result};
 
-/// The calls that run. After the close, another process may open the directory and use the same file numbers, so none may write or
-/// remove a file then.
+/// The calls that run. After the close, another process may open the directory, remove files and use the same file numbers. So none may write
+/// or remove a file then, nor take a file that is gone for damage.
 #[derive(Debug, Default)]
 pub struct Calls {
     inner: Mutex<Inner>,

@@ -3,16 +3,18 @@
 
 mod calls;
 mod merges;
+mod retry;
 mod running;
 mod staff;
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub use calls::{Call, Calls};
 pub use merges::Merges;
+pub use retry::Retry;
 pub use running::{JobStart, JobStats, Progress, RunningJob, RunningJobs};
 pub use staff::{Crew, Staff};
 use tidesdb_sync::{Condvar, Event, Mutex, rank};
@@ -70,10 +72,65 @@ impl Job {
     }
 
     /// True for jobs that may take long and that no thread waits for at once.
-    pub fn is_long(self) -> bool {
+    fn is_long(self) -> bool {
         matches!(self, Self::Compact(_) | Self::MergePart(_) | Self::Collect(_))
     }
 }
+
+/// Jobs that the same workers take, so that none of them looks at jobs that it does not take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lane {
+    /// Flushes, and whatever else is short.
+    Short,
+    /// Merges of small families, which take no longer than a flush.
+    SmallMerges,
+    /// Other merges, their parts, and collections of values.
+    Long,
+    Removals,
+    Uploads,
+    /// Preparation of the log.
+    Log,
+}
+
+const LANES: usize = Lane::Log as usize + 1;
+
+/// Which jobs a worker takes.
+#[derive(Clone, Copy, Debug)]
+pub enum Takes {
+    /// All.
+    All,
+    /// All but uploads.
+    Work,
+    /// Short ones.
+    Short,
+    /// Those that may take long.
+    Long,
+    /// The removal of files.
+    Removals,
+    /// Uploads.
+    Uploads,
+    /// Preparation of the log.
+    Log,
+}
+
+impl Takes {
+    fn lanes(self) -> &'static [Lane] {
+        match self {
+            Self::All => {
+                &[Lane::Log, Lane::Short, Lane::SmallMerges, Lane::Long, Lane::Removals, Lane::Uploads]
+            }
+            Self::Work => &[Lane::Log, Lane::Short, Lane::SmallMerges, Lane::Long, Lane::Removals],
+            Self::Short => &[Lane::Log, Lane::Short, Lane::SmallMerges],
+            Self::Long => &[Lane::SmallMerges, Lane::Long],
+            Self::Removals => &[Lane::Removals],
+            Self::Uploads => &[Lane::Uploads],
+            Self::Log => &[Lane::Log],
+        }
+    }
+}
+
+/// The place of a queued job in its lane: its rank, and the number of its request.
+type Place = (u8, u64, Job);
 
 /// Queued jobs. Each is queued at most once, no matter how often it is requested, and never runs twice at a time, so
 /// that no worker waits for another; only merges of one family may run beside each other, as long as they share no table, and the
@@ -100,6 +157,8 @@ pub struct JobQueue {
 struct Inner {
     /// Each with the number of its request.
     waiting: BTreeMap<Job, u64>,
+    /// The same jobs by lane, in the order in which they run.
+    lanes: [BTreeSet<Place>; LANES],
     asked: u64,
     /// How many of each run.
     running: BTreeMap<Job, usize>,
@@ -114,22 +173,61 @@ impl Inner {
         self.running.get(&job).copied().unwrap_or(0)
     }
 
-    fn is_short(&self, job: Job) -> bool {
+    fn lane(&self, job: Job) -> Lane {
         match job {
-            Job::Compact(id) => self.small.contains(&id),
-            job => !job.is_long() && !matches!(job, Job::Upload | Job::RemoveObsolete),
+            Job::RemoveObsolete => Lane::Removals,
+            Job::Upload => Lane::Uploads,
+            Job::PrepareLog => Lane::Log,
+            Job::Compact(id) if self.small.contains(&id) => Lane::SmallMerges,
+            job if job.is_long() => Lane::Long,
+            _ => Lane::Short,
         }
     }
 
     /// Who takes `job`.
     fn crew(&self, job: Job) -> Crew {
-        match job {
-            Job::RemoveObsolete => Crew::Removals,
-            Job::Upload => Crew::Uploads,
-            Job::PrepareLog => Crew::Log,
-            job if self.is_short(job) => Crew::Short,
-            _ => Crew::Long,
+        match self.lane(job) {
+            Lane::Removals => Crew::Removals,
+            Lane::Uploads => Crew::Uploads,
+            Lane::Log => Crew::Log,
+            Lane::Short | Lane::SmallMerges => Crew::Short,
+            Lane::Long => Crew::Long,
         }
+    }
+
+    /// Queues `job` with the number `turn`, in place of an earlier request.
+    fn put(&mut self, job: Job, turn: u64) {
+        self.remove(job);
+        self.waiting.insert(job, turn);
+        let lane = self.lane(job) as usize;
+        self.lanes[lane].insert((job.rank(), turn, job));
+    }
+
+    /// Removes `job` from the queue. Returns the number of its request.
+    fn remove(&mut self, job: Job) -> Option<u64> {
+        let turn = self.waiting.remove(&job)?;
+        let lane = self.lane(job) as usize;
+        self.lanes[lane].remove(&(job.rank(), turn, job));
+        Some(turn)
+    }
+
+    /// Returns the most urgent job of `lane` that may run, with its urgency: by rank, then those of which fewer run, then in the order of
+    /// requests. Passes over at most as many as there are running jobs.
+    fn first(&self, lane: Lane) -> Option<(u8, usize, u64, Job)> {
+        let mut best: Option<(u8, usize, u64, Job)> = None;
+        for &(rank, turn, job) in &self.lanes[lane as usize] {
+            if best.is_some_and(|best| best.0 < rank) {
+                break;
+            }
+            let running = self.running(job);
+            if running < self.limit(job) {
+                best = best.into_iter().chain([(rank, running, turn, job)]).min();
+            }
+            if running == 0 {
+                break; // no later one of this rank comes before it
+            }
+        }
+        best
     }
 
     /// How many of `job` may run at the same time.
@@ -150,8 +248,8 @@ impl JobQueue {
         let mut inner = self.inner.lock();
         inner.asked += 1;
         let turn = inner.asked;
-        if let Entry::Vacant(place) = inner.waiting.entry(job) {
-            place.insert(turn);
+        if !inner.waiting.contains_key(&job) {
+            inner.put(job, turn);
             self.changed.notify_all(); // not every worker takes every job
         }
         let (crew, is_backlog) = (inner.crew(job), inner.waiting.len() > BACKLOG);
@@ -177,12 +275,23 @@ impl JobQueue {
     /// Sets whether the merges of `family` are short.
     pub fn set_small(&self, family: FamilyId, is_small: bool) {
         let mut inner = self.inner.lock();
-        let changed = if is_small { inner.small.insert(family) } else { inner.small.remove(&family) };
-        if changed && is_small {
-            self.changed.notify_all(); // a worker that waits may take its merge now
-        } else if changed && inner.waiting.contains_key(&Job::Compact(family)) {
+        if inner.small.contains(&family) == is_small {
+            return;
+        }
+        let merge = Job::Compact(family);
+        let turn = inner.remove(merge);
+        if is_small {
+            inner.small.insert(family)
+        } else {
+            inner.small.remove(&family)
+        };
+        if let Some(turn) = turn {
+            inner.put(merge, turn);
+            self.changed.notify_all(); // a worker that waits may take it now
             drop(inner);
-            self.want(Crew::Long); // those that it was left to do not take it any more
+            if !is_small {
+                self.want(Crew::Long); // those that it was left to do not take it any more
+            }
         }
     }
 
@@ -194,29 +303,21 @@ impl JobQueue {
     /// Returns true if a merge of a family other than `family` is queued and waits for a worker.
     pub fn another_merge_waits(&self, family: FamilyId) -> bool {
         let inner = self.inner.lock();
-        let is_other = |job: Job| matches!(job, Job::Compact(id) if id != family);
-        inner.waiting.keys().any(|job| is_other(*job) && inner.running(*job) < inner.limit(*job))
+        let rank = Job::Compact(family).rank();
+        let merges = |lane: Lane| {
+            let lane = &inner.lanes[lane as usize];
+            lane.range((rank, 0, Job::PrepareLog)..).take_while(move |(other, ..)| *other == rank)
+        };
+        let mut merges = [Lane::SmallMerges, Lane::Long].into_iter().flat_map(merges);
+        merges.any(|&(.., job)| job != Job::Compact(family) && inner.running(job) < inner.limit(job))
     }
 
-    /// Takes the most urgent job for which `wanted` returns true; waits at most `patience` for one. `None` if there is
-    /// none or the queue is closed.
-    pub fn pop(&self, patience: Duration, wanted: impl Fn(Job) -> bool) -> Option<Job> {
-        self.take(patience, |_, job| wanted(job))
-    }
-
-    /// Like [`JobQueue::pop`], for a worker that takes short jobs only.
-    pub fn pop_short(&self, patience: Duration) -> Option<Job> {
-        self.take(patience, Inner::is_short)
-    }
-
-    fn take(&self, patience: Duration, wanted: impl Fn(&Inner, Job) -> bool) -> Option<Job> {
+    /// Takes the most urgent job that `takes` names; waits at most `patience` for one. `None` if there is none or the queue is closed.
+    pub fn pop(&self, patience: Duration, takes: Takes) -> Option<Job> {
         let mut inner = self.inner.lock();
         loop {
-            let may = |job: &Job| inner.running(*job) < inner.limit(*job) && wanted(&inner, *job);
-            let urgency = |(job, turn): (&Job, &u64)| (job.rank(), inner.running(*job), *turn, *job);
-            let next = inner.waiting.iter().filter(|(job, _)| may(job)).map(urgency).min();
-            if let Some((.., job)) = next {
-                inner.waiting.remove(&job);
+            if let Some((.., job)) = takes.lanes().iter().filter_map(|lane| inner.first(*lane)).min() {
+                inner.remove(job);
                 *inner.running.entry(job).or_default() += 1;
                 return Some(job);
             }
@@ -234,7 +335,9 @@ impl JobQueue {
         let mut inner = self.inner.lock();
         inner.asked += 1;
         let turn = inner.asked;
-        inner.waiting.entry(job).and_modify(|asked| *asked = turn);
+        if inner.waiting.contains_key(&job) {
+            inner.put(job, turn);
+        }
         if let Entry::Occupied(mut running) = inner.running.entry(job) {
             *running.get_mut() -= 1;
             if *running.get() == 0 {
@@ -256,13 +359,19 @@ impl JobQueue {
 
     /// Withdraws the request for `job`, which failed and is requested again later.
     pub fn withdraw(&self, job: Job) {
-        self.inner.lock().waiting.remove(&job);
+        self.inner.lock().remove(job);
     }
 
     /// Number of queued and running jobs.
     pub fn pending(&self) -> usize {
         let inner = self.inner.lock();
         inner.waiting.len() + inner.running.values().sum::<usize>()
+    }
+
+    /// Number of requests so far.
+    #[cfg(test)]
+    pub fn asked(&self) -> u64 {
+        self.inner.lock().asked
     }
 
     /// Closes the queue: workers end after their current job.
@@ -295,54 +404,6 @@ impl JobQueue {
     }
 }
 
-/// Consecutive failures of some work, and when to try again.
-#[derive(Debug, Default)]
-pub struct Retry {
-    tries: AtomicU32,
-    failures: AtomicU32,
-    due_nanos: AtomicU64,
-}
-
-impl Retry {
-    /// Resets all counts after a success.
-    pub fn succeeded(&self) {
-        if self.tries.load(Ordering::Relaxed) != 0 {
-            self.tries.store(0, Ordering::Relaxed);
-            self.failures.store(0, Ordering::Relaxed);
-            self.due_nanos.store(0, Ordering::Relaxed);
-        }
-    }
-
-    /// Records a failure at `now`. Returns the pause before the next try: twice as long each time, at most `longest`.
-    pub fn failed(&self, now: Duration, longest: Duration) -> Duration {
-        let n = self.tries.fetch_add(1, Ordering::Relaxed);
-        let pause = Duration::from_millis(50 << n.min(16)).min(longest);
-        self.due_nanos.store((now + pause).as_nanos() as u64, Ordering::Relaxed);
-        pause
-    }
-
-    /// Counts a failure that should not repeat; returns how many there were in a row.
-    pub fn count_failure(&self) -> u32 {
-        self.failures.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
-    /// Returns true if the last try failed.
-    pub fn is_failing(&self) -> bool {
-        self.tries.load(Ordering::Relaxed) != 0
-    }
-
-    /// Returns true if it is too early for the next try.
-    pub fn waits(&self, now: Duration) -> bool {
-        (now.as_nanos() as u64) < self.due_nanos.load(Ordering::Relaxed)
-    }
-
-    /// Returns true once when it is time for the next try.
-    pub fn due(&self, now: Duration) -> bool {
-        let due = self.due_nanos.load(Ordering::Relaxed);
-        due != 0 && now.as_nanos() as u64 >= due && self.due_nanos.swap(0, Ordering::Relaxed) != 0
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -358,13 +419,13 @@ mod tests {
             Job::PrepareLog,
         ];
         asked.iter().chain(&asked).for_each(|job| queue.push(*job));
-        let next = || queue.pop(Duration::ZERO, |_| true);
+        let next = || queue.pop(Duration::ZERO, Takes::All);
         let order: Vec<Job> = std::iter::from_fn(next).collect();
         let wanted = [4, 1, 3, 0, 2].map(|i: usize| asked[i]);
         assert_eq!(order, wanted);
         // A job requested again while it runs is queued after all others.
         queue.push(asked[1]);
-        assert_eq!(queue.pop(Duration::ZERO, |_| true), None, "it is still running");
+        assert_eq!(queue.pop(Duration::ZERO, Takes::All), None, "it is still running");
     }
 
     #[test]
@@ -372,7 +433,7 @@ mod tests {
         let (queue, job) = (JobQueue::default(), Job::Compact(FamilyId(1)));
         let begins = || {
             queue.push(job);
-            queue.pop(Duration::ZERO, |_| true).is_some()
+            queue.pop(Duration::ZERO, Takes::All).is_some()
         };
         assert!((0..MERGES_OF_A_FAMILY).all(|_| begins()));
         assert!(!begins());
@@ -411,7 +472,7 @@ mod tests {
                 let ended = running.extract_if(.., |(end, _)| *end <= now);
                 ended.for_each(|(_, job)| queue.finished(job));
                 while running.len() < workers
-                    && let Some(job) = queue.pop(Duration::ZERO, |_| true)
+                    && let Some(job) = queue.pop(Duration::ZERO, Takes::All)
                 {
                     let Job::Compact(FamilyId(family)) = job else { unreachable!() };
                     served[family as usize] += 1;
@@ -453,8 +514,8 @@ mod tests {
                 }
                 if slot.is_none() {
                     let next = match worker {
-                        0 => queue.pop_short(Duration::ZERO),
-                        _ => queue.pop(Duration::ZERO, Job::is_long),
+                        0 => queue.pop(Duration::ZERO, Takes::Short),
+                        _ => queue.pop(Duration::ZERO, Takes::Long),
                     };
                     let Some(job) = next else { continue };
                     let ticks = match job {
@@ -492,7 +553,7 @@ mod tests {
         assert_eq!(queue.mergers(), 2);
         let [(merge, part), (other, _)] =
             [1, 2].map(|n| (Job::Compact(FamilyId(n)), Job::MergePart(FamilyId(n))));
-        let next = || queue.pop(Duration::ZERO, Job::is_long);
+        let next = || queue.pop(Duration::ZERO, Takes::Long);
         queue.push(merge);
         assert_eq!(next(), Some(merge));
         let collect = Job::Collect(FamilyId(1));
@@ -507,15 +568,15 @@ mod tests {
         assert!(!queue.another_merge_waits(FamilyId(1)), "it may not run now");
         queue.finished(merge);
         assert_eq!((next(), next()), (Some(merge), Some(collect)));
-        assert_eq!((next(), queue.pop_short(Duration::ZERO)), (None, None));
+        assert_eq!((next(), queue.pop(Duration::ZERO, Takes::Short)), (None, None));
         assert_eq!(
-            queue.pop(Duration::ZERO, |job| job == Job::RemoveObsolete),
+            queue.pop(Duration::ZERO, Takes::Removals),
             Some(Job::RemoveObsolete),
             "on its own thread"
         );
         [merge, Job::RemoveObsolete].into_iter().for_each(|job| queue.push(job));
         [merge, Job::RemoveObsolete].into_iter().for_each(|job| queue.finished(job));
-        let first = queue.pop(Duration::ZERO, |_| true);
+        let first = queue.pop(Duration::ZERO, Takes::All);
         assert_eq!(
             first,
             Some(Job::RemoveObsolete),

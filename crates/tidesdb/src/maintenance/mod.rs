@@ -3,12 +3,13 @@
 mod demand;
 mod parted;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use demand::ReadDemand;
 pub use parted::{PartedJob, PartedJobs};
 use tidesdb_io::Dir;
-use tidesdb_sync::Backoff;
+use tidesdb_sync::{Backoff, Mutex};
 
 use crate::Result;
 use crate::context::{Flushed, ReadCtx, WriteCtx};
@@ -16,7 +17,7 @@ use crate::family::FamilyCore;
 use crate::files::FileKind;
 use crate::sources::TableVersion;
 use crate::sst::{Table, TableContext};
-use crate::types::WalId;
+use crate::types::{FamilyId, VlogId, WalId};
 use crate::version::{Change, VersionEdit, VersionSet, Versions};
 
 /// Turns memtables into tables and tables into others. It holds no catalog and no threads: a test can run a flush or a merge
@@ -37,6 +38,8 @@ pub struct MaintenanceCtx {
     pub demand: ReadDemand,
     /// Running merges whose parts other threads may take.
     pub parted: PartedJobs,
+    /// The families of value logs that an edit removes. They close the files when these are unlinked.
+    dead_vlogs: Mutex<BTreeMap<VlogId, FamilyId>>,
 }
 
 impl MaintenanceCtx {
@@ -56,6 +59,7 @@ impl MaintenanceCtx {
             tables,
             demand: ReadDemand::default(),
             parted: PartedJobs::default(),
+            dead_vlogs: Mutex::default(),
         }
     }
 
@@ -64,6 +68,11 @@ impl MaintenanceCtx {
     /// # Errors
     /// Errors of [`VersionSet::install`]; an unknown state of the manifest poisons the database.
     pub fn install_with(&self, edit: &VersionEdit, publish: impl FnOnce(&Versions)) -> Result<()> {
+        // Before the install, which may make a file obsolete at once.
+        self.dead_vlogs.lock().extend(edit.changes.iter().filter_map(|change| match change {
+            Change::RemoveVlog { family, vlog } => Some((*vlog, *family)),
+            _ => None,
+        }));
         self.versions.install(edit, publish).inspect_err(|e| {
             if self.versions.is_poisoned() {
                 self.write.poison(e.clone());
@@ -122,9 +131,10 @@ impl MaintenanceCtx {
             tidesdb_sync::reclaim(); // a view that was just replaced still keeps its files
             self.versions.unlink_obsolete_after(|file| {
                 // An open file keeps its space. No reader opens it again.
-                if let FileKind::Vlog(id) = file {
-                    self.write.all_families().iter().for_each(|family| family.vlog.close(id));
-                }
+                let FileKind::Vlog(id) = file else { return };
+                let family = self.dead_vlogs.lock().remove(&id);
+                let family = family.and_then(|family| self.write.families.read().get(&family).cloned());
+                family.into_iter().for_each(|family| family.vlog.close(id));
             });
         }
     }

@@ -20,6 +20,8 @@ struct State {
     live: BTreeMap<SeqNo, Pins>,
     /// Below this sequence number, versions that no live snapshot needs may be gone.
     floor: SeqNo,
+    /// Number of snapshots that have ended.
+    ended: u64,
 }
 
 /// The snapshots at one sequence number.
@@ -119,6 +121,11 @@ impl Snapshots {
         self.state.lock().live.last_key_value().map(|(seq, _)| *seq)
     }
 
+    /// Number of snapshots that have ended: what only they needed may be dropped.
+    pub fn ended(&self) -> u64 {
+        self.state.lock().ended
+    }
+
     /// Number of live snapshots.
     pub fn count(&self) -> usize {
         self.state.lock().live.values().map(|pins| pins.count).sum()
@@ -141,6 +148,7 @@ impl Clone for SnapshotPin {
 impl Drop for SnapshotPin {
     fn drop(&mut self) {
         let mut state = self.all.state.lock();
+        state.ended += 1;
         if let Some(pins) = state.live.get_mut(&self.seq) {
             pins.count -= 1;
             pins.validating -= usize::from(self.validating);

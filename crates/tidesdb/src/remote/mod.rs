@@ -16,9 +16,11 @@
 //! This layer handles names, objects and the local cache. Uploads are in `upload.rs`; restoring a lost folder is in
 //! `db/restore.rs`. All methods may be called from any thread.
 
+mod kept;
 mod names;
 mod objects;
 mod cache;
+mod catalog;
 mod dir;
 mod view;
 
@@ -26,13 +28,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+pub use catalog::Catalog;
 pub use dir::RemoteDir;
+pub use kept::Kept;
 pub use objects::{FilePart, Objects};
 use tidesdb_io::Dir;
 use tidesdb_sync::{Mutex, rank};
 pub use view::ObjectDir;
 
 use self::cache::Cache;
+use crate::Error;
 use crate::jobs::Retry;
 use crate::options::RemoteOptions;
 use crate::stats::statistics;
@@ -73,6 +78,8 @@ statistics! {
             "Bytes of these objects.", c "local_cache_bytes_used";
         Gauge Bytes local_bytes_max: u64 = seen.remote.cache.bytes_max,
             "Limit for the bytes of local files; 0 = none.", c "local_cache_bytes_max";
+        Gauge Bytes kept_bytes: u64 = seen.remote.kept.bytes(),
+            "Bytes of value logs that nothing local refers to, kept until the store has the log that does.";
         Counter Count evictions: u64 = load(&seen.remote.cache.evictions),
             "Local files removed because of the limit.";
     }
@@ -105,8 +112,14 @@ pub struct Remote {
     pub log_end: AtomicU64,
     /// Whether parts of the log may be stored: the manifest in the store records where the log begins.
     pub log_follows: AtomicBool,
+    /// The families of the manifest that `CURRENT` in the store names, if this session has written it.
+    pub catalog: Mutex<Option<Catalog>>,
+    /// Dead value logs that the store may need.
+    pub kept: Kept,
     /// Objects queued for upload.
     pub queued: AtomicU64,
+    /// The last failure of an upload.
+    failure: Mutex<String>,
     uploads: AtomicU64,
     uploaded_bytes: AtomicU64,
     upload_failures: AtomicU64,
@@ -126,7 +139,10 @@ impl Remote {
             installs_seen: AtomicU64::new(u64::MAX),
             log_end: AtomicU64::new(0),
             log_follows: AtomicBool::new(false),
+            catalog: Mutex::default(),
+            kept: Kept::default(),
             queued: AtomicU64::new(0),
+            failure: Mutex::default(),
             uploads: AtomicU64::new(0),
             uploaded_bytes: AtomicU64::new(0),
             upload_failures: AtomicU64::new(0),
@@ -152,10 +168,16 @@ impl Remote {
         self.upload_failures.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a failed call during an upload and returns the pause before the next attempt.
-    pub fn failed(&self, now: Duration) -> Duration {
+    /// Counts an upload that failed with `error`, and sets when it is tried again.
+    pub fn failed(&self, error: &Error, now: Duration) {
         self.upload_failures.fetch_add(1, Ordering::Relaxed);
-        self.retry.failed(now, PAUSE_MAX)
+        *self.failure.lock() = error.to_string();
+        self.retry.failed(now, PAUSE_MAX);
+    }
+
+    /// Returns why the last upload failed; `None` if it succeeded.
+    pub fn failure(&self) -> Option<String> {
+        self.retry.is_failing().then(|| self.failure.lock().clone())
     }
 
     /// Returns the statistics since the open.

@@ -6,6 +6,7 @@
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidesdb_io::{Access, Advice, File, FileExt, ReadMap};
 
@@ -23,6 +24,8 @@ pub(super) struct TableFile {
     bytes: Bytes,
     name: String,
     meta: Arc<TableMeta>,
+    /// Whether the database is closed.
+    closed: Arc<AtomicBool>,
 }
 
 enum Bytes {
@@ -51,7 +54,7 @@ impl TableFile {
             Some(map) if map.len() as u64 == len => Bytes::Map(map),
             _ => Bytes::File(file),
         };
-        Ok(Self { bytes, name, meta })
+        Ok(Self { bytes, name, meta, closed: Arc::clone(&context.closed) })
     }
 
     /// Returns the description of the table.
@@ -90,6 +93,7 @@ impl TableFile {
         buf.resize(len, 0);
         file.read_exact_at(buf, at).map_err(|e| match e.kind() {
             io::ErrorKind::UnexpectedEof => self.ends_early(at),
+            io::ErrorKind::NotFound if self.closed.load(Ordering::SeqCst) => Error::Closed,
             _ => Error::io_at("read", &self.name, at, e),
         })?;
         Ok(buf)

@@ -2,6 +2,7 @@
 //! that bring them there.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use tidesdb_cache::{Cache, CacheKey, Handle};
 use tidesdb_io::Dir;
@@ -71,6 +72,8 @@ pub struct TableContext {
     pub use_mmap: bool,
     /// Counts the reads of lookups.
     pub reads: Arc<BlockReads>,
+    /// Set before the directory is unlocked: another open may then remove any file.
+    pub closed: Arc<AtomicBool>,
 }
 
 impl TableContext {
@@ -78,7 +81,7 @@ impl TableContext {
     pub fn new(dir: &Arc<dyn Dir>, memory: &Arc<Memory>, cache_bytes: u64, use_mmap: bool) -> Self {
         let cache = Arc::new(Cache::new(cache_bytes));
         let memory = TableMemory::new(memory, &cache, cache_bytes);
-        Self { dir: Arc::clone(dir), cache, memory, use_mmap, reads: Arc::default() }
+        Self { dir: Arc::clone(dir), cache, memory, use_mmap, reads: Arc::default(), closed: Arc::default() }
     }
 
     /// Caches block `b` of table `id`, which is being written, unless the cache is full. `None` from `block` caches nothing.

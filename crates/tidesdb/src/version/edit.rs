@@ -6,6 +6,7 @@
 //! states one fact, so the newest body of each such tag is copied into later snapshots of the state. Any other unknown
 //! tag means that a newer version wrote the file, and the file is refused.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::codec::{Decoder, Salt, put_bytes, put_varint, read_fields};
@@ -359,6 +360,17 @@ impl VersionEdit {
     pub fn push(&mut self, change: Change) -> &mut Self {
         self.changes.push(change);
         self
+    }
+
+    /// Returns the changes of each family, in order.
+    pub(super) fn by_family(&self) -> BTreeMap<FamilyId, Self> {
+        let mut edits = BTreeMap::<FamilyId, Self>::new();
+        for change in &self.changes {
+            if let Some(family) = change.family() {
+                edits.entry(family).or_default().push(change.clone());
+            }
+        }
+        edits
     }
 
     /// Appends the encoded edit.

@@ -315,13 +315,13 @@ impl Replayed {
         record.ok_or_else(|| Error::corrupt(source.name, self.next, "a durable record is damaged"))
     }
 
-    /// Applies the next record of `file` and returns its edit. Calls `visit` with the edit before it is applied.
+    /// Applies the next record of `file`. Calls `visit` with its edit before it is applied.
     pub(super) fn apply(
         &mut self,
         record: &Record,
         file: &str,
         visit: &mut dyn FnMut(u64, &VersionEdit),
-    ) -> Result<VersionEdit> {
+    ) -> Result<()> {
         let edit = record.edit(file)?;
         if self.state.clean {
             return Err(Error::corrupt(file, record.at, "a record follows the clean shutdown"));
@@ -329,7 +329,7 @@ impl Replayed {
         visit(record.at, &edit);
         self.state.apply(&edit).map_err(|e| record.impossible(file, &e))?;
         (self.records, self.chain, self.next) = (record.header.number, record.header.crc, record.next);
-        Ok(edit)
+        Ok(())
     }
 }
 
@@ -373,7 +373,7 @@ impl Reader<'_> {
     }
 
     fn apply(&mut self, record: &Record) -> Result<()> {
-        self.replayed.apply(record, self.source.name, self.visit).map(drop)
+        self.replayed.apply(record, self.source.name, self.visit)
     }
 
     /// Checks what follows the marked records.

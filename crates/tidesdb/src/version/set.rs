@@ -1,7 +1,7 @@
 //! The version set: the state in force, and [`VersionSet::install`], the only way to change it.
 //!
-//! An install validates the edit on a clone of the state, opens the tables it adds, appends it to the manifest and
-//! syncs. Only then do the state and the versions change, under the single lock. `publish` also runs under this lock,
+//! An install applies the edit to the state, opens the tables it adds, appends it to the manifest and
+//! syncs. Only then do the versions change, under the single lock; if anything fails, the edit is taken back before the lock is free. `publish` also runs under this lock,
 //! so installs are seen in the order in which they became durable. If anything fails, nothing is published. After a
 //! failed write or sync the durable state is unknown: every later install is refused until the database is reopened.
 //!
@@ -34,6 +34,8 @@ use crate::sst::{Table, TableMeta};
 use crate::types::{Comparator, FILE_NUMBER_MAX, FamilyId, ID_MAX, MergeOperator, TableId, VlogId};
 use crate::{Error, Result};
 
+/// Up to so many families, a build with debug assertions checks the whole state after each edit.
+const CHECKED_FAMILIES_MAX: usize = 64;
 /// A file whose number exceeds the counter by this much does not move the counter.
 const STRAY_MAX: u64 = 1 << 20;
 
@@ -82,6 +84,37 @@ struct Inner<T> {
     state: State,
     versions: Versions<T>,
     next_manifest: u64,
+}
+
+/// An edit that the state has and the manifest may not have: it is taken back when this is dropped, also by a panic.
+struct Tried<'a, T> {
+    inner: &'a mut Inner<T>,
+    edit: &'a VersionEdit,
+    /// `None`: it stays.
+    before: Option<State>,
+}
+
+impl<'a, T> Tried<'a, T> {
+    fn apply(inner: &'a mut Inner<T>, edit: &'a VersionEdit) -> Result<Self> {
+        let before = Some(inner.state.before(edit));
+        let tried = Self { inner, edit, before };
+        tried.inner.state.apply(edit)?;
+        Ok(tried)
+    }
+
+    /// Keeps the edit.
+    fn keep(&mut self) -> &mut Inner<T> {
+        self.before = None;
+        self.inner
+    }
+}
+
+impl<T> Drop for Tried<'_, T> {
+    fn drop(&mut self) {
+        if let Some(before) = self.before.take() {
+            self.inner.state.take_back(self.edit, before);
+        }
+    }
 }
 
 enum Phase {
@@ -392,6 +425,11 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         (inner.state.clone(), inner.versions.values().cloned().collect())
     }
 
+    /// Returns what is recorded of a family.
+    pub fn family(&self, id: FamilyId) -> Option<Arc<FamilyState>> {
+        self.inner.lock().state.families.get(&id).cloned()
+    }
+
     /// Returns the version of a family in force.
     pub fn version(&self, family: FamilyId) -> Option<Arc<FamilyVersion<T>>> {
         self.inner.lock().versions.get(&family).cloned()
@@ -482,28 +520,29 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         };
         self.add_counters(&inner.state, &mut edit);
         assert_inputs_exist(&inner.state, &edit);
-        let mut state = inner.state.clone();
-        state.apply(&edit)?;
-        state.check_added(&edit)?;
-        debug_assert!(state.check().is_ok(), "{:?}", state.check());
-        let fresh = self.build_touched(inner, &state, &edit)?;
+        let mut tried = Tried::apply(inner, &edit)?;
+        let inner = &mut *tried.inner;
+        let few = inner.state.families.len() <= CHECKED_FAMILIES_MAX;
+        debug_assert!(!few || inner.state.check().is_ok(), "{:?}", inner.state.check());
+        let edits = edit.by_family();
+        let fresh = self.build_touched(inner, &edits)?;
         match unbegun {
-            Some(spent) => self.switch_manifest(inner, &state, spent)?,
+            Some(spent) => self.switch_manifest(inner, &inner.state.clone(), spent)?,
             None if edit.changes.is_empty() => {}
-            None => self.append(inner, &edit, &state)?,
+            None => self.append(inner, &edit)?,
         }
-        self.next_table.fetch_max(state.next_table.0, Ordering::Relaxed);
-        self.next_vlog.fetch_max(state.next_vlog.0.into(), Ordering::Relaxed);
-        self.next_family.fetch_max(state.next_family.0.into(), Ordering::Relaxed);
+        let inner = tried.keep();
+        self.next_table.fetch_max(inner.state.next_table.0, Ordering::Relaxed);
+        self.next_vlog.fetch_max(inner.state.next_vlog.0.into(), Ordering::Relaxed);
+        self.next_family.fetch_max(inner.state.next_family.0.into(), Ordering::Relaxed);
         self.installs.fetch_add(1, Ordering::SeqCst);
-        inner.state = state;
         for (id, next) in fresh {
             let prev = match &next {
                 Some(next) => inner.versions.insert(id, Arc::clone(next)),
                 None => inner.versions.remove(&id),
             };
-            if let Some(prev) = prev {
-                prev.retire_into(next.as_deref(), &edit);
+            if let (Some(prev), Some(edit)) = (prev, edits.get(&id)) {
+                prev.retire_into(next.as_deref(), edit);
             }
         }
         Ok(())
@@ -521,28 +560,23 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         }
     }
 
-    /// Builds new versions of the families that `edit` touches; `None` for those it drops.
+    /// Builds new versions of the families that edits touch, which the state has; `None` for those that they drop.
     fn build_touched(
         &self,
         inner: &Inner<T>,
-        state: &State,
-        edit: &VersionEdit,
+        edits: &BTreeMap<FamilyId, VersionEdit>,
     ) -> Result<BTreeMap<FamilyId, Option<Arc<FamilyVersion<T>>>>> {
-        let mut fresh = BTreeMap::new();
-        for id in edit.changes.iter().filter_map(Change::family) {
-            if fresh.contains_key(&id) {
-                continue;
-            }
-            let prev = inner.versions.get(&id).map(|v| &**v);
+        let build = |(id, edit): (&FamilyId, &VersionEdit)| {
+            let prev = inner.versions.get(id).map(|v| &**v);
             let (queue, open) = (&self.obsolete, &*self.context.open_table);
             let next = |family| FamilyVersion::successor(family, prev, edit, queue, open).map(Arc::new);
-            fresh.insert(id, state.families.get(&id).map(next).transpose()?);
-        }
-        Ok(fresh)
+            Ok((*id, inner.state.families.get(id).map(next).transpose()?))
+        };
+        edits.iter().map(build).collect()
     }
 
     /// Makes `edit`, which leaves `state`, durable: as one record, or with a new manifest if it is too long for that.
-    fn append(&self, inner: &mut Inner<T>, edit: &VersionEdit, state: &State) -> Result<()> {
+    fn append(&self, inner: &mut Inner<T>, edit: &VersionEdit) -> Result<()> {
         let manifest = inner.manifest()?;
         match edit.encode_within(PAYLOAD_BYTES_MAX) {
             Some(payload) => {
@@ -551,7 +585,7 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
             }
             None => {
                 let spent = Some(manifest.number());
-                self.switch_manifest(inner, state, spent)
+                self.switch_manifest(inner, &inner.state.clone(), spent)
             }
         }
     }

@@ -2,23 +2,23 @@
 //!
 //! Pure data. It changes only through [`State::apply`], which checks each change against the current state. The same
 //! code runs when an edit is installed and when the manifest is replayed, so both refuse the same edits. Families are
-//! shared by `Arc`: a clone of the state costs one pointer per family.
+//! shared by `Arc`: a clone of the state costs one pointer per family. The cost of an edit depends on the families that it changes, not on
+//! how many there are: an install takes an edit that fails back ([`State::take_back`]) instead of trying it on a clone.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::mem::take;
 use std::sync::Arc;
 
 use super::chunks::Chunks;
 use super::edit::{Change, LEVEL_MAX, VersionEdit};
 use crate::codec::Salt;
+use crate::files::FileKind;
 use crate::options::{COMPARATOR_NAME_BYTES_MAX, check_operator_change};
 use crate::ranges::RangeTombstone;
 use crate::sst::TableMeta;
 use crate::types::{FAMILY_NAME_BYTES_MAX, FamilyId, SeqNo, TableId, VlogId, WalId};
 use crate::vlog::{FILE_HEADER_BYTES, RECORD_HEADER_BYTES};
 use crate::{Error, FamilyOptions, Result};
-
-/// Files of an edit times families from which on checking all files costs less than looking for each new file in each family.
-const LOOKS_MAX: usize = 1 << 14;
 
 /// Bytes of the disk that a family is expected to need for its first flush, however little it holds.
 pub const FAMILY_BYTES: u64 = 32 << 10;
@@ -130,6 +130,8 @@ pub struct State {
     /// The families.
     pub families: BTreeMap<FamilyId, Arc<FamilyState>>,
     names: Arc<BTreeMap<Arc<str>, FamilyId>>,
+    /// The family of each table and value log.
+    owners: Arc<BTreeMap<FileKind, FamilyId>>,
     /// Next number of a table.
     pub next_table: TableId,
     /// Next number of a value log.
@@ -155,6 +157,7 @@ impl Default for State {
         Self {
             families: BTreeMap::new(),
             names: Arc::default(),
+            owners: Arc::default(),
             next_table: TableId(1),
             next_vlog: VlogId(1),
             next_family: FamilyId(1),
@@ -236,6 +239,12 @@ impl FamilyState {
         removed.map(|_| ()).ok_or_else(|| missing("range tombstone", seq))
     }
 
+    /// Its tables and value logs.
+    fn files(&self) -> impl Iterator<Item = FileKind> {
+        let tables = self.tables.ids().map(FileKind::Table);
+        tables.chain(self.vlogs.keys().map(|id| FileKind::Vlog(*id)))
+    }
+
     /// Returns the changes that turn the tables of `prev` into those of this state.
     pub(super) fn tables_since<'a>(&'a self, prev: Option<&'a Self>) -> impl Iterator<Item = Change> + 'a {
         let family = self.id;
@@ -311,8 +320,8 @@ impl State {
         out.into_iter().collect()
     }
 
-    /// Applies the changes in order, and raises the counters above the numbers that they use. After an error the state is partly changed,
-    /// so apply to a clone.
+    /// Applies the changes in order, and raises the counters above the numbers that they use. After an error the state is partly changed:
+    /// see [`State::take_back`].
     ///
     /// # Errors
     /// `Exists`, `NotFound` and `InvalidArgument` for invalid requests of a user; `Internal` for an edit that no
@@ -329,6 +338,10 @@ impl State {
                 let dropped =
                     self.families.remove(family).ok_or_else(|| missing("family", family.0.into()))?;
                 Arc::make_mut(&mut self.names).remove(&dropped.name);
+                let owners = Arc::make_mut(&mut self.owners);
+                for file in dropped.files() {
+                    owners.remove(&file);
+                }
             }
             Change::RenameFamily { family, name } => self.rename_family(*family, name)?,
             Change::SetOptions { family, options } => {
@@ -352,9 +365,11 @@ impl State {
             Change::AddTable { family, level, generation, meta } => {
                 self.next_table = self.next_table.max(TableId(meta.id.0.checked_add(1).ok_or_else(used_up)?));
                 self.family_mut(*family)?.add_table(*level, *generation, meta)?;
+                self.add_owner(*family, FileKind::Table(meta.id))?;
             }
             Change::RemoveTable { family, level, table } => {
                 self.family_mut(*family)?.remove_table(*level, *table)?;
+                Arc::make_mut(&mut self.owners).remove(&FileKind::Table(*table));
             }
             Change::AddVlog { family, vlog, salt } => {
                 self.next_vlog = self.next_vlog.max(VlogId(vlog.0.checked_add(1).ok_or_else(used_up)?));
@@ -362,11 +377,15 @@ impl State {
                 if self.family_mut(*family)?.vlogs.insert(*vlog, info).is_some() {
                     return Err(Error::internal(format!("value log {} is there already", vlog.0)));
                 }
+                self.add_owner(*family, FileKind::Vlog(*vlog))?;
             }
             Change::SealVlog { family, vlog, bytes, sealed_at } => {
                 self.family_mut(*family)?.seal_vlog(*vlog, *bytes, *sealed_at)?;
             }
-            Change::RemoveVlog { family, vlog } => self.family_mut(*family)?.remove_vlog(*vlog)?,
+            Change::RemoveVlog { family, vlog } => {
+                self.family_mut(*family)?.remove_vlog(*vlog)?;
+                Arc::make_mut(&mut self.owners).remove(&FileKind::Vlog(*vlog));
+            }
             Change::AddRange { family, range } => self.family_mut(*family)?.add_range(range)?,
             Change::RemoveRange { family, seq } => self.family_mut(*family)?.remove_range(*seq)?,
             Change::FlushedTo { family, seq } => {
@@ -419,8 +438,8 @@ impl State {
             ranges: Arc::default(),
             flushed_to: 0,
         };
-        Arc::make_mut(&mut self.names).insert(Arc::clone(name), id);
         self.next_family = self.next_family.max(FamilyId(id.0.checked_add(1).ok_or_else(used_up)?));
+        Arc::make_mut(&mut self.names).insert(Arc::clone(name), id);
         match self.families.insert(id, Arc::new(family)) {
             None => Ok(()),
             Some(_) => Err(Error::internal(format!("family {} is there already", id.0))),
@@ -443,6 +462,48 @@ impl State {
         self.families.get_mut(&id).map(Arc::make_mut).ok_or_else(|| missing("family", id.0.into()))
     }
 
+    fn add_owner(&mut self, family: FamilyId, file: FileKind) -> Result<()> {
+        match self.owners.contains_key(&file) {
+            true => Err(Error::internal("a file would belong to two families")),
+            false => {
+                Arc::make_mut(&mut self.owners).insert(file, family);
+                Ok(())
+            }
+        }
+    }
+
+    /// Returns what `edit` may change, as it is now, for [`State::take_back`].
+    pub(super) fn before(&mut self, edit: &VersionEdit) -> Self {
+        let maps = (take(&mut self.families), take(&mut self.names), take(&mut self.owners));
+        let marks = self.clone(); // cheap without the maps
+        (self.families, self.names, self.owners) = maps;
+        let touched = edit.changes.iter().filter_map(Change::family);
+        let families = touched.filter_map(|id| Some((id, Arc::clone(self.families.get(&id)?)))).collect();
+        Self { families, ..marks }
+    }
+
+    /// Takes `edit` back, of which any part may have been applied since [`State::before`].
+    pub(super) fn take_back(&mut self, edit: &VersionEdit, before: Self) {
+        let (mut families, mut names, mut owners) =
+            (take(&mut self.families), take(&mut self.names), take(&mut self.owners));
+        let (name_of, owner_of) = (Arc::make_mut(&mut names), Arc::make_mut(&mut owners));
+        let touched: BTreeSet<FamilyId> = edit.changes.iter().filter_map(Change::family).collect();
+        for family in touched.iter().filter_map(|id| families.remove(id)) {
+            name_of.remove(&family.name);
+            for file in family.files() {
+                if owner_of.get(&file) == Some(&family.id) {
+                    owner_of.remove(&file);
+                }
+            }
+        }
+        for (id, family) in &before.families {
+            name_of.insert(Arc::clone(&family.name), *id);
+            owner_of.extend(family.files().map(|file| (file, *id)));
+            families.insert(*id, Arc::clone(family));
+        }
+        *self = Self { families, names, owners, ..before };
+    }
+
     /// Checks the invariants between families: names and numbers are unique, and numbers are below their counters.
     ///
     /// # Errors
@@ -458,36 +519,13 @@ impl State {
             let unique = names.insert(&family.name)
                 && self.names.get(&family.name) == Some(id)
                 && family.tables.ids().all(|t| tables.insert(t))
-                && family.vlogs.keys().all(|v| vlogs.insert(*v));
+                && family.vlogs.keys().all(|v| vlogs.insert(*v))
+                && family.files().all(|file| self.owners.get(&file) == Some(id));
             if !counted || !unique || *id != family.id {
                 return Err(Error::internal(format!("family {}: a number or name is used twice", id.0)));
             }
         }
         Ok(())
-    }
-
-    /// Does the work of [`State::check`] after `edit` was applied to a checked state. Checks only what may have
-    /// changed.
-    ///
-    /// # Errors
-    /// As [`State::check`].
-    pub fn check_added(&self, edit: &VersionEdit) -> Result<()> {
-        let added = |c: &&Change| matches!(c, Change::AddTable { .. } | Change::AddVlog { .. });
-        if edit.changes.iter().filter(added).count().saturating_mul(self.families.len()) > LOOKS_MAX {
-            return self.check();
-        }
-        edit.changes.iter().try_for_each(|change| {
-            let holders = match change {
-                Change::AddTable { meta, .. } => {
-                    self.families.values().filter(|f| f.tables.get(meta.id).is_some()).count()
-                }
-                Change::AddVlog { vlog, .. } => {
-                    self.families.values().filter(|f| f.vlogs.contains_key(vlog)).count()
-                }
-                _ => 0,
-            };
-            if holders < 2 { Ok(()) } else { Err(Error::internal("a file would belong to two families")) }
-        })
     }
 }
 

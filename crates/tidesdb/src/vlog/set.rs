@@ -18,6 +18,7 @@ use tidesdb_io::{Dir, Entropy, Threads};
 use tidesdb_sync::{Backoff, Mutex, RwLock, rank};
 
 use super::budget::WriteBudget;
+use super::facts::{Appended, BegunFile, VlogInfo};
 use super::file::{Lease, RecordGroup, VlogFile};
 use super::format::FileHeader;
 use super::groups::{groups, order_in_files};
@@ -61,6 +62,9 @@ type NewId = dyn Fn() -> Result<VlogId> + Send + Sync;
 /// Makes all sets of the database close files.
 type Relieve = dyn Fn() + Send + Sync;
 
+/// Learns that a file receives no more appends.
+type OnClose = dyn Fn() + Send + Sync;
+
 /// The value logs of a family.
 pub struct VlogSet {
     dir: Arc<dyn Dir>,
@@ -84,6 +88,10 @@ pub struct VlogSet {
     coming: AtomicU64,
     /// Limit on files open for writing, and what makes room under it.
     limit: Option<(Arc<WriteBudget>, Box<Relieve>)>,
+    /// Called when a file receives no more appends.
+    on_close: Option<Box<OnClose>>,
+    /// Set before the directory is unlocked: another open may then remove any file.
+    closed: Arc<AtomicBool>,
     /// Starts threads that help to read and write long values.
     pub(super) threads: Option<Arc<dyn Threads>>,
     /// True while such threads help one caller.
@@ -108,29 +116,6 @@ struct Begun {
     complete: Option<u64>,
 }
 
-/// A file of this session that may be sealed or named in the manifest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BegunFile {
-    /// Number of the file.
-    pub id: VlogId,
-    /// Salt of the file.
-    pub salt: Salt,
-    /// True if its name and header are durable: only then the manifest may name it.
-    pub is_durable: bool,
-    /// Its length, if the file is complete and durable and no lease on it is left: every commit that refers to it has
-    /// its sequence number.
-    pub sealable: Option<u64>,
-}
-
-/// Values that were appended: a pointer to each, and leases on their files.
-#[derive(Debug, Default)]
-pub struct Appended {
-    /// Pointers in the order of the values.
-    pub pointers: Vec<VlogPointer>,
-    /// Leases to hold until the pointers are in the log or in installed tables, or are discarded.
-    pub leases: Vec<Lease>,
-}
-
 /// A long value that is being written, for which new files may be larger. Dropping it closes the current files that became too
 /// large for what else is written.
 #[derive(Debug)]
@@ -144,19 +129,6 @@ impl Drop for Expected<'_> {
         self.set.coming.fetch_sub(self.bytes, Ordering::Relaxed);
         self.set.close_oversized();
     }
-}
-
-/// Facts about one value log of the set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct VlogInfo {
-    /// Number of the file.
-    pub id: VlogId,
-    /// Salt of the file.
-    pub salt: Salt,
-    /// Bytes written, file header included. For a sealed file: its length.
-    pub bytes: u64,
-    /// True if nothing will be written to the file any more.
-    pub sealed: bool,
 }
 
 impl VlogSet {
@@ -184,6 +156,8 @@ impl VlogSet {
             filled: AtomicU64::new(0),
             coming: AtomicU64::new(0),
             limit: None,
+            on_close: None,
+            closed: Arc::default(),
             threads: None,
             is_helped: AtomicBool::new(false),
         }
@@ -199,6 +173,24 @@ impl VlogSet {
     pub fn limited(mut self, budget: Arc<WriteBudget>, relieve: impl Fn() + Send + Sync + 'static) -> Self {
         self.limit = Some((budget, Box::new(relieve)));
         self
+    }
+
+    /// Makes missing files an error of a database that was closed, once `closed` is set.
+    pub fn until(mut self, closed: &Arc<AtomicBool>) -> Self {
+        self.closed = Arc::clone(closed);
+        self
+    }
+
+    /// Calls `on_close` when a file receives no more appends, with locks held.
+    pub fn noticed(mut self, on_close: impl Fn() + Send + Sync + 'static) -> Self {
+        self.on_close = Some(Box::new(on_close));
+        self
+    }
+
+    fn note_close(&self) {
+        if let Some(on_close) = &self.on_close {
+            on_close();
+        }
     }
 
     /// Sets the size limit of files created from now on.
@@ -383,7 +375,9 @@ impl VlogSet {
         files.begun.insert(file.id, begun);
         files.open.insert(file.id, Arc::clone(&file));
         self.filled.fetch_add(full.map_or(0, |full| full.settled_len()), Ordering::Relaxed);
-        *current = Some(file);
+        if current.replace(file).is_some() {
+            self.note_close();
+        }
         Ok(())
     }
 
@@ -404,6 +398,7 @@ impl VlogSet {
             if let Some(file) = lane.write().take_if(|file| which(file)) {
                 file.close();
                 self.filled.fetch_add(file.settled_len(), Ordering::Relaxed);
+                self.note_close();
             }
         }
     }
@@ -610,6 +605,12 @@ impl VlogSet {
         None
     }
 
+    /// Returns whether a file was begun that receives no more appends, and is not sealed: it is not complete yet, or there are leases on it.
+    pub fn is_closing(&self) -> bool {
+        let begun: Vec<VlogId> = self.files.read().begun.keys().copied().collect();
+        begun.into_iter().any(|id| !self.is_current(id))
+    }
+
     /// Returns whether the file receives appends.
     fn is_current(&self, id: VlogId) -> bool {
         self.current.iter().any(|lane| lane.read().as_ref().is_some_and(|file| file.id == id))
@@ -663,7 +664,13 @@ impl VlogSet {
             return Ok(Arc::clone(file));
         }
         // Two threads may open the file at once; the first one inserted is kept.
-        let file = Arc::new(VlogFile::open(&*self.dir, self.family, id)?);
+        let opened = VlogFile::open(&*self.dir, self.family, id).map_err(|e| {
+            match self.closed.load(Ordering::SeqCst) {
+                true => Error::Closed,
+                false => e,
+            }
+        });
+        let file = Arc::new(opened?);
         Ok(Arc::clone(self.files.write().open.entry(id).or_insert(file)))
     }
 }

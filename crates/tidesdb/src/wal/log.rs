@@ -26,7 +26,7 @@ const PAGE_BYTES: u64 = 4096;
 const RECENT: usize = 4;
 /// Number of old segment files kept for reuse: a memtable of the usual size fills two segments.
 const FREE_MAX: usize = 2;
-/// Old segments kept until an object store has them.
+/// Old segments kept until an object store has them, and as many bytes of dead value logs.
 const KEPT_MAX: u64 = 4;
 
 /// Files that are not durable yet may take one part in this many of the descriptors, or [`OPEN_FILES_MIN`].
@@ -457,6 +457,11 @@ impl Log {
     /// disk.
     pub fn keep_from(&self, first: WalId) {
         self.kept_from.store(first.0, Ordering::SeqCst);
+    }
+
+    /// Bytes of the segments that are kept at most, see [`Log::keep_from`].
+    pub fn kept_bytes_max(&self) -> u64 {
+        KEPT_MAX * self.config.segment_bytes
     }
 
     /// Releases every segment below `first`, which the manifest no longer needs: some files are kept for reuse, the others are

@@ -104,7 +104,9 @@ fn immutable_bytes_now(ctx: &WriteCtx) -> u64 {
         let view = family.owned_view();
         view.immutables.iter().map(|(slot, _)| slot.bytes() as u64).sum::<u64>()
     };
-    ctx.all_families().iter().map(of_family).sum()
+    let waiting = ctx.index.waiting(usize::MAX);
+    let waiting: Vec<_> = ctx.families.read().all_of(waiting).cloned().collect();
+    waiting.iter().map(of_family).sum()
 }
 
 /// Adds the limits of the tables of `family`. Adds nothing if merges cannot lower these figures, because waiting for them might

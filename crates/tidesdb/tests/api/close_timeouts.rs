@@ -83,7 +83,9 @@ fn a_close_with_a_stuck_merge_ends_in_time_and_goes_on_afterwards() {
     let text = waits_for(db.close_timeout(Duration::from_millis(300)));
     assert!((Duration::from_millis(300)..LONG).contains(&clock.mono()), "{:?}", clock.mono());
     assert!(
-        text.contains("background jobs and calls that write files; a merge of family \"default\" runs for "),
+        text.contains(
+            "background jobs, and calls that read or write files; a merge of family \"default\" runs for "
+        ),
         "{text}"
     );
     assert!(matches!(db.put("later", "v"), Err(Error::Closed)));

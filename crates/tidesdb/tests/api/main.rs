@@ -14,6 +14,7 @@ mod checkpoints;
 mod clock;
 mod clones;
 mod closing;
+mod close_reads;
 mod close_races;
 mod close_timeouts;
 mod comparators;

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use tidesdb::store::{Body, Object};
 use tidesdb::{
-    Db, FamilyOptions, MemoryStore, ObjectStore, OpenOptions, RemoteOptions, RemoteStats, SyncMode,
+    Db, FamilyOptions, HealthState, MemoryStore, ObjectStore, OpenOptions, RemoteOptions, RemoteStats,
+    SyncMode,
 };
 use tidesdb_io::sim::{self, Habits, SimDisk};
 use tidesdb_io::{Access, Dir, Env};
@@ -420,4 +421,72 @@ fn a_file_that_left_the_folder_is_fetched_while_another_process_has_it_open() {
     drop(held);
     open(1).close().unwrap();
     assert_eq!(names(&env, ".evicted"), [""; 0]);
+}
+
+/// While the store did not answer, no value log was removed: 60 times the live values stayed on disk, and the health was good.
+#[test]
+fn a_store_that_is_down_keeps_no_more_than_a_few_dead_values() {
+    const LIVE: u64 = 60 * 1024;
+    let store = Arc::new(Watched::default());
+    let (env, disk, _clock) = sim::env(21);
+    disk.log_ops(false);
+    let options = |env: &Env, store: Arc<dyn ObjectStore>| {
+        let family = small().vlog_file_bytes(16 << 10).compression(tidesdb::Compression::None);
+        options(env, RemoteOptions::new(store)).default_family(family)
+    };
+    let db = options(&env, Arc::<Watched>::clone(&store)).open().unwrap();
+    let overwrite = |round: u8| {
+        for i in 0..60 {
+            db.put(&key(i), &[round; 1024]).unwrap();
+        }
+        db.flush().unwrap();
+        db.default_family().compact().unwrap();
+    };
+    let on_disk = || -> u64 {
+        let logs = names(&env, ".vlog");
+        logs.iter().map(|name| disk.read_file(format!("/db/{name}")).unwrap().len() as u64).sum()
+    };
+    overwrite(0);
+    db.upload().unwrap();
+    assert_eq!(db.health().state, HealthState::Healthy);
+    store.fail(0, u64::MAX);
+    let mut most = 0;
+    for round in 1..=60 {
+        overwrite(round);
+        assert!(db.upload().is_err());
+        // A thread of another test may keep files for a while.
+        let bound = 3 * LIVE + (64 << 10); // four segments of the log are 64 KiB
+        let is_bounded = || {
+            db.default_family().compact().unwrap();
+            most = on_disk();
+            most <= bound || {
+                std::thread::sleep(Duration::from_millis(10));
+                false
+            }
+        };
+        let mut is_bounded = is_bounded;
+        assert!((0..1000).any(|_| is_bounded()), "{most} bytes of value logs for {LIVE} live ones");
+        let health = db.health();
+        assert_eq!(health.state, HealthState::Degraded);
+        assert!(
+            health.to_string().contains("object store") && health.to_string().contains("is unavailable"),
+            "{health}"
+        );
+        assert!(stats(&db).kept_bytes <= 64 << 10);
+    }
+    // Everything is uploaded once the store is back, and the database is well again.
+    store.fail(u64::MAX, 0);
+    db.put(b"last", b"1").unwrap();
+    db.upload().unwrap();
+    assert_eq!((db.health().state, stats(&db).kept_bytes), (HealthState::Healthy, 0));
+    let (cold_env, _disk, _clock) = sim::env(22);
+    let copy = options(&cold_env, Arc::new(store.inner.fork())).open().unwrap();
+    assert_eq!(rows(copy.default_family()), rows(db.default_family()));
+    // From here on, the log is followed again: dead values that it refers to are kept until the store has it.
+    overwrite(61);
+    overwrite(62);
+    db.upload().unwrap();
+    let (cold_env, _disk, _clock) = sim::env(23);
+    let copy = options(&cold_env, Arc::new(store.inner.fork())).open().unwrap();
+    assert_eq!(rows(copy.default_family()), rows(db.default_family()));
 }

@@ -1,9 +1,10 @@
 //! Loses a database with an object store at every point: the folder, the process, or the store.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tidesdb::{Db, MemoryStore, ObjectStore, RemoteOptions, WriteBatch};
-use tidesdb_io::sim;
+use tidesdb_io::{Env, sim};
 
 use crate::remote::{Rows, Watched, cold, options, rows, small};
 
@@ -209,9 +210,8 @@ fn a_restore_interrupted_at_any_call_can_be_repeated() {
         let (env, disk, _clock) = sim::env(14);
         disk.crash_at(at);
         let what = format!("local call {at}");
-        let open = |env: &tidesdb_io::Env, store: &MemoryStore| {
-            options(env, RemoteOptions::new(Arc::new(store.fork()))).open()
-        };
+        let open =
+            |env: &Env, store: &MemoryStore| options(env, RemoteOptions::new(Arc::new(store.fork()))).open();
         let complete = open(&env, &kept).is_ok_and(|db| {
             db.abandon();
             true
@@ -254,4 +254,157 @@ fn failed_fetches_do_not_poison_the_database() {
     assert_eq!(prefix_of(&db, &history, "healed"), COMMITS as usize);
     db.default_family().compact().unwrap();
     db.close().unwrap();
+}
+
+/// One database, whose families are made on the way, over several sessions.
+struct Life {
+    store: Arc<Watched>,
+    env: Env,
+    db: Option<Db>,
+    /// The contents after each number of commits, by name of the family.
+    history: Vec<BTreeMap<String, Rows>>,
+    /// For each state of the store, the number of commits that an upload had promised before.
+    promised: Vec<usize>,
+    uploaded: usize,
+}
+
+impl Life {
+    fn new() -> Self {
+        let (store, (env, disk, _)) = (Arc::new(Watched::default()), sim::env(14));
+        disk.log_ops(false);
+        let mut life = Self { store, env, db: None, history: Vec::new(), promised: Vec::new(), uploaded: 0 };
+        life.open();
+        life.history.push(BTreeMap::from([("default".to_owned(), Rows::new())]));
+        life
+    }
+
+    fn open(&mut self) {
+        let store: Arc<dyn ObjectStore> = Arc::<Watched>::clone(&self.store);
+        self.db = Some(options(&self.env, RemoteOptions::new(store)).open().unwrap());
+    }
+
+    fn db(&self) -> &Db {
+        self.db.as_ref().unwrap()
+    }
+
+    fn create(&mut self, name: &str) {
+        self.db().create_family(name, small()).unwrap();
+        let mut now = self.history.last().unwrap().clone();
+        now.insert(name.to_owned(), Rows::new());
+        self.history.push(now);
+    }
+
+    fn drop_family(&mut self, name: &str) {
+        self.db().drop_family(name).unwrap();
+        let mut now = self.history.last().unwrap().clone();
+        now.remove(name);
+        self.history.push(now);
+    }
+
+    fn rename(&mut self, old: &str, new: &str) {
+        self.db().rename_family(old, new).unwrap();
+        let mut now = self.history.last().unwrap().clone();
+        let rows = now.remove(old).unwrap();
+        now.insert(new.to_owned(), rows);
+        self.history.push(now);
+    }
+
+    /// Commits to all families. Keys repeat, so that values die.
+    fn commit(&mut self) {
+        let i = self.history.len() as u32;
+        let (mut batch, mut now) = (WriteBatch::new(), self.history.last().unwrap().clone());
+        for (n, (name, rows)) in now.iter_mut().enumerate() {
+            let len = if i.is_multiple_of(3) { 900 } else { 430 };
+            let value: Vec<u8> =
+                (0..len).map(|at: u32| (i * 7 + n as u32 + at * at) as u8).chain(i.to_le_bytes()).collect();
+            let key = format!("key{}", i % 11).into_bytes();
+            batch.put(&self.db().family(name).unwrap(), &key, &value).unwrap();
+            rows.insert(key, value);
+        }
+        self.db().write(&mut batch).unwrap();
+        self.history.push(now);
+        if i.is_multiple_of(9) {
+            self.db().flush().unwrap();
+        }
+    }
+
+    /// Commits and uploads by turns. Each upload fails from some call on, if the store is not `up`.
+    fn go_on(&mut self, commits: u64, up: bool) {
+        for n in 0..commits {
+            self.commit();
+            if n % 5 == 4 {
+                self.store.fail(if up { u64::MAX } else { n / 5 % 9 }, u64::from(!up) * 1000);
+                let done = self.db().upload().is_ok();
+                self.promised.resize(self.store.states.lock().unwrap().len(), self.uploaded);
+                assert!(done || !up);
+                if done {
+                    self.uploaded = self.history.len() - 1;
+                }
+            }
+        }
+        self.store.fail(u64::MAX, 0);
+    }
+
+    /// Restores each state of the store.
+    fn check(mut self) {
+        drop(self.db.take());
+        let states = std::mem::take(&mut *self.store.states.lock().unwrap());
+        self.promised.resize(states.len(), self.uploaded);
+        let mut reached = 0;
+        for (n, (state, promised)) in states.iter().zip(&self.promised).enumerate() {
+            if !state.list().unwrap().iter().any(|object| object.name == "CURRENT") {
+                continue;
+            }
+            let (db, env, _disk) = cold(Arc::new(state.clone()));
+            let report = db.verify().unwrap();
+            assert!(report.is_ok(), "change {n}: {report}");
+            let names = db.families();
+            let found: BTreeMap<String, Rows> =
+                names.iter().map(|name| (name.clone(), rows(&db.family(name).unwrap()))).collect();
+            let at = self.history.iter().rposition(|rows| *rows == found);
+            let at = at.unwrap_or_else(|| panic!("change {n}: no prefix, after {reached}"));
+            assert!(at >= *promised && at >= reached, "change {n}: {at} of {promised}, {reached} before");
+            reached = at;
+            drop((db, env));
+        }
+        assert_eq!(reached, self.history.len() - 1);
+    }
+}
+
+/// After a gap, because the store was down for long, a round once stored parts of the log before its manifest: a restore at that moment found
+/// a log with a hole, or one whose values nobody had. The same after a kill, and after a family was made.
+#[test]
+fn a_folder_lost_at_any_time_of_a_long_life_is_restored_as_a_prefix() {
+    let mut life = Life::new();
+    life.go_on(20, true);
+    life.go_on(150, false);
+    life.go_on(12, true);
+    life.create("two");
+    life.go_on(7, false);
+    life.go_on(13, true);
+    life.go_on(30, false);
+    life.db.take().unwrap().abandon();
+    life.open();
+    life.go_on(12, false);
+    life.go_on(20, true);
+    life.create("three");
+    life.go_on(100, false);
+    life.go_on(20, true);
+    life.commit();
+    life.drop_family("two");
+    life.go_on(13, false);
+    life.go_on(12, true);
+    life.create("two");
+    life.go_on(9, true);
+    life.commit();
+    life.drop_family("two");
+    life.go_on(12, true);
+    life.rename("three", "four");
+    life.go_on(16, true);
+    drop(life.db.take());
+    life.open();
+    life.go_on(3, true);
+    life.go_on(60, false);
+    life.go_on(20, true);
+    life.check();
 }

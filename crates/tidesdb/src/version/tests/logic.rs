@@ -440,3 +440,81 @@ fn inspect_shows_every_edit() {
     assert_eq!(facts(&state), facts(&set.state()));
     assert!(seen.is_sorted_by_key(|s| s.0));
 }
+
+/// An install once tried its edit on a clone of the state, which cost as much as there were families. It applies the edit to the state itself
+/// now, and takes it back if anything fails. Each edit here fails by its last change, after all others were applied, or while a table is
+/// opened.
+#[test]
+fn an_edit_that_fails_leaves_the_state_as_it_was() {
+    let (env, ..) = sim::env(17);
+    let dir = dir_of(&env);
+    let panics = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let (open, is_due) = (Arc::clone(&panics), std::sync::atomic::Ordering::SeqCst);
+    let open_table: Arc<OpenTable<TableId>> = Arc::new(move |_, meta| {
+        assert!(!open.load(is_due), "the comparator of a user panics");
+        Ok(Arc::new(meta.id))
+    });
+    let set = Set::create(Context { open_table, ..context(&env, &dir) }, SEGMENT).unwrap();
+    let table = |id: u64, refs: &[(u32, u64, u64)]| meta(id, ("a", "b"), (1, 5), refs);
+    let vlog = |vlog: u32, family: u32| Change::AddVlog {
+        family: FamilyId(family),
+        vlog: VlogId(vlog),
+        salt: [7; 16],
+    };
+    let rename =
+        |family: u32, name: &str| Change::RenameFamily { family: FamilyId(family), name: name.into() };
+    let drop_family = |family: u32| Change::DropFamily { family: FamilyId(family) };
+    install(&set, [create_family(1, "one"), vlog(1, 1), add(1, 1, &table(1, &[(1, 100, 2)]))]).unwrap();
+    install(&set, [create_family(2, "two"), add(2, 1, &table(2, &[]))]).unwrap();
+    let good = [
+        vec![create_family(3, "three"), add(3, 1, &table(3, &[])), vlog(3, 3)],
+        vec![drop_family(1), create_family(3, "one")],
+        vec![rename(1, "three"), rename(2, "one"), rename(1, "two")],
+        vec![remove(1, 1, 1), add(1, 1, &table(3, &[(1, 50, 1)]))],
+        vec![remove(2, 1, 2), add(1, 1, &table(2, &[]))], // a file changes hands
+        vec![drop_family(1), drop_family(2)],
+        vec![Change::LastSeq { seq: 99 }, Change::LogStart { wal: WalId(8) }],
+        vec![],
+    ];
+    let bad = [
+        vec![drop_family(77)],
+        vec![create_family(9, "nine"), create_family(10, "nine")],
+        vec![
+            create_family(9, "nine"),
+            create_family(10, "ten"),
+            add(9, 1, &table(50, &[])),
+            add(10, 1, &table(50, &[])),
+        ],
+    ];
+    let before = set.state();
+    let is_unchanged = |edit: &[Change]| {
+        let after = set.state();
+        assert_eq!(facts(&after), facts(&before), "{edit:?}");
+        assert!(after.check().is_ok(), "{edit:?}: {:?}", after.check());
+        let counters = |state: &State| (state.next_family, state.next_table, state.next_vlog);
+        assert_eq!(counters(&after), counters(&before), "{edit:?}");
+    };
+    for good in &good {
+        for bad in &bad {
+            let all = [&good[..], bad].concat();
+            assert!(install(&set, all.clone()).is_err(), "{all:?}");
+            is_unchanged(&all);
+        }
+        panics.store(true, is_due);
+        let all = [&good[..], &[create_family(9, "nine"), add(9, 1, &table(50, &[]))]].concat();
+        let install = || install(&set, all.clone());
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(install)).is_err(), "{all:?}");
+        panics.store(false, is_due);
+        is_unchanged(&all);
+    }
+    for good in [&good[2], &good[3], &good[0]] {
+        if good.len() == 2 {
+            install(&set, [add(1, 1, &meta(4, ("a", "b"), (6, 9), &[]))])
+        } else {
+            install(&set, good.clone())
+        }
+        .unwrap();
+        assert!(set.state().check().is_ok(), "{good:?}");
+    }
+    assert_eq!(set.state().family_by_name("one").map(|family| family.id), Some(FamilyId(2)));
+}
