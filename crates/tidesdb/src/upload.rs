@@ -18,6 +18,7 @@
 //! At most one upload runs at a time. All other work may continue meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -79,6 +80,9 @@ impl Due {
 pub fn run(engine: &Arc<Engine>) -> Result<()> {
     with_remote(engine, |remote| {
         let seen = remote.installs_seen.load(Ordering::SeqCst);
+        if !remote.kept.has_all() {
+            remote.log_follows.store(false, Ordering::SeqCst);
+        }
         let follows = remote.log_follows.load(Ordering::SeqCst);
         let is_same = seen == engine.maintenance.versions.installs();
         if follows && is_same && follow_log(&engine.maintenance, remote)? {
@@ -87,10 +91,16 @@ pub fn run(engine: &Arc<Engine>) -> Result<()> {
         if !remote.log_follows.load(Ordering::SeqCst) {
             remote.kept.begin(engine.write.log.sequencer().tail());
         }
-        let catalog = engine.catalog.lock();
-        let prefix = flush::prefix(&engine.maintenance)?;
-        drop(catalog);
-        round(&engine.maintenance, remote, &prefix)
+        loop {
+            let catalog = engine.catalog.lock();
+            let prefix = flush::prefix(&engine.maintenance)?;
+            drop(catalog);
+            match round(&engine.maintenance, remote, &prefix) {
+                // Its files are gone: the next prefix is one without it.
+                Err(e) if prefix.families.iter().any(|family| family.was_lost(&e)) => {}
+                done => return done,
+            }
+        }
     })
 }
 
@@ -142,8 +152,10 @@ fn round(ctx: &MaintenanceCtx, remote: &Remote, prefix: &Prefix) -> Result<()> {
     let mut has_log = continue_log(ctx, remote, end)?;
     if !has_log {
         part_with_log(ctx, remote, prefix, behind)?;
-        put_values(ctx, remote)?;
-        has_log = remote.kept.has_all() && put_log(ctx, remote, first, end)?;
+        has_log = remote.kept.has_all() && {
+            put_values(ctx, remote)?;
+            remote.kept.has_all() && put_log(ctx, remote, first, end)?
+        };
     }
     let whole = has_log && Catalog::of(&prefix.state).knows(&ctx.versions.state());
     finish(ctx, remote, prefix, if whole { first } else { behind })?;
@@ -246,17 +258,26 @@ fn put_part(ctx: &MaintenanceCtx, remote: &Remote, name: &str, len: u64) -> Resu
     store(remote, name, stored, &Body::file(&*file, stored, len - stored))
 }
 
-/// Stores the values that the log refers to, that is, those of this session.
+/// Stores the values that the log refers to, that is, those of this session. Those of a family that is dropped meanwhile may be missing, and
+/// those that are no longer kept: the caller looks afterwards.
 fn put_values(ctx: &MaintenanceCtx, remote: &Remote) -> Result<()> {
     for family in ctx.write.all_families() {
         for info in family.vlog.files() {
             let stored = remote.objects.lock().stored(&files::vlog(info.id));
             if !info.sealed || stored < info.bytes {
-                put_vlog(ctx, remote, Some(&family), info.id)?;
+                match put_vlog(ctx, remote, Some(&family), info.id) {
+                    Err(e) if family.was_lost(&e) => break,
+                    Err(e) if is_missing(&e) && !remote.kept.has_all() => return Ok(()),
+                    done => done?,
+                }
             }
         }
     }
     Ok(())
+}
+
+fn is_missing(error: &Error) -> bool {
+    error.io_kind() == Some(ErrorKind::NotFound)
 }
 
 /// Stores the log from segment `first` up to `end`. Returns false if a segment no longer exists.

@@ -367,10 +367,9 @@ fn sweep(engine: &Engine, settles: bool) {
     tidesdb_sync::reclaim();
     tidesdb_sync::release_idle(engine.write.env.clock.mono());
     let now = engine.reads.now();
-    let ended = engine.reads.snapshots.ended(); // before the oldest reader is read
     let readers = Readers::now(engine);
-    let (swept, released) =
-        engine.write.index.take_swept(Sweep { settles, ended, now, floor: readers.floor });
+    let this = Sweep { settles, registered: readers.registered.clone(), now, floor: readers.floor };
+    let (swept, released) = engine.write.index.take_swept(&this);
     for id in swept {
         let family = engine.write.families.read().get(&id).cloned();
         if let Some(family) = family {
@@ -387,20 +386,18 @@ fn sweep(engine: &Engine, settles: bool) {
 
 /// What readers need, as far as it is known without waiting for commits that are being written.
 struct Readers {
-    /// The oldest of them, and of those that may begin.
-    oldest: SeqNo,
+    /// The numbers of those that are registered, in ascending order.
+    registered: Vec<SeqNo>,
     /// The oldest of those that may begin.
     floor: SeqNo,
 }
 
 impl Readers {
     fn now(engine: &Engine) -> Self {
-        let (write, snapshots) = (&engine.write, &engine.reads.snapshots);
+        let write = &engine.write;
         let visible = write.log.sequencer().visible_end().saturating_sub(1);
         let floor = visible.saturating_sub(write.options.history_bytes / UNIT);
-        let validating = snapshots.oldest_validating().map(|oldest| oldest.seq);
-        let oldest = snapshots.readers_now(floor).into_iter().chain(validating).min().unwrap_or(floor);
-        Self { oldest, floor }
+        Self { registered: engine.reads.snapshots.registered(), floor }
     }
 }
 
@@ -424,10 +421,11 @@ fn look_after(engine: &Engine, family: &FamilyCore, settles: bool, readers: &Rea
     if due == collect::Due::Now {
         engine.write.jobs.push(Job::Collect(family.id));
     }
+    let oldest = readers.registered.first().filter(|_| !version.runs().is_empty());
     let again = Again {
         soon: matches!(due, collect::Due::Now | collect::Due::Soon) || family.claims.has_quarantined(),
         settling: may_settle || due == collect::Due::Later,
-        held: !version.runs().is_empty() && (readers.oldest < version.flushed_to() || is_expired),
+        held: oldest.is_some_and(|oldest| *oldest < version.flushed_to() || is_expired),
         at: expiries.into_iter().filter(|at| *at > now).min(),
         floor: (!version.runs().is_empty() && readers.floor < version.flushed_to())
             .then(|| version.flushed_to()),

@@ -401,7 +401,7 @@ fn families_that_do_not_change_are_not_looked_at() {
         (Arc::clone(&m.db.inner.engine.write.index), Arc::clone(&m.db.inner.engine.write.jobs));
     let (expiring, unflushed) = (FAMILIES as usize / 5, FAMILIES as usize / 5);
     assert!(index.to_sweep() <= FAMILIES as usize + unflushed, "{index:?}");
-    let soon = |index: &crate::family::FamilyIndex| index.take_swept(Sweep::default()).0.len();
+    let soon = |index: &crate::family::FamilyIndex| index.take_swept(&Sweep::default()).0.len();
     assert_eq!(soon(&index), 0, "{index:?}");
     let asked = jobs.asked();
     rest(&mut m, 120);

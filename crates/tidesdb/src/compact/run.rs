@@ -121,17 +121,20 @@ pub(super) fn run_alone(
     plan: impl FnOnce(&TableVersion) -> Option<CompactionPlan>,
 ) -> Result<Option<Arc<Begun>>> {
     let running = family.claims.begin_alone();
-    ctx.write.merges.check(Some(stops))?;
-    let version = version_of(family);
-    let begun = plan(&version).map(|plan| Arc::new(Begun { plan, purge: purge_of(&version), stops }));
-    drop(version);
-    let result = match &begun {
-        Some(begun) if !family.is_dropped() => carry_out(ctx, family, begun),
-        _ => Ok(()),
+    let merge = || {
+        ctx.write.merges.check(Some(stops))?;
+        let version = version_of(family);
+        let begun = plan(&version).map(|plan| Arc::new(Begun { plan, purge: purge_of(&version), stops }));
+        drop(version);
+        if let Some(begun) = begun.as_ref().filter(|_| !family.is_dropped()) {
+            carry_out(ctx, family, begun)?;
+        }
+        Ok(begun)
     };
+    let result = merge();
     drop(running);
     ctx.write.jobs.push(Job::Compact(family.id)); // what was due meanwhile could not begin
-    result.map(|()| begun)
+    result
 }
 
 /// Returns the current tables. Does not keep the view, which would keep its memtables in memory until the merge ends.

@@ -43,14 +43,14 @@ struct Sweeps {
     next: BTreeSet<FamilyId>,
     /// With the next sweep of a quiet database that looks for leftovers.
     settling: BTreeSet<FamilyId>,
-    /// When a snapshot has ended.
+    /// When a registered reader has ended.
     held: BTreeSet<FamilyId>,
     /// At a time, in milliseconds since the UNIX epoch.
     later: Appointments,
     /// When no reader can begin below a sequence number any more.
     behind: Appointments,
-    /// How many snapshots had ended at the last sweep.
-    ended: u64,
+    /// The numbers at which readers were registered at the last sweep, in ascending order.
+    registered: Vec<SeqNo>,
 }
 
 /// Families and the number, such as a time, that each waits for.
@@ -82,12 +82,12 @@ impl Appointments {
 }
 
 /// What a sweep knows, see [`FamilyIndex::take_swept`].
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Sweep {
     /// Whether it looks for leftovers.
     pub settles: bool,
-    /// Number of snapshots that have ended so far.
-    pub ended: u64,
+    /// The numbers at which readers are registered, in ascending order.
+    pub registered: Vec<SeqNo>,
     /// The time, in milliseconds since the UNIX epoch.
     pub now: u64,
     /// No reader can begin below this sequence number.
@@ -101,7 +101,7 @@ pub struct Again {
     pub soon: bool,
     /// With the next sweep that looks for leftovers.
     pub settling: bool,
-    /// When a snapshot has ended.
+    /// When a registered reader has ended.
     pub held: bool,
     /// At this time.
     pub at: Option<u64>,
@@ -152,10 +152,10 @@ impl FamilyIndex {
         self.memtables.lock().waiting.iter().take(max).copied().collect()
     }
 
-    /// Notes whether `family` has damaged tables.
-    pub(super) fn set_damaged(&self, family: FamilyId, is_damaged: bool) {
+    /// Notes whether `family` has damaged tables. `is_damaged` says so at that moment.
+    pub(super) fn note_damage(&self, family: FamilyId, is_damaged: impl FnOnce() -> bool) {
         let mut damaged = self.damaged.lock();
-        match is_damaged {
+        match is_damaged() {
             true => damaged.insert(family),
             false => damaged.remove(&family),
         };
@@ -171,19 +171,21 @@ impl FamilyIndex {
         self.sweeps.lock().next.insert(family);
     }
 
-    /// Takes the families that `sweep` looks at: those that changed, and those for which the time, the end of a snapshot or the floor has
+    /// Takes the families that `sweep` looks at: those that changed, and those for which the time, the end of a reader or the floor has
     /// come that they wait for. Also returns those for whose readers this may change something.
-    pub fn take_swept(&self, sweep: Sweep) -> (BTreeSet<FamilyId>, BTreeSet<FamilyId>) {
+    pub fn take_swept(&self, sweep: &Sweep) -> (BTreeSet<FamilyId>, BTreeSet<FamilyId>) {
         let mut sweeps = self.sweeps.lock();
         let mut taken = take(&mut sweeps.next);
         if sweep.settles {
             taken.append(&mut sweeps.settling);
         }
         let mut released = sweeps.behind.take_until(sweep.floor);
-        if sweeps.ended != sweep.ended {
-            sweeps.ended = sweep.ended;
+        // A family that waits was looked at beside the readers of the last sweep.
+        let is_there = |seq: &SeqNo| sweep.registered.binary_search(seq).is_ok();
+        if !sweeps.registered.iter().all(is_there) {
             released.append(&mut sweeps.held);
         }
+        sweeps.registered.clone_from(&sweep.registered);
         taken.extend(&released);
         taken.append(&mut sweeps.later.take_until(sweep.now));
         (taken, released)
@@ -245,19 +247,19 @@ mod tests {
     #[test]
     fn a_family_is_looked_at_when_it_changed_or_its_time_has_come() {
         let index = FamilyIndex::default();
-        let swept = |settles, ended, now| {
-            let taken = index.take_swept(Sweep { settles, ended, now, floor: 0 });
+        let swept = |settles, registered: &[SeqNo], now| {
+            let taken = index.take_swept(&Sweep { settles, registered: registered.to_vec(), now, floor: 0 });
             taken.0.into_iter().collect::<Vec<_>>()
         };
         index.sweep_next(A);
-        assert_eq!((swept(false, 0, 0), swept(true, 0, 0)), (vec![A], vec![]));
+        assert_eq!((swept(false, &[4, 9], 0), swept(true, &[4, 9], 0)), (vec![A], vec![]));
         index.look_again(A, Again { settling: true, ..Again::default() });
-        assert_eq!((swept(false, 0, 0), swept(true, 0, 0)), (vec![], vec![A]));
+        assert_eq!((swept(false, &[4, 9], 0), swept(true, &[4, 9], 0)), (vec![], vec![A]));
         index.look_again(A, Again { held: true, at: Some(70), ..Again::default() });
-        assert_eq!((swept(true, 0, 69), swept(false, 0, 70)), (vec![], vec![A]));
-        let ends = Sweep { ended: 1, now: 70, ..Sweep::default() };
-        assert_eq!(index.take_swept(ends).1, BTreeSet::from([A]), "a snapshot has ended");
-        assert_eq!((swept(true, 1, u64::MAX), index.to_sweep()), (vec![], 0));
+        assert_eq!((swept(true, &[4, 9], 69), swept(false, &[4, 9, 12], 70)), (vec![], vec![A]));
+        let ends = Sweep { registered: vec![9, 12], now: 70, ..Sweep::default() };
+        assert_eq!(index.take_swept(&ends).1, BTreeSet::from([A]), "a reader has ended");
+        assert_eq!((swept(true, &[], u64::MAX), index.to_sweep()), (vec![], 0));
     }
 
     /// A family whose tables come and go waits for one time, not for that of each table that it has had.
@@ -269,7 +271,7 @@ mod tests {
         }
         index.look_again(B, Again { at: Some(30), ..Again::default() });
         assert_eq!(index.to_sweep(), 3);
-        let swept = |now, floor| index.take_swept(Sweep { ended: 0, now, floor, settles: false });
+        let swept = |now, floor| index.take_swept(&Sweep { now, floor, ..Sweep::default() });
         assert_eq!(swept(29, 20), (BTreeSet::from([A]), BTreeSet::new()));
         assert_eq!(swept(29, 21), (BTreeSet::from([A]), BTreeSet::from([A])), "readers have moved on");
         assert_eq!(swept(30, 99), (BTreeSet::from([B]), BTreeSet::new()));

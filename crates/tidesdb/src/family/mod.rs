@@ -301,7 +301,7 @@ impl FamilyCore {
     }
 
     fn note_quarantine(&self) {
-        self.index.set_damaged(self.id, self.claims.has_quarantined());
+        self.index.note_damage(self.id, || self.claims.has_quarantined());
         self.ask_for_sweep();
     }
 
@@ -471,7 +471,7 @@ fn keep_values<'a>(slots: impl Iterator<Item = &'a Arc<MemSlot>>, version: &Tabl
 impl Drop for FamilyCore {
     fn drop(&mut self) {
         self.index.set_memtables(self.id, *self.change.get_mut(), MemtableFacts::default());
-        self.index.set_damaged(self.id, false);
+        self.index.note_damage(self.id, || false);
         self.memory.family_ends();
     }
 }

@@ -20,8 +20,6 @@ struct State {
     live: BTreeMap<SeqNo, Pins>,
     /// Below this sequence number, versions that no live snapshot needs may be gone.
     floor: SeqNo,
-    /// Number of snapshots that have ended.
-    ended: u64,
 }
 
 /// The snapshots at one sequence number.
@@ -116,14 +114,14 @@ impl Snapshots {
         self.state.lock().readers(floor)
     }
 
+    /// The numbers at which live snapshots read, in ascending order.
+    pub fn registered(&self) -> Vec<SeqNo> {
+        self.state.lock().live.keys().copied().collect()
+    }
+
     /// The newest live snapshot.
     pub fn newest(&self) -> Option<SeqNo> {
         self.state.lock().live.last_key_value().map(|(seq, _)| *seq)
-    }
-
-    /// Number of snapshots that have ended: what only they needed may be dropped.
-    pub fn ended(&self) -> u64 {
-        self.state.lock().ended
     }
 
     /// Number of live snapshots.
@@ -148,7 +146,6 @@ impl Clone for SnapshotPin {
 impl Drop for SnapshotPin {
     fn drop(&mut self) {
         let mut state = self.all.state.lock();
-        state.ended += 1;
         if let Some(pins) = state.live.get_mut(&self.seq) {
             pins.count -= 1;
             pins.validating -= usize::from(self.validating);
