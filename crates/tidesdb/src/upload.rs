@@ -280,11 +280,13 @@ fn is_missing(error: &Error) -> bool {
     error.io_kind() == Some(ErrorKind::NotFound)
 }
 
-/// Stores the log from segment `first` up to `end`. Returns false if a segment no longer exists.
+/// Stores the log from segment `first` up to `end`. Returns false if a segment no longer exists. The header of a segment is stored before the
+/// pad that leads to it, as on the disk: a restore takes a pad without the next segment for damage.
 fn put_log(ctx: &MaintenanceCtx, remote: &Remote, first: WalId, end: SeqNo) -> Result<bool> {
     let segment_bytes = ctx.versions.identity().wal_segment_bytes;
     let ids = reader::segment_files(&ctx.dir, first, segment_bytes)?;
     let (end, mut expected) = (end * UNIT, first.0);
+    let mut part: Option<(WalId, u64)> = None;
     for id in ids {
         let begin = id.0 * segment_bytes;
         if begin > end {
@@ -297,7 +299,13 @@ fn put_log(ctx: &MaintenanceCtx, remote: &Remote, first: WalId, end: SeqNo) -> R
         expected += span;
         // A segment that `end` has reached is stored with its header, because the pad before it states that it exists.
         let len = (end - begin).clamp(SEGMENT_HEADER_BYTES, span * segment_bytes);
-        put_part(ctx, remote, &files::wal(id), len)?;
+        if let Some((before, len)) = part.replace((id, len)) {
+            put_part(ctx, remote, &files::wal(id), SEGMENT_HEADER_BYTES)?;
+            put_part(ctx, remote, &files::wal(before), len)?;
+        }
+    }
+    if let Some((last, len)) = part {
+        put_part(ctx, remote, &files::wal(last), len)?;
     }
     Ok(expected * segment_bytes > end)
 }

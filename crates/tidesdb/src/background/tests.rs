@@ -444,7 +444,8 @@ fn families_with_history_are_looked_at_when_it_has_passed() {
     let jobs = Arc::clone(&m.db.inner.engine.write.jobs);
     let asked = jobs.asked();
     assert_eq!((rest(&mut m, 60), jobs.asked()), (200, asked), "nothing was asked for in a minute");
-    let other = m.db.create_family("other", crate::FamilyOptions::default()).unwrap();
+    let in_the_log = crate::FamilyOptions::default().value_threshold(1 << 20);
+    let other = m.db.create_family("other", in_the_log).unwrap();
     (0..20u8).for_each(|key| assert!(other.put([key], vec![key; 100_000]).is_ok()));
     assert_eq!(rest(&mut m, 60), 0, "the rows are gone");
 }

@@ -1,7 +1,7 @@
 //! What a set of value logs says about its files, and about values that were appended.
 
 use super::VlogPointer;
-use super::file::Lease;
+use super::file::{Lease, VlogFile};
 use crate::codec::Salt;
 use crate::types::VlogId;
 
@@ -39,4 +39,17 @@ pub struct VlogInfo {
     pub bytes: u64,
     /// True if nothing will be written to the file any more.
     pub sealed: bool,
+}
+
+impl VlogInfo {
+    /// The facts about `file` as it is now.
+    pub(super) fn of(file: &VlogFile) -> Self {
+        let sealed = file.sealed_len();
+        Self {
+            id: file.id,
+            salt: file.salt,
+            bytes: sealed.unwrap_or_else(|| file.settled_len()),
+            sealed: sealed.is_some(),
+        }
+    }
 }

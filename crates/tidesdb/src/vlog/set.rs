@@ -585,7 +585,7 @@ impl VlogSet {
     /// # Errors
     /// `Corrupt` if the file is missing or its header is damaged; `Io`; `FormatTooNew`.
     pub fn info(&self, id: VlogId) -> Result<VlogInfo> {
-        self.file(id).map(|file| info(&file))
+        self.file(id).map(|file| VlogInfo::of(&file))
     }
 
     /// Returns the length up to which the bytes of a file no longer change. A file with constant writes is closed for appends to get
@@ -618,7 +618,7 @@ impl VlogSet {
 
     /// Returns the open files in ascending number order.
     pub fn files(&self) -> Vec<VlogInfo> {
-        self.files.read().open.values().map(|file| info(file)).collect()
+        self.files.read().open.values().map(|file| VlogInfo::of(file)).collect()
     }
 
     /// Returns a set of `ids` alone, for a set to which nothing is appended. Files that are open stay so, because another process may have
@@ -664,24 +664,10 @@ impl VlogSet {
             return Ok(Arc::clone(file));
         }
         // Two threads may open the file at once; the first one inserted is kept.
-        let opened = VlogFile::open(&*self.dir, self.family, id).map_err(|e| {
-            match self.closed.load(Ordering::SeqCst) {
-                true => Error::Closed,
-                false => e,
-            }
-        });
-        let file = Arc::new(opened?);
+        let opened = VlogFile::open(&*self.dir, self.family, id);
+        let judged = |e| if self.closed.load(Ordering::SeqCst) { Error::Closed } else { e };
+        let file = Arc::new(opened.map_err(judged)?);
         Ok(Arc::clone(self.files.write().open.entry(id).or_insert(file)))
-    }
-}
-
-fn info(file: &VlogFile) -> VlogInfo {
-    let sealed = file.sealed_len();
-    VlogInfo {
-        id: file.id,
-        salt: file.salt,
-        bytes: sealed.unwrap_or_else(|| file.settled_len()),
-        sealed: sealed.is_some(),
     }
 }
 

@@ -355,7 +355,9 @@ impl Life {
             if !state.list().unwrap().iter().any(|object| object.name == "CURRENT") {
                 continue;
             }
-            let (db, env, _disk) = cold(Arc::new(state.clone()));
+            let (env, _disk, _clock) = sim::env(99);
+            let opened = options(&env, RemoteOptions::new(Arc::new(state.clone()))).open();
+            let db = opened.unwrap_or_else(|e| panic!("change {n} of {}: {e}", states.len()));
             let report = db.verify().unwrap();
             assert!(report.is_ok(), "change {n}: {report}");
             let names = db.families();
