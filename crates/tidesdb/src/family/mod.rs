@@ -448,6 +448,7 @@ impl FamilyCore {
     /// of their own.
     pub fn forget_tables(&self) {
         self.change_view(|view| view.with_version(Arc::new(view.version.emptied())));
+        self.index.note_damage(self.id, || false);
     }
 
     /// A memtable in this family's key order, not part of the read view: to sort entries, or the own writes of a transaction.
@@ -470,8 +471,6 @@ fn keep_values<'a>(slots: impl Iterator<Item = &'a Arc<MemSlot>>, version: &Tabl
 
 impl Drop for FamilyCore {
     fn drop(&mut self) {
-        self.index.set_memtables(self.id, *self.change.get_mut(), MemtableFacts::default());
-        self.index.note_damage(self.id, || false);
         self.memory.family_ends();
     }
 }
