@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidesdb_io::{Heap, MachineMemory};
-use tidesdb_sync::{CachePadded, thread_index};
+use tidesdb_sync::{CachePadded, Condvar, Mutex, thread_index};
 
 use crate::{Error, Result};
 
@@ -43,6 +43,12 @@ const FAMILY_ROOM_BYTES: u64 = 8 << 10;
 const STEP_BYTES: u64 = 16 << 10;
 /// Cursors, and readers and writers of long values, have the limit divided by this for themselves, whatever transactions take.
 const CURSORS_PART: u64 = 16;
+/// Flushes and merges read and write values longer than the limit divided by this one at a time.
+const LONG_PART: u64 = 64;
+/// Merges read with small buffers once all take the limit divided by this.
+const JOBS_PART: u64 = 8;
+/// Filter and index of a table that a merge writes take at most the limit divided by this before the table ends.
+const TABLE_PART: u64 = 16;
 /// Number of cache lines on which threads add up their charges.
 const LINES: usize = 16;
 /// Why a cursor, a reader or writer of a long value, or a view of a reader was refused.
@@ -151,6 +157,10 @@ pub struct Memory {
     pressed: AtomicBool,
     /// When the free memory of the heap may next be returned to the system, in nanoseconds.
     next_trim: AtomicU64,
+    /// Whether a flush or merge has a long value in memory, see [`Memory::take_long`].
+    long: Mutex<bool>,
+    /// The long value was written.
+    long_ended: Condvar,
     /// Flushes and merges after which the free memory of the heap was returned, see [`Memory::has_new`].
     trimmed: AtomicU64,
 }
@@ -170,6 +180,8 @@ impl Memory {
             relief: AtomicBool::new(false),
             pressed: AtomicBool::new(false),
             next_trim: AtomicU64::new(0),
+            long: Mutex::new(false),
+            long_ended: Condvar::default(),
             trimmed: AtomicU64::new(0),
         })
     }
@@ -362,6 +374,11 @@ impl Memory {
         self.used_for(Use::Cursors) < self.cursors_max()
     }
 
+    /// Returns whether flushes and merges may take more for their buffers.
+    pub fn has_room_for_jobs(&self) -> bool {
+        self.used_for(Use::Jobs) < self.limit / JOBS_PART
+    }
+
     /// Returns whether memtables take enough that flushing them early is worth small tables.
     pub fn is_in_memtables(&self) -> bool {
         self.used_for(Use::Memtables) >= self.limit / 16
@@ -411,6 +428,27 @@ impl Memory {
         self.trimmed.store(installs, Ordering::Relaxed);
     }
 
+    /// Returns whether a value of `bytes` bytes takes so much memory that flushes and merges have only one of this kind in memory.
+    #[inline]
+    pub fn is_long(&self, bytes: usize) -> bool {
+        bytes as u64 > self.limit / LONG_PART
+    }
+
+    /// Waits until no flush or merge has a long value in memory. The caller may have one until it drops the result.
+    pub fn take_long(self: &Arc<Self>) -> LongValue {
+        let mut taken = self.long.lock();
+        while *taken {
+            self.long_ended.wait(&mut taken);
+        }
+        *taken = true;
+        LongValue(Arc::clone(self))
+    }
+
+    /// Memory that the filter and the index of a table may take while a merge writes it.
+    pub fn table_max(&self) -> u64 {
+        self.limit / TABLE_PART
+    }
+
     /// Keeps `bytes` for a commit, so that other writers leave them free, until the result is dropped.
     pub fn reserve(self: &Arc<Self>, bytes: u64) -> Charge {
         let mut charge = Charge::new(Use::Reserved);
@@ -422,6 +460,18 @@ impl Memory {
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Memory").field("limit", &self.limit).field("used", &self.used()).finish()
+    }
+}
+
+/// Permission for a flush or merge to have long values in memory, see [`Memory::take_long`]. Its owner must not wait for other flushes or
+/// merges.
+#[derive(Debug)]
+pub struct LongValue(Arc<Memory>);
+
+impl Drop for LongValue {
+    fn drop(&mut self) {
+        *self.0.long.lock() = false;
+        self.0.long_ended.notify_one();
     }
 }
 

@@ -11,6 +11,7 @@
 use std::any::Any;
 use std::io::{Read, Write};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidesdb::{Db, Error, FamilyOptions, Isolation, MergeOperator, Result, Stats, SyncMode, WriteBatch};
 
@@ -398,6 +399,98 @@ fn long_keys() {
     assert!(db.iter().unwrap().keys().count() as u64 >= n);
 }
 
+/// Runs `work`. Also returns the most anonymous memory that this process had meanwhile, with what the limit counted and the allocator kept then.
+fn peak_during<T>(db: &Db, work: impl FnOnce() -> T) -> (T, [u64; 3]) {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        let looks = s.spawn(|| {
+            let mut peak = [0; 3];
+            while !done.load(Ordering::Relaxed) {
+                let now = anonymous();
+                if now > peak[0] {
+                    let stats = db.stats();
+                    peak = [now, counted(&stats), stats.memory_allocator_bytes];
+                    println!(
+                        "PEAK {now} m {} t {} c {} j {} T {} f {} spare {}",
+                        stats.memory_memtables_bytes,
+                        stats.memory_transactions_bytes,
+                        stats.memory_cursors_bytes,
+                        stats.memory_jobs_bytes,
+                        stats.memory_tables_bytes,
+                        stats.memory_fixed_bytes,
+                        stats.memory_spare_bytes
+                    );
+                }
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            peak
+        });
+        let result = work();
+        done.store(true, Ordering::Relaxed);
+        (result, looks.join().unwrap())
+    })
+}
+
+/// Merges `tables` tables that hold the same `keys`, each with the value that `value` makes.
+fn merges(
+    limit: u64,
+    options: FamilyOptions,
+    (tables, keys): (u32, u32),
+    value: impl Fn(u32, u32) -> Vec<u8>,
+) {
+    let dir = tempfile::tempdir().unwrap();
+    let options = options.l1_tables_trigger(1 << 20);
+    let open = Db::options(dir.path()).memory_limit(limit).sync(SyncMode::None);
+    let db = open.default_family(options).open().unwrap();
+    db.put("first", "row").unwrap();
+    let empty = anonymous();
+    for table in 0..tables {
+        let mut batch = WriteBatch::new();
+        for n in 0..keys {
+            batch.put(db.default_family(), key(n), value(table, n)).unwrap();
+            if batch.bytes() > 256 << 10 {
+                db.write(&mut batch).unwrap();
+            }
+        }
+        db.write(&mut batch).unwrap();
+        db.flush().unwrap();
+    }
+    tidesdb_io::trim_heap();
+    let jobs = db.stats().memory_jobs_bytes;
+    let (merged, [peak, counted, kept]) = peak_during(&db, || db.compact());
+    merged.unwrap();
+    let peak = peak.saturating_sub(empty);
+    print_result((tables * keys) as usize, None, [peak, counted, kept]);
+    assert!(db.stats().memory_jobs_bytes <= jobs, "what the merge charged is given back");
+    assert_eq!(db.iter().unwrap().keys().count() as u32, keys + 1);
+    assert!(peak <= limit / 100 * 115, "{} MiB of {}", peak >> 20, limit >> 20);
+}
+
+/// The tables of the kinds below hold their values.
+fn inline() -> FamilyOptions {
+    FamilyOptions::default().value_threshold(1 << 30)
+}
+
+/// Scenarios with a process of their own, besides the objects that callers hold.
+const SCENARIOS: &[(&str, fn())] = &[
+    ("tables with long keys", long_keys),
+    ("a merge of values of 900 KB", || {
+        merges(LIMIT, inline(), (30, 5), |table, n| noise(900_000, (table * 100 + n).into()));
+    }),
+    ("a merge of values of 3 MiB", || {
+        merges(LIMIT, inline(), (6, 12), |table, n| noise(3 << 20, (table * 100 + n).into()));
+    }),
+    ("a merge of values of 7 MiB", || {
+        merges(LIMIT, inline(), (5, 6), |table, n| noise(7 << 20, (table * 100 + n).into()));
+    }),
+    ("a merge of 7 MiB that compress", || {
+        merges(LIMIT, inline(), (5, 6), |table, n| vec![(table + n) as u8; 7 << 20]);
+    }),
+    ("a merge of tiny rows, lowest limit", || {
+        merges(16 << 20, FamilyOptions::default(), (2, 2_000_000), |_, _| Vec::new());
+    }),
+];
+
 fn print_result(objects: usize, refused: Option<&Error>, bytes: [u64; 3]) {
     let [anonymous, counted, kept] = bytes.map(|bytes| bytes as f64 / (1 << 20) as f64);
     let is_refused = if refused.is_some() { "refused" } else { "all    " };
@@ -418,11 +511,12 @@ fn run(kind: &str) -> (String, Option<String>) {
 
 #[test]
 fn ten_thousand_of_each_object_stay_within_the_limit() {
-    const TABLES: &str = "tables with long keys";
-    match std::env::var(KIND).as_deref() {
-        Ok(TABLES) => return long_keys(),
-        Ok(kind) => return child(KINDS.iter().find(|(name, _)| *name == kind).unwrap().1),
-        Err(_) => {}
+    if let Ok(kind) = std::env::var(KIND) {
+        let scenario = SCENARIOS.iter().find(|(name, _)| *name == kind);
+        return match scenario {
+            Some((_, run)) => run(),
+            None => child(KINDS.iter().find(|(name, _)| *name == kind).unwrap().1),
+        };
     }
     println!("{:40} opened         anonymous counted allocator (MiB)", "object");
     let print = |kind: &str| {
@@ -433,11 +527,11 @@ fn ten_thousand_of_each_object_stay_within_the_limit() {
             kind.to_owned()
         })
     };
-    // The process for tables waits most of its time, so the others run beside it.
+    // The scenarios wait for files most of the time, so the other processes run beside them.
     let failed: Vec<String> = std::thread::scope(|s| {
-        let tables = s.spawn(|| print(TABLES));
+        let scenarios = s.spawn(|| SCENARIOS.iter().filter_map(|(kind, _)| print(kind)).collect::<Vec<_>>());
         let mut failed: Vec<_> = KINDS.iter().filter_map(|(kind, _)| print(kind)).collect();
-        failed.extend(tables.join().unwrap());
+        failed.extend(scenarios.join().unwrap());
         failed
     });
     assert!(failed.is_empty(), "{failed:?}");

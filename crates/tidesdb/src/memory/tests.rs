@@ -88,6 +88,26 @@ fn cursors_and_transactions_share_what_callers_may_hold() {
 }
 
 #[test]
+fn one_long_value_is_in_work_at_a_time() {
+    let memory = Memory::new(64 << 20);
+    assert!(memory.is_long((1 << 20) + 1) && !memory.is_long(1 << 20));
+    let (in_work, most) = (AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|s| {
+        for _ in 0..4 {
+            s.spawn(|| {
+                for _ in 0..100 {
+                    let _long = memory.take_long();
+                    most.fetch_max(in_work.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    std::thread::yield_now();
+                    in_work.fetch_sub(1, Ordering::SeqCst);
+                }
+            });
+        }
+    });
+    assert_eq!(most.into_inner(), 1);
+}
+
+#[test]
 fn so_many_families_fit_that_they_make_no_pressure() {
     for limit in [0, LIMIT_MIN, 64 << 20, 1 << 30, u64::MAX] {
         let memory = Memory::new(limit);
