@@ -49,11 +49,17 @@ const LONG_PART: u64 = 64;
 const JOBS_PART: u64 = 8;
 /// Filter and index of a table that a merge writes take at most the limit divided by this before the table ends.
 const TABLE_PART: u64 = 16;
+/// Range tombstones take at most the limit divided by this. From half of that on, merges are planned that only apply them.
+const RANGES_PART: u64 = 8;
 /// Number of cache lines on which threads add up their charges.
 const LINES: usize = 16;
 /// Why a cursor, a reader or writer of a long value, or a view of a reader was refused.
 const HELD: &str = "memory: open iterators, readers and writers of long values, and views hold their share of memory_limit; \
                     drop some of them, or raise memory_limit";
+
+/// Why a commit that deletes ranges was refused.
+pub const RANGES_FULL: &str = "memory: range deletes that merges have not applied yet hold their share of memory_limit; end snapshots, \
+                               iterators and transactions that still read what they delete, let merges run, or raise memory_limit";
 
 /// Memory that the allocator takes for a block of `bytes` bytes: it matters for short keys.
 pub fn block_bytes(bytes: usize) -> usize {
@@ -72,6 +78,8 @@ pub enum Use {
     Cursors,
     /// Tables that flushes and merges build, and what they read.
     Jobs,
+    /// Range tombstones: of memtables, and those over tables that no merge has applied yet.
+    Ranges,
     /// The block cache, and the filters, indexes and border keys of open tables.
     Tables,
     /// Memory that commits have waited for and will use for their memtables. It is counted as requested, not as used.
@@ -79,8 +87,15 @@ pub enum Use {
 }
 
 impl Use {
-    const ALL: [Self; USES] =
-        [Self::Memtables, Self::Transactions, Self::Cursors, Self::Jobs, Self::Tables, Self::Reserved];
+    const ALL: [Self; USES] = [
+        Self::Memtables,
+        Self::Transactions,
+        Self::Cursors,
+        Self::Jobs,
+        Self::Ranges,
+        Self::Tables,
+        Self::Reserved,
+    ];
 }
 
 const USES: usize = Use::Reserved as usize + 1;
@@ -344,7 +359,34 @@ impl Memory {
     /// Memory that callers may hold, with the memtables that their commits will need. The rest is for the fixed parts, the indexes
     /// of open tables and memtables too small to flush.
     fn callers_max(&self) -> u64 {
-        (self.limit - FIXED_BYTES) / 32 * 26
+        ((self.limit - FIXED_BYTES) / 32 * 26).saturating_sub(self.used_for(Use::Ranges))
+    }
+
+    /// Limit of all range tombstones together.
+    pub fn ranges_max(&self) -> u64 {
+        self.limit / RANGES_PART
+    }
+
+    /// Returns whether range tombstones take enough that merges should apply them for that alone.
+    pub fn is_in_ranges(&self) -> bool {
+        self.used_for(Use::Ranges) >= self.ranges_max() / 2
+    }
+
+    /// Returns whether range tombstones take nearly all that they may.
+    pub fn is_full_of_ranges(&self) -> bool {
+        self.used_for(Use::Ranges) >= self.ranges_max() / 8 * 7
+    }
+
+    /// Keeps `bytes` for range tombstones, unless all together would then exceed their limit.
+    pub fn take_for_ranges(self: &Arc<Self>, bytes: u64) -> Option<Charge> {
+        let max = self.ranges_max();
+        let taken = |sum: u64| {
+            let wanted = sum.wrapping_add(bytes);
+            (wanted.cast_signed() <= max.cast_signed()).then_some(wanted)
+        };
+        let sum = self.sum(Use::Ranges);
+        sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken).ok()?;
+        Some(Charge { memory: Some(Arc::clone(self)), of: Use::Ranges, bytes })
     }
 
     /// Limit of all batches and transactions together, beside the cursors that are open.

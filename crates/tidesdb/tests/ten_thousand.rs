@@ -281,6 +281,7 @@ fn counted(s: &Stats) -> u64 {
         + s.memory_transactions_bytes
         + s.memory_cursors_bytes
         + s.memory_jobs_bytes
+        + s.memory_ranges_bytes
         + s.memory_tables_bytes
         + s.memory_fixed_bytes
 }
@@ -471,6 +472,65 @@ fn inline() -> FamilyOptions {
     FamilyOptions::default().value_threshold(1 << 30)
 }
 
+fn put_rows(db: &Db) {
+    for n in 0..ROWS {
+        db.put(key(n), noise(100, n.into())).unwrap();
+    }
+}
+
+/// The bound `n` of a range that deletes one row: the key of the row before it, and `len` bytes.
+fn bound(n: u32, len: usize) -> Vec<u8> {
+    [&key(n % ROWS)[..], &noise(len, n.into())].concat()
+}
+
+/// Deletes `ranges` ranges, of a row each, with bounds of `len` bytes. All are accepted: merges apply them in time. A batch with many is refused.
+/// A range that a snapshot still needs is refused in the end, and no other write is. A lower limit admits what is there.
+fn range_deletes(ranges: u32, len: usize) {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    db.put("first", "row").unwrap();
+    let empty = anonymous();
+    put_rows(&db);
+    db.flush().unwrap();
+    let delete = |db: &Db, n: u32| db.delete_range(bound(n, len)..bound(n + 1, len));
+    let (refused, [peak, counted, kept]) =
+        peak_during(&db, || (0..ranges).find_map(|n| delete(&db, n).err()));
+    let peak = peak.saturating_sub(empty);
+    print_result(ranges as usize, refused.as_ref(), [peak, counted, kept]);
+    assert!(refused.is_none() && peak - kept.min(peak) <= LIMIT / 100 * 115);
+    let left = ROWS - ranges.min(ROWS - 1);
+    assert_eq!(db.iter().unwrap().keys().count() as u32, left + 1);
+
+    let batch_of = |count: u64| {
+        let mut batch = WriteBatch::new();
+        for n in 0..count as u32 {
+            batch.delete_range(db.default_family(), bound(n, len)..bound(n + 1, len)).unwrap();
+        }
+        db.write(&mut batch)
+    };
+    let max = LIMIT / 16 / (2 * len as u64 + 100) + 2;
+    batch_of(max / 4).unwrap();
+    let refused = batch_of(max).unwrap_err();
+    assert!(is_clear(&refused) && refused.to_string().contains("use smaller batches"), "{refused}");
+
+    put_rows(&db);
+    let snapshot = db.snapshot();
+    let refused = (0..u32::MAX).find_map(|n| delete(&db, n % (ROWS - 1)).err()).unwrap();
+    assert!(is_clear(&refused) && refused.to_string().contains("range deletes"), "{refused}");
+    assert!(db.stats().memory_ranges_bytes <= LIMIT / 8);
+    assert!(db.health().causes.iter().any(|cause| cause.starts_with("range deletes are refused")));
+    db.put("while", "they are held").unwrap();
+    db.close().unwrap();
+    drop(snapshot);
+    let open = Db::options(dir.path()).memory_limit(16 << 20).sync(SyncMode::None);
+    let db = open.open().unwrap();
+    assert!(db.stats().memory_ranges_bytes > (16 << 20) / 8 / 4 * 3);
+    db.put("after", "the open").unwrap();
+    delete(&db, 1).unwrap();
+    assert!(db.stats().memory_ranges_bytes < (16 << 20) / 8);
+    db.close().unwrap();
+}
+
 /// Scenarios with a process of their own, besides the objects that callers hold.
 const SCENARIOS: &[(&str, fn())] = &[
     ("tables with long keys", long_keys),
@@ -489,6 +549,8 @@ const SCENARIOS: &[(&str, fn())] = &[
     ("a merge of tiny rows, lowest limit", || {
         merges(16 << 20, FamilyOptions::default(), (2, 2_000_000), |_, _| Vec::new());
     }),
+    ("range deletes with long bounds", || range_deletes(1500, 65_000)),
+    ("range deletes with short bounds", || range_deletes(10_000, 8)),
 ];
 
 fn print_result(objects: usize, refused: Option<&Error>, bytes: [u64; 3]) {

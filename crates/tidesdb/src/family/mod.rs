@@ -97,6 +97,7 @@ impl FamilyCore {
         memory: &Arc<Memory>,
     ) -> Self {
         memory.family_begins();
+        version.ranges().iter().for_each(|range| range.charge_to(memory));
         let probes = Arc::default();
         let view = ReadView { active: None, active_from: 0, immutables: Vec::new(), version, probes };
         let this = Self {
