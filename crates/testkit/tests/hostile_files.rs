@@ -119,7 +119,7 @@ fn the_last_sequence_numbers_are_used_and_then_refused() {
 fn a_manifest_that_contradicts_itself_is_damage() {
     let base = Base::build().unwrap().manifest;
     let family = tidesdb::internals::types::FamilyId(1);
-    let range = tidesdb::internals::ranges::RangeTombstone { seq: tidesdb::SEQ_MAX, start: None, end: None };
+    let range = tidesdb::internals::ranges::RangeTombstone::new(tidesdb::SEQ_MAX, None, None);
     let mut manifest = base.clone();
     manifest.push([Change::AddRange { family, range: std::sync::Arc::new(range) }]);
     refused(manifest, "a range tombstone with a future sequence number");

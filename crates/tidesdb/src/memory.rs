@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidesdb_io::{Heap, MachineMemory};
-use tidesdb_sync::{CachePadded, thread_index};
+use tidesdb_sync::{CachePadded, Condvar, Mutex, thread_index};
 
 use crate::{Error, Result};
 
@@ -43,11 +43,23 @@ const FAMILY_ROOM_BYTES: u64 = 8 << 10;
 const STEP_BYTES: u64 = 16 << 10;
 /// Cursors, and readers and writers of long values, have the limit divided by this for themselves, whatever transactions take.
 const CURSORS_PART: u64 = 16;
+/// Flushes and merges read and write values longer than the limit divided by this one at a time.
+const LONG_PART: u64 = 64;
+/// Merges read with small buffers once all take the limit divided by this.
+const JOBS_PART: u64 = 8;
+/// Filter and index of a table that a merge writes take at most the limit divided by this before the table ends.
+const TABLE_PART: u64 = 16;
+/// Range tombstones take at most the limit divided by this. From half of that on, merges are planned that only apply them.
+const RANGES_PART: u64 = 8;
 /// Number of cache lines on which threads add up their charges.
 const LINES: usize = 16;
 /// Why a cursor, a reader or writer of a long value, or a view of a reader was refused.
 const HELD: &str = "memory: open iterators, readers and writers of long values, and views hold their share of memory_limit; \
                     drop some of them, or raise memory_limit";
+
+/// Why a commit that deletes ranges was refused.
+pub const RANGES_FULL: &str = "memory: range deletes that merges have not applied yet hold their share of memory_limit; end snapshots, \
+                               iterators and transactions that still read what they delete, let merges run, or raise memory_limit";
 
 /// Memory that the allocator takes for a block of `bytes` bytes: it matters for short keys.
 pub fn block_bytes(bytes: usize) -> usize {
@@ -66,6 +78,8 @@ pub enum Use {
     Cursors,
     /// Tables that flushes and merges build, and what they read.
     Jobs,
+    /// Range tombstones: of memtables, and those over tables that no merge has applied yet.
+    Ranges,
     /// The block cache, and the filters, indexes and border keys of open tables.
     Tables,
     /// Memory that commits have waited for and will use for their memtables. It is counted as requested, not as used.
@@ -73,8 +87,15 @@ pub enum Use {
 }
 
 impl Use {
-    const ALL: [Self; USES] =
-        [Self::Memtables, Self::Transactions, Self::Cursors, Self::Jobs, Self::Tables, Self::Reserved];
+    const ALL: [Self; USES] = [
+        Self::Memtables,
+        Self::Transactions,
+        Self::Cursors,
+        Self::Jobs,
+        Self::Ranges,
+        Self::Tables,
+        Self::Reserved,
+    ];
 }
 
 const USES: usize = Use::Reserved as usize + 1;
@@ -151,6 +172,10 @@ pub struct Memory {
     pressed: AtomicBool,
     /// When the free memory of the heap may next be returned to the system, in nanoseconds.
     next_trim: AtomicU64,
+    /// Whether a flush or merge has a long value in memory, see [`Memory::take_long`].
+    long: Mutex<bool>,
+    /// The long value was written.
+    long_ended: Condvar,
     /// Flushes and merges after which the free memory of the heap was returned, see [`Memory::has_new`].
     trimmed: AtomicU64,
 }
@@ -170,6 +195,8 @@ impl Memory {
             relief: AtomicBool::new(false),
             pressed: AtomicBool::new(false),
             next_trim: AtomicU64::new(0),
+            long: Mutex::new(false),
+            long_ended: Condvar::default(),
             trimmed: AtomicU64::new(0),
         })
     }
@@ -332,7 +359,34 @@ impl Memory {
     /// Memory that callers may hold, with the memtables that their commits will need. The rest is for the fixed parts, the indexes
     /// of open tables and memtables too small to flush.
     fn callers_max(&self) -> u64 {
-        (self.limit - FIXED_BYTES) / 32 * 26
+        ((self.limit - FIXED_BYTES) / 32 * 26).saturating_sub(self.used_for(Use::Ranges))
+    }
+
+    /// Limit of all range tombstones together.
+    pub fn ranges_max(&self) -> u64 {
+        self.limit / RANGES_PART
+    }
+
+    /// Returns whether range tombstones take enough that merges should apply them for that alone.
+    pub fn is_in_ranges(&self) -> bool {
+        self.used_for(Use::Ranges) >= self.ranges_max() / 2
+    }
+
+    /// Returns whether range tombstones take nearly all that they may.
+    pub fn is_full_of_ranges(&self) -> bool {
+        self.used_for(Use::Ranges) >= self.ranges_max() / 8 * 7
+    }
+
+    /// Keeps `bytes` for range tombstones, unless all together would then exceed their limit.
+    pub fn take_for_ranges(self: &Arc<Self>, bytes: u64) -> Option<Charge> {
+        let max = self.ranges_max();
+        let taken = |sum: u64| {
+            let wanted = sum.wrapping_add(bytes);
+            (wanted.cast_signed() <= max.cast_signed()).then_some(wanted)
+        };
+        let sum = self.sum(Use::Ranges);
+        sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken).ok()?;
+        Some(Charge { memory: Some(Arc::clone(self)), of: Use::Ranges, bytes })
     }
 
     /// Limit of all batches and transactions together, beside the cursors that are open.
@@ -360,6 +414,11 @@ impl Memory {
     /// Returns whether cursors may take more. A scan that may not reads its blocks one by one.
     pub fn has_room_for_cursors(&self) -> bool {
         self.used_for(Use::Cursors) < self.cursors_max()
+    }
+
+    /// Returns whether flushes and merges may take more for their buffers.
+    pub fn has_room_for_jobs(&self) -> bool {
+        self.used_for(Use::Jobs) < self.limit / JOBS_PART
     }
 
     /// Returns whether memtables take enough that flushing them early is worth small tables.
@@ -411,6 +470,27 @@ impl Memory {
         self.trimmed.store(installs, Ordering::Relaxed);
     }
 
+    /// Returns whether a value of `bytes` bytes takes so much memory that flushes and merges have only one of this kind in memory.
+    #[inline]
+    pub fn is_long(&self, bytes: usize) -> bool {
+        bytes as u64 > self.limit / LONG_PART
+    }
+
+    /// Waits until no flush or merge has a long value in memory. The caller may have one until it drops the result.
+    pub fn take_long(self: &Arc<Self>) -> LongValue {
+        let mut taken = self.long.lock();
+        while *taken {
+            self.long_ended.wait(&mut taken);
+        }
+        *taken = true;
+        LongValue(Arc::clone(self))
+    }
+
+    /// Memory that the filter and the index of a table may take while a merge writes it.
+    pub fn table_max(&self) -> u64 {
+        self.limit / TABLE_PART
+    }
+
     /// Keeps `bytes` for a commit, so that other writers leave them free, until the result is dropped.
     pub fn reserve(self: &Arc<Self>, bytes: u64) -> Charge {
         let mut charge = Charge::new(Use::Reserved);
@@ -422,6 +502,18 @@ impl Memory {
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Memory").field("limit", &self.limit).field("used", &self.used()).finish()
+    }
+}
+
+/// Permission for a flush or merge to have long values in memory, see [`Memory::take_long`]. Its owner must not wait for other flushes or
+/// merges.
+#[derive(Debug)]
+pub struct LongValue(Arc<Memory>);
+
+impl Drop for LongValue {
+    fn drop(&mut self) {
+        *self.0.long.lock() = false;
+        self.0.long_ended.notify_one();
     }
 }
 
@@ -500,145 +592,4 @@ impl Drop for Charge {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn levels_begin_at_their_shares() {
-        let memory = Memory::new(100 << 20);
-        let level = |percent: u64| memory.level_of(memory.limit() / 100 * percent);
-        assert_eq!(
-            [0, 59, 60, 74].map(level),
-            [Pressure::Normal, Pressure::Normal, Pressure::Elevated, Pressure::Elevated]
-        );
-        assert_eq!(
-            [75, 94, 95, 200].map(level),
-            [Pressure::High, Pressure::High, Pressure::Critical, Pressure::Critical]
-        );
-    }
-
-    #[test]
-    fn a_charge_is_part_of_the_sum_until_it_is_dropped() {
-        let memory = Memory::new(100 << 20);
-        let fixed = memory.used();
-        let mut charge = Charge::new(Use::Jobs);
-        charge.set(&memory, 500);
-        charge.set(&memory, 300);
-        let kept = memory.reserve(50);
-        memory.settle();
-        assert_eq!((memory.used() - fixed, memory.wanted() - fixed), (300, 350));
-        let other = Memory::new(100 << 20);
-        charge.set(&other, 200);
-        [&memory, &other].into_iter().for_each(|memory| memory.settle());
-        assert_eq!(
-            (memory.used() - fixed, other.used() - fixed),
-            (0, 200),
-            "a batch that goes to another database"
-        );
-        drop((charge, kept));
-        [&memory, &other].into_iter().for_each(|memory| memory.settle());
-        assert_eq!((memory.wanted(), other.wanted()), (fixed, fixed));
-    }
-
-    /// A thread may free what another one took, so the sum of one of them is below zero.
-    #[test]
-    fn small_charges_of_many_threads_add_up() {
-        let memory = Memory::new(100 << 20);
-        let take = |bytes| {
-            let mut charge = Charge::new(Use::Transactions);
-            charge.set(&memory, bytes);
-            charge
-        };
-        let take = &take;
-        let taken: Vec<Charge> = std::thread::scope(|s| {
-            let threads: Vec<_> = (1..=4)
-                .map(|n| s.spawn(move || (0..1000).map(|_| take(n * 100)).collect::<Vec<_>>()))
-                .collect();
-            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
-        });
-        let apart = memory.used_for(Use::Transactions).abs_diff(1_000_000);
-        assert!(apart < STEP_BYTES * LINES as u64, "{apart}");
-        memory.settle();
-        assert_eq!(memory.used_for(Use::Transactions), 1_000_000);
-        drop(taken);
-        assert!(memory.used_for(Use::Transactions) < STEP_BYTES * LINES as u64);
-        memory.settle();
-        assert_eq!(memory.used_for(Use::Transactions), 0);
-    }
-
-    /// Cursors and transactions leave each other room, whichever is first.
-    #[test]
-    fn cursors_and_transactions_share_what_callers_may_hold() {
-        let memory = Memory::new(132 << 20);
-        let take = |of, mib: u64| {
-            let mut charge = Charge::new(of);
-            charge.grow(&memory, mib << 20).map(|_| charge)
-        };
-        let fill = |of| std::iter::from_fn(|| take(of, 1).ok()).collect::<Vec<_>>();
-        let cursors = fill(Use::Cursors);
-        assert_eq!(cursors.len(), 32, "a quarter of what is not fixed");
-        assert!(matches!(take(Use::Cursors, 1), Err(Error::Busy { cause }) if cause == HELD));
-        let writes = fill(Use::Transactions);
-        assert_eq!(writes.len() as u64, ((72 << 20) + memory.limit() / 16) / (2 << 20));
-        drop((cursors, writes));
-        let writes = fill(Use::Transactions);
-        let long_value = take(Use::Cursors, 50).unwrap();
-        assert_eq!((writes.len(), memory.cursors_max()), (52, memory.limit() / 16));
-        assert!(take(Use::Cursors, 1).is_err());
-        drop(long_value);
-        assert_eq!(fill(Use::Cursors).len(), 9, "a sixteenth of the limit, and what one may exceed it by");
-    }
-
-    #[test]
-    fn so_many_families_fit_that_they_make_no_pressure() {
-        for limit in [0, LIMIT_MIN, 64 << 20, 1 << 30, u64::MAX] {
-            let memory = Memory::new(limit);
-            let idle = FIXED_BYTES + memory.families_max() * FAMILY_ROOM_BYTES;
-            assert!(memory.families_max() > 700 && memory.level_of(idle) == Pressure::Normal, "{limit}");
-        }
-        let documented = include_str!("../../../docs/concepts/memory.md");
-        let fit = |mib: u64| Memory::new(mib << 20).families_max();
-        let text = format!("{} with a limit of 16 MiB, {} with one of 64 MiB", fit(16), fit(64));
-        assert!(documented.contains(&text), "docs/concepts/memory.md does not say {text:?}");
-        let memory = Memory::new(LIMIT_MIN);
-        (0..memory.families_max()).for_each(|_| memory.family_begins());
-        assert!(matches!(memory.check_new_family(), Err(Error::MemoryLimit { .. })));
-        assert_eq!(memory.used(), FIXED_BYTES + memory.families_max() * FAMILY_BYTES);
-        memory.family_ends();
-        memory.check_new_family().unwrap();
-    }
-
-    #[test]
-    fn transactions_share_one_limit() {
-        let memory = Memory::new(164 << 20);
-        let [mut first, mut second] = [Use::Transactions; 2].map(Charge::new);
-        first.grow(&memory, 55 << 20).unwrap();
-        assert!(matches!(second.grow(&memory, 11 << 20), Err(Error::MemoryLimit { .. })));
-        second.grow(&memory, 10 << 20).unwrap();
-        first.grow(&memory, 55 << 20).unwrap();
-        drop(first);
-        second.grow(&memory, 65 << 20).unwrap();
-        assert_eq!(memory.used_for(Use::Transactions), 65 << 20);
-    }
-
-    /// Freed blocks that lie between allocated ones stay with the process.
-    #[test]
-    fn the_breakdown_shows_what_the_allocator_keeps() {
-        tidesdb_io::sim::alone(|| {
-            let memory = Memory::new(100 << 20);
-            let shown = || memory.breakdown().allocator;
-            if Heap::recent().is_none() || tidesdb_io::anonymous_bytes().is_none() {
-                assert_eq!(shown(), 0);
-                return;
-            }
-            let blocks: Vec<Box<[u8]>> = (0..64_000).map(|n| vec![n as u8; 1000].into()).collect();
-            let kept: Vec<_> = blocks.into_iter().step_by(2).collect(); // frees 32 MB
-            let grows = (0..3000).any(|_| {
-                std::thread::sleep(Duration::from_millis(10)); // the allocator is not asked every time
-                shown() > 20 << 20
-            });
-            drop(kept);
-            assert!(grows);
-        });
-    }
-}
+mod tests;

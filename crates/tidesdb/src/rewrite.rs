@@ -266,6 +266,8 @@ pub fn run_part(
         written: 0,
         noted: 0,
         charge: Charge::new(Use::Jobs),
+        // A flush writes one table, which is not longer than memtables are.
+        growing_max: if target.space.is_some() { ctx.write.memory.table_max() } else { u64::MAX },
         yielding: false,
         out: Rewritten { parts: 1, ..Rewritten::default() },
     };
@@ -286,6 +288,7 @@ pub fn run_part(
     };
     let stream = RetainStream::new(cursor, retain, target.end)
         .purging(purge)
+        .sharing(&ctx.write.memory)
         .folding(family.options.merge_operator().cloned())
         .filtering(if target.level > FLUSH_LEVEL { family.filter.lock().clone() } else { None })
         .checking(go_on);
@@ -349,6 +352,8 @@ struct Output<'a> {
     yielding: bool,
     /// Memory of the table being written.
     charge: Charge,
+    /// Memory of its filter and index at which a table ends.
+    growing_max: u64,
     out: Rewritten,
 }
 
@@ -360,6 +365,8 @@ impl Output<'_> {
             let purged_to = stream.purged_to();
             let Some(entry) = stream.next()? else { break };
             self.write(entry, purged_to)?;
+            stream.end_value();
+            self.note_stride()?;
             if self.yielding {
                 stream.end_after_key();
             }
@@ -380,7 +387,7 @@ impl Output<'_> {
     fn write(&mut self, entry: EntryRef<'_>, purged_to: SeqNo) -> Result<()> {
         let order = &self.family.options.comparator;
         let ends = |w: &TableWriter| {
-            w.file_bytes_estimate() >= self.target.table_bytes
+            (w.file_bytes_estimate() >= self.target.table_bytes || w.growing_bytes() >= self.growing_max)
                 && order.compare(entry.key, w.last_key()).is_ne()
         };
         let parts = self.target.splits.part_before(order, entry.key);
@@ -396,14 +403,25 @@ impl Output<'_> {
         } else {
             None
         };
+        if entry.value.len() as u64 >= STRIDE_BYTES {
+            // To compress it takes as much again.
+            self.charge.set(&self.ctx.write.memory, writer.memory_bytes() + entry.value.len() as u64);
+        }
         writer.add(moved.as_deref().map_or(entry, |value| EntryRef { value, ..entry }))?;
         self.written += 1;
-        let bytes = writer.file_bytes();
         let looks = self.target.yields && self.written.is_multiple_of(YIELD_EVERY);
         // Not before half a table is written: a table for each waiting merge would be many short ones.
         self.yielding = looks
             && writer.file_bytes_estimate() >= self.target.table_bytes / 2
             && self.ctx.write.jobs.another_merge_waits(self.family.id);
+        Ok(())
+    }
+
+    /// Looks at disk space, memory and the rate of merges once a stride was written.
+    #[inline]
+    fn note_stride(&mut self) -> Result<()> {
+        let Some(writer) = &self.writer else { return Ok(()) };
+        let bytes = writer.file_bytes();
         if bytes >= self.noted + STRIDE_BYTES {
             self.charge.set(&self.ctx.write.memory, writer.memory_bytes());
             self.note(bytes)

@@ -289,6 +289,11 @@ impl EntryCursor for Source {
         }
     }
 
+    #[inline]
+    fn value_len(&self) -> usize {
+        each!(self, m => m.entry().value.len(), c => c.value_len())
+    }
+
     #[inline(always)]
     fn entry(&mut self) -> Result<Stored<'_>> {
         each!(self, m => {

@@ -9,8 +9,9 @@
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 
 use std::any::Any;
-use std::io::{Read, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidesdb::{Db, Error, FamilyOptions, Isolation, MergeOperator, Result, Stats, SyncMode, WriteBatch};
 
@@ -280,6 +281,7 @@ fn counted(s: &Stats) -> u64 {
         + s.memory_transactions_bytes
         + s.memory_cursors_bytes
         + s.memory_jobs_bytes
+        + s.memory_ranges_bytes
         + s.memory_tables_bytes
         + s.memory_fixed_bytes
 }
@@ -398,6 +400,220 @@ fn long_keys() {
     assert!(db.iter().unwrap().keys().count() as u64 >= n);
 }
 
+/// Runs `work`. Also returns the most anonymous memory that this process had meanwhile, with what the limit counted and the allocator kept then.
+fn peak_during<T>(db: &Db, work: impl FnOnce() -> T) -> (T, [u64; 3]) {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        let looks = s.spawn(|| {
+            let mut peak = [0; 3];
+            while !done.load(Ordering::Relaxed) {
+                let now = anonymous();
+                if now > peak[0] {
+                    let stats = db.stats();
+                    peak = [now, counted(&stats), stats.memory_allocator_bytes];
+                    println!(
+                        "PEAK {now} m {} t {} c {} j {} T {} f {} spare {}",
+                        stats.memory_memtables_bytes,
+                        stats.memory_transactions_bytes,
+                        stats.memory_cursors_bytes,
+                        stats.memory_jobs_bytes,
+                        stats.memory_tables_bytes,
+                        stats.memory_fixed_bytes,
+                        stats.memory_spare_bytes
+                    );
+                }
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            peak
+        });
+        let result = work();
+        done.store(true, Ordering::Relaxed);
+        (result, looks.join().unwrap())
+    })
+}
+
+/// A database with `tables` tables of `keys` keys each, with the values that `value` makes. A merge reads all tables in turn. Also returns the
+/// anonymous memory that the database had when it was empty.
+fn with_tables(
+    limit: u64,
+    options: FamilyOptions,
+    (tables, keys): (u32, u32),
+    value: impl Fn(u32, u32) -> Vec<u8>,
+) -> (tempfile::TempDir, Db, u64) {
+    let dir = tempfile::tempdir().unwrap();
+    let options = options.l1_tables_trigger(1 << 20);
+    let open = Db::options(dir.path()).memory_limit(limit).sync(SyncMode::None);
+    let db = open.default_family(options).open().unwrap();
+    db.put("first", "row").unwrap();
+    let empty = anonymous();
+    for table in 0..tables {
+        let mut batch = WriteBatch::new();
+        for n in 0..keys {
+            batch.put(db.default_family(), key(n * tables + table), value(table, n)).unwrap();
+            if batch.bytes() > 256 << 10 {
+                db.write(&mut batch).unwrap();
+            }
+        }
+        db.write(&mut batch).unwrap();
+        db.flush().unwrap();
+    }
+    (dir, db, empty)
+}
+
+/// Merges the tables of [`with_tables`].
+fn merges(
+    limit: u64,
+    options: FamilyOptions,
+    (tables, keys): (u32, u32),
+    value: impl Fn(u32, u32) -> Vec<u8>,
+) {
+    let (_dir, db, empty) = with_tables(limit, options, (tables, keys), value);
+    tidesdb_io::trim_heap();
+    let jobs = db.stats().memory_jobs_bytes;
+    let (merged, [peak, counted, kept]) = peak_during(&db, || db.compact());
+    merged.unwrap();
+    let peak = peak.saturating_sub(empty);
+    print_result((tables * keys) as usize, None, [peak, counted, kept]);
+    assert!(db.stats().memory_jobs_bytes <= jobs, "what the merge charged is given back");
+    assert_eq!(db.iter().unwrap().keys().count() as u32, tables * keys + 1);
+    assert!(peak <= limit / 100 * 115, "{} MiB of {}", peak >> 20, limit >> 20);
+}
+
+/// The tables of the kinds below hold their values.
+fn inline() -> FamilyOptions {
+    FamilyOptions::default().value_threshold(1 << 30)
+}
+
+fn put_rows(db: &Db) {
+    for n in 0..ROWS {
+        db.put(key(n), noise(100, n.into())).unwrap();
+    }
+}
+
+/// The bound `n` of a range that deletes one row: the key of the row before it, and `len` bytes.
+fn bound(n: u32, len: usize) -> Vec<u8> {
+    [&key(n % ROWS)[..], &noise(len, n.into())].concat()
+}
+
+/// Deletes `ranges` ranges, of a row each, with bounds of `len` bytes. All are accepted: merges apply them in time. A batch with many is refused.
+/// A range that a snapshot still needs is refused in the end, and no other write is. A lower limit admits what is there.
+fn range_deletes(ranges: u32, len: usize) {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    db.put("first", "row").unwrap();
+    let empty = anonymous();
+    put_rows(&db);
+    db.flush().unwrap();
+    let delete = |db: &Db, n: u32| db.delete_range(bound(n, len)..bound(n + 1, len));
+    let (refused, [peak, counted, kept]) =
+        peak_during(&db, || (0..ranges).find_map(|n| delete(&db, n).err()));
+    let peak = peak.saturating_sub(empty);
+    print_result(ranges as usize, refused.as_ref(), [peak, counted, kept]);
+    assert!(refused.is_none() && peak - kept.min(peak) <= LIMIT / 100 * 115);
+    let left = ROWS - ranges.min(ROWS - 1);
+    assert_eq!(db.iter().unwrap().keys().count() as u32, left + 1);
+
+    let batch_of = |count: u64| {
+        let mut batch = WriteBatch::new();
+        for n in 0..count as u32 {
+            batch.delete_range(db.default_family(), bound(n, len)..bound(n + 1, len)).unwrap();
+        }
+        db.write(&mut batch)
+    };
+    let max = LIMIT / 16 / (2 * len as u64 + 100) + 2;
+    batch_of(max / 4).unwrap();
+    let refused = batch_of(max).unwrap_err();
+    assert!(is_clear(&refused) && refused.to_string().contains("use smaller batches"), "{refused}");
+
+    put_rows(&db);
+    let snapshot = db.snapshot();
+    let refused = (0..u32::MAX).find_map(|n| delete(&db, n % (ROWS - 1)).err()).unwrap();
+    assert!(is_clear(&refused) && refused.to_string().contains("range deletes"), "{refused}");
+    assert!(db.stats().memory_ranges_bytes <= LIMIT / 8);
+    assert!(db.health().causes.iter().any(|cause| cause.starts_with("range deletes are refused")));
+    db.put("while", "they are held").unwrap();
+    db.close().unwrap();
+    drop(snapshot);
+    let open = Db::options(dir.path()).memory_limit(16 << 20).sync(SyncMode::None);
+    let db = open.open().unwrap();
+    assert!(db.stats().memory_ranges_bytes > (16 << 20) / 8 / 4 * 3);
+    db.put("after", "the open").unwrap();
+    delete(&db, 1).unwrap();
+    assert!(db.stats().memory_ranges_bytes < (16 << 20) / 8);
+    db.close().unwrap();
+}
+
+/// Without background threads, the commits do the merges that range deletes need.
+fn range_deletes_without_threads() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = || Db::options(dir.path()).memory_limit(16 << 20).background_threads(0).sync(SyncMode::None);
+    let db = open().open().unwrap();
+    put_rows(&db);
+    let mut most = 0;
+    for n in 0..300 {
+        db.delete_range(bound(n, 65_000)..bound(n + 1, 65_000)).unwrap();
+        most = most.max(db.stats().memory_ranges_bytes);
+    }
+    print_result(300, None, [anonymous(), most, 0]);
+    assert!((1 << 20..=2 << 20).contains(&most), "{most}");
+    assert_eq!(db.iter().unwrap().keys().count() as u32, ROWS - 300);
+    db.close().unwrap();
+}
+
+/// A merge that fails half way, while another one waits for its long value, gives back what it had charged. The other one goes on.
+fn failing_merge() {
+    let (dir, db, _) =
+        with_tables(LIMIT, inline(), (4, 8), |table, n| noise(3 << 20, (table * 100 + n).into()));
+    let tables = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap());
+    let longest = tables.filter(|entry| entry.path().extension().is_some_and(|e| e == "klog"));
+    let longest = longest.max_by_key(|entry| entry.metadata().unwrap().len()).unwrap().path();
+    let mut file = std::fs::OpenOptions::new().write(true).open(&longest).unwrap();
+    file.seek(SeekFrom::Start(std::fs::metadata(&longest).unwrap().len() / 2)).unwrap();
+    file.write_all(&[0; 4096]).unwrap();
+    let other = db.create_family("other", inline()).unwrap();
+    for n in 0..4 {
+        other.put(key(n), noise(3 << 20, n.into())).unwrap();
+        db.flush().unwrap();
+    }
+    let jobs = db.stats().memory_jobs_bytes;
+    std::thread::scope(|s| {
+        s.spawn(|| other.compact().unwrap());
+        let failed = db.default_family().compact().unwrap_err();
+        assert!(failed.is_corruption(), "{failed}");
+        print_result(32, Some(&failed), [anonymous(), counted(&db.stats()), 0]);
+    });
+    assert!(db.stats().memory_jobs_bytes <= jobs);
+    other.put(key(9), noise(3 << 20, 9)).unwrap();
+    db.flush().unwrap();
+    other.compact().unwrap();
+    assert_eq!(other.iter().unwrap().keys().count(), 5);
+    db.close().unwrap();
+}
+
+/// Scenarios with a process of their own, besides the objects that callers hold.
+const SCENARIOS: &[(&str, fn())] = &[
+    ("tables with long keys", long_keys),
+    ("a merge of values of 900 KB", || {
+        merges(LIMIT, inline(), (30, 5), |table, n| noise(900_000, (table * 100 + n).into()));
+    }),
+    ("a merge of values of 3 MiB", || {
+        merges(LIMIT, inline(), (6, 12), |table, n| noise(3 << 20, (table * 100 + n).into()));
+    }),
+    ("a merge of values of 7 MiB", || {
+        merges(LIMIT, inline(), (5, 6), |table, n| noise(7 << 20, (table * 100 + n).into()));
+    }),
+    ("a merge of 7 MiB that compress", || {
+        merges(LIMIT, inline(), (5, 6), |table, n| vec![(table + n) as u8; 7 << 20]);
+    }),
+    ("a merge of tiny rows, lowest limit", || {
+        merges(16 << 20, FamilyOptions::default(), (2, 1_000_000), |_, _| Vec::new());
+    }),
+    ("a merge of values of 3 MiB that fails", failing_merge),
+    ("range deletes with long bounds", || range_deletes(1500, 65_000)),
+    ("range deletes without threads", range_deletes_without_threads),
+    ("range deletes with short bounds", || range_deletes(10_000, 8)),
+];
+
 fn print_result(objects: usize, refused: Option<&Error>, bytes: [u64; 3]) {
     let [anonymous, counted, kept] = bytes.map(|bytes| bytes as f64 / (1 << 20) as f64);
     let is_refused = if refused.is_some() { "refused" } else { "all    " };
@@ -418,11 +634,12 @@ fn run(kind: &str) -> (String, Option<String>) {
 
 #[test]
 fn ten_thousand_of_each_object_stay_within_the_limit() {
-    const TABLES: &str = "tables with long keys";
-    match std::env::var(KIND).as_deref() {
-        Ok(TABLES) => return long_keys(),
-        Ok(kind) => return child(KINDS.iter().find(|(name, _)| *name == kind).unwrap().1),
-        Err(_) => {}
+    if let Ok(kind) = std::env::var(KIND) {
+        let scenario = SCENARIOS.iter().find(|(name, _)| *name == kind);
+        return match scenario {
+            Some((_, run)) => run(),
+            None => child(KINDS.iter().find(|(name, _)| *name == kind).unwrap().1),
+        };
     }
     println!("{:40} opened         anonymous counted allocator (MiB)", "object");
     let print = |kind: &str| {
@@ -433,11 +650,11 @@ fn ten_thousand_of_each_object_stay_within_the_limit() {
             kind.to_owned()
         })
     };
-    // The process for tables waits most of its time, so the others run beside it.
+    // The scenarios wait for files most of the time, so the other processes run beside them.
     let failed: Vec<String> = std::thread::scope(|s| {
-        let tables = s.spawn(|| print(TABLES));
+        let scenarios = s.spawn(|| SCENARIOS.iter().filter_map(|(kind, _)| print(kind)).collect::<Vec<_>>());
         let mut failed: Vec<_> = KINDS.iter().filter_map(|(kind, _)| print(kind)).collect();
-        failed.extend(tables.join().unwrap());
+        failed.extend(scenarios.join().unwrap());
         failed
     });
     assert!(failed.is_empty(), "{failed:?}");

@@ -7,6 +7,8 @@ use crate::memory::{Pressure, Use};
 
 /// Under pressure the block cache keeps at least this part of the memory limit.
 const CACHE_PART_MIN: u64 = 32;
+/// While range tombstones take much memory, memtables with more of it than all may take, divided by this, are flushed.
+const RANGES_FLUSHED_PART: u64 = 8;
 /// Below this limit, the memory that the heap keeps after flushes and merges (20 to 70 MiB) may be more than a tenth of the limit.
 const SMALL_LIMIT: u64 = 1 << 30;
 /// Under pressure the heap is returned to the system at most once in this time.
@@ -25,7 +27,7 @@ impl Engine {
     pub fn watch_memory(&self) {
         self.count_memory();
         let memory = &self.write.memory;
-        if memory.level() > Pressure::Normal || memory.is_pressed() {
+        if memory.level() > Pressure::Normal || memory.is_pressed() || memory.is_in_ranges() {
             self.write.ask_for_relief();
         }
         let installs = self.maintenance.versions.installs();
@@ -45,6 +47,10 @@ impl Engine {
             memory.allow_relief(); // there are no ticks
         }
         self.count_memory();
+        if memory.is_in_ranges() {
+            // Merges apply only what tables hold.
+            self.write.flush_ranges((memory.ranges_max() / RANGES_FLUSHED_PART) as usize);
+        }
         if memory.level() == Pressure::Normal {
             if memory.set_pressed(false) {
                 self.maintenance.tables.memory.lower_to(u64::MAX);

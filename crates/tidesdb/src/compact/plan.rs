@@ -14,6 +14,9 @@ use crate::sources::{TableSlot, TableVersion};
 use crate::sst::TableMeta;
 use crate::types::{Comparator, TableId, VlogId};
 
+/// Range tombstones that are looked at to find one that can be applied.
+const APPLIED_MAX: usize = 256;
+
 /// A plan with the tables that it merges.
 pub type CompactionPlan = Plan<Arc<TableSlot>>;
 
@@ -79,6 +82,8 @@ pub(super) struct MergeLimits {
     pub(super) probes_credit: u64,
     /// See [`Tree::settles`].
     pub(super) settles: bool,
+    /// Range tombstones take much memory: tables may be rewritten only to apply some.
+    pub(super) is_in_ranges: bool,
 }
 
 /// Returns the compaction that is due and can run concurrently with those that hold `claims`. Records the debt of merges in `debt`.
@@ -90,7 +95,7 @@ pub(super) fn next(
     limits: MergeLimits,
     debt: &MergeDebt,
 ) -> Option<CompactionPlan> {
-    let MergeLimits { bytes_max, probes_credit, settles } = limits;
+    let MergeLimits { bytes_max, probes_credit, settles, is_in_ranges } = limits;
     let tree = Tree { probes_credit, settles, ..picture(version, claims, readers) };
     let settings = PolicySettings { merge_bytes_max: bytes_max, ..PolicySettings::of(&options.now()) };
     let planner = Planner::new(&tree, &settings);
@@ -100,7 +105,11 @@ pub(super) fn next(
         return by_policy();
     }
     let free = free_tables(version, &tree);
-    deleted(version, &free, readers).or_else(by_policy).or_else(|| half_deleted(version, &free, readers))
+    let applied = || is_in_ranges.then(|| applied(version, &free, readers)).flatten();
+    deleted(version, &free, readers)
+        .or_else(by_policy)
+        .or_else(|| half_deleted(version, &free, readers))
+        .or_else(applied)
 }
 
 /// Bytes of a table of level 1, on average; at least a quarter of a memtable.
@@ -201,6 +210,22 @@ fn half_deleted(
         })
     };
     let (level, table) = tables.iter().find(|(_, table)| is_half_deleted(table))?;
+    Some(in_place(version, Cause::Ranges, *level, table))
+}
+
+/// Returns a plan that rewrites one table in its level, so that one of the oldest range tombstones has one table less to hide rows of. Once it
+/// has none it is removed. Only a table of which no reader needs what the tombstone hides: the rewrite keeps nothing of that.
+fn applied(
+    version: &TableVersion,
+    tables: &[(u8, Arc<TableSlot>)],
+    readers: &RetainRules,
+) -> Option<CompactionPlan> {
+    let order = version.order();
+    let (level, table) = version.oldest_ranges().take(APPLIED_MAX).find_map(|range| {
+        let is_hidden =
+            |meta: &TableMeta| meta.may_be_hidden(order, range) && hides_for_all(range, meta, readers);
+        tables.iter().find(|(_, table)| is_hidden(table.meta()))
+    })?;
     Some(in_place(version, Cause::Ranges, *level, table))
 }
 

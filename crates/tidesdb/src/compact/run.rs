@@ -80,9 +80,10 @@ pub(super) fn begin<'f>(ctx: &MaintenanceCtx, family: &'f FamilyCore) -> Option<
         let readers = if has_ranges { rewrite::rules(ctx, false) } else { rewrite::outlook(ctx) };
         let probes_credit = family.owned_view().probes.look();
         let is_idle = ctx.write.idle.load(Ordering::Relaxed);
+        let is_in_ranges = ctx.write.memory.is_in_ranges();
         let settles = is_idle || family.hides_many_values(&version);
         let planned = |bytes_max| {
-            let limits = MergeLimits { bytes_max, probes_credit, settles };
+            let limits = MergeLimits { bytes_max, probes_credit, settles, is_in_ranges };
             plan::next(&version, claims, &family.options, &readers, limits, &family.merge_debt)
         };
         let Some(mut plan) = planned(u64::MAX) else {

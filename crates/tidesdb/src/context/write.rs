@@ -425,6 +425,25 @@ impl WriteCtx {
         })
     }
 
+    /// Has range tombstones applied: flushes the memtables that hold some, and asks for merges.
+    pub fn apply_ranges(&self) {
+        self.flush_ranges(0);
+        for family in self.all_families() {
+            if !family.owned_view().version.ranges().is_empty() {
+                self.jobs.push(Job::Compact(family.id));
+            }
+        }
+    }
+
+    /// Makes the active memtables that hold more than `least` bytes of range tombstones immutable and requests their flush.
+    pub fn flush_ranges(&self, least: usize) {
+        let holds = |family: &Arc<FamilyCore>| {
+            family.owned_view().active.as_ref().is_some_and(|slot| slot.ranges.bytes() > least)
+        };
+        let full: Vec<_> = self.all_families().into_iter().filter(holds).collect();
+        self.rotate_used(&full);
+    }
+
     /// Requests a job that frees memory, unless one is queued.
     pub fn ask_for_relief(&self) {
         if self.memory.ask_for_relief() {

@@ -35,7 +35,6 @@ pub use snapshot::Snapshot;
 pub use stats::Stats;
 pub use values::ValueWriter;
 
-use crate::Result;
 use crate::background::{self, Pool};
 use crate::context::WriteCtx;
 use crate::engine::Engine;
@@ -44,6 +43,7 @@ use crate::read::{Cursor, Iter};
 use crate::types::{KeyBounds, KeyRange, SeqNo, Slice};
 use crate::upload;
 use crate::write::{self, Family, WriteBatch};
+use crate::{Error, Result};
 
 /// Name of the default family of a database that is opened without [`OpenOptions::default_family_name`]. The name of the default
 /// family of any database is `db.default_family().name()`.
@@ -456,7 +456,7 @@ pub(crate) fn write(ctx: &WriteCtx, batch: &mut WriteBatch, options: &WriteOptio
 fn work_here<T>(ctx: &WriteCtx, written: &Result<T>) {
     let work = match written {
         Ok(_) => true,
-        Err(e) => e.is_full(), // the queued jobs may free space
+        Err(e) => e.is_full() || matches!(e, Error::Busy { .. }), // the queued jobs may free space or memory
     };
     if work
         && ctx.works_alone()

@@ -83,6 +83,8 @@ statistics! {
             "Memory of iterators, of readers and writers of long values, and of views of a reader beside the writer.";
         Gauge Bytes memory_jobs_bytes: u64 = seen.memory.used_for(Use::Jobs),
             "Memory of the tables that flushes and merges build, and of what merges read.";
+        Gauge Bytes memory_ranges_bytes: u64 = seen.memory.used_for(Use::Ranges),
+            "Memory of range deletes: in memtables, and over tables that no merge has applied them to yet.";
         Gauge Bytes memory_tables_bytes: u64 = seen.memory.used_for(Use::Tables),
             "Memory of the block cache, and of the filters, indexes, first and last keys of open tables.";
         Gauge Bytes memory_spare_bytes: u64 = seen.memory.spare,

@@ -2,7 +2,7 @@
 
 use super::Engine;
 use crate::health::{HealthReport, HealthState};
-use crate::memory::Pressure;
+use crate::memory::{Pressure, RANGES_FULL};
 use crate::waits::StallCause;
 
 impl Engine {
@@ -26,6 +26,9 @@ impl Engine {
         let refused = self.write.pacing.delays(StallCause::Memory).stats().gave_up;
         if memory.level() == Pressure::Critical && refused > 0 {
             causes.push(format!("commits are refused: {}", StallCause::Memory.why_busy()));
+        }
+        if memory.is_full_of_ranges() && refused > 0 {
+            causes.push(format!("range deletes are refused: {RANGES_FULL}"));
         }
         if memory.families() > memory.families_max() {
             let (families, max, limit) = (memory.families(), memory.families_max(), memory.limit());

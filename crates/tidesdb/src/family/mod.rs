@@ -108,6 +108,7 @@ impl FamilyCore {
         index: &Arc<FamilyIndex>,
     ) -> Self {
         memory.family_begins();
+        version.ranges().iter().for_each(|range| range.charge_to(memory));
         let probes = Arc::new(Probes::new(id, index));
         let view = ReadView { active: None, active_from: 0, immutables: Vec::new(), version, probes };
         let this = Self {

@@ -115,6 +115,11 @@ impl Chain {
         Some((seq, kind))
     }
 
+    /// Frees the memory of that entry.
+    pub(super) fn free_value(&mut self) {
+        self.value = Vec::new();
+    }
+
     /// The value of the entry removed last.
     pub(super) fn value(&self) -> &[u8] {
         &self.value

@@ -466,6 +466,11 @@ impl<C: EntryCursor> EntryCursor for MergeCursor<C> {
         self.children[self.current].entry_meta()
     }
 
+    #[inline]
+    fn value_len(&self) -> usize {
+        self.children[self.current].value_len()
+    }
+
     #[inline(always)]
     fn entry(&mut self) -> Result<Stored<'_>> {
         self.children[self.current].entry()

@@ -273,6 +273,11 @@ impl<L: SortedTables> EntryCursor for LevelCursor<L> {
         self.child().entry_meta()
     }
 
+    #[inline]
+    fn value_len(&self) -> usize {
+        self.child().value_len()
+    }
+
     #[inline(always)]
     fn entry(&mut self) -> Result<Stored<'_>> {
         self.child_mut().entry()

@@ -1,9 +1,12 @@
 //! The loop of flush and compaction: applies garbage collection to a merged sequence and yields the entries to write.
 
+use std::sync::Arc;
+
 use super::fold::Chain;
 use super::purge::{CoveringRanges, RangeFilter};
 use super::{Reason, Retain, RetainCounts, Verdict};
 use crate::events::TARGET;
+use crate::memory::{LongValue, Memory};
 use crate::types::{
     CompactionFilter, Decision, EntryCursor, EntryMeta, EntryRef, FilterRow, Kind, MergeOperator, SeqNo,
     VALUE_BYTES_MAX,
@@ -32,6 +35,9 @@ pub struct RetainStream<C> {
     filter: Option<CompactionFilter>,
     /// The value that the filter gave to the current entry.
     changed: Vec<u8>,
+    memory: Option<Arc<Memory>>,
+    /// Set while a value is in memory of which flushes and merges have one at a time.
+    long: Option<LongValue>,
 }
 
 /// Number of source entries, written or not, between two calls of the check.
@@ -84,7 +90,16 @@ impl<C: EntryCursor> RetainStream<C> {
             chain: Chain::default(),
             filter: None,
             changed: Vec::new(),
+            memory: None,
+            long: None,
         }
+    }
+
+    /// Has long values read one at a time in all flushes and merges of a database.
+    #[must_use]
+    pub fn sharing(mut self, memory: &Arc<Memory>) -> Self {
+        self.memory = Some(Arc::clone(memory));
+        self
     }
 
     /// Drops the entries that `purge` hides from all readers, before the other rules apply.
@@ -132,11 +147,32 @@ impl<C: EntryCursor> RetainStream<C> {
         }
     }
 
+    /// Waits, if the value of the current entry of the source is long, until it may be read.
+    #[inline]
+    fn admit_value(&mut self) {
+        if let Some(memory) = &self.memory
+            && memory.is_long(self.inner.value_len())
+        {
+            self.long.get_or_insert_with(|| memory.take_long());
+        }
+    }
+
+    /// Ends the use of the entry that was returned last: another flush or merge may read a long value.
+    #[inline]
+    pub fn end_value(&mut self) {
+        if self.long.is_some() && self.chain.entries() == 0 {
+            self.changed = Vec::new();
+            self.chain.free_value();
+            self.long = None;
+        }
+    }
+
     /// Returns the entry that was found.
     #[inline]
     fn entry(&mut self, found: NextEntry, next: Step) -> Result<Option<EntryRef<'_>>> {
         let entry = match found {
             NextEntry::Entry => {
+                self.admit_value();
                 let (seq, kind, expiry) = self.meta.parts();
                 let (seq, value) = (self.retain.number(seq), self.inner.value()?);
                 Some(EntryRef { key: self.retain.key(), seq, kind, expiry, value })
@@ -169,9 +205,13 @@ impl<C: EntryCursor> RetainStream<C> {
             _ => return Ok(Some(found)),
         };
         let is_put = matches!(kind, Kind::Put | Kind::PutPointer);
-        let Some(filter) = self.filter.as_ref().filter(|_| is_put && self.retain.may_filter(seq)) else {
+        if !(is_put && self.retain.may_filter(seq)) {
             return Ok(Some(found));
-        };
+        }
+        if matches!(found, NextEntry::Entry) {
+            self.admit_value();
+        }
+        let Some(filter) = &self.filter else { return Ok(Some(found)) };
         let value = match found {
             NextEntry::Entry => self.inner.value()?,
             _ => self.chain.value(),
@@ -290,6 +330,7 @@ impl<C: EntryCursor> RetainStream<C> {
     /// and 11 allow. Leaves the source on the first version that was not combined.
     #[cold]
     fn fold(&mut self) -> Result<()> {
+        self.admit_value();
         self.chain.begin(self.inner.seq(), self.inner.value()?);
         let ended = loop {
             self.inner.next()?;
@@ -313,9 +354,11 @@ impl<C: EntryCursor> RetainStream<C> {
                         break false;
                     }
                     self.note_met()?;
+                    self.admit_value();
                     self.chain.push(seq, self.inner.value()?);
                 }
                 Kind::Put if !apart && expiry == 0 => {
+                    self.admit_value();
                     let done = self.chain.end_with(Some(self.inner.value()?));
                     if done {
                         self.note_met()?;

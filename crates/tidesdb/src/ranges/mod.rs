@@ -18,8 +18,9 @@ mod stack;
 mod tests;
 
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use crate::memory::{Charge, Memory, Use, block_bytes};
 use crate::types::{Comparator, KEY_BYTES_MAX, PrefixLayout, SeqNo};
 use crate::{Error, Result};
 
@@ -29,7 +30,7 @@ pub use set::{RangeSet, SharedRanges};
 pub use stack::{Cover, RangeStack};
 
 /// Deletes every version older than `seq` of the keys from `start` (inclusive) to `end` (exclusive).
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Debug)]
 pub struct RangeTombstone {
     /// Position in the order of commits.
     pub seq: SeqNo,
@@ -37,9 +38,48 @@ pub struct RangeTombstone {
     pub start: Option<Box<[u8]>>,
     /// First key after those covered; `None` = no upper bound.
     pub end: Option<Box<[u8]>>,
+    /// Memory of the tombstone, for as long as a memtable, a version or a reader shares it.
+    charge: OnceLock<Charge>,
 }
 
+/// A copy is not charged.
+impl Clone for RangeTombstone {
+    fn clone(&self) -> Self {
+        Self::new(self.seq, self.start.clone(), self.end.clone())
+    }
+}
+
+impl PartialEq for RangeTombstone {
+    fn eq(&self, other: &Self) -> bool {
+        (self.seq, &self.start, &self.end) == (other.seq, &other.start, &other.end)
+    }
+}
+
+impl Eq for RangeTombstone {}
+
 impl RangeTombstone {
+    /// Memory of a tombstone besides its keys: its own, its place in the state, and in the indexes of a memtable and of a version.
+    const OWN_BYTES: usize = 2 * size_of::<usize>() + size_of::<Self>() + 160;
+
+    /// A tombstone that is not charged yet.
+    pub fn new(seq: SeqNo, start: Option<Box<[u8]>>, end: Option<Box<[u8]>>) -> Self {
+        Self { seq, start, end, charge: OnceLock::new() }
+    }
+
+    /// Charges the memory of the tombstone, unless that was done before.
+    pub fn charge_to(&self, memory: &Arc<Memory>) {
+        self.charge.get_or_init(|| {
+            let mut charge = Charge::new(Use::Ranges);
+            charge.set(memory, self.bytes() as u64);
+            charge
+        });
+    }
+
+    /// Returns the approximate memory of a tombstone with bounds of these lengths.
+    pub fn bytes_of(start: usize, end: usize) -> usize {
+        Self::OWN_BYTES + block_bytes(start) + block_bytes(end)
+    }
+
     /// Returns whether `key` lies in the interval.
     pub fn covers(&self, order: &Comparator, key: &[u8]) -> bool {
         self.start.as_ref().is_none_or(|start| order.compare(start, key).is_le())
@@ -53,9 +93,9 @@ impl RangeTombstone {
     }
 
     /// Returns the approximate size in memory, in bytes.
-    fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let length = |key: &Option<Box<[u8]>>| key.as_ref().map_or(0, |key| key.len());
-        size_of::<Arc<Self>>() + size_of::<Self>() + 64 + length(&self.start) + length(&self.end)
+        Self::bytes_of(length(&self.start), length(&self.end))
     }
 }
 

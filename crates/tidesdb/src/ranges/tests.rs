@@ -41,7 +41,7 @@ fn lookups_agree_with_a_linear_search() {
         let shared = SharedRanges::default();
         assert!(shared.is_empty() && shared.to_owned().is_empty());
         for seq in 1..=200 {
-            let tombstone = RangeTombstone { seq: seq * 3, start: rng.border(), end: rng.border() };
+            let tombstone = RangeTombstone::new(seq * 3, rng.border(), rng.border());
             all.push(tombstone.clone());
             shared.add(&order, tombstone);
             let grown = shared.to_owned();
@@ -82,7 +82,7 @@ impl Stacked {
         if start.is_some() && start == end {
             end = None; // no range is empty
         }
-        let range = RangeTombstone { seq, start, end };
+        let range = RangeTombstone::new(seq, start, end);
         self.all.push(range.clone());
         self.stack.push(&self.order, range);
     }
@@ -151,7 +151,7 @@ fn the_tree_of_a_stack_stays_low_and_its_memory_follows_the_range_deletes() {
         let mut stack = RangeStack::new(&memory);
         for n in 0..10_000 {
             let (start, end) = (Some(number(shape(n).0).into()), Some(number(shape(n).1).into()));
-            stack.push(&order, RangeTombstone { seq: n + 1, start, end });
+            stack.push(&order, RangeTombstone::new(n + 1, start, end));
         }
         let (borders, height) = stack.cover().shape();
         assert!((19_000..=20_000).contains(&borders) && height <= 22, "{borders} borders, height {height}");
@@ -174,7 +174,7 @@ fn a_thousand_nested_ranges_use_few_tiers() {
     let key = |n: u64| Some(number(n).into());
     let mut set = RangeSet::default();
     for n in 0..1000 {
-        set = set.with(&order, RangeTombstone { seq: n + 1, start: key(n), end: key(4000 - n) });
+        set = set.with(&order, RangeTombstone::new(n + 1, key(n), key(4000 - n)));
     }
     assert_eq!(set.newest(&order, &number(2000), SeqNo::MAX), 1000);
     assert_eq!(set.newest(&order, &number(10), SeqNo::MAX), 11);
@@ -184,7 +184,7 @@ fn a_thousand_nested_ranges_use_few_tiers() {
 #[test]
 fn an_interval_meets_key_ranges_that_share_a_key_with_it() {
     let order = Comparator::bytewise();
-    let t = RangeTombstone { seq: 1, start: Some((*b"c").into()), end: Some((*b"f").into()) };
+    let t = RangeTombstone::new(1, Some((*b"c").into()), Some((*b"f").into()));
     assert!(t.meets(&order, b"a", b"c") && t.meets(&order, b"d", b"e") && t.meets(&order, b"e", b"z"));
     assert!(!t.meets(&order, b"a", b"b") && !t.meets(&order, b"f", b"z"));
 }

@@ -21,6 +21,8 @@ use crate::{Error, Result};
 
 /// A buffer that grew larger than this for a long value is freed before the next value.
 const KEPT_BYTES: usize = 1 << 20;
+/// The same for a merge, which has a cursor for each input, as soon as the cursor leaves the block.
+const KEPT_BY_MERGES_BYTES: usize = 64 << 10;
 
 /// Location of the current block.
 enum LoadedBlock {
@@ -78,7 +80,7 @@ pub struct TableCursor {
     window: Window,
     /// Bytes of the largest block of the cache that it has kept there.
     kept_block: u64,
-    /// The most that it has taken.
+    /// The most that it has taken; for a merge, what it takes.
     charge: Charge,
 }
 
@@ -146,7 +148,7 @@ impl TableCursor {
             return Ok(());
         }
         self.held = LoadedBlock::None;
-        self.values = Values::default();
+        self.forget_values();
         let fence = self.table.blocks().index().fence(&mut self.near, b)?;
         self.held = match self.table.blocks().mapped_keys(fence)? {
             Some(Keys::Mapped(shape, _)) => {
@@ -202,9 +204,7 @@ impl TableCursor {
     /// Charges the memory of the block and the buffers, if it is more than before. A cursor that is refused releases its block.
     #[cold]
     fn charge_more(&mut self) -> Result<()> {
-        let buffers = [&self.key, &self.passed, &self.own, &self.disk, &self.raw].map(Vec::capacity);
-        let buffers = buffers.iter().sum::<usize>() + self.window.memory_bytes();
-        let bytes = self.kept_block + buffers as u64;
+        let bytes = self.memory_bytes();
         if bytes <= self.charge.bytes() {
             return Ok(());
         }
@@ -239,6 +239,7 @@ impl TableCursor {
     /// Moves to the first entry of block `b`, backwards to the last. Not valid if there is no such block.
     fn enter(&mut self, b: Option<usize>, backwards: bool) -> Result<()> {
         self.valid = false;
+        self.forget_values();
         if let Some(b) = b.filter(|b| *b < self.table.blocks().count())
             && self.window.is_in_scope(self.table.blocks(), &mut self.near, b, backwards)?
         {
@@ -323,6 +324,34 @@ impl TableCursor {
         slot
     }
 
+    /// Forgets the decoded values. A merge frees the memory of a long value.
+    #[inline]
+    fn forget_values(&mut self) {
+        self.values = Values::default();
+        if !self.fill_cache && self.disk.capacity().max(self.raw.capacity()) > KEPT_BY_MERGES_BYTES {
+            self.free_long_value();
+            let bytes = self.memory_bytes();
+            self.charge.set(self.table.blocks().parts().whole_memory(), bytes);
+        }
+    }
+
+    /// Frees the buffers that grew for a long value.
+    #[cold]
+    fn free_long_value(&mut self) {
+        let kept = if self.fill_cache { KEPT_BYTES } else { KEPT_BY_MERGES_BYTES };
+        for buffer in [&mut self.disk, &mut self.raw] {
+            if buffer.capacity() > kept {
+                *buffer = Vec::new();
+            }
+        }
+    }
+
+    /// Returns the bytes of the block and the buffers.
+    fn memory_bytes(&self) -> u64 {
+        let buffers = [&self.key, &self.passed, &self.own, &self.disk, &self.raw].map(Vec::capacity);
+        self.kept_block + (buffers.iter().sum::<usize>() + self.window.memory_bytes()) as u64
+    }
+
     /// Decodes the frame of the current value.
     #[cold]
     fn decode_frame(&mut self) -> Result<()> {
@@ -330,14 +359,11 @@ impl TableCursor {
             return Err(self.blocks().file().corrupt(self.fence.at, "value without a frame"));
         };
         self.values = Values::default();
-        for buffer in [&mut self.disk, &mut self.raw] {
-            if buffer.capacity() > KEPT_BYTES {
-                *buffer = Vec::new();
-            }
-        }
+        self.free_long_value();
         let place = FramePlace { fence: self.fence, frame };
         let at = place.at();
         let (blocks, file) = (self.table.blocks(), self.table.blocks().file());
+        let is_in_window = self.window.has(at, frame.disk);
         let bytes = self.window.frame(blocks, self.fence, (at, frame.disk), &mut self.disk)?;
         blocks.check_frame(&place, bytes)?;
         place.decode(file, bytes, usize::MAX, &mut self.raw)?;
@@ -345,10 +371,15 @@ impl TableCursor {
         if frame.disk == frame.raw {
             if file.map().is_some() {
                 values_place = ValuesPlace::Mapped(at, frame.raw);
-            } else {
+            } else if is_in_window {
                 self.raw.clear();
                 self.raw.extend_from_slice(bytes);
+            } else {
+                std::mem::swap(&mut self.disk, &mut self.raw);
             }
+        }
+        if !self.fill_cache && self.disk.capacity() > KEPT_BY_MERGES_BYTES {
+            self.disk = Vec::new();
         }
         self.values = Values { frame, place: values_place };
         self.charge_more()
@@ -504,6 +535,11 @@ impl EntryCursor for TableCursor {
     fn entry_meta(&self) -> EntryMeta {
         let Some(block) = self.block() else { return EntryMeta::default() };
         block.entry_meta(self.slot)
+    }
+
+    #[inline]
+    fn value_len(&self) -> usize {
+        self.block().map_or(0, |block| block.value_span(self.slot).len())
     }
 
     #[inline(always)]

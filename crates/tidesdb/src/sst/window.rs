@@ -20,6 +20,8 @@ const SINGLE_BLOCKS: u32 = 2;
 /// Maximum bytes to read with one call, and maximum bytes to prefetch after them. A piece stays in the processor's cache until it is
 /// decoded.
 const PIECE_BYTES: u64 = 256 << 10;
+/// Maximum bytes that a merge reads with one call while merges take much memory: each input has a piece.
+const SMALL_PIECE_BYTES: u64 = 32 << 10;
 /// Read-ahead of a scan that may end anywhere, in bytes of blocks that were not cached: one piece is read, the next one is loading.
 type BlockReadahead = Readahead<SINGLE_BLOCKS, { 2 * PIECE_BYTES }>;
 /// Bytes that scans of whole tables prefetch, as soon as less than half of that is left.
@@ -108,7 +110,7 @@ impl Window {
         (at, len): (u64, usize),
         buf: &'a mut Vec<u8>,
     ) -> Result<&'a [u8]> {
-        let is_here = self.get(at, len).is_some();
+        let is_here = self.has(at, len);
         if fence.first_read() as u64 != fence.disk {
             self.readahead.consume(len as u64);
             self.readahead.load(if is_here { 0 } else { len as u64 });
@@ -124,6 +126,11 @@ impl Window {
     /// Returns whether a scan of the whole table has read the block at `fence`.
     pub(super) fn holds(&self, fence: Fence) -> bool {
         self.whole && self.get(fence.at, fence.first_read()).is_some()
+    }
+
+    /// Returns whether the window has `len` bytes at offset `at`.
+    pub(super) fn has(&self, at: u64, len: usize) -> bool {
+        self.get(at, len).is_some()
     }
 
     /// Returns `len` bytes at offset `at` if they are in the window.
@@ -184,10 +191,12 @@ impl Window {
     /// Returns the blocks to read together; the scan needs `b` now. Empty if only `b` is needed.
     fn next_piece(&mut self, blocks: &Blocks, near: &mut CurrentPartition, b: usize) -> Range<usize> {
         let was_loading = std::mem::take(&mut self.loading);
+        let is_small = self.whole && !blocks.parts().whole_memory().has_room_for_jobs();
+        let piece_bytes = if is_small { SMALL_PIECE_BYTES } else { PIECE_BYTES };
         match (was_loading.contains(&b), self.backwards) {
             _ if self.unreadable.contains(&b) => b..b,
             (true, false) => {
-                let piece = self.piece(blocks, near, b, PIECE_BYTES);
+                let piece = self.piece(blocks, near, b, piece_bytes);
                 self.loading = piece.end.min(was_loading.end)..was_loading.end;
                 b..self.loading.start
             }
@@ -195,7 +204,7 @@ impl Window {
             (false, _) => {
                 // The other half is for the blocks that `load_behind` prefetches.
                 let bytes = match self.whole {
-                    true => PIECE_BYTES,
+                    true => piece_bytes,
                     false if blocks.parts().whole_memory().has_room_for_cursors() => self.allowance() / 2,
                     false => 0,
                 };

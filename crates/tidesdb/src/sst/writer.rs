@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tidesdb_io::{Advice, Dir, File, FileExt};
 
-use super::block::{BlockBuilder, LIMITS, padding};
+use super::block::{BlockBuilder, BuiltBlock, LIMITS, padding};
 use super::blocks::WHOLE_BYTES;
 use super::filter::Filter;
 use super::index::{IndexBuilder, PARTITION_BYTES};
@@ -46,6 +46,8 @@ pub struct TableWriter {
     meta: TableMeta,
     pub(super) block: BlockBuilder,
     pub(super) index: IndexBuilder,
+    /// Sequence number of the last entry.
+    last_seq: SeqNo,
     /// Hash of each key, if the table gets a filter.
     hashes: Vec<u64>,
     /// Bytes written to the file.
@@ -85,6 +87,7 @@ impl TableWriter {
             meta,
             block: BlockBuilder::new(bytewise, options.compression, LIMITS),
             index: IndexBuilder::new(bytewise, PARTITION_BYTES),
+            last_seq: 0,
             hashes: Vec::new(),
             written: 0,
             started: 0,
@@ -116,6 +119,10 @@ impl TableWriter {
         if new_key && self.options.filter_bits_per_key > 0 && self.comparator.is_bytewise() {
             self.hashes.push(key_hash(e.key));
         }
+        self.last_seq = e.seq;
+        if e.value.len() > LIMITS.values {
+            return self.add_long(&e);
+        }
         while !self.block.has_room(e.key, e.value.len()) {
             if !self.block.measure_first() {
                 self.finish_block()?;
@@ -123,6 +130,33 @@ impl TableWriter {
         }
         self.block.add(&e);
         Ok(())
+    }
+
+    /// Writes an entry with a long value as a block of its own, from where it is: a copy could take a large part of all memory.
+    #[cold]
+    fn add_long(&mut self, e: &EntryRef<'_>) -> Result<()> {
+        while self.block.len() > 0 {
+            self.finish_block()?;
+        }
+        let at = self.end();
+        let compressed = self.block.compress_long(e.value);
+        let value = compressed.as_deref().unwrap_or(e.value);
+        let mut built = self.block.finish_long(e, value, &self.meta.salt, at, &mut self.out);
+        if value.len() < WRITE_BYTES {
+            self.out.extend_from_slice(value);
+        } else {
+            for bytes in [&self.out, value] {
+                self.file
+                    .write_all_at(bytes, self.written)
+                    .map_err(|e| Error::io_at("write", &self.name, self.written, e))?;
+                self.written += bytes.len() as u64;
+            }
+            self.out.clear();
+            self.advise();
+        }
+        drop(compressed);
+        built.disk += self.pad();
+        self.end_block(built)
     }
 
     /// Records that range tombstones with sequence numbers up to `seq` cover no entry.
@@ -138,6 +172,11 @@ impl TableWriter {
     /// Returns the bytes written to the file.
     pub fn file_bytes(&self) -> u64 {
         self.written
+    }
+
+    /// Returns about how much memory the filter and the index take until the table is finished. They grow with the number of keys.
+    pub fn growing_bytes(&self) -> u64 {
+        (self.hashes.len() * size_of::<u64>() + self.index.len()) as u64
     }
 
     /// Returns about how much memory the writer uses.
@@ -232,11 +271,9 @@ impl TableWriter {
         if self.meta.entries == 0 {
             return Ok(true);
         }
-        // A block is finished only when another entry follows, so it is never empty here.
-        let last_seq = self.block.last_seq();
         match self.comparator.compare(self.last_key(), e.key) {
             Ordering::Less => Ok(true),
-            Ordering::Equal if e.seq < last_seq => Ok(false),
+            Ordering::Equal if e.seq < self.last_seq => Ok(false),
             _ => Err(Error::internal(format!("entries out of order while writing {}", self.name))),
         }
     }
@@ -245,9 +282,7 @@ impl TableWriter {
     fn finish_block(&mut self) -> Result<()> {
         let at = self.end();
         let mut built = self.block.finish(&self.meta.salt, at, &mut self.out);
-        let padding = padding(self.end()) as usize;
-        self.out.resize(self.out.len() + padding, 0);
-        built.disk += padding;
+        built.disk += self.pad();
         if let Some(context) = &self.caches
             && built.disk as u64 <= WHOLE_BYTES
         {
@@ -255,6 +290,18 @@ impl TableWriter {
             let block = || self.block.decoded(built.entries, disk);
             context.keep(self.meta.id, self.index.blocks() as usize, block);
         }
+        self.end_block(built)
+    }
+
+    /// Appends the padding behind a block and returns its length.
+    fn pad(&mut self) -> usize {
+        let padding = padding(self.end()) as usize;
+        self.out.resize(self.out.len() + padding, 0);
+        padding
+    }
+
+    /// Adds a written block to the index and removes its entries.
+    fn end_block(&mut self, built: BuiltBlock) -> Result<()> {
         let (first, last) = (self.block.key(0), self.block.key(built.entries - 1));
         let before = (self.index.blocks() > 0).then_some(&*self.meta.largest);
         let same = before.is_some_and(|before| self.comparator.compare(before, first).is_eq());
@@ -281,6 +328,12 @@ impl TableWriter {
             .map_err(|e| Error::io_at("write", &self.name, self.written, e))?;
         self.written += self.out.len() as u64;
         self.out.clear();
+        self.advise();
+        Ok(())
+    }
+
+    /// Tells the system what happens to the pages written.
+    fn advise(&mut self) {
         if self.drop_pages {
             // This starts writing the new pages to disk. Earlier pages are on the disk by then, so the sync waits less.
             let from = self.written.saturating_sub(DROP_BEHIND_BYTES);
@@ -289,7 +342,6 @@ impl TableWriter {
             let _ = self.file.advise(Advice::SyncSoon, self.started, self.written - self.started);
             self.started = self.written;
         }
-        Ok(())
     }
 }
 

@@ -55,6 +55,10 @@ pub trait EntryCursor: Send {
     fn kind(&self) -> Kind {
         self.entry_meta().kind()
     }
+    /// Bytes of the value of the entry as stored, known without reading it. 0 if the source does not take part in merges.
+    fn value_len(&self) -> usize {
+        0
+    }
     /// Key, kind and value of the entry. May read and decompress.
     fn entry(&mut self) -> Result<Stored<'_>>;
     /// Value bytes of the entry as stored (a pointer for `PutPointer`). Like [`EntryCursor::entry`], may read and

@@ -485,5 +485,5 @@ fn name(d: &mut Decoder<'_>) -> Result<Arc<str>> {
 fn range(d: &mut Decoder<'_>) -> Result<RangeTombstone> {
     let seq = seq(d)?;
     let mut border = || d.bytes(BORDER_BYTES_MAX).map(|key| (!key.is_empty()).then(|| key.into()));
-    Ok(RangeTombstone { seq, start: border()?, end: border()? })
+    Ok(RangeTombstone::new(seq, border()?, border()?))
 }

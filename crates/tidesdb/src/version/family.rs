@@ -210,6 +210,11 @@ impl<T> FamilyVersion<T> {
         &self.ranges
     }
 
+    /// Returns the range tombstones over tables, oldest first.
+    pub fn oldest_ranges(&self) -> impl Iterator<Item = &RangeTombstone> {
+        self.state.ranges.values().map(|range| &**range)
+    }
+
     /// Returns whether `range` may cover an older entry of a table, once the tables `removed` are replaced by `added`.
     pub fn is_hiding(
         &self,

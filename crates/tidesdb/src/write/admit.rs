@@ -4,20 +4,21 @@
 //! it is flushed; the next large batch waits until all of its bytes are flushed. A commit of a megabyte or more
 //! also waits until its memtables fit into memory, and other writers leave it that memory.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use tidesdb_sync::pin;
 
 use super::batch::WriteBatch;
-use crate::Result;
 use crate::context::WriteCtx;
 use crate::family::FamilyCore;
 use crate::jobs::Job;
-use crate::memory::{Charge, Pressure};
+use crate::memory::{Charge, Pressure, RANGES_FULL};
 use crate::pacing::{
     GARBAGE, LEVEL_1, Load, MEMORY, MEMORY_PATIENCE, MEMTABLE_BYTES, MEMTABLES, MERGES, Verdict,
 };
 use crate::waits::StallCause;
+use crate::{Error, Result};
 
 /// Delays or stops the commit of `batch` as long as the limits demand. Returns the memory that is kept for the commit, if it is large.
 ///
@@ -38,6 +39,57 @@ pub(super) fn admit(ctx: &WriteCtx, batch: &WriteBatch) -> Result<Option<Charge>
         }
     }
     Ok(kept)
+}
+
+/// Takes memory for the range tombstones of `batch`. If there is none, waits until merges have applied others. The result is kept until the
+/// commit has inserted its own, which are charged then.
+///
+/// # Errors
+/// `MemoryLimit` for a batch that takes half of their share: smaller ones could wait for it for ever. `Busy` if merges free too little, because
+/// a reader still needs what is deleted, or merges do not run.
+#[inline]
+pub(super) fn admit_ranges(ctx: &WriteCtx, batch: &WriteBatch) -> Result<Option<Charge>> {
+    match batch.counts.range_bytes {
+        0 => Ok(None),
+        bytes => take_for_ranges(ctx, bytes).map(Some),
+    }
+}
+
+#[cold]
+fn take_for_ranges(ctx: &WriteCtx, bytes: u64) -> Result<Charge> {
+    let max = ctx.memory.ranges_max() / 2;
+    if bytes > max {
+        let what = format!(
+            "the range deletes of this batch or transaction would take {bytes} bytes of memory, and memory_limit allows {max} for those of \
+             one; use smaller batches, or raise memory_limit"
+        );
+        return Err(Error::MemoryLimit { what: what.into() });
+    }
+    if ctx.works_alone() && ctx.memory.is_in_ranges() {
+        ctx.apply_ranges(); // the caller does the work after the commit
+    }
+    let taken = RefCell::new(ctx.memory.take_for_ranges(bytes));
+    let verdict = || {
+        let mut taken = taken.borrow_mut();
+        *taken = taken.take().or_else(|| ctx.memory.take_for_ranges(bytes));
+        if taken.is_some() { Verdict::Go } else { Verdict::Stop(StallCause::Memory) }
+    };
+    let ask = |_| {
+        ctx.check_writable()?;
+        ctx.apply_ranges();
+        Ok(())
+    };
+    if verdict() != Verdict::Go {
+        match ctx.works_alone() {
+            true => ctx.check_writable()?,
+            false => {
+                let stopped =
+                    ctx.pacing.stop(&*ctx.env.clock, StallCause::Memory, MEMORY_PATIENCE, verdict, ask);
+                stopped.or_else(|e| if matches!(e, Error::Busy { .. }) { Ok(()) } else { Err(e) })?;
+            }
+        }
+    }
+    taken.into_inner().ok_or(Error::Busy { cause: RANGES_FULL })
 }
 
 /// Bytes of the work for `cause` that the commit causes. Garbage is counted as it is stored, and a batch before compression.

@@ -11,7 +11,7 @@ use super::family::Family;
 use super::ops::{OP_BYTES, Op, Ops, decode_ops, encode_op};
 use crate::family::FamilyCore;
 use crate::memory::{Charge, Use};
-use crate::ranges::Interval;
+use crate::ranges::{Interval, RangeTombstone};
 use crate::types::{FamilyId, KEY_BYTES_MAX, KeyRange, Kind, VALUE_BYTES_MAX, expiry_at, prefix_range};
 use crate::vlog::{ChunkedPlace, Lease};
 use crate::wal::Purpose;
@@ -88,6 +88,8 @@ pub(crate) struct Counts {
     pub(super) value_bytes_max: usize,
     /// Bytes of the values that are in the value log already.
     pub(super) chunked_bytes: u64,
+    /// Memory of the range tombstones.
+    pub(super) range_bytes: u64,
 }
 
 impl fmt::Debug for WriteBatch {
@@ -502,6 +504,9 @@ impl WriteBatch {
         encode_op(&mut self.record, &op);
         self.counts.ops += 1;
         self.counts.puts += u32::from(!kind.is_tombstone());
+        if kind == Kind::RangeDelete {
+            self.counts.range_bytes += RangeTombstone::bytes_of(key.len(), value.len()) as u64;
+        }
         if kind == Kind::Put {
             self.counts.value_bytes_max = self.counts.value_bytes_max.max(value.len()); // others do not go to the value log
         }

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use tidesdb_sync::pin;
 
-use super::admit::admit;
+use super::admit::{admit, admit_ranges};
 use super::batch::{KEPT_AFTER_COMMIT, WriteBatch};
 use super::chunks::refuse_comparators;
 use super::insert::insert;
@@ -100,7 +100,7 @@ fn commit_on(
         // Most conflicts already exist at this point; detecting them here saves a log record.
         condition.check(batch, sequencer.visible_end())?;
     }
-    let _kept = make_ready(ctx, batch)?;
+    let _kept = (admit_ranges(ctx, batch)?, make_ready(ctx, batch)?);
     let sync = options.sync.unwrap_or(ctx.options.sync);
     let durable = sync == SyncMode::Full;
     // Only one conditional commit runs at a time, from getting its place to the insert. Without the lock, a thread that

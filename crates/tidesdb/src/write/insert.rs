@@ -111,7 +111,9 @@ pub fn insert_op(
 ) -> Result<(), MemtableFull> {
     let seq = seq + u64::from(op.rank);
     if op.kind == Kind::RangeDelete {
-        slot.ranges.add(&family.options.comparator, op.range_tombstone(seq));
+        let range = op.range_tombstone(seq);
+        range.charge_to(&family.memory);
+        slot.ranges.add(&family.options.comparator, range);
         return Ok(());
     }
     match place {

@@ -53,7 +53,7 @@ impl Op<'_> {
     /// The range tombstone of a range delete, with sequence number `seq`.
     pub fn range_tombstone(&self, seq: SeqNo) -> RangeTombstone {
         let border = |key: &[u8]| (!key.is_empty()).then(|| key.into());
-        RangeTombstone { seq, start: border(self.key), end: border(self.value) }
+        RangeTombstone::new(seq, border(self.key), border(self.value))
     }
 }
 

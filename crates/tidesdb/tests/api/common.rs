@@ -245,6 +245,7 @@ pub(crate) fn used(db: &Db) -> u64 {
         + s.memory_transactions_bytes
         + s.memory_cursors_bytes
         + s.memory_jobs_bytes
+        + s.memory_ranges_bytes
         + s.memory_tables_bytes
         + s.memory_fixed_bytes
 }

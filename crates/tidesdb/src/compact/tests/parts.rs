@@ -47,7 +47,7 @@ fn filled_with(family: FamilyOptions, parts: usize) -> (Rig, crate::mvcc::Snapsh
 /// Stores a range tombstone as a flush does.
 fn delete_range(rig: &Rig, from: &str, to: &str) {
     let seq = rig.commit(b"mark", Kind::Put, b"");
-    let range = RangeTombstone { seq, start: Some(from.as_bytes().into()), end: Some(to.as_bytes().into()) };
+    let range = RangeTombstone::new(seq, Some(from.as_bytes().into()), Some(to.as_bytes().into()));
     let mut edit = VersionEdit::new();
     edit.push(Change::AddRange { family: rig.family.id, range: Arc::new(range) });
     rig.ctx.install(&edit, &[&rig.family]).unwrap();

@@ -225,7 +225,9 @@ impl Slot {
         let refer = |e: &Entry<'_>| copy.refer_to(Kind::of_checked(e.kind), e.value);
         map.copy_newer(&self.slot.map, flushed, refer).map_err(|_| full())?;
         for tombstone in self.slot.ranges.to_owned().iter().filter(|tombstone| tombstone.seq > flushed) {
-            copy.slot.ranges.add(&core.options.comparator, RangeTombstone::clone(tombstone));
+            let range = RangeTombstone::clone(tombstone);
+            range.charge_to(&core.memory);
+            copy.slot.ranges.add(&core.options.comparator, range);
         }
         Ok(copy)
     }

@@ -60,7 +60,7 @@ impl history::World for World {
             let key = random_key(rng);
             if self.with_ranges && rng.one_in(12) {
                 let end = (key[0] < b'c').then(|| vec![key[0] + 1].into());
-                self.ranges.push(RangeTombstone { seq, start: Some(key.into()), end });
+                self.ranges.push(RangeTombstone::new(seq, Some(key.into()), end));
                 continue;
             }
             let kind = match rng.below(10) {

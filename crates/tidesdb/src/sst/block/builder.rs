@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use tidesdb_io::Buffer;
+
 use super::attempts::Attempts;
 use super::estimate::{Estimate, RawSizes};
 use super::packing::pack;
@@ -12,7 +14,7 @@ use super::{
 
 /// Keys are packed if that saves at least the block divided by this.
 const PACKING_WORTH: usize = 32;
-use crate::codec::{Compression, Salt, bound_crc, compress};
+use crate::codec::{Compression, Salt, bound_crc, compress, compress_bound, compress_to};
 use crate::types::{EntryRef, SeqNo, append_short, head_of};
 
 /// Sizes of a finished block.
@@ -146,12 +148,6 @@ impl BlockBuilder {
         self.rows.first().map_or(0, |row| row.seq)
     }
 
-    /// Returns the last sequence number.
-    #[inline]
-    pub(in crate::sst) fn last_seq(&self) -> SeqNo {
-        self.rows.last().map_or(0, |row| row.seq)
-    }
-
     /// Returns key `i`; empty if there is no such key.
     pub(in crate::sst) fn key(&self, i: usize) -> &[u8] {
         self.keys.get(self.key_end(i)..self.key_end(i + 1)).unwrap_or_default()
@@ -184,21 +180,70 @@ impl BlockBuilder {
         }
     }
 
+    /// Returns the compressed form of a value that gets a block of its own, if that is worth it. Its memory goes back to the system when it
+    /// is dropped.
+    pub(in crate::sst) fn compress_long(&mut self, value: &[u8]) -> Option<Buffer> {
+        let bound = compress_bound(self.compression, value.len());
+        let is_tried = bound > 0 && self.frame_attempts.is_due();
+        let compressed = is_tried.then(|| Buffer::zeroed(bound)).flatten().and_then(|mut room| {
+            let len = compress_to(self.compression, value, &mut room)?;
+            room.truncate(len);
+            Some(room)
+        });
+        self.frame_attempts.note(compressed.is_some());
+        compressed
+    }
+
+    /// Like [`Self::finish`], for a block of only the entry `e`, whose value is `disk` on disk. Appends all of the block but the value, so
+    /// that a long value is not copied. There must be no other entry.
+    pub(in crate::sst) fn finish_long(
+        &mut self,
+        e: &EntryRef<'_>,
+        disk: &[u8],
+        salt: &Salt,
+        at: u64,
+        out: &mut Vec<u8>,
+    ) -> BuiltBlock {
+        self.add(&EntryRef { value: &[], ..*e });
+        self.rows.iter_mut().for_each(|row| row.value_end = e.value.len() as u32);
+        self.frame_table.clear();
+        self.frame_table.push(BuiltFrame { entries: 1, bytes: 0..disk.len(), shrank: false });
+        let built = self.build_front(1, disk, salt, at, out);
+        self.rows.iter_mut().for_each(|row| row.value_end = 0);
+        built
+    }
+
     /// Appends a block of the first `n` entries to `out`.
     fn build(&mut self, n: usize, salt: &Salt, at: u64, out: &mut Vec<u8>) -> BuiltBlock {
-        let start = out.len();
         self.compress_frames(n);
+        let values = std::mem::take(&mut self.values);
+        let built = self.build_front(n, &values, salt, at, out);
+        self.frame_table.iter().for_each(|frame| out.extend_from_slice(self.frame(frame, &values)));
+        self.values = values;
+        built
+    }
+
+    /// Appends header, frame table and keys of a block of the first `n` entries to `out`. Its frames are made; those that did not shrink are
+    /// parts of `values`.
+    fn build_front(
+        &mut self,
+        n: usize,
+        values: &[u8],
+        salt: &Salt,
+        at: u64,
+        out: &mut Vec<u8>,
+    ) -> BuiltBlock {
+        let start = out.len();
         let mut header = self.lay_out_keys(n);
         header.frames = self.frame_table.len() as u32;
         header.key_raw = self.section.len() as u32;
         let compressed = self.compress_keys(&mut header, out, start);
         header.key_disk = compressed.unwrap_or(self.section.len()) as u32;
         let key_part = HEADER_BYTES + FRAME_BYTES * self.frame_table.len() + header.key_disk as usize;
-        self.fill_front(&header, salt, at, &mut out[start..]);
-        self.frame_table.iter().for_each(|frame| out.extend_from_slice(self.frame(frame)));
+        self.fill_front(&header, values, salt, at, &mut out[start..]);
         let raw = RawSizes::of(n, self.key_end(n), header.prefix as usize, self.value_end(n));
         self.estimate.learn(raw, header.key_disk as usize, self.frame_bytes());
-        BuiltBlock { entries: n, disk: out.len() - start, key_part }
+        BuiltBlock { entries: n, disk: key_part + self.frame_bytes(), key_part }
     }
 
     /// Returns the block of the first `n` entries that was built last, whose bytes on disk are `disk`, as a reader would cache it. `None` if
@@ -257,9 +302,9 @@ impl BlockBuilder {
         }
     }
 
-    /// Returns the bytes of a frame.
-    fn frame(&self, frame: &BuiltFrame) -> &[u8] {
-        let from = if frame.shrank { &self.compressed } else { &self.values };
+    /// Returns the bytes of a frame; if it did not shrink, they are part of `values`.
+    fn frame<'a>(&'a self, frame: &BuiltFrame, values: &'a [u8]) -> &'a [u8] {
+        let from = if frame.shrank { &self.compressed } else { values };
         &from[frame.bytes.clone()]
     }
 
@@ -386,14 +431,14 @@ impl BlockBuilder {
     }
 
     /// Fills in header and frame table of `block`, whose key section is already in place.
-    fn fill_front(&mut self, header: &Header, salt: &Salt, at: u64, block: &mut [u8]) {
+    fn fill_front(&mut self, header: &Header, values: &[u8], salt: &Salt, at: u64, block: &mut [u8]) {
         let mut front = std::mem::take(&mut self.front);
         front.clear();
         front.extend_from_slice(&[0; 4]);
         header.encode(&mut front);
         let mut frame_at = at + block.len() as u64;
         for frame in &self.frame_table {
-            let bytes = self.frame(frame);
+            let bytes = self.frame(frame, values);
             front.extend_from_slice(&(frame.entries as u16).to_le_bytes());
             front.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
             front.extend_from_slice(&bound_crc(salt, frame_at, &[bytes]).to_le_bytes());

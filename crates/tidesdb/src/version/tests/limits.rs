@@ -20,7 +20,7 @@ fn add_vlog(n: u64) -> Change {
 
 fn range(n: u64) -> RangeTombstone {
     let bound = |last| Some(long(n, last).into_bytes().into());
-    RangeTombstone { seq: n + 1, start: bound("a"), end: bound("z") }
+    RangeTombstone::new(n + 1, bound("a"), bound("z"))
 }
 
 /// Each list, how many items together exceed a record at least twice, and the item.
