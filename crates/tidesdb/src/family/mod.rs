@@ -18,7 +18,7 @@ mod stats;
 
 use std::io::ErrorKind;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 pub use claims::{Claim, Claimed, Claims};
 pub use hook::{CommitHook, Committed, CommittedOp, HookCell};
@@ -59,6 +59,8 @@ pub struct FamilyCore {
     pub vlog: Arc<VlogSet>,
     name: Mutex<Arc<str>>,
     view: EpochCell<Arc<ReadView>>,
+    /// Number of times that the view was replaced; raised after each.
+    view_changes: AtomicU64,
     /// Held while the view is replaced.
     change: Mutex<(), { rank::VIEW }>,
     /// Held by the running flush of this family; at most one runs.
@@ -105,6 +107,7 @@ impl FamilyCore {
             vlog: Arc::new(vlog),
             name: Mutex::new(name.into()),
             view: EpochCell::new(Arc::new(view)),
+            view_changes: AtomicU64::new(0),
             change: Mutex::new(()),
             flushing: Mutex::new(()),
             naming: Mutex::new(()),
@@ -220,6 +223,12 @@ impl FamilyCore {
         Arc::clone(self.view.load(&pin()))
     }
 
+    /// Number of times that the view was replaced. A view that is taken afterwards is at least as new as the last of these.
+    #[inline]
+    pub fn view_changes(&self) -> u64 {
+        self.view_changes.load(Ordering::Acquire)
+    }
+
     /// Replaces the view by the result of `change`. The old view is freed at some later time, or by
     /// [`tidesdb_sync::reclaim`].
     pub fn change_view(&self, change: impl FnOnce(&ReadView) -> ReadView) {
@@ -227,6 +236,7 @@ impl FamilyCore {
         let new = change(self.view.load(&pin()));
         self.merge_debt.set_level_1(new.version.level_len(1));
         self.view.store_lazily(Arc::new(new));
+        self.view_changes.fetch_add(1, Ordering::Release);
     }
 
     /// Size of the memtable at which it is flushed: the setting of the family, as far as the memory limit allows.
@@ -293,6 +303,7 @@ impl FamilyCore {
         debug_assert!(seq >= view.active_from, "an immutable memtable is missing");
         let slot = self.new_slot(seed, view.active_from, published().min(seq));
         self.view.store(Arc::new(ReadView { active: Some(slot), ..(*view).clone() }));
+        self.view_changes.fetch_add(1, Ordering::Release);
     }
 
     /// An empty memtable for commits from `from` on, not part of the read view. It needs the log from `pins` on.

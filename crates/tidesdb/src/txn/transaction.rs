@@ -355,7 +355,7 @@ impl Transaction {
         let own = self.own_reads(family)?;
         let tracked = self.isolation.depends_on_reads();
         let track = tracked.then(|| Track::new(&self.reads.borrow().spans, &family.core));
-        Cursor::in_transaction(&self.ctx.reads, &family.core, self.moment.clone(), own, track, *options)
+        Cursor::in_transaction(&self.ctx.reads, &family.core, &self.moment, own, track, *options)
     }
 
     /// Marks the current position. Savepoints nest. If batches and transactions hold their share of `memory_limit`, the savepoint
@@ -599,7 +599,7 @@ impl Transaction {
     /// The value of `key`, whose last own write is an operand: older own writes and the data may matter.
     fn combined(&self, family: &Family, key: &[u8]) -> Result<Option<Slice>> {
         let own = self.own_reads(family)?;
-        let mut cursor = Cursor::for_one_call(&self.ctx.reads, &family.core, self.moment.clone(), own)?;
+        let mut cursor = Cursor::for_one_call(&self.ctx.reads, &family.core, &self.moment, own)?;
         cursor.seek(key)?;
         let found = cursor.valid() && family.core.options.comparator.compare(cursor.key(), key).is_eq();
         if found { cursor.value().map(|value| Some(value.into())) } else { Ok(None) }
