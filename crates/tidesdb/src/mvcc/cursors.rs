@@ -10,10 +10,16 @@ use tidesdb_sync::{CachePadded, thread_index};
 
 use crate::types::SeqNo;
 
-/// Groups of slots; small under loom, where each access multiplies the schedules.
-const GROUPS: usize = if cfg!(loom) { 1 } else { 16 };
+/// Groups of slots. Few in models and simulations, where each access is a switch point, and where cursors must find no free slot at times.
+const GROUPS: usize = if cfg!(any(loom, simulated)) { 1 } else { 16 };
 /// Slots of a group.
-const SLOTS: usize = if cfg!(loom) { 1 } else { 8 };
+const SLOTS: usize = if cfg!(loom) {
+    1
+} else if cfg!(simulated) {
+    3
+} else {
+    8
+};
 /// Birth of the cursor of a slot that is free or was just taken.
 const UNBORN: u64 = u64::MAX;
 
