@@ -307,12 +307,14 @@ pub fn run_part(
 
 /// The retention rules: the read timestamps to preserve while the merge runs, and its time for expiry.
 pub fn rules(ctx: &MaintenanceCtx, bottom: bool) -> RetainRules {
-    rules_of(ctx, ctx.reads.snapshots.readers(|| visible_floor(ctx)), bottom)
+    let now = ctx.reads.now();
+    rules_of(ctx, (now, ctx.reads.snapshots.readers(|| visible_floor(ctx))), bottom)
 }
 
 /// Like [`rules`], for planning: does not raise the floor of history, so only data that no reader can reach may be dropped by them.
 pub fn outlook(ctx: &MaintenanceCtx) -> RetainRules {
-    rules_of(ctx, ctx.reads.snapshots.readers_now(visible_floor(ctx)), false)
+    let now = ctx.reads.now();
+    rules_of(ctx, (now, ctx.reads.snapshots.readers_now(visible_floor(ctx))), false)
 }
 
 /// Returns the oldest read timestamp that needs no snapshot.
@@ -321,12 +323,12 @@ fn visible_floor(ctx: &MaintenanceCtx) -> SeqNo {
     ctx.reads.visible().saturating_sub(ctx.write.options.history_bytes / UNIT)
 }
 
-fn rules_of(ctx: &MaintenanceCtx, mut snapshots: Vec<SeqNo>, bottom: bool) -> RetainRules {
+/// `now` was read before the numbers of the readers.
+fn rules_of(ctx: &MaintenanceCtx, (now, mut snapshots): (u64, Vec<SeqNo>), bottom: bool) -> RetainRules {
     let visible_floor = snapshots.pop().unwrap_or(0);
-    let oldest = ctx.reads.snapshots.oldest_validating();
-    // The commit of a transaction still depends on rows that it saw before they expired.
-    let now = oldest.map_or(u64::MAX, |oldest| oldest.now).min(ctx.reads.now());
-    let conflicts_since = oldest.map(|oldest| oldest.seq);
+    let (conflicts_since, began) = ctx.reads.snapshots.oldest_validating();
+    // The commit of a transaction still depends on rows that it saw before they expired, and its cursors show them.
+    let now = began.unwrap_or(u64::MAX).min(now);
     let newest_snapshot = ctx.reads.snapshots.newest();
     RetainRules {
         snapshots,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use tidesdb::{Isolation, Snapshot, SyncMode, WriteBatch, WriteOptions};
+use tidesdb::{Cursor, Isolation, Snapshot, SyncMode, WriteBatch, WriteOptions};
 
 use super::ledger::{Change, Found, Op, Row, may_expire};
 use super::vain::Place;
@@ -31,6 +31,16 @@ pub(super) struct Client<'a> {
     huge_left: u64,
     /// A snapshot, and the number of families at its time.
     kept: Option<(Snapshot, usize)>,
+    /// A cursor that stays open while merges change the tables below it.
+    held: Option<Held>,
+}
+
+/// A cursor over a family that may be dropped meanwhile.
+struct Held {
+    t: Arc<Tracked>,
+    cursor: Cursor,
+    /// Time of its creation.
+    from: u64,
 }
 
 /// What is known of a key for single deletes.
@@ -64,6 +74,7 @@ impl<'a> Client<'a> {
             singles: BTreeMap::new(),
             huge_left: HUGE_MAX,
             kept: None,
+            held: None,
         }
     }
 
@@ -390,23 +401,45 @@ impl<'a> Client<'a> {
         }
     }
 
+    /// Walks with a new cursor, or again with the one that is held.
     fn scan(&mut self) {
+        if self.held.is_some() && self.rng.one_in(2) {
+            return self.walk_again();
+        }
         let Some(t) = self.pick() else { return };
-        let acked = self.world.acked();
+        let (acked, from) = (self.world.acked(), self.world.time().0);
         let scanned = t.family.cursor().and_then(|cursor| {
             if cursor.seq() < acked && !self.world.is_stormy() {
                 self.world.fail(format!("a cursor at {} misses commit {acked}", cursor.seq()));
             }
-            self.walk(&t, cursor)
+            self.walk_and_hold(Held { t: Arc::clone(&t), cursor, from })
         });
         if let Err(e) = scanned {
             self.world.failed("a scan", &e, &[t]);
         }
     }
 
+    fn walk_again(&mut self) {
+        let Some(held) = self.held.take() else { return };
+        let t = Arc::clone(&held.t);
+        if let Err(e) = self.walk_and_hold(held) {
+            self.world.failed("a scan by a cursor that was held", &e, &[t]);
+        }
+    }
+
+    /// Walks, and holds the cursor if none is held and the walk came to an end.
+    fn walk_and_hold(&mut self, mut held: Held) -> tidesdb::Result<()> {
+        self.walk(&mut held)?;
+        if self.held.is_none() && !self.rng.one_in(4) {
+            self.held = Some(held);
+        }
+        Ok(())
+    }
+
     /// Walks with a cursor forwards or backwards, turns at the end, and records the rows in between.
-    fn walk(&mut self, t: &Tracked, mut cursor: tidesdb::Cursor) -> tidesdb::Result<()> {
-        let (world, from, seq) = (self.world, self.world.time().0, cursor.seq());
+    fn walk(&mut self, held: &mut Held) -> tidesdb::Result<()> {
+        let Held { t, cursor, from } = held;
+        let (world, seq) = (self.world, cursor.seq());
         let start = key(self.rng.below(KEYS));
         let forwards = self.rng.one_in(2);
         let from_end = self.rng.one_in(3);
@@ -445,14 +478,15 @@ impl<'a> Client<'a> {
                 cursor.next()?
             };
             let turned = cursor.valid().then(|| cursor.key().to_vec());
-            if turned != last {
+            // A row may expire at the turn.
+            if turned != last && !last.as_deref().is_some_and(may_expire) {
                 let (turned, last, previous) = (shown(&turned), shown(&last), shown(&previous));
                 world
                     .fail(format!("a cursor that turned is on {turned} and not on {last}, after {previous}"));
             }
         }
         let (low, high) = if forwards { (begin, end) } else { (end, begin) };
-        world.read(&self.who, t.no, (seq, seq), from, Found::Range(low, high, rows));
+        world.read(&self.who, t.no, (seq, seq), *from, Found::Range(low, high, rows));
         Ok(())
     }
 
@@ -479,8 +513,11 @@ impl<'a> Client<'a> {
                 Err(e) => return self.world.failed("a get of a snapshot", &e, &[t]),
             }
         }
+        let from = world.time().0;
         if self.rng.one_in(2)
-            && let Err(e) = snapshot.cursor(&t.family).and_then(|cursor| self.walk(&t, cursor))
+            && let Err(e) = snapshot
+                .cursor(&t.family)
+                .and_then(|cursor| self.walk_and_hold(Held { t: Arc::clone(&t), cursor, from }))
         {
             return self.world.failed("a scan of a snapshot", &e, &[t]);
         }

@@ -195,6 +195,7 @@ fn judge(world: &World, records: Option<Vec<Record>>, figures: &mut Figures) -> 
             ("transactions", stats.memory_transactions_bytes),
             ("cursors", stats.memory_cursors_bytes),
             ("snapshots", stats.snapshots as u64),
+            ("cursors", stats.cursors as u64),
         ];
         if let Some((what, n)) = held.iter().find(|(_, n)| *n > 0) {
             return Err(format!(

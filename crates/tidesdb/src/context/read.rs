@@ -9,9 +9,9 @@ use tidesdb_sync::CachePadded;
 
 use crate::clock::ExpiryClock;
 use crate::jobs::JobQueue;
-use crate::mvcc::{SnapshotPin, Snapshots};
+use crate::mvcc::{CursorPlace, SnapshotPin, Snapshots};
 use crate::stats::{Histogram, Timer, is_chosen};
-use crate::types::{SeqNo, expiry_after, has_passed};
+use crate::types::{ReadPoint, SeqNo, expiry_after, has_passed};
 use crate::wal::{Log, Sequencer};
 use crate::{Error, Result};
 
@@ -51,7 +51,7 @@ pub struct ReadCtx {
     clock: Arc<dyn Clock>,
     /// Whether a thread refreshes `expiry_clock`; otherwise each read of the time does.
     ticking: AtomicBool,
-    /// Sequence numbers that live readers use.
+    /// Sequence numbers that live snapshots and cursors use.
     pub snapshots: Arc<Snapshots>,
     /// The time that decides expiry.
     pub expiry_clock: ExpiryClock,
@@ -113,10 +113,23 @@ impl ReadCtx {
         self.snapshots.register(|| self.sequencer.visible_end() - 1)
     }
 
-    /// As [`ReadCtx::register_snapshot`], for a transaction that began at time `began` and whose commit looks for conflicts.
-    pub fn register_validating(&self, began: u64) -> SnapshotPin {
+    /// As [`ReadCtx::register_snapshot`], for a transaction that begins now and whose commit looks for conflicts.
+    pub fn register_validating(&self) -> SnapshotPin {
         self.visible();
-        self.snapshots.register_validating(began, || self.sequencer.visible_end() - 1)
+        self.now();
+        // A merge reads the time before it looks for such transactions, so it has none that is later than that of one it misses.
+        let now = || ReadPoint { seq: self.sequencer.visible_end() - 1, now: self.expiry_clock.seen() };
+        self.snapshots.register_validating(now)
+    }
+
+    /// Registers a cursor at the newest visible commit, before it takes its view. Returns its sequence number too.
+    pub fn register_cursor(&self) -> (CursorPlace, SeqNo) {
+        self.snapshots.register_cursor(self.expiry_clock.seen(), || self.visible())
+    }
+
+    /// Registers a cursor at `seq`, the number of a snapshot that lives until the call returns.
+    pub fn register_cursor_at(&self, seq: SeqNo) -> CursorPlace {
+        self.snapshots.register_cursor_at(seq, self.expiry_clock.seen())
     }
 
     /// Time for expiry in milliseconds since the UNIX epoch, as of the last refresh; as of now if no thread refreshes it. Never goes

@@ -3,7 +3,7 @@
 use super::Db;
 use super::transact::transact;
 use crate::options::{Isolation, TransactOptions};
-use crate::read::Iter;
+use crate::read::{Cursor, Iter};
 use crate::txn::Transaction;
 use crate::types::Slice;
 use crate::write::Family;
@@ -15,7 +15,7 @@ impl Family {
     /// # Errors
     /// As [`Family::get`].
     pub fn first(&self) -> Result<Option<(Slice, Slice)>> {
-        self.iter()?.next().transpose()
+        self.ends()?.next().transpose()
     }
 
     /// Returns the last key and its value.
@@ -23,7 +23,12 @@ impl Family {
     /// # Errors
     /// As [`Family::get`].
     pub fn last(&self) -> Result<Option<(Slice, Slice)>> {
-        self.iter()?.next_back().transpose()
+        self.ends()?.next_back().transpose()
+    }
+
+    /// Iterates over all rows within one call.
+    fn ends(&self) -> Result<Iter> {
+        Ok(Iter::new(Cursor::of_call(&self.ctx.reads, &self.core, None)?, ..))
     }
 
     /// Removes the first key and returns it with its value. If several threads do this at once, each gets a different

@@ -123,7 +123,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Family::get`].
     pub fn first(&self, family: &Family) -> Result<Option<(Slice, Slice)>> {
-        self.iter(family)?.next().transpose()
+        self.ends(family)?.next().transpose()
     }
 
     /// Returns the last key and its value.
@@ -131,7 +131,13 @@ impl Snapshot {
     /// # Errors
     /// As [`Family::get`].
     pub fn last(&self, family: &Family) -> Result<Option<(Slice, Slice)>> {
-        self.iter(family)?.next_back().transpose()
+        self.ends(family)?.next_back().transpose()
+    }
+
+    /// Iterates over all rows within one call.
+    fn ends(&self, family: &Family) -> Result<Iter> {
+        self.check(family)?;
+        Ok(Iter::new(Cursor::of_call(&self.reads, &family.core, Some(&self.pin))?, ..))
     }
 
     /// Iterates over all keys and values in order.
@@ -172,6 +178,6 @@ impl Snapshot {
     /// As [`Family::get`].
     pub fn cursor_with(&self, family: &Family, options: &ReadOptions) -> Result<Cursor> {
         self.check(family)?;
-        Cursor::new(&self.reads, &family.core, Some(self.pin.clone()), *options)
+        Cursor::new(&self.reads, &family.core, Some(&self.pin), *options)
     }
 }

@@ -96,7 +96,11 @@ statistics! {
         Gauge Count memory_pressure: u64 = seen.engine.write.memory.level() as u64,
             "How scarce memory is: 0 normal, 1 elevated, 2 high, 3 critical.", c "memory_pressure_level";
         Gauge Count snapshots: usize = seen.engine.reads.snapshots.count(),
-            "Live snapshots.";
+            "Live snapshots, and transactions that read at one sequence number.";
+        Gauge Count cursors: usize = seen.cursors.0,
+            "Live cursors and iterators. Merges keep the versions that they show.";
+        Gauge Seconds oldest_cursor_seconds: f64 = seen.oldest_cursor_seconds(),
+            "Age of the oldest of them.";
         Gauge Count jobs_pending: usize = seen.jobs_pending(),
             "Background jobs queued or running.";
         Gauge Bytes flush_debt_bytes: u64 = seen.engine.write.pacing.flush_debt(),
@@ -123,9 +127,16 @@ struct Seen<'a> {
     cache: tidesdb_cache::CacheStats,
     memory: Breakdown,
     trees: Vec<TreeStats>,
+    /// How many there are, and when the oldest was created.
+    cursors: (usize, Option<u64>),
 }
 
 impl Seen<'_> {
+    fn oldest_cursor_seconds(&self) -> f64 {
+        let age = |born| self.engine.reads.now().saturating_sub(born);
+        self.cursors.1.map_or(0.0, |born| age(born) as f64 / 1000.0)
+    }
+
     fn total(&self, metric: Metric) -> u64 {
         self.engine.write.all_families().iter().map(|family| family.total(metric)).sum()
     }
@@ -215,7 +226,8 @@ impl Db {
         let trees = engine.write.all_families().iter().map(|family| tree_of(family)).collect();
         engine.count_memory();
         let memory = engine.write.memory.breakdown();
-        Stats::of(&Seen { engine, cache: engine.maintenance.tables.cache.stats(), memory, trees })
+        let cursors = engine.reads.snapshots.cursors();
+        Stats::of(&Seen { engine, cache: engine.maintenance.tables.cache.stats(), memory, trees, cursors })
     }
 }
 

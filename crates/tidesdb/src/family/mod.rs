@@ -65,7 +65,7 @@ pub struct FamilyCore {
     view: EpochCell<Arc<ReadView>>,
     /// Held while the view is replaced: what the index knows of its memtables.
     change: Mutex<MemtableFacts, { rank::VIEW }>,
-    /// Number of changes that a sweep should look at.
+    /// Number of changes that a sweep should look at; raised after each. Each new view is one.
     changes: AtomicU64,
     /// The last of them after which an idle database found nothing to merge.
     settled: AtomicU64,
@@ -272,7 +272,8 @@ impl FamilyCore {
         self.index.sweep_next(self.id);
     }
 
-    /// Returns the number of changes so far, for [`FamilyCore::set_settled`].
+    /// Returns the number of changes so far. A view that is taken afterwards is at least as new as the last of them.
+    #[inline]
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::SeqCst)
     }

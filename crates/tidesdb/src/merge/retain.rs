@@ -3,10 +3,11 @@
 //!
 //! # What must hold
 //!
-//! *Readers.* `R` is the set of sequence numbers at which the output may be read: every live snapshot, and every number
-//! from the visible floor on (a later snapshot or an unregistered reader). The caller must read the floor first and the
+//! *Readers.* `R` is the set of sequence numbers at which the output may be read: every live snapshot and cursor, and every number
+//! from the visible floor on (a later snapshot or cursor, or an unregistered reader). The caller must read the floor first and the
 //! snapshots second, and taking a snapshot must read the published number and register it in one step. Then every later
-//! snapshot is at or above the floor.
+//! snapshot is at or above the floor. For cursors, which take no lock, see `Snapshots::register_cursor`. In what follows, a snapshot may be
+//! that of a cursor.
 //!
 //! *Stored set.* `S` is everything stored for a key, newest first. The input of a merge is a contiguous part of `S`: no
 //! version stored elsewhere lies between two versions of the input. With `bottom`, nothing older than the input exists.
@@ -99,7 +100,7 @@ use crate::types::{Comparator, EntryRef, Kind, SeqNo, append_short, has_passed};
 /// Inputs of the garbage collection rules. The fields are set once, at the start of the merge.
 #[derive(Clone, Debug, Default)]
 pub struct RetainRules {
-    /// Every live snapshot, ascending. Read after the floor.
+    /// Number of every live snapshot and cursor, ascending. Read after the floor.
     pub snapshots: Vec<SeqNo>,
     /// Lowest number at which unregistered and later readers may read: the published sequence number when the merge
     /// began, or lower.
@@ -111,7 +112,7 @@ pub struct RetainRules {
     /// Oldest snapshot of a live transaction that checks for conflicts; `None` without such a transaction. Read after `snapshots`, so it is
     /// one of them or not below the floor.
     pub conflicts_since: Option<SeqNo>,
-    /// The newest live snapshot, which may be above the floor.
+    /// Number of the newest live snapshot or cursor, which may be above the floor.
     pub newest_snapshot: Option<SeqNo>,
     /// Whether rule 9 applies. No stored range tombstone may then be older than an entry of the input that it covers.
     pub renumber: bool,

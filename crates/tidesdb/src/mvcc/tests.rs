@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::types::ReadPoint;
 
 fn all() -> Arc<Snapshots> {
     Arc::default()
@@ -59,4 +60,78 @@ fn concurrent_registrations_are_never_missed() {
         }
     });
     assert_eq!(all.count(), 0);
+}
+
+#[test]
+fn any_number_of_cursors_is_listed_until_each_is_released() {
+    let all = all();
+    let places: Vec<_> = (1..=1000).map(|seq| all.register_cursor(seq, || seq).0).collect();
+    let snapshot = all.register(|| 500);
+    assert_eq!(all.readers(|| 2000), (1..=1000).chain([2000]).collect::<Vec<_>>());
+    assert_eq!((all.cursors(), all.newest(), all.count()), ((1000, Some(1)), Some(1000), 1));
+    places.iter().step_by(2).for_each(|place| all.release_cursor(place));
+    assert_eq!(all.readers(|| 11), [2, 4, 6, 8, 10, 11]);
+    assert_eq!((all.cursors(), all.newest()), ((500, Some(2)), Some(1000)));
+    places.iter().skip(1).step_by(2).for_each(|place| all.release_cursor(place));
+    assert_eq!((all.readers(|| 2000), all.cursors()), (vec![500, 2000], (0, None)));
+    drop(snapshot);
+}
+
+#[test]
+fn a_cursor_below_the_floor_of_a_merge_takes_a_newer_number() {
+    let all = all();
+    all.readers(|| 7);
+    let numbers = std::cell::RefCell::new(vec![9, 6, 5]);
+    let (place, seq) = all.register_cursor(0, || numbers.borrow_mut().pop().unwrap());
+    assert_eq!((seq, all.readers(|| 20)), (9, vec![9, 20]));
+    all.release_cursor(&place);
+}
+
+#[test]
+fn what_a_transaction_saw_stays_for_its_cursors() {
+    let all = all();
+    let oldest = || all.oldest_validating();
+    let transaction = all.register_validating(|| ReadPoint { seq: 4, now: 100 });
+    assert_eq!(oldest(), (Some(4), Some(100)));
+    let time = transaction.keep_time();
+    assert!(time.is_some() && all.register(|| 4).keep_time().is_none());
+    drop(transaction);
+    assert_eq!((oldest(), all.count()), ((None, Some(100)), 0), "its conflicts no longer matter");
+    drop(time);
+    assert_eq!((oldest(), all.readers(|| 9)), ((None, None), vec![9]));
+}
+
+/// Each list of readers was made before a cursor stored its number, and has a floor at or below it, or contains it.
+#[test]
+fn concurrent_cursors_are_never_missed() {
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+    let (all, now, ended) = (all(), AtomicU64::new(1), AtomicBool::new(false));
+    let lists = std::sync::Mutex::new(vec![vec![0]]);
+    let load = || now.load(SeqCst);
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            while !ended.load(SeqCst) {
+                now.fetch_add(1, SeqCst);
+                let list = all.readers(load);
+                *lists.lock().unwrap() = vec![list];
+            }
+        });
+        let cursors = |_| {
+            s.spawn(|| {
+                for _ in 0..20_000 {
+                    let (place, seq) = all.register_cursor(0, load);
+                    for _ in 0..2 {
+                        let list = lists.lock().unwrap()[0].clone();
+                        assert!(list.last() <= Some(&seq) || list.contains(&seq), "{seq} is not in {list:?}");
+                        std::thread::yield_now();
+                    }
+                    all.release_cursor(&place);
+                }
+            })
+        };
+        let cursors: [_; 2] = std::array::from_fn(cursors);
+        cursors.into_iter().for_each(|thread| thread.join().unwrap());
+        ended.store(true, SeqCst);
+    });
+    assert_eq!(all.cursors().0, 0);
 }

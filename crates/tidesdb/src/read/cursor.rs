@@ -4,8 +4,12 @@ use std::mem;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+mod follow;
 mod open;
 
+use follow::{Follows, Registered};
+#[cfg(test)]
+pub(super) use follow::{cursor_sources, has_newest_view};
 pub use open::show_keys;
 
 use super::get::resolve_chunks;
@@ -35,8 +39,9 @@ const KEPT_BYTES_MIN: usize = 8 << 20;
 
 /// Iterates over the keys of a family at one read timestamp. Seeking again does not allocate.
 ///
-/// A cursor keeps the memory and files of its read view alive: drop or [`Cursor::refresh`] it when it is no longer
-/// needed.
+/// A cursor keeps the versions that it shows on disk, and the memory and files of the tables that it reads. A seek, and now and then a step,
+/// moves it to the newest tables, so the files of older ones are removed. It shows the same rows there, except those that have expired
+/// meanwhile. Drop or [`Cursor::refresh`] it when it is no longer needed.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -52,14 +57,20 @@ const KEPT_BYTES_MIN: usize = 8 << 20;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Cursor {
-    reads: Arc<ReadCtx>,
+    reads: Registered,
     family: Arc<FamilyCore>,
     view: Arc<ReadView>,
+    /// [`FamilyCore::changes`] when the cursor last looked for a newer view.
+    seen: u64,
+    follows: Follows,
+    /// Steps so far.
+    steps: u32,
     pub(super) inner: ReaderCursor,
     seq: SeqNo,
     /// Charge of each seek for the sorted runs above the first.
     seek_charge: u32,
-    moment: ReadTimestamp,
+    /// Where [`Cursor::refresh`] begins; `None`: it stays at its sequence number.
+    refreshes: Option<Moment<'static>>,
     /// Writes of the transaction that owns the cursor.
     own: Option<OwnReads>,
     /// Records the keys that the cursor reads.
@@ -96,10 +107,10 @@ pub struct OwnReads {
     pub deleted: Cover,
 }
 
-/// Read timestamp of a read.
-#[derive(Clone, Debug)]
+/// Read timestamp of a transaction.
+#[derive(Debug)]
 pub enum ReadTimestamp {
-    /// The newest visible commit at the start of the read.
+    /// The newest visible commit at the start of each read.
     Now,
     /// Everything in the memtables, whether visible yet or not.
     Uncommitted,
@@ -107,13 +118,47 @@ pub enum ReadTimestamp {
     Snapshot(SnapshotPin),
 }
 
+/// Read timestamp of a read.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Moment<'p> {
+    /// See [`ReadTimestamp::Now`].
+    Now,
+    /// See [`ReadTimestamp::Uncommitted`].
+    Uncommitted,
+    /// See [`ReadTimestamp::Snapshot`].
+    Snapshot(&'p SnapshotPin),
+}
+
 impl ReadTimestamp {
+    fn moment(&self) -> Moment<'_> {
+        match self {
+            Self::Now => Moment::Now,
+            Self::Uncommitted => Moment::Uncommitted,
+            Self::Snapshot(pin) => Moment::Snapshot(pin),
+        }
+    }
+
     /// Returns the sequence number to read at.
     pub fn seq(&self, reads: &ReadCtx) -> SeqNo {
+        self.moment().seq(reads)
+    }
+}
+
+impl Moment<'_> {
+    fn seq(self, reads: &ReadCtx) -> SeqNo {
         match self {
             Self::Now => reads.visible(),
             Self::Uncommitted => SEQ_MAX,
             Self::Snapshot(pin) => pin.seq(),
+        }
+    }
+
+    /// Where [`Cursor::refresh`] begins; `None` for a snapshot, at which it stays.
+    fn of_refresh(self) -> Option<Moment<'static>> {
+        match self {
+            Self::Now => Some(Moment::Now),
+            Self::Uncommitted => Some(Moment::Uncommitted),
+            Self::Snapshot(_) => None,
         }
     }
 }
@@ -156,13 +201,17 @@ impl Cursor {
         self.jump();
         // The memory of the bounds cannot be refused: the caller has allocated them already.
         let bytes = |scope: &Scope| (scope.memory_bytes() as u64).cast_signed();
-        let more = bytes(scope) - bytes(self.inner.scope());
-        self.base = self.base.saturating_add_signed(more);
-        self.charge.set(&self.family.memory, self.charge.bytes().saturating_add_signed(more));
+        self.grow_base(bytes(scope) - bytes(self.inner.scope()));
         self.inner.set_scope(scope);
         if let Some(track) = &mut self.track {
             track.clip(scope);
         }
+    }
+
+    /// Counts `more` bytes for the cursor itself.
+    fn grow_base(&mut self, more: i64) {
+        self.base = self.base.saturating_add_signed(more);
+        self.charge.set(&self.family.memory, self.charge.bytes().saturating_add_signed(more));
     }
 
     /// Moves to the newest read timestamp, or stays at the snapshot. The position is lost.
@@ -170,9 +219,9 @@ impl Cursor {
     /// # Errors
     /// `NotFound` for a dropped family, `Closed`.
     pub fn refresh(&mut self) -> Result<()> {
+        let Some(moment) = self.refreshes else { return self.renew() };
         let (own, track) = (self.own.clone(), self.track.as_ref().map(Track::sibling));
-        *self =
-            Self::within(&self.reads, &self.family, self.moment.clone(), (own, track), self.inner.scope())?;
+        *self = Self::within(&self.reads, &self.family, moment, (own, track), self.inner.scope())?;
         Ok(())
     }
 
@@ -286,6 +335,7 @@ impl Cursor {
         } else {
             return Ok(());
         }
+        self.count_step(false);
         self.note(|track, landed| track.step(Side::High, landed));
         if self.buffer.note_step() { self.fill_buffer() } else { Ok(()) }
     }
@@ -311,6 +361,7 @@ impl Cursor {
             track.make_room()?;
         }
         self.jump();
+        self.follow();
         if self.seek_charge > 0 {
             self.view.probes.charge(self.seek_charge); // for the sorted runs that it would not search after a merge
         }
@@ -371,6 +422,7 @@ impl Cursor {
         } else {
             self.inner.seek_to_last()?
         }
+        self.count_step(true);
         self.note(|track, landed| track.step(Side::Low, landed));
         self.hold(self.inner.held_bytes())
     }

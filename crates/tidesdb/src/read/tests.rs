@@ -1,5 +1,7 @@
 //! What bounded cursors walk over, counted in steps, and that they show what a filter over all keys shows.
 
+mod follow;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;

@@ -101,7 +101,11 @@ mod tests {
         kept.set(b, 41, 100);
         assert_eq!((kept.has_all(), kept.advance(11), kept.from()), (false, false, NONE));
         kept.begin(12);
-        assert_eq!((kept.bytes(), kept.from()), (0, 12), "what a family kept before does not count for the others");
+        assert_eq!(
+            (kept.bytes(), kept.from()),
+            (0, 12),
+            "what a family kept before does not count for the others"
+        );
         kept.set(b, 41, 100);
         kept.forget(b);
         kept.set(a, 100, 100);

@@ -41,8 +41,6 @@ pub struct Transaction {
     ctx: Arc<WriteCtx>,
     isolation: Isolation,
     moment: ReadTimestamp,
-    /// Time at which it began, for expiry.
-    began: u64,
     batch: WriteBatch,
     own: RefCell<OwnWrites>,
     reads: RefCell<Footprint>,
@@ -77,12 +75,10 @@ pub struct Savepoint(u64);
 
 impl Transaction {
     pub(crate) fn new(ctx: &Arc<WriteCtx>, isolation: Isolation) -> Self {
-        let began = ctx.reads.now();
         let mut charge = Charge::new(Use::Transactions);
         charge.set(&ctx.memory, BASE_BYTES as u64);
         Self {
-            began,
-            moment: moment(&ctx.reads, isolation, began),
+            moment: moment(&ctx.reads, isolation),
             ctx: Arc::clone(ctx),
             isolation,
             batch: WriteBatch::new(),
@@ -355,7 +351,7 @@ impl Transaction {
         let own = self.own_reads(family)?;
         let tracked = self.isolation.depends_on_reads();
         let track = tracked.then(|| Track::new(&self.reads.borrow().spans, &family.core));
-        Cursor::in_transaction(&self.ctx.reads, &family.core, self.moment.clone(), own, track, *options)
+        Cursor::in_transaction(&self.ctx.reads, &family.core, &self.moment, own, track, *options)
     }
 
     /// Marks the current position. Savepoints nest. If batches and transactions hold their share of `memory_limit`, the savepoint
@@ -425,7 +421,11 @@ impl Transaction {
             ReadTimestamp::Snapshot(pin) if checks_writes || depends.on_reads() => {
                 write::commit_if(&self.ctx, &mut self.batch, options, pin.seq(), |batch, during| {
                     let writes = checks_writes.then_some(batch);
-                    depends.check_unchanged(writes, ReadPoint { seq: pin.seq(), now: self.began }, during)
+                    depends.check_unchanged(
+                        writes,
+                        ReadPoint { seq: pin.seq(), now: pin.began().unwrap_or(0) },
+                        during,
+                    )
                 })
             }
             _ => write::commit(&self.ctx, &mut self.batch, options),
@@ -456,8 +456,7 @@ impl Transaction {
     /// writes are undone.
     pub fn reset(&mut self) {
         self.forget();
-        self.began = self.ctx.reads.now();
-        self.moment = moment(&self.ctx.reads, self.isolation, self.began);
+        self.moment = moment(&self.ctx.reads, self.isolation);
         self.open = true;
     }
 
@@ -599,7 +598,7 @@ impl Transaction {
     /// The value of `key`, whose last own write is an operand: older own writes and the data may matter.
     fn combined(&self, family: &Family, key: &[u8]) -> Result<Option<Slice>> {
         let own = self.own_reads(family)?;
-        let mut cursor = Cursor::for_one_call(&self.ctx.reads, &family.core, self.moment.clone(), own)?;
+        let mut cursor = Cursor::for_one_call(&self.ctx.reads, &family.core, &self.moment, own)?;
         cursor.seek(key)?;
         let found = cursor.valid() && family.core.options.comparator.compare(cursor.key(), key).is_eq();
         if found { cursor.value().map(|value| Some(value.into())) } else { Ok(None) }
@@ -682,10 +681,10 @@ fn exists(own: &OwnWrite<'_>) -> Option<()> {
     (!matches!(own, OwnWrite::Deleted)).then_some(())
 }
 
-fn moment(ctx: &ReadCtx, isolation: Isolation, began: u64) -> ReadTimestamp {
+fn moment(ctx: &ReadCtx, isolation: Isolation) -> ReadTimestamp {
     match isolation {
         Isolation::ReadUncommitted => ReadTimestamp::Uncommitted,
         Isolation::ReadCommitted => ReadTimestamp::Now,
-        _ => ReadTimestamp::Snapshot(ctx.register_validating(began)),
+        _ => ReadTimestamp::Snapshot(ctx.register_validating()),
     }
 }

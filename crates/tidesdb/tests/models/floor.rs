@@ -147,6 +147,59 @@ fn a_snapshot_outlives_merge_after_merge() {
     });
 }
 
+/// A cursor registers its number without a lock and takes its view second, more than once. With `crowded`, no slot is free.
+fn hold_a_cursor(crowded: bool) {
+    check(move || {
+        let world = World::new(0, 1);
+        let taken = crowded.then(|| world.snapshots.register_cursor(0, || world.visible()).0);
+        let writer = spawn(&world, |world| {
+            world.log.put(1);
+        });
+        let merge = spawn(&world, |world| world.merge());
+        let reader = spawn(&world, |world| {
+            let (place, seq) = world.snapshots.register_cursor(0, || world.visible());
+            world.check_now(seq);
+            world.check_now(seq);
+            world.snapshots.release_cursor(&place);
+        });
+        [writer, merge, reader].into_iter().for_each(join);
+        taken.iter().for_each(|place| world.snapshots.release_cursor(place));
+        assert_eq!(world.snapshots.cursors().0, 0);
+        world.finish(1);
+    });
+}
+
+#[test]
+fn a_registered_cursor_keeps_its_versions() {
+    hold_a_cursor(false);
+}
+
+#[test]
+fn a_cursor_without_a_slot_keeps_its_versions() {
+    hold_a_cursor(true);
+}
+
+/// The number is registered all the time, first by the snapshot, then by the cursor.
+#[test]
+fn a_cursor_outlives_its_snapshot() {
+    check(|| {
+        let world = World::new(0, 1);
+        let merge = spawn(&world, |world| {
+            world.log.put(1);
+            world.merge();
+        });
+        let reader = spawn(&world, |world| {
+            let snapshot = world.snapshots.register(|| world.visible());
+            let (seq, place) = (snapshot.seq(), world.snapshots.register_cursor_at(snapshot.seq(), 0));
+            drop(snapshot);
+            world.check_now(seq);
+            world.snapshots.release_cursor(&place);
+        });
+        [merge, reader].into_iter().for_each(join);
+        world.finish(1);
+    });
+}
+
 #[test]
 fn a_reader_without_a_snapshot_takes_the_view_first() {
     check(|| {

@@ -7,10 +7,11 @@ use tidesdb_sync::pin;
 use super::super::row_buffer::RowBuffer;
 use super::super::stored::StoredAhead;
 use super::super::track::Track;
-use super::{Cursor, OwnReads, ReadTimestamp, ReaderCursor, Versions};
+use super::follow::{Follows, NewestView, Registered, seek_charge};
+use super::{Cursor, Moment, OwnReads, ReadTimestamp, ReaderCursor, Versions};
 use crate::Result;
 use crate::context::ReadCtx;
-use crate::family::{FamilyCore, ReadView, SEEK_CHARGE};
+use crate::family::{FamilyCore, ReadView};
 use crate::memory::{Charge, Use};
 use crate::merge::{Combine, HidingCursor, MergeCursor, VisibleCursor};
 use crate::mvcc::SnapshotPin;
@@ -30,17 +31,58 @@ pub fn show_keys(view: &ReadView, family: &Arc<FamilyCore>, at: ReadPoint) -> im
     cursor
 }
 
-/// Bytes that the cursor over a view with `runs` sorted runs takes before it is positioned. A source is also in two lists of the merge.
-fn base_bytes(view: &ReadView, runs: u32) -> u64 {
+/// Bytes that the cursor at `seq` over a view with `runs` sorted runs takes before it is positioned. A source is also in two lists of the
+/// merge.
+pub(super) fn base_bytes(view: &ReadView, seq: SeqNo, runs: u32) -> u64 {
     const SOURCE_BYTES: usize = size_of::<Source>() + 4 * size_of::<usize>();
-    let sources = view.memtables().count() + runs as usize + 1;
+    let sources = view.memtables_at(seq).count() + runs as usize + 1;
     (size_of::<Cursor>() + sources * SOURCE_BYTES) as u64
 }
 
 /// Number of sorted runs in the tables of `view`.
-fn runs(view: &ReadView) -> u32 {
+pub(super) fn runs(view: &ReadView) -> u32 {
     let runs = view.version.runs().iter().map(|run| if run.is_overlapping() { run.len() } else { 1 });
     u32::try_from(runs.sum::<usize>()).unwrap_or(u32::MAX)
+}
+
+fn scope_of(options: ReadOptions) -> Scope {
+    let mut scope = Scope::default();
+    scope.keys_only = options.keys_only;
+    scope
+}
+
+/// What a cursor begins with.
+struct Start {
+    reads: Registered,
+    seq: SeqNo,
+    newest: NewestView,
+}
+
+impl Start {
+    /// Registers the number of `moment` and takes the view afterwards: see `mvcc`.
+    fn registered(reads: &Arc<ReadCtx>, family: &FamilyCore, moment: Moment<'_>) -> Result<Self> {
+        let (reads, seq) = match moment {
+            Moment::Now => Registered::newest(reads),
+            Moment::Uncommitted => (Registered::none(reads), moment.seq(reads)),
+            Moment::Snapshot(pin) => (Registered::at(reads, pin), pin.seq()),
+        };
+        let newest = NewestView::of(family)?;
+        Ok(Self { reads, seq, newest })
+    }
+
+    /// Registers nothing: a snapshot that is read lives as long as the call. Takes the view before the sequence number: see `mvcc`. The
+    /// view retains every version visible at its time. A memtable that began in between holds commits below the number, and the view lacks
+    /// it: take both again.
+    fn of_call(reads: &Arc<ReadCtx>, family: &FamilyCore, moment: Moment<'_>) -> Result<Self> {
+        loop {
+            let newest = NewestView::of(family)?;
+            let seq = moment.seq(reads);
+            let is_current = || Arc::ptr_eq(&newest.view, family.view(&pin()));
+            if !matches!(moment, Moment::Now) || is_current() {
+                return Ok(Self { reads: Registered::none(reads), seq, newest });
+            }
+        }
+    }
 }
 
 impl Cursor {
@@ -48,82 +90,89 @@ impl Cursor {
     pub(crate) fn new(
         reads: &Arc<ReadCtx>,
         family: &Arc<FamilyCore>,
-        snapshot: Option<SnapshotPin>,
+        snapshot: Option<&SnapshotPin>,
         options: ReadOptions,
     ) -> Result<Self> {
-        let moment = snapshot.map_or(ReadTimestamp::Now, ReadTimestamp::Snapshot);
-        Self::in_transaction(reads, family, moment, None, None, options)
+        let moment = snapshot.map_or(Moment::Now, Moment::Snapshot);
+        Self::within(reads, family, moment, (None, None), &scope_of(options))
     }
 
     /// Creates a cursor that also shows the transaction's `own` writes and records in `track` the keys it reads.
     pub(crate) fn in_transaction(
         reads: &Arc<ReadCtx>,
         family: &Arc<FamilyCore>,
-        moment: ReadTimestamp,
+        moment: &ReadTimestamp,
         own: Option<OwnReads>,
         track: Option<Track>,
         options: ReadOptions,
     ) -> Result<Self> {
-        let mut scope = Scope::default();
-        scope.keys_only = options.keys_only;
-        Self::within(reads, family, moment, (own, track), &scope)
+        Self::within(reads, family, moment.moment(), (own, track), &scope_of(options))
     }
 
     /// Creates a cursor for one read within a call; it shows the transaction's `own` writes.
     pub(crate) fn for_one_call(
         reads: &Arc<ReadCtx>,
         family: &Arc<FamilyCore>,
-        moment: ReadTimestamp,
+        moment: &ReadTimestamp,
         own: Option<OwnReads>,
     ) -> Result<Self> {
         let mut scope = Scope::default();
         scope.one_call = true;
-        Self::within(reads, family, moment, (own, None), &scope)
+        Self::within(reads, family, moment.moment(), (own, None), &scope)
+    }
+
+    /// Creates a cursor at `snapshot`, or at the newest visible commit, for one read within a call.
+    pub(crate) fn of_call(
+        reads: &Arc<ReadCtx>,
+        family: &Arc<FamilyCore>,
+        snapshot: Option<&SnapshotPin>,
+    ) -> Result<Self> {
+        let mut scope = Scope::default();
+        scope.one_call = true;
+        let moment = snapshot.map_or(Moment::Now, Moment::Snapshot);
+        Self::within(reads, family, moment, (None, None), &scope)
     }
 
     /// Creates a cursor that is limited to `scope`.
     pub(super) fn within(
         reads: &Arc<ReadCtx>,
         family: &Arc<FamilyCore>,
-        moment: ReadTimestamp,
+        moment: Moment<'_>,
         of_transaction: (Option<OwnReads>, Option<Track>),
         scope: &Scope,
     ) -> Result<Self> {
         reads.check_open()?;
-        // Take the view before the sequence number: see `mvcc`. The view retains every version visible at its time.
-        // Also take it before checking for a drop: a drop sets the flag first and empties the view afterwards.
-        // A memtable that began in between holds commits below the number, and the view lacks it: take both again.
-        let (view, seq) = loop {
-            let view = family.owned_view();
-            family.check_usable()?;
-            let seq = moment.seq(reads);
-            if !matches!(moment, ReadTimestamp::Now) || Arc::ptr_eq(&view, family.view(&pin())) {
-                break (view, seq);
-            }
-        };
-        let at = ReadPoint { seq, now: reads.now() };
-        Self::over(reads, family, (view, moment, at), of_transaction, scope)
+        let start = match scope.one_call {
+            true => Start::of_call(reads, family, moment),
+            false => Start::registered(reads, family, moment),
+        }?;
+        let follows = start.reads.follows();
+        let now = reads.now(); // after the view: no merge in it has a later time
+        Self::over(family, (start, follows, moment.of_refresh()), now, of_transaction, scope)
     }
 
-    /// Creates a cursor over `view` for a reader at `at`.
+    /// Creates a cursor over the view of `start` that judges expiry at `now`.
     fn over(
-        reads: &Arc<ReadCtx>,
         family: &Arc<FamilyCore>,
-        (view, moment, at): (Arc<ReadView>, ReadTimestamp, ReadPoint),
+        (start, follows, refreshes): (Start, Follows, Option<Moment<'static>>),
+        now: u64,
         (own, track): (Option<OwnReads>, Option<Track>),
         scope: &Scope,
     ) -> Result<Self> {
+        let Start { reads, seq, newest: NewestView { view, seen } } = start;
         let runs = runs(&view);
         let mut cursor = Self {
-            reads: Arc::clone(reads),
+            reads,
             family: Arc::clone(family),
-            inner: Self::merged(family, &view, at, own.as_ref()),
-            seq: at.seq,
-            // For each sorted run above the first.
-            seek_charge: runs.saturating_sub(1).saturating_mul(SEEK_CHARGE),
-            base: base_bytes(&view, runs),
+            inner: Self::merged(family, &view, ReadPoint { seq, now }, own.as_ref()),
+            seq,
+            seek_charge: seek_charge(runs),
+            base: base_bytes(&view, seq, runs),
             view,
-            moment,
+            seen,
+            follows,
+            steps: 0,
+            refreshes,
             // A transaction records each row it reads, so rows are not copied in advance.
             buffer: RowBuffer::new(own.is_none() && track.is_none()),
             own,
@@ -160,7 +209,7 @@ impl Cursor {
         let comparator = &family.options.comparator;
         let own_source = own.map(|own| Source::own(&own.map, &own.deleted, comparator, seq));
         let mut sources: Vec<Source> = own_source.into_iter().collect();
-        sources.extend(view.memtables().map(|slot| Source::memtable(&slot.map)));
+        sources.extend(view.memtables_at(seq).map(|slot| Source::memtable(&slot.map)));
         for run in view.version.runs() {
             if run.is_overlapping() {
                 sources.extend(run.tables().map(Source::table));
@@ -174,22 +223,24 @@ impl Cursor {
             None => MergeCursor::newest_first(comparator.clone(), sources),
         };
         let mut ranges: Vec<RangeSet> = Vec::new(); // does not allocate while empty
-        let shared_ranges = view.memtables().map(|slot| &slot.ranges);
+        let shared_ranges = view.memtables_at(seq).map(|slot| &slot.ranges);
         ranges.extend(shared_ranges.filter(|set| !set.is_empty()).map(SharedRanges::to_owned));
         ranges.extend(Some(view.version.ranges()).filter(|set| !set.is_empty()).cloned());
         let deleted = own.map_or_else(Cover::default, |own| own.deleted.clone());
         HidingCursor::new(merged, comparator.clone(), Hidden::in_transaction(ranges, deleted, seq))
     }
 
-    /// Creates a second cursor at the same read timestamp and the same expiry time.
+    /// Creates a second cursor at the same read timestamp and the same expiry time. It must not outlive this one, whose registration it
+    /// relies on.
     ///
     /// # Errors
     /// `Busy` if memory is scarce.
     pub(in super::super) fn sibling(&self) -> Result<Self> {
-        let at = ReadPoint { seq: self.seq, now: self.inner.now() };
         let of_transaction = (self.own.clone(), self.track.as_ref().map(Track::sibling));
-        let place = (Arc::clone(&self.view), self.moment.clone(), at);
-        Self::over(&self.reads, &self.family, place, of_transaction, self.inner.scope())
+        let newest = NewestView { view: Arc::clone(&self.view), seen: self.seen };
+        let start = Start { reads: Registered::none(&self.reads), seq: self.seq, newest };
+        let place = (start, self.follows, self.refreshes);
+        Self::over(&self.family, place, self.inner.now(), of_transaction, self.inner.scope())
     }
 
     /// Charges `bytes` for values and buffers, if that is more than before.
