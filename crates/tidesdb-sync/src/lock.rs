@@ -17,7 +17,8 @@ mod held {
     use crate::rank::name;
 
     thread_local! {
-        static HELD: RefCell<Vec<u16>> = const { RefCell::new(Vec::new()) };
+        /// Ranks, and how many locks of each were taken in a row: a thread may hold one of each of thousands of families.
+        static HELD: RefCell<Vec<(u16, usize)>> = const { RefCell::new(Vec::new()) };
     }
 
     /// A rank that this thread holds.
@@ -26,7 +27,8 @@ mod held {
     impl Held {
         /// Checks that `rank` may be taken now, before it is waited for.
         pub(super) fn check(rank: u16, equal: bool) {
-            let highest = HELD.try_with(|held| held.borrow().iter().copied().max()).ok().flatten();
+            let highest =
+                HELD.try_with(|held| held.borrow().iter().map(|(rank, _)| *rank).max()).ok().flatten();
             if let Some(highest) = highest
                 && (highest > rank || (highest == rank && !equal))
             {
@@ -36,7 +38,13 @@ mod held {
 
         /// Records that `rank` was taken.
         pub(super) fn taken(rank: u16) -> Self {
-            let _ = HELD.try_with(|held| held.borrow_mut().push(rank));
+            let _ = HELD.try_with(|held| {
+                let mut held = held.borrow_mut();
+                match held.last_mut() {
+                    Some((last, count)) if *last == rank => *count += 1,
+                    _ => held.push((rank, 1)),
+                }
+            });
             Self(rank)
         }
     }
@@ -45,8 +53,11 @@ mod held {
         fn drop(&mut self) {
             let _ = HELD.try_with(|held| {
                 let mut held = held.borrow_mut();
-                if let Some(at) = held.iter().rposition(|rank| *rank == self.0) {
-                    held.remove(at);
+                if let Some(at) = held.iter().rposition(|(rank, _)| *rank == self.0) {
+                    held[at].1 -= 1;
+                    if held[at].1 == 0 {
+                        held.remove(at);
+                    }
                 }
             });
         }

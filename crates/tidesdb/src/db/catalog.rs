@@ -67,7 +67,7 @@ pub(super) fn core(
     version: Arc<TableVersion>,
 ) -> Arc<FamilyCore> {
     let vlog = vlog_set(engine, id, &options);
-    Arc::new(FamilyCore::new(id, name, options, vlog, version, &engine.write.memory, &engine.write.index))
+    Arc::new(FamilyCore::new(id, name, options, vlog, version, (&engine.write.memory, &engine.write.index)))
 }
 
 /// Assigns the number of a new family; fails if there is no memory for it, or its name is taken.

@@ -104,8 +104,7 @@ impl FamilyCore {
         options: FamilyOptions,
         vlog: VlogSet,
         version: Arc<TableVersion>,
-        memory: &Arc<Memory>,
-        index: &Arc<FamilyIndex>,
+        (memory, index): (&Arc<Memory>, &Arc<FamilyIndex>),
     ) -> Self {
         memory.family_begins();
         version.ranges().iter().for_each(|range| range.charge_to(memory));

@@ -137,7 +137,7 @@ fn create_family(ctx: &MaintenanceCtx, name: &str, options: FamilyOptions) -> Ar
     let vlog = VlogSet::new(Arc::clone(&ctx.dir), entropy, id, 1 << 20, || Ok(VlogId(1)));
     let version = ctx.versions.version(id).unwrap();
     let family =
-        Arc::new(FamilyCore::new(id, name, options, vlog, version, &ctx.write.memory, &ctx.write.index));
+        Arc::new(FamilyCore::new(id, name, options, vlog, version, (&ctx.write.memory, &ctx.write.index)));
     ctx.write.families.write().insert(Arc::clone(&family));
     family
 }
