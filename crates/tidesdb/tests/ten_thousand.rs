@@ -1,6 +1,6 @@
 //! Ten thousand of everything that a program can hold, under a small memory limit. Each kind of object gets a process of its own, because
 //! the test looks at the memory of its process.
-#![allow(clippy::disallowed_methods, reason = "a test may use threads and files")]
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test may use threads and files")]
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -9,7 +9,7 @@
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 
 use std::any::Any;
-use std::io::{Read, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -432,13 +432,14 @@ fn peak_during<T>(db: &Db, work: impl FnOnce() -> T) -> (T, [u64; 3]) {
     })
 }
 
-/// Merges `tables` tables that hold the same `keys`, each with the value that `value` makes.
-fn merges(
+/// A database with `tables` tables of `keys` keys each, with the values that `value` makes. A merge reads all tables in turn. Also returns the
+/// anonymous memory that the database had when it was empty.
+fn with_tables(
     limit: u64,
     options: FamilyOptions,
     (tables, keys): (u32, u32),
     value: impl Fn(u32, u32) -> Vec<u8>,
-) {
+) -> (tempfile::TempDir, Db, u64) {
     let dir = tempfile::tempdir().unwrap();
     let options = options.l1_tables_trigger(1 << 20);
     let open = Db::options(dir.path()).memory_limit(limit).sync(SyncMode::None);
@@ -448,7 +449,7 @@ fn merges(
     for table in 0..tables {
         let mut batch = WriteBatch::new();
         for n in 0..keys {
-            batch.put(db.default_family(), key(n), value(table, n)).unwrap();
+            batch.put(db.default_family(), key(n * tables + table), value(table, n)).unwrap();
             if batch.bytes() > 256 << 10 {
                 db.write(&mut batch).unwrap();
             }
@@ -456,6 +457,17 @@ fn merges(
         db.write(&mut batch).unwrap();
         db.flush().unwrap();
     }
+    (dir, db, empty)
+}
+
+/// Merges the tables of [`with_tables`].
+fn merges(
+    limit: u64,
+    options: FamilyOptions,
+    (tables, keys): (u32, u32),
+    value: impl Fn(u32, u32) -> Vec<u8>,
+) {
+    let (_dir, db, empty) = with_tables(limit, options, (tables, keys), value);
     tidesdb_io::trim_heap();
     let jobs = db.stats().memory_jobs_bytes;
     let (merged, [peak, counted, kept]) = peak_during(&db, || db.compact());
@@ -463,7 +475,7 @@ fn merges(
     let peak = peak.saturating_sub(empty);
     print_result((tables * keys) as usize, None, [peak, counted, kept]);
     assert!(db.stats().memory_jobs_bytes <= jobs, "what the merge charged is given back");
-    assert_eq!(db.iter().unwrap().keys().count() as u32, keys + 1);
+    assert_eq!(db.iter().unwrap().keys().count() as u32, tables * keys + 1);
     assert!(peak <= limit / 100 * 115, "{} MiB of {}", peak >> 20, limit >> 20);
 }
 
@@ -531,6 +543,36 @@ fn range_deletes(ranges: u32, len: usize) {
     db.close().unwrap();
 }
 
+/// A merge that fails half way, while another one waits for its long value, gives back what it had charged. The other one goes on.
+fn failing_merge() {
+    let (dir, db, _) =
+        with_tables(LIMIT, inline(), (4, 8), |table, n| noise(3 << 20, (table * 100 + n).into()));
+    let tables = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap());
+    let longest = tables.filter(|entry| entry.path().extension().is_some_and(|e| e == "klog"));
+    let longest = longest.max_by_key(|entry| entry.metadata().unwrap().len()).unwrap().path();
+    let mut file = std::fs::OpenOptions::new().write(true).open(&longest).unwrap();
+    file.seek(SeekFrom::Start(std::fs::metadata(&longest).unwrap().len() / 2)).unwrap();
+    file.write_all(&[0; 4096]).unwrap();
+    let other = db.create_family("other", inline()).unwrap();
+    for n in 0..4 {
+        other.put(key(n), noise(3 << 20, n.into())).unwrap();
+        db.flush().unwrap();
+    }
+    let jobs = db.stats().memory_jobs_bytes;
+    std::thread::scope(|s| {
+        s.spawn(|| other.compact().unwrap());
+        let failed = db.default_family().compact().unwrap_err();
+        assert!(failed.is_corruption(), "{failed}");
+        print_result(32, Some(&failed), [anonymous(), counted(&db.stats()), 0]);
+    });
+    assert!(db.stats().memory_jobs_bytes <= jobs);
+    other.put(key(9), noise(3 << 20, 9)).unwrap();
+    db.flush().unwrap();
+    other.compact().unwrap();
+    assert_eq!(other.iter().unwrap().keys().count(), 5);
+    db.close().unwrap();
+}
+
 /// Scenarios with a process of their own, besides the objects that callers hold.
 const SCENARIOS: &[(&str, fn())] = &[
     ("tables with long keys", long_keys),
@@ -547,8 +589,9 @@ const SCENARIOS: &[(&str, fn())] = &[
         merges(LIMIT, inline(), (5, 6), |table, n| vec![(table + n) as u8; 7 << 20]);
     }),
     ("a merge of tiny rows, lowest limit", || {
-        merges(16 << 20, FamilyOptions::default(), (2, 2_000_000), |_, _| Vec::new());
+        merges(16 << 20, FamilyOptions::default(), (2, 1_000_000), |_, _| Vec::new());
     }),
+    ("a merge of values of 3 MiB that fails", failing_merge),
     ("range deletes with long bounds", || range_deletes(1500, 65_000)),
     ("range deletes with short bounds", || range_deletes(10_000, 8)),
 ];
