@@ -543,6 +543,23 @@ fn range_deletes(ranges: u32, len: usize) {
     db.close().unwrap();
 }
 
+/// Without background threads, the commits do the merges that range deletes need.
+fn range_deletes_without_threads() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = || Db::options(dir.path()).memory_limit(16 << 20).background_threads(0).sync(SyncMode::None);
+    let db = open().open().unwrap();
+    put_rows(&db);
+    let mut most = 0;
+    for n in 0..300 {
+        db.delete_range(bound(n, 65_000)..bound(n + 1, 65_000)).unwrap();
+        most = most.max(db.stats().memory_ranges_bytes);
+    }
+    print_result(300, None, [anonymous(), most, 0]);
+    assert!((1 << 20..=2 << 20).contains(&most), "{most}");
+    assert_eq!(db.iter().unwrap().keys().count() as u32, ROWS - 300);
+    db.close().unwrap();
+}
+
 /// A merge that fails half way, while another one waits for its long value, gives back what it had charged. The other one goes on.
 fn failing_merge() {
     let (dir, db, _) =
@@ -593,6 +610,7 @@ const SCENARIOS: &[(&str, fn())] = &[
     }),
     ("a merge of values of 3 MiB that fails", failing_merge),
     ("range deletes with long bounds", || range_deletes(1500, 65_000)),
+    ("range deletes without threads", range_deletes_without_threads),
     ("range deletes with short bounds", || range_deletes(10_000, 8)),
 ];
 

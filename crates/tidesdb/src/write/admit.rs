@@ -65,6 +65,9 @@ fn take_for_ranges(ctx: &WriteCtx, bytes: u64) -> Result<Charge> {
         );
         return Err(Error::MemoryLimit { what: what.into() });
     }
+    if ctx.works_alone() && ctx.memory.is_in_ranges() {
+        ctx.apply_ranges(); // the caller does the work after the commit
+    }
     let taken = RefCell::new(ctx.memory.take_for_ranges(bytes));
     let verdict = || {
         let mut taken = taken.borrow_mut();
@@ -78,7 +81,7 @@ fn take_for_ranges(ctx: &WriteCtx, bytes: u64) -> Result<Charge> {
     };
     if verdict() != Verdict::Go {
         match ctx.works_alone() {
-            true => ask(StallCause::Memory)?, // the caller then does the work, and may try again
+            true => ctx.check_writable()?,
             false => {
                 let stopped =
                     ctx.pacing.stop(&*ctx.env.clock, StallCause::Memory, MEMORY_PATIENCE, verdict, ask);
