@@ -1,6 +1,6 @@
 //! Ten thousand of everything that a program can hold, under a small memory limit. Each kind of object gets a process of its own, because
 //! the test looks at the memory of its process.
-#![allow(clippy::disallowed_methods, reason = "a test may use threads and files")]
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test may use threads and files")]
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
