@@ -271,7 +271,7 @@ mod tests {
         let Some(Located::Stored(ValuePlace::Chunks(place))) = place else { panic!("{place:?}") };
         let mut batch = WriteBatch::new();
         for n in 0..300u32 {
-            batch.put_chunks(family, &n.to_be_bytes(), &place, Vec::new(), 0).unwrap();
+            batch.put_chunks(family, &n.to_le_bytes(), &place, Vec::new(), 0).unwrap();
         }
         db.write(&mut batch).unwrap();
         db.flush().unwrap();
