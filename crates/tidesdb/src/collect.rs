@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use crate::codec::Salt;
 use crate::context::FLUSH_FOR_SPACE_MIN;
-use crate::family::{FamilyCore, MemSlot, Metric, ReadView, SettledFiles, Thrift, ValueSpace};
+use crate::family::{FamilyCore, GarbageBudget, MemSlot, Metric, ReadView, SettledFiles, ValueSpace};
 use crate::maintenance::MaintenanceCtx;
 use crate::read::{self, Located};
 use crate::remote::Remote;
@@ -58,17 +58,17 @@ pub fn due(ctx: &MaintenanceCtx, family: &FamilyCore, store: Option<&Remote>) ->
         return Due::Never;
     }
     let (seen, retry) = (Seen::now(ctx, family), &family.collection.retry);
-    let thrift = ctx.write.thrift();
+    let budget = ctx.write.budget();
     let is_due = || {
         !sealable(family, &seen.view.version).is_empty()
             || !seen.dead(store).is_empty()
-            || (!ctx.write.merges.are_off() && Usage::of(family, &seen).next(family, thrift) != Next::Nothing)
+            || (!ctx.write.merges.are_off() && Usage::of(family, &seen).next(family, budget) != Next::Nothing)
     };
     match () {
         () if retry.waits(ctx.write.env.clock.mono()) => Due::Soon,
         () if is_due() => Due::Now,
         () if retry.is_failing() || family.vlog.is_closing() || seen.waits(store) => Due::Soon,
-        () if thrift == Thrift::Busy || !seen.is_flushed => Due::Later,
+        () if budget == GarbageBudget::Busy || !seen.is_flushed => Due::Later,
         () => Due::Never,
     }
 }
@@ -95,7 +95,7 @@ fn take_step(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, store: Option<&Remo
     if ctx.write.merges.are_off() {
         return Ok(false);
     }
-    let next = Usage::of(family, &Seen::now(ctx, family)).next(family, ctx.write.thrift());
+    let next = Usage::of(family, &Seen::now(ctx, family)).next(family, ctx.write.budget());
     carry_out(ctx, family, next)
 }
 
@@ -108,8 +108,8 @@ pub fn all(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, store: Option<&Remote
     while !family.is_dropped() {
         ctx.write.jobs.check_open()?; // a close waits for one step, not for all
         let removed = run(ctx, family, store)?;
-        let thrift = ctx.write.thrift().max(Thrift::Idle);
-        let next = Usage::of(family, &Seen::now(ctx, family)).next(family, thrift);
+        let budget = ctx.write.budget().max(GarbageBudget::Idle);
+        let next = Usage::of(family, &Seen::now(ctx, family)).next(family, budget);
         let goes_on = matches!(next, Next::Rotate | Next::Move(_)) && carry_out(ctx, family, next)?;
         if !goes_on && !removed {
             break;
@@ -243,18 +243,18 @@ impl Usage {
     }
 
     /// Decides what to do next.
-    fn next(&self, family: &FamilyCore, thrift: Thrift) -> Next {
+    fn next(&self, family: &FamilyCore, budget: GarbageBudget) -> Next {
         if family.options.value_garbage_percent() == 0 {
             return Next::Nothing;
         }
-        let victims = family.victims(&self.sealed, thrift);
+        let victims = family.victims(&self.sealed, budget);
         if !victims.is_empty() {
             return Next::Move(victims);
         }
-        if thrift == Thrift::Busy {
+        if budget == GarbageBudget::Busy {
             return Next::Nothing;
         }
-        let share = |bytes| family.garbage_max(bytes, thrift);
+        let share = |bytes| family.garbage_max(bytes, budget);
         let ((incomplete, used), garbage) = (self.incomplete, self.sealed.garbage);
         let total = self.sealed.bytes + incomplete;
         if garbage + self.unflushed > share(total) && self.unflushed > family.garbage_slack() {

@@ -10,16 +10,16 @@ use tidesdb_sync::{Mutex, rank};
 use super::{Ticks, finished, run};
 use crate::context::WriteCtx;
 use crate::engine::Engine;
-use crate::jobs::{Crew, Job, Takes};
+use crate::jobs::{Job, Takes, ThreadKind};
 use crate::{Error, Result};
 
 /// The threads of one database.
 #[derive(Default)]
-pub struct Pool(Arc<Crews>);
+pub struct Pool(Arc<Threads>);
 
 /// The threads that run.
 #[derive(Default)]
-struct Crews {
+struct Threads {
     threads: Mutex<Vec<JoinHandle>, { rank::THREADS }>,
 }
 
@@ -40,10 +40,10 @@ impl Pool {
         write.log.announce_first();
         let jobs = Arc::clone(&write.jobs);
         write.log.prepared_by(move || jobs.push_to_thread(Job::PrepareLog));
-        let (crews, engine) = (Arc::clone(&pool.0), Arc::downgrade(engine));
-        write.jobs.staff.hire_by(move |crew| {
+        let (pool_threads, engine) = (Arc::clone(&pool.0), Arc::downgrade(engine));
+        write.jobs.workers.start_with(move |kind| {
             if let Some(engine) = engine.upgrade() {
-                crews.start(&engine, workers, crew);
+                pool_threads.start(&engine, workers, kind);
             }
         });
         pool
@@ -79,13 +79,13 @@ impl Pool {
     }
 }
 
-impl Crews {
-    /// Starts the threads of `crew`, and the timekeeper, unless they run.
+impl Threads {
+    /// Starts the threads of `kind`, and the timekeeper, unless they run.
     #[cold]
-    fn start(&self, engine: &Arc<Engine>, workers: usize, crew: Crew) {
-        for crew in [crew, Crew::Clock] {
-            let team = Team::of(crew, workers);
-            if !engine.write.jobs.staff.has(crew) && !self.start_team(engine, crew, &team) {
+    fn start(&self, engine: &Arc<Engine>, workers: usize, kind: ThreadKind) {
+        for kind in [kind, ThreadKind::Clock] {
+            let team = Team::of(kind, workers);
+            if !engine.write.jobs.workers.has(kind) && !self.start_team(engine, kind, &team) {
                 tracing::warn!(
                     name = team.name,
                     "a background thread could not be started; commits, or other threads, do its work"
@@ -94,12 +94,12 @@ impl Crews {
         }
     }
 
-    /// Starts the threads of `crew`; it is enough if one of them starts. Returns false if none can be started, and that is new.
-    fn start_team(&self, engine: &Arc<Engine>, crew: Crew, team: &Team) -> bool {
+    /// Starts the threads of `kind`; it is enough if one of them starts. Returns false if none can be started, and that is new.
+    fn start_team(&self, engine: &Arc<Engine>, kind: ThreadKind, team: &Team) -> bool {
         let jobs = &engine.write.jobs;
         let mut threads = self.threads.lock();
         // A close that has begun would not wait for the thread.
-        if jobs.is_closed() || jobs.staff.has(crew) {
+        if jobs.is_closed() || jobs.workers.has(kind) {
             return true;
         }
         let before = threads.len();
@@ -107,49 +107,59 @@ impl Crews {
             match team.spawn(engine) {
                 Ok(thread) => threads.push(thread),
                 Err(e) if threads.len() == before => {
-                    return !jobs.staff.failed(crew, format!("start {}: {e}", team.name));
+                    return !jobs.workers.failed(kind, format!("start {}: {e}", team.name));
                 }
                 Err(_) => break,
             }
         }
-        team.crews.iter().for_each(|crew| jobs.staff.started(*crew));
+        team.kinds.iter().for_each(|kind| jobs.workers.started(*kind));
         true
     }
 }
 
-/// The threads of a crew.
+/// The threads of a kind.
 struct Team {
     name: &'static str,
     threads: usize,
     priority: Priority,
-    /// The crews whose jobs they take.
-    crews: &'static [Crew],
+    /// The kinds whose jobs they take.
+    kinds: &'static [ThreadKind],
     /// The jobs; `None` = they keep the time.
     takes: Option<Takes>,
 }
 
 impl Team {
-    fn of(crew: Crew, workers: usize) -> Self {
+    fn of(kind: ThreadKind, workers: usize) -> Self {
         let short = workers.div_ceil(2);
-        let (name, threads, priority, crews, takes): (_, _, _, &[Crew], _) = match crew {
-            Crew::Clock => ("tidesdb-clock", 1, Priority::Normal, &[Crew::Clock], None),
-            Crew::Log => ("tidesdb-log", 1, Priority::Normal, &[Crew::Log], Some(Takes::Log)),
-            Crew::Uploads => ("tidesdb-upload", 1, Priority::Normal, &[Crew::Uploads], Some(Takes::Uploads)),
+        let (name, threads, priority, kinds, takes): (_, _, _, &[ThreadKind], _) = match kind {
+            ThreadKind::Clock => ("tidesdb-clock", 1, Priority::Normal, &[ThreadKind::Clock], None),
+            ThreadKind::Log => ("tidesdb-log", 1, Priority::Normal, &[ThreadKind::Log], Some(Takes::Log)),
+            ThreadKind::Uploads => {
+                ("tidesdb-upload", 1, Priority::Normal, &[ThreadKind::Uploads], Some(Takes::Uploads))
+            }
             _ if workers == 1 => {
-                let all = &[Crew::Short, Crew::Long, Crew::Removals];
+                let all = &[ThreadKind::Short, ThreadKind::Long, ThreadKind::Removals];
                 ("tidesdb-worker", 1, Priority::Normal, all, Some(Takes::Work))
             }
-            Crew::Removals => ("tidesdb-remove", 1, Priority::Low, &[Crew::Removals], Some(Takes::Removals)),
+            ThreadKind::Removals => {
+                ("tidesdb-remove", 1, Priority::Low, &[ThreadKind::Removals], Some(Takes::Removals))
+            }
             // One half of several workers takes only short jobs, merges of small families among them, so these never wait for a long
             // one. The other half takes the long jobs at low priority: it yields to the threads of the user. If merges fall behind, their
             // debt delays the writers.
-            Crew::Short => ("tidesdb-flush", short, Priority::Normal, &[Crew::Short], Some(Takes::Short)),
-            // One more than asked for, so that the merges of one family never use all threads for long jobs.
-            Crew::Long => {
-                ("tidesdb-compact", workers + 1 - short, Priority::Low, &[Crew::Long], Some(Takes::Long))
+            ThreadKind::Short => {
+                ("tidesdb-flush", short, Priority::Normal, &[ThreadKind::Short], Some(Takes::Short))
             }
+            // One more than asked for, so that the merges of one family never use all threads for long jobs.
+            ThreadKind::Long => (
+                "tidesdb-compact",
+                workers + 1 - short,
+                Priority::Low,
+                &[ThreadKind::Long],
+                Some(Takes::Long),
+            ),
         };
-        Self { name, threads, priority, crews, takes }
+        Self { name, threads, priority, kinds, takes }
     }
 
     /// Starts one of the threads.

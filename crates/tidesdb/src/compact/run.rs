@@ -106,7 +106,7 @@ pub(super) fn begin<'f>(ctx: &MaintenanceCtx, family: &'f FamilyCore) -> Option<
             plan.cause = Cause::Values; // it looks for garbage in value logs
         }
         if plan.bottom && plan.is_merge() {
-            family.choose_victims(&version, ctx.write.thrift()); // the merge moves values anyway
+            family.choose_victims(&version, ctx.write.budget()); // the merge moves values anyway
         }
         let claim = plan.claim(&version);
         Some((Arc::new(Begun { plan, purge: purge_of(&version), stops }), claim))

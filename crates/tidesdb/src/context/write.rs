@@ -13,12 +13,12 @@ use tidesdb_sync::{Mutex, RwLock, pin, rank};
 
 use super::{Families, ReadCtx};
 use crate::events::Events;
-use crate::family::{FamilyCore, FamilyIndex, MemSlot, ReadView, Thrift};
+use crate::family::{FamilyCore, FamilyIndex, GarbageBudget, MemSlot, ReadView};
 use crate::health::Health;
 use crate::jobs::{Call, Calls, Job, JobQueue, Merges, RunningJobs};
 use crate::memory::{Memory, Pressure, Use};
 use crate::options::DbOptions;
-use crate::pacing::{GROWTH_PATIENCE, Pacing, Verdict};
+use crate::pacing::{Admission, GROWTH_PATIENCE, Pacing};
 use crate::types::{FamilyId, SeqNo};
 use crate::waits::StallCause;
 use crate::wal::{Commit, Log, Purpose, SpaceReservation, SyncDue};
@@ -291,7 +291,7 @@ impl WriteCtx {
     /// Returns true if commits run the jobs themselves: the database has no threads, or the system has no room for them.
     #[inline]
     pub fn works_alone(&self) -> bool {
-        self.options.background_threads == Some(0) || self.jobs.staff.lacks_workers()
+        self.options.background_threads == Some(0) || self.jobs.workers.lacks_workers()
     }
 
     /// Makes the log and the values durable up to `end`.
@@ -383,11 +383,11 @@ impl WriteCtx {
     }
 
     /// How much garbage value logs may hold now.
-    pub fn thrift(&self) -> Thrift {
+    pub fn budget(&self) -> GarbageBudget {
         match self.idle.load(Ordering::Relaxed) {
-            _ if self.log.lacks_space() => Thrift::Short,
-            true => Thrift::Idle,
-            false => Thrift::Busy,
+            _ if self.log.lacks_space() => GarbageBudget::Short,
+            true => GarbageBudget::Idle,
+            false => GarbageBudget::Busy,
         }
     }
 
@@ -414,8 +414,8 @@ impl WriteCtx {
             return Ok(()); // the next commit runs the job
         }
         let verdict = || match self.memory.is_within_limit() {
-            true => Verdict::Go,
-            false => Verdict::Stop(StallCause::Memory),
+            true => Admission::Go,
+            false => Admission::Stop(StallCause::Memory),
         };
         self.pacing.stop(&*self.env.clock, StallCause::Memory, GROWTH_PATIENCE, verdict, |_| {
             self.health.check()?;

@@ -16,7 +16,7 @@ use crate::context::WriteCtx;
 use crate::engine::Engine;
 use crate::family::FamilyCore;
 use crate::health::Health;
-use crate::jobs::{Crew, Job, Retry};
+use crate::jobs::{Job, Retry, ThreadKind};
 use crate::maintenance::MaintenanceCtx;
 use crate::memory::Memory;
 use crate::options::{DbOptions, FamilyOptions, RecoveryMode, RemoteOptions, SyncMode};
@@ -546,11 +546,11 @@ fn ask_for_due(engine: &Arc<Engine>) {
             || !version.vlogs().is_empty()
             || version.runs().len() > 1 && version.bytes() >= WATCHED_BYTES_MIN;
         if may_become_due {
-            write.jobs.want(Crew::Clock);
+            write.jobs.want(ThreadKind::Clock);
         }
     }
     if engine.remote.is_some() {
-        write.jobs.want(Crew::Clock);
+        write.jobs.want(ThreadKind::Clock);
     }
 }
 

@@ -36,7 +36,7 @@ impl Engine {
                 "there are {families} families, and a memory_limit of {limit} bytes has room for {max}: more memory is in use, and none can be created"
             ));
         }
-        if let Some(cause) = self.write.jobs.staff.shortage() {
+        if let Some(cause) = self.write.jobs.workers.shortage() {
             causes.push(format!(
                 "commits do the work of background threads, which the system cannot start: {cause}"
             ));

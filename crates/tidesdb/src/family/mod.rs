@@ -28,7 +28,7 @@ use index::MemtableFacts;
 pub use index::{Again, FamilyIndex, Sweep};
 pub use probes::{GET_CHARGE, Probes, SEEK_CHARGE};
 pub use read_view::{MemSlot, ReadView};
-pub use space::{Collection, SettledFiles, Thrift, ValueSpace};
+pub use space::{Collection, GarbageBudget, SettledFiles, ValueSpace};
 pub use stats::{FamilyStats, LevelCounters, Metric};
 use tidesdb_memtable::{KeyOrder, Memtable};
 use tidesdb_sync::{EpochCell, Guard, Mutex, ShardedCounters, pin, rank};

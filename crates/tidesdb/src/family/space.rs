@@ -22,7 +22,7 @@ const UNFLUSHED_PART: u64 = 8;
 const UNFLUSHED_LEAST: u64 = 32 << 20;
 /// Tables are merged when newer ones may hide this part of the live values, if the merge writes less than half of what it may find.
 const HIDDEN_PART: u64 = 8;
-const LOOK_COST: u64 = 2;
+const MERGE_COST: u64 = 2;
 /// Approximate number of flushes after which a higher share of new keys is fully used.
 const NEW_KEYS_SLOWNESS: f64 = 8.0;
 /// Approximate number of commits after which a changed compression ratio of values is fully used.
@@ -36,7 +36,7 @@ const SLACK_PART: u64 = 4;
 
 /// How much garbage value logs may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Thrift {
+pub enum GarbageBudget {
     /// More than is configured: commits need the disk.
     Busy,
     /// What is configured.
@@ -45,7 +45,7 @@ pub enum Thrift {
     Short,
 }
 
-impl Thrift {
+impl GarbageBudget {
     /// Garbage may be this many times what is configured.
     fn factor(self) -> f64 {
         match self {
@@ -152,14 +152,14 @@ impl SettledFiles {
 
 impl FamilyCore {
     /// Returns the garbage that `bytes` of value logs may hold.
-    pub fn garbage_max(&self, bytes: u64, thrift: Thrift) -> u64 {
-        let share = f64::from(self.options.value_garbage_percent()) / 100.0 * thrift.factor();
+    pub fn garbage_max(&self, bytes: u64, budget: GarbageBudget) -> u64 {
+        let share = f64::from(self.options.value_garbage_percent()) / 100.0 * budget.factor();
         (bytes as f64 * share.min(GARBAGE_SHARE_MAX)) as u64 + self.garbage_slack()
     }
 
     /// Returns the files to empty, as long as `files` hold too much garbage; none if values are not to be moved.
-    pub fn victims(&self, files: &SettledFiles, thrift: Thrift) -> BTreeSet<VlogId> {
-        let max = self.garbage_max(files.bytes, thrift);
+    pub fn victims(&self, files: &SettledFiles, budget: GarbageBudget) -> BTreeSet<VlogId> {
+        let max = self.garbage_max(files.bytes, budget);
         if self.options.value_garbage_percent() == 0 || files.garbage <= max {
             return BTreeSet::new();
         }
@@ -167,10 +167,10 @@ impl FamilyCore {
     }
 
     /// Chooses the files to empty for a merge that is about to begin, unless the last collection failed.
-    pub fn choose_victims(&self, version: &TableVersion, thrift: Thrift) {
+    pub fn choose_victims(&self, version: &TableVersion, budget: GarbageBudget) {
         if !version.vlogs().is_empty() && !self.collection.retry.is_failing() {
             let files = SettledFiles::of(self, version, version.flushed_to());
-            self.collection.set_victims(self.victims(&files, thrift));
+            self.collection.set_victims(self.victims(&files, budget));
         }
     }
 
@@ -201,7 +201,7 @@ impl FamilyCore {
         }
         let space = ValueSpace::of(version);
         let most = space.live / HIDDEN_PART + self.garbage_slack();
-        self.collection.likely_hidden(&space) > most.max(space.table_bytes.saturating_mul(LOOK_COST))
+        self.collection.likely_hidden(&space) > most.max(space.table_bytes.saturating_mul(MERGE_COST))
     }
 
     /// Takes note of the values of a new version: new files get their size from it, and writers are slowed down if it holds too much

@@ -5,7 +5,7 @@ mod calls;
 mod merges;
 mod retry;
 mod running;
-mod staff;
+mod threads;
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ pub use calls::{Call, Calls};
 pub use merges::Merges;
 pub use retry::Retry;
 pub use running::{JobStart, JobStats, Progress, RunningJob, RunningJobs};
-pub use staff::{Crew, Staff};
+pub use threads::{ThreadKind, WorkerPool};
 use tidesdb_sync::{Condvar, Event, Mutex, rank};
 
 use crate::types::FamilyId;
@@ -150,7 +150,7 @@ pub struct JobQueue {
     /// Advanced when the queue is closed.
     ended: Event,
     /// The threads that take the jobs.
-    pub staff: Staff,
+    pub workers: WorkerPool,
 }
 
 #[derive(Debug, Default)]
@@ -185,13 +185,13 @@ impl Inner {
     }
 
     /// Who takes `job`.
-    fn crew(&self, job: Job) -> Crew {
+    fn kind(&self, job: Job) -> ThreadKind {
         match self.lane(job) {
-            Lane::Removals => Crew::Removals,
-            Lane::Uploads => Crew::Uploads,
-            Lane::Log => Crew::Log,
-            Lane::Short | Lane::SmallMerges => Crew::Short,
-            Lane::Long => Crew::Long,
+            Lane::Removals => ThreadKind::Removals,
+            Lane::Uploads => ThreadKind::Uploads,
+            Lane::Log => ThreadKind::Log,
+            Lane::Short | Lane::SmallMerges => ThreadKind::Short,
+            Lane::Long => ThreadKind::Long,
         }
     }
 
@@ -252,18 +252,18 @@ impl JobQueue {
             inner.put(job, turn);
             self.changed.notify_all(); // not every worker takes every job
         }
-        let (crew, is_backlog) = (inner.crew(job), inner.waiting.len() > BACKLOG);
+        let (kind, is_backlog) = (inner.kind(job), inner.waiting.len() > BACKLOG);
         drop(inner);
-        self.want(crew);
+        self.want(kind);
         if is_backlog {
-            [Crew::Short, Crew::Long].into_iter().for_each(|crew| self.want(crew));
+            [ThreadKind::Short, ThreadKind::Long].into_iter().for_each(|kind| self.want(kind));
         }
     }
 
-    /// Starts the threads of `crew`, unless they have started or the queue is closed.
-    pub fn want(&self, crew: Crew) {
-        if !self.staff.has(crew) && !self.is_closed() {
-            self.staff.start(crew);
+    /// Starts the threads of `kind`, unless they have started or the queue is closed.
+    pub fn want(&self, kind: ThreadKind) {
+        if !self.workers.has(kind) && !self.is_closed() {
+            self.workers.start(kind);
         }
     }
 
@@ -290,7 +290,7 @@ impl JobQueue {
             self.changed.notify_all(); // a worker that waits may take it now
             drop(inner);
             if !is_small {
-                self.want(Crew::Long); // those that it was left to do not take it any more
+                self.want(ThreadKind::Long); // those that it was left to do not take it any more
             }
         }
     }
@@ -350,11 +350,11 @@ impl JobQueue {
     /// Queues the short `job`. Returns whether a thread takes it.
     pub fn push_to_thread(&self, job: Job) -> bool {
         self.push(job);
-        let crew = self.inner.lock().crew(job);
-        if !self.staff.has(crew) {
-            self.want(Crew::Short); // it takes the job, too
+        let kind = self.inner.lock().kind(job);
+        if !self.workers.has(kind) {
+            self.want(ThreadKind::Short); // it takes the job, too
         }
-        (self.staff.has(crew) || self.staff.has(Crew::Short)) && !self.is_closed()
+        (self.workers.has(kind) || self.workers.has(ThreadKind::Short)) && !self.is_closed()
     }
 
     /// Withdraws the request for `job`, which failed and is requested again later.

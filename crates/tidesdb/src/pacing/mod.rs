@@ -99,7 +99,7 @@ impl Limit {
 
 /// What happens to a commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum Verdict {
+pub enum Admission {
     /// It goes on.
     #[default]
     Go,
@@ -114,7 +114,7 @@ pub enum Verdict {
 pub struct Load {
     fullness: f64,
     /// What it does to the commit.
-    pub verdict: Verdict,
+    pub admission: Admission,
 }
 
 impl Load {
@@ -128,9 +128,9 @@ impl Load {
         let counted = if limit.steepest.is_some() { fullness.min(NEVER_STOPS) } else { fullness };
         if counted > self.fullness {
             self.fullness = counted;
-            self.verdict = match limit.steepest {
-                None if fullness >= 1.0 => Verdict::Stop(limit.cause),
-                steepest => Verdict::Slow(limit.cause, fullness.min(steepest.unwrap_or(1.0))),
+            self.admission = match limit.steepest {
+                None if fullness >= 1.0 => Admission::Stop(limit.cause),
+                steepest => Admission::Slow(limit.cause, fullness.min(steepest.unwrap_or(1.0))),
             };
         }
     }
@@ -140,10 +140,10 @@ impl Load {
 mod tests {
     use super::*;
 
-    fn verdict(full: &[(&Limit, f64)]) -> Verdict {
+    fn admission(full: &[(&Limit, f64)]) -> Admission {
         let mut load = Load::default();
         full.iter().for_each(|(limit, fullness)| load.add_full(limit, *fullness));
-        load.verdict
+        load.admission
     }
 
     /// A merge of level 1 removes at least `trigger` tables at its end. Between slow and stop there is room for that many.
@@ -159,10 +159,10 @@ mod tests {
     #[test]
     fn garbage_delays_writers_more_the_more_there_is_but_never_stops_them() {
         let full = |share, percent| GARBAGE.fullness(share, f64::from(percent) / 100.0);
-        assert_eq!(verdict(&[(&GARBAGE, full(0.375, 25))]), Verdict::Go, "not too much");
+        assert_eq!(admission(&[(&GARBAGE, full(0.375, 25))]), Admission::Go, "not too much");
         assert!((full(0.468_75, 25) - 0.5).abs() < 1e-9, "half way");
         for (share, percent) in [(0.75, 25), (f64::MAX, 1), (2.0, 100)] {
-            assert_eq!(verdict(&[(&GARBAGE, full(share, percent))]), Verdict::Slow(Values, 1.8));
+            assert_eq!(admission(&[(&GARBAGE, full(share, percent))]), Admission::Slow(Values, 1.8));
         }
         for percent in 1..=100 {
             let full: Vec<f64> = (0..=1000).map(|n| full(f64::from(n) / 1000.0, percent)).collect();
@@ -203,13 +203,13 @@ mod tests {
 
     #[test]
     fn the_fullest_limit_counts_and_one_that_never_stops_is_never_full() {
-        assert_eq!(verdict(&[]), Verdict::Go);
-        assert_eq!(verdict(&[(&MEMORY, 0.0)]), Verdict::Go);
-        assert_eq!(verdict(&[(&MEMTABLES, 0.4), (&MEMORY, 0.5)]), Verdict::Slow(Memory, 0.5));
-        assert_eq!(verdict(&[(&LEVEL_1, 1.0), (&MEMORY, 0.5)]), Verdict::Stop(Tables));
-        assert_eq!(verdict(&[(&LEVEL_1, 0.5), (&MERGES, 5.0)]), Verdict::Slow(Tables, 0.9));
-        assert_eq!(verdict(&[(&LEVEL_1, 0.95), (&MERGES, 5.0)]), Verdict::Slow(Tables, 0.95));
-        assert_eq!(verdict(&[(&LEVEL_1, 0.95), (&GARBAGE, 1.5)]), Verdict::Slow(Tables, 0.95));
-        assert_eq!(verdict(&[(&LEVEL_1, 0.5), (&GARBAGE, 1.5)]), Verdict::Slow(Values, 1.5));
+        assert_eq!(admission(&[]), Admission::Go);
+        assert_eq!(admission(&[(&MEMORY, 0.0)]), Admission::Go);
+        assert_eq!(admission(&[(&MEMTABLES, 0.4), (&MEMORY, 0.5)]), Admission::Slow(Memory, 0.5));
+        assert_eq!(admission(&[(&LEVEL_1, 1.0), (&MEMORY, 0.5)]), Admission::Stop(Tables));
+        assert_eq!(admission(&[(&LEVEL_1, 0.5), (&MERGES, 5.0)]), Admission::Slow(Tables, 0.9));
+        assert_eq!(admission(&[(&LEVEL_1, 0.95), (&MERGES, 5.0)]), Admission::Slow(Tables, 0.95));
+        assert_eq!(admission(&[(&LEVEL_1, 0.95), (&GARBAGE, 1.5)]), Admission::Slow(Tables, 0.95));
+        assert_eq!(admission(&[(&LEVEL_1, 0.5), (&GARBAGE, 1.5)]), Admission::Slow(Values, 1.5));
     }
 }

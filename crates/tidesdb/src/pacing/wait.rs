@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidesdb_io::Clock;
 
-use super::{Pacing, Verdict};
+use super::{Admission, Pacing};
 use crate::waits::StallCause;
 use crate::{Error, Result};
 
@@ -31,14 +31,14 @@ const DELAY_MIN: Duration = Duration::from_micros(50);
 const SLICE: Duration = Duration::from_millis(10);
 
 impl Pacing {
-    /// Delays a commit that causes work of `bytes` bytes, because of a limit (its cause and its fullness). Ends early once `verdict` is
-    /// [`Verdict::Go`].
+    /// Delays a commit that causes work of `bytes` bytes, because of a limit (its cause and its fullness). Ends early once `admission` is
+    /// [`Admission::Go`].
     pub fn delay(
         &self,
         clock: &dyn Clock,
         (cause, fullness): (StallCause, f64),
         bytes: f64,
-        verdict: impl Fn() -> Verdict,
+        admission: impl Fn() -> Admission,
     ) {
         let cost = bytes / self.rate(cause) * STEEPNESS * fullness * fullness;
         let now = clock.mono();
@@ -50,13 +50,13 @@ impl Pacing {
         delays.slowed.fetch_add(1, Ordering::Relaxed);
         delays.measure(clock, now, || {
             let left = || (now + wait).saturating_sub(clock.mono()).min(SLICE);
-            while !left().is_zero() && verdict() != Verdict::Go {
+            while !left().is_zero() && admission() != Admission::Go {
                 clock.sleep(left());
             }
         });
     }
 
-    /// Stops a writer while `verdict` is [`Verdict::Stop`]; `cause` is the first cause. Calls `check` before each wait.
+    /// Stops a writer while `admission` is [`Admission::Stop`]; `cause` is the first cause. Calls `check` before each wait.
     ///
     /// # Errors
     /// `Busy` without progress for [`PATIENCE`], or if memory is scarce for `memory_patience` in all; those of `check`.
@@ -66,7 +66,7 @@ impl Pacing {
         clock: &dyn Clock,
         cause: StallCause,
         memory_patience: Duration,
-        verdict: impl Fn() -> Verdict,
+        admission: impl Fn() -> Admission,
         check: impl Fn(StallCause) -> Result<()>,
     ) -> Result<()> {
         let (delays, started) = (self.delays(cause), clock.mono());
@@ -75,7 +75,7 @@ impl Pacing {
         let result = delays.measure(clock, started, || {
             loop {
                 let seen = self.progress.current();
-                let Verdict::Stop(cause) = verdict() else { return Ok(()) };
+                let Admission::Stop(cause) = admission() else { return Ok(()) };
                 check(cause)?;
                 // A timed wait may end early, so the clock decides.
                 let progress = self.progress.wait_while(seen, Some(LOOK));

@@ -347,7 +347,7 @@ impl Cursor {
     #[cold]
     #[inline(never)]
     fn fill_buffer(&mut self) -> Result<()> {
-        if self.hold(Rows::BYTES_MAX).is_err() {
+        if self.try_charge(Rows::BYTES_MAX).is_err() {
             return Ok(());
         }
         self.buffer.fill(|rows| self.inner.take_rows(rows));
@@ -424,7 +424,7 @@ impl Cursor {
         }
         self.count_step(true);
         self.note(|track, landed| track.step(Side::Low, landed));
-        self.hold(self.inner.held_bytes())
+        self.try_charge(self.inner.held_bytes())
     }
 
     /// Charges the active memtable for the deleted keys that the scan stepped over, and requests its flush if that is due.
@@ -440,7 +440,7 @@ impl Cursor {
     /// Charges the combined value, which is there already.
     #[cold]
     fn charge_combined(&mut self) {
-        self.take_note(self.inner.held_bytes());
+        self.charge_held(self.inner.held_bytes());
     }
 
     /// Records the new position in the transaction's track, if there is one, and charges the memtable for deleted
@@ -527,7 +527,7 @@ impl Cursor {
                 Some(pointer) => self.read_stored(&pointer)?,
                 None => {
                     let len = ChunkedPlace::decode(self.inner.entry()?.2).map_or(0, |place| place.len);
-                    self.hold(usize::try_from(len).unwrap_or(usize::MAX))?;
+                    self.try_charge(usize::try_from(len).unwrap_or(usize::MAX))?;
                     resolve_chunks(&self.family, self.inner.entry()?.2, mem::take(&mut self.spare))?
                 }
             };
@@ -538,7 +538,7 @@ impl Cursor {
 
     /// Returns the value that `pointer` leads to; reads those of the next rows too in a long scan.
     fn read_stored(&mut self, pointer: &VlogPointer) -> Result<Slice> {
-        self.hold((pointer.raw_len as usize).saturating_add(self.stored.bytes()))?;
+        self.try_charge((pointer.raw_len as usize).saturating_add(self.stored.bytes()))?;
         if !self.family.memory.has_room_for_cursors() {
             self.stored.forget();
             return self.family.vlog.read(pointer).map(Slice::from);
@@ -556,7 +556,7 @@ impl Cursor {
                 Ok(scout)
             },
         );
-        self.take_note((pointer.raw_len as usize).saturating_add(self.stored.bytes()));
+        self.charge_held((pointer.raw_len as usize).saturating_add(self.stored.bytes()));
         match self.stored.take(pointer)? {
             Some(value) => Ok(value),
             None => self.family.vlog.read(pointer).map(Slice::from),

@@ -15,7 +15,7 @@ use crate::family::FamilyCore;
 use crate::jobs::Job;
 use crate::memory::{Charge, Pressure, RANGES_FULL};
 use crate::pacing::{
-    GARBAGE, LEVEL_1, Load, MEMORY, MEMORY_PATIENCE, MEMTABLE_BYTES, MEMTABLES, MERGES, Verdict,
+    Admission, GARBAGE, LEVEL_1, Load, MEMORY, MEMORY_PATIENCE, MEMTABLE_BYTES, MEMTABLES, MERGES,
 };
 use crate::waits::StallCause;
 use crate::{Error, Result};
@@ -26,16 +26,16 @@ use crate::{Error, Result};
 /// As [`Pacing::stop`](crate::pacing::Pacing::stop); those of [`WriteCtx::check_writable`].
 pub(super) fn admit(ctx: &WriteCtx, batch: &WriteBatch) -> Result<Option<Charge>> {
     let kept = batch.is_large().then(|| ctx.memory.reserve(batch.bytes() as u64));
-    match verdict(ctx, batch) {
-        Verdict::Go => {}
+    match admission(ctx, batch) {
+        Admission::Go => {}
         _ if ctx.works_alone() => {}
-        Verdict::Slow(cause, fullness) => {
+        Admission::Slow(cause, fullness) => {
             let bytes = cost(batch, cause);
-            ctx.pacing.delay(&*ctx.env.clock, (cause, fullness), bytes, || verdict(ctx, batch));
+            ctx.pacing.delay(&*ctx.env.clock, (cause, fullness), bytes, || admission(ctx, batch));
         }
-        Verdict::Stop(cause) => {
-            let (verdict, check) = (|| verdict(ctx, batch), |cause| ask_for_work(ctx, batch, cause));
-            ctx.pacing.stop(&*ctx.env.clock, cause, MEMORY_PATIENCE, verdict, check)?;
+        Admission::Stop(cause) => {
+            let (admission, check) = (|| admission(ctx, batch), |cause| ask_for_work(ctx, batch, cause));
+            ctx.pacing.stop(&*ctx.env.clock, cause, MEMORY_PATIENCE, admission, check)?;
         }
     }
     Ok(kept)
@@ -69,22 +69,22 @@ fn take_for_ranges(ctx: &WriteCtx, bytes: u64) -> Result<Charge> {
         ctx.apply_ranges(); // the caller does the work after the commit
     }
     let taken = RefCell::new(ctx.memory.take_for_ranges(bytes));
-    let verdict = || {
+    let admission = || {
         let mut taken = taken.borrow_mut();
         *taken = taken.take().or_else(|| ctx.memory.take_for_ranges(bytes));
-        if taken.is_some() { Verdict::Go } else { Verdict::Stop(StallCause::Memory) }
+        if taken.is_some() { Admission::Go } else { Admission::Stop(StallCause::Memory) }
     };
     let ask = |_| {
         ctx.check_writable()?;
         ctx.apply_ranges();
         Ok(())
     };
-    if verdict() != Verdict::Go {
+    if admission() != Admission::Go {
         match ctx.works_alone() {
             true => ctx.check_writable()?,
             false => {
                 let stopped =
-                    ctx.pacing.stop(&*ctx.env.clock, StallCause::Memory, MEMORY_PATIENCE, verdict, ask);
+                    ctx.pacing.stop(&*ctx.env.clock, StallCause::Memory, MEMORY_PATIENCE, admission, ask);
                 stopped.or_else(|e| if matches!(e, Error::Busy { .. }) { Ok(()) } else { Err(e) })?;
             }
         }
@@ -116,7 +116,7 @@ fn ask_for_work(ctx: &WriteCtx, batch: &WriteBatch, cause: StallCause) -> Result
     Ok(())
 }
 
-fn verdict(ctx: &WriteCtx, batch: &WriteBatch) -> Verdict {
+fn admission(ctx: &WriteCtx, batch: &WriteBatch) -> Admission {
     let (unflushed, is_large) = (ctx.pacing.unflushed_bytes(), batch.is_large());
     let (mut load, mut garbage, mut active, mut waiting) = (Load::default(), 0.0_f64, 0_u64, 0_usize);
     for family in &batch.families {
@@ -136,7 +136,7 @@ fn verdict(ctx: &WriteCtx, batch: &WriteBatch) -> Verdict {
     if is_scarce {
         ctx.ask_for_relief();
     } else if unflushed == 0 && garbage == 0.0 && !is_large {
-        return load.verdict;
+        return load.admission;
     }
     let bytes = if is_large { unflushed.max(immutable_bytes_now(ctx)) } else { unflushed + active };
     load.add(&MEMTABLE_BYTES, bytes as f64, ctx.options.memtables_bytes_max as f64);
@@ -147,7 +147,7 @@ fn verdict(ctx: &WriteCtx, batch: &WriteBatch) -> Verdict {
     if garbage > 0.0 && !ctx.merges.are_stuck() {
         load.add_full(&GARBAGE, garbage);
     }
-    load.verdict
+    load.admission
 }
 
 /// Bytes of all immutable memtables, in full.

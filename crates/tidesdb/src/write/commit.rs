@@ -17,7 +17,7 @@ use super::staged::{Staged, stage};
 use crate::callback::{comparing, contained};
 use crate::context::WriteCtx;
 use crate::family::{Committed, CommittedOp, FamilyCore, Metric};
-use crate::jobs::{Crew, Job};
+use crate::jobs::{Job, ThreadKind};
 use crate::memory::{Charge, Use};
 use crate::options::{SyncMode, WriteOptions};
 use crate::types::{Between, Kind, SeqNo, moment_of};
@@ -344,7 +344,7 @@ fn sync_ahead(ctx: &WriteCtx, commit: &Commit) {
 #[cold]
 fn ask_ahead(ctx: &WriteCtx, commit: &Commit) {
     if ctx.log.takes_first() {
-        ctx.jobs.want(Crew::Clock);
+        ctx.jobs.want(ThreadKind::Clock);
     }
     if ctx.log.wants_piece(commit) {
         let _ = ctx.jobs.push_to_thread(Job::PrepareLog); // a commit that finds no file asks again

@@ -205,7 +205,7 @@ impl Cursor {
         self.seen = seen;
         let inner = self.over_view(&view, self.reads.now());
         self.adopt(view, inner);
-        self.hold(0)
+        self.try_charge(0)
     }
 }
 

@@ -186,7 +186,7 @@ impl Cursor {
         if scope.is_bounded() || scope.keys_only || scope.one_call {
             cursor.set_scope(scope);
         }
-        cursor.hold(0)?;
+        cursor.try_charge(0)?;
         Ok(cursor)
     }
 
@@ -247,17 +247,17 @@ impl Cursor {
     ///
     /// # Errors
     /// `Busy` if cursors hold their share of the memory.
-    pub(super) fn hold(&mut self, bytes: usize) -> Result<()> {
+    pub(super) fn try_charge(&mut self, bytes: usize) -> Result<()> {
         let wanted = self.base + bytes as u64;
         if wanted > self.charge.bytes() && !self.inner.scope().one_call {
             return self.charge.grow(&self.family.memory, wanted).map(drop);
         }
-        self.take_note(bytes);
+        self.charge_held(bytes);
         Ok(())
     }
 
-    /// Like [`Self::hold`], for memory that is taken already.
-    pub(super) fn take_note(&mut self, bytes: usize) {
+    /// Like [`Self::try_charge`], for memory that is taken already.
+    pub(super) fn charge_held(&mut self, bytes: usize) {
         let wanted = self.base + bytes as u64;
         if wanted > self.charge.bytes() {
             self.charge.set(&self.family.memory, wanted);

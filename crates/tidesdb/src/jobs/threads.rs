@@ -8,7 +8,7 @@ use tidesdb_sync::{Mutex, rank};
 
 /// Threads that take the same jobs. With one worker, it is the first three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Crew {
+pub enum ThreadKind {
     /// Takes short jobs.
     Short,
     /// Takes merges, their parts, and collections of values.
@@ -23,62 +23,62 @@ pub enum Crew {
     Clock,
 }
 
-impl Crew {
+impl ThreadKind {
     fn bit(self) -> u8 {
         1 << self as u8
     }
 }
 
-/// Starts threads of a crew, or reports that there are none.
-type Start = Box<dyn Fn(Crew) + Send + Sync>;
+/// Starts threads of a kind, or reports that there are none.
+type Start = Box<dyn Fn(ThreadKind) + Send + Sync>;
 
-/// The crews that have started, and how the others start.
+/// The kinds that have started, and how the others start.
 #[derive(Default)]
-pub struct Staff {
+pub struct WorkerPool {
     /// Unset: there are no threads.
     start: OnceLock<Start>,
-    /// Crews with a thread.
+    /// Kinds with a thread.
     started: AtomicU8,
-    /// Crews that could not be started when they were wanted last.
+    /// Kinds that could not be started when they were wanted last.
     lacking: AtomicU8,
     /// Why one could not be started.
     cause: Mutex<String, { rank::LEAF }>,
 }
 
-impl Staff {
-    /// From now on `start` starts a crew when it is wanted. It reports what it did by [`Staff::started`] and [`Staff::failed`].
-    pub fn hire_by(&self, start: impl Fn(Crew) + Send + Sync + 'static) {
+impl WorkerPool {
+    /// From now on `start` starts a kind when it is wanted. It reports what it did by [`WorkerPool::started`] and [`WorkerPool::failed`].
+    pub fn start_with(&self, start: impl Fn(ThreadKind) + Send + Sync + 'static) {
         let _set_once = self.start.set(Box::new(start));
     }
 
-    /// Returns true if `crew` has a thread.
+    /// Returns true if `kind` has a thread.
     #[inline]
-    pub fn has(&self, crew: Crew) -> bool {
-        self.started.load(Ordering::Acquire) & crew.bit() != 0
+    pub fn has(&self, kind: ThreadKind) -> bool {
+        self.started.load(Ordering::Acquire) & kind.bit() != 0
     }
 
-    pub(super) fn start(&self, crew: Crew) {
+    pub(super) fn start(&self, kind: ThreadKind) {
         if let Some(start) = self.start.get() {
-            start(crew);
+            start(kind);
         }
     }
 
-    /// Records that `crew` has a thread.
-    pub fn started(&self, crew: Crew) {
-        self.started.fetch_or(crew.bit(), Ordering::AcqRel);
-        self.lacking.fetch_and(!crew.bit(), Ordering::AcqRel);
+    /// Records that `kind` has a thread.
+    pub fn started(&self, kind: ThreadKind) {
+        self.started.fetch_or(kind.bit(), Ordering::AcqRel);
+        self.lacking.fetch_and(!kind.bit(), Ordering::AcqRel);
     }
 
-    /// Records that `crew` has no thread, because of `cause`. Returns true if that is new.
-    pub fn failed(&self, crew: Crew, cause: String) -> bool {
+    /// Records that `kind` has no thread, because of `cause`. Returns true if that is new.
+    pub fn failed(&self, kind: ThreadKind, cause: String) -> bool {
         *self.cause.lock() = cause;
-        self.lacking.fetch_or(crew.bit(), Ordering::AcqRel) & crew.bit() == 0
+        self.lacking.fetch_or(kind.bit(), Ordering::AcqRel) & kind.bit() == 0
     }
 
     /// Returns true if jobs wait for threads that could not be started: commits run them.
     #[inline]
     pub fn lacks_workers(&self) -> bool {
-        self.lacking.load(Ordering::Relaxed) & !(Crew::Clock.bit() | Crew::Log.bit()) != 0
+        self.lacking.load(Ordering::Relaxed) & !(ThreadKind::Clock.bit() | ThreadKind::Log.bit()) != 0
     }
 
     /// Returns why a thread could not be started, if one is lacking.
@@ -87,9 +87,9 @@ impl Staff {
     }
 }
 
-impl fmt::Debug for Staff {
+impl fmt::Debug for WorkerPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Staff")
+        f.debug_struct("WorkerPool")
             .field("started", &self.started)
             .field("lacking", &self.lacking)
             .finish_non_exhaustive()
