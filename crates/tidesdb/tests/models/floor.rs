@@ -179,6 +179,25 @@ fn a_cursor_without_a_slot_keeps_its_versions() {
     hold_a_cursor(true);
 }
 
+/// A merge may begin between the read of the number and its registration: this shows that the models above can fail.
+#[test]
+#[should_panic(expected = "a reader at")]
+fn a_number_that_is_not_compared_with_the_floor_would_miss_a_version() {
+    check(|| {
+        let world = World::new(0, 1);
+        let writer = spawn(&world, |world| {
+            world.log.put(1);
+        });
+        let merge = spawn(&world, |world| world.merge());
+        let reader = spawn(&world, |world| {
+            let seq = world.visible();
+            let _place = world.snapshots.register_cursor_at(seq, 0);
+            world.check_now(seq);
+        });
+        [writer, merge, reader].into_iter().for_each(join);
+    });
+}
+
 /// The number is registered all the time, first by the snapshot, then by the cursor.
 #[test]
 fn a_cursor_outlives_its_snapshot() {
