@@ -118,7 +118,7 @@ fn concurrent_cursors_are_never_missed() {
         });
         let cursors = |_| {
             s.spawn(|| {
-                for _ in 0..20_000 {
+                for _ in 0..2_000 {
                     let (place, seq) = all.register_cursor(0, load);
                     for _ in 0..2 {
                         let list = lists.lock().unwrap()[0].clone();
