@@ -292,6 +292,9 @@ fn put_log(ctx: &MaintenanceCtx, remote: &Remote, first: WalId, end: SeqNo) -> R
         if begin > end {
             break;
         }
+        if id.0 < expected {
+            continue; // prepared, and to be removed because an oversized record took its place
+        }
         if id.0 != expected {
             return Ok(false);
         }

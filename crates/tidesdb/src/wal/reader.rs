@@ -193,17 +193,24 @@ pub struct CrashedLog<'a> {
 }
 
 impl<'a> CrashedLog<'a> {
-    /// Finds the segments and looks at their headers.
+    /// Finds the segments and looks at their headers. Leaves out those that were prepared, and were to be removed because an oversized record
+    /// had taken their place.
     ///
     /// # Errors
     /// `Io`.
     pub fn find(dir: &'a Arc<dyn Dir>, config: &'a ScanConfig) -> Result<Self> {
-        let ids = segment_files(dir, config.first, config.segment_bytes)?;
-        let mut this = Self { dir: &**dir, config, ids, bytes: 0, same_boot: !config.sync_failed };
-        let mut window = Window::new(0);
-        for id in &this.ids {
-            match open(this.dir, *id, config, &mut window) {
-                Ok(segment) => {
+        let mut this =
+            Self { dir: &**dir, config, ids: Vec::new(), bytes: 0, same_boot: !config.sync_failed };
+        let (mut window, mut covered) = (Window::new(0), 0);
+        for id in segment_files(dir, config.first, config.segment_bytes)? {
+            match open(this.dir, id, config, &mut window) {
+                Ok(mut segment) => {
+                    let first = first_seq(config, id.0);
+                    let head = segment.load(SEGMENT_HEADER_BYTES, RECORD_HEADER_BYTES as u64)?;
+                    if id.0 < covered && !RecordHeader::looks_like(head, first) {
+                        continue;
+                    }
+                    covered = covered.max(id.0 + u64::from(segment.header.span));
                     this.bytes += segment.header.file_bytes();
                     // All zeros mean "unknown", which is never treated as the same boot.
                     this.same_boot &= segment.header.is_of_boot(&config.boot_id);
@@ -211,6 +218,7 @@ impl<'a> CrashedLog<'a> {
                 Err(Unusable::Failed(e)) => return Err(e),
                 Err(Unusable::Damaged(_) | Unusable::Foreign(_)) => this.same_boot = false,
             }
+            this.ids.push(id);
         }
         Ok(this)
     }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use tidesdb_io::Access;
+use tidesdb_io::{Access, FileExt};
 
 use super::*;
 use crate::Error;
@@ -89,6 +89,38 @@ fn an_oversized_record_replaces_a_prepared_segment() {
     let (_, read) = rig.reopened().read().unwrap();
     assert!(read == [(a.seq, b"a".to_vec()), (b.seq, big), (c.seq, b"c".to_vec())]);
     assert_eq!(names(&rig), ["000001.wal", "000002.wal", "000006.wal"]);
+}
+
+/// Several segments may be ready. A crash between the record that covers them and their removal leaves both.
+#[test]
+fn a_prepared_segment_that_an_oversized_record_covers_is_not_damage() {
+    for has_record in [false, true] {
+        let rig = Rig::new();
+        let log = rig.log(true);
+        let a = put(&log, b"a");
+        let big = body(7, 3 * SEGMENT as usize);
+        let b = put(&log, &big);
+        let c = put(&log, b"c");
+        let other = Rig::new();
+        let of_other = other.log_at(WalId(3), false);
+        of_other.begin(Vec::new()).unwrap();
+        if has_record {
+            put(&of_other, b"d");
+        } else {
+            of_other.prepare_next().unwrap();
+        }
+        let left = other.disk.read_file(format!("{DB}/000003.wal")).unwrap();
+        assert_eq!(left.len() as u64, SEGMENT);
+        let file = rig.dir.create_new("000003.wal", 0).unwrap();
+        file.write_all_at(&left, 0).unwrap();
+        let read = rig.reopened().read();
+        if has_record {
+            assert!(read.unwrap_err().to_string().contains("overlaps"));
+        } else {
+            let (_, read) = read.unwrap();
+            assert!(read == [(a.seq, b"a".to_vec()), (b.seq, big), (c.seq, b"c".to_vec())]);
+        }
+    }
 }
 
 /// The prepared segment is renamed, then the file of the record, which fails.
