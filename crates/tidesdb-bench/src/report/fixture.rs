@@ -128,16 +128,7 @@ fn ours(row: &Spec, repetition: usize, rng: &mut Rng) -> Outcome {
         Workload::ProbeBeside => {
             vec![("SEARCH", write), ("PUT", write / 2.0), ("SEEK", 2e4), ("RANGE 10", 1e4), ("ABSENT", 5e5)]
         }
-        Workload::Motion => {
-            vec![
-                ("PUT", write),
-                ("PUT AGAIN", write),
-                ("SEEK AT ONCE", 2e4),
-                ("RANGE AT ONCE", 1e4),
-                ("GET AT ONCE", 1e5),
-                ("SEEK", 4e4),
-            ]
-        }
+        Workload::Motion => vec![("PUT", write), ("PUT AGAIN", write), ("SEEK AT ONCE", 2e4), ("SEEK", 4e4)],
         Workload::Blend => vec![("GET", 3e5), ("UPDATE", 2.9e5)],
         Workload::Transaction => vec![("TX", 2e5 / row.tx_ops as f64)],
         Workload::Iterate => Vec::new(),
