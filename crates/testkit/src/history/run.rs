@@ -1,5 +1,6 @@
 //! Runs a history: changes and maintenance of the database. Reads are in `reads`.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,6 +48,10 @@ pub(super) struct KeptCursor {
     pub(super) rows: Rows,
     pub(super) position: Option<usize>,
     pub(super) family: FamilyNo,
+    pub(super) at: ReadTimestamp,
+    /// What it may show of a row whose expiry has passed since: nothing, or only the operands after the expired value. It judges expiry as of
+    /// its creation or of one of its moves to newer tables.
+    pub(super) later: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
 }
 
 pub(super) struct Runner<'c> {
