@@ -181,8 +181,8 @@ const QEMU_LEAVES: &[(&str, &str)] = &[
     ("heap::tests::the_heap_counts_what_was_freed", STARTS_ITSELF),
     ("sim::alone::tests::a_body_runs_in_another_process", STARTS_ITSELF),
     ("sim::alone::tests::a_failure_is_that_of_the_test", STARTS_ITSELF),
-    ("files_and_directories_are_private_whatever_the_umask", STARTS_ITSELF),
-    ("other_processes_are_kept_out", STARTS_ITSELF),
+    ("real_disk_unix::files_and_directories_are_private_whatever_the_umask", STARTS_ITSELF),
+    ("real_disk::other_processes_are_kept_out", STARTS_ITSELF),
 ];
 
 const WINE_ENGINE: &[(&str, &str)] = &[(

@@ -1,8 +1,5 @@
 //! Calls that a signal interrupts, as file systems of other programs and of the network let it: nothing of that reaches the engine.
 
-#![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::path::Path;
 use std::process::Command;
 
@@ -98,7 +95,7 @@ fn a_call_that_is_interrupted_is_made_again() {
         // Every second call of a thread, from the first one on.
         strace.args(["-e", &format!("trace=?{call}"), "-e", &format!("inject=?{call}:error=EINTR:when=1+2")]);
         strace.arg(std::env::current_exe().unwrap()).env(FOLDER, folder);
-        strace.args(["a_call_that_is_interrupted_is_made_again", "--exact", "--nocapture"]);
+        strace.args(["interrupted::a_call_that_is_interrupted_is_made_again", "--exact", "--nocapture"]);
         let ran = strace.output().unwrap();
         let seen = std::fs::read_to_string(&log).unwrap_or_default();
         let _ = std::fs::remove_file(&log); // in the folder of temporary files

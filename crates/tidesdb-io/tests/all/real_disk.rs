@@ -1,17 +1,12 @@
 //! The real disk of every system: names, links, what others have open, and the lock across processes.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 
-use tidesdb_io::{Access, Boot, Dir, Disk, FileExt, RealDisk};
+use tidesdb_io::{Access, Boot, Dir, Disk, FileExt};
 
-fn open(path: &Path) -> Arc<dyn Dir> {
-    RealDisk::new().open_dir(path, true).unwrap()
-}
+use crate::open;
 
 #[test]
 fn names_are_single_components() {
@@ -147,7 +142,7 @@ impl Child {
     /// Starts the child. Also returns what it printed.
     fn start(path: &Path, exclusive: bool) -> (Self, String) {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "child_that_holds_a_lock", "--ignored", "--nocapture"]);
+        command.args(["--exact", "real_disk::child_that_holds_a_lock", "--ignored", "--nocapture"]);
         command.env("LOCK_CHILD_DIR", path).stdin(Stdio::piped()).stdout(Stdio::piped());
         if exclusive {
             command.env("LOCK_CHILD_EXCLUSIVE", "1");

@@ -1,7 +1,5 @@
 //! Advice about the page cache: its effect on a real disk, and that reads do not depend on it.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;

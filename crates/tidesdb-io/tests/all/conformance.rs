@@ -1,7 +1,5 @@
 //! The simulated disk against the real one: the same script must give the same results and errors.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::io;
 use std::path::Path;
 use std::sync::Arc;

@@ -1,19 +1,13 @@
 //! The real disk of Unix systems: permissions, links and other special files, blocks.
 
-#![cfg(unix)]
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
 
-use tidesdb_io::{Access, Advice, Dir, Disk, FileExt, RealDisk};
+use tidesdb_io::{Access, Advice, Disk, FileExt, RealDisk};
 
-fn open(path: &Path) -> Arc<dyn Dir> {
-    RealDisk::new().open_dir(path, true).unwrap()
-}
+use crate::open;
 
 fn mode(path: &Path) -> u32 {
     std::fs::metadata(path).unwrap().permissions().mode() & 0o7777

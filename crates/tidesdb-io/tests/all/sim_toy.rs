@@ -1,8 +1,6 @@
 //! The simulator applied to a small protocol: replacing a file. The correct protocol survives every crash point
 //! and image; each classic mistake is found.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 

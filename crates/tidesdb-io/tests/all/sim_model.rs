@@ -1,7 +1,5 @@
 //! The simulated disk against a model that keeps every version of everything.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;

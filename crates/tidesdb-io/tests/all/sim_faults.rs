@@ -1,13 +1,13 @@
 //! Tests of every fault of the simulated disk: which calls it strikes, and the state it leaves.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use tidesdb_io::sim::{self, Fault, Image, OpKind, OpSet, SimDisk, SyncModel, errno};
 use tidesdb_io::{Access, Advice, Dir, Disk, File, FileExt};
+
+use crate::raw;
 
 fn disk() -> (SimDisk, Arc<dyn Dir>) {
     let sim = SimDisk::new(11);
@@ -33,10 +33,6 @@ fn read(file: &dyn File) -> Vec<u8> {
 
 fn durable(sim: &SimDisk, name: &str) -> Vec<u8> {
     sim.crash_image(&Image::SYNCED, 1).read_file(format!("/db/{name}")).unwrap()
-}
-
-fn raw<T>(result: io::Result<T>) -> Option<i32> {
-    result.err().and_then(|e| e.raw_os_error())
 }
 
 #[test]

@@ -1,14 +1,13 @@
 //! The habits of file systems: what an open file keeps, and how far a sync reaches.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::collections::BTreeSet;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use tidesdb_io::sim::{DataFate, Habits, Image, NameFate, Reach, SimDisk, errno};
 use tidesdb_io::{Access, Boot, Dir, Disk, File, FileExt};
+
+use crate::raw;
 
 /// Every change that is not durable survives or is lost on its own.
 const ANY: Image = Image { data: DataFate::Sectors { size: 512, keep: 0.5 }, names: NameFate::Subset };
@@ -22,10 +21,6 @@ fn disk(habits: Habits) -> (SimDisk, Arc<dyn Dir>, Arc<dyn File>) {
     sim.write_file("/db-is-durable", b"").unwrap();
     let file = dir.open("a", Access::ReadWrite).unwrap();
     (sim, dir, file)
-}
-
-fn raw<T>(result: io::Result<T>) -> Option<i32> {
-    result.err().and_then(|e| e.raw_os_error())
 }
 
 fn names(disk: &SimDisk) -> Vec<String> {

@@ -1,7 +1,5 @@
 //! Crash images: which states each fate allows, and that every allowed state is reached.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
