@@ -1,7 +1,6 @@
 //! Random operations on each map and order, compared step by step with a `BTreeMap`. The keys are chosen to be
 //! hard: nested prefixes, sequences of 0xFF and 0x00, long shared parts, ascending and descending loads, many
 //! versions.
-#![cfg(not(loom))]
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

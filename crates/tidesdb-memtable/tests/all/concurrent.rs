@@ -1,14 +1,12 @@
 //! Many threads on one memtable: no entry is lost or out of order, and a read sees everything inserted before
 //! it began.
-#![cfg(not(loom))]
-
-mod maps;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 
-use maps::MapKind;
 use tidesdb_memtable::{KeyOrder, Memtable, Version};
+
+use crate::maps::MapKind;
 
 const KINDS: [MapKind; 2] = [MapKind::Tree, MapKind::SkipList];
 
