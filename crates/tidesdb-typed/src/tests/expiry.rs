@@ -1,5 +1,4 @@
 //! Rows with a time to live: their index entries expire with them.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +8,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tidesdb::{Db, FamilyOptions, Isolation};
 use tidesdb_io::{Clock as _, ManualClock, sim};
-use tidesdb_typed::{Error, IndexDefinition, Table, TableDefinition, encode};
+
+use crate::{Error, IndexDefinition, Table, TableDefinition, encode};
 
 /// A name, which one row has, and a group. Equal bytes of the value are equal names and groups.
 type Row = (u8, u8);

@@ -1,5 +1,5 @@
 //! A directory as an object store, on its own and with a database.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 #![expect(clippy::disallowed_methods, reason = "the test starts its own threads")]
 
 use std::io;
@@ -20,7 +20,7 @@ fn bytes_of(store: &dyn ObjectStore, name: &str) -> io::Result<Vec<u8>> {
 #[test]
 fn objects_are_stored_replaced_listed_and_deleted() {
     let temp = tempfile::tempdir().unwrap();
-    let store = tidesdb_objects::directory(temp.path().join("deep/down")).unwrap();
+    let store = crate::directory(temp.path().join("deep/down")).unwrap();
     assert!(store.list().unwrap().is_empty());
     let long: Vec<u8> = (0..20 << 20).map(|i: u32| (i >> 10) as u8).collect();
     store.put("000001.klog", &Body::bytes(&long)).unwrap();
@@ -42,7 +42,7 @@ fn objects_are_stored_replaced_listed_and_deleted() {
 #[test]
 fn a_body_that_cannot_be_read_leaves_the_object_as_it_was() {
     let temp = tempfile::tempdir().unwrap();
-    let store = tidesdb_objects::directory(temp.path().join("objects")).unwrap();
+    let store = crate::directory(temp.path().join("objects")).unwrap();
     store.put("000001.klog", &Body::bytes(b"whole")).unwrap();
     let short = tidesdb_io_file(temp.path());
     assert!(store.put("000001.klog", &Body::file(&*short, 0, 20 << 20)).is_err());
@@ -61,7 +61,7 @@ fn a_database_with_threads_comes_back_after_its_folder_is_removed() {
     let temp = tempfile::tempdir().unwrap();
     let folder = temp.path().join("db");
     let open = || {
-        let store = tidesdb_objects::directory(temp.path().join("objects")).unwrap();
+        let store = crate::directory(temp.path().join("objects")).unwrap();
         Db::options(&folder).remote(RemoteOptions::new(Arc::new(store))).open().unwrap()
     };
     let value = |i: u32, n: usize| i.to_le_bytes().repeat(n);

@@ -1,12 +1,12 @@
 //! Encoded keys sort as their types do, and decode to what was encoded.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use std::cmp::Ordering;
 use std::fmt::Debug;
 
 use proptest::prelude::*;
 use tidesdb::Db;
-use tidesdb_typed::{Error, IndexDefinition, Key, Prefix, TableDefinition, decode, encode};
+
+use crate::{Error, IndexDefinition, Key, Prefix, TableDefinition, decode, encode};
 
 /// Checks two keys: order and round trip, as a whole and with something behind them.
 fn check<K: Key + Debug>(a: &K, b: &K, order: Ordering) -> Result<(), TestCaseError> {
@@ -124,7 +124,7 @@ fn a_string_key_is_stored_as_its_bytes() {
 
 #[test]
 fn malformed_keys_are_described() {
-    let what = |error: tidesdb_typed::Malformed| error.to_string();
+    let what = |error: crate::Malformed| error.to_string();
     assert_eq!(what(decode::<u32>(b"abc").unwrap_err()), "it ends too early");
     assert_eq!(what(decode::<u8>(b"ab").unwrap_err()), "bytes are left over");
     assert_eq!(what(decode::<bool>(b"\x02").unwrap_err()), "a bool is 0 or 1");

@@ -1,5 +1,4 @@
 //! What tasks get, and what is in the database, when futures are dropped, functions panic, syncs fail, or the database is closed.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -12,7 +11,8 @@ use tidesdb::{
     Comparator, Db, Error, Family, FamilyOptions, OpenOptions, Result, SeqNo, SyncMode, WriteBatch,
 };
 use tidesdb_io::sim::{self, Fault, Image, OpSet, SimDisk, errno};
-use tidesdb_tokio::Committer;
+
+use crate::Committer;
 
 /// A simulated machine.
 struct Machine {

@@ -1,12 +1,12 @@
 //! Commits through a committer: durable, in order, and each with its own result.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
 use tempfile::TempDir;
 use tidesdb::{Db, Error, FamilyOptions, SyncMode, WriteBatch};
-use tidesdb_tokio::Committer;
+
+use crate::Committer;
 
 fn open() -> (TempDir, Db) {
     let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,4 @@
 //! Tables and their indexes, through the database, snapshots and transactions.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +6,8 @@ use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 use tidesdb::{Db, FamilyOptions, Isolation, SyncMode};
-use tidesdb_typed::{Error, IndexDefinition, Postcard, TableDefinition, encode};
+
+use crate::{Error, IndexDefinition, Postcard, TableDefinition, encode};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct User {
@@ -343,7 +343,7 @@ fn threads_share_a_table_and_its_indexes_stay_consistent() {
 }
 
 /// Compares the indexes with those that the rows of `model` have.
-fn check(users: &tidesdb_typed::Table<u32, Users>, model: &BTreeMap<u32, User>) {
+fn check(users: &crate::Table<u32, Users>, model: &BTreeMap<u32, User>) {
     let rows: BTreeMap<u32, User> = users.iter().unwrap().collect::<Result<_, _>>().unwrap();
     assert_eq!(&rows, model);
     let mails: Vec<_> = users.by(&BY_MAIL).iter().unwrap().map(Result::unwrap).collect();

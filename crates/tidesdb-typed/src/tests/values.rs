@@ -1,8 +1,8 @@
 //! Values come back as they were written.
-#![cfg(feature = "json")]
 
 use proptest::prelude::*;
-use tidesdb_typed::{Json, Value};
+
+use crate::{Json, Value};
 
 proptest! {
     /// The usual way of reading decimals is off by one unit in the last place for some of them.

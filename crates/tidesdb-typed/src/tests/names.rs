@@ -1,12 +1,12 @@
 //! Names of families: a definition takes no family that it did not make, and finds out when one of its own was dropped or renamed.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use std::sync::{Arc, Mutex};
 
 use tempfile::TempDir;
 use tidesdb::{Comparator, Db, FamilyOptions, SyncMode};
 use tidesdb_io::sim::{self, OpSet, SimDisk};
-use tidesdb_typed::{Error, IndexDefinition, Key, Table, TableDefinition, Value, encode};
+
+use crate::{Error, IndexDefinition, Key, Table, TableDefinition, Value, encode};
 
 const BY_MAIL: IndexDefinition<String, String> = IndexDefinition::unique("mail", |mail, keys| keys.add(mail));
 const BY_DOTTED: IndexDefinition<String, String> = IndexDefinition::new("b.c", |mail, keys| keys.add(mail));

@@ -1,6 +1,5 @@
 //! Random schemas, names with dots, drops, renames, clones, reopens and crashes, against a model: no row that a schema did not make ever
 //! disappears, and a table that opens has its rows and consistent indexes.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -8,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use proptest::prelude::*;
 use tidesdb::{Db, Family, FamilyId, FamilyOptions};
 use tidesdb_io::sim::{self, Image, OpSet, SimDisk};
-use tidesdb_typed::{Error, Index, IndexDefinition, Key, TableDefinition, decode};
+
+use crate::{Error, Index, IndexDefinition, Key, TableDefinition, decode};
 
 const CATALOGUE: &str = "tidesdb-typed";
 /// Names of tables: some are names of indexes of others.
@@ -196,7 +196,7 @@ impl World {
         let is_free = self.named(table).is_none() && families.iter().all(|name| self.named(name).is_none());
         let before = self.named(table).map(|(_, known)| known.rows.clone()).unwrap_or_default();
         let decoded: Result<BTreeMap<K, u8>, _> =
-            before.iter().map(|(k, v)| Ok::<_, tidesdb_typed::Malformed>((decode(k)?, decode(v)?))).collect();
+            before.iter().map(|(k, v)| Ok::<_, crate::Malformed>((decode(k)?, decode(v)?))).collect();
 
         let definition = TableDefinition::<K, u8>::new(table).indexes(indexes.leak());
         let opened = match definition.open(&self.db) {
