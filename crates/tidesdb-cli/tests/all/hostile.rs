@@ -1,5 +1,4 @@
 //! The program among hostile input, streams, files and folders: what it cannot do it says, with an exit code, and takes nothing away.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};

@@ -3,8 +3,6 @@
 //! A session is fenced text in the language `console`. A line that begins with `$ ` is a command of a shell; those that follow are what it prints, to
 //! both streams. `...` stands for any text in a line, and as a line for any number of lines. A command must succeed. The sessions of a page run in
 //! their order, in one folder that is empty at first.
-#![cfg(unix)]
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,5 +1,4 @@
 //! Tests of the built program: its output, its files, its exit codes.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

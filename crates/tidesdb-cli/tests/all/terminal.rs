@@ -1,6 +1,4 @@
 //! The program on a terminal, which `script` of util-linux makes: colours, and a bar for what takes longer than a second.
-#![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::process::Command;
 
