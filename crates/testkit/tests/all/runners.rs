@@ -1,7 +1,5 @@
 //! Runs every runner with a small workload, so that each test of the whole engine is part of `cargo test`.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Command, Output};

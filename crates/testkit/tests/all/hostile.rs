@@ -1,8 +1,5 @@
 //! Hostile names and directories, and databases that are already open. For Unix: its links, pipes, modes and shell.
 
-#![cfg(unix)]
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
-
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::{PermissionsExt, symlink};
