@@ -1,16 +1,16 @@
-//! Families in thousands under the least memory limit. The only test of its process: it looks at the anonymous memory of the process.
-
-#![expect(clippy::big_endian_bytes, reason = "numbers as values that can be read")]
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+//! Families in thousands under the least memory limit. The test has a process of its own: it looks at the anonymous memory of the process.
 
 use std::path::Path;
 use std::process::Command;
 
 use tidesdb::{Db, Error, Family, FamilyOptions, HealthState, SyncMode};
+use tidesdb_io::sim;
 
 const LIMIT: u64 = 16 << 20;
 /// In the environment: measure an open of the database in this folder.
 const MEASURE: &str = "TIDESDB_TEST_MEASURE";
+/// The test in its program.
+const NAME: &str = "many_families::families_are_refused_when_there_are_too_many_and_writes_go_on";
 
 fn open(dir: &Path) -> Db {
     Db::options(dir).memory_limit(LIMIT).sync(SyncMode::None).open().unwrap()
@@ -35,9 +35,14 @@ fn create(db: &Db) -> (Vec<Family>, Error) {
 /// With a row in each of some thousand families, every write of any family was refused for ever, and the health was good.
 #[test]
 fn families_are_refused_when_there_are_too_many_and_writes_go_on() {
-    if let Some(dir) = std::env::var_os(MEASURE) {
-        return idle(Path::new(&dir));
-    }
+    sim::alone(|| match std::env::var_os(MEASURE) {
+        Some(dir) => idle(Path::new(&dir)),
+        None => fill(),
+    });
+}
+
+/// Creates families until there is no room, writes to all of them, and has another process open them.
+fn fill() {
     let dir = tempfile::tempdir().unwrap();
     let before = anonymous();
     let within = |what: &str| {
@@ -64,8 +69,15 @@ fn families_are_refused_when_there_are_too_many_and_writes_go_on() {
     }
     drop(families);
     db.close().unwrap();
-    let me = std::env::current_exe().unwrap();
-    assert!(Command::new(me).arg("--nocapture").env(MEASURE, dir.path()).status().unwrap().success());
+    let mut measure = Command::new(std::env::current_exe().unwrap());
+    measure.args(["--nocapture", "--exact", NAME]).env(MEASURE, dir.path());
+    let out = measure.output().unwrap();
+    let said = String::from_utf8_lossy(&out.stdout);
+    assert!(
+        out.status.success() && said.contains("1 passed"),
+        "{said}{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
     let db = open(dir.path());
     assert!(matches!(db.create_family("one more", FamilyOptions::default()), Err(Error::MemoryLimit { .. })));
     let names: Vec<String> = db.families().into_iter().filter(|name| name != "default").collect();

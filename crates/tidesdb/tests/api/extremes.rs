@@ -1,11 +1,5 @@
 //! The least and the greatest value of every setting, under load: it works, or the open says which setting it refuses.
-#![allow(clippy::disallowed_types, reason = "`common.rs` has a lock of its own")]
-#![expect(clippy::big_endian_bytes, reason = "numbers as keys, in their order")]
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
-
-#[path = "api/common.rs"]
-#[allow(dead_code, reason = "other tests use more of it")]
-mod common;
+#![expect(clippy::panic, reason = "a test fails by panicking, in its helpers too")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +9,7 @@ use std::time::Duration;
 use tidesdb::{Db, DbOptions, Error, Family, FamilyOptions, SyncMode};
 use tidesdb_io::sim::OpKind;
 
-use common::{Pair, Sim, contents, small};
+use crate::common::{Pair, Sim, contents, small};
 
 const ROWS: u32 = 1500;
 /// Maximum number of tables that a close may write: two families have few memtables, whatever their size.
