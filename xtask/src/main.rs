@@ -41,7 +41,7 @@ const HELP: &str = "\
 cargo xtask COMMAND
 
   quick               before each commit: tidy, format, clippy, unit tests
-  test                all tests, including doc tests and examples
+  test                all tests, including doc tests and the examples that check themselves
   tidy [--stats]      the project rules; --stats also prints code statistics
   ci [STAGE...]       the stages of a check run; default: all but `clients` and `package`, in about three quarters of an
                       hour; `brief` are those of the build server besides `tidy` and `test`

@@ -1,6 +1,8 @@
 //! Tests of the cache as a whole: helpers here, groups of tests in the modules.
 
 mod growth;
+#[cfg(all(target_os = "linux", not(miri)))]
+mod memory;
 mod model;
 mod policy;
 mod ratio;

@@ -6,6 +6,7 @@
 //! assertions detect a read before the write.
 #![cfg(loom)]
 
+#[path = "all/maps.rs"]
 mod maps;
 
 use std::sync::Arc;

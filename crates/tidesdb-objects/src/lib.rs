@@ -24,6 +24,9 @@
 //! ```
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+mod tests;
+
 use std::io;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
@@ -144,27 +147,5 @@ fn of_store(e: Error) -> io::Error {
     match e {
         Error::NotFound { .. } => io::Error::new(io::ErrorKind::NotFound, e),
         e => io::Error::other(e),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The store of the other crate syncs names on Unix only.
-    #[test]
-    fn names_are_synced_where_the_store_does_not() {
-        let temp = tempfile::tempdir().unwrap();
-        let store = directory(temp.path()).unwrap();
-        assert_eq!(store.unsynced.is_some(), cfg!(windows));
-        let of = |dir: PathBuf| Bridge { unsynced: Some(dir), ..store.clone() };
-        for len in [1, PART_BYTES + 1] {
-            let bytes = vec![7; len];
-            of(temp.path().to_owned()).put("one", &Body::bytes(&bytes)).unwrap();
-            assert!(
-                of(temp.path().join("none")).put("one", &Body::bytes(&bytes)).is_err(),
-                "it is synced: {len}"
-            );
-        }
     }
 }

@@ -60,6 +60,8 @@ mod definition;
 mod catalogue;
 mod opening;
 mod table;
+#[cfg(test)]
+mod tests;
 
 pub use by::{By, RowsBy};
 pub use definition::TableDefinition;

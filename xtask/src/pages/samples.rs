@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 const LANGUAGES: [&str; 8] = ["rust", "c", "cpp", "python", "sh", "console", "go", "java"];
 
 /// Runs what the pages show of a terminal.
-const CONSOLE: &str = "crates/tidesdb-cli/tests/book.rs";
+const CONSOLE: &str = "crates/tidesdb-cli/tests/all/book.rs";
 
 /// Runs the programs in C.
 const C: &str = "xtask/src/ctests.rs";
