@@ -328,7 +328,7 @@ fn make_move(held: &mut KeptCursor, one: &Move) -> Result<(), String> {
             let (key, value) = &rows[at];
             let later = held.later.get(key).and_then(Option::as_deref);
             match cursor.value() {
-                Ok(found) if *found == **value || Some(&*found) == later => Ok(()),
+                Ok(found) if *found == **value || Some(found) == later => Ok(()),
                 Ok(_) => Err(format!("{one:?}: wrong value of {}", show(key))),
                 Err(e) => Err(format!("{one:?}: value: {e}")),
             }
