@@ -24,6 +24,8 @@ use crate::store::ObjectStore;
 /// Suffix of a file that is being fetched, and of one that is being removed.
 const FETCHED: &str = ".fetch";
 const EVICTED: &str = ".evicted";
+/// Why a file cannot be kept long enough.
+const TOO_SMALL: &str = "the local cache of the object store is too small; raise local_bytes_max";
 /// Maximum number of fetches per open: a file may be removed again before its fetcher has opened it.
 const TRIES_MAX: u32 = 16;
 
@@ -169,7 +171,27 @@ impl Cache {
             }
             self.fetch(name)?;
         }
-        Err(io::Error::other("the local cache of the object store is too small; raise local_bytes_max"))
+        Err(io::Error::other(TOO_SMALL))
+    }
+
+    /// Runs `call`, which needs the file `name` in the folder, after fetching it if necessary. No file leaves the folder meanwhile.
+    pub(super) fn with_local<R>(&self, name: &str, call: impl Fn() -> io::Result<R>) -> io::Result<R> {
+        for _ in 0..=TRIES_MAX {
+            {
+                let mut files = self.files.lock();
+                match call() {
+                    Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                        if self.dir.open(name, Access::Read).is_ok() {
+                            return Err(e); // something else is missing
+                        }
+                        files.local.remove(name);
+                    }
+                    done => return done,
+                }
+            }
+            self.fetch(name)?;
+        }
+        Err(io::Error::other(TOO_SMALL))
     }
 
     /// Fetches the file `name` if the store has it and the folder does not.

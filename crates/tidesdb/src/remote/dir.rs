@@ -25,15 +25,9 @@ impl RemoteDir {
         Arc::new(Self { inner, cache: Arc::clone(cache) })
     }
 
-    /// Runs `call`. If the file `name` is missing locally, fetches it and runs `call` once more.
+    /// Runs `call`, which needs the file `name`.
     fn with_file<R>(&self, name: &str, call: impl Fn() -> io::Result<R>) -> io::Result<R> {
-        match call() {
-            Err(e) if e.kind() == io::ErrorKind::NotFound && is_cached(name) => {
-                self.cache.fetch(name)?;
-                call()
-            }
-            other => other,
-        }
+        if is_cached(name) { self.cache.with_local(name, call) } else { call() }
     }
 }
 
