@@ -46,6 +46,8 @@ pub extern "C" fn tidesdb_ensure_initialized() {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_finalize() {
+    // What the last readers of a closed database left.
+    tidesdb_sync::reclaim();
     memory::forget();
 }
 
