@@ -283,6 +283,13 @@ fn is_missing(error: &Error) -> bool {
 /// Stores the log from segment `first` up to `end`. Returns false if a segment no longer exists. The header of a segment is stored before the
 /// pad that leads to it, as on the disk: a restore takes a pad without the next segment for damage.
 fn put_log(ctx: &MaintenanceCtx, remote: &Remote, first: WalId, end: SeqNo) -> Result<bool> {
+    match put_segments(ctx, remote, first, end) {
+        Err(e) if matches!(e, Error::Io { op: "open", .. }) && is_missing(&e) => Ok(false), // removed meanwhile
+        done => done,
+    }
+}
+
+fn put_segments(ctx: &MaintenanceCtx, remote: &Remote, first: WalId, end: SeqNo) -> Result<bool> {
     let segment_bytes = ctx.versions.identity().wal_segment_bytes;
     let ids = reader::segment_files(&ctx.dir, first, segment_bytes)?;
     let (end, mut expected) = (end * UNIT, first.0);

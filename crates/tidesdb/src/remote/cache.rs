@@ -182,7 +182,7 @@ impl Cache {
                 match call() {
                     Err(e) if e.kind() == io::ErrorKind::NotFound => {
                         if self.dir.open(name, Access::Read).is_ok() {
-                            return Err(e); // something else is missing
+                            return call(); // it was fetched meanwhile, or something else is missing
                         }
                         files.local.remove(name);
                     }
