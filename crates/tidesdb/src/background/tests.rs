@@ -37,6 +37,14 @@ impl Machine {
         Self { disk, clock, db, ticks: Ticks::default() }
     }
 
+    /// A machine for tests of minutes, whose disk keeps no list of calls.
+    fn resting(set: impl FnOnce(&mut crate::DbOptions)) -> Self {
+        let (env, disk, clock) = sim::env_on(SimDisk::new(SEED), SEED);
+        disk.log_ops(false);
+        let db = options(env).with(set).open().unwrap();
+        Self { disk, clock, db, ticks: Ticks::default() }
+    }
+
     fn put(&self, key: &[u8], mode: SyncMode) {
         let mut batch = WriteBatch::new();
         batch.put(self.db.default_family(), key, &[7; 2000]).unwrap();
@@ -49,6 +57,15 @@ impl Machine {
             self.clock.advance(Duration::from_millis(10));
             self.ticks.tick(&self.db.inner.engine);
         }
+    }
+
+    /// Lets time pass, and does what becomes due each second. Returns the number of entries in the tables of the default family.
+    fn rest(&mut self, seconds: u64) -> u64 {
+        for _ in 0..seconds {
+            self.pass(1000);
+            super::run_queued(&self.db.inner.engine).unwrap();
+        }
+        self.db.default_family().stats().table_entries
     }
 
     /// Number of commits that a power failure would leave.
@@ -372,17 +389,8 @@ fn long_calls_end_when_a_close_has_begun() {
 #[test]
 fn families_that_do_not_change_are_not_looked_at() {
     const FAMILIES: u32 = 40;
-    let (env, disk, clock) = sim::env_on(SimDisk::new(SEED), SEED);
-    disk.log_ops(false);
-    let db = options(env).open().unwrap();
-    let mut m = Machine { disk, clock, db, ticks: Ticks::default() };
+    let mut m = Machine::resting(|_| ());
     let small = || crate::FamilyOptions::default().value_threshold(100).compression(crate::Compression::None);
-    let rest = |m: &mut Machine, seconds: u64| {
-        for _ in 0..seconds {
-            m.pass(1000);
-            super::run_queued(&m.db.inner.engine).unwrap();
-        }
-    };
     // A table; a table whose rows expire; values; values that only a memtable knows; deleted ranges.
     for n in 0..FAMILIES {
         let family = m.db.create_family(&n.to_string(), small()).unwrap();
@@ -396,7 +404,7 @@ fn families_that_do_not_change_are_not_looked_at() {
             family.flush().unwrap();
         }
     }
-    rest(&mut m, 60);
+    m.rest(60);
     let (index, jobs) =
         (Arc::clone(&m.db.inner.engine.write.index), Arc::clone(&m.db.inner.engine.write.jobs));
     let (expiring, unflushed) = (FAMILIES as usize / 5, FAMILIES as usize / 5);
@@ -404,18 +412,18 @@ fn families_that_do_not_change_are_not_looked_at() {
     let soon = |index: &crate::family::FamilyIndex| index.take_swept(&Sweep::default()).0.len();
     assert_eq!(soon(&index), 0, "{index:?}");
     let asked = jobs.asked();
-    rest(&mut m, 120);
+    m.rest(120);
     assert_eq!(jobs.asked(), asked, "nothing was asked for in two minutes: {index:?}");
     // One of them changes, and is looked at.
     m.db.family("0").unwrap().put([1], [1]).unwrap();
     m.db.family("0").unwrap().flush().unwrap();
-    rest(&mut m, 1);
+    m.rest(1);
     assert!(jobs.asked() > asked);
-    rest(&mut m, 60);
+    m.rest(60);
     // The rows of some expire.
     let (asked, now) = (jobs.asked(), m.db.inner.engine.reads.expiry_clock.seen());
     m.clock.set_wall(Duration::from_millis(now + 3_601_000));
-    rest(&mut m, 30);
+    m.rest(30);
     let expired = |n: u32| m.db.family(&n.to_string()).unwrap().stats().table_entries == 0;
     assert!(jobs.asked() >= asked + expiring as u64, "{} after {asked}", jobs.asked());
     let left: Vec<u32> = (0..FAMILIES).filter(|n| n % 5 == 1 && !expired(*n)).collect();
@@ -425,51 +433,36 @@ fn families_that_do_not_change_are_not_looked_at() {
 /// While nothing is written, the history that can be read does not get shorter, so no family need be looked at for it.
 #[test]
 fn families_with_history_are_looked_at_when_it_has_passed() {
-    let (env, disk, clock) = sim::env_on(SimDisk::new(SEED), SEED);
-    disk.log_ops(false);
-    let db = options(env).with(|o| o.history_bytes = 1 << 20).open().unwrap();
-    let mut m = Machine { disk, clock, db, ticks: Ticks::default() };
-    let rest = |m: &mut Machine, seconds: u64| {
-        for _ in 0..seconds {
-            m.pass(1000);
-            super::run_queued(&m.db.inner.engine).unwrap();
-        }
-        m.db.default_family().stats().table_entries
-    };
+    let mut m = Machine::resting(|o| o.history_bytes = 1 << 20);
     (0..200u8).for_each(|key| m.put(&[key], SyncMode::None));
     m.db.flush().unwrap();
     m.db.delete_range(..).unwrap();
     m.db.flush().unwrap();
-    assert_eq!(rest(&mut m, 60), 200, "the history has the rows");
+    assert_eq!(m.rest(60), 200, "the history has the rows");
     let jobs = Arc::clone(&m.db.inner.engine.write.jobs);
     let asked = jobs.asked();
-    assert_eq!((rest(&mut m, 60), jobs.asked()), (200, asked), "nothing was asked for in a minute");
+    assert_eq!((m.rest(60), jobs.asked()), (200, asked), "nothing was asked for in a minute");
     let in_the_log = crate::FamilyOptions::default().value_threshold(1 << 20);
     let other = m.db.create_family("other", in_the_log).unwrap();
     (0..20u8).for_each(|key| assert!(other.put([key], vec![key; 100_000]).is_ok()));
-    assert_eq!(rest(&mut m, 60), 0, "the rows are gone");
+    assert_eq!(m.rest(60), 0, "the rows are gone");
 }
 
-/// What a snapshot keeps can be merged when the snapshot ends, however quiet the database is.
+/// What a reader keeps can be merged when the reader ends, however quiet the database is.
 #[test]
-fn the_end_of_a_snapshot_makes_idle_families_mergeable() {
-    let (env, disk, clock) = sim::env_on(SimDisk::new(SEED), SEED);
-    disk.log_ops(false);
-    let db = options(env).open().unwrap();
-    let mut m = Machine { disk, clock, db, ticks: Ticks::default() };
-    let rest = |m: &mut Machine, seconds: u64| {
-        for _ in 0..seconds {
-            m.pass(1000);
-            super::run_queued(&m.db.inner.engine).unwrap();
-        }
-        m.db.default_family().stats().table_entries
-    };
-    (0..200u8).for_each(|key| m.put(&[key], SyncMode::None));
-    m.db.flush().unwrap();
-    let snapshot = m.db.snapshot();
-    m.db.delete_range(..).unwrap();
-    m.db.flush().unwrap();
-    assert_eq!(rest(&mut m, 100), 200, "a reader needs the rows");
-    drop(snapshot);
-    assert_eq!(rest(&mut m, 3), 0, "the rows are gone");
+fn the_end_of_a_reader_makes_idle_families_mergeable() {
+    type Reader = Box<dyn std::any::Any>;
+    let readers: [(&str, fn(&Db) -> Reader); 2] =
+        [("a snapshot", |db| Box::new(db.snapshot())), ("a cursor", |db| Box::new(db.cursor().unwrap()))];
+    for (what, begin) in readers {
+        let mut m = Machine::resting(|_| ());
+        (0..200u8).for_each(|key| m.put(&[key], SyncMode::None));
+        m.db.flush().unwrap();
+        let reader = begin(&m.db);
+        m.db.delete_range(..).unwrap();
+        m.db.flush().unwrap();
+        assert_eq!(m.rest(100), 200, "{what} needs the rows");
+        drop(reader);
+        assert_eq!(m.rest(3), 0, "the rows are gone after {what}");
+    }
 }

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tidesdb::{
-    Comparator, Db, Family, FamilyOptions, Isolation, Iter, MergeOperator, OpenOptions, Result, WriteBatch,
+    Comparator, Db, Family, FamilyOptions, Isolation, Iter, MergeOperator, OpenOptions, Result, Stats,
+    WriteBatch,
 };
 use tidesdb_io::sim::{self, Image, OpSet, SimDisk};
 use tidesdb_io::{Env, ManualClock};
@@ -240,7 +241,11 @@ impl Drop for Stop<'_> {
 
 /// Bytes of all parts of the memory that the limit counts.
 pub(crate) fn used(db: &Db) -> u64 {
-    let s = db.stats();
+    counted(&db.stats())
+}
+
+/// Bytes of all parts of the memory that the limit counts, when `s` was taken.
+pub(crate) fn counted(s: &Stats) -> u64 {
     s.memory_memtables_bytes
         + s.memory_transactions_bytes
         + s.memory_cursors_bytes

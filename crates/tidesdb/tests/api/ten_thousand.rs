@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidesdb::{Db, Error, FamilyOptions, Isolation, MergeOperator, Result, Stats, SyncMode, WriteBatch};
 
+use crate::common::counted;
+
 /// The limit, and how many objects a program tries to open.
 const LIMIT: u64 = 32 << 20;
 const OBJECTS: usize = 10_000;
@@ -267,17 +269,6 @@ fn anonymous() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
-}
-
-/// What the limit counts.
-fn counted(s: &Stats) -> u64 {
-    s.memory_memtables_bytes
-        + s.memory_transactions_bytes
-        + s.memory_cursors_bytes
-        + s.memory_jobs_bytes
-        + s.memory_ranges_bytes
-        + s.memory_tables_bytes
-        + s.memory_fixed_bytes
 }
 
 /// What callers hold.

@@ -102,22 +102,28 @@ impl World {
     }
 }
 
+/// Runs `read` beside a commit and a merge, and returns its result once all have ended.
+fn beside_a_merge<R: 'static>(world: &Arc<World>, read: impl FnOnce(&Arc<World>) -> R + 'static) -> R {
+    let writer = spawn(world, |world| {
+        world.log.put(1);
+    });
+    let merge = spawn(world, |world| world.merge());
+    let reader = spawn(world, read);
+    [writer, merge].into_iter().for_each(join);
+    join(reader)
+}
+
 #[test]
 fn a_registered_snapshot_keeps_its_versions() {
     check(|| {
         let world = World::new(0, 1);
-        let writer = spawn(&world, |world| {
-            world.log.put(1);
-        });
-        let merge = spawn(&world, |world| world.merge());
-        let reader = spawn(&world, |world| {
+        beside_a_merge(&world, |world| {
             let snapshot = world.snapshots.register(|| world.visible());
             world.check_now(snapshot.seq());
             let clone = snapshot.clone();
             drop(snapshot);
             world.check_now(clone.seq());
         });
-        [writer, merge, reader].into_iter().for_each(join);
         world.finish(1);
     });
 }
@@ -152,17 +158,12 @@ fn hold_a_cursor(crowded: bool) {
     check(move || {
         let world = World::new(0, 1);
         let taken = crowded.then(|| world.snapshots.register_cursor(0, || world.visible()).0);
-        let writer = spawn(&world, |world| {
-            world.log.put(1);
-        });
-        let merge = spawn(&world, |world| world.merge());
-        let reader = spawn(&world, |world| {
+        beside_a_merge(&world, |world| {
             let (place, seq) = world.snapshots.register_cursor(0, || world.visible());
             world.check_now(seq);
             world.check_now(seq);
             world.snapshots.release_cursor(&place);
         });
-        [writer, merge, reader].into_iter().for_each(join);
         taken.iter().for_each(|place| world.snapshots.release_cursor(place));
         assert_eq!(world.snapshots.cursors().0, 0);
         world.finish(1);
@@ -185,16 +186,11 @@ fn a_cursor_without_a_slot_keeps_its_versions() {
 fn a_number_that_is_not_compared_with_the_floor_would_miss_a_version() {
     check(|| {
         let world = World::new(0, 1);
-        let writer = spawn(&world, |world| {
-            world.log.put(1);
-        });
-        let merge = spawn(&world, |world| world.merge());
-        let reader = spawn(&world, |world| {
+        beside_a_merge(&world, |world| {
             let seq = world.visible();
             let _place = world.snapshots.register_cursor_at(seq, 0);
             world.check_now(seq);
         });
-        [writer, merge, reader].into_iter().for_each(join);
     });
 }
 
@@ -223,16 +219,11 @@ fn a_cursor_outlives_its_snapshot() {
 fn a_reader_without_a_snapshot_takes_the_view_first() {
     check(|| {
         let world = World::new(0, 1);
-        let writer = spawn(&world, |world| {
-            world.log.put(1);
-        });
-        let merge = spawn(&world, |world| world.merge());
-        let reader = spawn(&world, |world| {
+        beside_a_merge(&world, |world| {
             let guard = pin();
             let view = world.view.load(&guard);
             world.check(view, world.visible());
         });
-        [writer, merge, reader].into_iter().for_each(join);
         world.finish(1);
     });
 }
@@ -243,12 +234,7 @@ fn a_reader_without_a_snapshot_takes_the_view_first() {
 fn taking_the_number_before_the_view_would_miss_a_version() {
     check(|| {
         let world = World::new(0, 1);
-        let writer = spawn(&world, |world| {
-            world.log.put(1);
-        });
-        let merge = spawn(&world, |world| world.merge());
-        let reader = spawn(&world, |world| world.check_now(world.visible()));
-        [writer, merge, reader].into_iter().for_each(join);
+        beside_a_merge(&world, |world| world.check_now(world.visible()));
     });
 }
 
@@ -257,11 +243,7 @@ fn ask_for_the_past(history: u64, kept: usize) {
     check(move || {
         let world = World::new(history, 2);
         let past = world.log.seq(1) - 1;
-        let writer = spawn(&world, |world| {
-            world.log.put(1);
-        });
-        let merge = spawn(&world, |world| world.merge());
-        let reader = spawn(&world, move |world| {
+        let asked = beside_a_merge(&world, move |world| {
             let asked = world.snapshots.register_at(past);
             match &asked {
                 Ok(snapshot) => world.check_now(snapshot.seq()),
@@ -269,8 +251,7 @@ fn ask_for_the_past(history: u64, kept: usize) {
             }
             asked
         });
-        [writer, merge].into_iter().for_each(join);
-        if let Ok(snapshot) = join(reader) {
+        if let Ok(snapshot) = asked {
             world.check_now(past);
             world.merge();
             world.check_now(snapshot.seq());
