@@ -239,7 +239,9 @@ impl TableCursor {
     /// Moves to the first entry of block `b`, backwards to the last. Not valid if there is no such block.
     fn enter(&mut self, b: Option<usize>, backwards: bool) -> Result<()> {
         self.valid = false;
-        self.forget_values();
+        if !self.fill_cache {
+            self.forget_values(); // also at the end of a merge; a reader may come back to the block
+        }
         if let Some(b) = b.filter(|b| *b < self.table.blocks().count())
             && self.window.is_in_scope(self.table.blocks(), &mut self.near, b, backwards)?
         {
@@ -328,17 +330,22 @@ impl TableCursor {
     #[inline]
     fn forget_values(&mut self) {
         self.values = Values::default();
-        if !self.fill_cache && self.disk.capacity().max(self.raw.capacity()) > KEPT_BY_MERGES_BYTES {
+        if !self.fill_cache && self.disk.capacity().max(self.raw.capacity()) > self.kept_bytes() {
             self.free_long_value();
             let bytes = self.memory_bytes();
             self.charge.set(self.table.blocks().parts().whole_memory(), bytes);
         }
     }
 
+    /// Longest buffer that is kept for the next value.
+    fn kept_bytes(&self) -> usize {
+        if self.fill_cache { KEPT_BYTES } else { KEPT_BY_MERGES_BYTES }
+    }
+
     /// Frees the buffers that grew for a long value.
     #[cold]
     fn free_long_value(&mut self) {
-        let kept = if self.fill_cache { KEPT_BYTES } else { KEPT_BY_MERGES_BYTES };
+        let kept = self.kept_bytes();
         for buffer in [&mut self.disk, &mut self.raw] {
             if buffer.capacity() > kept {
                 *buffer = Vec::new();
@@ -378,7 +385,7 @@ impl TableCursor {
                 std::mem::swap(&mut self.disk, &mut self.raw);
             }
         }
-        if !self.fill_cache && self.disk.capacity() > KEPT_BY_MERGES_BYTES {
+        if !self.fill_cache && self.disk.capacity() > self.kept_bytes() {
             self.disk = Vec::new();
         }
         self.values = Values { frame, place: values_place };

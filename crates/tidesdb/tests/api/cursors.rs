@@ -1,6 +1,10 @@
 //! Cursors: seek, step, change of direction, refresh.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use tidesdb::{Cursor, Db, Error, ReadOptions};
+use tidesdb_io::sim::OpKind;
 
 use crate::common::{Sim, fill, letters, noise};
 
@@ -243,4 +247,29 @@ fn the_key_of_a_cursor_past_the_end_panics_with_a_message() {
     cursor.seek("b").unwrap();
     assert!(!cursor.valid());
     cursor.key();
+}
+
+/// A cursor that ran past the end of a table once forgot the values of its last block, and read them from the file when it came back.
+#[test]
+fn a_cursor_that_comes_back_from_the_end_reads_no_cached_block_again() {
+    let sim = Sim::new();
+    let db = sim.open();
+    letters(db.default_family(), "bdfh");
+    db.flush().unwrap();
+    let mut cursor = db.cursor().unwrap();
+    cursor.seek("f").unwrap();
+    assert!(!cursor.value().unwrap().is_empty());
+    let reads = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&reads);
+    sim.disk.observe(OpKind::Read, move |_, _| {
+        count.fetch_add(1, Ordering::Relaxed);
+    });
+    for key in ["f", "b", "h"] {
+        cursor.seek("z").unwrap();
+        assert!(!cursor.valid());
+        cursor.seek(key).unwrap();
+        assert_eq!(at(&cursor), key);
+        assert!(!cursor.value().unwrap().is_empty());
+    }
+    assert_eq!(reads.load(Ordering::Relaxed), 0, "the block is in the cache");
 }
