@@ -486,6 +486,12 @@ impl Memory {
         LongValue(Arc::clone(self))
     }
 
+    /// Returns whether a flush or merge has a long value in memory.
+    #[cfg(test)]
+    pub fn has_long(&self) -> bool {
+        *self.long.lock()
+    }
+
     /// Memory that the filter and the index of a table may take while a merge writes it.
     pub fn table_max(&self) -> u64 {
         self.limit / TABLE_PART

@@ -265,6 +265,7 @@ pub fn run_part(
         writer: None,
         written: 0,
         noted: 0,
+        unpaced: 0,
         charge: Charge::new(Use::Jobs),
         // A flush writes one table, which is not longer than memtables are.
         growing_max: if target.space.is_some() { ctx.write.memory.table_max() } else { u64::MAX },
@@ -350,6 +351,8 @@ struct Output<'a> {
     written: u64,
     /// Bytes of the table being written that were noted; a merge has taken them from its reserved space.
     noted: u64,
+    /// Those of them for which the merge has not waited yet, if merges have a rate.
+    unpaced: u64,
     /// The rewrite ends after the current key.
     yielding: bool,
     /// Memory of the table being written.
@@ -369,11 +372,13 @@ impl Output<'_> {
             self.write(entry, purged_to)?;
             stream.end_value();
             self.note_stride()?;
+            self.wait()?;
             if self.yielding {
                 stream.end_after_key();
             }
         }
         self.finish_table(stream.purged_to())?;
+        self.wait()?;
         let counts = stream.counts();
         self.out.entries_in = counts.seen + stream.purged();
         self.out.dropped = counts.dropped_in_all() + stream.purged();
@@ -410,6 +415,9 @@ impl Output<'_> {
             self.charge.set(&self.ctx.write.memory, writer.memory_bytes() + entry.value.len() as u64);
         }
         writer.add(moved.as_deref().map_or(entry, |value| EntryRef { value, ..entry }))?;
+        if entry.value.len() as u64 >= STRIDE_BYTES {
+            self.charge.set(&self.ctx.write.memory, writer.memory_bytes());
+        }
         self.written += 1;
         let looks = self.target.yields && self.written.is_multiple_of(YIELD_EVERY);
         // Not before half a table is written: a table for each waiting merge would be many short ones.
@@ -419,7 +427,7 @@ impl Output<'_> {
         Ok(())
     }
 
-    /// Looks at disk space, memory and the rate of merges once a stride was written.
+    /// Looks at disk space and memory once a stride was written.
     #[inline]
     fn note_stride(&mut self) -> Result<()> {
         let Some(writer) = &self.writer else { return Ok(()) };
@@ -432,20 +440,41 @@ impl Output<'_> {
         }
     }
 
-    /// Records that the table being written has `bytes` by now. A merge waits if merges have a rate.
+    /// Records that the table being written has `bytes` by now.
     #[cold]
     fn note(&mut self, bytes: u64) -> Result<()> {
         let more = bytes.saturating_sub(self.noted);
         self.noted += more;
         let Some(space) = self.target.space else { return Ok(()) };
         space.written(more)?;
+        self.unpaced += more;
+        Ok(())
+    }
+
+    /// Waits for the device if many tables are not durable, and for other merges if merges have a rate. No long value is in memory meanwhile:
+    /// flushes and merges wait for that.
+    #[inline]
+    fn wait(&mut self) -> Result<()> {
+        if self.out.unsynced.len() > UNSYNCED_MAX
+            && let Some(first) = self.out.unsynced.pop_front()
+        {
+            first.sync()?;
+        }
+        match std::mem::take(&mut self.unpaced) {
+            0 => {}
+            bytes => self.throttle(bytes),
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn throttle(&self, bytes: u64) {
         let merges = &self.ctx.write.merges;
-        merges.throttle(&*self.ctx.write.env.clock, more, || {
+        merges.throttle(&*self.ctx.write.env.clock, bytes, || {
             self.ctx.write.health.check().is_ok()
                 && merges.check(self.target.stops_seen).is_ok()
                 && self.target.progress.is_none_or(|progress| progress.check().is_ok())
         });
-        Ok(())
     }
 
     fn begin_table(&self) -> Result<TableWriter> {
@@ -468,11 +497,6 @@ impl Output<'_> {
             let bytes = table.file_bytes;
             self.out.tables.push(Arc::new(table));
             self.out.unsynced.push_back(file);
-            if self.out.unsynced.len() > UNSYNCED_MAX
-                && let Some(first) = self.out.unsynced.pop_front()
-            {
-                first.sync()?;
-            }
             self.note(bytes)?;
             self.noted = 0;
             self.charge.release();

@@ -115,8 +115,9 @@ impl Chain {
         Some((seq, kind))
     }
 
-    /// Frees the memory of that entry.
-    pub(super) fn free_value(&mut self) {
+    /// Frees the memory of the operands, and of the entry removed last.
+    pub(super) fn free(&mut self) {
+        self.operands = Operands::default();
         self.value = Vec::new();
     }
 

@@ -142,7 +142,10 @@ impl<C: EntryCursor> RetainStream<C> {
             let found = if self.filter.is_some() { self.filtered(found)? } else { Some(found) };
             match found {
                 Some(found) => return self.entry(found, next),
-                None => self.step = next,
+                None => {
+                    self.step = next;
+                    self.end_value();
+                }
             }
         }
     }
@@ -162,7 +165,7 @@ impl<C: EntryCursor> RetainStream<C> {
     pub fn end_value(&mut self) {
         if self.long.is_some() && self.chain.entries() == 0 {
             self.changed = Vec::new();
-            self.chain.free_value();
+            self.chain.free();
             self.long = None;
         }
     }

@@ -145,14 +145,8 @@ impl TableWriter {
         if value.len() < WRITE_BYTES {
             self.out.extend_from_slice(value);
         } else {
-            for bytes in [&self.out, value] {
-                self.file
-                    .write_all_at(bytes, self.written)
-                    .map_err(|e| Error::io_at("write", &self.name, self.written, e))?;
-                self.written += bytes.len() as u64;
-            }
-            self.out.clear();
-            self.advise();
+            self.write_out()?;
+            self.write(value)?;
         }
         drop(compressed);
         built.disk += self.pad();
@@ -323,17 +317,19 @@ impl TableWriter {
     }
 
     fn write_out(&mut self) -> Result<()> {
-        self.file
-            .write_all_at(&self.out, self.written)
-            .map_err(|e| Error::io_at("write", &self.name, self.written, e))?;
-        self.written += self.out.len() as u64;
-        self.out.clear();
-        self.advise();
-        Ok(())
+        let mut out = std::mem::take(&mut self.out);
+        let written = self.write(&out);
+        out.clear();
+        self.out = out;
+        written
     }
 
-    /// Tells the system what happens to the pages written.
-    fn advise(&mut self) {
+    /// Writes `bytes` to the file, and tells the system what happens to their pages.
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.file
+            .write_all_at(bytes, self.written)
+            .map_err(|e| Error::io_at("write", &self.name, self.written, e))?;
+        self.written += bytes.len() as u64;
         if self.drop_pages {
             // This starts writing the new pages to disk. Earlier pages are on the disk by then, so the sync waits less.
             let from = self.written.saturating_sub(DROP_BEHIND_BYTES);
@@ -342,6 +338,7 @@ impl TableWriter {
             let _ = self.file.advise(Advice::SyncSoon, self.started, self.written - self.started);
             self.started = self.written;
         }
+        Ok(())
     }
 }
 

@@ -146,6 +146,9 @@ impl EntryCursor for VecCursor {
         let Version { seq, kind, expiry, .. } = *self.standing();
         EntryMeta::new(seq, kind, expiry)
     }
+    fn value_len(&self) -> usize {
+        self.standing().value.len()
+    }
     fn entry(&mut self) -> Result<Stored<'_>> {
         let Version { key, kind, value, .. } = self.standing();
         Ok((key, *kind, value))

@@ -1,9 +1,11 @@
 //! Random histories, snapshots, flushes and merges: no reader may notice that versions are dropped.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
 
 use super::history::{History, Rewrite, World as _, random_key};
 use super::*;
+use crate::memory::Memory;
 use crate::merge::{MergeCursor, Retain, RetainRules, RetainStream, VisibleCursor};
 
 /// State a user must track to use single deletes correctly.
@@ -182,4 +184,29 @@ fn wrong_use_of_single_deletes_keeps_the_counts_and_the_order() {
             world.step(rng);
         }
     });
+}
+
+/// A filter that removed a long value kept the permission for it until the next entry was written: other flushes and merges waited.
+#[test]
+fn a_long_value_that_a_filter_removes_is_given_back_at_once() {
+    use crate::types::{CompactionFilter, Decision};
+    let memory = Memory::new(16 << 20);
+    let long = |key: &[u8], seq| Version { value: vec![7; 1 << 20], ..put(key, seq) };
+    let order = Comparator::bytewise();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let (memory_of_filter, shown) = (Arc::clone(&memory), Arc::clone(&seen));
+    let filter = CompactionFilter::new("all", move |row| {
+        shown.lock().unwrap().push((row.key.len(), memory_of_filter.has_long()));
+        Decision::Remove
+    });
+    let rules = RetainRules { visible_floor: 9, bottom: true, now: Some(5), ..RetainRules::default() };
+    let mut cursor =
+        VecCursor::sorted(&order, vec![long(b"a", 1), put(b"bb", 2), long(b"ccc", 3), put(b"dddd", 4)]);
+    cursor.seek_to_first().unwrap();
+    let mut stream = RetainStream::new(cursor, Retain::new(rules, order.clone()), None)
+        .sharing(&memory)
+        .filtering(Some(filter));
+    assert!(stream.next().unwrap().is_none(), "all rows are removed");
+    assert_eq!(*seen.lock().unwrap(), [(1, true), (2, false), (3, true), (4, false)]);
+    assert!(!memory.has_long());
 }
