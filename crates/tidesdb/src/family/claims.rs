@@ -133,13 +133,11 @@ impl Claims {
 
     /// Ends the quarantine of `tables`, which are no longer in use.
     pub fn forget(&self, tables: impl IntoIterator<Item = TableId>) {
-        if self.has_quarantined() {
-            let mut running = self.running.lock();
-            for id in tables {
-                running.quarantined.remove(&id);
-            }
-            self.has_quarantined.store(!running.quarantined.is_empty(), Ordering::Relaxed);
+        let mut running = self.running.lock();
+        for id in tables {
+            running.quarantined.remove(&id);
         }
+        self.has_quarantined.store(!running.quarantined.is_empty(), Ordering::Relaxed);
     }
 
     /// Returns true if there are damaged tables.

@@ -63,10 +63,16 @@ struct Appointments {
 impl Appointments {
     /// Lets `family` wait for `at`, and for nothing that was set before.
     fn set(&mut self, family: FamilyId, at: u64) {
-        if let Some(before) = self.of.insert(family, at) {
-            self.in_order.remove(&(before, family));
-        }
+        self.remove(family);
+        self.of.insert(family, at);
         self.in_order.insert((at, family));
+    }
+
+    /// Lets `family` wait for nothing.
+    fn remove(&mut self, family: FamilyId) {
+        if let Some(at) = self.of.remove(&family) {
+            self.in_order.remove(&(at, family));
+        }
     }
 
     /// Removes the families that wait for at most `now`.
@@ -159,6 +165,17 @@ impl FamilyIndex {
             true => damaged.insert(family),
             false => damaged.remove(&family),
         };
+    }
+
+    /// Forgets `family`, which was dropped. Its memtables are gone.
+    pub(super) fn forget(&self, family: FamilyId) {
+        self.damaged.lock().remove(&family);
+        let sweeps = &mut *self.sweeps.lock();
+        for families in [&mut sweeps.next, &mut sweeps.settling, &mut sweeps.held] {
+            families.remove(&family);
+        }
+        sweeps.later.remove(family);
+        sweeps.behind.remove(family);
     }
 
     /// Returns the families with damaged tables.
@@ -276,5 +293,16 @@ mod tests {
         assert_eq!(swept(29, 21), (BTreeSet::from([A]), BTreeSet::from([A])), "readers have moved on");
         assert_eq!(swept(30, 99), (BTreeSet::from([B]), BTreeSet::new()));
         assert_eq!((swept(u64::MAX, u64::MAX).0, index.to_sweep()), (BTreeSet::new(), 0));
+    }
+
+    #[test]
+    fn a_dropped_family_is_forgotten_wherever_it_waits() {
+        let index = FamilyIndex::default();
+        let again =
+            Again { soon: true, settling: true, held: true, at: Some(u64::MAX), floor: Some(u64::MAX) };
+        index.look_again(A, again);
+        index.note_damage(A, || true);
+        index.forget(A);
+        assert_eq!((index.to_sweep(), index.damaged()), (0, vec![]));
     }
 }

@@ -133,7 +133,6 @@ impl FamilyCore {
             memory: Arc::clone(memory),
             index: Arc::clone(index),
         };
-        this.ask_for_sweep();
         this.note_values();
         this.merge_debt.set_level_1(this.owned_view().version.level_len(1));
         this
@@ -449,7 +448,7 @@ impl FamilyCore {
     /// of their own.
     pub fn forget_tables(&self) {
         self.change_view(|view| view.with_version(Arc::new(view.version.emptied())));
-        self.index.note_damage(self.id, || false);
+        self.index.forget(self.id);
     }
 
     /// A memtable in this family's key order, not part of the read view: to sort entries, or the own writes of a transaction.
