@@ -107,22 +107,19 @@ impl ReadView {
     }
 
     /// All memtables, newest first.
-    pub fn memtables(&self) -> impl Iterator<Item = &Arc<MemSlot>> + Clone {
+    pub fn memtables(&self) -> impl Iterator<Item = &Arc<MemSlot>> {
         self.active.iter().chain(self.immutables.iter().map(|(slot, _)| slot))
     }
 
     /// The memtables that may hold a version at or below `seq`, newest first.
-    pub fn memtables_at(&self, seq: SeqNo) -> impl Iterator<Item = &Arc<MemSlot>> + Clone {
+    pub fn memtables_at(&self, seq: SeqNo) -> impl Iterator<Item = &Arc<MemSlot>> {
         self.memtables().filter(move |slot| slot.from <= seq)
     }
 
     /// Returns true if a reader at `seq` finds the same tables and memtables in both views.
     pub fn is_same_at(&self, seq: SeqNo, other: &Self) -> bool {
-        let same = |(a, b): (&Arc<MemSlot>, &Arc<MemSlot>)| Arc::ptr_eq(a, b);
-        let (mine, others) = (self.memtables_at(seq), other.memtables_at(seq));
         Arc::ptr_eq(&self.version, &other.version)
-            && mine.clone().count() == others.clone().count()
-            && mine.zip(others).all(same)
+            && self.memtables_at(seq).map(Arc::as_ptr).eq(other.memtables_at(seq).map(Arc::as_ptr))
     }
 
     /// The memtables that may hold a version newer than `since`, newest first.

@@ -17,7 +17,7 @@ use crate::Result;
 use crate::context::ReadCtx;
 use crate::family::{FamilyCore, ReadView, SEEK_CHARGE};
 use crate::mvcc::{CursorPlace, SnapshotPin, TimePin};
-use crate::types::{EntryCursor, ReadPoint, Scope, SeqNo};
+use crate::types::{EntryCursor, ReadPoint, SeqNo};
 
 /// Steps after which a cursor looks for newer tables. A step shows up to 16 rows. Few in tests, whose families have few rows.
 const LOOK_EVERY: u32 = if cfg!(any(test, simulated)) { 8 } else { 1024 };
@@ -159,8 +159,10 @@ impl Cursor {
             self.seen = self.family.changes();
             return None;
         }
-        // A cursor of a family that was dropped reads on in its view.
-        let NewestView { view, seen } = NewestView::of(&self.family).ok()?;
+        let Ok(NewestView { view, seen }) = NewestView::of(&self.family) else {
+            self.seen = self.family.changes(); // a cursor of a family that was dropped reads on in its view
+            return None;
+        };
         self.seen = seen;
         if self.view.is_same_at(self.seq, &view) {
             self.view = view;
@@ -178,10 +180,7 @@ impl Cursor {
     fn over_view(&self, view: &ReadView, now: u64) -> ReaderCursor {
         let at = ReadPoint { seq: self.seq, now };
         let mut inner = Self::merged(&self.family, view, at, self.own.as_ref());
-        let scope: &Scope = self.inner.scope();
-        if scope.is_bounded() || scope.keys_only || scope.one_call {
-            inner.set_scope(scope);
-        }
+        inner.set_scope(self.inner.scope());
         inner
     }
 
@@ -205,7 +204,7 @@ impl Cursor {
         self.seen = seen;
         let inner = self.over_view(&view, self.reads.now());
         self.adopt(view, inner);
-        self.try_charge(0)
+        Ok(())
     }
 }
 

@@ -56,6 +56,9 @@ struct Start {
     reads: Registered,
     seq: SeqNo,
     newest: NewestView,
+    follows: Follows,
+    /// See [`Cursor::refreshes`].
+    refreshes: Option<Moment<'static>>,
 }
 
 impl Start {
@@ -66,8 +69,8 @@ impl Start {
             Moment::Uncommitted => (Registered::none(reads), moment.seq(reads)),
             Moment::Snapshot(pin) => (Registered::at(reads, pin), pin.seq()),
         };
-        let newest = NewestView::of(family)?;
-        Ok(Self { reads, seq, newest })
+        let (newest, follows) = (NewestView::of(family)?, reads.follows());
+        Ok(Self { reads, seq, newest, follows, refreshes: moment.of_refresh() })
     }
 
     /// Registers nothing: a snapshot that is read lives as long as the call. Takes the view before the sequence number: see `mvcc`. The
@@ -79,7 +82,8 @@ impl Start {
             let seq = moment.seq(reads);
             let is_current = || Arc::ptr_eq(&newest.view, family.view(&pin()));
             if !matches!(moment, Moment::Now) || is_current() {
-                return Ok(Self { reads: Registered::none(reads), seq, newest });
+                let (reads, follows) = (Registered::none(reads), Follows::Never);
+                return Ok(Self { reads, seq, newest, follows, refreshes: moment.of_refresh() });
             }
         }
     }
@@ -146,20 +150,19 @@ impl Cursor {
             true => Start::of_call(reads, family, moment),
             false => Start::registered(reads, family, moment),
         }?;
-        let follows = start.reads.follows();
         let now = reads.now(); // after the view: no merge in it has a later time
-        Self::over(family, (start, follows, moment.of_refresh()), now, of_transaction, scope)
+        Self::over(family, start, now, of_transaction, scope)
     }
 
     /// Creates a cursor over the view of `start` that judges expiry at `now`.
     fn over(
         family: &Arc<FamilyCore>,
-        (start, follows, refreshes): (Start, Follows, Option<Moment<'static>>),
+        start: Start,
         now: u64,
         (own, track): (Option<OwnReads>, Option<Track>),
         scope: &Scope,
     ) -> Result<Self> {
-        let Start { reads, seq, newest: NewestView { view, seen } } = start;
+        let Start { reads, seq, newest: NewestView { view, seen }, follows, refreshes } = start;
         let runs = runs(&view);
         let mut cursor = Self {
             reads,
@@ -238,9 +241,9 @@ impl Cursor {
     pub(in super::super) fn sibling(&self) -> Result<Self> {
         let of_transaction = (self.own.clone(), self.track.as_ref().map(Track::sibling));
         let newest = NewestView { view: Arc::clone(&self.view), seen: self.seen };
-        let start = Start { reads: Registered::none(&self.reads), seq: self.seq, newest };
-        let place = (start, self.follows, self.refreshes);
-        Self::over(&self.family, place, self.inner.now(), of_transaction, self.inner.scope())
+        let (reads, follows) = (Registered::none(&self.reads), self.follows);
+        let start = Start { reads, seq: self.seq, newest, follows, refreshes: self.refreshes };
+        Self::over(&self.family, start, self.inner.now(), of_transaction, self.inner.scope())
     }
 
     /// Charges `bytes` for values and buffers, if that is more than before.
