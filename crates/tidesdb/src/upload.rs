@@ -147,8 +147,7 @@ fn round(ctx: &MaintenanceCtx, remote: &Remote, prefix: &Prefix) -> Result<()> {
     put_files(ctx, remote, &prefix.state, &prefix.families)?;
     let first = ctx.write.log.segment_of(prefix.boundary);
     let end = durable_end(ctx, prefix.boundary)?;
-    // A segment above all of which parts are stored below.
-    let behind = WalId(prefix.state.log_start.0.max(ctx.write.log.segment_of(end).0) + 1);
+    let behind = behind(ctx, prefix, end);
     let mut has_log = continue_log(ctx, remote, end)?;
     if !has_log {
         part_with_log(ctx, remote, prefix, behind)?;
@@ -178,13 +177,12 @@ fn part_with_log(ctx: &MaintenanceCtx, remote: &Remote, prefix: &Prefix, behind:
 
 fn round_without_log(ctx: &MaintenanceCtx, remote: &Remote, prefix: &Prefix) -> Result<()> {
     put_files(ctx, remote, &prefix.state, &prefix.families)?;
-    finish(ctx, remote, prefix, after_log(ctx, prefix))
+    finish(ctx, remote, prefix, behind(ctx, prefix, prefix.boundary.max(prefix.state.newest_seq())))
 }
 
-/// A segment above every segment that the prefix can have used.
-fn after_log(ctx: &MaintenanceCtx, prefix: &Prefix) -> WalId {
-    let used = prefix.boundary.max(prefix.state.newest_seq());
-    WalId(prefix.state.log_start.0.max(ctx.write.log.segment_of(used).0) + 1)
+/// A segment above all that the log of `prefix` has up to `end`.
+fn behind(ctx: &MaintenanceCtx, prefix: &Prefix, end: SeqNo) -> WalId {
+    WalId(prefix.state.log_start.0.max(ctx.write.log.segment_of(end).0) + 1)
 }
 
 /// Makes the log durable up to at least `least`, and with it every commit that has returned; returns how far it is durable.

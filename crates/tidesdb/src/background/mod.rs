@@ -86,7 +86,7 @@ fn finished(engine: &Engine, job: Job) {
 /// Runs `job`. Returns true if tables were written, which proves that the disk works.
 fn dispatch(engine: &Arc<Engine>, job: Job) -> Result<bool> {
     engine.write.health.check()?;
-    let family = |id| engine.write.families.read().get(&id).cloned();
+    let family = |id| engine.write.family(id);
     match job {
         Job::PrepareLog => {
             engine.write.log.prepare_next()?;
@@ -193,7 +193,7 @@ fn push_collect(engine: &Engine, family: &FamilyCore) {
 fn flush_families_retaining_the_log(ctx: &WriteCtx) {
     let beyond = |pins| ctx.log.bytes_since(pins) >= ctx.options.wal_bytes_max;
     for (_, id) in ctx.index.pinning_while(beyond) {
-        let family = ctx.families.read().get(&id).cloned();
+        let family = ctx.family(id);
         if let Some(family) = family
             && family.owned_view().active.as_ref().is_some_and(|slot| beyond(slot.pins))
         {
@@ -356,8 +356,8 @@ impl Ticks {
     }
 }
 
-/// Frees what nothing needs any more, and requests the work that became due without a commit. With `settles`, every family looks for a
-/// merge.
+/// Frees what nothing needs any more, and requests the work that became due without a commit. With `settles`, families that may have
+/// leftovers look for a merge.
 fn sweep(engine: &Engine, settles: bool) {
     engine.write.log.restore_reserve();
     if engine.write.log.shortage().is_some() {
@@ -367,16 +367,17 @@ fn sweep(engine: &Engine, settles: bool) {
     tidesdb_sync::reclaim();
     tidesdb_sync::release_idle(engine.write.env.clock.mono());
     let now = engine.reads.now();
-    let readers = Readers::now(engine);
-    let this = Sweep { settles, registered: readers.registered.clone(), now, floor: readers.floor };
+    // Does not wait for commits that are being written.
+    let visible = engine.write.log.sequencer().visible_end().saturating_sub(1);
+    let floor = visible.saturating_sub(engine.write.options.history_bytes / UNIT);
+    let this = Sweep { settles, registered: engine.reads.snapshots.registered(), now, floor };
     let (swept, released) = engine.write.index.take_swept(&this);
     for id in swept {
-        let family = engine.write.families.read().get(&id).cloned();
-        if let Some(family) = family {
+        if let Some(family) = engine.write.family(id) {
             if released.contains(&id) {
                 family.ask_for_sweep(); // what a reader needed may be merged now
             }
-            look_after(engine, &family, settles, &readers, now);
+            look_after(engine, &family, &this);
         }
     }
     if !engine.maintenance.versions.obsolete().is_empty() {
@@ -384,25 +385,9 @@ fn sweep(engine: &Engine, settles: bool) {
     }
 }
 
-/// What readers need, as far as it is known without waiting for commits that are being written.
-struct Readers {
-    /// The numbers of those that are registered, in ascending order.
-    registered: Vec<SeqNo>,
-    /// The oldest of those that may begin.
-    floor: SeqNo,
-}
-
-impl Readers {
-    fn now(engine: &Engine) -> Self {
-        let write = &engine.write;
-        let visible = write.log.sequencer().visible_end().saturating_sub(1);
-        let floor = visible.saturating_sub(write.options.history_bytes / UNIT);
-        Self { registered: engine.reads.snapshots.registered(), floor }
-    }
-}
-
 /// Requests the work of `family` that became due without a commit, and says when a sweep looks at it again.
-fn look_after(engine: &Engine, family: &FamilyCore, settles: bool, readers: &Readers, now: u64) {
+fn look_after(engine: &Engine, family: &FamilyCore, sweep: &Sweep) {
+    let now = sweep.now;
     let is_settled = family.is_settled();
     let view = family.owned_view();
     let version = &view.version;
@@ -414,20 +399,20 @@ fn look_after(engine: &Engine, family: &FamilyCore, settles: bool, readers: &Rea
     let has_dead =
         !version.ranges().is_empty() || is_expired || family.claims.has_quarantined() || view.probes.is_due();
     let may_settle = !version.runs().is_empty() && !is_settled;
-    if has_dead || settles && may_settle {
+    if has_dead || sweep.settles && may_settle {
         engine.write.jobs.push(Job::Compact(family.id));
     }
     let due = collect::due(&engine.maintenance, family, engine.log_store());
     if due == collect::Due::Now {
         engine.write.jobs.push(Job::Collect(family.id));
     }
-    let oldest = readers.registered.first().filter(|_| !version.runs().is_empty());
+    let oldest = sweep.registered.first().filter(|_| !version.runs().is_empty());
     let again = Again {
         soon: matches!(due, collect::Due::Now | collect::Due::Soon) || family.claims.has_quarantined(),
         settling: may_settle || due == collect::Due::Later,
         held: oldest.is_some_and(|oldest| *oldest < version.flushed_to() || is_expired),
         at: expiries.into_iter().filter(|at| *at > now).min(),
-        floor: (!version.runs().is_empty() && readers.floor < version.flushed_to())
+        floor: (!version.runs().is_empty() && sweep.floor < version.flushed_to())
             .then(|| version.flushed_to()),
     };
     engine.write.index.look_again(family.id, again);

@@ -451,8 +451,8 @@ fn families_with_history_are_looked_at_when_it_has_passed() {
 /// What a reader keeps can be merged when the reader ends, however quiet the database is.
 #[test]
 fn the_end_of_a_reader_makes_idle_families_mergeable() {
-    type Reader = Box<dyn std::any::Any>;
-    let readers: [(&str, fn(&Db) -> Reader); 2] =
+    type Begin = fn(&Db) -> Box<dyn std::any::Any>;
+    let readers: [(&str, Begin); 2] =
         [("a snapshot", |db| Box::new(db.snapshot())), ("a cursor", |db| Box::new(db.cursor().unwrap()))];
     for (what, begin) in readers {
         let mut m = Machine::resting(|_| ());

@@ -302,6 +302,11 @@ impl WriteCtx {
         self.log.sync_to(end, &|| self.sync_values())
     }
 
+    /// Returns the family with the number `id`, unless it was dropped.
+    pub fn family(&self, id: FamilyId) -> Option<Arc<FamilyCore>> {
+        self.families.read().get(&id).cloned()
+    }
+
     /// All families.
     pub fn all_families(&self) -> Vec<Arc<FamilyCore>> {
         self.families.read().values().cloned().collect()
@@ -413,11 +418,11 @@ impl WriteCtx {
         if self.works_alone() {
             return Ok(()); // the next commit runs the job
         }
-        let verdict = || match self.memory.is_within_limit() {
+        let admission = || match self.memory.is_within_limit() {
             true => Admission::Go,
             false => Admission::Stop(StallCause::Memory),
         };
-        self.pacing.stop(&*self.env.clock, StallCause::Memory, GROWTH_PATIENCE, verdict, |_| {
+        self.pacing.stop(&*self.env.clock, StallCause::Memory, GROWTH_PATIENCE, admission, |_| {
             self.health.check()?;
             self.reads.check_open()?;
             self.ask_for_relief();

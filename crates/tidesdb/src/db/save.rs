@@ -222,7 +222,7 @@ impl Unsaved {
             _ => None,
         });
         for (family, vlog) in known.chain(added).collect::<Vec<(FamilyId, VlogId)>>() {
-            let core = self.engine.write.families.read().get(&family).cloned();
+            let core = self.engine.write.family(family);
             let core = core.ok_or_else(|| Error::internal("a family of the manifest is not loaded"))?;
             let bytes = core.vlog.info(vlog)?.bytes;
             edit.push(Change::SealVlog { family, vlog, bytes, sealed_at });

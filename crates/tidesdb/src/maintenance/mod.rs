@@ -133,7 +133,7 @@ impl MaintenanceCtx {
                 // An open file keeps its space. No reader opens it again.
                 let FileKind::Vlog(id) = file else { return };
                 let family = self.dead_vlogs.lock().remove(&id);
-                let family = family.and_then(|family| self.write.families.read().get(&family).cloned());
+                let family = family.and_then(|family| self.write.family(family));
                 family.into_iter().for_each(|family| family.vlog.close(id));
             });
         }

@@ -72,13 +72,13 @@ impl Pins {
     }
 
     /// Returns whether merges keep what had not expired when the transaction began.
-    fn keep_time(&self) -> bool {
+    fn keeps_time(&self) -> bool {
         self.validating + self.timed > 0
     }
 }
 
 impl State {
-    /// Ends `f` on the pins at `seq`, and removes them if none is left.
+    /// Calls `f` on the pins at `seq`, and removes them if none is left.
     fn release(&mut self, seq: SeqNo, f: impl FnOnce(&mut Pins)) {
         if let Some(pins) = self.live.get_mut(&seq) {
             f(pins);
@@ -86,6 +86,14 @@ impl State {
                 self.live.remove(&seq);
             }
         }
+    }
+
+    /// Registers a cursor for which there is no slot.
+    fn add_cursor(&mut self, seq: SeqNo, born: u64) -> CursorPlace {
+        let key = self.next;
+        self.next += 1;
+        self.crowd.insert(key, (seq, born));
+        CursorPlace(Place::Crowd(key))
     }
 }
 
@@ -116,7 +124,7 @@ impl Snapshots {
         let pins = state.live.entry(seq).or_default();
         pins.count += 1;
         if let Some(began) = began {
-            pins.began = if pins.keep_time() { pins.began } else { began };
+            pins.began = if pins.keeps_time() { pins.began } else { began };
             pins.validating += 1;
         }
         SnapshotPin { seq, began, all: Arc::clone(self) }
@@ -128,7 +136,7 @@ impl Snapshots {
     pub fn oldest_validating(&self) -> (Option<SeqNo>, Option<u64>) {
         let state = self.state.lock();
         let validating = state.live.iter().find(|(_, pins)| pins.validating > 0);
-        let timed = state.live.values().find(|pins| pins.keep_time());
+        let timed = state.live.values().find(|pins| pins.keeps_time());
         (validating.map(|(seq, _)| *seq), timed.map(|pins| pins.began))
     }
 
@@ -261,15 +269,6 @@ impl Snapshots {
             Place::Slot(slot) => self.cursors.free(slot),
             Place::Crowd(key) => drop(self.state.lock().crowd.remove(key)),
         }
-    }
-}
-
-impl State {
-    fn add_cursor(&mut self, seq: SeqNo, born: u64) -> CursorPlace {
-        let key = self.next;
-        self.next += 1;
-        self.crowd.insert(key, (seq, born));
-        CursorPlace(Place::Crowd(key))
     }
 }
 

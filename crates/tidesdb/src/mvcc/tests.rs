@@ -106,14 +106,14 @@ fn what_a_transaction_saw_stays_for_its_cursors() {
 fn concurrent_cursors_are_never_missed() {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
     let (all, now, ended) = (all(), AtomicU64::new(1), AtomicBool::new(false));
-    let lists = std::sync::Mutex::new(vec![vec![0]]);
+    let newest = std::sync::Mutex::new(vec![0]);
     let load = || now.load(SeqCst);
     std::thread::scope(|s| {
         s.spawn(|| {
             while !ended.load(SeqCst) {
                 now.fetch_add(1, SeqCst);
                 let list = all.readers(load);
-                *lists.lock().unwrap() = vec![list];
+                *newest.lock().unwrap() = list;
             }
         });
         let cursors = |_| {
@@ -121,7 +121,7 @@ fn concurrent_cursors_are_never_missed() {
                 for _ in 0..2_000 {
                     let (place, seq) = all.register_cursor(0, load);
                     for _ in 0..2 {
-                        let list = lists.lock().unwrap()[0].clone();
+                        let list = newest.lock().unwrap().clone();
                         assert!(list.last() <= Some(&seq) || list.contains(&seq), "{seq} is not in {list:?}");
                         std::thread::yield_now();
                     }

@@ -24,8 +24,6 @@ use crate::store::ObjectStore;
 /// Suffix of a file that is being fetched, and of one that is being removed.
 const FETCHED: &str = ".fetch";
 const EVICTED: &str = ".evicted";
-/// Why a file cannot be kept long enough.
-const TOO_SMALL: &str = "the local cache of the object store is too small; raise local_bytes_max";
 /// Maximum number of fetches per open: a file may be removed again before its fetcher has opened it.
 const TRIES_MAX: u32 = 16;
 
@@ -51,7 +49,7 @@ pub(crate) struct Cache {
 }
 
 #[derive(Debug, Default)]
-struct Files {
+pub(super) struct Files {
     /// Files in the folder.
     local: BTreeMap<String, Local>,
     /// Files that the engine has not unlinked, whether in the folder or not.
@@ -156,33 +154,26 @@ impl Cache {
 
     /// Opens the file `name` in the folder, after fetching it if necessary, and passes it to `opened`.
     fn open_or_fetch<R>(&self, name: &str, opened: impl Fn(&mut Files, Arc<dyn File>) -> R) -> io::Result<R> {
-        for _ in 0..=TRIES_MAX {
-            {
-                let mut files = self.files.lock();
-                match self.dir.open(name, Access::Read) {
-                    Ok(file) => {
-                        let local = files.local.entry(name.to_owned()).or_default();
-                        local.used.store(self.now(), Ordering::Relaxed);
-                        return Ok(opened(&mut files, file));
-                    }
-                    Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-                    Err(_) => drop(files.local.remove(name)),
-                }
-            }
-            self.fetch(name)?;
-        }
-        Err(io::Error::other(TOO_SMALL))
+        self.with_local(name, |files| {
+            let file = self.dir.open(name, Access::Read)?;
+            files.local.entry(name.to_owned()).or_default().used.store(self.now(), Ordering::Relaxed);
+            Ok(opened(files, file))
+        })
     }
 
     /// Runs `call`, which needs the file `name` in the folder, after fetching it if necessary. No file leaves the folder meanwhile.
-    pub(super) fn with_local<R>(&self, name: &str, call: impl Fn() -> io::Result<R>) -> io::Result<R> {
+    pub(super) fn with_local<R>(
+        &self,
+        name: &str,
+        call: impl Fn(&mut Files) -> io::Result<R>,
+    ) -> io::Result<R> {
         for _ in 0..=TRIES_MAX {
             {
                 let mut files = self.files.lock();
-                match call() {
+                match call(&mut files) {
                     Err(e) if e.kind() == io::ErrorKind::NotFound => {
                         if self.dir.open(name, Access::Read).is_ok() {
-                            return call(); // it was fetched meanwhile, or something else is missing
+                            return call(&mut files); // it was fetched meanwhile, or something else is missing
                         }
                         files.local.remove(name);
                     }
@@ -191,7 +182,7 @@ impl Cache {
             }
             self.fetch(name)?;
         }
-        Err(io::Error::other(TOO_SMALL))
+        Err(io::Error::other("the local cache of the object store is too small; raise local_bytes_max"))
     }
 
     /// Fetches the file `name` if the store has it and the folder does not.

@@ -27,7 +27,7 @@ impl RemoteDir {
 
     /// Runs `call`, which needs the file `name`.
     fn with_file<R>(&self, name: &str, call: impl Fn() -> io::Result<R>) -> io::Result<R> {
-        if is_cached(name) { self.cache.with_local(name, call) } else { call() }
+        if is_cached(name) { self.cache.with_local(name, |_| call()) } else { call() }
     }
 }
 

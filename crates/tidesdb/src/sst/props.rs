@@ -113,11 +113,6 @@ impl TableMeta {
         (!self.has_eternal && self.newest_expiry > 0).then_some(self.newest_expiry)
     }
 
-    /// Whether all its entries have expired at the time `now`.
-    pub fn has_expired(&self, now: u64) -> bool {
-        self.expires().is_some_and(|at| at <= now)
-    }
-
     /// Returns whether `range` may cover an older entry of the table.
     pub fn may_be_hidden(&self, order: &Comparator, range: &RangeTombstone) -> bool {
         range.seq > self.min_seq

@@ -313,15 +313,15 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
     /// Like [`VersionSet::begin`], unless a new manifest was begun already.
     fn begin_locked(&self, inner: &mut Inner<T>) -> Result<()> {
         match inner.phase {
-            Phase::Unbegun(spent) => self.switch_manifest(inner, &inner.state.clone(), spent),
+            Phase::Unbegun(spent) => self.switch_manifest(inner, spent),
             _ => Ok(()),
         }
     }
 
-    /// Writes `state` to a new manifest, puts that in force, and makes the manifest `spent` obsolete. If the outcome is unknown, later
+    /// Writes the state to a new manifest, puts that in force, and makes the manifest `spent` obsolete. If the outcome is unknown, later
     /// calls fail; otherwise a failure changes nothing.
-    fn switch_manifest(&self, inner: &mut Inner<T>, state: &State, spent: Option<u64>) -> Result<()> {
-        match self.write_manifest(inner, state) {
+    fn switch_manifest(&self, inner: &mut Inner<T>, spent: Option<u64>) -> Result<()> {
+        match self.write_manifest(inner) {
             Ok(manifest) => {
                 inner.phase = Phase::Writable(manifest);
                 spent.into_iter().for_each(|n| self.obsolete.push(FileKind::Manifest(n)));
@@ -331,7 +331,7 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         }
     }
 
-    fn write_manifest(&self, inner: &mut Inner<T>, state: &State) -> Result<Manifest, Failure> {
+    fn write_manifest(&self, inner: &mut Inner<T>) -> Result<Manifest, Failure> {
         let header = Header {
             salt: self.context.entropy.salt(),
             identity: self.identity,
@@ -346,7 +346,7 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
             self.obsolete.push(FileKind::Manifest(header.number));
             Failure::from(error)
         };
-        let manifest = Manifest::create(dir, header, &state.snapshot()).map_err(scrap)?;
+        let manifest = Manifest::create(dir, header, &inner.state.snapshot()).map_err(scrap)?;
         // A directory reports a failed sync only once. Names created by other threads may be lost too, so the outcome
         // is unknown.
         dir.sync().map_err(|e| Failure::unknown(Error::io("directory sync", "manifest", e)))?;
@@ -527,7 +527,7 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         let edits = edit.by_family();
         let fresh = self.build_touched(inner, &edits)?;
         match unbegun {
-            Some(spent) => self.switch_manifest(inner, &inner.state.clone(), spent)?,
+            Some(spent) => self.switch_manifest(inner, spent)?,
             None if edit.changes.is_empty() => {}
             None => self.append(inner, &edit)?,
         }
@@ -575,7 +575,7 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
         edits.iter().map(build).collect()
     }
 
-    /// Makes `edit`, which leaves `state`, durable: as one record, or with a new manifest if it is too long for that.
+    /// Makes `edit`, which the state has, durable: as one record, or with a new manifest if it is too long for that.
     fn append(&self, inner: &mut Inner<T>, edit: &VersionEdit) -> Result<()> {
         let manifest = inner.manifest()?;
         match edit.encode_within(PAYLOAD_BYTES_MAX) {
@@ -585,7 +585,7 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
             }
             None => {
                 let spent = Some(manifest.number());
-                self.switch_manifest(inner, &inner.state.clone(), spent)
+                self.switch_manifest(inner, spent)
             }
         }
     }
@@ -598,8 +598,7 @@ impl<T: Send + Sync + 'static> VersionSet<T> {
             return Ok(());
         }
         let spent = Some(manifest.number());
-        let state = inner.state.clone();
-        match (self.switch_manifest(inner, &state, spent), &mut inner.phase) {
+        match (self.switch_manifest(inner, spent), &mut inner.phase) {
             (Err(error), Phase::Writable(manifest)) => {
                 tracing::warn!(%error, "the manifest could not be replaced by a new one; it keeps growing for now");
                 manifest.postpone_roll();

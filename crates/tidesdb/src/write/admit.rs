@@ -68,7 +68,7 @@ fn take_for_ranges(ctx: &WriteCtx, bytes: u64) -> Result<Charge> {
     if ctx.works_alone() && ctx.memory.is_in_ranges() {
         ctx.apply_ranges(); // the caller does the work after the commit
     }
-    let taken = RefCell::new(ctx.memory.take_for_ranges(bytes));
+    let taken = RefCell::new(None);
     let admission = || {
         let mut taken = taken.borrow_mut();
         *taken = taken.take().or_else(|| ctx.memory.take_for_ranges(bytes));

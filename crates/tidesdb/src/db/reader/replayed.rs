@@ -76,7 +76,7 @@ impl Replayed {
                 let slots = self.slots.get(&core.id).into_iter().flatten();
                 family.vlogs.contains_key(&id) || slots.into_iter().any(|slot| slot.vlogs.contains(&id))
             };
-            let old = last.and_then(|last| last.write.families.read().get(&core.id).cloned());
+            let old = last.and_then(|last| last.write.family(core.id));
             if let Some(old) = old {
                 core.vlog.adopt(&old.vlog, used);
             }
