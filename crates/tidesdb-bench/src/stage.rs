@@ -325,9 +325,7 @@ fn watched(task: &Task, open: Open, outcome: &mut Outcome) -> Result<()> {
     if spec.overwrites() && spec.workload != Workload::Families {
         let phases = outcome.phases.clone();
         scan(&bench, &*engine, &measured, outcome)?;
-        if spec.workload != Workload::Motion {
-            outcome.phases = phases;
-        }
+        outcome.phases = phases;
         outcome.phases.extend(synced);
     }
     if engine.keeps_data() {

@@ -33,7 +33,7 @@ pub(crate) struct Place {
     pub(crate) recovery: RecoveryMode,
 }
 
-/// The database as an argument, in the commands that take no other argument.
+/// The database as the first argument, in the commands whose arguments name no key.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Target {
     /// Directory of the database [default: --db]

@@ -292,7 +292,8 @@ impl Runner<'_> {
 fn make_move(held: &mut KeptCursor, one: &Move) -> Result<(), String> {
     let (cursor, rows) = (&mut held.cursor, &held.rows);
     let last = rows.len().checked_sub(1);
-    let (moved, position, forward) = match one {
+    let after = |at: usize| Some(at + 1).filter(|at| *at < rows.len());
+    let (moved, mut position, forward) = match one {
         Move::First => (cursor.seek_to_first(), last.map(|_| 0), true),
         Move::Last => (cursor.seek_to_last(), last, false),
         Move::Seek(n) => {
@@ -303,16 +304,15 @@ fn make_move(held: &mut KeptCursor, one: &Move) -> Result<(), String> {
             let after = rows.partition_point(|(k, _)| *k <= key(*n));
             (cursor.seek_for_prev(&key(*n)), after.checked_sub(1), false)
         }
-        Move::Next => (cursor.next(), held.position.map(|at| at + 1).filter(|at| *at < rows.len()), true),
+        Move::Next => (cursor.next(), held.position.and_then(after), true),
         Move::Prev => (cursor.prev(), held.position.and_then(|at| at.checked_sub(1)), false),
     };
     moved.map_err(|e| format!("{one:?}: {e}"))?;
     let may_lack = |at: usize| held.later.get(&rows[at].0).is_some_and(Option::is_none);
     let shown = cursor.valid().then(|| cursor.key());
     let is_shown = |at: usize| shown == Some(&rows[at].0);
-    let mut position = position;
     while let Some(at) = position.filter(|at| !is_shown(*at) && may_lack(*at)) {
-        position = if forward { Some(at + 1).filter(|at| *at < rows.len()) } else { at.checked_sub(1) };
+        position = if forward { after(at) } else { at.checked_sub(1) };
     }
     held.position = position;
     match position {

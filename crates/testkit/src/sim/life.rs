@@ -193,7 +193,7 @@ fn judge(world: &World, records: Option<Vec<Record>>, figures: &mut Figures) -> 
     if !world.is_stormy() {
         let held = [
             ("transactions", stats.memory_transactions_bytes),
-            ("cursors", stats.memory_cursors_bytes),
+            ("the memory of cursors", stats.memory_cursors_bytes),
             ("snapshots", stats.snapshots as u64),
             ("cursors", stats.cursors as u64),
         ];

@@ -38,13 +38,23 @@ impl Bench<'_> {
         &self,
         lane: &mut Lane<'_>,
         session: &mut dyn Session,
+        of: (usize, u64),
+    ) -> Result<()> {
+        self.put_versions(lane, session, (self.sweeping(lane.thread), self.spec.version + 1), of)
+    }
+
+    /// Puts `version` of the keys of `stream`, as operations of `kind`, until the thread has done `keys` operations.
+    pub(super) fn put_versions(
+        &self,
+        lane: &mut Lane<'_>,
+        session: &mut dyn Session,
+        (mut stream, version): (Stream, u32),
         (kind, keys): (usize, u64),
     ) -> Result<()> {
-        let mut stream = self.sweeping(lane.thread);
         while lane.done < keys && lane.more() {
             let batch = self.spec.batch.min(keys - lane.done);
             for _ in 0..batch {
-                lane.put(session, stream.advance(), self.spec.version + 1)?;
+                lane.put(session, stream.advance(), version)?;
             }
             session.commit()?;
             lane.lap(kind, batch)?;

@@ -59,7 +59,8 @@ impl Bench<'_> {
                 goes_on
             };
             let share = self.spec.share();
-            self.put_first_version(lane, session, share)?;
+            let first = (self.filling(lane.thread), self.spec.version);
+            self.put_versions(lane, session, first, (0, share))?;
             if !part_ends(lane, 0) {
                 return Ok((share, times));
             }
@@ -80,7 +81,6 @@ impl Bench<'_> {
             }
             if part_ends(lane, 3) {
                 session.refresh()?;
-                lane.resume();
                 self.read_in_turns(lane, session, (&mut stream, READS[2], reads / 2))?;
             }
             Ok((share, times))
@@ -96,19 +96,6 @@ impl Bench<'_> {
             phase.seconds = sum / threads as f64;
         }
         Ok(measured)
-    }
-
-    fn put_first_version(&self, lane: &mut Lane<'_>, session: &mut dyn Session, share: u64) -> Result<()> {
-        let mut stream = self.filling(lane.thread);
-        while lane.done < share && lane.more() {
-            let batch = self.spec.batch.min(share - lane.done);
-            for _ in 0..batch {
-                lane.put(session, stream.advance(), self.spec.version)?;
-            }
-            session.commit()?;
-            lane.lap(0, batch)?;
-        }
-        Ok(())
     }
 
     /// Seeks, reads ranges and gets in turn for `time`; `first` is the kind of the seeks.

@@ -480,10 +480,8 @@ fn the_timeline_of_a_watched_row_adds_up_to_its_phases() {
         let (what, outcome) = (spec.workload, staged("tidesdb", &spec));
         assert_eq!(outcome.failure, None, "{what:?}");
         let lines = &outcome.timeline;
-        // Not operations of the workload: the scan that verifies, and the syncs beside it.
-        let is_beside =
-            |p: &&Phase| what == Workload::Motion && [SYNC, "ITER"].contains(&p.operation.as_str());
-        for phase in outcome.phases.iter().filter(|p| !is_beside(p)) {
+        // Not operations of the workload: the syncs beside it.
+        for phase in outcome.phases.iter().filter(|p| p.operation != SYNC) {
             let beats = || lines.iter().flat_map(|l| &l.beats).filter(|b| b.operation == phase.operation);
             assert_eq!(beats().map(|b| b.ops).sum::<u64>(), phase.ops, "{what:?} {}", phase.operation);
             let slowest = beats().map(|b| b.slowest).fold(0.0, f64::max);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tidesdb::{Comparator, Db, Error, Isolation, OpenOptions, SyncMode};
 
 use crate::close_timeouts::{Gate, LONG};
-use crate::common::small;
+use crate::common::{inner, small};
 
 /// A database whose key order waits once it is armed.
 struct Gated {
@@ -103,7 +103,6 @@ fn reads_that_go_on_after_a_close_report_no_damage() {
         }),
         ("value_reader", |db| {
             let mut reader = db.value_reader([100])?.unwrap();
-            let inner = |e: std::io::Error| *e.into_inner().unwrap().downcast::<Error>().unwrap();
             reader.read_to_end(&mut Vec::new()).map_err(inner).map(drop)
         }),
     ];

@@ -254,3 +254,8 @@ pub(crate) fn counted(s: &Stats) -> u64 {
         + s.memory_tables_bytes
         + s.memory_fixed_bytes
 }
+
+/// The error of the database in an error of a reader or writer.
+pub(crate) fn inner(e: std::io::Error) -> tidesdb::Error {
+    *e.into_inner().unwrap().downcast::<tidesdb::Error>().unwrap()
+}

@@ -456,7 +456,7 @@ fn a_store_that_is_down_keeps_no_more_than_a_few_dead_values() {
         assert!(db.upload().is_err());
         // A thread of another test may keep files for a while.
         let bound = 3 * LIVE + (64 << 10); // four segments of the log are 64 KiB
-        let is_bounded = || {
+        let mut is_bounded = || {
             db.default_family().compact().unwrap();
             most = on_disk();
             most <= bound || {
@@ -464,7 +464,6 @@ fn a_store_that_is_down_keeps_no_more_than_a_few_dead_values() {
                 false
             }
         };
-        let mut is_bounded = is_bounded;
         assert!((0..1000).any(|_| is_bounded()), "{most} bytes of value logs for {LIVE} live ones");
         let health = db.health();
         assert_eq!(health.state, HealthState::Degraded);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tidesdb::{Db, Error, Isolation, Snapshot, SyncMode};
 use tidesdb_io::sim::{Image, OpSet, SimDisk};
 
-use crate::common::{DB, Sim, contents, noise, pairs};
+use crate::common::{DB, Sim, contents, inner, noise, pairs};
 use crate::streams::{CHUNK, check, content, open, shrinks_to, vlog_bytes, vlogs};
 
 #[test]
@@ -112,10 +112,8 @@ fn every_damaged_byte_is_detected_and_named() {
             let read = || -> tidesdb::Result<Vec<u8>> {
                 let mut reader = db.value_reader("film")?.unwrap();
                 let mut out = Vec::new();
-                match reader.read_to_end(&mut out) {
-                    Ok(_) => Ok(out),
-                    Err(e) => Err(*e.into_inner().unwrap().downcast::<Error>().unwrap()),
-                }
+                reader.read_to_end(&mut out).map_err(inner)?;
+                Ok(out)
             };
             for error in [read().unwrap_err(), db.get("film").unwrap_err()] {
                 let Error::Corrupt { file, offset, .. } = &error else { panic!("{place}: {error}") };

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidesdb::{Db, Error, FamilyOptions, Isolation, MergeOperator, Result, Stats, SyncMode, WriteBatch};
 
-use crate::common::counted;
+use crate::common::{counted, inner, noise};
 
 /// The limit, and how many objects a program tries to open.
 const LIMIT: u64 = 32 << 20;
@@ -35,18 +35,6 @@ fn key(n: u32) -> [u8; 12] {
     let mut key = *b"row.........";
     key[4..].copy_from_slice(format!("{n:08}").as_bytes());
     key
-}
-
-/// Bytes that no algorithm makes shorter.
-fn noise(len: usize, seed: u64) -> Vec<u8> {
-    let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        x as u8
-    };
-    (0..len).map(|_| next()).collect()
 }
 
 fn batch(db: &Db, writes: u32, len: usize) -> Result<Held> {
@@ -88,11 +76,6 @@ fn read(db: &Db, name: &str) -> Result<Held> {
     let mut reader = db.value_reader(name)?.unwrap();
     reader.read_exact(&mut [0; 100]).map_err(inner)?;
     held(reader)
-}
-
-/// The error of the database in an error of a reader or writer.
-fn inner(e: std::io::Error) -> Error {
-    *e.into_inner().unwrap().downcast::<Error>().unwrap()
 }
 
 /// A transaction with `ranges` range deletes, each of a few rows.
@@ -143,7 +126,7 @@ fn deletes_and_gets(db: &Db) -> Result<Held> {
 /// A reader of a long value, which is not read, beside writes to other keys.
 fn reader_beside_writes(db: &Db, n: usize) -> Result<Held> {
     for row in 0..10 {
-        db.put(key(row), noise(400, n as u64))?;
+        db.put(key(row), noise(n as u64, 400))?;
     }
     held(db.value_reader("film")?.unwrap())
 }
@@ -151,10 +134,10 @@ fn reader_beside_writes(db: &Db, n: usize) -> Result<Held> {
 /// A reader of a value that was in a memtable.
 fn reader_of_a_row(db: &Db, n: usize) -> Result<Held> {
     let inline = db.family("inline")?;
-    inline.put(key(n as u32), noise(3000, n as u64))?;
+    inline.put(key(n as u32), noise(n as u64, 3000))?;
     let reader = inline.value_reader(key(n as u32))?.unwrap();
     for row in 0..10 {
-        inline.put(key(row), noise(3000, n as u64))?;
+        inline.put(key(row), noise(n as u64, 3000))?;
     }
     held(reader)
 }
@@ -244,7 +227,7 @@ const KINDS: &[(&str, Make)] = &[
         held(cursor)
     }),
     ("iterators beside writes", |db, n| {
-        db.put(key(n as u32), noise(5000, n as u64))?;
+        db.put(key(n as u32), noise(n as u64, 5000))?;
         held(db.range("row"..)?.next().unwrap()?).and(held(db.range("row"..)?))
     }),
     ("views of a reader beside the writer", |db, n| {
@@ -283,24 +266,24 @@ fn open(dir: &std::path::Path) -> Db {
 /// Rows in tables, values of 100 KB in a value log, operands, and a value in chunks.
 fn fill(db: &Db) {
     for n in 0..ROWS {
-        db.put(key(n), noise(1000, n.into())).unwrap();
+        db.put(key(n), noise(n.into(), 1000)).unwrap();
         if n % 1000 == 999 {
             db.flush().unwrap();
         }
     }
     let long = db.family_or_create("long", FamilyOptions::default().value_threshold(1000)).unwrap();
     for n in 0..100 {
-        long.put(key(n), noise(100_000, n.into())).unwrap();
-        db.put(key(n), noise(100_000, n.into())).unwrap();
+        long.put(key(n), noise(n.into(), 100_000)).unwrap();
+        db.put(key(n), noise(n.into(), 100_000)).unwrap();
     }
     let inline = db.family_or_create("inline", FamilyOptions::default().value_threshold(1 << 30)).unwrap();
     for n in 0..100 {
-        inline.put(key(n), noise(30_000, n.into())).unwrap();
+        inline.put(key(n), noise(n.into(), 30_000)).unwrap();
     }
     let operator = FamilyOptions::default().merge_operator(MergeOperator::append(","));
     let merged = db.family_or_create("merged", operator).unwrap();
     for n in 0..100 {
-        merged.merge(key(n % 10), noise(1000, n.into())).unwrap();
+        merged.merge(key(n % 10), noise(n.into(), 1000)).unwrap();
     }
     db.put_stream("film", Read::take(std::io::repeat(7), 4 << 20)).unwrap();
     db.flush().unwrap();
@@ -364,7 +347,7 @@ fn long_keys() {
     let db = open.open().unwrap();
     db.put("first", "row").unwrap();
     let (empty, before) = (anonymous(), counted(&db.stats()));
-    let put = |n: u64| db.put([&key(n as u32)[..], &noise(65_000, n)].concat(), "v").and_then(|_| db.flush());
+    let put = |n: u64| db.put([&key(n as u32)[..], &noise(n, 65_000)].concat(), "v").and_then(|_| db.flush());
     let refused = (0..1000).find_map(|n| put(n).err().map(|e| (n, e)));
     let stats = db.stats();
     let (kept, counted) = (stats.memory_allocator_bytes, counted(&stats) - before);
@@ -396,16 +379,6 @@ fn peak_during<T>(db: &Db, work: impl FnOnce() -> T) -> (T, [u64; 3]) {
                 if now > peak[0] {
                     let stats = db.stats();
                     peak = [now, counted(&stats), stats.memory_allocator_bytes];
-                    println!(
-                        "PEAK {now} m {} t {} c {} j {} T {} f {} spare {}",
-                        stats.memory_memtables_bytes,
-                        stats.memory_transactions_bytes,
-                        stats.memory_cursors_bytes,
-                        stats.memory_jobs_bytes,
-                        stats.memory_tables_bytes,
-                        stats.memory_fixed_bytes,
-                        stats.memory_spare_bytes
-                    );
                 }
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
@@ -471,13 +444,13 @@ fn inline() -> FamilyOptions {
 
 fn put_rows(db: &Db) {
     for n in 0..ROWS {
-        db.put(key(n), noise(100, n.into())).unwrap();
+        db.put(key(n), noise(n.into(), 100)).unwrap();
     }
 }
 
 /// The bound `n` of a range that deletes one row: the key of the row before it, and `len` bytes.
 fn bound(n: u32, len: usize) -> Vec<u8> {
-    [&key(n % ROWS)[..], &noise(len, n.into())].concat()
+    [&key(n % ROWS)[..], &noise(n.into(), len)].concat()
 }
 
 /// Deletes `ranges` ranges, of a row each, with bounds of `len` bytes. All are accepted: merges apply them in time. A batch with many is refused.
@@ -548,7 +521,7 @@ fn range_deletes_without_threads() {
 /// A merge that fails half way, while another one waits for its long value, gives back what it had charged. The other one goes on.
 fn failing_merge() {
     let (dir, db, _) =
-        with_tables(LIMIT, inline(), (4, 8), |table, n| noise(3 << 20, (table * 100 + n).into()));
+        with_tables(LIMIT, inline(), (4, 8), |table, n| noise((table * 100 + n).into(), 3 << 20));
     let tables = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap());
     let longest = tables.filter(|entry| entry.path().extension().is_some_and(|e| e == "klog"));
     let longest = longest.max_by_key(|entry| entry.metadata().unwrap().len()).unwrap().path();
@@ -557,7 +530,7 @@ fn failing_merge() {
     file.write_all(&[0; 4096]).unwrap();
     let other = db.create_family("other", inline()).unwrap();
     for n in 0..4 {
-        other.put(key(n), noise(3 << 20, n.into())).unwrap();
+        other.put(key(n), noise(n.into(), 3 << 20)).unwrap();
         db.flush().unwrap();
     }
     let jobs = db.stats().memory_jobs_bytes;
@@ -568,7 +541,7 @@ fn failing_merge() {
         print_result(32, Some(&failed), [anonymous(), counted(&db.stats()), 0]);
     });
     assert!(db.stats().memory_jobs_bytes <= jobs);
-    other.put(key(9), noise(3 << 20, 9)).unwrap();
+    other.put(key(9), noise(9, 3 << 20)).unwrap();
     db.flush().unwrap();
     other.compact().unwrap();
     assert_eq!(other.iter().unwrap().keys().count(), 5);
@@ -579,13 +552,13 @@ fn failing_merge() {
 const SCENARIOS: &[(&str, fn())] = &[
     ("tables with long keys", long_keys),
     ("a merge of values of 900 KB", || {
-        merges(LIMIT, inline(), (30, 5), |table, n| noise(900_000, (table * 100 + n).into()));
+        merges(LIMIT, inline(), (30, 5), |table, n| noise((table * 100 + n).into(), 900_000));
     }),
     ("a merge of values of 3 MiB", || {
-        merges(LIMIT, inline(), (6, 12), |table, n| noise(3 << 20, (table * 100 + n).into()));
+        merges(LIMIT, inline(), (6, 12), |table, n| noise((table * 100 + n).into(), 3 << 20));
     }),
     ("a merge of values of 7 MiB", || {
-        merges(LIMIT, inline(), (5, 6), |table, n| noise(7 << 20, (table * 100 + n).into()));
+        merges(LIMIT, inline(), (5, 6), |table, n| noise((table * 100 + n).into(), 7 << 20));
     }),
     ("a merge of 7 MiB that compress", || {
         merges(LIMIT, inline(), (5, 6), |table, n| vec![(table + n) as u8; 7 << 20]);
