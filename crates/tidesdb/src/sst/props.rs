@@ -292,6 +292,12 @@ impl TableMeta {
         Ok(())
     }
 
+    /// Returns its references to value logs without counts, for a count that begins anew. Each pointer finds its log among them: a count that
+    /// adds the logs as they come takes a step for each pair of them.
+    pub(super) fn uncounted_refs(&self) -> Vec<VlogRef> {
+        self.vlog_refs.iter().map(|r| VlogRef { bytes: 0, count: 0, ..*r }).collect()
+    }
+
     /// Returns the name of the first field in which `self`, read from the file, differs from `expected`.
     pub(super) fn difference(&self, expected: &Self) -> Option<&'static str> {
         let same = [

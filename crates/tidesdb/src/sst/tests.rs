@@ -9,6 +9,7 @@ mod partitions;
 mod parts;
 mod sizes;
 mod walks;
+mod work;
 
 use std::cmp::Ordering;
 use std::path::Path;

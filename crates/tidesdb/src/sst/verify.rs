@@ -58,7 +58,7 @@ impl Table {
     pub fn verify(&self) -> Result<u64> {
         let mut walk = Verification {
             filter: self.verify_sections()?,
-            meta: TableMeta::default(),
+            meta: TableMeta { vlog_refs: self.meta().uncounted_refs(), ..TableMeta::default() },
             key: ShortKey::new(),
             last: ShortKey::new(),
             last_seq: SeqNo::MAX,
@@ -173,6 +173,10 @@ impl Table {
                 .ok_or_else(|| file.corrupt(fence.at, "value extends beyond its block"))?;
             let entry = EntryRef { key: &walk.key, seq, kind, expiry, value };
             walk.meta.note(&entry, new_key).map_err(|what| file.corrupt(fence.at, what))?;
+            if walk.meta.vlog_refs.len() > self.meta().vlog_refs.len() {
+                let what = "an entry refers to a value log that the properties do not name";
+                return Err(file.corrupt(fence.at, what));
+            }
             std::mem::swap(&mut walk.key, &mut walk.last);
             walk.last_seq = seq;
         }

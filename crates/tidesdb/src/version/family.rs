@@ -1,6 +1,6 @@
 //! The immutable version of one family: its sorted runs and value logs.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashSet};
 use std::fmt;
 use std::ops::{Range, RangeBounds};
 use std::sync::Arc;
@@ -57,6 +57,9 @@ impl<T> FamilyVersion<T> {
     ) -> Result<Self> {
         let (this, added) = Self::changed(state, prev, edit, queue, open)?;
         added.iter().try_for_each(|slot| this.check_table(slot))?;
+        if edit.changes.iter().any(|change| matches!(change, Change::AddTable { level: 1, .. })) {
+            this.check_ages()?;
+        }
         debug_assert!(this.check().is_ok(), "{:?}", this.check());
         Ok(this)
     }
@@ -306,6 +309,7 @@ impl<T> FamilyVersion<T> {
     /// `Internal`, naming the violated invariant and the tables.
     pub fn check(&self) -> Result<()> {
         self.tables().try_for_each(|slot| self.check_table(slot))?;
+        self.check_ages()?;
         if self.runs.iter().map(|run| run.len()).sum::<usize>() != self.state.tables.iter().count() {
             return Err(Error::internal(format!("family {}: a table is in two runs", self.state.id.0)));
         }
@@ -336,7 +340,7 @@ impl<T> FamilyVersion<T> {
         let run = runs.iter().position(|run| run.table(order, m).is_some());
         let Some(run) = run else { return law(false, "in no run of its level") };
         if runs[run].is_overlapping() {
-            return self.check_ages(&runs[run], slot);
+            return Ok(()); // its age is checked beside those of all others
         }
         let generation = self.generation(m.id);
         let keys = &*m.smallest..=&*m.largest;
@@ -353,19 +357,34 @@ impl<T> FamilyVersion<T> {
         Ok(())
     }
 
-    /// Checks that of `slot` and any other L1 table that may share a key with it, all entries of one are newer than those of the
-    /// other.
-    fn check_ages(&self, level: &Run<T>, slot: &TableSlot<T>) -> Result<()> {
-        let m = slot.meta();
-        let mixed = |t: &&Arc<TableSlot<T>>| {
-            t.id() != m.id && t.meta().max_seq >= m.min_seq && m.max_seq >= t.meta().min_seq
+    /// Checks that of any two L1 tables that may share a key, all entries of one are newer than those of the other. Looks at the tables from
+    /// the newest on, and compares each with those whose ages reach into its own: their key ranges are disjoint, so only two can overlap its.
+    fn check_ages(&self) -> Result<()> {
+        let order = self.order();
+        let tables: Vec<&TableMeta> = self.level(1).map(|slot| &**slot.meta()).collect();
+        let mut by_key: Vec<&TableMeta> = Vec::new();
+        let place = |by_key: &[&TableMeta], meta: &TableMeta| {
+            by_key.partition_point(|other| order.compare(&other.smallest, &meta.smallest).is_lt())
         };
-        let other =
-            level.tables().filter(mixed).find(|t| t.meets(self.order(), &(&*m.smallest..=&*m.largest)));
-        other.map_or(Ok(()), |other| {
-            let (a, b) = (m.id.0, other.id().0);
-            Err(Error::internal(format!("tables {a} and {b} of L1 interleave in age")))
-        })
+        let mut by_age = BinaryHeap::new();
+        for (i, meta) in tables.iter().enumerate() {
+            while let Some(&(from, other)) = by_age.peek()
+                && from > meta.max_seq
+            {
+                by_age.pop();
+                by_key.remove(place(&by_key, tables[other]));
+            }
+            let at = place(&by_key, meta);
+            let before = by_key[..at].last().filter(|t| order.compare(&t.largest, &meta.smallest).is_ge());
+            let after = by_key.get(at).filter(|t| order.compare(&t.smallest, &meta.largest).is_le());
+            if let Some(other) = before.or(after) {
+                let (a, b) = (meta.id.0, other.id.0);
+                return Err(Error::internal(format!("tables {a} and {b} of L1 interleave in age")));
+            }
+            by_key.insert(at, meta);
+            by_age.push((meta.min_seq, i));
+        }
+        Ok(())
     }
 
     /// Checks that the counts of live values are exactly the sums over the tables.

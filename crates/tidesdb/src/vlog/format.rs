@@ -23,7 +23,7 @@ const MAGIC: [u8; 8] = *b"TDBVLOG\n";
 const FORMAT: u32 = 1;
 const NO_SALT: Salt = [0; 16];
 /// Last byte of every record header, so that a range of zeros is never taken for a header.
-const MARK: u8 = 0xB5;
+pub(super) const MARK: u8 = 0xB5;
 
 /// The header of a value log file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -276,6 +276,28 @@ fn verify_detects_errors_under_valid_checksums() {
     }
 }
 
+/// Entries that refer to more value logs than the properties name took a verification a step for each pair of logs.
+#[test]
+fn a_pointer_into_a_value_log_that_the_properties_do_not_name_ends_a_verification() {
+    let pointer = |vlog: u8| [&[vlog, 0, 0, 0, 9, 0, 0, 0][..], &[0; 16]].concat();
+    let mut entries: Vec<_> = (0..8u8).map(|i| Entry::put(format!("k{i}"), 9, pointer(9 - i))).collect();
+    entries.push(Entry { kind: Kind::PutPointer, ..Entry::put("l", 9, pointer(9)) });
+    let rig = Rig::new();
+    let order = Comparator::bytewise();
+    let meta = rig.write(1, &entries, options(Compression::None), &order);
+    let good = bytes(&rig, 1);
+    let table = rig.open(&meta, &order, true).unwrap();
+    assert_eq!(table.verify().unwrap(), 9);
+    let at = place(&table, 0).at as usize;
+    let kinds = at + Shape::parse(&good[at..]).unwrap().kinds_at as usize;
+    let mut bad = good.clone();
+    bad[kinds..kinds + 8].fill(Kind::PutPointer as u8);
+    reseal(&mut bad, kinds, (&table, &good));
+    rig.disk.write_file(rig.path(1), &bad).unwrap();
+    let error = rig.open(&meta, &order, true).unwrap().verify().unwrap_err();
+    assert!(error.is_corruption() && error.to_string().contains("do not name"), "{error}");
+}
+
 /// With addresses of 32 bits the length of all values of a block wrapped around: a build with overflow checks panicked, and others took 32
 /// values of 2 GiB without a frame for empty ones.
 #[test]

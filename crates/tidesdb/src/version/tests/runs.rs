@@ -1,5 +1,7 @@
 //! Runs: order, search, and the invariants that a version checks.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use super::*;
 use crate::types::Comparator;
 use crate::version::Run;
@@ -142,8 +144,57 @@ fn violated_invariants_are_refused() {
     family_with(bytewise(), &apart).unwrap();
 }
 
+/// L1 of tables with these numbers as keys and ages, and the number of comparisons of keys that building it took.
+fn level_1(tables: &[((u64, u64), (SeqNo, SeqNo))]) -> (Result<FamilyVersion<TableId>>, u64) {
+    let compared = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&compared);
+    let order = Comparator::custom("counting", move |a, b| {
+        count.fetch_add(1, Ordering::Relaxed);
+        a.cmp(b)
+    });
+    let key = |n: u64| format!("{n:08}");
+    let table =
+        |(i, &((from, to), seqs)): (usize, &_)| (1, meta(i as u64 + 1, (&key(from), &key(to)), seqs, &[]));
+    let tables: Vec<_> = tables.iter().enumerate().map(table).collect();
+    (family_with(order, &tables), compared.load(Ordering::Relaxed))
+}
+
+/// Each table was once compared with each other one.
+#[test]
+fn a_long_level_1_is_checked_in_linear_work() {
+    const TABLES: u64 = 20_000;
+    let apart = |i: u64| ((i * 7919 % TABLES * 2, i * 7919 % TABLES * 2 + 1), (1, 10));
+    let nested = |i: u64| ((i * 2, i * 2), (TABLES - i, TABLES + i));
+    let newer_and_newer = |i: u64| ((0, TABLES), (i * 10, i * 10 + 9));
+    let some = |table: &dyn Fn(u64) -> _| (0..TABLES).map(table).collect::<Vec<_>>();
+    for tables in [some(&apart), some(&nested), some(&newer_and_newer)] {
+        let (version, compared) = level_1(&tables);
+        assert_eq!(version.unwrap().level_len(1), tables.len());
+        assert!(compared <= 100 * TABLES, "{compared} comparisons");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn tables_of_level_1_interleave_if_two_of_them_do(
+        tables in prop::collection::vec(((0..30u64, 0..6u64), (1..30u64, 0..8u64)), 1..8)
+    ) {
+        let tables: Vec<_> = tables
+            .into_iter()
+            .map(|((from, keys), (oldest, ages))| ((from, from + keys), (oldest, oldest + ages)))
+            .collect();
+        let meets = |a: (u64, u64), b: (u64, u64)| a.0 <= b.1 && b.0 <= a.1;
+        let interleave = |i: usize| {
+            let (keys, ages) = tables[i];
+            tables[..i].iter().any(|other| meets(keys, other.0) && meets(ages, other.1))
+        };
+        match level_1(&tables).0 {
+            Ok(_) => prop_assert!(!(0..tables.len()).any(interleave)),
+            Err(e) => prop_assert!((0..tables.len()).any(interleave) && e.to_string().contains("interleave"), "{e}"),
+        }
+    }
 
     /// The search over prefixes finds the same tables as a linear scan.
     #[test]

@@ -6,6 +6,7 @@ mod crash;
 mod hostile;
 mod loads;
 mod parallel;
+mod work;
 
 use std::path::Path;
 use std::sync::Arc;
