@@ -3,6 +3,7 @@
 //! A range tombstone visible to the reader hides the oldest versions of a key, never a newer version without all older
 //! ones. So the remaining versions can be shown as if the hidden ones did not exist.
 
+use super::dead::{DeadStretches, Passed};
 use crate::Result;
 use crate::ranges::{Hidden, tighter};
 use crate::types::{Comparator, EntryCursor, EntryMeta, ReadPoint, Rows, Scope, SeqNo, Stored};
@@ -13,16 +14,18 @@ const LEAP_AFTER: u64 = 8;
 /// Iterates over `C` in both directions, skipping hidden entries. Costs one branch if nothing can be hidden.
 #[derive(Debug)]
 pub struct HidingCursor<C> {
-    inner: C,
+    pub(super) inner: C,
     order: Comparator,
     hidden: Option<Hidden>,
     scope: Scope,
+    /// See `VisibleCursor::begin_to_remember`.
+    pub(super) dead: Option<DeadStretches>,
 }
 
 impl<C: EntryCursor> HidingCursor<C> {
     /// Creates a cursor over `inner` without the entries that `hidden` covers.
     pub fn new(inner: C, order: Comparator, hidden: Option<Hidden>) -> Self {
-        Self { inner, order, hidden, scope: Scope::default() }
+        Self { inner, order, hidden, scope: Scope::default(), dead: None }
     }
 
     #[inline]
@@ -48,16 +51,28 @@ impl<C: EntryCursor> HidingCursor<C> {
     fn skip_forwards(&mut self) -> Result<()> {
         let mut steps = 0u64;
         let mut leap_at = LEAP_AFTER;
+        let mut passed = Passed::default();
         while self.is_hidden() && !self.scope.is_above(&self.order, self.inner.key()) {
-            self.inner.next_key()?; // older versions of this key are hidden too
+            if passed.count() {
+                self.leap(passed, false)?;
+            } else {
+                self.inner.next_key()?; // older versions of this key are hidden too
+            }
             steps += 1;
             if steps < leap_at || !self.is_hidden() {
+                continue;
+            }
+            passed.count_many();
+            if self.go_around(passed, false)? {
                 continue;
             }
             let Some(hidden) = &self.hidden else { continue };
             let piece = hidden.pieces();
             let until = tighter(hidden.high(), self.scope.end(), |a, b| self.order.compare(a, b).is_le());
             self.inner.skip_older(hidden.below(), until)?;
+            if let Some(dead) = self.dead.as_mut().filter(|_| self.inner.valid()) {
+                dead.pass_up_to(self.inner.key());
+            }
             // If the skip did not help, the next attempt is made after eight times as many steps.
             (steps, leap_at) = match self.is_hidden() && self.pieces() == piece {
                 true => (steps, leap_at * 8),
@@ -68,10 +83,36 @@ impl<C: EntryCursor> HidingCursor<C> {
     }
 
     fn skip_backwards(&mut self) -> Result<()> {
+        let mut passed = Passed::default();
         while self.is_hidden() && !self.scope.is_below(&self.order, self.inner.key()) {
-            self.inner.prev()?;
+            if passed.count() {
+                self.leap(passed, true)?;
+            } else {
+                self.inner.prev()?;
+            }
         }
         Ok(())
+    }
+
+    /// Moves from a hidden entry over all that is known to be hidden.
+    #[cold]
+    #[inline(never)]
+    fn leap(&mut self, passed: Passed, backwards: bool) -> Result<()> {
+        if self.go_around(passed, backwards)? {
+            return Ok(());
+        }
+        if backwards { self.inner.prev() } else { self.inner.next_key() }
+    }
+
+    /// As [`Self::leap`]; returns false if nothing is known.
+    fn go_around(&mut self, passed: Passed, backwards: bool) -> Result<bool> {
+        let Some(dead) = &mut self.dead else { return Ok(false) };
+        match dead.look(&self.order, self.inner.key(), passed, backwards) {
+            Some(end) if backwards => self.inner.seek_for_prev(end)?,
+            Some(end) => self.inner.seek(end)?,
+            None => return Ok(false),
+        }
+        Ok(true)
     }
 }
 

@@ -5,6 +5,7 @@
 //! only place that decides which versions a flush or compaction may drop. All are single-threaded values that may move
 //! between threads.
 
+mod dead;
 mod fold;
 mod heap;
 mod hide;
@@ -16,6 +17,7 @@ mod stream;
 mod tests;
 mod visible;
 
+pub use dead::DeadStretches;
 pub use heap::MergeCursor;
 pub use hide::HidingCursor;
 pub use level::{LevelCursor, LevelTable, SortedTables};

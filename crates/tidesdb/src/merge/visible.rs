@@ -12,6 +12,8 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use super::dead::{DeadStretches, Passed};
+use super::hide::HidingCursor;
 use crate::types::{
     Comparator, EntryCursor, EntryMeta, Kind, Operands, ReadPoint, Rows, Scope, SeqNo, Stored, has_passed,
 };
@@ -56,6 +58,8 @@ pub struct VisibleCursor<C> {
     /// Start of the deleted keys that the current scan passes.
     fresh_from: SeqNo,
     fresh_dead: u64,
+    /// Set for a reader to which no more rows become visible.
+    dead: Option<DeadStretches>,
     /// Set for a family with a merge operator.
     combine: Option<Arc<dyn Combine>>,
     operands: Operands,
@@ -85,6 +89,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
             hidden: 0,
             fresh_from: SeqNo::MAX,
             fresh_dead: 0,
+            dead: None,
             combine: None,
             operands: Operands::default(),
         }
@@ -207,18 +212,49 @@ impl<C: EntryCursor> VisibleCursor<C> {
         if self.inner.valid() { self.inner.prev() } else { self.inner.seek_to_last() }
     }
 
-    /// Moves one entry forward among versions above the snapshot, `passed` of which were passed in a row. Returns the
+    /// Moves one entry forward among versions above the snapshot, `newer` of which were passed in a row. Returns the
     /// new count. If the last versions all belong to one key, seeks to the version of that key that the snapshot sees.
     #[cold]
-    fn pass_newer(&mut self, passed: usize) -> Result<usize> {
-        if passed == WALK_MAX {
+    fn pass_newer(&mut self, newer: usize, passed: &mut Passed) -> Result<usize> {
+        if newer == WALK_MAX {
             self.remember_key();
-        } else if passed == 2 * WALK_MAX && self.same_key() {
-            self.inner.seek_version(&self.stash.key, self.snapshot)?;
-            return Ok(0);
+        } else if newer == 2 * WALK_MAX {
+            if self.same_key() {
+                self.inner.seek_version(&self.stash.key, self.snapshot)?;
+                return Ok(0);
+            }
+            passed.count_many(); // the remembered key has nothing but newer versions
+            return self.leap_forward(*passed, true).map(|()| 0);
         }
         self.inner.next()?;
-        Ok(if passed < 2 * WALK_MAX { passed + 1 } else { 0 })
+        Ok(newer + 1)
+    }
+
+    /// Moves forward from a key without a row, the remembered one or else that of the inner cursor, over all of which that is known.
+    #[cold]
+    #[inline(never)]
+    fn leap_forward(&mut self, passed: Passed, remembered: bool) -> Result<()> {
+        if let Some(dead) = &mut self.dead {
+            let key = if remembered { &self.stash.key } else { self.inner.key() };
+            if let Some(end) = dead.look(&self.compare, key, passed, false)
+                && self.compare.compare(end, self.inner.key()).is_gt()
+            {
+                return self.inner.seek(end);
+            }
+        }
+        if remembered { self.inner.next() } else { self.inner.next_key() }
+    }
+
+    /// Moves backward from the remembered key, in which there is no row, over all of which that is known.
+    #[cold]
+    #[inline(never)]
+    fn leap_backward(&mut self, passed: Passed) -> Result<()> {
+        if let Some(dead) = &mut self.dead
+            && let Some(end) = dead.look(&self.compare, &self.stash.key, passed, true)
+        {
+            return self.inner.seek_for_prev(end);
+        }
+        Ok(())
     }
 
     /// Notes that a key was skipped because of its version `seq`.
@@ -239,7 +275,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
     /// Moves forward from the first version of some key to the first visible version.
     #[inline]
     fn find_forward(&mut self) -> Result<()> {
-        let mut newer = 0;
+        let (mut newer, mut passed) = (0, Passed::default());
         while self.inner.valid() && !self.is_above() {
             let entry_meta = self.inner.entry_meta();
             if entry_meta.seq > self.snapshot {
@@ -247,7 +283,7 @@ impl<C: EntryCursor> VisibleCursor<C> {
                     self.inner.next()?;
                     newer += 1;
                 } else {
-                    newer = self.pass_newer(newer)?;
+                    newer = self.pass_newer(newer, &mut passed)?;
                 }
                 continue;
             }
@@ -262,7 +298,11 @@ impl<C: EntryCursor> VisibleCursor<C> {
                 return self.show_entry(entry_meta);
             }
             self.pass_dead(entry_meta.seq);
-            self.inner.next_key()?;
+            if passed.count() {
+                self.leap_forward(passed, false)?;
+            } else {
+                self.inner.next_key()?;
+            }
         }
         Ok(())
     }
@@ -334,10 +374,14 @@ impl<C: EntryCursor> VisibleCursor<C> {
 
     /// Moves backward from the oldest version of some key to the first visible key.
     fn find_backward(&mut self) -> Result<()> {
+        let mut passed = Passed::default();
         while self.inner.valid() && !self.scope.is_below(&self.compare, self.inner.key()) {
             self.remember_key();
             if self.show_key_backward()? {
                 return Ok(());
+            }
+            if passed.count() {
+                self.leap_backward(passed)?;
             }
         }
         Ok(())
@@ -403,6 +447,28 @@ impl<C: EntryCursor> VisibleCursor<C> {
             self.stash.value.extend_from_slice(self.inner.value()?);
         }
         Ok(())
+    }
+}
+
+impl<C: EntryCursor> VisibleCursor<HidingCursor<C>> {
+    /// Remembers where there is no row. Only for a reader at a fixed sequence number whose sources get no visible entries.
+    pub fn begin_to_remember(&mut self) {
+        (self.dead, self.inner.dead) = (Some(DeadStretches::default()), Some(DeadStretches::default()));
+    }
+
+    /// Remembers what `other` does, a reader at the same sequence number.
+    pub fn remember(&mut self, other: &mut Self) {
+        let (dead, hidden) = (other.dead.take(), other.inner.dead.take());
+        let is_later = other.now <= self.now; // what has expired for it has expired for this one
+        self.dead = Some(dead.filter(|_| is_later).unwrap_or_default());
+        self.inner.dead = Some(hidden.unwrap_or_default());
+    }
+
+    /// Returns the bytes of what it remembers.
+    #[inline]
+    pub fn remembered_bytes(&self) -> usize {
+        let bytes = |dead: &Option<DeadStretches>| dead.as_ref().map_or(0, DeadStretches::bytes);
+        bytes(&self.dead) + bytes(&self.inner.dead)
     }
 }
 

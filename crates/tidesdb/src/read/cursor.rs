@@ -87,6 +87,8 @@ pub struct Cursor {
     combines: bool,
     /// Memory of the cursor itself, without values.
     base: u64,
+    /// Bytes of what it remembers, which `base` includes.
+    pub(super) remembered: usize,
     charge: Charge,
 }
 
@@ -456,6 +458,17 @@ impl Cursor {
         if self.combines {
             self.charge_combined();
         }
+        if self.inner.remembered_bytes() != self.remembered {
+            self.charge_remembered();
+        }
+    }
+
+    /// Charges what the cursor remembers.
+    #[cold]
+    fn charge_remembered(&mut self) {
+        let bytes = self.inner.remembered_bytes();
+        self.grow_base((bytes as u64).cast_signed() - (self.remembered as u64).cast_signed());
+        self.remembered = bytes;
     }
 
     /// Returns the key.

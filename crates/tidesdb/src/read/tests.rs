@@ -270,3 +270,40 @@ fn deleted_keys_in_tables_flush_no_memtable() {
     assert_eq!(db.default_family().stats().flushes, flushes);
     drop(snapshot);
 }
+
+/// A held cursor passed all of them at each seek.
+#[test]
+fn a_held_cursor_passes_a_stretch_of_deleted_keys_once() {
+    const ROWS: usize = 50_000;
+    let key = |n: usize| format!("b{n:07}").into_bytes();
+    for by_range in [false, true] {
+        let db = open(FamilyOptions::default());
+        write(&db, [(b"a".to_vec(), false), (b"c".to_vec(), false)]);
+        write(&db, (0..ROWS).map(|n| (key(n), false)));
+        let older = db.snapshot();
+        match by_range {
+            false => write(&db, (0..ROWS).map(|n| (key(n), true))),
+            true => _ = db.delete_range("b".."c").unwrap(),
+        }
+        let mut cursor = db.cursor().unwrap();
+        let mut seek = |seeks: usize| {
+            for n in 0..seeks {
+                let target = key(n * 7919 % ROWS);
+                let (sought, found) = match n % 2 {
+                    0 => (cursor.seek(&target), b"c"),
+                    _ => (cursor.seek_for_prev(&target), b"a"),
+                };
+                sought.unwrap();
+                assert_eq!(cursor.key(), found);
+            }
+            (cursor.inner.hidden() as usize, cursor.remembered)
+        };
+        let (passed, bytes) = seek(1000);
+        assert!(passed < 2 * ROWS && (by_range || passed > ROWS / 2), "{passed} keys");
+        assert!(bytes > 0, "what the cursor remembers is charged");
+        db.flush().unwrap();
+        let (passed, _) = seek(1000);
+        assert!(passed < 20_000, "{passed} keys in the newest tables");
+        drop(older);
+    }
+}

@@ -1,5 +1,6 @@
 //! Helpers of these tests: a cursor over a vector, and a simple model of the merged order.
 
+mod dead;
 mod history;
 mod level;
 mod merge;

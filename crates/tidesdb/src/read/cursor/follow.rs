@@ -176,11 +176,14 @@ impl Cursor {
         Some((view, inner))
     }
 
-    /// Returns a cursor over `view` with the range and the sequence number of this one, not positioned yet.
-    fn over_view(&self, view: &ReadView, now: u64) -> ReaderCursor {
+    /// Returns a cursor over `view` with the range and the sequence number of this one, and what it remembers, not positioned yet.
+    fn over_view(&mut self, view: &ReadView, now: u64) -> ReaderCursor {
         let at = ReadPoint { seq: self.seq, now };
         let mut inner = Self::merged(&self.family, view, at, self.own.as_ref());
         inner.set_scope(self.inner.scope());
+        if self.remembers() {
+            inner.remember(&mut self.inner);
+        }
         inner
     }
 

@@ -18,7 +18,7 @@ use crate::mvcc::SnapshotPin;
 use crate::options::ReadOptions;
 use crate::ranges::{Cover, Hidden, RangeSet, SharedRanges};
 use crate::sources::Source;
-use crate::types::{EntryCursor, ReadPoint, Scope, SeqNo};
+use crate::types::{EntryCursor, ReadPoint, SEQ_MAX, Scope, SeqNo};
 
 /// Returns a cursor over the keys that a reader at `at` sees in `view`, not positioned yet. It reads no values and calls no
 /// merge operator.
@@ -168,6 +168,7 @@ impl Cursor {
             reads,
             family: Arc::clone(family),
             inner: Self::merged(family, &view, ReadPoint { seq, now }, own.as_ref()),
+            remembered: 0,
             seq,
             seek_charge: seek_charge(runs),
             base: base_bytes(&view, seq, runs),
@@ -189,8 +190,16 @@ impl Cursor {
         if scope.is_bounded() || scope.keys_only || scope.one_call {
             cursor.set_scope(scope);
         }
+        if cursor.remembers() {
+            cursor.inner.begin_to_remember();
+        }
         cursor.try_charge(0)?;
         Ok(cursor)
+    }
+
+    /// Whether its rows become fewer only: it shows no writes of a transaction, which may add some, and no commits to come.
+    pub(super) fn remembers(&self) -> bool {
+        self.own.is_none() && self.seq != SEQ_MAX && !self.inner.scope().one_call
     }
 
     /// Returns a cursor over what a reader at `at` sees in `view`.
