@@ -187,7 +187,7 @@ const QEMU_LEAVES: &[(&str, &str)] = &[
 ];
 
 const WINE_ENGINE: &[(&str, &str)] = &[(
-    "ten_thousand::ten_thousand_of_each_object_stay_within_the_limit",
+    "memory_limit::ten_thousand::ten_thousand_of_each_object_stay_within_the_limit",
     "measures the memory of a process of Linux with the allocator of glibc",
 )];
 

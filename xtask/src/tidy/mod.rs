@@ -14,6 +14,7 @@ mod floors;
 mod links;
 mod manifests;
 mod names;
+mod promises;
 mod reach;
 mod sizes;
 mod stats;
@@ -50,7 +51,7 @@ impl fmt::Display for Finding {
 
 type Rule = fn(&Tree) -> Vec<Finding>;
 
-const RULES: [(&str, Rule); 17] = [
+const RULES: [(&str, Rule); 18] = [
     ("floors", floors::check),
     ("sizes", sizes::check),
     ("reach", reach::check),
@@ -65,6 +66,7 @@ const RULES: [(&str, Rule); 17] = [
     ("benchmarks", benchmarks::check),
     ("figures", figures::check),
     ("names", names::check),
+    ("promises", promises::check),
     ("constants", constants::check),
     ("words", words::check),
     ("paths", words::check_paths),

@@ -1,94 +1,36 @@
-//! Tests of the engine through its public API only: one file per subject, each test short.
+//! Tests of the engine through its public API only: one folder per promise of `docs/start/promises.md`, one file per subject, each test short.
+//!
+//! | folder | promise |
+//! | --- | --- |
+//! | `no_silent_damage` | no silent damage, and no change by a call that fails |
+//! | `no_lost_commits` | no acknowledged commit is lost: logs, batches, closes, copies |
+//! | `quick_opens` | a quick open after a kill |
+//! | `readers_beside_the_writer` | readers beside the writer: reads, cursors, snapshots, other processes |
+//! | `writes_without_stalls` | writes without stalls: flushes, merges, the log |
+//! | `memory_limit` | memory that obeys a number |
+//! | `space_that_comes_back` | disk space that comes back |
+//! | `large_values` | large values beside small ones |
+//! | `deletes_and_scans` | deletes that do not slow down scans: tombstones, ranges, expiry |
+//! | `counters_without_reads` | counters without reads: merge operators, compaction filters |
+//! | `few_settings` | few settings: families, their settings and orders of keys |
+//! | `exact_isolation` | exact isolation: transactions, savepoints, threads |
+//! | `verified_figures` | figures that can be verified: statistics, metrics, events |
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test may use threads and files")]
 #![expect(clippy::big_endian_bytes, reason = "numbers as keys, in their order")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 mod common;
 
-mod batched_reads;
-mod batches;
-mod beside;
-mod beside_steps;
-mod beyond_memory;
-mod checkpoints;
-mod clock;
-mod clones;
-mod closing;
-mod close_reads;
-mod close_races;
-mod close_timeouts;
-mod comparators;
-mod concurrency;
-mod cursors;
-mod deletes;
-mod disk;
-mod durability;
-mod empty_commits;
-mod estimates;
-mod events;
-mod expiry;
-mod extremes;
-mod failed_calls;
-mod filters;
-mod history;
-mod idle_threads;
-mod isolation;
-mod families;
-mod footprints;
-mod handles;
-mod iterators;
-mod large_batches;
-mod latencies;
-mod lazy_threads;
-mod lent;
-mod levels;
-mod long_bounds;
-mod long_commits;
-mod long_value_faults;
-mod long_values;
-mod log_ahead;
-mod lost_logs;
-mod maintenance;
-mod many_families;
-mod memory;
-mod merge_added;
-mod merge_checks;
-mod merge_copies;
-mod merge_edges;
-mod merge_histories;
-mod merge_operators;
-mod merging;
-mod metrics;
-mod missing_comparators;
-mod old_values;
-mod open_names;
-mod opening;
-mod openmetrics;
-mod own_ranges;
-mod page_cache;
-mod panics;
-mod pressure;
-mod ranges;
-mod recovery;
-mod read_ahead;
-mod reads;
-mod remote;
-mod remote_crashes;
-mod savepoints;
-mod settings;
-mod small;
-mod small_buffers;
-mod snapshots;
-mod space;
-mod statistics;
-mod transactions;
-mod verify;
-mod stored_scans;
-mod stream_faults;
-mod streams;
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-mod ten_thousand;
-mod value_races;
-mod value_readers;
-mod value_space;
-mod versions;
+mod no_silent_damage;
+mod no_lost_commits;
+mod quick_opens;
+mod readers_beside_the_writer;
+mod writes_without_stalls;
+mod memory_limit;
+mod space_that_comes_back;
+mod large_values;
+mod deletes_and_scans;
+mod counters_without_reads;
+mod few_settings;
+mod exact_isolation;
+mod verified_figures;

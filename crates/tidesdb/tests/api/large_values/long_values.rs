@@ -6,7 +6,7 @@ use tidesdb::{CommittedOp, Error, FamilyOptions, Isolation, SyncMode, WriteBatch
 use tidesdb_io::sim::{Fault, Image, OpKind, OpSet, errno};
 
 use crate::common::{DB, Sim, noise};
-use crate::streams::{CHUNK, check, content, open, quiet, shrinks_to, vlog_bytes, vlogs};
+use crate::large_values::streams::{CHUNK, check, content, open, quiet, shrinks_to, vlog_bytes, vlogs};
 
 /// The shortest value that is stored at once.
 const LONG: usize = 8 * CHUNK;

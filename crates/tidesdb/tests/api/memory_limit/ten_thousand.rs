@@ -585,7 +585,7 @@ fn run(kind: &str) -> (String, Option<String>) {
     command.args([
         "--nocapture",
         "--exact",
-        "ten_thousand::ten_thousand_of_each_object_stay_within_the_limit",
+        "memory_limit::ten_thousand::ten_thousand_of_each_object_stay_within_the_limit",
     ]);
     let output = command.env(KIND, kind).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -10,8 +10,8 @@ use tidesdb::{Db, Error, Family, FamilyOptions, Isolation, SyncMode, WriteOption
 use tidesdb_io::Env;
 use tidesdb_io::sim::{OpSet, Starts};
 
-use crate::close_timeouts::{Gate, LONG};
 use crate::common::{Sim, contents, fill};
+use crate::no_lost_commits::close_timeouts::{Gate, LONG};
 
 /// An environment whose `before` runs before the thread that closes is started.
 fn hooked(before: impl Fn() -> io::Result<()> + Send + Sync + 'static) -> Env {

@@ -7,7 +7,7 @@ use tidesdb::{Db, Error, FamilyOptions, SyncMode, WriteBatch};
 use tidesdb_io::sim::{Fault, Image, OpKind, OpSet, Starts, errno};
 
 use crate::common::{DB, Sim, noise, small};
-use crate::streams::{CHUNK, check, content, quiet, shrinks_to, vlog_bytes, vlogs};
+use crate::large_values::streams::{CHUNK, check, content, quiet, shrinks_to, vlog_bytes, vlogs};
 
 /// The shortest value that is stored at once.
 const LONG: usize = 8 * CHUNK;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidesdb::{Db, Family, FamilyOptions, Isolation, ValueReader};
 
 use crate::common::{Sim, noise, small};
-use crate::streams::{CHUNK, content, open, quiet, shrinks_to, vlog_bytes};
+use crate::large_values::streams::{CHUNK, content, open, quiet, shrinks_to, vlog_bytes};
 
 fn reader(f: &Family, key: &str) -> ValueReader {
     f.value_reader(key).unwrap().unwrap()

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::common::{Sim, fill, small};
-use crate::openmetrics::parse;
+use crate::verified_figures::openmetrics::parse;
 
 /// All samples of a valid text, by name and labels.
 fn check(text: &str) -> Vec<(String, f64)> {

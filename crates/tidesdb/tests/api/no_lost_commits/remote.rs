@@ -16,7 +16,7 @@ use tidesdb::{
 use tidesdb_io::sim::{self, Habits, SimDisk};
 use tidesdb_io::{Access, Dir, Env};
 
-use crate::beside_steps::{Call, Hooked};
+use crate::readers_beside_the_writer::beside_steps::{Call, Hooked};
 
 /// The rows of one family.
 pub(crate) type Rows = BTreeMap<Vec<u8>, Vec<u8>>;

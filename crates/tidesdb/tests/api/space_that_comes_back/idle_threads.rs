@@ -11,7 +11,7 @@ use tidesdb::{
 use tidesdb_io::{JoinHandle, Priority, RealThreads, Threads as _};
 
 use crate::common::{DB, Sim, noise};
-use crate::streams::quiet;
+use crate::large_values::streams::quiet;
 
 const MIB: usize = 1 << 20;
 

@@ -9,7 +9,7 @@ use tidesdb::{Db, Error, Isolation, Snapshot, SyncMode};
 use tidesdb_io::sim::{Image, OpSet, SimDisk};
 
 use crate::common::{DB, Sim, contents, inner, noise, pairs};
-use crate::streams::{CHUNK, check, content, open, shrinks_to, vlog_bytes, vlogs};
+use crate::large_values::streams::{CHUNK, check, content, open, shrinks_to, vlog_bytes, vlogs};
 
 #[test]
 fn a_crash_at_any_point_of_a_stream_leaves_all_or_nothing() {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tidesdb::{Comparator, Db, Error, Isolation, OpenOptions, SyncMode};
 
-use crate::close_timeouts::{Gate, LONG};
 use crate::common::{inner, small};
+use crate::no_lost_commits::close_timeouts::{Gate, LONG};
 
 /// A database whose key order waits once it is armed.
 struct Gated {

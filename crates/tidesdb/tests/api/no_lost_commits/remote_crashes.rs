@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tidesdb::{Db, MemoryStore, ObjectStore, RemoteOptions, WriteBatch};
 use tidesdb_io::{Env, sim};
 
-use crate::remote::{Rows, Watched, cold, options, rows, small};
+use crate::no_lost_commits::remote::{Rows, Watched, cold, options, rows, small};
 
 /// Number of transactions in the script.
 const COMMITS: u32 = 120;

@@ -10,7 +10,8 @@ const LIMIT: u64 = 16 << 20;
 /// In the environment: measure an open of the database in this folder.
 const MEASURE: &str = "TIDESDB_TEST_MEASURE";
 /// The test in its program.
-const NAME: &str = "many_families::families_are_refused_when_there_are_too_many_and_writes_go_on";
+const NAME: &str =
+    "memory_limit::many_families::families_are_refused_when_there_are_too_many_and_writes_go_on";
 
 fn open(dir: &Path) -> Db {
     Db::options(dir).memory_limit(LIMIT).sync(SyncMode::None).open().unwrap()

@@ -1,0 +1,14 @@
+//! No acknowledged commit is lost: by a kill, a power failure, a close, or the loss of a folder that has a copy. A batch is recovered
+//! completely or not at all.
+
+mod batches;
+mod checkpoints;
+mod close_races;
+pub(crate) mod close_timeouts;
+mod closing;
+mod durability;
+mod empty_commits;
+mod handles;
+mod lost_logs;
+mod remote;
+mod remote_crashes;

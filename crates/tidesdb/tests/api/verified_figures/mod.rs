@@ -1,0 +1,8 @@
+//! Figures that can be verified: statistics, estimates, metrics and events agree with what the database did and with its files.
+
+mod estimates;
+mod events;
+mod latencies;
+mod metrics;
+mod openmetrics;
+mod statistics;
