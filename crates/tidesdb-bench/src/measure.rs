@@ -71,9 +71,12 @@ impl Recorder {
     }
 }
 
-/// Returns the seconds of all latencies of 1 ms and more.
+/// Operations from this latency on are slow.
+pub const SLOW: Duration = Duration::from_millis(1);
+
+/// Returns the seconds of all slow operations.
 fn slow_seconds(h: &Histogram<u64>) -> f64 {
-    let slow = h.iter_recorded().filter(|step| step.value_iterated_to() >= 1_000_000);
+    let slow = h.iter_recorded().filter(|step| Duration::from_nanos(step.value_iterated_to()) >= SLOW);
     slow.map(|step| step.value_iterated_to() as f64 * 1e-9 * step.count_at_value() as f64).sum()
 }
 

@@ -2,12 +2,14 @@
 //! 0.
 
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{Advice, Mode, OFlags, fadvise, fdatasync, open};
+use rustix::io::pread;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
@@ -195,6 +197,34 @@ fn file_system(dir: &Path) -> String {
     out.lines().nth(1).unwrap_or_default().trim().to_owned()
 }
 
+/// How long one thread was ready to run and had no processor, as Linux counts it (`schedstat`); 0 elsewhere.
+#[derive(Debug)]
+pub struct RunDelay {
+    file: Option<OwnedFd>,
+    seen: Duration,
+}
+
+impl RunDelay {
+    /// That of the calling thread, from now on.
+    pub fn of_this_thread() -> Self {
+        let file = open("/proc/thread-self/schedstat", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok();
+        let mut this = Self { file, seen: Duration::ZERO };
+        this.take();
+        this
+    }
+
+    /// Returns the delay since the last call.
+    pub fn take(&mut self) -> Duration {
+        let mut text = [0; 64];
+        let read = self.file.as_ref().and_then(|file| pread(file, &mut text, 0).ok()).unwrap_or(0);
+        let mut numbers = text[..read].split(u8::is_ascii_whitespace).filter_map(|n| str::from_utf8(n).ok());
+        let now = numbers.nth(1).and_then(|n| n.parse().ok()).map_or(self.seen, Duration::from_nanos);
+        let delay = now.saturating_sub(self.seen);
+        self.seen = now;
+        delay
+    }
+}
+
 fn text(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
@@ -221,6 +251,28 @@ mod tests {
             assert!(used.processor >= 0.03 && used.user + used.system <= used.processor + 0.05, "{used:?}");
             assert!(peak_memory() >= resident() && resident() > 1 << 20 && peak_addresses() >= peak_memory());
         });
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn threads_that_share_a_processor_wait_for_it() {
+        let spin = || {
+            let (mut delay, begin) = (RunDelay::of_this_thread(), crate::measure::now());
+            while begin.elapsed() < Duration::from_millis(300) {
+                std::hint::spin_loop();
+            }
+            delay.take()
+        };
+        let threads = 4 * std::thread::available_parallelism().map_or(1, usize::from);
+        let delays: Vec<Duration> = std::thread::scope(|scope| {
+            let spinning: Vec<_> = (0..threads).map(|_| scope.spawn(spin)).collect();
+            spinning.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let all: Duration = delays.iter().sum();
+        assert!(
+            all > Duration::from_millis(300) && all < threads as u32 * Duration::from_millis(600),
+            "{delays:?}"
+        );
     }
 
     /// The folder above `deps` has the name of the profile.

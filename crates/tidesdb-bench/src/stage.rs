@@ -332,6 +332,7 @@ fn watched(task: &Task, open: Open, outcome: &mut Outcome) -> Result<()> {
         verify_families(&bench, &*engine, &measured)?;
     }
     (outcome.stats, outcome.causes, outcome.levels) = (engine.stats(), engine.causes(), engine.levels());
+    outcome.causes.extend(measured.causes);
     let start = now();
     engine.close()?;
     outcome.close = start.elapsed().as_secs_f64();

@@ -1,5 +1,5 @@
 //! Reads and puts while the tree changes: rates of the first seconds after an overwrite, later through the same cursors, and at rest; the
-//! slowest put beside the slowest bare sync of a file; and which part of slow puts the engine's own waits explain.
+//! slowest put beside the slowest bare sync of a file; and which part of slow puts the waits of the engine and of the scheduler explain.
 
 use crate::run::Results;
 use crate::stage::{Outcome, SYNC};

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{Bench, Phase};
-use crate::engine::{Engine, Result, Session};
+use crate::engine::{Cause, Engine, Result, Session};
 use crate::keys::{Item, Keys};
-use crate::measure::{Meter, Recorder};
-use crate::process::Usage;
+use crate::measure::{Meter, Recorder, SLOW};
+use crate::process::{RunDelay, Usage};
 use crate::spec::Workload;
 use crate::timeline::Board;
 use crate::values::Values;
@@ -16,6 +16,11 @@ use crate::verify::{Check, SAMPLE};
 
 /// How often a thread that waits for others looks at them.
 const POLL: Duration = Duration::from_millis(1);
+
+/// A thread whose run delay is counted looks at it once in so many operations. A slow one cannot be charged for more than these.
+const DELAY_EVERY: u32 = 64;
+/// The cause of slow operations that is not the engine's.
+const SCHEDULING: &str = "scheduling";
 
 /// Condition that ends a thread.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +46,36 @@ pub(super) struct Lane<'a> {
     limit: Limit,
     stop: &'a AtomicBool,
     board: Option<&'a Board>,
+    delays: Option<Delays>,
+}
+
+/// What slow operations of a thread waited for a processor.
+#[derive(Debug)]
+struct Delays {
+    thread: RunDelay,
+    operations: u32,
+    slow: u64,
+    time: Duration,
+}
+
+impl Delays {
+    #[inline]
+    fn note(&mut self, latency: Duration) {
+        self.operations += 1;
+        if latency >= SLOW || self.operations == DELAY_EVERY {
+            self.look(latency);
+        }
+    }
+
+    #[cold]
+    fn look(&mut self, latency: Duration) {
+        let delay = self.thread.take().min(latency);
+        if latency >= SLOW && !delay.is_zero() {
+            self.slow += 1;
+            self.time += delay;
+        }
+        self.operations = 0;
+    }
 }
 
 impl Lane<'_> {
@@ -122,8 +157,24 @@ impl Lane<'_> {
         if let Some(board) = self.board {
             board.beat(self.thread as usize, kind, ops, latency);
         }
+        if let Some(delays) = &mut self.delays {
+            delays.note(latency);
+        }
         self.counts[kind] += ops;
         self.check.verdict()
+    }
+
+    /// Counts how long slow operations wait for a processor, from now on.
+    pub(super) fn watch_scheduling(&mut self) {
+        let thread = RunDelay::of_this_thread();
+        self.delays = Some(Delays { thread, operations: 0, slow: 0, time: Duration::ZERO });
+    }
+
+    /// Returns what was counted since [`Lane::watch_scheduling`], and counts no longer.
+    pub(super) fn scheduling(&mut self) -> Cause {
+        let (count, time) =
+            self.delays.take().map_or((0, Duration::ZERO), |delays| (delays.slow, delays.time));
+        Cause { cause: SCHEDULING.to_owned(), count, seconds: time.as_secs_f64() }
     }
 
     /// Counts `rows` rows that this thread put (`more`) or deleted, for the timeline.
@@ -262,6 +313,7 @@ impl Bench<'_> {
             limit,
             stop,
             board: self.board.as_deref(),
+            delays: None,
         }
     }
 

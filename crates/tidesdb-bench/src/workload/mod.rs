@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{Engine, Result};
+use crate::engine::{Cause, Engine, Result};
 use crate::keys::{Keys, Pattern, Stream, Zipf};
 use crate::measure::Latency;
 use crate::rng::Rng;
@@ -85,13 +85,26 @@ pub struct Measured {
     pub periods: Vec<Period>,
     /// Rates of the overload, if the workload has one.
     pub overload: Option<Overload>,
+    /// Why operations were slow, besides the causes that the engine reports.
+    pub causes: Vec<Cause>,
 }
 
 impl Default for Measured {
     fn default() -> Self {
         let (phases, model) = (Vec::new(), Model::Filled);
         let (periods, transacted, overload) = (Vec::new(), None, None);
-        Self { phases, model, processor: 0.0, versions: true, checked: 0, transacted, periods, overload }
+        let causes = Vec::new();
+        Self {
+            phases,
+            model,
+            processor: 0.0,
+            versions: true,
+            checked: 0,
+            transacted,
+            periods,
+            overload,
+            causes,
+        }
     }
 }
 

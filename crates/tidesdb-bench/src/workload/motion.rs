@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::lane::{Lane, Limit};
 use super::{Bench, Measured, Model};
-use crate::engine::{Engine, Result, Session};
+use crate::engine::{Cause, Engine, Result, Session};
 use crate::keys::Stream;
 use crate::measure::now;
 use crate::timeline::Period;
@@ -50,7 +50,7 @@ impl Bench<'_> {
         let (start, ends, threads) = (now(), Ends::default(), self.spec.threads);
         let all = Limit::Count(u64::MAX);
         let done = self.parallel(engine, &KINDS, all, |lane, session| {
-            let mut times = Vec::new();
+            let (mut times, mut scheduling) = (Vec::new(), Cause::default());
             let mut part_ends = |lane: &mut Lane<'_>, part: usize| {
                 ends[part].fetch_add(1, Ordering::AcqRel);
                 let goes_on = lane.wait_for(&ends[part], threads);
@@ -59,14 +59,16 @@ impl Bench<'_> {
                 goes_on
             };
             let share = self.spec.share();
+            lane.watch_scheduling();
             let first = (self.filling(lane.thread), self.spec.version);
             self.put_versions(lane, session, first, (0, share))?;
             if !part_ends(lane, 0) {
-                return Ok((share, times));
+                return Ok((share, times, scheduling));
             }
             self.put_next_version(lane, session, (1, 2 * share))?;
+            scheduling = lane.scheduling();
             if !part_ends(lane, 1) {
-                return Ok((share, times));
+                return Ok((share, times, scheduling));
             }
             session.refresh()?;
             let mut stream = self.drawing(lane.thread);
@@ -74,7 +76,7 @@ impl Bench<'_> {
             self.read_in_turns(lane, session, (&mut stream, READS[0], AT_ONCE.min(reads)))?;
             self.read_in_turns(lane, session, (&mut stream, READS[1], reads.saturating_sub(AT_ONCE)))?;
             if !part_ends(lane, 2) {
-                return Ok((share, times));
+                return Ok((share, times, scheduling));
             }
             if lane.thread == 0 {
                 engine.settle()?;
@@ -83,12 +85,19 @@ impl Bench<'_> {
                 session.refresh()?;
                 self.read_in_turns(lane, session, (&mut stream, READS[2], reads / 2))?;
             }
-            Ok((share, times))
+            Ok((share, times, scheduling))
         })?;
-        let times = done.lanes.first().map_or_else(Vec::new, |(_, times)| times.clone());
-        let mut measured = Measured::of(done, |lanes: Vec<(u64, Vec<f64>)>| {
-            Model::Rewritten(0, lanes.into_iter().map(|(puts, _)| puts).collect())
+        let times = done.lanes.first().map_or_else(Vec::new, |(_, times, _)| times.clone());
+        let mut scheduling = Cause::default();
+        for (_, _, of_lane) in &done.lanes {
+            scheduling.cause.clone_from(&of_lane.cause);
+            scheduling.count += of_lane.count;
+            scheduling.seconds += of_lane.seconds;
+        }
+        let mut measured = Measured::of(done, |lanes: Vec<(u64, Vec<f64>, Cause)>| {
+            Model::Rewritten(0, lanes.into_iter().map(|(puts, ..)| puts).collect())
         });
+        measured.causes.extend((scheduling.count > 0).then_some(scheduling));
         measured.in_periods(periods(&times, start.elapsed().as_secs_f64()));
         // The kinds of reads take turns: each has the time that its operations took, on all threads at once.
         for phase in measured.phases.iter_mut().filter(|p| !p.operation.starts_with(LOAD)) {
