@@ -1,9 +1,9 @@
 //! Stretches of keys in which a reader has found no row: it passes them once.
 //!
 //! What is deleted, has expired or is newer than a reader stays so for it, and a merge removes it only once no older reader is left. A
-//! cursor that is held over many such keys passed all of them at each seek. So it notes, once in [`LOOK_EVERY`] keys that it passes in a
-//! row, the key that it has just passed: between two such keys of one walk there is no row. A later walk that has passed as many keys looks
-//! for its place among the stretches, and goes on at the end of the one that it is in.
+//! cursor that is held over many such keys passed all of them at each seek. So it notes now and then, at least once in [`LOOK_EVERY`] keys
+//! that it passes in a row, the key that it has just passed: between two such keys of one walk there is no row. A later walk that has passed
+//! as many keys looks for its place among the stretches, and goes on at the end of the one that it is in.
 
 use std::cmp::Ordering;
 
@@ -11,7 +11,7 @@ use crate::types::Comparator;
 
 /// Keys passed in a row before a walk looks for its place. Few in tests, which have few keys.
 const LOOK_EVERY: u32 = if cfg!(any(test, simulated)) { 4 } else { 64 };
-/// Maximum number of stretches, and bytes of their keys.
+/// Maximum number of stretches, and bytes that they take.
 const STRETCHES_MAX: usize = 64;
 const BYTES_MAX: usize = 64 << 10;
 
@@ -90,6 +90,7 @@ impl DeadStretches {
             end.extend_from_slice(key);
         }
         self.walk.looks += 1;
+        self.count_bytes();
         let at = self.all.partition_point(|stretch| order.compare(&stretch.high, key).is_le());
         let stretch =
             self.all.get(at).filter(|stretch| order.compare(&stretch.low, key) == Ordering::Less)?;
@@ -100,12 +101,17 @@ impl DeadStretches {
     pub(super) fn pass_up_to(&mut self, key: &[u8]) {
         self.walk.high.clear();
         self.walk.high.extend_from_slice(key);
+        self.count_bytes();
+    }
+
+    fn count_bytes(&mut self) {
+        self.bytes = self.walk.bytes() + self.all.iter().map(Stretch::bytes).sum::<usize>();
     }
 
     /// Adds what the last walk has passed.
     fn end_walk(&mut self, order: &Comparator) {
         let mut walk = std::mem::take(&mut self.walk);
-        if order.compare(&walk.low, &walk.high).is_lt() {
+        if walk.looks > 0 && order.compare(&walk.low, &walk.high).is_lt() {
             // Where two of them only meet, there may be a row: the end of the one and, in an older version, the beginning of the other.
             let from = self.all.partition_point(|stretch| order.compare(&stretch.high, &walk.low).is_le());
             let rest = &self.all[from..];
@@ -119,19 +125,21 @@ impl DeadStretches {
                 }
                 walk.looks = walk.looks.saturating_add(stretch.looks);
             }
-            self.all.insert(from, walk);
+            if walk.bytes() <= BYTES_MAX {
+                self.all.insert(from, walk);
+            }
             self.make_room();
         }
-        self.bytes = self.all.iter().map(Stretch::bytes).sum();
     }
 
-    /// Forgets the stretches that were passed fastest, if there are too many.
+    /// Forgets the stretches that were passed fastest, if there are too many. What was passed long ago counts less and less.
     fn make_room(&mut self) {
         let mut bytes: usize = self.all.iter().map(Stretch::bytes).sum();
         while self.all.len() > STRETCHES_MAX || bytes > BYTES_MAX {
             let least = self.all.iter().enumerate().min_by_key(|(_, stretch)| stretch.looks);
             let Some((least, _)) = least else { return };
             bytes -= self.all.remove(least).bytes();
+            self.all.iter_mut().for_each(|stretch| stretch.looks /= 2);
         }
     }
 }

@@ -59,7 +59,8 @@ impl<C: EntryCursor> HidingCursor<C> {
                 self.inner.next_key()?; // older versions of this key are hidden too
             }
             steps += 1;
-            if steps < leap_at || !self.is_hidden() {
+            // Above the scope, the sources leave entries out.
+            if steps < leap_at || !self.is_hidden() || self.scope.is_above(&self.order, self.inner.key()) {
                 continue;
             }
             passed.count_many();
@@ -71,7 +72,9 @@ impl<C: EntryCursor> HidingCursor<C> {
             let until = tighter(hidden.high(), self.scope.end(), |a, b| self.order.compare(a, b).is_le());
             self.inner.skip_older(hidden.below(), until)?;
             if let Some(dead) = self.dead.as_mut().filter(|_| self.inner.valid()) {
-                dead.pass_up_to(self.inner.key());
+                let is_above = self.scope.is_above(&self.order, self.inner.key());
+                let end = if is_above { self.scope.end() } else { Some(self.inner.key()) };
+                end.into_iter().for_each(|end| dead.pass_up_to(end));
             }
             // If the skip did not help, the next attempt is made after eight times as many steps.
             (steps, leap_at) = match self.is_hidden() && self.pieces() == piece {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidesdb::{Cursor, Db, Error, ReadOptions};
+use tidesdb::{Comparator, Cursor, Db, Error, FamilyOptions, ReadOptions};
 use tidesdb_io::sim::OpKind;
 
 use crate::common::{Sim, fill, letters, noise};
@@ -156,7 +156,7 @@ fn refresh_keeps_a_cursor_at_its_snapshot() {
 fn refresh_of_a_dropped_family_and_a_closed_database_fails() {
     let sim = Sim::new();
     let db = sim.open();
-    let a = db.create_family("a", tidesdb::FamilyOptions::default()).unwrap();
+    let a = db.create_family("a", FamilyOptions::default()).unwrap();
     let (mut gone, mut closed) = (a.cursor().unwrap(), db.cursor().unwrap());
     db.drop_family("a").unwrap();
     assert!(matches!(gone.refresh(), Err(Error::NotFound { .. })));
@@ -272,4 +272,56 @@ fn a_cursor_that_comes_back_from_the_end_reads_no_cached_block_again() {
         assert!(!cursor.value().unwrap().is_empty());
     }
     assert_eq!(reads.load(Ordering::Relaxed), 0, "the block is in the cache");
+}
+
+/// Sources leave entries above the range of a cursor out. What it then found to be deleted must not include them.
+#[test]
+fn a_cursor_whose_range_was_widened_shows_what_lay_beyond_it() {
+    let db = Sim::new().open();
+    for n in 0..200 {
+        db.put(format!("k{n:03}"), "deleted").unwrap();
+    }
+    db.put("p", "deleted").unwrap();
+    db.flush().unwrap();
+    let _keeps = db.snapshot();
+    db.delete_range("k".."z").unwrap();
+    db.flush().unwrap();
+    db.put("n", "lives").unwrap();
+    db.flush().unwrap();
+    let mut cursor = db.cursor().unwrap();
+    cursor.set_range(.."m");
+    cursor.seek("k000").unwrap();
+    assert!(!cursor.valid());
+    cursor.set_range(..);
+    for key in ["k050", "k100", "k000"] {
+        cursor.seek(key).unwrap();
+        assert_eq!(at(&cursor), "n");
+    }
+}
+
+/// A custom order may rely on what keys a family has: it is never asked about others.
+#[test]
+fn an_order_is_asked_about_keys_of_the_family_only() {
+    let number = |key: &[u8]| u64::from_be_bytes(key.try_into().expect("a key of 8 bytes"));
+    let order = Comparator::custom("numbers", move |a, b| number(a).cmp(&number(b)));
+    let db = Sim::new().open();
+    let family = db.create_family("numbers", FamilyOptions::default().comparator(order)).unwrap();
+    for n in 0..500u64 {
+        family.put(n.to_be_bytes(), "").unwrap();
+    }
+    let _keeps = db.snapshot();
+    for n in 0..250u64 {
+        family.delete(n.to_be_bytes()).unwrap();
+    }
+    family.delete_range(250u64.to_be_bytes()..499u64.to_be_bytes()).unwrap();
+    db.flush().unwrap();
+    let mut cursor = family.cursor().unwrap();
+    for _ in 0..3 {
+        cursor.seek_to_first().unwrap();
+        assert_eq!(cursor.key(), 499u64.to_be_bytes());
+        cursor.prev().unwrap();
+        assert!(!cursor.valid());
+        cursor.seek_for_prev(400u64.to_be_bytes()).unwrap();
+        assert!(!cursor.valid());
+    }
 }
