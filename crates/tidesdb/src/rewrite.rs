@@ -372,7 +372,9 @@ impl Output<'_> {
             self.write(entry, purged_to)?;
             stream.end_value();
             self.note_stride()?;
-            self.wait()?;
+            if !stream.has_long_value() {
+                self.wait()?;
+            }
             if self.yielding {
                 stream.end_after_key();
             }
@@ -451,8 +453,8 @@ impl Output<'_> {
         Ok(())
     }
 
-    /// Waits for the device if many tables are not durable, and for other merges if merges have a rate. No long value is in memory meanwhile:
-    /// flushes and merges wait for that.
+    /// Waits for the device if many tables are not durable, and for other merges if merges have a rate. The caller has no permission for a
+    /// long value: flushes and merges wait for that.
     #[inline]
     fn wait(&mut self) -> Result<()> {
         if self.out.unsynced.len() > UNSYNCED_MAX

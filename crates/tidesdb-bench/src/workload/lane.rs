@@ -187,6 +187,9 @@ impl Lane<'_> {
     /// Excludes the time since the last operation.
     pub(super) fn resume(&mut self) {
         self.meter.resume();
+        if let Some(delays) = &mut self.delays {
+            delays.look(Duration::ZERO);
+        }
     }
 
     /// Begins an open loop with this number of commits per second.

@@ -170,6 +170,12 @@ impl<C: EntryCursor> RetainStream<C> {
         }
     }
 
+    /// Whether it still has the permission for a long value: operands are not combined yet.
+    #[inline]
+    pub fn has_long_value(&self) -> bool {
+        self.long.is_some()
+    }
+
     /// Returns the entry that was found.
     #[inline]
     fn entry(&mut self, found: NextEntry, next: Step) -> Result<Option<EntryRef<'_>>> {

@@ -83,7 +83,8 @@ impl Table {
             largest: walk.last.into_vec(),
             ..walk.meta
         };
-        match found.difference(meta) {
+        let is_named_in_vain = found.vlog_refs.iter().any(|r| r.count == 0);
+        match found.difference(meta).or(is_named_in_vain.then_some("references to value logs")) {
             None => Ok(found.entries),
             Some(what) => Err(blocks.file().corrupt(
                 self.footer().props_at,

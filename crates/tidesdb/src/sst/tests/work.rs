@@ -53,7 +53,8 @@ fn merge(table: &Arc<Table>) {
 
 #[test]
 fn a_table_is_verified_inspected_and_merged_in_linear_work() {
-    let calls: [(&str, fn(&Arc<Table>)); 3] = [
+    type Call = fn(&Arc<Table>);
+    let calls: [(&str, Call); 3] = [
         ("verified", |table| _ = table.verify().unwrap()),
         ("inspected", |table| table.inspect_blocks(&mut |block| _ = block.checked.unwrap()).unwrap()),
         ("merged", merge),

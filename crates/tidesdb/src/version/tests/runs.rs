@@ -144,8 +144,11 @@ fn violated_invariants_are_refused() {
     family_with(bytewise(), &apart).unwrap();
 }
 
-/// L1 of tables with these numbers as keys and ages, and the number of comparisons of keys that building it took.
-fn level_1(tables: &[((u64, u64), (SeqNo, SeqNo))]) -> (Result<FamilyVersion<TableId>>, u64) {
+/// The first and last key of a table as numbers, and its first and last sequence number.
+type Extent = ((u64, u64), (SeqNo, SeqNo));
+
+/// L1 of tables with these extents, and the number of comparisons of keys that building it took.
+fn level_1(tables: &[Extent]) -> (Result<FamilyVersion<TableId>>, u64) {
     let compared = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&compared);
     let order = Comparator::custom("counting", move |a, b| {
