@@ -84,7 +84,7 @@ pub(crate) const KIT: [(&str, &[&str]); 19] = [
     ("fuzz", &["--seconds", "3"]),
     ("tmpfs", &["--rounds", "12", "--scarce", "10"]),
     ("descriptors", &[]),
-    ("families", &["--sizes", "250,1000", "--rows", "50000", "--idle", "2"]),
+    ("families", &["--sizes", "1000,4000", "--rows", "50000", "--idle", "2"]),
     ("sectors", &[]),
     ("mounts", &["--rounds", "3"]),
     ("latency", &["--commits", "2"]),

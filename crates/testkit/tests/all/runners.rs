@@ -72,7 +72,7 @@ fn tmpfs() {
 
 #[test]
 fn families() {
-    run("families", &["--sizes", "150,600", "--rows", "30000", "--idle", "0"], "T52 ");
+    run("families", &["--sizes", "250,1000", "--rows", "30000", "--idle", "0"], "T52 ");
 }
 
 /// The names of all runners.
