@@ -25,8 +25,8 @@ pub enum Source {
     /// A memtable.
     Memtable(tidesdb_memtable::Cursor),
     /// A transaction's own writes. Their reader treats them as newer than anything else: as entries of the given
-    /// sequence number, at which it reads and which no commit has. Those that its later range deletes hide are left out. Backward, it
-    /// shows only the newest version of each key.
+    /// sequence number, at which it reads and which no commit has, but perhaps the rows of a clone. Those that its later range deletes hide are
+    /// left out. Backward, it shows only the newest version of each key.
     Own(UndoCursor, SeqNo),
     /// A table of level 1.
     Table(TableCursor),
@@ -287,6 +287,10 @@ impl EntryCursor for Source {
             Self::Level(c) => c.copy_rows(reader, until, rows),
             Self::Run(c) => c.copy_rows(reader, until, rows),
         }
+    }
+
+    fn is_own(&self) -> bool {
+        matches!(self, Self::Own(..))
     }
 
     #[inline]

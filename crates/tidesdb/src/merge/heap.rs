@@ -466,6 +466,10 @@ impl<C: EntryCursor> EntryCursor for MergeCursor<C> {
         self.children[self.current].entry_meta()
     }
 
+    fn is_own(&self) -> bool {
+        self.children[self.current].is_own()
+    }
+
     #[inline]
     fn value_len(&self) -> usize {
         self.children[self.current].value_len()

@@ -41,7 +41,10 @@ impl<C: EntryCursor> HidingCursor<C> {
     #[inline]
     fn is_hidden(&mut self) -> bool {
         let Some(hidden) = &mut self.hidden else { return false };
-        self.inner.valid() && hidden.covers(&self.order, self.inner.key(), self.inner.seq())
+        // Own writes that the transaction has deleted by range are left out by their source.
+        self.inner.valid()
+            && hidden.covers(&self.order, self.inner.key(), self.inner.seq())
+            && !self.inner.is_own()
     }
 
     fn pieces(&self) -> u64 {

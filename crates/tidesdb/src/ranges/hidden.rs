@@ -65,7 +65,7 @@ impl Hidden {
     fn look(&mut self, order: &Comparator, key: &[u8]) {
         let mut all = self.own.around(order, key);
         if all.seq > 0 {
-            all.seq = self.snapshot; // no commit has this number, and the own writes do
+            all.seq = self.snapshot + 1; // hides all that the reader sees of others
         }
         for set in &self.sets {
             all.narrow(order, set.around(order, key, self.snapshot));

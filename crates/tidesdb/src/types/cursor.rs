@@ -55,6 +55,10 @@ pub trait EntryCursor: Send {
     fn kind(&self) -> Kind {
         self.entry_meta().kind()
     }
+    /// Returns true if the entry is a write of the reader's own transaction, whose sequence number says nothing about its age.
+    fn is_own(&self) -> bool {
+        false
+    }
     /// Bytes of the value of the entry as stored, known without reading it. 0 if the source does not take part in merges.
     fn value_len(&self) -> usize {
         0

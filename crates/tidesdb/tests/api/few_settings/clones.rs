@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidesdb::{Db, Error, FamilyOptions, Isolation};
+use tidesdb::{Db, Error, FamilyOptions, Isolation, Iter, MergeOperator};
 use tidesdb_io::sim::{Fault, Op, OpKind, OpSet, errno};
 
 use crate::common::{Pair, Sim, contents, fill, letters, noise, pairs, small, value};
@@ -276,4 +276,39 @@ fn a_clone_of_damaged_values_leaves_no_file_behind() {
     assert!(matches!(db.clone_family("f", "copy"), Err(Error::Corrupt { .. })));
     assert_eq!(left_behind(&sim, &before), [""; 0]);
     assert!(value(&db.family("f").unwrap(), b"key000000").is_some());
+}
+
+/// The rows of a clone have the number at which it was made. A transaction that begins before the next commit reads at the same number, and
+/// the scans of this one showed what it had deleted by range.
+#[test]
+fn a_transaction_that_begins_at_a_clone_deletes_its_rows_by_range() {
+    let sim = Sim::new();
+    let db = sim.open();
+    let family = small().merge_operator(MergeOperator::append("|"));
+    let source = db.create_family("source", family).unwrap();
+    for key in ["a", "b", "c"] {
+        source.put(key, key).unwrap();
+    }
+    let copy = db.clone_family("source", "copy").unwrap();
+    let mut tx = db.begin(Isolation::Serializable);
+    tx.delete_range(&copy, "b"..).unwrap();
+    tx.merge(&copy, "c", "new").unwrap();
+    let rows = |rows: Iter| -> Vec<(String, String)> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        rows.map(|row| row.map(|(key, value)| (text(&key), text(&value))).unwrap()).collect()
+    };
+    let expected = [("a", "a"), ("c", "new")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+    assert_eq!(rows(tx.range(&copy, ..).unwrap()), expected);
+    assert_eq!(
+        (tx.get(&copy, "b").unwrap(), tx.get(&copy, "c").unwrap().as_deref()),
+        (None, Some(&b"new"[..]))
+    );
+    let mut cursor = tx.cursor(&copy).unwrap();
+    cursor.seek_to_last().unwrap();
+    assert_eq!(cursor.entry().unwrap(), (&b"c"[..], &b"new"[..]));
+    cursor.prev().unwrap();
+    assert_eq!(cursor.key(), b"a");
+    drop(cursor);
+    tx.commit().unwrap();
+    assert_eq!(rows(copy.iter().unwrap()), expected);
 }
