@@ -12,8 +12,8 @@ use tidesdb::internals::wal::layout::{
 };
 use tidesdb::internals::wal::reader::{CrashedLog, ScanConfig};
 use tidesdb::internals::wal::{LogTail, PartInMemory, TailConfig};
-use tidesdb_io::sim::{self, OpKind, SimDisk};
-use tidesdb_io::{Dir, checksummed_bytes};
+use tidesdb_io::Dir;
+use tidesdb_io::sim::{self, SimDisk};
 
 use super::bytes::{put, u32_at};
 use crate::world::PATH;
@@ -81,12 +81,7 @@ fn add(segment: &SegmentHeader, file: &mut [u8], at: u64, body: u64, what: u8) {
 
 /// Runs `call` and checks its work.
 fn measured(disk: &SimDisk, what: &str, call: impl FnOnce()) {
-    disk.log_ops(false);
-    disk.log_ops(true);
-    let before = checksummed_bytes();
-    call();
-    let read: u64 = disk.ops().iter().filter(|op| op.kind == OpKind::Read).map(|op| op.len).sum();
-    let work = checksummed_bytes() - before + read;
+    let work = disk.work(call);
     assert!(
         work <= WORK_MAX * SEGMENT,
         "{what} reads and checksums {} bytes for each byte of the segment",

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{Bench, Phase};
-use crate::engine::{Cause, Engine, Result, Session};
+use crate::engine::{Engine, Result, Session};
 use crate::keys::{Item, Keys};
 use crate::measure::{Meter, Recorder, SLOW};
 use crate::process::{RunDelay, Usage};
@@ -19,8 +19,6 @@ const POLL: Duration = Duration::from_millis(1);
 
 /// A thread whose run delay is counted looks at it once in so many operations. A slow one cannot be charged for more than these.
 const DELAY_EVERY: u32 = 64;
-/// The cause of slow operations that is not the engine's.
-const SCHEDULING: &str = "scheduling";
 
 /// Condition that ends a thread.
 #[derive(Clone, Copy, Debug)]
@@ -170,11 +168,9 @@ impl Lane<'_> {
         self.delays = Some(Delays { thread, operations: 0, slow: 0, time: Duration::ZERO });
     }
 
-    /// Returns what was counted since [`Lane::watch_scheduling`], and counts no longer.
-    pub(super) fn scheduling(&mut self) -> Cause {
-        let (count, time) =
-            self.delays.take().map_or((0, Duration::ZERO), |delays| (delays.slow, delays.time));
-        Cause { cause: SCHEDULING.to_owned(), count, seconds: time.as_secs_f64() }
+    /// Returns the slow operations since [`Lane::watch_scheduling`] that waited, and how long they did; counts no longer.
+    pub(super) fn scheduling(&mut self) -> (u64, Duration) {
+        self.delays.take().map_or((0, Duration::ZERO), |delays| (delays.slow, delays.time))
     }
 
     /// Counts `rows` rows that this thread put (`more`) or deleted, for the timeline.

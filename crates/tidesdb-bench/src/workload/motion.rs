@@ -28,6 +28,8 @@ const KINDS: [&str; 11] = [
 /// Puts of all keys, and of their next versions.
 pub(crate) const LOAD: &str = "PUT";
 pub(crate) const OVERWRITE: &str = "PUT AGAIN";
+/// The cause of slow puts that is not the engine's.
+const SCHEDULING: &str = "scheduling";
 /// First of the three kinds of reads of each part.
 const READS: [usize; 3] = [2, 5, 8];
 /// Reads that begin this soon after the last put are counted apart.
@@ -50,7 +52,7 @@ impl Bench<'_> {
         let (start, ends, threads) = (now(), Ends::default(), self.spec.threads);
         let all = Limit::Count(u64::MAX);
         let done = self.parallel(engine, &KINDS, all, |lane, session| {
-            let (mut times, mut scheduling) = (Vec::new(), Cause::default());
+            let (mut times, mut scheduling) = (Vec::new(), (0, Duration::ZERO));
             let mut part_ends = |lane: &mut Lane<'_>, part: usize| {
                 ends[part].fetch_add(1, Ordering::AcqRel);
                 let goes_on = lane.wait_for(&ends[part], threads);
@@ -88,13 +90,12 @@ impl Bench<'_> {
             Ok((share, times, scheduling))
         })?;
         let times = done.lanes.first().map_or_else(Vec::new, |(_, times, _)| times.clone());
-        let mut scheduling = Cause::default();
-        for (_, _, of_lane) in &done.lanes {
-            scheduling.cause.clone_from(&of_lane.cause);
-            scheduling.count += of_lane.count;
-            scheduling.seconds += of_lane.seconds;
-        }
-        let mut measured = Measured::of(done, |lanes: Vec<(u64, Vec<f64>, Cause)>| {
+        let scheduling = done.lanes.iter().fold(Cause::default(), |sum, (_, _, lane)| Cause {
+            cause: SCHEDULING.to_owned(),
+            count: sum.count + lane.0,
+            seconds: sum.seconds + lane.1.as_secs_f64(),
+        });
+        let mut measured = Measured::of(done, |lanes: Vec<(u64, Vec<f64>, (u64, Duration))>| {
             Model::Rewritten(0, lanes.into_iter().map(|(puts, ..)| puts).collect())
         });
         measured.causes.extend((scheduling.count > 0).then_some(scheduling));

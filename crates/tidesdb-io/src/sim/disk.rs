@@ -15,6 +15,7 @@ use super::image::{self, Image};
 use super::op::{Op, OpKind, OpSet};
 use super::rng::Rng;
 use super::world::{Id, World};
+use crate::crc::checksummed_bytes;
 use crate::system::Errno;
 use parking_lot::Mutex;
 
@@ -279,6 +280,33 @@ impl SimDisk {
     /// Turns the log of calls on (the default) or off. Turning it off also empties it.
     pub fn log_ops(&self, on: bool) {
         self.state.lock().log = on.then(Vec::new);
+    }
+
+    /// Returns how many bytes `call` reads from the disk and passes to [`crc32c`](crate::crc32c) in this thread: the work of a parser, to
+    /// compare with the length of its file. Checksums are counted in builds with debug assertions only. Empties the log of calls.
+    ///
+    /// ```
+    /// use tidesdb_io::sim::SimDisk;
+    /// use tidesdb_io::{Access, Dir, Disk, File, crc32c};
+    ///
+    /// let disk = SimDisk::new(1);
+    /// let dir = disk.open_dir("/db".as_ref(), true)?;
+    /// disk.write_file("/db/file", b"the tide rises")?;
+    /// let file = dir.open("file", Access::Random)?;
+    /// let work = disk.work(|| {
+    ///     let mut bytes = [0; 8];
+    ///     assert_eq!(file.read_at(&mut bytes, 0).ok(), Some(8));
+    ///     crc32c(0, &bytes);
+    /// });
+    /// assert_eq!(work, if cfg!(debug_assertions) { 16 } else { 8 });
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn work(&self, call: impl FnOnce()) -> u64 {
+        self.log_ops(true);
+        let before = checksummed_bytes();
+        call();
+        let read: u64 = self.ops().iter().filter(|op| op.kind == OpKind::Read).map(|op| op.len).sum();
+        checksummed_bytes() - before + read
     }
 
     /// Calls `observer` before each later call of a kind in `ops`. It gets that call (not done yet, so not

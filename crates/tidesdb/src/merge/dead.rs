@@ -54,10 +54,10 @@ impl Stretch {
 
 /// What a reader at one sequence number has found out. Its time may only go on: what has expired stays so.
 #[derive(Debug, Default)]
-pub struct DeadStretches {
+pub(super) struct DeadStretches {
     /// In order; none overlaps another one.
     all: Vec<Stretch>,
-    /// What the current walk has passed; empty before the second look.
+    /// What the last walk has passed, which is added when the next one begins.
     walk: Stretch,
     bytes: usize,
 }
@@ -65,7 +65,7 @@ pub struct DeadStretches {
 impl DeadStretches {
     /// Bytes that the stretches take.
     #[inline]
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 

@@ -17,7 +17,6 @@ mod stream;
 mod tests;
 mod visible;
 
-pub use dead::DeadStretches;
 pub use heap::MergeCursor;
 pub use hide::HidingCursor;
 pub use level::{LevelCursor, LevelTable, SortedTables};

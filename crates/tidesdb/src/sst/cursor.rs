@@ -330,22 +330,17 @@ impl TableCursor {
     #[inline]
     fn forget_values(&mut self) {
         self.values = Values::default();
-        if !self.fill_cache && self.disk.capacity().max(self.raw.capacity()) > self.kept_bytes() {
+        if !self.fill_cache && self.disk.capacity().max(self.raw.capacity()) > KEPT_BY_MERGES_BYTES {
             self.free_long_value();
             let bytes = self.memory_bytes();
             self.charge.set(self.table.blocks().parts().whole_memory(), bytes);
         }
     }
 
-    /// Longest buffer that is kept for the next value.
-    fn kept_bytes(&self) -> usize {
-        if self.fill_cache { KEPT_BYTES } else { KEPT_BY_MERGES_BYTES }
-    }
-
     /// Frees the buffers that grew for a long value.
     #[cold]
     fn free_long_value(&mut self) {
-        let kept = self.kept_bytes();
+        let kept = if self.fill_cache { KEPT_BYTES } else { KEPT_BY_MERGES_BYTES };
         for buffer in [&mut self.disk, &mut self.raw] {
             if buffer.capacity() > kept {
                 *buffer = Vec::new();
@@ -385,7 +380,7 @@ impl TableCursor {
                 std::mem::swap(&mut self.disk, &mut self.raw);
             }
         }
-        if !self.fill_cache && self.disk.capacity() > self.kept_bytes() {
+        if !self.fill_cache && self.disk.capacity() > KEPT_BY_MERGES_BYTES {
             self.disk = Vec::new();
         }
         self.values = Values { frame, place: values_place };

@@ -1,8 +1,5 @@
 //! The work of those who read a whole table is linear in its file, whatever its entries are.
 
-use tidesdb_io::checksummed_bytes;
-use tidesdb_io::sim::OpKind;
-
 use super::*;
 use crate::sst::TableCursor;
 use crate::types::KEY_BYTES_MAX;
@@ -33,13 +30,7 @@ fn work_of(choose: Choose, count: u64, call: impl Fn(&Arc<Table>)) -> f64 {
     let entries: Vec<_> = (0..count).map(choose).collect();
     let meta = rig.write(1, &entries, options(Compression::Lz4), &Comparator::bytewise());
     let table = rig.open(&meta, &Comparator::bytewise(), false).unwrap();
-    rig.disk.log_ops(false);
-    rig.disk.log_ops(true);
-    let before = checksummed_bytes();
-    call(&table);
-    let checksummed = checksummed_bytes() - before;
-    let read: u64 = rig.disk.ops().iter().filter(|op| op.kind == OpKind::Read).map(|op| op.len).sum();
-    (checksummed + read) as f64 / meta.file_bytes as f64
+    rig.disk.work(|| call(&table)) as f64 / meta.file_bytes as f64
 }
 
 fn merge(table: &Arc<Table>) {

@@ -1,6 +1,6 @@
 //! The work of a search among bytes that a user may have chosen: it is linear in the bytes, whatever they are.
 
-use tidesdb_io::{Entropy, SeededEntropy, checksummed_bytes};
+use tidesdb_io::{Entropy, SeededEntropy};
 
 use super::*;
 use crate::inspect;
@@ -103,13 +103,7 @@ fn chosen(segment_bytes: u64, choose: Choose) -> Rig {
 
 /// Returns the bytes that `call` reads from the disk and checksums for each byte of the segment.
 fn work(rig: &Rig, call: impl FnOnce()) -> f64 {
-    rig.disk.log_ops(false);
-    rig.disk.log_ops(true);
-    let before = checksummed_bytes();
-    call();
-    let checksummed = checksummed_bytes() - before;
-    let read: u64 = rig.disk.ops().iter().filter(|op| op.kind == OpKind::Read).map(|op| op.len).sum();
-    (checksummed + read) as f64 / rig.segment as f64
+    rig.disk.work(call) as f64 / rig.segment as f64
 }
 
 /// Checks that the work of `call` for each byte is bounded, and that it does not grow with the segment.

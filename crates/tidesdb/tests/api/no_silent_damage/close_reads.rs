@@ -20,7 +20,7 @@ struct Gated {
 }
 
 impl Gated {
-    /// Rows with values in many small value logs. An open of the database opens few of them.
+    /// Rows with values in several value logs.
     fn new() -> Self {
         let (armed, gate) = (Arc::new(AtomicBool::new(false)), Arc::new(Gate::default()));
         let (is_armed, passed) = (Arc::clone(&armed), Arc::clone(&gate));
@@ -42,7 +42,7 @@ impl Gated {
         db.put_stream([100], &long[..]).unwrap();
         db.close().unwrap();
         let logs = this.files().iter().filter(|path| path.extension().is_some_and(|e| e == "vlog")).count();
-        assert!(logs >= 4, "many value logs: {:?}", this.files());
+        assert!(logs >= 4, "several value logs: {:?}", this.files());
         this
     }
 
