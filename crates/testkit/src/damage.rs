@@ -108,7 +108,7 @@ impl Victim {
         let declared = match name.rsplit_once('.').map_or(name, |(_, ext)| ext) {
             "LOCK" => whole("the lock file has no content"),
             "RESERVE" => whole("the reserve of disk space, whose bytes are not used"),
-            "EVENTS" | "old" => whole("the event log, which the engine does not read"),
+            "EVENTS" | "old" | "FIGURES" => whole("the event log, which the engine does not read"),
             "free" => whole("a log segment kept for reuse"),
             "orphan" | "lost" => whole("a file set aside"),
             "manifest" if name != current => whole("a manifest that is not in force"),

@@ -24,6 +24,7 @@ use clap::{Parser, Subcommand};
 use tidesdb_console::{failure, names, output, program, progress, text};
 
 use commands::Verb;
+use commands::doctor::Doctor;
 use commands::inspect::Inspect;
 use commands::levels::Levels;
 #[cfg(feature = "pages")]
@@ -59,6 +60,7 @@ enum Command {
     Verb(Verb),
     Inspect(Inspect),
     Levels(Levels),
+    Doctor(Doctor),
     Shell(Shell),
     Bench(Bench),
     #[cfg(feature = "pages")]
@@ -116,6 +118,7 @@ impl Cli {
             Command::Pages(pages) => pages.run(Self::with_programs(), out),
             Command::Inspect(inspect) => inspect.run(&self.place, self.common.json, out),
             Command::Levels(levels) => levels.run(&self.place, &self.common, out),
+            Command::Doctor(doctor) => doctor.run(&self.place, &self.common, out),
             Command::Shell(shell) => {
                 self.with_session(shell.target.dir.as_ref(), shell.access(), |session| {
                     shell.run(session.clone(), out)

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use clap::ValueHint;
 use tidesdb::{
-    Db, Error, Family, OpenOptions, Reader, RecoveryMode, SyncMode, TreeStats, WriteOptions, inspect,
+    Db, Error, Family, OpenOptions, Reader, RecoveryMode, SyncMode, TreeStats, WriteOptions, WriterFigures,
+    WriterState, inspect,
 };
 use tidesdb_io::program;
 
@@ -201,6 +202,7 @@ pub(crate) struct Session {
     pub(crate) db: Db,
     pub(crate) path: PathBuf,
     pub(crate) common: Common,
+    pub(crate) access: Access,
     /// Set if another process has the database open for writing: then `db` is a view of this reader.
     pub(crate) beside: Option<Reader>,
 }
@@ -241,7 +243,7 @@ impl Session {
         };
         drop(progress);
         let (db, beside) = opened.map_err(|e| no_database(e, path))?;
-        Ok(Self { db, path: path.clone(), common: common.clone(), beside })
+        Ok(Self { db, path: path.clone(), common: common.clone(), access, beside })
     }
 
     /// Brings a view of a database that another process writes up to date.
@@ -256,6 +258,23 @@ impl Session {
     pub(crate) fn remark(&self) -> Option<String> {
         let seq = self.beside.as_ref()?.seq();
         Some(format!("note: the database is open elsewhere; this is a view of it at sequence number {seq}"))
+    }
+
+    /// Returns the figures of the process that writes the database, or of the one that ended without closing it; `None` if that is this
+    /// process, or if there are none.
+    pub(crate) fn writer_figures(&self) -> Outcome<Option<WriterFigures>> {
+        use WriterState::{Closed, Ended, Idle, Rebooted, Running, Stopped};
+        let found = match &self.beside {
+            Some(reader) => {
+                reader.writer_figures()?.filter(|f| !matches!(f.state, Closed | Ended | Rebooted))
+            }
+            // The lock was free: a process that is said to run writes the original of this copy.
+            None if self.access == Access::Read => Db::options(&self.path)
+                .writer_figures()?
+                .filter(|f| !matches!(f.state, Closed | Running | Idle | Stopped)),
+            None => None,
+        };
+        Ok(found)
     }
 
     /// Returns the trees of the families that were left out, because this program does not know their key order.

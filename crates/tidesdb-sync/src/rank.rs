@@ -33,6 +33,8 @@ ranks! {
     READER = 90;
     /// Lock of the database directory.
     DIRECTORY = 100;
+    /// The figures for other processes are written.
+    PUBLISHING = 104;
     /// What the last look at the state of the database saw.
     WATCH = 106;
     /// The upload under way.

@@ -25,6 +25,8 @@ pub const RESTORING: &str = "RESTORING";
 pub const EVENTS: &str = "EVENTS";
 /// The older part of the event log.
 pub const EVENTS_OLD: &str = "EVENTS.old";
+/// What the process that writes says of itself: see `figures.rs`.
+pub const FIGURES: &str = "FIGURES";
 
 /// The kind of a file in the database directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,7 +47,7 @@ pub enum FileKind {
     SyncFailed,
     /// `RESERVE`
     Reserve,
-    /// `EVENTS` or `EVENTS.old`
+    /// `EVENTS`, `EVENTS.old` or `FIGURES`
     Events,
     /// A file set aside: `000001.klog.orphan`, `000001.wal.lost`, or a WAL segment kept for reuse, `000001.wal.free`
     Aside,
@@ -84,7 +86,7 @@ pub fn parse(name: &str) -> Option<FileKind> {
         CURRENT | CURRENT_NEW => return Some(FileKind::Current),
         SYNC_FAILED => return Some(FileKind::SyncFailed),
         RESERVE => return Some(FileKind::Reserve),
-        EVENTS | EVENTS_OLD => return Some(FileKind::Events),
+        EVENTS | EVENTS_OLD | FIGURES => return Some(FileKind::Events),
         _ => {}
     }
     let (stem, ext) = name.split_once('.')?;

@@ -47,6 +47,7 @@
 //! | rows that merges of tables remove or change | [`CompactionFilter`] |
 //! | what happens inside | [`Db::health`], [`Db::stats`], [`Family::stats`], [`Event`]; for Prometheus [`Db::metrics_text`] |
 //! | reading beside the process that writes | [`OpenOptions::open_reader`], [`Reader`] |
+//! | figures of a process that writes, from another | [`OpenOptions::writer_figures`], [`WriterFigures`] |
 //! | copies | [`Db::checkpoint`], [`Db::backup`], [`RemoteOptions`] |
 //! | damaged files | [`inspect`], [`RecoveryMode`], [`Db::verify`] |
 //!
@@ -82,9 +83,10 @@ mod clock;
 mod stats;
 mod waits;
 mod memory;
-// Files: names, events, range deletes, values, tables, log.
+// Files: names, events, figures for other processes, range deletes, values, tables, log.
 mod files;
 mod events;
+mod figures;
 mod ranges;
 mod vlog;
 mod sst;
@@ -122,12 +124,14 @@ pub mod inspect;
 pub use codec::Compression;
 pub use compact::{LevelStats, TreeStats};
 pub use db::{
-    DEFAULT_FAMILY, Db, LockedDb, OpenOptions, RangeEstimate, Reader, RecoveryReport, Snapshot, Stats,
-    ValueWriter, VerifyReport,
+    DEFAULT_FAMILY, Db, Finding, LockedDb, OpenOptions, RangeEstimate, Reader, RecoveryReport, Severity,
+    Snapshot, ValueWriter, VerifyReport, WriterFigures, WriterState,
 };
+pub use engine::Stats;
 pub use error::{Error, Result};
 pub use events::{Event, EventInfo, LevelPart};
 pub use family::{CommitHook, Committed, CommittedOp, FamilyStats};
+pub use figures::{History, Sample};
 pub use health::{HealthReport, HealthState};
 pub use jobs::JobStats;
 pub use options::{
@@ -155,7 +159,7 @@ pub mod internals {
         ($($layer:ident)*) => { $(pub mod $layer { pub use crate::$layer::*; })* };
     }
     layers! {
-        error types codec options health clock stats memory files events ranges vlog sst wal merge version undo_map sources mvcc pacing jobs remote family context read write txn maintenance rewrite flush compact collect engine upload background db
+        error types codec options health clock stats memory files events figures ranges vlog sst wal merge version undo_map sources mvcc pacing jobs remote family context read write txn maintenance rewrite flush compact collect engine upload background db
     }
 }
 

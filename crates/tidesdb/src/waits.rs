@@ -123,34 +123,63 @@ impl Delays {
 
     /// Returns the figures at this moment.
     pub fn stats(&self) -> StallStats {
-        StallStats::of(self)
+        StallStats::of(&Seen { counts: self.counts(), delays: self.times.now() })
     }
+
+    /// Returns the counts at this moment.
+    pub fn counts(&self) -> DelayCounts {
+        let [slowed, stopped, gave_up, now] = [&self.slowed, &self.stopped, &self.gave_up, &self.delayed_now]
+            .map(|n| n.load(Ordering::Relaxed));
+        DelayCounts { slowed, stopped, gave_up, now, time: self.times.sum() }
+    }
+}
+
+/// How many commits were delayed for one cause, and for how long in all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DelayCounts {
+    /// See [`Delays::slowed`].
+    pub slowed: u64,
+    /// See [`Delays::stopped`].
+    pub stopped: u64,
+    /// See [`Delays::gave_up`].
+    pub gave_up: u64,
+    /// See [`Delays::delayed_now`].
+    pub now: u64,
+    /// Total time, summed over all threads.
+    pub time: Duration,
+}
+
+struct Seen {
+    counts: DelayCounts,
+    delays: Durations,
 }
 
 statistics! {
     /// Delays of writers for one cause since the open.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    StallStats of held: &Delays;
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    StallStats of seen: &Seen;
 
     plain {
-        "All delays." delays: Durations = held.times.now();
+        "All delays." delays: Durations = seen.delays.clone();
     }
     figures {
-        Counter Seconds time: Duration = held.times.now().sum(),
+        Counter Seconds time: Duration = seen.delays.sum(),
             "Total time, summed over all threads.";
-        Counter Count slowed: u64 = held.slowed.load(Ordering::Relaxed),
+        Counter Count slowed: u64 = seen.counts.slowed,
             "Commits that were slowed down.";
-        Counter Count stopped: u64 = held.stopped.load(Ordering::Relaxed),
+        Counter Count stopped: u64 = seen.counts.stopped,
             "Commits that were stopped.";
-        Counter Count gave_up: u64 = held.gave_up.load(Ordering::Relaxed),
+        Counter Count gave_up: u64 = seen.counts.gave_up,
             "Commits that failed with `Busy` after they were stopped.";
-        Gauge Count delayed_now: u64 = held.delayed_now.load(Ordering::Relaxed),
+        Gauge Count delayed_now: u64 = seen.counts.now,
             "Commits that are delayed at the moment.";
-        Gauge Seconds p50: Duration = held.times.now().percentile(0.5),
+        Gauge Seconds p50: Duration = seen.delays.percentile(0.5),
             "Half of the delays are no longer than this.";
-        Gauge Seconds p99: Duration = held.times.now().percentile(0.99),
+        Gauge Seconds p99: Duration = seen.delays.percentile(0.99),
             "99 % of the delays are no longer than this.";
-        Gauge Seconds longest: Duration = held.times.now().longest(),
+        Gauge Seconds p999: Duration = seen.delays.percentile(0.999),
+            "99.9 % of the delays are no longer than this.";
+        Gauge Seconds longest: Duration = seen.delays.longest(),
             "The longest delay.";
     }
 }

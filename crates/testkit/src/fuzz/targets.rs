@@ -3,13 +3,14 @@
 use std::sync::{Arc, OnceLock};
 
 use tidesdb::internals::codec::{Decoder, FieldClass, FieldWriter};
+use tidesdb::internals::engine::Report;
 use tidesdb::internals::files;
 use tidesdb::internals::memory::Memory;
 use tidesdb::internals::sst::{Table, TableContext, TableCursor, TableMeta};
 use tidesdb::internals::types::{EntryCursor, FamilyId, SEQ_MAX, VlogId};
 use tidesdb::internals::version::Change;
 use tidesdb::internals::vlog::{VlogPointer, VlogSet};
-use tidesdb::{Comparator, Db, Error, RecoveryMode};
+use tidesdb::{Comparator, Db, Error, FamilyStats, RecoveryMode, TreeStats};
 use tidesdb_io::sim::{self, SimDisk};
 use tidesdb_io::{Dir, Env};
 
@@ -32,7 +33,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 11] = [
+pub const TARGETS: [Target; 12] = [
     Target { name: "manifest", run: manifest, seeds: manifest_seeds },
     Target { name: "current", run: current, seeds: current_seeds },
     Target { name: "names", run: names, seeds: names_seeds },
@@ -40,6 +41,7 @@ pub const TARGETS: [Target; 11] = [
     Target { name: "merge", run: merge, seeds: table_seeds },
     Target { name: "vlog", run: vlog, seeds: vlog_seeds },
     Target { name: "log", run: log, seeds: log_seeds },
+    Target { name: "figures", run: figures, seeds: figures_seeds },
     Target { name: "search", run: super::search::run, seeds: super::search::seeds },
     Target { name: "ini", run: tidesdb_capi::fuzz::ini, seeds: ini_seeds },
     Target { name: "arguments", run: tidesdb_capi::fuzz::arguments, seeds: argument_seeds },
@@ -126,6 +128,33 @@ fn manifest(data: &[u8]) {
 
 fn manifest_seeds() -> Vec<(String, Vec<u8>)> {
     vec![("base".into(), base().manifest.encode())]
+}
+
+/// Tests the content of a slot of `FIGURES`: what is read is printed, and is the same when it is written and read again.
+fn figures(data: &[u8]) {
+    let Some(report) = clean(Report::decode(data, files::FIGURES, 0)) else { return };
+    let text = report.stats.to_string();
+    let again = Report::decode(&report.encode(usize::MAX), files::FIGURES, 0);
+    assert_eq!(
+        again.map(|again| again.stats.to_string()).ok(),
+        Some(text),
+        "written again it is another report"
+    );
+}
+
+fn figures_seeds() -> Vec<(String, Vec<u8>)> {
+    let mut report = Report { version: "1.2.3".into(), ..Report::default() };
+    report.health.causes.push("merges were cancelled".into());
+    let stats = &mut report.stats;
+    (stats.wal_bytes, stats.cache_hit_share, stats.remote) = (12_345, 0.5, Some(Default::default()));
+    for name in ["default", "g\u{fc}n"] {
+        let (mut family, mut tree) = (FamilyStats::default(), TreeStats::default());
+        (family.name, family.level_bytes) = (name.into(), vec![1, 0, 300]);
+        (tree.family, tree.levels) = (name.into(), vec![Default::default(); 2]);
+        stats.families.push(family);
+        stats.trees.push(tree);
+    }
+    vec![("base".into(), report.encode(usize::MAX))]
 }
 
 /// Tests the file `CURRENT`, sealed.

@@ -1,20 +1,23 @@
 //! `tidesdb stats`: statistics of a database.
 
 use std::io::Write;
+use std::time::Duration;
 
-use serde_json::Value;
-use tidesdb::{FamilyStats, JobStats, StatInfo, StatUnit, StatValue, TreeStats};
+use serde_json::{Map, Value, json};
+use tidesdb::{FamilyStats, JobStats, StatInfo, StatUnit, StatValue, TreeStats, WriterFigures};
 
 use super::levels::tree_json;
-use crate::failure::{Exit, Outcome};
+use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Out, Style, figures_json};
 use crate::session::{Session, Target};
 use crate::text::{grouped, size, time};
 
 /// Print statistics of the database and its families
 ///
-/// With --family, only of that family. Counters start at zero when the database is opened, so they are most useful in the
-/// shell. Figures that are 0 are left out, except with --json and --openmetrics.
+/// If another process has the database open for writing, these are the figures that it published within the last second; the first line says
+/// so, and whether it runs. The same of a process that ended without closing the database: its last ones. Otherwise they are those of this
+/// command, whose counters start at zero. With --family, only of that family. Figures that are 0 are left out, except with --json and
+/// --openmetrics.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Stats {
     #[command(flatten)]
@@ -26,46 +29,31 @@ pub(crate) struct Stats {
 
 impl Stats {
     pub(crate) fn run(&self, session: &Session, out: &mut Out<'_>) -> Outcome {
-        if session.common.family.is_some() {
-            let family = session.family()?.stats();
-            if session.common.json {
-                out.json(&family_json(&family))?
-            } else {
-                print_family(&family, out)?
-            }
-            return Ok(Exit::Done);
-        }
+        let writer = session.writer_figures()?;
+        let stats = match &writer {
+            Some(writer) => writer.stats.clone(),
+            None => session.db.stats(),
+        };
         if self.openmetrics {
-            write!(out, "{}", session.db.metrics_text())?;
+            let text = writer.map_or_else(|| session.db.metrics_text(), |writer| writer.metrics_text());
+            write!(out, "{text}")?;
             return Ok(Exit::Done);
         }
-        let stats = session.db.stats();
+        if let Some(name) = &session.common.family {
+            return one_family(name, &stats, writer.as_ref(), session, out);
+        }
         if session.common.json {
-            out.json(&database_json(&stats, &session.left_out()?))?;
+            let mut all = database_json(&stats, &session.left_out()?);
+            let health = writer.as_ref().map_or_else(|| session.db.health(), |writer| writer.health.clone());
+            all.insert("health".into(), health.state.name().into());
+            all.insert("health_causes".into(), health.causes.into());
+            all.insert("figures_of".into(), source_json(writer.as_ref(), session));
+            out.json(&all.into())?;
             return Ok(Exit::Done);
         }
         out.line(out.paint(Style::Strong, &session.path.display().to_string()))?;
-        print(stats.figures(), out)?;
-        for (work, times) in stats.times().into_iter().filter(|(_, times)| times.count > 0) {
-            out.line(out.paint(Style::Strong, work))?;
-            print(times.figures(), out)?;
-        }
-        for job in &stats.jobs {
-            out.line(out.paint(Style::Strong, &format!("running: {} of family {:?}", job.kind, job.family)))?;
-            print(job.figures(), out)?;
-        }
-        for (cause, held) in stats
-            .stalls_by_cause()
-            .into_iter()
-            .filter(|(_, held)| !held.time.is_zero() || held.delayed_now > 0)
-        {
-            out.line(out.paint(Style::Strong, &format!("writers delayed by {}", cause.name())))?;
-            print(held.figures(), out)?;
-        }
-        if let Some(remote) = stats.remote {
-            out.line(out.paint(Style::Strong, "object store"))?;
-            print(remote.figures(), out)?;
-        }
+        print_source(writer.as_ref(), session, out)?;
+        print_database(&stats, out)?;
         stats.families.iter().try_for_each(|family| print_family(family, out))?;
         for tree in stats.trees.iter().chain(&session.left_out()?) {
             out.line(out.paint(Style::Strong, &format!("tree of family {:?}", tree.family)))?;
@@ -77,6 +65,117 @@ impl Stats {
         }
         Ok(Exit::Done)
     }
+}
+
+/// Prints the statistics of the family `name`.
+fn one_family(
+    name: &str,
+    stats: &tidesdb::Stats,
+    writer: Option<&WriterFigures>,
+    session: &Session,
+    out: &mut Out<'_>,
+) -> Outcome {
+    session.family_named(name)?; // suggests another name if there is none of this
+    let family = stats.families.iter().find(|family| family.name == name);
+    let Some(family) = family else {
+        let what = format!("the figures of the writer leave out family {name:?}: it has too many");
+        return Err(Failure::usage(what));
+    };
+    if session.common.json {
+        out.json(&family_json(family))?;
+    } else {
+        print_source(writer, session, out)?;
+        print_family(family, out)?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Says whose figures follow, and of when, unless they are those of this process alone.
+fn print_source(writer: Option<&WriterFigures>, session: &Session, out: &mut Out<'_>) -> Outcome<()> {
+    let Some(writer) = writer else {
+        return match session.beside {
+            Some(_) => out.line(format!("figures of this reader: {NO_FIGURES}")),
+            None => Ok(()),
+        };
+    };
+    out.line(source(writer))?;
+    out.line(format!("it was {}", writer.health))?;
+    if writer.families_left_out > 0 {
+        out.line(format!("{} families that wrote less are left out", grouped(writer.families_left_out)))?;
+    }
+    if !writer.unknown.is_empty() {
+        let (version, unknown) = (out.name(&writer.version), writer.unknown.join(", "));
+        out.line(format!("its version {version} does not publish: {unknown}"))?;
+    }
+    Ok(())
+}
+
+/// Says whose figures these are, and how old.
+pub(super) fn source(writer: &WriterFigures) -> String {
+    let (process, state, age) = (writer.process, writer.state, ago(writer.age));
+    format!(
+        "figures of process {process}, which {state}; of {age} ago, {} after its open",
+        ago(writer.open_for)
+    )
+}
+
+/// Why there are no figures of a writer.
+const NO_FIGURES: &str = "the process that writes has published none (it has just opened the database, or has written nothing since, or \
+                          has event_log off, or is of an older version)";
+
+/// A duration in the unit that suits it.
+fn ago(time: Duration) -> String {
+    match time.as_secs() {
+        0..120 => format!("{:.1} s", time.as_secs_f64()),
+        secs @ 120..7200 => format!("{} min", secs / 60),
+        secs @ 7200..172_800 => format!("{} h", secs / 3600),
+        secs => format!("{} days", secs / 86_400),
+    }
+}
+
+fn source_json(writer: Option<&WriterFigures>, session: &Session) -> Value {
+    let Some(writer) = writer else {
+        let who = if session.beside.is_some() { "this reader" } else { "this process" };
+        return json!({ "who": who, "process": std::process::id() });
+    };
+    writer_json(writer)
+}
+
+pub(super) fn writer_json(writer: &WriterFigures) -> Value {
+    json!({
+        "who": "the writer",
+        "process": writer.process,
+        "state": writer.state.name(),
+        "version": writer.version,
+        "age": writer.age.as_secs_f64(),
+        "open_for": writer.open_for.as_secs_f64(),
+        "families_left_out": writer.families_left_out,
+        "unknown": writer.unknown,
+    })
+}
+
+/// Prints the figures that are not those of a family.
+fn print_database(stats: &tidesdb::Stats, out: &mut Out<'_>) -> Outcome<()> {
+    print(stats.figures(), out)?;
+    for (work, times) in stats.times().into_iter().filter(|(_, times)| times.count > 0) {
+        out.line(out.paint(Style::Strong, work))?;
+        print(times.figures(), out)?;
+    }
+    for job in &stats.jobs {
+        out.line(out.paint(Style::Strong, &format!("running: {} of family {:?}", job.kind, job.family)))?;
+        print(job.figures(), out)?;
+    }
+    for (cause, held) in
+        stats.stalls_by_cause().into_iter().filter(|(_, held)| !held.time.is_zero() || held.delayed_now > 0)
+    {
+        out.line(out.paint(Style::Strong, &format!("writers delayed by {}", cause.name())))?;
+        print(held.figures(), out)?;
+    }
+    if let Some(remote) = &stats.remote {
+        out.line(out.paint(Style::Strong, "object store"))?;
+        print(remote.figures(), out)?;
+    }
+    Ok(())
 }
 
 /// A figure and its description.
@@ -107,7 +206,7 @@ fn print_family(family: &FamilyStats, out: &mut Out<'_>) -> Outcome<()> {
     print(family.figures(), out)
 }
 
-fn database_json(stats: &tidesdb::Stats, left_out: &[TreeStats]) -> Value {
+fn database_json(stats: &tidesdb::Stats, left_out: &[TreeStats]) -> Map<String, Value> {
     let mut all = figures_json(stats.figures());
     for (cause, stall) in stats.stalls_by_cause() {
         all.insert(format!("stalled_by_{}", cause.name()), figures_json(stall.figures()).into());
@@ -117,11 +216,11 @@ fn database_json(stats: &tidesdb::Stats, left_out: &[TreeStats]) -> Value {
     }
     all.insert("jobs".into(), stats.jobs.iter().map(job_json).collect());
     all.insert("trees".into(), stats.trees.iter().chain(left_out).map(tree_json).collect());
-    if let Some(remote) = stats.remote {
+    if let Some(remote) = &stats.remote {
         all.insert("remote".into(), figures_json(remote.figures()).into());
     }
     all.insert("families".into(), stats.families.iter().map(family_json).collect());
-    all.into()
+    all
 }
 
 fn job_json(job: &JobStats) -> Value {

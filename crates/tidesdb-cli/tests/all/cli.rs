@@ -5,29 +5,29 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// A directory to run the program in.
-struct Stage {
-    dir: tempfile::TempDir,
+pub(crate) struct Stage {
+    pub(crate) dir: tempfile::TempDir,
 }
 
 /// Result of a run.
-struct Run {
-    code: i32,
-    out: Vec<u8>,
-    err: String,
+pub(crate) struct Run {
+    pub(crate) code: i32,
+    pub(crate) out: Vec<u8>,
+    pub(crate) err: String,
 }
 
 impl Run {
-    fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         std::str::from_utf8(&self.out).unwrap()
     }
 }
 
 impl Stage {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { dir: tempfile::tempdir().unwrap() }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
@@ -36,7 +36,7 @@ impl Stage {
         self.path(name).to_str().unwrap().to_owned()
     }
 
-    fn command(&self, words: &[&str]) -> Command {
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tidesdb"));
         command
             .args(words)
@@ -48,12 +48,12 @@ impl Stage {
         command
     }
 
-    fn run(&self, words: &[&str]) -> Run {
+    pub(crate) fn run(&self, words: &[&str]) -> Run {
         result(self.command(words).output().unwrap())
     }
 
     /// Runs a command that must succeed; returns its output.
-    fn ok(&self, words: &[&str]) -> String {
+    pub(crate) fn ok(&self, words: &[&str]) -> String {
         let run = self.run(words);
         assert_eq!(run.code, 0, "{words:?}: {}", run.err);
         String::from_utf8(run.out).unwrap()

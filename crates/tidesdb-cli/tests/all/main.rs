@@ -5,6 +5,8 @@ mod beside;
 #[cfg(unix)]
 mod book;
 mod cli;
+#[cfg(target_os = "linux")]
+mod figures;
 mod hostile;
 #[cfg(feature = "pages")]
 mod pages;

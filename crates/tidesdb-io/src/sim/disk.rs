@@ -64,7 +64,7 @@ pub(super) enum Locked {
 }
 
 type Observer = Box<dyn FnMut(&Op, SimDisk) + Send>;
-type BeforeSync = Arc<dyn Fn(&str) + Send + Sync>;
+type Before = Arc<dyn Fn(&str) + Send + Sync>;
 
 pub(super) struct State {
     pub(super) world: World,
@@ -89,7 +89,7 @@ pub(super) struct State {
     crashed: bool,
     log: Option<Vec<Op>>,
     observer: Option<(OpSet, Observer)>,
-    before_sync: Option<BeforeSync>,
+    before: Option<(OpSet, Before)>,
 }
 
 /// The gate's decision about a call.
@@ -124,7 +124,7 @@ impl State {
             crashed: false,
             log: Some(Vec::new()),
             observer: None,
-            before_sync: None,
+            before: None,
         }
     }
 
@@ -324,7 +324,12 @@ impl SimDisk {
     /// Calls `before` with the path before each later sync of a file or directory. It may block: other calls go on, as on a device that is
     /// slow to sync.
     pub fn before_syncs(&self, before: impl Fn(&str) + Send + Sync + 'static) {
-        self.state.lock().before_sync = Some(Arc::new(before));
+        self.before_calls(OpSet::SYNCS | OpKind::SyncDir, before);
+    }
+
+    /// The same before each later call of `ops`.
+    pub fn before_calls(&self, ops: OpSet, before: impl Fn(&str) + Send + Sync + 'static) {
+        self.state.lock().before = Some((ops, Arc::new(before)));
     }
 
     /// Makes call `index` and every later one fail without effect, with an error that [`is_crash`] recognises.
@@ -421,9 +426,9 @@ impl SimDisk {
         let (offset, len) = range;
         #[cfg(simulated)]
         tidesdb_sync::scheduler::io(kind, path, offset);
-        if (OpSet::SYNCS | OpKind::SyncDir).has(kind) {
-            let before = self.state.lock().before_sync.clone();
-            before.inspect(|before| before(path));
+        let before = self.state.lock().before.clone();
+        if let Some((_, before)) = before.filter(|(ops, _)| ops.has(kind)) {
+            before(path);
         }
         let mut state = self.state.lock();
         let mut op = Op { index: 0, kind, path: Arc::clone(path), offset, len, ok: false };

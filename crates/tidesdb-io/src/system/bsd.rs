@@ -11,7 +11,8 @@ use super::sysctl;
 use super::unix::{self, Handle};
 
 pub(crate) use super::absent::{
-    advise_huge, anonymous_bytes, heap, is_cached, read_cached_at, start_writing, trim_heap,
+    advise_huge, anonymous_bytes, heap, is_cached, process, process_now, read_cached_at, start_writing,
+    trim_heap,
 };
 pub(super) use super::absent::{populate, release};
 pub(super) use super::posix::{disable_read_ahead, space};

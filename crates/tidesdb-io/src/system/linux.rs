@@ -229,6 +229,33 @@ fn boot_id() -> Option<[u8; 16]> {
     uuid::parse(&text[..len])
 }
 
+/// Returns when this process was started, the boot, and the namespace of the number of the process. 0 is what is not known.
+pub(crate) fn process() -> (u64, [u8; 16], u64) {
+    if cfg!(miri) {
+        return Default::default();
+    }
+    let started = process_now(std::process::id()).map_or(0, |(started, _)| started);
+    let namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |found| found.ino());
+    (started, boot_id().unwrap_or_default(), namespace)
+}
+
+/// Returns when the process `number` was started, and whether it is stopped; `None` in place of that if it has ended and its parent does not
+/// know yet. `None` if there is no such process.
+pub(crate) fn process_now(number: u32) -> Option<(u64, Option<bool>)> {
+    state_of(&std::fs::read_to_string(format!("/proc/{number}/stat")).ok()?)
+}
+
+/// Reads what has the form of `/proc/self/stat`. The name of the program, in parentheses, may hold anything.
+fn state_of(stat: &str) -> Option<(u64, Option<bool>)> {
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let stopped = match fields.next()? {
+        "T" | "t" => Some(true),
+        "Z" | "X" | "x" => None,
+        _ => Some(false),
+    };
+    Some((fields.nth(18)?.parse().ok()?, stopped)) // field 22 of all, the third is the state
+}
+
 /// Fills `out` with random bytes. Returns false if the system has none.
 pub(crate) fn random(out: &mut [u8; 8]) -> bool {
     let len = out.len();
@@ -405,6 +432,18 @@ mod tests {
     use super::*;
 
     const HOST: (u64, u64) = (8 << 30, 4 << 30);
+
+    #[test]
+    fn the_state_of_a_process_follows_its_name() {
+        let stat = |name: &str, state: &str| {
+            state_of(&format!("7 ({name}) {state} 1 7 7 0 -1 4 5 6 7 8 9 10 11 12 20 0 1 0 4321 13 14\n"))
+        };
+        assert_eq!(stat("a", "S"), Some((4321, Some(false))));
+        assert_eq!(stat("a) T 1 (b", "T"), Some((4321, Some(true))));
+        assert_eq!(stat("a", "Z"), Some((4321, None)));
+        assert_eq!(state_of("7 (a) S 1"), None);
+        assert_eq!(state_of(""), None);
+    }
 
     /// A file system of these files.
     fn read(files: &'static [(&str, &str)]) -> impl Fn(&Path) -> Option<String> {

@@ -15,7 +15,8 @@ use super::unix::{self, Handle, checked, uninterrupted};
 use super::{sysctl, uuid};
 
 pub(crate) use super::absent::{
-    advise_huge, anonymous_bytes, heap, is_cached, read_cached_at, start_writing, trim_heap,
+    advise_huge, anonymous_bytes, heap, is_cached, process, process_now, read_cached_at, start_writing,
+    trim_heap,
 };
 pub(super) use super::absent::{populate, release};
 pub(crate) use super::sysctl::random;

@@ -50,8 +50,8 @@ pub(crate) use linux::pages;
 #[cfg(unix)]
 pub(crate) use own::{
     advise_huge, allocate, anonymous_bytes, dont_need, heap, is_cached, lower_priority, may_map,
-    may_map_shared, memory, random, read_cached_at, start_writing, sync_all, sync_data, trim_heap, will_need,
-    write_durably_at,
+    may_map_shared, memory, process, process_now, random, read_cached_at, start_writing, sync_all, sync_data,
+    trim_heap, will_need, write_durably_at,
 };
 #[cfg(unix)]
 pub(crate) use unix::{
@@ -71,8 +71,8 @@ pub(crate) use windows::allocated;
 pub(crate) use windows::{
     Errno, Folder, Handle, Mapping, NOT_IN_NAMES, advise_huge, allocate, anonymous_bytes, dont_need,
     file_len, files_max, heap, is_cached, is_dir, lower_priority, make_dir, may_map, may_map_shared, memory,
-    page_bytes, random, read_at, read_cached_at, set_len, since_boot, start_writing, sync_all, sync_data,
-    sync_name, trim_heap, try_lock, unlock, will_need, write_at, write_durably_at,
+    page_bytes, process, process_now, random, read_at, read_cached_at, set_len, since_boot, start_writing,
+    sync_all, sync_data, sync_name, trim_heap, try_lock, unlock, will_need, write_at, write_durably_at,
 };
 
 #[cfg(not(any(target_os = "linux", target_vendor = "apple", target_os = "freebsd", windows)))]

@@ -83,7 +83,8 @@ impl Threads {
     /// Starts the threads of `kind`, and the timekeeper, unless they run.
     #[cold]
     fn start(&self, engine: &Arc<Engine>, workers: usize, kind: ThreadKind) {
-        for kind in [kind, ThreadKind::Clock] {
+        let figures = engine.publishes().then_some(ThreadKind::Figures);
+        for kind in [kind, ThreadKind::Clock].into_iter().chain(figures) {
             let team = Team::of(kind, workers);
             if !engine.write.jobs.workers.has(kind) && !self.start_team(engine, kind, &team) {
                 tracing::warn!(
@@ -106,6 +107,7 @@ impl Threads {
         for _ in 0..team.threads {
             match team.spawn(engine) {
                 Ok(thread) => threads.push(thread),
+                Err(_) if kind == ThreadKind::Figures => return true, // nothing waits for it
                 Err(e) if threads.len() == before => {
                     return !jobs.workers.failed(kind, format!("start {}: {e}", team.name));
                 }
@@ -124,31 +126,43 @@ struct Team {
     priority: Priority,
     /// The kinds whose jobs they take.
     kinds: &'static [ThreadKind],
-    /// The jobs; `None` = they keep the time.
-    takes: Option<Takes>,
+    task: Task,
+}
+
+/// What a thread does.
+#[derive(Clone, Copy)]
+enum Task {
+    Jobs(Takes),
+    Time,
+    Figures,
 }
 
 impl Team {
     fn of(kind: ThreadKind, workers: usize) -> Self {
         let short = workers.div_ceil(2);
-        let (name, threads, priority, kinds, takes): (_, _, _, &[ThreadKind], _) = match kind {
-            ThreadKind::Clock => ("tidesdb-clock", 1, Priority::Normal, &[ThreadKind::Clock], None),
-            ThreadKind::Log => ("tidesdb-log", 1, Priority::Normal, &[ThreadKind::Log], Some(Takes::Log)),
+        let (name, threads, priority, kinds, task): (_, _, _, &[ThreadKind], _) = match kind {
+            ThreadKind::Clock => ("tidesdb-clock", 1, Priority::Normal, &[ThreadKind::Clock], Task::Time),
+            ThreadKind::Figures => {
+                ("tidesdb-figures", 1, Priority::Normal, &[ThreadKind::Figures], Task::Figures)
+            }
+            ThreadKind::Log => {
+                ("tidesdb-log", 1, Priority::Normal, &[ThreadKind::Log], Task::Jobs(Takes::Log))
+            }
             ThreadKind::Uploads => {
-                ("tidesdb-upload", 1, Priority::Normal, &[ThreadKind::Uploads], Some(Takes::Uploads))
+                ("tidesdb-upload", 1, Priority::Normal, &[ThreadKind::Uploads], Task::Jobs(Takes::Uploads))
             }
             _ if workers == 1 => {
                 let all = &[ThreadKind::Short, ThreadKind::Long, ThreadKind::Removals];
-                ("tidesdb-worker", 1, Priority::Normal, all, Some(Takes::Work))
+                ("tidesdb-worker", 1, Priority::Normal, all, Task::Jobs(Takes::Work))
             }
             ThreadKind::Removals => {
-                ("tidesdb-remove", 1, Priority::Low, &[ThreadKind::Removals], Some(Takes::Removals))
+                ("tidesdb-remove", 1, Priority::Low, &[ThreadKind::Removals], Task::Jobs(Takes::Removals))
             }
             // One half of several workers takes only short jobs, merges of small families among them, so these never wait for a long
             // one. The other half takes the long jobs at low priority: it yields to the threads of the user. If merges fall behind, their
             // debt delays the writers.
             ThreadKind::Short => {
-                ("tidesdb-flush", short, Priority::Normal, &[ThreadKind::Short], Some(Takes::Short))
+                ("tidesdb-flush", short, Priority::Normal, &[ThreadKind::Short], Task::Jobs(Takes::Short))
             }
             // One more than asked for, so that the merges of one family never use all threads for long jobs.
             ThreadKind::Long => (
@@ -156,18 +170,19 @@ impl Team {
                 workers + 1 - short,
                 Priority::Low,
                 &[ThreadKind::Long],
-                Some(Takes::Long),
+                Task::Jobs(Takes::Long),
             ),
         };
-        Self { name, threads, priority, kinds, takes }
+        Self { name, threads, priority, kinds, task }
     }
 
     /// Starts one of the threads.
     fn spawn(&self, engine: &Arc<Engine>) -> io::Result<JoinHandle> {
         let engine_of_thread = Arc::clone(engine);
-        let body: Box<dyn FnOnce() + Send> = match self.takes {
-            Some(takes) => Box::new(move || work(&engine_of_thread, takes)),
-            None => Box::new(move || keep_time(&engine_of_thread)),
+        let body: Box<dyn FnOnce() + Send> = match self.task {
+            Task::Jobs(takes) => Box::new(move || work(&engine_of_thread, takes)),
+            Task::Time => Box::new(move || keep_time(&engine_of_thread)),
+            Task::Figures => Box::new(move || publish_figures(&engine_of_thread)),
         };
         engine.write.env.threads.spawn(self.name, self.priority, body)
     }
@@ -183,6 +198,17 @@ fn keep_time(engine: &Arc<Engine>) {
             return;
         }
         ticks.tick(engine);
+    }
+}
+
+fn publish_figures(engine: &Engine) {
+    let (write, mut pause) = (&engine.write, Duration::ZERO);
+    while !write.jobs.is_closed() {
+        write.jobs.wait_for_close(pause); // not by the clock of a test: one that waits moves it
+        if !write.jobs.is_closed() {
+            pause = engine.publish();
+            tidesdb_sync::reclaim(); // the views that it looked at
+        }
     }
 }
 

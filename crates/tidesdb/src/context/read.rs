@@ -38,6 +38,22 @@ impl Default for OperationTimes {
 }
 
 impl OperationTimes {
+    /// Each kind of operation with its name.
+    pub fn all(&self) -> [(&'static str, &Histogram); 5] {
+        [
+            ("get", &self.gets),
+            ("multi_get", &self.multi_gets),
+            ("seek", &self.seeks),
+            ("put", &self.puts),
+            ("commit", &self.commits),
+        ]
+    }
+
+    /// Estimates how many single writes and commits of batches there were.
+    pub fn writes(&self) -> u64 {
+        [&self.puts, &self.commits].map(Histogram::estimate).iter().sum()
+    }
+
     /// Estimates how many reads and seeks there were.
     pub fn reads(&self) -> u64 {
         [&self.gets, &self.multi_gets, &self.seeks].map(Histogram::estimate).iter().sum()
@@ -57,6 +73,8 @@ pub struct ReadCtx {
     pub expiry_clock: ExpiryClock,
     /// True once `close` was called.
     pub closed: AtomicBool,
+    /// Whether all operations are timed, because slow ones are reported.
+    reports_slow: AtomicBool,
     /// The queue of background work, for reads that find work to do.
     pub jobs: Arc<JobQueue>,
     /// Durations of operations. On cache lines of their own: the fields above are read by each operation.
@@ -73,22 +91,37 @@ impl ReadCtx {
             snapshots: Arc::new(Snapshots::default()),
             expiry_clock: ExpiryClock::default(),
             closed: AtomicBool::new(false),
+            reports_slow: AtomicBool::new(false),
             jobs: Arc::default(),
             times: CachePadded::default(),
         }
     }
 
-    /// Begins to measure an operation for `times`, if it is chosen.
+    /// Begins to measure an operation for `times`, if it is chosen, or if slow operations are reported.
     #[inline]
     pub fn sample<'a>(&'a self, times: &'a Histogram) -> Option<Timer<'a>> {
-        if is_chosen() { Some(self.measure(times)) } else { None }
+        let is_chosen = is_chosen();
+        if is_chosen || self.reports_slow() { Some(self.measure(times, is_chosen)) } else { None }
     }
 
-    /// Begins to measure an operation for `times`.
+    /// Returns true if all operations are timed, because slow ones are reported.
+    #[inline]
+    pub fn reports_slow(&self) -> bool {
+        self.reports_slow.load(Ordering::Relaxed)
+    }
+
+    /// Begins to measure an operation for `times`, which records it if it was chosen.
     #[cold]
     #[inline(never)]
-    pub fn measure<'a>(&'a self, times: &'a Histogram) -> Timer<'a> {
-        times.start(&*self.clock)
+    pub fn measure<'a>(&'a self, times: &'a Histogram, is_chosen: bool) -> Timer<'a> {
+        times.start(&*self.clock, is_chosen)
+    }
+
+    /// Sets from which duration on operations are reported as slow. With one, every operation is timed.
+    pub fn set_slow_from(&self, time: Option<Duration>) {
+        let time = time.filter(|time| !time.is_zero());
+        self.times.all().iter().for_each(|(_, times)| times.set_slow_from(time));
+        self.reports_slow.store(time.is_some(), Ordering::Relaxed);
     }
 
     /// Fails after close.

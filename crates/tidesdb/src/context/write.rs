@@ -138,6 +138,8 @@ impl WriteCtx {
         let reads = Arc::new(ReadCtx::new(&log, &env.clock));
         let (merges, pacing) = (Merges::default(), Pacing::counting(log.waits()));
         merges.set_rate(options.compaction_bytes_per_second);
+        log.sync_times().set_slow_from(Some(options.slow_sync));
+        reads.set_slow_from(options.slow_operation);
         Self {
             jobs: Arc::clone(&reads.jobs),
             reads,

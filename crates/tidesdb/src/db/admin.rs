@@ -105,6 +105,18 @@ impl Db {
         self.inner.engine.write.merges.set_rate(bytes_per_second);
     }
 
+    /// Sets from which duration on operations are reported as slow: as events `slow_operation`, at most one a second for each kind. `None`: none is. It lasts
+    /// until the database is closed; see [`DbOptions::slow_operation`](crate::DbOptions::slow_operation).
+    pub fn set_slow_operation(&self, from: Option<Duration>) {
+        self.inner.engine.reads.set_slow_from(from);
+    }
+
+    /// Sets from which duration on syncs of the log are reported as slow; 0: none is. It lasts until the database is closed; see
+    /// [`DbOptions::slow_sync`](crate::DbOptions::slow_sync).
+    pub fn set_slow_sync(&self, from: Duration) {
+        self.inner.engine.write.log.sync_times().set_slow_from(Some(from));
+    }
+
     /// Stops all running merges, discards their output and keeps the input tables. Until the database is closed, no
     /// merge starts on its own and no writer waits for one; [`Db::compact`] and [`Family::compact`] still work. Returns
     /// when no merge runs.

@@ -241,6 +241,7 @@ impl Inner {
         });
         write.events.write();
         write.events.end_log();
+        self.engine.publish_close();
     }
 
     /// Uploads for the last time.

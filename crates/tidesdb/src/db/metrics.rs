@@ -4,7 +4,8 @@ use std::fmt::Write;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::{Db, Stats};
+use super::Db;
+use crate::engine::Stats;
 use crate::health::{HealthReport, HealthState};
 use crate::stats::{Durations, StatInfo, StatKind, StatUnit, StatValue};
 use crate::waits::StallCause;
@@ -20,14 +21,15 @@ impl Db {
     /// `tidesdb_sync_duration_seconds` and the same of `flush` and `merge` are histograms of all durations. Those of `get`, `multi_get`, `seek`,
     /// `put` and `commit` are histograms of a random sample: `_count` and `_sum` are those of the sample, and the `HELP` line has its rate.
     pub fn metrics_text(&self) -> String {
-        text(&self.stats(), &self.health())
+        text(&self.stats(), &self.health(), None)
     }
 }
 
 /// Labels of a sample, such as `family="default"`, and the figures of one source.
 type Row = (String, Vec<(&'static StatInfo, StatValue)>);
 
-fn text(stats: &Stats, health: &HealthReport) -> String {
+/// The text; with `age`, the time since the figures were taken.
+pub(super) fn text(stats: &Stats, health: &HealthReport, age: Option<Duration>) -> String {
     let mut out = String::with_capacity(16 << 10);
     out.push_str("# TYPE tidesdb_health stateset\n# HELP tidesdb_health Health of the database.\n");
     for state in [HealthState::Healthy, HealthState::Degraded, HealthState::Poisoned] {
@@ -35,22 +37,37 @@ fn text(stats: &Stats, health: &HealthReport) -> String {
         // Writing to a string cannot fail, here and below.
         let _ = writeln!(out, "tidesdb_health{{tidesdb_health=\"{}\"}} {is_so}", state.name());
     }
+    if let Some(age) = age {
+        out.push_str(
+            "# TYPE tidesdb_figures_age_seconds gauge\n# UNIT tidesdb_figures_age_seconds seconds\n",
+        );
+        out.push_str("# HELP tidesdb_figures_age_seconds Time since the process that writes published these figures.\n");
+        sample(&mut out, "tidesdb_figures_age_seconds", "", "", age.as_secs_f64());
+    }
     table(&mut out, "", &[(String::new(), stats.figures().collect())]);
     let of_operations = [
-        ("get", stats.gets),
-        ("multi_get", stats.multi_gets),
-        ("seek", stats.seeks),
-        ("put", stats.puts),
-        ("commit", stats.commits),
+        ("get", &stats.gets),
+        ("multi_get", &stats.multi_gets),
+        ("seek", &stats.seeks),
+        ("put", &stats.puts),
+        ("commit", &stats.commits),
     ];
-    let of_work = [("sync", stats.syncs), ("flush", stats.flushes), ("merge", stats.merges)];
+    let of_work = [("sync", &stats.syncs), ("flush", &stats.flushes), ("merge", &stats.merges)];
     for (name, times) in of_operations.into_iter().chain(of_work) {
-        histogram(&mut out, &format!("tidesdb_{name}_duration_seconds"), &[(String::new(), times.durations)]);
+        histogram(
+            &mut out,
+            &format!("tidesdb_{name}_duration_seconds"),
+            &[(String::new(), &times.durations)],
+        );
+        let percentiles = times
+            .figures()
+            .filter(|(info, _)| info.kind == StatKind::Gauge && info.unit == StatUnit::Seconds);
+        table(&mut out, &format!("{name}_"), &[(String::new(), percentiles.collect())]);
     }
     let stalls = stats.stalls_by_cause();
     let cause = |cause: StallCause| label("cause", cause.name());
-    table(&mut out, "stall_", &stalls.map(|(by, stall)| (cause(by), stall.figures().collect())));
-    histogram(&mut out, "tidesdb_stall_delay_seconds", &stalls.map(|(by, stall)| (cause(by), stall.delays)));
+    table(&mut out, "stall_", &stalls.each_ref().map(|(by, stall)| (cause(*by), stall.figures().collect())));
+    histogram(&mut out, "tidesdb_stall_delay_seconds", &stalls.map(|(by, stall)| (cause(by), &stall.delays)));
     if let Some(remote) = &stats.remote {
         table(&mut out, "remote_", &[(String::new(), remote.figures().collect())]);
     }
@@ -126,7 +143,7 @@ fn sample(out: &mut String, name: &str, suffix: &str, labels: &str, value: impl 
 const BOUNDS: RangeInclusive<u32> = 8..=36;
 
 /// Appends a histogram of each of `rows`.
-fn histogram(out: &mut String, name: &str, rows: &[(String, Durations)]) {
+fn histogram(out: &mut String, name: &str, rows: &[(String, &Durations)]) {
     let help = match rows.first().map_or(0, |(_, durations)| durations.sampled_one_in()) {
         0 => "Durations.".to_owned(),
         n => format!("Durations of a random sample: one in {n}."),

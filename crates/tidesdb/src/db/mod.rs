@@ -16,6 +16,8 @@ mod reader;
 mod snapshot;
 mod stats;
 mod metrics;
+mod writer;
+mod diagnose;
 mod transact;
 mod single;
 mod values;
@@ -27,13 +29,14 @@ use std::time::{Duration, SystemTime};
 
 pub use admin::VerifyReport;
 use close::Closing;
+pub use diagnose::{Finding, Severity};
 pub use estimate::RangeEstimate;
 pub use open::{LockedDb, OpenOptions};
 pub use reader::Reader;
 pub use recover::RecoveryReport;
 pub use snapshot::Snapshot;
-pub use stats::Stats;
 pub use values::ValueWriter;
+pub use writer::{WriterFigures, WriterState};
 
 use crate::background::{self, Pool};
 use crate::context::WriteCtx;

@@ -438,6 +438,7 @@ impl OpenOptions {
             catalog: Mutex::default(),
             retry: Retry::default(),
             watch: Mutex::default(),
+            publisher: Mutex::default(),
             vlog_writes: WriteBudget::new((self.env.descriptors.max() / VLOG_WRITES_SHARE).max(1)),
             remote: attached.map(|attached| attached.remote),
             view: OnceLock::new(),

@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tidesdb_io::{Dir, DirLock, PooledDir};
 use tidesdb_sync::{Mutex, rank};
@@ -120,6 +121,13 @@ impl Reader {
     /// Returns the newest sequence number that [`Reader::view`] shows.
     pub fn seq(&self) -> SeqNo {
         self.view().inner.engine.reads.visible()
+    }
+
+    /// The directory, the identity of the database, and the wall time.
+    pub(super) fn place(&self) -> (Arc<dyn Dir>, [u8; 16], Duration) {
+        let following = self.inner.following.lock();
+        let now = following.options.env.clock.wall();
+        (Arc::clone(&following.dir), following.manifest.identity().uuid, now)
     }
 
     /// Makes a view of the database as it is now, and returns it. If nothing has changed, that is the previous one, unless

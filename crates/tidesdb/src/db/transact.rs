@@ -34,8 +34,10 @@ impl Transaction {
     /// # Errors
     /// As [`Transaction::commit`].
     pub fn commit_with(&mut self, options: &WriteOptions) -> Result<SeqNo> {
-        let chosen = (!self.is_empty() && is_chosen()).then(|| Arc::clone(self.ctx()));
-        let _timer = chosen.as_ref().map(|ctx| ctx.reads.measure(&ctx.reads.times.commits));
+        let is_chosen = !self.is_empty() && is_chosen();
+        let is_timed = is_chosen || !self.is_empty() && self.ctx().reads.reports_slow();
+        let timed = is_timed.then(|| Arc::clone(self.ctx()));
+        let _timer = timed.as_ref().map(|ctx| ctx.reads.measure(&ctx.reads.times.commits, is_chosen));
         let committed = self.commit_only(options);
         work_here(self.ctx(), &committed);
         committed

@@ -1,11 +1,21 @@
-//! All parts of one open database: for the catalog, recovery and the background. Its health, and the events of changes that only it sees.
+//! All parts of one open database: for the catalog, recovery and the background. Its health, the events of changes that only it sees, its
+//! statistics, and how they reach other processes.
 
 mod health;
+mod publish;
+mod report;
+mod sampled;
+mod stats;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
+pub use publish::Publisher;
+pub use report::{Phase, Report};
+pub use stats::{Stats, tree_of};
 use tidesdb_sync::{Mutex, rank};
 pub use watch::Watch;
 
@@ -30,6 +40,8 @@ pub struct Engine {
     pub retry: Retry,
     /// What the last [`Engine::observe`] saw.
     pub watch: Mutex<Watch, { rank::WATCH }>,
+    /// Writes the figures for other processes.
+    pub publisher: Mutex<Publisher, { rank::PUBLISHING }>,
     /// Budget of value logs open for writing.
     pub vlog_writes: Arc<WriteBudget>,
     /// The object store with the copy, if there is one.

@@ -42,13 +42,20 @@ impl Engine {
             return;
         }
         watch.next = now + PERIOD;
-        let syncs = self.write.log.take_slow_syncs();
-        if syncs.count > 0 {
-            self.write.events.record(&Event::SlowSync { syncs: syncs.count, longest: syncs.longest });
+        let (syncs, longest) = self.write.log.sync_times().take_slow();
+        if syncs > 0 {
+            self.write.events.record(&Event::SlowSync { syncs, longest });
+        }
+        for (operation, times) in self.reads.times.all() {
+            let (operations, longest) = times.take_slow();
+            if operations > 0 {
+                self.write.events.record(&Event::SlowOperation { operation, operations, longest });
+            }
         }
         let health = self.health();
         if (health.state, &health.causes) != (watch.state, &watch.causes) {
             (watch.state, watch.causes) = (health.state, health.causes.clone());
+            self.write.jobs.wake_for_close(); // other processes learn it at once
             self.write.events.record(&Event::Health { state: health.state.name(), causes: health.causes });
         }
     }

@@ -167,8 +167,13 @@ events! {
         delay_seconds: Duration, "Total delay, summed over all threads.";
         longest: Duration, "The longest delay.";
     }
-    "slow_sync" SlowSync WARN "Syncs of the log took 100 ms or more; at most one line per second." {
+    "slow_sync" SlowSync WARN "Syncs of the log took as long as `slow_sync` or longer; at most one line per second." {
         syncs: u64, "How many since the last line.";
+        longest: Duration, "The longest of them.";
+    }
+    "slow_operation" SlowOperation WARN "Operations of users took as long as `slow_operation` or longer; at most one line per second and kind." {
+        operation: &'static str, "The kind: `get`, `multi_get`, `seek`, `put` or `commit`.";
+        operations: u64, "How many since the last line.";
         longest: Duration, "The longest of them.";
     }
     "job_failed" JobFailed WARN "A background job failed; its inputs are kept." {

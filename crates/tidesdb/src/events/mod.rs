@@ -67,6 +67,11 @@ impl Events {
         *self.log.lock() = None;
     }
 
+    /// The monotonic time at which the database was opened.
+    pub fn opened(&self) -> Duration {
+        self.opened
+    }
+
     /// Records `event`. Does no I/O.
     pub fn record(&self, event: &Event) {
         event.trace();

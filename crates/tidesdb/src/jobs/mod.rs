@@ -390,6 +390,11 @@ impl JobQueue {
         }
     }
 
+    /// Ends the waits of [`JobQueue::wait_for_close`]: the threads that keep the time and publish the figures do their next round now.
+    pub fn wake_for_close(&self) {
+        self.ended.advance();
+    }
+
     /// Ends a call that may take long when a close has begun, which waits for it.
     ///
     /// # Errors

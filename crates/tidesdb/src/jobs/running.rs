@@ -158,6 +158,16 @@ statistics! {
     }
 }
 
+impl JobStats {
+    /// The kind `name`, as [`JobStats::kind`] has it; `merge` for one that this version does not know.
+    pub(crate) fn kind_named(name: &str) -> &'static str {
+        ["flush", "Move", "Drop", "Full", "Tiered", "Partitioned"]
+            .into_iter()
+            .find(|kind| *kind == name)
+            .unwrap_or("merge")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tidesdb_io::ManualClock;

@@ -21,6 +21,8 @@ pub enum ThreadKind {
     Log,
     /// Takes no jobs: it keeps the time.
     Clock,
+    /// Takes no jobs: it writes the figures for other processes.
+    Figures,
 }
 
 impl ThreadKind {

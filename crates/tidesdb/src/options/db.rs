@@ -100,8 +100,14 @@ pub struct DbOptions {
     /// Write small WAL records through a memory map where the file system allows. Default true.
     pub mmap_wal: bool,
     /// Write an event log to the directory: flushes, merges, stalls and errors as JSON lines in `EVENTS` and `EVENTS.old`, at most
-    /// about 4 MiB. See `docs/operate/events.md` in the repository. Default true.
+    /// about 4 MiB. Also publish the figures and the health for other processes, in `FIGURES`: [`crate::WriterFigures`]. See
+    /// `docs/operate` in the repository. Default true.
     pub event_log: bool,
+    /// Syncs of the log that take at least so long are events `slow_sync`; 0 = none. Default 100 ms.
+    pub slow_sync: Duration,
+    /// Operations that take at least so long are events `slow_operation`. Every operation is timed then: two readings of the clock, about 50 ns.
+    /// Default none.
+    pub slow_operation: Option<Duration>,
     /// An object store that keeps a copy of the database, from which a lost folder is restored. Default none.
     pub remote: Option<RemoteOptions>,
 }
@@ -129,6 +135,8 @@ impl Default for DbOptions {
             mmap_reads: false,
             mmap_wal: true,
             event_log: true,
+            slow_sync: Duration::from_millis(100),
+            slow_operation: None,
             remote: None,
         }
     }

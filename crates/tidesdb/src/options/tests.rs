@@ -26,7 +26,10 @@ fn shown(value: impl Debug) -> String {
         ("None", _) => "unset".to_owned(),
         (_, Ok(n)) if n >= 1 << 20 && n % (1 << 20) == 0 => format!("{} MiB", n >> 20),
         (text, _) => {
-            text.strip_suffix(".0s").or(text.strip_suffix('s')).map_or(text.to_owned(), |n| format!("{n} s"))
+            let units = [("ms", "ms"), (".0s", "s"), ("s", "s")];
+            let found =
+                units.iter().find_map(|(end, unit)| Some(format!("{} {unit}", text.strip_suffix(end)?)));
+            found.unwrap_or_else(|| text.to_owned())
         }
     }
 }
@@ -53,7 +56,7 @@ fn the_page_has_each_option_of_a_database_with_its_default() {
     let code = fields!(DbOptions::default(), DbOptions: sync recovery memory_limit cache_bytes memtables_bytes_max
         active_memtables_bytes_max wal_bytes_max wal_segment_bytes background_threads merge_parts
         compaction_bytes_per_second disk_free_min disk_reserve_bytes history_bytes foreground_recovery_bytes
-        create_if_missing read_only mmap_reads mmap_wal event_log remote);
+        create_if_missing read_only mmap_reads mmap_wal event_log slow_sync slow_operation remote);
     compare("A database", rows("A database"), 0, 2, code);
 }
 

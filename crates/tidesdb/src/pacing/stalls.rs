@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::events::Event;
-use crate::waits::{Delays, StallCause, StallStats};
+use crate::waits::{DelayCounts, Delays, StallCause};
 
 /// A stall has ended when no commit was delayed for this long.
 const CALM: Duration = Duration::from_secs(1);
@@ -12,10 +12,10 @@ const CALM: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub struct Stall {
     /// When it began, and the figures before it; `None` while there is no stall.
-    began: Option<(Duration, StallStats)>,
+    began: Option<(Duration, DelayCounts)>,
     /// When a commit was last seen delayed.
     last: Duration,
-    seen: StallStats,
+    seen: DelayCounts,
 }
 
 impl Stall {
@@ -29,9 +29,9 @@ impl Stall {
         ends: bool,
         begin: impl FnOnce() -> Event,
     ) -> Option<Event> {
-        let stats = delays.stats();
-        if stats != self.seen || stats.delayed_now > 0 {
-            let before = std::mem::replace(&mut self.seen, stats);
+        let counts = delays.counts();
+        if counts != self.seen || counts.now > 0 {
+            let before = std::mem::replace(&mut self.seen, counts);
             self.last = now;
             if self.began.is_none() {
                 self.began = Some((now, before));
@@ -43,10 +43,10 @@ impl Stall {
         Some(Event::StallEnd {
             cause: cause.name(),
             seconds: self.last.saturating_sub(began),
-            delayed: stats.slowed - before.slowed,
-            stopped: stats.stopped - before.stopped,
-            gave_up: stats.gave_up - before.gave_up,
-            delay_seconds: stats.time.saturating_sub(before.time),
+            delayed: counts.slowed - before.slowed,
+            stopped: counts.stopped - before.stopped,
+            gave_up: counts.gave_up - before.gave_up,
+            delay_seconds: counts.time.saturating_sub(before.time),
             longest: delays.take_longest(),
         })
     }

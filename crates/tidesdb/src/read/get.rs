@@ -85,8 +85,9 @@ pub fn get(
     key: &[u8],
     snapshot: Option<SeqNo>,
 ) -> Result<Option<Slice>> {
-    if is_chosen() {
-        return get_sampled(reads, family, key, snapshot);
+    let is_chosen = is_chosen();
+    if is_chosen || reads.reports_slow() {
+        return get_sampled(reads, family, key, snapshot, is_chosen);
     }
     value_of(reads, family, key, snapshot)
 }
@@ -98,8 +99,9 @@ fn get_sampled(
     family: &FamilyCore,
     key: &[u8],
     snapshot: Option<SeqNo>,
+    is_chosen: bool,
 ) -> Result<Option<Slice>> {
-    let _timer = reads.measure(&reads.times.gets);
+    let _timer = reads.measure(&reads.times.gets, is_chosen);
     value_of(reads, family, key, snapshot)
 }
 

@@ -99,6 +99,40 @@ impl From<Vec<usize>> for StatValue {
     }
 }
 
+/// A type of a figure, as it is taken from a value.
+pub(crate) trait FigureType: Sized {
+    /// The figure; `None` if the value is of another kind.
+    fn take(value: StatValue) -> Option<Self>;
+}
+
+macro_rules! figure_types {
+    ($($of:ty: $kind:ident($found:ident) => $take:expr;)*) => {
+        $(impl FigureType for $of {
+            fn take(value: StatValue) -> Option<Self> {
+                let StatValue::$kind($found) = value else { return None };
+                Some($take)
+            }
+        })*
+    };
+}
+
+figure_types! {
+    u64: Number(n) => n;
+    usize: Number(n) => usize::try_from(n).unwrap_or(usize::MAX);
+    bool: Number(n) => n != 0;
+    f64: Real(x) => x;
+    Duration: Real(x) => Self::try_from_secs_f64(x).unwrap_or_default();
+    Vec<u64>: Levels(levels) => levels;
+    Vec<usize>: Levels(levels) => levels.into_iter().map(|n| usize::try_from(n).unwrap_or(usize::MAX)).collect();
+}
+
+/// Sets a figure, unless the value is of another kind.
+pub(crate) fn set<T: FigureType>(figure: &mut T, value: StatValue) {
+    if let Some(value) = T::take(value) {
+        *figure = value;
+    }
+}
+
 /// Formats a time in the unit that suits it.
 fn time(secs: f64) -> String {
     match secs {
@@ -177,6 +211,16 @@ macro_rules! statistics {
                     $($crate::stats::StatValue::from(self.$field.clone()),)*
                     $($($crate::stats::StatValue::from(self.$cfield),)*)?
                 ])
+            }
+
+            /// Sets the figure `name`, if there is one.
+            #[allow(dead_code, reason = "some figures never leave their process")]
+            pub(crate) fn put(&mut self, name: &str, value: $crate::stats::StatValue) {
+                match name {
+                    $(stringify!($field) => $crate::stats::set(&mut self.$field, value),)*
+                    $($(stringify!($cfield) => $crate::stats::set(&mut self.$cfield, value),)*)?
+                    _ => {}
+                }
             }
 
             fn of($source: $of) -> Self {

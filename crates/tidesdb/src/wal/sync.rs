@@ -4,9 +4,6 @@
 //! written before the sync began become durable together. The other waiters sleep until it has finished and check
 //! again. The first failure poisons the log: every waiter gets it, and no sync of the log is tried again.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
-
 use tidesdb_sync::{Backoff, Condvar, Mutex, rank};
 
 use super::layout::{RecordKind, blank_record};
@@ -17,19 +14,8 @@ use crate::stats::Histogram;
 use crate::types::SeqNo;
 use crate::{Error, Result};
 
-/// A sync that takes this long is recorded as an event.
-const SLOW_SYNC: Duration = Duration::from_millis(100);
 /// Bytes between the two seals of an idle log.
 const SEAL_DISTANCE: usize = 4096;
-
-/// Slow syncs of some time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SlowSyncs {
-    /// Number of slow syncs.
-    pub count: u64,
-    /// Duration of the longest sync, slow or not.
-    pub longest: Duration,
-}
 
 /// State shared by the threads of a group commit.
 #[derive(Debug, Default)]
@@ -42,8 +28,6 @@ pub(super) struct Group {
     sealed: Mutex<SeqNo, { rank::SEALED }>,
     /// Durations of syncs, of the log with the value logs.
     syncs: Histogram,
-    /// Slow syncs that [`Log::take_slow_syncs`] has not returned.
-    slow: AtomicU64,
 }
 
 /// The thread that syncs for all waiters. Dropping this wakes them, also after a panic: the next one then leads.
@@ -98,20 +82,13 @@ impl Log {
         };
         let started = self.env.clock.mono();
         let synced = self.sync_files(target, values);
-        self.measured(self.env.clock.mono().saturating_sub(started));
+        self.group.syncs.record(self.env.clock.mono().saturating_sub(started));
         synced.inspect_err(|_| files::note_failed_sync(&*self.dir)).map_err(|e| self.poison(e))?;
         let before = self.sequencer.durable();
         self.sequencer.set_durable(target);
         self.close_between(before, target);
         debug_assert!(self.sequencer.durable() >= end);
         Ok(())
-    }
-
-    fn measured(&self, took: Duration) {
-        self.group.syncs.record(took);
-        if took >= SLOW_SYNC {
-            self.group.slow.fetch_add(1, Ordering::Relaxed);
-        }
     }
 
     /// Ends the log after a failure with an unknown effect.
@@ -124,14 +101,6 @@ impl Log {
     /// Durations of the syncs since the open.
     pub fn sync_times(&self) -> &Histogram {
         &self.group.syncs
-    }
-
-    /// Returns what was slow since the previous call.
-    pub fn take_slow_syncs(&self) -> SlowSyncs {
-        SlowSyncs {
-            count: self.group.slow.swap(0, Ordering::Relaxed),
-            longest: self.group.syncs.take_longest(),
-        }
     }
 
     fn sync_files(&self, target: SeqNo, values: &dyn Fn() -> Result<()>) -> Result<()> {

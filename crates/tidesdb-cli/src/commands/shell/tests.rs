@@ -4,7 +4,13 @@ use tidesdb::Db;
 fn script(lines: &str) -> (Outcome, String, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
-    let session = Session { db: Db::open(&path).unwrap(), path, common: Common::default(), beside: None };
+    let session = Session {
+        db: Db::open(&path).unwrap(),
+        path,
+        common: Common::default(),
+        access: Access::Write,
+        beside: None,
+    };
     let mut bytes = Vec::new();
     let mut out = Out::new(&mut bytes, false);
     out.end_values();

@@ -496,7 +496,10 @@ fn range_deletes(ranges: u32, len: usize) {
     let db = open.open().unwrap();
     assert!(db.stats().memory_ranges_bytes > (16 << 20) / 8 / 4 * 3);
     db.put("after", "the open").unwrap();
-    delete(&db, 1).unwrap();
+    delete(&db, 1).unwrap_or_else(|e| {
+        let events = std::fs::read_to_string(dir.path().join("EVENTS")).unwrap();
+        panic!("{e}\n{}\n{events}", db.stats());
+    });
     assert!(db.stats().memory_ranges_bytes < (16 << 20) / 8);
     db.close().unwrap();
 }

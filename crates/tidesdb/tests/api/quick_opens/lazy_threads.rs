@@ -55,7 +55,7 @@ fn no_thread_starts_before_there_is_work_for_it() {
         wait_for(0, "reads");
         if round < 3 {
             db.put(b"key", [round]).unwrap();
-            wait_for(1, "the timekeeper seals the log when it is idle");
+            wait_for(2, "the timekeeper seals the log when it is idle; figures are published");
         }
         db.close().unwrap();
         wait_for(0, "closed");
@@ -65,7 +65,10 @@ fn no_thread_starts_before_there_is_work_for_it() {
     for n in 0..60_000u32 {
         db.put(n.to_be_bytes(), noise(n.into(), 400)).unwrap();
     }
-    wait_for(8, "two that flush, three that merge, one that removes files, one for the log, the timekeeper");
+    wait_for(
+        9,
+        "two that flush, three that merge, one that removes files, one for the log, the timekeeper, one that publishes",
+    );
     db.close().unwrap();
     wait_for(0, "closed");
 }
@@ -182,5 +185,5 @@ fn a_database_without_commits_closes_without_threads() {
     let db = scarce(&sim, &threads).open().unwrap();
     fill(db.default_family(), 10, b"v");
     db.close().unwrap();
-    assert_eq!(threads.started.load(SeqCst), 1, "the timekeeper");
+    assert_eq!(threads.started.load(SeqCst), 2, "the timekeeper, and the thread that publishes figures");
 }

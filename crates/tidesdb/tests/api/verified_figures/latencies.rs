@@ -68,7 +68,7 @@ fn each_kind_of_operation_has_its_number_of_samples() {
         assert_eq!(name, kind);
         check(times.count, operations, times.sampled_one_in, name);
     }
-    for all in [stats.syncs, stats.flushes, stats.merges] {
+    for all in [&stats.syncs, &stats.flushes, &stats.merges] {
         assert_eq!(all.sampled_one_in, 0, "all are measured");
     }
     let text = stats.to_string();

@@ -6,3 +6,4 @@ mod latencies;
 mod metrics;
 mod openmetrics;
 mod statistics;
+mod writer;

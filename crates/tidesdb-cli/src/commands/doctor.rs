@@ -1,0 +1,157 @@
+//! `tidesdb doctor`: what is wrong with a database.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tidesdb::{Db, Error, Finding, Severity, Stats, WriterFigures, WriterState};
+use tidesdb_io::{Disk, RealDisk};
+
+use super::stats::source;
+use crate::failure::{Exit, Outcome};
+use crate::output::{Out, Style};
+use crate::session::{Access, Common, Place, Session, Target, foreign, is_foreign, no_database};
+use crate::text::{grouped, size, time};
+
+/// Say what is wrong with a database, and what to do
+///
+/// Looks at the figures that the process which writes has published, at their history of a day and at the disk, and opens nothing; a database that was
+/// closed is opened for reading. Prints each finding, worst first: the numbers that show it, why it is so, what to do, what that costs. Ends with a block
+/// for a report, without keys and values. Changes nothing. The exit code is 1 if something was found.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Doctor {
+    #[command(flatten)]
+    target: Target,
+}
+
+impl Doctor {
+    pub(crate) fn run(&self, place: &Place, common: &Common, out: &mut Out<'_>) -> Outcome {
+        let place = place.or_at(self.target.dir.as_ref());
+        let path = place.path()?;
+        if is_foreign(path) {
+            return Err(foreign(path));
+        }
+        let options = Db::options(path).read_only(true);
+        let published = options.writer_figures().map_err(|e| no_database(e, path))?;
+        if let Some(figures) = published.filter(|figures| is_of_this_folder(figures, path)) {
+            let [_, minutes] = options.writer_history()?;
+            let found = figures.diagnose(Some(&minutes), space(path));
+            return print(
+                &Patient { path, stats: &figures.stats, writer: Some(&figures), found },
+                common.json,
+                out,
+            );
+        }
+        let session = Session::open(&place, common, Access::Read)?;
+        let found = session.db.diagnose();
+        let exit =
+            print(&Patient { path, stats: &session.db.stats(), writer: None, found }, common.json, out)?;
+        session.db.close()?;
+        Ok(exit)
+    }
+}
+
+/// Returns false if the database was closed, and for a copy of a folder: its figures are those of the process that writes the original.
+fn is_of_this_folder(figures: &WriterFigures, path: &Path) -> bool {
+    match figures.state {
+        WriterState::Closed => false,
+        WriterState::Running | WriterState::Idle | WriterState::Stopped => {
+            matches!(Db::options(path).read_only(true).lock(), Err(Error::Locked { .. }))
+        }
+        _ => true,
+    }
+}
+
+/// Bytes of the file system that are free, and all of them.
+fn space(path: &Path) -> Option<(u64, u64)> {
+    let space = RealDisk::new().open_dir(path, false).ok()?.space().ok()?;
+    Some((space.free, space.total))
+}
+
+/// What was looked at, and what was found.
+struct Patient<'a> {
+    path: &'a Path,
+    stats: &'a Stats,
+    writer: Option<&'a WriterFigures>,
+    found: Vec<Finding>,
+}
+
+fn print(patient: &Patient<'_>, as_json: bool, out: &mut Out<'_>) -> Outcome {
+    let exit = if patient.found.is_empty() { Exit::Done } else { Exit::No };
+    if as_json {
+        let found: Vec<Value> = patient.found.iter().map(finding_json).collect();
+        let writer = patient.writer.map(super::stats::writer_json);
+        out.json(&json!({ "findings": found, "figures_of": writer }))?;
+        return Ok(exit);
+    }
+    if patient.found.is_empty() {
+        let whose = patient.writer.map_or(String::new(), |writer| format!("; {}", source(writer)));
+        out.line(format!("healthy{whose}"))?;
+        return Ok(exit);
+    }
+    for finding in &patient.found {
+        let style = if finding.severity == Severity::Advice { Style::Strong } else { Style::Bad };
+        let text = finding.to_string();
+        let mut lines = text.lines();
+        out.line(out.paint(style, lines.next().unwrap_or_default()))?;
+        lines.try_for_each(|line| out.line(line))?;
+    }
+    report(patient, out)?;
+    Ok(exit)
+}
+
+/// Prints the block for a report.
+fn report(patient: &Patient<'_>, out: &mut Out<'_>) -> Outcome<()> {
+    let stats = patient.stats;
+    out.line("--- for a report ---")?;
+    let version = patient.writer.map_or(env!("CARGO_PKG_VERSION"), |writer| &writer.version);
+    let version = out.name(version).into_owned();
+    out.line(format!("tidesdb {version} on {} {}", std::env::consts::OS, std::env::consts::ARCH))?;
+    if let Some(writer) = patient.writer {
+        out.line(source(writer))?;
+    }
+    let rules: Vec<&str> = patient.found.iter().map(|finding| finding.rule).collect();
+    out.line(format!("findings: {}", rules.join(", ")))?;
+    for (work, times) in stats.times().into_iter().filter(|(_, times)| times.count > 0) {
+        let all = times.count * times.sampled_one_in.max(1);
+        let [p50, p99, longest] = [times.p50, times.p99, times.longest].map(|t| time(t.as_secs_f64()));
+        out.line(format!("{work}: {}, p50 {p50}, p99 {p99}, longest {longest}", grouped(all)))?;
+    }
+    for (cause, stall) in stats.stalls_by_cause().into_iter().filter(|(_, stall)| !stall.time.is_zero()) {
+        let [all, longest] = [stall.time, stall.longest].map(|t| time(t.as_secs_f64()));
+        out.line(format!("waits for {}: {all} in all, longest {longest}", cause.name()))?;
+    }
+    out.line(format!(
+        "memory: limit {}, memtables {}, tables and cache {}, pressure {}",
+        size(stats.memory_limit_bytes),
+        size(stats.memory_memtables_bytes),
+        size(stats.memory_tables_bytes),
+        stats.memory_pressure
+    ))?;
+    let tables: u64 = stats.families.iter().flat_map(|family| &family.level_bytes).sum();
+    let values: u64 = stats.families.iter().map(|family| family.value_log_file_bytes).sum();
+    out.line(format!(
+        "{} families, {} in tables, {} in value logs, {} of log; write amplification {:.1}",
+        grouped(stats.families.len() as u64),
+        size(tables),
+        size(values),
+        size(stats.wal_live_bytes),
+        stats.write_amplification
+    ))?;
+    out.line("---")?;
+    let shown = patient.path.display();
+    out.line(format!(
+        "all figures: tidesdb stats --json --db {shown}; what happened when: EVENTS in the folder"
+    ))
+}
+
+fn finding_json(finding: &Finding) -> Value {
+    json!({
+        "severity": finding.severity.name(),
+        "rule": finding.rule,
+        "what": finding.what,
+        "evidence": finding.evidence,
+        "cause": finding.cause,
+        "advice": finding.advice,
+        "price": finding.price,
+    })
+}

@@ -1,0 +1,106 @@
+//! The figures of another process, as the program shows them.
+
+use std::io::Write;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+use crate::cli::Stage;
+
+/// A shell that has two rows written and its figures published.
+fn writer(stage: &Stage) -> (Child, ChildStdin) {
+    let mut writer = stage.command(&["shell"]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = writer.stdin.take().unwrap();
+    stdin.write_all(b"put a 1\nput b 2\n").unwrap();
+    let has_file = |_| {
+        std::thread::sleep(Duration::from_millis(20));
+        stage.path("db/FIGURES").exists()
+    };
+    assert!((0..1500).any(has_file), "the writer publishes nothing");
+    (writer, stdin)
+}
+
+fn signal(writer: &Child, name: &str) {
+    assert!(Command::new("kill").args([name, &writer.id().to_string()]).status().unwrap().success());
+}
+
+/// Returns what `tidesdb stats` says, once that contains `wanted`.
+fn source(stage: &Stage, wanted: &str) -> String {
+    for _ in 0..600 {
+        let text = stage.ok(&["stats"]);
+        if text.contains(wanted) {
+            return text;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("{wanted:?} is never shown: {}", stage.ok(&["stats"]));
+}
+
+/// A process that runs, one that is stopped, one that was killed and one that has closed the database are told apart, and the figures are
+/// those of the writer.
+#[test]
+fn the_figures_of_another_process_say_whose_they_are() {
+    let stage = Stage::new();
+    let (mut writer, _stdin) = writer(&stage);
+    let text = source(&stage, "user bytes                4 B");
+    let process = writer.id().to_string();
+    assert!(text.contains(&format!("figures of process {process}, which runs")), "{text}");
+    assert!(text.contains("it was healthy"), "{text}");
+    let json: serde_json::Value = serde_json::from_str(&stage.ok(&["stats", "--json"])).unwrap();
+    assert_eq!((&json["figures_of"]["who"], &json["health"]), (&"the writer".into(), &"healthy".into()));
+    assert_eq!(json["families"][0]["user_bytes"], 4);
+    assert!(stage.ok(&["stats", "--openmetrics"]).contains("tidesdb_figures_age_seconds "));
+    assert!(stage.ok(&["stats", "--family", "default"]).starts_with("figures of process "));
+
+    signal(&writer, "-STOP");
+    source(&stage, "is stopped by a signal");
+    signal(&writer, "-CONT");
+    source(&stage, "which runs and has had nothing to do since");
+
+    // A copy of the folder has no writer.
+    let copy = stage.path("copy");
+    std::fs::create_dir(&copy).unwrap();
+    for file in std::fs::read_dir(stage.path("db")).unwrap().flatten() {
+        std::fs::copy(file.path(), copy.join(file.file_name())).unwrap();
+    }
+    let text = stage.ok(&["stats", "--db", copy.to_str().unwrap()]);
+    assert!(!text.contains("figures of"), "{text}");
+
+    writer.kill().unwrap();
+    writer.wait().unwrap();
+    let text = source(&stage, "has ended without closing the database");
+    assert!(text.contains("user bytes                4 B"), "{text}");
+    stage.ok(&["put", "c", "3"]);
+    assert!(!stage.ok(&["stats"]).contains("figures of"), "the last writer has closed the database");
+}
+
+/// What the doctor says of a process that works, is stopped, was killed.
+#[test]
+fn the_doctor_tells_processes_apart_and_says_nothing_of_a_healthy_one() {
+    let stage = Stage::new();
+    let (mut writer, _stdin) = writer(&stage);
+    let says = |wanted: &str| {
+        for _ in 0..600 {
+            let run = stage.run(&["doctor"]);
+            if run.text().contains(wanted) {
+                return (run.code, run.text().to_owned());
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        panic!("{wanted:?} is never said: {}", stage.run(&["doctor"]).text());
+    };
+    let (code, text) = says("healthy; figures of process");
+    assert_eq!((code, text.lines().count()), (0, 1), "{text}");
+    signal(&writer, "-STOP");
+    let (code, text) = says("is stopped by a signal");
+    assert!(code == 1 && text.starts_with("urgent: ") && text.contains("--- for a report ---"), "{text}");
+    signal(&writer, "-CONT");
+    says("healthy");
+    writer.kill().unwrap();
+    writer.wait().unwrap();
+    let (code, text) = says("has ended without closing the database");
+    assert!(code == 1 && text.starts_with("urgent: the process that wrote the database has ended"), "{text}");
+    let json: serde_json::Value = serde_json::from_str(stage.run(&["doctor", "--json"]).text()).unwrap();
+    assert_eq!(json["findings"][0]["rule"], "ended");
+    stage.ok(&["put", "c", "3"]);
+    assert_eq!(stage.ok(&["doctor"]), "healthy\n");
+}

@@ -1,0 +1,139 @@
+//! Writes the figures of this process into the file `FIGURES`, for other processes.
+//!
+//! A thread of its own does it, so a disk that hangs delays nothing but the figures. Operations do no work for it.
+
+use std::time::Duration;
+
+use tidesdb_io::ProcessId;
+
+use super::Engine;
+use super::report::{Phase, Report};
+use super::sampled::Before;
+use crate::Result;
+use crate::figures::{CONTENT_BYTES_MAX, FiguresFile, Pace};
+use crate::health::HealthReport;
+
+/// How often figures are written while there is something to do.
+const PERIOD: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+/// The pause is at least so many times as long as the figures took: those of ten thousand families take tens of milliseconds.
+const PAUSE_SHARE: u32 = 50;
+/// The longest pause while there is something to do.
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+
+/// What publishes the figures of one database.
+#[derive(Debug, Default)]
+pub struct Publisher {
+    /// `None` before the first write.
+    file: Option<FiguresFile>,
+    /// What had happened when the figures were written last, and what they said of the writer.
+    last: Option<(Activity, Phase)>,
+    /// What the last samples of the history saw: of each second, of each minute.
+    sampled: [Before; 2],
+    /// When the last sample of a minute was taken.
+    last_minute: Option<Duration>,
+}
+
+/// Changes with whatever the database does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Activity {
+    tail: u64,
+    counts: [u64; 5],
+    health: Vec<String>,
+    /// Jobs run or writers wait: their figures change all the time.
+    is_busy: bool,
+}
+
+impl Engine {
+    /// Writes the figures of this moment, unless nothing has changed since the last ones or nothing was written to the database since the
+    /// open. Returns how long to wait until the next call. A failure is only logged: the next call tries again.
+    pub fn publish(&self) -> Duration {
+        let started = self.write.env.clock.mono();
+        if !self.write.is_unbegun() {
+            self.publish_as(None);
+        }
+        let took = self.write.env.clock.mono().saturating_sub(started);
+        took.saturating_mul(PAUSE_SHARE).clamp(PERIOD, PAUSE_MAX)
+    }
+
+    /// Writes the last figures, if there is a file. Afterwards the directory may belong to another process.
+    pub fn publish_close(&self) {
+        if self.publishes() && !self.write.is_unbegun() {
+            self.publish_as(Some(Phase::Closed));
+        }
+    }
+
+    /// Returns true if the database writes its figures for other processes.
+    pub fn publishes(&self) -> bool {
+        self.write.options.event_log && !self.write.options.read_only
+    }
+
+    fn publish_as(&self, phase: Option<Phase>) {
+        let mut publisher = self.publisher.lock();
+        let health = self.health();
+        let activity = self.activity(&health);
+        let is_idle = |(seen, _): &(Activity, Phase)| *seen == activity && !activity.is_busy;
+        let now = if publisher.last.as_ref().is_some_and(is_idle) { Phase::Idle } else { Phase::Open };
+        let phase = phase.unwrap_or(now);
+        if phase == Phase::Idle && publisher.last.as_ref().is_some_and(|(_, last)| *last == Phase::Idle) {
+            return;
+        }
+        match publisher.write(self, phase, health) {
+            Ok(()) => publisher.last = Some((activity, phase)),
+            Err(error) => tracing::debug!(%error, "the figures for other processes could not be written"),
+        }
+    }
+
+    fn activity(&self, health: &HealthReport) -> Activity {
+        let (cache, tables) = (self.maintenance.tables.cache.stats(), &self.maintenance.tables);
+        let times = &self.reads.times;
+        Activity {
+            tail: self.write.log.sequencer().tail(),
+            counts: [
+                cache.hits,
+                cache.misses,
+                tables.reads.reads(),
+                times.reads() + times.writes(),
+                self.write.events.recorded(),
+            ],
+            health: health.causes.clone(),
+            is_busy: self.write.jobs.pending() > 0 || self.write.log.waits().any_now(),
+        }
+    }
+}
+
+impl Publisher {
+    /// Writes a report. One of a close is written only where there is a file.
+    fn write(&mut self, engine: &Engine, phase: Phase, health: HealthReport) -> Result<()> {
+        let (dir, versions) = (&*engine.maintenance.dir, &engine.maintenance.versions);
+        let (uuid, env) = (versions.identity().uuid, &engine.write.env);
+        if self.file.is_none() {
+            self.file = FiguresFile::open(dir, uuid)?;
+        }
+        let file = match &mut self.file {
+            Some(file) => file,
+            None if phase == Phase::Closed => return Ok(()),
+            file => file.insert(FiguresFile::create(dir, env.entropy.salt(), uuid)?),
+        };
+        let report = Report {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            process: ProcessId::current(),
+            written: env.clock.wall(),
+            open_for: env.clock.mono().saturating_sub(engine.write.events.opened()),
+            phase,
+            health,
+            stats: engine.stats(),
+            left_out: 0,
+            missing: Vec::new(),
+        };
+        file.write(&report.encode(CONTENT_BYTES_MAX))?;
+        let (millis, now) = (report.written.as_millis() as u64, env.clock.mono());
+        let of_second = self.sampled[0].next(&report.stats, &report.health);
+        file.record(Pace::Seconds, millis, &of_second)?;
+        if self.last_minute.is_none_or(|last| now.saturating_sub(last) >= MINUTE) {
+            self.last_minute = Some(now);
+            file.record(Pace::Minutes, millis, &self.sampled[1].next(&report.stats, &report.health))?;
+        }
+        Ok(())
+    }
+}
