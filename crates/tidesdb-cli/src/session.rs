@@ -16,7 +16,7 @@ use tidesdb_io::program;
 use crate::failure::{Failure, Outcome};
 use crate::names::{Offer, nearest};
 use crate::progress::Progress;
-use crate::{nearby, text};
+use crate::{nearby, output, text};
 
 /// The default family of databases that the C library created: it stores the settings of the other families.
 const OF_THE_C_LIBRARY: &str = "tidesdb:settings";
@@ -262,19 +262,19 @@ impl Session {
 
     /// Returns the figures of the process that writes the database, or of the one that ended without closing it; `None` if that is this
     /// process, or if there are none.
-    pub(crate) fn writer_figures(&self) -> Outcome<Option<WriterFigures>> {
-        use WriterState::{Closed, Ended, Idle, Rebooted, Running, Stopped};
+    pub(crate) fn writer_figures(&self) -> Option<WriterFigures> {
         let found = match &self.beside {
-            Some(reader) => {
-                reader.writer_figures()?.filter(|f| !matches!(f.state, Closed | Ended | Rebooted))
-            }
-            // The lock was free: a process that is said to run writes the original of this copy.
-            None if self.access == Access::Read => Db::options(&self.path)
-                .writer_figures()?
-                .filter(|f| !matches!(f.state, Closed | Running | Idle | Stopped)),
-            None => None,
+            Some(reader) => reader.writer_figures(),
+            None if self.access == Access::Read => Db::options(&self.path).writer_figures(),
+            None => return None,
         };
-        Ok(found)
+        match found {
+            Ok(found) => found.filter(|figures| is_of_writer(figures, self.beside.is_some())),
+            Err(error) => {
+                output::tell(format!("note: the figures of the writer cannot be read: {error}\n"));
+                None
+            }
+        }
     }
 
     /// Returns the trees of the families that were left out, because this program does not know their key order.
@@ -322,6 +322,18 @@ impl Session {
         text::unescape(given, &mut out)
             .map_err(|e| Failure::usage(format!("argument {:?}: {e}", text::printable(given))))?;
         Ok(out.into())
+    }
+}
+
+/// Returns whether published figures are those of the process that has the database open, or of the last one if none has, which ended without
+/// closing it. `is_locked` if one has. Those of a process that runs while nobody holds the lock are of the original of a copied folder; those of a process that
+/// has ended while somebody holds it are of an earlier one.
+pub(crate) fn is_of_writer(figures: &WriterFigures, is_locked: bool) -> bool {
+    match figures.state {
+        WriterState::Closed => false,
+        WriterState::Ended | WriterState::Rebooted => !is_locked,
+        WriterState::Running | WriterState::Idle | WriterState::Stopped => is_locked,
+        _ => true,
     }
 }
 

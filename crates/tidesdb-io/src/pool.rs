@@ -337,6 +337,10 @@ impl File for PooledFile {
         self.file()?.map_read()
     }
 
+    fn identity(&self) -> u64 {
+        self.file().map_or(0, |file| file.identity())
+    }
+
     fn advise(&self, advice: Advice, offset: u64, len: u64) -> io::Result<()> {
         self.file()?.advise(advice, offset, len)
     }

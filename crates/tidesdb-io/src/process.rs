@@ -30,7 +30,7 @@ pub enum ProcessState {
     Ended,
     /// It ended at the latest when the machine was started again.
     Rebooted,
-    /// The system does not say. That is so for a process of another container, and everywhere but on Linux.
+    /// The system does not say. That is so for a process of another container or one that is hidden, and everywhere but on Linux.
     Unknown,
 }
 
@@ -61,6 +61,7 @@ impl ProcessId {
             return ProcessState::Unknown;
         }
         match system::process_now(self.number) {
+            Some((0, _)) => ProcessState::Unknown,
             Some((started, stopped)) if started == self.started => match stopped {
                 Some(true) => ProcessState::Stopped,
                 Some(false) => ProcessState::Runs,

@@ -171,6 +171,11 @@ pub trait File: Send + Sync + Debug {
     /// Hints to the system how a range will be used. `len` 0 means up to the end of the file. Changes no byte,
     /// so callers may ignore the error.
     fn advise(&self, advice: Advice, offset: u64, len: u64) -> io::Result<()>;
+    /// Returns a number that the file keeps as long as it exists, and that no copy of it on the same file system has: its inode on Unix. 0 if
+    /// the system does not say.
+    fn identity(&self) -> u64 {
+        0
+    }
     /// Returns true if the byte at `offset` is in the system's page cache, or if the system does not report
     /// that.
     fn is_cached(&self, offset: u64) -> io::Result<bool>;

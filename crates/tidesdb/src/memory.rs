@@ -250,7 +250,15 @@ impl Memory {
 
     /// Reads all parts, with what the allocator keeps. That may walk the free blocks of the heap, see [`Heap::recent`].
     pub fn breakdown(&self) -> Breakdown {
-        let heap = Heap::recent(); // first: it takes longest, and the other figures change meanwhile
+        self.breakdown_with(Heap::recent()) // first: it takes longest, and the other figures change meanwhile
+    }
+
+    /// Reads all parts but what the allocator keeps.
+    pub fn breakdown_without_heap(&self) -> Breakdown {
+        self.breakdown_with(None)
+    }
+
+    fn breakdown_with(&self, heap: Option<Heap>) -> Breakdown {
         self.settle();
         let sums = Use::ALL.map(|of| self.used_for(of));
         let mut parts = Breakdown { sums, spare: tidesdb_memtable::spare_bytes(), allocator: 0 };

@@ -130,16 +130,15 @@ fn manifest_seeds() -> Vec<(String, Vec<u8>)> {
     vec![("base".into(), base().manifest.encode())]
 }
 
-/// Tests the content of a slot of `FIGURES`: what is read is printed, and is the same when it is written and read again.
+/// Tests the content of a slot of `FIGURES`: what is read can be printed, and is the same when it is written and read again. The first time
+/// that drops trees of families that are not there.
 fn figures(data: &[u8]) {
     let Some(report) = clean(Report::decode(data, files::FIGURES, 0)) else { return };
-    let text = report.stats.to_string();
-    let again = Report::decode(&report.encode(usize::MAX), files::FIGURES, 0);
-    assert_eq!(
-        again.map(|again| again.stats.to_string()).ok(),
-        Some(text),
-        "written again it is another report"
-    );
+    let again = |report: &Report| Report::decode(&report.encode(usize::MAX), files::FIGURES, 0);
+    let Ok(once) = again(&report) else { panic!("what was read cannot be written: {}", report.stats) };
+    let text = once.stats.to_string();
+    let twice = again(&once).map(|twice| twice.stats.to_string());
+    assert_eq!(twice.ok(), Some(text), "written again it is another report");
 }
 
 fn figures_seeds() -> Vec<(String, Vec<u8>)> {

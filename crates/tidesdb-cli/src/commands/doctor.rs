@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use tidesdb::{Db, Error, Finding, Severity, Stats, WriterFigures, WriterState};
+use tidesdb::{Db, Error, Finding, Severity, Stats, WriterFigures};
 use tidesdb_io::{Disk, RealDisk};
 
 use super::stats::source;
 use crate::failure::{Exit, Outcome};
 use crate::output::{Out, Style};
-use crate::session::{Access, Common, Place, Session, Target, foreign, is_foreign, no_database};
+use crate::session::{self, Access, Common, Place, Session, Target, foreign, is_foreign, no_database};
 use crate::text::{grouped, size, time};
 
 /// Say what is wrong with a database, and what to do
@@ -31,33 +31,39 @@ impl Doctor {
             return Err(foreign(path));
         }
         let options = Db::options(path).read_only(true);
-        let published = options.writer_figures().map_err(|e| no_database(e, path))?;
-        if let Some(figures) = published.filter(|figures| is_of_this_folder(figures, path)) {
-            let [_, minutes] = options.writer_history()?;
-            let found = figures.diagnose(Some(&minutes), space(path));
-            return print(
-                &Patient { path, stats: &figures.stats, writer: Some(&figures), found },
-                common.json,
-                out,
-            );
+        // A database without `CURRENT` has other troubles, which the open below tells.
+        let published = match options.writer_figures() {
+            Err(error @ Error::NotFound { .. }) => return Err(no_database(error, path)),
+            published => published.unwrap_or_default(),
+        };
+        let is_locked = matches!(Db::options(path).read_only(true).lock(), Err(Error::Locked { .. }));
+        match published.filter(|figures| session::is_of_writer(figures, is_locked)) {
+            Some(figures) => {
+                let minutes = options.writer_history().ok().map(|[_, minutes]| minutes);
+                let found = figures.diagnose(minutes.as_ref(), space(path));
+                print(
+                    &Patient { path, stats: &figures.stats, writer: Some(&figures), found },
+                    common.json,
+                    out,
+                )
+            }
+            None if is_locked => {
+                out.line("unknown: another process has the database open and publishes no figures")?;
+                out.line(format!("  why: {}", super::stats::NO_FIGURES))?;
+                Ok(Exit::No)
+            }
+            None => {
+                let session = Session::open(&place, common, Access::Read)?;
+                let found = session.db.diagnose();
+                let exit = print(
+                    &Patient { path, stats: &session.db.stats(), writer: None, found },
+                    common.json,
+                    out,
+                )?;
+                session.db.close()?;
+                Ok(exit)
+            }
         }
-        let session = Session::open(&place, common, Access::Read)?;
-        let found = session.db.diagnose();
-        let exit =
-            print(&Patient { path, stats: &session.db.stats(), writer: None, found }, common.json, out)?;
-        session.db.close()?;
-        Ok(exit)
-    }
-}
-
-/// Returns false if the database was closed, and for a copy of a folder: its figures are those of the process that writes the original.
-fn is_of_this_folder(figures: &WriterFigures, path: &Path) -> bool {
-    match figures.state {
-        WriterState::Closed => false,
-        WriterState::Running | WriterState::Idle | WriterState::Stopped => {
-            matches!(Db::options(path).read_only(true).lock(), Err(Error::Locked { .. }))
-        }
-        _ => true,
     }
 }
 
@@ -112,7 +118,7 @@ fn report(patient: &Patient<'_>, out: &mut Out<'_>) -> Outcome<()> {
     let rules: Vec<&str> = patient.found.iter().map(|finding| finding.rule).collect();
     out.line(format!("findings: {}", rules.join(", ")))?;
     for (work, times) in stats.times().into_iter().filter(|(_, times)| times.count > 0) {
-        let all = times.count * times.sampled_one_in.max(1);
+        let all = times.count.saturating_mul(times.sampled_one_in.max(1));
         let [p50, p99, longest] = [times.p50, times.p99, times.longest].map(|t| time(t.as_secs_f64()));
         out.line(format!("{work}: {}, p50 {p50}, p99 {p99}, longest {longest}", grouped(all)))?;
     }
@@ -127,8 +133,9 @@ fn report(patient: &Patient<'_>, out: &mut Out<'_>) -> Outcome<()> {
         size(stats.memory_tables_bytes),
         stats.memory_pressure
     ))?;
-    let tables: u64 = stats.families.iter().flat_map(|family| &family.level_bytes).sum();
-    let values: u64 = stats.families.iter().map(|family| family.value_log_file_bytes).sum();
+    let tables =
+        stats.families.iter().flat_map(|f| &f.level_bytes).fold(0, |sum: u64, n| sum.saturating_add(*n));
+    let values = stats.families.iter().fold(0, |sum: u64, f| sum.saturating_add(f.value_log_file_bytes));
     out.line(format!(
         "{} families, {} in tables, {} in value logs, {} of log; write amplification {:.1}",
         grouped(stats.families.len() as u64),

@@ -29,12 +29,16 @@ pub(crate) struct Stats {
 
 impl Stats {
     pub(crate) fn run(&self, session: &Session, out: &mut Out<'_>) -> Outcome {
-        let writer = session.writer_figures()?;
+        let writer = session.writer_figures();
         let stats = match &writer {
             Some(writer) => writer.stats.clone(),
             None => session.db.stats(),
         };
         if self.openmetrics {
+            if writer.is_none() && session.beside.is_some() {
+                // Those of this reader would pass for them.
+                return Err(Failure::failed(format!("there are no figures: {NO_FIGURES}")));
+            }
             let text = writer.map_or_else(|| session.db.metrics_text(), |writer| writer.metrics_text());
             write!(out, "{text}")?;
             return Ok(Exit::Done);
@@ -43,7 +47,8 @@ impl Stats {
             return one_family(name, &stats, writer.as_ref(), session, out);
         }
         if session.common.json {
-            let mut all = database_json(&stats, &session.left_out()?);
+            let left_out = if writer.is_none() { session.left_out()? } else { Vec::new() };
+            let mut all = database_json(&stats, &left_out);
             let health = writer.as_ref().map_or_else(|| session.db.health(), |writer| writer.health.clone());
             all.insert("health".into(), health.state.name().into());
             all.insert("health_causes".into(), health.causes.into());
@@ -55,7 +60,8 @@ impl Stats {
         print_source(writer.as_ref(), session, out)?;
         print_database(&stats, out)?;
         stats.families.iter().try_for_each(|family| print_family(family, out))?;
-        for tree in stats.trees.iter().chain(&session.left_out()?) {
+        let left_out = if writer.is_none() { session.left_out()? } else { Vec::new() };
+        for tree in stats.trees.iter().chain(&left_out) {
             out.line(out.paint(Style::Strong, &format!("tree of family {:?}", tree.family)))?;
             if !tree.order_is_known {
                 let order = out.name(&tree.order);
@@ -75,9 +81,8 @@ fn one_family(
     session: &Session,
     out: &mut Out<'_>,
 ) -> Outcome {
-    session.family_named(name)?; // suggests another name if there is none of this
-    let family = stats.families.iter().find(|family| family.name == name);
-    let Some(family) = family else {
+    let Some(family) = stats.families.iter().find(|family| family.name == name) else {
+        session.family_named(name)?; // suggests another name if there is none of this
         let what = format!("the figures of the writer leave out family {name:?}: it has too many");
         return Err(Failure::usage(what));
     };
@@ -120,7 +125,7 @@ pub(super) fn source(writer: &WriterFigures) -> String {
 }
 
 /// Why there are no figures of a writer.
-const NO_FIGURES: &str = "the process that writes has published none (it has just opened the database, or has written nothing since, or \
+pub(super) const NO_FIGURES: &str = "the process that writes has published none (it has just opened the database, or has written nothing since, or \
                           has event_log off, or is of an older version)";
 
 /// A duration in the unit that suits it.

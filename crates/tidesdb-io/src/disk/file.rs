@@ -60,6 +60,10 @@ fn if_it_fits<M>(map: io::Result<M>) -> io::Result<Option<M>> {
 }
 
 impl File for RealFile {
+    fn identity(&self) -> u64 {
+        system::file_identity(&self.0)
+    }
+
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         system::read_at(&self.0, buf, offset)
     }

@@ -240,9 +240,18 @@ pub(crate) fn process() -> (u64, [u8; 16], u64) {
 }
 
 /// Returns when the process `number` was started, and whether it is stopped; `None` in place of that if it has ended and its parent does not
-/// know yet. `None` if there is no such process.
+/// know yet. 0 if the process is there and may not be looked at, as with `hidepid`. `None` if there is no such process.
 pub(crate) fn process_now(number: u32) -> Option<(u64, Option<bool>)> {
-    state_of(&std::fs::read_to_string(format!("/proc/{number}/stat")).ok()?)
+    if let Some(state) =
+        std::fs::read_to_string(format!("/proc/{number}/stat")).ok().and_then(|stat| state_of(&stat))
+    {
+        return Some(state);
+    }
+    let number = i32::try_from(number).ok().and_then(rustix::process::Pid::from_raw)?;
+    match rustix::process::test_kill_process(number) {
+        Err(Errno::SRCH) => None,
+        _ => Some((0, Some(false))),
+    }
 }
 
 /// Reads what has the form of `/proc/self/stat`. The name of the program, in parentheses, may hold anything.

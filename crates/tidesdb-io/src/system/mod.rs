@@ -55,8 +55,8 @@ pub(crate) use own::{
 };
 #[cfg(unix)]
 pub(crate) use unix::{
-    Errno, Folder, Handle, Mapping, NOT_IN_NAMES, file_len, files_max, is_dir, make_dir, page_bytes, read_at,
-    set_len, since_boot, sync_name, try_lock, unlock, write_at,
+    Errno, Folder, Handle, Mapping, NOT_IN_NAMES, file_identity, file_len, files_max, is_dir, make_dir,
+    page_bytes, read_at, set_len, since_boot, sync_name, try_lock, unlock, write_at,
 };
 
 #[cfg(unix)]
@@ -70,9 +70,10 @@ pub(crate) use windows::allocated;
 #[cfg(windows)]
 pub(crate) use windows::{
     Errno, Folder, Handle, Mapping, NOT_IN_NAMES, advise_huge, allocate, anonymous_bytes, dont_need,
-    file_len, files_max, heap, is_cached, is_dir, lower_priority, make_dir, may_map, may_map_shared, memory,
-    page_bytes, process, process_now, random, read_at, read_cached_at, set_len, since_boot, start_writing,
-    sync_all, sync_data, sync_name, trim_heap, try_lock, unlock, will_need, write_at, write_durably_at,
+    file_identity, file_len, files_max, heap, is_cached, is_dir, lower_priority, make_dir, may_map,
+    may_map_shared, memory, page_bytes, process, process_now, random, read_at, read_cached_at, set_len,
+    since_boot, start_writing, sync_all, sync_data, sync_name, trim_heap, try_lock, unlock, will_need,
+    write_at, write_durably_at,
 };
 
 #[cfg(not(any(target_os = "linux", target_vendor = "apple", target_os = "freebsd", windows)))]

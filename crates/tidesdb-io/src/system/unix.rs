@@ -261,6 +261,11 @@ pub(crate) fn file_len(file: &Handle) -> io::Result<u64> {
     u64::try_from(retry_on_intr(|| rustix::fs::fstat(file))?.st_size).map_err(|_| Errno::OVERFLOW.into())
 }
 
+/// Returns the inode; 0 if it cannot be read.
+pub(crate) fn file_identity(file: &Handle) -> u64 {
+    retry_on_intr(|| rustix::fs::fstat(file)).map_or(0, |stat| stat.st_ino)
+}
+
 /// Locks an open file, exclusively or shared, without waiting. `WouldBlock` if another opener holds a conflicting lock.
 pub(crate) fn try_lock(file: &Handle, exclusive: bool) -> io::Result<()> {
     let operation = if exclusive {

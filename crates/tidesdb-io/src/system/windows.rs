@@ -62,8 +62,8 @@ use super::How;
 use super::boot::Boot;
 
 pub(crate) use super::absent::{
-    advise_huge, anonymous_bytes, heap, is_cached, process, process_now, read_cached_at, start_writing,
-    trim_heap,
+    advise_huge, anonymous_bytes, file_identity, heap, is_cached, process, process_now, read_cached_at,
+    start_writing, trim_heap,
 };
 pub(crate) use super::write_then_sync as write_durably_at;
 

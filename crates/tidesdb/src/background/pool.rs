@@ -201,11 +201,16 @@ fn keep_time(engine: &Arc<Engine>) {
     }
 }
 
+/// A session that is shorter publishes nothing.
+const FIRST_FIGURES: Duration = Duration::from_millis(500);
+
 fn publish_figures(engine: &Engine) {
-    let (write, mut pause) = (&engine.write, Duration::ZERO);
-    while !write.jobs.is_closed() {
-        write.jobs.wait_for_close(pause); // not by the clock of a test: one that waits moves it
-        if !write.jobs.is_closed() {
+    let jobs = &engine.write.jobs;
+    let (mut seen, mut pause) = (jobs.wakes(), FIRST_FIGURES);
+    while !jobs.is_closed() {
+        jobs.wait_for_wake(seen, pause); // not by the clock of a test: one that waits moves it
+        if !jobs.is_closed() {
+            seen = jobs.wakes();
             pause = engine.publish();
             tidesdb_sync::reclaim(); // the views that it looked at
         }

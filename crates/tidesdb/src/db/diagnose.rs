@@ -4,14 +4,14 @@
 //! numbers that show it, and nothing that a healthy database has, too.
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tidesdb_io::{MachineMemory, Space};
 
 use super::{Db, WriterFigures, WriterState};
 use crate::engine::Stats;
 use crate::family::FamilyStats;
-use crate::figures::History;
+use crate::figures::{History, Pace, read_history};
 use crate::health::{HealthReport, HealthState};
 use crate::waits::StallCause;
 
@@ -77,6 +77,27 @@ struct Evidence<'a> {
     space: Option<Space>,
     /// Of each minute.
     history: Option<&'a History>,
+    /// Now, in milliseconds since the UNIX epoch.
+    now: u64,
+}
+
+/// How far back the rules look where they have the history.
+const HOUR_MILLIS: u64 = 3_600_000;
+
+impl Evidence<'_> {
+    /// How much the figure `name` has grown within the last hour; `None` if the history does not say.
+    fn grown(&self, name: &str) -> Option<i64> {
+        let series = self.recent(name);
+        let (first, last) = (series.first()?, series.last()?);
+        (first.0 < last.0).then(|| last.1.saturating_sub(first.1))
+    }
+
+    /// What the history has of the figure `name` for the last hour.
+    fn recent(&self, name: &str) -> Vec<(u64, i64)> {
+        let series = self.history.map(|history| history.series(name)).unwrap_or_default();
+        let since = self.now.saturating_sub(HOUR_MILLIS);
+        series.into_iter().filter(|(millis, _)| (since..=self.now).contains(millis)).collect()
+    }
 }
 
 type Rule = fn(&Evidence<'_>) -> Option<Finding>;
@@ -86,6 +107,7 @@ const RULES: &[Rule] = &[
     poisoned,
     writer_ended,
     writer_stopped,
+    hung_sync,
     degraded,
     stale,
     disk_fills,
@@ -120,14 +142,17 @@ impl Db {
     pub fn diagnose(&self) -> Vec<Finding> {
         let engine = &self.inner.engine;
         let (stats, health) = (self.stats(), self.health());
+        let (dir, versions) = (&*engine.maintenance.dir, &engine.maintenance.versions);
+        let history = read_history(dir, versions.identity().uuid, Pace::Minutes).ok();
         diagnose(&Evidence {
             stats: &stats,
             health: &health,
             open_for: engine.write.env.clock.mono().saturating_sub(engine.write.events.opened()),
             writer: None,
             memory: Some(MachineMemory::now().total),
-            space: engine.maintenance.dir.space().ok(),
-            history: None,
+            space: dir.space().ok(),
+            history: history.as_ref(),
+            now: engine.write.env.clock.wall().as_millis() as u64,
         })
     }
 }
@@ -145,6 +170,10 @@ impl WriterFigures {
             memory: None,
             space: free.map(|(free, total)| Space { free, total }),
             history: minutes,
+            now: self
+                .written
+                .duration_since(SystemTime::UNIX_EPOCH)
+                .map_or(0, |at| (at + self.age).as_millis() as u64),
         })
     }
 }
@@ -250,11 +279,31 @@ fn degraded(seen: &Evidence<'_>) -> Option<Finding> {
     )
 }
 
-/// The figures of a process that runs and works are at most a second old.
+/// A process that runs and works publishes at least this often, also with ten thousand families.
+const STALE: Duration = Duration::from_secs(30);
+
+fn hung_sync(seen: &Evidence<'_>) -> Option<Finding> {
+    let runs = seen.stats.sync_running_seconds;
+    (runs >= Duration::from_secs(2)).then_some(())?;
+    finding(
+        (Severity::Urgent, "hung-sync"),
+        "a sync of the log does not end: commits wait for the disk",
+        vec![format!(
+            "it has run for {}; the longest before took {}",
+            time(runs),
+            time(seen.stats.syncs.longest)
+        )],
+        [
+            "the device or its controller hangs, or another program fills the queue of the disk",
+            "dmesg, iostat -x 1; if it never ends, only a restart of the machine helps",
+            "nothing is lost: what was acknowledged is in the log",
+        ],
+    )
+}
+
+/// The figures of a process that runs and works are at most some seconds old.
 fn stale(seen: &Evidence<'_>) -> Option<Finding> {
-    let (_, age) = seen
-        .writer
-        .filter(|(state, age)| *state == WriterState::Running && *age > Duration::from_secs(10))?;
+    let (_, age) = seen.writer.filter(|(state, age)| *state == WriterState::Running && *age > STALE)?;
     finding(
         (Severity::Problem, "stale"),
         "the process that writes runs, and has published nothing for some time",
@@ -271,9 +320,10 @@ fn stale(seen: &Evidence<'_>) -> Option<Finding> {
 fn disk_fills(seen: &Evidence<'_>) -> Option<Finding> {
     const SOON: f64 = 24.0;
     let space = seen.space?;
+    (space.total > 0).then_some(())?; // some file systems of the network do not say
     let part = share(space.free as f64, space.total as f64);
     let hours = hours_left(seen, space.free);
-    let is_low = part < 0.05;
+    let is_low = part < 0.05 && space.free < 50 << 30;
     (is_low || hours.is_some_and(|hours| hours < SOON)).then_some(())?;
     let left = format!("{} of {} are free, {:.1} %", size(space.free), size(space.total), part * 100.0);
     let at_rate = hours
@@ -293,11 +343,10 @@ fn disk_fills(seen: &Evidence<'_>) -> Option<Finding> {
 
 /// Hours until `free` bytes are used at the rate at which the database grew in the last hour.
 fn hours_left(seen: &Evidence<'_>, free: u64) -> Option<f64> {
-    let history = seen.history?;
-    let grown = history.series("disk_bytes");
-    let last = grown.last()?;
-    let first = grown.iter().find(|(millis, _)| last.0.saturating_sub(*millis) <= 3_600_000)?;
-    let (hours, bytes) = ((last.0 - first.0) as f64 / 3.6e6, (last.1 - first.1) as f64);
+    let series = seen.recent("disk_bytes");
+    let (first, last) = (series.first()?, series.last()?);
+    let hours = last.0.checked_sub(first.0)? as f64 / HOUR_MILLIS as f64;
+    let bytes = last.1.saturating_sub(first.1) as f64;
     (hours > 0.05 && bytes > 0.0).then(|| free as f64 / (bytes / hours))
 }
 
@@ -308,17 +357,21 @@ fn refused(seen: &Evidence<'_>) -> Option<Finding> {
     let line = |(cause, stall): &(StallCause, &crate::waits::StallStats)| {
         format!("{} commits waited too long for {} and failed with Busy", stall.gave_up, cause.name())
     };
+    let recent = gave_up.iter().map(|(cause, _)| seen.grown(&format!("stall.{}.gave_up", cause.name())));
+    let is_over = recent.clone().all(|grown| grown == Some(0));
     finding(
-        (Severity::Urgent, "refused"),
-        "writes were refused because background work made no progress",
+        (if is_over { Severity::Advice } else { Severity::Urgent }, "refused"),
+        if is_over { "writes were refused, but not within the last hour" } else { "writes are refused" },
         gave_up.iter().map(line).collect(),
-        [
-            "flushes or merges fail or are stuck, or memory is held by transactions and cursors that stay open",
-            "the events job_failed and the causes of Db::health name it; end long transactions and cursors, or raise memory_limit",
-            "memory, if the limit is raised",
-        ],
+        REFUSED,
     )
 }
+
+const REFUSED: [&str; 3] = [
+    "flushes or merges failed or were stuck, or memory was held by transactions and cursors that stay open",
+    "the events job_failed and the causes of Db::health name it; end long transactions and cursors, or raise memory_limit",
+    "memory, if the limit is raised",
+];
 
 fn memory_above_group(seen: &Evidence<'_>) -> Option<Finding> {
     let (limit, allowed) = (seen.stats.memory_limit_bytes, seen.memory?);
@@ -339,15 +392,9 @@ fn memory_above_group(seen: &Evidence<'_>) -> Option<Finding> {
     )
 }
 
-/// Writers that wait for a twentieth of the time, or once for a second.
-fn waits(seen: &Evidence<'_>) -> Option<Finding> {
-    let stalls = seen.stats.stalls_by_cause();
-    let (cause, stall) = stalls.into_iter().max_by_key(|(_, stall)| stall.time)?;
-    let of_all = share(stall.time.as_secs_f64(), seen.open_for.as_secs_f64());
-    let is_bad =
-        of_all > 0.05 && stall.time > Duration::from_secs(1) || stall.longest > Duration::from_secs(1);
-    is_bad.then_some(())?;
-    let [why, advice, price] = match cause {
+/// Why writers wait for `cause`, what to do, and what that costs.
+fn about(cause: StallCause) -> [&'static str; 3] {
+    match cause {
         StallCause::Memtables => [
             "rows come faster than flushes write them",
             "a faster disk, a larger memtables_bytes_max, or fewer rows at once",
@@ -383,11 +430,27 @@ fn waits(seen: &Evidence<'_>) -> Option<Finding> {
             "fewer threads that write, or larger batches",
             "nothing",
         ],
+    }
+}
+
+/// Writers that wait for a twentieth of the time, or once for a second.
+fn waits(seen: &Evidence<'_>) -> Option<Finding> {
+    let stalls = seen.stats.stalls_by_cause();
+    let (cause, stall) = stalls.into_iter().max_by_key(|(_, stall)| stall.time)?;
+    // Of the last hour if the history says so, else since the open.
+    let grown = seen.grown(&format!("stall.{}.time", cause.name()));
+    let (waited, within) = match grown.map(|nanos| Duration::from_nanos(nanos.unsigned_abs())) {
+        Some(grown) => (grown, seen.open_for.min(Duration::from_millis(HOUR_MILLIS))),
+        None => (stall.time, seen.open_for),
     };
+    let of_all = share(waited.as_secs_f64(), within.as_secs_f64());
+    let is_bad = of_all > 0.05 || stall.longest > Duration::from_secs(1);
+    (is_bad && waited > Duration::from_secs(1)).then_some(())?;
     let evidence = vec![
         format!(
-            "{} in all, {:.1} % of the time that the database is open (summed over threads)",
-            time(stall.time),
+            "{} within {}, which is {:.1} % of it (summed over threads)",
+            time(waited),
+            time(within),
             of_all * 100.0
         ),
         format!(
@@ -402,7 +465,7 @@ fn waits(seen: &Evidence<'_>) -> Option<Finding> {
         (Severity::Problem, "waits"),
         format!("writers wait for {}", cause.name()),
         evidence,
-        [why, advice, price],
+        about(cause),
     )
 }
 
@@ -520,7 +583,7 @@ fn garbage(seen: &Evidence<'_>) -> Option<Finding> {
 
 fn cache(seen: &Evidence<'_>) -> Option<Finding> {
     let stats = seen.stats;
-    let lookups = stats.cache_hits + stats.cache_misses;
+    let lookups = stats.cache_hits.saturating_add(stats.cache_misses);
     (lookups > 100_000 && stats.cache_hit_share < 0.5 && stats.lookup_reads > 50_000).then_some(())?;
     finding(
         (Severity::Advice, "cache"),
@@ -543,7 +606,7 @@ fn cache(seen: &Evidence<'_>) -> Option<Finding> {
 
 fn conflicts(seen: &Evidence<'_>) -> Option<Finding> {
     let (family, conflicts) = worst(seen, |family| family.conflicts as f64)?;
-    let commits = (seen.stats.commits.count * seen.stats.commits.sampled_one_in.max(1)) as f64;
+    let commits = seen.stats.commits.count as f64 * seen.stats.commits.sampled_one_in.max(1) as f64;
     (conflicts > 1000.0 && conflicts > commits / 5.0).then_some(())?;
     finding(
         (Severity::Advice, "conflicts"),
@@ -568,7 +631,10 @@ fn clock(seen: &Evidence<'_>) -> Option<Finding> {
     finding(
         (Severity::Advice, "clock"),
         "the clock of the machine went back",
-        vec![format!("by {} between two minutes of the history", time(Duration::from_millis(most)))],
+        vec![format!(
+            "by {} or up to a minute more, between two minutes of the history",
+            time(Duration::from_millis(most))
+        )],
         [
             "it was set by hand or by a time service; rows with a TTL live longer by as much",
             "let the time service slew the clock in place of steps",

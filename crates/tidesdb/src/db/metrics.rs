@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::Db;
+use super::{Db, WriterState};
 use crate::engine::Stats;
 use crate::health::{HealthReport, HealthState};
 use crate::stats::{Durations, StatInfo, StatKind, StatUnit, StatValue};
@@ -28,8 +28,8 @@ impl Db {
 /// Labels of a sample, such as `family="default"`, and the figures of one source.
 type Row = (String, Vec<(&'static StatInfo, StatValue)>);
 
-/// The text; with `age`, the time since the figures were taken.
-pub(super) fn text(stats: &Stats, health: &HealthReport, age: Option<Duration>) -> String {
+/// The text; for figures of another process with what is known of it, and their age.
+pub(super) fn text(stats: &Stats, health: &HealthReport, writer: Option<(WriterState, Duration)>) -> String {
     let mut out = String::with_capacity(16 << 10);
     out.push_str("# TYPE tidesdb_health stateset\n# HELP tidesdb_health Health of the database.\n");
     for state in [HealthState::Healthy, HealthState::Degraded, HealthState::Poisoned] {
@@ -37,7 +37,12 @@ pub(super) fn text(stats: &Stats, health: &HealthReport, age: Option<Duration>) 
         // Writing to a string cannot fail, here and below.
         let _ = writeln!(out, "tidesdb_health{{tidesdb_health=\"{}\"}} {is_so}", state.name());
     }
-    if let Some(age) = age {
+    if let Some((state, age)) = writer {
+        out.push_str("# TYPE tidesdb_writer stateset\n# HELP tidesdb_writer What is known of the process that writes.\n");
+        for other in WriterState::ALL {
+            let is_so = u8::from(other == state);
+            let _ = writeln!(out, "tidesdb_writer{{tidesdb_writer=\"{}\"}} {is_so}", other.name());
+        }
         out.push_str(
             "# TYPE tidesdb_figures_age_seconds gauge\n# UNIT tidesdb_figures_age_seconds seconds\n",
         );

@@ -83,6 +83,10 @@ pub enum WriterState {
 }
 
 impl WriterState {
+    /// All states.
+    pub const ALL: [Self; 7] =
+        [Self::Running, Self::Idle, Self::Stopped, Self::Closed, Self::Ended, Self::Rebooted, Self::Unknown];
+
     /// The name in lower case.
     pub fn name(self) -> &'static str {
         ["running", "idle", "stopped", "closed", "ended", "rebooted", "unknown"][self as usize]
@@ -104,9 +108,9 @@ impl fmt::Display for WriterState {
 }
 
 impl WriterFigures {
-    /// Returns the figures in the format OpenMetrics 1.0: as [`Db::metrics_text`](crate::Db::metrics_text), and `tidesdb_figures_age_seconds`.
+    /// Returns the figures in the format OpenMetrics 1.0: as [`Db::metrics_text`](crate::Db::metrics_text), `tidesdb_figures_age_seconds`, and `tidesdb_writer`, the state.
     pub fn metrics_text(&self) -> String {
-        metrics::text(&self.stats, &self.health, Some(self.age))
+        metrics::text(&self.stats, &self.health, Some((self.state, self.age)))
     }
 
     fn of(report: Report, now: Duration) -> Self {
@@ -119,14 +123,18 @@ impl WriterFigures {
             (_, ProcessState::Rebooted) => WriterState::Rebooted,
             _ => WriterState::Unknown,
         };
+        let (mut stats, age) = (report.stats, now.saturating_sub(report.written));
+        if stats.cursors > 0 && state != WriterState::Closed {
+            stats.oldest_cursor_seconds += age.as_secs_f64(); // it goes on ageing
+        }
         Self {
-            stats: report.stats,
+            stats,
             health: report.health,
             process: report.process.number,
             state,
             version: report.version,
             written: SystemTime::UNIX_EPOCH.checked_add(report.written).unwrap_or(SystemTime::UNIX_EPOCH),
-            age: now.saturating_sub(report.written),
+            age,
             open_for: report.open_for,
             families_left_out: report.left_out,
             unknown: report.missing,

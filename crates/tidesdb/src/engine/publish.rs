@@ -11,7 +11,9 @@ use super::report::{Phase, Report};
 use super::sampled::Before;
 use crate::Result;
 use crate::figures::{CONTENT_BYTES_MAX, FiguresFile, Pace};
+use crate::files::{self, FIGURES};
 use crate::health::HealthReport;
+use crate::memory::Use;
 
 /// How often figures are written while there is something to do.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -37,10 +39,9 @@ pub struct Publisher {
 /// Changes with whatever the database does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Activity {
-    tail: u64,
-    counts: [u64; 5],
+    counts: [u64; 11],
     health: Vec<String>,
-    /// Jobs run or writers wait: their figures change all the time.
+    /// Jobs run, or commits are under way or wait: figures change all the time.
     is_busy: bool,
 }
 
@@ -56,10 +57,15 @@ impl Engine {
         took.saturating_mul(PAUSE_SHARE).clamp(PERIOD, PAUSE_MAX)
     }
 
-    /// Writes the last figures, if there is a file. Afterwards the directory may belong to another process.
+    /// Writes the last figures, if there is a file. A session that does not publish removes that of an earlier one, which would say that its
+    /// process ended without closing the database. Afterwards the directory may belong to another process.
     pub fn publish_close(&self) {
-        if self.publishes() && !self.write.is_unbegun() {
-            self.publish_as(Some(Phase::Closed));
+        if self.write.is_unbegun() || self.write.options.read_only {
+            return;
+        }
+        match self.publishes() {
+            true => self.publish_as(Some(Phase::Closed)),
+            false => files::remove(&*self.maintenance.dir, FIGURES),
         }
     }
 
@@ -86,18 +92,28 @@ impl Engine {
 
     fn activity(&self, health: &HealthReport) -> Activity {
         let (cache, tables) = (self.maintenance.tables.cache.stats(), &self.maintenance.tables);
-        let times = &self.reads.times;
+        let (times, log, memory) = (&self.reads.times, &self.write.log, &self.write.memory);
+        let (cursors, oldest) = self.reads.snapshots.cursors();
+        let tail = log.sequencer().tail();
         Activity {
-            tail: self.write.log.sequencer().tail(),
             counts: [
+                tail,
                 cache.hits,
                 cache.misses,
                 tables.reads.reads(),
                 times.reads() + times.writes(),
                 self.write.events.recorded(),
+                cursors as u64,
+                oldest.unwrap_or(0),
+                self.reads.snapshots.count() as u64,
+                memory.used_for(Use::Transactions),
+                memory.used_for(Use::Cursors),
             ],
             health: health.causes.clone(),
-            is_busy: self.write.jobs.pending() > 0 || self.write.log.waits().any_now(),
+            is_busy: self.write.jobs.pending() > 0
+                || log.waits().any_now()
+                || !log.sync_runs_for().is_zero()
+                || log.sequencer().visible_end() < tail,
         }
     }
 }
@@ -122,18 +138,33 @@ impl Publisher {
             open_for: env.clock.mono().saturating_sub(engine.write.events.opened()),
             phase,
             health,
-            stats: engine.stats(),
+            stats: engine.stats_without_heap(),
             left_out: 0,
             missing: Vec::new(),
         };
         file.write(&report.encode(CONTENT_BYTES_MAX))?;
-        let (millis, now) = (report.written.as_millis() as u64, env.clock.mono());
-        let of_second = self.sampled[0].next(&report.stats, &report.health);
-        file.record(Pace::Seconds, millis, &of_second)?;
+        if let Err(error) = self.record(engine.write.env.clock.mono(), &report) {
+            tracing::debug!(%error, "a sample of the history of figures could not be written");
+        }
+        if phase != Phase::Closed && self.file.as_ref().is_some_and(|file| !file.is_there(dir)) {
+            self.file = None; // somebody has removed it: the next figures get a new one
+        }
+        Ok(())
+    }
+
+    /// Adds the figures of `report` to the history. A session that ends before its second figures adds nothing.
+    fn record(&mut self, now: Duration, report: &Report) -> Result<()> {
+        let Some(file) = &mut self.file else { return Ok(()) };
+        if report.phase == Phase::Closed && self.last_minute.is_none() {
+            return Ok(());
+        }
+        let millis = report.written.as_millis() as u64;
+        let of_second =
+            file.record(Pace::Seconds, millis, &self.sampled[0].next(&report.stats, &report.health));
         if self.last_minute.is_none_or(|last| now.saturating_sub(last) >= MINUTE) {
             self.last_minute = Some(now);
             file.record(Pace::Minutes, millis, &self.sampled[1].next(&report.stats, &report.health))?;
         }
-        Ok(())
+        of_second
     }
 }

@@ -54,6 +54,9 @@ pub struct Report {
     pub missing: Vec<String>,
 }
 
+/// Causes of bad health that are written; for many families there may be thousands.
+const CAUSES_MAX: usize = 100;
+
 /// Fields of a report.
 mod field {
     pub(super) const VERSION: u64 = 1;
@@ -197,7 +200,11 @@ impl Report {
         fields.bytes(field::TIMES, Required, &times.concat());
         fields.number(field::PHASE, Required, self.phase as u64);
         let mut health = vec![self.health.state as u8];
-        self.health.causes.iter().for_each(|cause| put_bytes(&mut health, cause.as_bytes()));
+        let causes = &self.health.causes;
+        causes.iter().take(CAUSES_MAX).for_each(|cause| put_bytes(&mut health, cause.as_bytes()));
+        if let Some(more) = causes.len().checked_sub(CAUSES_MAX).filter(|more| *more > 0) {
+            put_bytes(&mut health, format!("and {more} more").as_bytes());
+        }
         fields.bytes(field::HEALTH, Required, &health);
         fields.number(field::LEFT_OUT, Required, left_out);
         fields.bytes(field::TABLES, Optional, &self.tables(families));
@@ -247,7 +254,7 @@ impl Report {
     /// # Errors
     /// `Corrupt` for anything else, `FormatTooNew`.
     pub fn decode(bytes: &[u8], file: &str, at: u64) -> Result<Self> {
-        let mut this = Self::default();
+        let (mut this, mut read) = (Self::default(), BTreeSet::new());
         read_fields(&mut Decoder::new(bytes, file, at), |id, d| {
             match id {
                 field::VERSION => this.version = String::from_utf8_lossy(d.rest()).into_owned(),
@@ -265,15 +272,19 @@ impl Report {
                 }
                 field::HEALTH => this.health = health(d)?,
                 field::LEFT_OUT => this.left_out = d.varint()?,
-                field::TABLES => this.read_tables(d)?,
+                field::TABLES => read = this.read_tables(d)?,
                 _ => return Ok(false),
             }
             Ok(true)
         })?;
+        let always = [table::DATABASE, table::TIMES, table::STALLS];
+        let lacking = always.into_iter().filter(|name| !read.contains(*name));
+        this.missing.extend(lacking.map(str::to_owned));
         Ok(this)
     }
 
-    fn read_tables(&mut self, d: &mut Decoder<'_>) -> Result<()> {
+    /// Reads all tables. Returns their names.
+    fn read_tables(&mut self, d: &mut Decoder<'_>) -> Result<BTreeSet<String>> {
         let (mut read, mut trees) = (BTreeSet::new(), BTreeMap::new());
         while d.remaining() > 0 {
             let mut table = d.sub()?;
@@ -296,7 +307,7 @@ impl Report {
                 self.take_row(&name, labels, values, durations.unwrap_or_default(), &mut trees);
             }
         }
-        Ok(())
+        Ok(read)
     }
 
     /// Notes the figures that this version has and the table has not.

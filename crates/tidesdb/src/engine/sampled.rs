@@ -78,7 +78,7 @@ impl Before {
 
     fn add_families(&mut self, stats: &Stats, out: &mut Vec<(String, i64)>) {
         let wrote = |family: &FamilyStats| {
-            family.user_bytes - family.user_bytes.min(self.written.get(&family.name).copied().unwrap_or(0))
+            family.user_bytes.saturating_sub(self.written.get(&family.name).copied().unwrap_or(0))
         };
         let mut busiest: Vec<_> =
             stats.families.iter().map(|family| (wrote(family), family.user_bytes, family)).collect();

@@ -7,7 +7,7 @@ use super::Engine;
 use crate::compact::{self, TreeStats};
 use crate::family::{FamilyCore, FamilyStats, Metric};
 use crate::jobs::JobStats;
-use crate::memory::{Breakdown, Use};
+use crate::memory::{Breakdown, Memory, Use};
 use crate::remote::RemoteStats;
 use crate::stats::{TimeStats, statistics, write_lines};
 use crate::types::SeqNo;
@@ -109,6 +109,8 @@ statistics! {
             "Bytes above the capacity of their level, which merges must move to a deeper level now.";
         Gauge Seconds merge_debt_seconds: f64 = seen.merge_debt_seconds(),
             "Estimated time to merge them, at the rate of the last merges.";
+        Gauge Seconds sync_running_seconds: Duration = seen.engine.write.log.sync_runs_for(),
+            "Time that the sync of the log which is under way has taken so far; 0 if there is none.";
         Counter Bytes written_bytes: u64 = seen.written_bytes(),
             "Bytes written to the log, the value logs and by flushes and merges.";
         Gauge Ratio write_amplification: f64 = seen.written_bytes() as f64 / seen.total(Metric::UserBytes).max(1) as f64,
@@ -228,9 +230,18 @@ pub fn tree_of(family: &FamilyCore) -> TreeStats {
 impl Engine {
     /// Statistics of the database at this moment.
     pub fn stats(&self) -> Stats {
+        self.stats_with(Memory::breakdown)
+    }
+
+    /// The same without [`Stats::memory_allocator_bytes`], for which the allocator holds up other threads.
+    pub fn stats_without_heap(&self) -> Stats {
+        self.stats_with(Memory::breakdown_without_heap)
+    }
+
+    fn stats_with(&self, breakdown: fn(&Memory) -> Breakdown) -> Stats {
         let trees = self.write.all_families().iter().map(|family| tree_of(family)).collect();
         self.count_memory();
-        let memory = self.write.memory.breakdown();
+        let memory = breakdown(&self.write.memory);
         let cursors = self.reads.snapshots.cursors();
         let cache = self.maintenance.tables.cache.stats();
         Stats::of(&Seen { engine: self, cache, memory, trees, cursors })

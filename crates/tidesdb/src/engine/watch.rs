@@ -55,7 +55,7 @@ impl Engine {
         let health = self.health();
         if (health.state, &health.causes) != (watch.state, &watch.causes) {
             (watch.state, watch.causes) = (health.state, health.causes.clone());
-            self.write.jobs.wake_for_close(); // other processes learn it at once
+            self.write.jobs.wake(); // other processes learn it at once
             self.write.events.record(&Event::Health { state: health.state.name(), causes: health.causes });
         }
     }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use tidesdb_io::{Dir, File, FileExt};
 
 use super::read;
-use super::slots::{HISTORY_AT, open_for_reading};
+use super::slots::{HISTORY_AT, NUMBER_MAX, open_for_reading};
 use crate::codec::{Decoder, Salt, bound_crc, put_bytes, put_varint};
 use crate::files::FIGURES;
 use crate::{Error, Result};
@@ -97,23 +97,34 @@ pub(super) struct HistoryWriter {
 }
 
 impl HistoryWriter {
-    /// Goes on after what `file` holds, in a new chunk.
+    /// Goes on after what `file` holds.
     ///
     /// # Errors
     /// `Io`.
     pub(super) fn after(pace: Pace, file: &dyn File, salt: &Salt) -> Result<Self> {
-        let mut last = 0;
+        let mut chunk = 0;
         for n in 0..pace.chunks() {
-            last = last.max(number_of(pace, n, file, salt)?.unwrap_or(0));
+            chunk = chunk.max(number_of(pace, n, file, salt)?.unwrap_or(0));
         }
-        Ok(Self {
+        let mut this = Self {
             pace,
-            chunk: last,
+            chunk,
             used: CHUNK_BYTES as usize,
             names: HashMap::new(),
             last: Vec::new(),
             last_millis: 0,
-        })
+        };
+        if chunk > 0 {
+            let place = pace.place(chunk);
+            let bytes = read(file, place, CHUNK_BYTES as usize)?;
+            // Damage in it is left behind: the next sample begins a new chunk.
+            if let Ok(end) = walk(&bytes, (place, chunk), salt, |_, _| {}) {
+                this.used = end.at;
+                this.names = end.names.into_iter().zip(0..).collect();
+                (this.last, this.last_millis) = (end.last, end.millis);
+            }
+        }
+        Ok(this)
     }
 
     /// Appends a sample of these figures. One that no chunk can hold is left out.
@@ -146,12 +157,15 @@ impl HistoryWriter {
         out.extend_from_slice(&len);
         out.extend_from_slice(&bound_crc(salt, at, &[&number, &len, &sample]).to_le_bytes());
         out.extend_from_slice(&sample);
-        if self.used + out.len() > CHUNK_BYTES as usize {
+        let fits = self.used + out.len() <= CHUNK_BYTES as usize;
+        let written = if fits { file.write_all_at(&out, place + self.used as u64) } else { Ok(()) };
+        if fits && written.is_ok() {
+            self.used += out.len();
+        } else {
+            // The next sample begins this chunk anew, or one more if samples of it are there.
+            self.chunk -= u64::from(self.used == 0);
             self.used = CHUNK_BYTES as usize;
-            return Ok(());
         }
-        let written = file.write_all_at(&out, place + self.used as u64);
-        self.used = if written.is_ok() { self.used + out.len() } else { CHUNK_BYTES as usize };
         written.map_err(|e| Error::io("write", FIGURES, e))
     }
 
@@ -168,13 +182,14 @@ impl HistoryWriter {
             self.names.insert(name.clone(), self.last.len());
             self.last.push(0);
         }
-        let mut now = self.last.clone();
-        figures.iter().for_each(|(name, value)| now[self.names[name]] = *value);
-        for (value, last) in now.iter().zip(&self.last) {
-            let moved = value.wrapping_sub(*last);
-            put_varint(&mut out, ((moved << 1) ^ (moved >> 63)).cast_unsigned());
+        let mut now = vec![None; self.last.len()];
+        figures.iter().for_each(|(name, value)| now[self.names[name]] = Some(*value));
+        for (value, last) in now.iter().zip(&mut self.last) {
+            let moved = value.map(|value| value.wrapping_sub(*last));
+            let zigzag = moved.map(|moved| ((moved << 1) ^ (moved >> 63)).cast_unsigned());
+            put_varint(&mut out, zigzag.map_or(0, |n| n.saturating_add(1))); // 0 = it was not recorded
+            *last = value.unwrap_or(*last);
         }
-        self.last = now;
         out
     }
 }
@@ -188,8 +203,9 @@ fn number_of(pace: Pace, n: u64, file: &dyn File, salt: &Salt) -> Result<Option<
     }
     let mut d = Decoder::new(&header, FIGURES, place);
     let (number, crc) = (d.u64()?, d.u32()?);
-    let is_whole =
-        bound_crc(salt, place, &[&header[..8]]) == crc && pace.place(number) == place && number > 0;
+    let is_whole = bound_crc(salt, place, &[&header[..8]]) == crc
+        && pace.place(number) == place
+        && (1..=NUMBER_MAX).contains(&number);
     Ok(is_whole.then_some(number))
 }
 
@@ -213,45 +229,75 @@ pub fn read_history(dir: &dyn Dir, uuid: [u8; 16], pace: Pace) -> Result<History
     Ok(history)
 }
 
-/// Reads the samples of a chunk at `place` with this number, up to the first that is not whole.
+/// Reads the samples of a chunk at `place` with this number.
 fn read_chunk(
     chunk: &[u8],
-    (place, number): (u64, u64),
+    at: (u64, u64),
     salt: &Salt,
     history: &mut History,
     names: &mut HashMap<String, u32>,
 ) -> Result<()> {
-    let (mut at, number) = (CHUNK_HEADER_BYTES, number.to_le_bytes());
-    let (mut known, mut last, mut millis) = (Vec::new(), Vec::<i64>::new(), 0_u64);
-    while let Some(header) = chunk.get(at..at + SAMPLE_HEADER_BYTES) {
-        let mut d = Decoder::new(header, FIGURES, place + at as u64);
-        let (len, crc) = (d.u32()? as usize, d.u32()?);
-        let begin = at + SAMPLE_HEADER_BYTES;
-        let Some(sample) = begin.checked_add(len).and_then(|end| chunk.get(begin..end)) else { break };
-        if len == 0 || bound_crc(salt, place + at as u64, &[&number, &header[..4], sample]) != crc {
-            break;
-        }
-        let mut d = Decoder::new(sample, FIGURES, place + begin as u64);
-        millis = millis.wrapping_add(d.varint()?);
-        for _ in 0..d.length(d.remaining())? {
-            let name = String::from_utf8_lossy(d.bytes(d.remaining())?).into_owned();
+    let mut ids = Vec::new();
+    walk(chunk, at, salt, |chunk, values| {
+        for name in &chunk.names[ids.len()..] {
             let next = names.len() as u32;
             let id = *names.entry(name.clone()).or_insert(next);
             if id == next {
-                history.names.push(name);
+                history.names.push(name.clone());
             }
-            known.push(id);
-            last.push(0);
+            ids.push(id);
         }
-        for value in &mut last {
-            let moved = d.varint()?;
-            *value = value.wrapping_add((moved >> 1).cast_signed() ^ -((moved & 1).cast_signed()));
+        let values = values.iter().map(|(at, value)| (ids[*at], *value)).collect();
+        history.samples.push(Sample { millis: chunk.millis, values });
+    })?;
+    Ok(())
+}
+
+/// What was read of a chunk.
+struct Walked {
+    /// Its names in the order in which they appear, with their last values.
+    names: Vec<String>,
+    last: Vec<i64>,
+    millis: u64,
+    /// Where the next sample is.
+    at: usize,
+}
+
+/// Calls `visit` after each sample of a chunk at `place` with this number, up to the first that is not whole, with the places of the names of
+/// which it has a value.
+fn walk(
+    chunk: &[u8],
+    (place, number): (u64, u64),
+    salt: &Salt,
+    mut visit: impl FnMut(&Walked, &[(usize, i64)]),
+) -> Result<Walked> {
+    let number = number.to_le_bytes();
+    let mut this = Walked { names: Vec::new(), last: Vec::new(), millis: 0, at: CHUNK_HEADER_BYTES };
+    while let Some(header) = chunk.get(this.at..this.at + SAMPLE_HEADER_BYTES) {
+        let offset = place + this.at as u64;
+        let mut d = Decoder::new(header, FIGURES, offset);
+        let (len, crc) = (d.u32()? as usize, d.u32()?);
+        let begin = this.at + SAMPLE_HEADER_BYTES;
+        let Some(sample) = begin.checked_add(len).and_then(|end| chunk.get(begin..end)) else { break };
+        if len == 0 || bound_crc(salt, offset, &[&number, &header[..4], sample]) != crc {
+            break;
+        }
+        let mut d = Decoder::new(sample, FIGURES, place + begin as u64);
+        this.millis = this.millis.wrapping_add(d.varint()?);
+        for _ in 0..d.length(d.remaining())? {
+            this.names.push(String::from_utf8_lossy(d.bytes(d.remaining())?).into_owned());
+            this.last.push(0);
+        }
+        let mut values = Vec::with_capacity(this.last.len());
+        for (at, last) in this.last.iter_mut().enumerate() {
+            if let Some(moved) = d.varint()?.checked_sub(1) {
+                *last = last.wrapping_add((moved >> 1).cast_signed() ^ -((moved & 1).cast_signed()));
+                values.push((at, *last));
+            }
         }
         d.finish()?;
-        history
-            .samples
-            .push(Sample { millis, values: known.iter().copied().zip(last.iter().copied()).collect() });
-        at = begin + len;
+        this.at = begin + len;
+        visit(&this, &values);
     }
-    Ok(())
+    Ok(this)
 }

@@ -16,7 +16,9 @@ const MAGIC: &[u8; 8] = b"TDBFIGUR";
 /// Number of the format.
 pub const FIGURES_FORMAT: u32 = 1;
 /// Bytes of the header.
-const HEADER_BYTES: usize = 48;
+const HEADER_BYTES: usize = 56;
+/// Numbers of slots and chunks above this one are none that a writer reaches.
+pub(super) const NUMBER_MAX: u64 = 1 << 62;
 /// Where the first slot is.
 const SLOTS_AT: u64 = 4096;
 /// Where the history begins.
@@ -51,11 +53,8 @@ impl FiguresFile {
     /// # Errors
     /// Of the disk.
     pub fn open(dir: &dyn Dir, uuid: [u8; 16]) -> Result<Option<Self>> {
-        let file = match dir.open(FIGURES, Access::ReadWrite) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            opened => opened.map_err(|e| Error::io("open", FIGURES, e))?,
-        };
-        let Ok(Some(salt)) = salt_of(&read(&*file, 0, HEADER_BYTES)?, uuid) else { return Ok(None) };
+        let Ok(file) = dir.open(FIGURES, Access::ReadWrite) else { return Ok(None) }; // perhaps no file: it is replaced
+        let Ok(Some(salt)) = salt_of(&*file, uuid) else { return Ok(None) };
         let slots = [slot(&*file, &salt, 1)?, slot(&*file, &salt, 2)?];
         let number = slots.into_iter().flatten().map(|(number, _)| number).max().unwrap_or(0);
         Self::with(file, salt, number).map(Some)
@@ -71,7 +70,7 @@ impl FiguresFile {
             _ => {}
         }
         let made = dir.create_new(FIGURES, 0).and_then(|file| {
-            file.write_all_at(&header(&salt, uuid), 0)?;
+            file.write_all_at(&header(&salt, uuid, file.identity()), 0)?;
             Ok(file)
         });
         Self::with(made.map_err(|e| Error::io("create", FIGURES, e))?, salt, 0)
@@ -80,6 +79,11 @@ impl FiguresFile {
     fn with(file: Arc<dyn File>, salt: Salt, number: u64) -> Result<Self> {
         let history = |pace| HistoryWriter::after(pace, &*file, &salt);
         Ok(Self { seconds: history(Pace::Seconds)?, minutes: history(Pace::Minutes)?, file, salt, number })
+    }
+
+    /// Returns false if the file was removed: its figures reach nobody.
+    pub fn is_there(&self, dir: &dyn Dir) -> bool {
+        dir.open(FIGURES, Access::Read).is_ok_and(|file| file.identity() == self.file.identity())
     }
 
     /// Appends figures of the moment `millis` to the history.
@@ -99,8 +103,10 @@ impl FiguresFile {
     /// # Errors
     /// Of the disk.
     pub fn write(&mut self, content: &[u8]) -> Result<()> {
-        debug_assert!(content.len() <= CONTENT_BYTES_MAX, "the content fits");
-        let number = self.number.wrapping_add(1);
+        if content.len() > CONTENT_BYTES_MAX {
+            return Err(Error::internal("the figures do not fit into their slot"));
+        }
+        let number = self.number + 1;
         let at = slot_at(number);
         let mut slot = Vec::with_capacity(SLOT_HEADER_BYTES + content.len());
         slot.extend_from_slice(&number.to_le_bytes());
@@ -114,14 +120,16 @@ impl FiguresFile {
     }
 }
 
-fn header(salt: &Salt, uuid: [u8; 16]) -> [u8; HEADER_BYTES] {
+/// The file states its own identity, so a copy of it does not pass for it.
+fn header(salt: &Salt, uuid: [u8; 16], identity: u64) -> [u8; HEADER_BYTES] {
     let mut out = [0; HEADER_BYTES];
     out[..8].copy_from_slice(MAGIC);
     out[8..12].copy_from_slice(&FIGURES_FORMAT.to_le_bytes());
     out[12..28].copy_from_slice(salt);
     out[28..44].copy_from_slice(&uuid);
-    let crc = bound_crc(salt, 0, &[&out[..44]]);
-    out[44..].copy_from_slice(&crc.to_le_bytes());
+    out[44..52].copy_from_slice(&identity.to_le_bytes());
+    let crc = bound_crc(salt, 0, &[&out[..52]]);
+    out[52..].copy_from_slice(&crc.to_le_bytes());
     out
 }
 
@@ -143,7 +151,7 @@ pub(super) fn open_for_reading(dir: &dyn Dir, uuid: [u8; 16]) -> Result<Option<(
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened.map_err(|e| Error::io("open", FIGURES, e))?,
     };
-    let salt = salt_of(&read(&*file, 0, HEADER_BYTES)?, uuid)?;
+    let salt = salt_of(&*file, uuid)?;
     Ok(salt.map(|salt| (file, salt)))
 }
 
@@ -163,14 +171,16 @@ pub fn newest(dir: &dyn Dir, uuid: [u8; 16]) -> Result<Option<Newest>> {
     Ok(None)
 }
 
-/// Returns the salt that a header states; `None` if it is no whole header of the database `uuid`.
-fn salt_of(header: &[u8], uuid: [u8; 16]) -> Result<Option<Salt>> {
-    let mut d = Decoder::new(header, FIGURES, 0);
+/// Returns the salt that the header of `file` states; `None` if it is no whole header of the database `uuid` and of this file.
+fn salt_of(file: &dyn File, uuid: [u8; 16]) -> Result<Option<Salt>> {
+    let header = read(file, 0, HEADER_BYTES)?;
+    let mut d = Decoder::new(&header, FIGURES, 0);
     if header.len() < HEADER_BYTES || d.take(8)? != MAGIC {
         return Ok(None);
     }
-    let (format, salt, of, crc) = (d.u32()?, d.array()?, d.array::<16>()?, d.u32()?);
-    if bound_crc(&salt, 0, &[&header[..HEADER_BYTES - 4]]) != crc || of != uuid {
+    let (format, salt, of, identity, crc) = (d.u32()?, d.array()?, d.array::<16>()?, d.u64()?, d.u32()?);
+    let is_whole = bound_crc(&salt, 0, &[&header[..HEADER_BYTES - 4]]) == crc;
+    if !is_whole || of != uuid || identity != file.identity() {
         return Ok(None);
     }
     match format {
@@ -188,7 +198,7 @@ fn slot(file: &dyn File, salt: &Salt, number: u64) -> Result<Option<(u64, Newest
     }
     let mut d = Decoder::new(&header, FIGURES, at);
     let (number, len, crc) = (d.u64()?, d.u32()? as usize, d.u32()?);
-    if len > CONTENT_BYTES_MAX || slot_at(number) != at {
+    if len > CONTENT_BYTES_MAX || slot_at(number) != at || number > NUMBER_MAX {
         return Ok(None);
     }
     let content = read(file, at + SLOT_HEADER_BYTES as u64, len)?;

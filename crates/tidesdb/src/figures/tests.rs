@@ -16,7 +16,7 @@ fn dir(disk: &Arc<SimDisk>) -> Arc<dyn Dir> {
 
 fn figures(n: i64, families: i64) -> Vec<(String, i64)> {
     let of_family = |family| (format!("family.{family}.user_bytes"), n * family);
-    let own = [("puts.p99".to_owned(), n * 1000 - 5), ("lowest".to_owned(), i64::MIN + n)];
+    let own = [("puts.p99".to_owned(), n * 1000 - 5), ("lowest".to_owned(), -(1 << 40) - n)];
     own.into_iter().chain((0..families).map(of_family)).collect()
 }
 
@@ -42,11 +42,52 @@ fn samples_are_read_as_they_were_written_across_chunks_and_sessions() {
     file.record(Pace::Minutes, 1, &figures(9, 0)).unwrap();
     let history = read_history(&*dir, UUID, Pace::Seconds).unwrap();
     assert_eq!(history.series("puts.p99"), expected);
-    assert_eq!(history.series("lowest")[7].1, i64::MIN + 7);
+    assert_eq!(history.series("lowest")[7].1, -(1 << 40) - 7);
     let of_family = history.series("family.3.user_bytes");
     assert!(of_family.iter().any(|(millis, value)| (*millis, *value) == (5_000_000 + 2990 * 1000, 2990 * 3)));
     assert_eq!(read_history(&*dir, UUID, Pace::Minutes).unwrap().series("puts.p99"), [(1, 8995)]);
     assert!(read_history(&*dir, [6; 16], Pace::Seconds).unwrap().samples.is_empty(), "of another database");
+}
+
+/// A program that starts often once took a chunk for each of its samples.
+#[test]
+fn short_sessions_share_chunks_and_a_figure_that_is_not_recorded_has_no_value() {
+    let disk = disk();
+    let dir = dir(&disk);
+    let mut file = FiguresFile::create(&*dir, [1; 16], UUID).unwrap();
+    for n in 0..500_u64 {
+        let mut now = figures(n as i64, 3);
+        if n % 3 == 1 {
+            now.pop();
+        }
+        file.record(Pace::Minutes, n, &now).unwrap();
+        file = FiguresFile::open(&*dir, UUID).unwrap().unwrap();
+    }
+    let history = read_history(&*dir, UUID, Pace::Minutes).unwrap();
+    assert_eq!(history.samples.len(), 500);
+    let expected: Vec<(u64, i64)> = (0..500).filter(|n| n % 3 != 1).map(|n| (n, 2 * n as i64)).collect();
+    assert_eq!(history.series("family.2.user_bytes"), expected);
+}
+
+#[test]
+fn numbers_that_no_writer_reaches_and_a_removed_file_are_left_behind() {
+    let disk = disk();
+    let dir = dir(&disk);
+    let mut file = FiguresFile::create(&*dir, [1; 16], UUID).unwrap();
+    file.write(b"first").unwrap();
+    let mut forged = disk.read_file("/db/FIGURES").unwrap();
+    let at = 4096 + (128 << 10); // the slot of odd numbers
+    forged[at..at + 8].copy_from_slice(&u64::MAX.to_le_bytes());
+    let crc = crate::codec::bound_crc(&[1; 16], at as u64, &[&forged[at..at + 12], b"first"]);
+    forged[at + 12..at + 16].copy_from_slice(&crc.to_le_bytes());
+    disk.write_file("/db/FIGURES", &forged).unwrap();
+    assert!(newest(&*dir, UUID).unwrap().is_none());
+    let mut file = FiguresFile::open(&*dir, UUID).unwrap().unwrap();
+    file.write(b"second").unwrap();
+    assert_eq!(newest(&*dir, UUID).unwrap().unwrap().content, b"second");
+    assert!(file.write(&vec![0; CONTENT_BYTES_MAX + 1]).is_err() && file.is_there(&*dir));
+    dir.unlink(FIGURES).unwrap();
+    assert!(!file.is_there(&*dir));
 }
 
 /// The oldest chunk is replaced, and no sample of its earlier use is taken for one of the later.

@@ -382,16 +382,25 @@ impl JobQueue {
         self.changed.notify_all();
     }
 
-    /// Waits until the queue is closed, for about `patience` at most.
+    /// Waits until the queue is closed or [`JobQueue::wake`] is called, for about `patience` at most.
     pub fn wait_for_close(&self, patience: Duration) {
-        let seen = self.ended.current();
+        self.wait_for_wake(self.wakes(), patience);
+    }
+
+    /// Waits as [`JobQueue::wait_for_close`], unless that has happened since [`JobQueue::wakes`] returned `seen`.
+    pub fn wait_for_wake(&self, seen: u32, patience: Duration) {
         if !self.is_closed() {
             self.ended.wait_while(seen, Some(patience));
         }
     }
 
-    /// Ends the waits of [`JobQueue::wait_for_close`]: the threads that keep the time and publish the figures do their next round now.
-    pub fn wake_for_close(&self) {
+    /// How often threads were woken.
+    pub fn wakes(&self) -> u32 {
+        self.ended.current()
+    }
+
+    /// Has the threads that keep the time and publish the figures do their next round now.
+    pub fn wake(&self) {
         self.ended.advance();
     }
 

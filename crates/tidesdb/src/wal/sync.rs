@@ -4,6 +4,9 @@
 //! written before the sync began become durable together. The other waiters sleep until it has finished and check
 //! again. The first failure poisons the log: every waiter gets it, and no sync of the log is tried again.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
 use tidesdb_sync::{Backoff, Condvar, Mutex, rank};
 
 use super::layout::{RecordKind, blank_record};
@@ -28,6 +31,8 @@ pub(super) struct Group {
     sealed: Mutex<SeqNo, { rank::SEALED }>,
     /// Durations of syncs, of the log with the value logs.
     syncs: Histogram,
+    /// When the sync under way began, in nanoseconds and at least 1; 0 if there is none.
+    began: AtomicU64,
 }
 
 /// The thread that syncs for all waiters. Dropping this wakes them, also after a panic: the next one then leads.
@@ -81,7 +86,9 @@ impl Log {
             backoff.snooze();
         };
         let started = self.env.clock.mono();
+        self.group.began.store((started.as_nanos() as u64).max(1), Ordering::Relaxed);
         let synced = self.sync_files(target, values);
+        self.group.began.store(0, Ordering::Relaxed);
         self.group.syncs.record(self.env.clock.mono().saturating_sub(started));
         synced.inspect_err(|_| files::note_failed_sync(&*self.dir)).map_err(|e| self.poison(e))?;
         let before = self.sequencer.durable();
@@ -101,6 +108,14 @@ impl Log {
     /// Durations of the syncs since the open.
     pub fn sync_times(&self) -> &Histogram {
         &self.group.syncs
+    }
+
+    /// How long the sync that is under way has taken so far; 0 if there is none.
+    pub fn sync_runs_for(&self) -> Duration {
+        match self.group.began.load(Ordering::Relaxed) {
+            0 => Duration::ZERO,
+            began => self.env.clock.mono().saturating_sub(Duration::from_nanos(began)),
+        }
     }
 
     fn sync_files(&self, target: SeqNo, values: &dyn Fn() -> Result<()>) -> Result<()> {

@@ -86,7 +86,7 @@ fn the_page_of_monitoring_names_metrics_that_exist() {
     let db = sim.open();
     fill(db.default_family(), 10, b"v");
     db.flush().unwrap(); // figures by level need a table
-    let age = "\ntidesdb_figures_age_seconds "; // only those of another process have an age
+    let age = "\ntidesdb_figures_age_seconds \ntidesdb_writer{"; // only those of another process have them
     let text = db.metrics_text() + age;
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let names =

@@ -85,8 +85,12 @@ fn nothing_is_written_before_the_first_write_nor_while_nothing_happens() {
     assert!(sim.disk.read_file(FILE).unwrap() == before, "nothing has happened");
     assert!(before.len() < 400 << 10, "{}", before.len());
     db.close().unwrap();
+    // Its figures would stay those of the session before.
     sim.options().with(|o| o.event_log = false).background_threads(2).open().unwrap().put("a", "b").unwrap();
-    assert_eq!(figures(&sim).unwrap().state, WriterState::Closed, "who does not publish changes nothing");
+    assert!(
+        sim.disk.read_file(FILE).is_err(),
+        "who does not publish removes what an earlier one has published"
+    );
 }
 
 #[test]
@@ -209,6 +213,61 @@ fn a_disk_that_hangs_or_fails_delays_and_loses_nothing_but_the_figures() {
     sim.disk.clear_faults();
     let last = db.put("whale", "white").unwrap();
     published(&sim, |seen| seen.stats.visible_seq >= last);
+    db.close().unwrap();
+}
+
+/// A writer that waits for the device is not one that has nothing to do.
+#[test]
+fn a_sync_that_hangs_is_published() {
+    let sim = Sim::new();
+    let db = open(&sim);
+    db.put("whale", "blue").unwrap();
+    published(&sim, is_idle);
+    let gate: Arc<(Mutex<bool>, Condvar)> = Arc::default();
+    let gate_of_disk = Arc::clone(&gate);
+    sim.disk.before_syncs(move |path| {
+        let mut is_open = gate_of_disk.0.lock().unwrap();
+        while path.contains(".wal") && !*is_open {
+            is_open = gate_of_disk.1.wait(is_open).unwrap();
+        }
+    });
+    let writer = db.clone();
+    let put = std::thread::spawn(move || writer.put("whale", "grey"));
+    // The timekeeper, which moves the clock of this test, waits for the sync, too.
+    let seen = published(&sim, |seen| {
+        sim.clock.advance(Duration::from_millis(100));
+        seen.stats.sync_running_seconds >= Duration::from_secs(2)
+    });
+    assert_eq!(seen.state, WriterState::Running);
+    let found = seen.diagnose(None, None);
+    assert_eq!((found[0].rule, found[0].severity), ("hung-sync", tidesdb::Severity::Urgent), "{found:?}");
+    *gate.0.lock().unwrap() = true;
+    gate.1.notify_all();
+    put.join().unwrap().unwrap();
+    let seen = published(&sim, |seen| is_idle(seen) && seen.stats.sync_running_seconds.is_zero());
+    assert!(seen.diagnose(None, None).iter().all(|finding| finding.rule != "hung-sync"));
+    db.close().unwrap();
+}
+
+/// A cursor that is forgotten is found on a quiet database, too.
+#[test]
+fn a_cursor_ages_while_nothing_happens() {
+    let sim = Sim::new();
+    let db = open(&sim);
+    fill(db.default_family(), 10, b"v");
+    let cursor = db.default_family().cursor().unwrap();
+    published(&sim, |seen| is_idle(seen) && seen.stats.cursors == 1);
+    sim.clock.advance(Duration::from_secs(3600));
+    let seen = figures(&sim).unwrap();
+    assert!(
+        seen.stats.oldest_cursor_seconds >= 3600.0 && seen.age >= Duration::from_secs(3600),
+        "{:?}",
+        seen.age
+    );
+    assert!(seen.diagnose(None, None).iter().any(|finding| finding.rule == "old-cursor"));
+    drop(cursor);
+    published(&sim, |seen| is_idle(seen) && seen.stats.cursors == 0);
+    assert!(db.diagnose().is_empty(), "{:?}", db.diagnose());
     db.close().unwrap();
 }
 
