@@ -342,7 +342,7 @@ fn other_faults_are_caught() {
         "filled with the version of the row"
     );
     for workload in [Workload::ProbeAfter, Workload::ProbeBeside] {
-        let probes = Spec { seconds: 0.3, keys: 6000, verify: true, ..row(workload, Pattern::Random) };
+        let probes = Spec { seconds: 1.0, keys: 6000, verify: true, ..row(workload, Pattern::Random) };
         caught(&probes, Fault::WrongValue, "never written for this key");
         caught(&probes, Fault::StaleCursor, "found another one");
         caught(&probes, Fault::FailedCommit, "no space left");
