@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidesdb::{Db, Family, MemoryStore, ObjectStore, SyncMode, Transaction, WriteOptions};
-use tidesdb_io::sim::{Image, SimDisk, Starts, scheduled_on};
+use tidesdb::{Db, Error, Family, MemoryStore, ObjectStore, SyncMode, Transaction, WriteOptions};
+use tidesdb_io::sim::{Habits, Image, SimDisk, Starts, scheduled_on};
 use tidesdb_io::{Env, SimClock};
 use tidesdb_sync::scheduler;
 
@@ -299,12 +299,19 @@ fn close(world: &World, rng: &mut Rng) -> tidesdb::Result<()> {
 
 /// Opens the closed database as another process would, replaces its files and closes it.
 fn take_over(world: &World) {
-    let merged = world.plan.open(&world.env, PATH, as_store(&world.store)).and_then(|db| {
-        db.compact()?;
-        db.close()
-    });
-    if let Err(e) = merged {
-        world.fail(format!("an open after a close, a merge and a close: {e}"));
+    for tries_left in (0..100).rev() {
+        let merged = world.plan.open(&world.env, PATH, as_store(&world.store)).and_then(|db| {
+            db.compact()?;
+            db.close()
+        });
+        let Err(e) = merged else { return };
+        // Windows without POSIX semantics refuses to replace a file that somebody reads just now: who looks beside the close reads `CURRENT`.
+        let is_in_use =
+            matches!(&e, Error::Io { cause, .. } if cause.kind() == io::ErrorKind::PermissionDenied);
+        if tries_left == 0 || !is_in_use || world.plan.habits != Habits::WINDOWS {
+            return world.fail(format!("an open after a close, a merge and a close: {e}"));
+        }
+        world.env.clock.sleep(Duration::from_millis(1));
     }
 }
 
