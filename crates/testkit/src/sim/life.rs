@@ -306,8 +306,8 @@ fn take_over(world: &World) {
         });
         let Err(e) = merged else { return };
         // Windows without POSIX semantics refuses to replace a file that somebody reads just now: who looks beside the close reads `CURRENT`.
-        let is_in_use =
-            matches!(&e, Error::Io { cause, .. } if cause.kind() == io::ErrorKind::PermissionDenied);
+        let is_in_use = matches!(&e, Error::Io { op: "rename", file, cause, .. }
+            if &**file == "CURRENT" && cause.kind() == io::ErrorKind::PermissionDenied);
         if tries_left == 0 || !is_in_use || world.plan.habits != Habits::WINDOWS {
             return world.fail(format!("an open after a close, a merge and a close: {e}"));
         }

@@ -47,6 +47,10 @@ impl Doctor {
                     out,
                 )
             }
+            None if is_locked && common.json => {
+                out.json(&json!({ "unknown": super::stats::NO_FIGURES }))?;
+                Ok(Exit::No)
+            }
             None if is_locked => {
                 out.line("unknown: another process has the database open and publishes no figures")?;
                 out.line(format!("  why: {}", super::stats::NO_FIGURES))?;

@@ -30,10 +30,6 @@ pub(crate) struct Stats {
 impl Stats {
     pub(crate) fn run(&self, session: &Session, out: &mut Out<'_>) -> Outcome {
         let writer = session.writer_figures();
-        let stats = match &writer {
-            Some(writer) => writer.stats.clone(),
-            None => session.db.stats(),
-        };
         if self.openmetrics {
             if writer.is_none() && session.beside.is_some() {
                 // Those of this reader would pass for them.
@@ -44,11 +40,18 @@ impl Stats {
             return Ok(Exit::Done);
         }
         if let Some(name) = &session.common.family {
-            return one_family(name, &stats, writer.as_ref(), session, out);
+            return one_family(name, writer.as_ref(), session, out);
         }
+        let own;
+        let (stats, left_out) = match &writer {
+            Some(writer) => (&writer.stats, Vec::new()),
+            None => {
+                own = session.db.stats();
+                (&own, session.left_out()?)
+            }
+        };
         if session.common.json {
-            let left_out = if writer.is_none() { session.left_out()? } else { Vec::new() };
-            let mut all = database_json(&stats, &left_out);
+            let mut all = database_json(stats, &left_out);
             let health = writer.as_ref().map_or_else(|| session.db.health(), |writer| writer.health.clone());
             all.insert("health".into(), health.state.name().into());
             all.insert("health_causes".into(), health.causes.into());
@@ -58,9 +61,8 @@ impl Stats {
         }
         out.line(out.paint(Style::Strong, &session.path.display().to_string()))?;
         print_source(writer.as_ref(), session, out)?;
-        print_database(&stats, out)?;
+        print_database(stats, out)?;
         stats.families.iter().try_for_each(|family| print_family(family, out))?;
-        let left_out = if writer.is_none() { session.left_out()? } else { Vec::new() };
         for tree in stats.trees.iter().chain(&left_out) {
             out.line(out.paint(Style::Strong, &format!("tree of family {:?}", tree.family)))?;
             if !tree.order_is_known {
@@ -74,23 +76,24 @@ impl Stats {
 }
 
 /// Prints the statistics of the family `name`.
-fn one_family(
-    name: &str,
-    stats: &tidesdb::Stats,
-    writer: Option<&WriterFigures>,
-    session: &Session,
-    out: &mut Out<'_>,
-) -> Outcome {
-    let Some(family) = stats.families.iter().find(|family| family.name == name) else {
-        session.family_named(name)?; // suggests another name if there is none of this
-        let what = format!("the figures of the writer leave out family {name:?}: it has too many");
-        return Err(Failure::usage(what));
+fn one_family(name: &str, writer: Option<&WriterFigures>, session: &Session, out: &mut Out<'_>) -> Outcome {
+    let published = writer.and_then(|writer| writer.stats.families.iter().find(|family| family.name == name));
+    let family = match published {
+        Some(family) => family.clone(),
+        None => {
+            let own = session.family_named(name)?; // suggests another name if there is none of this
+            if writer.is_some() {
+                let what = format!("the figures of the writer leave out family {name:?}: it has too many");
+                return Err(Failure::usage(what));
+            }
+            own.stats()
+        }
     };
     if session.common.json {
-        out.json(&family_json(family))?;
+        out.json(&family_json(&family))?;
     } else {
         print_source(writer, session, out)?;
-        print_family(family, out)?;
+        print_family(&family, out)?;
     }
     Ok(Exit::Done)
 }

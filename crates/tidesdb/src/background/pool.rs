@@ -9,7 +9,7 @@ use tidesdb_sync::{Mutex, rank};
 
 use super::{Ticks, finished, run};
 use crate::context::WriteCtx;
-use crate::engine::Engine;
+use crate::engine::{Engine, FIRST_FIGURES_AFTER};
 use crate::jobs::{Job, Takes, ThreadKind};
 use crate::{Error, Result};
 
@@ -201,12 +201,9 @@ fn keep_time(engine: &Arc<Engine>) {
     }
 }
 
-/// A session that is shorter publishes nothing.
-const FIRST_FIGURES: Duration = Duration::from_millis(500);
-
 fn publish_figures(engine: &Engine) {
     let jobs = &engine.write.jobs;
-    let (mut seen, mut pause) = (jobs.wakes(), FIRST_FIGURES);
+    let (mut seen, mut pause) = (jobs.wakes(), FIRST_FIGURES_AFTER);
     while !jobs.is_closed() {
         jobs.wait_for_wake(seen, pause); // not by the clock of a test: one that waits moves it
         if !jobs.is_closed() {

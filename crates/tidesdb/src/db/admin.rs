@@ -107,6 +107,15 @@ impl Db {
 
     /// Sets from which duration on operations are reported as slow: as events `slow_operation`, at most one a second for each kind. `None`: none is. It lasts
     /// until the database is closed; see [`DbOptions::slow_operation`](crate::DbOptions::slow_operation).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # use std::time::Duration;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// db.set_slow_operation(Some(Duration::from_millis(20)));
+    /// db.set_slow_sync(Duration::from_millis(10));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn set_slow_operation(&self, from: Option<Duration>) {
         self.inner.engine.reads.set_slow_from(from);
     }

@@ -13,6 +13,7 @@ use crate::engine::Stats;
 use crate::family::FamilyStats;
 use crate::figures::{History, Pace, read_history};
 use crate::health::{HealthReport, HealthState};
+use crate::stats;
 use crate::waits::StallCause;
 
 /// How bad a finding is.
@@ -206,9 +207,7 @@ fn size(bytes: u64) -> String {
 
 fn time(time: Duration) -> String {
     match time.as_secs_f64() {
-        secs if secs < 1e-3 => format!("{:.0} us", secs * 1e6),
-        secs if secs < 1.0 => format!("{:.1} ms", secs * 1e3),
-        secs if secs < 120.0 => format!("{secs:.1} s"),
+        secs if secs < 120.0 => stats::time(secs),
         secs if secs < 7200.0 => format!("{:.0} minutes", secs / 60.0),
         secs => format!("{:.0} hours", secs / 3600.0),
     }

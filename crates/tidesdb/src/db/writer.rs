@@ -158,13 +158,23 @@ impl OpenOptions {
         let (dir, uuid) = self.place_of_figures()?;
         WriterFigures::read(&*dir, uuid, self.env.clock.wall())
     }
-}
 
-impl OpenOptions {
     /// Returns figures of the past that the processes which wrote the database have recorded: of each second of the last hour in which
     /// something happened, then of each minute of the last day. Names are those of [`Stats`], with a point before what belongs to a kind of
     /// operation (`puts.p99`), a cause (`stall.tables.time`) or one of the ten busiest families (`family.NAME.user_bytes`). Seconds are in
     /// nanoseconds, shares and ratios in thousandths; percentiles are those of the second, or the minute.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # use tidesdb::Db;
+    /// # let db = Db::open(dir.path())?;
+    /// # db.put("whale", "blue")?;
+    /// let [seconds, _minutes] = Db::options(dir.path()).writer_history()?;
+    /// for (millis, nanoseconds) in seconds.series("puts.p99") {
+    ///     println!("{millis}: {nanoseconds} ns");
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`OpenOptions::writer_figures`].

@@ -13,7 +13,7 @@ mod watch;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
-pub use publish::Publisher;
+pub use publish::{FIRST_FIGURES_AFTER, Publisher};
 pub use report::{Phase, Report};
 pub use stats::{Stats, tree_of};
 use tidesdb_sync::{Mutex, rank};

@@ -17,6 +17,8 @@ use crate::memory::Use;
 
 /// How often figures are written while there is something to do.
 const PERIOD: Duration = Duration::from_secs(1);
+/// A session that is shorter publishes nothing.
+pub const FIRST_FIGURES_AFTER: Duration = Duration::from_millis(500);
 const MINUTE: Duration = Duration::from_secs(60);
 /// The pause is at least so many times as long as the figures took: those of ten thousand families take tens of milliseconds.
 const PAUSE_SHARE: u32 = 50;

@@ -206,7 +206,7 @@ impl Report {
             put_bytes(&mut health, format!("and {more} more").as_bytes());
         }
         fields.bytes(field::HEALTH, Required, &health);
-        fields.number(field::LEFT_OUT, Required, left_out);
+        fields.number(field::LEFT_OUT, Required, self.left_out.saturating_add(left_out));
         fields.bytes(field::TABLES, Optional, &self.tables(families));
         fields.finish(&UnknownFields::default());
         out

@@ -170,35 +170,25 @@ fn share(part: u64, rest: u64) -> f64 {
     part as f64 / (part + rest).max(1) as f64
 }
 
+/// The durations of each kind of operation and of work with its name, borrowed as the statistics are.
+macro_rules! by_name {
+    ($stats:ident) => { by_name!($stats: gets multi_gets seeks puts commits syncs flushes merges) };
+    ($stats:ident: $($kind:ident)+) => {{
+        let Self { $($kind,)+ .. } = $stats;
+        [$((stringify!($kind), $kind)),+]
+    }};
+}
+
 impl Stats {
     /// Returns the durations of each kind of operation and of work, by name. Those of operations are random samples:
     /// [`Durations::sampled_one_in`](crate::Durations::sampled_one_in).
     pub fn times(&self) -> [(&'static str, &TimeStats); 8] {
-        [
-            ("gets", &self.gets),
-            ("multi_gets", &self.multi_gets),
-            ("seeks", &self.seeks),
-            ("puts", &self.puts),
-            ("commits", &self.commits),
-            ("syncs", &self.syncs),
-            ("flushes", &self.flushes),
-            ("merges", &self.merges),
-        ]
+        by_name!(self)
     }
 
     /// The durations of the kind `name`: see [`Stats::times`].
     pub(crate) fn times_of(&mut self, name: &str) -> Option<&mut TimeStats> {
-        Some(match name {
-            "gets" => &mut self.gets,
-            "multi_gets" => &mut self.multi_gets,
-            "seeks" => &mut self.seeks,
-            "puts" => &mut self.puts,
-            "commits" => &mut self.commits,
-            "syncs" => &mut self.syncs,
-            "flushes" => &mut self.flushes,
-            "merges" => &mut self.merges,
-            _ => return None,
-        })
+        by_name!(self).into_iter().find_map(|(other, times)| (other == name).then_some(times))
     }
 
     /// Returns the time writers were delayed since the open, summed over all threads.

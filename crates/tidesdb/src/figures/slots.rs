@@ -43,8 +43,8 @@ pub struct FiguresFile {
     salt: Salt,
     /// Number of the last slot that was written.
     number: u64,
-    seconds: HistoryWriter,
-    minutes: HistoryWriter,
+    /// By [`Pace`]; made for the first sample, because that reads where each chunk ends.
+    history: [Option<HistoryWriter>; 2],
 }
 
 impl FiguresFile {
@@ -57,7 +57,7 @@ impl FiguresFile {
         let Ok(Some(salt)) = salt_of(&*file, uuid) else { return Ok(None) };
         let slots = [slot(&*file, &salt, 1)?, slot(&*file, &salt, 2)?];
         let number = slots.into_iter().flatten().map(|(number, _)| number).max().unwrap_or(0);
-        Self::with(file, salt, number).map(Some)
+        Ok(Some(Self { file, salt, number, history: [None, None] }))
     }
 
     /// Makes a new file in `dir`, in place of one that exists.
@@ -73,12 +73,8 @@ impl FiguresFile {
             file.write_all_at(&header(&salt, uuid, file.identity()), 0)?;
             Ok(file)
         });
-        Self::with(made.map_err(|e| Error::io("create", FIGURES, e))?, salt, 0)
-    }
-
-    fn with(file: Arc<dyn File>, salt: Salt, number: u64) -> Result<Self> {
-        let history = |pace| HistoryWriter::after(pace, &*file, &salt);
-        Ok(Self { seconds: history(Pace::Seconds)?, minutes: history(Pace::Minutes)?, file, salt, number })
+        let file = made.map_err(|e| Error::io("create", FIGURES, e))?;
+        Ok(Self { file, salt, number: 0, history: [None, None] })
     }
 
     /// Returns false if the file was removed: its figures reach nobody.
@@ -91,9 +87,9 @@ impl FiguresFile {
     /// # Errors
     /// Of the disk: the sample is lost.
     pub fn record(&mut self, pace: Pace, millis: u64, figures: &[(String, i64)]) -> Result<()> {
-        let history = match pace {
-            Pace::Seconds => &mut self.seconds,
-            Pace::Minutes => &mut self.minutes,
+        let history = match &mut self.history[pace as usize] {
+            Some(history) => history,
+            none => none.insert(HistoryWriter::after(pace, &*self.file, &self.salt)?),
         };
         history.append(&*self.file, &self.salt, millis, figures)
     }

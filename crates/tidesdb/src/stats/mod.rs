@@ -134,7 +134,7 @@ pub(crate) fn set<T: FigureType>(figure: &mut T, value: StatValue) {
 }
 
 /// Formats a time in the unit that suits it.
-fn time(secs: f64) -> String {
+pub(crate) fn time(secs: f64) -> String {
     match secs {
         secs if secs < 1e-3 => format!("{:.1} us", secs * 1e6),
         secs if secs < 1.0 => format!("{:.2} ms", secs * 1e3),

@@ -160,6 +160,29 @@ fn a_file_of_another_database_or_of_a_newer_version_is_not_read() {
     ));
 }
 
+/// The process that they name runs, and has the original open.
+#[test]
+#[cfg(unix)]
+fn a_copy_of_the_folder_has_no_figures_of_the_original() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let db = Db::open(at("db")).unwrap();
+    db.put("whale", "blue").unwrap();
+    let began = Instant::now();
+    while Db::options(at("db")).writer_figures().unwrap().is_none() {
+        assert!(began.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::fs::create_dir(at("copy")).unwrap();
+    for file in std::fs::read_dir(at("db")).unwrap().flatten() {
+        std::fs::copy(file.path(), at("copy").join(file.file_name())).unwrap();
+    }
+    assert!(Db::options(at("copy")).writer_figures().unwrap().is_none());
+    std::fs::rename(at("db"), at("moved")).unwrap();
+    assert!(Db::options(at("moved")).writer_figures().unwrap().is_some(), "it is the same file");
+    db.close().unwrap();
+}
+
 /// The figures are left behind, and nothing else is delayed.
 #[test]
 fn a_disk_that_hangs_or_fails_delays_and_loses_nothing_but_the_figures() {
