@@ -256,11 +256,20 @@ fn a_sync_that_hangs_is_published() {
     });
     let writer = db.clone();
     let put = std::thread::spawn(move || writer.put("whale", "grey"));
-    // The timekeeper, which moves the clock of this test, waits for the sync, too.
-    let seen = published(&sim, |seen| {
-        sim.clock.advance(Duration::from_millis(100));
-        seen.stats.sync_running_seconds >= Duration::from_secs(2)
-    });
+    // The timekeeper, which moves the clock of this test, waits for the sync, too. The second figures show that the writer is not taken for
+    // one that has nothing to do since the first.
+    let runs_longer_than = |before: Duration| {
+        let look = |seen: &WriterFigures| seen.stats.sync_running_seconds > before;
+        let began = Instant::now();
+        while db.stats().sync_running_seconds <= before + Duration::from_secs(2) {
+            assert!(began.elapsed() < Duration::from_secs(60), "the sync does not hang");
+            std::thread::sleep(Duration::from_millis(5));
+            sim.clock.advance(Duration::from_secs(1));
+        }
+        published(&sim, look)
+    };
+    let first = runs_longer_than(Duration::ZERO);
+    let seen = runs_longer_than(first.stats.sync_running_seconds);
     assert_eq!(seen.state, WriterState::Running);
     let found = seen.diagnose(None, None);
     assert_eq!((found[0].rule, found[0].severity), ("hung-sync", tidesdb::Severity::Urgent), "{found:?}");
