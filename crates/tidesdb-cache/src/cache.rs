@@ -152,6 +152,9 @@ impl<V: Send + Sync + 'static> Cache<V> {
             self.table.enqueue(hash, &guard);
         }
         self.account.count(Count::Insert);
+        if known {
+            self.account.count(Count::Return);
+        }
         let winner = self.table.settle(key, hash, placed, &guard);
         let handle = winner.map_or(Handle(entry), |winner| Handle(winner.share()));
         self.grow(&guard);

@@ -14,6 +14,8 @@ pub struct CacheStats {
     pub misses: u64,
     /// Values put into the table.
     pub inserts: u64,
+    /// Of these, values whose key had been in the table until lately. A larger cache would have kept them.
+    pub returns: u64,
     /// Values evicted to make room.
     pub evictions: u64,
     /// Number of values in the table.
@@ -33,10 +35,11 @@ pub(crate) enum Count {
     Hit,
     Miss,
     Insert,
+    Return,
     Eviction,
 }
 
-const COUNTS: usize = 4;
+const COUNTS: usize = 5;
 
 /// The fields that every insert and eviction writes, on one cache line.
 struct Level {
@@ -143,6 +146,7 @@ impl Account {
             hits: sum(Count::Hit),
             misses: sum(Count::Miss),
             inserts: sum(Count::Insert),
+            returns: sum(Count::Return),
             evictions: sum(Count::Eviction),
             entries: self.entries(),
             used_bytes: self.used(),

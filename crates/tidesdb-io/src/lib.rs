@@ -17,6 +17,7 @@
 //! * Reads and writes may be short. [`FileExt`] provides the loops.
 #![allow(unsafe_code, reason = "a leaf crate")]
 
+mod surroundings;
 mod system;
 mod region;
 mod buffer;
@@ -48,6 +49,7 @@ pub use machine::MachineMemory;
 pub use pool::{Descriptors, PooledDir, is_out_of_descriptors};
 pub use process::{ProcessId, ProcessState};
 pub use region::zeroed;
+pub use surroundings::{Holder, Mount, Surroundings};
 pub use system::boot::Boot;
 pub use threads::{JoinHandle, Priority, RealThreads, Threads};
 pub use vfs::{Access, Advice, Dir, DirLock, Disk, File, FileExt, ReadMap, SharedMap, Space};

@@ -23,7 +23,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use crate::raw::{Mutex, MutexGuard, RwLock};
 use crate::system::{self, Errno};
-use crate::{Access, Advice, Boot, Dir, DirLock, File, ReadMap, Space};
+use crate::{Access, Advice, Boot, Dir, DirLock, File, ReadMap, Space, Surroundings};
 
 /// More open files cost memory and gain nothing.
 const DESCRIPTORS_MAX: usize = 8192;
@@ -225,6 +225,10 @@ impl Dir for PooledDir {
 
     fn space(&self) -> io::Result<Space> {
         self.inner.space()
+    }
+
+    fn surroundings(&self, process: Option<u32>) -> Surroundings {
+        self.inner.surroundings(process)
     }
 
     fn path(&self) -> &Path {

@@ -15,7 +15,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::Boot;
+use crate::{Boot, Surroundings};
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +104,11 @@ pub trait Dir: Send + Sync + Debug {
     fn boot(&self) -> Boot;
     /// Returns the free and total space of the file system.
     fn space(&self) -> io::Result<Space>;
+    /// Looks around the directory; `process` is the number of the one that writes there. Looks at each process of the machine. Nothing is
+    /// known of a directory that is not of this machine.
+    fn surroundings(&self, _process: Option<u32>) -> Surroundings {
+        Surroundings::default()
+    }
     /// Returns the path this directory was opened by, for messages.
     fn path(&self) -> &Path;
     /// Returns the concrete type, so that [`Dir::link`] can recognise a directory of its own kind.

@@ -77,10 +77,10 @@ mod callback;
 mod types;
 mod codec;
 pub mod store;
-mod options;
 mod health;
 mod clock;
 mod stats;
+mod options;
 mod waits;
 mod memory;
 // Files: names, events, figures for other processes, range deletes, values, tables, log.
@@ -135,8 +135,8 @@ pub use figures::{History, Sample};
 pub use health::{HealthReport, HealthState};
 pub use jobs::JobStats;
 pub use options::{
-    DbOptions, FamilyOptions, Isolation, ReadOptions, RecoveryMode, RemoteOptions, SettingInfo, SyncMode,
-    TransactOptions, WriteOptions,
+    ChangedSetting, DbOptions, FamilyOptions, Isolation, ReadOptions, RecoveryMode, RemoteOptions,
+    SettingInfo, SyncMode, TransactOptions, WriteOptions,
 };
 pub use read::{Cursor, Iter, Keys, ValueReader};
 pub use remote::RemoteStats;

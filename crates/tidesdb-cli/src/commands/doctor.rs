@@ -1,14 +1,15 @@
 //! `tidesdb doctor`: what is wrong with a database.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::ValueHint;
 use serde_json::{Value, json};
-use tidesdb::{Db, Error, Finding, Severity, Stats, WriterFigures};
-use tidesdb_io::{Disk, RealDisk};
+use tidesdb::{ChangedSetting, Db, Error, Finding, HealthReport, Severity, Stats, WriterFigures};
 
+use super::bundle;
 use super::stats::source;
 use crate::failure::{Exit, Outcome};
-use crate::output::{Out, Style};
+use crate::output::{self, Out, Style};
 use crate::session::{self, Access, Common, Place, Session, Target, foreign, is_foreign, no_database};
 use crate::text::{grouped, size, time};
 
@@ -21,6 +22,9 @@ use crate::text::{grouped, size, time};
 pub(crate) struct Doctor {
     #[command(flatten)]
     target: Target,
+    /// Also write what a maintainer needs into this file, as JSON: figures, settings, history, events; no key and no value
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    bundle: Option<PathBuf>,
 }
 
 impl Doctor {
@@ -39,13 +43,10 @@ impl Doctor {
         let is_locked = matches!(Db::options(path).read_only(true).lock(), Err(Error::Locked { .. }));
         match published.filter(|figures| session::is_of_writer(figures, is_locked)) {
             Some(figures) => {
-                let minutes = options.writer_history().ok().map(|[_, minutes]| minutes);
-                let found = figures.diagnose(minutes.as_ref(), space(path));
-                print(
-                    &Patient { path, stats: &figures.stats, writer: Some(&figures), found },
-                    common.json,
-                    out,
-                )
+                let found = figures.diagnose();
+                let patient = Patient { path, stats: &figures.stats, writer: Some(&figures), found };
+                self.bundle(&patient, &figures.health, &figures.settings)?;
+                print(&patient, common.json, out)
             }
             None if is_locked && common.json => {
                 out.json(&json!({ "unknown": super::stats::NO_FIGURES }))?;
@@ -59,22 +60,38 @@ impl Doctor {
             None => {
                 let session = Session::open(&place, common, Access::Read)?;
                 let found = session.db.diagnose();
-                let exit = print(
-                    &Patient { path, stats: &session.db.stats(), writer: None, found },
-                    common.json,
-                    out,
-                )?;
+                let patient = Patient { path, stats: &session.db.stats(), writer: None, found };
+                // Those of the database are the settings of this command.
+                let mut settings = session.db.changed_settings();
+                settings.retain(|setting| !setting.family.is_empty());
+                self.bundle(&patient, &session.db.health(), &settings)?;
+                let exit = print(&patient, common.json, out)?;
                 session.db.close()?;
                 Ok(exit)
             }
         }
     }
-}
 
-/// Bytes of the file system that are free, and all of them.
-fn space(path: &Path) -> Option<(u64, u64)> {
-    let space = RealDisk::new().open_dir(path, false).ok()?.space().ok()?;
-    Some((space.free, space.total))
+    /// Writes the file for a maintainer, if one is asked for.
+    fn bundle(
+        &self,
+        patient: &Patient<'_>,
+        health: &HealthReport,
+        settings: &[ChangedSetting],
+    ) -> Outcome<()> {
+        let Some(file) = &self.bundle else { return Ok(()) };
+        let mut figures = super::stats::database_json(patient.stats, &[]);
+        figures.insert("health".into(), health.state.name().into());
+        figures.insert("health_causes".into(), health.causes.clone().into());
+        figures.insert("figures_of".into(), patient.writer.map(super::stats::writer_json).into());
+        figures.insert("findings".into(), patient.found.iter().map(finding_json).collect());
+        bundle::write(file, patient.path, figures, settings)?;
+        output::tell(format!(
+            "{} holds the report for a maintainer; look at it before you send it\n",
+            file.display()
+        ));
+        Ok(())
+    }
 }
 
 /// What was looked at, and what was found.

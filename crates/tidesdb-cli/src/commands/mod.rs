@@ -14,6 +14,7 @@ pub(crate) mod put;
 pub(crate) mod scan;
 pub(crate) mod levels;
 pub(crate) mod stats;
+mod bundle;
 pub(crate) mod doctor;
 pub(crate) mod verify;
 pub(crate) mod inspect;

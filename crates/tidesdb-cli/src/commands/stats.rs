@@ -214,7 +214,7 @@ fn print_family(family: &FamilyStats, out: &mut Out<'_>) -> Outcome<()> {
     print(family.figures(), out)
 }
 
-fn database_json(stats: &tidesdb::Stats, left_out: &[TreeStats]) -> Map<String, Value> {
+pub(super) fn database_json(stats: &tidesdb::Stats, left_out: &[TreeStats]) -> Map<String, Value> {
     let mut all = figures_json(stats.figures());
     for (cause, stall) in stats.stalls_by_cause() {
         all.insert(format!("stalled_by_{}", cause.name()), figures_json(stall.figures()).into());

@@ -90,6 +90,16 @@ fn the_doctor_tells_processes_apart_and_says_nothing_of_a_healthy_one() {
     };
     let (code, text) = says("healthy; figures of process");
     assert_eq!((code, text.lines().count()), (0, 1), "{text}");
+    let bundle = stage.path("bundle.json");
+    stage.ok(&["doctor", "--bundle", bundle.to_str().unwrap()]);
+    let text = std::fs::read_to_string(&bundle).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(json["figures"]["figures_of"]["process"], writer.id());
+    assert_eq!(json["figures"]["families"][0]["name"], "default");
+    assert!(json["files"].as_array().unwrap().iter().any(|file| file["name"] == "FIGURES"), "{text}");
+    assert!(json["history"]["seconds"]["figures"]["puts.count"].is_array(), "{text}");
+    assert_eq!(json["events"][0]["event"], "open", "{text}");
+
     signal(&writer, "-STOP");
     let (code, text) = says("is stopped by a signal");
     assert!(code == 1 && text.starts_with("urgent: ") && text.contains("--- for a report ---"), "{text}");
@@ -101,6 +111,13 @@ fn the_doctor_tells_processes_apart_and_says_nothing_of_a_healthy_one() {
     assert!(code == 1 && text.starts_with("urgent: the process that wrote the database has ended"), "{text}");
     let json: serde_json::Value = serde_json::from_str(stage.run(&["doctor", "--json"]).text()).unwrap();
     assert_eq!(json["findings"][0]["rule"], "ended");
-    stage.ok(&["put", "c", "3"]);
-    assert_eq!(stage.ok(&["doctor"]), "healthy\n");
+    stage.ok(&["put", "a secret key", "3"]);
+    stage.ok(&["compact"]);
+    assert_eq!(stage.ok(&["doctor", "--bundle", bundle.to_str().unwrap()]), "healthy\n");
+    let text = std::fs::read_to_string(&bundle).unwrap();
+    let hidden = text.replace(' ', "");
+    assert!(
+        !text.contains("secret") && !hidden.contains("first_key") && text.contains("\"levels\""),
+        "{text}"
+    );
 }

@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::name::check_name;
 use crate::system::{self, Errno, Folder, How, parent_of};
-use crate::{Access, Boot, Dir, DirLock, Disk, File, Space};
+use crate::{Access, Boot, Dir, DirLock, Disk, File, Space, Surroundings};
 use file::RealFile;
 
 /// The file systems of the machine.
@@ -176,6 +176,10 @@ impl Dir for RealDir {
     fn space(&self) -> io::Result<Space> {
         let (free, total) = self.folder.space()?;
         Ok(Space { free, total })
+    }
+
+    fn surroundings(&self, process: Option<u32>) -> Surroundings {
+        system::surroundings(&self.path, process)
     }
 
     fn path(&self) -> &Path {

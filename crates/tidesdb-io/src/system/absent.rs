@@ -1,10 +1,12 @@
 //! Calls that only Linux has, and what takes their place on the other systems.
 
 use std::io;
+use std::path::Path;
 
 use super::Handle;
 #[cfg(unix)]
 use super::Mapping;
+use crate::surroundings::Surroundings;
 
 /// Returns nothing: the system does not tell whether bytes are in the page cache.
 pub(crate) fn read_cached_at(_file: &Handle, _buf: &mut [u8], _offset: u64) -> io::Result<Option<usize>> {
@@ -57,6 +59,11 @@ pub(crate) fn process() -> (u64, [u8; 16], u64) {
 /// Returns nothing: the system is not asked.
 pub(crate) fn process_now(_number: u32) -> Option<(u64, Option<bool>)> {
     None
+}
+
+/// Returns nothing: the system is not asked.
+pub(crate) fn surroundings(_dir: &Path, _process: Option<u32>) -> Surroundings {
+    Surroundings::default()
 }
 
 /// Returns 0: the number of a file takes a call that nothing else on Windows needs.

@@ -335,10 +335,22 @@ const HIERARCHIES: [(&str, &str, &str, &str); 3] = [
 
 /// Returns all bytes of memory that this process may use, and those of them that are free.
 pub(crate) fn memory() -> (u64, u64) {
-    let read = |path: &Path| std::fs::read_to_string(path).ok();
-    let host = memory_of_host(&read(Path::new("/proc/meminfo")).unwrap_or_default());
-    let groups = read(Path::new("/proc/self/cgroup")).unwrap_or_default();
-    within_groups(host, &groups, read)
+    memory_within(&read_text(Path::new("/proc/self/cgroup")).unwrap_or_default())
+}
+
+/// Returns all bytes of memory that the process `number` may use; `None` if it is not there.
+pub(super) fn memory_of(number: u32) -> Option<u64> {
+    Some(memory_within(&read_text(Path::new(&format!("/proc/{number}/cgroup")))?).0)
+}
+
+fn read_text(path: &Path) -> Option<String> {
+    std::fs::read_to_string(path).ok()
+}
+
+/// Returns the bytes of memory, all and free, of the machine within `groups`, which has the form of `/proc/self/cgroup`.
+fn memory_within(groups: &str) -> (u64, u64) {
+    let host = memory_of_host(&read_text(Path::new("/proc/meminfo")).unwrap_or_default());
+    within_groups(host, groups, read_text)
 }
 
 /// Reads `/proc/meminfo`. If that is not mounted, asks the kernel, which does not count caches as free.

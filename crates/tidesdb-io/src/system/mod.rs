@@ -22,6 +22,8 @@ pub(crate) mod pages;
 #[cfg(any(target_os = "linux", target_os = "freebsd"))]
 mod posix;
 pub(crate) mod reach;
+#[cfg(target_os = "linux")]
+mod surroundings;
 #[cfg(any(target_vendor = "apple", target_os = "freebsd"))]
 mod sysctl;
 #[cfg(unix)]
@@ -61,6 +63,11 @@ pub(crate) use unix::{
 
 #[cfg(unix)]
 pub(crate) use unix_program as program;
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) use absent::surroundings;
+#[cfg(target_os = "linux")]
+pub(crate) use surroundings::surroundings;
 
 #[cfg(windows)]
 pub(crate) use windows_program as program;

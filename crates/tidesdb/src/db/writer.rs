@@ -12,6 +12,7 @@ use crate::engine::{Phase, Report, Stats};
 use crate::figures::{History, Pace, newest, read_history};
 use crate::files::{self, FIGURES};
 use crate::health::HealthReport;
+use crate::options::ChangedSetting;
 use crate::version::in_force;
 use crate::{Error, Result};
 
@@ -42,6 +43,8 @@ use crate::{Error, Result};
 pub struct WriterFigures {
     /// The figures. Keys are not among them: the first and last keys of levels are empty.
     pub stats: Stats,
+    /// Settings that differ from their defaults, of the database and of its families.
+    pub settings: Vec<ChangedSetting>,
     /// The health. The failure itself is not there, only its text.
     pub health: HealthReport,
     /// Number of the process.
@@ -60,6 +63,8 @@ pub struct WriterFigures {
     pub families_left_out: u64,
     /// Figures of this version that the writer, of another version, does not publish, such as `families.tombstones`: they are 0 here.
     pub unknown: Vec<String>,
+    /// Where they were read: the directory, and the identity of the database in it.
+    pub(super) place: (Arc<dyn Dir>, [u8; 16]),
 }
 
 /// What is known of the process that published figures.
@@ -113,7 +118,7 @@ impl WriterFigures {
         metrics::text(&self.stats, &self.health, Some((self.state, self.age)))
     }
 
-    fn of(report: Report, now: Duration) -> Self {
+    fn of(report: Report, place: (Arc<dyn Dir>, [u8; 16]), now: Duration) -> Self {
         let state = match (report.phase, report.process.look()) {
             (Phase::Closed, _) => WriterState::Closed,
             (Phase::Open, ProcessState::Runs) => WriterState::Running,
@@ -129,6 +134,7 @@ impl WriterFigures {
         }
         Self {
             stats,
+            settings: report.settings,
             health: report.health,
             process: report.process.number,
             state,
@@ -138,12 +144,13 @@ impl WriterFigures {
             open_for: report.open_for,
             families_left_out: report.left_out,
             unknown: report.missing,
+            place,
         }
     }
 
-    fn read(dir: &dyn Dir, uuid: [u8; 16], now: Duration) -> Result<Option<Self>> {
-        let Some(found) = newest(dir, uuid)? else { return Ok(None) };
-        Ok(Some(Self::of(Report::decode(&found.content, FIGURES, found.at)?, now)))
+    fn read(place: (Arc<dyn Dir>, [u8; 16]), now: Duration) -> Result<Option<Self>> {
+        let Some(found) = newest(&*place.0, place.1)? else { return Ok(None) };
+        Ok(Some(Self::of(Report::decode(&found.content, FIGURES, found.at)?, place, now)))
     }
 }
 
@@ -155,8 +162,7 @@ impl OpenOptions {
     /// # Errors
     /// `NotFound` if there is no database; `FormatTooNew`; `Corrupt`; `Io`.
     pub fn writer_figures(&self) -> Result<Option<WriterFigures>> {
-        let (dir, uuid) = self.place_of_figures()?;
-        WriterFigures::read(&*dir, uuid, self.env.clock.wall())
+        WriterFigures::read(self.place_of_figures()?, self.env.clock.wall())
     }
 
     /// Returns figures of the past that the processes which wrote the database have recorded: of each second of the last hour in which
@@ -204,6 +210,6 @@ impl Reader {
     /// As there.
     pub fn writer_figures(&self) -> Result<Option<WriterFigures>> {
         let (dir, uuid, now) = self.place();
-        WriterFigures::read(&*dir, uuid, now)
+        WriterFigures::read((dir, uuid), now)
     }
 }

@@ -14,6 +14,7 @@ use crate::figures::{CONTENT_BYTES_MAX, FiguresFile, Pace};
 use crate::files::{self, FIGURES};
 use crate::health::HealthReport;
 use crate::memory::Use;
+use crate::options::ChangedSetting;
 
 /// How often figures are written while there is something to do.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -92,6 +93,14 @@ impl Engine {
         }
     }
 
+    /// Returns the settings of the database and of its families that differ from their defaults.
+    pub fn changed_settings(&self) -> Vec<ChangedSetting> {
+        let mut all = self.write.options.changed();
+        let families = self.write.all_families();
+        families.iter().for_each(|family| all.append(&mut family.options.now().changed(&family.name())));
+        all
+    }
+
     fn activity(&self, health: &HealthReport) -> Activity {
         let (cache, tables) = (self.maintenance.tables.cache.stats(), &self.maintenance.tables);
         let (times, log, memory) = (&self.reads.times, &self.write.log, &self.write.memory);
@@ -141,6 +150,7 @@ impl Publisher {
             phase,
             health,
             stats: engine.stats_without_heap(),
+            settings: engine.changed_settings(),
             left_out: 0,
             missing: Vec::new(),
         };

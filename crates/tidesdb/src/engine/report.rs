@@ -15,6 +15,7 @@ use crate::compact::{LevelStats, TreeStats};
 use crate::family::FamilyStats;
 use crate::health::{HealthReport, HealthState};
 use crate::jobs::JobStats;
+use crate::options::ChangedSetting;
 use crate::remote::RemoteStats;
 use crate::stats::{Durations, StatInfo, StatValue, TimeStats};
 use crate::waits::{StallCause, StallStats};
@@ -48,6 +49,8 @@ pub struct Report {
     pub health: HealthReport,
     /// The figures.
     pub stats: Stats,
+    /// The settings of the database and of families that differ from their defaults.
+    pub settings: Vec<ChangedSetting>,
     /// Families for which there was no room.
     pub left_out: u64,
     /// Figures of this version that the writer does not know: they are 0 in `stats`.
@@ -66,6 +69,7 @@ mod field {
     pub(super) const HEALTH: u64 = 5;
     pub(super) const LEFT_OUT: u64 = 6;
     pub(super) const TABLES: u64 = 7;
+    pub(super) const SETTINGS: u64 = 8;
 }
 
 /// The tables of a report, in their order: each of them has a column for each figure.
@@ -208,7 +212,20 @@ impl Report {
         fields.bytes(field::HEALTH, Required, &health);
         fields.number(field::LEFT_OUT, Required, self.left_out.saturating_add(left_out));
         fields.bytes(field::TABLES, Optional, &self.tables(families));
+        fields.bytes(field::SETTINGS, Optional, &self.settings_of(families));
         fields.finish(&UnknownFields::default());
+        out
+    }
+
+    /// Encodes the settings of the database and of `families`.
+    fn settings_of(&self, families: &[FamilyStats]) -> Vec<u8> {
+        let named: BTreeSet<&str> = families.iter().map(|family| &*family.name).chain([""]).collect();
+        let mut out = Vec::new();
+        for ChangedSetting { family, name, value } in
+            self.settings.iter().filter(|setting| named.contains(&*setting.family))
+        {
+            [family, name, value].into_iter().for_each(|text| put_bytes(&mut out, text.as_bytes()));
+        }
         out
     }
 
@@ -273,6 +290,12 @@ impl Report {
                 field::HEALTH => this.health = health(d)?,
                 field::LEFT_OUT => this.left_out = d.varint()?,
                 field::TABLES => read = this.read_tables(d)?,
+                field::SETTINGS => {
+                    while d.remaining() > 0 {
+                        let (family, name, value) = (text(d)?, text(d)?, text(d)?);
+                        this.settings.push(ChangedSetting { family, name, value });
+                    }
+                }
                 _ => return Ok(false),
             }
             Ok(true)

@@ -63,6 +63,8 @@ statistics! {
             "Cache lookups that missed.", c "misses";
         Gauge Share cache_hit_share: f64 = share(seen.cache.hits, seen.cache.misses),
             "Share of lookups in the cache that hit, from 0 to 1.";
+        Counter Count cache_returns: u64 = seen.cache.returns,
+            "Misses of what the cache had dropped lately: a larger one would have had it.";
         Gauge Bytes cache_bytes: u64 = seen.cache.used_bytes,
             "Bytes the cache holds.", c "total_bytes";
         Gauge Count cache_entries: u64 = seen.cache.entries,
@@ -71,6 +73,8 @@ statistics! {
             "Table reads by lookups that missed the cache. Reads through memory maps are not counted.";
         Counter Bytes lookup_read_bytes: u64 = seen.engine.maintenance.tables.reads.bytes(),
             "Bytes read by these reads.";
+        Counter Count lookups_in_vain: u64 = seen.engine.maintenance.tables.reads.in_vain(),
+            "Look-ups of a key in a table that found nothing, although no filter had ended them.";
         Gauge Bytes memory_limit_bytes: u64 = seen.engine.write.memory.limit(),
             "Limit for the memory of the database.", c "resolved_memory_limit";
         Gauge Bytes memory_memtables_bytes: u64 = seen.memory.used_for(Use::Memtables),

@@ -10,6 +10,7 @@ use crate::compact::{LevelStats, TreeStats};
 use crate::family::FamilyStats;
 use crate::health::{HealthReport, HealthState};
 use crate::jobs::JobStats;
+use crate::options::ChangedSetting;
 use crate::remote::RemoteStats;
 use crate::stats::{Histogram, StatValue};
 
@@ -67,6 +68,11 @@ fn report(families: usize) -> Report {
             first_failure: None,
         },
         stats,
+        settings: ["", "f0", "f1"]
+            .iter()
+            .map(|of| ChangedSetting::new(of, "x", "1".into()))
+            .take(families.min(2) + 1)
+            .collect(),
         left_out: 0,
         missing: Vec::new(),
     }

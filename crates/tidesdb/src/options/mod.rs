@@ -5,9 +5,11 @@ mod setting;
 mod family;
 mod per_call;
 mod remote;
+mod changed;
 #[cfg(test)]
 mod tests;
 
+pub use changed::ChangedSetting;
 pub use db::{DbOptions, RecoveryMode, SyncMode};
 pub use family::FamilyOptions;
 pub(crate) use family::{COMPARATOR_NAME_BYTES_MAX, LiveOptions, check_operator_change};

@@ -112,7 +112,7 @@ fn block_key(id: TableId, b: usize, part: u8) -> CacheKey {
 /// Counts file reads by lookups that missed the cache: for a block, or for the values of a long block. Reads of mapped
 /// files are not counted.
 #[derive(Debug, Default)]
-pub struct BlockReads(ShardedCounters<2>);
+pub struct BlockReads(ShardedCounters<3>);
 
 impl BlockReads {
     /// Returns the number of reads.
@@ -123,6 +123,11 @@ impl BlockReads {
     /// Returns the number of bytes read.
     pub fn bytes(&self) -> u64 {
         self.0.sum(1)
+    }
+
+    /// Returns the number of look-ups in tables that found nothing, although no filter had ended them.
+    pub fn in_vain(&self) -> u64 {
+        self.0.sum(2)
     }
 }
 
@@ -271,5 +276,10 @@ impl Parts {
             self.reads.0.add(0, 1);
             self.reads.0.add(1, bytes as u64);
         }
+    }
+
+    /// Counts a lookup that found nothing, although no filter had ended it.
+    pub(super) fn count_in_vain(&self) {
+        self.reads.0.add(2, 1);
     }
 }

@@ -202,7 +202,10 @@ impl Table {
                     return Ok(Some(FoundVersion { seq, kind, expiry, value }));
                 }
                 Find::Beyond if index.goes_on(&mut CurrentPartition::default(), b + 1)?.is_some() => b += 1,
-                Find::Beyond | Find::Absent => return Ok(None),
+                Find::Beyond | Find::Absent => {
+                    blocks.parts().count_in_vain();
+                    return Ok(None);
+                }
             }
         }
     }

@@ -271,13 +271,13 @@ fn a_sync_that_hangs_is_published() {
     let first = runs_longer_than(Duration::ZERO);
     let seen = runs_longer_than(first.stats.sync_running_seconds);
     assert_eq!(seen.state, WriterState::Running);
-    let found = seen.diagnose(None, None);
+    let found = seen.diagnose();
     assert_eq!((found[0].rule, found[0].severity), ("hung-sync", tidesdb::Severity::Urgent), "{found:?}");
     *gate.0.lock().unwrap() = true;
     gate.1.notify_all();
     put.join().unwrap().unwrap();
     let seen = published(&sim, |seen| is_idle(seen) && seen.stats.sync_running_seconds.is_zero());
-    assert!(seen.diagnose(None, None).iter().all(|finding| finding.rule != "hung-sync"));
+    assert!(seen.diagnose().iter().all(|finding| finding.rule != "hung-sync"));
     db.close().unwrap();
 }
 
@@ -296,7 +296,7 @@ fn a_cursor_ages_while_nothing_happens() {
         "{:?}",
         seen.age
     );
-    assert!(seen.diagnose(None, None).iter().any(|finding| finding.rule == "old-cursor"));
+    assert!(seen.diagnose().iter().any(|finding| finding.rule == "old-cursor"));
     drop(cursor);
     published(&sim, |seen| is_idle(seen) && seen.stats.cursors == 0);
     assert!(db.diagnose().is_empty(), "{:?}", db.diagnose());

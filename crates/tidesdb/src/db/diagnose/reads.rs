@@ -1,0 +1,84 @@
+//! Rules about reads.
+
+use super::{Evidence, Finding, Severity, finding, share, size, worst};
+
+pub(super) fn tombstones(seen: &Evidence<'_>) -> Option<Finding> {
+    let (family, dead) = worst(seen, |family| share(family.tombstones as f64, family.table_entries as f64))?;
+    (dead > 0.3 && family.tombstones > 100_000).then_some(())?;
+    finding(
+        (Severity::Problem, "tombstones"),
+        format!("scans of family {:?} step over many deleted rows", family.name),
+        vec![format!(
+            "{} of its {} entries are tombstones; the densest table has {:.0} %, in level {}",
+            family.tombstones,
+            family.table_entries,
+            family.tombstone_share_max * 100.0,
+            family.tombstone_share_level
+        )],
+        [
+            "rows are deleted faster than merges drop the tombstones, or a snapshot or cursor keeps them",
+            "delete ranges with delete_range, end old snapshots and cursors, or compact the family once",
+            "a compaction writes the family again",
+        ],
+    )
+}
+
+pub(super) fn cache(seen: &Evidence<'_>) -> Option<Finding> {
+    let stats = seen.stats;
+    let lookups = stats.cache_hits.saturating_add(stats.cache_misses);
+    let returns = share(stats.cache_returns as f64, stats.cache_misses as f64);
+    (lookups > 100_000 && stats.cache_hit_share < 0.8 && stats.cache_misses > 50_000).then_some(())?;
+    (returns > 0.05).then_some(())?;
+    finding(
+        (Severity::Advice, "cache"),
+        "the block cache is too small for what is read",
+        vec![
+            format!(
+                "{:.0} % of {lookups} look-ups hit; the cache holds {}",
+                stats.cache_hit_share * 100.0,
+                size(stats.cache_bytes)
+            ),
+            format!("{:.0} % of the misses are of what it had dropped shortly before", returns * 100.0),
+            format!("{} reads of tables, of {}", stats.lookup_reads, size(stats.lookup_read_bytes)),
+        ],
+        [
+            "the same blocks are read again, and do not fit: each miss pays for a block from the page cache or the disk",
+            "a larger cache_bytes, within memory_limit",
+            "memory; the misses named above become hits, if it grows by a half",
+        ],
+    )
+}
+
+/// Bits of a filter for each key, by default.
+const FILTER_BITS: u64 = 10;
+
+/// Reads that look into tables which do not have their key.
+pub(super) fn filters(seen: &Evidence<'_>) -> Option<Finding> {
+    let stats = seen.stats;
+    let gets = stats.gets.count.saturating_mul(stats.gets.sampled_one_in.max(1));
+    let each = share(stats.lookups_in_vain as f64, gets as f64);
+    (stats.lookups_in_vain > 100_000 && each > 0.3).then_some(())?;
+    let bits = |family: &str| seen.setting(family, "filter_bits_per_key").unwrap_or(FILTER_BITS);
+    let weak = stats.families.iter().filter(|family| bits(&family.name) < FILTER_BITS);
+    let weak = weak.take(5).map(|family| match bits(&family.name) {
+        0 => format!("family {:?} has no filters: filter_bits_per_key is 0", family.name),
+        bits => format!(
+            "family {:?} has filters of {bits} bits for each key, in place of {FILTER_BITS}",
+            family.name
+        ),
+    });
+    let all = format!(
+        "{} look-ups in tables found nothing, {each:.1} for each get (about {gets})",
+        stats.lookups_in_vain
+    );
+    finding(
+        (Severity::Problem, "filters"),
+        "reads of one key look into tables that do not have it",
+        [all].into_iter().chain(weak).collect(),
+        [
+            "no filter, or one with few bits, ended these look-ups; each takes a search of an index and a block, often a read",
+            "set filter_bits_per_key to 10, which merges put into new tables; compact the family once for all of them",
+            "10 bits of disk and memory for each key",
+        ],
+    )
+}

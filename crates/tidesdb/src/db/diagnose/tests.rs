@@ -1,0 +1,285 @@
+//! Each rule finds its illness, alone, and finds nothing just before that.
+
+use std::collections::BTreeSet;
+
+use tidesdb_io::{Holder, Mount};
+
+use super::*;
+use crate::figures::Sample;
+use crate::health::HealthState;
+use crate::stats::TimeStats;
+use crate::waits::StallCause;
+
+/// A database at one moment, for rules.
+#[derive(Clone, Default)]
+struct Scene {
+    stats: Stats,
+    health: HealthReport,
+    open_for: Duration,
+    writer: Option<(WriterState, Duration)>,
+    settings: Vec<ChangedSetting>,
+    around: Surroundings,
+    space: Option<Space>,
+    history: Vec<(u64, &'static str, i64)>,
+}
+
+const NOW: u64 = 1_800_000_000_000;
+
+impl Scene {
+    fn findings(&self) -> Vec<Finding> {
+        let mut history = History::default();
+        for (millis, name, value) in &self.history {
+            let known = history.names.iter().position(|other| other == name);
+            let at = known.unwrap_or_else(|| {
+                history.names.push((*name).to_owned());
+                history.names.len() - 1
+            });
+            history.samples.push(Sample { millis: *millis, values: vec![(at as u32, *value)] });
+        }
+        diagnose(&Evidence {
+            stats: &self.stats,
+            health: &self.health,
+            open_for: self.open_for,
+            writer: self.writer,
+            process: 7,
+            settings: &self.settings,
+            around: &self.around,
+            space: self.space,
+            history: Some(&history),
+            now: NOW,
+        })
+    }
+
+    fn family(&mut self) -> &mut FamilyStats {
+        &mut self.stats.families[0]
+    }
+
+    fn set(&mut self, family: &str, name: &str, value: u64) {
+        self.settings.push(ChangedSetting::new(family, name, value.to_string()));
+    }
+}
+
+/// A busy database that lacks nothing.
+fn healthy() -> Scene {
+    let mut scene = Scene {
+        open_for: Duration::from_secs(7200),
+        writer: Some((WriterState::Running, Duration::from_secs(1))),
+        space: Some(Space { free: 400 << 30, total: 1 << 40 }),
+        ..Scene::default()
+    };
+    scene.around = Surroundings::default();
+    scene.around.memory = Some(16 << 30);
+    scene.around.descriptors = Some((300, 1024));
+    scene.around.mount = Some(Mount {
+        point: "/".into(),
+        kind: "ext4".to_owned(),
+        options: vec!["rw".to_owned(), "relatime".to_owned()],
+    });
+    let stats = &mut scene.stats;
+    (stats.memory_limit_bytes, stats.written_bytes) = (8 << 30, 10 << 30);
+    (stats.cache_hits, stats.cache_misses, stats.cache_hit_share) = (1_000_000, 60_000, 0.94);
+    stats.families = vec![FamilyStats {
+        name: "films".to_owned(),
+        user_bytes: 3 << 30,
+        table_entries: 10_000_000,
+        tombstones: 200_000,
+        value_bytes: 1 << 30,
+        compaction_written: 8 << 30,
+        flush_bytes: 3 << 30,
+        flushes: 50,
+        ..FamilyStats::default()
+    }];
+    stats.gets = of_each(1000, Duration::from_micros(5), 256);
+    stats.syncs = of_each(1000, Duration::from_millis(2), 1);
+    scene
+}
+
+/// Statistics of `count` operations that took `time`.
+fn of_each(count: u64, time: Duration, sampled_one_in: u64) -> TimeStats {
+    TimeStats { count, p50: time, p99: time, longest: time, sampled_one_in, ..TimeStats::default() }
+}
+
+/// A change of a healthy scene.
+type Change = fn(&mut Scene);
+
+/// The rules, each with what makes a healthy database ill in its sense, and what does nearly.
+const CASES: &[(&str, Change, Change)] = &[
+    ("poisoned", |s| s.health.state = HealthState::Poisoned, |_| {}),
+    ("degraded", |s| s.health.state = HealthState::Degraded, |_| {}),
+    (
+        "ended",
+        |s| s.writer = Some((WriterState::Ended, Duration::from_secs(9))),
+        |s| s.writer = Some((WriterState::Closed, Duration::from_secs(9))),
+    ),
+    ("stopped", |s| s.writer = Some((WriterState::Stopped, Duration::ZERO)), |_| {}),
+    (
+        "hung-sync",
+        |s| s.stats.sync_running_seconds = Duration::from_secs(3),
+        |s| s.stats.sync_running_seconds = Duration::from_secs(1),
+    ),
+    (
+        "stale",
+        |s| s.writer = Some((WriterState::Running, Duration::from_secs(60))),
+        |s| s.writer = Some((WriterState::Idle, Duration::from_secs(6000))),
+    ),
+    (
+        "disk-fills",
+        |s| s.space = Some(Space { free: 1 << 30, total: 1 << 40 }),
+        |s| s.space = Some(Space { free: 100 << 30, total: 1 << 40 }),
+    ),
+    ("descriptors", |s| s.around.descriptors = Some((1000, 1024)), |s| s.around.descriptors = Some((10, 11))),
+    (
+        "refused",
+        |s| s.stats.stalled[StallCause::Memory as usize].gave_up = 1,
+        |s| s.stats.stalled[StallCause::Memory as usize].stopped = 1,
+    ),
+    (
+        "removed-files",
+        |s| s.around.holders = vec![holder(9, 100 << 20)],
+        |s| s.around.holders = vec![holder(9, 1 << 20)],
+    ),
+    ("mount", |s| on(s, "ext4", "nobarrier"), |s| on(s, "xfs", "noatime")),
+    ("memory-limit", |s| s.around.memory = Some(8 << 30), |s| s.around.memory = Some(10 << 30)),
+    ("memory", |s| s.stats.memory_pressure = 2, |s| s.stats.memory_pressure = 1),
+    (
+        "waits",
+        |s| {
+            let stall = &mut s.stats.stalled[StallCause::Tables as usize];
+            (stall.time, stall.longest) = (Duration::from_secs(10), Duration::from_secs(2));
+        },
+        |s| s.stats.stalled[StallCause::Tables as usize].time = Duration::from_secs(10),
+    ),
+    (
+        "slow-syncs",
+        |s| s.stats.syncs = of_each(10, Duration::from_millis(150), 1),
+        |s| s.stats.syncs = of_each(9, Duration::from_millis(150), 1),
+    ),
+    (
+        "merges-behind",
+        |s| (s.stats.merge_debt_bytes, s.stats.merge_debt_seconds) = (1 << 30, 61.0),
+        |s| (s.stats.merge_debt_bytes, s.stats.merge_debt_seconds) = (1 << 30, 59.0),
+    ),
+    ("tombstones", |s| s.family().tombstones = 4_000_000, |s| s.family().tombstones = 2_000_000),
+    ("filters", |s| s.stats.lookups_in_vain = 200_000, |s| s.stats.lookups_in_vain = 70_000),
+    ("old-cursor", |s| s.stats.oldest_cursor_seconds = 700.0, |s| s.stats.oldest_cursor_seconds = 500.0),
+    ("garbage", |s| garbage(s, 700 << 20), |s| garbage(s, 500 << 20)),
+    ("cache", |s| cache(s, 20_000), |s| cache(s, 1_000)),
+    (
+        "small-buffers",
+        |s| {
+            (s.family().flushes, s.family().flush_bytes) = (2_000, 2 << 30);
+            s.set("films", "write_buffer_bytes", 1 << 20);
+        },
+        |s| (s.family().flushes, s.family().flush_bytes) = (2_000, 2 << 30), // because of the memory limit
+    ),
+    ("value-threshold", |s| values(s, 400), |s| values(s, 200)),
+    ("conflicts", |s| conflicts(s, 5_000), |s| conflicts(s, 1_500)),
+    (
+        "clock",
+        |s| s.history = vec![(NOW - 5_000, "health", 0), (NOW - 9_000, "health", 0)],
+        |s| s.history = vec![(NOW - 9_000, "health", 0), (NOW - 5_000, "health", 0)],
+    ),
+    ("long-log", |s| s.stats.wal_live_bytes = 5 << 30, |s| s.stats.wal_live_bytes = 3 << 30),
+    ("events-lost", |s| s.stats.events_lost = 1, |s| s.stats.events = 1),
+];
+
+fn holder(process: u32, bytes: u64) -> Holder {
+    Holder { process, name: "copy\x1b[31m".to_owned(), files: 3, bytes }
+}
+
+fn on(scene: &mut Scene, kind: &str, option: &str) {
+    let mount = scene.around.mount.as_mut().unwrap();
+    kind.clone_into(&mut mount.kind);
+    mount.options.push(option.to_owned());
+}
+
+fn garbage(scene: &mut Scene, dead: u64) {
+    let family = scene.family();
+    (family.value_log_file_bytes, family.value_log_garbage_bytes) = (1 << 30, dead);
+}
+
+fn cache(scene: &mut Scene, returns: u64) {
+    let stats = &mut scene.stats;
+    (stats.cache_misses, stats.cache_hit_share, stats.cache_returns) = (60_000, 0.5, returns);
+}
+
+/// Values of `bytes` bytes each, which merges have written often.
+fn values(scene: &mut Scene, bytes: u64) {
+    let family = scene.family();
+    family.value_bytes = bytes * (family.table_entries - family.tombstones);
+    family.compaction_written = 4 * family.user_bytes;
+}
+
+fn conflicts(scene: &mut Scene, conflicts: u64) {
+    scene.stats.commits = of_each(8_000, Duration::from_micros(9), 1);
+    scene.family().conflicts = conflicts;
+}
+
+#[test]
+fn each_rule_finds_its_illness_alone_and_nothing_just_before_it() {
+    assert_eq!(healthy().findings(), []);
+    let mut seen = BTreeSet::new();
+    for (rule, ill, nearly) in CASES {
+        let mut scene = healthy();
+        ill(&mut scene);
+        let findings = scene.findings();
+        let rules: Vec<&str> = findings.iter().map(|finding| finding.rule).collect();
+        assert_eq!(rules, [*rule]);
+        assert!(!findings[0].to_string().contains('\x1b'), "a hostile name is printed as it is: {rule}");
+        let mut scene = healthy();
+        nearly(&mut scene);
+        assert_eq!(scene.findings(), [], "{rule}");
+        seen.insert(rule);
+    }
+    assert_eq!(seen.len(), RULES.len(), "a rule has no case here");
+}
+
+/// What a rule says beside its name, where that depends on what it sees.
+#[test]
+fn rules_name_what_they_see() {
+    let said = |change: Change| {
+        let mut scene = healthy();
+        change(&mut scene);
+        scene.findings().iter().map(Finding::to_string).collect::<String>()
+    };
+    let text = said(|s| s.around.holders = vec![holder(7, 1 << 30), holder(9, 1 << 29)]);
+    assert!(
+        text.contains("process 7 (copy\\u{1b}[31m), the one that writes, holds 3 removed files"),
+        "{text}"
+    );
+    assert!(
+        text.contains("a cursor, an iterator or a snapshot of the writer") && text.contains("process 9"),
+        "{text}"
+    );
+    let text = said(|s| {
+        s.space = Some(Space { free: 300 << 30, total: 1 << 40 });
+        s.around.linked = (3, 1 << 30);
+        s.history = vec![(NOW - 1_800_000, "disk_bytes", 0), (NOW, "disk_bytes", 100 << 30)];
+    });
+    assert!(text.starts_with("problem: the disk") && text.contains("lasts for 1.5 hours"), "{text}");
+    assert!(text.contains("3 files of 1.0 GiB are also in a checkpoint"), "{text}");
+    let text = said(|s| {
+        s.stats.lookups_in_vain = 1 << 20;
+        s.set("films", "filter_bits_per_key", 0);
+    });
+    assert!(text.contains("family \"films\" has no filters"), "{text}");
+    let text = said(|s| {
+        (s.stats.merge_debt_bytes, s.stats.merge_debt_seconds) = (1 << 30, 3600.0);
+        s.set("", "compaction_bytes_per_second", 1 << 20);
+    });
+    assert!(text.contains("limits merges to 1.0 MiB a second"), "{text}");
+    for kind in ["tmpfs", "nfs4"] {
+        let mut scene = healthy();
+        on(&mut scene, kind, "rw");
+        let found = scene.findings();
+        assert!(found.len() == 1 && found[0].severity == Severity::Advice, "{found:?}");
+        scene.open_for = Duration::from_secs(60);
+        assert_eq!(scene.findings().len(), usize::from(kind == "nfs4"), "a trial");
+    }
+    // What was refused long ago is no alarm.
+    let text = said(|s| {
+        s.stats.stalled[StallCause::Memory as usize].gave_up = 3;
+        s.history = vec![(NOW - 60_000, "stall.memory.gave_up", 3), (NOW, "stall.memory.gave_up", 3)];
+    });
+    assert!(text.starts_with("advice: writes were refused"), "{text}");
+}
