@@ -361,7 +361,7 @@ fn install(ctx: &MaintenanceCtx, parts: &[Part], outs: &[Rewritten]) -> Result<u
     let publish = |n: usize, version| {
         let (part, out) = (&parts[n], &outs[n]);
         // Counted first: a thread that waits for the flush may read the figures as soon as the memtables are gone.
-        part.family.count(Metric::Dropped, out.dropped);
+        out.count(&part.family);
         part.family.count(Metric::FlushBytes, out.bytes());
         part.family.count(Metric::Flushes, 1);
         freed += part.family.release(&part.slots, Some(version));

@@ -109,6 +109,8 @@ pub struct Rewritten {
     pub entries_in: u64,
     /// Entries dropped by a rule.
     pub dropped: u64,
+    /// Older versions that stayed because a reader sees them or may.
+    pub older: u64,
     /// Number of key ranges that were rewritten, each on its own.
     pub parts: u64,
 }
@@ -151,7 +153,15 @@ impl Rewritten {
         self.ranges.extend(other.ranges);
         self.entries_in += other.entries_in;
         self.dropped += other.dropped;
+        self.older += other.older;
         self.parts += other.parts;
+    }
+
+    /// Counts the entries among the figures of `family`.
+    pub fn count(&self, family: &FamilyCore) {
+        family.count(Metric::Dropped, self.dropped);
+        family.count(Metric::EntriesWritten, self.entries_in - self.dropped);
+        family.count(Metric::OlderVersions, self.older);
     }
 
     /// Bytes of the new tables.
@@ -240,7 +250,7 @@ pub fn run(
 ) -> Result<Rewritten> {
     let (mut out, _) = run_part(ctx, family, cursor, target, purge, &mut ValueMover::default())?;
     out.sync(ctx)?;
-    family.count(Metric::Dropped, out.dropped);
+    out.count(family);
     Ok(out)
 }
 
@@ -384,6 +394,7 @@ impl Output<'_> {
         let counts = stream.counts();
         self.out.entries_in = counts.seen + stream.purged();
         self.out.dropped = counts.dropped_in_all() + stream.purged();
+        self.out.older = counts.older;
         // Law: no entry is lost. Cost: one comparison for each rewrite.
         assert_eq!(
             counts.seen,

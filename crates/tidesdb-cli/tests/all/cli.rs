@@ -4,9 +4,24 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// A directory to run the program in.
+/// A directory to run the program in. At the end of a test the doctor finds nothing wrong with the database in it, except that its writer was killed.
 pub(crate) struct Stage {
     pub(crate) dir: tempfile::TempDir,
+    /// Whether the database is made ill on purpose.
+    pub(crate) is_ill: bool,
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if self.is_ill || std::thread::panicking() {
+            return;
+        }
+        let run = self.run(&["doctor", "--json"]);
+        let seen: serde_json::Value = serde_json::from_slice(&run.out).unwrap_or_default();
+        let findings = seen["findings"].as_array().into_iter().flatten();
+        let wrong: Vec<_> = findings.filter(|finding| finding["rule"] != "ended").collect();
+        assert!(wrong.is_empty(), "the doctor finds an illness in a healthy database: {wrong:?}");
+    }
 }
 
 /// Result of a run.
@@ -24,7 +39,7 @@ impl Run {
 
 impl Stage {
     pub(crate) fn new() -> Self {
-        Self { dir: tempfile::tempdir().unwrap() }
+        Self { dir: tempfile::tempdir().unwrap(), is_ill: false }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

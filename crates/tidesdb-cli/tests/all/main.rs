@@ -12,5 +12,6 @@ mod hostile;
 mod pages;
 #[cfg(unix)]
 mod programs;
+mod sick;
 #[cfg(target_os = "linux")]
 mod terminal;

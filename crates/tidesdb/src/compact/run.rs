@@ -237,7 +237,7 @@ fn compact(ctx: &MaintenanceCtx, family: &Arc<FamilyCore>, begun: &Arc<Begun>) -
     drop((naming, installing));
     family.end_quarantine(plan.inputs.iter().map(|(_, table)| table.id()));
     ctx.write.pacing.progress.advance();
-    family.count(Metric::Dropped, out.dropped);
+    out.count(family);
     family.count(Metric::ValuesMoved, mover.bytes());
     record::done(ctx, family, plan, &out, job);
     if let Some((file, damage)) = mover.damaged() {

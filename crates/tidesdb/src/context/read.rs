@@ -143,7 +143,7 @@ impl ReadCtx {
     /// the lock of the snapshots: a commit that is waited for may need that lock in a comparator that reads.
     pub fn register_snapshot(&self) -> SnapshotPin {
         self.visible();
-        self.snapshots.register(|| self.sequencer.visible_end() - 1)
+        self.snapshots.register(self.expiry_clock.seen(), || self.sequencer.visible_end() - 1)
     }
 
     /// As [`ReadCtx::register_snapshot`], for a transaction that begins now and whose commit looks for conflicts.

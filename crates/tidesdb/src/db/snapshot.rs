@@ -47,7 +47,7 @@ impl Snapshot {
                 "sequence number {seq} is not reached yet; the newest is {newest}"
             )));
         }
-        match reads.snapshots.register_at(seq) {
+        match reads.snapshots.register_at(seq, reads.now()) {
             Ok(pin) => Ok(Self { pin, reads: Arc::clone(reads) }),
             Err(floor) => Err(Error::invalid(format!(
                 "sequence number {seq} is no longer kept; the oldest is {floor}; see history_bytes"

@@ -129,8 +129,10 @@ impl WriterFigures {
             _ => WriterState::Unknown,
         };
         let (mut stats, age) = (report.stats, now.saturating_sub(report.written));
-        if stats.cursors > 0 && state != WriterState::Closed {
-            stats.oldest_cursor_seconds += age.as_secs_f64(); // it goes on ageing
+        if state != WriterState::Closed {
+            // They go on ageing.
+            stats.oldest_cursor_seconds += if stats.cursors > 0 { age.as_secs_f64() } else { 0.0 };
+            stats.oldest_snapshot_seconds += if stats.snapshots > 0 { age.as_secs_f64() } else { 0.0 };
         }
         Self {
             stats,

@@ -95,7 +95,9 @@ impl Engine {
 
     /// Returns the settings of the database and of its families that differ from their defaults.
     pub fn changed_settings(&self) -> Vec<ChangedSetting> {
-        let mut all = self.write.options.changed();
+        let mut options = self.write.options.clone();
+        options.compaction_bytes_per_second = self.write.merges.rate(); // it may have been changed since the open
+        let mut all = options.changed();
         let families = self.write.all_families();
         families.iter().for_each(|family| all.append(&mut family.options.now().changed(&family.name())));
         all

@@ -99,9 +99,11 @@ statistics! {
             "How scarce memory is: 0 normal, 1 elevated, 2 high, 3 critical.", c "memory_pressure_level";
         Gauge Count snapshots: usize = seen.engine.reads.snapshots.count(),
             "Live snapshots, and transactions that read at one sequence number.";
+        Gauge Seconds oldest_snapshot_seconds: f64 = seen.age(seen.engine.reads.snapshots.oldest()),
+            "Age of the oldest of them.";
         Gauge Count cursors: usize = seen.cursors.0,
             "Live cursors and iterators. Merges keep the versions that they show.";
-        Gauge Seconds oldest_cursor_seconds: f64 = seen.oldest_cursor_seconds(),
+        Gauge Seconds oldest_cursor_seconds: f64 = seen.age(seen.cursors.1),
             "Age of the oldest of them.";
         Gauge Count jobs_pending: usize = seen.jobs_pending(),
             "Background jobs queued or running.";
@@ -136,9 +138,9 @@ struct Seen<'a> {
 }
 
 impl Seen<'_> {
-    fn oldest_cursor_seconds(&self) -> f64 {
-        let age = |born| self.engine.reads.now().saturating_sub(born);
-        self.cursors.1.map_or(0.0, |born| age(born) as f64 / 1000.0)
+    /// Seconds since `born`.
+    fn age(&self, born: Option<u64>) -> f64 {
+        born.map_or(0.0, |born| self.engine.reads.now().saturating_sub(born) as f64 / 1000.0)
     }
 
     fn total(&self, metric: Metric) -> u64 {

@@ -90,6 +90,10 @@ statistics! {
         Count merges_idle MergesIdle, "Merges while no commits came, of old versions above the largest level.";
         Count merges_manual MergesManual, "Merges that a user asked for.";
         Bytes value_log_written ValueLogWritten, "Bytes of values that commits wrote to the value log.";
+        Count entries_written EntriesWritten, "Entries that flushes and merges wrote.";
+        Count older_versions OlderVersions, "Of these, older versions of their keys: a snapshot, a transaction or a cursor shows them, or could.";
+        Count combined Combined, "Reads of one key that combined operands of a merge operator.";
+        Count operands_combined OperandsCombined, "Operands that these reads combined.";
         Count dropped Dropped, "Entries that compactions and flushes dropped by rule.";
         Bytes value_bytes_moved ValuesMoved, "Bytes of values that merges moved out of value logs that were mostly garbage.";
         Count value_files_removed ValueFilesRemoved, "Value logs that were removed because no value in them was live.";

@@ -53,6 +53,11 @@ impl Merges {
         self.are_off() || self.are_starved()
     }
 
+    /// What all merges may write, in bytes per second; 0 = no limit.
+    pub fn rate(&self) -> u64 {
+        self.rate.load(Ordering::Relaxed)
+    }
+
     /// Limits what all merges write, in bytes per second; 0 = no limit.
     pub fn set_rate(&self, bytes: u64) {
         self.rate.store(bytes, Ordering::Relaxed);

@@ -210,6 +210,8 @@ pub struct RetainCounts {
     pub seen: u64,
     /// Entries written, including those in `buried`.
     pub kept: u64,
+    /// Older versions of a key that were kept or held, because a reader sees them or may.
+    pub older: u64,
     /// Expired puts written as tombstones.
     pub buried: u64,
     /// Entries dropped, by reason.
@@ -417,6 +419,7 @@ impl Retain {
     /// Judges version `seq`, whose adjacent newer version in the input is `newer`.
     fn judge_older(&mut self, newer: SeqNo, seq: SeqNo, kind: Kind, expiry: u64) -> Verdict {
         if self.rules.reader_within(seq..newer) {
+            self.counts.older += 1;
             return self.judge_answer(seq, kind, expiry);
         }
         let reason = if seq == newer { Reason::SameCommit } else { Reason::Shadowed };

@@ -49,6 +49,8 @@ pub struct TimePin {
 #[derive(Debug, Default)]
 struct Pins {
     count: usize,
+    /// When the first of those that are held without a gap was registered.
+    since: u64,
     /// Number of snapshots of transactions that check for conflicts at commit.
     validating: usize,
     /// Number of cursors of such transactions.
@@ -105,11 +107,11 @@ impl Default for Snapshots {
 
 impl Snapshots {
     /// Registers a snapshot at the sequence number that `now` returns; it is called under the lock. `now` must not
-    /// wait: other threads need the lock to make progress.
-    pub fn register(self: &Arc<Self>, now: impl FnOnce() -> SeqNo) -> SnapshotPin {
+    /// wait: other threads need the lock to make progress. `born` is the time.
+    pub fn register(self: &Arc<Self>, born: u64, now: impl FnOnce() -> SeqNo) -> SnapshotPin {
         let mut state = self.state.lock();
         let seq = now();
-        self.pin(&mut state, seq, None)
+        self.pin(&mut state, seq, born, None)
     }
 
     /// Like [`Snapshots::register`], for a transaction whose commit checks for conflicts: `now` also returns the time at which it begins.
@@ -117,11 +119,12 @@ impl Snapshots {
     pub fn register_validating(self: &Arc<Self>, now: impl FnOnce() -> ReadPoint) -> SnapshotPin {
         let mut state = self.state.lock();
         let ReadPoint { seq, now } = now();
-        self.pin(&mut state, seq, Some(now))
+        self.pin(&mut state, seq, now, Some(now))
     }
 
-    fn pin(self: &Arc<Self>, state: &mut State, seq: SeqNo, began: Option<u64>) -> SnapshotPin {
+    fn pin(self: &Arc<Self>, state: &mut State, seq: SeqNo, born: u64, began: Option<u64>) -> SnapshotPin {
         let pins = state.live.entry(seq).or_default();
+        pins.since = if pins.count == 0 { born } else { pins.since };
         pins.count += 1;
         if let Some(began) = began {
             pins.began = if pins.keeps_time() { pins.began } else { began };
@@ -144,13 +147,13 @@ impl Snapshots {
     ///
     /// # Errors
     /// The first sequence number at which everything still exists.
-    pub fn register_at(self: &Arc<Self>, seq: SeqNo) -> Result<SnapshotPin, SeqNo> {
+    pub fn register_at(self: &Arc<Self>, seq: SeqNo, born: u64) -> Result<SnapshotPin, SeqNo> {
         let mut state = self.state.lock();
         let floor = self.floor.load(Ordering::SeqCst);
         if seq < floor && !state.live.contains_key(&seq) {
             return Err(floor);
         }
-        Ok(self.pin(&mut state, seq, None))
+        Ok(self.pin(&mut state, seq, born, None))
     }
 
     /// Records that versions before `seq` may be incomplete.
@@ -208,6 +211,12 @@ impl Snapshots {
     /// Number of live snapshots, transactions included.
     pub fn count(&self) -> usize {
         self.state.lock().live.values().map(|pins| pins.count).sum()
+    }
+
+    /// When the oldest live snapshot was registered.
+    pub fn oldest(&self) -> Option<u64> {
+        let state = self.state.lock();
+        state.live.values().filter(|pins| pins.count > 0).map(|pins| pins.since).min()
     }
 
     /// Number of cursors that are registered, and when the oldest of them was created.
@@ -301,7 +310,7 @@ impl Drop for TimePin {
 
 impl Clone for SnapshotPin {
     fn clone(&self) -> Self {
-        self.all.register(|| self.seq)
+        self.all.register(0, || self.seq) // this one was registered first
     }
 }
 

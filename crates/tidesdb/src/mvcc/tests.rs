@@ -13,7 +13,7 @@ fn all() -> Arc<Snapshots> {
 fn readers_are_the_live_snapshots_and_the_current_timestamp() {
     let all = all();
     assert_eq!(all.readers(|| 7), [7]);
-    let pins = [5, 3, 9].map(|seq| all.register(|| seq));
+    let pins = [5, 3, 9].map(|seq| all.register(0, || seq));
     assert_eq!(all.readers(|| 12), [3, 5, 9, 12]);
     drop(pins);
     assert_eq!(all.readers(|| 12), [12]);
@@ -22,15 +22,15 @@ fn readers_are_the_live_snapshots_and_the_current_timestamp() {
 #[test]
 fn a_snapshot_at_the_current_timestamp_is_listed_once() {
     let all = all();
-    let _pin = all.register(|| 4);
+    let _pin = all.register(0, || 4);
     assert_eq!(all.readers(|| 4), [4]);
 }
 
 #[test]
 fn a_timestamp_is_listed_until_its_last_pin_is_dropped() {
     let all = all();
-    let a = all.register(|| 4);
-    let b = all.register(|| 4);
+    let a = all.register(0, || 4);
+    let b = all.register(0, || 4);
     let c = b.clone();
     assert_eq!((all.count(), c.seq()), (3, 4));
     drop(a);
@@ -51,7 +51,7 @@ fn concurrent_registrations_are_never_missed() {
             s.spawn(|| {
                 for _ in 0..20_000 {
                     now.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-                    let pin = all.register(load);
+                    let pin = all.register(0, load);
                     let readers = all.readers(load);
                     assert!(readers.contains(&pin.seq()), "a live snapshot is missing in the list");
                     assert!(readers.is_sorted());
@@ -66,7 +66,7 @@ fn concurrent_registrations_are_never_missed() {
 fn any_number_of_cursors_is_listed_until_each_is_released() {
     let all = all();
     let places: Vec<_> = (1..=1000).map(|seq| all.register_cursor(seq, || seq).0).collect();
-    let snapshot = all.register(|| 500);
+    let snapshot = all.register(0, || 500);
     assert_eq!(all.readers(|| 2000), (1..=1000).chain([2000]).collect::<Vec<_>>());
     assert_eq!((all.cursors(), all.newest(), all.count()), ((1000, Some(1)), Some(1000), 1));
     places.iter().step_by(2).for_each(|place| all.release_cursor(place));
@@ -94,7 +94,7 @@ fn what_a_transaction_saw_stays_for_its_cursors() {
     let transaction = all.register_validating(|| ReadPoint { seq: 4, now: 100 });
     assert_eq!(oldest(), (Some(4), Some(100)));
     let time = transaction.keep_time();
-    assert!(time.is_some() && all.register(|| 4).keep_time().is_none());
+    assert!(time.is_some() && all.register(0, || 4).keep_time().is_none());
     drop(transaction);
     assert_eq!((oldest(), all.count()), ((None, Some(100)), 0), "its conflicts no longer matter");
     drop(time);

@@ -9,7 +9,7 @@ use tidesdb_sync::{Guard, pin};
 
 use crate::codec::key_hash;
 use crate::context::ReadCtx;
-use crate::family::{FamilyCore, GET_CHARGE, ReadView};
+use crate::family::{FamilyCore, GET_CHARGE, Metric, ReadView};
 use crate::merge::Combine;
 use crate::sst::{AllowAllReads, ReadGate, Table, TurnGate};
 use crate::stats::is_chosen;
@@ -404,6 +404,8 @@ impl Search<'_> {
             }
         };
         let base = base.as_ref().map(|hit| (hit.kind, hit.place.bytes()));
+        self.family.count(Metric::Combined, 1);
+        self.family.count(Metric::OperandsCombined, operands.count() as u64);
         self.family.combine(&operands, base).map(Slice::from)
     }
 }

@@ -225,6 +225,11 @@ impl Operands {
         self.bytes.capacity() + self.ends.capacity() * size_of::<usize>()
     }
 
+    /// Number of operands.
+    pub fn count(&self) -> usize {
+        self.ends.len()
+    }
+
     /// Removes all operands.
     pub fn clear(&mut self) {
         self.bytes.clear();

@@ -165,7 +165,7 @@ fn neighbouring_memtables_become_one_table() {
     let rig = Rig::new();
     let write = &rig.ctx.write;
     let snapshot = rig.put(b"a", b"old");
-    let kept = rig.ctx.reads.snapshots.register(|| snapshot);
+    let kept = rig.ctx.reads.snapshots.register(0, || snapshot);
     for n in 0..20u8 {
         rig.put(b"a", &[n]);
         rig.put(&[b'b', n], &[n]);

@@ -50,3 +50,33 @@ pub(super) fn scarce(seen: &Evidence<'_>) -> Option<Finding> {
         ],
     )
 }
+
+/// Memtables that flushes are done with, and that something in the program keeps.
+pub(super) fn held_memtables(seen: &Evidence<'_>) -> Option<Finding> {
+    let stats = seen.stats;
+    let in_use = stats.families.iter().fold(0_u64, |sum, family| sum.saturating_add(family.memtable_bytes));
+    let held = stats.memory_memtables_bytes.saturating_sub(in_use);
+    (held > 64 << 20 && held > stats.memory_limit_bytes / 4).then_some(())?;
+    let severity = if stats.memory_pressure >= 2 { Severity::Urgent } else { Severity::Problem };
+    finding(
+        (severity, "held-memtables"),
+        "memtables that are flushed already are still in memory, because the program holds parts of them",
+        vec![
+            format!(
+                "memtables take {}; those in use {}; memory_limit is {}",
+                size(stats.memory_memtables_bytes),
+                size(in_use),
+                size(stats.memory_limit_bytes)
+            ),
+            format!(
+                "{} cursors and iterators are open, {} snapshots and transactions",
+                stats.cursors, stats.snapshots
+            ),
+        ],
+        [
+            "a value (Slice) read from a memtable may be lent, not copied: while the program keeps it, or an open cursor or iterator, the whole memtable stays",
+            "copy values that are kept (Slice::into_vec), drop the others, and close old cursors and iterators",
+            "a copy of each value that is kept",
+        ],
+    )
+}

@@ -1,6 +1,7 @@
 //! Rules about reads.
 
 use super::{Evidence, Finding, Severity, finding, share, size, worst};
+use crate::family::FamilyStats;
 
 pub(super) fn tombstones(seen: &Evidence<'_>) -> Option<Finding> {
     let (family, dead) = worst(seen, |family| share(family.tombstones as f64, family.table_entries as f64))?;
@@ -79,6 +80,35 @@ pub(super) fn filters(seen: &Evidence<'_>) -> Option<Finding> {
             "no filter, or one with few bits, ended these look-ups; each takes a search of an index and a block, often a read",
             "set filter_bits_per_key to 10, which merges put into new tables; compact the family once for all of them",
             "10 bits of disk and memory for each key",
+        ],
+    )
+}
+
+/// Reads of keys with many operands.
+pub(super) fn operands(seen: &Evidence<'_>) -> Option<Finding> {
+    let each = |family: &FamilyStats| share(family.operands_combined as f64, family.combined as f64);
+    let is_bad = |family: &FamilyStats| family.operands_combined > 100_000 && each(family) > 100.0;
+    let (family, _) = worst(seen, |family| if is_bad(family) { each(family) } else { 0.0 })?;
+    finding(
+        (Severity::Problem, "operands"),
+        format!("reads of family {:?} combine many operands of its merge operator", family.name),
+        vec![
+            format!(
+                "{} reads combined {} operands, {:.0} each",
+                family.combined,
+                family.operands_combined,
+                each(family)
+            ),
+            format!(
+                "{} entries are in its memtables, of {}",
+                family.memtable_entries,
+                size(family.memtable_bytes)
+            ),
+        ],
+        [
+            "a few keys get many operands; they are combined into one when the memtable is flushed, until then by each read",
+            "a smaller write_buffer_bytes for this family, or Family::flush from time to time; or write the result back with update",
+            "a few small tables",
         ],
     )
 }

@@ -44,9 +44,41 @@ fn hours_left(seen: &Evidence<'_>, free: u64) -> Option<f64> {
     (hours > 0.05 && bytes > 0.0).then(|| free as f64 / (bytes / hours))
 }
 
+/// A snapshot or a cursor that is older hurts.
+const OLD: Duration = Duration::from_secs(600);
+
+/// A snapshot, or a transaction, that has been open for long.
+pub(super) fn old_snapshot(seen: &Evidence<'_>) -> Option<Finding> {
+    let age = Duration::try_from_secs_f64(seen.stats.oldest_snapshot_seconds).unwrap_or_default();
+    let (older, written) = seen.stats.families.iter().fold((0, 0), |(older, written): (u64, u64), family| {
+        (older.saturating_add(family.older_versions), written.saturating_add(family.entries_written))
+    });
+    let part = share(older as f64, written as f64);
+    let keeps_much = seen.stats.snapshots > 0 && older > 100_000 && part > 0.3;
+    (age > OLD || keeps_much).then_some(())?;
+    let kept = (older > 0).then(|| {
+        format!(
+            "{:.0} % of the entries that flushes and merges wrote are older versions of their keys",
+            part * 100.0
+        )
+    });
+    let open =
+        format!("{} snapshots and transactions are open, the oldest for {}", seen.stats.snapshots, time(age));
+    finding(
+        (Severity::Problem, "old-snapshot"),
+        "open snapshots or transactions keep what was overwritten and deleted",
+        [open].into_iter().chain(kept).collect(),
+        [
+            "merges keep every version that one of them shows: disk space does not come back, and scans step over old versions",
+            "find them in the program: end each snapshot, commit or drop each transaction, on its error paths too",
+            "nothing",
+        ],
+    )
+}
+
 pub(super) fn old_cursor(seen: &Evidence<'_>) -> Option<Finding> {
     let age = Duration::try_from_secs_f64(seen.stats.oldest_cursor_seconds).unwrap_or_default();
-    (age > Duration::from_secs(600)).then_some(())?;
+    (age > OLD).then_some(())?;
     finding(
         (Severity::Problem, "old-cursor"),
         "a cursor or iterator has been open for long",

@@ -140,6 +140,17 @@ const CASES: &[(&str, Change, Change)] = &[
     ),
     ("mount", |s| on(s, "ext4", "nobarrier"), |s| on(s, "xfs", "noatime")),
     ("memory-limit", |s| s.around.memory = Some(8 << 30), |s| s.around.memory = Some(10 << 30)),
+    (
+        "held-memtables",
+        |s| s.stats.memory_memtables_bytes = 3 << 30,
+        |s| (s.stats.memory_memtables_bytes, s.family().memtable_bytes) = (3 << 30, 2 << 30),
+    ),
+    ("merge-rate", |s| rate(s, 61), |s| rate(s, 59)),
+    (
+        "operands",
+        |s| (s.family().combined, s.family().operands_combined) = (1_000, 150_000),
+        |s| (s.family().combined, s.family().operands_combined) = (10_000, 150_000),
+    ),
     ("memory", |s| s.stats.memory_pressure = 2, |s| s.stats.memory_pressure = 1),
     (
         "waits",
@@ -161,6 +172,11 @@ const CASES: &[(&str, Change, Change)] = &[
     ),
     ("tombstones", |s| s.family().tombstones = 4_000_000, |s| s.family().tombstones = 2_000_000),
     ("filters", |s| s.stats.lookups_in_vain = 200_000, |s| s.stats.lookups_in_vain = 70_000),
+    (
+        "old-snapshot",
+        |s| s.stats.oldest_snapshot_seconds = 700.0,
+        |s| s.stats.oldest_snapshot_seconds = 500.0,
+    ),
     ("old-cursor", |s| s.stats.oldest_cursor_seconds = 700.0, |s| s.stats.oldest_cursor_seconds = 500.0),
     ("garbage", |s| garbage(s, 700 << 20), |s| garbage(s, 500 << 20)),
     ("cache", |s| cache(s, 20_000), |s| cache(s, 1_000)),
@@ -208,6 +224,12 @@ fn values(scene: &mut Scene, bytes: u64) {
     let family = scene.family();
     family.value_bytes = bytes * (family.table_entries - family.tombstones);
     family.compaction_written = 4 * family.user_bytes;
+}
+
+/// Merges that may write one megabyte a second, and are so many seconds behind.
+fn rate(scene: &mut Scene, seconds: u64) {
+    scene.set("", "compaction_bytes_per_second", 1 << 20);
+    scene.stats.merge_debt_bytes = seconds << 20;
 }
 
 fn conflicts(scene: &mut Scene, conflicts: u64) {
@@ -264,10 +286,10 @@ fn rules_name_what_they_see() {
     });
     assert!(text.contains("family \"films\" has no filters"), "{text}");
     let text = said(|s| {
-        (s.stats.merge_debt_bytes, s.stats.merge_debt_seconds) = (1 << 30, 3600.0);
-        s.set("", "compaction_bytes_per_second", 1 << 20);
+        s.stats.snapshots = 21;
+        (s.family().older_versions, s.family().entries_written) = (800_000, 900_000);
     });
-    assert!(text.contains("limits merges to 1.0 MiB a second"), "{text}");
+    assert!(text.contains("21 snapshots and transactions") && text.contains("89 % of the entries"), "{text}");
     for kind in ["tmpfs", "nfs4"] {
         let mut scene = healthy();
         on(&mut scene, kind, "rw");

@@ -133,9 +133,6 @@ pub(super) fn merges_behind(seen: &Evidence<'_>) -> Option<Finding> {
     let deepest = worst(seen, |family| family.level_tables.first().copied().unwrap_or(0) as f64);
     let of_family =
         deepest.map(|(family, tables)| format!("family {:?} has {tables} tables in level 1", family.name));
-    let limited = seen.setting("", "compaction_bytes_per_second").filter(|limit| *limit > 0);
-    let limited =
-        limited.map(|limit| format!("compaction_bytes_per_second limits merges to {} a second", size(limit)));
     let debt = format!(
         "{} to merge, {} at the rate of the last merges",
         size(seen.stats.merge_debt_bytes),
@@ -144,7 +141,7 @@ pub(super) fn merges_behind(seen: &Evidence<'_>) -> Option<Finding> {
     finding(
         (Severity::Problem, "merges-behind"),
         "merges do not keep up with writes",
-        [debt].into_iter().chain(of_family).chain(limited).collect(),
+        [debt].into_iter().chain(of_family).collect(),
         [
             "each read looks into more tables, and writers are slowed down to the rate of merges",
             "more background_threads, a larger write_buffer_bytes, no compaction rate limit; or fewer writes",
@@ -239,6 +236,32 @@ pub(super) fn values_below(seen: &Evidence<'_>) -> Option<Finding> {
             "merges write the values again with the keys; from value_threshold on they would lie in value logs, where they stay",
             "a value_threshold below their length, if the disk or the processor is the limit",
             "a get reads one place more, and a scan of values is slower",
+        ],
+    )
+}
+
+/// Merges that are behind because they may write only so much.
+pub(super) fn merge_rate(seen: &Evidence<'_>) -> Option<Finding> {
+    let limit = seen.setting("", "compaction_bytes_per_second").filter(|limit| *limit > 0)?;
+    let behind = seen.stats.merge_debt_bytes / limit;
+    let waited = seen.stats.stalled_by(StallCause::Tables).time;
+    (behind > 60 || waited > Duration::from_secs(5)).then_some(())?;
+    finding(
+        (Severity::Problem, "merge-rate"),
+        "merges are limited to a rate that does not suffice",
+        vec![
+            format!("compaction_bytes_per_second is {}", size(limit)),
+            format!(
+                "{} are left to merge: {} at that rate; writers waited {} for merges",
+                size(seen.stats.merge_debt_bytes),
+                time(Duration::from_secs(behind)),
+                time(waited)
+            ),
+        ],
+        [
+            "the limit was set at the open or by Db::set_compaction_rate, perhaps for a backup, and commits bring more than it allows",
+            "Db::set_compaction_rate(0) at once; without it, a larger compaction_bytes_per_second at the next open",
+            "disk bandwidth while merges catch up",
         ],
     )
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tidesdb::{FamilyOptions, FamilyStats, StallStats, Stats, WriterState};
+
 use crate::common::{Sim, fill, small};
 use crate::verified_figures::openmetrics::parse;
 
@@ -77,11 +79,15 @@ fn every_scrape_has_the_same_buckets() {
     );
 }
 
-/// The page for those who watch a database names metrics in its alarms and dashboards: an alarm on a name that does not exist never fires.
+/// A page of `docs/operate`.
+fn page(name: &str) -> String {
+    std::fs::read_to_string(format!("{}/../../docs/operate/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+}
+
+/// The page for those who watch a database and the rules for Prometheus name metrics in alarms and dashboards: an alarm on a name that does not
+/// exist never fires.
 #[test]
-fn the_page_of_monitoring_names_metrics_that_exist() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operate/monitoring.md");
-    let page = std::fs::read_to_string(path).unwrap();
+fn alarms_name_metrics_that_exist() {
     let sim = Sim::new();
     let db = sim.open();
     fill(db.default_family(), 10, b"v");
@@ -89,15 +95,43 @@ fn the_page_of_monitoring_names_metrics_that_exist() {
     let age = "\ntidesdb_figures_age_seconds \ntidesdb_writer{"; // only those of another process have them
     let text = db.metrics_text() + age;
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let names =
-        page.match_indices("tidesdb_").map(|(at, _)| page[at..].split(|c| !is_part(c)).next().unwrap());
-    let mut checked = 0;
-    for name in names {
-        // `tidesdb_memory_..._bytes` stands for several.
-        let ends = if name.ends_with('_') { "" } else { " " };
-        let exists = ["{", ends, "_bucket"].iter().any(|end| text.contains(&format!("\n{name}{end}")));
-        assert!(exists, "docs/operate/monitoring.md: {name}");
-        checked += 1;
+    for (file, at_least) in [("monitoring.md", 20), ("prometheus-rules.yml", 11)] {
+        let page = page(file);
+        let names =
+            page.match_indices("tidesdb_").map(|(at, _)| page[at..].split(|c| !is_part(c)).next().unwrap());
+        let mut checked = 0;
+        for name in names {
+            // `tidesdb_memory_..._bytes` stands for several.
+            let ends = if name.ends_with('_') { "" } else { " " };
+            let exists = ["{", ends, "_bucket"].iter().any(|end| text.contains(&format!("\n{name}{end}")));
+            assert!(exists, "docs/operate/{file}: {name}");
+            checked += 1;
+        }
+        assert!(checked > at_least, "only {checked} names in {file}");
+        // The states that alarms ask for.
+        let known = WriterState::ALL.map(WriterState::name);
+        let known = || known.into_iter().chain(["healthy", "degraded", "poisoned"]);
+        for asked in page.split("{tidesdb_").skip(1).filter_map(|rest| rest.split('"').nth(1)) {
+            assert!(asked.split('|').all(|state| known().any(|other| other == state)), "{file}: {asked}");
+        }
     }
-    assert!(checked > 20, "only {checked} names");
+}
+
+/// What the page says of the doctor names figures and settings that exist.
+#[test]
+fn the_doctor_is_said_to_look_at_figures_that_exist() {
+    let page = page("monitoring.md");
+    let section = page.split("\n## ").find(|section| section.starts_with("Doctor\n")).unwrap();
+    let figures = [Stats::TABLE, FamilyStats::TABLE, StallStats::TABLE].concat();
+    let settings = FamilyOptions::TABLE.iter().map(|info| info.name);
+    let known: Vec<&str> = figures.iter().map(|info| info.name).chain(settings).collect();
+    let of_the_database = ["memory_limit", "compaction_bytes_per_second", "syncs"];
+    let words = section.split('`').skip(1).step_by(2);
+    let named: Vec<&str> = words
+        .filter(|word| word.contains('_') && word.chars().all(|c| c.is_ascii_lowercase() || c == '_'))
+        .collect();
+    assert!(named.len() > 15, "{named:?}");
+    for name in named {
+        assert!(known.contains(&name) || of_the_database.contains(&name), "{name}");
+    }
 }

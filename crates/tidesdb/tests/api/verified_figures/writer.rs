@@ -288,7 +288,8 @@ fn a_cursor_ages_while_nothing_happens() {
     let db = open(&sim);
     fill(db.default_family(), 10, b"v");
     let cursor = db.default_family().cursor().unwrap();
-    published(&sim, |seen| is_idle(seen) && seen.stats.cursors == 1);
+    let snapshot = db.snapshot();
+    published(&sim, |seen| is_idle(seen) && seen.stats.cursors == 1 && seen.stats.snapshots == 1);
     sim.clock.advance(Duration::from_secs(3600));
     let seen = figures(&sim).unwrap();
     assert!(
@@ -296,8 +297,12 @@ fn a_cursor_ages_while_nothing_happens() {
         "{:?}",
         seen.age
     );
-    assert!(seen.diagnose().iter().any(|finding| finding.rule == "old-cursor"));
+    let found = seen.diagnose();
+    assert!(["old-snapshot", "old-cursor"].iter().all(|rule| found.iter().any(|one| one.rule == *rule)));
+    assert!(db.stats().oldest_snapshot_seconds >= 3600.0);
     drop(cursor);
+    drop(snapshot);
+    assert!(db.stats().oldest_snapshot_seconds < 1.0);
     published(&sim, |seen| is_idle(seen) && seen.stats.cursors == 0);
     assert!(db.diagnose().is_empty(), "{:?}", db.diagnose());
     db.close().unwrap();
