@@ -174,7 +174,7 @@ pub(super) fn small_buffers(seen: &Evidence<'_>) -> Option<Finding> {
     let is_bad = |family: &FamilyStats| {
         let name = family.name.as_str();
         let is_chosen = seen.setting(name, "write_buffer_bytes").is_some_and(|bytes| bytes < 2 * SMALL);
-        is_chosen && family.flushes > 100 && family.flushes as f64 > 6.0 * minutes && each(family) < SMALL
+        is_chosen && family.flushes >= 20 && family.flushes as f64 > 6.0 * minutes && each(family) < SMALL
     };
     let (family, _) = worst(seen, |family| if is_bad(family) { family.flushes as f64 } else { 0.0 })?;
     let buffer = seen.setting(&family.name, "write_buffer_bytes").unwrap_or_default();
