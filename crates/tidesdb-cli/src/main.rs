@@ -11,6 +11,7 @@ mod welcome;
 mod nearby;
 mod new_file;
 mod session;
+mod look;
 mod format;
 mod range;
 mod programs;
@@ -30,6 +31,7 @@ use commands::levels::Levels;
 #[cfg(feature = "pages")]
 use commands::pages::{Completions, Pages};
 use commands::shell::Shell;
+use commands::top::Top;
 use commands::tour::{Tour, Witness};
 use commands::verify::Verify;
 use failure::{Exit, Outcome};
@@ -61,6 +63,7 @@ enum Command {
     Inspect(Inspect),
     Levels(Levels),
     Doctor(Doctor),
+    Top(Top),
     Shell(Shell),
     Bench(Bench),
     #[cfg(feature = "pages")]
@@ -119,6 +122,7 @@ impl Cli {
             Command::Inspect(inspect) => inspect.run(&self.place, self.common.json, out),
             Command::Levels(levels) => levels.run(&self.place, &self.common, out),
             Command::Doctor(doctor) => doctor.run(&self.place, &self.common, out),
+            Command::Top(top) => top.run(&self.place, &self.common, out),
             Command::Shell(shell) => {
                 self.with_session(shell.target.dir.as_ref(), shell.access(), |session| {
                     shell.run(session.clone(), out)

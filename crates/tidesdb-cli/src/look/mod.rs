@@ -1,0 +1,119 @@
+//! What other processes can see of a database and of the process that writes it: its figures, their history, the event log, the disk.
+//! Nothing is opened for it, and nothing changes.
+
+pub(crate) mod clock;
+pub(crate) mod track;
+pub(crate) mod model;
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use tidesdb::{Db, Error, WriterFigures, WriterState};
+use tidesdb_io::{Disk, RealDisk};
+
+use crate::failure::{Failure, Outcome};
+use crate::session;
+use track::Track;
+
+/// One look at a database.
+#[derive(Debug)]
+pub(crate) struct Look {
+    /// What the process that writes has published last, or the last process that did.
+    pub(crate) figures: WriterFigures,
+    /// Of each second of the last hour in which something happened.
+    pub(crate) seconds: Track,
+    /// Bytes of the file system that are free, and all of them.
+    pub(crate) space: Option<(u64, u64)>,
+    /// The clock of this machine, in milliseconds since the UNIX epoch.
+    pub(crate) now: u64,
+}
+
+/// Looks at one database again and again.
+#[derive(Debug)]
+pub(crate) struct Watcher {
+    path: PathBuf,
+    /// The process and its state for which the lock was looked at, and whether the figures are those of the database's writer.
+    judged: Option<((u32, WriterState), bool)>,
+}
+
+/// Why there are no figures of a process that has the database open.
+pub(crate) const NO_FIGURES: &str = "the process that writes has published none (it has just opened the database, or has written nothing since, or \
+                          has event_log off, or is of an older version)";
+
+/// Why there are no figures of a process that had the database open.
+const NEVER: &str = "no process has published any (none has written the database for half a second or longer, or it had event_log off, or was of \
+                     an older version)";
+
+impl Watcher {
+    /// Watches the database at `path`.
+    pub(crate) fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), judged: None }
+    }
+
+    /// Looks at the database now.
+    ///
+    /// # Errors
+    /// If there is no database (`Usage`), if it has no figures (`No`), or if they cannot be read.
+    pub(crate) fn look(&mut self) -> Outcome<Look> {
+        let options = Db::options(&self.path);
+        let figures = options.writer_figures().map_err(|error| self.failure(error))?;
+        let Some(figures) = figures else {
+            let why = if is_locked(&self.path) { NO_FIGURES } else { NEVER };
+            return Err(Failure::no(format!("there are no figures of {}: {why}", self.path.display()))
+                .next("`tidesdb stats`, `levels` and `doctor` show what the files of the database say"));
+        };
+        if !self.is_of_writer(&figures) {
+            let (process, state) = (figures.process, figures.state);
+            return Err(Failure::no(format!(
+                "there are no figures of the process that has {} open: the last are of process {process}, which {state}",
+                self.path.display()
+            ))
+            .next("it publishes once it has written something; with event_log off it never does"));
+        }
+        let [seconds, _] = options.writer_history()?;
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Ok(Look {
+            figures,
+            seconds: seconds.into(),
+            space: space(&self.path),
+            now: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
+        })
+    }
+
+    fn failure(&self, error: Error) -> Failure {
+        if session::is_foreign(&self.path) {
+            session::foreign(&self.path)
+        } else {
+            session::no_database(error, &self.path)
+        }
+    }
+
+    /// Returns whether the figures are those of the process that has the database open, or of the last one that had. Looks at the lock only if the
+    /// answer may have changed: a writer that opens the database at that moment would be refused.
+    fn is_of_writer(&mut self, figures: &WriterFigures) -> bool {
+        let who = (figures.process, figures.state);
+        match self.judged {
+            Some((of, answer)) if of == who && answer => answer,
+            _ => {
+                let answer = match figures.state {
+                    // The last ones of a process that has gone are shown as such, unless another one has the database now.
+                    WriterState::Closed => !is_locked(&self.path),
+                    _ => session::is_of_writer(figures, is_locked(&self.path)),
+                };
+                self.judged = Some((who, answer));
+                answer
+            }
+        }
+    }
+}
+
+/// Returns whether a process has the database open for writing.
+fn is_locked(path: &Path) -> bool {
+    matches!(Db::options(path).read_only(true).lock(), Err(Error::Locked { .. }))
+}
+
+/// Bytes of the file system that are free, and all of them.
+fn space(path: &Path) -> Option<(u64, u64)> {
+    let space = RealDisk::new().open_dir(path, false).ok()?.space().ok()?;
+    Some((space.free, space.total))
+}
