@@ -8,8 +8,8 @@ use tidesdb::{StallCause, StatInfo, StatUnit, StatValue, Stats, TreeStats, Write
 use super::Look;
 use super::track::Track;
 
-/// Rates and percentiles are those of so many milliseconds.
-pub(crate) const WINDOW_MILLIS: u64 = 10_000;
+/// Rates and percentiles are those of so many milliseconds: ten seconds, the last of which may be late.
+pub(crate) const WINDOW_MILLIS: u64 = 10_500;
 /// Waits are also shown for so many milliseconds.
 pub(crate) const MINUTES_MILLIS: u64 = 300_000;
 
@@ -83,7 +83,7 @@ pub(crate) struct Amplification {
     pub(crate) write: Option<f64>,
     /// The same since the open.
     pub(crate) write_all: Option<f64>,
-    /// Bytes on the disk for each byte of the largest levels and of live values: an estimate of what is live.
+    /// Bytes of tables and value logs for each byte of the largest levels and of live values, an estimate of what is live.
     pub(crate) space: Option<f64>,
 }
 
@@ -216,6 +216,11 @@ fn share(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| part / whole)
 }
 
+/// Bytes of the tables and the value logs of a family.
+fn on_disk(family: &tidesdb::FamilyStats) -> u64 {
+    family.level_bytes.iter().copied().fold(family.value_log_file_bytes, u64::saturating_add)
+}
+
 /// Figures by name, in seconds, shares and bytes.
 struct Values(HashMap<String, f64>);
 
@@ -230,13 +235,7 @@ impl Values {
             .figures()
             .filter_map(|(info, value)| Some((info.name.to_owned(), number(value)?)))
             .collect();
-        let of_family = |family: &tidesdb::FamilyStats| {
-            family.level_bytes.iter().fold(family.value_log_file_bytes, |sum, n| sum.saturating_add(*n))
-        };
-        let disk = stats
-            .families
-            .iter()
-            .fold(stats.wal_live_bytes, |sum, family| sum.saturating_add(of_family(family)));
+        let disk = stats.families.iter().map(on_disk).fold(stats.wal_live_bytes, u64::saturating_add);
         all.insert("disk_bytes".into(), disk as f64);
         let (flushes, merges): (Vec<_>, Vec<_>) = stats.jobs.iter().partition(|job| job.kind == "flush");
         all.insert("jobs.flushes".into(), flushes.len() as f64);
@@ -395,15 +394,16 @@ impl Source<'_> {
     fn amplification(&self) -> Amplification {
         let Flow { user, log, tables, .. } = self.flow();
         let written = log.zip(tables).map(|(log, tables)| log + tables);
-        let largest = |tree: &TreeStats| tree.levels.last().map_or(0, |level| level.bytes);
-        let live: u64 = self.stats.trees.iter().map(largest).fold(0, u64::saturating_add);
-        let values: u64 =
-            self.stats.families.iter().map(|f| f.value_log_live_bytes).fold(0, u64::saturating_add);
-        let space = share(self.values.get("disk_bytes").unwrap_or(0.0), live.saturating_add(values) as f64);
+        let sum = |all: &mut dyn Iterator<Item = u64>| all.fold(0, u64::saturating_add) as f64;
+        let largest = |tree: &TreeStats| tree.levels.iter().rev().map(|level| level.bytes).find(|n| *n > 0);
+        let families = &self.stats.families;
+        let live = sum(&mut self.stats.trees.iter().filter_map(largest));
+        let live_values = sum(&mut families.iter().map(|family| family.value_log_live_bytes));
+        let all = sum(&mut families.iter().map(on_disk));
         Amplification {
             write: user.zip(written).and_then(|(user, written)| share(written, user)),
             write_all: self.values.get("write_amplification").filter(|x| *x > 0.0),
-            space: space.filter(|_| self.is_last && live > 0),
+            space: share(all, live + live_values).filter(|_| self.is_last && live > 0.0),
         }
     }
 
@@ -493,11 +493,10 @@ impl Source<'_> {
             self.stats.trees.iter().map(|tree| (tree.family.as_str(), tree)).collect();
         let now = |family: &tidesdb::FamilyStats| {
             let tree = trees.get(family.name.as_str());
-            let tables = family.level_bytes.iter().fold(0_u64, |sum, n| sum.saturating_add(*n));
             Family {
                 rate: self.of_users(&family.name),
                 memtables: Some(family.memtable_bytes as f64),
-                bytes: Some(tables.saturating_add(family.value_log_file_bytes) as f64),
+                bytes: Some(on_disk(family) as f64),
                 value_logs: Some(family.value_log_file_bytes as f64),
                 tables: tree.map(|tree| tree.tables as u64),
                 debt: tree.map(|tree| tree.debt_bytes as f64),

@@ -21,6 +21,9 @@ const BAR: usize = 16;
 /// From little to much, of the timeline.
 const RAMP: &[u8] = b" .:-=+*#%@";
 const HOUR_MILLIS: u64 = 3_600_000;
+/// Lengths of the timeline.
+const SPANS: [(u64, &str); 4] =
+    [(60_000, "1 min"), (300_000, "5 min"), (900_000, "15 min"), (HOUR_MILLIS, "hour")];
 
 /// A piece of text in a style.
 #[derive(Clone, Debug)]
@@ -243,7 +246,7 @@ pub(super) fn summary(look: &Look, model: &Model, width: usize) -> Vec<Line> {
     lines.extend(flow(model, width));
     lines.extend(memory(model, width));
     lines.extend(disk(model, width));
-    lines.extend(hour(look, model, width));
+    lines.extend(timeline(look, model, width));
     lines
 }
 
@@ -364,40 +367,57 @@ fn disk(model: &Model, width: usize) -> Vec<Line> {
     labelled("disk", parts, width)
 }
 
-/// Bytes written to the log, and waits, of the last hour: one character for some seconds each.
-fn hour(look: &Look, model: &Model, width: usize) -> Vec<Line> {
-    let columns = width.saturating_sub(LABEL + 3).clamp(1, 120);
+/// Bytes written to the log, and waits, of the last hour or of the part of it that is recorded: one character for some seconds each.
+fn timeline(look: &Look, model: &Model, width: usize) -> Vec<Line> {
+    let columns = width.saturating_sub(LABEL + 20).clamp(1, 120);
     let track = &look.seconds;
     let end = look.now.max(model.millis);
-    let begin = end.saturating_sub(HOUR_MILLIS);
+    let first = (0..track.len())
+        .map(|at| track.millis(at))
+        .filter(|millis| end - (*millis).min(end) <= HOUR_MILLIS)
+        .min();
+    let recorded = end.saturating_sub(first.unwrap_or(end));
+    let (span, name) =
+        SPANS.into_iter().find(|(span, _)| *span >= recorded).unwrap_or(SPANS[SPANS.len() - 1]);
+    let begin = end.saturating_sub(span);
     let column = |millis: u64| {
-        let at = (millis.checked_sub(begin)? as u128 * columns as u128 / u128::from(HOUR_MILLIS)) as usize;
-        Some(at.min(columns - 1)).filter(|_| millis <= end)
+        let at = u128::from(millis.checked_sub(begin)?) * columns as u128 / u128::from(span);
+        Some((at as usize).min(columns - 1)).filter(|_| millis <= end)
     };
-    let causes = tidesdb::StallCause::ALL.map(|cause| format!("stall.{}.time", cause.name()));
-    let row = |label: &str, names: &[String]| {
-        let mut sums = vec![0_u64; columns];
+    let rates = |names: &[String]| {
+        let mut sums = vec![(0_u64, 0.0); columns];
         for at in (1..track.len()).filter(|at| !track.is_break(*at)) {
             let Some(column) = column(track.millis(at)) else { continue };
-            let grown = names.iter().filter_map(|name| track.grown(at - 1, at, name));
-            sums[column] = sums[column].saturating_add(grown.fold(0, u64::saturating_add));
+            let grown =
+                names.iter().filter_map(|name| track.grown(at - 1, at, name)).fold(0, u64::saturating_add);
+            sums[column].0 = sums[column].0.saturating_add(grown);
+            sums[column].1 += track.seconds(at - 1, at).unwrap_or(0.0);
         }
-        let most = sums.iter().copied().max().unwrap_or(0).max(1);
-        let mark = |n: u64| match n {
-            0 => RAMP[0],
-            n => RAMP[1 + ((n - 1) as u128 * (RAMP.len() as u128 - 1) / u128::from(most)) as usize],
+        sums.into_iter()
+            .map(|(sum, secs)| if secs > 0.0 { sum as f64 / secs } else { 0.0 })
+            .collect::<Vec<_>>()
+    };
+    let row = |what: &str, rates: &[f64], full: f64, most: String| {
+        let mark = |n: &f64| match n / full {
+            share if share <= 0.0 || !share.is_finite() => RAMP[0],
+            share => RAMP[(1 + (share * (RAMP.len() - 1) as f64) as usize).min(RAMP.len() - 1)],
         };
-        let text: String = sums.into_iter().map(|n| char::from(mark(n))).collect();
-        let mut line = Line::styled(format!("{label:<LABEL$}"), Style::Strong);
-        line.push(format!("|{text}|"), None);
+        let text: String = rates.iter().map(|n| char::from(mark(n))).collect();
+        let mut line = Line::styled(format!("{:<LABEL$}", format!("{name} {what}")), Style::Strong);
+        line.push(format!("|{text}| max {most}"), None);
         line
     };
-    let mut lines = vec![row("hour: log", &["wal_bytes".to_owned()]), row("hour: waits", &causes)];
+    let most = |rates: &[f64]| rates.iter().copied().fold(0.0, f64::max);
+    let log = rates(&["wal_bytes".to_owned()]);
+    let waits = rates(&tidesdb::StallCause::ALL.map(|cause| format!("stall.{}.time", cause.name())));
+    let mut lines = vec![
+        row("log", &log, most(&log), format!("{}/s", bytes(most(&log)))),
+        // A full mark is one thread that waits all of the time.
+        row("waits", &waits, 1e9, format!("{}/s", waited(most(&waits) / 1e9))),
+    ];
     if let Some(at) = column(model.millis).filter(|_| !model.is_last) {
-        lines.push(Line::styled(
-            format!("{:LABEL$} {:at$}^ {}", "", "", clock::time_of_day(model.millis)),
-            Style::Title,
-        ));
+        let blanks = " ".repeat(LABEL + 1 + at);
+        lines.push(Line::styled(format!("{blanks}^"), Style::Title));
     }
     lines
 }
@@ -405,7 +425,7 @@ fn hour(look: &Look, model: &Model, width: usize) -> Vec<Line> {
 /// What runs and is due, and the families.
 pub(super) fn details(look: &Look, model: &Model, order: Order, width: usize) -> Vec<Line> {
     let mut lines = jobs(model, width);
-    lines.extend(families(model, order));
+    lines.extend(families(model, order, width));
     let left_out = look.figures.families_left_out;
     if left_out > 0 && model.is_last {
         lines.push(Line::plain(format!("{} families that wrote less are left out", grouped(left_out))));
@@ -428,12 +448,16 @@ fn jobs(model: &Model, width: usize) -> Vec<Line> {
         Some(n) => part(crate::text::count(n as u64, one, many)),
         None => part(format!("- {many}")),
     };
+    let none = work.flushes.zip(work.merges).is_some_and(|(flushes, merges)| flushes + merges == 0.0);
     let mut parts = vec![
         running(work.flushes, "flush runs", "flushes run"),
         running(work.merges, "merge runs", "merges run"),
         debt("flush", work.flush_debt),
         debt("merge", work.merge_debt),
     ];
+    if none {
+        parts.splice(..2, [part("none runs")]);
+    }
     if let Some(secs) = work.sync_runs {
         let style = (secs >= 1.0).then_some(Style::Bad);
         parts.push(Piece { text: format!("a sync of the log has run for {}", time(secs)), style });
@@ -459,7 +483,7 @@ fn job(job: &Job) -> Line {
     ))
 }
 
-fn families(model: &Model, order: Order) -> Vec<Line> {
+fn families(model: &Model, order: Order, columns: usize) -> Vec<Line> {
     let mut families = model.families.clone();
     order.sort(&mut families);
     let names: Vec<String> =
@@ -489,10 +513,37 @@ fn families(model: &Model, order: Order) -> Vec<Line> {
         }
         lines.push(line);
     }
+    lines.extend(families.iter().flat_map(|family| levels(family, columns)));
     if !model.is_last {
         lines.push(Line::styled("the history has the ten busiest families, and no levels", Style::Faint));
     }
     lines
+}
+
+/// The levels of a family that hold something.
+fn levels(family: &Family, width: usize) -> Vec<Line> {
+    let used: Vec<_> = family.levels.iter().filter(|level| level.bytes > 0).collect();
+    if used.is_empty() {
+        return Vec::new();
+    }
+    let mut parts = vec![Piece { text: printable(family.name.as_bytes()), style: Some(Style::Strong) }];
+    parts.extend(used.into_iter().map(|level| {
+        let runs = match level.runs {
+            n if n == level.tables || n <= 1 => String::new(),
+            n => format!(" in {n} runs"),
+        };
+        let tables = crate::text::count(level.tables as u64, "table", "tables");
+        part(format!(
+            "level {}: {} of {}, {tables}{runs}",
+            level.level,
+            size(level.bytes),
+            size(level.capacity)
+        ))
+    }));
+    if family.value_logs.is_some_and(|n| n > 0.0) {
+        parts.push(part(format!("value logs {}", or_dash(family.value_logs, bytes))));
+    }
+    labelled("tree of", parts, width)
 }
 
 /// Shortens a name to the width of its column.

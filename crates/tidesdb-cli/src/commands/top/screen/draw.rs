@@ -17,35 +17,42 @@ use crate::text::span;
 /// From this width on, jobs and families are beside the rest.
 const WIDE: u16 = 170;
 /// Columns of the left half then.
-const LEFT: u16 = 92;
+const LEFT: u16 = 100;
 
-const HINTS: &str =
-    "q quit  ? help  space pause  s sort  r reverse  up/down scroll  left/right back and forth in time";
+/// The keys, for a wide line and a narrow one.
+const HINTS: [&str; 2] = [
+    "q quit   ? help   space pause   s sort   r reverse   up/down scroll   left/right a second back/forth   [ ] a minute",
+    "q quit  ? help  space pause  s sort  up/down scroll  left/right time",
+];
 
 const HELP: &str = "\
 The figures are those that the process which writes the database publishes once a second. Rates are of the last 10 s, or of as many \
-seconds as the first line of the table says; percentiles are those of the second in the middle of these, the slowest is that of all. \
-One operation in 256 is measured; all syncs, flushes and merges are. `-` is not known.
+seconds as the table says; percentiles are those of the second in the middle of these, the slowest is that of all. \
+One operation in 256 is measured; all syncs, flushes and merges are. What is not known is a dash.
 
-q, Ctrl-C     quit
-space, p      pause, and go on
-up, down      scroll; also j and k, Page Up, Page Down
-s             sort the families by the next column
-r             reverse the order
-left, right   a second back, or forth: what the history recorded of it
-[ ]           a minute back, or forth
-Home, End     the begin of the history; now
-?, Esc        leave this help
+q  Ctrl-C    quit
+space  p     pause, and go on
+up  down     scroll; also j and k, Page Up, Page Down
+s            sort the families by the next column
+r            reverse the order
+left  right  a second back or forth: what the history recorded of it
+[  ]         a minute back or forth
+Home  End    the begin of the history; now
+?  Esc       leave this help
 
-waits for     what commits waited for; times are summed over all threads, so a second can have more than one
-              memtables: flushes; tables: merges of level 1; memory: memory_limit; values: garbage in value logs;
-              log, device: the disk; lock: another commit
-amplified     bytes written for each byte of users, and bytes on the disk for each that is live
-to merge      bytes above the capacity of their level
-fill          bytes of each level in percent of its capacity
-hour          bytes of the log, and waits, in the last hour; the mark shows the moment
+waits for    what commits waited for; times are summed over all threads
+  memtables  flushes are behind        tables  merges of level 1 are behind
+  memory     memory_limit is reached   values  value logs hold much garbage
+  log        the log has no blocks     device  the disk took bytes late
+  lock       another commit
+amplified    bytes written for each byte of users; bytes of tables and value
+             logs for each byte that is live
+to merge     bytes above the capacity of their level
+fill         bytes of each level in percent of its capacity
+log, waits   of the last hour, or of what is recorded of it: from . to @,
+             for waits @ is one thread that waits all of the time
 
-next          `tidesdb why` says what was slow and why, `tidesdb doctor` what to do";
+What was slow, and why: tidesdb why. What to do: tidesdb doctor.";
 
 /// What is drawn.
 #[derive(Debug)]
@@ -128,8 +135,9 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, shown: &Shown, view: &mut Vi
     }
     if hints > 0 {
         let below = longest.saturating_sub(view.scroll + view.page);
-        let more = if below > 0 { format!("{below} lines below  ") } else { String::new() };
-        let line = Line(vec![Piece { text: format!("{more}{HINTS}"), style: Some(Style::Faint) }]);
+        let more = if below > 0 { format!("{below} more lines  ") } else { String::new() };
+        let hints = HINTS.into_iter().find(|hints| more.len() + hints.len() <= width).unwrap_or(HINTS[1]);
+        let line = Line(vec![Piece { text: format!("{more}{hints}"), style: Some(Style::Faint) }]);
         paint(buffer, Rect { y: area.bottom() - 1, height: 1, ..area }, &[line], shown);
     }
 }
