@@ -117,3 +117,33 @@ fn space(path: &Path) -> Option<(u64, u64)> {
     let space = RealDisk::new().open_dir(path, false).ok()?.space().ok()?;
     Some((space.free, space.total))
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::sync::OnceLock;
+    use std::time::Duration;
+
+    use super::*;
+    use track::tests::BASE;
+
+    /// A look at a database with one row, whose figures are those of the moment `BASE`, one second before the look. Tests change what they need.
+    pub(crate) fn look(seconds: Track) -> Look {
+        static FIGURES: OnceLock<WriterFigures> = OnceLock::new();
+        let figures = FIGURES.get_or_init(|| {
+            let dir = tempfile::tempdir().unwrap();
+            let db = Db::open(dir.path()).unwrap();
+            db.put("whale", "blue").unwrap();
+            loop {
+                std::thread::sleep(Duration::from_millis(20));
+                if let Some(figures) = Db::options(dir.path()).writer_figures().unwrap() {
+                    return figures;
+                }
+            }
+        });
+        let mut figures = figures.clone();
+        (figures.written, figures.age) =
+            (SystemTime::UNIX_EPOCH + Duration::from_millis(BASE), Duration::from_secs(1));
+        (figures.state, figures.process) = (WriterState::Running, 4711);
+        Look { figures, seconds, space: Some((25 << 30, 100 << 30)), now: BASE + 1000 }
+    }
+}

@@ -519,3 +519,130 @@ fn levels(tree: &TreeStats) -> Vec<Level> {
     };
     tree.levels.iter().map(of).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::look;
+    use super::super::track::tests::track;
+    use super::*;
+
+    fn operation<'a>(model: &'a Model, kind: &str) -> Option<&'a Operation> {
+        model.operations.iter().find(|operation| operation.kind == kind)
+    }
+
+    fn near(found: Option<f64>, wanted: f64) -> bool {
+        found.is_some_and(|found| (found - wanted).abs() <= wanted.abs() * 1e-9)
+    }
+
+    fn busy() -> Track {
+        let at = |n: i64| {
+            [
+                ("puts.count", 10 * n),
+                ("puts.p50", 1000 * n),
+                ("puts.p999", 7_000_000),
+                ("puts.longest", 9_000_000 - n),
+                ("wal_bytes", 1000 * n),
+                ("written_bytes", 3000 * n),
+                ("family.default.user_bytes", 500 * n),
+                ("family.quiet.user_bytes", 0),
+                ("lookup_read_bytes", 10 * n),
+                ("cache_hits", 30 * n),
+                ("cache_misses", 10 * n),
+                ("stall.tables.time", 2_000_000_000 * n),
+                ("stall.tables.gave_up", n),
+                ("disk_bytes", 77 + n),
+                ("write_amplification", 2500),
+                ("merge_debt_bytes", 4096),
+                ("merge_debt_seconds", 1_500_000_000),
+                ("memory_pressure", 2),
+                ("health", 1),
+            ]
+        };
+        let all: Vec<_> = (1..=20_u64).map(|n| (n, at(n as i64))).collect();
+        let all: Vec<(u64, &[(&str, i64)])> = all.iter().map(|(n, figures)| (*n, &figures[..])).collect();
+        track(&all)
+    }
+
+    #[test]
+    fn rates_are_those_of_the_last_ten_seconds() {
+        let look = look(busy());
+        let model = Model::past(&look, 19);
+        assert_eq!((model.window, model.health, model.is_last), (Some(10.0), "degraded", false));
+        let puts = operation(&model, "puts").unwrap();
+        assert_eq!(puts.total, 200 * 256);
+        assert!(near(puts.rate, 2560.0), "one in 256 is measured: {puts:?}");
+        assert!(near(puts.p50, 15e-6) || near(puts.p50, 16e-6), "{puts:?}");
+        assert!(near(puts.longest, 8_999_989e-9), "{puts:?}");
+        assert!(operation(&model, "gets").is_none(), "none was measured");
+        assert!(
+            near(model.flow.user, 500.0) && near(model.flow.log, 1000.0) && near(model.flow.tables, 2000.0)
+        );
+        assert!(near(model.amplification.write, 6.0) && near(model.amplification.write_all, 2.5));
+        assert!(near(model.cache.share, 0.75) && near(model.cache.rate, 40.0));
+        let [wait] = &model.waits[..] else { panic!("{:?}", model.waits) };
+        assert!(
+            wait.cause == "tables"
+                && near(wait.rate, 2.0)
+                && wait.gave_up == 20
+                && near(Some(wait.total), 40.0)
+        );
+        assert_eq!(wait.recent, Some((38.0, 19.0)), "there are fewer seconds than five minutes");
+        assert_eq!(model.work.merge_debt, Some((4096.0, 1.5)));
+        assert!(model.work.jobs.is_none() && model.disk.free.is_none() && near(model.disk.database, 97.0));
+        let names: Vec<_> = model.families.iter().map(|family| (family.name.as_str(), family.rate)).collect();
+        assert_eq!(names, [("default", Some(500.0)), ("quiet", Some(0.0))]);
+    }
+
+    /// The first second of a session has no rates: those of an earlier session would be shown.
+    #[test]
+    fn nothing_is_computed_across_sessions() {
+        let look = look(track(&[
+            (1, &[("puts.count", 500), ("wal_bytes", 70_000)]),
+            (2, &[("puts.count", 3), ("wal_bytes", 90)]),
+            (3, &[("puts.count", 13), ("wal_bytes", 100)]),
+        ]));
+        let model = Model::past(&look, 1);
+        assert_eq!(
+            (model.window, operation(&model, "puts").unwrap().rate, model.flow.log),
+            (None, None, None)
+        );
+        assert!(near(Model::past(&look, 2).flow.log, 10.0));
+    }
+
+    #[test]
+    fn the_last_figures_come_from_the_writer_and_an_idle_one_has_no_rate() {
+        let mut look = look(busy());
+        look.figures.stats.puts.count = 205;
+        look.figures.stats.puts.sampled_one_in = 256;
+        look.figures.stats.jobs = Vec::new();
+        let model = Model::last(&look);
+        assert!(model.is_last && near(model.disk.free, (25_u64 << 30) as f64));
+        assert!(near(operation(&model, "puts").unwrap().rate, 2560.0));
+        assert_eq!(model.health, "healthy");
+        let [family] = &model.families[..] else { panic!("{:?}", model.families) };
+        assert!(family.name == "default" && near(family.rate, 500.0) && family.bytes == Some(0.0));
+        look.figures.state = WriterState::Idle;
+        let model = Model::last(&look);
+        assert_eq!(operation(&model, "puts").unwrap().rate, Some(0.0));
+        assert_eq!((operation(&model, "puts").unwrap().p99, model.flow.log), (None, Some(0.0)));
+    }
+
+    #[test]
+    fn a_database_without_history_has_figures_and_no_rates() {
+        let look = look(Track::default());
+        let model = Model::last(&look);
+        assert_eq!((model.window, model.flow.log, model.families[0].rate), (None, None, None));
+        assert!(model.memory.used() > 0.0 && model.amplification.space.is_none());
+        let job = |bytes, done, seconds| Job {
+            kind: "Full",
+            family: String::new(),
+            target: 2,
+            bytes,
+            done,
+            seconds,
+        };
+        assert_eq!((job(100, 25, 5.0).speed(), job(100, 25, 5.0).left()), (Some(5.0), Some(15.0)));
+        assert_eq!((job(0, 0, 0.0).speed(), job(0, 0, 0.0).share()), (None, 0.0));
+        assert_eq!(job(5, 9, 1.0).left(), Some(0.0), "an estimate above the whole");
+    }
+}

@@ -14,3 +14,5 @@ mod pages;
 mod programs;
 #[cfg(target_os = "linux")]
 mod terminal;
+#[cfg(target_os = "linux")]
+mod top;

@@ -130,28 +130,36 @@ fn watch(path: &Path, look: Look, colours: bool) -> io::Result<()> {
     let mut shown = Shown::new(super::named(path), look, colours);
     let mut view = View::default();
     let mut heard: Instant = host::now();
+    let mut is_drawn = false;
     while !asked.load(Ordering::Relaxed) {
         match looks.try_recv() {
             Ok(found) => {
                 heard = host::now();
                 if !view.is_paused {
                     shown.take(found);
+                    is_drawn = false;
                 }
             }
             Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Disconnected) => return Ok(()), // it has panicked, which is told
         }
         let silence = host::now().duration_since(heard);
-        shown.silent_for = (silence > LATE).then_some(silence);
-        terminal.draw(|frame| {
-            let area = frame.area();
-            draw::draw(frame.buffer_mut(), area, &shown, &mut view);
-        })?;
+        let silence = (silence > LATE).then_some(silence.as_secs());
+        is_drawn &= shown.silent_for == silence;
+        shown.silent_for = silence;
+        if !is_drawn {
+            terminal.draw(|frame| {
+                let area = frame.area();
+                draw::draw(frame.buffer_mut(), area, &shown, &mut view);
+            })?;
+            is_drawn = true;
+        }
         if !event::poll(PATIENCE)? {
             continue;
         }
         // All that is there, so that a held key does not draw each time.
         while event::poll(Duration::ZERO)? {
+            is_drawn = false; // also after a change of the size
             match event::read()? {
                 Event::Key(key) if key.kind != KeyEventKind::Release => {
                     if !view.key(key.code, key.modifiers, &shown.look.seconds) {
