@@ -68,9 +68,11 @@ pub(super) enum Column {
 }
 
 impl Column {
+    #[cfg(feature = "top")]
     const ALL: [Self; 6] = [Self::Written, Self::Memory, Self::Size, Self::Debt, Self::Fill, Self::Name];
 
     /// The next one, and the first after the last.
+    #[cfg(feature = "top")]
     pub(super) fn next(self) -> Self {
         Self::ALL[(self as usize + 1) % Self::ALL.len()]
     }
