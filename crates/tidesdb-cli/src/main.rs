@@ -34,6 +34,7 @@ use commands::shell::Shell;
 use commands::top::Top;
 use commands::tour::{Tour, Witness};
 use commands::verify::Verify;
+use commands::why::Why;
 use failure::{Exit, Outcome};
 use output::Out;
 use programs::Bench;
@@ -64,6 +65,7 @@ enum Command {
     Levels(Levels),
     Doctor(Doctor),
     Top(Top),
+    Why(Why),
     Shell(Shell),
     Bench(Bench),
     #[cfg(feature = "pages")]
@@ -123,6 +125,7 @@ impl Cli {
             Command::Levels(levels) => levels.run(&self.place, &self.common, out),
             Command::Doctor(doctor) => doctor.run(&self.place, &self.common, out),
             Command::Top(top) => top.run(&self.place, &self.common, out),
+            Command::Why(why) => why.run(&self.place, &self.common, out),
             Command::Shell(shell) => {
                 self.with_session(shell.target.dir.as_ref(), shell.access(), |session| {
                     shell.run(session.clone(), out)

@@ -111,7 +111,9 @@ impl Archive {
             let text = said(command.args(line.split(' ')).current_dir(&folder))
                 .map_err(|error| format!("{}: {error}", self.name))?;
             let is_whole = |text: &str| {
-                text.starts_with(&format!("tidesdb {}", workshop.version)) && text.contains("zstd") && text.contains(" top")
+                text.starts_with(&format!("tidesdb {}", workshop.version))
+                    && text.contains("zstd")
+                    && text.contains(" top")
             };
             if line == "--version" && !is_whole(&text) {
                 return Err(format!("{} says {text:?}", self.name));

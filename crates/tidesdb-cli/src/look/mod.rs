@@ -4,6 +4,7 @@
 pub(crate) mod clock;
 pub(crate) mod track;
 pub(crate) mod model;
+pub(crate) mod events;
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -22,6 +23,8 @@ pub(crate) struct Look {
     pub(crate) figures: WriterFigures,
     /// Of each second of the last hour in which something happened.
     pub(crate) seconds: Track,
+    /// Of each minute of the last day.
+    pub(crate) minutes: Track,
     /// Bytes of the file system that are free, and all of them.
     pub(crate) space: Option<(u64, u64)>,
     /// The clock of this machine, in milliseconds since the UNIX epoch.
@@ -70,11 +73,12 @@ impl Watcher {
             ))
             .next("it publishes once it has written something; with event_log off it never does"));
         }
-        let [seconds, _] = options.writer_history()?;
+        let [seconds, minutes] = options.writer_history()?;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Ok(Look {
             figures,
             seconds: seconds.into(),
+            minutes: minutes.into(),
             space: space(&self.path),
             now: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
         })
@@ -144,6 +148,12 @@ pub(crate) mod tests {
         (figures.written, figures.age) =
             (SystemTime::UNIX_EPOCH + Duration::from_millis(BASE), Duration::from_secs(1));
         (figures.state, figures.process) = (WriterState::Running, 4711);
-        Look { figures, seconds, space: Some((25 << 30, 100 << 30)), now: BASE + 1000 }
+        Look {
+            figures,
+            seconds,
+            minutes: Track::default(),
+            space: Some((25 << 30, 100 << 30)),
+            now: BASE + 1000,
+        }
     }
 }
