@@ -283,6 +283,7 @@ impl Model {
     }
 
     /// The moment of sample `at` of the history.
+    #[cfg(any(feature = "top", test))]
     pub(crate) fn past(look: &Look, at: usize) -> Self {
         Self::of(look, Some(at), false)
     }

@@ -101,8 +101,11 @@ impl<'a> Case<'a> {
                 offer(f64::INFINITY, step.from(), step.to() + 1);
             }
             match (self.gap(&step), step.waiting()) {
-                (Some(_), _) => offer((step.to() - step.from()) as f64 / 1e3, step.from() + 1, step.to()),
-                (None, Some(waiting)) => {
+                (Some(Verdict::Hidden), None) => {} // it worked
+                (Some(Verdict::Ended | Verdict::Stopped), _) => {
+                    offer((step.to() - step.from()) as f64 / 1e3, step.from() + 1, step.to())
+                }
+                (_, Some(waiting)) => {
                     let cost: f64 = StallCause::ALL.iter().map(|cause| waiting.waited(*cause)).sum();
                     offer(cost, waiting.from() + 1, waiting.to() + 1);
                     at = at.max(waiting.last);
@@ -174,7 +177,7 @@ impl<'a> Case<'a> {
 
     /// Why the database was not healthy at a moment.
     fn causes(&self, by: u64) -> Option<String> {
-        let event = self.events.last(&["health"], by).filter(|event| event.text("state") != "healthy");
+        let event = self.events.named("health", 0, by).rfind(|event| event.text("state") != "healthy");
         let of_event = event.map(|event| {
             let causes = event.list("causes").iter().filter_map(|cause| cause.as_str());
             causes.collect::<Vec<_>>().join("; ")
@@ -200,7 +203,7 @@ impl<'a> Case<'a> {
             return None;
         }
         // What a process that did not run cannot have written.
-        let usual = step.before().map_or(0.0, |before| before.rate("wal_bytes"));
+        let usual = step.before(3).map_or(0.0, |before| before.rate("wal_bytes"));
         let grown = step.grown("wal_bytes") as f64;
         Some(if usual > 0.0 && grown > usual * 4.0 { Verdict::Hidden } else { Verdict::Stopped })
     }
@@ -217,7 +220,7 @@ impl<'a> Case<'a> {
                     "No process wrote the database {when}: the one before had been killed or had crashed, and the next one recovered."
                 ),
                 Verdict::Hidden => format!(
-                    "The process worked {when}, and its figures of that time are missing: the disk took no writes of them."
+                    "The process worked {when}, and its figures of that time are missing: the thread that publishes them got no processor time, or the disk took no writes."
                 ),
                 _ => format!(
                     "The process did not run {when}, and went on afterwards: it was stopped (SIGSTOP, a debugger), or got no processor time."
@@ -355,8 +358,11 @@ impl<'a> Case<'a> {
             let sentence = format!("The database was closed {when}.");
             return Found { verdict: Verdict::Closed, sentence, from, to };
         }
-        let is_idle = stretch.grown("wal_bytes") == 0
-            && FELT.iter().all(|kind| stretch.grown(&format!("{kind}.count")) == 0);
+        let within = |at: usize| (from..to).contains(&track.millis(at));
+        let is_paused = track.is_idle(stretch.first) && !(stretch.first..=stretch.last).any(within);
+        let is_idle = is_paused
+            || stretch.grown("wal_bytes") == 0
+                && FELT.iter().all(|kind| stretch.grown(&format!("{kind}.count")) == 0);
         if is_idle {
             let sentence = format!("The database had nothing to do {when}.");
             return Found { verdict: Verdict::Idle, sentence, from, to };

@@ -27,17 +27,19 @@ pub(super) fn collect(
     // Of a time without a process, what it did last.
     let was = matches!(verdict, Verdict::Ended | Verdict::Stopped | Verdict::Hidden | Verdict::Closed);
     let seen = match inner {
-        Some(inner) if was => inner.before(),
+        Some(inner) if was => inner.before(3),
         inner => inner,
     };
-    if let Some(seen) = &seen {
+    let has_load = !matches!(verdict, Verdict::Closed | Verdict::Idle);
+    if let Some(seen) = seen.as_ref().filter(|_| has_load) {
         lines.push(("load", load(case, seen, was)));
         lines.extend(waited(seen, was).map(|text| ("waited", text)));
         lines.extend(slowest(case, seen).map(|text| ("slowest", text)));
         lines.extend(filled(case, seen).map(|text| ("filled", text)));
     }
     let asked = if was { (from.saturating_sub(10 * SECOND), from) } else { (from, to) };
-    lines.extend(running(case, seen.as_ref(), asked).map(|text| ("running", text)));
+    let ran = running(case, seen.as_ref().filter(|_| has_load), asked);
+    lines.extend(ran.into_iter().map(|text| ("running", text)));
     let worst = seen.as_ref().filter(|_| !was).map_or(from, |seen| seen.track.millis(seen.worst()));
     if !matches!(verdict, Verdict::NotRecorded | Verdict::Idle | Verdict::Closed) {
         lines.extend(trees(case, worst).into_iter().map(|text| ("tree", text)));
@@ -66,8 +68,8 @@ fn load(case: Case<'_>, seen: &Stretch<'_>, was: bool) -> String {
     });
     let mut parts = vec![format!("{}{}", if was { "before: " } else { "" }, of(seen))];
     parts.extend(rates);
-    if let Some(before) = seen.before().filter(|_| !was) {
-        parts.push(format!("before it {}", of(&before)));
+    if let Some(before) = seen.before(15).filter(|_| !was) {
+        parts.push(format!("in the minute before {}", of(&before)));
     }
     parts.join(", ")
 }
@@ -137,7 +139,7 @@ fn filled(case: Case<'_>, seen: &Stretch<'_>) -> Option<String> {
 }
 
 /// The jobs that ran then, by the events of their ends.
-fn running(case: Case<'_>, seen: Option<&Stretch<'_>>, (from, to): (u64, u64)) -> Option<String> {
+fn running(case: Case<'_>, seen: Option<&Stretch<'_>>, (from, to): (u64, u64)) -> Vec<String> {
     let ran = |event: &&Event| {
         ["flush", "merge"].contains(&event.name.as_str())
             && event.millis + SECOND >= from
@@ -145,17 +147,18 @@ fn running(case: Case<'_>, seen: Option<&Stretch<'_>>, (from, to): (u64, u64)) -
     };
     let mut jobs: Vec<&Event> = case.events.all.iter().filter(ran).collect();
     jobs.sort_by(|a, b| b.number("seconds").total_cmp(&a.number("seconds")));
-    let mut parts: Vec<String> = jobs.iter().take(NAMED_MAX).map(|job| described(job)).collect();
-    if jobs.len() > NAMED_MAX {
-        parts.push(format!("and {} shorter ones", grouped((jobs.len() - NAMED_MAX) as u64)));
+    let mut lines: Vec<String> = jobs.iter().take(NAMED_MAX).map(|job| described(job)).collect();
+    if let Some(rest) = jobs.len().checked_sub(NAMED_MAX).filter(|rest| *rest > 0) {
+        lines.push(format!("and {} shorter ones", grouped(rest as u64)));
     }
     let of_samples = |name: &str| seen.and_then(|seen| seen.largest(name)).map_or(0, |(n, _)| n);
     let (flushes, merges) = (of_samples("jobs.flushes"), of_samples("jobs.merges"));
-    match (parts.is_empty(), flushes + merges) {
-        (false, _) => Some(parts.join("; ")),
-        (true, 0) => None,
-        (true, _) => Some(format!("{flushes} flushes and {merges} merges at most at a time, not in EVENTS")),
+    if lines.is_empty() && flushes + merges > 0 {
+        lines.push(format!(
+            "at most {flushes} flushes and {merges} merges at a time, of which EVENTS knows no end"
+        ));
     }
+    lines
 }
 
 /// A flush or a merge: what it read and when.
@@ -167,17 +170,11 @@ fn described(job: &Event) -> String {
         let bytes = size(job.number("memtable_bytes").max(0.0) as u64);
         return format!("flush of {bytes} of {family}, {began} to {ended} ({secs})");
     }
-    let number = |part: &serde_json::Value, field: &str| {
-        part.get(field).and_then(serde_json::Value::as_u64).unwrap_or(0)
-    };
-    let inputs = job.list("inputs").iter();
-    let inputs: Vec<String> =
-        inputs.map(|part| format!("{} of level {}", number(part, "tables"), number(part, "level"))).collect();
+    let tables: f64 = job.list("inputs").iter().filter_map(|part| part.get("tables")?.as_f64()).sum();
     let (bytes, target) =
         (size(job.number("read_bytes").max(0.0) as u64), job.number("target").max(0.0) as u64);
     format!(
-        "merge of {family}, {} into level {target}, {bytes}, {began} to {ended} ({secs})",
-        if inputs.is_empty() { "tables".to_owned() } else { format!("tables {}", inputs.join(" and ")) },
+        "merge of {tables:.0} tables of {family} into level {target}, {bytes}, {began} to {ended} ({secs})"
     )
 }
 

@@ -13,6 +13,8 @@ mod tree;
 mod case;
 mod evidence;
 mod answer;
+#[cfg(test)]
+mod tests;
 
 use serde_json::{Map, Value, json};
 

@@ -114,9 +114,9 @@ impl<'a> Stretch<'a> {
         Some(Self { first, last, ..*self })
     }
 
-    /// The samples of about a minute before this stretch, of the same session; `None` if there are none.
-    pub(super) fn before(&self) -> Option<Self> {
-        let first = self.track.window(self.first, 20 * self.gap)?;
+    /// The samples of about `gaps` times the time between two samples before this stretch, of the same session; `None` if there are none.
+    pub(super) fn before(&self, gaps: u64) -> Option<Self> {
+        let first = self.track.window(self.first, gaps * self.gap)?;
         Some(Self { first, last: self.first, ..*self })
     }
 }
