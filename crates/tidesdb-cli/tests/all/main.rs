@@ -16,3 +16,5 @@ mod programs;
 mod terminal;
 #[cfg(target_os = "linux")]
 mod top;
+#[cfg(target_os = "linux")]
+mod why;
