@@ -1,6 +1,6 @@
 //! The answer: what happened at a moment, in one sentence. Pure: it knows figures, their history and events, and no clock.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tidesdb::{HealthState, StallCause, WriterState};
 
@@ -58,11 +58,12 @@ impl<'a> Case<'a> {
     /// The worst of the last hour.
     pub(super) fn worst(self) -> Answer {
         let (figures, now) = (&self.look.figures, self.look.now);
-        let has_plight =
-            matches!(figures.state, WriterState::Ended | WriterState::Rebooted | WriterState::Stopped)
-                || (figures.state == WriterState::Running && figures.age >= FRESH)
-                || (figures.state != WriterState::Closed && figures.health.state != HealthState::Healthy);
-        if has_plight {
+        let last =
+            figures.written.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
+        if let Some(found) = self.since_the_last(last) {
+            return self.answer(found, self.stretch(last, last));
+        }
+        if figures.state != WriterState::Closed && figures.health.state != HealthState::Healthy {
             return self.between(now.saturating_sub(SECOND), now + 1);
         }
         let track = &self.look.seconds;
