@@ -21,6 +21,8 @@ use track::Track;
 pub(crate) struct Look {
     /// What the process that writes has published last, or the last process that did.
     pub(crate) figures: WriterFigures,
+    /// Another process has the database open now, and has published nothing.
+    pub(crate) is_of_earlier: bool,
     /// Of each second of the last hour in which something happened.
     pub(crate) seconds: Track,
     /// Of each minute of the last day.
@@ -56,8 +58,25 @@ impl Watcher {
     /// Looks at the database now.
     ///
     /// # Errors
-    /// If there is no database (`Usage`), if it has no figures (`No`), or if they cannot be read.
+    /// If there is no database (`Usage`), if it has no figures of the process that has it open (`No`), or if they cannot be read.
     pub(crate) fn look(&mut self) -> Outcome<Look> {
+        let look = self.look_back()?;
+        if look.is_of_earlier {
+            let (process, state) = (look.figures.process, look.figures.state);
+            return Err(Failure::no(format!(
+                "there are no figures of the process that has {} open: the last are of process {process}, which {state}",
+                self.path.display()
+            ))
+            .next("it publishes once it has written something; with event_log off it never does. `tidesdb why` looks at what was before"));
+        }
+        Ok(look)
+    }
+
+    /// The same, also if the figures are of an earlier process than the one that has the database open.
+    ///
+    /// # Errors
+    /// If there is no database (`Usage`), if it has no figures (`No`), or if they cannot be read.
+    pub(crate) fn look_back(&mut self) -> Outcome<Look> {
         let options = Db::options(&self.path);
         let figures = options.writer_figures().map_err(|error| self.failure(error))?;
         let Some(figures) = figures else {
@@ -65,18 +84,12 @@ impl Watcher {
             return Err(Failure::no(format!("there are no figures of {}: {why}", self.path.display()))
                 .next("`tidesdb stats`, `levels` and `doctor` show what the files of the database say"));
         };
-        if !self.is_of_writer(&figures) {
-            let (process, state) = (figures.process, figures.state);
-            return Err(Failure::no(format!(
-                "there are no figures of the process that has {} open: the last are of process {process}, which {state}",
-                self.path.display()
-            ))
-            .next("it publishes once it has written something; with event_log off it never does"));
-        }
+        let is_of_earlier = !self.is_of_writer(&figures);
         let [seconds, minutes] = options.writer_history()?;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Ok(Look {
             figures,
+            is_of_earlier,
             seconds: seconds.into(),
             minutes: minutes.into(),
             space: space(&self.path),
@@ -150,6 +163,7 @@ pub(crate) mod tests {
         (figures.state, figures.process) = (WriterState::Running, 4711);
         Look {
             figures,
+            is_of_earlier: false,
             seconds,
             minutes: Track::default(),
             space: Some((25 << 30, 100 << 30)),

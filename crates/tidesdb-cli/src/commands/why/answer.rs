@@ -244,7 +244,12 @@ impl<'a> Case<'a> {
             WriterState::Ended | WriterState::Rebooted => (
                 Verdict::Ended,
                 format!(
-                    "No process writes the database: process {process} {}, at about {since} ({} ago).",
+                    "{}: process {process} {}, at about {since} ({} ago).",
+                    match self.look.is_of_earlier {
+                        true =>
+                            "A process has the database open and has published nothing yet; the one before it is dead",
+                        false => "No process writes the database",
+                    },
                     figures.state,
                     ago(figures.age)
                 ),

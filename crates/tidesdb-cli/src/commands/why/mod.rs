@@ -49,7 +49,7 @@ impl Why {
     pub(crate) fn run(&self, place: &Place, common: &Common, out: &mut Out<'_>) -> Outcome {
         let place = place.or_at(self.target.dir.as_ref());
         let path = place.path()?;
-        let look = Watcher::new(path).look()?;
+        let look = Watcher::new(path).look_back()?;
         let events = Events::read(path, &look.figures);
         let case = Case { look: &look, events: &events };
         let answer = match &self.at {
