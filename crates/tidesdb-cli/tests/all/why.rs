@@ -68,7 +68,8 @@ fn a_process_that_works_is_stopped_and_is_killed() {
 
     // The next process recovers; the time before is still explained.
     let (mut next, mut stdin) = self::writer(&stage);
-    let text = says(&stage, &[], "the next open replayed ", || put(&mut stdin));
+    let wanted = format!("now      process {} runs", next.id());
+    let text = says(&stage, &[], &wanted, || put(&mut stdin));
     assert!(
         text.starts_with("No process wrote the database ") || text.starts_with("The process did not run"),
         "{text}"

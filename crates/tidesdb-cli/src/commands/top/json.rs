@@ -8,37 +8,6 @@ use crate::look::model::{Family, Job, Model};
 
 /// Returns the model of the last figures as JSON.
 pub(super) fn object(look: &Look, model: &Model) -> Value {
-    let operations: Map<String, Value> = model
-        .operations
-        .iter()
-        .map(|op| {
-            let figures = json!({
-                "since_open": op.total,
-                "per_second": op.rate,
-                "p50": op.p50,
-                "p99": op.p99,
-                "p999": op.p999,
-                "longest": op.longest,
-            });
-            (op.kind.to_owned(), figures)
-        })
-        .collect();
-    let waits: Map<String, Value> = model
-        .waits
-        .iter()
-        .map(|wait| {
-            let figures = json!({
-                "delayed_now": wait.now,
-                "seconds_per_second": wait.rate,
-                "recent_seconds": wait.recent.map(|(waited, _)| waited),
-                "recent_window": wait.recent.map(|(_, window)| window),
-                "since_open": wait.total,
-                "longest": wait.longest,
-                "gave_up": wait.gave_up,
-            });
-            (wait.cause.to_owned(), figures)
-        })
-        .collect();
     let memory: Map<String, Value> =
         model.memory.uses.iter().map(|(name, bytes)| (name.replace(' ', "_"), (*bytes).into())).collect();
     let (flow, amplification, disk, work) = (&model.flow, &model.amplification, &model.disk, &model.work);
@@ -48,8 +17,8 @@ pub(super) fn object(look: &Look, model: &Model) -> Value {
         "health": model.health,
         "health_causes": look.figures.health.causes,
         "window_seconds": model.window,
-        "operations": operations,
-        "waits": waits,
+        "operations": operations(model),
+        "waits": waits(model),
         "bytes_per_second": {
             "from_users": flow.user,
             "log": flow.log,
@@ -81,6 +50,45 @@ pub(super) fn object(look: &Look, model: &Model) -> Value {
         "jobs": work.jobs.iter().flatten().map(job).collect::<Vec<_>>(),
         "families": model.families.iter().map(family).collect::<Vec<_>>(),
     })
+}
+
+/// The operations, by kind.
+fn operations(model: &Model) -> Map<String, Value> {
+    model
+        .operations
+        .iter()
+        .map(|op| {
+            let figures = json!({
+                "since_open": op.total,
+                "per_second": op.rate,
+                "p50": op.p50,
+                "p99": op.p99,
+                "p999": op.p999,
+                "longest": op.longest,
+            });
+            (op.kind.to_owned(), figures)
+        })
+        .collect()
+}
+
+/// The waits, by cause.
+fn waits(model: &Model) -> Map<String, Value> {
+    model
+        .waits
+        .iter()
+        .map(|wait| {
+            let figures = json!({
+                "delayed_now": wait.now,
+                "seconds_per_second": wait.rate,
+                "recent_seconds": wait.recent.map(|(waited, _)| waited),
+                "recent_window": wait.recent.map(|(_, window)| window),
+                "since_open": wait.total,
+                "longest": wait.longest,
+                "gave_up": wait.gave_up,
+            });
+            (wait.cause.to_owned(), figures)
+        })
+        .collect()
 }
 
 fn job(job: &Job) -> Value {

@@ -109,18 +109,10 @@ fn start_looking(path: &Path) -> Receiver<Found> {
 }
 
 /// Returns what is set when another process asks this one to end.
-#[cfg(unix)]
 fn asked_to_end() -> io::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&flag))?;
-    }
+    signal_hook::flag::register(signal_hook::consts::SIGTERM, Arc::clone(&flag))?;
     Ok(flag)
-}
-
-#[cfg(not(unix))]
-fn asked_to_end() -> io::Result<Arc<AtomicBool>> {
-    Ok(Arc::default())
 }
 
 /// Draws, reads the keys and takes what the other thread finds.
