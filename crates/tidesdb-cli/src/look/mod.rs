@@ -86,7 +86,8 @@ impl Watcher {
         };
         let is_of_earlier = !self.is_of_writer(&figures);
         let [seconds, minutes] = options.writer_history()?;
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let written = figures.written.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let now = written.saturating_add(figures.age);
         Ok(Look {
             figures,
             is_of_earlier,

@@ -426,7 +426,7 @@ impl Source<'_> {
         });
         Some(Wait {
             cause: cause.name(),
-            now: self.is_last.then_some(stall.delayed_now as u64),
+            now: self.is_last.then_some(stall.delayed_now),
             rate: self.rate(&name("time")).map(|rate| rate / 1e9),
             recent,
             total,

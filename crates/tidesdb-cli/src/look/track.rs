@@ -74,7 +74,7 @@ impl Track {
             (Some(before), Some(now)) => now < before,
             _ => false,
         };
-        self.millis(at) <= self.millis(before) || SESSION.iter().any(|name| went_back(&name))
+        self.millis(at) <= self.millis(before) || SESSION.iter().any(went_back)
     }
 
     /// True if nothing had happened since the sample before `at`: the writer records that once, and then nothing until it has work again.

@@ -60,9 +60,9 @@ fn a_process_that_works_is_stopped_and_is_killed() {
     assert_eq!((&json["verdict"], &json["figures_of"]["process"]), (&"ended".into(), &process.into()));
 
     // Whatever stands in the event log.
-    let mut log = std::fs::OpenOptions::new().append(true).open(stage.path("db/EVENTS")).unwrap();
-    log.write_all(b"{\"time\":\"\x1b[2J\n\xff\xff\n[[[[\n{\"time\":\"9999-99-99T99:99:99Z\",\"event\":7}\n")
-        .unwrap();
+    let mut log = std::fs::read(stage.path("db/EVENTS")).unwrap();
+    log.extend(b"{\"time\":\"\x1b[2J\n\xff\xff\n[[[[\n{\"time\":\"9999-99-99T99:99:99Z\",\"event\":7}\n");
+    std::fs::write(stage.path("db/EVENTS"), log).unwrap();
     let text = stage.ok(&["why"]);
     assert!(text.contains("4 lines of EVENTS are damaged") && !text.contains('\u{1b}'), "{text}");
 

@@ -153,10 +153,11 @@ fn watch(path: &Path, look: Look, colours: bool) -> io::Result<()> {
         while event::poll(Duration::ZERO)? {
             is_drawn = false; // also after a change of the size
             match event::read()? {
-                Event::Key(key) if key.kind != KeyEventKind::Release => {
-                    if !view.key(key.code, key.modifiers, &shown.look.seconds) {
-                        return Ok(());
-                    }
+                Event::Key(key)
+                    if key.kind != KeyEventKind::Release
+                        && !view.key(key.code, key.modifiers, &shown.look.seconds) =>
+                {
+                    return Ok(());
                 }
                 _ => {}
             }
