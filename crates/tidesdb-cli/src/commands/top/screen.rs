@@ -108,7 +108,8 @@ fn start_looking(path: &Path) -> Receiver<Found> {
     from
 }
 
-/// Returns what is set when another process asks this one to end.
+/// Returns what is set when another process asks this one to end. A terminal that hangs up ends it at once, as by default: there is nothing to bring
+/// back, and reading from it would never end.
 fn asked_to_end() -> io::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGTERM, Arc::clone(&flag))?;
