@@ -192,7 +192,9 @@ pub(crate) mod tests {
             (2, &[("puts.count", 10), ("puts.p99", 0)]),
             (3, &[("puts.count", 11), ("puts.p99", 900)]),
             (4, &[("puts.count", 15), ("puts.p99", 7)]),
+            (5, &[("puts.count", 16), ("puts.p99", 3)]),
         ]);
+        assert_eq!(track.middle(1, 5, "puts.p99", "puts.count"), Some(7), "neither the least nor the most");
         assert_eq!(track.middle(0, 4, "puts.p99", "puts.count"), Some(5));
         assert_eq!(track.middle(1, 4, "puts.p99", "puts.count"), Some(7));
         assert_eq!(track.middle(1, 2, "puts.p99", "puts.count"), None);
