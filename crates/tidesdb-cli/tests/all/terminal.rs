@@ -170,7 +170,7 @@ fn the_screen_of_top_ends_with_the_terminal_as_it_was() {
     let line = format!("export {program} TIDESDB_DB=db; {}", typed(&["q"]));
     let (with, without) =
         (on_terminal(&line, &[]).unwrap(), on_terminal(&line, &[("NO_COLOR", "1")]).unwrap());
-    let red = "\u{1b}[38;5;1;";
+    let red = "\u{1b}[38;5;1m";
     assert!(with.contains(red) && !without.contains(red) && ended(without.trim_end()), "{without:?}");
     // A terminal that can show no screen gets a page.
     let page = on_terminal(&format!("{fill}; tidesdb top"), &[("TERM", "dumb")]).unwrap();

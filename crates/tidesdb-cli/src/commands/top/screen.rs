@@ -1,8 +1,9 @@
 //! The figures on a terminal. One thread looks once a second, so that a disk that hangs holds up no key; another one draws and reads the keys.
 //! However the program ends, the terminal is as it was before.
 
-mod draw;
+mod backend;
 mod view;
+mod draw;
 
 use std::io::{self, IsTerminal, Stdout, stdin, stdout};
 use std::path::Path;
@@ -11,17 +12,15 @@ use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use crossterm::event::{self, Event, KeyEventKind};
+use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
+use crossterm::{cursor, execute};
 use ratatui_core::terminal::Terminal;
-use ratatui_crossterm::CrosstermBackend;
-use ratatui_crossterm::crossterm::event::{self, Event, KeyEventKind};
-use ratatui_crossterm::crossterm::terminal::{
-    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
-};
-use ratatui_crossterm::crossterm::{cursor, execute};
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::host;
 use crate::look::{Look, Watcher};
+use backend::Cells;
 use draw::Shown;
 use view::View;
 
@@ -118,7 +117,7 @@ fn asked_to_end() -> io::Result<Arc<AtomicBool>> {
 
 /// Draws, reads the keys and takes what the other thread finds.
 fn watch(path: &Path, look: Look, colours: bool) -> io::Result<()> {
-    let mut terminal: Terminal<CrosstermBackend<Stdout>> = Terminal::new(CrosstermBackend::new(stdout()))?;
+    let mut terminal: Terminal<Cells<Stdout>> = Terminal::new(Cells::new(stdout()))?;
     let (looks, asked) = (start_looking(path), asked_to_end()?);
     let mut shown = Shown::new(super::named(path), look, colours);
     let mut view = View::default();

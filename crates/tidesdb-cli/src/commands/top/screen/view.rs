@@ -1,6 +1,6 @@
 //! What of the figures is shown, and what the keys change.
 
-use ratatui_crossterm::crossterm::event::{KeyCode, KeyModifiers};
+use crossterm::event::{KeyCode, KeyModifiers};
 
 use super::super::page::Order;
 use crate::look::track::Track;
