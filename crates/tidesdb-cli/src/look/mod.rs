@@ -14,6 +14,7 @@ use tidesdb_io::{Disk, RealDisk};
 
 use crate::failure::{Failure, Outcome};
 use crate::session;
+use crate::text::plain;
 use track::Track;
 
 /// One look at a database.
@@ -123,6 +124,11 @@ impl Watcher {
             }
         }
     }
+}
+
+/// Returns a text of somebody else as a part of one line.
+pub(crate) fn on_one_line(text: &str) -> String {
+    plain(text).replace(['\n', '\t'], " ")
 }
 
 /// Returns whether a process has the database open for writing.

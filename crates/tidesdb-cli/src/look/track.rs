@@ -18,8 +18,17 @@ const SESSION: [&str; 9] = [
 ];
 
 /// What is the same in two samples if the database did nothing between them.
-const ACTIVITY: [&str; 6] =
-    ["visible_seq", "wal_bytes", "cache_hits", "cache_misses", "lookup_reads", "events"];
+const ACTIVITY: [&str; 9] = [
+    "visible_seq",
+    "wal_bytes",
+    "cache_hits",
+    "cache_misses",
+    "lookup_reads",
+    "gets.count",
+    "multi_gets.count",
+    "seeks.count",
+    "events",
+];
 
 /// The history of one pace.
 #[derive(Debug, Default)]

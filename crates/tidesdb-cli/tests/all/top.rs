@@ -1,5 +1,7 @@
 //! `tidesdb top` beside processes that run, are stopped, were killed, have closed the database, or have published nothing.
 
+use std::io::Write;
+use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -73,6 +75,19 @@ fn a_closed_database_shows_its_last_figures_and_one_without_says_why() {
     assert!(text.contains("has closed the database") && text.contains("it was closed in order"), "{text}");
 
     std::fs::remove_file(stage.path("db/FIGURES")).unwrap();
+    let mut silent = stage.command(&["shell"]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = silent.stdin.take().unwrap();
+    let says = |wanted: &str| {
+        let said = |_| {
+            std::thread::sleep(Duration::from_millis(20));
+            let run = stage.run(&["top"]);
+            run.code == 1 && run.err.contains(wanted)
+        };
+        assert!((0..500).any(said), "{wanted:?} is never said");
+    };
+    says("the process that writes has published none (it has just opened the database"); // and writes nothing
+    stdin.write_all(b"quit\n").unwrap();
+    silent.wait().unwrap();
     let run = stage.run(&["top"]);
     assert_eq!((run.code, run.text()), (1, ""));
     assert!(

@@ -15,10 +15,9 @@ use std::path::Path;
 
 use crate::failure::{Exit, Outcome};
 use crate::look::model::Model;
-use crate::look::{Look, Watcher};
+use crate::look::{Look, Watcher, on_one_line};
 use crate::output::Out;
 use crate::session::{Common, Place, Target};
-use crate::text::plain;
 
 /// Columns of a page.
 const PAGE_COLUMNS: usize = 100;
@@ -82,5 +81,5 @@ fn print(look: &Look, path: &Path, out: &mut Out<'_>) -> Outcome<()> {
 
 /// The database as the first line names it.
 fn named(path: &Path) -> String {
-    plain(&path.display().to_string()).replace(['\n', '\t'], " ")
+    on_one_line(&path.display().to_string())
 }

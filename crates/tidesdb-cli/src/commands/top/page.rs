@@ -4,9 +4,9 @@ use tidesdb::{HealthState, WriterFigures, WriterState};
 use unicode_width::UnicodeWidthStr;
 
 use super::super::stats::ago;
-use crate::look::Look;
 use crate::look::clock;
 use crate::look::model::{Family, Job, Model, Operation, Wait};
+use crate::look::{Look, on_one_line};
 use crate::output::Style;
 use crate::text::{grouped, printable, size, time};
 
@@ -200,7 +200,7 @@ pub(super) fn head(look: &Look, model: &Model, path: &str, width: usize) -> Vec<
     let style = if health.state == HealthState::Healthy { Style::Good } else { Style::Bad };
     let since =
         format!("open for {}, tidesdb {}", ago(figures.open_for), printable(figures.version.as_bytes()));
-    let causes = printable(health.to_string().as_bytes());
+    let causes = on_one_line(&health.to_string());
     lines.extend(wrapped(&format!("{causes}; {since}"), style, width));
     lines.extend(plight(figures).iter().flat_map(|text| wrapped(text, Style::Bad, width)));
     if !model.is_last {

@@ -8,6 +8,7 @@ use super::super::stats::ago;
 use super::case::{Case, SECOND, Verdict};
 use super::evidence;
 use super::stretch::{FELT, SLOW_NANOS, Stretch};
+use crate::look::on_one_line;
 use crate::look::track::Track;
 use crate::text::{grouped, size, time};
 
@@ -184,7 +185,8 @@ impl<'a> Case<'a> {
             causes.collect::<Vec<_>>().join("; ")
         });
         let of_now = Some(self.look.figures.health.causes.join("; "));
-        of_event.filter(|text| !text.is_empty()).or(of_now.filter(|text| !text.is_empty()))
+        let known = of_event.filter(|text| !text.is_empty()).or(of_now.filter(|text| !text.is_empty()));
+        known.map(|text| on_one_line(&text))
     }
 
     /// What happened between the two samples of `step` if they are further apart than those of a process at work: that it ended, was closed, or

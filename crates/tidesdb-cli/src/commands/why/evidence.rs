@@ -8,8 +8,8 @@ use super::super::stats::ago;
 use super::case::{Case, SECOND, Verdict};
 use super::stretch::{FELT, Stretch};
 use super::tree;
-use crate::look::clock;
 use crate::look::events::Event;
+use crate::look::{clock, on_one_line};
 use crate::text::{count, grouped, printable, size, time};
 
 /// Jobs and families that are named.
@@ -132,7 +132,7 @@ fn filled(case: Case<'_>, seen: &Stretch<'_>) -> Option<String> {
     }
     let failed: Vec<&Event> = case.events.named("job_failed", seen.from(), seen.to() + SECOND).collect();
     if let Some(event) = failed.last() {
-        let text = printable(event.text("error").as_bytes());
+        let text = on_one_line(event.text("error"));
         parts.push(format!("{}, last: {text}", count(failed.len() as u64, "job failed", "jobs failed")));
     }
     (!parts.is_empty()).then(|| parts.join(", "))
@@ -262,7 +262,7 @@ fn ended(case: Case<'_>, verdict: Verdict, from: u64, to: u64) -> Option<String>
 /// What is known of the process at this moment.
 fn now(case: Case<'_>) -> String {
     let figures = &case.look.figures;
-    let health = printable(figures.health.to_string().as_bytes());
+    let health = on_one_line(&figures.health.to_string());
     let was =
         if matches!(figures.state, WriterState::Running | WriterState::Idle) { "it is" } else { "it was" };
     format!(

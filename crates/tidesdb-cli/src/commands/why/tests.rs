@@ -154,6 +154,8 @@ fn commits_that_were_refused_for_want_of_space_and_a_part_that_did_not_work() {
     let says = "Commits were refused for want of space from 12:00:20 to 12:00:29 UTC (9.0 s): commits are refused: 100 MiB must be free.";
     assert_eq!(answer.sentence, says);
     assert!(evidence(&answer, "ended").contains("12:00:30 UTC: healthy again"), "{answer:?}");
+    let hostile = between(&look, &said(r"no space\n\u001b[2J"), 22, 24);
+    assert!(!hostile.sentence.contains(char::is_control), "{hostile:?}");
     assert_eq!(between(&look, &said("uploads fail"), 22, 24).verdict, Verdict::Degraded);
     let mut look = of(&work[..30]);
     look.figures.health.state = HealthState::Degraded;
