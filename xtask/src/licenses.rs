@@ -84,7 +84,7 @@ fn linked(line: &str) -> Option<(String, String)> {
 /// Returns the source folder of each crate, by `name-version`.
 fn folders(root: &Path) -> Result<BTreeMap<String, PathBuf>, String> {
     let mut command = Command::new("cargo");
-    command.args(["metadata", "--format-version", "1"]).current_dir(root);
+    command.args(["metadata", "--format-version", "1", "--all-features"]).current_dir(root);
     let metadata = said(&mut command)?;
     let paths = metadata.split("\"manifest_path\":\"").skip(1).filter_map(|rest| rest.split('"').next());
     let folders = paths.filter_map(|path| Path::new(path).parent().map(Path::to_owned));

@@ -73,6 +73,12 @@ impl<'a> Case<'a> {
         let Some(first) = first.filter(|first| first + 1 < track.len()) else {
             let last =
                 track.len().checked_sub(1).map_or("none".to_owned(), |last| self.moment(track.millis(last)));
+            if figures.state == WriterState::Idle {
+                let sentence = format!(
+                    "Nothing waited or was slow in the last hour: the process had nothing to do since {last}."
+                );
+                return self.answer(Found { verdict: Verdict::Fine, sentence, from: since, to: now }, None);
+            }
             let sentence = format!("Nothing was recorded in the last hour; the last record is of {last}.");
             return self
                 .answer(Found { verdict: Verdict::NotRecorded, sentence, from: since, to: now }, None);
@@ -368,6 +374,13 @@ impl<'a> Case<'a> {
         }
         let within = |at: usize| (from..to).contains(&track.millis(at));
         let is_paused = track.is_idle(stretch.first) && !(stretch.first..=stretch.last).any(within);
+        let step = stretch.first + 1;
+        if !(stretch.first..=stretch.last).any(within) && step < track.len() && track.is_break(step) {
+            let sentence = format!(
+                "Not recorded: {when} no process had the database open, and EVENTS does not say how the one before ended."
+            );
+            return Found { verdict: Verdict::NotRecorded, sentence, from, to };
+        }
         let is_idle = is_paused
             || stretch.grown("wal_bytes") == 0
                 && FELT.iter().all(|kind| stretch.grown(&format!("{kind}.count")) == 0);

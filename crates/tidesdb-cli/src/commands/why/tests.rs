@@ -219,6 +219,8 @@ fn a_process_that_was_killed() {
         "{answer:?}"
     );
     assert_eq!(worst(&look, &open(false)).verdict, Verdict::Ended);
+    let unknown = between(&look, &Events::default(), 30, 31);
+    assert_eq!(unknown.verdict, Verdict::NotRecorded, "{unknown:?}");
     let mut closed = open(true);
     closed.add(br#"{"time":"2026-11-30T12:00:20Z","at":20,"event":"close"}"#);
     closed.all.swap(1, 2);
@@ -250,6 +252,12 @@ fn a_process_that_was_stopped_worked_unseen_or_was_idle() {
         assert_eq!(worst(&look, &Events::default()).verdict, of_hour, "{verdict:?}");
     }
     let mut look = of(&[Some(WORK); 30]);
+    gone(&mut look, WriterState::Idle, 7200);
+    let answer = worst(&look, &Events::default());
+    assert!(
+        answer.verdict == Verdict::Fine && answer.sentence.contains("nothing to do since 12:00:29 UTC"),
+        "{answer:?}"
+    );
     gone(&mut look, WriterState::Running, 30);
     assert_eq!(
         worst(&look, &Events::default()).verdict,
