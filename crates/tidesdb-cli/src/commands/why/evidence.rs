@@ -204,15 +204,17 @@ fn ended(case: Case<'_>, verdict: Verdict, from: u64, to: u64) -> Option<String>
     match verdict {
         Verdict::Waits => {
             let last = look.seconds.len().checked_sub(1).map_or(0, |last| look.seconds.millis(last));
-            let waits_now: usize = look
-                .figures
-                .stats
-                .stalls_by_cause()
-                .iter()
-                .map(|(_, stall)| stall.delayed_now as usize)
-                .sum();
-            if to >= last && waits_now > 0 {
-                return Some("not yet: writers wait at this moment".to_owned());
+            let waits_now =
+                look.figures.stats.stalls_by_cause().iter().any(|(_, stall)| stall.delayed_now > 0);
+            if to >= last {
+                match look.figures.state {
+                    WriterState::Ended | WriterState::Rebooted => {
+                        return Some("with the process, which ended".to_owned());
+                    }
+                    WriterState::Closed => return Some("with the close of the database".to_owned()),
+                    _ if waits_now => return Some("not yet: writers wait at this moment".to_owned()),
+                    _ => {}
+                }
             }
             let near = |event: &&Event| {
                 ["flush", "merge"].contains(&event.name.as_str())

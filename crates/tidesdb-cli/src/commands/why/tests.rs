@@ -131,6 +131,13 @@ fn writes_that_wait_for_merges() {
     let of_hour = worst(&look, &events);
     assert_eq!((of_hour.verdict, of_hour.sentence), (Verdict::Waits, answer.sentence));
     assert_eq!(between(&look, &events, 60, 70).verdict, Verdict::Fine, "it is over then");
+    // One that goes on has not ended, and one of a process that has ended has ended with it.
+    let mut look = of(&work[..50]);
+    look.figures.stats.stalled[1].delayed_now = 3;
+    let ended = |look: &Look| evidence(&between(look, &events, 42, 43), "ended").to_owned();
+    assert_eq!(ended(&look), "not yet: writers wait at this moment");
+    gone(&mut look, WriterState::Ended, 60);
+    assert_eq!(ended(&look), "with the process, which ended");
     // A wait of a few milliseconds is none that a user asks about.
     work[40..52].fill(Some(Second { waits: 20_000_000, ..WORK }));
     assert_eq!(worst(&of(&work), &events).verdict, Verdict::Fine);
