@@ -186,6 +186,9 @@ fn trees(case: Case<'_>, millis: u64) -> Vec<String> {
         Err(why) => return vec![format!("at {at} not recorded: {why}")],
     };
     trees.retain(|(_, levels)| levels.values().any(|(tables, _)| *tables > 0));
+    if trees.is_empty() {
+        return vec![format!("no family had a table at {at}")];
+    }
     trees.sort_by_key(|(_, levels)| std::cmp::Reverse(levels.get(&1).map_or(0, |(tables, _)| *tables)));
     let shown = |(family, levels): (String, tree::Levels)| {
         let levels =

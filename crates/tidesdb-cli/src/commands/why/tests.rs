@@ -123,6 +123,7 @@ fn writes_that_wait_for_merges() {
         ("filled", "to merge 0 B to 500.0 MiB"),
         ("running", "merge of 8 tables of default into level 2, 2.0 MiB, 12:00:38 to 12:00:51 (12.50 s)"),
         ("ended", "with the merge of 8 tables"),
+        ("tree", "default at 12:00:41: level 1 8 tables 9 B"),
         ("ended", "the longest wait for tables was 750.00 ms"),
         ("now", "process 4711 runs; it is healthy"),
     ] {
@@ -181,6 +182,7 @@ fn a_poisoned_database() {
     let events =
         events(&[r#"00:20Z","at":20,"event":"health","state":"poisoned","causes":["EIO at the log"]"#]);
     let says = "Writes were refused from 12:00:20 UTC on: the database was poisoned: EIO at the log.";
+    assert!(evidence(&worst(&look, &events), "tree").contains("not recorded"), "EVENTS begins later");
     for answer in [worst(&look, &events), between(&look, &events, 25, 26)] {
         assert_eq!((answer.verdict, answer.sentence.as_str()), (Verdict::Poisoned, says));
     }
