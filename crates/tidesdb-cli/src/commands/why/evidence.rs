@@ -85,7 +85,8 @@ fn waited(seen: &Stretch<'_>, was: bool) -> Option<String> {
             .filter(|(n, _)| *n > 0)
             .map(|(n, what)| format!("{} {what}", grouped(*n)))
             .collect();
-        (secs > 0.0).then(|| (secs, format!("{} {} ({})", cause.name(), time(secs), counts.join(", "))))
+        let counts = if counts.is_empty() { String::new() } else { format!(" ({})", counts.join(", ")) };
+        (secs > 0.0).then(|| (secs, format!("{} {}{counts}", cause.name(), time(secs))))
     };
     let mut all: Vec<_> = StallCause::ALL.into_iter().filter_map(of).collect();
     all.sort_by(|a, b| b.0.total_cmp(&a.0));

@@ -36,7 +36,7 @@ impl<'a> Stretch<'a> {
     }
 
     /// Each sample after the first whose figures grew since the one before it.
-    pub(super) fn steps(&self) -> impl Iterator<Item = usize> + use<'a> {
+    pub(super) fn steps(&self) -> impl DoubleEndedIterator<Item = usize> + use<'a> {
         let track = self.track;
         (self.first + 1..=self.last).filter(move |at| !track.is_break(*at))
     }
@@ -81,11 +81,10 @@ impl<'a> Stretch<'a> {
         self.steps().filter(grew).filter_map(|at| Some((self.track.value(at, &longest)?, at))).max()
     }
 
-    /// The sample before which writers waited most.
+    /// The sample before which writers waited most, the first of several.
     pub(super) fn worst(&self) -> usize {
-        self.steps()
-            .max_by(|a, b| wait_rate(self.track, *a).total_cmp(&wait_rate(self.track, *b)))
-            .unwrap_or(self.last)
+        let rates = self.steps().map(|at| (wait_rate(self.track, at), at));
+        rates.rev().max_by(|a, b| a.0.total_cmp(&b.0)).map_or(self.last, |(_, at)| at)
     }
 
     /// The stretch of waiting that reaches into this one, from its begin to its end; `None` if writers did not wait.
