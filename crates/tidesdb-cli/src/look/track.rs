@@ -34,14 +34,16 @@ const ACTIVITY: [&str; 9] = [
 #[derive(Debug, Default)]
 pub(crate) struct Track {
     names: HashMap<String, u32>,
-    /// In the order in which they were recorded.
+    /// In the order in which they were recorded; the values of each by the number of their name.
     samples: Vec<Sample>,
 }
 
 impl From<History> for Track {
     fn from(history: History) -> Self {
         let names = history.names.into_iter().zip(0..).collect();
-        Self { names, samples: history.samples }
+        let mut samples = history.samples;
+        samples.iter_mut().for_each(|sample| sample.values.sort_unstable_by_key(|(name, _)| *name));
+        Self { names, samples }
     }
 }
 
@@ -56,18 +58,22 @@ impl Track {
         self.samples.get(at).map_or(0, |sample| sample.millis)
     }
 
+    fn value_of(&self, at: usize, name: u32) -> Option<i64> {
+        let values = &self.samples.get(at)?.values;
+        let found = values.binary_search_by_key(&name, |(name, _)| *name).ok()?;
+        Some(values[found].1)
+    }
+
     /// The figure `name` of sample `at`, in the units of the history.
     pub(crate) fn value(&self, at: usize, name: &str) -> Option<i64> {
-        let name = self.names.get(name)?;
-        self.samples.get(at)?.values.iter().find(|(other, _)| other == name).map(|(_, value)| *value)
+        self.value_of(at, *self.names.get(name)?)
     }
 
     /// Each figure of sample `at` whose name begins with `prefix`, without it.
     pub(crate) fn values<'a>(&'a self, at: usize, prefix: &'a str) -> impl Iterator<Item = (&'a str, i64)> {
         self.names.iter().filter_map(move |(name, id)| {
             let rest = name.strip_prefix(prefix)?;
-            let (_, value) = self.samples.get(at)?.values.iter().find(|(other, _)| other == id)?;
-            Some((rest, *value))
+            Some((rest, self.value_of(at, *id)?))
         })
     }
 
@@ -163,6 +169,7 @@ pub(crate) mod tests {
                 let next = track.names.len() as u32;
                 values.push((*track.names.entry((*name).to_owned()).or_insert(next), *value));
             }
+            values.sort_unstable();
             let mut sample = Sample::default();
             (sample.millis, sample.values) = (BASE + secs * 1000, values);
             track.samples.push(sample);
