@@ -3,6 +3,7 @@
 
 use crate::cargo::said;
 use crate::install::read;
+use crate::single::features;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
@@ -59,6 +60,9 @@ fn crates(root: &Path, packages: &[&str]) -> Result<BTreeMap<String, String>, St
     for package in packages {
         let mut command = Command::new("cargo");
         command.args(["tree", "-p", package, "-e", "normal", "--prefix", "none", "--format", "{p}|{l}"]);
+        if *package == "tidesdb-cli" {
+            command.args(["--features", features!()]);
+        }
         for line in said(command.current_dir(root))?.lines() {
             found.extend(linked(line));
         }
@@ -80,7 +84,7 @@ fn linked(line: &str) -> Option<(String, String)> {
 /// Returns the source folder of each crate, by `name-version`.
 fn folders(root: &Path) -> Result<BTreeMap<String, PathBuf>, String> {
     let mut command = Command::new("cargo");
-    command.args(["metadata", "--format-version", "1"]).current_dir(root);
+    command.args(["metadata", "--format-version", "1", "--all-features"]).current_dir(root);
     let metadata = said(&mut command)?;
     let paths = metadata.split("\"manifest_path\":\"").skip(1).filter_map(|rest| rest.split('"').next());
     let folders = paths.filter_map(|path| Path::new(path).parent().map(Path::to_owned));
@@ -123,6 +127,8 @@ mod tests {
     fn all_required_licences_are_included() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let text = text(&root, &["tidesdb-capi", "tidesdb-cli"]).expect("the licences");
+        let of_the_program = super::text(&root, &["tidesdb-cli"]).expect("the licences");
+        assert!(of_the_program.contains("==== ratatui-core-") && of_the_program.contains("==== zstd-sys-"));
         for needed in ["==== snap-", "==== zstd-sys-", "Meta Platforms", "UNICODE LICENSE"] {
             assert!(text.contains(needed), "{needed}");
         }

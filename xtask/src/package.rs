@@ -6,6 +6,7 @@
 
 use crate::cargo::{Cargo, DIST, Done, said, target, works};
 use crate::install::{self, CRATE, Shape};
+use crate::single::features;
 use crate::{licenses, pages, trial};
 use std::ffi::OsStr;
 use std::fs;
@@ -82,7 +83,11 @@ const SYMBOLS: &str = "embedded key-value store, debug information
  What debuggers need of the C library of TidesDB.";
 
 /// The programs, with the features that need more than a default build.
-const PROGRAMS: &str = "--package tidesdb-cli --bin tidesdb --features tidesdb-cli/zstd --package tidesdb-bench --bin tidesdb-bench";
+const PROGRAMS: &str = concat!(
+    "--package tidesdb-cli --bin tidesdb --features ",
+    features!(),
+    " --package tidesdb-bench --bin tidesdb-bench"
+);
 
 /// The file with the checksums.
 pub(crate) const SUMS: &str = "SHA256SUMS";

@@ -8,6 +8,15 @@ use std::path::Path;
 /// The C library is linked statically. It then has no shared library to find, and so runs with any.
 const STATIC: &str = "-Ctarget-feature=+crt-static";
 
+/// What the program has in packages beyond a default build: what needs a C compiler, and the screen of `tidesdb top`,
+/// which nobody waits for who only wants the tour. The benchmark may be added.
+macro_rules! features {
+    ($($more:literal)?) => {
+        concat!("tidesdb-cli/zstd,tidesdb-cli/top", $(",", $more)?)
+    };
+}
+pub(crate) use features;
+
 /// How the program is built.
 pub(crate) struct Single<'a> {
     /// The target of Rust; empty for what the compiler builds unless it is told otherwise.

@@ -226,7 +226,7 @@ fn tidy_stage(root: &Path) -> Done {
 fn lint(root: &Path) -> Done {
     Cargo::new("fmt --all --check").run(root)?;
     Cargo::new(&format!(
-        "clippy {} --all-targets --features tidesdb-typed/json -- -D warnings",
+        "clippy {} --all-targets --features tidesdb-typed/json,tidesdb-cli/top -- -D warnings",
         workspace(root)
     ))
     .run(root)?;
@@ -420,7 +420,7 @@ fn folder(package: &str) -> &str {
 
 /// Returns the command of Cargo that runs the tests of these `targets`.
 fn tests(root: &Path, targets: &str) -> String {
-    format!("test {} --features tidesdb-typed/json {targets}", workspace(root))
+    format!("test {} --features tidesdb-typed/json,tidesdb-cli/top {targets}", workspace(root))
 }
 
 fn workspace(root: &Path) -> &'static str {

@@ -19,7 +19,7 @@ cc -static kv.c $(pkg-config --cflags tidesdb) $(pkg-config --variable=libdir ti
 ./kv-static shop2.db
 echo '#include <tidesdb/xxhash.h>' >xx.c
 cc -c xx.c
-tidesdb --version >/dev/null
+tidesdb --version | grep -q '^features: .* top'
 tidesdb bench list | grep -q ycsb
 gzip -t /usr/share/man/man1/tidesdb.1.gz /usr/share/man/man1/tidesdb-load.1.gz
 bash -n /usr/share/bash-completion/completions/tidesdb

@@ -7,7 +7,7 @@
 use crate::cargo::{DIST, Done, host, said, shown, target, works};
 use crate::install::{copy, read, remove, write};
 use crate::platforms::Environment;
-use crate::single::Single;
+use crate::single::{Single, features};
 use crate::stages::{Outcome, Staged};
 use crate::{licenses, platforms};
 use std::path::{Path, PathBuf};
@@ -202,7 +202,7 @@ pub(crate) fn build(root: &Path, other: Option<&str>, profile: &str) -> Result<P
 /// so that it runs on every Linux.
 fn program(root: &Path, triple: &str, profile: &str, alone: bool, env: &Environment) -> Done {
     let host = if alone && triple.is_empty() { host()? } else { triple.to_owned() };
-    let single = Single { triple: &host, env, profile, features: "tidesdb-cli/zstd", alone };
+    let single = Single { triple: &host, env, profile, features: features!(), alone };
     let scripts = root.join(PACKAGE).join("tidesdb.data/scripts");
     remove(&scripts)?;
     single.build(root, &scripts.join(single.file()))

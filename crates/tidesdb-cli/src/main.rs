@@ -11,6 +11,7 @@ mod welcome;
 mod nearby;
 mod new_file;
 mod session;
+mod look;
 mod format;
 mod range;
 mod programs;
@@ -30,8 +31,10 @@ use commands::levels::Levels;
 #[cfg(feature = "pages")]
 use commands::pages::{Completions, Pages};
 use commands::shell::Shell;
+use commands::top::Top;
 use commands::tour::{Tour, Witness};
 use commands::verify::Verify;
+use commands::why::Why;
 use failure::{Exit, Outcome};
 use output::Out;
 use programs::Bench;
@@ -61,6 +64,8 @@ enum Command {
     Inspect(Inspect),
     Levels(Levels),
     Doctor(Doctor),
+    Top(Top),
+    Why(Why),
     Shell(Shell),
     Bench(Bench),
     #[cfg(feature = "pages")]
@@ -119,6 +124,8 @@ impl Cli {
             Command::Inspect(inspect) => inspect.run(&self.place, self.common.json, out),
             Command::Levels(levels) => levels.run(&self.place, &self.common, out),
             Command::Doctor(doctor) => doctor.run(&self.place, &self.common, out),
+            Command::Top(top) => top.run(&self.place, &self.common, out),
+            Command::Why(why) => why.run(&self.place, &self.common, out),
             Command::Shell(shell) => {
                 self.with_session(shell.target.dir.as_ref(), shell.access(), |session| {
                     shell.run(session.clone(), out)

@@ -9,6 +9,7 @@ use tidesdb::{ChangedSetting, Db, Error, Finding, HealthReport, Severity, Stats,
 use super::bundle;
 use super::stats::source;
 use crate::failure::{Exit, Outcome};
+use crate::look::NO_FIGURES;
 use crate::output::{self, Out, Style};
 use crate::session::{self, Access, Common, Place, Session, Target, foreign, is_foreign, no_database};
 use crate::text::{grouped, size, time};
@@ -49,12 +50,12 @@ impl Doctor {
                 print(&patient, common.json, out)
             }
             None if is_locked && common.json => {
-                out.json(&json!({ "unknown": super::stats::NO_FIGURES }))?;
+                out.json(&json!({ "unknown": NO_FIGURES }))?;
                 Ok(Exit::No)
             }
             None if is_locked => {
                 out.line("unknown: another process has the database open and publishes no figures")?;
-                out.line(format!("  why: {}", super::stats::NO_FIGURES))?;
+                out.line(format!("  why: {}", NO_FIGURES))?;
                 Ok(Exit::No)
             }
             None => {

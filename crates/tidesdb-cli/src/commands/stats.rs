@@ -8,6 +8,7 @@ use tidesdb::{FamilyStats, JobStats, StatInfo, StatUnit, StatValue, TreeStats, W
 
 use super::levels::tree_json;
 use crate::failure::{Exit, Failure, Outcome};
+use crate::look::NO_FIGURES;
 use crate::output::{Out, Style, figures_json};
 use crate::session::{Session, Target};
 use crate::text::{grouped, size, time};
@@ -127,12 +128,8 @@ pub(super) fn source(writer: &WriterFigures) -> String {
     )
 }
 
-/// Why there are no figures of a writer.
-pub(super) const NO_FIGURES: &str = "the process that writes has published none (it has just opened the database, or has written nothing since, or \
-                          has event_log off, or is of an older version)";
-
 /// A duration in the unit that suits it.
-fn ago(time: Duration) -> String {
+pub(super) fn ago(time: Duration) -> String {
     match time.as_secs() {
         0..120 => format!("{:.1} s", time.as_secs_f64()),
         secs @ 120..7200 => format!("{} min", secs / 60),

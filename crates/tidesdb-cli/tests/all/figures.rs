@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::cli::Stage;
 
 /// A shell that has two rows written and its figures published.
-fn writer(stage: &Stage) -> (Child, ChildStdin) {
+pub(crate) fn writer(stage: &Stage) -> (Child, ChildStdin) {
     let mut writer = stage.command(&["shell"]).stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = writer.stdin.take().unwrap();
     stdin.write_all(b"put a 1\nput b 2\n").unwrap();
@@ -19,7 +19,7 @@ fn writer(stage: &Stage) -> (Child, ChildStdin) {
     (writer, stdin)
 }
 
-fn signal(writer: &Child, name: &str) {
+pub(crate) fn signal(writer: &Child, name: &str) {
     assert!(Command::new("kill").args([name, &writer.id().to_string()]).status().unwrap().success());
 }
 

@@ -15,3 +15,7 @@ mod programs;
 mod sick;
 #[cfg(target_os = "linux")]
 mod terminal;
+#[cfg(target_os = "linux")]
+mod top;
+#[cfg(target_os = "linux")]
+mod why;

@@ -135,3 +135,44 @@ fn a_byte_that_is_no_text_does_not_end_the_shell() {
         std::fs::read_to_string(folder.path().join("seen"))
     );
 }
+
+/// The screen is drawn again, keys work, and the terminal is as before at the end: after a key, after a signal, of any size.
+#[cfg(feature = "top")]
+#[test]
+fn the_screen_of_top_ends_with_the_terminal_as_it_was() {
+    let fill = "(echo put a 1; sleep 1.2) | tidesdb shell";
+    let typed = |keys: &[&str]| {
+        let keys: String = keys.iter().map(|key| format!("sleep 0.6; printf '{key}'; ")).collect();
+        format!("{fill}; ({keys}) | script -qc 'stty cols 80 rows 24; tidesdb top' /dev/null")
+    };
+    let ended = |text: &str| text.contains("\u{1b}[?1049h") && text.ends_with("\u{1b}[?25h\u{1b}[?1049l");
+    let program = format!(
+        "PATH='{}':$PATH",
+        std::path::Path::new(env!("CARGO_BIN_EXE_tidesdb")).parent().unwrap().display()
+    );
+    for (line, says) in [
+        (typed(&["q"]), "it was closed in order"),
+        (typed(&["?", "\\003"]), "leave this help"),
+        (typed(&["sp", "\\033[A\\033[B\\033[D", "r", "q"]), "PAUSED"),
+        (
+            format!(
+                "{fill}; stty cols 3 rows 2; (sleep 0.7; kill $(cat pid)) & sh -c 'echo $$ >pid; exec tidesdb top'"
+            ),
+            "",
+        ),
+    ] {
+        let line = format!("export {program} TIDESDB_DB=db; {line}");
+        let Some(text) = on_terminal(&line, &[]) else { return };
+        let text = text.trim_end();
+        assert!(ended(text) && text.contains(says), "{line}: {text:?}");
+    }
+    // Colours are for terminals that want them.
+    let line = format!("export {program} TIDESDB_DB=db; {}", typed(&["q"]));
+    let (with, without) =
+        (on_terminal(&line, &[]).unwrap(), on_terminal(&line, &[("NO_COLOR", "1")]).unwrap());
+    let red = "\u{1b}[38;5;1m";
+    assert!(with.contains(red) && !without.contains(red) && ended(without.trim_end()), "{without:?}");
+    // A terminal that can show no screen gets a page.
+    let page = on_terminal(&format!("{fill}; tidesdb top"), &[("TERM", "dumb")]).unwrap();
+    assert!(page.contains("it was closed in order") && !page.contains(ESCAPE), "{page:?}");
+}

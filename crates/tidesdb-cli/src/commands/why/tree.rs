@@ -1,0 +1,151 @@
+//! The tree of a family at a moment of the past: the tree that is known last, with what the event log says of each flush and merge since then
+//! taken back.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use tidesdb::TreeStats;
+
+use crate::look::Look;
+use crate::look::events::{Event, Events};
+
+/// Tables and bytes of each level.
+pub(super) type Levels = BTreeMap<u64, (i64, i64)>;
+
+/// Returns the trees of all families at `millis`, by name.
+///
+/// # Errors
+/// Says why they are not known.
+pub(super) fn at(look: &Look, events: &Events, millis: u64) -> Result<BTreeMap<String, Levels>, String> {
+    let stats = &look.figures.stats;
+    if stats.events_lost > 0 {
+        return Err(format!("{} events were lost", stats.events_lost));
+    }
+    let written = look.figures.written.duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let written = written.as_millis() as u64;
+    let since = |event: &&Event| event.millis > millis && event.millis <= written;
+    if millis < written && events.all.first().is_none_or(|first| first.millis > millis) {
+        return Err("EVENTS does not go back so far".to_owned());
+    }
+    let mut trees: BTreeMap<String, Levels> =
+        stats.trees.iter().map(|tree| (tree.family.clone(), levels(tree))).collect();
+    for event in events.all.iter().rev().filter(since) {
+        take_back(event, &mut trees)?;
+    }
+    let is_sound = |(tables, bytes): &(i64, i64)| *tables >= 0 && *bytes >= 0;
+    match trees.values().flat_map(Levels::values).all(is_sound) {
+        true => Ok(trees),
+        false => Err("EVENTS lacks some of what happened since".to_owned()),
+    }
+}
+
+fn levels(tree: &TreeStats) -> Levels {
+    let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+    let of = |level: &tidesdb::LevelStats| {
+        (level.level as u64, (number(level.tables as u64), number(level.bytes)))
+    };
+    tree.levels.iter().map(of).collect()
+}
+
+/// Takes back what `event` did to the tree of its family.
+fn take_back(event: &Event, trees: &mut BTreeMap<String, Levels>) -> Result<(), String> {
+    if event.name == "open" && !event.is("clean") {
+        return Err("a recovery since then wrote tables that EVENTS does not list".to_owned());
+    }
+    if !["flush", "merge", "move", "drop"].contains(&event.name.as_str()) {
+        return Ok(());
+    }
+    // A family that was dropped since then is not among those that are known.
+    let Some(tree) = trees.get_mut(event.text("family")) else { return Ok(()) };
+    let mut change = |level: u64, tables: f64, bytes: f64| {
+        let (in_level, of_level) = tree.entry(level).or_default();
+        *in_level = in_level.saturating_add(tables as i64);
+        *of_level = of_level.saturating_add(bytes as i64);
+    };
+    let number = |part: &Value, field: &str| part.get(field).and_then(Value::as_f64).unwrap_or(0.0);
+    let inputs = event.list("inputs");
+    for part in inputs {
+        change(number(part, "level") as u64, number(part, "tables"), number(part, "bytes"));
+    }
+    let target = event.number("target") as u64;
+    match event.name.as_str() {
+        "flush" => change(1, -event.number("outputs"), -event.number("bytes")),
+        "merge" => change(target, -event.number("outputs"), -event.number("bytes")),
+        "move" => {
+            let [tables, bytes] =
+                ["tables", "bytes"].map(|field| inputs.iter().map(|part| number(part, field)).sum::<f64>());
+            change(target, -tables, -bytes);
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::look::tests::look;
+    use crate::look::track::Track;
+    use crate::look::track::tests::BASE;
+
+    fn events(lines: &[&str]) -> Events {
+        let mut events = Events::default();
+        for line in lines {
+            // Each second of the minute before the last figures.
+            events.add(format!(r#"{{"time":"2026-11-30T11:59:{line}}}"#).as_bytes());
+        }
+        assert_eq!(events.damaged, 0);
+        events
+    }
+
+    fn known(levels: &[(u64, usize, u64)]) -> Look {
+        let mut look = look(Track::default());
+        let tree = &mut look.figures.stats.trees[0];
+        tree.levels.truncate(1);
+        for (level, tables, bytes) in levels {
+            let mut stats = tree.levels[0].clone();
+            (stats.level, stats.tables, stats.bytes) = (*level as usize, *tables, *bytes);
+            tree.levels.push(stats);
+        }
+        tree.levels.remove(0);
+        look
+    }
+
+    const OPEN: &str = r#"01Z","at":0,"event":"open","clean":true"#;
+    const FLUSH: &str = r#"10Z","at":9,"event":"flush","family":"default","outputs":2,"bytes":100"#;
+    const MERGE: &str = r#"20Z","at":19,"event":"merge","family":"default","inputs":[{"level":1,"tables":5,"bytes":300},{"level":2,"tables":1,"bytes":50}],"target":2,"outputs":3,"bytes":320"#;
+    const MOVE: &str = r#"30Z","at":29,"event":"move","family":"default","inputs":[{"level":1,"tables":1,"bytes":7}],"target":3"#;
+
+    #[test]
+    fn each_flush_and_merge_is_taken_back() {
+        let look = known(&[(1, 0, 0), (2, 3, 320), (3, 1, 7)]);
+        let events = events(&[OPEN, FLUSH, MERGE, MOVE]);
+        let at = |before: u64| at(&look, &events, BASE - before * 1000).map(|trees| trees["default"].clone());
+        let tree = |levels: [(u64, i64, i64); 3]| {
+            Ok(levels.into_iter().map(|(level, tables, bytes)| (level, (tables, bytes))).collect::<Levels>())
+        };
+        assert_eq!(at(0), tree([(1, 0, 0), (2, 3, 320), (3, 1, 7)]));
+        assert_eq!(at(35), tree([(1, 1, 7), (2, 3, 320), (3, 0, 0)]));
+        assert_eq!(at(45), tree([(1, 6, 307), (2, 1, 50), (3, 0, 0)]));
+        assert_eq!(at(55), tree([(1, 4, 207), (2, 1, 50), (3, 0, 0)]));
+        assert!(at(3600).is_err_and(|why| why.contains("does not go back")));
+    }
+
+    #[test]
+    fn a_tree_that_cannot_be_known_is_not_made_up() {
+        let fresh = known(&[(1, 0, 0)]);
+        let why = |look: &Look, lines: &[&str]| at(look, &events(lines), BASE - 55_000).unwrap_err();
+        assert!(
+            why(&fresh, &[OPEN, FLUSH]).contains("lacks some"),
+            "it would have a negative number of tables"
+        );
+        let killed = r#"20Z","at":0,"event":"open","clean":false"#;
+        assert!(why(&fresh, &[OPEN, killed]).contains("recovery"));
+        let mut lossy = known(&[(1, 0, 0)]);
+        lossy.figures.stats.events_lost = 3;
+        assert!(why(&lossy, &[OPEN]).contains("3 events were lost"));
+        assert!(why(&fresh, &[]).contains("does not go back"));
+        let hostile = r#"20Z","at":"x","event":"merge","family":"default","inputs":{"a":[]},"target":-1e300,"outputs":1e300,"bytes":null"#;
+        assert!(at(&fresh, &events(&[OPEN, hostile]), BASE - 55_000).is_err());
+    }
+}
