@@ -254,7 +254,7 @@ fn msrv(root: &Path) -> Staged {
     Ok(Outcome::Passed)
 }
 
-/// Opens the benchmark report in a browser.
+/// Opens the benchmark report, and a page of `tidesdb report`, in a browser.
 fn report(root: &Path) -> Staged {
     let named = std::env::var("CHROMIUM").unwrap_or_default();
     let names = [named.as_str(), "chromium", "chromium-browser", "google-chrome"];
@@ -264,6 +264,7 @@ fn report(root: &Path) -> Staged {
         ));
     }
     Cargo::new("test -p tidesdb-bench --lib -- --ignored report::browser").run(root)?;
+    Cargo::new("test -p tidesdb-cli --test all -- --ignored browser::").run(root)?;
     Ok(Outcome::Passed)
 }
 

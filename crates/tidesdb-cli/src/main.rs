@@ -29,6 +29,8 @@ use commands::inspect::Inspect;
 use commands::levels::Levels;
 #[cfg(feature = "pages")]
 use commands::pages::{Completions, Pages};
+#[cfg(feature = "report")]
+use commands::report::Report;
 use commands::shell::Shell;
 use commands::tour::{Tour, Witness};
 use commands::verify::Verify;
@@ -61,6 +63,8 @@ enum Command {
     Inspect(Inspect),
     Levels(Levels),
     Doctor(Doctor),
+    #[cfg(feature = "report")]
+    Report(Report),
     Shell(Shell),
     Bench(Bench),
     #[cfg(feature = "pages")]
@@ -119,6 +123,8 @@ impl Cli {
             Command::Inspect(inspect) => inspect.run(&self.place, self.common.json, out),
             Command::Levels(levels) => levels.run(&self.place, &self.common, out),
             Command::Doctor(doctor) => doctor.run(&self.place, &self.common, out),
+            #[cfg(feature = "report")]
+            Command::Report(report) => report.run(&self.place, &self.common, out),
             Command::Shell(shell) => {
                 self.with_session(shell.target.dir.as_ref(), shell.access(), |session| {
                     shell.run(session.clone(), out)

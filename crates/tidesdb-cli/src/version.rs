@@ -16,7 +16,11 @@ pub(crate) fn long() -> String {
 fn features() -> Vec<&'static str> {
     let compressions = [Compression::Lz4, Compression::Snappy, Compression::Zstd];
     let built_in = compressions.into_iter().filter(|compression| compression.is_built_in());
-    let parts = [("pages", cfg!(feature = "pages")), ("bench", cfg!(feature = "bench"))];
+    let parts = [
+        ("pages", cfg!(feature = "pages")),
+        ("report", cfg!(feature = "report")),
+        ("bench", cfg!(feature = "bench")),
+    ];
     let parts = parts.into_iter().filter_map(|(name, built_in)| built_in.then_some(name));
     built_in.map(Compression::name).chain(parts).collect()
 }

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use tidesdb::{Db, Error, Finding, Severity, Stats, WriterFigures};
+use tidesdb::{Db, Finding, Severity, Stats, WriterFigures};
 use tidesdb_io::{Disk, RealDisk};
 
 use super::stats::source;
 use crate::failure::{Exit, Outcome};
 use crate::output::{Out, Style};
-use crate::session::{self, Access, Common, Place, Session, Target, foreign, is_foreign, no_database};
+use crate::session::{self, Access, Common, Place, Session, Target};
 use crate::text::{grouped, size, time};
 
 /// Say what is wrong with a database, and what to do
@@ -27,17 +27,9 @@ impl Doctor {
     pub(crate) fn run(&self, place: &Place, common: &Common, out: &mut Out<'_>) -> Outcome {
         let place = place.or_at(self.target.dir.as_ref());
         let path = place.path()?;
-        if is_foreign(path) {
-            return Err(foreign(path));
-        }
         let options = Db::options(path).read_only(true);
-        // A database without `CURRENT` has other troubles, which the open below tells.
-        let published = match options.writer_figures() {
-            Err(error @ Error::NotFound { .. }) => return Err(no_database(error, path)),
-            published => published.unwrap_or_default(),
-        };
-        let is_locked = matches!(Db::options(path).read_only(true).lock(), Err(Error::Locked { .. }));
-        match published.filter(|figures| session::is_of_writer(figures, is_locked)) {
+        let (published, is_locked) = session::published(path)?;
+        match published {
             Some(figures) => {
                 let minutes = options.writer_history().ok().map(|[_, minutes]| minutes);
                 let found = figures.diagnose(minutes.as_ref(), space(path));
@@ -72,7 +64,7 @@ impl Doctor {
 }
 
 /// Bytes of the file system that are free, and all of them.
-fn space(path: &Path) -> Option<(u64, u64)> {
+pub(super) fn space(path: &Path) -> Option<(u64, u64)> {
     let space = RealDisk::new().open_dir(path, false).ok()?.space().ok()?;
     Some((space.free, space.total))
 }

@@ -1,7 +1,7 @@
 //! The commands, one file each: its arguments, its help, what it does, and its tests.
 //!
 //! A [`Verb`] runs on an open database, so the shell and the command line run it the same way. `tour`, `inspect`, `levels`,
-//! `doctor` and `shell` open what they need themselves.
+//! `doctor`, `report` and `shell` open what they need themselves.
 
 pub(crate) mod checkpoint;
 pub(crate) mod compact;
@@ -15,6 +15,8 @@ pub(crate) mod scan;
 pub(crate) mod levels;
 pub(crate) mod stats;
 pub(crate) mod doctor;
+#[cfg(feature = "report")]
+pub(crate) mod report;
 pub(crate) mod verify;
 pub(crate) mod inspect;
 #[cfg(feature = "pages")]
