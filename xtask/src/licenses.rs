@@ -13,8 +13,11 @@ use std::process::Command;
 /// Folders inside a crate that hold third-party sources with their own licences.
 const VENDORED: [&str; 2] = ["zstd", "vendor"];
 
-/// The licence of the data in the program's tour.
-const DATA: &str = "crates/tidesdb-cli/data/unicode/LICENSE";
+/// What the program contains besides crates: what it is, its licence, and the file with the text of that.
+const DATA: [(&str, &str, &str); 2] = [
+    ("the list of characters of Unicode", "Unicode-3.0", "crates/tidesdb-cli/data/unicode/LICENSE"),
+    ("the charting library uPlot", "MIT", "crates/tidesdb-cli/data/uplot/LICENSE"),
+];
 
 /// Prefixes of the names of licence files.
 const NAMES: [&str; 4] = ["LICENSE", "LICENCE", "COPYING", "NOTICE"];
@@ -33,11 +36,13 @@ pub(crate) fn text(root: &Path, packages: &[&str]) -> Result<String, String> {
         "The libraries and the programs contain the Rust standard library, (c) The Rust Project Developers,\n",
     );
     out.push_str("MIT OR Apache-2.0, and the packages below. Texts that came up before are not repeated.\n");
-    let _ = write!(
-        out,
-        "\n==== the list of characters of Unicode, in the program: Unicode-3.0\n\n{}",
-        read(&root.join(DATA))?
-    );
+    for (what, license, file) in DATA {
+        let _ = write!(
+            out,
+            "\n==== {what}, in the program: {license}\n\n{}\n",
+            read(&root.join(file))?.trim_end()
+        );
+    }
     let folders = folders(root)?;
     let mut seen: Vec<String> = Vec::new();
     for (name, license) in crates(root, packages)? {
@@ -129,7 +134,7 @@ mod tests {
         let text = text(&root, &["tidesdb-capi", "tidesdb-cli"]).expect("the licences");
         let of_the_program = super::text(&root, &["tidesdb-cli"]).expect("the licences");
         assert!(of_the_program.contains("==== ratatui-core-") && of_the_program.contains("==== zstd-sys-"));
-        for needed in ["==== snap-", "==== zstd-sys-", "Meta Platforms", "UNICODE LICENSE"] {
+        for needed in ["==== snap-", "==== zstd-sys-", "Meta Platforms", "UNICODE LICENSE", "Leon Sorokin"] {
             assert!(text.contains(needed), "{needed}");
         }
     }

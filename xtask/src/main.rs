@@ -48,9 +48,9 @@ cargo xtask COMMAND
                       stages: tidy lint msrv platforms test bench gate weight report docs book c npm clients package loom crash faults
                       sim kill beside reopen sweep model metamorphic isolation fuzz tmpfs descriptors families sectors mounts
                       latency memory asan miri python;
-                      `report` opens the benchmark report in Chromium, `c` tests the C library (needs a C
-                      compiler and pkg-config), `npm` and `clients` test it from other languages, `package`
-                      builds packages, and the crates as the registry would
+                      `report` opens the benchmark report and that of a database in Chromium, `c` tests the
+                      C library (needs a C compiler and pkg-config), `npm` and `clients` test it from other
+                      languages, `package` builds packages, and the crates as the registry would
   install --prefix DIR [--destdir DIR] [--libdir DIR] [--target TARGET] [--debug-files]
                       installs the C library with its headers, for pkg-config and CMake; --target installs it
                       for another system; --debug-files keeps debug information in .debug next to the libraries

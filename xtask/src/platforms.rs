@@ -158,7 +158,7 @@ const STAGE: [&str; 2] = ["macos", "windows"];
 /// What is compiled everywhere: without Zstandard, whose C needs a compiler and headers of the system.
 const CHECKED: &str = "-p tidesdb-io -p tidesdb-sync -p tidesdb-cache -p tidesdb-memtable -p tidesdb-engine \
                        -p tidesdb-typed -p tidesdb-tokio -p tidesdb-objects -p tidesdb-console -p tidesdb-cli \
-                       --features tidesdb-engine/snappy,tidesdb-cli/top";
+                       --features tidesdb-engine/snappy,tidesdb-cli/top,tidesdb-cli/report";
 
 /// The tests of the parts of the engine that depend on the machine.
 const LEAVES: &str = "test --lib --tests -p tidesdb-io -p tidesdb-sync -p tidesdb-cache -p tidesdb-memtable";
@@ -168,7 +168,7 @@ const ENGINE: &str = "test --lib --tests -p tidesdb-engine";
 
 /// The tests of the programs, of the C library and of the crates beside the engine.
 const PROGRAMS: &str = "test --lib --bins --tests -p tidesdb-typed -p tidesdb-tokio -p tidesdb-objects \
-                        -p tidesdb-console -p tidesdb-cli -p tidesdb-capi --features tidesdb-typed/json,tidesdb-cli/top";
+                        -p tidesdb-console -p tidesdb-cli -p tidesdb-capi --features tidesdb-typed/json,tidesdb-cli/top,tidesdb-cli/report";
 
 /// The tests that what another machine wrote is read, and that the same bytes are written.
 const FILES: &str = "test -p tidesdb-engine --test golden";

@@ -8,11 +8,11 @@ use std::path::Path;
 /// The C library is linked statically. It then has no shared library to find, and so runs with any.
 const STATIC: &str = "-Ctarget-feature=+crt-static";
 
-/// What the program has in packages beyond a default build: what needs a C compiler, and the screen of `tidesdb top`,
-/// which nobody waits for who only wants the tour. The benchmark may be added.
+/// What the program has in packages beyond a default build: what needs a C compiler, the screen of `tidesdb top`
+/// and the page of `tidesdb report`, which nobody waits for who only wants the tour. The benchmark may be added.
 macro_rules! features {
     ($($more:literal)?) => {
-        concat!("tidesdb-cli/zstd,tidesdb-cli/top", $(",", $more)?)
+        concat!("tidesdb-cli/zstd,tidesdb-cli/top,tidesdb-cli/report", $(",", $more)?)
     };
 }
 pub(crate) use features;

@@ -226,7 +226,7 @@ fn tidy_stage(root: &Path) -> Done {
 fn lint(root: &Path) -> Done {
     Cargo::new("fmt --all --check").run(root)?;
     Cargo::new(&format!(
-        "clippy {} --all-targets --features tidesdb-typed/json,tidesdb-cli/top -- -D warnings",
+        "clippy {} --all-targets --features tidesdb-typed/json,tidesdb-cli/top,tidesdb-cli/report -- -D warnings",
         workspace(root)
     ))
     .run(root)?;
@@ -254,7 +254,7 @@ fn msrv(root: &Path) -> Staged {
     Ok(Outcome::Passed)
 }
 
-/// Opens the benchmark report in a browser.
+/// Opens the benchmark report, and a page of `tidesdb report`, in a browser.
 fn report(root: &Path) -> Staged {
     let named = std::env::var("CHROMIUM").unwrap_or_default();
     let names = [named.as_str(), "chromium", "chromium-browser", "google-chrome"];
@@ -264,6 +264,7 @@ fn report(root: &Path) -> Staged {
         ));
     }
     Cargo::new("test -p tidesdb-bench --lib -- --ignored report::browser").run(root)?;
+    Cargo::new("test -p tidesdb-cli --features report --test all -- --ignored browser::").run(root)?;
     Ok(Outcome::Passed)
 }
 
@@ -420,7 +421,10 @@ fn folder(package: &str) -> &str {
 
 /// Returns the command of Cargo that runs the tests of these `targets`.
 fn tests(root: &Path, targets: &str) -> String {
-    format!("test {} --features tidesdb-typed/json,tidesdb-cli/top {targets}", workspace(root))
+    format!(
+        "test {} --features tidesdb-typed/json,tidesdb-cli/top,tidesdb-cli/report {targets}",
+        workspace(root)
+    )
 }
 
 fn workspace(root: &Path) -> &'static str {

@@ -30,6 +30,8 @@ use commands::inspect::Inspect;
 use commands::levels::Levels;
 #[cfg(feature = "pages")]
 use commands::pages::{Completions, Pages};
+#[cfg(feature = "report")]
+use commands::report::Report;
 use commands::shell::Shell;
 use commands::top::Top;
 use commands::tour::{Tour, Witness};
@@ -66,6 +68,8 @@ enum Command {
     Doctor(Doctor),
     Top(Top),
     Why(Why),
+    #[cfg(feature = "report")]
+    Report(Report),
     Shell(Shell),
     Bench(Bench),
     #[cfg(feature = "pages")]
@@ -126,6 +130,8 @@ impl Cli {
             Command::Doctor(doctor) => doctor.run(&self.place, &self.common, out),
             Command::Top(top) => top.run(&self.place, &self.common, out),
             Command::Why(why) => why.run(&self.place, &self.common, out),
+            #[cfg(feature = "report")]
+            Command::Report(report) => report.run(&self.place, &self.common, out),
             Command::Shell(shell) => {
                 self.with_session(shell.target.dir.as_ref(), shell.access(), |session| {
                     shell.run(session.clone(), out)

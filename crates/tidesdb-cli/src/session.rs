@@ -337,6 +337,21 @@ pub(crate) fn is_of_writer(figures: &WriterFigures, is_locked: bool) -> bool {
     }
 }
 
+/// Returns the figures of the process that writes the database at `path`, or of the last one that did and ended without closing it, if there are any,
+/// and whether a process has the database open for writing. Opens nothing.
+pub(crate) fn published(path: &Path) -> Outcome<(Option<WriterFigures>, bool)> {
+    if is_foreign(path) {
+        return Err(foreign(path));
+    }
+    // A database without `CURRENT` has other troubles, which an open tells.
+    let published = match Db::options(path).read_only(true).writer_figures() {
+        Err(error @ Error::NotFound { .. }) => return Err(no_database(error, path)),
+        published => published.unwrap_or_default(),
+    };
+    let is_locked = matches!(Db::options(path).read_only(true).lock(), Err(Error::Locked { .. }));
+    Ok((published.filter(|figures| is_of_writer(figures, is_locked)), is_locked))
+}
+
 /// Opens a reader beside the process that writes, and its first view.
 fn open_beside(options: impl Fn(&str) -> OpenOptions, path: &Path) -> tidesdb::Result<(Db, Option<Reader>)> {
     let reader = match options(tidesdb::DEFAULT_FAMILY).open_reader() {

@@ -18,6 +18,7 @@ fn features() -> Vec<&'static str> {
     let built_in = compressions.into_iter().filter(|compression| compression.is_built_in());
     let parts = [
         ("pages", cfg!(feature = "pages")),
+        ("report", cfg!(feature = "report")),
         ("bench", cfg!(feature = "bench")),
         ("top", cfg!(feature = "top")),
     ];

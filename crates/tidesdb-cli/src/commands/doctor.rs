@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueHint;
 use serde_json::{Value, json};
-use tidesdb::{ChangedSetting, Db, Error, Finding, HealthReport, Severity, Stats, WriterFigures};
+use tidesdb::{ChangedSetting, Finding, HealthReport, Severity, Stats, WriterFigures};
 
 use super::bundle;
 use super::stats::source;
 use crate::failure::{Exit, Outcome};
 use crate::look::NO_FIGURES;
 use crate::output::{self, Out, Style};
-use crate::session::{self, Access, Common, Place, Session, Target, foreign, is_foreign, no_database};
+use crate::session::{self, Access, Common, Place, Session, Target};
 use crate::text::{grouped, size, time};
 
 /// Say what is wrong with a database, and what to do
@@ -32,17 +32,8 @@ impl Doctor {
     pub(crate) fn run(&self, place: &Place, common: &Common, out: &mut Out<'_>) -> Outcome {
         let place = place.or_at(self.target.dir.as_ref());
         let path = place.path()?;
-        if is_foreign(path) {
-            return Err(foreign(path));
-        }
-        let options = Db::options(path).read_only(true);
-        // A database without `CURRENT` has other troubles, which the open below tells.
-        let published = match options.writer_figures() {
-            Err(error @ Error::NotFound { .. }) => return Err(no_database(error, path)),
-            published => published.unwrap_or_default(),
-        };
-        let is_locked = matches!(Db::options(path).read_only(true).lock(), Err(Error::Locked { .. }));
-        match published.filter(|figures| session::is_of_writer(figures, is_locked)) {
+        let (published, is_locked) = session::published(path)?;
+        match published {
             Some(figures) => {
                 let found = figures.diagnose();
                 let patient = Patient { path, stats: &figures.stats, writer: Some(&figures), found };

@@ -1,7 +1,7 @@
 //! The commands, one file each: its arguments, its help, what it does, and its tests.
 //!
 //! A [`Verb`] runs on an open database, so the shell and the command line run it the same way. `tour`, `inspect`, `levels`,
-//! `doctor`, `top`, `why` and `shell` open what they need themselves.
+//! `doctor`, `top`, `why`, `report` and `shell` open what they need themselves.
 
 pub(crate) mod checkpoint;
 pub(crate) mod compact;
@@ -18,6 +18,8 @@ mod bundle;
 pub(crate) mod doctor;
 pub(crate) mod top;
 pub(crate) mod why;
+#[cfg(feature = "report")]
+pub(crate) mod report;
 pub(crate) mod verify;
 pub(crate) mod inspect;
 #[cfg(feature = "pages")]

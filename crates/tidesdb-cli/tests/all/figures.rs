@@ -73,6 +73,41 @@ fn the_figures_of_another_process_say_whose_they_are() {
     assert!(!stage.ok(&["stats"]).contains("figures of"), "the last writer has closed the database");
 }
 
+/// A page of a process that works, and of one that was killed: whose figures, of when, and what happened before.
+#[test]
+#[cfg(feature = "report")]
+fn the_page_of_another_process_says_whose_it_is() {
+    let stage = Stage::new();
+    let (mut writer, _stdin) = writer(&stage);
+    let says = |wanted: &str| {
+        for _ in 0..600 {
+            let data: serde_json::Value =
+                serde_json::from_str(&stage.ok(&["report", "--json", "-o", "-"])).unwrap();
+            if data["source"]["lines"][0].as_str().unwrap().contains(wanted) {
+                return data;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        panic!("{wanted:?} is never said");
+    };
+    let data = says(&format!("figures of process {}, which runs", writer.id()));
+    assert_eq!(data["findings"], serde_json::json!([]));
+    assert!(data["source"]["written"].as_u64() > Some(1_600_000_000_000), "{}", data["source"]);
+    writer.kill().unwrap();
+    writer.wait().unwrap();
+    let data = says("has ended without closing the database");
+    assert_eq!((&data["source"]["state"], &data["findings"][0]["rule"]), (&"ended".into(), &"ended".into()));
+    assert!(data["history"]["hour"]["lines"]["disk_bytes"].is_array(), "{}", data["history"]);
+    assert_eq!(data["families"]["rows"][0][9], "4 B", "what users wrote");
+    let page = stage.path("page.html");
+    assert_eq!(stage.ok(&["report", "-o", page.to_str().unwrap()]), "");
+    assert!(std::fs::read_to_string(&page).unwrap().contains("has ended without closing the database"));
+    // The next writer closes it: nobody's figures are left, and what happened is.
+    stage.ok(&["put", "c", "3"]);
+    let data = says("figures of this command");
+    assert!(data["history"]["hour"]["lines"].is_object() && data["findings"].as_array().unwrap().is_empty());
+}
+
 /// What the doctor says of a process that works, is stopped, was killed.
 #[test]
 fn the_doctor_tells_processes_apart_and_says_nothing_of_a_healthy_one() {

@@ -4,6 +4,8 @@
 mod beside;
 #[cfg(unix)]
 mod book;
+#[cfg(all(target_os = "linux", feature = "report"))]
+mod browser;
 mod cli;
 #[cfg(target_os = "linux")]
 mod figures;

@@ -67,9 +67,41 @@ statistics! {
     }
 }
 
+/// The tree of a family, and where its tables are: see [`crate::inspect::layouts`].
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Layout {
+    /// The tree.
+    pub tree: TreeStats,
+    /// Its tables: level by level, in each run by run, newest data first, and in a run by key.
+    pub tables: Vec<LayoutTable>,
+    /// First keys of the partitions of the largest level, without the first partition; empty if the order of the keys is not known.
+    pub partition_starts: Vec<Vec<u8>>,
+}
+
+/// A table in a tree.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct LayoutTable {
+    /// Its level, 1 for flushed tables.
+    pub level: usize,
+    /// Sorted run of the level, 1 for the newest. Each table of level 1 is one.
+    pub run: usize,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Entries, old versions and tombstones included.
+    pub entries: u64,
+    /// Entries that are tombstones.
+    pub tombstones: u64,
+    /// First key.
+    pub first_key: Vec<u8>,
+    /// Last key.
+    pub last_key: Vec<u8>,
+}
+
 /// The tree of `version`.
 pub fn tree(name: &str, version: &TableVersion, options: &LiveOptions) -> TreeStats {
-    stats(name, version, true, options)
+    with_tree(name, version, true, options, TreeStats::of)
 }
 
 /// The tree that the manifest records of a family.
@@ -77,12 +109,34 @@ pub fn tree(name: &str, version: &TableVersion, options: &LiveOptions) -> TreeSt
 /// # Errors
 /// `Internal`, as for any version.
 pub fn stored_tree(family: &Arc<FamilyState>) -> Result<TreeStats> {
-    let version = FamilyVersion::described(family)?;
-    Ok(stats(&family.name, &version, false, &LiveOptions::new(family.options.clone())))
+    of_stored(family, TreeStats::of)
 }
 
-/// The statistics of the tree of `version`. `is_live` if the family is open, so that its order is known.
-fn stats<T>(name: &str, version: &FamilyVersion<T>, is_live: bool, options: &LiveOptions) -> TreeStats {
+/// The tree that the manifest records of a family, with its tables.
+///
+/// # Errors
+/// `Internal`, as for any version.
+pub fn stored_layout(family: &Arc<FamilyState>) -> Result<Layout> {
+    of_stored(family, |seen| Layout {
+        tree: TreeStats::of(seen),
+        tables: seen.placed(),
+        partition_starts: seen.partition_starts(),
+    })
+}
+
+fn of_stored<R>(family: &Arc<FamilyState>, look: impl FnOnce(&SeenTree<'_>) -> R) -> Result<R> {
+    let version = FamilyVersion::described(family)?;
+    Ok(with_tree(&family.name, &version, false, &LiveOptions::new(family.options.clone()), look))
+}
+
+/// Returns what `look` sees of the tree of `version`. `is_live` if the family is open, so that its order is known.
+fn with_tree<T, R>(
+    name: &str,
+    version: &FamilyVersion<T>,
+    is_live: bool,
+    options: &LiveOptions,
+    look: impl FnOnce(&SeenTree<'_>) -> R,
+) -> R {
     let order = version.order();
     let runs = version.runs().iter();
     let runs = runs.map(|run| (run.level(), run.tables().map(|table| &**table.meta()).collect()));
@@ -94,7 +148,7 @@ fn stats<T>(name: &str, version: &FamilyVersion<T>, is_live: bool, options: &Liv
     let (tree, settings) = (Tree::new(order, views.collect()), PolicySettings::of(&options.now()));
     let planner = Planner::new(&tree, &settings);
     let order_is_known = is_live || Comparator::by_name(order.name()).is_some();
-    TreeStats::of(&SeenTree { name, order, order_is_known, planner, runs: &runs })
+    look(&SeenTree { name, order, order_is_known, planner, runs: &runs })
 }
 
 struct SeenTree<'a> {
@@ -142,6 +196,34 @@ impl SeenTree<'_> {
 
     fn partitions(&self) -> usize {
         if self.order_is_known { self.planner.partition_count() } else { 0 }
+    }
+
+    fn partition_starts(&self) -> Vec<Vec<u8>> {
+        let starts = if self.order_is_known { self.planner.partition_starts() } else { Vec::new() };
+        starts.into_iter().map(<[u8]>::to_vec).collect()
+    }
+
+    fn placed(&self) -> Vec<LayoutTable> {
+        let mut out: Vec<LayoutTable> = Vec::new();
+        let mut before = (0, 0); // level and run of the last table
+        for (level, tables) in self.runs {
+            let level = usize::from(*level);
+            let first = if before.0 == level { before.1 + 1 } else { 1 };
+            for (n, meta) in tables.iter().enumerate() {
+                let run = if level == 1 { first + n } else { first };
+                before = (level, run);
+                out.push(LayoutTable {
+                    level,
+                    run,
+                    bytes: meta.file_bytes,
+                    entries: meta.entries,
+                    tombstones: meta.tombstones,
+                    first_key: meta.smallest.clone(),
+                    last_key: meta.largest.clone(),
+                });
+            }
+        }
+        out
     }
 }
 

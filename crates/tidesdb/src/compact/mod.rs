@@ -21,7 +21,7 @@ mod manual;
 #[cfg(test)]
 mod tests;
 
-pub use levels::{LevelStats, TreeStats, stored_tree, tree};
+pub use levels::{Layout, LayoutTable, LevelStats, TreeStats, stored_layout, stored_tree, tree};
 pub use manual::{everything, within};
 pub use plan::CompactionPlan;
 pub use run::{is_due, move_values, run};

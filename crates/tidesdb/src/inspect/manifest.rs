@@ -1,11 +1,12 @@
 //! The manifest: its edits, and the state that they add up to.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use super::{hex, keep_damage, open, shown};
-use crate::compact::{self, TreeStats};
+use crate::compact::{self, Layout, TreeStats};
 use crate::ranges::RangeTombstone;
-use crate::version::{self, Change, PlacedTable, State};
+use crate::version::{self, Change, FamilyState, PlacedTable, State};
 use crate::{Error, Result};
 
 /// Shows the manifest in force of the database in `path`: every edit with its offset, then the families, tables and
@@ -42,9 +43,36 @@ pub fn manifest(path: impl AsRef<Path>, show: &mut dyn FnMut(&str)) -> Result<Ve
 /// # Errors
 /// `NotFound` if there is no database, `Corrupt`, `Io`, `FormatTooNew`.
 pub fn trees(path: impl AsRef<Path>) -> Result<Vec<TreeStats>> {
-    let (_, dir) = open(path.as_ref())?;
+    of_families(path.as_ref(), compact::stored_tree)
+}
+
+/// Returns the tree of each family with its tables, as [`trees`] does: all of one moment. The keys of all tables are copied.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let db = tidesdb::Db::open(dir.path())?;
+/// db.put("whale", "blue")?;
+/// db.put("zebra", "striped")?;
+/// db.flush()?;
+/// for layout in tidesdb::inspect::layouts(dir.path())? {
+///     for table in &layout.tables {
+///         println!("level {}, run {}: {} bytes", table.level, table.run, table.bytes);
+///         assert_eq!((&*table.first_key, &*table.last_key), (&b"whale"[..], &b"zebra"[..]));
+///     }
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// As [`trees`].
+pub fn layouts(path: impl AsRef<Path>) -> Result<Vec<Layout>> {
+    of_families(path.as_ref(), compact::stored_layout)
+}
+
+fn of_families<R>(path: &Path, look: impl FnMut(&Arc<FamilyState>) -> Result<R>) -> Result<Vec<R>> {
+    let (_, dir) = open(path)?;
     let manifest = version::ManifestTail::open(&*dir)?;
-    manifest.state().families.values().map(compact::stored_tree).collect()
+    manifest.state().families.values().map(look).collect()
 }
 
 fn show_state(state: &State, show: &mut dyn FnMut(&str)) {

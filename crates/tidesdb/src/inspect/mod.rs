@@ -18,7 +18,8 @@ use tidesdb_io::{Dir, Env};
 use crate::types::ShownExpiry;
 use crate::{Error, Result, files};
 
-pub use manifest::{manifest, trees};
+pub use crate::compact::{Layout, LayoutTable};
+pub use manifest::{layouts, manifest, trees};
 pub use table::table;
 pub use vlog::vlog;
 pub use wal::wal;

@@ -83,6 +83,39 @@ fn every_kind_of_file_shows_its_content() {
 }
 
 #[test]
+fn a_layout_has_the_tables_of_its_tree() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = fill(dir.path());
+    db.compact().unwrap();
+    for n in [1, 3] {
+        db.put(format!("key{n:05}").as_bytes(), b"newer").unwrap();
+        db.delete(b"key00100").unwrap();
+        db.flush().unwrap();
+    }
+    let layouts = layouts(dir.path()).unwrap();
+    let layout = layouts.iter().find(|layout| layout.tree.family == "default").unwrap();
+    let place = |table: &LayoutTable| (table.level, table.run);
+    let (first, rest) = layout.tables.split_at(2);
+    assert_eq!(first.iter().map(place).collect::<Vec<_>>(), [(1, 1), (1, 2)], "each flushed table is a run");
+    assert_eq!(
+        (&*first[0].first_key, &*first[0].last_key),
+        (&b"key00003"[..], &b"key00100"[..]),
+        "the newest first"
+    );
+    assert_eq!((first[0].entries, first[0].tombstones), (2, 1));
+    assert!(!rest.is_empty() && rest.iter().all(|table| place(table) == (2, 1)), "{rest:?}");
+    for (layout, tree) in layouts.iter().zip(trees(dir.path()).unwrap()) {
+        for level in &tree.levels {
+            let tables = || layout.tables.iter().filter(|table| table.level == level.level);
+            assert_eq!(tables().count(), level.tables);
+            assert_eq!(tables().map(|table| table.bytes).sum::<u64>(), level.bytes);
+            assert_eq!(tables().map(|table| table.run).max().unwrap_or(0), level.runs);
+        }
+        assert_eq!(layout.partition_starts.len() + usize::from(tree.bytes > 0), tree.partitions);
+    }
+}
+
+#[test]
 fn damage_is_reported_with_file_and_offset() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path();

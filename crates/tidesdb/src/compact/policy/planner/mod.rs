@@ -123,7 +123,12 @@ impl<'t, 'a> Planner<'t, 'a> {
 
     /// Number of partitions of the largest level.
     pub fn partition_count(&self) -> usize {
-        self.boundaries(self.shape.tiered).len() + usize::from(self.tree.bytes(self.shape.largest) > 0)
+        self.partition_starts().len() + usize::from(self.tree.bytes(self.shape.largest) > 0)
+    }
+
+    /// First keys of the partitions of the largest level, without the first partition.
+    pub fn partition_starts(&self) -> Vec<&'a [u8]> {
+        self.boundaries(self.shape.tiered)
     }
 
     /// Bytes of `level` that merges must move to a deeper level now.
