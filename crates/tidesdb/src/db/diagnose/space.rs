@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tidesdb_io::Holder;
 
+use super::super::WriterState;
 use super::{Evidence, Finding, HOUR_MILLIS, Severity, finding, share, size, time, worst};
 
 /// Free space that lasts for less than a day at the rate of the last hour.
@@ -35,10 +36,19 @@ pub(super) fn disk_fills(seen: &Evidence<'_>) -> Option<Finding> {
     )
 }
 
+/// The growth of an hour says what will be if it went on until then.
+const RECENT_MILLIS: u64 = 300_000;
+
 /// Hours until `free` bytes are used at the rate at which the database grew in the last hour.
 fn hours_left(seen: &Evidence<'_>, free: u64) -> Option<f64> {
     let series = seen.recent("disk_bytes");
     let (first, last) = (series.first()?, series.last()?);
+    // A process that has ended, or has had nothing to do for minutes, fills nothing.
+    let is_over = seen.now.saturating_sub(last.0) > RECENT_MILLIS
+        || seen
+            .writer
+            .is_some_and(|(state, _)| state == WriterState::Ended || state == WriterState::Rebooted);
+    (!is_over).then_some(())?;
     let hours = last.0.checked_sub(first.0)? as f64 / HOUR_MILLIS as f64;
     let bytes = last.1.saturating_sub(first.1) as f64;
     (hours > 0.05 && bytes > 0.0).then(|| free as f64 / (bytes / hours))

@@ -281,6 +281,17 @@ fn rules_name_what_they_see() {
     assert!(text.starts_with("problem: the disk") && text.contains("lasts for 1.5 hours"), "{text}");
     assert!(text.contains("3 files of 1.0 GiB are also in a checkpoint"), "{text}");
     let text = said(|s| {
+        s.space = Some(Space { free: 300 << 30, total: 1 << 40 });
+        s.history = vec![(NOW - 3_000_000, "disk_bytes", 0), (NOW - 600_000, "disk_bytes", 100 << 30)];
+    });
+    assert_eq!(text, "", "it has not grown for ten minutes");
+    // What a limit causes comes before what it leads to.
+    let text = said(|s| {
+        rate(s, 100);
+        s.stats.stalled[StallCause::Tables as usize].gave_up = 1;
+    });
+    assert!(text.starts_with("urgent: merges are limited") && text.contains("writes are refused"), "{text}");
+    let text = said(|s| {
         s.stats.lookups_in_vain = 1 << 20;
         s.set("films", "filter_bits_per_key", 0);
     });

@@ -10,6 +10,7 @@ pub(super) fn refused(seen: &Evidence<'_>) -> Option<Finding> {
     let gave_up: Vec<_> =
         seen.stats.stalls_by_cause().into_iter().filter(|(_, stall)| stall.gave_up > 0).collect();
     (!gave_up.is_empty()).then_some(())?;
+    let most = gave_up.iter().max_by_key(|(_, stall)| stall.gave_up)?.0;
     let line = |(cause, stall): &(StallCause, &crate::waits::StallStats)| {
         format!("{} commits waited too long for {} and failed with Busy", stall.gave_up, cause.name())
     };
@@ -19,15 +20,9 @@ pub(super) fn refused(seen: &Evidence<'_>) -> Option<Finding> {
         (if is_over { Severity::Advice } else { Severity::Urgent }, "refused"),
         if is_over { "writes were refused, but not within the last hour" } else { "writes are refused" },
         gave_up.iter().map(line).collect(),
-        REFUSED,
+        about(most),
     )
 }
-
-const REFUSED: [&str; 3] = [
-    "flushes or merges failed or were stuck, or memory was held by transactions and cursors that stay open",
-    "the events job_failed and the causes of Db::health name it; end long transactions and cursors, or raise memory_limit",
-    "memory, if the limit is raised",
-];
 
 /// Why writers wait for `cause`, what to do, and what that costs.
 fn about(cause: StallCause) -> [&'static str; 3] {
@@ -246,8 +241,9 @@ pub(super) fn merge_rate(seen: &Evidence<'_>) -> Option<Finding> {
     let behind = seen.stats.merge_debt_bytes / limit;
     let waited = seen.stats.stalled_by(StallCause::Tables).time;
     (behind > 60 || waited > Duration::from_secs(5)).then_some(())?;
+    let refuses = seen.stats.stalled_by(StallCause::Tables).gave_up > 0;
     finding(
-        (Severity::Problem, "merge-rate"),
+        (if refuses { Severity::Urgent } else { Severity::Problem }, "merge-rate"),
         "merges are limited to a rate that does not suffice",
         vec![
             format!("compaction_bytes_per_second is {}", size(limit)),
