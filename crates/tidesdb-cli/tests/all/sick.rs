@@ -90,7 +90,7 @@ fn a_disk_that_may_not_be_used() {
 #[test]
 fn a_write_buffer_of_a_few_kilobytes() {
     let patient = Patient::new(unchanged, FamilyOptions::default().write_buffer_bytes(64 << 10));
-    patient.load(60_000, 200, 1);
+    patient.load(150_000, 200, 1);
     patient.has("small-buffers", "write_buffer_bytes is 64.0 KiB");
 }
 

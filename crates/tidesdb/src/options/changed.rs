@@ -22,7 +22,8 @@ impl ChangedSetting {
 }
 
 impl DbOptions {
-    /// Returns the settings that differ from their defaults. Those that only say how to open are not among them.
+    /// Returns the settings that differ from their defaults. Those that only say how to open are not among them, and
+    /// not `memory_limit`, whose default depends on the machine: [`Stats::memory_limit_bytes`](crate::Stats::memory_limit_bytes).
     pub(crate) fn changed(&self) -> Vec<ChangedSetting> {
         fn or_none<T: ToString>(value: Option<T>) -> String {
             value.map_or_else(|| "none".to_owned(), |value| value.to_string())
@@ -35,7 +36,6 @@ impl DbOptions {
             };
             [
                 ("sync", sync),
-                ("memory_limit", options.memory_limit.to_string()),
                 ("cache_bytes", options.cache_bytes.to_string()),
                 ("memtables_bytes_max", options.memtables_bytes_max.to_string()),
                 ("active_memtables_bytes_max", options.active_memtables_bytes_max.to_string()),
