@@ -6,6 +6,7 @@ mod beside;
 mod book;
 mod cli;
 #[cfg(target_os = "linux")]
+mod explain;
 mod figures;
 mod hostile;
 #[cfg(feature = "pages")]
