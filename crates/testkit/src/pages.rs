@@ -95,3 +95,7 @@ struct HowToReader;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/how-to/time-series.md")]
 struct HowToTimeSeries;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/operate/look-inside.md")]
+struct OperateLookInside;

@@ -47,6 +47,8 @@
 //! | rows that merges of tables remove or change | [`CompactionFilter`] |
 //! | what happens inside | [`Db::health`], [`Db::stats`], [`Family::stats`], [`Event`]; for Prometheus [`Db::metrics_text`] |
 //! | reading beside the process that writes | [`OpenOptions::open_reader`], [`Reader`] |
+//! | what one read does, and why it shows what it shows | [`Family::explain`], [`Family::explain_range`], [`Snapshot::explain`] |
+//! | what a piece of a program reads and writes | [`profile()`] |
 //! | figures of a process that writes, from another | [`OpenOptions::writer_figures`], [`WriterFigures`] |
 //! | copies | [`Db::checkpoint`], [`Db::backup`], [`RemoteOptions`] |
 //! | damaged files | [`inspect`], [`RecoveryMode`], [`Db::verify`] |
@@ -138,9 +140,14 @@ pub use options::{
     ChangedSetting, DbOptions, FamilyOptions, Isolation, ReadOptions, RecoveryMode, RemoteOptions,
     SettingInfo, SyncMode, TransactOptions, WriteOptions,
 };
-pub use read::{Cursor, Iter, Keys, ValueReader};
+pub use read::{
+    Cursor, ExplainedLevel, ExplainedRangeTombstone, ExplainedSource, ExplainedVersion, Explanation,
+    FilterAnswer, Iter, Keys, Outcome, RangeExplanation, ReadWork, ScannedSource, SourceName, ValueReader,
+    Verdict, VersionKind,
+};
 pub use remote::RemoteStats;
-pub use stats::{Durations, StatInfo, StatKind, StatUnit, StatValue, TimeStats};
+pub use sst::{ReadOrigin, ReadStep};
+pub use stats::{Durations, Profile, StatInfo, StatKind, StatUnit, StatValue, TimeStats, profile};
 pub use store::{MemoryStore, ObjectStore};
 pub use txn::{Savepoint, Transaction};
 pub use types::{

@@ -39,7 +39,11 @@ pub enum Source {
 /// A table that a merge reads. It is opened when the merge reaches it. Pages of a table that was not in the page cache are dropped once
 /// the merge has read them.
 #[derive(Clone, Debug)]
-pub struct MergeInput(Arc<TableSlot>);
+pub struct MergeInput {
+    slot: Arc<TableSlot>,
+    /// True for an explanation of a scan, which reads as a scan does.
+    is_peeked: bool,
+}
 
 /// Maximum number of tables that [`MergeInput::are_cold`] looks at.
 const COLD_SAMPLES: usize = 16;
@@ -47,12 +51,12 @@ const COLD_SAMPLES: usize = 16;
 impl MergeInput {
     /// An input that will be read soon.
     pub fn new(slot: &Arc<TableSlot>) -> Self {
-        Self(Arc::clone(slot))
+        Self { slot: Arc::clone(slot), is_peeked: false }
     }
 
     /// Returns true if the table may have keys from `start` on and before `end`.
     pub fn meets(&self, order: &Comparator, start: Option<&[u8]>, end: Option<&[u8]>) -> bool {
-        let meta = self.0.meta();
+        let meta = self.slot.meta();
         start.is_none_or(|start| order.compare(&meta.largest, start).is_ge())
             && end.is_none_or(|end| order.compare(&meta.smallest, end).is_lt())
     }
@@ -73,19 +77,22 @@ impl LevelTable for MergeInput {
     type Cursor = TableCursor;
 
     fn max_seq(&self) -> SeqNo {
-        self.0.meta().max_seq
+        self.slot.meta().max_seq
     }
 
     fn smallest(&self) -> &[u8] {
-        &self.0.meta().smallest
+        &self.slot.meta().smallest
     }
 
     fn largest(&self) -> &[u8] {
-        &self.0.meta().largest
+        &self.slot.meta().largest
     }
 
     fn cursor(&self) -> TableCursor {
-        let table = self.0.table();
+        let table = self.slot.table();
+        if self.is_peeked {
+            return TableCursor::peeking(Arc::clone(table));
+        }
         let cursor = TableCursor::bypassing_cache(Arc::clone(table));
         if table.is_in_page_cache() { cursor } else { cursor.dropping_pages() }
     }
@@ -152,6 +159,17 @@ impl Source {
         let runs = if run { vec![inputs] } else { inputs.into_iter().map(|input| vec![input]).collect() };
         let runs = runs.into_iter().filter(|run| !run.is_empty());
         runs.map(|run| Self::Run(LevelCursor::new(comparator.clone(), Arc::from(run)))).collect()
+    }
+
+    /// A cursor over one table that leaves the block cache as it is.
+    pub fn peeking(slot: &TableSlot) -> Self {
+        Self::Table(TableCursor::peeking(Arc::clone(slot.table())))
+    }
+
+    /// A cursor over a sorted run of a deeper level that leaves the block cache as it is.
+    pub fn peeking_run(run: &TableRun, comparator: &Comparator) -> Self {
+        let inputs = run.tables().map(|slot| MergeInput { slot: Arc::clone(slot), is_peeked: true });
+        Self::Run(LevelCursor::new(comparator.clone(), inputs.collect()))
     }
 
     /// A cursor over a sorted run of a deeper level.

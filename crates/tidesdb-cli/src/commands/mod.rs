@@ -12,6 +12,7 @@ pub(crate) mod get;
 pub(crate) mod load;
 pub(crate) mod put;
 pub(crate) mod scan;
+pub(crate) mod explain;
 pub(crate) mod levels;
 pub(crate) mod stats;
 mod bundle;
@@ -45,6 +46,7 @@ pub(crate) enum Verb {
     Put(put::Put),
     Delete(delete::Delete),
     Scan(scan::Scan),
+    Explain(explain::Explain),
     Families(families::Families),
     Stats(stats::Stats),
     Verify(verify::Verify),
@@ -57,7 +59,12 @@ impl Verb {
     /// Returns the access to the database that the command needs.
     pub(crate) fn access(&self) -> Access {
         match self {
-            Self::Dump(_) | Self::Get(_) | Self::Scan(_) | Self::Stats(_) | Self::Verify(_) => Access::Read,
+            Self::Dump(_)
+            | Self::Get(_)
+            | Self::Scan(_)
+            | Self::Explain(_)
+            | Self::Stats(_)
+            | Self::Verify(_) => Access::Read,
             Self::Families(families) => families.access(),
             Self::Delete(_) | Self::Compact(_) | Self::Checkpoint(_) | Self::Backup(_) => Access::Write,
             Self::Load(_) | Self::Put(_) => Access::Create,
@@ -85,6 +92,7 @@ impl Verb {
             Self::Put(command) => command.run(session),
             Self::Delete(command) => command.run(session, out),
             Self::Scan(command) => command.run(session, out),
+            Self::Explain(command) => command.run(session, out),
             Self::Families(command) => command.run(session, out),
             Self::Stats(command) => command.run(session, out),
             Self::Verify(command) => command.run(session, out),

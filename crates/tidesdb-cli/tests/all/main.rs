@@ -8,6 +8,7 @@ mod book;
 mod browser;
 mod cli;
 #[cfg(target_os = "linux")]
+mod explain;
 mod figures;
 mod hostile;
 #[cfg(feature = "pages")]

@@ -10,7 +10,8 @@ use tidesdb_sync::CachePadded;
 use crate::clock::ExpiryClock;
 use crate::jobs::JobQueue;
 use crate::mvcc::{CursorPlace, SnapshotPin, Snapshots};
-use crate::stats::{Histogram, Timer, is_chosen};
+use crate::stats::counts::{self, Counter};
+use crate::stats::{Histogram, Timer, is_chosen, is_recorded};
 use crate::types::{ReadPoint, SeqNo, expiry_after, has_passed};
 use crate::wal::{Log, Sequencer};
 use crate::{Error, Result};
@@ -47,6 +48,19 @@ impl OperationTimes {
             ("put", &self.puts),
             ("commit", &self.commits),
         ]
+    }
+
+    /// Counts an operation whose durations go to `times`.
+    fn count(&self, times: &Histogram) {
+        let counters = [
+            (&self.gets, Counter::Gets),
+            (&self.multi_gets, Counter::MultiGets),
+            (&self.seeks, Counter::Seeks),
+            (&self.puts, Counter::Puts),
+            (&self.commits, Counter::Commits),
+        ];
+        let found = counters.into_iter().find(|(of, _)| std::ptr::eq(*of, times));
+        found.into_iter().for_each(|(_, counter)| counts::add(counter, 1));
     }
 
     /// Estimates how many single writes and commits of batches there were.
@@ -110,11 +124,14 @@ impl ReadCtx {
         self.reports_slow.load(Ordering::Relaxed)
     }
 
-    /// Begins to measure an operation for `times`, which records it if it was chosen.
+    /// Begins to measure an operation for `times`, which records it if it was chosen for the sample. Counts it for the profile of this thread.
     #[cold]
     #[inline(never)]
     pub fn measure<'a>(&'a self, times: &'a Histogram, is_chosen: bool) -> Timer<'a> {
-        times.start(&*self.clock, is_chosen)
+        if counts::is_running() {
+            self.times.count(times);
+        }
+        times.start(&*self.clock, is_chosen && is_recorded())
     }
 
     /// Sets from which duration on operations are reported as slow. With one, every operation is timed.

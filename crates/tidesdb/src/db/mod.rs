@@ -14,6 +14,7 @@ mod save;
 mod restore;
 mod reader;
 mod snapshot;
+mod explain;
 mod stats;
 mod metrics;
 mod writer;

@@ -13,6 +13,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::dead::{DeadStretches, Passed};
+use super::heap::MergeCursor;
 use super::hide::HidingCursor;
 use crate::types::{
     Comparator, EntryCursor, EntryMeta, Kind, Operands, ReadPoint, Rows, Scope, SeqNo, Stored, has_passed,
@@ -447,6 +448,13 @@ impl<C: EntryCursor> VisibleCursor<C> {
             self.stash.value.extend_from_slice(self.inner.value()?);
         }
         Ok(())
+    }
+}
+
+impl<C: EntryCursor> VisibleCursor<HidingCursor<MergeCursor<C>>> {
+    /// Calls `visit` with each of the sources that it merges, in their order.
+    pub fn each_source(&mut self, visit: impl FnMut(&mut C)) {
+        self.inner.inner.children.iter_mut().for_each(visit);
     }
 }
 

@@ -7,10 +7,11 @@ use std::time::SystemTime;
 mod follow;
 mod open;
 
-use follow::{Follows, Registered};
+use follow::{Follows, Looks, Registered};
 #[cfg(test)]
 pub(super) use follow::{cursor_sources, has_newest_view};
 pub use open::show_keys;
+pub(super) use open::{Sorted, range_sets, sorted_sources};
 
 use super::get::resolve_chunks;
 use super::row_buffer::RowBuffer;
@@ -63,8 +64,7 @@ pub struct Cursor {
     /// [`FamilyCore::changes`] when the cursor last looked for a newer view.
     seen: u64,
     follows: Follows,
-    /// Steps so far.
-    steps: u32,
+    looks: Looks,
     pub(super) inner: ReaderCursor,
     seq: SeqNo,
     /// Charge of each seek for the sorted runs above the first.
@@ -349,7 +349,7 @@ impl Cursor {
     #[cold]
     #[inline(never)]
     fn fill_buffer(&mut self) -> Result<()> {
-        if self.try_charge(Rows::BYTES_MAX).is_err() {
+        if self.counts_rows() || self.try_charge(Rows::BYTES_MAX).is_err() {
             return Ok(());
         }
         self.buffer.fill(|rows| self.inner.take_rows(rows));
@@ -367,8 +367,19 @@ impl Cursor {
         if self.seek_charge > 0 {
             self.view.probes.charge(self.seek_charge); // for the sorted runs that it would not search after a merge
         }
-        let _timer = self.reads.sample(&self.reads.times.seeks);
-        seek(&mut self.inner)
+        let timer = self.reads.sample(&self.reads.times.seeks);
+        if timer.is_some() {
+            self.looks.begin(self.inner.hidden());
+        }
+        let sought = seek(&mut self.inner);
+        match timer {
+            None => sought,
+            Some(timer) => {
+                drop(timer);
+                self.looks.count_row(self.inner.valid(), self.inner.hidden());
+                sought
+            }
+        }
     }
 
     /// Discards the position, because a seek follows.

@@ -11,9 +11,9 @@ use crate::codec::key_hash;
 use crate::context::ReadCtx;
 use crate::family::{FamilyCore, GET_CHARGE, Metric, ReadView};
 use crate::merge::Combine;
-use crate::sst::{AllowAllReads, ReadGate, Table, TurnGate};
-use crate::stats::is_chosen;
-use crate::types::{Between, Kind, Operands, ReadPoint, SeqNo, Slice, VALUE_BYTES_MAX, has_passed};
+use crate::sst::{AllowAllReads, ReadGate, ReadStep, Table, TurnGate, WatchingGate};
+use crate::stats::{counts, is_chosen};
+use crate::types::{Between, Kind, Operands, ReadPoint, SeqNo, Slice, VALUE_BYTES_MAX, VlogId, has_passed};
 use crate::vlog::{ChunkedPlace, ValuePlace, VlogPointer};
 use crate::{Error, Result};
 
@@ -89,7 +89,7 @@ pub fn get(
     if is_chosen || reads.reports_slow() {
         return get_sampled(reads, family, key, snapshot, is_chosen);
     }
-    value_of(reads, family, key, snapshot)
+    value_of(reads, family, key, snapshot, &mut AllowAllReads)
 }
 
 #[cold]
@@ -102,7 +102,10 @@ fn get_sampled(
     is_chosen: bool,
 ) -> Result<Option<Slice>> {
     let _timer = reads.measure(&reads.times.gets, is_chosen);
-    value_of(reads, family, key, snapshot)
+    match counts::is_running() {
+        true => value_of(reads, family, key, snapshot, &mut WatchingGate::counting(None)),
+        false => value_of(reads, family, key, snapshot, &mut AllowAllReads),
+    }
 }
 
 #[expect(
@@ -115,12 +118,16 @@ fn value_of(
     family: &FamilyCore,
     key: &[u8],
     snapshot: Option<SeqNo>,
+    gate: &mut impl ReadGate,
 ) -> Result<Option<Slice>> {
     let guard = pin();
-    match find(reads, family, key, snapshot, true, &guard)? {
+    match find(reads, family, (key, snapshot), true, &guard, gate)? {
         None => Ok(None),
         Some((_, hit)) if hit.kind == Kind::Put => Ok(Some(hit.place.into_slice())),
-        Some((view, hit)) => Search { reads, family, view }.other_value(key, &hit, &guard).map(Some),
+        Some((view, hit)) => {
+            let search = Search { reads, family, view, now: None };
+            search.other_value(key, &hit, &guard, gate).map(Some)
+        }
     }
 }
 
@@ -137,14 +144,19 @@ pub fn get_map<R>(
 ) -> Result<Option<R>> {
     let timer = reads.sample(&reads.times.gets);
     let guard = pin();
-    match find(reads, family, key, snapshot, true, &guard)? {
+    let found = match timer {
+        None => find(reads, family, (key, snapshot), true, &guard, &mut AllowAllReads)?,
+        Some(_) => find_sampled(reads, family, (key, snapshot), true, &guard)?,
+    };
+    match found {
         None => Ok(None),
         Some((_, hit)) if hit.kind == Kind::Put => {
             drop(timer); // the time of `read` is the caller's
             Ok(Some(read(hit.place.bytes())))
         }
         Some((view, hit)) => {
-            let value = Search { reads, family, view }.other_value(key, &hit, &guard)?;
+            let search = Search { reads, family, view, now: None };
+            let value = search.other_value(key, &hit, &guard, &mut AllowAllReads)?;
             drop(timer);
             Ok(Some(read(&value)))
         }
@@ -156,8 +168,12 @@ pub fn get_map<R>(
 /// # Errors
 /// As [`get`].
 pub fn contains(reads: &ReadCtx, family: &FamilyCore, key: &[u8], snapshot: Option<SeqNo>) -> Result<bool> {
-    let _timer = reads.sample(&reads.times.gets);
-    Ok(find(reads, family, key, snapshot, false, &pin())?.is_some())
+    let timer = reads.sample(&reads.times.gets);
+    let found = match timer {
+        None => find(reads, family, (key, snapshot), false, &pin(), &mut AllowAllReads)?.is_some(),
+        Some(_) => find_sampled(reads, family, (key, snapshot), false, &pin())?.is_some(),
+    };
+    Ok(found)
 }
 
 /// Returns the values of many keys, all at one read timestamp, in the order of `keys`.
@@ -203,11 +219,12 @@ fn look_up_all<K: AsRef<[u8]>>(
     let mut order: Vec<usize> = (0..keys.len()).collect();
     let comparator = &family.options.comparator;
     order.sort_by(|a, b| comparator.compare(keys[*a].as_ref(), keys[*b].as_ref()));
-    let search = Search { reads, family, view: &view };
+    let search = Search { reads, family, view: &view, now: None };
     let out = vec![None; keys.len()];
     let mut group = Group { search, seq, keys, want_values, out, stored: Vec::new() };
+    let is_counted = counts::is_running();
     for pending in order.chunks_mut(GROUP_KEYS) {
-        group.look_up(pending)?;
+        group.look_up(pending, is_counted)?;
         group.read_values()?;
     }
     Ok(group.out)
@@ -231,16 +248,27 @@ impl<K: AsRef<[u8]>> Group<'_, K> {
     /// In round 0 a lookup reads nothing: it prefetches the first block that it misses. In each later round it reads one
     /// block more than in the round before, and prefetches the next one that it misses. In the last round it reads all
     /// blocks it needs.
-    fn look_up(&mut self, mut pending: &mut [usize]) -> Result<()> {
+    fn look_up(&mut self, mut pending: &mut [usize], is_counted: bool) -> Result<()> {
         for round in 0..=LAST_ROUND {
             let alone = pending.len() == 1; // there is no other lookup to overlap with
             let mut gate = TurnGate::new(if alone || round == LAST_ROUND { u32::MAX } else { round });
+            let mut watching = is_counted.then(|| WatchingGate::counting(Some(gate.clone())));
             let mut unanswered = 0;
             for at in 0..pending.len() {
                 let i = pending[at];
-                gate.begin();
-                self.look_up_one(i, &mut gate)?;
-                if gate.is_shut() {
+                let is_shut = match &mut watching {
+                    Some(gate) => {
+                        gate.begin();
+                        self.look_up_one(i, gate)?;
+                        gate.is_shut()
+                    }
+                    None => {
+                        gate.begin();
+                        self.look_up_one(i, &mut gate)?;
+                        gate.is_shut()
+                    }
+                };
+                if is_shut {
                     pending[unanswered] = i;
                     unanswered += 1;
                 }
@@ -253,9 +281,9 @@ impl<K: AsRef<[u8]>> Group<'_, K> {
         Ok(())
     }
 
-    fn look_up_one(&mut self, i: usize, gate: &mut TurnGate) -> Result<()> {
+    fn look_up_one(&mut self, i: usize, gate: &mut impl ReadGate) -> Result<()> {
         let guard = pin(); // one pin per key: a pin held over many reads would delay all reclamation
-        let Search { reads, family, view } = self.search;
+        let Search { reads, family, view, .. } = self.search;
         family.check_usable()?;
         let key = self.keys[i].as_ref();
         let hit = lookup(view, key, self.seq, self.want_values, &guard, gate)?;
@@ -264,7 +292,7 @@ impl<K: AsRef<[u8]>> Group<'_, K> {
             self.out[i] = Some(Slice::from(&[][..]));
             return Ok(());
         }
-        match self.search.located(key, hit, &guard)? {
+        match self.search.located(key, hit, &guard, &mut AllowAllReads)? {
             Located::Inline(value) => self.out[i] = Some(value),
             Located::Stored(place) => self.stored.push((i, place)),
         }
@@ -325,6 +353,34 @@ pub fn newest_range(view: &Arc<ReadView>, key: &[u8], during: Between, guard: &G
     memtables.chain([view.version.ranges().newest(order, key, during.before - 1)]).max().unwrap_or(0)
 }
 
+/// The version that answers a lookup which explains itself.
+pub(super) struct Traced {
+    pub(super) seq: SeqNo,
+    pub(super) kind: Kind,
+    pub(super) expiry: u64,
+    /// The value, or why it cannot be read; `None` if the key is deleted or has expired.
+    pub(super) value: Option<Result<Slice>>,
+}
+
+/// Looks `key` up as [`get`] does, and tells `gate` each step. `None` if the reader sees no version, or if a range tombstone hides it.
+pub(super) fn look_up_traced(
+    reads: &ReadCtx,
+    (family, view): (&FamilyCore, &Arc<ReadView>),
+    key: &[u8],
+    at: ReadPoint,
+    gate: &mut WatchingGate,
+) -> Result<Option<Traced>> {
+    let guard = pin();
+    let search = Search { reads, family, view, now: Some(at.now) };
+    let Some(hit) = lookup(view, key, at.seq, true, &guard, gate)? else { return Ok(None) };
+    let (seq, kind, expiry) = (hit.place.seq(), hit.kind, hit.expiry);
+    let value = search.is_live(&hit).then(|| match kind {
+        Kind::Put => Ok(hit.place.into_slice()),
+        _ => search.other_value(key, &hit, &guard, gate),
+    });
+    Ok(Some(Traced { seq, kind, expiry, value }))
+}
+
 /// Returns whether a reader at `at` sees a value for `key` in `view`.
 ///
 /// # Errors
@@ -339,10 +395,10 @@ pub fn sees(view: &Arc<ReadView>, key: &[u8], at: ReadPoint, guard: &Guard) -> R
 fn find<'g>(
     reads: &ReadCtx,
     family: &'g FamilyCore,
-    key: &[u8],
-    snapshot: Option<SeqNo>,
+    (key, snapshot): (&[u8], Option<SeqNo>),
     want_value: bool,
     guard: &'g Guard,
+    gate: &mut impl ReadGate,
 ) -> Result<Option<(&'g Arc<ReadView>, Hit<'g>)>> {
     reads.check_open()?;
     // Take the view before the sequence number: see `mvcc`. Also take it before checking for a drop: a drop sets the
@@ -353,9 +409,25 @@ fn find<'g>(
         Some(seq) => seq,
         None => reads.visible(),
     };
-    match lookup(view, key, seq, want_value, guard, &mut AllowAllReads)? {
+    match lookup(view, key, seq, want_value, guard, gate)? {
         Some(hit) if hit.is_live(reads) => Ok(Some((view, hit))),
         _ => Ok(None),
+    }
+}
+
+/// Like [`find`], for an operation that was chosen to be measured or counted.
+#[cold]
+#[inline(never)]
+fn find_sampled<'g>(
+    reads: &ReadCtx,
+    family: &'g FamilyCore,
+    sought: (&[u8], Option<SeqNo>),
+    want_value: bool,
+    guard: &'g Guard,
+) -> Result<Option<(&'g Arc<ReadView>, Hit<'g>)>> {
+    match counts::is_running() {
+        true => find(reads, family, sought, want_value, guard, &mut WatchingGate::counting(None)),
+        false => find(reads, family, sought, want_value, guard, &mut AllowAllReads),
     }
 }
 
@@ -365,44 +437,71 @@ struct Search<'g> {
     reads: &'g ReadCtx,
     family: &'g FamilyCore,
     view: &'g Arc<ReadView>,
+    /// Time at which expiry is judged; `None`: that of each look at it.
+    now: Option<u64>,
 }
 
 impl Search<'_> {
+    fn is_live(self, hit: &Hit<'_>) -> bool {
+        match self.now {
+            None => hit.is_live(self.reads),
+            Some(now) => !hit.kind.is_tombstone() && !has_passed(hit.expiry, now),
+        }
+    }
+
     /// Returns what a live version of `key` says about its value.
-    fn located(self, key: &[u8], hit: Hit<'_>, guard: &Guard) -> Result<Located> {
+    fn located(self, key: &[u8], hit: Hit<'_>, guard: &Guard, gate: &mut impl ReadGate) -> Result<Located> {
         match hit.kind {
             Kind::PutPointer => Located::stored(hit.place.bytes()),
-            Kind::Merge => self.combined(key, &hit, guard).map(Located::Inline),
+            Kind::Merge => self.combined(key, &hit, guard, gate).map(Located::Inline),
             _ => Ok(Located::Inline(hit.place.into_slice())),
         }
     }
 
     /// Returns the value of a live version of `key`, which does not have the value in its entry.
     #[inline(never)]
-    fn other_value(self, key: &[u8], hit: &Hit<'_>, guard: &Guard) -> Result<Slice> {
+    fn other_value(
+        self,
+        key: &[u8],
+        hit: &Hit<'_>,
+        guard: &Guard,
+        gate: &mut impl ReadGate,
+    ) -> Result<Slice> {
         match hit.kind {
-            Kind::Merge => self.combined(key, hit, guard),
-            _ => resolve(self.family, hit.place.bytes()),
+            Kind::Merge => self.combined(key, hit, guard, gate),
+            _ => {
+                gate.note(|| step_of(hit.place.bytes()));
+                resolve(self.family, hit.place.bytes())
+            }
         }
     }
 
     /// Returns the combination of the operand `newest` of `key` and the older versions.
     #[cold]
-    fn combined(self, key: &[u8], newest: &Hit<'_>, guard: &Guard) -> Result<Slice> {
+    fn combined(
+        self,
+        key: &[u8],
+        newest: &Hit<'_>,
+        guard: &Guard,
+        gate: &mut impl ReadGate,
+    ) -> Result<Slice> {
         let mut operands = Operands::default();
         operands.push(newest.place.bytes());
         let mut seq = newest.place.seq();
         let base = loop {
             // An operand keeps its number until it becomes a put, so there are smaller ones.
             let Some(older) = seq.checked_sub(1) else { break None };
-            match lookup(self.view, key, older, true, guard, &mut AllowAllReads)? {
+            match lookup(self.view, key, older, true, guard, gate)? {
                 Some(hit) if hit.kind == Kind::Merge => {
                     operands.push(hit.place.bytes());
                     seq = hit.place.seq();
                 }
-                hit => break hit.filter(|hit| hit.is_live(self.reads)),
+                hit => break hit.filter(|hit| self.is_live(hit)),
             }
         };
+        if let Some(hit) = base.as_ref().filter(|hit| hit.kind == Kind::PutPointer) {
+            gate.note(|| step_of(hit.place.bytes()));
+        }
         let base = base.as_ref().map(|hit| (hit.kind, hit.place.bytes()));
         self.family.count(Metric::Combined, 1);
         self.family.count(Metric::OperandsCombined, operands.count() as u64);
@@ -434,9 +533,10 @@ fn lookup<'g>(
     gate: &mut impl ReadGate,
 ) -> Result<Option<Hit<'g>>> {
     let order = view.version.order();
-    for slot in view.memtables() {
+    for (number, slot) in (0..).zip(view.memtables()) {
         let found = slot.map.get(key, seq);
         let deleted = slot.ranges.newest(order, key, seq, guard);
+        gate.note(|| ReadStep::Memtable { number, has_version: found.is_some() });
         if deleted > found.as_ref().map_or(0, |e| e.seq) {
             return Ok(None); // all older versions are deleted too
         }
@@ -466,7 +566,7 @@ fn lookup<'g>(
             return Ok(None);
         }
         if let Some(found) = found {
-            if wasted > 0 {
+            if wasted > 0 && !gate.explains() {
                 view.probes.charge(wasted);
             }
             if found.seq < deleted {
@@ -477,7 +577,7 @@ fn lookup<'g>(
         }
         wasted += GET_CHARGE;
     }
-    if wasted > GET_CHARGE {
+    if wasted > GET_CHARGE && !gate.explains() {
         view.probes.charge(wasted - GET_CHARGE); // one run is always searched
     }
     Ok(None)
@@ -522,7 +622,8 @@ pub fn locate(
     family.check_usable()?;
     let seq = snapshot.unwrap_or_else(|| reads.visible());
     let hit = lookup(view, key, seq, true, &guard, &mut AllowAllReads)?.filter(|hit| hit.is_live(reads));
-    hit.map(|hit| Search { reads, family, view }.located(key, hit, &guard)).transpose()
+    let search = Search { reads, family, view, now: None };
+    hit.map(|hit| search.located(key, hit, &guard, &mut AllowAllReads)).transpose()
 }
 
 /// Returns the value at an encoded place.
@@ -561,6 +662,18 @@ fn whole(family: &FamilyCore, place: &ChunkedPlace, spare: Vec<u8>) -> Result<Sl
     };
     let len = usize::try_from(place.len).ok().filter(|len| *len <= VALUE_BYTES_MAX).ok_or_else(too_long)?;
     family.vlog.read_whole(place, len, spare).map(Slice::from)
+}
+
+/// The step of reading the value at an encoded place.
+fn step_of(bytes: &[u8]) -> ReadStep {
+    let (vlog, bytes) = match ValuePlace::decode(bytes) {
+        Some(ValuePlace::Record(pointer)) => (pointer.vlog, pointer.record_bytes()),
+        Some(ValuePlace::Chunks(place)) => {
+            (place.index.vlog, place.parts.iter().map(|part| part.bytes).sum())
+        }
+        None => (VlogId(0), 0),
+    };
+    ReadStep::Stored { vlog, bytes }
 }
 
 fn place(bytes: &[u8]) -> Result<ValuePlace> {

@@ -11,6 +11,7 @@ mod row_buffer;
 mod stored;
 mod cursor;
 mod get;
+mod explain;
 mod iter;
 mod spans;
 #[cfg(test)]
@@ -19,6 +20,11 @@ mod track;
 mod value;
 
 pub use cursor::{Cursor, OwnReads, ReadTimestamp, show_keys};
+pub use explain::{
+    ExplainedLevel, ExplainedRangeTombstone, ExplainedSource, ExplainedVersion, Explanation, FilterAnswer,
+    Outcome, RangeExplanation, ReadWork, ScannedSource, SourceName, Verdict, VersionKind, explain_key,
+    explain_range,
+};
 pub use get::{
     Located, contains, get, get_map, locate, multi_contains, multi_get, newest_range, newest_version,
     resolve, sees,

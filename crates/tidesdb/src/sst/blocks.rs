@@ -20,6 +20,7 @@ use super::file::TableFile;
 use super::gate::ReadGate;
 use super::index::{CurrentPartition, Fence, Index, IndexReader};
 use super::parts::{CachedPart, Parts};
+use super::steps::{ReadOrigin, ReadStep};
 use crate::types::Comparator;
 use crate::{Error, Result};
 
@@ -31,6 +32,8 @@ const PREFETCH_LINES: usize = 10;
 const PREFETCH_STRIDE: usize = 256;
 /// Number of frames that have a bit. Later frames are verified at each use.
 const FRAME_BITS: usize = 15;
+/// An explanation asks the system about this many bytes of values.
+const ASKED_BYTES: usize = 4096;
 /// Result of reading a value if the gate refuses a read.
 const REFUSED: Cow<'static, [u8]> = Cow::Borrowed(&[]);
 
@@ -174,10 +177,14 @@ impl Blocks {
         if self.file().map().is_some()
             && let Some(keys) = self.mapped_keys(self.index().fence(&mut CurrentPartition::default(), b)?)?
         {
+            gate.note(|| ReadStep::Block { block: b as u64, from: ReadOrigin::Map, bytes: 0 });
             return Ok(Some(keys));
         }
         match self.parts.pinned(self.parts.key(b, 0), guard) {
-            Some(CachedPart::Block(cached)) => Ok(Some(Keys::Pinned(cached))),
+            Some(CachedPart::Block(cached)) => {
+                gate.note(|| ReadStep::Block { block: b as u64, from: ReadOrigin::Cache, bytes: 0 });
+                Ok(Some(Keys::Pinned(cached)))
+            }
             _ => self.load(b, gate),
         }
     }
@@ -228,11 +235,11 @@ impl Blocks {
     /// Reads a block, into the cache if that takes it.
     #[cold]
     fn load(&self, b: usize, gate: &mut impl ReadGate) -> Result<Option<Keys<'_>>> {
-        let mut near = CurrentPartition::default();
+        let mut near = CurrentPartition::of_lookup(gate.explains());
         let fence = self.index().fence(&mut near, b)?;
         let mut disk = Kept::take(&READ).unwrap_or_default();
         let loaded = self.read(fence, gate, &mut disk).and_then(|read| match read {
-            Some((read, true)) if self.passes(b) => {
+            Some((read, is_cached)) if gate.explains() || is_cached && self.passes(b) => {
                 self.decode(fence, &mut near, read).map(|block| Some(Keys::Passing(block)))
             }
             Some((read, _)) => self.cache(fence, &mut near, read).map(|part| Some(Keys::Held(part))),
@@ -257,6 +264,11 @@ impl Blocks {
         disk: &'a mut Vec<u8>,
     ) -> Result<Option<(&'a [u8], bool)>> {
         let (at, len, file) = (fence.at, fence.first_read(), self.file());
+        if gate.explains() {
+            let from = file.read_from(at, len, disk)?;
+            gate.note(|| ReadStep::Block { block: fence.block as u64, from, bytes: len as u64 });
+            return Ok(Some((disk, true)));
+        }
         let mut is_read = false;
         let admitted = self.parts.admits_or_reads(gate, at, len, || {
             is_read = file.read_cached(at, len, disk);
@@ -266,6 +278,12 @@ impl Blocks {
             return Ok(None);
         }
         self.parts.count_read(len);
+        gate.note(|| match file.map() {
+            None => {
+                ReadStep::Block { block: fence.block as u64, from: ReadOrigin::Device, bytes: len as u64 }
+            }
+            Some(_) => ReadStep::Block { block: fence.block as u64, from: ReadOrigin::Map, bytes: 0 },
+        });
         // Where the bytes come from matters only if the block may not be cached.
         if is_read || self.parts.cache().is_full() && file.read_cached(at, len, disk) {
             return Ok(Some((disk, true)));
@@ -354,13 +372,14 @@ impl Blocks {
         gate: &mut impl ReadGate,
     ) -> Result<Cow<'g, [u8]>> {
         let file = self.file();
-        let fence = self.index().fence(&mut CurrentPartition::default(), b)?;
+        let fence = self.index().fence(&mut CurrentPartition::of_lookup(gate.explains()), b)?;
         let frame = block.frame_of(i).ok_or_else(|| file.corrupt(fence.at, "value without a frame"))?;
         let place = FramePlace { fence, frame };
         let span = frame.place_of(block.value_span(i));
         if frame.disk == frame.raw && file.map().is_some() {
             let values = file.mapped(place.at(), frame.disk).ok_or_else(|| file.ends_early(place.at()))?;
             self.check_frame(&place, values)?;
+            gate.note(|| ReadStep::Values { from: ReadOrigin::Map, bytes: 0 });
             return self.part_of(&place, values, span).map(Cow::Borrowed);
         }
         let key = (frame.raw <= LIMITS.frame && frame.number < usize::from(u8::MAX))
@@ -370,17 +389,33 @@ impl Blocks {
             prefetch(map, place.at() as usize);
         }
         if let Some(CachedPart::Values(values)) = key.and_then(|key| self.parts.pinned(key, guard)) {
+            gate.note(|| ReadStep::Values { from: ReadOrigin::Cache, bytes: 0 });
             return self.part_of(&place, values, span).map(Cow::Borrowed);
         }
         if !self.parts.admits(gate, place.at(), frame.disk) {
             return Ok(REFUSED);
         }
+        let explains = gate.explains();
+        gate.note(|| self.step_of(&place, explains));
+        let key = key.filter(|_| !explains);
         if frame.raw > LIMITS.frame {
             self.long_value(&place, span)
         } else {
             self.short_value(&place, span, key)
         }
         .map(Cow::Owned)
+    }
+
+    /// Returns the step of a read of a frame. Asks the system about its first bytes if it `asks`.
+    #[cold]
+    fn step_of(&self, place: &FramePlace, asks: bool) -> ReadStep {
+        let (file, len) = (self.file(), place.frame.disk);
+        if file.map().is_some() {
+            return ReadStep::Values { from: ReadOrigin::Map, bytes: 0 };
+        }
+        let is_cached = asks && file.read_cached(place.at(), len.min(ASKED_BYTES), &mut Vec::new());
+        let from = if is_cached { ReadOrigin::PageCache } else { ReadOrigin::Device };
+        ReadStep::Values { from, bytes: len as u64 }
     }
 
     /// Returns a value of a frame with several, and caches the frame with `key` if that is worth it.

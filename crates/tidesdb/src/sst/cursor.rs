@@ -16,6 +16,7 @@ use super::index::{CurrentPartition, Fence};
 use super::parts::CachedPart;
 use super::window::Window;
 use crate::memory::{Charge, Use};
+use crate::stats::counts::{self, Counter};
 use crate::types::{EntryCursor, EntryMeta, ReadPoint, Rows, Scope, SeqNo, Stored};
 use crate::{Error, Result};
 
@@ -115,6 +116,11 @@ impl TableCursor {
         Self { fill_cache: false, near: CurrentPartition::bypassing(), window, charge, ..Self::new(table) }
     }
 
+    /// Creates a cursor that reads as one of a reader does, and leaves the block cache as it is.
+    pub fn peeking(table: Arc<Table>) -> Self {
+        Self { fill_cache: false, near: CurrentPartition::bypassing(), ..Self::new(table) }
+    }
+
     /// Drops the pages that the cursor reads from now on from the system's page cache.
     pub fn dropping_pages(mut self) -> Self {
         self.window = Window::whole(true);
@@ -153,12 +159,16 @@ impl TableCursor {
         self.held = match self.table.blocks().mapped_keys(fence)? {
             Some(Keys::Mapped(shape, _)) => {
                 self.shape = shape;
+                counts::add(Counter::BlocksInMemory, 1);
                 LoadedBlock::Mapped
             }
             // A merge that has read the piece need not look for each of its blocks.
             _ if self.window.holds(fence) => self.read(fence)?,
             _ => match self.table.blocks().cached(b) {
-                Some(part) => LoadedBlock::Cached(part),
+                Some(part) => {
+                    counts::add(Counter::BlocksInMemory, 1);
+                    LoadedBlock::Cached(part)
+                }
                 None => self.read(fence)?,
             },
         };

@@ -13,6 +13,7 @@ use tidesdb_io::{Access, Advice, File, FileExt, ReadMap};
 use super::layout::open_section;
 use super::parts::TableContext;
 use super::props::TableMeta;
+use super::steps::ReadOrigin;
 use crate::codec::{Decoder, bound_crc};
 use crate::{Error, Result, files};
 
@@ -97,6 +98,21 @@ impl TableFile {
             _ => Error::io_at("read", &self.name, at, e),
         })?;
         Ok(buf)
+    }
+
+    /// Reads `len` bytes at offset `at` into `buf`, and returns where they came from.
+    pub(super) fn read_from(&self, at: u64, len: usize, buf: &mut Vec<u8>) -> Result<ReadOrigin> {
+        if let Some(map) = self.map() {
+            let bytes = slice(map, at, len).ok_or_else(|| self.ends_early(at))?;
+            buf.clear();
+            buf.extend_from_slice(bytes);
+            return Ok(ReadOrigin::Map);
+        }
+        if self.read_cached(at, len, buf) {
+            return Ok(ReadOrigin::PageCache);
+        }
+        self.read(at, len, buf)?;
+        Ok(ReadOrigin::Device)
     }
 
     /// Returns the bytes of a range.

@@ -10,6 +10,7 @@ use super::file::TableFile;
 use super::gate::ReadGate;
 use super::layout::{CRC_BYTES, begin_section, open_section, seal_section};
 use super::parts::{CachedPart, PartitionPlace, Parts};
+use super::steps::ReadStep;
 use crate::codec::{Decoder, Salt, put_varint};
 use crate::{Error, Result};
 
@@ -105,7 +106,8 @@ impl Filter {
         let decode = |section: &[u8]| {
             FilterPartition::decode(section, &file.meta().salt, file.name(), place.at).map(CachedPart::Filter)
         };
-        let Some(found) = parts.partition(place, guard, gate, decode)? else { return Ok(false) };
+        let note = |from, bytes| ReadStep::FilterPart { from, bytes };
+        let Some(found) = parts.partition(place, guard, gate, (decode, note))? else { return Ok(false) };
         match found.part() {
             CachedPart::Filter(partition) => Ok(self.shape.may_contain(partition, hash)),
             _ => Err(Error::internal(format!("no partition {n} of the filter of {}", file.name()))),

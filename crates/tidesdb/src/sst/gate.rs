@@ -3,7 +3,11 @@
 //! A single lookup reads the blocks it misses. The lookups of a batch take turns: a lookup that misses a block only
 //! starts loading it, and is repeated after all others had their turn. So the disk works on the misses of all lookups
 //! at the same time. A block that is in the system's page cache is read at once.
+//!
+//! A gate also sees each [`ReadStep`] of its lookup. The gates of ordinary lookups look at none, so the steps cost them nothing; those of
+//! an explanation and of a profile take note of them (`trace.rs`).
 
+use super::steps::ReadStep;
 use crate::types::TableId;
 
 /// Where a lookup reads.
@@ -23,6 +27,17 @@ pub trait ReadGate {
     fn admits(&mut self, place: ReadPlace, load_ahead: impl FnOnce() -> bool) -> bool;
     /// Returns whether a read was refused. Then the result of the lookup is meaningless.
     fn is_shut(&self) -> bool;
+    /// Returns true if the lookup explains itself: it leaves the block cache and the charges of merges as they are, and asks the system where
+    /// the bytes that it reads come from.
+    #[inline(always)]
+    fn explains(&self) -> bool {
+        false
+    }
+    /// Takes note of a step of the lookup.
+    #[inline(always)]
+    fn note(&mut self, step: impl FnOnce() -> ReadStep) {
+        let _ = step;
+    }
 }
 
 /// Allows all reads.
@@ -42,7 +57,7 @@ impl ReadGate for AllowAllReads {
 }
 
 /// Allows a fixed number of reads per lookup, and starts loading the next one.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct TurnGate {
     reads_per_lookup: u32,
     left: u32,

@@ -34,7 +34,9 @@ mod memory;
 mod open;
 mod parts;
 mod props;
+mod steps;
 mod table;
+mod trace;
 #[cfg(test)]
 mod tests;
 mod verify;
@@ -48,6 +50,8 @@ pub use index::BlocksWithin;
 pub use memory::TableMemory;
 pub use parts::{BlockReads, CachedPart, TableContext};
 pub use props::{TableMeta, VlogRef};
+pub use steps::{ReadOrigin, ReadStep};
 pub use table::{FoundVersion, Table};
+pub use trace::WatchingGate;
 pub use verify::{BlockContent, BlockInfo};
 pub use writer::{TableOptions, TableWriter, UnsyncedTable};

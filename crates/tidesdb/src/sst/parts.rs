@@ -14,9 +14,11 @@ use super::filter::FilterPartition;
 use super::gate::{ReadGate, ReadPlace};
 use super::index::BlockIndex;
 use super::memory::TableMemory;
+use super::steps::{ReadOrigin, ReadStep};
 use crate::Result;
 use crate::codec::Compression;
 use crate::memory::Memory;
+use crate::stats::counts;
 use crate::types::TableId;
 
 /// Offset of partition numbers in cache keys; block numbers are smaller.
@@ -135,6 +137,8 @@ impl BlockReads {
 pub(super) enum PartitionRef<'g> {
     Pinned(&'g CachedPart),
     Held(Handle<CachedPart>),
+    /// Read for one lookup, and not cached.
+    Own(Box<CachedPart>),
 }
 
 impl PartitionRef<'_> {
@@ -142,6 +146,7 @@ impl PartitionRef<'_> {
         match self {
             Self::Pinned(part) => part,
             Self::Held(part) => part,
+            Self::Own(part) => part,
         }
     }
 }
@@ -216,18 +221,32 @@ impl Parts {
         self.file.meta().compression == Compression::Zstd || self.cache.admits(key)
     }
 
-    /// Returns a partition: pinned in the cache, or read into it. Returns `None` if `gate` refuses the read.
+    /// Returns a partition: pinned in the cache, or read into it, unless the lookup explains itself. Returns `None` if `gate` refuses the
+    /// read. `step` is what `gate` sees of it.
     pub(super) fn partition<'g>(
         &'g self,
         place: PartitionPlace,
         guard: &'g Guard,
         gate: &mut impl ReadGate,
-        decode: impl FnOnce(&[u8]) -> Result<CachedPart>,
+        (decode, step): (impl FnOnce(&[u8]) -> Result<CachedPart>, impl FnOnce(ReadOrigin, u64) -> ReadStep),
     ) -> Result<Option<PartitionRef<'g>>> {
+        let bytes = place.len as u64;
         match self.pinned(place.key, guard) {
-            Some(part) => Ok(Some(PartitionRef::Pinned(part))),
+            Some(part) => {
+                gate.note(|| step(ReadOrigin::Cache, bytes));
+                Ok(Some(PartitionRef::Pinned(part)))
+            }
             None if !self.admits(gate, place.at, place.len) => Ok(None),
-            None => self.load(place, decode).map(|part| Some(PartitionRef::Held(part))),
+            None if gate.explains() => {
+                let mut read = Vec::new();
+                let from = self.file.read_from(place.at, place.len, &mut read)?;
+                gate.note(|| step(from, bytes));
+                decode(&read).map(|part| Some(PartitionRef::Own(Box::new(part))))
+            }
+            None => {
+                gate.note(|| step(ReadOrigin::Device, bytes));
+                self.load(place, decode).map(|part| Some(PartitionRef::Held(part)))
+            }
         }
     }
 
@@ -275,6 +294,7 @@ impl Parts {
         if self.file.map().is_none() {
             self.reads.0.add(0, 1);
             self.reads.0.add(1, bytes as u64);
+            counts::add_read(bytes);
         }
     }
 

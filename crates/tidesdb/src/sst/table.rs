@@ -19,6 +19,7 @@ use super::layout::Footer;
 use super::memory::TableShare;
 use super::open::Sections;
 use super::parts::Parts;
+use super::steps::ReadStep;
 use super::{TableContext, TableMeta};
 use crate::Result;
 use crate::types::{Comparator, Kind, SeqNo};
@@ -119,6 +120,22 @@ impl Table {
         self.filter.may_contain(hash) && (self.blocks.is_resident() || self.partition_may_contain(hash))
     }
 
+    /// Returns whether the table has a filter.
+    #[inline]
+    pub fn has_filter(&self) -> bool {
+        self.filter.shape().partitions() > 0
+    }
+
+    /// Like [`Table::may_contain`], but tells `gate` what it reads.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Io`.
+    pub fn may_contain_through(&self, hash: u64, guard: &Guard, gate: &mut impl ReadGate) -> Result<bool> {
+        let (filter, parts) = (&self.filter, self.blocks.parts());
+        Ok(filter.may_contain(hash)
+            && (self.blocks.is_resident() || filter.partition_may_contain(hash, parts, guard, gate)?))
+    }
+
     fn partition_may_contain(&self, hash: u64) -> bool {
         let parts = self.blocks.parts();
         self.filter.partition_may_contain(hash, parts, &pin(), &mut AllowAllReads).unwrap_or(true)
@@ -167,9 +184,11 @@ impl Table {
         guard: &'g Guard,
         gate: &mut impl ReadGate,
     ) -> Result<Option<FoundVersion<'g>>> {
+        gate.note(|| ReadStep::Table(self.meta().id));
         if self.filter.may_contain(hash) {
             self.find((key, hash), snapshot, want_value, guard, gate)
         } else {
+            gate.note(|| ReadStep::Filter { passes: false });
             Ok(None)
         }
     }
@@ -186,9 +205,15 @@ impl Table {
     ) -> Result<Option<FoundVersion<'g>>> {
         let (blocks, index) = (&self.blocks, self.blocks.index());
         if !blocks.is_resident() && !self.filter.partition_may_contain(hash, blocks.parts(), guard, gate)? {
+            gate.note(|| ReadStep::Filter { passes: false });
             return Ok(None);
         }
+        if self.has_filter() {
+            gate.note(|| ReadStep::Filter { passes: true });
+        }
         let Some(mut b) = index.look_up(key, snapshot, guard, gate)? else { return Ok(None) };
+        gate.note(|| ReadStep::Index { block: b as u64, of: blocks.count() as u64 });
+        let explains = gate.explains();
         loop {
             let Some(keys) = blocks.keys(b, guard, gate)? else { return Ok(None) };
             let block = keys.block().ok_or_else(|| blocks.wrong_part(b))?;
@@ -199,11 +224,19 @@ impl Table {
                         false => Cow::Borrowed(&[][..]),
                     };
                     let (seq, kind, expiry) = (block.seq(i), block.kind(i), block.expiry(i));
+                    gate.note(|| ReadStep::Answer { found: Some(seq) });
                     return Ok(Some(FoundVersion { seq, kind, expiry, value }));
                 }
-                Find::Beyond if index.goes_on(&mut CurrentPartition::default(), b + 1)?.is_some() => b += 1,
+                Find::Beyond
+                    if index.goes_on(&mut CurrentPartition::of_lookup(explains), b + 1)?.is_some() =>
+                {
+                    b += 1
+                }
                 Find::Beyond | Find::Absent => {
-                    blocks.parts().count_in_vain();
+                    if !explains {
+                        blocks.parts().count_in_vain();
+                    }
+                    gate.note(|| ReadStep::Answer { found: None });
                     return Ok(None);
                 }
             }

@@ -13,6 +13,7 @@ use super::blocks::Blocks;
 use super::file::slice;
 use super::index::{CurrentPartition, Fence};
 use crate::Result;
+use crate::stats::counts;
 use crate::types::{Readahead, Scope};
 
 /// Number of consecutive blocks that a scan reads one by one before read-ahead starts.
@@ -120,6 +121,9 @@ impl Window {
                 .get(at, len)
                 .ok_or_else(|| blocks.file().corrupt(at, "frame extends beyond its block"));
         }
+        if !self.whole && blocks.file().map().is_none() {
+            counts::add_read(len);
+        }
         blocks.file().read(at, len, buf)
     }
 
@@ -182,6 +186,9 @@ impl Window {
         self.at = u64::MAX;
         blocks.file().read(at, len, &mut self.bytes)?;
         self.at = at;
+        if !self.whole {
+            counts::add_read(len);
+        }
         if self.drop_behind {
             blocks.file().drop_cached(at, len);
         }

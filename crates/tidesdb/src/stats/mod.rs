@@ -246,8 +246,11 @@ macro_rules! statistics {
     };
 }
 
+pub mod counts;
+
+pub use counts::{Profile, profile};
 pub use histogram::{Durations, Histogram, TimeStats, Timer};
-pub use sample::{SAMPLED_ONE_IN, is_chosen};
+pub use sample::{SAMPLED_ONE_IN, is_chosen, is_recorded};
 pub(crate) use statistics;
 
 /// The first of at most one.

@@ -5,7 +5,8 @@
 //! distances between the chosen ones have a geometric distribution, as in the sampling heap profilers. So waits for a device, a lock or
 //! a delay have the share in a histogram that they have among the operations, also if operations follow each other in a pattern.
 //!
-//! An operation that is not chosen decrements one number of its thread.
+//! An operation that is not chosen decrements one number of its thread. While a profile runs in the thread (`counts.rs`), each operation is
+//! chosen, so that it can be counted, and [`is_recorded`] says which of them belong to the sample.
 
 use std::cell::Cell;
 
@@ -16,10 +17,32 @@ thread_local! {
     static SAMPLER: Sampler = const { Sampler::new() };
 }
 
-/// Returns true if the operation that begins now in this thread is to be measured.
+/// Returns true if the operation that begins now in this thread is to be measured or counted.
 #[inline]
 pub fn is_chosen() -> bool {
     SAMPLER.with(Sampler::is_chosen)
+}
+
+/// Returns true if the operation that was chosen last in this thread belongs to the sample.
+pub fn is_recorded() -> bool {
+    SAMPLER.with(|sampler| sampler.is_recorded.get())
+}
+
+/// Chooses each operation of this thread from now on. The sample stays as it would be.
+pub(super) fn choose_all() {
+    SAMPLER.with(|sampler| {
+        sampler.withheld.set(Some(sampler.left.get()));
+        sampler.left.set(1);
+    });
+}
+
+/// Chooses only the sample again.
+pub(super) fn choose_some() {
+    SAMPLER.with(|sampler| {
+        if let Some(left) = sampler.withheld.take() {
+            sampler.left.set(left);
+        }
+    });
 }
 
 struct Sampler {
@@ -27,11 +50,16 @@ struct Sampler {
     left: Cell<u64>,
     /// State of the random numbers; 0 before the first operation.
     random: Cell<u64>,
+    /// While each operation is chosen: operations up to the next one of the sample.
+    withheld: Cell<Option<u64>>,
+    /// Whether the operation that was chosen last belongs to the sample.
+    is_recorded: Cell<bool>,
 }
 
 impl Sampler {
     const fn new() -> Self {
-        Self { left: Cell::new(1), random: Cell::new(0) }
+        let (left, random) = (Cell::new(1), Cell::new(0));
+        Self { left, random, withheld: Cell::new(None), is_recorded: Cell::new(false) }
     }
 
     #[inline]
@@ -41,10 +69,22 @@ impl Sampler {
         left == 0 && self.choose()
     }
 
-    /// Draws the next distance.
     #[cold]
     #[inline(never)]
     fn choose(&self) -> bool {
+        let Some(withheld) = self.withheld.get() else {
+            let is_recorded = self.choose_next();
+            self.is_recorded.set(is_recorded);
+            return is_recorded;
+        };
+        self.left.set(withheld.wrapping_sub(1));
+        self.is_recorded.set(self.left.get() == 0 && self.choose_next());
+        self.withheld.set(Some(self.left.replace(1)));
+        true
+    }
+
+    /// Draws the next distance.
+    fn choose_next(&self) -> bool {
         if self.random.get() == 0 {
             return self.begin(tidesdb_sync::thread_index() as u64);
         }

@@ -17,6 +17,7 @@ use super::budget::Counted;
 use super::format::{FILE_HEADER_BYTES, FileHeader, RECORD_HEADER_BYTES, VlogRecordHeader};
 use super::{VlogPointer, scratch};
 use crate::codec::{Compression, Salt, compress_bound, compress_to, decompress, decompress_into};
+use crate::stats::counts::{self, Counter};
 use crate::types::{FamilyId, VALUE_BYTES_MAX, VlogId};
 use crate::{Error, Result, files};
 
@@ -416,6 +417,7 @@ impl VlogFile {
             });
             for &i in group {
                 let p = &wanted[i];
+                count_read(p);
                 let at = (p.offset - start) as usize;
                 let value =
                     whole.clone().and_then(|()| self.value_in(p, &buf[at..at + p.record_bytes() as usize]));
@@ -434,6 +436,7 @@ impl VlogFile {
 
     /// Replaces the content of `value` by the value that `pointer` addresses. Unlike [`VlogFile::read`], reuses memory.
     pub(super) fn read_into(&self, pointer: &VlogPointer, value: &mut Vec<u8>) -> Result<()> {
+        count_read(pointer);
         scratch::with(|buf| {
             let (header, payload) = self.read_record(pointer, buf)?;
             self.decode_into(pointer, &header, payload, value)
@@ -442,6 +445,7 @@ impl VlogFile {
 
     /// Reads the value that `pointer` addresses into `out`, which has its length.
     pub(super) fn read_to(&self, pointer: &VlogPointer, out: &mut [u8]) -> Result<()> {
+        count_read(pointer);
         if pointer.raw_len == pointer.disk_len && pointer.raw_len as usize == out.len() {
             self.check_range(pointer)?;
             let mut head = [0; RECORD_HEADER_BYTES];
@@ -552,6 +556,12 @@ impl VlogFile {
     fn corrupt(&self, offset: u64, what: &str) -> Error {
         Error::corrupt(&self.name, offset, what)
     }
+}
+
+/// Counts a read of a value in this thread.
+fn count_read(pointer: &VlogPointer) {
+    counts::add(Counter::LogValues, 1);
+    counts::add(Counter::LogValueBytes, pointer.record_bytes());
 }
 
 fn no_memory(_: TryReserveError) -> Error {

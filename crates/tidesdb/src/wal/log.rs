@@ -16,6 +16,7 @@ use super::sequencer::{Commit, Purpose, Refusal, Sequencer};
 use super::space::Refused;
 use super::sync::Group;
 use crate::health::Health;
+use crate::stats::counts::{self, Counter};
 use crate::types::{SeqNo, WalId};
 use crate::waits::{StallCause, Waits};
 use crate::{Error, Result, files};
@@ -285,6 +286,8 @@ impl Log {
         written?;
         self.sequencer.written(commit);
         self.bytes.add(bytes);
+        counts::add(Counter::Records, 1);
+        counts::add(Counter::RecordBytes, bytes);
         Ok(())
     }
 

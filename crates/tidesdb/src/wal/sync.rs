@@ -14,6 +14,7 @@ use super::log::Log;
 use super::sequencer::Purpose;
 use crate::files;
 use crate::stats::Histogram;
+use crate::stats::counts::{self, Counter};
 use crate::types::SeqNo;
 use crate::{Error, Result};
 
@@ -65,6 +66,7 @@ impl Log {
                 let _leader = Leader(self);
                 return self.lead(end, values);
             }
+            counts::add(Counter::SyncWaits, 1);
             self.group.done.wait(&mut leading);
         }
     }
@@ -85,6 +87,7 @@ impl Log {
             self.health.check()?; // an earlier commit may have failed and left a hole
             backoff.snooze();
         };
+        counts::add(Counter::Syncs, 1);
         let started = self.env.clock.mono();
         self.group.began.store((started.as_nanos() as u64).max(1), Ordering::Relaxed);
         let synced = self.sync_files(target, values);

@@ -6,6 +6,7 @@ use std::mem;
 
 use super::family::Family;
 use crate::family::Metric;
+use crate::stats::counts::{self, Counter};
 use crate::types::VlogId;
 use crate::vlog::{CHUNK_BYTES, ChunkIndex, ChunkedPlace, Lane, Lease, VlogPointer};
 use crate::wal::{Log, SpaceReservation, Unpublished};
@@ -131,5 +132,6 @@ fn append(family: &Family, lane: Lane, chunk: &[u8]) -> Result<(VlogPointer, Lea
     let core = &family.core;
     let appended = core.vlog.append_leased(lane, chunk, core.options.compression())?;
     core.count(Metric::ValueLogWritten, appended.0.record_bytes());
+    counts::add(Counter::ValuesWritten, appended.0.record_bytes());
     Ok(appended)
 }

@@ -20,6 +20,7 @@ use crate::family::{Committed, CommittedOp, FamilyCore, Metric};
 use crate::jobs::{Job, ThreadKind};
 use crate::memory::{Charge, Use};
 use crate::options::{SyncMode, WriteOptions};
+use crate::stats::counts::{self, Counter};
 use crate::types::{Between, Kind, SeqNo, moment_of};
 use crate::vlog::{Appended, ValuePlace, VlogPointer};
 use crate::waits::StallCause;
@@ -236,6 +237,7 @@ fn separate(ctx: &WriteCtx, batch: &mut WriteBatch) -> Result<()> {
         let sum = |bytes: fn(&VlogPointer) -> u64| out.pointers.iter().map(bytes).sum();
         let stored = sum(VlogPointer::record_bytes);
         family.count(Metric::ValueLogWritten, stored);
+        counts::add(Counter::ValuesWritten, stored);
         family.collection.note_stored(sum(|pointer| u64::from(pointer.raw_len)), stored);
         pointers.push((family, threshold, out.pointers.into_iter()));
     }

@@ -17,10 +17,60 @@ use crate::Result;
 use crate::context::ReadCtx;
 use crate::family::{FamilyCore, ReadView, SEEK_CHARGE};
 use crate::mvcc::{CursorPlace, SnapshotPin, TimePin};
+use crate::stats::counts::{self, Counter};
 use crate::types::{EntryCursor, ReadPoint, SeqNo};
 
 /// Steps after which a cursor looks for newer tables. A step shows up to 16 rows. Few in tests, whose families have few rows.
 const LOOK_EVERY: u32 = if cfg!(any(test, simulated)) { 8 } else { 1024 };
+
+/// When a cursor that steps looks for newer tables. While a profile of its thread runs, it looks after each step, to count it.
+#[derive(Debug)]
+pub(super) struct Looks {
+    /// Steps up to the next look.
+    left: u32,
+    /// Steps between the looks.
+    span: u32,
+    /// Steps at the last look since it looked for newer tables.
+    steps: u32,
+    /// [`ReaderCursor::hidden`] when it was last counted.
+    hidden: u64,
+}
+
+impl Default for Looks {
+    fn default() -> Self {
+        Self { left: LOOK_EVERY, span: LOOK_EVERY, steps: 0, hidden: 0 }
+    }
+}
+
+impl Looks {
+    /// Prepares to count what the next move passes; `hidden` is [`ReaderCursor::hidden`].
+    #[cold]
+    #[inline(never)]
+    pub(super) fn begin(&mut self, hidden: u64) {
+        self.hidden = hidden;
+        if counts::is_running() {
+            self.restart(1);
+        }
+    }
+
+    /// Counts the row on which the cursor stands, if it is valid, and what it passed before, for the profile of this thread, if one runs.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn count_row(&mut self, is_valid: bool, hidden: u64) {
+        if counts::is_running() {
+            self.restart(1);
+            counts::add(Counter::Rows, u64::from(is_valid));
+            counts::add(Counter::DeadKeys, hidden.saturating_sub(self.hidden));
+            self.hidden = hidden;
+        }
+    }
+
+    /// Looks again after `span` steps.
+    fn restart(&mut self, span: u32) {
+        self.steps += self.span - self.left;
+        (self.left, self.span) = (span, span);
+    }
+}
 
 /// How a cursor follows the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,10 +176,33 @@ impl Cursor {
     /// Counts a step, and moves to the newest tables once in many.
     #[inline]
     pub(super) fn count_step(&mut self, backwards: bool) {
-        self.steps = self.steps.wrapping_add(1);
-        if self.steps.is_multiple_of(LOOK_EVERY) {
-            self.follow_walk(backwards);
+        self.looks.left -= 1;
+        if self.looks.left == 0 {
+            self.look(backwards);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look(&mut self, backwards: bool) {
+        match self.counts_rows() {
+            true => self.looks.count_row(self.inner.valid(), self.inner.hidden()),
+            false => self.looks.restart(LOOK_EVERY),
+        }
+        if self.looks.steps >= LOOK_EVERY {
+            self.looks.steps = 0;
+            self.follow_walk(backwards);
+            self.looks.hidden = self.inner.hidden();
+        }
+    }
+
+    /// Returns whether a profile counts the rows of this cursor. Begins to count them if one runs.
+    pub(super) fn counts_rows(&mut self) -> bool {
+        let is_running = counts::is_running();
+        if is_running && self.looks.span != 1 {
+            self.looks.begin(self.inner.hidden());
+        }
+        is_running
     }
 
     /// Moves to the newest tables, and there to the current row, or to the next one in the direction of the walk if the row has expired.

@@ -7,17 +7,17 @@ use tidesdb_sync::pin;
 use super::super::row_buffer::RowBuffer;
 use super::super::stored::StoredAhead;
 use super::super::track::Track;
-use super::follow::{Follows, NewestView, Registered, seek_charge};
+use super::follow::{Follows, Looks, NewestView, Registered, seek_charge};
 use super::{Cursor, Moment, OwnReads, ReadTimestamp, ReaderCursor, Versions};
 use crate::Result;
 use crate::context::ReadCtx;
-use crate::family::{FamilyCore, ReadView};
+use crate::family::{FamilyCore, MemSlot, ReadView};
 use crate::memory::{Charge, Use};
 use crate::merge::{Combine, HidingCursor, MergeCursor, VisibleCursor};
 use crate::mvcc::SnapshotPin;
 use crate::options::ReadOptions;
 use crate::ranges::{Cover, Hidden, RangeSet, SharedRanges};
-use crate::sources::Source;
+use crate::sources::{Source, TableRun, TableSlot};
 use crate::types::{EntryCursor, ReadPoint, SEQ_MAX, Scope, SeqNo};
 
 /// Returns a cursor over the keys that a reader at `at` sees in `view`, not positioned yet. It reads no values and calls no
@@ -43,6 +43,34 @@ pub(super) fn base_bytes(view: &ReadView, seq: SeqNo, runs: u32) -> u64 {
 pub(super) fn runs(view: &ReadView) -> u32 {
     let runs = view.version.runs().iter().map(|run| if run.is_overlapping() { run.len() } else { 1 });
     u32::try_from(runs.sum::<usize>()).unwrap_or(u32::MAX)
+}
+
+/// A source of a cursor.
+pub(in super::super) enum Sorted<'v> {
+    Memtable(&'v Arc<MemSlot>),
+    /// A table of level 1.
+    Table(&'v Arc<TableSlot>),
+    /// A sorted run of a deeper level.
+    Run(&'v Arc<TableRun>),
+}
+
+/// Returns the sources in `view` for a reader at `seq`, newest first.
+pub(in super::super) fn sorted_sources(view: &ReadView, seq: SeqNo) -> impl Iterator<Item = Sorted<'_>> {
+    let tables = view.version.runs().iter().flat_map(|run| {
+        let run_itself = (!run.is_overlapping()).then_some(Sorted::Run(run));
+        let tables = run.is_overlapping().then(|| run.tables().map(Sorted::Table));
+        run_itself.into_iter().chain(tables.into_iter().flatten())
+    });
+    view.memtables_at(seq).map(Sorted::Memtable).chain(tables)
+}
+
+/// Returns the range tombstones in `view` for a reader at `seq`.
+pub(in super::super) fn range_sets(view: &ReadView, seq: SeqNo) -> Vec<RangeSet> {
+    let mut ranges: Vec<RangeSet> = Vec::new(); // does not allocate while empty
+    let shared_ranges = view.memtables_at(seq).map(|slot| &slot.ranges);
+    ranges.extend(shared_ranges.filter(|set| !set.is_empty()).map(SharedRanges::to_owned));
+    ranges.extend(Some(view.version.ranges()).filter(|set| !set.is_empty()).cloned());
+    ranges
 }
 
 fn scope_of(options: ReadOptions) -> Scope {
@@ -175,7 +203,7 @@ impl Cursor {
             view,
             seen,
             follows,
-            steps: 0,
+            looks: Looks::default(),
             refreshes,
             // A transaction records each row it reads, so rows are not copied in advance.
             buffer: RowBuffer::new(own.is_none() && track.is_none()),
@@ -221,25 +249,19 @@ impl Cursor {
         let comparator = &family.options.comparator;
         let own_source = own.map(|own| Source::own(&own.map, &own.deleted, comparator, seq));
         let mut sources: Vec<Source> = own_source.into_iter().collect();
-        sources.extend(view.memtables_at(seq).map(|slot| Source::memtable(&slot.map)));
-        for run in view.version.runs() {
-            if run.is_overlapping() {
-                sources.extend(run.tables().map(Source::table));
-            } else {
-                sources.push(Source::run(run, comparator));
-            }
-        }
+        sources.extend(sorted_sources(view, seq).map(|source| match source {
+            Sorted::Memtable(slot) => Source::memtable(&slot.map),
+            Sorted::Table(slot) => Source::table(slot),
+            Sorted::Run(run) => Source::run(run, comparator),
+        }));
         // For the reader, its own writes are as new as its snapshot, while the memtables may hold newer versions.
         let merged = match own {
             Some(_) => MergeCursor::newest_after_first(comparator.clone(), sources),
             None => MergeCursor::newest_first(comparator.clone(), sources),
         };
-        let mut ranges: Vec<RangeSet> = Vec::new(); // does not allocate while empty
-        let shared_ranges = view.memtables_at(seq).map(|slot| &slot.ranges);
-        ranges.extend(shared_ranges.filter(|set| !set.is_empty()).map(SharedRanges::to_owned));
-        ranges.extend(Some(view.version.ranges()).filter(|set| !set.is_empty()).cloned());
         let deleted = own.map_or_else(Cover::default, |own| own.deleted.clone());
-        HidingCursor::new(merged, comparator.clone(), Hidden::in_transaction(ranges, deleted, seq))
+        let hidden = Hidden::in_transaction(range_sets(view, seq), deleted, seq);
+        HidingCursor::new(merged, comparator.clone(), hidden)
     }
 
     /// Creates a second cursor at the same read timestamp and the same expiry time. It must not outlive this one, whose registration it

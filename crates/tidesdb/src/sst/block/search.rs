@@ -34,8 +34,8 @@ impl Block<'_> {
         }
     }
 
-    /// Finds the newest version of `target` at or below `snapshot`.
-    #[inline]
+    /// Finds the newest version of `target` at or below `snapshot`. Always inlined: it is called in one place, which has a copy for each gate.
+    #[inline(always)]
     pub(in crate::sst) fn find(&self, order: &Comparator, target: &[u8], snapshot: SeqNo) -> Find {
         let (first, equal) = self.search(order, target, false);
         if !equal {

@@ -24,6 +24,7 @@ use tidesdb_sync::Guard;
 use super::file::TableFile;
 use super::gate::ReadGate;
 use super::parts::{CachedPart, PartitionPlace, Parts};
+use super::steps::ReadStep;
 use crate::types::{Comparator, Scope, SeqNo};
 use crate::{Error, Result};
 
@@ -74,6 +75,12 @@ impl CurrentPartition {
     /// For scans of a whole table, which should not fill the block cache.
     pub(super) fn bypassing() -> Self {
         Self { bypassing: true, ..Self::default() }
+    }
+
+    /// For a lookup, which fills the block cache unless it explains itself.
+    #[inline]
+    pub(super) fn of_lookup(explains: bool) -> Self {
+        if explains { Self::bypassing() } else { Self::default() }
     }
 
     fn get(&self) -> Option<&BlockIndex> {
@@ -180,7 +187,8 @@ impl<'a> IndexReader<'a> {
         let search = |fences: &Fences| fences.of(&self.index.order, key, snapshot);
         let partition = top.find(search).ok_or_else(|| self.no_partition())?;
         let decode = |bytes: &[u8]| self.decode(top, partition, bytes).map(CachedPart::Index);
-        let Some(part) = self.parts.partition(self.place(partition), guard, gate, decode)? else {
+        let note = |from, bytes| ReadStep::IndexPart { from, bytes };
+        let Some(part) = self.parts.partition(self.place(partition), guard, gate, (decode, note))? else {
             return Ok(None);
         };
         let index = index_of(part.part()).ok_or_else(|| self.no_partition())?;

@@ -2,8 +2,10 @@
 
 mod estimates;
 mod events;
+mod explain;
 mod latencies;
 mod metrics;
 mod openmetrics;
+mod profiles;
 mod statistics;
 mod writer;
