@@ -195,6 +195,7 @@ pub(super) fn follow(world: &World) {
         pause(world, &mut rng);
         pause(world, &mut rng);
         look(world, &mut reader);
+        look_at_figures(world);
         if rng.one_in(8) {
             reader = None;
         }
@@ -222,6 +223,21 @@ fn look(world: &World, reader: &mut Option<Reader>) {
             let found = Found::Range(None, None, values(&rows));
             world.read("a reader beside the writer", t.no, (seq, seq), from, found);
         }
+    }
+}
+
+/// Reads what the writer has published, and its history: they are whole, and say nothing that has not happened yet.
+fn look_at_figures(world: &World) {
+    let options = || Db::options(PATH).env(world.env.clone());
+    let what = "a look at the figures of the writer";
+    let Some(found) = judged(world, what, options().writer_figures(), &[]) else { return };
+    let Some([seconds, minutes]) = judged(world, what, options().writer_history(), &[]) else { return };
+    let newest = world.db.stats().visible_seq;
+    let published = found.into_iter().map(|figures| figures.stats.visible_seq);
+    let recorded = [seconds, minutes].into_iter().flat_map(|history| history.series("visible_seq"));
+    let recorded = recorded.map(|(_, seq)| seq.cast_unsigned());
+    for seq in published.chain(recorded).filter(|seq| *seq > newest) {
+        world.fail(format!("{what}: sequence number {seq} is visible, and the newest is {newest}"));
     }
 }
 

@@ -322,6 +322,21 @@ fn read_families(families: &[(FamilyNo, Family)]) -> Done<BTreeMap<FamilyNo, Row
     families.iter().map(read).collect()
 }
 
+/// What a crash has left of the published figures is theirs, is an older state of it, or is damage that is noticed.
+fn figures_are_of_the_writer(env: &Env, path: &str) -> Done<()> {
+    let options = || Db::options(path).env(env.clone());
+    let noticed = |e: Error| match e {
+        Error::Corrupt { .. } | Error::NotFound { .. } => Ok(()),
+        e => Err(format!("the figures of the writer: {e}")),
+    };
+    match options().writer_figures() {
+        Ok(Some(figures)) if figures.process != 1 => return Err(format!("figures of nobody: {figures:?}")),
+        Ok(_) => {}
+        Err(e) => noticed(e)?,
+    }
+    options().writer_history().map(drop).or_else(noticed)
+}
+
 /// Judges recovered disks.
 struct Oracle {
     plan: Plan,
@@ -345,6 +360,7 @@ impl Oracle {
         }
         let (env, _) = self.machine(disk, self.plan.seed ^ least);
         let told = |e: String| format!("after {what}: {e}");
+        figures_are_of_the_writer(&env, &path).map_err(told)?;
         let store = objects.map(|objects| Arc::new(Shaky::new(objects, Arc::clone(&env.clock))));
         let db = self.open(&env, &path, &store).map_err(told)?;
         if was_closed && (db.recovery_report().orphans > 0 || !db.recovery_report().clean) {

@@ -18,7 +18,8 @@ pub(crate) fn surroundings(dir: &Path, process: Option<u32>) -> Surroundings {
         return Surroundings::default();
     }
     let dir = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
-    let (holders, hidden) = holders(&dir);
+    let device = fs::metadata(&dir).map_or(0, |found| found.dev());
+    let (holders, hidden) = holders(&dir, device);
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     Surroundings {
         memory: process.and_then(memory_of),
@@ -65,11 +66,11 @@ fn unescaped(text: &str) -> PathBuf {
 }
 
 /// Returns who holds removed files of `dir`, and how many processes did not let themselves be looked at.
-fn holders(dir: &Path) -> (Vec<Holder>, u64) {
+fn holders(dir: &Path, device: u64) -> (Vec<Holder>, u64) {
     let (mut all, mut hidden) = (Vec::new(), 0);
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(process) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        match held_by(process, dir) {
+        match held_by(process, dir, device) {
             Some(held) if held.is_empty() => {}
             Some(held) => all.push(Holder {
                 process,
@@ -84,33 +85,40 @@ fn holders(dir: &Path) -> (Vec<Holder>, u64) {
     (all, hidden)
 }
 
-/// Returns the removed files of `dir` that a process has open or mapped, by inode, with their bytes; `None` if it may not be looked at.
-fn held_by(process: u32, dir: &Path) -> Option<BTreeMap<u64, u64>> {
+/// Returns the removed files of `dir`, which is on `device`, that a process has open or mapped, by inode, with their bytes; `None` if it may
+/// not be looked at. A process without an open file of `dir` has none of its files mapped: reading its maps would hold it up for nothing.
+fn held_by(process: u32, dir: &Path, device: u64) -> Option<BTreeMap<u64, u64>> {
     let folder = format!("/proc/{process}");
     let mut held = BTreeMap::new();
-    let is_ours = |name: &Path| {
-        name.parent() == Some(dir) && name.as_os_str().as_encoded_bytes().ends_with(REMOVED.as_bytes())
-    };
+    let is_ours = |name: &Path| name.parent() == Some(dir);
+    let is_removed = |name: &Path| name.as_os_str().as_encoded_bytes().ends_with(REMOVED.as_bytes());
     let open = match fs::read_dir(format!("{folder}/fd")) {
         Ok(open) => open,
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => return None,
         Err(_) => return Some(held), // it has ended
     };
+    let mut uses_dir = false;
     for one in open.flatten() {
-        // The link says the name that the file had, and leads to the file.
-        if fs::read_link(one.path()).is_ok_and(|name| is_ours(&name))
+        // The link says the name that the file had, and leads to the file. Another container may have the same name.
+        let Ok(name) = fs::read_link(one.path()) else { continue };
+        uses_dir |= name == dir || is_ours(&name);
+        if is_ours(&name)
+            && is_removed(&name)
             && let Ok(file) = fs::metadata(one.path())
+            && file.dev() == device
         {
             held.insert(file.ino(), file.blocks() * BLOCK);
         }
     }
-    for line in fs::read_to_string(format!("{folder}/maps")).unwrap_or_default().lines() {
+    let maps = if uses_dir { fs::read_to_string(format!("{folder}/maps")) } else { Ok(String::new()) };
+    for line in maps.unwrap_or_default().lines() {
         let mut fields = line.splitn(6, ' ');
-        let (range, inode) = (fields.next(), fields.nth(3));
-        let Some(name) = fields.next().map(str::trim_start).filter(|name| is_ours(Path::new(name))) else {
+        let (range, place, inode) = (fields.next(), fields.nth(2), fields.next());
+        let name = fields.next().map(|name| Path::new(name.trim_start()));
+        let is_on_device = place.and_then(number_of_device) == Some(device);
+        if !is_on_device || !name.is_some_and(|name| is_ours(name) && is_removed(name)) {
             continue;
-        };
-        debug_assert!(name.ends_with(REMOVED));
+        }
         let ends = range.and_then(|range| range.split_once('-'));
         let bytes = ends.and_then(|(from, to)| {
             u64::from_str_radix(to, 16).ok()?.checked_sub(u64::from_str_radix(from, 16).ok()?)
@@ -120,6 +128,13 @@ fn held_by(process: u32, dir: &Path) -> Option<BTreeMap<u64, u64>> {
         }
     }
     Some(held)
+}
+
+/// Reads `fd:01`, as `maps` names a device.
+fn number_of_device(text: &str) -> Option<u64> {
+    let (major, minor) = text.split_once(':')?;
+    let number = |text| u32::from_str_radix(text, 16).ok();
+    Some(rustix::fs::makedev(number(major)?, number(minor)?))
 }
 
 /// Returns how many files of `dir` have another name, and their bytes.

@@ -129,7 +129,7 @@ impl WriterFigures {
             _ => WriterState::Unknown,
         };
         let (mut stats, age) = (report.stats, now.saturating_sub(report.written));
-        if state != WriterState::Closed {
+        if ![WriterState::Closed, WriterState::Ended, WriterState::Rebooted].contains(&state) {
             // They go on ageing.
             stats.oldest_cursor_seconds += if stats.cursors > 0 { age.as_secs_f64() } else { 0.0 };
             stats.oldest_snapshot_seconds += if stats.snapshots > 0 { age.as_secs_f64() } else { 0.0 };

@@ -13,6 +13,7 @@ use crate::Result;
 use crate::codec::{Decoder, FieldClass, FieldWriter, UnknownFields, put_bytes, put_varint, read_fields};
 use crate::compact::{LevelStats, TreeStats};
 use crate::family::FamilyStats;
+use crate::figures::MILLIS_MAX;
 use crate::health::{HealthReport, HealthState};
 use crate::jobs::JobStats;
 use crate::options::ChangedSetting;
@@ -280,8 +281,8 @@ impl Report {
                     this.process = ProcessId { number, started, boot, namespace };
                 }
                 field::TIMES => {
-                    this.written = Duration::from_millis(d.u64()?);
-                    this.open_for = Duration::from_millis(d.u64()?);
+                    this.written = Duration::from_millis(d.u64()?.min(MILLIS_MAX));
+                    this.open_for = Duration::from_millis(d.u64()?.min(MILLIS_MAX));
                 }
                 field::PHASE => {
                     this.phase =

@@ -74,7 +74,7 @@ statistics! {
         Counter Bytes lookup_read_bytes: u64 = seen.engine.maintenance.tables.reads.bytes(),
             "Bytes read by these reads.";
         Counter Count lookups_in_vain: u64 = seen.engine.maintenance.tables.reads.in_vain(),
-            "Look-ups of a key in a table that found nothing, although no filter had ended them.";
+            "Look-ups of a key in a table that had no version of it, although no filter had ended them.";
         Gauge Bytes memory_limit_bytes: u64 = seen.engine.write.memory.limit(),
             "Limit for the memory of the database.", c "resolved_memory_limit";
         Gauge Bytes memory_memtables_bytes: u64 = seen.memory.used_for(Use::Memtables),
@@ -99,8 +99,8 @@ statistics! {
             "How scarce memory is: 0 normal, 1 elevated, 2 high, 3 critical.", c "memory_pressure_level";
         Gauge Count snapshots: usize = seen.engine.reads.snapshots.count(),
             "Live snapshots, and transactions that read at one sequence number.";
-        Gauge Seconds oldest_snapshot_seconds: f64 = seen.age(seen.engine.reads.snapshots.oldest()),
-            "Age of the oldest of them.";
+        Gauge Seconds oldest_snapshot_seconds: f64 = seen.age(seen.engine.reads.snapshots.oldest(seen.visible())),
+            "Age of the oldest of them that does not show the newest state. Others keep nothing.";
         Gauge Count cursors: usize = seen.cursors.0,
             "Live cursors and iterators. Merges keep the versions that they show.";
         Gauge Seconds oldest_cursor_seconds: f64 = seen.age(seen.cursors.1),
@@ -138,6 +138,10 @@ struct Seen<'a> {
 }
 
 impl Seen<'_> {
+    fn visible(&self) -> SeqNo {
+        self.engine.reads.visible()
+    }
+
     /// Seconds since `born`.
     fn age(&self, born: Option<u64>) -> f64 {
         born.map_or(0.0, |born| self.engine.reads.now().saturating_sub(born) as f64 / 1000.0)
@@ -199,7 +203,7 @@ impl Stats {
 
     /// Returns the time writers were delayed since the open, summed over all threads.
     pub fn stall_time(&self) -> Duration {
-        self.stalled.iter().map(|stall| stall.time).sum()
+        self.stalled.iter().fold(Duration::ZERO, |sum, stall| sum.saturating_add(stall.time))
     }
 
     /// Returns how often a writer was stopped on purpose since the open. Waits for the log, the device or a lock are not among them.

@@ -91,7 +91,7 @@ statistics! {
         Count merges_manual MergesManual, "Merges that a user asked for.";
         Bytes value_log_written ValueLogWritten, "Bytes of values that commits wrote to the value log.";
         Count entries_written EntriesWritten, "Entries that flushes and merges wrote.";
-        Count older_versions OlderVersions, "Of these, older versions of their keys: a snapshot, a transaction or a cursor shows them, or could.";
+        Count older_versions OlderVersions, "Of these, older versions of their keys: a snapshot, a transaction, a cursor or `history_bytes` keeps them.";
         Count combined Combined, "Reads of one key that combined operands of a merge operator.";
         Count operands_combined OperandsCombined, "Operands that these reads combined.";
         Count dropped Dropped, "Entries that compactions and flushes dropped by rule.";

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 
 use tidesdb_io::{Dir, File, FileExt};
 
-use super::read;
 use super::slots::{HISTORY_AT, NUMBER_MAX, open_for_reading};
+use super::{MILLIS_MAX, read};
 use crate::codec::{Decoder, Salt, bound_crc, put_bytes, put_varint};
 use crate::files::FIGURES;
 use crate::{Error, Result};
@@ -248,7 +248,7 @@ fn read_chunk(
             ids.push(id);
         }
         let values = values.iter().map(|(at, value)| (ids[*at], *value)).collect();
-        history.samples.push(Sample { millis: chunk.millis, values });
+        history.samples.push(Sample { millis: chunk.millis.min(MILLIS_MAX), values });
     })?;
     Ok(())
 }

@@ -23,6 +23,9 @@ use crate::{Error, Result};
 pub use history::{History, Pace, Sample, read_history};
 pub use slots::{CONTENT_BYTES_MAX, FIGURES_FORMAT, FiguresFile, newest};
 
+/// The last millisecond of the year 9999, since the UNIX epoch: times behind it are taken for it.
+pub const MILLIS_MAX: u64 = 253_402_300_799_999;
+
 /// Reads `len` bytes at `at`, or those that there are.
 fn read(file: &dyn File, at: u64, len: usize) -> Result<Vec<u8>> {
     let mut bytes = vec![0; len];

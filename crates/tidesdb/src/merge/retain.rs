@@ -210,7 +210,7 @@ pub struct RetainCounts {
     pub seen: u64,
     /// Entries written, including those in `buried`.
     pub kept: u64,
-    /// Older versions of a key that were kept or held, because a reader sees them or may.
+    /// Older versions of a key that were kept, because a reader sees them or may.
     pub older: u64,
     /// Expired puts written as tombstones.
     pub buried: u64,
@@ -419,8 +419,9 @@ impl Retain {
     /// Judges version `seq`, whose adjacent newer version in the input is `newer`.
     fn judge_older(&mut self, newer: SeqNo, seq: SeqNo, kind: Kind, expiry: u64) -> Verdict {
         if self.rules.reader_within(seq..newer) {
-            self.counts.older += 1;
-            return self.judge_answer(seq, kind, expiry);
+            let verdict = self.judge_answer(seq, kind, expiry);
+            self.counts.older += u64::from(verdict == Verdict::Keep);
+            return verdict;
         }
         let reason = if seq == newer { Reason::SameCommit } else { Reason::Shadowed };
         match (&mut self.held, kind.is_tombstone()) {

@@ -213,10 +213,10 @@ impl Snapshots {
         self.state.lock().live.values().map(|pins| pins.count).sum()
     }
 
-    /// When the oldest live snapshot was registered.
-    pub fn oldest(&self) -> Option<u64> {
+    /// When the oldest live snapshot below `newest` was registered. Those at the newest number keep nothing.
+    pub fn oldest(&self, newest: SeqNo) -> Option<u64> {
         let state = self.state.lock();
-        state.live.values().filter(|pins| pins.count > 0).map(|pins| pins.since).min()
+        state.live.range(..newest).filter(|(_, pins)| pins.count > 0).map(|(_, pins)| pins.since).min()
     }
 
     /// Number of cursors that are registered, and when the oldest of them was created.

@@ -127,7 +127,7 @@ impl BlockReads {
         self.0.sum(1)
     }
 
-    /// Returns the number of look-ups in tables that found nothing, although no filter had ended them.
+    /// Returns the number of look-ups of keys in tables that had no version of them, although no filter had ended them.
     pub fn in_vain(&self) -> u64 {
         self.0.sum(2)
     }
@@ -240,6 +240,9 @@ impl Parts {
             None if gate.explains() => {
                 let mut read = Vec::new();
                 let from = self.file.read_from(place.at, place.len, &mut read)?;
+                if self.file.map().is_none() {
+                    counts::add_read(place.len);
+                }
                 gate.note(|| step(from, bytes));
                 decode(&read).map(|part| Some(PartitionRef::Own(Box::new(part))))
             }
@@ -298,7 +301,7 @@ impl Parts {
         }
     }
 
-    /// Counts a lookup that found nothing, although no filter had ended it.
+    /// Counts a lookup of a key of which the table has no version, although no filter had ended it.
     pub(super) fn count_in_vain(&self) {
         self.reads.0.add(2, 1);
     }

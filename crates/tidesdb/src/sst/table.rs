@@ -22,7 +22,7 @@ use super::parts::Parts;
 use super::steps::ReadStep;
 use super::{TableContext, TableMeta};
 use crate::Result;
-use crate::types::{Comparator, Kind, SeqNo};
+use crate::types::{Comparator, Kind, SEQ_MAX, SeqNo};
 
 /// A version of a key, found by a lookup.
 #[derive(Clone, Debug)]
@@ -233,7 +233,8 @@ impl Table {
                     b += 1
                 }
                 Find::Beyond | Find::Absent => {
-                    if !explains {
+                    // A key of which the snapshot shows no version is there, so the filter was right.
+                    if !explains && !matches!(block.find(blocks.order(), key, SEQ_MAX), Find::At(_)) {
                         blocks.parts().count_in_vain();
                     }
                     gate.note(|| ReadStep::Answer { found: None });

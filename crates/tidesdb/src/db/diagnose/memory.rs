@@ -54,6 +54,7 @@ pub(super) fn scarce(seen: &Evidence<'_>) -> Option<Finding> {
 /// Memtables that flushes are done with, and that something in the program keeps.
 pub(super) fn held_memtables(seen: &Evidence<'_>) -> Option<Finding> {
     let stats = seen.stats;
+    (seen.families_left_out == 0).then_some(())?;
     let in_use = stats.families.iter().fold(0_u64, |sum, family| sum.saturating_add(family.memtable_bytes));
     let held = stats.memory_memtables_bytes.saturating_sub(in_use);
     (held > 64 << 20 && held > stats.memory_limit_bytes / 4).then_some(())?;

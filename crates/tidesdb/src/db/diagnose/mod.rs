@@ -65,12 +65,19 @@ pub struct Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}: {} [{}]", self.severity.name(), self.what, self.rule)?;
-        self.evidence.iter().try_for_each(|line| writeln!(f, "  seen:  {line}"))?;
-        writeln!(f, "  why:   {}", self.cause)?;
-        writeln!(f, "  do:    {}", self.advice)?;
-        writeln!(f, "  costs: {}", self.price)
+        let Self { severity, rule, what, evidence, cause, advice, price } = self;
+        writeln!(f, "{}: {} [{rule}]", severity.name(), plain(what))?;
+        evidence.iter().try_for_each(|line| writeln!(f, "  seen:  {}", plain(line)))?;
+        writeln!(f, "  why:   {}", plain(cause))?;
+        writeln!(f, "  do:    {}", plain(advice))?;
+        writeln!(f, "  costs: {}", plain(price))
     }
+}
+
+/// A text without control characters: names of processes, paths and causes of bad health come from elsewhere.
+fn plain(text: &str) -> String {
+    let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(escaped).collect()
 }
 
 /// What the rules look at.
@@ -81,8 +88,10 @@ struct Evidence<'a> {
     open_for: Duration,
     /// The process that writes, and the age of its figures; `None` if it is this one.
     writer: Option<(WriterState, Duration)>,
-    /// Number of the process that writes.
-    process: u32,
+    /// Number of the process that writes, if it runs and the number says something here.
+    process: Option<u32>,
+    /// Families that the figures leave out.
+    families_left_out: u64,
     /// What differs from the defaults.
     settings: &'a [ChangedSetting],
     around: &'a Surroundings,
@@ -97,11 +106,15 @@ struct Evidence<'a> {
 const HOUR_MILLIS: u64 = 3_600_000;
 
 impl Evidence<'_> {
-    /// How much the figure `name` has grown within the last hour; `None` if the history does not say.
+    /// How much the figure `name` has grown within the last hour, over all sessions: one that begins counts from zero. `None` if the
+    /// history does not say.
     fn grown(&self, name: &str) -> Option<i64> {
         let series = self.recent(name);
-        let (first, last) = (series.first()?, series.last()?);
-        (first.0 < last.0).then(|| last.1.saturating_sub(first.1))
+        let step = |pair: &[(u64, i64)]| match pair[1].1.saturating_sub(pair[0].1) {
+            fallen if fallen < 0 => pair[1].1.max(0),
+            grown => grown,
+        };
+        (series.len() > 1).then(|| series.windows(2).map(step).fold(0, i64::saturating_add))
     }
 
     /// The setting `name` of `family`, or of the database if that is empty, if it is a number and not the default.
@@ -120,31 +133,30 @@ impl Evidence<'_> {
 
 type Rule = fn(&Evidence<'_>) -> Option<Finding>;
 
-/// All rules. Of findings that are equally bad, the first is shown first.
+/// Rules about what a process does or holds at this moment: nothing of one that has ended. They come first.
+const OF_NOW: &[Rule] =
+    &[process::hung_sync, memory::held_memtables, memory::scarce, space::old_snapshot, space::old_cursor];
+
+/// All other rules. Of findings that are equally bad, the first is shown first.
 const RULES: &[Rule] = &[
     process::poisoned,
     process::ended,
     process::stopped,
-    process::hung_sync,
     process::degraded,
     process::stale,
     space::disk_fills,
     process::descriptors,
     writes::merge_rate,
-    memory::held_memtables,
     writes::refused,
     space::removed_files,
     space::mount,
     memory::above_group,
-    memory::scarce,
     writes::waits,
     writes::slow_syncs,
     writes::merges_behind,
     reads::tombstones,
     reads::filters,
     reads::operands,
-    space::old_snapshot,
-    space::old_cursor,
     space::garbage,
     reads::cache,
     writes::small_buffers,
@@ -180,7 +192,8 @@ impl Db {
             health: &health,
             open_for: engine.write.env.clock.mono().saturating_sub(engine.write.events.opened()),
             writer: None,
-            process: std::process::id(),
+            process: Some(std::process::id()),
+            families_left_out: 0,
             settings: &engine.changed_settings(),
             around: &around,
             space: dir.space().ok(),
@@ -195,14 +208,16 @@ impl WriterFigures {
     /// history of these figures, at the disk, and where the system tells at the process and at those that hold files of the database.
     pub fn diagnose(&self) -> Vec<Finding> {
         let (dir, uuid) = &self.place;
-        // The number of a process of another container says nothing here.
-        let process = (self.state != WriterState::Unknown).then_some(self.process);
+        // The number of a process of another container says nothing here, and that of one that has ended may be another's by now.
+        let runs = [WriterState::Running, WriterState::Idle, WriterState::Stopped].contains(&self.state);
+        let process = runs.then_some(self.process);
         diagnose(&Evidence {
             stats: &self.stats,
             health: &self.health,
             open_for: self.open_for,
             writer: Some((self.state, self.age)),
-            process: self.process,
+            process,
+            families_left_out: self.families_left_out,
             settings: &self.settings,
             around: &dir.surroundings(process),
             space: dir.space().ok(),
@@ -216,7 +231,10 @@ impl WriterFigures {
 }
 
 fn diagnose(seen: &Evidence<'_>) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = RULES.iter().filter_map(|rule| rule(seen)).collect();
+    let has_ended = [WriterState::Ended, WriterState::Rebooted];
+    let has_ended = seen.writer.is_some_and(|(state, _)| has_ended.contains(&state));
+    let of_now = if has_ended { &[][..] } else { OF_NOW };
+    let mut findings: Vec<Finding> = of_now.iter().chain(RULES).filter_map(|rule| rule(seen)).collect();
     findings.sort_by_key(|finding| finding.severity);
     findings
 }

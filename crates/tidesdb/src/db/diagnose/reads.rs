@@ -2,10 +2,13 @@
 
 use super::{Evidence, Finding, Severity, finding, share, size, worst};
 use crate::family::FamilyStats;
+use crate::stats::TimeStats;
+use crate::types::Comparator;
 
 pub(super) fn tombstones(seen: &Evidence<'_>) -> Option<Finding> {
-    let (family, dead) = worst(seen, |family| share(family.tombstones as f64, family.table_entries as f64))?;
-    (dead > 0.3 && family.tombstones > 100_000).then_some(())?;
+    let dead = |family: &FamilyStats| share(family.tombstones as f64, family.table_entries as f64);
+    let is_bad = |family: &FamilyStats| dead(family) > 0.3 && family.tombstones > 100_000;
+    let (family, _) = worst(seen, |family| if is_bad(family) { dead(family) } else { 0.0 })?;
     finding(
         (Severity::Problem, "tombstones"),
         format!("scans of family {:?} step over many deleted rows", family.name),
@@ -56,12 +59,19 @@ const FILTER_BITS: u64 = 10;
 /// Reads that look into tables which do not have their key.
 pub(super) fn filters(seen: &Evidence<'_>) -> Option<Finding> {
     let stats = seen.stats;
-    let gets = stats.gets.count.saturating_mul(stats.gets.sampled_one_in.max(1));
-    let each = share(stats.lookups_in_vain as f64, gets as f64);
-    (stats.lookups_in_vain > 100_000 && each > 0.3).then_some(())?;
+    let all = |times: &TimeStats| times.count.saturating_mul(times.sampled_one_in.max(1));
+    let gets = all(&stats.gets);
+    // Other operations look keys up, too: each of them some.
+    let others =
+        [&stats.multi_gets, &stats.puts, &stats.commits].map(all).into_iter().fold(0, u64::saturating_add);
+    let each = share(stats.lookups_in_vain as f64, gets.saturating_add(others) as f64);
+    (gets > 0 && stats.lookups_in_vain > 100_000 && each > 0.3).then_some(())?;
     let bits = |family: &str| seen.setting(family, "filter_bits_per_key").unwrap_or(FILTER_BITS);
-    let weak = stats.families.iter().filter(|family| bits(&family.name) < FILTER_BITS);
-    let weak = weak.take(5).map(|family| match bits(&family.name) {
+    let weak: Vec<_> = stats.families.iter().filter(|family| bits(&family.name) < FILTER_BITS).collect();
+    // Tables in another order than that of the bytes have no filters: there is nothing to set.
+    let is_by_design = stats.trees.iter().any(|tree| tree.order != Comparator::bytewise().name());
+    (!weak.is_empty() || !is_by_design).then_some(())?;
+    let weak = weak.into_iter().take(5).map(|family| match bits(&family.name) {
         0 => format!("family {:?} has no filters: filter_bits_per_key is 0", family.name),
         bits => format!(
             "family {:?} has filters of {bits} bits for each key, in place of {FILTER_BITS}",
@@ -69,7 +79,7 @@ pub(super) fn filters(seen: &Evidence<'_>) -> Option<Finding> {
         ),
     });
     let all = format!(
-        "{} look-ups in tables found nothing, {each:.1} for each get (about {gets})",
+        "{} look-ups in tables found nothing, {each:.1} for each operation; there were about {gets} gets",
         stats.lookups_in_vain
     );
     finding(

@@ -6,6 +6,7 @@ use tidesdb_io::Holder;
 
 use super::super::WriterState;
 use super::{Evidence, Finding, HOUR_MILLIS, Severity, finding, share, size, time, worst};
+use crate::family::FamilyStats;
 
 /// Free space that lasts for less than a day at the rate of the last hour.
 pub(super) fn disk_fills(seen: &Evidence<'_>) -> Option<Finding> {
@@ -56,15 +57,21 @@ fn hours_left(seen: &Evidence<'_>, free: u64) -> Option<f64> {
 
 /// A snapshot or a cursor that is older hurts.
 const OLD: Duration = Duration::from_secs(600);
+/// One that is younger will soon be gone.
+const TRANSIENT: Duration = Duration::from_secs(10);
 
 /// A snapshot, or a transaction, that has been open for long.
 pub(super) fn old_snapshot(seen: &Evidence<'_>) -> Option<Finding> {
     let age = Duration::try_from_secs_f64(seen.stats.oldest_snapshot_seconds).unwrap_or_default();
-    let (older, written) = seen.stats.families.iter().fold((0, 0), |(older, written): (u64, u64), family| {
-        (older.saturating_add(family.older_versions), written.saturating_add(family.entries_written))
-    });
+    // Of the last hour if the history says so, else since the open.
+    let sum = |of: fn(&FamilyStats) -> u64| seen.stats.families.iter().map(of).fold(0, u64::saturating_add);
+    let of_hour = |name| seen.grown(name).map(i64::unsigned_abs);
+    let older = of_hour("older_versions").unwrap_or_else(|| sum(|family| family.older_versions));
+    let written = of_hour("entries_written").unwrap_or_else(|| sum(|family| family.entries_written));
     let part = share(older as f64, written as f64);
-    let keeps_much = seen.stats.snapshots > 0 && older > 100_000 && part > 0.3;
+    // With history_bytes, older versions are kept on purpose.
+    let keeps_history = seen.setting("", "history_bytes").is_some();
+    let keeps_much = age > TRANSIENT && older > 100_000 && part > 0.3 && !keeps_history;
     (age > OLD || keeps_much).then_some(())?;
     let kept = (older > 0).then(|| {
         format!(
@@ -107,10 +114,11 @@ pub(super) fn old_cursor(seen: &Evidence<'_>) -> Option<Finding> {
 }
 
 pub(super) fn garbage(seen: &Evidence<'_>) -> Option<Finding> {
-    let (family, dead) = worst(seen, |family| {
+    let dead = |family: &FamilyStats| {
         share(family.value_log_garbage_bytes as f64, family.value_log_file_bytes as f64)
-    })?;
-    (dead > 0.6 && family.value_log_garbage_bytes > 256 << 20).then_some(())?;
+    };
+    let is_bad = |family: &FamilyStats| dead(family) > 0.6 && family.value_log_garbage_bytes > 256 << 20;
+    let (family, _) = worst(seen, |family| if is_bad(family) { dead(family) } else { 0.0 })?;
     finding(
         (Severity::Problem, "garbage"),
         format!("value logs of family {:?} are mostly garbage", family.name),
@@ -152,12 +160,12 @@ pub(super) fn removed_files(seen: &Evidence<'_>) -> Option<Finding> {
     let line = |holder: &&Holder| {
         let name = holder.name.escape_debug();
         let (process, files, bytes) = (holder.process, holder.files, size(holder.bytes));
-        let who = if process == seen.process { ", the one that writes," } else { "" };
+        let who = if Some(process) == seen.process { ", the one that writes," } else { "" };
         format!("process {process} ({name}){who} holds {files} removed files of {bytes}")
     };
     let hidden = (around.hidden > 0)
         .then(|| format!("{} processes of other users could not be looked at", around.hidden));
-    let advice = match first.process == seen.process {
+    let advice = match Some(first.process) == seen.process {
         true => [
             "a cursor, an iterator or a snapshot of the writer shows rows of files that merges have replaced",
             "find it in the program; close it, or call Cursor::refresh",

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use tidesdb_io::{Holder, Mount};
 
 use super::*;
+use crate::compact::TreeStats;
 use crate::figures::Sample;
 use crate::health::HealthState;
 use crate::stats::TimeStats;
@@ -20,6 +21,7 @@ struct Scene {
     settings: Vec<ChangedSetting>,
     around: Surroundings,
     space: Option<Space>,
+    families_left_out: u64,
     history: Vec<(u64, &'static str, i64)>,
 }
 
@@ -41,7 +43,8 @@ impl Scene {
             health: &self.health,
             open_for: self.open_for,
             writer: self.writer,
-            process: 7,
+            process: Some(7),
+            families_left_out: self.families_left_out,
             settings: &self.settings,
             around: &self.around,
             space: self.space,
@@ -253,7 +256,78 @@ fn each_rule_finds_its_illness_alone_and_nothing_just_before_it() {
         assert_eq!(scene.findings(), [], "{rule}");
         seen.insert(rule);
     }
-    assert_eq!(seen.len(), RULES.len(), "a rule has no case here");
+    assert_eq!(seen.len(), OF_NOW.len() + RULES.len(), "a rule has no case here");
+}
+
+/// Databases that look ill only at first sight.
+#[test]
+fn what_is_over_or_by_design_or_another_process_is_no_finding() {
+    let found = |change: Change| {
+        let mut scene = healthy();
+        change(&mut scene);
+        scene.findings().into_iter().map(|finding| finding.rule).collect::<Vec<_>>()
+    };
+    // A process that waited for long, was started again, and has hardly waited since.
+    let waits = found(|s| {
+        let stall = &mut s.stats.stalled[StallCause::Tables as usize];
+        (stall.time, stall.longest) = (Duration::from_millis(1), Duration::from_millis(1));
+        let name = "stall.tables.time";
+        s.history =
+            vec![(NOW - 300_000, name, 1_000_000_000_000), (NOW - 60_000, name, 0), (NOW, name, 1_000_000)];
+    });
+    assert_eq!(waits, [""; 0]);
+    // The cause of this hour counts, not that of a load long ago.
+    let mut scene = healthy();
+    let [tables, memory] = [StallCause::Tables, StallCause::Memory].map(|cause| cause as usize);
+    scene.stats.stalled[tables].time = Duration::from_secs(3600);
+    scene.stats.stalled[memory].time = Duration::from_secs(600);
+    let hour = NOW - 3_500_000;
+    scene.history = vec![
+        (hour, "stall.tables.time", 3_600_000_000_000),
+        (NOW, "stall.tables.time", 3_600_000_000_000),
+        (hour, "stall.memory.time", 0),
+        (NOW, "stall.memory.time", 600_000_000_000),
+    ];
+    assert!(scene.findings()[0].what.contains("memory"), "{:?}", scene.findings());
+    // What a process held that has ended.
+    let ended = found(|s| {
+        s.writer = Some((WriterState::Ended, Duration::from_secs(9000)));
+        (s.stats.snapshots, s.stats.oldest_snapshot_seconds, s.stats.memory_pressure) = (1, 9000.0, 3);
+        s.stats.sync_running_seconds = Duration::from_secs(60);
+    });
+    assert_eq!(ended, ["ended"]);
+    // Figures that do not have all families.
+    let left_out = found(|s| {
+        (s.stats.memory_memtables_bytes, s.families_left_out) = (3 << 30, 4000);
+    });
+    assert_eq!(left_out, [""; 0]);
+    // History that is kept on purpose, and a transaction of this moment after a long backup.
+    let kept = |s: &mut Scene| (s.family().older_versions, s.family().entries_written) = (800_000, 900_000);
+    for (seconds, setting) in [(60.0, "history_bytes"), (0.1, "unknown")] {
+        let mut scene = healthy();
+        (scene.stats.snapshots, scene.stats.oldest_snapshot_seconds) = (1, seconds);
+        kept(&mut scene);
+        scene.set("", setting, 1 << 30);
+        assert_eq!(scene.findings(), [], "{setting}");
+    }
+    // Tables in an order of the program have no filters.
+    let other_order = found(|s| {
+        s.stats.lookups_in_vain = 1 << 20;
+        s.stats.trees = vec![TreeStats { order: "mine".to_owned(), ..TreeStats::default() }];
+    });
+    assert_eq!(other_order, [""; 0]);
+    // A small family does not hide a large one.
+    let hidden = found(|s| {
+        let queue = FamilyStats {
+            name: "queue".to_owned(),
+            table_entries: 10,
+            tombstones: 10,
+            ..FamilyStats::default()
+        };
+        s.family().tombstones = 6_000_000;
+        s.stats.families.push(queue);
+    });
+    assert_eq!(hidden, ["tombstones"]);
 }
 
 /// What a rule says beside its name, where that depends on what it sees.
@@ -297,7 +371,7 @@ fn rules_name_what_they_see() {
     });
     assert!(text.contains("family \"films\" has no filters"), "{text}");
     let text = said(|s| {
-        s.stats.snapshots = 21;
+        (s.stats.snapshots, s.stats.oldest_snapshot_seconds) = (21, 11.0);
         (s.family().older_versions, s.family().entries_written) = (800_000, 900_000);
     });
     assert!(text.contains("21 snapshots and transactions") && text.contains("89 % of the entries"), "{text}");

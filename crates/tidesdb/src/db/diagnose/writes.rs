@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use super::{Evidence, Finding, HOUR_MILLIS, Severity, finding, share, size, time, worst};
 use crate::family::FamilyStats;
-use crate::waits::StallCause;
+use crate::waits::{StallCause, StallStats};
 
 pub(super) fn refused(seen: &Evidence<'_>) -> Option<Finding> {
     let gave_up: Vec<_> =
         seen.stats.stalls_by_cause().into_iter().filter(|(_, stall)| stall.gave_up > 0).collect();
     (!gave_up.is_empty()).then_some(())?;
     let most = gave_up.iter().max_by_key(|(_, stall)| stall.gave_up)?.0;
-    let line = |(cause, stall): &(StallCause, &crate::waits::StallStats)| {
+    let line = |(cause, stall): &(StallCause, &StallStats)| {
         format!("{} commits waited too long for {} and failed with Busy", stall.gave_up, cause.name())
     };
     let recent = gave_up.iter().map(|(cause, _)| seen.grown(&format!("stall.{}.gave_up", cause.name())));
@@ -65,19 +65,22 @@ fn about(cause: StallCause) -> [&'static str; 3] {
     }
 }
 
-/// Writers that wait for a twentieth of the time, or once for a second.
+/// Writers that wait for a twentieth of the time, or once for more than a second.
 pub(super) fn waits(seen: &Evidence<'_>) -> Option<Finding> {
-    let stalls = seen.stats.stalls_by_cause();
-    let (cause, stall) = stalls.into_iter().max_by_key(|(_, stall)| stall.time)?;
     // Of the last hour if the history says so, else since the open.
-    let grown = seen.grown(&format!("stall.{}.time", cause.name()));
-    let (waited, within) = match grown.map(|nanos| Duration::from_nanos(nanos.unsigned_abs())) {
-        Some(grown) => (grown, seen.open_for.min(Duration::from_millis(HOUR_MILLIS))),
-        None => (stall.time, seen.open_for),
+    let grown = |cause: StallCause| seen.grown(&format!("stall.{}.time", cause.name()));
+    let waited = |cause, stall: &StallStats| {
+        grown(cause).map_or(stall.time, |nanos| Duration::from_nanos(nanos.unsigned_abs()))
     };
+    let stalls = seen.stats.stalls_by_cause();
+    let (cause, stall) = stalls.into_iter().max_by_key(|(cause, stall)| waited(*cause, stall))?;
+    let (waited, is_of_hour) = (waited(cause, stall), grown(cause).is_some());
+    let hour = Duration::from_millis(HOUR_MILLIS);
+    let within = if is_of_hour { seen.open_for.min(hour).max(Duration::from_secs(1)) } else { seen.open_for };
     let of_all = share(waited.as_secs_f64(), within.as_secs_f64());
-    let is_bad = of_all > 0.05 || stall.longest > Duration::from_secs(1);
-    (is_bad && waited > Duration::from_secs(1)).then_some(())?;
+    // The longest is known since the open alone.
+    let is_long = stall.longest > Duration::from_secs(1) && stall.longest <= waited;
+    (waited > Duration::from_secs(1) && (of_all > 0.05 || is_long)).then_some(())?;
     let evidence = vec![
         format!(
             "{} within {}, which is {:.1} % of it (summed over threads)",
@@ -168,8 +171,9 @@ pub(super) fn small_buffers(seen: &Evidence<'_>) -> Option<Finding> {
     let each = |family: &FamilyStats| family.flush_bytes / family.flushes.max(1);
     let is_bad = |family: &FamilyStats| {
         let name = family.name.as_str();
-        let is_chosen = seen.setting(name, "write_buffer_bytes").is_some_and(|bytes| bytes < 2 * SMALL);
-        is_chosen && family.flushes >= 20 && family.flushes as f64 > 6.0 * minutes && each(family) < SMALL
+        let is_chosen = || seen.setting(name, "write_buffer_bytes").is_some_and(|bytes| bytes < 2 * SMALL);
+        let is_often = family.flushes >= 20 && family.flushes as f64 > 6.0 * minutes;
+        is_often && each(family) < SMALL && is_chosen()
     };
     let (family, _) = worst(seen, |family| if is_bad(family) { family.flushes as f64 } else { 0.0 })?;
     let buffer = seen.setting(&family.name, "write_buffer_bytes").unwrap_or_default();
@@ -212,11 +216,10 @@ pub(super) fn values_below(seen: &Evidence<'_>) -> Option<Finding> {
         family.value_bytes.saturating_sub(family.value_log_live_bytes) / live
     };
     let is_bad = |family: &FamilyStats| {
-        (threshold(family) / 2..threshold(family)).contains(&average(family))
-            && threshold(family) > 1
-            && family.compaction_written > MERGED_MIN
-            && family.compaction_written > 3 * family.user_bytes
+        family.compaction_written > MERGED_MIN
+            && family.compaction_written / 3 > family.user_bytes
             && family.value_log_live_bytes < family.value_bytes / 10
+            && (threshold(family) / 2..threshold(family)).contains(&average(family))
     };
     let (family, merged) =
         worst(seen, |family| if is_bad(family) { family.compaction_written as f64 } else { 0.0 })?;

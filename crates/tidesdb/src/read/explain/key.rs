@@ -225,11 +225,15 @@ fn versions(
     key: &[u8],
     judge: &mut Judge,
 ) -> Result<(Vec<ExplainedVersion>, bool)> {
-    let mut versions = Vec::new();
+    let (mut versions, mut has_more) = (Vec::new(), false);
     cursor.seek(key)?;
     while cursor.valid() && order.compare(cursor.key(), key).is_eq() {
         if versions.len() == Explanation::VERSIONS_MAX {
-            return Ok((versions, true));
+            // Those of older sources are judged after these.
+            has_more = true;
+            judge.judge(cursor.entry_meta());
+            cursor.next()?;
+            continue;
         }
         let (seq, kind, expiry) = EntryMeta::parts(cursor.entry_meta());
         let value_bytes = match kind {
@@ -241,7 +245,7 @@ fn versions(
         versions.push(ExplainedVersion { seq, kind, expiry, value_bytes, verdict });
         cursor.next()?;
     }
-    Ok((versions, false))
+    Ok((versions, has_more))
 }
 
 /// Judges the versions of a key, from the newest to the oldest.
