@@ -16,15 +16,14 @@ pub(crate) const MINUTES_MILLIS: u64 = 300_000;
 /// The kinds of operations and of work, in the order of their importance.
 const KINDS: [&str; 8] = ["gets", "multi_gets", "seeks", "puts", "commits", "syncs", "flushes", "merges"];
 
-/// The uses of memory, with their figures.
-const MEMORY: [(&str, &str); 8] = [
+/// The uses of memory that the limit counts, with their figures.
+const MEMORY: [(&str, &str); 7] = [
     ("memtables", "memory_memtables_bytes"),
     ("tables and cache", "memory_tables_bytes"),
     ("transactions", "memory_transactions_bytes"),
     ("cursors", "memory_cursors_bytes"),
     ("jobs", "memory_jobs_bytes"),
     ("range deletes", "memory_ranges_bytes"),
-    ("spare", "memory_spare_bytes"),
     ("fixed", "memory_fixed_bytes"),
 ];
 
@@ -68,7 +67,7 @@ pub(crate) struct Operation {
 /// Bytes a second.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Flow {
-    /// Keys and values that users wrote, into the ten busiest families.
+    /// Keys and values that users wrote.
     pub(crate) user: Option<f64>,
     pub(crate) log: Option<f64>,
     /// Tables and value logs, written by flushes, merges and commits.
@@ -108,11 +107,14 @@ pub(crate) struct Memory {
     pub(crate) limit: Option<f64>,
     /// 0 normal, 1 elevated, 2 high, 3 critical.
     pub(crate) pressure: Option<f64>,
+    /// What the limit counts.
     pub(crate) uses: Vec<(&'static str, f64)>,
+    /// Kept for later use; the limit does not count it.
+    pub(crate) spare: Option<f64>,
 }
 
 impl Memory {
-    /// Bytes of all uses.
+    /// Bytes that the limit counts.
     pub(crate) fn used(&self) -> f64 {
         self.uses.iter().map(|(_, bytes)| bytes).sum()
     }
@@ -225,7 +227,8 @@ fn on_disk(family: &tidesdb::FamilyStats) -> u64 {
 struct Values(HashMap<String, f64>);
 
 impl Values {
-    fn of_now(stats: &Stats) -> Self {
+    /// The figures of now. `disk_bytes` is that of the last sample if it has it: a writer with many families does not publish all of them.
+    fn of_now(stats: &Stats, track: &Track) -> Self {
         let number = |value: StatValue| match value {
             StatValue::Number(n) => Some(n as f64),
             StatValue::Real(x) => Some(x),
@@ -235,7 +238,9 @@ impl Values {
             .figures()
             .filter_map(|(info, value)| Some((info.name.to_owned(), number(value)?)))
             .collect();
-        let disk = stats.families.iter().map(on_disk).fold(stats.wal_live_bytes, u64::saturating_add);
+        let sampled = track.len().checked_sub(1).and_then(|last| track.value(last, "disk_bytes"));
+        let summed = || stats.families.iter().map(on_disk).fold(stats.wal_live_bytes, u64::saturating_add);
+        let disk = sampled.and_then(|n| u64::try_from(n).ok()).unwrap_or_else(summed);
         all.insert("disk_bytes".into(), disk as f64);
         let (flushes, merges): (Vec<_>, Vec<_>) = stats.jobs.iter().partition(|job| job.kind == "flush");
         all.insert("jobs.flushes".into(), flushes.len() as f64);
@@ -293,7 +298,7 @@ impl Model {
         let from = at.and_then(|at| track.window(at, WINDOW_MILLIS));
         let values = match at {
             Some(at) if !is_last => Values::of_past(track, at),
-            _ => Values::of_now(stats),
+            _ => Values::of_now(stats, track),
         };
         let is_idle = is_last && look.figures.state == WriterState::Idle;
         let source = Source { stats, values, track, at, from, is_last, is_idle };
@@ -382,10 +387,11 @@ impl Source<'_> {
 
     fn flow(&self) -> Flow {
         let (log, written) = (self.rate("wal_bytes"), self.rate("written_bytes"));
-        let of_families =
-            self.recorded().iter().filter_map(|name| self.of_users(name)).fold(0.0, |sum, n| sum + n);
+        // Earlier versions recorded only the busiest families.
+        let of_busiest =
+            || self.recorded().iter().filter_map(|name| self.of_users(name)).fold(0.0, |sum, n| sum + n);
         Flow {
-            user: written.map(|_| of_families),
+            user: written.map(|_| self.rate("user_bytes").unwrap_or_else(of_busiest)),
             log,
             tables: log.zip(written).map(|(log, written)| (written - log).max(0.0)),
             lookups: self.rate("lookup_read_bytes"),
@@ -443,6 +449,7 @@ impl Source<'_> {
                 .into_iter()
                 .filter_map(|(name, figure)| Some((name, self.values.get(figure)?)))
                 .collect(),
+            spare: self.values.get("memory_spare_bytes").filter(|bytes| *bytes > 0.0),
         }
     }
 
@@ -592,6 +599,34 @@ mod tests {
         assert!(model.work.jobs.is_none() && model.disk.free.is_none() && near(model.disk.database, 97.0));
         let names: Vec<_> = model.families.iter().map(|family| (family.name.as_str(), family.rate)).collect();
         assert_eq!(names, [("default", Some(500.0)), ("quiet", Some(0.0))]);
+    }
+
+    /// Of hundred families that are equally busy the history has ten.
+    #[test]
+    fn what_users_wrote_and_what_is_on_the_disk_are_those_of_all_families() {
+        let at = |n: i64| {
+            [
+                ("wal_bytes", 1000 * n),
+                ("written_bytes", 3000 * n),
+                ("family.default.user_bytes", 10 * n),
+                ("user_bytes", 1000 * n),
+                ("disk_bytes", 70 + n),
+            ]
+        };
+        let look = look(track(&[(1, &at(1)), (2, &at(2)), (3, &at(3))]));
+        let model = Model::last(&look);
+        assert!(near(model.flow.user, 1000.0) && near(model.amplification.write, 3.0), "{model:?}");
+        assert!(near(model.disk.database, 73.0), "{:?}", model.disk);
+    }
+
+    #[test]
+    fn spare_memory_is_not_what_the_limit_counts() {
+        let mut look = look(Track::default());
+        look.figures.stats.memory_spare_bytes = 0;
+        let used = Model::last(&look).memory.used();
+        look.figures.stats.memory_spare_bytes = 1 << 30;
+        let memory = Model::last(&look).memory;
+        assert!(near(Some(memory.used()), used) && near(memory.spare, (1 << 30) as f64), "{memory:?}");
     }
 
     /// The first second of a session has no rates: those of an earlier session would be shown.

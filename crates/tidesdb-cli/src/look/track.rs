@@ -141,10 +141,10 @@ impl Track {
             (from + 1..=to).filter_map(|at| Some((self.value(at, name)?, self.grown(at - 1, at, weight)?)));
         let mut weighted: Vec<_> = weighted.filter(|(_, weight)| *weight > 0).collect();
         weighted.sort_unstable();
-        let half = weighted.iter().map(|(_, weight)| weight).sum::<u64>().div_ceil(2);
-        let mut seen = 0;
+        let half = weighted.iter().fold(0, |sum: u64, (_, weight)| sum.saturating_add(*weight)).div_ceil(2);
+        let mut seen = 0_u64;
         weighted.into_iter().find_map(|(value, weight)| {
-            seen += weight;
+            seen = seen.saturating_add(weight);
             (seen >= half).then_some(value)
         })
     }

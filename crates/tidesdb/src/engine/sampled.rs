@@ -49,14 +49,12 @@ impl Before {
             |family: &FamilyStats| family.level_bytes.iter().sum::<u64>() + family.value_log_file_bytes;
         let disk = stats.families.iter().map(of_family).sum::<u64>() + stats.wal_live_bytes;
         out.push(("disk_bytes".to_owned(), disk.cast_signed()));
-        let sums: [(&str, fn(&FamilyStats) -> u64); 2] = [
-            ("older_versions", |family| family.older_versions),
-            ("entries_written", |family| family.entries_written),
-        ];
-        for (name, of) in sums {
-            let sum = stats.families.iter().map(of).fold(0, u64::saturating_add);
-            out.push((name.to_owned(), sum.cast_signed()));
-        }
+        let sum = |of: fn(&FamilyStats) -> u64| {
+            stats.families.iter().map(of).fold(0, u64::saturating_add).cast_signed()
+        };
+        out.push(("user_bytes".to_owned(), sum(|family| family.user_bytes)));
+        out.push(("older_versions".to_owned(), sum(|family| family.older_versions)));
+        out.push(("entries_written".to_owned(), sum(|family| family.entries_written)));
         for (work, times) in stats.times() {
             let now = &times.durations;
             let before = self.times.entry(work).or_default();

@@ -30,7 +30,7 @@ pub(super) fn object(look: &Look, model: &Model) -> Value {
             "write_since_open": amplification.write_all,
             "space_estimate": amplification.space,
         },
-        "memory": { "limit": model.memory.limit, "pressure": model.memory.pressure, "used": model.memory.used(), "uses": memory },
+        "memory": { "limit": model.memory.limit, "pressure": model.memory.pressure, "used": model.memory.used(), "uses": memory, "spare": model.memory.spare },
         "cache": {
             "hit_share": model.cache.share,
             "hit_share_since_open": model.cache.share_all,

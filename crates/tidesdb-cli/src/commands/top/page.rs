@@ -339,6 +339,7 @@ fn memory(model: &Model, width: usize) -> Vec<Line> {
     let mut parts = vec![part(all), Piece { text: format!("pressure {name}"), style }];
     let used = memory.uses.iter().filter(|(_, n)| *n > 0.0);
     parts.extend(used.map(|(name, n)| part(format!("{name} {}", bytes(*n)))));
+    parts.extend(memory.spare.map(|n| part(format!("and {} spare", bytes(n)))));
     let mut lines = labelled("memory", parts, width);
     let cache = &model.cache;
     let parts = vec![

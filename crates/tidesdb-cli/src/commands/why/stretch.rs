@@ -60,6 +60,10 @@ impl<'a> Stretch<'a> {
 
     /// How much users wrote each second.
     pub(super) fn user_rate(&self) -> f64 {
+        if self.track.value(self.last, "user_bytes").is_some() {
+            return self.rate("user_bytes");
+        }
+        // Earlier versions recorded only the busiest families.
         let names: Vec<String> = self
             .track
             .values(self.last, "family.")
