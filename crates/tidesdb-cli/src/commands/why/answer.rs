@@ -65,7 +65,7 @@ impl<'a> Case<'a> {
             return self.answer(found, self.stretch(last, last));
         }
         if figures.state != WriterState::Closed && figures.health.state != HealthState::Healthy {
-            return self.between(now.saturating_sub(SECOND), now + 1);
+            return self.between(now.saturating_sub(SECOND), now.saturating_add(1));
         }
         let track = &self.look.seconds;
         let since = now.saturating_sub(HOUR);
@@ -106,16 +106,17 @@ impl<'a> Case<'a> {
         while at <= all.last {
             let step = Stretch { first: at - 1, last: at, ..*all };
             if step.track.value(at, "health") == Some(2) {
-                offer(f64::INFINITY, step.from(), step.to() + 1);
+                offer(f64::INFINITY, step.from(), step.to().saturating_add(1));
             }
             match (self.gap(&step), step.waiting()) {
                 (Some(Verdict::Hidden), None) => {} // it worked
                 (Some(Verdict::Ended | Verdict::Stopped), _) => {
-                    offer((step.to() - step.from()) as f64 / 1e3, step.from() + 1, step.to())
+                    let millis = step.to().saturating_sub(step.from());
+                    offer(millis as f64 / 1e3, step.from().saturating_add(1), step.to())
                 }
                 (_, Some(waiting)) => {
                     let cost: f64 = StallCause::ALL.iter().map(|cause| waiting.waited(*cause)).sum();
-                    offer(cost, waiting.from() + 1, waiting.to() + 1);
+                    offer(cost, waiting.from().saturating_add(1), waiting.to().saturating_add(1));
                     at = at.max(waiting.last);
                 }
                 _ => {}
@@ -125,7 +126,8 @@ impl<'a> Case<'a> {
         if worst.is_none() {
             let slowest = FELT.iter().chain(&["syncs"]).filter_map(|kind| all.longest(kind)).max();
             let (_, at) = slowest.filter(|(nanos, _)| *nanos >= SLOW_NANOS)?;
-            return Some((all.track.millis(at - 1) + 1, all.track.millis(at) + 1));
+            let after = |at: usize| all.track.millis(at).saturating_add(1);
+            return Some((after(at - 1), after(at)));
         }
         worst.map(|(_, from, to)| (from, to))
     }
@@ -172,7 +174,9 @@ impl<'a> Case<'a> {
             begin -= 1;
         }
         let since = stretch.track.millis(begin);
-        let cause = self.causes(since + 2 * SECOND).unwrap_or_else(|| "the cause is not recorded".to_owned());
+        let cause = self
+            .causes(since.saturating_add(2 * SECOND))
+            .unwrap_or_else(|| "the cause is not recorded".to_owned());
         let end = self.events.named("open", since, u64::MAX).next().map(|open| open.millis);
         let until =
             end.map_or(String::new(), |end| format!(", until it was opened again at {}", self.moment(end)));
@@ -200,9 +204,9 @@ impl<'a> Case<'a> {
     fn gap(&self, step: &Stretch<'a>) -> Option<Verdict> {
         let (track, from, to) = (step.track, step.from(), step.to());
         let is_long = to.saturating_sub(from) > step.gap;
-        if track.is_break(step.last) {
+        if track.is_break(step.last) || self.was_opened(step) {
             let since = from.saturating_sub(SECOND);
-            let opens = self.events.named("open", since, to + SECOND).next_back();
+            let opens = self.events.named("open", since, to.saturating_add(SECOND)).next_back();
             return match opens {
                 Some(open) if !open.is("clean") => Some(Verdict::Ended),
                 _ => None,
@@ -215,6 +219,12 @@ impl<'a> Case<'a> {
         let usual = step.before(3).map_or(0.0, |before| before.rate("wal_bytes"));
         let grown = step.grown("wal_bytes") as f64;
         Some(if usual > 0.0 && grown > usual * 4.0 { Verdict::Hidden } else { Verdict::Stopped })
+    }
+
+    /// A process opened the database after the first sample of `stretch` and before its last. Its counters may be above those of the one before.
+    fn was_opened(&self, stretch: &Stretch<'a>) -> bool {
+        // Times of events are rounded down, so one after the sample was after it.
+        self.events.named("open", stretch.from().saturating_add(1), stretch.to()).next().is_some()
     }
 
     /// The process ended, was closed or was stopped.
@@ -296,7 +306,7 @@ impl<'a> Case<'a> {
             last += 1;
         }
         let causes = self
-            .causes(track.millis(last) + 2 * SECOND)
+            .causes(track.millis(last).saturating_add(2 * SECOND))
             .unwrap_or_else(|| "the cause is not recorded".to_owned());
         let is_space = causes.contains("must be free") || causes.contains("no space");
         (is_space || !space).then_some(())?;
@@ -363,12 +373,14 @@ impl<'a> Case<'a> {
     fn quiet(&self, stretch: &Stretch<'a>, from: u64, to: u64) -> Found {
         let track = stretch.track;
         let when = self.when(from, to.saturating_sub(1));
-        let closed =
-            self.events.last(&["open", "close"], from + 1).is_some_and(|event| event.name == "close");
+        let closed = self
+            .events
+            .last(&["open", "close"], from.saturating_add(1))
+            .is_some_and(|event| event.name == "close");
         let is_after = from > track.millis(track.len() - 1);
-        if (closed && stretch.steps().next().is_none())
-            || (is_after && self.look.figures.state == WriterState::Closed)
-        {
+        let is_break =
+            stretch.steps().next().is_none() || stretch.last == stretch.first + 1 && self.was_opened(stretch);
+        if (closed && is_break) || (is_after && self.look.figures.state == WriterState::Closed) {
             let sentence = format!("The database was closed {when}.");
             return Found { verdict: Verdict::Closed, sentence, from, to };
         }

@@ -81,7 +81,11 @@ impl Case<'_> {
             _ => {
                 let begin = self.moment(from);
                 let begin = begin.strip_suffix(" UTC").unwrap_or(&begin);
-                format!("from {begin} to {} ({})", self.moment(to), ago(Duration::from_millis(to - from)))
+                format!(
+                    "from {begin} to {} ({})",
+                    self.moment(to),
+                    ago(Duration::from_millis(to.saturating_sub(from)))
+                )
             }
         }
     }

@@ -101,7 +101,7 @@ fn slowest(case: Case<'_>, seen: &Stretch<'_>) -> Option<String> {
         Some(format!("{} {} ({at})", kind.replace('_', " "), time(nanos as f64 / 1e9)))
     };
     let mut parts: Vec<String> = FELT.iter().chain(&["syncs"]).filter_map(of).collect();
-    let slow = case.events.named("slow_sync", seen.from(), seen.to() + SECOND);
+    let slow = case.events.named("slow_sync", seen.from(), seen.to().saturating_add(SECOND));
     let slow = slow.map(|event| event.number("syncs").max(0.0)).sum::<f64>();
     if slow > 0.0 {
         parts.push(format!("{} of the syncs over the threshold", grouped(slow as u64)));
@@ -131,7 +131,8 @@ fn filled(case: Case<'_>, seen: &Stretch<'_>) -> Option<String> {
         let limit = seen.track.value(seen.last, "memory_limit_bytes").unwrap_or(0);
         parts.push(format!("memory pressure {name} (limit {})", size(u64::try_from(limit).unwrap_or(0))));
     }
-    let failed: Vec<&Event> = case.events.named("job_failed", seen.from(), seen.to() + SECOND).collect();
+    let failed: Vec<&Event> =
+        case.events.named("job_failed", seen.from(), seen.to().saturating_add(SECOND)).collect();
     if let Some(event) = failed.last() {
         let text = on_one_line(event.text("error"));
         parts.push(format!("{}, last: {text}", count(failed.len() as u64, "job failed", "jobs failed")));
@@ -143,7 +144,7 @@ fn filled(case: Case<'_>, seen: &Stretch<'_>) -> Option<String> {
 fn running(case: Case<'_>, seen: Option<&Stretch<'_>>, (from, to): (u64, u64)) -> Vec<String> {
     let ran = |event: &&Event| {
         ["flush", "merge"].contains(&event.name.as_str())
-            && event.millis + SECOND >= from
+            && event.millis.saturating_add(SECOND) >= from
             && event.began() <= to
     };
     let mut jobs: Vec<&Event> = case.events.all.iter().filter(ran).collect();
@@ -154,7 +155,7 @@ fn running(case: Case<'_>, seen: Option<&Stretch<'_>>, (from, to): (u64, u64)) -
     }
     let of_samples = |name: &str| seen.and_then(|seen| seen.largest(name)).map_or(0, |(n, _)| n);
     let (flushes, merges) = (of_samples("jobs.flushes"), of_samples("jobs.merges"));
-    if lines.is_empty() && flushes + merges > 0 {
+    if lines.is_empty() && flushes.saturating_add(merges) > 0 {
         lines.push(format!(
             "at most {flushes} flushes and {merges} merges at a time, of which EVENTS knows no end"
         ));
@@ -222,8 +223,8 @@ fn ended(case: Case<'_>, verdict: Verdict, from: u64, to: u64) -> Option<String>
             }
             let near = |event: &&Event| {
                 ["flush", "merge"].contains(&event.name.as_str())
-                    && event.millis + 2 * SECOND >= to
-                    && event.millis <= to + SECOND
+                    && event.millis.saturating_add(2 * SECOND) >= to
+                    && event.millis <= to.saturating_add(SECOND)
             };
             let job = case
                 .events
@@ -231,7 +232,7 @@ fn ended(case: Case<'_>, verdict: Verdict, from: u64, to: u64) -> Option<String>
                 .iter()
                 .filter(near)
                 .max_by(|a, b| a.number("seconds").total_cmp(&b.number("seconds")));
-            let wait = case.events.named("stall_end", from, to + 4 * SECOND).next_back();
+            let wait = case.events.named("stall_end", from, to.saturating_add(4 * SECOND)).next_back();
             let by = job
                 .map_or("with less load, or with a job that EVENTS does not have".to_owned(), |job| {
                     format!("with the {}", described(job))

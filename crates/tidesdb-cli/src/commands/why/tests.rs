@@ -236,6 +236,50 @@ fn a_process_that_was_killed() {
     closed.all.swap(1, 2);
     assert_eq!(between(&look, &closed, 30, 31).verdict, Verdict::Closed);
     assert_eq!(worst(&look, &closed).verdict, Verdict::Fine);
+    // The next process may have done more than the one before when it is first seen.
+    work[50] = Some(WORK);
+    let look = of(&work);
+    assert_eq!(between(&look, &open(false), 30, 31).verdict, Verdict::Ended);
+    assert_eq!(worst(&look, &open(false)).verdict, Verdict::Ended);
+    assert_eq!(between(&look, &closed, 30, 31).verdict, Verdict::Closed);
+    assert_eq!(worst(&look, &closed).verdict, Verdict::Fine);
+}
+
+/// Hundred families that are equally busy, of which the history has ten.
+#[test]
+fn what_users_wrote_is_that_of_all_families() {
+    let figures = |n: i64| {
+        [
+            ("wal_bytes", n << 22),
+            ("family.default.user_bytes", n << 17),
+            ("user_bytes", n << 21),
+            ("puts.count", n),
+        ]
+    };
+    let all: Vec<_> = (0..30_u64).map(|n| (n, figures(n as i64))).collect();
+    let all: Vec<(u64, &[(&str, i64)])> = all.iter().map(|(secs, figures)| (*secs, &figures[..])).collect();
+    let mut look = look(track(&all));
+    look.now = BASE + 30_000;
+    let answer = between(&look, &Events::default(), 10, 12);
+    assert!(evidence(&answer, "load").starts_with("2.0 MiB/s from users"), "{answer:?}");
+}
+
+/// Times at the end of all time, with valid checksums.
+#[test]
+fn hostile_times_end_no_answer() {
+    let far = u64::MAX / 1000 - BASE / 1000;
+    let figures = |n: i64| [("wal_bytes", n << 20), ("health", 2 - n % 3), ("stall.tables.time", n << 40)];
+    let [a, b, c, d] = [0, 1, 2, 3].map(figures);
+    let mut look = look(track(&[(0, &a), (1, &b), (far - 1, &c), (far, &d)]));
+    look.figures.health.state = HealthState::Poisoned;
+    let events = Events::default();
+    for now in [0, BASE, u64::MAX] {
+        look.now = now;
+        for (from, to) in [(0, 1), (BASE, BASE + 9000), (BASE, u64::MAX), (u64::MAX, u64::MAX)] {
+            assert!(!Case { look: &look, events: &events }.between(from, to).sentence.is_empty());
+        }
+        assert!(!worst(&look, &events).sentence.is_empty());
+    }
 }
 
 #[test]

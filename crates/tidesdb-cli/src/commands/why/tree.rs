@@ -1,13 +1,14 @@
 //! The tree of a family at a moment of the past: the tree that is known last, with what the event log says of each flush and merge since then
 //! taken back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use tidesdb::TreeStats;
 
 use crate::look::Look;
 use crate::look::events::{Event, Events};
+use crate::text::printable;
 
 /// Tables and bytes of each level.
 pub(super) type Levels = BTreeMap<u64, (i64, i64)>;
@@ -27,10 +28,11 @@ pub(super) fn at(look: &Look, events: &Events, millis: u64) -> Result<BTreeMap<S
     if millis < written && events.all.first().is_none_or(|first| first.millis > millis) {
         return Err("EVENTS does not go back so far".to_owned());
     }
+    same_families(look, millis)?;
     let mut trees: BTreeMap<String, Levels> =
         stats.trees.iter().map(|tree| (tree.family.clone(), levels(tree))).collect();
     for event in events.all.iter().rev().filter(since) {
-        take_back(event, &mut trees)?;
+        take_back(event, &mut trees, look.figures.families_left_out > 0)?;
     }
     let is_sound = |(tables, bytes): &(i64, i64)| *tables >= 0 && *bytes >= 0;
     match trees.values().flat_map(Levels::values).all(is_sound) {
@@ -47,16 +49,52 @@ fn levels(tree: &TreeStats) -> Levels {
     tree.levels.iter().map(of).collect()
 }
 
-/// Takes back what `event` did to the tree of its family.
-fn take_back(event: &Event, trees: &mut BTreeMap<String, Levels>) -> Result<(), String> {
+/// Families that the history has at most in a sample: with fewer, it has all.
+const RECORDED_MAX: usize = 10;
+
+/// Checks that the families of `millis`, as far as they were recorded, are those that are known: no event tells that one was made, dropped or
+/// renamed.
+fn same_families(look: &Look, millis: u64) -> Result<(), String> {
+    let paces = [&look.seconds, &look.minutes];
+    let before = paces.into_iter().find_map(|track| Some((track, track.at_or_before(millis)?)));
+    let Some((track, at)) = before else { return Ok(()) };
+    let of = |at: usize| -> BTreeMap<&str, i64> {
+        let all = track.values(at, "family.");
+        all.filter_map(|(rest, n)| Some((rest.strip_suffix(".user_bytes")?, n))).collect()
+    };
+    let (then, last) = (of(at), of(track.len() - 1));
+    let stats = &look.figures.stats;
+    let known: BTreeSet<&str> = stats.families.iter().map(|family| family.name.as_str()).collect();
+    let unknown = then.keys().find(|name| !known.contains(*name));
+    if let Some(name) = unknown.filter(|_| look.figures.families_left_out == 0) {
+        return Err(gone(name));
+    }
+    let has_all = !then.is_empty() && then.len() < RECORDED_MAX;
+    let is_session = !(at + 1..track.len()).any(|at| track.is_break(at));
+    let has_fallen = |name: &str| then.get(name).zip(last.get(name)).is_some_and(|(then, last)| last < then);
+    let is_new = |name: &&&str| has_all && !then.contains_key(**name) || is_session && has_fallen(name);
+    match known.iter().find(is_new) {
+        Some(name) => Err(format!("family {} was made since then", printable(name.as_bytes()))),
+        None => Ok(()),
+    }
+}
+
+fn gone(family: &str) -> String {
+    format!("family {} was dropped or renamed since then", printable(family.as_bytes()))
+}
+
+/// Takes back what `event` did to the tree of its family. With `left_out`, not all families are known.
+fn take_back(event: &Event, trees: &mut BTreeMap<String, Levels>, left_out: bool) -> Result<(), String> {
     if event.name == "open" && !event.is("clean") {
         return Err("a recovery since then wrote tables that EVENTS does not list".to_owned());
     }
     if !["flush", "merge", "move", "drop"].contains(&event.name.as_str()) {
         return Ok(());
     }
-    // A family that was dropped since then is not among those that are known.
-    let Some(tree) = trees.get_mut(event.text("family")) else { return Ok(()) };
+    let family = event.text("family");
+    let Some(tree) = trees.get_mut(family) else {
+        return if left_out { Ok(()) } else { Err(gone(family)) };
+    };
     let mut change = |level: u64, tables: f64, bytes: f64| {
         let (in_level, of_level) = tree.entry(level).or_default();
         *in_level = in_level.saturating_add(tables as i64);
@@ -86,7 +124,7 @@ mod tests {
     use super::*;
     use crate::look::tests::look;
     use crate::look::track::Track;
-    use crate::look::track::tests::BASE;
+    use crate::look::track::tests::{BASE, track};
 
     fn events(lines: &[&str]) -> Events {
         let mut events = Events::default();
@@ -145,7 +183,38 @@ mod tests {
         lossy.figures.stats.events_lost = 3;
         assert!(why(&lossy, &[OPEN]).contains("3 events were lost"));
         assert!(why(&fresh, &[]).contains("does not go back"));
+        let other = r#"20Z","at":19,"event":"flush","family":"be\u001bfore","outputs":1,"bytes":9"#;
+        let said = why(&fresh, &[OPEN, other]);
+        assert!(said.contains(r"family be\x1bfore was dropped or renamed"), "{said:?}");
+        let mut many = known(&[(1, 0, 0)]);
+        many.figures.families_left_out = 1;
+        assert!(at(&many, &events(&[OPEN, other]), BASE - 55_000).is_ok(), "it may be one of those left out");
         let hostile = r#"20Z","at":"x","event":"merge","family":"default","inputs":{"a":[]},"target":-1e300,"outputs":1e300,"bytes":null"#;
         assert!(at(&fresh, &events(&[OPEN, hostile]), BASE - 55_000).is_err());
+    }
+
+    /// No event tells of it, and the tree of today is not that of then.
+    #[test]
+    fn a_family_that_was_made_dropped_or_renamed_since_then_has_no_tree() {
+        let events = events(&[OPEN]);
+        let mut look = known(&[(1, 1, 7)]);
+        let mut since = |figures: &[(&str, i64)]| {
+            look.seconds = track(&[(0, figures), (1, &[("family.default.user_bytes", 50)])]);
+            at(&look, &events, BASE).map(drop)
+        };
+        assert_eq!(since(&[("family.default.user_bytes", 50)]), Ok(()));
+        assert_eq!(since(&[("wal_bytes", 50)]), Ok(()), "nothing is known of its families");
+        for (figures, why) in [
+            (&[("family.before.user_bytes", 50)][..], "before was dropped or renamed since then"),
+            (&[("family.default.user_bytes", 60)], "default was made since then"),
+        ] {
+            assert!(since(figures).is_err_and(|said| said.contains(why)), "{why}");
+        }
+        look.figures.stats.families[0].name = "copy".to_owned();
+        let mut both = look.figures.stats.families[0].clone();
+        both.name = "default".to_owned();
+        look.figures.stats.families.push(both);
+        look.seconds = track(&[(0, &[("family.default.user_bytes", 50)])]);
+        assert!(at(&look, &events, BASE).is_err_and(|said| said.contains("copy was made since then")));
     }
 }
