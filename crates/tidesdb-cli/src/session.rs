@@ -268,13 +268,7 @@ impl Session {
             None if self.access == Access::Read => Db::options(&self.path).writer_figures(),
             None => return None,
         };
-        match found {
-            Ok(found) => found.filter(|figures| is_of_writer(figures, self.beside.is_some())),
-            Err(error) => {
-                output::tell(format!("note: the figures of the writer cannot be read: {error}\n"));
-                None
-            }
-        }
+        Published::of(found, self.beside.is_some()).figures
     }
 
     /// Returns the trees of the families that were left out, because this program does not know their key order.
@@ -337,19 +331,47 @@ pub(crate) fn is_of_writer(figures: &WriterFigures, is_locked: bool) -> bool {
     }
 }
 
-/// Returns the figures of the process that writes the database at `path`, or of the last one that did and ended without closing it, if there are any,
-/// and whether a process has the database open for writing. Opens nothing.
-pub(crate) fn published(path: &Path) -> Outcome<(Option<WriterFigures>, bool)> {
+/// What a process that writes the database says of itself.
+#[derive(Debug)]
+pub(crate) struct Published {
+    /// The figures of the process that writes, or of the last one that did and ended without closing the database.
+    pub(crate) figures: Option<WriterFigures>,
+    /// Why they cannot be read.
+    pub(crate) error: Option<Error>,
+    /// A process has the database open for writing.
+    pub(crate) is_locked: bool,
+}
+
+impl Published {
+    /// Judges what was read, and tells the user if it cannot be read.
+    fn of(found: tidesdb::Result<Option<WriterFigures>>, is_locked: bool) -> Self {
+        match found {
+            Ok(found) => {
+                let figures = found.filter(|figures| is_of_writer(figures, is_locked));
+                Self { figures, error: None, is_locked }
+            }
+            Err(error) => {
+                output::tell(format!("note: the figures of the writer cannot be read: {error}\n"));
+                Self { figures: None, error: Some(error), is_locked }
+            }
+        }
+    }
+}
+
+/// Returns whether a process has the database at `path` open for writing.
+pub(crate) fn is_locked(path: &Path) -> bool {
+    matches!(Db::options(path).read_only(true).lock(), Err(Error::Locked { .. }))
+}
+
+/// Returns what the process that writes the database at `path`, or the last one that did, says of itself. Opens nothing.
+pub(crate) fn published(path: &Path) -> Outcome<Published> {
     if is_foreign(path) {
         return Err(foreign(path));
     }
-    // A database without `CURRENT` has other troubles, which an open tells.
-    let published = match Db::options(path).read_only(true).writer_figures() {
-        Err(error @ Error::NotFound { .. }) => return Err(no_database(error, path)),
-        published => published.unwrap_or_default(),
-    };
-    let is_locked = matches!(Db::options(path).read_only(true).lock(), Err(Error::Locked { .. }));
-    Ok((published.filter(|figures| is_of_writer(figures, is_locked)), is_locked))
+    match Db::options(path).read_only(true).writer_figures() {
+        Err(error @ Error::NotFound { .. }) => Err(no_database(error, path)),
+        found => Ok(Published::of(found, is_locked(path))),
+    }
 }
 
 /// Opens a reader beside the process that writes, and its first view.

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueHint;
-use serde_json::{Value, json};
-use tidesdb::{ChangedSetting, Finding, HealthReport, Severity, Stats, WriterFigures};
+use serde_json::{Map, Value, json};
+use tidesdb::{ChangedSetting, Error, Finding, HealthReport, Severity, Stats, WriterFigures};
 
 use super::bundle;
 use super::stats::source;
@@ -32,52 +32,39 @@ impl Doctor {
     pub(crate) fn run(&self, place: &Place, common: &Common, out: &mut Out<'_>) -> Outcome {
         let place = place.or_at(self.target.dir.as_ref());
         let path = place.path()?;
-        let (published, is_locked) = session::published(path)?;
-        match published {
-            Some(figures) => {
-                let found = figures.diagnose();
-                let patient = Patient { path, stats: &figures.stats, writer: Some(&figures), found };
-                self.bundle(&patient, &figures.health, &figures.settings)?;
-                print(&patient, common.json, out)
+        let published = session::published(path)?;
+        let patient = match published.figures {
+            Some(writer) => Patient::of_writer(path, writer),
+            None if published.is_locked => {
+                return self.unknown(path, &no_figures(published.error.as_ref()), common.json, out);
             }
-            None if is_locked && common.json => {
-                out.json(&json!({ "unknown": NO_FIGURES }))?;
-                Ok(Exit::No)
-            }
-            None if is_locked => {
-                out.line("unknown: another process has the database open and publishes no figures")?;
-                out.line(format!("  why: {}", NO_FIGURES))?;
-                Ok(Exit::No)
-            }
-            None => {
-                let session = Session::open(&place, common, Access::Read)?;
-                let found = session.db.diagnose();
-                let patient = Patient { path, stats: &session.db.stats(), writer: None, found };
-                // Those of the database are the settings of this command.
-                let mut settings = session.db.changed_settings();
-                settings.retain(|setting| !setting.family.is_empty());
-                self.bundle(&patient, &session.db.health(), &settings)?;
-                let exit = print(&patient, common.json, out)?;
-                session.db.close()?;
-                Ok(exit)
-            }
+            None => Patient::at_rest(&place, path, common)?,
+        };
+        // What was found is printed whatever becomes of the file.
+        let written = self.bundle(path, patient.figures(), &patient.settings);
+        let exit = print(&patient, common.json, out)?;
+        written?;
+        Ok(exit)
+    }
+
+    /// Another process has the database open, and there are no figures of it.
+    fn unknown(&self, path: &Path, why: &str, as_json: bool, out: &mut Out<'_>) -> Outcome {
+        let figures = Map::from_iter([("unknown".to_owned(), why.into())]);
+        let written = self.bundle(path, figures, &[]);
+        if as_json {
+            out.json(&json!({ "unknown": why }))?;
+        } else {
+            out.line("unknown: another process has the database open, and its figures are not known")?;
+            out.line(format!("  why: {}", out.name(why)))?;
         }
+        written?;
+        Ok(Exit::No)
     }
 
     /// Writes the file for a maintainer, if one is asked for.
-    fn bundle(
-        &self,
-        patient: &Patient<'_>,
-        health: &HealthReport,
-        settings: &[ChangedSetting],
-    ) -> Outcome<()> {
+    fn bundle(&self, path: &Path, figures: Map<String, Value>, settings: &[ChangedSetting]) -> Outcome<()> {
         let Some(file) = &self.bundle else { return Ok(()) };
-        let mut figures = super::stats::database_json(patient.stats, &[]);
-        figures.insert("health".into(), health.state.name().into());
-        figures.insert("health_causes".into(), health.causes.clone().into());
-        figures.insert("figures_of".into(), patient.writer.map(super::stats::writer_json).into());
-        figures.insert("findings".into(), patient.found.iter().map(finding_json).collect());
-        bundle::write(file, patient.path, figures, settings)?;
+        bundle::write(file, path, figures, settings)?;
         output::tell(format!(
             "{} holds the report for a maintainer; look at it before you send it\n",
             file.display()
@@ -86,24 +73,62 @@ impl Doctor {
     }
 }
 
+/// Why there are no figures of the process that has the database open.
+pub(super) fn no_figures(error: Option<&Error>) -> String {
+    error.map_or_else(|| NO_FIGURES.to_owned(), |error| format!("its figures cannot be read: {error}"))
+}
+
 /// What was looked at, and what was found.
 struct Patient<'a> {
     path: &'a Path,
-    stats: &'a Stats,
-    writer: Option<&'a WriterFigures>,
+    stats: Stats,
+    health: HealthReport,
+    settings: Vec<ChangedSetting>,
+    /// `None` if this command opened the database.
+    writer: Option<WriterFigures>,
     found: Vec<Finding>,
+}
+
+impl<'a> Patient<'a> {
+    fn of_writer(path: &'a Path, writer: WriterFigures) -> Self {
+        let found = writer.diagnose();
+        let (stats, health, settings) =
+            (writer.stats.clone(), writer.health.clone(), writer.settings.clone());
+        Self { path, stats, health, settings, writer: Some(writer), found }
+    }
+
+    /// A database that nobody writes. It is open only as long as it is looked at.
+    fn at_rest(place: &Place, path: &'a Path, common: &Common) -> Outcome<Self> {
+        let Session { db, .. } = Session::open(place, common, Access::Read)?;
+        let (found, stats, health) = (db.diagnose(), db.stats(), db.health());
+        // Those of the database are the settings of this command.
+        let mut settings = db.changed_settings();
+        settings.retain(|setting| !setting.family.is_empty());
+        db.close()?;
+        Ok(Self { path, stats, health, settings, writer: None, found })
+    }
+
+    /// The figures for a maintainer.
+    fn figures(&self) -> Map<String, Value> {
+        let mut figures = super::stats::database_json(&self.stats, &[]);
+        figures.insert("health".into(), self.health.state.name().into());
+        figures.insert("health_causes".into(), self.health.causes.clone().into());
+        figures.insert("figures_of".into(), self.writer.as_ref().map(super::stats::writer_json).into());
+        figures.insert("findings".into(), self.found.iter().map(finding_json).collect());
+        figures
+    }
 }
 
 fn print(patient: &Patient<'_>, as_json: bool, out: &mut Out<'_>) -> Outcome {
     let exit = if patient.found.is_empty() { Exit::Done } else { Exit::No };
     if as_json {
         let found: Vec<Value> = patient.found.iter().map(finding_json).collect();
-        let writer = patient.writer.map(super::stats::writer_json);
+        let writer = patient.writer.as_ref().map(super::stats::writer_json);
         out.json(&json!({ "findings": found, "figures_of": writer }))?;
         return Ok(exit);
     }
     if patient.found.is_empty() {
-        let whose = patient.writer.map_or(String::new(), |writer| format!("; {}", source(writer)));
+        let whose = patient.writer.as_ref().map_or(String::new(), |writer| format!("; {}", source(writer)));
         out.line(format!("healthy{whose}"))?;
         return Ok(exit);
     }
@@ -120,12 +145,12 @@ fn print(patient: &Patient<'_>, as_json: bool, out: &mut Out<'_>) -> Outcome {
 
 /// Prints the block for a report.
 fn report(patient: &Patient<'_>, out: &mut Out<'_>) -> Outcome<()> {
-    let stats = patient.stats;
+    let stats = &patient.stats;
     out.line("--- for a report ---")?;
-    let version = patient.writer.map_or(env!("CARGO_PKG_VERSION"), |writer| &writer.version);
+    let version = patient.writer.as_ref().map_or(env!("CARGO_PKG_VERSION"), |writer| &writer.version);
     let version = out.name(version).into_owned();
     out.line(format!("tidesdb {version} on {} {}", std::env::consts::OS, std::env::consts::ARCH))?;
-    if let Some(writer) = patient.writer {
+    if let Some(writer) = &patient.writer {
         out.line(source(writer))?;
     }
     let rules: Vec<&str> = patient.found.iter().map(|finding| finding.rule).collect();
@@ -164,7 +189,7 @@ fn report(patient: &Patient<'_>, out: &mut Out<'_>) -> Outcome<()> {
     ))
 }
 
-fn finding_json(finding: &Finding) -> Value {
+pub(super) fn finding_json(finding: &Finding) -> Value {
     json!({
         "severity": finding.severity.name(),
         "rule": finding.rule,
@@ -174,4 +199,53 @@ fn finding_json(finding: &Finding) -> Value {
         "advice": finding.advice,
         "price": finding.price,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use tidesdb::Db;
+
+    use super::*;
+
+    /// Runs the command; returns the exit code, or the failure, and what it prints.
+    fn doctor(db: &Path, bundle: PathBuf) -> (Outcome, String) {
+        let command = Doctor { target: Target::default(), bundle: Some(bundle) };
+        let place = Place { db: Some(db.to_owned()), ..Place::default() };
+        let mut bytes = Vec::new();
+        let outcome = command.run(&place, &Common::default(), &mut Out::new(&mut bytes, false));
+        (outcome, String::from_utf8(bytes).unwrap())
+    }
+
+    #[test]
+    fn a_writer_without_figures_has_a_bundle() {
+        let dir = tempfile::tempdir().unwrap();
+        let (db, bundle) = (dir.path().join("db"), dir.path().join("bundle"));
+        let _writer = Db::options(&db).with(|options| options.event_log = false).open().unwrap();
+        let (exit, text) = doctor(&db, bundle.clone());
+        assert_eq!(exit.unwrap(), Exit::No);
+        assert!(text.starts_with("unknown: another process has the database open"), "{text}");
+        let all: Value = serde_json::from_slice(&std::fs::read(&bundle).unwrap()).unwrap();
+        assert_eq!(all["figures"]["unknown"], NO_FIGURES);
+        assert!(all["files"].as_array().unwrap().iter().any(|file| file["name"] == "CURRENT"), "{all}");
+    }
+
+    #[test]
+    fn figures_that_cannot_be_read_are_not_said_to_be_missing() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = dir.path().join("db");
+        let _writer = Db::options(&db).with(|options| options.event_log = false).open().unwrap();
+        std::fs::create_dir(db.join("FIGURES")).unwrap();
+        let (exit, text) = doctor(&db, dir.path().join("bundle"));
+        assert_eq!(exit.unwrap(), Exit::No);
+        assert!(text.contains("\n  why: its figures cannot be read: "), "{text}");
+    }
+
+    #[test]
+    fn what_was_found_is_printed_though_the_bundle_cannot_be_written() {
+        let dir = tempfile::tempdir().unwrap();
+        Db::open(dir.path()).unwrap().close().unwrap();
+        let (exit, text) = doctor(dir.path(), dir.path().join("none/bundle"));
+        assert_eq!(text, "healthy\n");
+        assert!(exit.unwrap_err().message().contains("none/bundle"));
+    }
 }

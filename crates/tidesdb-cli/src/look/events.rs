@@ -66,9 +66,7 @@ impl Events {
     /// Reads the event log of the database at `path`. One that is not there has no events.
     pub(crate) fn read(path: &Path, figures: &WriterFigures) -> Self {
         let mut this = Self::default();
-        for name in FILES {
-            this.add(&tail(&path.join(name)));
-        }
+        tails(path).for_each(|bytes| this.add(&bytes));
         this.refine(figures);
         this
     }
@@ -123,6 +121,11 @@ fn parse(line: &[u8]) -> Option<Event> {
     let name = fields.get("event")?.as_str()?.to_owned();
     let at = fields.get("at").and_then(Value::as_f64).filter(|at| at.is_finite()).unwrap_or(0.0);
     Some(Event { millis, at, name, fields })
+}
+
+/// Returns the last bytes of each file of the event log of the database at `path`, the older file first.
+pub(crate) fn tails(path: &Path) -> impl Iterator<Item = Vec<u8>> {
+    FILES.into_iter().map(|name| tail(&path.join(name)))
 }
 
 /// Returns the last bytes of a file; none if it cannot be read.

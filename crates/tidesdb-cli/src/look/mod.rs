@@ -7,13 +7,14 @@ pub(crate) mod model;
 pub(crate) mod events;
 
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use tidesdb::{Db, Error, WriterFigures, WriterState};
 use tidesdb_io::{Disk, RealDisk};
 
 use crate::failure::{Failure, Outcome};
-use crate::session;
+use crate::host;
+use crate::session::{self, is_locked};
 use crate::text::plain;
 use track::Track;
 
@@ -38,9 +39,12 @@ pub(crate) struct Look {
 #[derive(Debug)]
 pub(crate) struct Watcher {
     path: PathBuf,
-    /// The process and its state for which the lock was looked at, and whether the figures are those of the database's writer.
-    judged: Option<((u32, WriterState), bool)>,
+    /// The process and its state for which the lock was looked at, and when. The figures were those of the database's writer.
+    judged: Option<((u32, WriterState), Instant)>,
 }
+
+/// How long it is believed that no other process has opened the database since a process has gone.
+const GONE_FOR: Duration = Duration::from_secs(5);
 
 /// Why there are no figures of a process that has the database open.
 pub(crate) const NO_FIGURES: &str = "the process that writes has published none (it has just opened the database, or has written nothing since, or \
@@ -111,29 +115,24 @@ impl Watcher {
     /// answer may have changed: a writer that opens the database at that moment would be refused.
     fn is_of_writer(&mut self, figures: &WriterFigures) -> bool {
         let who = (figures.process, figures.state);
-        match self.judged {
-            Some((of, answer)) if of == who && answer => answer,
-            _ => {
-                let answer = match figures.state {
-                    // The last ones of a process that has gone are shown as such, unless another one has the database now.
-                    WriterState::Closed => !is_locked(&self.path),
-                    _ => session::is_of_writer(figures, is_locked(&self.path)),
-                };
-                self.judged = Some((who, answer));
-                answer
-            }
+        let has_gone =
+            matches!(figures.state, WriterState::Closed | WriterState::Ended | WriterState::Rebooted);
+        if self.judged.is_some_and(|(of, at)| of == who && (!has_gone || at.elapsed() < GONE_FOR)) {
+            return true;
         }
+        let answer = match figures.state {
+            // The last ones of a process that has gone are shown as such, unless another one has the database now.
+            WriterState::Closed => !is_locked(&self.path),
+            _ => session::is_of_writer(figures, is_locked(&self.path)),
+        };
+        self.judged = answer.then(|| (who, host::now()));
+        answer
     }
 }
 
 /// Returns a text of somebody else as a part of one line.
 pub(crate) fn on_one_line(text: &str) -> String {
     plain(text).replace(['\n', '\t'], " ")
-}
-
-/// Returns whether a process has the database open for writing.
-fn is_locked(path: &Path) -> bool {
-    matches!(Db::options(path).read_only(true).lock(), Err(Error::Locked { .. }))
 }
 
 /// Bytes of the file system that are free, and all of them.
@@ -176,5 +175,24 @@ pub(crate) mod tests {
             space: Some((25 << 30, 100 << 30)),
             now: BASE + 1000,
         }
+    }
+
+    /// A process that opens the database later and publishes nothing is seen.
+    #[test]
+    fn that_nobody_writes_is_not_believed_for_ever() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(dir.path()).unwrap();
+        db.put("whale", "blue").unwrap();
+        while Db::options(dir.path()).writer_figures().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        db.close().unwrap();
+        let mut watcher = Watcher::new(dir.path());
+        assert_eq!(watcher.look().unwrap().figures.state, WriterState::Closed);
+        let _later = Db::options(dir.path()).with(|options| options.event_log = false).open().unwrap();
+        assert!(watcher.look().is_ok(), "the lock is left alone for a while");
+        let (_, at) = watcher.judged.as_mut().unwrap();
+        *at = at.checked_sub(GONE_FOR).unwrap();
+        assert_eq!(watcher.look().unwrap_err().exit, crate::failure::Exit::No);
     }
 }

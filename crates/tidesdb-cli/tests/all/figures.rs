@@ -112,7 +112,8 @@ fn the_page_of_another_process_says_whose_it_is() {
 #[test]
 fn the_doctor_tells_processes_apart_and_says_nothing_of_a_healthy_one() {
     let stage = Stage::new();
-    let (mut writer, _stdin) = writer(&stage);
+    let (mut writer, mut stdin) = writer(&stage);
+    stdin.write_all(b"put a-secret-key a-secret-value\nput b-secret-key a-secret-value\ncompact\n").unwrap();
     let says = |wanted: &str| {
         for _ in 0..600 {
             let run = stage.run(&["doctor"]);
@@ -126,13 +127,24 @@ fn the_doctor_tells_processes_apart_and_says_nothing_of_a_healthy_one() {
     let (code, text) = says("healthy; figures of process");
     assert_eq!((code, text.lines().count()), (0, 1), "{text}");
     let bundle = stage.path("bundle.json");
-    stage.ok(&["doctor", "--bundle", bundle.to_str().unwrap()]);
+    let has_table = |_| {
+        stage.ok(&["doctor", "--bundle", bundle.to_str().unwrap()]);
+        let json: serde_json::Value = serde_json::from_slice(&std::fs::read(&bundle).unwrap()).unwrap();
+        let levels = json["figures"]["trees"][0]["levels"].as_array().unwrap();
+        let has_table = levels.iter().any(|level| level["tables"].as_u64() > Some(0));
+        std::thread::sleep(Duration::from_millis(50));
+        has_table
+    };
+    assert!((0..600).any(has_table), "the writer never publishes its table");
     let text = std::fs::read_to_string(&bundle).unwrap();
+    assert!(!text.contains("secret"), "{text}");
     let json: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(json["figures"]["figures_of"]["process"], writer.id());
     assert_eq!(json["figures"]["families"][0]["name"], "default");
     assert!(json["files"].as_array().unwrap().iter().any(|file| file["name"] == "FIGURES"), "{text}");
-    assert!(json["history"]["seconds"]["figures"]["puts.count"].is_array(), "{text}");
+    for name in ["puts.count", "user_bytes"] {
+        assert!(json["history"]["seconds"]["figures"][name][0][1].is_number(), "{name}: {text}");
+    }
     assert_eq!(json["events"][0]["event"], "open", "{text}");
 
     signal(&writer, "-STOP");
@@ -155,4 +167,25 @@ fn the_doctor_tells_processes_apart_and_says_nothing_of_a_healthy_one() {
         !text.contains("secret") && !hidden.contains("first_key") && text.contains("\"levels\""),
         "{text}"
     );
+}
+
+/// A pipe in the place of the event log: to open it would wait for its other end.
+#[test]
+#[cfg(unix)]
+fn a_bundle_does_not_wait_for_a_pipe() {
+    let stage = Stage::new();
+    stage.ok(&["put", "a", "1"]);
+    std::fs::remove_file(stage.path("db/EVENTS")).unwrap();
+    assert!(Command::new("mkfifo").arg(stage.path("db/EVENTS")).status().unwrap().success());
+    let mut doctor = stage.command(&["doctor", "--bundle", "bundle.json"]).spawn().unwrap();
+    let has_ended = |_| {
+        std::thread::sleep(Duration::from_millis(50));
+        doctor.try_wait().unwrap().is_some()
+    };
+    let ended = (0..400).any(has_ended);
+    doctor.kill().unwrap();
+    assert!(ended && doctor.wait().unwrap().success());
+    let json: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(stage.path("bundle.json")).unwrap()).unwrap();
+    assert_eq!(json["events"], serde_json::json!([]));
 }

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 use tidesdb::inspect::Layout;
-use tidesdb::{FamilyStats, Finding, History, JobStats, LevelStats, StatUnit, StatValue, Stats};
+use tidesdb::{FamilyStats, History, JobStats, LevelStats, StatUnit, StatValue, Stats};
 
 use super::{Known, Whose, keys, past, shown_key};
+use crate::commands::doctor::finding_json;
 use crate::commands::stats::source;
 use crate::format::millis_of;
-use crate::look::NO_FIGURES;
 use crate::output::figures_json;
 use crate::text::{count, grouped, size, time};
 
@@ -38,7 +38,7 @@ pub(super) fn of(known: &Known<'_>) -> Value {
         "path": known.path.display().to_string(),
         "source": whose(known),
         "tiles": stats.map(|stats| tiles(stats, known)),
-        "findings": known.findings.as_ref().map(|found| found.iter().map(finding).collect::<Vec<_>>()),
+        "findings": known.findings.as_ref().map(|found| found.iter().map(finding_json).collect::<Vec<_>>()),
         "history": history(known),
         "memory": stats.map(memory),
         "jobs": stats.map(jobs),
@@ -80,15 +80,15 @@ fn whose(known: &Known<'_>) -> Value {
             lines.push(format!("no process writes it; it is {health}"));
             Some(known.made)
         }
-        Whose::Nobody => {
-            lines.push(format!("no figures: {NO_FIGURES}"));
+        Whose::Nobody { why } => {
+            lines.push(format!("no figures: {why}"));
             None
         }
     };
     let state = match &known.whose {
         Whose::Writer(writer) => writer.state.name(),
         Whose::Own { .. } => "own",
-        Whose::Nobody => "none",
+        Whose::Nobody { .. } => "none",
     };
     let written = written.filter(|millis| *millis <= past::MILLIS_MAX);
     json!({ "state": state, "lines": lines, "written": written })
@@ -96,14 +96,17 @@ fn whose(known: &Known<'_>) -> Value {
 
 /// The figures that are looked at first.
 fn tiles(stats: &Stats, known: &Known<'_>) -> Vec<Value> {
-    let tables: u64 = known.layouts.iter().map(|layout| layout.tree.bytes).sum();
-    let values: u64 = stats.families.iter().map(|family| family.value_log_file_bytes).sum();
-    let debt: u64 = known.layouts.iter().map(|layout| layout.tree.debt_bytes).sum();
+    let sum = |all: &mut dyn Iterator<Item = u64>| all.fold(0, u64::saturating_add);
+    let tables = sum(&mut known.layouts.iter().map(|layout| layout.tree.bytes));
+    let values = sum(&mut stats.families.iter().map(|family| family.value_log_file_bytes));
+    let debt = sum(&mut known.layouts.iter().map(|layout| layout.tree.debt_bytes));
+    // A writer with many families does not publish all of them.
+    let disk = sampled_disk(known).unwrap_or(sum(&mut [tables, values, stats.wal_live_bytes].into_iter()));
     let number: usize = known.layouts.iter().map(|layout| layout.tables.len()).sum();
     let used = used_memory(stats);
     let share = used as f64 / stats.memory_limit_bytes.max(1) as f64 * 100.0;
     let stalled = stats.stall_time().as_secs_f64();
-    let hits = match stats.cache_hits + stats.cache_misses {
+    let hits = match stats.cache_hits.saturating_add(stats.cache_misses) {
         0 => "no lookup".to_owned(),
         _ => format!("{:.1} %", stats.cache_hit_share * 100.0),
     };
@@ -111,7 +114,7 @@ fn tiles(stats: &Stats, known: &Known<'_>) -> Vec<Value> {
     let tile = |name: &str, value: String, about: String| json!([name, value, about]);
     let in_tables = format!("{} in {}", size(tables), count(number as u64, "table", "tables"));
     vec![
-        tile("On disk", size(tables + values + stats.wal_live_bytes), in_tables),
+        tile("On disk", size(disk), in_tables),
         tile(
             "Memory",
             format!("{share:.0} %"),
@@ -128,16 +131,11 @@ fn tiles(stats: &Stats, known: &Known<'_>) -> Vec<Value> {
     ]
 }
 
-fn finding(finding: &Finding) -> Value {
-    json!({
-        "severity": finding.severity.name(),
-        "rule": finding.rule,
-        "what": finding.what,
-        "evidence": finding.evidence,
-        "cause": finding.cause,
-        "advice": finding.advice,
-        "price": finding.price,
-    })
+/// What a process that writes has on the disk, as it recorded it last.
+fn sampled_disk(known: &Known<'_>) -> Option<u64> {
+    let (Whose::Writer(_), Ok([seconds, _])) = (&known.whose, &known.history) else { return None };
+    let (_, bytes) = seconds.series("disk_bytes").pop()?;
+    u64::try_from(bytes).ok()
 }
 
 fn history(known: &Known<'_>) -> Value {
@@ -151,7 +149,7 @@ fn history(known: &Known<'_>) -> Value {
 }
 
 fn used_memory(stats: &Stats) -> u64 {
-    MEMORY.iter().map(|(name, _)| number(stats, name)).sum()
+    MEMORY.iter().map(|(name, _)| number(stats, name)).fold(0, u64::saturating_add)
 }
 
 /// The figure `name` of the database.
@@ -336,7 +334,7 @@ fn families(known: &Known<'_>) -> Value {
         ])
     };
     let rows: Vec<Value> = layouts.iter().take(FAMILIES_MAX).map(row).collect();
-    let rest: u64 = layouts.iter().skip(FAMILIES_MAX).map(|layout| layout.tree.bytes).sum();
+    let rest = layouts.iter().skip(FAMILIES_MAX).map(|layout| layout.tree.bytes).fold(0, u64::saturating_add);
     json!({
         "columns": ["family", "in tables", "levels", "tables", "entries", "deleted", "to merge", "memtables", "value logs",
             "written by users", "write ampl."],

@@ -14,6 +14,7 @@ use tidesdb::inspect::{self, Layout};
 use tidesdb::{Db, Finding, HealthReport, History, Stats, WriterFigures};
 use tidesdb_io::Env;
 
+use crate::commands::doctor::no_figures;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::names::nearest;
 use crate::new_file::NewFile;
@@ -65,8 +66,8 @@ enum Whose {
     Writer(Box<WriterFigures>),
     /// Those of this process.
     Own { stats: Box<Stats>, health: HealthReport },
-    /// None: the process that writes publishes none.
-    Nobody,
+    /// None: the process that writes publishes none, or none that can be read.
+    Nobody { why: String },
 }
 
 impl Whose {
@@ -74,7 +75,7 @@ impl Whose {
         match self {
             Self::Writer(writer) => Some(&writer.stats),
             Self::Own { stats, .. } => Some(stats),
-            Self::Nobody => None,
+            Self::Nobody { .. } => None,
         }
     }
 }
@@ -103,15 +104,16 @@ impl Report {
     }
 
     fn look<'a>(&self, place: &Place, path: &'a Path, common: &Common) -> Outcome<Known<'a>> {
-        let (published, is_locked) = session::published(path)?;
+        let published = session::published(path)?;
         let options = Db::options(path).read_only(true);
         let history = options.writer_history().map_err(|error| error.to_string());
-        let (whose, findings) = match published {
+        let why = || no_figures(published.error.as_ref());
+        let (whose, findings) = match published.figures {
             Some(figures) => {
                 let found = figures.diagnose();
                 (Whose::Writer(Box::new(figures)), Some(found))
             }
-            None if is_locked => (Whose::Nobody, None),
+            None if published.is_locked => (Whose::Nobody { why: why() }, None),
             None => {
                 let Session { db, .. } = Session::open(place, common, Access::Read)?;
                 let whose = Whose::Own { stats: Box::new(db.stats()), health: db.health() };

@@ -8,6 +8,8 @@ use std::collections::HashSet;
 use serde_json::{Map, Value, json};
 use tidesdb::{History, StallCause, Stats};
 
+use crate::look::track::Track;
+
 /// A line of the past.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -95,11 +97,10 @@ fn wanted(history: &History, stats: Option<&Stats>) -> Vec<(String, Kind, f64)> 
     out
 }
 
-/// The samples that are the first of another open: a counter is lower than before.
+/// The samples that are the first of another open.
 fn opens(history: &History) -> HashSet<u64> {
-    let counters = ["events", "wal_bytes", "written_bytes"].map(|name| history.series(name));
-    let falls = counters.iter().flat_map(|series| series.windows(2).filter(|pair| pair[1].1 < pair[0].1));
-    falls.map(|pair| pair[1].0).collect()
+    let track = Track::from(history.clone());
+    (0..track.len()).filter(|at| track.is_break(*at)).map(|at| track.millis(at)).collect()
 }
 
 struct Time {

@@ -6,6 +6,9 @@ use tidesdb::{Comparator, FamilyOptions, History, Sample, Stats};
 
 use super::super::stage::Stage;
 use super::*;
+use crate::look::tests::look;
+use crate::look::track::Track;
+use crate::text::size;
 
 const HOSTILE: [&str; 6] = [
     "</script><script>alert(1)</script>",
@@ -343,6 +346,38 @@ fn counters_become_rates_over_the_time_that_they_grew_in() {
     let times = line(&lines, "syncs.p99", T);
     assert_eq!(times[2..6], some(&[0.009; 4]), "of all the time since the sample before");
     assert_eq!(times[6..], [None, None, Some(0.003), None], "nothing was measured");
+}
+
+/// Any counter that falls is that of another open, as for `tidesdb top`.
+#[test]
+fn an_open_is_seen_by_each_counter() {
+    const T: u64 = 1_700_000_000_000;
+    let samples: [(u64, &[i64]); 3] = [(T, &[10, 9]), (T + 1000, &[20, 9]), (T + 2000, &[70, 2])];
+    let lines = past::lines(&history(&["wal_bytes", "gets.count"], &samples), past::HOUR, None);
+    assert_eq!(line(&lines, "wal_bytes", T)[..3], [Some(10.0), None, None]);
+}
+
+/// A writer with many families does not publish all of them, and anybody can write what it publishes.
+#[test]
+fn what_is_on_the_disk_is_that_of_all_families() {
+    let mut figures = look(Track::default()).figures;
+    let stats = &mut figures.stats;
+    stats.families[0].value_log_file_bytes = u64::MAX;
+    [stats.wal_live_bytes, stats.cache_hits, stats.cache_misses] = [u64::MAX; 3];
+    [stats.memory_tables_bytes, stats.memory_jobs_bytes] = [u64::MAX; 2];
+    let mut known = Known {
+        path: Path::new("db"),
+        made: 0,
+        whose: Whose::Writer(Box::new(figures)),
+        findings: Some(Vec::new()),
+        history: Err("there is none".to_owned()),
+        layouts: vec![layout("f", vec![table(2, 1, u64::MAX, ["a", "b"])])],
+        family: None,
+        with_keys: false,
+    };
+    assert_eq!(data::of(&known)["tiles"][0][1], size(u64::MAX));
+    known.history = Ok([history(&["disk_bytes"], &[(1000, &[7]), (2000, &[5 << 20])]), History::default()]);
+    assert_eq!(data::of(&known)["tiles"][0][1], "5.0 MiB");
 }
 
 #[test]
