@@ -1,5 +1,10 @@
 //! Databases that are made ill, each in a way of its own: the doctor names the illness first. The process of the test writes them, the
 //! program looks from outside. The rules one by one: `diagnose/tests.rs` of the engine.
+#![expect(clippy::big_endian_bytes, reason = "numbers as keys")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a test waits for another process, whose time is that of the system"
+)]
 
 use std::time::{Duration, Instant};
 #[cfg(target_os = "linux")]
