@@ -69,7 +69,7 @@ impl Waits {
 
     /// Returns true if a commit is delayed at the moment.
     pub fn any_now(&self) -> bool {
-        self.0.iter().any(|delays| delays.delayed_now.load(Ordering::Relaxed) > 0)
+        self.0.iter().any(|delays| delays.running.count() > 0)
     }
 }
 
@@ -84,18 +84,63 @@ pub struct Delays {
     pub stopped: AtomicU64,
     /// Commits that failed after they were stopped.
     pub gave_up: AtomicU64,
-    /// Commits that are delayed at the moment.
-    pub delayed_now: AtomicU64,
+    /// Delays of this moment.
+    running: Running,
+}
+
+/// Delays that have not ended: their number, in the lowest 16 bits, and the sum of the milliseconds at which they began. One word, so that
+/// both are of one moment. The sum may overflow: what is asked for is its difference to as many times now.
+#[derive(Debug, Default)]
+struct Running(AtomicU64);
+
+impl Running {
+    const COUNT_BITS: u32 = 16;
+
+    /// Adds a delay that begins at `now`. Returns what [`Running::end`] takes off.
+    fn begin(&self, now: Duration) -> u64 {
+        let one = ((now.as_nanos().div_ceil(1_000_000) as u64) << Self::COUNT_BITS) | 1;
+        self.0.fetch_add(one, Ordering::Relaxed);
+        one
+    }
+
+    fn end(&self, one: u64) {
+        self.0.fetch_sub(one, Ordering::Relaxed);
+    }
+
+    fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed) & ((1 << Self::COUNT_BITS) - 1)
+    }
+
+    /// How long they have lasted at `now`, summed, to the millisecond.
+    fn time(&self, now: Duration) -> Duration {
+        let word = self.0.load(Ordering::Relaxed);
+        let count = word & ((1 << Self::COUNT_BITS) - 1);
+        let all = count.wrapping_mul(now.as_millis() as u64).wrapping_sub(word >> Self::COUNT_BITS);
+        let millis = (all << Self::COUNT_BITS).cast_signed() >> Self::COUNT_BITS; // one that has just begun may be a millisecond ahead
+        Duration::from_millis(millis.max(0).cast_unsigned())
+    }
 }
 
 impl Delays {
     /// Runs `wait`, which delays a commit from `now` on, and records how long it took.
     pub fn measure<R>(&self, clock: &dyn Clock, now: Duration, wait: impl FnOnce() -> R) -> R {
-        self.delayed_now.fetch_add(1, Ordering::Relaxed);
+        let one = self.running.begin(now);
         let result = wait();
         self.times.record(clock.mono().saturating_sub(now));
-        self.delayed_now.fetch_sub(1, Ordering::Relaxed);
+        self.running.end(one);
         result
+    }
+
+    /// A delay that begins `now` and lasts until [`Delays::release`].
+    #[cfg(test)]
+    pub fn hold(&self, now: Duration) -> u64 {
+        self.running.begin(now)
+    }
+
+    /// Ends what [`Delays::hold`] began.
+    #[cfg(test)]
+    pub fn release(&self, one: u64) {
+        self.running.end(one);
     }
 
     /// Runs `work`, for which a commit waits. Records how long it took, if that was not short.
@@ -121,16 +166,17 @@ impl Delays {
         self.times.take_longest()
     }
 
-    /// Returns the figures at this moment.
-    pub fn stats(&self) -> StallStats {
-        StallStats::of(&Seen { counts: self.counts(), delays: self.times.now() })
+    /// Returns the figures at this moment, `now`.
+    pub fn stats(&self, now: Duration) -> StallStats {
+        let running = self.running.time(now);
+        StallStats::of(&Seen { counts: self.counts(), running, delays: self.times.now() })
     }
 
     /// Returns the counts at this moment.
     pub fn counts(&self) -> DelayCounts {
-        let [slowed, stopped, gave_up, now] = [&self.slowed, &self.stopped, &self.gave_up, &self.delayed_now]
-            .map(|n| n.load(Ordering::Relaxed));
-        DelayCounts { slowed, stopped, gave_up, now, time: self.times.sum() }
+        let [slowed, stopped, gave_up] =
+            [&self.slowed, &self.stopped, &self.gave_up].map(|n| n.load(Ordering::Relaxed));
+        DelayCounts { slowed, stopped, gave_up, now: self.running.count(), time: self.times.sum() }
     }
 }
 
@@ -143,14 +189,15 @@ pub struct DelayCounts {
     pub stopped: u64,
     /// See [`Delays::gave_up`].
     pub gave_up: u64,
-    /// See [`Delays::delayed_now`].
+    /// Commits that are delayed at the moment.
     pub now: u64,
-    /// Total time, summed over all threads.
+    /// Total time of the delays that have ended, summed over all threads.
     pub time: Duration,
 }
 
 struct Seen {
     counts: DelayCounts,
+    running: Duration,
     delays: Durations,
 }
 
@@ -163,8 +210,8 @@ statistics! {
         "All delays." delays: Durations = seen.delays.clone();
     }
     figures {
-        Counter Seconds time: Duration = seen.delays.sum(),
-            "Total time, summed over all threads.";
+        Counter Seconds time: Duration = seen.delays.sum().saturating_add(seen.running),
+            "Total time, summed over all threads, that of this moment's delays included.";
         Counter Count slowed: u64 = seen.counts.slowed,
             "Commits that were slowed down.";
         Counter Count stopped: u64 = seen.counts.stopped,
@@ -181,5 +228,34 @@ statistics! {
             "99.9 % of the delays are no longer than this.";
         Gauge Seconds longest: Duration = seen.delays.longest(),
             "The longest delay.";
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_a_delay_grows_while_it_lasts() {
+        let (running, at) = (Running::default(), Duration::from_millis);
+        assert_eq!((running.count(), running.time(at(5))), (0, Duration::ZERO));
+        let first = running.begin(at(1000));
+        let second = running.begin(Duration::from_micros(1500_500));
+        assert_eq!(
+            (running.count(), running.time(at(1000))),
+            (2, Duration::ZERO),
+            "the second has not begun"
+        );
+        assert_eq!(running.time(at(3000)), at(2000 + 1499));
+        running.end(first);
+        assert_eq!((running.count(), running.time(at(3000))), (1, at(1499)));
+        running.end(second);
+        assert_eq!((running.count(), running.time(at(9000))), (0, Duration::ZERO));
+        // Many of them, at a time for whose sum there is no room.
+        let late = Duration::from_secs(1 << 37);
+        let all: Vec<u64> = (0..5000).map(|_| running.begin(late)).collect();
+        assert_eq!(running.time(late + at(7)), at(35_000));
+        all.into_iter().for_each(|one| running.end(one));
+        assert_eq!(running.count(), 0);
     }
 }

@@ -23,7 +23,7 @@ impl Engine {
             causes.push(format!("commits are refused: {shortage}"));
         }
         let memory = &self.write.memory;
-        let refused = self.write.pacing.delays(StallCause::Memory).stats().gave_up;
+        let refused = self.write.pacing.delays(StallCause::Memory).counts().gave_up;
         if memory.level() == Pressure::Critical && refused > 0 {
             causes.push(format!("commits are refused: {}", StallCause::Memory.why_busy()));
         }

@@ -20,7 +20,7 @@ statistics! {
 
     plain {
         "Delays of writers, in the order of [`StallCause::ALL`]."
-        stalled: [StallStats; StallCause::ALL.len()] = StallCause::ALL.map(|cause| seen.engine.write.pacing.delays(cause).stats());
+        stalled: [StallStats; StallCause::ALL.len()] = StallCause::ALL.map(|cause| seen.engine.write.pacing.delays(cause).stats(seen.engine.write.env.clock.mono()));
         "Reads of one key: `get`, `get_map` and `contains`. A random sample of them, also of those that fail."
         gets: TimeStats = (&seen.engine.reads.times.gets).into();
         "Reads of many keys: each `multi_get` and `multi_contains`, however many keys it has. A random sample of them, also of those that fail."

@@ -71,10 +71,10 @@ mod tests {
         let mut look = |at: u32| look(&mut stall, &delays, SECOND * at / 2, false);
         assert!(look(1).is_none());
         delays.stopped.fetch_add(1, Ordering::Relaxed);
-        delays.delayed_now.fetch_add(1, Ordering::Relaxed);
+        let waits = delays.hold(SECOND);
         assert!(matches!(look(2), Some(Event::StallBegin { .. })));
         assert!((3..20).all(|at| look(at).is_none()), "the commit still waits");
-        delays.delayed_now.fetch_sub(1, Ordering::Relaxed);
+        delays.release(waits);
         delays.times.record(SECOND * 9);
         assert!(look(20).is_none() && look(21).is_none());
         let Some(end) = look(22) else { panic!("a calm second has passed") };
