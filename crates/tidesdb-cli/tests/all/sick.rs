@@ -89,7 +89,7 @@ fn a_disk_that_may_not_be_used() {
     let patient = Patient { db: options.open().unwrap(), stage };
     patient.db.delete("whale").unwrap();
     assert!(patient.db.put("whale", vec![7; 100_000]).is_err());
-    patient.has("degraded", "commits are refused");
+    patient.has("degraded", "make room on the disk");
 }
 
 #[test]

@@ -59,11 +59,18 @@ pub(super) fn degraded(seen: &Evidence<'_>) -> Option<Finding> {
         (Severity::Urgent, "degraded"),
         "a part of the database does not work",
         seen.health.causes.clone(),
-        [
-            "reads work; what does not is above",
-            "the table of docs/operate/monitoring.md#degraded says what to do for each",
-            "see there",
-        ],
+        match seen.health.causes.iter().any(|cause| cause.contains("must be free")) {
+            true => [
+                "the disk has less space than disk_free_min, which commits that store data leave free",
+                "make room on the disk, or delete rows: deletes and flushes still work; docs/operate/disk.md#a-full-disk",
+                "nothing; commits go on as soon as there is room",
+            ],
+            false => [
+                "reads work; what does not is above",
+                "the table of docs/operate/monitoring.md#degraded says what to do for each",
+                "see there",
+            ],
+        },
     )
 }
 
