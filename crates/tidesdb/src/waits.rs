@@ -240,7 +240,7 @@ mod tests {
         let (running, at) = (Running::default(), Duration::from_millis);
         assert_eq!((running.count(), running.time(at(5))), (0, Duration::ZERO));
         let first = running.begin(at(1000));
-        let second = running.begin(Duration::from_micros(1500_500));
+        let second = running.begin(Duration::from_micros(1_500_500));
         assert_eq!(
             (running.count(), running.time(at(1000))),
             (2, Duration::ZERO),
