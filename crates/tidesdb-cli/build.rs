@@ -6,7 +6,9 @@ use std::process::Command;
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rustc-env=TIDESDB_TARGET={}", std::env::var("TARGET").unwrap_or_default());
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    // Asked now: a folder of built files may be a copy from another checkout.
+    let own = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default();
+    let root = Path::new(&own).join("../..");
     println!("cargo::rustc-env=TIDESDB_COMMIT={}", commit(&root));
     // The file changes with each commit and checkout, and only then. Cargo builds again and again for a file that does not exist.
     let log = git(&root, &["rev-parse", "--path-format=absolute", "--git-path", "logs/HEAD"]);
