@@ -26,7 +26,7 @@ const THROUGH_C: &str = "c-";
 const C_MAX: f64 = 1.1;
 /// A call that takes at most this many instructions more than the engine is not over its limit: the extra cost of a call does not
 /// depend on what is called.
-const C_EXTRA: f64 = 210.0;
+const C_EXTRA: f64 = 200.0;
 
 /// Returns the reason why nothing can be counted here, if there is one.
 pub(crate) fn hindrance() -> Option<&'static str> {
