@@ -2,53 +2,14 @@
 //! report` runs it, or reports that Chromium is missing. If `TIDESDB_REPORT_DIR` is set, pages and screenshots are kept
 //! there for inspection.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
+use super::chromium::{Browser, COLOURS};
 use super::{fixture, html, plot_files};
 use crate::compare;
 
 /// Window sizes to test: a screen and a phone.
 const SIZES: [(&str, &str); 2] = [("wide", "1100,2400"), ("phone", "400,2400")];
-/// The browser's values for the preferred colour scheme.
-const COLOURS: [(&str, &str); 2] = [("dark", "0"), ("light", "1")];
-
-struct Browser {
-    program: String,
-    profile: PathBuf,
-}
-
-impl Browser {
-    fn find(profile: PathBuf) -> Self {
-        let named = std::env::var("CHROMIUM").ok();
-        let names = ["chromium", "chromium-browser", "google-chrome"].map(str::to_owned);
-        let there =
-            |name: &String| Command::new(name).arg("--version").output().is_ok_and(|o| o.status.success());
-        let program =
-            named.into_iter().chain(names).find(there).expect("no Chromium: apt-get install chromium");
-        Self { program, profile }
-    }
-
-    /// Opens a page; returns the browser's standard output and error output.
-    fn open(&self, page: &Path, colours: &str, args: &[&str]) -> (String, String) {
-        let out = Command::new(&self.program)
-            .args(["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"])
-            .args(["--enable-logging=stderr", "--v=0", "--virtual-time-budget=3000"])
-            .arg(format!("--user-data-dir={}", self.profile.display()))
-            .arg(format!("--blink-settings=preferredColorScheme={colours}"))
-            .args(args)
-            .arg(format!("file://{}", page.display()))
-            .output()
-            .unwrap();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let (said, complained) = (text(&out.stdout), text(&out.stderr));
-        assert!(out.status.success(), "{complained}");
-        let console: Vec<&str> = complained.lines().filter(|l| l.contains("CONSOLE")).collect();
-        assert!(console.is_empty(), "{console:#?}");
-        (said, complained)
-    }
-}
-
 #[test]
 #[ignore = "needs Chromium: cargo xtask ci report"]
 fn the_report_renders_in_a_browser() {
@@ -60,7 +21,7 @@ fn the_report_renders_in_a_browser() {
         let results = fixture::results(suite);
         let page = dir.join(format!("{suite}.html"));
         std::fs::write(&page, html(&results)).unwrap();
-        let (dom, _) = browser.open(&page, "1", &["--dump-dom"]);
+        let dom = browser.open(&page, "1", &["--dump-dom"]);
         assert!(dom.contains("data-ready=\"yes\""), "the script must run to its end");
         assert!(!dom.contains("<img") && !dom.contains("<script>alert"), "names must be escaped");
         assert!(dom.matches("<svg").count() >= 30 && dom.contains("id=\"method\""));
@@ -83,7 +44,7 @@ fn the_report_renders_in_a_browser() {
         let changes = compare::compare(&results, &slower, 0.05);
         let page = dir.join(format!("{suite}-compare.html"));
         std::fs::write(&page, compare::html(&results, &slower, &changes)).unwrap();
-        let (dom, _) = browser.open(&page, "0", &["--dump-dom"]);
+        let dom = browser.open(&page, "0", &["--dump-dom"]);
         assert!(dom.contains("data-ready=\"yes\"") && dom.contains("worse"));
         let drawing = dir.join("plots/01-speedup.svg");
         browser.open(&drawing, "0", &["--dump-dom"]);

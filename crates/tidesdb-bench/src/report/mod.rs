@@ -26,6 +26,8 @@ mod html;
 #[cfg(test)]
 mod fixture;
 #[cfg(test)]
+mod chromium;
+#[cfg(test)]
 mod browser;
 #[cfg(test)]
 mod tests;

@@ -2,17 +2,15 @@
 //! reports that Chromium is missing. If `TIDESDB_REPORT_DIR` is set, the page and its pictures are kept there.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
+use std::process::Stdio;
 use std::time::Duration;
 
+use crate::chromium::{Browser, COLOURS};
 use crate::cli::Stage;
 
 /// Window sizes: a screen and a phone.
 const SIZES: [(&str, &str); 2] = [("wide", "1400,2400"), ("phone", "390,2400")];
-/// The browser's values for the preferred colour scheme.
-const COLOURS: [(&str, &str); 2] = [("dark", "0"), ("light", "1")];
-
 /// Names that are code where they are not escaped.
 const HOSTILE: [&str; 4] = [
     "</script><script>alert(1)</script>",
@@ -20,38 +18,6 @@ const HOSTILE: [&str; 4] = [
     "right\u{202e}tfel",
     "line\u{2028}line",
 ];
-
-struct Browser {
-    program: String,
-    profile: PathBuf,
-}
-
-impl Browser {
-    fn find(profile: PathBuf) -> Self {
-        let named = std::env::var("CHROMIUM").ok();
-        let names = ["chromium", "chromium-browser", "google-chrome"].map(str::to_owned);
-        let there =
-            |name: &String| Command::new(name).arg("--version").output().is_ok_and(|o| o.status.success());
-        let program = named.into_iter().chain(names).find(there);
-        Self { program: program.expect("no Chromium: apt-get install chromium"), profile }
-    }
-
-    /// Opens a page, which must cause no message; returns what the browser prints.
-    fn open(&self, page: &Path, colours: &str, args: &[&str]) -> String {
-        let mut command = Command::new(&self.program);
-        command.args(["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run"]);
-        command.args(["--disable-background-networking", "--disable-component-update", "--disable-sync"]);
-        command.args(["--enable-logging=stderr", "--v=0", "--virtual-time-budget=3000"]);
-        command.arg(format!("--user-data-dir={}", self.profile.display()));
-        command.arg(format!("--blink-settings=preferredColorScheme={colours}"));
-        let out = command.args(args).arg(format!("file://{}", page.display())).output().unwrap();
-        let complained = String::from_utf8_lossy(&out.stderr);
-        assert!(out.status.success(), "{complained}");
-        let console: Vec<&str> = complained.lines().filter(|line| line.contains("CONSOLE")).collect();
-        assert!(console.is_empty(), "{console:#?}");
-        String::from_utf8_lossy(&out.stdout).into_owned()
-    }
-}
 
 /// A process that writes into families of hostile names, until its input ends.
 fn writer(stage: &Stage) -> std::process::Child {

@@ -6,6 +6,9 @@ mod beside;
 mod book;
 #[cfg(all(target_os = "linux", feature = "report"))]
 mod browser;
+#[cfg(all(target_os = "linux", feature = "report"))]
+#[path = "../../../tidesdb-bench/src/report/chromium.rs"]
+mod chromium;
 mod cli;
 #[cfg(target_os = "linux")]
 mod explain;
