@@ -156,9 +156,8 @@ fn report(patient: &Patient<'_>, out: &mut Out<'_>) -> Outcome<()> {
     let rules: Vec<&str> = patient.found.iter().map(|finding| finding.rule).collect();
     out.line(format!("findings: {}", rules.join(", ")))?;
     for (work, times) in stats.times().into_iter().filter(|(_, times)| times.count > 0) {
-        let all = times.count.saturating_mul(times.sampled_one_in.max(1));
         let [p50, p99, longest] = [times.p50, times.p99, times.longest].map(|t| time(t.as_secs_f64()));
-        out.line(format!("{work}: {}, p50 {p50}, p99 {p99}, longest {longest}", grouped(all)))?;
+        out.line(format!("{work}: {}, p50 {p50}, p99 {p99}, longest {longest}", grouped(times.estimate())))?;
     }
     for (cause, stall) in stats.stalls_by_cause().into_iter().filter(|(_, stall)| !stall.time.is_zero()) {
         let [all, longest] = [stall.time, stall.longest].map(|t| time(t.as_secs_f64()));

@@ -115,8 +115,7 @@ impl Watcher {
     /// answer may have changed: a writer that opens the database at that moment would be refused.
     fn is_of_writer(&mut self, figures: &WriterFigures) -> bool {
         let who = (figures.process, figures.state);
-        let has_gone =
-            matches!(figures.state, WriterState::Closed | WriterState::Ended | WriterState::Rebooted);
+        let has_gone = figures.state == WriterState::Closed || figures.state.has_ended();
         if self.judged.is_some_and(|(of, at)| of == who && (!has_gone || at.elapsed() < GONE_FOR)) {
             return true;
         }

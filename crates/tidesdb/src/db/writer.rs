@@ -92,6 +92,16 @@ impl WriterState {
     pub const ALL: [Self; 7] =
         [Self::Running, Self::Idle, Self::Stopped, Self::Closed, Self::Ended, Self::Rebooted, Self::Unknown];
 
+    /// Whether it has ended without closing the database.
+    ///
+    /// ```
+    /// use tidesdb::WriterState;
+    /// assert!(WriterState::Rebooted.has_ended() && !WriterState::Closed.has_ended());
+    /// ```
+    pub fn has_ended(self) -> bool {
+        matches!(self, Self::Ended | Self::Rebooted)
+    }
+
     /// The name in lower case.
     pub fn name(self) -> &'static str {
         ["running", "idle", "stopped", "closed", "ended", "rebooted", "unknown"][self as usize]
@@ -129,7 +139,7 @@ impl WriterFigures {
             _ => WriterState::Unknown,
         };
         let (mut stats, age) = (report.stats, now.saturating_sub(report.written));
-        if ![WriterState::Closed, WriterState::Ended, WriterState::Rebooted].contains(&state) {
+        if state != WriterState::Closed && !state.has_ended() {
             // They go on ageing.
             stats.oldest_cursor_seconds += if stats.cursors > 0 { age.as_secs_f64() } else { 0.0 };
             stats.oldest_snapshot_seconds += if stats.snapshots > 0 { age.as_secs_f64() } else { 0.0 };

@@ -296,6 +296,22 @@ impl Durations {
     }
 }
 
+impl TimeStats {
+    /// Estimates how many there were: those that were measured, each for as many as it stands for.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = tidesdb::Db::open(dir.path())?;
+    /// db.put("whale", "blue")?;
+    /// let syncs = db.stats().syncs;
+    /// assert_eq!(syncs.estimate(), syncs.count, "all of them are measured");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn estimate(&self) -> u64 {
+        self.count.saturating_mul(self.sampled_one_in.max(1))
+    }
+}
+
 statistics! {
     /// Durations of one kind of work since the open: all, or a random sample of them (`sampled_one_in`).
     #[derive(Clone, Debug, Default, PartialEq, Eq)]

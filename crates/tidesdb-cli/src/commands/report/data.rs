@@ -209,15 +209,7 @@ fn operations(stats: &Stats) -> Value {
         let [p50, p99, p999, longest] =
             [times.p50, times.p99, times.p999, times.longest].map(|t| time(t.as_secs_f64()));
         let how = if sampled == 1 { "all".to_owned() } else { format!("one in {sampled}") };
-        json!([
-            work.replace('_', " "),
-            grouped(times.count.saturating_mul(sampled)),
-            p50,
-            p99,
-            p999,
-            longest,
-            how
-        ])
+        json!([work.replace('_', " "), grouped(times.estimate()), p50, p99, p999, longest, how])
     };
     let rows = stats.times().into_iter().filter(|(_, times)| times.count > 0).map(row);
     json!({

@@ -21,8 +21,9 @@ use crate::engine::Stats;
 use crate::family::FamilyStats;
 use crate::figures::{History, Pace, read_history};
 use crate::health::HealthReport;
-use crate::options::ChangedSetting;
+use crate::options::{ChangedSetting, FamilyOptions};
 use crate::stats;
+use crate::waits::StallCause;
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,9 +75,12 @@ impl fmt::Display for Finding {
     }
 }
 
-/// A text without control characters: names of processes, paths and causes of bad health come from elsewhere.
+/// A text with escapes for what is not printed: names of processes, paths and causes of bad health come from elsewhere.
 fn plain(text: &str) -> String {
-    let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    let escaped = |c: char| match c {
+        '"' | '\'' | '\\' => c.to_string(),
+        c => c.escape_debug().to_string(),
+    };
     text.chars().map(escaped).collect()
 }
 
@@ -106,6 +110,11 @@ struct Evidence<'a> {
 const HOUR_MILLIS: u64 = 3_600_000;
 
 impl Evidence<'_> {
+    /// The process that wrote has ended.
+    fn has_ended(&self) -> bool {
+        self.writer.is_some_and(|(state, _)| state.has_ended())
+    }
+
     /// How much the figure `name` has grown within the last hour, over all sessions: one that begins counts from zero. `None` if the
     /// history does not say.
     fn grown(&self, name: &str) -> Option<i64> {
@@ -117,10 +126,31 @@ impl Evidence<'_> {
         (series.len() > 1).then(|| series.windows(2).map(step).fold(0, i64::saturating_add))
     }
 
-    /// The setting `name` of `family`, or of the database if that is empty, if it is a number and not the default.
-    fn setting(&self, family: &str, name: &str) -> Option<u64> {
+    /// The setting `name` of the database, if it is a number and not the default.
+    fn setting(&self, name: &str) -> Option<u64> {
+        self.changed("", name)
+    }
+
+    /// The setting `name` of `family`, the default if it was not changed.
+    fn setting_of(&self, family: &FamilyStats, name: &str) -> u64 {
+        self.changed(&family.name, name).unwrap_or_else(|| default_of(name))
+    }
+
+    fn changed(&self, family: &str, name: &str) -> Option<u64> {
         let found = self.settings.iter().find(|setting| setting.family == family && setting.name == name);
         found?.value.parse().ok()
+    }
+
+    /// How long writers waited for `cause`, and within which time: of the last hour if the history says so, else since the open.
+    fn waited(&self, cause: StallCause) -> (Duration, Duration) {
+        match self.grown(&format!("stall.{}.time", cause.name())) {
+            Some(nanos) => {
+                let hour = Duration::from_millis(HOUR_MILLIS);
+                let within = self.open_for.min(hour).max(Duration::from_secs(1));
+                (Duration::from_nanos(nanos.unsigned_abs()), within)
+            }
+            None => (self.stats.stalled_by(cause).time, self.open_for),
+        }
     }
 
     /// What the history has of the figure `name` for the last hour.
@@ -129,6 +159,11 @@ impl Evidence<'_> {
         let since = self.now.saturating_sub(HOUR_MILLIS);
         series.into_iter().filter(|(millis, _)| (since..=self.now).contains(millis)).collect()
     }
+}
+
+/// The default of a setting of families.
+fn default_of(name: &str) -> u64 {
+    FamilyOptions::TABLE.iter().find(|info| info.name == name).map_or(0, |info| info.default)
 }
 
 type Rule = fn(&Evidence<'_>) -> Option<Finding>;
@@ -206,6 +241,17 @@ impl Db {
 impl WriterFigures {
     /// Returns what is wrong with the database of the process that published these figures, worst first: as [`Db::diagnose`]. Looks at the
     /// history of these figures, at the disk, and where the system tells at the process and at those that hold files of the database.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # use tidesdb::Db;
+    /// # let db = Db::open(dir.path())?; // in practice, in another process
+    /// # db.put("whale", "blue")?;
+    /// if let Some(figures) = Db::options(dir.path()).writer_figures()? {
+    ///     figures.diagnose().iter().for_each(|finding| println!("{finding}"));
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn diagnose(&self) -> Vec<Finding> {
         let (dir, uuid) = &self.place;
         // The number of a process of another container says nothing here, and that of one that has ended may be another's by now.
@@ -231,9 +277,7 @@ impl WriterFigures {
 }
 
 fn diagnose(seen: &Evidence<'_>) -> Vec<Finding> {
-    let has_ended = [WriterState::Ended, WriterState::Rebooted];
-    let has_ended = seen.writer.is_some_and(|(state, _)| has_ended.contains(&state));
-    let of_now = if has_ended { &[][..] } else { OF_NOW };
+    let of_now = if seen.has_ended() { &[][..] } else { OF_NOW };
     let mut findings: Vec<Finding> = of_now.iter().chain(RULES).filter_map(|rule| rule(seen)).collect();
     findings.sort_by_key(|finding| finding.severity);
     findings

@@ -21,8 +21,7 @@ pub(super) fn poisoned(seen: &Evidence<'_>) -> Option<Finding> {
 }
 
 pub(super) fn ended(seen: &Evidence<'_>) -> Option<Finding> {
-    let (state, age) =
-        seen.writer.filter(|(state, _)| [WriterState::Ended, WriterState::Rebooted].contains(state))?;
+    let (state, age) = seen.writer.filter(|(state, _)| state.has_ended())?;
     finding(
         (Severity::Urgent, "ended"),
         format!("the process that wrote the database {state}"),

@@ -1,6 +1,6 @@
 //! Rules about reads.
 
-use super::{Evidence, Finding, Severity, finding, share, size, worst};
+use super::{Evidence, Finding, Severity, default_of, finding, share, size, worst};
 use crate::family::FamilyStats;
 use crate::stats::TimeStats;
 use crate::types::Comparator;
@@ -53,30 +53,28 @@ pub(super) fn cache(seen: &Evidence<'_>) -> Option<Finding> {
     )
 }
 
-/// Bits of a filter for each key, by default.
-const FILTER_BITS: u64 = 10;
-
 /// Reads that look into tables which do not have their key.
 pub(super) fn filters(seen: &Evidence<'_>) -> Option<Finding> {
     let stats = seen.stats;
-    let all = |times: &TimeStats| times.count.saturating_mul(times.sampled_one_in.max(1));
-    let gets = all(&stats.gets);
+    let gets = stats.gets.estimate();
     // Other operations look keys up, too: each of them some.
-    let others =
-        [&stats.multi_gets, &stats.puts, &stats.commits].map(all).into_iter().fold(0, u64::saturating_add);
+    let others = [&stats.multi_gets, &stats.puts, &stats.commits].map(TimeStats::estimate);
+    let others = others.into_iter().fold(0, u64::saturating_add);
     let each = share(stats.lookups_in_vain as f64, gets.saturating_add(others) as f64);
     (gets > 0 && stats.lookups_in_vain > 100_000 && each > 0.3).then_some(())?;
-    let bits = |family: &str| seen.setting(family, "filter_bits_per_key").unwrap_or(FILTER_BITS);
-    let weak: Vec<_> = stats.families.iter().filter(|family| bits(&family.name) < FILTER_BITS).collect();
+    let (bits, usual) = (
+        |family: &FamilyStats| seen.setting_of(family, "filter_bits_per_key"),
+        default_of("filter_bits_per_key"),
+    );
+    let weak: Vec<_> = stats.families.iter().filter(|family| bits(family) < usual).collect();
     // Tables in another order than that of the bytes have no filters: there is nothing to set.
     let is_by_design = stats.trees.iter().any(|tree| tree.order != Comparator::bytewise().name());
     (!weak.is_empty() || !is_by_design).then_some(())?;
-    let weak = weak.into_iter().take(5).map(|family| match bits(&family.name) {
+    let weak = weak.into_iter().take(5).map(|family| match bits(family) {
         0 => format!("family {:?} has no filters: filter_bits_per_key is 0", family.name),
-        bits => format!(
-            "family {:?} has filters of {bits} bits for each key, in place of {FILTER_BITS}",
-            family.name
-        ),
+        bits => {
+            format!("family {:?} has filters of {bits} bits for each key, in place of {usual}", family.name)
+        }
     });
     let all = format!(
         "{} look-ups in tables found nothing, {each:.1} for each operation; there were about {gets} gets",

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use tidesdb_io::Holder;
 
-use super::super::WriterState;
 use super::{Evidence, Finding, HOUR_MILLIS, Severity, finding, share, size, time, worst};
 use crate::family::FamilyStats;
 
@@ -45,10 +44,7 @@ fn hours_left(seen: &Evidence<'_>, free: u64) -> Option<f64> {
     let series = seen.recent("disk_bytes");
     let (first, last) = (series.first()?, series.last()?);
     // A process that has ended, or has had nothing to do for minutes, fills nothing.
-    let is_over = seen.now.saturating_sub(last.0) > RECENT_MILLIS
-        || seen
-            .writer
-            .is_some_and(|(state, _)| state == WriterState::Ended || state == WriterState::Rebooted);
+    let is_over = seen.now.saturating_sub(last.0) > RECENT_MILLIS || seen.has_ended();
     (!is_over).then_some(())?;
     let hours = last.0.checked_sub(first.0)? as f64 / HOUR_MILLIS as f64;
     let bytes = last.1.saturating_sub(first.1) as f64;
@@ -70,7 +66,7 @@ pub(super) fn old_snapshot(seen: &Evidence<'_>) -> Option<Finding> {
     let written = of_hour("entries_written").unwrap_or_else(|| sum(|family| family.entries_written));
     let part = share(older as f64, written as f64);
     // With history_bytes, older versions are kept on purpose.
-    let keeps_history = seen.setting("", "history_bytes").is_some();
+    let keeps_history = seen.setting("history_bytes").is_some();
     let keeps_much = age > TRANSIENT && older > 100_000 && part > 0.3 && !keeps_history;
     (age > OLD || keeps_much).then_some(())?;
     let kept = (older > 0).then(|| {
@@ -158,7 +154,7 @@ pub(super) fn removed_files(seen: &Evidence<'_>) -> Option<Finding> {
     let holders: Vec<_> = around.holders.iter().filter(|holder| holder.bytes >= HELD_MIN).collect();
     let first = holders.first()?;
     let line = |holder: &&Holder| {
-        let name = holder.name.escape_debug();
+        let name = &holder.name;
         let (process, files, bytes) = (holder.process, holder.files, size(holder.bytes));
         let who = if Some(process) == seen.process { ", the one that writes," } else { "" };
         format!("process {process} ({name}){who} holds {files} removed files of {bytes}")
@@ -197,7 +193,7 @@ const OF_A_TRIAL: (u64, Duration) = (256 << 20, Duration::from_secs(600));
 pub(super) fn mount(seen: &Evidence<'_>) -> Option<Finding> {
     let mount = seen.around.mount.as_ref()?;
     let has = |wanted: &[&str]| mount.options.iter().find(|option| wanted.contains(&option.as_str()));
-    let about = |what: &str| format!("{} at {} {what}", mount.kind.escape_debug(), mount.point.display());
+    let about = |what: &str| format!("{} at {} {what}", mount.kind, mount.point.display());
     if let Some(option) = has(&["nobarrier", "barrier=0"]) {
         return finding(
             (Severity::Problem, "mount"),

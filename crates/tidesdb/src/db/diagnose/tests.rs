@@ -259,14 +259,16 @@ fn each_rule_finds_its_illness_alone_and_nothing_just_before_it() {
     assert_eq!(seen.len(), OF_NOW.len() + RULES.len(), "a rule has no case here");
 }
 
-/// Databases that look ill only at first sight.
+/// The rules that find something after a change of a healthy database.
+fn found(change: Change) -> Vec<&'static str> {
+    let mut scene = healthy();
+    change(&mut scene);
+    scene.findings().into_iter().map(|finding| finding.rule).collect()
+}
+
+/// Waits of another session or of another day are no finding.
 #[test]
-fn what_is_over_or_by_design_or_another_process_is_no_finding() {
-    let found = |change: Change| {
-        let mut scene = healthy();
-        change(&mut scene);
-        scene.findings().into_iter().map(|finding| finding.rule).collect::<Vec<_>>()
-    };
+fn only_the_waits_of_this_hour_count() {
     // A process that waited for long, was started again, and has hardly waited since.
     let waits = found(|s| {
         let stall = &mut s.stats.stalled[StallCause::Tables as usize];
@@ -289,6 +291,19 @@ fn what_is_over_or_by_design_or_another_process_is_no_finding() {
         (NOW, "stall.memory.time", 600_000_000_000),
     ];
     assert!(scene.findings()[0].what.contains("memory"), "{:?}", scene.findings());
+    // Merges had a limit, and writers waited, before the last hour.
+    let caught_up = found(|s| {
+        rate(s, 1);
+        s.stats.stalled[StallCause::Tables as usize].time = Duration::from_secs(3600);
+        let name = "stall.tables.time";
+        s.history = vec![(NOW - 60_000, name, 3_600_000_000_000), (NOW, name, 3_600_000_000_000)];
+    });
+    assert_eq!(caught_up, [""; 0]);
+}
+
+/// Databases that look ill only at first sight.
+#[test]
+fn what_is_over_or_by_design_or_another_process_is_no_finding() {
     // What a process held that has ended.
     let ended = found(|s| {
         s.writer = Some((WriterState::Ended, Duration::from_secs(9000)));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Evidence, Finding, HOUR_MILLIS, Severity, finding, share, size, time, worst};
+use super::{Evidence, Finding, Severity, finding, share, size, time, worst};
 use crate::family::FamilyStats;
 use crate::waits::{StallCause, StallStats};
 
@@ -67,16 +67,9 @@ fn about(cause: StallCause) -> [&'static str; 3] {
 
 /// Writers that wait for a twentieth of the time, or once for more than a second.
 pub(super) fn waits(seen: &Evidence<'_>) -> Option<Finding> {
-    // Of the last hour if the history says so, else since the open.
-    let grown = |cause: StallCause| seen.grown(&format!("stall.{}.time", cause.name()));
-    let waited = |cause, stall: &StallStats| {
-        grown(cause).map_or(stall.time, |nanos| Duration::from_nanos(nanos.unsigned_abs()))
-    };
     let stalls = seen.stats.stalls_by_cause();
-    let (cause, stall) = stalls.into_iter().max_by_key(|(cause, stall)| waited(*cause, stall))?;
-    let (waited, is_of_hour) = (waited(cause, stall), grown(cause).is_some());
-    let hour = Duration::from_millis(HOUR_MILLIS);
-    let within = if is_of_hour { seen.open_for.min(hour).max(Duration::from_secs(1)) } else { seen.open_for };
+    let (cause, stall) = stalls.into_iter().max_by_key(|(cause, _)| seen.waited(*cause).0)?;
+    let (waited, within) = seen.waited(cause);
     let of_all = share(waited.as_secs_f64(), within.as_secs_f64());
     // The longest is known since the open alone.
     let is_long = stall.longest > Duration::from_secs(1) && stall.longest <= waited;
@@ -150,7 +143,7 @@ pub(super) fn merges_behind(seen: &Evidence<'_>) -> Option<Finding> {
 
 pub(super) fn conflicts(seen: &Evidence<'_>) -> Option<Finding> {
     let (family, conflicts) = worst(seen, |family| family.conflicts as f64)?;
-    let commits = seen.stats.commits.count as f64 * seen.stats.commits.sampled_one_in.max(1) as f64;
+    let commits = seen.stats.commits.estimate() as f64;
     (conflicts > 1000.0 && conflicts > commits / 5.0).then_some(())?;
     finding(
         (Severity::Advice, "conflicts"),
@@ -170,13 +163,12 @@ pub(super) fn small_buffers(seen: &Evidence<'_>) -> Option<Finding> {
     let minutes = seen.open_for.as_secs_f64() / 60.0;
     let each = |family: &FamilyStats| family.flush_bytes / family.flushes.max(1);
     let is_bad = |family: &FamilyStats| {
-        let name = family.name.as_str();
-        let is_chosen = || seen.setting(name, "write_buffer_bytes").is_some_and(|bytes| bytes < 2 * SMALL);
+        let is_small = || seen.setting_of(family, "write_buffer_bytes") < 2 * SMALL;
         let is_often = family.flushes >= 20 && family.flushes as f64 > 6.0 * minutes;
-        is_often && each(family) < SMALL && is_chosen()
+        is_often && each(family) < SMALL && is_small()
     };
     let (family, _) = worst(seen, |family| if is_bad(family) { family.flushes as f64 } else { 0.0 })?;
-    let buffer = seen.setting(&family.name, "write_buffer_bytes").unwrap_or_default();
+    let buffer = seen.setting_of(family, "write_buffer_bytes");
     finding(
         (Severity::Advice, "small-buffers"),
         format!("family {:?} writes many small tables", family.name),
@@ -204,13 +196,10 @@ pub(super) fn small_buffers(seen: &Evidence<'_>) -> Option<Finding> {
 
 /// Bytes that merges of a family wrote from which its values are worth a finding.
 const MERGED_MIN: u64 = 1 << 30;
-/// The default of `value_threshold`.
-const VALUE_THRESHOLD: u64 = 512;
 
 /// Values that merges write again and again, because they are a little shorter than those that go to value logs.
 pub(super) fn values_below(seen: &Evidence<'_>) -> Option<Finding> {
-    let threshold =
-        |family: &FamilyStats| seen.setting(&family.name, "value_threshold").unwrap_or(VALUE_THRESHOLD);
+    let threshold = |family: &FamilyStats| seen.setting_of(family, "value_threshold");
     let average = |family: &FamilyStats| {
         let live = family.table_entries.saturating_sub(family.tombstones).max(1);
         family.value_bytes.saturating_sub(family.value_log_live_bytes) / live
@@ -240,9 +229,9 @@ pub(super) fn values_below(seen: &Evidence<'_>) -> Option<Finding> {
 
 /// Merges that are behind because they may write only so much.
 pub(super) fn merge_rate(seen: &Evidence<'_>) -> Option<Finding> {
-    let limit = seen.setting("", "compaction_bytes_per_second").filter(|limit| *limit > 0)?;
+    let limit = seen.setting("compaction_bytes_per_second").filter(|limit| *limit > 0)?;
     let behind = seen.stats.merge_debt_bytes / limit;
-    let waited = seen.stats.stalled_by(StallCause::Tables).time;
+    let (waited, _) = seen.waited(StallCause::Tables);
     (behind > 60 || waited > Duration::from_secs(5)).then_some(())?;
     let refuses = seen.stats.stalled_by(StallCause::Tables).gave_up > 0;
     finding(
